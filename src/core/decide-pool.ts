@@ -1,0 +1,254 @@
+/**
+ * Commands that change the shape of a network: its own settings, the end of a recovery, its pools. A pool edit is
+ * accepted only if no held or cooling address would leave (INV-19); otherwise the answer lists what is in the way.
+ */
+import {
+  type Books,
+  Missing,
+  type Occupants,
+  occupantsOf,
+  type PoolBook,
+  poolNamed,
+  poolsOverlapping,
+} from './books.ts'
+import type {
+  Answer,
+  Command,
+  CreateNetwork,
+  CreatePool,
+  DeletePool,
+  EndRecovery,
+  UpdateNetwork,
+  UpdatePool,
+} from './command.ts'
+import type { Verdict } from './decide.ts'
+import { idOf } from './decide-lease.ts'
+import { type Draft, number } from './draft.ts'
+import { POLICY } from './policy.ts'
+import { buildPool, type PoolInput, type PoolSettings, parsePoolSettings, settingsOf } from './pool.ts'
+import { type Range, subtract } from './ranges.ts'
+import { invalid, type Refusal, refusal } from './refusal.ts'
+
+const NOTHING: Answer = { leases: [] }
+
+export function decideCreateNetwork(books: Books, command: CreateNetwork): Verdict {
+  if (books.network !== null) {
+    return refused(
+      invalid('name', `network ${command.network} exists already; pick another name or update it`),
+    )
+  }
+  return settle(books, command, [
+    {
+      evidence: null,
+      event: (header) => ({
+        ...header,
+        type: 'network.created',
+        settings: command.settings,
+        recoveryEnded: false,
+      }),
+    },
+  ])
+}
+
+export function decideUpdateNetwork(books: Books, command: UpdateNetwork): Verdict {
+  const network = books.network!
+  const settings = {
+    description: command.description ?? network.description,
+    labels: command.labels ?? network.labels,
+  }
+  if (same(settings, { description: network.description, labels: network.labels }))
+    return settle(books, command, [])
+  return settle(books, command, [
+    {
+      evidence: null,
+      event: (header) => ({ ...header, type: 'network.updated', settings, recoveryEnded: false }),
+    },
+  ])
+}
+
+export function decideEndRecovery(books: Books, command: EndRecovery): Verdict {
+  const network = books.network!
+  if (network.state === 'REBUILDING') {
+    return refused(
+      refusal('ILLEGAL_STATE', `network ${network.network} is being rebuilt; that ends by itself`, {
+        state: network.state,
+      }),
+    )
+  }
+  if (network.state === 'READY') return settle(books, command, [])
+  return settle(books, command, [
+    {
+      evidence: { why: command.why },
+      event: (header) => ({
+        ...header,
+        type: 'network.updated',
+        settings: { description: network.description, labels: network.labels },
+        recoveryEnded: true,
+      }),
+    },
+  ])
+}
+
+export function decideCreatePool(books: Books, command: CreatePool): Verdict {
+  const settings = parsePoolSettings(command.pool)
+  if ('reason' in settings) return refused(settings)
+  if (poolNamed(books, settings.name) !== null) {
+    return refused(invalid('name', `pool ${settings.name} exists already in network ${command.network}`))
+  }
+  const overlap = overlapping(books, settings, null, 'cidr')
+  if (overlap !== null) return refused(overlap)
+  const draft: Draft = {
+    evidence: null,
+    event: (header) => ({ ...header, type: 'pool.created', poolId: header.seq, pool: settings }),
+  }
+  return settle(books, command, [draft])
+}
+
+export function decideUpdatePool(books: Books, command: UpdatePool): Verdict {
+  const book = poolNamed(books, command.name)
+  if (book === null) return refused(poolNotFound(command))
+  const { pool } = book
+  const stale = versionMismatch(book, command.version)
+  if (stale !== null) return refused(stale)
+  const { change } = command
+  const cidr = change.cidr ?? pool.cidr
+  const input: PoolInput = {
+    name: change.name ?? pool.name,
+    cidr,
+    // A subnet that was simply the pool's range stays that when the range changes.
+    subnet: change.subnet ?? (pool.subnet === pool.cidr ? cidr : pool.subnet),
+    prefixLength: pool.prefixLength,
+    gateway: change.gateway === undefined ? pool.gateway : (change.gateway ?? ''),
+    exclude: change.exclude ?? pool.exclude,
+    cooldownMs: change.cooldownMs ?? pool.cooldownMs,
+    confirmWithinMs: change.confirmWithinMs === undefined ? pool.confirmWithinMs : change.confirmWithinMs,
+    liveness: change.liveness ?? pool.liveness,
+    ownerLimit: change.ownerLimit ?? pool.ownerLimit,
+    isDefault: change.isDefault ?? pool.isDefault,
+    draining: change.draining ?? pool.draining,
+    options: change.options ?? pool.options,
+    labels: change.labels ?? pool.labels,
+  }
+  const settings = parsePoolSettings(input, 'exclude.entries')
+  if ('reason' in settings) return refused(settings)
+  const before = settingsOf(pool)
+  if (same(settings, before)) return settle(books, command, [], pool.poolId)
+  if (settings.name !== pool.name && poolNamed(books, settings.name) !== null) {
+    return refused(invalid('newName', `pool ${settings.name} exists already in network ${command.network}`))
+  }
+  const { network, poolId, version, createdAt, updatedAt } = pool
+  const after = buildPool(settings, { network, poolId, version, createdAt, updatedAt })
+  if (after.family !== pool.family)
+    return refused(invalid('cidr', `pool ${pool.name} is IPv${pool.family} and stays so`))
+  if (settings.cidr !== pool.cidr) {
+    const overlap = overlapping(books, settings, pool.poolId, 'cidr')
+    if (overlap !== null) return refused(overlap)
+  }
+  const leaving = subtract(pool.allocatable, after.allocatable)
+  if (leaving.length > 0 || subtract(after.allocatable, pool.allocatable).length > 0)
+    requireWholeFreeSpace(book)
+  if (leaving.length > 0) {
+    const blocked = inTheWay(books, book, leaving, 'would leave it')
+    if (blocked !== null) return refused(blocked)
+  }
+  const draft: Draft = {
+    evidence: null,
+    event: (header) => ({ ...header, type: 'pool.updated', poolId: pool.poolId, pool: settings }),
+  }
+  return settle(books, command, [draft], pool.poolId)
+}
+
+export function decideDeletePool(books: Books, command: DeletePool): Verdict {
+  const book = poolNamed(books, command.name)
+  if (book === null) return refused(poolNotFound(command))
+  const { pool } = book
+  const stale = versionMismatch(book, command.version)
+  if (stale !== null) return refused(stale)
+  const blocked = inTheWay(books, book, pool.allocatable, 'are in it')
+  if (blocked !== null) return refused(blocked)
+  const draft: Draft = {
+    evidence: null,
+    event: (header) => ({ ...header, type: 'pool.deleted', poolId: pool.poolId, pool: settingsOf(pool) }),
+  }
+  return settle(books, command, [draft], pool.poolId)
+}
+
+/** A change of shape needs every piece of the untouched space, or what is unread would be forgotten. */
+function requireWholeFreeSpace(book: PoolBook): void {
+  if (book.untouchedUpTo !== null) throw new Missing({ what: 'wholeFreeSpace', pool: book.pool.name })
+}
+
+/** Held or cooling addresses in these ranges: the pool cannot let go of them. */
+function inTheWay(books: Books, book: PoolBook, ranges: readonly Range[], what: string): Refusal | null {
+  const { pool } = book
+  const found: Occupants = occupantsOf(books, pool.poolId, ranges)
+  if (found.heldCount === 0 && found.coolingCount === 0) return null
+  const blockers = [
+    ...found.held.map((lease) => `${lease.address} ${lease.state} ${idOf(lease)}`),
+    ...found.cooling.map((one) => `${one.address} COOLING until ${new Date(one.availableAt).toISOString()}`),
+  ].slice(0, POLICY.listedBlockers)
+  const onlyCooling = found.heldCount === 0 && found.lastAvailableAt !== null
+  return refusal(
+    'POOL_IN_USE',
+    `pool ${pool.name}: ${found.heldCount} held and ${found.coolingCount} cooling addresses ${what}: ${blockers.join('; ')}; set draining to let it run empty`,
+    {
+      pool: pool.name,
+      held: String(found.heldCount),
+      cooling: String(found.coolingCount),
+      blockers: blockers.join('; '),
+    },
+    onlyCooling ? found.lastAvailableAt! - books.now : undefined,
+  )
+}
+
+function overlapping(
+  books: Books,
+  settings: PoolSettings,
+  except: number | null,
+  field: string,
+): Refusal | null {
+  const others = poolsOverlapping(books, settings.cidr).filter(({ pool }) => pool.poolId !== except)
+  if (others.length === 0) return null
+  const names = others.map(({ pool }) => `${pool.name} (${pool.cidr})`).join(', ')
+  return invalid(field, `${settings.cidr} overlaps ${names}; pools of a network never overlap`)
+}
+
+function poolNotFound(command: UpdatePool | DeletePool): Refusal {
+  return refusal('POOL_NOT_FOUND', `there is no pool ${command.name} in network ${command.network}`, {
+    pool: command.name,
+  })
+}
+
+function versionMismatch(book: PoolBook, version: number | null): Refusal | null {
+  const { pool } = book
+  if (version === null || pool.version === version) return null
+  return refusal(
+    'VERSION_MISMATCH',
+    `pool ${pool.name} is at version ${pool.version}, not ${version}; read it again and decide anew`,
+    { pool: pool.name, version: String(pool.version), expected: String(version) },
+  )
+}
+
+function refused(reason: Refusal): Verdict {
+  return { events: [], refused: reason }
+}
+
+function settle(books: Books, command: Command, drafts: readonly Draft[], poolId?: number): Verdict {
+  const events = number(books, command, drafts)
+  const made = events.find((event) => event.type === 'pool.created')
+  const id = made !== undefined && 'poolId' in made ? made.poolId : poolId
+  return { events, answer: id === undefined || id === null ? NOTHING : { ...NOTHING, poolId: id } }
+}
+
+/** Settings compare by content; keys of maps may come in any order. */
+function same(a: unknown, b: unknown): boolean {
+  return canonical(a) === canonical(b)
+}
+
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, inner: unknown) =>
+    inner !== null && typeof inner === 'object' && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([x], [y]) => (x < y ? -1 : 1)))
+      : inner,
+  )
+}

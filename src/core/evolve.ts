@@ -1,0 +1,237 @@
+/**
+ * What each event means: the one rule by which rows are projected, projections are rebuilt, the past is read and
+ * mirrors follow. Events carry the state after them, so an address needs only its own events; the checks here
+ * are those the log must satisfy by itself, and breaking one is a bug or a tampered log, never a refusal.
+ */
+import {
+  type AddressBook,
+  addressValue,
+  type Books,
+  BrokenBooks,
+  bookInPool,
+  type ClosedAttachment,
+  type PoolBook,
+  type ReleasedAddress,
+  replaceBook,
+} from './books.ts'
+import { type EndedEvent, isEndedEvent, isHeldEvent, type LeaseEvent, type LedgerEvent } from './event.ts'
+import type { Lease } from './lease.ts'
+import type { Network } from './network.ts'
+import { attachmentKey, holderKey, type Owner } from './owner.ts'
+import { buildPool, NO_COUNTS, type Pool } from './pool.ts'
+import { contains, intersect, type Range, subtract, union } from './ranges.ts'
+
+export function addressOf(event: LeaseEvent): { readonly poolId: number; readonly address: string } {
+  return isHeldEvent(event) ? event.lease : event.ended.lease
+}
+
+/** One address, one event later. */
+export function evolveAddress(before: AddressBook, event: LeaseEvent): AddressBook {
+  if (isHeldEvent(event)) {
+    const { lease } = event
+    if (lease.version !== event.seq) broken(event, 'its version is not its number')
+    const creates = before.lease === null
+    if (creates !== (lease.fencingToken === event.seq))
+      broken(event, 'its token does not fit the state before it')
+    switch (event.type) {
+      case 'lease.reserved':
+      case 'lease.adopted':
+        if (!creates) broken(event, 'the address is held already')
+        break
+      case 'lease.confirmed':
+      case 'lease.updated':
+        if (creates) broken(event, 'there is no lease')
+        break
+      case 'lease.quarantined':
+        break
+    }
+    if (before.lease !== null && before.lease.fencingToken !== lease.fencingToken)
+      broken(event, 'another lease is there')
+    return { lease, released: null }
+  }
+  const { ended } = event
+  if (before.lease === null || before.lease.fencingToken !== ended.lease.fencingToken) {
+    broken(event, 'there is no such lease to end')
+  }
+  return { lease: null, released: releasedBy(event) }
+}
+
+function releasedBy(event: EndedEvent): ReleasedAddress {
+  const { lease, availableAt, removalConfirmed } = event.ended
+  return {
+    poolId: lease.poolId,
+    address: lease.address,
+    prefixLength: lease.prefixLength,
+    availableAt,
+    releasedSeq: event.seq,
+    holderKey: lease.owner === null ? '' : holderKey(lease.owner),
+    removalConfirmed,
+  }
+}
+
+/** Whose closings an event changes. */
+export function closedOrReopened(event: LedgerEvent): Owner | null {
+  const owner =
+    event.type === 'attachment.closed'
+      ? event.owner
+      : event.type === 'lease.reserved'
+        ? event.lease.owner
+        : null
+  return owner === null || owner.incarnation === '' ? null : owner
+}
+
+/** Closed attachments, one event later: closing adds, reserving (which only `reopen` or time allows) removes. */
+export function evolveClosings(
+  before: readonly ClosedAttachment[],
+  event: LedgerEvent,
+): readonly ClosedAttachment[] {
+  if (event.type === 'attachment.closed') {
+    const closing: ClosedAttachment = {
+      owner: event.owner,
+      poolId: event.poolId,
+      closedAt: event.at,
+      closedSeq: event.seq,
+    }
+    return [...before.filter((one) => one.poolId !== event.poolId), closing]
+  }
+  if (event.type === 'lease.reserved') {
+    return before.filter((one) => one.poolId !== null && one.poolId !== event.lease.poolId)
+  }
+  return before
+}
+
+export function evolveNetwork(before: Network | null, event: LedgerEvent): Network | null {
+  switch (event.type) {
+    case 'network.created':
+      return {
+        ...event.settings,
+        network: event.network,
+        state: 'READY',
+        era: before?.era ?? 0,
+        createdAt: event.at,
+        updatedAt: event.at,
+        version: event.seq,
+      }
+    case 'network.updated':
+      return {
+        ...present(before, event),
+        ...event.settings,
+        ...(event.recoveryEnded ? { state: 'READY' as const } : {}),
+        updatedAt: event.at,
+        version: event.seq,
+      }
+    case 'era.begun':
+      return {
+        ...present(before, event),
+        era: event.era,
+        ...(event.recovering ? { state: 'RECOVERING' as const } : {}),
+        updatedAt: event.at,
+        version: event.seq,
+      }
+    default:
+      return before
+  }
+}
+
+export function evolvePool(before: Pool | null, event: LedgerEvent): Pool | null {
+  switch (event.type) {
+    case 'pool.created':
+      return buildPool(event.pool, {
+        network: event.network,
+        poolId: event.poolId,
+        version: event.seq,
+        createdAt: event.at,
+        updatedAt: event.at,
+      })
+    case 'pool.updated':
+      return buildPool(event.pool, {
+        network: event.network,
+        poolId: event.poolId,
+        version: event.seq,
+        createdAt: present(before, event).createdAt,
+        updatedAt: event.at,
+      })
+    case 'pool.deleted':
+      return null
+    default:
+      return before
+  }
+}
+
+/** Folds an event into a batch's books, in place, and returns them. */
+export function evolve(books: Books, event: LedgerEvent): Books {
+  books.head = event.seq
+  if (isHeldEvent(event) || isEndedEvent(event)) {
+    const { poolId, address } = addressOf(event)
+    const before = bookInPool(books, poolId, address)
+    const after = evolveAddress(before, event)
+    replaceBook(books, poolId, address, after)
+    countQuarantine(books, before.lease, -1)
+    countQuarantine(books, after.lease, 1)
+    if (isEndedEvent(event)) books.byToken.set(event.ended.lease.fencingToken, { ended: event.ended })
+  }
+  const closes = closedOrReopened(event)
+  if (closes !== null) evolveClosingsOf(books, attachmentKey(closes), event)
+  switch (event.type) {
+    case 'network.created':
+    case 'network.updated':
+    case 'era.begun':
+      books.network = evolveNetwork(books.network, event)
+      return books
+    case 'pool.created':
+    case 'pool.updated':
+    case 'pool.deleted': {
+      const before = books.pools.get(event.poolId) ?? null
+      const pool = evolvePool(before?.pool ?? null, event)
+      if (pool === null) books.pools.delete(event.poolId)
+      else books.pools.set(event.poolId, reshapePool(books, before, pool))
+      return books
+    }
+    default:
+      return books
+  }
+}
+
+/** Untouched space after a pool's shape changed: what stays of it, and what comes in. */
+export function evolveUntouched(
+  untouched: readonly Range[],
+  before: readonly Range[],
+  after: readonly Range[],
+): readonly Range[] {
+  return union(intersect(untouched, after), subtract(after, before))
+}
+
+function reshapePool(books: Books, before: PoolBook | null, pool: Pool): PoolBook {
+  const old = before?.pool.allocatable ?? []
+  const dropped = before === null ? 0 : (books.occupants.get(pool.poolId)?.cooledCount ?? 0)
+  const counts = before?.counts ?? NO_COUNTS
+  const leaves = (entry: ReleasedAddress) => !contains(pool.allocatable, addressValue(entry.address))
+  return {
+    pool,
+    counts: { ...counts, released: counts.released - dropped },
+    untouched: evolveUntouched(before?.untouched ?? [], old, pool.allocatable),
+    untouchedUpTo: before === null ? null : before.untouchedUpTo,
+    cooled: new Map([...(before?.cooled ?? [])].filter(([, entry]) => !leaves(entry))),
+    cooledComplete: before?.cooledComplete ?? true,
+  }
+}
+
+function evolveClosingsOf(books: Books, key: string, event: LedgerEvent): void {
+  const before = books.closings.get(key)
+  if (before !== undefined) books.closings.set(key, evolveClosings(before, event))
+}
+
+function countQuarantine(books: Books, lease: Lease | null, by: 1 | -1): void {
+  if (lease?.quarantine?.reason !== 'SEEN_BY_CALLER') return
+  const count = books.quarantinesBy.get(lease.quarantine.by)
+  if (count !== undefined) books.quarantinesBy.set(lease.quarantine.by, count + by)
+}
+
+function present<T>(before: T | null, event: LedgerEvent): T {
+  if (before === null) broken(event, 'what it changes was never created')
+  return before
+}
+
+function broken(event: LedgerEvent, why: string): never {
+  throw new BrokenBooks(`event ${event.network}/${event.seq} (${event.type}): ${why}`)
+}

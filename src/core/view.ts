@@ -1,0 +1,59 @@
+import type { LeaseView } from './command.ts'
+import { type EndedLease, type Lease, leaseId } from './lease.ts'
+import type { Pool } from './pool.ts'
+
+export function viewLease(lease: Lease, pool: Pool, reused = false): LeaseView {
+  return {
+    leaseId: leaseId(lease.network, lease.fencingToken),
+    network: lease.network,
+    poolId: lease.poolId,
+    pool: pool.name,
+    address: lease.address,
+    prefixLength: lease.prefixLength,
+    subnet: pool.subnet,
+    gateway: pool.gateway,
+    options: pool.options,
+    state: lease.state,
+    quarantine: lease.quarantine,
+    version: lease.version,
+    fencingToken: lease.fencingToken,
+    owner: lease.owner,
+    placement: lease.placement,
+    witness: lease.witness,
+    reservedAt: lease.reservedAt,
+    confirmedAt: lease.confirmedAt,
+    confirmBy: lease.confirmBy,
+    endedAt: null,
+    availableAt: null,
+    reused,
+  }
+}
+
+/** A lease that ended; its pool may be gone as well. */
+export function viewEnded(ended: EndedLease, pool: Pool | null): LeaseView {
+  const { lease } = ended
+  return {
+    leaseId: leaseId(lease.network, lease.fencingToken),
+    network: lease.network,
+    poolId: lease.poolId,
+    pool: pool?.name ?? '',
+    address: lease.address,
+    prefixLength: lease.prefixLength,
+    subnet: pool?.subnet ?? '',
+    gateway: pool?.gateway ?? '',
+    options: pool?.options ?? { routes: [], dns: [], mtu: 0 },
+    state: ended.how === 'lease.released' ? 'RELEASED' : 'REAPED',
+    quarantine: lease.quarantine,
+    version: ended.seq,
+    fencingToken: lease.fencingToken,
+    owner: lease.owner,
+    placement: lease.placement,
+    witness: lease.witness,
+    reservedAt: lease.reservedAt,
+    confirmedAt: lease.confirmedAt,
+    confirmBy: null,
+    endedAt: ended.endedAt,
+    availableAt: ended.availableAt,
+    reused: false,
+  }
+}

@@ -1,0 +1,129 @@
+/** Never confirmed by its deadline plus grace: reaped. Without a deadline: never (DESIGN §2 "The caller's contract"; incidents 2.1, 3.2). */
+import { describe, expect, test } from 'vitest'
+import type { LeaseView } from '../../src/core/command.ts'
+import {
+  claim,
+  confirm,
+  DAY,
+  expire,
+  type Given,
+  given,
+  MINUTE,
+  owner,
+  pool,
+  quarantine,
+  recovering,
+  reserve,
+  SECOND,
+  web,
+} from '../support/given.ts'
+
+const inA = { claims: [claim({ pool: 'a' })] }
+const network = () => given(pool('a', '10.0.0.0/26'))
+const GRACE = MINUTE
+
+function reserveWithin(books: Given, confirmWithinMs: number | null): LeaseView {
+  return books.take(reserve({ owner: web(1), ...inA, confirmWithinMs }))
+}
+
+describe('with a deadline', () => {
+  test('not before deadline and grace are over, to the millisecond', () => {
+    const books = network()
+    const { fencingToken, version, confirmBy } = reserveWithin(books, MINUTE)
+    for (const early of [0, MINUTE, GRACE - 1, 1]) {
+      books.wait(early)
+      const refusal = books.refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+      expect(refusal.retryAfterMs).toBe(confirmBy! + GRACE - books.ledger.now() + 1)
+    }
+    books.wait(1)
+    const ended = books.when(expire(fencingToken, version)).then('lease.reaped 10.0.0.1')
+    expect(ended).toMatchObject({ state: 'REAPED', availableAt: books.ledger.now() + 2 * MINUTE })
+    expect(books.ledger.events.at(-1)!.evidence).toEqual({
+      reason: 'NEVER_CONFIRMED',
+      confirmBy: new Date(confirmBy!).toISOString(),
+      graceMs: GRACE,
+      version,
+    })
+    expect(books.ledger.fold().addresses.get('10.0.0.1')!.released).toMatchObject({ removalConfirmed: false })
+    books.refuse(expire(fencingToken, version + 1), 'LEASE_LOST')
+  })
+
+  test('not once it is confirmed', () => {
+    const books = network()
+    const { fencingToken } = reserveWithin(books, MINUTE)
+    const { version } = books.take(confirm(fencingToken))
+    books.wait(DAY).refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+  })
+
+  test('not in quarantine', () => {
+    const books = network()
+    const { fencingToken } = reserveWithin(books, MINUTE)
+    const { version } = books.take(quarantine({ token: fencingToken }))
+    books.wait(DAY).refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+  })
+
+  test('not by a judgement of an earlier version: the deadline moved since', () => {
+    const books = network()
+    const { fencingToken, version } = reserveWithin(books, MINUTE)
+    books.wait(30 * SECOND)
+    const later = reserveWithin(books, 10 * MINUTE)
+    books.wait(2 * MINUTE)
+    books.refuse(expire(fencingToken, version), 'VERSION_MISMATCH')
+    books.refuse(expire(fencingToken, later.version), 'ILLEGAL_STATE')
+  })
+
+  test('its retry within the deadline gets the same address; after the reap a fresh one', () => {
+    const books = network()
+    const { fencingToken } = reserveWithin(books, MINUTE)
+    books.wait(SECOND)
+    const { version, address } = reserveWithin(books, MINUTE)
+    books.wait(MINUTE + GRACE + 1)
+    books.accept(expire(fencingToken, version))
+    expect(reserveWithin(books, MINUTE).address).not.toBe(address)
+  })
+
+  test('ninety callers killed between Reserve and Confirm: all back, through cooling, each explained', () => {
+    const books = given(pool('a', '10.0.0.0/25'))
+    const leases = Array.from({ length: 90 }, (_, n) =>
+      books.take(
+        reserve({ owner: owner({ name: `w${n}`, incarnation: '1' }), ...inA, confirmWithinMs: MINUTE }),
+      ),
+    )
+    books.wait(MINUTE + GRACE + 1)
+    for (const { fencingToken, version } of leases) books.accept(expire(fencingToken, version))
+    expect(books.ledger.pool('a').counts).toEqual({ reserved: 0, active: 0, quarantined: 0, released: 90 })
+    const causes = books.ledger.events.flatMap((event) =>
+      event.type === 'lease.reaped' ? [event.evidence!.reason] : [],
+    )
+    expect(causes).toEqual(Array(90).fill('NEVER_CONFIRMED'))
+  })
+})
+
+describe('without a deadline', () => {
+  test('never, in thirty days of asking', () => {
+    const books = network()
+    const { fencingToken, version } = reserveWithin(books, null)
+    for (let day = 0; day < 30; day += 1) {
+      books.wait(DAY)
+      const refusal = books.refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+      expect(refusal.retryAfterMs).toBeUndefined()
+      expect(refusal.message).toContain('never expires')
+    }
+    expect(books.leaseAt('10.0.0.1')).toMatchObject({ state: 'RESERVED', owner: web(1) })
+  })
+
+  test('nor when a later Reserve took the deadline away', () => {
+    const books = network()
+    reserveWithin(books, MINUTE)
+    const { fencingToken, version } = reserveWithin(books, null)
+    books.wait(DAY).refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+  })
+})
+
+test('not while the books may be older than the world: the Confirm may be among what was lost', () => {
+  const books = network()
+  const { fencingToken, version } = reserveWithin(books, MINUTE)
+  books.wait(DAY)
+  recovering()(books.ledger)
+  books.refuse(expire(fencingToken, version), 'NETWORK_RECOVERING')
+})

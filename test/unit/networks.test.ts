@@ -1,0 +1,219 @@
+/** Networks: made once, described, recovering until somebody says otherwise (DESIGN §4 "New era"). */
+import { describe, expect, test } from 'vitest'
+import { emptyBooks } from '../../src/core/books.ts'
+import type { Command, CreateNetwork, EndRecovery, UpdateNetwork } from '../../src/core/command.ts'
+import { isShapeCommand } from '../../src/core/command.ts'
+import { decide } from '../../src/core/decide.ts'
+import { eraOf, firstSeqOfEra } from '../../src/core/policy.ts'
+import {
+  ADMIN,
+  active,
+  allOrNothing,
+  claim,
+  confirm,
+  createNetwork,
+  createPool,
+  deletePool,
+  expire,
+  given,
+  pool,
+  quarantine,
+  reap,
+  recovering,
+  release,
+  reserve,
+  reserved,
+  updateLabels,
+  updatePool,
+  web,
+} from '../support/given.ts'
+import { memoryLedger } from '../support/memory-ledger.ts'
+
+const envelope = {
+  network: 'default',
+  actor: ADMIN,
+  cause: 'test',
+  requestId: null,
+  fingerprint: null,
+  traceId: null,
+}
+const update = (fields: Partial<UpdateNetwork>): UpdateNetwork => ({
+  ...envelope,
+  type: 'updateNetwork',
+  description: null,
+  labels: null,
+  ...fields,
+})
+const endRecovery: EndRecovery = { ...envelope, type: 'endRecovery', why: 'looked at every host' }
+
+const everyCommand: Readonly<Record<Command['type'], Command>> = {
+  reserve: reserve({ owner: web(1) }),
+  allOrNothing: allOrNothing([]),
+  confirm: confirm(1),
+  release: release(1),
+  quarantine: quarantine({ token: 1 }),
+  reap: reap(1, 1),
+  expire: expire(1, 1),
+  updateLabels: updateLabels(1, {}),
+  createNetwork: createNetwork(),
+  updateNetwork: update({}),
+  endRecovery,
+  createPool: createPool({ name: 'a', cidr: '10.0.0.0/29' }),
+  updatePool: updatePool('a', {}),
+  deletePool: deletePool('a'),
+}
+
+test('in a network that is not there nothing is, but its making', () => {
+  for (const command of Object.values(everyCommand)) {
+    const { refusal } = memoryLedger().submit(command)
+    if (command.type === 'createNetwork') expect(refusal).toBeNull()
+    else expect(refusal).toMatchObject({ reason: 'NETWORK_NOT_FOUND', metadata: { network: 'default' } })
+  }
+})
+
+test('commands that change what others rest on make a batch of their own', () => {
+  const shapes = Object.values(everyCommand)
+    .filter(isShapeCommand)
+    .map((command) => command.type)
+  expect(shapes.sort()).toEqual([
+    'createNetwork',
+    'createPool',
+    'deletePool',
+    'endRecovery',
+    'updateNetwork',
+    'updatePool',
+  ])
+})
+
+describe('a network', () => {
+  test('is made once', () => {
+    const ledger = memoryLedger()
+    const make: CreateNetwork = {
+      ...envelope,
+      type: 'createNetwork',
+      settings: { description: 'd', labels: { a: 'b' } },
+    }
+    expect(ledger.submit(make).events).toMatchObject([{ type: 'network.created', seq: 1 }])
+    expect(ledger.fold().network).toEqual({
+      network: 'default',
+      description: 'd',
+      labels: { a: 'b' },
+      state: 'READY',
+      era: 0,
+      createdAt: ledger.now(),
+      updatedAt: ledger.now(),
+      version: 1,
+    })
+    expect(ledger.submit(make).refusal).toMatchObject({
+      reason: 'INVALID_FIELD',
+      metadata: { field: 'name' },
+    })
+  })
+
+  test('what is named of it changes, the rest stays', () => {
+    const { ledger } = given()
+    ledger.wait(5)
+    ledger.submit(update({ description: 'd' }))
+    ledger.submit(update({ labels: { a: 'b' } }))
+    expect(ledger.fold().network).toMatchObject({
+      description: 'd',
+      labels: { a: 'b' },
+      version: 3,
+      createdAt: ledger.now() - 5,
+      updatedAt: ledger.now(),
+    })
+    expect(ledger.submit(update({})).events).toEqual([])
+    expect(ledger.submit(update({ description: 'd', labels: { a: 'b' } })).events).toEqual([])
+  })
+})
+
+describe('a recovery', () => {
+  const past = [pool('a', '10.0.0.0/29'), active('10.0.0.5', web(1)), recovering()]
+
+  test('begins an era whose numbers are greater than all before', () => {
+    const { ledger } = given(...past)
+    expect(ledger.fold()).toMatchObject({ head: 2 ** 40, network: { state: 'RECOVERING', era: 1 } })
+    expect([firstSeqOfEra(0), firstSeqOfEra(1), firstSeqOfEra(2)]).toEqual([1, 2 ** 40, 2 ** 41])
+    expect([eraOf(1), eraOf(2 ** 40 - 1), eraOf(2 ** 40)]).toEqual([0, 0, 1])
+  })
+
+  test('ends by an operator, with a reason, and then leases have numbers of the new era', () => {
+    const books = given(...past)
+    books.when(endRecovery).then('network.updated')
+    expect(books.ledger.events.at(-1)!.evidence).toEqual({ why: 'looked at every host' })
+    expect(books.ledger.fold().network).toMatchObject({ state: 'READY', era: 1 })
+    const lease = books.take(reserve({ owner: web(2), claims: [claim({ pool: 'a' })] }))
+    expect(lease.fencingToken).toBeGreaterThan(2 ** 40)
+    books.when(endRecovery).then()
+  })
+
+  test('does not end by an edit of the network', () => {
+    const books = given(...past)
+    books.accept(update({ description: 'new' }))
+    expect(books.ledger.fold().network!.state).toBe('RECOVERING')
+  })
+
+  test('lets pools be edited and leases be looked after', () => {
+    const books = given(...past)
+    books.accept(updatePool('a', { draining: true }))
+    books.accept(quarantine({ address: '10.0.0.5' }))
+    books.accept(release(3))
+  })
+})
+
+test('a network whose projections are lost, and not its log, is not taken for one that was never made (7.1)', () => {
+  for (const command of Object.values(everyCommand)) {
+    const books = emptyBooks('default')
+    books.head = 7
+    expect(decide(books, command), command.type).toMatchObject({
+      kind: 'refused',
+      refusal: { reason: 'NETWORK_RECOVERING', metadata: { state: 'REBUILDING' } },
+    })
+  }
+})
+
+describe('a network whose projections are being replaced', () => {
+  const rebuilding = () => {
+    const books = emptyBooks('default')
+    books.network = { ...given().ledger.fold().network!, state: 'REBUILDING' }
+    return books
+  }
+
+  test('decides nothing that rests on free space or on what a pool holds', () => {
+    const refused = Object.values(everyCommand).filter((command) => {
+      const decision = decide(rebuilding(), command)
+      return decision.kind === 'refused' && decision.refusal.reason === 'NETWORK_RECOVERING'
+    })
+    expect(refused.map((command) => command.type).sort()).toEqual([
+      'createNetwork',
+      'createPool',
+      'deletePool',
+      'quarantine',
+      'reserve',
+      'updatePool',
+    ])
+    expect(decide(rebuilding(), reserve({ owner: web(1) }))).toMatchObject({
+      refusal: { metadata: { network: 'default', state: 'REBUILDING' }, retryAfterMs: 1_000 },
+    })
+  })
+
+  test.each(['reap', 'expire'] as const)('takes nothing back: %s', (type) => {
+    const fold = given(pool('a', '10.0.0.0/29'), reserved('10.0.0.5', web(1), { confirmBy: 1 })).ledger.fold()
+    const books = rebuilding()
+    books.now = fold.now
+    books.head = fold.head
+    books.byToken.set(3, { address: '10.0.0.5' })
+    books.addresses.set('10.0.0.5', fold.addresses.get('10.0.0.5')!)
+    expect(decide(books, type === 'reap' ? reap(3, 3) : expire(3, 3))).toMatchObject({
+      kind: 'refused',
+      refusal: { reason: 'NETWORK_RECOVERING', metadata: { state: 'REBUILDING' } },
+    })
+  })
+
+  test('is not recovered by an operator: it ends by itself', () => {
+    expect(decide(rebuilding(), endRecovery)).toMatchObject({
+      kind: 'refused',
+      refusal: { reason: 'ILLEGAL_STATE', metadata: { state: 'REBUILDING' } },
+    })
+  })
+})
