@@ -1,0 +1,471 @@
+-- The schema "ipledger" as db/migrations and db/audit make it. Written by "npm run generate"; do not edit.
+
+create extension btree_gist with schema public;
+
+create table ipledger.closed_attachment (
+  network_id text collate "C" not null,
+  attachment_key text collate "C" not null,
+  pool_id bigint not null,
+  owner_kind text collate "C" not null,
+  owner_name text collate "C" not null,
+  owner_uid text collate "C" not null,
+  owner_uid_named boolean not null,
+  owner_incarnation text collate "C" not null,
+  owner_interface text collate "C" not null,
+  closed_at timestamp with time zone not null,
+  closed_seq bigint not null,
+  constraint attachment_is_closed_once_per_pool PRIMARY KEY (network_id, attachment_key, pool_id)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.event (
+  network_id text collate "C" not null,
+  seq bigint not null,
+  type text collate "C" not null,
+  at timestamp with time zone not null,
+  actor text collate "C" not null,
+  cause text collate "C" not null,
+  request_id text collate "C",
+  trace_id text collate "C",
+  pool_id bigint,
+  address inet,
+  prefix_length smallint,
+  fencing_token bigint,
+  state text collate "C",
+  quarantine_reason text collate "C",
+  quarantined_at timestamp with time zone,
+  quarantined_by text collate "C",
+  quarantine_why text,
+  owner_kind text collate "C",
+  owner_name text collate "C",
+  owner_uid text collate "C",
+  owner_uid_named boolean,
+  owner_incarnation text collate "C",
+  owner_interface text collate "C",
+  node text collate "C",
+  boot text collate "C",
+  labels jsonb,
+  witness text collate "C",
+  reserved_at timestamp with time zone,
+  confirmed_at timestamp with time zone,
+  confirm_by timestamp with time zone,
+  available_at timestamp with time zone,
+  removal_confirmed boolean,
+  settings json,
+  evidence jsonb,
+  constraint event_is_numbered_once_per_network PRIMARY KEY (network_id, seq),
+  constraint event_about_a_lease_names_it CHECK (type !~~ 'lease.%'::text OR pool_id IS NOT NULL AND address IS NOT NULL AND prefix_length IS NOT NULL AND fencing_token IS NOT NULL AND state IS NOT NULL AND reserved_at IS NOT NULL),
+  constraint event_address_is_a_host CHECK (address IS NULL OR masklen(address) =
+CASE family(address)
+    WHEN 4 THEN 32
+    ELSE 128
+END),
+  constraint event_number_is_positive CHECK (seq > 0),
+  constraint event_that_ends_a_lease_says_when_it_cools CHECK ((type <> ALL (ARRAY['lease.released'::text, 'lease.reaped'::text])) OR available_at IS NOT NULL AND removal_confirmed IS NOT NULL),
+  constraint event_type_is_known CHECK (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text, 'lease.reserved'::text, 'lease.confirmed'::text, 'lease.released'::text, 'lease.quarantined'::text, 'lease.reaped'::text, 'lease.adopted'::text, 'lease.updated'::text, 'attachment.closed'::text, 'node.fenced'::text, 'reconcile.held'::text, 'reconcile.resumed'::text]))
+);
+
+create table ipledger.lease (
+  network_id text collate "C" not null,
+  address inet not null,
+  prefix_length smallint not null,
+  pool_id bigint not null,
+  fencing_token bigint not null,
+  version bigint not null,
+  state text collate "C" not null,
+  quarantine_reason text collate "C",
+  quarantined_at timestamp with time zone,
+  quarantined_by text collate "C",
+  quarantine_why text,
+  owner_kind text collate "C",
+  owner_name text collate "C",
+  owner_uid text collate "C",
+  owner_uid_named boolean,
+  owner_incarnation text collate "C",
+  owner_interface text collate "C",
+  holder_key text collate "C",
+  attachment_key text collate "C",
+  node text collate "C" not null,
+  boot text collate "C" not null,
+  labels jsonb not null,
+  witness text collate "C" not null,
+  reserved_at timestamp with time zone not null,
+  confirmed_at timestamp with time zone,
+  confirm_by timestamp with time zone,
+  constraint address_has_one_lease PRIMARY KEY (network_id, address),
+  constraint held_lease_has_an_owner CHECK (state = 'QUARANTINED'::text AND owner_kind IS NULL AND owner_name IS NULL AND owner_uid IS NULL AND owner_uid_named IS NULL AND owner_incarnation IS NULL AND owner_interface IS NULL AND holder_key IS NULL AND attachment_key IS NULL OR owner_kind IS NOT NULL AND owner_name IS NOT NULL AND owner_uid IS NOT NULL AND owner_uid_named IS NOT NULL AND owner_incarnation IS NOT NULL AND owner_interface IS NOT NULL AND holder_key IS NOT NULL AND attachment_key IS NOT NULL),
+  constraint lease_address_is_a_host CHECK (masklen(address) =
+CASE family(address)
+    WHEN 4 THEN 32
+    ELSE 128
+END),
+  constraint lease_state_is_known CHECK (state = ANY (ARRAY['RESERVED'::text, 'ACTIVE'::text, 'QUARANTINED'::text])),
+  constraint lease_version_is_not_before_its_token CHECK (version >= fencing_token),
+  constraint only_reserved_leases_have_a_deadline CHECK (confirm_by IS NULL OR state = 'RESERVED'::text),
+  constraint quarantined_lease_has_a_known_reason CHECK ((state = 'QUARANTINED'::text) = (quarantine_reason IS NOT NULL) AND (quarantine_reason IS NULL OR (quarantine_reason = ANY (ARRAY['SUPERSEDED'::text, 'REMOVAL_UNCONFIRMED'::text, 'CONFLICT'::text, 'OPERATOR'::text, 'RELEASED_BUT_LIVE'::text, 'FOREIGN'::text, 'SECOND_ADDRESS'::text, 'SEEN_BY_CALLER'::text]))) AND (state = 'QUARANTINED'::text) = (quarantined_at IS NOT NULL) AND (state = 'QUARANTINED'::text) = (quarantined_by IS NOT NULL))
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=85);
+
+create table ipledger.lookup (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  fencing_token bigint not null,
+  asked_at timestamp with time zone not null,
+  answered_at timestamp with time zone,
+  answer text collate "C",
+  detail text,
+  attempts integer not null,
+  next_at timestamp with time zone,
+  constraint lookup_is_kept_once_per_lease_and_source PRIMARY KEY (network_id, source_id, fencing_token)
+);
+
+create table ipledger.migration (
+  version integer not null,
+  name text not null,
+  checksum text not null,
+  applied_at timestamp with time zone not null default clock_timestamp(),
+  constraint migration_is_applied_once PRIMARY KEY (version)
+);
+
+create table ipledger.network (
+  network_id text collate "C" not null,
+  description text not null,
+  labels jsonb not null,
+  state text collate "C" not null,
+  era integer not null,
+  system_identifier text collate "C",
+  timeline integer,
+  version bigint not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint network_name_is_unique PRIMARY KEY (network_id),
+  constraint network_era_is_not_negative CHECK (era >= 0),
+  constraint network_name_is_a_dns_like_label CHECK (network_id ~ '^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$'::text),
+  constraint network_state_is_known CHECK (state = ANY (ARRAY['READY'::text, 'REBUILDING'::text, 'RECOVERING'::text]))
+);
+
+create table ipledger.network_lock (
+  network_id text collate "C" not null,
+  constraint network_lock_has_one_row_per_network PRIMARY KEY (network_id)
+);
+
+create table ipledger.pool (
+  network_id text collate "C" not null,
+  pool_id bigint not null,
+  name text collate "C" not null,
+  version bigint not null,
+  family smallint not null,
+  cidr cidr not null,
+  is_default boolean not null,
+  settings json not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint pool_id_is_unique_in_its_network PRIMARY KEY (network_id, pool_id),
+  constraint pool_name_is_unique_in_its_network UNIQUE (network_id, name),
+  constraint pool_family_is_that_of_its_cidr CHECK (family = family(cidr::inet)),
+  constraint pools_of_a_network_never_overlap EXCLUDE USING gist (network_id WITH =, cidr inet_ops WITH &&)
+);
+
+create table ipledger.pool_position (
+  network_id text collate "C" not null,
+  pool_id bigint not null,
+  seq bigint not null,
+  low_first inet,
+  cursor_first inet,
+  cursor_next inet,
+  reuse_after timestamp with time zone,
+  reserved bigint not null,
+  active bigint not null,
+  quarantined bigint not null,
+  released bigint not null,
+  constraint pool_has_one_position_per_batch PRIMARY KEY (network_id, pool_id, seq),
+  constraint pool_counts_are_not_negative CHECK (reserved >= 0 AND active >= 0 AND quarantined >= 0 AND released >= 0),
+  constraint pool_cursor_is_whole CHECK ((cursor_first IS NULL) = (cursor_next IS NULL))
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.released_address (
+  network_id text collate "C" not null,
+  address inet not null,
+  pool_id bigint not null,
+  prefix_length smallint not null,
+  available_at timestamp with time zone not null,
+  released_seq bigint not null,
+  holder_key text collate "C" not null,
+  removal_confirmed boolean not null,
+  constraint address_is_released_once PRIMARY KEY (network_id, address),
+  constraint released_address_is_a_host CHECK (masklen(address) =
+CASE family(address)
+    WHEN 4 THEN 32
+    ELSE 128
+END)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.request (
+  network_id text collate "C" not null,
+  request_id text collate "C" not null,
+  fingerprint text collate "C" not null,
+  method text collate "C" not null,
+  at timestamp with time zone not null,
+  seq bigint not null,
+  answer json not null,
+  constraint request_id_is_remembered_once PRIMARY KEY (network_id, request_id)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.sighting (
+  network_id text collate "C" not null,
+  address inet not null,
+  source_id text collate "C" not null,
+  appeared_sequence bigint not null,
+  owner_key text collate "C" not null,
+  owner_kind text collate "C",
+  owner_name text collate "C",
+  owner_uid text collate "C",
+  owner_incarnation text collate "C",
+  owner_interface text collate "C",
+  state text collate "C" not null,
+  node text collate "C" not null,
+  appeared_at timestamp with time zone not null,
+  vanished_sequence bigint,
+  vanished_at timestamp with time zone,
+  constraint sighting_begins_once PRIMARY KEY (network_id, address, source_id, owner_key, appeared_sequence)
+);
+
+create table ipledger.snapshot (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  epoch text collate "C" not null,
+  sequence bigint not null,
+  head bigint not null,
+  begun_at timestamp with time zone not null,
+  reported_at timestamp with time zone not null,
+  complete boolean not null,
+  counted boolean not null,
+  entries integer not null,
+  digest text collate "C" not null,
+  partial_because text,
+  constraint snapshot_is_numbered_once_per_epoch PRIMARY KEY (network_id, source_id, epoch, sequence)
+);
+
+create table ipledger.source (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  kind text collate "C" not null,
+  node text collate "C" not null,
+  boot text collate "C" not null,
+  owner_kinds text[] not null,
+  families smallint[] not null,
+  sees_stopped boolean not null,
+  boot_ends_all boolean not null,
+  report_interval_ms bigint not null,
+  state text collate "C" not null,
+  enabled_at timestamp with time zone,
+  settings json not null,
+  epoch text collate "C" not null,
+  epoch_begun_at timestamp with time zone,
+  warm boolean not null,
+  last_sequence bigint not null,
+  last_snapshot_at timestamp with time zone,
+  last_head bigint not null,
+  last_digest text collate "C" not null,
+  counted integer not null,
+  registered_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint source_id_is_unique_in_its_network PRIMARY KEY (network_id, source_id),
+  constraint source_interval_is_positive CHECK (report_interval_ms > 0),
+  constraint source_state_is_known CHECK (state = ANY (ARRAY['REGISTERED'::text, 'ENABLED'::text, 'RETIRED'::text]))
+);
+
+create table ipledger.untouched_range (
+  network_id text collate "C" not null,
+  pool_id bigint not null,
+  first_address inet not null,
+  last_address inet not null,
+  constraint untouched_range_starts_once PRIMARY KEY (network_id, pool_id, first_address),
+  constraint untouched_range_is_not_empty CHECK (first_address <= last_address)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.verify_checkpoint (
+  network_id text collate "C" not null,
+  seq bigint not null,
+  events bigint not null,
+  at timestamp with time zone not null,
+  constraint network_has_one_checkpoint PRIMARY KEY (network_id)
+);
+
+CREATE INDEX closed_attachment_by_time ON ipledger.closed_attachment USING btree (network_id, closed_at);
+
+CREATE INDEX event_by_address ON ipledger.event USING btree (network_id, address, seq) WHERE (address IS NOT NULL);
+
+CREATE INDEX event_by_owner ON ipledger.event USING btree (network_id, owner_name, seq) WHERE (owner_name IS NOT NULL);
+
+CREATE INDEX event_by_time ON ipledger.event USING btree (network_id, at, seq);
+
+CREATE INDEX event_of_shape ON ipledger.event USING btree (network_id, seq) WHERE (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text]));
+
+CREATE INDEX lease_by_attachment ON ipledger.lease USING btree (network_id, attachment_key);
+
+CREATE INDEX lease_by_deadline ON ipledger.lease USING btree (network_id, confirm_by) WHERE (confirm_by IS NOT NULL);
+
+CREATE INDEX lease_by_holder ON ipledger.lease USING btree (network_id, holder_key);
+
+CREATE INDEX lease_by_node ON ipledger.lease USING btree (network_id, node, address) WHERE (node <> ''::text);
+
+CREATE INDEX lease_by_quarantiner ON ipledger.lease USING btree (network_id, quarantined_by, quarantine_reason) WHERE (state = 'QUARANTINED'::text);
+
+CREATE INDEX released_in_order_of_reuse ON ipledger.released_address USING btree (network_id, pool_id, available_at, released_seq);
+
+CREATE INDEX request_by_time ON ipledger.request USING btree (network_id, at);
+
+CREATE INDEX sighting_by_source ON ipledger.sighting USING btree (network_id, source_id, vanished_sequence);
+
+CREATE INDEX snapshot_by_time ON ipledger.snapshot USING btree (network_id, reported_at);
+
+comment on column ipledger.closed_attachment.pool_id is '0: in every pool.';
+
+comment on column ipledger.event.actor is 'Token name or job.';
+
+comment on column ipledger.event.address is 'The address, or the first address of the block.';
+
+comment on column ipledger.event.at is 'Database clock under the network''s lock, never before the previous event.';
+
+comment on column ipledger.event.available_at is 'When the released or reaped address has cooled.';
+
+comment on column ipledger.event.cause is 'RPC or finding.';
+
+comment on column ipledger.event.evidence is 'What the decision rested on.';
+
+comment on column ipledger.event.fencing_token is 'Number of the event that created the lease.';
+
+comment on column ipledger.event.removal_confirmed is 'Whether the holder said that the address is unconfigured; false after a reap.';
+
+comment on column ipledger.event.seq is 'Number in the network; also the version of the lease it is about, and its token if it created it.';
+
+comment on column ipledger.event.settings is 'Of a pool or network event: the settings after it.';
+
+comment on column ipledger.event.state is 'State of the lease after the event; of an ended lease, its last one.';
+
+comment on column ipledger.lease.attachment_key is 'kind|interface|incarnation|uid: retries, Release and closing go by it.';
+
+comment on column ipledger.lease.confirm_by is 'The caller''s promise not to use the address later unless confirmed; null: held until released or proven gone.';
+
+comment on column ipledger.lease.fencing_token is 'Number of the event that created the lease.';
+
+comment on column ipledger.lease.holder_key is 'kind|interface|name: supersession and the owner limit go by it.';
+
+comment on column ipledger.lease.node is 'For display and scope; where a workload is seen is what counts.';
+
+comment on column ipledger.lease.version is 'Number of the last event about the lease.';
+
+comment on column ipledger.network.era is 'Life of the ledger; numbers of era e begin at e × 2^40.';
+
+comment on column ipledger.network.state is 'READY; REBUILDING: projections are being replaced; RECOVERING: a new era has not been observed yet.';
+
+comment on column ipledger.network.system_identifier is 'Of the database that began the era; another one means a restore.';
+
+comment on column ipledger.network.timeline is 'Of the database that began the era; a greater one means a failover.';
+
+comment on column ipledger.network.version is 'Number of the last event about the network itself.';
+
+comment on column ipledger.pool.pool_id is 'Number of the event that created it.';
+
+comment on column ipledger.pool.settings is 'Canonical settings as in the event: cidr, subnet, prefixLength, gateway, exclude, cooldownMs, confirmWithinMs, liveness, ownerLimit, draining, options, labels.';
+
+comment on column ipledger.pool_position.cursor_first is 'The untouched_range that begins at cursor_next instead of its first address.';
+
+comment on column ipledger.pool_position.low_first is 'No untouched_range of the pool starts below this.';
+
+comment on column ipledger.pool_position.released is 'Released addresses, cooling or cooled.';
+
+comment on column ipledger.pool_position.reuse_after is 'No released_address of the pool has an earlier available_at.';
+
+comment on column ipledger.released_address.holder_key is 'Its last holder, kind|interface|name; empty if it had none.';
+
+comment on column ipledger.request.seq is 'Head of the ledger after the command.';
+
+comment on index ipledger.event_by_address is 'History of an address; the fold of one address.';
+
+comment on index ipledger.event_by_owner is 'History of an owner; its previous address.';
+
+comment on index ipledger.event_by_time is 'Turns a time into a position of the log.';
+
+comment on index ipledger.event_of_shape is 'History of a network and its pools.';
+
+comment on index ipledger.lease_by_attachment is 'Retries, Release by owner.';
+
+comment on index ipledger.lease_by_deadline is 'Reservations that may have expired.';
+
+comment on index ipledger.lease_by_holder is 'Supersession, the owner limit.';
+
+comment on index ipledger.lease_by_node is 'What is on a node: listing, fencing.';
+
+comment on index ipledger.lease_by_quarantiner is 'The cap on quarantines of one caller or source; listing of quarantines.';
+
+comment on index ipledger.released_in_order_of_reuse is 'Longest-free first.';
+
+comment on schema ipledger is 'Event-sourced IP address allocation: the log, and what it says now.';
+
+comment on table ipledger.closed_attachment is 'Incarnations that were released or superseded: late calls for them hold nothing.';
+
+comment on table ipledger.event is 'The log: append-only by privilege, numbered without a gap per network and era. Each row carries the full state after it.';
+
+comment on table ipledger.lease is 'Projection: who holds what now. The primary key is the promise that one address has one holder.';
+
+comment on table ipledger.lookup is 'Point look-ups at the authority: the last answer about a lease, and when to ask again.';
+
+comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';
+
+comment on table ipledger.network is 'Projection: networks as their last network event left them.';
+
+comment on table ipledger.network_lock is 'One row per network, locked for no key update by each batch; never updated, referenced by nothing.';
+
+comment on table ipledger.pool is 'Projection: pools as their last pool event left them.';
+
+comment on table ipledger.pool_position is 'Where each pool stands after a batch; the row with the greatest seq counts, older ones are pruned. Appended, never updated: a row rewritten by every batch collapses while anyone holds a snapshot open (2,270 batches a second fell to 239).';
+
+comment on table ipledger.released_address is 'Free space, part one: addresses somebody held before, cooling until available_at, then reused in that order.';
+
+comment on table ipledger.request is 'Answers of committed commands, for a day: the same id gives the same answer. Refusals are not remembered.';
+
+comment on table ipledger.sighting is 'Who saw which address for which owner, from which snapshot to which.';
+
+comment on table ipledger.snapshot is 'Reports of sources: when, complete or not, and the head of the ledger they were begun at.';
+
+comment on table ipledger.source is 'What can say which addresses are live, and how it stands.';
+
+comment on table ipledger.untouched_range is 'Free space, part two: ranges nobody ever held. The range named by the pool''s last position begins at its cursor instead.';
+
+comment on table ipledger.verify_checkpoint is 'Up to where the log and its projections were found in order.';
+
+grant usage on schema ipledger to ipledger_jobs;
+
+grant usage on schema ipledger to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.closed_attachment to ipledger_service;
+
+grant insert, select on table ipledger.event to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.lease to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.lookup to ipledger_service;
+
+grant select on table ipledger.migration to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.network to ipledger_service;
+
+grant insert, select, update (network_id) on table ipledger.network_lock to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.pool to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.pool_position to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.released_address to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.request to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.sighting to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.snapshot to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.source to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.untouched_range to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.verify_checkpoint to ipledger_service;

@@ -1,0 +1,687 @@
+/**
+ * Writes a batch: its events, and the rows of the projections they changed. One set-based statement a table, each
+ * bound to one network; what exists already is changed through `on conflict` on the primary key or deleted by
+ * `key = any(…)`, because plans made while a table was small must still be index look-ups when it is not.
+ */
+import type pg from 'pg'
+import { type Family, formatValue } from '../core/address.ts'
+import { type Books, type ClosedAttachment, type ReleasedAddress, UNTOUCHED } from '../core/books.ts'
+import type { LedgerEvent } from '../core/event.ts'
+import type { Lease } from '../core/lease.ts'
+import type { Network } from '../core/network.ts'
+import { attachmentKey, holderKey, type Owner } from '../core/owner.ts'
+import { type Pool, type PoolSettings, settingsOf } from '../core/pool.ts'
+import type { Range } from '../core/ranges.ts'
+import type { Sent } from './load.ts'
+import type { PoolStorage, Slice } from './slice.ts'
+
+export type Statement = { readonly name: string; readonly text: string; readonly values: readonly unknown[] }
+
+/** A remembered answer to be written with its batch. */
+export type NewRequest = {
+  readonly requestId: string
+  readonly fingerprint: string
+  readonly method: string
+  readonly seq: number
+  readonly answer: string
+}
+
+export function send(client: pg.Client, statements: readonly Statement[]): readonly Sent[] {
+  return statements.map(({ name, text, values }) => client.query({ name, text, values: [...values] }))
+}
+
+// Columns of each table written in sets. A time travels as milliseconds, a map or a list as JSON text.
+
+export type Column = {
+  readonly name: string
+  readonly type: 'text' | 'inet' | 'bigint' | 'smallint' | 'boolean' | 'time' | 'jsonb' | 'json'
+}
+
+const EVENT: readonly Column[] = [
+  { name: 'seq', type: 'bigint' },
+  { name: 'type', type: 'text' },
+  { name: 'at', type: 'time' },
+  { name: 'actor', type: 'text' },
+  { name: 'cause', type: 'text' },
+  { name: 'request_id', type: 'text' },
+  { name: 'trace_id', type: 'text' },
+  { name: 'pool_id', type: 'bigint' },
+  { name: 'address', type: 'inet' },
+  { name: 'prefix_length', type: 'smallint' },
+  { name: 'fencing_token', type: 'bigint' },
+  { name: 'state', type: 'text' },
+  { name: 'quarantine_reason', type: 'text' },
+  { name: 'quarantined_at', type: 'time' },
+  { name: 'quarantined_by', type: 'text' },
+  { name: 'quarantine_why', type: 'text' },
+  { name: 'owner_kind', type: 'text' },
+  { name: 'owner_name', type: 'text' },
+  { name: 'owner_uid', type: 'text' },
+  { name: 'owner_uid_named', type: 'boolean' },
+  { name: 'owner_incarnation', type: 'text' },
+  { name: 'owner_interface', type: 'text' },
+  { name: 'node', type: 'text' },
+  { name: 'boot', type: 'text' },
+  { name: 'labels', type: 'jsonb' },
+  { name: 'witness', type: 'text' },
+  { name: 'reserved_at', type: 'time' },
+  { name: 'confirmed_at', type: 'time' },
+  { name: 'confirm_by', type: 'time' },
+  { name: 'available_at', type: 'time' },
+  { name: 'removal_confirmed', type: 'boolean' },
+  { name: 'settings', type: 'json' },
+  { name: 'evidence', type: 'jsonb' },
+]
+
+export const LEASE: readonly Column[] = [
+  { name: 'address', type: 'inet' },
+  { name: 'prefix_length', type: 'smallint' },
+  { name: 'pool_id', type: 'bigint' },
+  { name: 'fencing_token', type: 'bigint' },
+  { name: 'version', type: 'bigint' },
+  { name: 'state', type: 'text' },
+  { name: 'quarantine_reason', type: 'text' },
+  { name: 'quarantined_at', type: 'time' },
+  { name: 'quarantined_by', type: 'text' },
+  { name: 'quarantine_why', type: 'text' },
+  { name: 'owner_kind', type: 'text' },
+  { name: 'owner_name', type: 'text' },
+  { name: 'owner_uid', type: 'text' },
+  { name: 'owner_uid_named', type: 'boolean' },
+  { name: 'owner_incarnation', type: 'text' },
+  { name: 'owner_interface', type: 'text' },
+  { name: 'holder_key', type: 'text' },
+  { name: 'attachment_key', type: 'text' },
+  { name: 'node', type: 'text' },
+  { name: 'boot', type: 'text' },
+  { name: 'labels', type: 'jsonb' },
+  { name: 'witness', type: 'text' },
+  { name: 'reserved_at', type: 'time' },
+  { name: 'confirmed_at', type: 'time' },
+  { name: 'confirm_by', type: 'time' },
+]
+
+export const RELEASED: readonly Column[] = [
+  { name: 'address', type: 'inet' },
+  { name: 'pool_id', type: 'bigint' },
+  { name: 'prefix_length', type: 'smallint' },
+  { name: 'available_at', type: 'time' },
+  { name: 'released_seq', type: 'bigint' },
+  { name: 'holder_key', type: 'text' },
+  { name: 'removal_confirmed', type: 'boolean' },
+]
+
+export const RANGE: readonly Column[] = [
+  { name: 'pool_id', type: 'bigint' },
+  { name: 'first_address', type: 'inet' },
+  { name: 'last_address', type: 'inet' },
+]
+
+export const POSITION: readonly Column[] = [
+  { name: 'pool_id', type: 'bigint' },
+  { name: 'seq', type: 'bigint' },
+  { name: 'low_first', type: 'inet' },
+  { name: 'cursor_first', type: 'inet' },
+  { name: 'cursor_next', type: 'inet' },
+  { name: 'reuse_after', type: 'time' },
+  { name: 'reserved', type: 'bigint' },
+  { name: 'active', type: 'bigint' },
+  { name: 'quarantined', type: 'bigint' },
+  { name: 'released', type: 'bigint' },
+]
+
+export const CLOSED: readonly Column[] = [
+  { name: 'attachment_key', type: 'text' },
+  { name: 'pool_id', type: 'bigint' },
+  { name: 'owner_kind', type: 'text' },
+  { name: 'owner_name', type: 'text' },
+  { name: 'owner_uid', type: 'text' },
+  { name: 'owner_uid_named', type: 'boolean' },
+  { name: 'owner_incarnation', type: 'text' },
+  { name: 'owner_interface', type: 'text' },
+  { name: 'closed_at', type: 'time' },
+  { name: 'closed_seq', type: 'bigint' },
+]
+
+const REQUEST: readonly Column[] = [
+  { name: 'request_id', type: 'text' },
+  { name: 'fingerprint', type: 'text' },
+  { name: 'method', type: 'text' },
+  { name: 'at', type: 'time' },
+  { name: 'seq', type: 'bigint' },
+  { name: 'answer', type: 'json' },
+]
+
+/** `insert into … select … from unnest(…)`: a row an element, network_id first. */
+export function insertText(table: string, columns: readonly Column[], onConflict = ''): string {
+  const names = columns.map((column) => column.name)
+  const selected = columns.map(({ name, type }) => {
+    if (type === 'time') return `to_timestamp(u.${name} / 1000)`
+    return type === 'json' || type === 'jsonb' ? `u.${name}::${type}` : `u.${name}`
+  })
+  const parameters = columns.map(({ type }, index) => {
+    const sent = type === 'time' ? 'float8' : type === 'json' || type === 'jsonb' ? 'text' : type
+    return `$${index + 2}::${sent}[]`
+  })
+  return `insert into ${table} (network_id, ${names.join(', ')})
+    select $1, ${selected.join(', ')} from unnest(${parameters.join(', ')}) as u (${names.join(', ')}) ${onConflict}`
+}
+
+/** The parameters of `insertText`: per column one array literal, made here because the driver's way looks at every element twice. */
+export function values<Row>(
+  network: string,
+  columns: readonly Column[],
+  rows: readonly Row[],
+  cell: (row: Row) => readonly unknown[],
+): readonly unknown[] {
+  const cells = rows.map(cell)
+  return [network, ...columns.map((_column, index) => arrayLiteral(cells, index))]
+}
+
+const NEEDS_ESCAPE = /["\\]/
+
+function arrayLiteral(rows: readonly (readonly unknown[])[], column: number): string {
+  let literal = '{'
+  for (const [index, row] of rows.entries()) {
+    if (index > 0) literal += ','
+    const cell = row[column]
+    if (cell === null) literal += 'NULL'
+    else if (typeof cell !== 'string') literal += String(cell)
+    else if (NEEDS_ESCAPE.test(cell)) literal += `"${cell.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
+    else literal += `"${cell}"`
+  }
+  return `${literal}}`
+}
+
+// A lease that the batch read is changed in place; that it is still the one that was read is part of the statement.
+const LEASE_CHANGES = LEASE.filter(({ name }) => name !== 'address' && name !== 'fencing_token')
+  .map(({ name }) => `${name} = excluded.${name}`)
+  .join(', ')
+
+/** Every statement of a batch's writes; the names are those of the prepared statements. */
+export const WRITES = {
+  events: insertText('ipledger.event', EVENT),
+  leasesEnd: `delete from ipledger.lease where network_id = $1 and address = any($2::inet[])`,
+  leasesBegin: insertText('ipledger.lease', LEASE),
+  leasesChange: insertText(
+    'ipledger.lease',
+    LEASE,
+    `on conflict (network_id, address) do update set ${LEASE_CHANGES}
+        where lease.fencing_token = excluded.fencing_token and lease.version < excluded.version`,
+  ),
+  releasedTaken: `delete from ipledger.released_address where network_id = $1 and address = any($2::inet[])`,
+  releasedAdded: insertText('ipledger.released_address', RELEASED),
+  releasedDropped: `delete from ipledger.released_address
+      where network_id = $1 and pool_id = $2 and address = any(array(
+        select r.address from unnest($3::inet[], $4::inet[]) as g (first, last)
+        cross join lateral (
+          select s.address from ipledger.released_address s
+          where s.network_id = $1 and s.address between g.first and g.last order by s.address offset 0) r))`,
+  rangesGone: `delete from ipledger.untouched_range where network_id = $1 and pool_id = $2 and first_address = any($3::inet[])`,
+  rangesSet: insertText(
+    'ipledger.untouched_range',
+    RANGE,
+    'on conflict (network_id, pool_id, first_address) do update set last_address = excluded.last_address',
+  ),
+  rangesOfPoolGone: `delete from ipledger.untouched_range where network_id = $1 and pool_id = $2`,
+  positions: insertText('ipledger.pool_position', POSITION),
+  closingsGone: `delete from ipledger.closed_attachment where network_id = $1 and attachment_key = any($2::text[])`,
+  closingsSet: insertText('ipledger.closed_attachment', CLOSED),
+  requests: insertText('ipledger.request', REQUEST),
+  networkSet: `insert into ipledger.network
+        (network_id, description, labels, state, era, version, created_at, updated_at)
+      values ($1, $2, $3::jsonb, $4, $5, $6, to_timestamp($7::float8 / 1000), to_timestamp($8::float8 / 1000))
+      on conflict (network_id) do update set description = excluded.description, labels = excluded.labels,
+        state = excluded.state, era = excluded.era, version = excluded.version, updated_at = excluded.updated_at`,
+  poolSet: `insert into ipledger.pool
+        (network_id, pool_id, name, version, family, cidr, is_default, settings, created_at, updated_at)
+      values ($1, $2, $3, $4, $5, $6, $7, $8::json, to_timestamp($9::float8 / 1000), to_timestamp($10::float8 / 1000))
+      on conflict (network_id, pool_id) do update set name = excluded.name, version = excluded.version,
+        cidr = excluded.cidr, is_default = excluded.is_default, settings = excluded.settings,
+        updated_at = excluded.updated_at`,
+  poolGone: `delete from ipledger.pool where network_id = $1 and pool_id = $2`,
+} as const
+
+function statement(name: keyof typeof WRITES, given: readonly unknown[]): Statement {
+  return { name: `write_${name}`, text: WRITES[name], values: given }
+}
+
+/** Everything a batch has to write; empty when nothing happened. */
+export function writeBatch(
+  slice: Slice,
+  events: readonly LedgerEvent[],
+  requests: readonly NewRequest[],
+): readonly Statement[] {
+  const { books } = slice
+  const network = books.networkName
+  const statements: Statement[] = []
+  if (events.length > 0) {
+    statements.push(
+      statement('events', values(network, EVENT, events, eventCells)),
+      ...writeNetwork(books, events),
+      ...writeAddresses(slice),
+      ...writeFreeSpace(slice, events),
+      ...writeClosings(slice),
+    )
+  }
+  if (requests.length > 0) {
+    statements.push(
+      statement(
+        'requests',
+        values(network, REQUEST, requests, (one) => [
+          one.requestId,
+          one.fingerprint,
+          one.method,
+          books.now,
+          one.seq,
+          one.answer,
+        ]),
+      ),
+    )
+  }
+  return statements
+}
+
+function writeAddresses(slice: Slice): readonly Statement[] {
+  const { books } = slice
+  const network = books.networkName
+  const ended: string[] = []
+  const begun: Lease[] = []
+  const changed: Lease[] = []
+  const taken: string[] = []
+  const added: ReleasedAddress[] = []
+  for (const [address, after] of books.addresses) {
+    // What was not read at an address was read as untouched space around it.
+    const before = slice.before.get(address) ?? UNTOUCHED
+    if (after === before) continue
+    if (before.lease !== after.lease) {
+      if (before.lease !== null && before.lease.fencingToken === after.lease?.fencingToken)
+        changed.push(after.lease)
+      else {
+        if (before.lease !== null) ended.push(address)
+        if (after.lease !== null) begun.push(after.lease)
+      }
+    }
+    if (before.released !== after.released) {
+      if (before.released !== null) taken.push(address)
+      if (after.released !== null) added.push(after.released)
+    }
+  }
+  const statements: Statement[] = []
+  if (ended.length > 0) statements.push(statement('leasesEnd', [network, ended]))
+  if (taken.length > 0) statements.push(statement('releasedTaken', [network, taken]))
+  if (begun.length > 0) statements.push(statement('leasesBegin', values(network, LEASE, begun, leaseCells)))
+  if (changed.length > 0)
+    statements.push(statement('leasesChange', values(network, LEASE, changed, leaseCells)))
+  if (added.length > 0)
+    statements.push(statement('releasedAdded', values(network, RELEASED, added, releasedCells)))
+  return statements
+}
+
+/** Pools and networks change in batches of their own, so what an event says is the last word. */
+function writeNetwork(books: Books, events: readonly LedgerEvent[]): readonly Statement[] {
+  const statements: Statement[] = []
+  for (const event of events) {
+    switch (event.type) {
+      case 'network.created':
+      case 'network.updated':
+      case 'era.begun':
+        statements.push(statement('networkSet', networkCells(books.network!)))
+        break
+      case 'pool.created':
+      case 'pool.updated':
+        statements.push(statement('poolSet', poolCells(books.pools.get(event.poolId)!.pool)))
+        break
+      case 'pool.deleted':
+        statements.push(statement('poolGone', [event.network, event.poolId]))
+        break
+      default:
+        break
+    }
+  }
+  return statements
+}
+
+function writeFreeSpace(slice: Slice, events: readonly LedgerEvent[]): readonly Statement[] {
+  const { books } = slice
+  const network = books.networkName
+  const statements: Statement[] = []
+  const touched = new Set<number>()
+  const reshaped = new Set<number>()
+  for (const event of events) {
+    if ('lease' in event) touched.add(event.lease.poolId)
+    else if ('ended' in event) touched.add(event.ended.lease.poolId)
+    else if (event.type === 'pool.created' || event.type === 'pool.updated') {
+      touched.add(event.poolId)
+      reshaped.add(event.poolId)
+    } else if (event.type === 'pool.deleted') {
+      statements.push(
+        statement('rangesOfPoolGone', [network, event.poolId]),
+        ...dropReleased(slice, event.poolId, event.pool),
+      )
+    }
+  }
+  const positions: (readonly unknown[])[] = []
+  for (const poolId of touched) {
+    const { pool } = books.pools.get(poolId)!
+    const storage = slice.storage.get(poolId) ?? newStorage()
+    if (reshaped.has(poolId)) statements.push(...dropReleased(slice, poolId, pool))
+    const encoded = encodeRanges(slice, poolId, storage)
+    if (encoded.gone.length > 0) {
+      statements.push(
+        statement('rangesGone', [
+          network,
+          poolId,
+          encoded.gone.map((first) => formatValue(pool.family, first)),
+        ]),
+      )
+    }
+    if (encoded.set.length > 0) {
+      statements.push(
+        statement(
+          'rangesSet',
+          values(network, RANGE, encoded.set, (range) => [
+            poolId,
+            formatValue(pool.family, range.first),
+            formatValue(pool.family, range.last),
+          ]),
+        ),
+      )
+    }
+    positions.push(positionCells(slice, poolId, storage, encoded))
+  }
+  if (positions.length > 0)
+    statements.push(
+      statement(
+        'positions',
+        values(network, POSITION, positions, (cells) => cells),
+      ),
+    )
+  return statements
+}
+
+/** Cooled addresses that leave the pool with a change of its shape; nothing held or cooling may. */
+function dropReleased(slice: Slice, poolId: number, settings: PoolSettings): readonly Statement[] {
+  const occupants = slice.books.occupants.get(poolId)
+  if (occupants === undefined || occupants.cooledCount === 0) return []
+  const family: Family = settings.cidr.includes(':') ? 6 : 4
+  const leaving = occupants.ranges
+  return [
+    statement('releasedDropped', [
+      slice.books.networkName,
+      poolId,
+      leaving.map((range) => formatValue(family, range.first)),
+      leaving.map((range) => formatValue(family, range.last)),
+    ]),
+  ]
+}
+
+export function newStorage(): PoolStorage {
+  return {
+    lowFirst: null,
+    cursor: null,
+    reuseAfter: null,
+    ranges: new Map(),
+    lastRange: null,
+    lastReleased: null,
+  }
+}
+
+type EncodedRanges = {
+  readonly gone: readonly bigint[]
+  readonly set: readonly Range[]
+  readonly cursor: PoolStorage['cursor']
+  readonly lowFirst: bigint | null
+}
+
+/**
+ * How the untouched space that was read is stored now. Taking the lowest address, the common case, moves the
+ * cursor and rewrites no row; every other range is stored as it is.
+ */
+function encodeRanges(slice: Slice, poolId: number, storage: PoolStorage): EncodedRanges {
+  const book = slice.books.pools.get(poolId)!
+  const stored = storage.ranges
+  // Every row up to here was read; of those beyond only the ones that an address led to.
+  const { untouchedUpTo } = book
+  const windowed = untouchedUpTo === null || untouchedUpTo >= 0n
+  // The row whose beginning is the cursor: the lowest one where the low end was read, else the one it was. A
+  // cursor into a row that was not read stays, or what it has used up would count as untouched again.
+  const lowest = book.untouched[0]
+  let cursor = storage.cursor
+  let cursorRow: Range | undefined
+  if (storage.cursor === null || stored.has(storage.cursor.first)) {
+    if (windowed && lowest !== undefined) cursorRow = rowOver(stored, lowest.first)
+    const unreadBefore = cursorRow !== undefined && untouchedUpTo !== null && cursorRow.first > untouchedUpTo
+    if (storage.cursor !== null && (!windowed || unreadBefore)) cursorRow = stored.get(storage.cursor.first)
+    else if (unreadBefore) cursorRow = undefined
+    cursor = null
+  }
+  const wanted = new Map<bigint, Range>()
+  let cursorUsed = false
+  for (const range of book.untouched) {
+    if (
+      !cursorUsed &&
+      cursorRow !== undefined &&
+      cursorRow.first <= range.first &&
+      range.first <= cursorRow.last
+    ) {
+      cursorUsed = true
+      wanted.set(cursorRow.first, { first: cursorRow.first, last: range.last })
+      if (range.first > cursorRow.first) cursor = { first: cursorRow.first, next: range.first }
+      continue
+    }
+    wanted.set(range.first, range)
+  }
+  const gone = [...stored.keys()].filter((first) => !wanted.has(first))
+  const set = [...wanted.values()].filter((range) => stored.get(range.first)?.last !== range.last)
+  return { gone, set, cursor, lowFirst: lowestFirst(storage, untouchedUpTo, wanted) }
+}
+
+/**
+ * Below this no row starts, so that reading begins behind the rows used up: while a snapshot is held open those are
+ * dead but still in the index. Rows between the end of what was read in order and a row beyond it are not known.
+ */
+function lowestFirst(
+  storage: PoolStorage,
+  untouchedUpTo: bigint | null,
+  wanted: ReadonlyMap<bigint, Range>,
+): bigint | null {
+  const lowest = lowestKey(wanted)
+  if (untouchedUpTo === null) return lowest ?? storage.lastRange ?? storage.lowFirst
+  if (untouchedUpTo >= 0n) return lowest !== null && lowest < untouchedUpTo ? lowest : untouchedUpTo
+  return storage.lowFirst !== null && lowest !== null && lowest < storage.lowFirst ? lowest : storage.lowFirst
+}
+
+function rowOver(stored: ReadonlyMap<bigint, Range>, value: bigint): Range | undefined {
+  for (const range of stored.values()) if (range.first <= value && value <= range.last) return range
+  return undefined
+}
+
+function lowestKey(ranges: ReadonlyMap<bigint, Range>): bigint | null {
+  let lowest: bigint | null = null
+  for (const first of ranges.keys()) if (lowest === null || first < lowest) lowest = first
+  return lowest
+}
+
+function positionCells(
+  slice: Slice,
+  poolId: number,
+  storage: PoolStorage,
+  encoded: EncodedRanges,
+): readonly unknown[] {
+  const { books } = slice
+  const { pool, counts, cooled, cooledComplete } = books.pools.get(poolId)!
+  const text = (value: bigint | null | undefined) => (value == null ? null : formatValue(pool.family, value))
+  // Nothing released has an earlier end of cooling than the first that is left: the queue is taken from its front.
+  let reuseAfter = storage.reuseAfter
+  if (storage.lastReleased !== null || cooledComplete) {
+    const first = cooled.values().next()
+    if (!first.done) reuseAfter = first.value.availableAt
+    else if (storage.lastReleased !== null) reuseAfter = storage.lastReleased.availableAt
+  }
+  if (reuseAfter !== null) reuseAfter = Math.min(reuseAfter, books.now)
+  return [
+    poolId,
+    books.head,
+    text(encoded.lowFirst),
+    text(encoded.cursor?.first),
+    text(encoded.cursor?.next),
+    reuseAfter,
+    counts.reserved,
+    counts.active,
+    counts.quarantined,
+    counts.released,
+  ]
+}
+
+function writeClosings(slice: Slice): readonly Statement[] {
+  const { books } = slice
+  const gone: string[] = []
+  const set: ClosedAttachment[] = []
+  for (const [key, before] of slice.closingsBefore) {
+    const after = books.closings.get(key)!
+    if (after === before || (after.length === 0 && before.length === 0)) continue
+    if (before.length > 0) gone.push(key)
+    set.push(...after)
+  }
+  const statements: Statement[] = []
+  if (gone.length > 0) statements.push(statement('closingsGone', [books.networkName, gone]))
+  if (set.length > 0)
+    statements.push(statement('closingsSet', values(books.networkName, CLOSED, set, closedCells)))
+  return statements
+}
+
+// Cells in the order of the columns above.
+
+function ownerCells(owner: Owner | null): readonly unknown[] {
+  if (owner === null) return [null, null, null, null, null, null]
+  return [owner.kind, owner.name, owner.uid, owner.uidNamed, owner.incarnation, owner.interface]
+}
+
+function eventCells(event: LedgerEvent): readonly unknown[] {
+  const lease = 'lease' in event ? event.lease : 'ended' in event ? event.ended.lease : null
+  const ended = 'ended' in event ? event.ended : null
+  const owner = lease !== null ? lease.owner : event.type === 'attachment.closed' ? event.owner : null
+  const poolId = lease !== null ? lease.poolId : 'poolId' in event ? event.poolId : null
+  return [
+    event.seq,
+    event.type,
+    event.at,
+    event.actor,
+    event.cause,
+    event.requestId,
+    event.traceId,
+    poolId,
+    lease?.address ?? null,
+    lease?.prefixLength ?? null,
+    lease?.fencingToken ?? null,
+    lease?.state ?? null,
+    lease?.quarantine?.reason ?? null,
+    lease?.quarantine?.at ?? null,
+    lease?.quarantine?.by ?? null,
+    lease?.quarantine?.why ?? null,
+    ...ownerCells(owner),
+    lease?.placement.node ?? null,
+    lease?.placement.boot ?? null,
+    lease === null ? null : JSON.stringify(lease.placement.labels),
+    lease?.witness ?? null,
+    lease?.reservedAt ?? null,
+    lease?.confirmedAt ?? null,
+    lease?.confirmBy ?? null,
+    ended?.availableAt ?? null,
+    ended?.removalConfirmed ?? null,
+    settingsCell(event),
+    event.evidence === null ? null : JSON.stringify(event.evidence),
+  ]
+}
+
+function settingsCell(event: LedgerEvent): string | null {
+  switch (event.type) {
+    case 'pool.created':
+    case 'pool.updated':
+    case 'pool.deleted':
+      return JSON.stringify({ pool: event.pool })
+    case 'network.created':
+    case 'network.updated':
+      return JSON.stringify({ network: event.settings, recoveryEnded: event.recoveryEnded })
+    case 'era.begun':
+      return JSON.stringify({ era: event.era, recovering: event.recovering })
+    default:
+      return null
+  }
+}
+
+export function leaseCells(lease: Lease): readonly unknown[] {
+  return [
+    lease.address,
+    lease.prefixLength,
+    lease.poolId,
+    lease.fencingToken,
+    lease.version,
+    lease.state,
+    lease.quarantine?.reason ?? null,
+    lease.quarantine?.at ?? null,
+    lease.quarantine?.by ?? null,
+    lease.quarantine?.why ?? null,
+    ...ownerCells(lease.owner),
+    lease.owner === null ? null : holderKey(lease.owner),
+    lease.owner === null ? null : attachmentKey(lease.owner),
+    lease.placement.node,
+    lease.placement.boot,
+    JSON.stringify(lease.placement.labels),
+    lease.witness,
+    lease.reservedAt,
+    lease.confirmedAt,
+    lease.confirmBy,
+  ]
+}
+
+export function releasedCells(released: ReleasedAddress): readonly unknown[] {
+  return [
+    released.address,
+    released.poolId,
+    released.prefixLength,
+    released.availableAt,
+    released.releasedSeq,
+    released.holderKey,
+    released.removalConfirmed,
+  ]
+}
+
+export function closedCells(closing: ClosedAttachment): readonly unknown[] {
+  return [
+    attachmentKey(closing.owner),
+    closing.poolId ?? 0,
+    ...ownerCells(closing.owner),
+    closing.closedAt,
+    closing.closedSeq,
+  ]
+}
+
+export function networkCells(network: Network): readonly unknown[] {
+  return [
+    network.network,
+    network.description,
+    JSON.stringify(network.labels),
+    network.state,
+    network.era,
+    network.version,
+    network.createdAt,
+    network.updatedAt,
+  ]
+}
+
+export function poolCells(pool: Pool): readonly unknown[] {
+  return [
+    pool.network,
+    pool.poolId,
+    pool.name,
+    pool.version,
+    pool.family,
+    pool.cidr,
+    pool.isDefault,
+    JSON.stringify(settingsOf(pool)),
+    pool.createdAt,
+    pool.updatedAt,
+  ]
+}

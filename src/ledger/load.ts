@@ -1,0 +1,803 @@
+/**
+ * Reads what decisions need, under the network's lock: all statements of one call go out in one trip and each is
+ * a look-up by index. Rows are added only where nothing is known yet, because what is known may already carry
+ * this batch's events (see core/books.ts).
+ */
+import type pg from 'pg'
+import { formatValue } from '../core/address.ts'
+import {
+  type AddressBook,
+  addressValue,
+  type Books,
+  type ClosedAttachment,
+  type Need,
+  type ReleasedAddress,
+} from '../core/books.ts'
+import type { Lease } from '../core/lease.ts'
+import { attachmentKey, holderKey, type Owner } from '../core/owner.ts'
+import type { Pool } from '../core/pool.ts'
+import { normalise, type Range } from '../core/ranges.ts'
+import {
+  EVENT_COLUMNS,
+  type EventRow,
+  LEASE_COLUMNS,
+  type LeaseRow,
+  NETWORK_COLUMNS,
+  type NetworkRow,
+  POOL_COLUMNS,
+  type PoolRow,
+  RELEASED_COLUMNS,
+  type ReleasedRow,
+  readAddress,
+  readEvent,
+  readLease,
+  readNetwork,
+  readOwner,
+  readPool,
+  readReleased,
+} from './rows.ts'
+import { type Slice, Unsound } from './slice.ts'
+
+/** Ranges read at first; one is enough unless the space is fragmented. */
+const RANGES_AT_FIRST = 8
+const EVERYTHING = 2_147_483_647
+
+const of = (alias: string, columns: readonly string[]) =>
+  columns.map((column) => `${alias}.${column}`).join(', ')
+
+const POSITION_COLUMNS = `x.low_first, x.cursor_first, x.cursor_next, x.reuse_after,
+  coalesce(x.reserved, 0) as reserved, coalesce(x.active, 0) as active,
+  coalesce(x.quarantined, 0) as quarantined, coalesce(x.released, 0) as released`
+const LATEST_POSITION = `left join lateral (
+    select q.* from ipledger.pool_position q
+    where q.network_id = $1 and q.pool_id = p.pool_id order by q.seq desc limit 1) x on true`
+// What the batch takes for now: a clock that was set back stands still at the last event.
+const NOW = `greatest(statement_timestamp(), (
+          select e.at from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1))`
+const POOL_NAMED = `cross join lateral (
+      select o.pool_id from ipledger.pool o where o.network_id = $1 and o.name = c.name limit 1) p`
+const POOL = `select ${of('p', POOL_COLUMNS)}, ${POSITION_COLUMNS} from ipledger.pool p ${LATEST_POSITION}`
+
+/** Every statement of the write path's reads; the names are those of the prepared statements. */
+export const READS = {
+  lock: `select 1 from ipledger.network_lock where network_id = $1 for no key update`,
+  // After the lock, so that every event before is seen and the clock is read in order.
+  head: `select ${of('n', NETWORK_COLUMNS)},
+      h.seq as head, h.at as head_at, clock_timestamp() as clock
+    from (select 1) one
+    left join ipledger.network n on n.network_id = $1
+    left join lateral (
+      select e.seq, e.at from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1) h on true`,
+  poolsByName: `${POOL} where p.network_id = $1 and p.name = any($2::text[])`,
+  poolsById: `${POOL} where p.network_id = $1 and p.pool_id = any($2::bigint[])`,
+  poolsByToken: `${POOL} where p.network_id = $1 and p.pool_id = any(array(
+      select e.pool_id from ipledger.event e where e.network_id = $1 and e.seq = any($2::bigint[])))`,
+  // Default pools, and those that are the only one of their family.
+  poolsByDefault: `${POOL} where p.network_id = $1 and (p.is_default or 1 = (
+      select count(*) from (
+        select 1 from ipledger.pool o where o.network_id = $1 and o.family = p.family limit 2) few))
+      order by p.family, p.name limit 16`,
+  poolAt: `${POOL} where p.network_id = $1 and p.cidr >>= $2::inet`,
+  poolsOverlapping: `${POOL} where p.network_id = $1 and p.cidr && $2::cidr order by p.cidr limit 20`,
+  leasesByAddress: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
+    where l.network_id = $1 and l.address = any($2::inet[])`,
+  // Superseded and limited by holder, retried by attachment: mostly the same rows, looked up in one statement.
+  leasesByOwner: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
+    where l.network_id = $1 and l.holder_key = any($2::text[])
+    union all
+    select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
+    where l.network_id = $1 and l.attachment_key = any($3::text[])`,
+  // Each step is a look-up by key, whatever the planner thinks of the sizes.
+  leasesByToken: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
+    where l.network_id = $1 and l.fencing_token = any($2::bigint[]) and l.address = any(array(
+      select e.address from ipledger.event e
+      where e.network_id = $1 and e.seq = any($2::bigint[]) and e.fencing_token = e.seq))`,
+  // The first ending on the address at or after the token is that lease's: an address has one lease at a time.
+  // Address is bounded from both sides instead of equated, so that only the index by address gives the order.
+  endingsByToken: `select x.*
+    from ipledger.event e
+    cross join lateral (
+      select ${of('y', EVENT_COLUMNS)} from ipledger.event y
+      where y.network_id = $1 and (y.address, y.seq) >= (e.address, e.seq) and y.address <= e.address
+        and y.type in ('lease.released', 'lease.reaped')
+        and not exists (
+          select 1 from ipledger.lease l
+          where l.network_id = $1 and l.address = e.address and l.fencing_token = e.seq)
+      order by y.address, y.seq limit 1) x
+    where e.network_id = $1 and e.seq = any($2::bigint[]) and e.fencing_token = e.seq`,
+  closingsByToken: `select c.* from ipledger.closed_attachment c
+    where c.network_id = $1 and c.attachment_key = any(array(
+      select l.attachment_key from ipledger.lease l
+      where l.network_id = $1 and l.fencing_token = any($2::bigint[]) and l.address = any(array(
+        select e.address from ipledger.event e
+        where e.network_id = $1 and e.seq = any($2::bigint[]) and e.fencing_token = e.seq))))`,
+  closingsByKey: `select c.* from ipledger.closed_attachment c
+    where c.network_id = $1 and c.attachment_key = any($2::text[])`,
+  releasedByAddress: `select ${of('r', RELEASED_COLUMNS)} from ipledger.released_address r
+    where r.network_id = $1 and r.address = any($2::inet[])`,
+  // What is joined is looked up once for each outer row, in a subquery that cannot be turned into a join: a join planned
+  // while a table was empty walks all of it later. Where equality leaves a choice of indexes, the order asked for decides.
+  rangesAtAddress: `select p.pool_id, r.first_address, r.last_address
+    from unnest($2::inet[]) as a (address)
+    cross join lateral (
+      select o.pool_id from ipledger.pool o where o.network_id = $1 and o.cidr >>= a.address limit 1) p
+    cross join lateral (
+      select u.first_address, u.last_address from ipledger.untouched_range u
+      where u.network_id = $1 and u.pool_id = p.pool_id and u.first_address <= a.address
+      order by u.first_address desc limit 1) r`,
+  rangesInOrder: `select p.pool_id, r.first_address, r.last_address
+    from unnest($2::text[], $3::inet[], $4::int[]) as c (name, after_first, most)
+    ${POOL_NAMED}
+    ${LATEST_POSITION}
+    cross join lateral (
+      select u.first_address, u.last_address from ipledger.untouched_range u
+      where u.network_id = $1 and u.pool_id = p.pool_id
+        and u.first_address >= coalesce(x.low_first, '0.0.0.0/0') and u.first_address > coalesce(c.after_first, '0.0.0.0/0')
+      order by u.first_address limit c.most) r
+    order by p.pool_id, r.first_address`,
+  releasedInOrder: `select ${of('r', RELEASED_COLUMNS)}
+    from unnest($2::text[], $3::float8[], $4::bigint[], $5::int[]) as c (name, after_at, after_seq, most)
+    ${POOL_NAMED}
+    ${LATEST_POSITION}
+    cross join lateral (
+      select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
+      where s.network_id = $1 and s.pool_id = p.pool_id
+        and s.available_at >= coalesce(x.reuse_after, '-infinity') and s.available_at <= ${NOW}
+        and (s.available_at, s.released_seq) > (coalesce(to_timestamp(c.after_at / 1000), '-infinity'), coalesce(c.after_seq, 0))
+      order by s.available_at, s.released_seq limit c.most) r
+    order by r.available_at, r.released_seq`,
+  nextCooled: `select p.pool_id, r.available_at
+    from unnest($2::bigint[]) as p (pool_id)
+    left join lateral (
+      select s.available_at from ipledger.released_address s
+      where s.network_id = $1 and s.pool_id = p.pool_id and s.available_at > to_timestamp($3::float8 / 1000)
+      order by s.available_at limit 1) r on true`,
+  // Found through the owner's latest endings: the queue needs no index by holder.
+  previous: `select ${of('r', RELEASED_COLUMNS)}
+    from (
+      select distinct e.address from (
+        select f.address, f.type from ipledger.event f
+        where f.network_id = $1 and f.owner_name >= $2 and f.owner_name <= $2
+        order by f.owner_name desc, f.seq desc limit 256) e
+      where e.type in ('lease.released', 'lease.reaped')) e
+    cross join lateral (
+      select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
+      where s.network_id = $1 and s.address = e.address and s.holder_key = $3 limit 1) r`,
+  requests: `select q.request_id, q.fingerprint, q.method, q.at, q.seq, q.answer::text as answer
+    from ipledger.request q where q.network_id = $1 and q.request_id = any($2::text[])`,
+  quarantinesBy: `select a.actor, q.count
+    from unnest($2::text[]) as a (actor)
+    cross join lateral (
+      select count(*) as count from ipledger.lease l
+      where l.network_id = $1 and l.quarantined_by = a.actor and l.quarantine_reason = 'SEEN_BY_CALLER'
+        and l.state = 'QUARANTINED') q`,
+  heldIn: `select ${of('l', LEASE_COLUMNS)}, count(*) over () as total
+    from unnest($2::inet[], $3::inet[]) as g (first, last)
+    cross join lateral (
+      select ${of('h', LEASE_COLUMNS)} from ipledger.lease h
+      where h.network_id = $1 and h.address between g.first and g.last order by h.address offset 0) l
+    order by l.address limit 20`,
+  coolingIn: `select ${of('r', RELEASED_COLUMNS)}, count(*) over () as total, max(r.available_at) over () as last_available_at
+    from unnest($2::inet[], $3::inet[]) as g (first, last)
+    cross join lateral (
+      select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
+      where s.network_id = $1 and s.address between g.first and g.last
+        and s.available_at > to_timestamp($4::float8 / 1000) order by s.address offset 0) r
+    order by r.address limit 20`,
+  cooledIn: `select count(*) as total
+    from unnest($2::inet[], $3::inet[]) as g (first, last)
+    cross join lateral (
+      select s.address from ipledger.released_address s
+      where s.network_id = $1 and s.address between g.first and g.last
+        and s.available_at <= to_timestamp($4::float8 / 1000) order by s.address offset 0) r`,
+} as const
+
+export type ReadName = keyof typeof READS
+
+type PositionedPoolRow = PoolRow & {
+  low_first: string | null
+  cursor_first: string | null
+  cursor_next: string | null
+  reuse_after: number | null
+  reserved: number
+  active: number
+  quarantined: number
+  released: number
+}
+
+type ClosedRow = {
+  attachment_key: string
+  pool_id: number
+  owner_kind: string
+  owner_name: string
+  owner_uid: string
+  owner_uid_named: boolean
+  owner_incarnation: string
+  owner_interface: string
+  closed_at: number
+  closed_seq: number
+}
+
+type RangeRow = { pool_id: number; first_address: string; last_address: string }
+
+export type Sent = Promise<unknown>
+
+/** Sends the lock and the head. The lock is a statement of its own, so that what follows sees what it waited for. */
+export function sendHead(client: pg.Client, slice: Slice): readonly Sent[] {
+  const { books } = slice
+  const read = reader(client)
+  let locked = false
+  return [
+    read('lock', [books.networkName], (rows) => {
+      locked = rows.length > 0
+    }),
+    read<NetworkRow & { head: number | null; head_at: number | null; clock: number }>(
+      'head',
+      [books.networkName],
+      ([row]) => {
+        // Made by another process since the lock was asked for: nothing holds it, so it is not there yet.
+        books.network = row!.network_id === null || !locked ? null : readNetwork(row!)
+        books.head = row!.head ?? 0
+        books.now = Math.max(row!.clock, row!.head_at ?? 0)
+      },
+    ),
+  ]
+}
+
+/**
+ * Sends the reads for these needs; each promise resolves when its rows are in the slice. Pools come first, since
+ * free space is filed under its pool.
+ */
+export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[]): readonly Sent[] {
+  const { books } = slice
+  const network = books.networkName
+  const read = reader(client)
+  const sent: Sent[] = []
+  const wanted = gather(needs)
+
+  if (wanted.poolNames.size > 0) {
+    const names = [...wanted.poolNames]
+    sent.push(
+      read<PositionedPoolRow>('poolsByName', [network, names], (rows) => {
+        addPools(slice, rows)
+        for (const name of names) if (!books.poolNames.has(name)) books.poolNames.set(name, null)
+      }),
+    )
+  }
+  if (wanted.poolIds.size > 0) {
+    sent.push(
+      read<PositionedPoolRow>('poolsById', [network, [...wanted.poolIds]], (rows) => addPools(slice, rows)),
+    )
+  }
+  if (wanted.defaults) {
+    sent.push(
+      read<PositionedPoolRow>('poolsByDefault', [network], (rows) => {
+        addPools(slice, rows)
+        books.defaultPools ??= chooseDefaults(rows.map((row) => books.pools.get(row.pool_id)!.pool))
+      }),
+    )
+  }
+  for (const address of wanted.poolsAt) {
+    sent.push(
+      read<PositionedPoolRow>('poolAt', [network, address], (rows) => {
+        addPools(slice, rows)
+        books.poolsAt.set(address, rows[0]?.pool_id ?? null)
+      }),
+    )
+  }
+  for (const cidr of wanted.overlaps) {
+    sent.push(
+      read<PositionedPoolRow>('poolsOverlapping', [network, cidr], (rows) => {
+        addPools(slice, rows)
+        books.overlaps.set(
+          cidr,
+          rows.map((row) => row.pool_id),
+        )
+      }),
+    )
+  }
+  if (wanted.tokens.size > 0) {
+    const tokens = [...wanted.tokens]
+    const unclosed = new Set<string>()
+    sent.push(
+      read<PositionedPoolRow>('poolsByToken', [network, tokens], (rows) => addPools(slice, rows)),
+      read<LeaseRow>('leasesByToken', [network, tokens], (rows) => {
+        for (const lease of addLeases(slice, rows)) {
+          const key = lease.owner === null ? '' : attachmentKey(lease.owner)
+          if (key === '' || books.closings.has(key)) continue
+          unclosed.add(key)
+          addClosings(slice, [key], [])
+        }
+      }),
+      read<ClosedRow>('closingsByToken', [network, tokens], (rows) => {
+        for (const key of new Set(rows.map((row) => row.attachment_key))) {
+          if (unclosed.has(key)) books.closings.delete(key)
+          addClosings(slice, [key], rows)
+        }
+      }),
+      read<EventRow>('endingsByToken', [network, tokens], (rows) => {
+        for (const row of rows) {
+          const event = readEvent(row)
+          if ('ended' in event && !books.byToken.has(event.ended.lease.fencingToken)) {
+            books.byToken.set(event.ended.lease.fencingToken, { ended: event.ended })
+          }
+        }
+        for (const token of tokens) if (!books.byToken.has(token)) books.byToken.set(token, null)
+      }),
+    )
+  }
+  if (wanted.holders.size > 0 || wanted.attachments.size > 0) {
+    const holders = [...wanted.holders]
+    const attachments = [...wanted.attachments]
+    sent.push(
+      read<LeaseRow>('leasesByOwner', [network, holders, attachments], (rows) => {
+        addLeases(slice, rows)
+        indexBy(books, books.byHolder, holders, holderKey)
+        indexBy(books, books.byAttachment, attachments, attachmentKey)
+      }),
+    )
+  }
+  if (wanted.closings.size > 0) {
+    const keys = [...wanted.closings]
+    sent.push(read<ClosedRow>('closingsByKey', [network, keys], (rows) => addClosings(slice, keys, rows)))
+  }
+  if (wanted.requests.size > 0) {
+    const ids = [...wanted.requests]
+    sent.push(
+      read<{
+        request_id: string
+        fingerprint: string
+        method: string
+        at: number
+        seq: number
+        answer: string
+      }>('requests', [network, ids], (rows) => {
+        for (const row of rows) {
+          if (!books.requests.has(row.request_id)) books.requests.set(row.request_id, row)
+        }
+        for (const id of ids) if (!books.requests.has(id)) books.requests.set(id, null)
+      }),
+    )
+  }
+  if (wanted.addresses.size > 0) {
+    const addresses = [...wanted.addresses]
+    let leases: readonly LeaseRow[] = []
+    sent.push(
+      read<LeaseRow>('leasesByAddress', [network, addresses], (rows) => {
+        leases = rows
+      }),
+      read<ReleasedRow>('releasedByAddress', [network, addresses], (rows) => {
+        addLeases(slice, leases)
+        for (const row of rows) addReleased(slice, readReleased(row))
+        for (const address of addresses) know(slice, address, { lease: null, released: null })
+      }),
+      read<RangeRow>('rangesAtAddress', [network, addresses], (rows) => addRanges(slice, rows)),
+    )
+  }
+  if (wanted.candidates.size > 0) {
+    sent.push(...sendCandidates(read, slice, wanted.candidates))
+  }
+  if (wanted.cooling.size > 0) {
+    sent.push(
+      read<{ pool_id: number; available_at: number | null }>(
+        'nextCooled',
+        [network, [...wanted.cooling], books.now],
+        (rows) => {
+          for (const row of rows)
+            books.nextCooled.set(row.pool_id, earliestCooling(slice, row.pool_id, row.available_at))
+        },
+      ),
+    )
+  }
+  for (const [key, owner] of wanted.previous) {
+    sent.push(
+      read<ReleasedRow>('previous', [network, owner.name, key], (rows) => {
+        for (const row of rows) addReleased(slice, readReleased(row))
+        const inBatch = [...books.addresses]
+          .filter(([, book]) => book.released?.holderKey === key)
+          .map(([address]) => address)
+        books.previous.set(key, [...new Set([...rows.map((row) => readAddress(row.address)), ...inBatch])])
+      }),
+    )
+  }
+  if (wanted.quarantiners.size > 0) {
+    const actors = [...wanted.quarantiners]
+    sent.push(
+      read<{ actor: string; count: number }>('quarantinesBy', [network, actors], (rows) => {
+        for (const actor of actors) {
+          if (books.quarantinesBy.has(actor)) continue
+          books.quarantinesBy.set(actor, rows.find((row) => row.actor === actor)?.count ?? 0)
+        }
+      }),
+    )
+  }
+  for (const { poolId, ranges } of wanted.occupants) {
+    sent.push(...sendOccupants(read, slice, poolId, ranges))
+  }
+  return sent
+}
+
+type Read = <Row>(name: ReadName, values: readonly unknown[], apply: (rows: readonly Row[]) => void) => Sent
+
+function reader(client: pg.Client): Read {
+  return (name, values, apply) =>
+    client.query({ name: `read_${name}`, text: READS[name], values: [...values] }).then((result) => {
+      try {
+        apply(result.rows as never)
+      } catch (error) {
+        throw new Unsound(`rows of ${name} cannot be read`, { cause: error })
+      }
+    })
+}
+
+function sendCandidates(read: Read, slice: Slice, wanted: Wanted['candidates']): readonly Sent[] {
+  const { books } = slice
+  const known = (name: string) => {
+    const id = books.poolNames.get(name)
+    const book = id === undefined || id === null ? undefined : books.pools.get(id)
+    return book === undefined ? undefined : { book, storage: slice.storage.get(book.pool.poolId)! }
+  }
+  const names = [...wanted.keys()]
+  const afterFirst = names.map((name) => {
+    const found = known(name)
+    return found?.storage.lastRange == null
+      ? null
+      : formatValue(found.book.pool.family, found.storage.lastRange)
+  })
+  const mostRanges = names.map((name) => {
+    const { ranges } = wanted.get(name)!
+    // Ranges are long as a rule: as many as commands would be read in vain.
+    return known(name)?.storage.lastRange == null && ranges < EVERYTHING
+      ? Math.min(ranges, RANGES_AT_FIRST)
+      : ranges
+  })
+  const released = names.map((name) => known(name)?.storage.lastReleased ?? null)
+  const most = names.map((name) => wanted.get(name)!.released)
+  const perPool = (rows: readonly { pool_id: number }[], poolId: number) =>
+    rows.reduce((count, row) => (row.pool_id === poolId ? count + 1 : count), 0)
+  const network = books.networkName
+  const sent = [
+    read<RangeRow>('rangesInOrder', [network, names, afterFirst, mostRanges], (rows) => {
+      addRanges(slice, rows)
+      for (const [index, name] of names.entries()) {
+        const found = known(name)
+        if (found === undefined) continue
+        const { book, storage } = found
+        const last = rows.findLast((row) => row.pool_id === book.pool.poolId)
+        if (last !== undefined) storage.lastRange = addressValue(readAddress(last.first_address))
+        const all = perPool(rows, book.pool.poolId) < mostRanges[index]!
+        // Up to the end of the last one read: a cursor moves its beginning, and the next one starts behind it.
+        book.untouchedUpTo = all
+          ? null
+          : last === undefined
+            ? -1n
+            : addressValue(readAddress(last.last_address))
+      }
+    }),
+  ]
+  if (most.every((count) => count === 0)) return sent
+  sent.push(
+    read<ReleasedRow>(
+      'releasedInOrder',
+      [
+        network,
+        names,
+        released.map((one) => one?.availableAt ?? null),
+        released.map((one) => one?.releasedSeq ?? null),
+        most,
+      ],
+      (rows) => {
+        for (const row of rows) {
+          const entry = readReleased(row)
+          const storage = slice.storage.get(entry.poolId)!
+          storage.lastReleased = { availableAt: entry.availableAt, releasedSeq: entry.releasedSeq }
+          // Known already: this batch has taken it or changed it, and what is known is newer.
+          if (!know(slice, entry.address, { lease: null, released: entry })) {
+            const standing = books.addresses.get(entry.address)!
+            if (standing.released?.releasedSeq !== entry.releasedSeq) continue
+          }
+          books.pools.get(entry.poolId)!.cooled.set(entry.address, entry)
+        }
+        for (const [index, name] of names.entries()) {
+          const book = known(name)?.book
+          if (book !== undefined) book.cooledComplete = perPool(rows, book.pool.poolId) < most[index]!
+        }
+      },
+    ),
+  )
+  return sent
+}
+
+function sendOccupants(read: Read, slice: Slice, poolId: number, ranges: readonly Range[]): readonly Sent[] {
+  const { books } = slice
+  const { family } = books.pools.get(poolId)!.pool
+  const firsts = ranges.map((range) => formatValue(family, range.first))
+  const lasts = ranges.map((range) => formatValue(family, range.last))
+  let held: readonly (LeaseRow & { total: number })[] = []
+  let cooling: readonly (ReleasedRow & { total: number; last_available_at: number })[] = []
+  return [
+    read<LeaseRow & { total: number }>('heldIn', [books.networkName, firsts, lasts], (rows) => {
+      held = rows
+    }),
+    read<ReleasedRow & { total: number; last_available_at: number }>(
+      'coolingIn',
+      [books.networkName, firsts, lasts, books.now],
+      (rows) => {
+        cooling = rows
+      },
+    ),
+    read<{ total: number }>('cooledIn', [books.networkName, firsts, lasts, books.now], (rows) => {
+      books.occupants.set(poolId, {
+        ranges,
+        held: held.map(readLease),
+        heldCount: held[0]?.total ?? 0,
+        cooling: cooling.map(readReleased),
+        coolingCount: cooling[0]?.total ?? 0,
+        cooledCount: rows[0]?.total ?? 0,
+        lastAvailableAt: cooling[0]?.last_available_at ?? null,
+      })
+    }),
+  ]
+}
+
+type Wanted = {
+  readonly poolNames: Set<string>
+  readonly poolIds: Set<number>
+  readonly poolsAt: Set<string>
+  readonly overlaps: Set<string>
+  defaults: boolean
+  readonly addresses: Set<string>
+  readonly tokens: Set<number>
+  readonly holders: Set<string>
+  readonly attachments: Set<string>
+  readonly closings: Set<string>
+  readonly requests: Set<string>
+  /** Ranges and released addresses to read, by pool name. */
+  readonly candidates: Map<string, { ranges: number; released: number }>
+  readonly cooling: Set<number>
+  readonly previous: Map<string, Owner>
+  readonly quarantiners: Set<string>
+  readonly occupants: { readonly poolId: number; readonly ranges: readonly Range[] }[]
+}
+
+function gather(needs: readonly Need[]): Wanted {
+  const wanted: Wanted = {
+    poolNames: new Set(),
+    poolIds: new Set(),
+    poolsAt: new Set(),
+    overlaps: new Set(),
+    defaults: false,
+    addresses: new Set(),
+    tokens: new Set(),
+    holders: new Set(),
+    attachments: new Set(),
+    closings: new Set(),
+    requests: new Set(),
+    candidates: new Map(),
+    cooling: new Set(),
+    previous: new Map(),
+    quarantiners: new Set(),
+    occupants: [],
+  }
+  for (const need of needs) {
+    switch (need.what) {
+      case 'pool':
+        wanted.poolNames.add(need.name)
+        break
+      case 'poolById':
+        wanted.poolIds.add(need.poolId)
+        break
+      case 'poolAt':
+        wanted.poolsAt.add(need.address)
+        break
+      case 'defaultPools':
+        wanted.defaults = true
+        break
+      case 'overlap':
+        wanted.overlaps.add(need.cidr)
+        break
+      case 'address':
+        wanted.addresses.add(need.address)
+        break
+      case 'token':
+        wanted.tokens.add(need.token)
+        break
+      case 'holder':
+        wanted.holders.add(need.key)
+        break
+      case 'attachment':
+        wanted.attachments.add(need.key)
+        break
+      case 'closings':
+        wanted.closings.add(need.key)
+        break
+      case 'request':
+        wanted.requests.add(need.id)
+        break
+      case 'candidates':
+        wanted.poolNames.add(need.pool)
+        more(wanted, need.pool, need)
+        break
+      case 'cooling':
+        wanted.cooling.add(need.poolId)
+        break
+      case 'previous':
+        wanted.previous.set(need.key, need.owner)
+        break
+      case 'quarantinesBy':
+        wanted.quarantiners.add(need.actor)
+        break
+      case 'occupants':
+        wanted.occupants.push(need)
+        break
+      case 'wholeFreeSpace':
+        more(wanted, need.pool, { ranges: EVERYTHING, released: 0 })
+        break
+    }
+  }
+  return wanted
+}
+
+function more(
+  wanted: Wanted,
+  pool: string,
+  by: { readonly ranges: number; readonly released: number },
+): void {
+  const before = wanted.candidates.get(pool)
+  wanted.candidates.set(pool, {
+    ranges: Math.min(EVERYTHING, (before?.ranges ?? 0) + by.ranges),
+    released: Math.min(EVERYTHING, (before?.released ?? 0) + by.released),
+  })
+}
+
+// Rows into the slice.
+
+function addPools(slice: Slice, rows: readonly PositionedPoolRow[]): void {
+  const { books } = slice
+  for (const row of rows) {
+    if (books.pools.has(row.pool_id)) continue
+    books.pools.set(row.pool_id, {
+      pool: readPool(row),
+      counts: {
+        reserved: row.reserved,
+        active: row.active,
+        quarantined: row.quarantined,
+        released: row.released,
+      },
+      untouched: [],
+      untouchedUpTo: -1n,
+      cooled: new Map(),
+      cooledComplete: false,
+    })
+    books.poolNames.set(row.name, row.pool_id)
+    slice.storage.set(row.pool_id, {
+      lowFirst: row.low_first === null ? null : addressValue(readAddress(row.low_first)),
+      cursor:
+        row.cursor_first === null
+          ? null
+          : {
+              first: addressValue(readAddress(row.cursor_first)),
+              next: addressValue(readAddress(row.cursor_next!)),
+            },
+      reuseAfter: row.reuse_after,
+      ranges: new Map(),
+      lastRange: null,
+      lastReleased: null,
+    })
+    fileRanges(slice, row.pool_id, slice.strayRanges.get(row.pool_id) ?? [])
+    slice.strayRanges.delete(row.pool_id)
+  }
+}
+
+/** Explicit defaults of a family count; without one, the only pool of the family does. */
+function chooseDefaults(pools: readonly Pool[]): readonly number[] {
+  return ([4, 6] as const).flatMap((family) => {
+    const ofFamily = pools.filter((pool) => pool.family === family)
+    const explicit = ofFamily.filter((pool) => pool.isDefault)
+    return (explicit.length > 0 ? explicit : ofFamily).map((pool) => pool.poolId)
+  })
+}
+
+/** Files what was read at an address, unless something is known there already. */
+function know(slice: Slice, address: string, book: AddressBook): boolean {
+  if (slice.books.addresses.has(address)) return false
+  slice.books.addresses.set(address, book)
+  slice.before.set(address, book)
+  return true
+}
+
+function addLeases(slice: Slice, rows: readonly LeaseRow[]): readonly Lease[] {
+  const leases = rows.map(readLease)
+  for (const lease of leases) {
+    if (know(slice, lease.address, { lease, released: null }) || holds(slice, lease)) {
+      if (!slice.books.byToken.has(lease.fencingToken))
+        slice.books.byToken.set(lease.fencingToken, { address: lease.address })
+    }
+  }
+  return leases
+}
+
+function holds(slice: Slice, lease: Lease): boolean {
+  return slice.books.addresses.get(lease.address)?.lease?.fencingToken === lease.fencingToken
+}
+
+function addReleased(slice: Slice, entry: ReleasedAddress): void {
+  know(slice, entry.address, { lease: null, released: entry })
+}
+
+/** The index of these keys over everything known: what was read, and what this batch made. */
+function indexBy(
+  books: Books,
+  index: Map<string, Set<string>>,
+  keys: readonly string[],
+  keyOf: (owner: Owner) => string,
+): void {
+  const fresh = new Set(keys.filter((key) => !index.has(key)))
+  for (const key of fresh) index.set(key, new Set())
+  for (const [address, { lease }] of books.addresses) {
+    if (lease?.owner == null) continue
+    const key = keyOf(lease.owner)
+    if (fresh.has(key)) index.get(key)!.add(address)
+  }
+}
+
+function addClosings(slice: Slice, keys: readonly string[], rows: readonly ClosedRow[]): void {
+  const { books } = slice
+  for (const key of keys) {
+    if (books.closings.has(key)) continue
+    const closings = rows.filter((row) => row.attachment_key === key).map(readClosing)
+    books.closings.set(key, closings)
+    slice.closingsBefore.set(key, closings)
+  }
+}
+
+function readClosing(row: ClosedRow): ClosedAttachment {
+  return {
+    owner: readOwner(row)!,
+    poolId: row.pool_id === 0 ? null : row.pool_id,
+    closedAt: row.closed_at,
+    closedSeq: row.closed_seq,
+  }
+}
+
+function addRanges(slice: Slice, rows: readonly RangeRow[]): void {
+  const byPool = new Map<number, Range[]>()
+  for (const row of rows) {
+    const range = {
+      first: addressValue(readAddress(row.first_address)),
+      last: addressValue(readAddress(row.last_address)),
+    }
+    const list = byPool.get(row.pool_id)
+    if (list === undefined) byPool.set(row.pool_id, [range])
+    else list.push(range)
+  }
+  for (const [poolId, ranges] of byPool) {
+    // A claim that names an address and no pool is looked up by its address: forgotten, it would count as taken.
+    if (slice.storage.has(poolId)) fileRanges(slice, poolId, ranges)
+    else slice.strayRanges.set(poolId, [...(slice.strayRanges.get(poolId) ?? []), ...ranges])
+  }
+}
+
+function fileRanges(slice: Slice, poolId: number, ranges: readonly Range[]): void {
+  const storage = slice.storage.get(poolId)!
+  const fresh: Range[] = []
+  for (const stored of ranges) {
+    if (storage.ranges.has(stored.first)) continue
+    storage.ranges.set(stored.first, stored)
+    const first = storage.cursor?.first === stored.first ? storage.cursor.next : stored.first
+    if (first <= stored.last) fresh.push({ first, last: stored.last })
+  }
+  if (fresh.length === 0) return
+  const book = slice.books.pools.get(poolId)!
+  book.untouched = normalise([...book.untouched, ...fresh])
+}
+
+/** The earliest end of cooling, read or made by this batch. */
+function earliestCooling(slice: Slice, poolId: number, stored: number | null): number | null {
+  let earliest = stored
+  for (const { released } of slice.books.addresses.values()) {
+    if (released === null || released.poolId !== poolId || released.availableAt <= slice.books.now) continue
+    if (earliest === null || released.availableAt < earliest) earliest = released.availableAt
+  }
+  return earliest
+}

@@ -1,0 +1,213 @@
+/** Opens the ledger: batchers by network, and the few connections they take turns on. */
+import type pg from 'pg'
+import { refusal } from '../core/refusal.ts'
+import { connectPipeline } from '../postgres/connect.ts'
+import { sever } from '../postgres/pipeline.ts'
+import { refusals } from '../telemetry.ts'
+import type { Hints } from './anticipate.ts'
+import { refusedOutcome, runBatch } from './batch.ts'
+import { type Batcher, type BatcherLimits, createBatcher, sqlState } from './batcher.ts'
+import type { Ledger } from './ledger.ts'
+import { readAddress } from './rows.ts'
+
+export type LedgerOptions = {
+  readonly url: string
+  readonly limits?: Partial<BatcherLimits>
+  /** Connections that batches of different networks share; one network uses one at a time. */
+  readonly connections?: number
+  readonly log?: LedgerLog
+}
+
+export type LedgerLog = {
+  readonly warn: (fields: object, message: string) => void
+  readonly error: (fields: object, message: string) => void
+}
+
+const LIMITS: BatcherLimits = { queued: 20_000, leasesPerBatch: 1_000, defaultDeadlineMs: 10_000 }
+const CONNECTIONS = 8
+/** Addresses set aside in one network: beyond it something is wrong that skipping does not mend. */
+const MOST_SET_ASIDE = 10_000
+/** Networks remembered while idle; names that do not exist come from callers and must not pile up. */
+const MOST_IDLE_NETWORKS = 10_000
+
+export function openLedger(options: LedgerOptions): Ledger {
+  const limits = { ...LIMITS, ...options.limits }
+  const connections = createConnections(options.url, options.connections ?? CONNECTIONS)
+  const networks = new Map<string, { batcher: Batcher; hints: Hints; setAside: Set<string> }>()
+  let closing = false
+
+  function open(network: string) {
+    const known = networks.get(network)
+    if (known !== undefined) return known
+    if (networks.size >= MOST_IDLE_NETWORKS) {
+      for (const [name, { batcher, setAside }] of networks) {
+        if (batcher.idle() && setAside.size === 0) networks.delete(name)
+      }
+    }
+    const hints: Hints = { defaultPools: [], roomy: new Set() }
+    const setAside = new Set<string>()
+    const batcher = createBatcher(
+      (commands, decides, signal) =>
+        connections.use(
+          signal,
+          (client) => runBatch(client, network, commands, { hints, setAside, decides }),
+          // Whatever failed may be the connection's: a plan that a migration made stale fails for ever.
+          (result) => result.kind === 'unsent' || result.kind === 'unknown',
+        ),
+      limits,
+      {
+        onVeto: (error, command) => {
+          const address = vetoedAddress(error)
+          if (address === undefined || setAside.has(address) || setAside.size >= MOST_SET_ASIDE) return false
+          setAside.add(address)
+          options.log?.error(
+            { network, address, command: command.type, err: error },
+            'the database holds a lease row that the books do not know; the address is set aside, run ipledger verify',
+          )
+          return true
+        },
+        onFailure: (result) => {
+          if (result.kind !== 'committed')
+            options.log?.warn({ network, kind: result.kind, err: result.error }, 'batch failed')
+        },
+        onRefused: (refused, command) => {
+          refusals.add(1, { reason: refused.reason })
+          if (refused.metadata.beyondHead === undefined) return
+          options.log?.error(
+            { network, command: command.type, actor: command.actor.name, ...refused.metadata },
+            'a caller quotes a number this ledger never gave out: the database may be an older copy',
+          )
+        },
+        onDefect: (error, command) =>
+          options.log?.error(
+            { network, command: command.type, err: error },
+            'the database refuses what the books allow',
+          ),
+      },
+    )
+    const opened = { batcher, hints, setAside }
+    networks.set(network, opened)
+    return opened
+  }
+
+  return {
+    submit(command, submitOptions = {}) {
+      if (closing) {
+        return Promise.resolve(
+          refusedOutcome(refusal('OVERLOADED', 'the server is stopping; ask another', {}, 1_000)),
+        )
+      }
+      return open(command.network).batcher.submit(command, submitOptions)
+    },
+    async close() {
+      closing = true
+      await Promise.all([...networks.values()].map(({ batcher }) => batcher.drained()))
+      await connections.close()
+    },
+  }
+}
+
+type Connections = {
+  use<T>(
+    signal: AbortSignal,
+    work: (client: pg.Client) => Promise<T>,
+    spoils: (result: T) => boolean,
+  ): Promise<T>
+  close(): Promise<void>
+}
+
+/** A few pipelined connections, opened when needed; one that fails is replaced by the next batch. */
+function createConnections(url: string, most: number): Connections {
+  const idle: pg.Client[] = []
+  const waiting: (() => void)[] = []
+  let open = 0
+
+  async function take(): Promise<pg.Client> {
+    const client = idle.pop()
+    if (client !== undefined) return client
+    if (open >= most) {
+      await new Promise<void>((resolve) => waiting.push(resolve))
+      return take()
+    }
+    open += 1
+    try {
+      const fresh = await connectPipeline({ url, applicationName: 'ipledger ledger' })
+      fresh.on('error', () => forget(fresh))
+      fresh.on('end', () => forget(fresh))
+      return fresh
+    } catch (error) {
+      open -= 1
+      waiting.shift()?.()
+      throw error
+    }
+  }
+
+  const gone = new WeakSet<pg.Client>()
+  function forget(client: pg.Client): void {
+    if (gone.has(client)) return
+    gone.add(client)
+    open -= 1
+    const at = idle.indexOf(client)
+    if (at >= 0) idle.splice(at, 1)
+    waiting.shift()?.()
+  }
+
+  function destroy(client: pg.Client): void {
+    forget(client)
+    sever(client)
+  }
+
+  return {
+    async use(signal, work, spoils) {
+      const client = await orAborted(take(), signal, (late) => {
+        // Nobody waits for it any more; the next batch may have it.
+        if (!gone.has(late)) idle.push(late)
+        waiting.shift()?.()
+      })
+      const abort = () => destroy(client)
+      signal.addEventListener('abort', abort, { once: true })
+      let clean = false
+      try {
+        const result = await work(client)
+        clean = !spoils(result)
+        return result
+      } finally {
+        signal.removeEventListener('abort', abort)
+        if (!gone.has(client)) {
+          if (clean) {
+            idle.push(client)
+            waiting.shift()?.()
+          } else destroy(client)
+        }
+      }
+    },
+    async close() {
+      await Promise.all(idle.splice(0).map((client) => client.end()))
+    },
+  }
+}
+
+/** Waits no longer than the signal allows; what arrives later is handed to `late`. */
+async function orAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (value: T) => void): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  const abort = () => reject(signal.reason)
+  signal.addEventListener('abort', abort, { once: true })
+  if (signal.aborted) abort()
+  try {
+    return await Promise.race([promise, aborted])
+  } catch (error) {
+    if (signal.aborted) promise.then(late, () => undefined)
+    throw error
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+/** The address in the detail of a unique violation on `lease`. */
+export function vetoedAddress(error: unknown): string | undefined {
+  if (sqlState(error) !== '23505') return undefined
+  const { constraint, detail } = error as { constraint?: string; detail?: string }
+  if (constraint !== 'address_has_one_lease') return undefined
+  const found = /\(network_id, address\)=\([^,]*, ([0-9a-f.:]+)\)/.exec(detail ?? '')?.[1]
+  return found === undefined ? undefined : readAddress(found)
+}

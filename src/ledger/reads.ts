@@ -1,0 +1,156 @@
+/**
+ * What can be asked of a network without writing to it. Reads go past the ledger's queue and lock, each in one
+ * statement on a connection of their own pool, and see what was committed when they began.
+ */
+import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
+import pg from 'pg'
+import type { IpAddress } from '../core/address.ts'
+import type { Answer } from '../core/command.ts'
+import { POLICY } from '../core/policy.ts'
+import type { Tables } from '../postgres/tables.ts'
+import { type EventFilter, type EventPage, readEvents } from './read-events.ts'
+import {
+  type LeaseFilter,
+  type LeaseFound,
+  type LeasePage,
+  readLeaseAt,
+  readLeaseByToken,
+  readLeases,
+} from './read-leases.ts'
+import { type NetworkAt, type PoolsAt, readNetworks, readPools } from './read-pools.ts'
+
+export type RequestFound = {
+  readonly method: string
+  readonly at: number
+  readonly seq: number
+  readonly answer: Answer
+}
+
+export type Reads = {
+  /** A round trip to the database. */
+  ping(): Promise<void>
+  networks(filter: Parameters<typeof readNetworks>[1]): Promise<readonly NetworkAt[]>
+  /** Null here and below: there is no such network. */
+  network(name: string): Promise<NetworkAt | null>
+  pools(network: string, filter: Parameters<typeof readPools>[2]): Promise<PoolsAt | null>
+  leaseByToken(network: string, token: number): Promise<LeaseFound | null>
+  leaseAt(network: string, address: IpAddress): Promise<LeaseFound | null>
+  leases(
+    network: string,
+    filter: LeaseFilter,
+    page: { readonly after: string | null; readonly size: number },
+  ): Promise<LeasePage | null>
+  events(
+    network: string,
+    filter: EventFilter,
+    page: { readonly descending: boolean; readonly size: number },
+  ): Promise<EventPage | null>
+  /** `found` is null when the id was never committed, or too long ago. */
+  request(network: string, requestId: string): Promise<{ readonly found: RequestFound | null } | null>
+}
+
+/** The database did not answer, or said that it cannot now. Nothing is known to be wrong with the question. */
+export class ReadsUnavailable extends Error {
+  override readonly name = 'ReadsUnavailable'
+}
+
+/** The pool stays the caller's: closing it ends the reads. */
+export function createReads(pool: pg.Pool): Reads {
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
+
+  async function asking<T>(question: Promise<T>): Promise<T> {
+    try {
+      return await question
+    } catch (error) {
+      if (isUnavailable(error)) {
+        throw new ReadsUnavailable('the database does not answer', { cause: error })
+      }
+      throw error
+    }
+  }
+
+  return {
+    ping: () => asking(sql`select 1`.execute(db).then(() => undefined)),
+    networks: (filter) => asking(readNetworks(db, filter)),
+    network: async (name) => {
+      const found = await asking(readNetworks(db, { name, labels: {}, only: null, after: null, limit: 1 }))
+      return found[0] ?? null
+    },
+    pools: (network, filter) => asking(readPools(db, network, filter)),
+    leaseByToken: (network, token) => asking(readLeaseByToken(db, network, token)),
+    leaseAt: (network, address) => asking(readLeaseAt(db, network, address)),
+    leases: (network, filter, page) => asking(readLeases(db, network, filter, page)),
+    events: (network, filter, page) => asking(readEvents(db, network, filter, page)),
+    request: (network, requestId) => asking(readRequest(db, network, requestId)),
+  }
+}
+
+/**
+ * The role's own time-out ends a statement after 5 s, but a network that went silent says nothing of it. A connection
+ * that has not answered by then is given up and its place in the pool with it.
+ */
+const ANSWER_WITHIN_MS = 7_000
+
+function impatient(pool: pg.Pool): PostgresPool {
+  return {
+    options: pool.options,
+    end: () => pool.end(),
+    connect: async () => {
+      const client = await pool.connect()
+      let silent = false
+      const query = (text: string, parameters: readonly unknown[]) => {
+        const { promise, reject } = Promise.withResolvers<never>()
+        const timer = setTimeout(() => {
+          silent = true
+          reject(new Error('no answer: timeout of a read'))
+        }, ANSWER_WITHIN_MS)
+        const answer = client.query(text, [...parameters]).finally(() => clearTimeout(timer))
+        return Promise.race([answer, promise])
+      }
+      // Of its two signatures only this one is used here: no cursors.
+      return { query: query as unknown as PostgresPoolClient['query'], release: () => client.release(silent) }
+    },
+  }
+}
+
+async function readRequest(
+  db: Kysely<Tables>,
+  network: string,
+  requestId: string,
+): Promise<{ readonly found: RequestFound | null } | null> {
+  const { rows } = await sql<{
+    known: boolean
+    method: string | null
+    at: number
+    seq: number
+    answer: Answer
+  }>`
+    select exists (select from ipledger.network where network_id = ${network}) as known,
+      r.method, r.at, r.seq, r.answer
+    from (select 1) one
+    left join ipledger.request r on r.network_id = ${network} and r.request_id = ${requestId}
+      and r.at > now() - ${POLICY.requestMemoryMs} * interval '1 millisecond'
+  `.execute(db)
+  const { known, method, at, seq, answer } = rows[0]!
+  if (!known) return null
+  return { found: method === null ? null : { method, at, seq, answer } }
+}
+
+/** SQLSTATE classes: connection, login, no such database, resources, an operator or a time-out, the system itself. */
+const UNAVAILABLE_CLASSES: ReadonlySet<string> = new Set(['08', '28', '3D', '53', '57', '58'])
+
+function isUnavailable(error: unknown): boolean {
+  if (error instanceof pg.DatabaseError) {
+    // 40: a standby cancels a read that stands in the way of replay. 28, 3D: a database that is not ours yet.
+    return (
+      UNAVAILABLE_CLASSES.has(error.code?.slice(0, 2) ?? '') ||
+      error.code === '40001' ||
+      error.code === '3D000'
+    )
+  }
+  if (!(error instanceof Error)) return false
+  if (error instanceof AggregateError) return true
+  if ('code' in error && typeof error.code === 'string' && /^E[A-Z]+$/.test(error.code)) return true
+  // pg has no codes for its own: 'Connection terminated…', 'timeout exceeded when trying to connect', 'Cannot use a pool…'.
+  return /terminat|timeout|ended|closed|pool after calling end/i.test(error.message)
+}

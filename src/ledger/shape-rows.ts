@@ -1,0 +1,147 @@
+/** The rows of a network and its pools beside what its events made of them. */
+import type pg from 'pg'
+import { networkCells, poolCells } from './append.ts'
+import { type Cells, differing } from './fold.ts'
+import { readAddress } from './rows.ts'
+import type { Shape } from './shape.ts'
+
+export type ShapeDifference = {
+  /**
+   * `lock`: its row is not there. `rebuilding`: the row says so, and all else in it is right. `ranges`: untouched
+   * space of a pool that does not exist.
+   */
+  readonly what: 'lock' | 'rebuilding' | 'network' | 'pool' | 'ranges'
+  readonly poolId: number | null
+  readonly name: string
+  /** Number of the last event about it. */
+  readonly seq: number | null
+  readonly columns: readonly string[]
+  readonly expected: Cells | null
+  readonly found: Cells | null
+}
+
+// In the order of the cells that are written.
+export const NETWORK_CELLS = [
+  'network_id',
+  'description',
+  'labels',
+  'state',
+  'era',
+  'version',
+  'created_at',
+  'updated_at',
+] as const
+export const POOL_CELLS = [
+  'network_id',
+  'pool_id',
+  'name',
+  'version',
+  'family',
+  'cidr',
+  'is_default',
+  'settings',
+  'created_at',
+  'updated_at',
+] as const
+
+/** Skips from network to network. */
+const NETWORKS = `with recursive named as (
+    (select network_id from ipledger.event order by network_id limit 1)
+    union all
+    select (select e.network_id from ipledger.event e where e.network_id > named.network_id order by e.network_id limit 1)
+      from named where named.network_id is not null)
+  select network_id from named where network_id is not null`
+
+/** Networks that have events, whatever the projections say. */
+export async function networksInLog(client: pg.ClientBase): Promise<readonly string[]> {
+  const { rows } = await client.query<{ network_id: string }>(NETWORKS)
+  return rows.map((row) => row.network_id)
+}
+
+const RANGED_POOLS = `with recursive ranged as (
+    (select pool_id from ipledger.untouched_range where network_id = $1 order by pool_id limit 1)
+    union all
+    select (select u.pool_id from ipledger.untouched_range u
+             where u.network_id = $1 and u.pool_id > ranged.pool_id order by u.pool_id limit 1)
+      from ranged where ranged.pool_id is not null)
+  select pool_id from ranged where pool_id is not null`
+
+/** In a transaction in which the shape was advanced. */
+export async function compareShape(client: pg.ClientBase, shape: Shape): Promise<readonly ShapeDifference[]> {
+  const network = shape.networkName
+  const differences: ShapeDifference[] = []
+  const add = (difference: Partial<ShapeDifference> & Pick<ShapeDifference, 'what' | 'name'>) =>
+    differences.push({ poolId: null, seq: null, columns: [], expected: null, found: null, ...difference })
+
+  const locks = await client.query('select 1 from ipledger.network_lock where network_id = $1', [network])
+  if (locks.rowCount === 0 && shape.head > 0) add({ what: 'lock', name: network })
+
+  const found = await readNetworkRow(client, network)
+  const expected = shape.network === null ? null : networkCells(shape.network)
+  const seq = shape.network?.version ?? null
+  if (expected === null || found === null) {
+    if (expected !== null || found !== null || shape.head === 0)
+      add({ what: 'network', name: network, seq, expected, found })
+  } else {
+    const rebuilding = found[NETWORK_CELLS.indexOf('state')] === 'REBUILDING'
+    const columns = differing(NETWORK_CELLS, expected, found).filter(
+      (name) => !(rebuilding && name === 'state'),
+    )
+    if (columns.length > 0) add({ what: 'network', name: network, seq, columns, expected, found })
+    if (rebuilding) add({ what: 'rebuilding', name: network, seq })
+  }
+
+  const rows = await readPoolRows(client, network)
+  for (const pool of shape.pools.values()) {
+    const cells = poolCells(pool)
+    const row = rows.get(pool.poolId)
+    rows.delete(pool.poolId)
+    const about = {
+      what: 'pool',
+      name: pool.name,
+      poolId: pool.poolId,
+      seq: pool.version,
+      expected: cells,
+    } as const
+    if (row === undefined) {
+      add(about)
+      continue
+    }
+    const columns = differing(POOL_CELLS, cells, row)
+    if (columns.length > 0) add({ ...about, columns, found: row })
+  }
+  for (const [poolId, row] of rows) {
+    add({ what: 'pool', name: String(row[POOL_CELLS.indexOf('name')]), poolId, found: row })
+  }
+  const ranged = await client.query<{ pool_id: number }>(RANGED_POOLS, [network])
+  for (const { pool_id: poolId } of ranged.rows) {
+    if (!shape.pools.has(poolId)) add({ what: 'ranges', name: String(poolId), poolId })
+  }
+  return differences
+}
+
+async function readNetworkRow(client: pg.ClientBase, network: string): Promise<Cells | null> {
+  const { rows } = await client.query<unknown[]>({
+    rowMode: 'array',
+    text: `select ${NETWORK_CELLS.join(', ')} from ipledger.network where network_id = $1`,
+    values: [network],
+  })
+  const labels = NETWORK_CELLS.indexOf('labels')
+  for (const row of rows) row[labels] = JSON.stringify(row[labels])
+  return rows[0] ?? null
+}
+
+async function readPoolRows(client: pg.ClientBase, network: string): Promise<Map<number, Cells>> {
+  const columns = POOL_CELLS.map((name) => (name === 'cidr' || name === 'settings' ? `${name}::text` : name))
+  const { rows } = await client.query<unknown[]>({
+    rowMode: 'array',
+    text: `select ${columns.join(', ')} from ipledger.pool where network_id = $1 order by pool_id`,
+    values: [network],
+  })
+  const cidr = POOL_CELLS.indexOf('cidr')
+  for (const row of rows) {
+    const [address, prefix] = (row[cidr] as string).split('/')
+    row[cidr] = `${readAddress(address!)}/${prefix}`
+  }
+  return new Map(rows.map((row) => [row[POOL_CELLS.indexOf('pool_id')] as number, row]))
+}

@@ -1,0 +1,874 @@
+/**
+ * `ipledger verify`: everything that can be asked of the database about its ledgers. The log of each network is
+ * numbered without a gap in each era and its times never go back; the fold of every address is legal; the projections
+ * are the fold; what is untouched is exactly what nobody ever held; the parts of each pool sum up to its size.
+ *
+ * It runs beside the service. Every slice reads events and rows in one snapshot of a fraction of a second, so what is
+ * being written can't look like a difference, no old snapshot is held, and memory is bounded by the slice. What a
+ * single snapshot cannot hold, the sums of a large pool, is counted as `tally.ts` says.
+ *
+ * With `full` every event is walked and every row compared. Without, only the events since the checkpoint and the
+ * addresses they are about, and the sums of every pool, which miss or exceed when an older row was lost. The
+ * checkpoint moves only when nothing was found.
+ *
+ * That tokens are unique and no version is beyond the head needs no question of its own: a row that equals its event
+ * has the number of an event of its own address. Not asked: whether an event between others was altered in a way that leaves the log legal and its last state as it
+ * was. The log is not chained by hashes; the service's role cannot change it.
+ */
+import type pg from 'pg'
+import { type Family, formatValue } from '../core/address.ts'
+import { type AddressBook, addressValue, BrokenBooks, UNTOUCHED } from '../core/books.ts'
+import type { HeldType, LeaseEvent } from '../core/event.ts'
+import { addressOf, evolveAddress } from '../core/evolve.ts'
+import { type Lease, leaseId } from '../core/lease.ts'
+import { eraOf, firstSeqOfEra } from '../core/policy.ts'
+import { type Pool, poolSize } from '../core/pool.ts'
+import { contains, type Range } from '../core/ranges.ts'
+import { connect } from '../postgres/connect.ts'
+import { CLOSED_NAMES, type ClosingDifference, walkClosings } from './closings.ts'
+import {
+  type Cells,
+  compareRows,
+  compareSpaces,
+  familyOf,
+  LEASE_NAMES,
+  RELEASED_NAMES,
+  type RowDifference,
+  readRowsAt,
+  readSlice,
+  readStandings,
+  readUntouchedAt,
+  type Slice,
+  type SpaceDifference,
+  type Standing,
+  stateAfter,
+  wholeFamily,
+} from './fold.ts'
+import { readAddress } from './rows.ts'
+import { advanceShape, IS_SHAPE, misplaced, newShape, poolOver, type Shape } from './shape.ts'
+import { compareShape, NETWORK_CELLS, networksInLog, POOL_CELLS, type ShapeDifference } from './shape-rows.ts'
+import { type Tally, tallyPool, wrongBounds } from './tally.ts'
+import { createPace, inSnapshot } from './transaction.ts'
+
+export type VerifyOptions = {
+  /** The service's login is enough: nothing but `verify_checkpoint` is written. */
+  readonly url: string
+  /** Without one, every network the database knows of. */
+  readonly network?: string | undefined
+  /** From the first event; otherwise from where the last clean run ended. */
+  readonly full?: boolean | undefined
+  readonly onProgress?: ((progress: VerifyProgress) => void) | undefined
+  readonly signal?: AbortSignal | undefined
+  /** Rows per transaction instead of what proves fast enough: for tests of the seams. */
+  readonly slice?: number | undefined
+}
+
+export type VerifyProgress = {
+  readonly network: string
+  readonly what: 'numbers' | 'addresses' | 'closed attachments' | 'requests' | 'pools'
+  readonly done: number
+  /** How many there are; unknown while it is null. */
+  readonly of: number | null
+}
+
+export type VerifyReport = { readonly networks: readonly NetworkVerified[] }
+
+export type NetworkVerified = {
+  readonly network: string
+  readonly head: number
+  /** Events up to this one were taken as found in order before. */
+  readonly from: number
+  readonly eventsChecked: number
+  readonly findings: readonly Finding[]
+  /** Findings beyond the first thousand. */
+  readonly omitted: number
+}
+
+export type FindingCode =
+  | 'EVENT_MISSING'
+  | 'ERA_WRONG'
+  | 'TIME_GOES_BACK'
+  | 'EVENT_ILLEGAL'
+  | 'LOG_SHORTER_THAN_BEFORE'
+  | 'LOCK_ROW_MISSING'
+  | 'NETWORK_MISSING'
+  | 'NETWORK_UNEXPLAINED'
+  | 'NETWORK_DIFFERS'
+  | 'NETWORK_IS_REBUILDING'
+  | 'POOL_MISSING'
+  | 'POOL_UNEXPLAINED'
+  | 'POOL_DIFFERS'
+  | 'LEASE_MISSING'
+  | 'LEASE_UNEXPLAINED'
+  | 'LEASE_DIFFERS'
+  | 'LEASE_MISPLACED'
+  | 'RELEASED_MISSING'
+  | 'RELEASED_UNEXPLAINED'
+  | 'RELEASED_DIFFERS'
+  | 'UNTOUCHED_MISSING'
+  | 'UNTOUCHED_UNEXPLAINED'
+  | 'UNTOUCHED_OVERLAPS'
+  | 'POSITION_MISSING'
+  | 'POSITION_WRONG'
+  | 'COUNT_DIFFERS'
+  | 'PARTITION_DIFFERS'
+  | 'CLOSING_MISSING'
+  | 'CLOSING_UNEXPLAINED'
+  | 'CLOSING_DIFFERS'
+  | 'REQUEST_AFTER_HEAD'
+
+export type Finding = {
+  readonly network: string
+  readonly what: FindingCode
+  /** A sentence for people. */
+  readonly message: string
+  readonly address: string | null
+  readonly leaseId: string | null
+  readonly pool: string | null
+  readonly seq: number | null
+  /** By the log. */
+  readonly expected: string | null
+  /** In the projections. */
+  readonly found: string | null
+}
+
+const MOST_FINDINGS = 1_000
+/** Odd rows named per slice of the log; one deleted event is enough to distrust the rest. */
+const MOST_ODD = 100
+
+type Report = (
+  what: FindingCode,
+  message: string,
+  fields?: Partial<Omit<Finding, 'network' | 'what' | 'message'>>,
+) => void
+
+/** One network's verification on its way. */
+type Run = {
+  readonly client: pg.Client
+  readonly network: string
+  readonly shape: Shape
+  readonly report: Report
+  readonly progress: (what: VerifyProgress['what'], done: number, of: number | null) => void
+  readonly signal: AbortSignal | undefined
+  readonly slice: number | undefined
+}
+
+export async function verify(options: VerifyOptions): Promise<VerifyReport> {
+  const client = await connect({ url: options.url, applicationName: 'ipledger verify' })
+  try {
+    const all = options.network === undefined ? await knownNetworks(client) : [options.network]
+    const networks: NetworkVerified[] = []
+    for (const network of all) {
+      options.signal?.throwIfAborted()
+      networks.push(await verifyNetwork(client, network, options))
+    }
+    return { networks }
+  } finally {
+    await client.end()
+  }
+}
+
+async function knownNetworks(client: pg.Client): Promise<readonly string[]> {
+  const { rows } = await client.query<{ network_id: string }>('select network_id from ipledger.network')
+  const names = new Set([...rows.map((row) => row.network_id), ...(await networksInLog(client))])
+  return [...names].sort()
+}
+
+async function verifyNetwork(
+  client: pg.Client,
+  network: string,
+  options: VerifyOptions,
+): Promise<NetworkVerified> {
+  const findings: Finding[] = []
+  let omitted = 0
+  const report: Report = (what, message, fields = {}) => {
+    if (findings.length >= MOST_FINDINGS) {
+      omitted += 1
+      return
+    }
+    findings.push({
+      network,
+      what,
+      message,
+      address: null,
+      leaseId: null,
+      pool: null,
+      seq: null,
+      expected: null,
+      found: null,
+      ...fields,
+    })
+  }
+  const run: Run = {
+    client,
+    network,
+    shape: newShape(network),
+    report,
+    progress: (what, done, of) => options.onProgress?.({ network, what, done, of }),
+    signal: options.signal,
+    slice: options.slice,
+  }
+  const checkpoint = await readCheckpoint(client, network)
+  await inSnapshot(client, () => advanceShape(client, run.shape))
+  const { head } = run.shape
+  if (checkpoint.seq > head) {
+    report(
+      'LOG_SHORTER_THAN_BEFORE',
+      `the log of network ${network} ends at ${head}; an earlier verification found it in order up to ${checkpoint.seq}`,
+      { seq: head, expected: String(checkpoint.seq), found: String(head) },
+    )
+  }
+  const full = options.full === true || checkpoint.seq > head || checkpoint.seq === 0
+  const from = full ? 0 : checkpoint.seq
+  const events = await checkNumbers(run, from, head)
+  await checkShape(run)
+  if (full) for (const family of [4, 6] as const) await walkAddresses(run, family, events)
+  else await walkEvents(run, from, head)
+  await checkClosings(run, full)
+  await checkRequests(run, full ? null : checkpoint.at)
+  await checkPools(run)
+  if (findings.length === 0)
+    await writeCheckpoint(client, network, head, events + (full ? 0 : checkpoint.events))
+  return { network, head, from, eventsChecked: events, findings, omitted }
+}
+
+type Checkpoint = { readonly seq: number; readonly events: number; readonly at: number }
+
+async function readCheckpoint(client: pg.Client, network: string): Promise<Checkpoint> {
+  const { rows } = await client.query<Checkpoint>(
+    'select seq, events, at from ipledger.verify_checkpoint where network_id = $1',
+    [network],
+  )
+  return rows[0] ?? { seq: 0, events: 0, at: 0 }
+}
+
+async function writeCheckpoint(
+  client: pg.Client,
+  network: string,
+  seq: number,
+  events: number,
+): Promise<void> {
+  if (seq === 0) return
+  await client.query(
+    `insert into ipledger.verify_checkpoint (network_id, seq, events, at) values ($1, $2, $3, clock_timestamp())
+      on conflict (network_id) do update set seq = excluded.seq, events = excluded.events, at = excluded.at`,
+    [network, seq, events],
+  )
+}
+
+// The log by itself.
+
+/** A slice of the log with the event before each; the first of all is as if 0 came before it. */
+const NEIGHBOURS = `(select w.seq, w.at, w.type, w.settings, lag(w.seq, 1, $2::bigint) over (order by w.seq) as before,
+      lag(w.at) over (order by w.seq) as at_before
+    from (select e.seq, e.at, e.type, e.settings from ipledger.event e
+      where e.network_id = $1 and e.seq >= $2 and e.seq <= $3 order by e.seq limit $4) w) s`
+const NUMBERS = `select count(*) filter (where s.seq > $2) as events, max(s.seq) as last,
+    count(*) filter (where s.seq > $2 and (s.seq <> s.before + 1 or s.at < s.at_before)) as odd
+  from ${NEIGHBOURS}`
+const ODD = `select s.seq, s.at, s.type, s.settings, s.before, s.at_before from ${NEIGHBOURS}
+  where s.seq > $2 and (s.seq <> s.before + 1 or s.at < s.at_before) order by s.seq limit ${MOST_ODD}`
+
+type OddRow = {
+  seq: number
+  at: number
+  type: string
+  settings: { readonly era?: number } | null
+  before: number
+  at_before: number | null
+}
+
+/** Numbers and times of the events in (from, head]; answers how many there are. */
+async function checkNumbers(run: Run, from: number, head: number): Promise<number> {
+  const { client, network } = run
+  const pace = createPace(20_000, 200_000, run.slice)
+  let events = 0
+  for (let after = from; after < head; ) {
+    run.signal?.throwIfAborted()
+    const begun = performance.now()
+    const most = pace.size()
+    // The event before the slice comes with it.
+    const span = [network, after, head, most + 1]
+    const { rows } = await client.query<{ events: number; last: number | null; odd: number }>(NUMBERS, span)
+    const row = rows[0]!
+    if (row.odd > 0) {
+      const odd = await client.query<OddRow>(ODD, span)
+      for (const one of odd.rows) reportOdd(run, one)
+    }
+    if (row.last === null || row.last <= after) break
+    events += row.events
+    after = row.last
+    pace.took(performance.now() - begun)
+    run.progress('numbers', events, head - from)
+  }
+  return events
+}
+
+function reportOdd({ network, report }: Run, row: OddRow): void {
+  const { seq, before } = row
+  if (row.at_before !== null && row.at < row.at_before) {
+    report('TIME_GOES_BACK', `event ${network}/${seq} is earlier than event ${before} before it`, {
+      seq,
+      expected: `not before ${iso(row.at_before)}`,
+      found: iso(row.at),
+    })
+  }
+  if (seq === before + 1) return
+  const era = eraOf(seq)
+  if (era > eraOf(before) && seq === firstSeqOfEra(era)) {
+    if (row.type !== 'era.begun' || row.settings?.era !== era) {
+      report(
+        'ERA_WRONG',
+        `era ${era} of network ${network} begins with ${row.type} instead of its own era.begun`,
+        {
+          seq,
+          expected: `era.begun of era ${era}`,
+          found: row.type,
+        },
+      )
+    }
+    return
+  }
+  const next = era > eraOf(before) ? firstSeqOfEra(era) : before + 1
+  report(
+    'EVENT_MISSING',
+    `in the log of network ${network} event ${before} is followed by ${seq}: ${seq - next} missing from ${next} on`,
+    { seq: next, expected: String(next), found: String(seq) },
+  )
+}
+
+async function checkShape(run: Run): Promise<void> {
+  const { client, network, shape, report } = run
+  const eras = await client.query<{ seq: number; settings: { readonly era?: number } | null }>(
+    `select seq, settings from ipledger.event where network_id = $1 and ${IS_SHAPE} and type = 'era.begun'`,
+    [network],
+  )
+  for (const { seq, settings } of eras.rows) {
+    if (seq === firstSeqOfEra(settings?.era ?? -1)) continue
+    report(
+      'ERA_WRONG',
+      `event ${network}/${seq} begins era ${settings?.era ?? 'unknown'} in the middle of another`,
+      {
+        seq,
+      },
+    )
+  }
+  await inSnapshot(client, async () => {
+    await advanceShape(client, shape)
+    for (const difference of await compareShape(client, shape)) reportShape(run, difference)
+  })
+  for (const { seq, why } of shape.broken) report('EVENT_ILLEGAL', why, { seq })
+}
+
+function reportShape({ network, report }: Run, difference: ShapeDifference): void {
+  const { what, name, seq, columns, expected, found } = difference
+  const names = what === 'network' ? NETWORK_CELLS : POOL_CELLS
+  const fields = { seq, expected: describe(expected, names, columns), found: describe(found, names, columns) }
+  switch (what) {
+    case 'lock':
+      report(
+        'LOCK_ROW_MISSING',
+        `network ${network} has no row in network_lock: its batches do not wait for each other`,
+      )
+      return
+    case 'rebuilding':
+      report(
+        'NETWORK_IS_REBUILDING',
+        `network ${network} is being rebuilt, or a rebuild broke off: run ipledger rebuild`,
+      )
+      return
+    case 'network':
+      if (expected === null) {
+        const why = found === null ? 'there is no such network' : 'no event made it'
+        report(
+          found === null ? 'NETWORK_MISSING' : 'NETWORK_UNEXPLAINED',
+          `network ${network}: ${why}`,
+          fields,
+        )
+      } else if (found === null) report('NETWORK_MISSING', `network ${network} has events and no row`, fields)
+      else
+        report(
+          'NETWORK_DIFFERS',
+          `network ${network} differs from its events in ${columns.join(', ')}`,
+          fields,
+        )
+      return
+    case 'pool':
+      if (expected === null)
+        report('POOL_UNEXPLAINED', `pool ${name} of network ${network} has a row and no event that made it`, {
+          ...fields,
+          pool: name,
+        })
+      else if (found === null)
+        report('POOL_MISSING', `pool ${name} of network ${network} has no row`, { ...fields, pool: name })
+      else
+        report(
+          'POOL_DIFFERS',
+          `pool ${name} of network ${network} differs from its events in ${columns.join(', ')}`,
+          {
+            ...fields,
+            pool: name,
+          },
+        )
+      return
+    case 'ranges':
+      report(
+        'UNTOUCHED_UNEXPLAINED',
+        `network ${network} stores untouched space of pool ${name}, which does not exist`,
+        {
+          pool: name,
+          found: name,
+        },
+      )
+      return
+  }
+}
+
+// Addresses: all of them, in their order.
+
+const LINKS = `select e.address, e.seq, e.type, e.fencing_token from ipledger.event e
+  where e.network_id = $1 and e.address between $2::inet and $4::inet and (e.address, e.seq) > ($2::inet, $3::bigint)
+  order by e.address, e.seq limit $5`
+
+/**
+ * An event as far as the legality of a fold goes: its type, its number, the lease's token. What else it says is read
+ * of the last one alone, whose state is the address's: reading all events whole took 3.6 times as long.
+ */
+type Link = readonly [address: string, seq: number, type: string, token: number]
+
+function linkEvent(network: string, [address, seq, type, token]: Link): LeaseEvent {
+  const header = { network, seq, at: 0, actor: '', cause: '', requestId: null, traceId: null, evidence: null }
+  const lease: Lease = {
+    network,
+    poolId: 0,
+    address,
+    prefixLength: 0,
+    fencingToken: token,
+    version: seq,
+    state: 'RESERVED',
+    quarantine: null,
+    owner: null,
+    placement: NOWHERE,
+    witness: '',
+    reservedAt: 0,
+    confirmedAt: null,
+    confirmBy: null,
+  }
+  switch (type) {
+    case 'lease.released':
+    case 'lease.reaped':
+      return {
+        ...header,
+        type,
+        ended: { lease, how: type, seq, endedAt: 0, availableAt: 0, removalConfirmed: false },
+      }
+    default:
+      return { ...header, type: type as HeldType, lease }
+  }
+}
+
+const NOWHERE = { node: '', boot: '', labels: {} }
+
+/** Events of a slice: 40,000 took 0.2 s, folded and compared; the worst 0.46 s (2 cores, busy with other work). */
+const EVENTS_AT_FIRST = 10_000
+const MOST_EVENTS = 40_000
+
+/** Where the walk is in the events of an address that did not fit into one slice. */
+type Chain = { readonly address: string; readonly seq: number; readonly book: AddressBook }
+
+async function walkAddresses(run: Run, family: Family, total: number): Promise<void> {
+  const { client, network, shape } = run
+  const { last } = wholeFamily(family)
+  const end = formatValue(family, last)
+  const pace = createPace(EVENTS_AT_FIRST, MOST_EVENTS, run.slice)
+  let first = 0n
+  let chain: Chain | null = null
+  let walked = 0
+  for (;;) {
+    run.signal?.throwIfAborted()
+    const begun = performance.now()
+    const from = chain ?? { address: formatValue(family, first), seq: 0 }
+    const read = await inSnapshot(client, async () => {
+      await advanceShape(client, shape)
+      const most = pace.size()
+      const { rows } = await client.query<[...Link]>({
+        rowMode: 'array',
+        text: LINKS,
+        values: [network, from.address, from.seq, end, most],
+      })
+      const exhausted = rows.length < most
+      const trailing = rows.at(-1)
+      const stop = exhausted ? last : addressValue(readAddress(trailing![0])) - 1n
+      // All of it is one address's history, and there is more.
+      if (stop < first) return { links: rows, slice: null }
+      const addresses = distinct(rows, chain)
+      if (!exhausted) addresses.pop()
+      const slice = await readSlice(
+        client,
+        shape,
+        family,
+        { addresses, interval: { first, last: stop } },
+        most,
+      )
+      return { links: rows, slice, cut: slice.interval.last < stop, exhausted }
+    })
+    pace.took(performance.now() - begun)
+    const until = read.slice === null ? last : read.cut ? read.slice.interval.last : last
+    chain = foldLinks(run, read.links, chain, until)
+    walked += read.links.length
+    run.progress('addresses', walked, total)
+    if (read.slice === null) continue
+    checkSlice(run, read.slice)
+    first = read.slice.interval.last + 1n
+    // The chain goes on with the address that did not fit, unless rows cut the slice short before it.
+    if (read.cut) chain = null
+    else if (read.exhausted) return
+    if (first > last) return
+  }
+}
+
+function distinct(links: readonly Link[], chain: Chain | null): string[] {
+  const addresses: string[] = chain === null ? [] : [chain.address]
+  let before = chain?.address
+  for (const [address] of links) {
+    if (address === before) continue
+    before = address
+    addresses.push(address)
+  }
+  return addresses.map(readAddress)
+}
+
+/** Folds every address's events; answers where the last address stands. */
+function foldLinks(run: Run, links: readonly Link[], chain: Chain | null, until: bigint): Chain | null {
+  let current: Chain | null = chain
+  for (const link of links) {
+    const [address, seq] = link
+    if (current?.address !== address && addressValue(readAddress(address)) > until) break
+    const before: AddressBook = current?.address === address ? current.book : UNTOUCHED
+    current = { address, seq, book: foldLegally(run, before, linkEvent(run.network, link)) }
+  }
+  return current
+}
+
+function foldLegally(run: Run, before: AddressBook, event: LeaseEvent): AddressBook {
+  try {
+    return evolveAddress(before, event)
+  } catch (error) {
+    if (!(error instanceof BrokenBooks)) throw error
+    const { address } = addressOf(event)
+    run.report('EVENT_ILLEGAL', `${error.message}; it is about ${readAddress(address)}`, {
+      address: readAddress(address),
+      seq: event.seq,
+    })
+    // Whatever was before, the event says what was after it.
+    return stateAfter(event)
+  }
+}
+
+function checkSlice(run: Run, slice: Slice): void {
+  checkStandings(run, slice.standings)
+  for (const difference of compareRows(slice.standings, slice)) reportRow(run, difference)
+  for (const difference of compareSpaces(slice)) reportSpace(run, difference)
+}
+
+function checkStandings({ network, shape, report }: Run, standings: readonly Standing[]): void {
+  for (const { address, value, book, seq } of standings) {
+    if (book.lease === null) continue
+    const why = misplaced(shape, book.lease, value)
+    if (why === null) continue
+    report(
+      'LEASE_MISPLACED',
+      `lease ${leaseId(network, book.lease.fencingToken)} holds ${address}, but ${why}`,
+      {
+        address,
+        seq,
+        leaseId: leaseId(network, book.lease.fencingToken),
+        pool: shape.pools.get(book.lease.poolId)?.name ?? String(book.lease.poolId),
+      },
+    )
+  }
+}
+
+function reportRow({ network, shape, report }: Run, difference: RowDifference): void {
+  const { table, address, expected, found, columns, standing } = difference
+  const names = table === 'lease' ? LEASE_NAMES : RELEASED_NAMES
+  const lease = table === 'lease' ? ((expected ?? found)![names.indexOf('fencing_token')] as number) : null
+  const poolId = standing?.poolId
+  const fields = {
+    address,
+    seq: standing?.seq ?? null,
+    leaseId: lease === null ? null : leaseId(network, lease),
+    pool: poolId === undefined ? null : (shape.pools.get(poolId)?.name ?? String(poolId)),
+    expected: describe(expected, names, columns),
+    found: describe(found, names, columns),
+  }
+  const kind = table === 'lease' ? 'LEASE' : 'RELEASED'
+  const row = table === 'lease' ? `lease row of ${address}` : `released row of ${address}`
+  if (found === null)
+    report(`${kind}_MISSING`, `network ${network} lacks the ${row} that event ${standing!.seq} left`, fields)
+  else if (expected === null) {
+    const why = standing === undefined ? 'no event is about it' : `event ${standing.seq} left none`
+    report(`${kind}_UNEXPLAINED`, `network ${network} has a ${row}; ${why}`, fields)
+  } else {
+    report(
+      `${kind}_DIFFERS`,
+      `network ${network}: the ${row} differs from event ${standing!.seq} in ${columns.join(', ')}`,
+      fields,
+    )
+  }
+}
+
+function reportSpace(
+  { network, report }: Run,
+  difference: Omit<SpaceDifference, 'expected' | 'space'>,
+): void {
+  const { pool, missing, extra, overlaps } = difference
+  const about = (ranges: readonly Range[]) => ({
+    pool: pool.name,
+    address: formatValue(pool.family, ranges[0]!.first),
+    ...{ expected: null, found: null },
+  })
+  const list = (ranges: readonly Range[]) => describeRanges(pool, ranges)
+  if (missing.length > 0) {
+    report(
+      'UNTOUCHED_MISSING',
+      `pool ${pool.name} of network ${network} forgets untouched ${list(missing)}`,
+      {
+        ...about(missing),
+        expected: list(missing),
+      },
+    )
+  }
+  if (extra.length > 0) {
+    report(
+      'UNTOUCHED_UNEXPLAINED',
+      `pool ${pool.name} of network ${network} stores ${list(extra)} as untouched`,
+      {
+        ...about(extra),
+        found: list(extra),
+      },
+    )
+  }
+  if (overlaps) {
+    report(
+      'UNTOUCHED_OVERLAPS',
+      `pool ${pool.name} of network ${network} stores untouched ranges over each other`,
+      {
+        ...about([difference.interval]),
+        found: list([difference.interval]),
+      },
+    )
+  }
+}
+
+// Addresses that recent events are about.
+
+const RECENT = `select e.address, e.seq, e.type, e.fencing_token
+  from ipledger.event e where e.network_id = $1 and e.seq > $2 and e.seq <= $3 order by e.seq limit $4`
+const BEFORE = `select e.address, e.seq, e.type, e.fencing_token
+  from unnest($2::inet[]) as a (address)
+  cross join lateral (
+    select * from ipledger.event f
+     where f.network_id = $1 and f.address = a.address and f.seq <= $3 order by f.seq desc limit 1) e`
+
+async function walkEvents(run: Run, from: number, head: number): Promise<void> {
+  const { client, network, shape } = run
+  const pace = createPace(5_000, 10_000, run.slice)
+  for (let after = from; after < head; ) {
+    run.signal?.throwIfAborted()
+    const begun = performance.now()
+    const read = await inSnapshot(client, async () => {
+      await advanceShape(client, shape)
+      const most = pace.size()
+      const { rows } = await client.query<[...Link]>({
+        rowMode: 'array',
+        text: RECENT,
+        values: [network, after, head, most],
+      })
+      const until = rows.length < most ? head : rows.at(-1)![1]
+      const links = rows.filter((link) => link[0] !== null)
+      const addresses = [...new Set(links.map(([address]) => readAddress(address)))]
+      const before = await client.query<[...Link]>({
+        rowMode: 'array',
+        text: BEFORE,
+        values: [network, addresses, after],
+      })
+      const last = await readStandings(client, shape, addresses)
+      // An address with a later event of this run is compared when that one's turn comes.
+      const standings = last.filter(({ seq }) => seq <= until || seq > head)
+      const at = standings.map(({ address }) => address)
+      const rowsAt = await readRowsAt(client, network, at)
+      const storedAsUntouched = await readUntouchedAt(client, shape, standings)
+      return { until, links, before: before.rows, standings, rowsAt, storedAsUntouched }
+    })
+    pace.took(performance.now() - begun)
+    const books = new Map(
+      read.before.map((link) => [readAddress(link[0]), stateAfter(linkEvent(network, link))]),
+    )
+    for (const link of read.links) {
+      const address = readAddress(link[0])
+      books.set(address, foldLegally(run, books.get(address) ?? UNTOUCHED, linkEvent(network, link)))
+    }
+    checkStandings(run, read.standings)
+    for (const difference of compareRows(read.standings, read.rowsAt)) reportRow(run, difference)
+    checkUntouched(run, read.standings, read.storedAsUntouched)
+    after = read.until
+    run.progress('addresses', after - from, head - from)
+  }
+}
+
+function checkUntouched(run: Run, standings: readonly Standing[], stored: ReadonlySet<string>): void {
+  for (const { address, value, book, poolId } of standings) {
+    const pool = poolOver(run.shape, familyOf(address), value)
+    if (pool === undefined) continue
+    const held = pool.poolId === poolId && (book.lease !== null || book.released !== null)
+    const untouched = !held && contains(pool.allocatable, value)
+    if (untouched === stored.has(address)) continue
+    const range = [{ first: value, last: value }]
+    reportSpace(run, {
+      pool,
+      interval: range[0]!,
+      missing: untouched ? range : [],
+      extra: untouched ? [] : range,
+      overlaps: false,
+    })
+  }
+}
+
+// What is beside the addresses.
+
+async function checkClosings(run: Run, full: boolean): Promise<void> {
+  let found = 0
+  await walkClosings(run.client, run.shape, {
+    guarded: full,
+    signal: run.signal,
+    slice: run.slice,
+    use: async (differences) => {
+      for (const difference of differences) reportClosing(run, difference)
+      found += differences.length
+    },
+  })
+  run.progress('closed attachments', found, found)
+}
+
+function reportClosing({ network, report }: Run, difference: ClosingDifference): void {
+  const { attachment, poolId, seq, expected, found, columns } = difference
+  const where = poolId === 0 ? 'in every pool' : `in pool ${poolId}`
+  const fields = {
+    seq,
+    expected: describe(expected, CLOSED_NAMES, columns),
+    found: describe(found, CLOSED_NAMES, columns),
+  }
+  const about = `closed attachment ${attachment} ${where} of network ${network}`
+  if (found === null) report('CLOSING_MISSING', `${about} is not stored; event ${seq} closed it`, fields)
+  else if (expected === null)
+    report('CLOSING_UNEXPLAINED', `${about} is stored; no event closed it, or it was opened again`, fields)
+  else report('CLOSING_DIFFERS', `${about} differs from its event in ${columns.join(', ')}`, fields)
+}
+
+const REQUESTS = `select count(*) as requests, max(s.at)::text as last, min(s.request_id) filter (where s.seq > $4) as late,
+    count(*) filter (where s.seq > $4) as late_count
+  from (select q.request_id, q.at, q.seq from ipledger.request q
+    where q.network_id = $1 and q.at > $2::timestamptz order by q.at fetch first $3 rows with ties) s`
+
+type RequestsRow = { requests: number; last: string | null; late: string | null; late_count: number }
+
+/** Requests remembered since a time, or all: none may name a number that the log has not reached. */
+async function checkRequests(run: Run, since: number | null): Promise<void> {
+  const { client, network, shape } = run
+  const pace = createPace(20_000, 100_000, run.slice)
+  let checked = 0
+  let after = since === null ? '-infinity' : new Date(since).toISOString()
+  for (;;) {
+    run.signal?.throwIfAborted()
+    const begun = performance.now()
+    const row = await inSnapshot(client, async () => {
+      await advanceShape(client, shape)
+      const { rows } = await client.query<RequestsRow>(REQUESTS, [network, after, pace.size(), shape.head])
+      return rows[0]!
+    })
+    if (row.late !== null) {
+      run.report(
+        'REQUEST_AFTER_HEAD',
+        `${row.late_count} remembered requests of network ${network}, ${row.late} among them, name a number after the head ${shape.head}`,
+        { expected: `at most ${shape.head}` },
+      )
+    }
+    checked += row.requests
+    run.progress('requests', checked, null)
+    if (row.last === null) return
+    after = row.last
+    pace.took(performance.now() - begun)
+  }
+}
+
+async function checkPools(run: Run): Promise<void> {
+  const { client, shape, signal, slice } = run
+  const ids = [...shape.pools.keys()]
+  for (const [index, poolId] of ids.entries()) {
+    await tallyPool(client, shape, poolId, async (tally) => checkTally(run, tally), { signal, slice })
+    run.progress('pools', index + 1, ids.length)
+  }
+}
+
+function checkTally({ network, report }: Run, tally: Tally): void {
+  const { pool, counts, position, head } = tally
+  const about = `pool ${pool.name} of network ${network}`
+  const fields = { pool: pool.name, seq: position?.seq ?? null }
+  const { size, allocatable } = poolSize(pool)
+  const held = counts.reserved + counts.active + counts.quarantined
+  const parts = counts.untouched + BigInt(held + counts.released)
+  if (parts !== allocatable) {
+    report(
+      'PARTITION_DIFFERS',
+      `${about}: ${counts.untouched} untouched, ${counts.released} released, ${counts.reserved} reserved, ${counts.active} active, ` +
+        `${counts.quarantined} quarantined and ${size - allocatable} excluded are ${parts + size - allocatable} of ${size}`,
+      { ...fields, expected: String(size), found: String(parts + size - allocatable) },
+    )
+  }
+  if (position === undefined) {
+    report('POSITION_MISSING', `${about} has no position`, fields)
+    return
+  }
+  if (position.seq > head) {
+    report('POSITION_WRONG', `${about} has a position at ${position.seq}, after the head ${head}`, fields)
+  }
+  for (const name of ['reserved', 'active', 'quarantined', 'released'] as const) {
+    if (position[name] === counts[name]) continue
+    report(
+      'COUNT_DIFFERS',
+      `${about}: ${counts[name]} addresses are ${name}, its last position says ${position[name]}`,
+      {
+        ...fields,
+        expected: String(counts[name]),
+        found: String(position[name]),
+      },
+    )
+  }
+  for (const { why } of wrongBounds(tally)) report('POSITION_WRONG', `${about}: ${why}`, fields)
+}
+
+// Words.
+
+/** A row as `name=value`, or only the columns that differ. */
+function describe(cells: Cells | null, names: readonly string[], columns: readonly string[]): string | null {
+  if (cells === null) return null
+  const shown = names.flatMap((name, index) => {
+    const value = cells[index]
+    if (columns.length > 0 ? !columns.includes(name) : value === null) return []
+    return [`${name}=${typeof value === 'number' && name.endsWith('_at') ? iso(value) : String(value)}`]
+  })
+  return shown.join(' ')
+}
+
+function describeRanges(pool: Pool, ranges: readonly Range[]): string {
+  const shown = ranges.slice(0, 3).map(({ first, last }) => {
+    const from = formatValue(pool.family, first)
+    return first === last ? from : `${from}-${formatValue(pool.family, last)}`
+  })
+  return ranges.length > 3 ? `${shown.join(', ')} and ${ranges.length - 3} ranges more` : shown.join(', ')
+}
+
+function iso(ms: number): string {
+  return Number.isFinite(ms) ? new Date(ms).toISOString() : String(ms)
+}

@@ -1,0 +1,303 @@
+/**
+ * Plans of the write path. Statistics of these tables swing, and a plan is made once per connection and kept: each
+ * statement must be a look-up by its key on tables that are empty, full, or analysed while small and full of dead rows.
+ */
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { WRITES } from '../../src/ledger/append.ts'
+import { READS } from '../../src/ledger/load.ts'
+import { connect } from '../../src/postgres/connect.ts'
+import { claim, createPool, owner, release, reserve } from '../support/commands.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { freshNetwork, openTestLedger } from '../support/ledger.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const database = await useTestDatabase()
+const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
+afterAll(() => admin.end())
+
+const LEASES = 100_000
+
+/** For each statement: its values as text, and the index with the condition that must be used on each table it reads. */
+type Expected = Readonly<Record<string, readonly string[]>>
+type Case = { readonly values: readonly (string | null)[]; readonly scans: Expected }
+
+const NETWORK = 'big'
+const ADDRESSES = '{10.0.1.1,10.0.2.2,10.0.3.3}'
+const POOL = { pool_id_is_unique_in_its_network: ['pool_id'] }
+const POSITION = { pool_has_one_position_per_batch: ['pool_id'] }
+const POOL_BY_NAME = { pool_name_is_unique_in_its_network: ['name'], ...POSITION }
+const POOL_BY_CIDR = { pools_of_a_network_never_overlap: ['cidr'] }
+const EVENT = { event_is_numbered_once_per_network: ['seq'] }
+const LEASE = { address_has_one_lease: ['address'] }
+const RELEASED = { address_is_released_once: ['address'] }
+const RANGE = { untouched_range_starts_once: ['pool_id', 'first_address'] }
+const CLOSED = { attachment_is_closed_once_per_pool: ['attachment_key'] }
+
+const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
+  lock: { values: [NETWORK], scans: { network_lock_has_one_row_per_network: [] } },
+  head: {
+    values: [NETWORK],
+    scans: { network_name_is_unique: [], event_is_numbered_once_per_network: [] },
+  },
+  poolsByName: { values: [NETWORK, '{a,b}'], scans: POOL_BY_NAME },
+  poolsById: { values: [NETWORK, '{1,2}'], scans: { ...POOL, ...POSITION } },
+  poolsByToken: { values: [NETWORK, '{5,6}'], scans: { ...POOL, ...POSITION, ...EVENT } },
+  // Few pools are default, and the whole network's are asked.
+  poolsByDefault: { values: [NETWORK], scans: { pools_of_a_network_never_overlap: [], ...POSITION } },
+  poolAt: { values: [NETWORK, '10.0.1.1'], scans: { ...POOL_BY_CIDR, ...POSITION } },
+  poolsOverlapping: { values: [NETWORK, '10.0.0.0/24'], scans: { ...POOL_BY_CIDR, ...POSITION } },
+  leasesByAddress: { values: [NETWORK, ADDRESSES], scans: LEASE },
+  leasesByOwner: {
+    values: [NETWORK, '{pod|eth0|w5}', '{pod|eth0||w7}'],
+    scans: { lease_by_holder: ['holder_key'], lease_by_attachment: ['attachment_key'] },
+  },
+  leasesByToken: { values: [NETWORK, '{5,6,7}'], scans: { ...LEASE, ...EVENT } },
+  endingsByToken: {
+    values: [NETWORK, '{5,6,7}'],
+    scans: { ...LEASE, ...EVENT, event_by_address: ['address'] },
+  },
+  closingsByToken: { values: [NETWORK, '{5,6,7}'], scans: { ...CLOSED, ...LEASE, ...EVENT } },
+  closingsByKey: { values: [NETWORK, '{pod|eth0||w7}'], scans: CLOSED },
+  releasedByAddress: { values: [NETWORK, ADDRESSES], scans: RELEASED },
+  rangesAtAddress: { values: [NETWORK, ADDRESSES], scans: { ...POOL_BY_CIDR, ...RANGE } },
+  rangesInOrder: {
+    values: [NETWORK, '{a}', '{NULL}', '{8}'],
+    scans: { ...POOL_BY_NAME, ...RANGE },
+  },
+  releasedInOrder: {
+    values: [NETWORK, '{a}', '{NULL}', '{NULL}', '{64}'],
+    scans: {
+      ...POOL_BY_NAME,
+      released_in_order_of_reuse: ['pool_id', 'available_at'],
+      // The last event alone.
+      event_is_numbered_once_per_network: [],
+    },
+  },
+  nextCooled: {
+    values: [NETWORK, '{1}', '1700000000000'],
+    scans: { released_in_order_of_reuse: ['pool_id', 'available_at'] },
+  },
+  previous: {
+    values: [NETWORK, 'w5', 'pod|eth0|w5'],
+    scans: { event_by_owner: ['owner_name'], ...RELEASED },
+  },
+  requests: { values: [NETWORK, '{r1,r2}'], scans: { request_id_is_remembered_once: ['request_id'] } },
+  quarantinesBy: { values: [NETWORK, '{test}'], scans: { lease_by_quarantiner: ['quarantined_by'] } },
+  heldIn: { values: [NETWORK, '{10.0.1.0}', '{10.0.1.255}'], scans: LEASE },
+  coolingIn: { values: [NETWORK, '{10.2.1.0}', '{10.2.1.255}', '1700000000000'], scans: RELEASED },
+  cooledIn: { values: [NETWORK, '{10.2.1.0}', '{10.2.1.255}', '1700000000000'], scans: RELEASED },
+}
+
+/** Inserts find what they conflict with by the arbiter; only the statements that search are listed. */
+const WRITE_CASES: Readonly<Partial<Record<keyof typeof WRITES, Case>>> = {
+  leasesEnd: { values: [NETWORK, ADDRESSES], scans: LEASE },
+  releasedTaken: { values: [NETWORK, ADDRESSES], scans: RELEASED },
+  releasedDropped: { values: [NETWORK, '1', '{10.2.1.0}', '{10.2.1.255}'], scans: RELEASED },
+  rangesGone: { values: [NETWORK, '1', ADDRESSES], scans: RANGE },
+  rangesOfPoolGone: { values: [NETWORK, '1'], scans: { untouched_range_starts_once: ['pool_id'] } },
+  closingsGone: { values: [NETWORK, '{pod|eth0||w7}'], scans: CLOSED },
+  poolGone: { values: [NETWORK, '1'], scans: POOL },
+}
+
+type Node = {
+  readonly 'Node Type': string
+  readonly 'Relation Name'?: string
+  readonly 'Index Name'?: string
+  readonly 'Index Cond'?: string
+  readonly Plans?: readonly Node[]
+}
+
+function nodesOf(node: Node): readonly Node[] {
+  return [node, ...(node.Plans ?? []).flatMap(nodesOf)]
+}
+
+let statements = 0
+
+/** As the service runs it: the role's settings, prepared, and the plan that does not look at the values. */
+async function explain(service: pg.Client, text: string, values: Case['values']): Promise<readonly Node[]> {
+  statements += 1
+  const name = `p${statements}`
+  await service.query(`prepare ${name} as ${text}`)
+  const list = values.map((value) => (value === null ? 'null' : pg.escapeLiteral(value))).join(', ')
+  const { rows } = await service.query<{ 'QUERY PLAN': readonly [{ readonly Plan: Node }] }>(
+    `explain (format json) execute ${name}${list === '' ? '' : `(${list})`}`,
+  )
+  await service.query(`deallocate ${name}`)
+  return nodesOf(rows[0]!['QUERY PLAN'][0].Plan)
+}
+
+/** `table index (columns of the condition)`, for every access to a table of the ledger. */
+async function scansOf(service: pg.Client, text: string, values: Case['values']): Promise<readonly string[]> {
+  const nodes = await explain(service, text, values)
+  return nodes.flatMap((node) => {
+    const type = node['Node Type']
+    if (!type.includes('Scan') || type === 'Function Scan' || type === 'Subquery Scan') return []
+    return [`${type} ${node['Relation Name'] ?? ''} ${node['Index Name'] ?? ''} ${node['Index Cond'] ?? ''}`]
+  })
+}
+
+/**
+ * Pools are few. While the planner knows of a handful, any of their indexes is as good as another; with more, and
+ * always with a size it does not know, the key is used.
+ */
+function isAnyPool(scan: string): boolean {
+  return /^Index\S* Scan pool \S+ .*network_id/.test(scan)
+}
+
+function expectScans(found: readonly string[], expected: Expected, name: string, fewPools: boolean): void {
+  const scans = fewPools ? found.filter((scan) => !isAnyPool(scan)) : found
+  for (const [index, columns] of Object.entries(expected)) {
+    if (fewPools && index.startsWith('pool') && index !== 'pool_has_one_position_per_batch') continue
+    const used = scans.filter((scan) => scan.includes(` ${index} `))
+    expect(used, `${name} reads by ${index}: ${scans.join(' | ')}`).not.toEqual([])
+    for (const scan of used) {
+      for (const column of ['network_id', ...columns]) {
+        expect(scan, `${name}: ${index} narrows by ${column}`).toMatch(new RegExp(`Index.*\\b${column}\\b`))
+      }
+    }
+  }
+  for (const scan of scans) {
+    expect(scan, name).not.toMatch(/^(Seq|Bitmap|Tid)/)
+    expect(
+      Object.keys(expected).some((index) => scan.includes(` ${index} `)),
+      `${name}: ${scan}`,
+    ).toBe(true)
+  }
+}
+
+function leasesOf(network: string): string {
+  return `insert into ipledger.lease
+      (network_id, address, prefix_length, pool_id, fencing_token, version, state,
+       owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key, attachment_key,
+       node, boot, labels, witness, reserved_at)
+      select '${network}', '10.0.0.0'::inet + i, 32, 1, i, i, 'RESERVED',
+       'pod', 'w' || i, 'w' || i, false, '', 'eth0', 'pod|eth0|w' || i, 'pod|eth0||w' || i,
+       '', '', '{}', '', now() from generate_series(1, ${LEASES}) i`
+}
+
+async function fill(): Promise<void> {
+  await admin.query(`
+    insert into ipledger.network_lock values ('${NETWORK}');
+    insert into ipledger.network values ('${NETWORK}', '', '{}', 'READY', 0, null, null, 1, now(), now());
+    insert into ipledger.pool
+      select '${NETWORK}', i, case i when 1 then 'a' when 2 then 'b' else 'p' || i end, i, 4, ('10.' || i || '.0.0/16')::cidr,
+        false, '{}', now(), now() from generate_series(1, 100) i;
+    insert into ipledger.event
+      (network_id, seq, type, at, actor, cause, pool_id, address, prefix_length, fencing_token, state,
+       owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, node, boot, labels, witness, reserved_at)
+      select '${NETWORK}', i, 'lease.reserved', now(), 'test', 'test', 1, '10.0.0.0'::inet + i, 32, i, 'RESERVED',
+       'pod', 'w' || i, 'w' || i, false, '', 'eth0', '', '', '{}', '', now() from generate_series(1, ${LEASES}) i;
+    ${leasesOf(NETWORK)};
+    insert into ipledger.released_address
+      select '${NETWORK}', '10.2.0.0'::inet + i, 1, 32, now() - interval '1 day' + i * interval '1 ms', i, 'pod|eth0|w' || i, true
+      from generate_series(1, ${LEASES / 2}) i;
+    insert into ipledger.untouched_range
+      select '${NETWORK}', 1, '10.4.0.0'::inet + 2 * i, '10.4.0.0'::inet + 2 * i from generate_series(1, ${LEASES / 5}) i;
+    insert into ipledger.pool_position
+      select '${NETWORK}', 1 + i % 2, i, null, null, null, null, 0, 0, 0, 0 from generate_series(1, ${LEASES / 5}) i;
+    insert into ipledger.request
+      select '${NETWORK}', 'r' || i, 'f', 'Reserve', now(), i, '{}' from generate_series(1, ${LEASES / 5}) i;
+    insert into ipledger.closed_attachment
+      select '${NETWORK}', 'pod|eth0|1|w' || i, 0, 'pod', 'w' || i, 'w' || i, true, '1', 'eth0', now(), i
+      from generate_series(1, ${LEASES / 5}) i`)
+}
+
+/** Everything but a few rows is dead, and the statistics are of those few. */
+async function thinOut(): Promise<void> {
+  await admin.query(`
+    delete from ipledger.lease where fencing_token > 40;
+    delete from ipledger.released_address where released_seq > 40;
+    delete from ipledger.untouched_range where first_address > '10.4.0.80';
+    delete from ipledger.pool_position where seq < ${LEASES / 5 - 40};
+    delete from ipledger.request where seq > 40;
+    delete from ipledger.closed_attachment where closed_seq > 40;
+    delete from ipledger.pool where pool_id > 3;
+    analyze ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool,
+      ipledger.pool_position, ipledger.request, ipledger.closed_attachment, ipledger.network, ipledger.network_lock`)
+}
+
+beforeAll(async () => {
+  for (const table of [
+    ...['event', 'lease', 'released_address', 'untouched_range', 'pool', 'pool_position', 'request'],
+    ...['closed_attachment', 'network', 'network_lock'],
+  ]) {
+    await admin.query(`alter table ipledger.${table} set (autovacuum_enabled = false)`)
+  }
+})
+
+const STATES = [
+  { state: 'empty tables', prepare: async () => {}, fewPools: true },
+  { state: 'tables that filled since they were last analysed', prepare: fill, fewPools: false },
+  { state: 'full tables, analysed', prepare: () => admin.query('analyze'), fewPools: false },
+  { state: 'tables analysed while small and full of dead rows', prepare: thinOut, fewPools: true },
+] as const
+
+describe.each(STATES)('$state', ({ prepare, fewPools }) => {
+  let service: pg.Client
+  beforeAll(async () => {
+    await prepare()
+    service = await connect({ url: database.serviceUrl, applicationName: 'test' })
+  })
+  afterAll(() => service.end())
+
+  test.each(Object.keys(READS) as (keyof typeof READS)[])('%s', async (name) => {
+    const { values, scans } = READ_CASES[name]
+    expectScans(await scansOf(service, READS[name], values), scans, name, fewPools)
+  })
+
+  test.each(Object.keys(WRITES) as (keyof typeof WRITES)[])('%s', async (name) => {
+    const found = WRITE_CASES[name]
+    if (found !== undefined) {
+      expectScans(await scansOf(service, WRITES[name], found.values), found.scans, name, fewPools)
+      return
+    }
+    // An insert, which reads nothing but what it was sent.
+    const parameters = Math.max(...[...WRITES[name].matchAll(/\$(\d+)/g)].map((match) => Number(match[1])))
+    const values = Array.from({ length: parameters }, (_, i) => (i === 0 ? NETWORK : null))
+    expect(await scansOf(service, WRITES[name], values), name).toEqual([])
+  })
+})
+
+test('a plan made while the tables were empty is made anew soon after they have filled', async () => {
+  for (const table of ['lease', 'released_address', 'untouched_range', 'pool_position', 'pool', 'event']) {
+    await admin.query(`delete from ipledger.${table}`)
+  }
+  // Known to be empty: every index costs the same.
+  await admin.query('vacuum analyze')
+  const ledger = openTestLedger({ url: database.serviceUrl, connections: 1 })
+  const network = await freshNetwork(ledger)
+  await ledger.accept(createPool({ name: 'c', cidr: '10.200.0.0/24', cooldownMs: 0 }, { network }))
+  const pair = async () => {
+    const lease = await ledger.take(
+      reserve({ network, owner: owner({ name: 'x' }), claims: [claim({ pool: 'c' })] }),
+    )
+    await ledger.take(release(lease.fencingToken, { network }))
+  }
+  await pair()
+  await admin.query(leasesOf(network))
+  let pairs = 0
+  let before = await leasesRead()
+  await waitFor(
+    async () => {
+      for (let i = 0; i < 10; i += 1) await pair()
+      pairs += 10
+      const now = await leasesRead()
+      // The server tells its figures once a second.
+      if (now === before) return false
+      const each = (now - before) / pairs
+      pairs = 0
+      before = now
+      return each < 100
+    },
+    { timeout: 30_000, what: 'a pair to read a few leases instead of all' },
+  )
+  await ledger.close()
+}, 60_000)
+
+async function leasesRead(): Promise<number> {
+  const { rows } = await admin.query<{ tuples: string }>(
+    `select sum(idx_tup_read) as tuples from pg_stat_user_indexes where schemaname = 'ipledger' and relname = 'lease'`,
+  )
+  return Number(rows[0]!.tuples)
+}

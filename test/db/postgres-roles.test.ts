@@ -1,0 +1,254 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { readUrl, replaceDatabase, replaceLogin } from '../../src/postgres/connect.ts'
+import { openDatabase } from '../../src/postgres/database.ts'
+import {
+  checkServiceLogin,
+  deriveLogins,
+  ensureRoles,
+  JOBS_SETTINGS,
+  SERVICE_SETTINGS,
+} from '../../src/postgres/roles.ts'
+import { createLogger } from '../../src/telemetry.ts'
+import { withClient } from '../support/database.ts'
+import { startTestServer } from '../support/server.ts'
+
+const log = createLogger('silent')
+// Roles belong to the whole server, so these tests have one of their own.
+const server = await startTestServer()
+afterAll(() => server.stop())
+
+const asSuperuser = (...statements: readonly string[]): Promise<void> =>
+  withClient(server.url('postgres'), async (admin) => {
+    for (const statement of statements) await admin.query(statement)
+  })
+
+const open = (databaseUrl: string, databaseAdminUrl?: string) =>
+  openDatabase({ databaseUrl, databaseAdminUrl, directory: '/nonexistent' }, { log, embedded: 'own' })
+
+await asSuperuser('create database ledger')
+const database = { ...(await open(server.url('ledger'))), adminUrl: server.url('ledger') }
+
+async function role(name: string, how: string): Promise<string> {
+  await asSuperuser(`create role ${name} login password 'secret' ${how}`)
+  onTestFinished(async () => {
+    await withClient(database.adminUrl, (admin) => admin.query(`drop owned by ${name}`))
+    await asSuperuser(`drop role ${name}`)
+  })
+  return replaceLogin(database.adminUrl, { user: name, password: 'secret' })
+}
+
+describe('the roles an administrator gets', () => {
+  test('have their settings as roles, where PgBouncer keeps them', async () => {
+    await withClient(database.adminUrl, async (admin) => {
+      const { rows } = await admin.query<{ role: string; settings: string[] }>(
+        `select r.rolname as role, s.setconfig as settings
+           from pg_db_role_setting s join pg_roles r on r.oid = s.setrole
+          where s.setdatabase = 0 and r.rolname like 'ipledger\\_%' and r.rolname in ('ipledger_service', 'ipledger_jobs')`,
+      )
+      const settings = new Map(
+        rows.map((row) => [row.role, row.settings.map((one) => one.toLowerCase()).sort()]),
+      )
+      const wanted = (all: Readonly<Record<string, string>>) =>
+        Object.entries(all)
+          .map(([name, value]) => `${name}=${value}`.toLowerCase())
+          .sort()
+      expect(settings.get('ipledger_service')).toEqual(wanted(SERVICE_SETTINGS))
+      expect(settings.get('ipledger_jobs')).toEqual(wanted(JOBS_SETTINGS))
+    })
+  })
+
+  test('apply to a session that logs in', async () => {
+    await withClient(database.serviceUrl, async (service) => {
+      const { rows } = await service.query(
+        `select current_setting('idle_in_transaction_session_timeout') as idle, current_setting('lock_timeout') as lock,
+                current_setting('statement_timeout') as statement, current_setting('enable_seqscan') as seqscan,
+                current_setting('plan_cache_mode') as plans, current_setting('TimeZone') as zone`,
+      )
+      expect(rows).toEqual([
+        { idle: '2s', lock: '3s', statement: '5s', seqscan: 'off', plans: 'force_generic_plan', zone: 'UTC' },
+      ])
+    })
+  })
+
+  test('own nothing and administer nothing', async () => {
+    await withClient(database.adminUrl, async (admin) => {
+      const { rows } = await admin.query(
+        `select count(*) filter (where c.relowner = 'ipledger_service'::regrole) as service,
+                count(*) filter (where c.relowner = 'ipledger_jobs'::regrole
+                                   and n.nspname not in ('graphile_worker', 'pg_toast')) as jobs
+           from pg_class c join pg_namespace n on n.oid = c.relnamespace`,
+      )
+      expect(rows).toEqual([{ service: 0, jobs: 0 }])
+      const flags = await admin.query(
+        `select rolsuper or rolcreatedb or rolcreaterole or rolreplication or rolbypassrls as any_power, rolcanlogin
+           from pg_roles where rolname in ('ipledger_service', 'ipledger_jobs')`,
+      )
+      expect(flags.rows).toEqual([
+        { any_power: false, rolcanlogin: true },
+        { any_power: false, rolcanlogin: true },
+      ])
+    })
+  })
+
+  test('are the same for every process with the same URL, also when six set them up at once', async () => {
+    await asSuperuser('alter role ipledger_service reset all', 'alter role ipledger_jobs reset all')
+    const again = await Promise.all(
+      Array.from({ length: 6 }, () =>
+        withClient(database.adminUrl, (admin) => ensureRoles(admin, database.adminUrl, log)),
+      ),
+    )
+    for (const logins of again) {
+      expect(logins).toEqual({ serviceUrl: database.serviceUrl, jobsUrl: database.jobsUrl })
+    }
+    expect(deriveLogins('postgresql://o:secret@h/d', '7')).not.toEqual(
+      deriveLogins('postgresql://o:secret@h/d', '8'),
+    )
+    expect(readUrl(deriveLogins('postgresql://o@h/d', '7').serviceUrl).password).toBeUndefined()
+  })
+
+  test('get a setting back that somebody changed', async () => {
+    await asSuperuser(
+      `alter role ipledger_jobs set statement_timeout = '1h'`,
+      `alter role ipledger_jobs set jit = off`,
+    )
+    await withClient(database.adminUrl, (admin) => ensureRoles(admin, database.adminUrl, log))
+    await withClient(database.jobsUrl, async (jobs) => {
+      const { rows } = await jobs.query(`select current_setting('statement_timeout') as timeout`)
+      expect(rows).toEqual([{ timeout: '1min' }])
+    })
+    await asSuperuser('alter role ipledger_jobs reset jit')
+  })
+})
+
+describe('an owner who is no superuser', () => {
+  const owner = 'ipledger_test_owner'
+  let ownerUrl: string
+
+  beforeAll(async () => {
+    await asSuperuser(`create role ${owner} login password 'own' createrole`)
+  })
+  beforeEach(async () => {
+    await asSuperuser(`create database owned owner ${owner}`)
+    ownerUrl = replaceLogin(server.url('owned'), { user: owner, password: 'own' })
+    return () => asSuperuser('drop database owned with (force)')
+  })
+  afterAll(() => asSuperuser(`drop role ${owner}`))
+
+  test('who may not set up the roles is told the statements, which are enough', async () => {
+    await asSuperuser(`alter role ${owner} nocreaterole`)
+    const refusal = await open(ownerUrl).then(
+      () => '',
+      (error: Error) => error.message,
+    )
+    const statements = refusal.split('\n').filter((line) => line.startsWith('  '))
+    expect(refusal).toContain(
+      `Role "${owner}" may not set up role "ipledger_service". Let a superuser run this once`,
+    )
+    expect(statements[0]).toMatch(/^ {2}alter role "ipledger_service" login password 'SCRAM-SHA-256\$4096:/)
+    expect(refusal).not.toContain("own'")
+    // Give the roles back to the other tests' administrator.
+    onTestFinished(() =>
+      withClient(database.adminUrl, async (admin) => {
+        await ensureRoles(admin, database.adminUrl, log)
+      }),
+    )
+    await asSuperuser(...statements.map((statement) => statement.replace(/;$/, '')))
+    const second = await open(ownerUrl).then(
+      () => '',
+      (error: Error) => error.message,
+    )
+    expect(second).toContain('may not set up role "ipledger_jobs"')
+    await asSuperuser(
+      ...second
+        .split('\n')
+        .filter((line) => line.startsWith('  '))
+        .map((line) => line.replace(/;$/, '')),
+    )
+    const opened = await open(ownerUrl)
+    await withClient(opened.serviceUrl, async (service) => {
+      const { rows } = await service.query('select current_user as role')
+      expect(rows).toEqual([{ role: 'ipledger_service' }])
+    })
+    await opened.stop()
+  })
+})
+
+describe('a login that is not an administrator is used as it is, and checked', () => {
+  const settings = (name: string) =>
+    Object.entries(SERVICE_SETTINGS).map(([setting, value]) =>
+      setting === 'search_path'
+        ? `alter role ${name} set search_path = ${value}`
+        : `alter role ${name} set ${setting} = '${value}'`,
+    )
+
+  test('granted the service role, with the settings', async () => {
+    const url = await role('ipledger_test_app', 'in role ipledger_service')
+    await asSuperuser(...settings('ipledger_test_app'))
+    const opened = await open(url, database.adminUrl)
+    expect(opened.serviceUrl).toBe(url)
+    // Without the administrator, the same logins are found.
+    const alone = await open(url)
+    expect(alone).toMatchObject({ serviceUrl: url, jobsUrl: opened.jobsUrl, adminUrl: undefined })
+    await withClient(database.adminUrl, (admin) => ensureRoles(admin, database.adminUrl, log))
+    await expect(open(url)).rejects.toThrow('Cannot log in as "ipledger_jobs": run "ipledger migrate"')
+  })
+
+  test('without time-outs', async () => {
+    const url = await role('ipledger_test_patient', 'in role ipledger_service')
+    await asSuperuser(`alter role ipledger_test_patient set lock_timeout = '1s'`)
+    await withClient(url, (service) =>
+      expect(checkServiceLogin(service, log)).rejects.toThrow(
+        "has no idle_in_transaction_session_timeout, statement_timeout, so a paused process could hold a network's lock for ever. Run:\n" +
+          `  alter role "ipledger_test_patient" set idle_in_transaction_session_timeout = '2s';`,
+      ),
+    )
+  })
+
+  test('that may rewrite the log', async () => {
+    const url = await role('ipledger_test_writer', 'in role ipledger_service')
+    await withClient(database.adminUrl, async (admin) => {
+      for (const privilege of ['update', 'delete', 'truncate']) {
+        await admin.query(`grant ${privilege} on ipledger.event to ipledger_test_writer`)
+        await withClient(url, (service) =>
+          expect(checkServiceLogin(service, log)).rejects.toThrow(
+            'may change or delete events: revoke update, delete, truncate',
+          ),
+        )
+        await admin.query(`revoke ${privilege} on ipledger.event from ipledger_test_writer`)
+      }
+    })
+  })
+
+  test('that may not write it', async () => {
+    const url = await role('ipledger_test_reader', '')
+    await withClient(url, (service) =>
+      expect(checkServiceLogin(service, log)).rejects.toThrow(
+        'grant ipledger_service to "ipledger_test_reader"',
+      ),
+    )
+  })
+
+  test('that owns a table', async () => {
+    const url = await role('ipledger_test_owning', 'in role ipledger_service')
+    await withClient(database.adminUrl, async (admin) => {
+      await admin.query('create table ipledger.mine (id int primary key)')
+      await admin.query('alter table ipledger.mine owner to ipledger_test_owning')
+    })
+    await withClient(url, (service) =>
+      expect(checkServiceLogin(service, log)).rejects.toThrow('owns ipledger.mine'),
+    )
+  })
+
+  test('a superuser', async () => {
+    await withClient(database.adminUrl, (service) =>
+      expect(checkServiceLogin(service, log)).rejects.toThrow('is a superuser and could rewrite the log'),
+    )
+  })
+
+  test('on a database nobody migrated', async () => {
+    await asSuperuser('create database unmigrated')
+    await expect(open(replaceDatabase(database.serviceUrl, 'unmigrated'))).rejects.toThrow(
+      /run "ipledger migrate"/,
+    )
+  })
+})

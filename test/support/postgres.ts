@@ -1,0 +1,40 @@
+/** Vitest's global setup: one PostgreSQL for all test files, with a migrated database that each file clones. */
+
+import type { TestProject } from 'vitest/node'
+import { connect } from '../../src/postgres/connect.ts'
+import { openDatabase } from '../../src/postgres/database.ts'
+import { createLogger } from '../../src/telemetry.ts'
+import { startTestServer } from './server.ts'
+
+const TEMPLATE = 'ipledger_template'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    postgres: Readonly<{
+      /** Superuser, database `postgres`. */
+      url: string
+      template: string
+      serviceUrl: string
+      jobsUrl: string
+    }>
+  }
+}
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const server = await startTestServer()
+  try {
+    const admin = await connect({ url: server.url('postgres'), applicationName: 'test setup' })
+    await admin.query(`create database ${TEMPLATE}`)
+    const { serviceUrl, jobsUrl } = await openDatabase(
+      { databaseUrl: server.url(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
+      { log: createLogger('warn'), embedded: 'own' },
+    )
+    await admin.query(`alter database ${TEMPLATE} with is_template true allow_connections false`)
+    await admin.end()
+    project.provide('postgres', { url: server.url('postgres'), template: TEMPLATE, serviceUrl, jobsUrl })
+  } catch (error) {
+    await server.stop()
+    throw error
+  }
+  return () => server.stop()
+}

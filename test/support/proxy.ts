@@ -1,0 +1,116 @@
+/** Between the ledger and PostgreSQL, for what networks do: connections lost at the worst moment, or gone silent. */
+import { createConnection, createServer, type Socket } from 'node:net'
+import { readUrl } from '../../src/postgres/connect.ts'
+
+export type TestProxy = {
+  /** The same login and database, through the proxy. */
+  readonly url: string
+  /** Loses the connection at the next commit: before the server has heard of it, or after it has answered. */
+  loseNextCommit(when: 'before' | 'after'): void
+  /** The next commit arrives, and from its answer on nothing does, in either direction. */
+  silentFromNextCommit(): void
+  /** Accepts and forwards nothing, in either direction, from now on or no longer. */
+  silent(on: boolean): void
+  /** Ends every connection, and refuses new ones until told otherwise. */
+  down(on: boolean): void
+  /** Commits that went through or were lost. */
+  commits(): number
+  close(): Promise<void>
+}
+
+/** A simple query `commit`, as it is on the wire. */
+const COMMIT = Buffer.from('Q\0\0\0\x0bcommit\0', 'latin1')
+
+export async function startProxy(target: string): Promise<TestProxy> {
+  const { host, port } = readUrl(target)
+  const pairs = new Set<{ readonly client: Socket; readonly server: Socket }>()
+  let lose: 'before' | 'after' | 'silently' | undefined
+  let silent = false
+  let down = false
+  let commits = 0
+
+  const listener = createServer((client) => {
+    if (down) {
+      client.destroy()
+      return
+    }
+    const server = createConnection({ host, port })
+    const pair = { client, server }
+    pairs.add(pair)
+    let answerIsLost = false
+    const end = () => {
+      pairs.delete(pair)
+      client.destroy()
+      server.destroy()
+    }
+    client.on('data', (chunk: Buffer) => {
+      if (silent) return
+      const at = chunk.indexOf(COMMIT)
+      if (at >= 0) {
+        commits += 1
+        if (lose === 'before') {
+          lose = undefined
+          // All that stands before it arrives, the commit does not.
+          server.write(chunk.subarray(0, at), end)
+          return
+        }
+        if (lose === 'after') {
+          lose = undefined
+          answerIsLost = true
+        }
+        if (lose === 'silently') {
+          lose = undefined
+          silent = true
+        }
+      }
+      server.write(chunk)
+    })
+    server.on('data', (chunk) => {
+      if (silent) return
+      if (!answerIsLost) {
+        client.write(chunk)
+        return
+      }
+      const tag = chunk.toString('latin1')
+      if (tag.includes('COMMIT') || tag.includes('ROLLBACK')) end()
+    })
+    for (const socket of [client, server]) {
+      socket.on('error', end)
+      socket.on('close', end)
+    }
+  })
+  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
+  const address = listener.address()
+  if (address === null || typeof address === 'string') throw new Error('the proxy has no port')
+  const endAll = () => {
+    for (const { client, server } of pairs) {
+      client.destroy()
+      server.destroy()
+    }
+  }
+  return {
+    url: replacePlace(target, address.port),
+    loseNextCommit(when) {
+      lose = when
+    },
+    silentFromNextCommit() {
+      lose = 'silently'
+    },
+    silent(on) {
+      silent = on
+    },
+    down(on) {
+      down = on
+      if (on) endAll()
+    },
+    commits: () => commits,
+    async close() {
+      endAll()
+      await new Promise((resolve) => listener.close(resolve))
+    },
+  }
+}
+
+function replacePlace(url: string, port: number): string {
+  return url.replace(/^(postgres(?:ql)?:\/\/(?:[^/?#]*@)?)[^/?#]*/, `$1127.0.0.1:${port}`)
+}
