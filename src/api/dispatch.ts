@@ -1,0 +1,152 @@
+/**
+ * What all protocols share: the table of methods, how a call begins (who, may they, until when), and what becomes of
+ * whatever a handler throws. Nothing is written to the log for a call that went as it should, above debug.
+ */
+import type { DescMethod, DescService } from '@bufbuild/protobuf'
+import { ConnectError } from '@connectrpc/connect'
+import { refusal } from '../core/refusal.ts'
+import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
+import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { ReadsUnavailable } from '../ledger/reads.ts'
+import type { Logger } from '../telemetry.ts'
+import { auditHandlers } from './audit-handlers.ts'
+import type { Backend, Call, Handle, Method } from './call.ts'
+import { internalError, invalidField, Refused } from './errors.ts'
+import { leaseHandlers } from './lease-handlers.ts'
+import { networkHandlers } from './network-handlers.ts'
+import { poolHandlers } from './pool-handlers.ts'
+import { type Caller, checkRole, RIGHTS, type Role } from './rights.ts'
+import type { Tokens } from './tokens.ts'
+
+const REQUEST_BYTES = 1024 * 1024
+const BATCH_BYTES = 4 * 1024 * 1024
+/** A caller that would wait longer keeps its place in the queue no longer than this. */
+const LONGEST_DEADLINE_MS = 600_000
+
+export const SERVICES: readonly DescService[] = [NetworkService, PoolService, LeaseService, AuditService]
+
+export type Front = {
+  readonly methods: readonly Method[]
+  readonly tokens: Tokens
+  readonly defaultDeadlineMs: number
+  readonly log: Logger
+}
+
+export function methodsOf(backend: Backend): readonly Method[] {
+  return [
+    ...table(NetworkService, networkHandlers(backend)),
+    ...table(PoolService, poolHandlers(backend)),
+    ...table(LeaseService, leaseHandlers(backend)),
+    ...table(AuditService, auditHandlers(backend)),
+  ]
+}
+
+/** Methods of one service; `roles` is given for a service that stands outside the table of rights. */
+export function table(service: DescService, handlers: object, open = false): readonly Method[] {
+  const handles = handlers as Readonly<Record<string, Handle<never, never>>>
+  return service.methods.filter(isUnary).map((desc) => {
+    const handle = handles[desc.localName]
+    const name = `${service.typeName}/${desc.name}`
+    const roles = open ? null : RIGHTS[name]
+    if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
+    return {
+      path: `/${name}`,
+      desc,
+      roles,
+      maxBytes: desc.name.startsWith('Batch') ? BATCH_BYTES : REQUEST_BYTES,
+      handle: handle as Method['handle'],
+    }
+  })
+}
+
+function isUnary(desc: DescMethod): desc is Method['desc'] {
+  return desc.methodKind === 'unary'
+}
+
+const NOBODY: Caller = { name: '', role: 'auditor', networks: new Set(), node: null }
+
+/** Everything that can be refused before the body is read. `timeoutMs` is what the caller asked for. */
+export function beginCall(
+  front: Front,
+  method: Method,
+  authorization: string | undefined,
+  timeoutMs: number | undefined,
+  traceparent: string | undefined,
+): Call {
+  const caller = admit(front.tokens, method.roles, authorization, method.desc.name)
+  return {
+    caller,
+    method: method.desc.name,
+    deadline: performance.now() + Math.min(timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
+    traceId: traceparent === undefined ? null : traceIdOf(traceparent),
+  }
+}
+
+function admit(
+  tokens: Tokens,
+  roles: ReadonlySet<Role> | null,
+  authorization: string | undefined,
+  method: string,
+): Caller {
+  if (roles === null) return NOBODY
+  const caller = tokens.authenticate(authorization)
+  checkRole(caller, roles, method)
+  return caller
+}
+
+/** Of a W3C `traceparent` header; what is malformed is no trace. */
+function traceIdOf(traceparent: string): string | null {
+  const found = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/.exec(traceparent)?.[1]
+  return found === undefined || /^0+$/.test(found) ? null : found
+}
+
+/** Throws whatever the handler throws; `refusalOf` says what the caller is told. */
+export async function answer(
+  front: Front,
+  method: Method,
+  message: Parameters<Method['handle']>[0],
+  call: Call,
+): ReturnType<Method['handle']> {
+  const begun = performance.now()
+  if (begun >= call.deadline) throw deadlinePassed()
+  const answered = await method.handle(message, call)
+  if (front.log.isLevelEnabled('debug')) {
+    front.log.debug(
+      { method: call.method, actor: call.caller.name, ms: performance.now() - begun },
+      'answered',
+    )
+  }
+  return answered
+}
+
+export function deadlinePassed(): Refused {
+  return new Refused(
+    refusal('OVERLOADED', 'the deadline passed before the call was begun; it did nothing', {}, 100),
+  )
+}
+
+/** What a caller is told of whatever was thrown. A defect of ours goes to the log and is told as such. */
+export function refusalOf(log: Logger, error: unknown, method: string): Refused | ConnectError {
+  if (error instanceof Refused) {
+    if (error.cause !== undefined) log.warn({ method, err: error.cause }, error.message)
+    else log.debug({ method, reason: error.refusal.reason }, error.message)
+    return error
+  }
+  if (error instanceof ConnectError) return error
+  if (error instanceof ReadsUnavailable) {
+    log.warn({ method, err: error.cause }, error.message)
+    return new Refused(refusal('DATABASE_UNAVAILABLE', 'the database does not answer', {}, 1_000))
+  }
+  log.error({ method, err: error }, 'a handler failed')
+  return internalError()
+}
+
+export function timeoutOf(header: string | undefined): number | undefined {
+  if (header === undefined) return undefined
+  if (!/^[0-9]{1,10}$/.test(header)) {
+    throw invalidField('Connect-Timeout-Ms', 'this header must be a whole number of milliseconds')
+  }
+  return Number(header)
+}

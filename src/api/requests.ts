@@ -1,0 +1,437 @@
+/**
+ * From messages to commands: every field checked, every default filled in, every right that depends on the content
+ * looked at. What comes out is canonical, so that two requests that say the same are the same text, by which a
+ * repeated requestId is recognised.
+ */
+import { hash } from 'node:crypto'
+import { formatValue, isMalformed, parseRange } from '../core/address.ts'
+import type {
+  Claim,
+  Command,
+  Confirm,
+  CreateNetwork,
+  CreatePool,
+  DeletePool,
+  EndRecovery,
+  LeaseReference,
+  PoolChange,
+  QuarantineAddress,
+  Reap,
+  Release,
+  Reserve,
+  Supersedes,
+  UpdateLabels,
+  UpdateNetwork,
+  UpdatePool,
+} from '../core/command.ts'
+import type { Owner, Placement } from '../core/owner.ts'
+import { type Liveness, type PoolInput, type PoolOptions, parsePoolSettings } from '../core/pool.ts'
+import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
+import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
+import * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
+import * as pb from '../gen/ipledger/v1/types_pb.ts'
+import type { Call } from './call.ts'
+import { invalidField, Refused } from './errors.ts'
+import {
+  address,
+  atMost,
+  cidr,
+  DEFAULT_INTERFACE,
+  duration,
+  interfaceName,
+  known,
+  LIMITS,
+  labels,
+  leaseKey,
+  ledgerNumber,
+  networkName,
+  ownerKind,
+  poolName,
+  requestId,
+  requiredNetworkName,
+  requiredText,
+  specified,
+  text,
+} from './fields.ts'
+import { checkDryRun, checkNetwork, checkNode } from './rights.ts'
+
+const SHORTEST_CONFIRM_MS = 1_000
+
+/** What a command has besides its content. */
+function envelope(call: Call, network: string, id: string, content: object) {
+  const given = requestId(id)
+  return {
+    network,
+    actor: { name: call.caller.name, node: call.caller.node },
+    cause: call.method,
+    requestId: given,
+    fingerprint: given === null ? null : fingerprint(call.method, content),
+    traceId: call.traceId,
+  }
+}
+
+function fingerprint(method: string, content: object): string {
+  return hash('sha256', JSON.stringify([method, content]), 'base64url')
+}
+
+/** The network of a call, by default `default`, if the caller may use it. */
+export function allowedNetwork(call: Call, name: string): string {
+  const network = networkName(name, 'network')
+  checkNetwork(call.caller, network)
+  return network
+}
+
+// Leases.
+
+export function readReserve(message: leasePb.ReserveRequest, call: Call, network: string): Reserve {
+  const { liveAddresses, supersedes } = message
+  const { owner, placement } = requiredOwner(message.owner, call, DEFAULT_INTERFACE)
+  if (message.validateOnly) checkDryRun(call.caller)
+  atMost(message.claims.length, LIMITS.claims, 'claims')
+  atMost(liveAddresses.length, LIMITS.liveAddresses, 'liveAddresses')
+  const content = {
+    type: 'reserve' as const,
+    owner,
+    placement:
+      placement.node === '' && call.caller.node !== null
+        ? { ...placement, node: call.caller.node }
+        : placement,
+    claims: message.claims.map(readClaim),
+    liveAddresses: liveAddresses.map((one, index) => address(one, `liveAddresses[${index}]`)),
+    confirmWithinMs: duration(message.confirmWithin, 'confirmWithin', SHORTEST_CONFIRM_MS),
+    confirmed: message.confirmed,
+    supersedes: supersedes === undefined ? null : readSupersedes(supersedes),
+    reopen: message.reopen,
+    witness: text(message.witness, 'witness', LIMITS.nameBytes),
+    validateOnly: message.validateOnly,
+  }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+function readClaim(claim: leasePb.Claim, index: number): Claim {
+  const path = `claims[${index}]`
+  if (claim.pool !== '' && claim.pools.length > 0) {
+    throw invalidField(`${path}.pool`, 'pool and pools exclude each other')
+  }
+  atMost(claim.pools.length, LIMITS.poolsOfClaim, `${path}.pools`)
+  return {
+    pools:
+      claim.pool !== ''
+        ? [poolName(claim.pool, `${path}.pool`)]
+        : claim.pools.map((name, at) => poolName(name, `${path}.pools[${at}]`)),
+    address: claim.address === '' ? null : address(claim.address, `${path}.address`),
+    preferPrevious: claim.preferPrevious,
+  }
+}
+
+function readSupersedes(supersedes: leasePb.Supersedes): Supersedes {
+  const uid = text(supersedes.uid, 'supersedes.uid', LIMITS.nameBytes)
+  const incarnation = text(supersedes.incarnation, 'supersedes.incarnation', LIMITS.nameBytes)
+  known(supersedes.removal, pb.RemovalSchema, 'supersedes.removal')
+  if (uid === '' && incarnation === '') {
+    throw invalidField('supersedes', 'must name the uid or the incarnation that is replaced')
+  }
+  return {
+    uid: uid === '' ? null : uid,
+    incarnation: incarnation === '' ? null : incarnation,
+    removalConfirmed: supersedes.removal === pb.Removal.CONFIRMED,
+  }
+}
+
+export function readConfirm(message: leasePb.ConfirmRequest, call: Call, network: string | null): Confirm {
+  const { lease, network: named } = readReference(message, call, network)
+  const content = { type: 'confirm' as const, lease }
+  return { ...envelope(call, named, message.requestId, content), ...content }
+}
+
+export function readRelease(message: leasePb.ReleaseRequest, call: Call, network: string | null): Release {
+  known(message.removal, pb.RemovalSchema, 'removal')
+  const { lease, network: named } = readReference(message, call, network)
+  if (lease.token === null && lease.owner.incarnation === '') {
+    // Without it a late call could release what a successor of the same name holds (azure#885).
+    throw invalidField('owner.incarnation', 'required to release by owner; or name the lease id')
+  }
+  const content = {
+    type: 'release' as const,
+    lease,
+    removalConfirmed: message.removal !== pb.Removal.UNCONFIRMED,
+  }
+  return { ...envelope(call, named, message.requestId, content), ...content }
+}
+
+type NamedLease = {
+  readonly leaseId: string
+  readonly network: string
+  readonly fencingToken: bigint
+  readonly owner?: pb.Owner | undefined
+}
+
+/** By lease id, by token, or by owner; `network` is that of the batch the message is an item of. */
+function readReference(
+  message: NamedLease,
+  call: Call,
+  network: string | null,
+): { readonly network: string; readonly lease: LeaseReference } {
+  const owner = message.owner === undefined ? null : requiredOwner(message.owner, call, null).owner
+  const token = ledgerNumber(message.fencingToken, 'fencingToken')
+  if (message.leaseId !== '') {
+    const key = leaseKey(message.leaseId, network ?? message.network)
+    if (token !== 0 && token !== key.token) {
+      throw invalidField('fencingToken', `the lease id names token ${key.token}`)
+    }
+    checkNetwork(call.caller, key.network)
+    return { network: key.network, lease: { token: key.token, owner } }
+  }
+  const named = network ?? allowedNetwork(call, message.network)
+  if (token !== 0) return { network: named, lease: { token, owner } }
+  if (owner !== null) return { network: named, lease: { token: null, owner } }
+  throw invalidField('leaseId', 'required: name the lease by leaseId, by fencingToken, or by owner')
+}
+
+/** `defaultInterface` is null where the interface must be said. */
+function requiredOwner(
+  message: pb.Owner | undefined,
+  call: Call,
+  defaultInterface: string | null,
+): { readonly owner: Owner; readonly placement: Placement } {
+  if (message === undefined) throw invalidField('owner', 'required')
+  const kind = ownerKind(message.kind, 'owner.kind')
+  const name = text(message.name, 'owner.name', LIMITS.nameBytes)
+  const uid = text(message.uid, 'owner.uid', LIMITS.nameBytes)
+  if (name === '' && uid === '') throw invalidField('owner.name', 'name or uid is required')
+  if (message.interface === '' && defaultInterface === null) {
+    throw invalidField('owner.interface', `required here; Reserve's default is ${DEFAULT_INTERFACE}`)
+  }
+  const node = text(message.node, 'owner.node', LIMITS.nameBytes)
+  checkNode(call.caller, node)
+  return {
+    owner: {
+      kind,
+      name: name === '' ? uid : name,
+      uid: uid === '' ? name : uid,
+      uidNamed: uid !== '',
+      incarnation: text(message.incarnation, 'owner.incarnation', LIMITS.nameBytes),
+      interface:
+        message.interface === ''
+          ? (defaultInterface ?? '')
+          : interfaceName(message.interface, 'owner.interface'),
+    },
+    placement: {
+      node,
+      boot: text(message.boot, 'owner.boot', LIMITS.nameBytes),
+      labels: labels(message.labels, 'owner.labels'),
+    },
+  }
+}
+
+export function readQuarantine(message: leasePb.QuarantineRequest, call: Call): QuarantineAddress {
+  const why = requiredText(message.why, 'why', LIMITS.whyBytes)
+  if (message.leaseId !== '' && message.address !== '') {
+    throw invalidField('address', 'address and leaseId exclude each other')
+  }
+  if (message.leaseId !== '') {
+    const { network, token } = leaseKey(message.leaseId, message.network)
+    checkNetwork(call.caller, network)
+    const content = { type: 'quarantine' as const, target: { token }, why }
+    return { ...envelope(call, network, message.requestId, content), ...content }
+  }
+  if (message.address === '') throw invalidField('address', 'required: name an address or a leaseId')
+  const target = { address: address(message.address, 'address') }
+  const content = { type: 'quarantine' as const, target, why }
+  return { ...envelope(call, allowedNetwork(call, message.network), message.requestId, content), ...content }
+}
+
+export function readReap(message: leasePb.ReapRequest, call: Call): Reap {
+  const { network, token } = requiredLease(message.leaseId, call)
+  const version = ledgerNumber(message.version, 'version')
+  if (version === 0) throw invalidField('version', 'required: the version that was judged')
+  const why = requiredText(message.why, 'why', LIMITS.whyBytes)
+  const content = { type: 'reap' as const, token, version, why }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+export function readUpdateLabels(message: leasePb.UpdateLabelsRequest, call: Call): UpdateLabels {
+  const { network, token } = requiredLease(message.leaseId, call)
+  const content = {
+    type: 'updateLabels' as const,
+    token,
+    version: optionalVersion(message.version),
+    labels: labels(message.labels, 'labels'),
+  }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+function requiredLease(id: string, call: Call): { readonly network: string; readonly token: number } {
+  if (id === '') throw invalidField('leaseId', 'required')
+  const key = leaseKey(id, '')
+  checkNetwork(call.caller, key.network)
+  return key
+}
+
+function optionalVersion(version: bigint | undefined): number | null {
+  return version === undefined ? null : ledgerNumber(version, 'version')
+}
+
+// Networks.
+
+export function readCreateNetwork(message: networkPb.CreateNetworkRequest, call: Call): CreateNetwork {
+  const network = requiredNetworkName(message.name, 'name')
+  checkNetwork(call.caller, network)
+  const content = {
+    type: 'createNetwork' as const,
+    settings: {
+      description: text(message.description, 'description', LIMITS.descriptionBytes),
+      labels: labels(message.labels, 'labels'),
+    },
+  }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+export function readUpdateNetwork(message: networkPb.UpdateNetworkRequest, call: Call): UpdateNetwork {
+  const network = requiredNetworkName(message.name, 'name')
+  checkNetwork(call.caller, network)
+  const { description } = message
+  const content = {
+    type: 'updateNetwork' as const,
+    description: description === undefined ? null : text(description, 'description', LIMITS.descriptionBytes),
+    labels: message.labels === undefined ? null : labels(message.labels.entries, 'labels.entries'),
+  }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+export function readEndRecovery(message: networkPb.EndRecoveryRequest, call: Call): EndRecovery {
+  const network = requiredNetworkName(message.network, 'network')
+  checkNetwork(call.caller, network)
+  const content = { type: 'endRecovery' as const, why: requiredText(message.why, 'why', LIMITS.whyBytes) }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+// Pools.
+
+export function readCreatePool(message: poolPb.CreatePoolRequest, call: Call): CreatePool {
+  const network = allowedNetwork(call, message.network)
+  const name = poolName(message.name, 'name')
+  if (message.cidr === '') throw invalidField('cidr', 'required')
+  known(message.liveness, poolPb.PoolLivenessSchema, 'liveness')
+  const cooldownMs = duration(message.cooldown, 'cooldown', 0)
+  const input: PoolInput = {
+    name,
+    cidr: message.cidr,
+    subnet: message.subnet,
+    prefixLength: message.prefixLength,
+    gateway: message.gateway,
+    exclude: message.exclude,
+    ...(cooldownMs === null ? {} : { cooldownMs }),
+    confirmWithinMs: duration(message.confirmWithin, 'confirmWithin', SHORTEST_CONFIRM_MS),
+    liveness: livenessOf(message.liveness),
+    ownerLimit: message.ownerLimit,
+    isDefault: message.isDefault,
+    draining: message.draining,
+    ...(message.options === undefined ? {} : { options: readOptions(message.options) }),
+    labels: labels(message.labels, 'labels'),
+  }
+  // Parsed here as well, so that fields are named as this message has them and the content is canonical.
+  const pool = parsePoolSettings(input)
+  if ('reason' in pool) throw new Refused(pool)
+  const content = { type: 'createPool' as const, pool }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+export function readUpdatePool(message: poolPb.UpdatePoolRequest, call: Call): UpdatePool {
+  const network = allowedNetwork(call, message.network)
+  const content = {
+    type: 'updatePool' as const,
+    name: poolName(message.name, 'name'),
+    version: optionalVersion(message.version),
+    change: readChange(message),
+  }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] }
+
+function readChange(message: poolPb.UpdatePoolRequest): PoolChange {
+  const change: Writable<PoolChange> = {}
+  if (message.newName !== undefined) change.name = poolName(message.newName, 'newName')
+  if (message.cidr !== undefined) change.cidr = cidr(message.cidr, 'cidr')
+  if (message.subnet !== undefined) change.subnet = cidr(message.subnet, 'subnet')
+  if (message.gateway !== undefined) change.gateway = address(message.gateway, 'gateway')
+  if (message.exclude !== undefined) change.exclude = readExclusions(message.exclude.entries)
+  const cooldownMs = duration(message.cooldown, 'cooldown', 0)
+  if (cooldownMs !== null) change.cooldownMs = cooldownMs
+  const confirmWithinMs = duration(message.confirmWithin, 'confirmWithin', SHORTEST_CONFIRM_MS)
+  if (confirmWithinMs !== null) change.confirmWithinMs = confirmWithinMs
+  if (message.liveness !== undefined) {
+    specified(message.liveness, poolPb.PoolLivenessSchema, 'liveness')
+    change.liveness = livenessOf(message.liveness)
+  }
+  if (message.ownerLimit !== undefined) {
+    if (message.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
+    change.ownerLimit = message.ownerLimit
+  }
+  if (message.isDefault !== undefined) change.isDefault = message.isDefault
+  if (message.draining !== undefined) change.draining = message.draining
+  if (message.options !== undefined) change.options = readOptions(message.options)
+  if (message.labels !== undefined) change.labels = labels(message.labels.entries, 'labels.entries')
+  atMost(message.clear.length, CLEARABLE.length, 'clear')
+  for (const [index, field] of message.clear.entries()) {
+    const clearable = CLEARABLE.find((one) => one.field === field)
+    if (clearable === undefined) {
+      throw invalidField(`clear[${index}]`, `must be one of ${CLEARABLE.map((one) => one.field).join(', ')}`)
+    }
+    if (change[clearable.key] !== undefined && change[clearable.key] !== null) {
+      throw invalidField(`clear[${index}]`, `${field} has a value in the same request`)
+    }
+    change[clearable.key] = null
+  }
+  return change
+}
+
+const CLEARABLE = [
+  { field: 'gateway', key: 'gateway' },
+  { field: 'confirmWithin', key: 'confirmWithinMs' },
+] as const
+
+function readExclusions(entries: readonly string[]): readonly string[] {
+  return entries.map((entry, index) => {
+    const range = parseRange(entry)
+    if (isMalformed(range)) throw invalidField(`exclude.entries[${index}]`, range.malformed)
+    const first = formatValue(range.family, range.first)
+    return range.first === range.last ? first : `${first}-${formatValue(range.family, range.last)}`
+  })
+}
+
+function readOptions(options: pb.PoolOptions): PoolOptions {
+  atMost(options.routes.length, LIMITS.routes, 'options.routes')
+  atMost(options.dns.length, LIMITS.resolvers, 'options.dns')
+  return {
+    routes: options.routes.map(({ destination, gateway }) => ({ destination, gateway })),
+    dns: options.dns,
+    mtu: options.mtu,
+  }
+}
+
+function livenessOf(liveness: poolPb.PoolLiveness): Liveness {
+  return liveness === poolPb.PoolLiveness.STRICT ? 'STRICT' : 'AVAILABLE'
+}
+
+export function readDeletePool(message: poolPb.DeletePoolRequest, call: Call): DeletePool {
+  const network = allowedNetwork(call, message.network)
+  const content = {
+    type: 'deletePool' as const,
+    name: poolName(message.name, 'name'),
+    version: optionalVersion(message.version),
+  }
+  return { ...envelope(call, network, message.requestId, content), ...content }
+}
+
+/** Several commands of one kind as one, which holds all or nothing. */
+export function allOrNothing(
+  call: Call,
+  network: string,
+  id: string,
+  items: readonly (Reserve | Confirm | Release)[],
+): Command {
+  const content = { items: items.map(({ actor: _actor, traceId: _traceId, ...rest }) => rest) }
+  return { ...envelope(call, network, id, content), type: 'allOrNothing', items }
+}
