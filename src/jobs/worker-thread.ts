@@ -1,0 +1,118 @@
+/**
+ * The thread of `worker.ts`: graphile-worker's runner with the schedule.
+ *
+ * - Every slot is a fresh job without queue or key, tried once: the next slot is its retry. A killed worker's job
+ *   stays locked for four hours, and nothing waits for it.
+ * - Every job is run once right after the start.
+ * - Slots missed while no worker ran are not made up for: jobs look at what is to be done now.
+ */
+
+import { parentPort, workerData } from 'node:worker_threads'
+import { parseCronItems, type Runner, run, type Task, type TaskList } from 'graphile-worker'
+import { openLedger } from '../ledger/open.ts'
+import { createPool } from '../postgres/connect.ts'
+import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
+import { createLogger } from '../telemetry.ts'
+import type { JobContext } from './job.ts'
+import { createSchedule, type Scheduled } from './schedule.ts'
+import type { WorkerInput } from './worker.ts'
+
+const SERVICE_CONNECTIONS = 2
+const LEDGER_CONNECTIONS = 2
+/** Of the jobs' role: one listens, one schedules. */
+const RUNNER_CONNECTIONS = 2
+/** Jobs are announced; this is for announcements that got lost. */
+const POLL_MS = 5_000
+const CLEANUP = 'clean-up-jobs'
+const CLEANUP_EVERY_MINUTES = 60
+
+const { jobsUrl, serviceUrl, config } = workerData as WorkerInput
+const log = createLogger(config.logLevel)
+const onLost = (error: Error): void => log.warn({ err: error }, 'a connection of the worker was lost')
+
+const jobs = createPool({
+  url: jobsUrl,
+  applicationName: 'ipledger jobs',
+  max: config.jobConnections,
+  onLost,
+})
+const database = createPool({
+  url: serviceUrl,
+  applicationName: 'ipledger jobs',
+  max: SERVICE_CONNECTIONS,
+  onLost,
+})
+const ledger = openLedger({
+  url: serviceUrl,
+  connections: LEDGER_CONNECTIONS,
+  limits: {
+    queued: config.maxQueuedCommands,
+    leasesPerBatch: config.batchLeases,
+    defaultDeadlineMs: config.deadlineMs,
+  },
+  log,
+})
+const stopping = new AbortController()
+const context: JobContext = { database, ledger, log, signal: stopping.signal }
+
+const runner = await startRunner()
+parentPort!.postMessage('started')
+parentPort!.once('message', () => void stop())
+await runner.promise
+if (!stopping.signal.aborted) throw new Error('graphile-worker stopped by itself')
+
+async function stop(): Promise<void> {
+  stopping.abort()
+  await runner.stop()
+  await ledger.close()
+  await Promise.all([jobs.end(), database.end()])
+  process.exit(0)
+}
+
+async function startRunner(): Promise<Runner> {
+  const schedule = createSchedule()
+  const taskList: TaskList = {
+    ...Object.fromEntries(Object.entries(schedule).map(([name, one]) => [name, taskOf(name, one)])),
+    [CLEANUP]: cleanUp,
+  }
+  const started = await run({
+    pgPool: jobs,
+    schema: JOBS_SCHEMA,
+    logger: jobsLogger(log),
+    concurrency: Math.max(1, config.jobConnections - RUNNER_CONNECTIONS),
+    pollInterval: POLL_MS,
+    noHandleSignals: true,
+    taskList,
+    parsedCronItems: parseCronItems([
+      ...Object.entries(schedule).map(([name, { everyMinutes }]) => slotsOf(name, everyMinutes)),
+      slotsOf(CLEANUP, CLEANUP_EVERY_MINUTES),
+    ]),
+  })
+  for (const name of Object.keys(taskList)) await started.addJob(name, {}, { maxAttempts: 1 })
+  return started
+}
+
+function slotsOf(task: string, everyMinutes: number) {
+  return {
+    task,
+    match: ({ min }: Readonly<{ min: number }>) => min % everyMinutes === 0,
+    options: { maxAttempts: 1 },
+  }
+}
+
+function taskOf(name: string, { run: work }: Scheduled): Task {
+  return async () => {
+    const begun = performance.now()
+    const done = await work(context)
+    const fields = { job: name, ...done, ms: Math.round(performance.now() - begun) }
+    if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
+    else log.debug(fields, 'job had nothing to do')
+  }
+}
+
+/** A job that failed stays in graphile-worker's table for ever. */
+async function cleanUp(): Promise<void> {
+  await jobs.query(
+    `delete from ${JOBS_SCHEMA}._private_jobs where attempts >= max_attempts and locked_at is null`,
+  )
+}

@@ -1,0 +1,110 @@
+/**
+ * Runs the schedule with graphile-worker, in as many processes as one likes: each slot of a job is run by one of them.
+ *
+ * It runs in a thread of its own, with a ledger of its own. A connection that is lost while graphile-worker says that
+ * a job is done is a rejection nobody handles (0.18), and its remedy, batching, can leave a shutdown hanging; so that
+ * neither ends the service, the thread ends and another is started, for as long as the database is away. Nor do jobs
+ * hold up the service's event loop.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { Worker as Thread } from 'node:worker_threads'
+import type { Config } from '../config.ts'
+import type { Logger } from '../telemetry.ts'
+
+export type Worker = Readonly<{
+  /** Resolves once the slices that are being worked on are done. */
+  stop: () => Promise<void>
+}>
+
+export type WorkerOptions = Readonly<{
+  /** Of the role that owns graphile-worker's schema and nothing else. */
+  jobsUrl: string
+  serviceUrl: string
+  config: Pick<Config, 'jobConnections' | 'logLevel' | 'batchLeases' | 'maxQueuedCommands' | 'deadlineMs'>
+  log: Logger
+}>
+
+/** What the thread is given. */
+export type WorkerInput = Omit<WorkerOptions, 'log'>
+
+const RESTART_MS = 2_000
+/** A slice takes a fraction of a second; what is not done by then is done by the next run. */
+const LONGEST_STOP_MS = 8_000
+
+/** @throws when the first start fails; later it is started again for as long as it takes */
+export async function startWorker(options: WorkerOptions): Promise<Worker> {
+  const { jobsUrl, serviceUrl, config, log } = options
+  const { jobConnections, logLevel, batchLeases, maxQueuedCommands, deadlineMs } = config
+  const input: WorkerInput = {
+    jobsUrl,
+    serviceUrl,
+    config: { jobConnections, logLevel, batchLeases, maxQueuedCommands, deadlineMs },
+  }
+  const stopping = new AbortController()
+  let thread = await startThread(input)
+  const running = keepRunning()
+
+  async function keepRunning(): Promise<void> {
+    for (;;) {
+      const error = await thread.ended
+      if (stopping.signal.aborted) return
+      log.error({ err: error }, 'the worker failed and is started again')
+      while (!(await startAgain())) if (stopping.signal.aborted) return
+    }
+  }
+
+  async function startAgain(): Promise<boolean> {
+    try {
+      await delay(RESTART_MS, undefined, { signal: stopping.signal })
+      thread = await startThread(input)
+      if (stopping.signal.aborted) await thread.stop()
+      return true
+    } catch (error) {
+      if (!stopping.signal.aborted) log.error({ err: error }, 'the worker cannot start yet')
+      return false
+    }
+  }
+
+  return {
+    stop: async () => {
+      stopping.abort()
+      await thread.stop()
+      await running
+    },
+  }
+}
+
+type RunningThread = Readonly<{
+  /** Resolves with what ended it, never rejects. */
+  ended: Promise<unknown>
+  stop: () => Promise<void>
+}>
+
+async function startThread(input: WorkerInput): Promise<RunningThread> {
+  const thread = new Thread(new URL('./worker-thread.ts', import.meta.url), {
+    workerData: input,
+    name: 'ipledger worker',
+  })
+  // Not events.once: that rejects on 'error', and both are waited for while nobody looks.
+  let failure: unknown
+  thread.on('error', (error) => {
+    failure = error
+  })
+  const ended = new Promise<unknown>((resolve) => {
+    thread.once('exit', (code) => resolve(failure ?? new Error(`the thread ended with code ${code}`)))
+  })
+  // 'started' is all it ever says.
+  const started = new Promise<true>((resolve) => thread.once('message', () => resolve(true)))
+  const outcome = await Promise.race([started, ended])
+  if (outcome !== true) throw outcome
+  return {
+    ended,
+    stop: async () => {
+      thread.postMessage('stop')
+      const late = setTimeout(() => void thread.terminate(), LONGEST_STOP_MS)
+      await ended
+      clearTimeout(late)
+    },
+  }
+}
