@@ -1,0 +1,75 @@
+/** What is printed: tables for people, the API's JSON for programs. */
+
+import { type DescMessage, type MessageShape, toJson } from '@bufbuild/protobuf'
+import { type Duration, durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+import { JSON_ANSWERS } from '../api/plain-lane.ts'
+
+/** Prints the answer as `--json` asks, or what `people` makes of it. */
+export function printAnswer<D extends DescMessage>(
+  options: Readonly<{ json?: boolean }>,
+  schema: D,
+  answer: MessageShape<D>,
+  people: (answer: MessageShape<D>) => string,
+): void {
+  console.log(
+    options.json === true ? JSON.stringify(toJson(schema, answer, JSON_ANSWERS), null, 2) : people(answer),
+  )
+}
+
+/** Tells how to go on reading, where it does not disturb a pipe. */
+export function printMore(options: Readonly<{ json?: boolean }>, nextPageToken: string): void {
+  if (options.json === true || nextPageToken === '') return
+  console.error(`There is more: --page-token ${nextPageToken}`)
+}
+
+/** Columns as wide as their widest cell; those without any content are left out. */
+export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
+  const shown = titles.flatMap((_, at) =>
+    rows.length === 0 || rows.some((row) => row[at] !== '') ? [at] : [],
+  )
+  const cells = [titles, ...rows].map((row) => shown.map((at) => row[at] ?? ''))
+  const widths = shown.map((_, at) => Math.max(...cells.map((row) => row[at]!.length)))
+  return cells
+    .map((row) => row.map((cell, at) => (at === row.length - 1 ? cell : cell.padEnd(widths[at]!))).join('  '))
+    .map((line) => line.trimEnd())
+    .join('\n')
+}
+
+/** One thing, a line for each field; fields without content are left out. */
+export function sheet(fields: readonly (readonly [string, string])[]): string {
+  const shown = fields.filter(([, value]) => value !== '')
+  const width = Math.max(...shown.map(([title]) => title.length))
+  return shown.map(([title, value]) => `${title.padEnd(width)}  ${value}`).join('\n')
+}
+
+/** UTC, to the second. */
+export function time(at: Timestamp | undefined): string {
+  return at === undefined
+    ? ''
+    : timestampDate(at)
+        .toISOString()
+        .replace(/\.\d+Z$/, 'Z')
+}
+
+export function span(duration: Duration | undefined): string {
+  return duration === undefined ? '' : milliseconds(durationMs(duration))
+}
+
+/** `90` s is `1m30s`; below a second `250ms`. */
+export function milliseconds(ms: number): string {
+  if (ms < 1_000) return `${ms}ms`
+  const seconds = Math.round(ms / 1_000)
+  const parts = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3_600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'm'],
+    [seconds % 60, 's'],
+  ] as const
+  return parts.flatMap(([count, unit]) => (count === 0 ? [] : [`${count}${unit}`])).join('')
+}
+
+export function labels(map: Readonly<Record<string, string>>): string {
+  return Object.entries(map)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(',')
+}

@@ -1,0 +1,137 @@
+/**
+ * The processes of the service, put together: what each needs is opened in order, and closed in the other order
+ * however it ends. A start that fails leaves nothing running.
+ */
+
+import { startServer } from '../api/server.ts'
+import { isLoopback, loopbackTokens, openTokens } from '../api/tokens.ts'
+import { type Config, readConfig, StartRefused } from '../config.ts'
+import { startWorker } from '../jobs/worker.ts'
+import type { Ledger } from '../ledger/ledger.ts'
+import { openLedger } from '../ledger/open.ts'
+import { createReads } from '../ledger/reads.ts'
+import { createPool } from '../postgres/connect.ts'
+import { type Database, openDatabase } from '../postgres/database.ts'
+import { createLogger, type Logger } from '../telemetry.ts'
+import { ensureDefaultNetwork } from './default-network.ts'
+import { closeBrokenNetworks } from './projections.ts'
+import { awaitSignals } from './stopping.ts'
+
+/** API and, unless told otherwise, worker; until asked to stop. */
+export async function serve(options: Readonly<{ worker: boolean }>): Promise<void> {
+  const config = readConfig()
+  const log = createLogger(config.logLevel)
+  const stopping = awaitSignals(log)
+  await using open = new AsyncDisposableStack()
+
+  const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
+  const database = await openDatabase(config, { log, embedded: 'own', onFailure: stopping.fail })
+  open.defer(() => database.stop())
+  const ledger = await openWriter(config, database, log, open)
+  const pool = createPool({
+    url: database.serviceUrl,
+    applicationName: 'ipledger reads',
+    max: config.readConnections,
+    onLost: (error) => log.warn({ err: error }, 'a connection for reads was lost'),
+  })
+  open.defer(() => pool.end())
+  const reads = createReads(pool)
+  if (options.worker) await openWorker(config, database, log, open)
+  const server = await startServer({ ledger, reads, tokens, config, logger: log })
+  open.defer(() => server.close())
+
+  console.log(welcome(config, server))
+  await stopping.asked
+}
+
+/** The jobs alone. */
+export async function runWorker(): Promise<void> {
+  const config = readConfig()
+  const log = createLogger(config.logLevel)
+  const stopping = awaitSignals(log)
+  await using open = new AsyncDisposableStack()
+
+  const database = await openDatabase(config, { log, embedded: 'share', onFailure: stopping.fail })
+  open.defer(() => database.stop())
+  await openWriter(config, database, log, open)
+  await openWorker(config, database, log, open)
+
+  console.log('ipledger worker is running.')
+  await stopping.asked
+}
+
+export async function runMigrate(): Promise<void> {
+  const config = readConfig()
+  const log = createLogger(config.logLevel)
+  await using open = new AsyncDisposableStack()
+
+  const database = await openDatabase(config, { log, embedded: 'share' })
+  open.defer(() => database.stop())
+  await openWriter(config, database, log, open)
+
+  console.log('The database is up to date.')
+}
+
+async function openWriter(
+  config: Config,
+  database: Database,
+  log: Logger,
+  open: AsyncDisposableStack,
+): Promise<Ledger> {
+  const ledger = openLedger({
+    url: database.serviceUrl,
+    connections: config.writeConnections,
+    limits: {
+      queued: config.maxQueuedCommands,
+      leasesPerBatch: config.batchLeases,
+      defaultDeadlineMs: config.deadlineMs,
+    },
+    log,
+  })
+  open.defer(() => ledger.close())
+  await closeBrokenNetworks(database.serviceUrl, log)
+  await ensureDefaultNetwork(ledger, database.serviceUrl, log)
+  return ledger
+}
+
+async function openWorker(
+  config: Config,
+  database: Database,
+  log: Logger,
+  open: AsyncDisposableStack,
+): Promise<void> {
+  const { jobsUrl, serviceUrl } = database
+  const worker = await startWorker({ jobsUrl, serviceUrl, config, log })
+  open.defer(() => worker.stop())
+}
+
+function chooseTokens(config: Config, log: Logger) {
+  if (config.tokensFile !== undefined) return openTokens(config.tokensFile, log)
+  if (!isLoopback(config.host)) {
+    throw new StartRefused(
+      `Without tokens every caller is admin, so ipledger listens on ${config.host} only with a file of tokens: ` +
+        'make one with "ipledger token create" and let IPLEDGER_TOKENS name it, or unset IPLEDGER_HOST.',
+    )
+  }
+  return loopbackTokens()
+}
+
+function welcome(config: Config, ports: Readonly<{ httpPort: number; grpcPort: number }>): string {
+  const host = isLoopback(config.host) && config.host !== 'localhost' ? config.host : '127.0.0.1'
+  const url = `http://${host.includes(':') ? `[${host}]` : host}:${ports.httpPort}`
+  const settings = [
+    ...(url === 'http://127.0.0.1:8080' ? [] : [`IPLEDGER_URL=${url} `]),
+    ...(config.tokensFile === undefined ? [] : ['IPLEDGER_TOKEN=… ']),
+  ].join('')
+  const place =
+    config.databaseUrl === undefined ? `data in ${config.directory}` : 'data in the database of DATABASE_URL'
+  return `
+ipledger is ready: ${url} (gRPC on port ${ports.grpcPort}), ${place}
+
+Create a pool, reserve an address, look at it:
+
+  ${settings}npx ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1
+  ${settings}npx ipledger reserve --kind container --name hello --pool web
+  ${settings}npx ipledger lease list
+`
+}
