@@ -53,14 +53,14 @@ create table ipledger.event (
   settings json,
   evidence jsonb,
   constraint event_is_numbered_once_per_network PRIMARY KEY (network_id, seq),
-  constraint event_about_a_lease_names_it CHECK (type !~~ 'lease.%'::text OR pool_id IS NOT NULL AND address IS NOT NULL AND prefix_length IS NOT NULL AND fencing_token IS NOT NULL AND state IS NOT NULL AND reserved_at IS NOT NULL),
-  constraint event_address_is_a_host CHECK (address IS NULL OR masklen(address) =
+  constraint event_about_a_lease_names_it CHECK (type !~~ 'lease.%'::text OR num_nulls(pool_id, address, prefix_length, fencing_token, state, reserved_at) = 0),
+  constraint event_address_is_a_host CHECK (masklen(address) =
 CASE family(address)
     WHEN 4 THEN 32
     ELSE 128
 END),
   constraint event_number_is_positive CHECK (seq > 0),
-  constraint event_that_ends_a_lease_says_when_it_cools CHECK ((type <> ALL (ARRAY['lease.released'::text, 'lease.reaped'::text])) OR available_at IS NOT NULL AND removal_confirmed IS NOT NULL),
+  constraint event_that_ends_a_lease_says_when_it_cools CHECK ((type <> ALL (ARRAY['lease.released'::text, 'lease.reaped'::text])) OR num_nulls(available_at, removal_confirmed) = 0),
   constraint event_type_is_known CHECK (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text, 'lease.reserved'::text, 'lease.confirmed'::text, 'lease.released'::text, 'lease.quarantined'::text, 'lease.reaped'::text, 'lease.adopted'::text, 'lease.updated'::text, 'attachment.closed'::text, 'node.fenced'::text, 'reconcile.held'::text, 'reconcile.resumed'::text]))
 );
 
@@ -92,7 +92,11 @@ create table ipledger.lease (
   confirmed_at timestamp with time zone,
   confirm_by timestamp with time zone,
   constraint address_has_one_lease PRIMARY KEY (network_id, address),
-  constraint held_lease_has_an_owner CHECK (state = 'QUARANTINED'::text AND owner_kind IS NULL AND owner_name IS NULL AND owner_uid IS NULL AND owner_uid_named IS NULL AND owner_incarnation IS NULL AND owner_interface IS NULL AND holder_key IS NULL AND attachment_key IS NULL OR owner_kind IS NOT NULL AND owner_name IS NOT NULL AND owner_uid IS NOT NULL AND owner_uid_named IS NOT NULL AND owner_incarnation IS NOT NULL AND owner_interface IS NOT NULL AND holder_key IS NOT NULL AND attachment_key IS NOT NULL),
+  constraint held_lease_has_an_owner CHECK (num_nulls(owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key, attachment_key) =
+CASE
+    WHEN state = 'QUARANTINED'::text AND owner_kind IS NULL THEN 8
+    ELSE 0
+END),
   constraint lease_address_is_a_host CHECK (masklen(address) =
 CASE family(address)
     WHEN 4 THEN 32
@@ -101,7 +105,11 @@ END),
   constraint lease_state_is_known CHECK (state = ANY (ARRAY['RESERVED'::text, 'ACTIVE'::text, 'QUARANTINED'::text])),
   constraint lease_version_is_not_before_its_token CHECK (version >= fencing_token),
   constraint only_reserved_leases_have_a_deadline CHECK (confirm_by IS NULL OR state = 'RESERVED'::text),
-  constraint quarantined_lease_has_a_known_reason CHECK ((state = 'QUARANTINED'::text) = (quarantine_reason IS NOT NULL) AND (quarantine_reason IS NULL OR (quarantine_reason = ANY (ARRAY['SUPERSEDED'::text, 'REMOVAL_UNCONFIRMED'::text, 'CONFLICT'::text, 'OPERATOR'::text, 'RELEASED_BUT_LIVE'::text, 'FOREIGN'::text, 'SECOND_ADDRESS'::text, 'SEEN_BY_CALLER'::text]))) AND (state = 'QUARANTINED'::text) = (quarantined_at IS NOT NULL) AND (state = 'QUARANTINED'::text) = (quarantined_by IS NOT NULL))
+  constraint quarantined_lease_has_a_known_reason CHECK (num_nulls(quarantine_reason, quarantined_at, quarantined_by) =
+CASE state
+    WHEN 'QUARANTINED'::text THEN 0
+    ELSE 3
+END AND (quarantine_reason = ANY (ARRAY['SUPERSEDED'::text, 'REMOVAL_UNCONFIRMED'::text, 'CONFLICT'::text, 'OPERATOR'::text, 'RELEASED_BUT_LIVE'::text, 'FOREIGN'::text, 'SECOND_ADDRESS'::text, 'SEEN_BY_CALLER'::text])))
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=85);
 
 create table ipledger.lookup (

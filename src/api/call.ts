@@ -42,7 +42,6 @@ export type Method = {
   readonly desc: DescMethodUnary
   /** Null: anybody, without a token. */
   readonly roles: ReadonlySet<Role> | null
-  readonly maxBytes: number
   readonly handle: Handle<DescMessage, DescMessage>
 }
 

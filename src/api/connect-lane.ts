@@ -23,7 +23,7 @@ import {
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node'
 import type { Call } from './call.ts'
-import { answer, beginCall, deadlinePassed, type Front, refusalOf } from './dispatch.ts'
+import { answer, beginCall, deadlinePassed, type Front, MOST_REQUEST_BYTES, refusalOf } from './dispatch.ts'
 import { invalidField, Refused, toConnectError } from './errors.ts'
 import { JSON_ANSWERS } from './plain-lane.ts'
 
@@ -31,6 +31,9 @@ export type ConnectLane = (
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
 ) => boolean
+
+/** Bytes that are no UTF-8 would each become the replacement character, and two owners one. */
+const STRICT_UTF8 = { textDecoder: new TextDecoder('utf-8', { fatal: true }) }
 
 const CALL = createContextKey<Call | null>(null)
 
@@ -53,14 +56,14 @@ export function createConnectLane(
   const spoken = { grpc: protocols.grpc, grpcWeb: true, connect: true }
   const router = createConnectRouter({
     ...spoken,
-    jsonOptions: { ...JSON_ANSWERS, ignoreUnknownFields: false },
+    jsonOptions: { ...JSON_ANSWERS, ignoreUnknownFields: false, ...STRICT_UTF8 },
     acceptCompression: [compressionGzip],
     readMaxBytes: MOST_STREAM_BYTES,
     requestGate: (context) => tellAsRefusal(context, MOST_STREAM_BYTES),
   })
   streams(router)
   for (const method of front.methods) {
-    const { desc, maxBytes } = method
+    const { desc } = method
     const tell = (error: unknown): ConnectError => ourError(refusalOf(front.log, error, desc.name))
     const begin = ({ requestHeader, timeoutMs }: HandlerContext): Call =>
       beginCall(
@@ -81,9 +84,9 @@ export function createConnectLane(
       },
       {
         ...spoken,
-        readMaxBytes: maxBytes,
+        readMaxBytes: MOST_REQUEST_BYTES,
         requestGate: (context) => {
-          tellAsRefusal(context, maxBytes)
+          tellAsRefusal(context, MOST_REQUEST_BYTES)
           try {
             context.values.set(CALL, begin(context))
           } catch (error) {

@@ -20,8 +20,12 @@ import { poolHandlers } from './pool-handlers.ts'
 import { type Caller, checkRole, RIGHTS, type Role } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
-const REQUEST_BYTES = 1024 * 1024
-const BATCH_BYTES = 4 * 1024 * 1024
+/**
+ * What one message may hold up everybody else: reading, judging and deciding the worst legal ones of this size takes
+ * the event loop 36 ms, of 4 MiB 270 ms; one made only to be slow 80 ms, of 4 MiB 900 ms and 1.5 GB. A network's lock
+ * may be held meanwhile (ops/decisions/0004-large-messages.md). The largest single Reserve has some 300 KiB.
+ */
+export const MOST_REQUEST_BYTES = 512 * 1024
 /** A caller that would wait longer keeps its place in the queue no longer than this. */
 const LONGEST_DEADLINE_MS = 600_000
 
@@ -55,7 +59,6 @@ export function table(service: DescService, handlers: object, open = false): rea
       path: `/${name}`,
       desc,
       roles,
-      maxBytes: desc.name.startsWith('Batch') ? BATCH_BYTES : REQUEST_BYTES,
       handle: handle as Method['handle'],
     }
   })

@@ -11,7 +11,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fromBinary, fromJsonString, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
 import type { Call, Method } from './call.ts'
-import { answer, beginCall, type Front, refusalOf, timeoutOf } from './dispatch.ts'
+import { answer, beginCall, type Front, MOST_REQUEST_BYTES, refusalOf, timeoutOf } from './dispatch.ts'
 import { invalidField, Refused, toErrorJson } from './errors.ts'
 import { malformedBinary, malformedJson } from './malformed.ts'
 
@@ -33,6 +33,7 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     const { headers } = request
     const type = typeOf(headers['content-type'])
     if (type === null || (headers['content-encoding'] ?? 'identity') !== 'identity') return false
+    const tooLong = Number(headers['content-length'] ?? 0) > MOST_REQUEST_BYTES
     let call: Call
     try {
       call = beginCall(
@@ -42,11 +43,11 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
         timeoutOf(header(headers['connect-timeout-ms'])),
         header(headers.traceparent),
       )
-      if (Number(headers['content-length'] ?? 0) > method.maxBytes) throw tooLarge(method)
+      if (tooLong) throw tooLarge()
     } catch (error) {
       // Answered when the request has arrived: a connection closed while its caller still sends is reset, and the
       // answer lost with it. What is too long is not worth reading.
-      if (Number(headers['content-length'] ?? 0) > method.maxBytes) refuse(response, method, error)
+      if (tooLong) refuse(response, method, error)
       else request.once('end', () => tell(response, method, error)).resume()
       return true
     }
@@ -65,11 +66,11 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     let size = 0
     request.on('data', (chunk: Buffer) => {
       size += chunk.length
-      if (size <= method.maxBytes) chunks.push(chunk)
-      else if (!response.headersSent) refuse(response, method, tooLarge(method))
+      if (size <= MOST_REQUEST_BYTES) chunks.push(chunk)
+      else if (!response.headersSent) refuse(response, method, tooLarge())
     })
     request.on('end', () => {
-      if (size > method.maxBytes) return
+      if (size > MOST_REQUEST_BYTES) return
       const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
       void reply(response, method, type, body, call)
     })
@@ -148,9 +149,6 @@ function header(value: string | string[] | undefined): string | undefined {
   return typeof value === 'string' ? value : value?.[0]
 }
 
-function tooLarge(method: Method) {
-  return invalidField(
-    '',
-    `the request is larger than ${method.maxBytes} bytes, the limit of ${method.desc.name}`,
-  )
+function tooLarge() {
+  return invalidField('', `the request is larger than ${MOST_REQUEST_BYTES} bytes, the limit`)
 }

@@ -88,6 +88,8 @@ export type Need =
   | { readonly what: 'holder'; readonly key: string }
   | { readonly what: 'attachment'; readonly key: string }
   | { readonly what: 'closings'; readonly key: string }
+  /** What an attachment held that holds nothing now. */
+  | { readonly what: 'endings'; readonly owner: Owner }
   | { readonly what: 'request'; readonly id: string }
   /** Pieces of untouched space, and released addresses that have cooled, in order. */
   | { readonly what: 'candidates'; readonly pool: string; readonly ranges: number; readonly released: number }
@@ -125,6 +127,8 @@ export type Books = {
   readonly byAttachment: Map<string, Set<string>>
   readonly byToken: Map<number, { readonly address: string } | { readonly ended: EndedLease } | null>
   readonly closings: Map<string, readonly ClosedAttachment[]>
+  /** By `endingsKey`. */
+  readonly endings: Map<string, readonly EndedLease[]>
   readonly requests: Map<string, Remembered | null>
   readonly previous: Map<string, readonly string[]>
   readonly nextCooled: Map<number, number | null>
@@ -152,6 +156,7 @@ export function emptyBooks(networkName: string, setAside: ReadonlySet<string> = 
     byAttachment: new Map(),
     byToken: new Map(),
     closings: new Map(),
+    endings: new Map(),
     requests: new Map(),
     previous: new Map(),
     nextCooled: new Map(),
@@ -177,6 +182,7 @@ export function forkBooks(books: Books): Books {
     byAttachment: copySets(books.byAttachment),
     byToken: new Map(books.byToken),
     closings: new Map(books.closings),
+    endings: new Map(books.endings),
     requests: new Map(books.requests),
     previous: new Map(books.previous),
     nextCooled: new Map(books.nextCooled),
@@ -277,6 +283,20 @@ export function closingsOf(books: Books, owner: Owner): readonly ClosedAttachmen
   const found = books.closings.get(key)
   if (found === undefined) throw new Missing({ what: 'closings', key })
   return found
+}
+
+/** An attachment under the name it gives itself: the log is looked up by name. */
+export function endingsKey(owner: Owner): string {
+  return JSON.stringify([attachmentKey(owner), owner.name])
+}
+
+/** Leases of the attachment that ended last, one right after the other: as a Release by owner ends them. */
+export function lastEndingsOf(books: Books, owner: Owner): readonly EndedLease[] {
+  const found = books.endings.get(endingsKey(owner))
+  if (found === undefined) throw new Missing({ what: 'endings', owner })
+  const latestFirst = found.toSorted((a, b) => b.seq - a.seq)
+  const gap = latestFirst.findIndex((one, index) => index > 0 && one.seq !== latestFirst[index - 1]!.seq - 1)
+  return latestFirst.slice(0, gap === -1 ? undefined : gap).reverse()
 }
 
 export function rememberedRequest(books: Books, id: string): Remembered | null {

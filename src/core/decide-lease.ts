@@ -4,6 +4,7 @@ import {
   type Books,
   bookAt,
   closingsOf,
+  lastEndingsOf,
   leaseByToken,
   leasesOfAttachment,
   poolAt,
@@ -107,6 +108,9 @@ export function decideRelease(books: Books, command: Release): Verdict {
   }
   const found = resolve(books, reference)
   if ('reason' in found) return refused(found)
+  if (reference.token === null && 'leases' in found && found.leases.length === 0) {
+    return releaseNothing(books, command, reference.owner)
+  }
   if ('ended' in found) {
     // INV-10: a late or repeated release touches nothing but the lease it names, and that is over.
     const bad = mayTouch(command.actor, found.ended.lease) ?? matches(reference, found.ended.lease)
@@ -117,7 +121,8 @@ export function decideRelease(books: Books, command: Release): Verdict {
     }
   }
   const trigger: Trigger = command.removalConfirmed ? 'RELEASE_CONFIRMED' : 'RELEASE_UNCONFIRMED'
-  const drafts: Draft[] = []
+  const ends: Draft[] = []
+  const stays: Draft[] = []
   for (const lease of found.leases) {
     const bad = mayTouch(command.actor, lease) ?? matches(reference, lease)
     if (bad !== null) return refused(bad)
@@ -128,7 +133,7 @@ export function decideRelease(books: Books, command: Release): Verdict {
       case 'UNCHANGED':
         continue
       case 'COOLING':
-        drafts.push(endDraft(lease, 'lease.released', books, { removalConfirmed: true, evidence: null }))
+        ends.push(endDraft(lease, 'lease.released', books, { removalConfirmed: true, evidence: null }))
         continue
       case 'RESERVED':
       case 'ACTIVE':
@@ -137,21 +142,46 @@ export function decideRelease(books: Books, command: Release): Verdict {
       default: {
         if ('loses' in becomes) {
           // Held for reasons of its own: without its holder it has nothing more to lose.
-          if (lease.owner !== null) drafts.push(loseHolderDraft(lease))
+          if (lease.owner !== null) stays.push(loseHolderDraft(lease))
           continue
         }
-        drafts.push(quarantineDraft(lease, becomes.to, command, 'removal was not confirmed', null))
+        stays.push(quarantineDraft(lease, becomes.to, command, 'removal was not confirmed', null))
       }
     }
   }
+  // What ends stands together in the log, and is found there when the Release is said again.
+  const drafts = [...ends, ...stays]
   drafts.push(...closingDrafts(books, reference, found.leases, drafts.length > 0))
   return settle(books, command, drafts, found.leases)
 }
 
 /**
- * Release by owner closes the attachment everywhere, by id or token in that lease's pool (incident 4.2). One that
- * changed something closes anew, for a whole horizon: what was closed until now may be so only because of the
- * lease that this release ends.
+ * Release by an owner that holds nothing: said again it answers as the one that ended its leases, and one that
+ * overtook its Reserve closes. Long after a release nothing of that life is on its way any more.
+ */
+function releaseNothing(books: Books, command: Release, owner: Owner): Verdict {
+  const ended = lastEndingsOf(books, owner)
+  for (const { lease } of ended) {
+    const bad = mayTouch(command.actor, lease)
+    if (bad !== null) return refused(bad)
+  }
+  const over =
+    ended.length > 0 &&
+    ended.every(
+      ({ how, endedAt }) => how === 'lease.released' && books.now >= endedAt + POLICY.retryHorizonMs,
+    )
+  const drafts = over || closedIn(books, owner, null) ? [] : closeDraft(owner, null)
+  return {
+    events: number(books, command, drafts),
+    answer: { leases: ended.map((one) => viewEnded(one, poolOf(books, one.lease.poolId))) },
+  }
+}
+
+/**
+ * Release by owner closes the attachment everywhere, by id or token in that lease's pool (incident 4.2), unless the
+ * attachment has a fresh lease there: it lives on, and only what was quarantined is given back. One that changed
+ * something closes anew, for a whole horizon: what was closed until now may be so only because of the lease that
+ * this release ends.
  */
 function closingDrafts(
   books: Books,
@@ -162,7 +192,17 @@ function closingDrafts(
   const close = (owner: Owner, poolId: number | null) =>
     changed || !closedIn(books, owner, poolId) ? closeDraft(owner, poolId) : []
   if (reference.token === null) return close(reference.owner, null)
-  return leases.flatMap((lease) => (lease.owner === null ? [] : close(lease.owner, lease.poolId)))
+  return leases.flatMap((lease) =>
+    lease.owner === null || isReplaced(books, lease, lease.owner) ? [] : close(lease.owner, lease.poolId),
+  )
+}
+
+/** The attachment was given a fresh lease in the pool where this one is quarantined. */
+function isReplaced(books: Books, lease: Lease, owner: Owner): boolean {
+  return (
+    lease.state === 'QUARANTINED' &&
+    leasesOfAttachment(books, owner).some((one) => one.poolId === lease.poolId && one.state !== 'QUARANTINED')
+  )
 }
 
 /** An owner that names no incarnation has no lives to tell apart and is never closed. */

@@ -288,7 +288,8 @@ function namedIn(
 
 /**
  * Other incarnations and uids under the newcomer's (kind, name, interface), in all pools. Which one is newer is
- * decided by what is closed, never by comparing strings: a newcomer that got here is not closed.
+ * decided by what is closed, never by comparing strings: a newcomer that got here is not closed, and closes what it
+ * overtakes, whatever becomes of the leases; a late call of that life would supersede this one (incident 4.2).
  */
 function supersede(books: Books, command: Reserve): Succession | Refusal {
   const { owner, supersedes } = command
@@ -321,8 +322,10 @@ function supersede(books: Books, command: Reserve): Succession | Refusal {
       )
     }
     const becomes = transition(stateOf(lease), trigger)
-    if (becomes === undefined) continue
-    if (becomes.to === 'COOLING') {
+    if (becomes === undefined) {
+      // In quarantine already, and stays as it is. Without an incarnation nobody can tell who is newer.
+      if (owner.incarnation === '' || closedIn(books, holder, null)) continue
+    } else if (becomes.to === 'COOLING') {
       const bad = mayTouch(command.actor, lease)
       if (bad !== null) return bad
       drafts.push(

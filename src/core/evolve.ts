@@ -10,12 +10,13 @@ import {
   BrokenBooks,
   bookInPool,
   type ClosedAttachment,
+  endingsKey,
   type PoolBook,
   type ReleasedAddress,
   replaceBook,
 } from './books.ts'
 import { type EndedEvent, isEndedEvent, isHeldEvent, type LeaseEvent, type LedgerEvent } from './event.ts'
-import type { Lease } from './lease.ts'
+import type { EndedLease, Lease } from './lease.ts'
 import type { Network } from './network.ts'
 import { attachmentKey, holderKey, type Owner } from './owner.ts'
 import { buildPool, NO_COUNTS, type Pool } from './pool.ts'
@@ -168,7 +169,10 @@ export function evolve(books: Books, event: LedgerEvent): Books {
     replaceBook(books, poolId, address, after)
     countQuarantine(books, before.lease, -1)
     countQuarantine(books, after.lease, 1)
-    if (isEndedEvent(event)) books.byToken.set(event.ended.lease.fencingToken, { ended: event.ended })
+    if (isEndedEvent(event)) {
+      books.byToken.set(event.ended.lease.fencingToken, { ended: event.ended })
+      addEnding(books, event.ended)
+    }
   }
   const closes = closedOrReopened(event)
   if (closes !== null) evolveClosingsOf(books, attachmentKey(closes), event)
@@ -219,6 +223,13 @@ function reshapePool(books: Books, before: PoolBook | null, pool: Pool): PoolBoo
 function evolveClosingsOf(books: Books, key: string, event: LedgerEvent): void {
   const before = books.closings.get(key)
   if (before !== undefined) books.closings.set(key, evolveClosings(before, event))
+}
+
+function addEnding(books: Books, ended: EndedLease): void {
+  if (ended.lease.owner === null || books.endings.size === 0) return
+  const key = endingsKey(ended.lease.owner)
+  const before = books.endings.get(key)
+  if (before !== undefined) books.endings.set(key, [...before, ended])
 }
 
 function countQuarantine(books: Books, lease: Lease | null, by: 1 | -1): void {

@@ -4,18 +4,19 @@
  */
 import type pg from 'pg'
 import { blockSize } from '../core/address.ts'
-import type { Need } from '../core/books.ts'
+import { endingsKey, type Need } from '../core/books.ts'
 import type { Answer, Command } from '../core/command.ts'
 import { decide } from '../core/decide.ts'
 import type { LedgerEvent } from '../core/event.ts'
 import { evolve } from '../core/evolve.ts'
 import { attachmentKey } from '../core/owner.ts'
 import type { Refusal } from '../core/refusal.ts'
-import { inOnePacket } from '../postgres/pipeline.ts'
+import { type Answered, type Statement, trip } from '../postgres/trip.ts'
 import { anticipate, type Hints } from './anticipate.ts'
-import { type NewRequest, type Statement, send, writeBatch } from './append.ts'
+import { type NewRequest, writeBatch } from './append.ts'
+import { sqlState } from './batcher.ts'
 import type { Outcome } from './ledger.ts'
-import { type Sent, sendHead, sendReads } from './load.ts'
+import { type Ask, ask, askFor, askHead } from './load.ts'
 import { emptySlice, type Slice, Unsound } from './slice.ts'
 
 export type BatchResult =
@@ -56,22 +57,17 @@ export async function runBatch(
   let writes: readonly Statement[]
   try {
     const needs = commands.flatMap((command) => anticipate(command, options.hints))
-    const sent = inOnePacket(client, () => {
-      const first: Sent[] = [...replan(client), client.query('begin')]
-      if (commands.some((command) => command.type === 'createNetwork')) {
-        first.push(
-          client.query('insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing', [
-            network,
-          ]),
-        )
-      }
-      return [...first, ...sendHead(client, slice), ...sendReads(client, slice, needs)]
-    })
-    await all(sent)
+    await ask(client, [
+      ...replan(client),
+      asIs('begin'),
+      ...commands.filter((command) => command.type === 'createNetwork').map(() => lockRowOf(network)),
+      ...askHead(slice),
+      ...askFor(slice, needs),
+    ])
     decided = await decideAll(client, slice, commands, options.decides)
     writes = toWrite(slice, decided)
   } catch (error) {
-    await client.query('rollback').catch(() => undefined)
+    await rollBack(client)
     return error instanceof Defect
       ? { kind: 'defect', index: error.index, error: error.cause }
       : { kind: 'unsent', error }
@@ -81,12 +77,21 @@ export async function runBatch(
   return committed ?? { kind: 'committed', outcomes: decided.outcomes }
 }
 
-function replan(client: pg.Client): readonly Sent[] {
+function asIs(text: string): Ask {
+  return { statement: { name: text.replace(' ', '_'), text, values: [] }, apply: () => undefined }
+}
+
+function lockRowOf(network: string): Ask {
+  const text = 'insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing'
+  return { statement: { name: 'write_lock', text, values: [network] }, apply: () => undefined }
+}
+
+function replan(client: pg.Client): readonly Ask[] {
   const now = performance.now()
   const planned = plannedAt.get(client)
   if (planned !== undefined && now - planned < PLANS_LAST_MS) return []
   plannedAt.set(client, now)
-  return planned === undefined ? [] : [client.query('discard plans')]
+  return planned === undefined ? [] : [asIs('discard plans')]
 }
 
 function toWrite(slice: Slice, decided: Decided): readonly Statement[] {
@@ -142,8 +147,8 @@ async function decideAll(
       if (trip === MOST_TRIPS_PER_COMMAND) {
         throw new Defect(index, new Error(`${command.type} asks for ${decision.need.what} for ever`))
       }
-      const needs = withAlike(slice, decision.need)
-      await all(inOnePacket(client, () => sendReads(client, slice, needs)))
+      const needs = withAlike(slice, decision.need, commands.slice(index))
+      await ask(client, askFor(slice, needs))
       decision = sound(index, () => decide(books, command))
     }
     const decided = decision.events
@@ -165,9 +170,11 @@ async function decideAll(
 
 /**
  * What one successor misses the next ones of the batch will miss too: the closings of everybody whose lease was read.
- * One at a time, an all-or-nothing batch of 600 successors took 600 trips and was decided anew after each.
+ * One at a time, an all-or-nothing batch of 600 successors took 600 trips and was decided anew after each. So it is
+ * with releases of what is released already, which come in storms.
  */
-function withAlike(slice: Slice, need: Need): readonly Need[] {
+function withAlike(slice: Slice, need: Need, commands: readonly Command[]): readonly Need[] {
+  if (need.what === 'endings') return [need, ...releasesOfNothing(slice, commands)]
   if (need.what !== 'closings') return [need]
   const keys = new Set([need.key])
   for (const { lease } of slice.books.addresses.values()) {
@@ -176,6 +183,18 @@ function withAlike(slice: Slice, need: Need): readonly Need[] {
     if (!slice.books.closings.has(key)) keys.add(key)
   }
   return [...keys].map((key) => ({ what: 'closings', key }))
+}
+
+function releasesOfNothing({ books }: Slice, commands: readonly Command[]): readonly Need[] {
+  return commands
+    .flatMap((command): readonly Command[] => (command.type === 'allOrNothing' ? command.items : [command]))
+    .flatMap((command): readonly Need[] => {
+      if (command.type !== 'release' || command.lease.token !== null) return []
+      const { owner } = command.lease
+      const known = books.endings.has(endingsKey(owner))
+      const holdsNothing = books.byAttachment.get(attachmentKey(owner))?.size === 0
+      return holdsNothing && !known ? [{ what: 'endings', owner }] : []
+    })
 }
 
 /** Rules and folds must not throw; which command made them is what isolates it (Azure#4449: one record blocked all). */
@@ -217,27 +236,32 @@ function remember(slice: Slice, command: Command, requestId: string, answer: Ans
 }
 
 /**
- * In a pipeline a commit after a failed statement resolves, with the tag ROLLBACK: committed means that every
- * statement resolved and the tag is COMMIT. Undefined means committed.
+ * Committed means that every statement was answered, the last with COMMIT. A statement that the server refuses makes it
+ * skip the rest of the trip, the commit too, so that a rollback which is answered settles it. Anything else once the
+ * trip was sent leaves the outcome unknown. Undefined means committed.
  */
 async function commit(client: pg.Client, writes: readonly Statement[]): Promise<BatchResult | undefined> {
-  const [sent, tag] = inOnePacket(client, () => [send(client, writes), client.query('commit')] as const)
-  const [statements, ended] = await Promise.all([Promise.allSettled(sent), settled(tag)])
-  const failed = statements.find((one) => one.status === 'rejected')
-  if (ended.status === 'rejected') return { kind: 'unknown', error: failed?.reason ?? ended.reason }
-  if (failed === undefined && ended.value.command === 'COMMIT') return undefined
-  const error: unknown = failed?.reason ?? new Error(`commit was answered with ${ended.value.command}`)
-  return { kind: ended.value.command === 'ROLLBACK' ? 'rolledBack' : 'unknown', error }
+  let answered: readonly Answered[]
+  try {
+    answered = await trip(client, [...writes, COMMIT])
+  } catch (error) {
+    const refused = sqlState(error) !== undefined && (await rollBack(client))
+    return { kind: refused ? 'rolledBack' : 'unknown', error }
+  }
+  const { command } = answered.at(-1)!
+  if (command === 'COMMIT') return undefined
+  const error = new Error(`commit was answered with ${command}`)
+  return { kind: command === 'ROLLBACK' ? 'rolledBack' : 'unknown', error }
 }
 
-async function settled<T>(promise: Promise<T>): Promise<PromiseSettledResult<T>> {
-  const [result] = await Promise.allSettled([promise])
-  return result!
-}
+const COMMIT: Statement = { name: 'commit', text: 'commit', values: [] }
 
-/** Waits for all, so that no answer of this trip arrives in the next; then fails with the first failure. */
-async function all(sent: readonly Sent[]): Promise<void> {
-  const results = await Promise.allSettled(sent)
-  const failed = results.find((one) => one.status === 'rejected')
-  if (failed !== undefined) throw failed.reason
+/** Whether the server says that the transaction is over without a commit. */
+async function rollBack(client: pg.Client): Promise<boolean> {
+  try {
+    const { command } = await client.query('rollback')
+    return command === 'ROLLBACK'
+  } catch {
+    return false
+  }
 }

@@ -1,8 +1,9 @@
 /**
  * The queue of one network. Commands collect while the batch before is in flight; there is no timer. Callers go
- * before the reconciler. The queue is bounded; a command whose deadline passed while it waited is dropped and
- * holds nothing. A batch that fails before its writes were sent returns whole to the front of the queue and is
- * tried again until its commands' deadlines; one the database vetoed is run again command by command.
+ * before the reconciler. The queue is bounded. Every caller is answered by its deadline: a command that waits by then
+ * is dropped and holds nothing; of one that was decided nobody knows, and its batch goes on. A batch that fails before
+ * its writes were sent returns whole to the front of the queue and is tried again until its commands' deadlines; one
+ * the database vetoed is run again command by command.
  */
 import type { Command } from '../core/command.ts'
 import { isShapeCommand } from '../core/command.ts'
@@ -27,7 +28,10 @@ type Waiting = {
   readonly lane: Lane
   readonly deadline: number
   readonly resolve: (outcome: Outcome) => void
-  /** Waiting: nothing was decided, so that its caller may still be told that it holds nothing. */
+  /**
+   * Waiting: nothing was decided, so that its caller may still be told that it holds nothing. Decided: its batch may
+   * commit it, whether its inserts were sent or not.
+   */
   standing: 'waiting' | 'decided' | 'answered'
 }
 
@@ -68,6 +72,7 @@ const UNANSWERED_MS = 2_000
 export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEvents): Batcher {
   const lanes: Record<Lane, Waiting[]> = { caller: [], reconciler: [] }
   let running = false
+  /** Taken from the lanes and not put back: with one that is run alone, those whose turn comes later. */
   let inFlight: readonly Waiting[] = []
   let inFlightSince = 0
   let failing: unknown
@@ -97,7 +102,8 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
         resolve,
         standing: 'waiting',
       })
-      sweeper ??= setInterval(sweep, 50).unref()
+      // After what has arrived was read: when this process stood still, the answer may be there already.
+      sweeper ??= setInterval(() => setImmediate(sweep), 50).unref()
       if (!running) {
         running = true
         // After the callers of this turn of the event loop have queued theirs.
@@ -109,8 +115,10 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
   async function work(): Promise<void> {
     let backoff = FIRST_BACKOFF_MS
     for (;;) {
+      inFlight = []
       const batch = take()
       if (batch.length === 0) break
+      inFlight = batch
       const result = await guarded(batch)
       if (result.kind === 'committed') {
         failing = undefined
@@ -150,9 +158,9 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
 
   /** After a veto each command stands alone, so that only the one it is about is refused. */
   async function oneByOne(batch: readonly Waiting[]): Promise<void> {
+    waitAgain(batch)
     for (const [index, one] of batch.entries()) {
       if (one.standing === 'answered') continue
-      one.standing = 'waiting'
       if (!(await alone(one))) {
         putBack(batch.slice(index))
         return
@@ -180,7 +188,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
       }
       // The address is set aside from now on: the same command finds another.
       if (result.kind === 'rolledBack' && attempt < MOST_VETOES && events.onVeto(result.error, one.command)) {
-        one.standing = 'waiting'
+        if (waitAgain([one]).length === 0) return true
         continue
       }
       events.onDefect(result.error, one.command)
@@ -195,7 +203,6 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
       () => abort.abort(new Error('the database does not answer')),
       LONGEST_BATCH_MS,
     )
-    inFlight = batch
     inFlightSince = performance.now()
     try {
       return await run(
@@ -206,7 +213,6 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
     } catch (error) {
       return { kind: 'unsent', error }
     } finally {
-      inFlight = []
       clearTimeout(watchdog)
     }
   }
@@ -258,9 +264,16 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
     return batch
   }
 
-  function putBack(batch: readonly Waiting[]): void {
+  /** Those still to be answered, of whom nothing was committed and nothing will be. */
+  function waitAgain(batch: readonly Waiting[]): readonly Waiting[] {
     const open = batch.filter((one) => one.standing !== 'answered')
     for (const one of open) one.standing = 'waiting'
+    return open
+  }
+
+  function putBack(batch: readonly Waiting[]): void {
+    inFlight = []
+    const open = waitAgain(batch)
     for (const name of ['caller', 'reconciler'] as const)
       lanes[name].unshift(...open.filter((one) => one.lane === name))
   }
@@ -269,7 +282,8 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
   function sweep(): void {
     const now = performance.now()
     for (const one of inFlight) {
-      if (one.standing === 'waiting' && one.deadline <= now) answer(one, missedDeadline(one.command))
+      if (one.standing === 'answered' || one.deadline > now) continue
+      answer(one, one.standing === 'decided' ? outcomeUnknown(one.command) : missedDeadline(one.command))
     }
     for (const lane of [lanes.caller, lanes.reconciler]) {
       if (!lane.some((one) => one.deadline <= now)) continue
@@ -333,7 +347,7 @@ function outcomeUnknown(command: Command): Outcome {
   return refusedOutcome(
     refusal(
       'OUTCOME_UNKNOWN',
-      'the commit went out and was not answered; repeat the call with the same requestId, which is safe',
+      'the call was decided and its commit not answered in time; repeat it with the same requestId, which is safe',
       { network: command.network },
       100,
     ),

@@ -10,7 +10,10 @@ export type Outcome =
   | { readonly ok: false; readonly refusal: Refusal }
 
 export type SubmitOptions = {
-  /** `performance.now()` after which a command still queued is dropped and holds nothing. */
+  /**
+   * `performance.now()` by which it is answered: a command still queued is dropped and holds nothing, one whose commit
+   * was not answered is OUTCOME_UNKNOWN.
+   */
   readonly deadline?: number
   /** Callers go before the reconciler. */
   readonly lane?: 'caller' | 'reconciler'

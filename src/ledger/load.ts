@@ -1,6 +1,6 @@
 /**
- * Reads what decisions need, under the network's lock: all statements of one call go out in one trip and each is
- * a look-up by index. Rows are added only where nothing is known yet, because what is known may already carry
+ * Reads what decisions need, under the network's lock: what is asked together goes out in one trip and each statement
+ * is a look-up by index. Rows are added only where nothing is known yet, because what is known may already carry
  * this batch's events (see core/books.ts).
  */
 import type pg from 'pg'
@@ -10,13 +10,15 @@ import {
   addressValue,
   type Books,
   type ClosedAttachment,
+  endingsKey,
   type Need,
   type ReleasedAddress,
 } from '../core/books.ts'
-import type { Lease } from '../core/lease.ts'
+import type { EndedLease, Lease } from '../core/lease.ts'
 import { attachmentKey, holderKey, type Owner } from '../core/owner.ts'
 import type { Pool } from '../core/pool.ts'
 import { normalise, type Range } from '../core/ranges.ts'
+import { type Answered, type Statement, trip } from '../postgres/trip.ts'
 import {
   EVENT_COLUMNS,
   type EventRow,
@@ -57,6 +59,16 @@ const NOW = `greatest(statement_timestamp(), (
 const POOL_NAMED = `cross join lateral (
       select o.pool_id from ipledger.pool o where o.network_id = $1 and o.name = c.name limit 1) p`
 const POOL = `select ${of('p', POOL_COLUMNS)}, ${POSITION_COLUMNS} from ipledger.pool p ${LATEST_POSITION}`
+// Found through the latest events under the owner's name, so that a name with a long history costs no more.
+const ENDINGS_BY_OWNER = `unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+      as a (kind, name, uid, incarnation, interface)
+    cross join lateral (
+      select ${of('e', EVENT_COLUMNS)} from (
+        select ${of('f', EVENT_COLUMNS)} from ipledger.event f
+        where f.network_id = $1 and f.owner_name >= a.name and f.owner_name <= a.name
+        order by f.owner_name desc, f.seq desc limit 256) e
+      where e.type in ('lease.released', 'lease.reaped') and e.owner_kind = a.kind and e.owner_uid = a.uid
+        and e.owner_incarnation = a.incarnation and e.owner_interface = a.interface) x`
 
 /** Every statement of the write path's reads; the names are those of the prepared statements. */
 export const READS = {
@@ -105,6 +117,8 @@ export const READS = {
           where l.network_id = $1 and l.address = e.address and l.fencing_token = e.seq)
       order by y.address, y.seq limit 1) x
     where e.network_id = $1 and e.seq = any($2::bigint[]) and e.fencing_token = e.seq`,
+  endingsByOwner: `select x.* from ${ENDINGS_BY_OWNER}`,
+  poolsByEnding: `${POOL} where p.network_id = $1 and p.pool_id = any(array(select x.pool_id from ${ENDINGS_BY_OWNER}))`,
   closingsByToken: `select c.* from ipledger.closed_attachment c
     where c.network_id = $1 and c.attachment_key = any(array(
       select l.attachment_key from ipledger.lease l
@@ -220,12 +234,27 @@ type ClosedRow = {
 
 type RangeRow = { pool_id: number; first_address: string; last_address: string }
 
-export type Sent = Promise<unknown>
+/** A statement and where its rows go. */
+export type Ask = { readonly statement: Statement; readonly apply: (rows: Answered['rows']) => void }
 
-/** Sends the lock and the head. The lock is a statement of its own, so that what follows sees what it waited for. */
-export function sendHead(client: pg.Client, slice: Slice): readonly Sent[] {
+/** Asks in one trip, and files the rows in the order of asking. */
+export async function ask(client: pg.Client, asks: readonly Ask[]): Promise<void> {
+  const answered = await trip(
+    client,
+    asks.map(({ statement }) => statement),
+  )
+  for (const [index, { statement, apply }] of asks.entries()) {
+    try {
+      apply(answered[index]!.rows)
+    } catch (error) {
+      throw new Unsound(`the rows of ${statement.name} cannot be read`, { cause: error })
+    }
+  }
+}
+
+/** The lock and the head. The lock is a statement of its own, so that what follows sees what it waited for. */
+export function askHead(slice: Slice): readonly Ask[] {
   const { books } = slice
-  const read = reader(client)
   let locked = false
   return [
     read('lock', [books.networkName], (rows) => {
@@ -244,20 +273,16 @@ export function sendHead(client: pg.Client, slice: Slice): readonly Sent[] {
   ]
 }
 
-/**
- * Sends the reads for these needs; each promise resolves when its rows are in the slice. Pools come first, since
- * free space is filed under its pool.
- */
-export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[]): readonly Sent[] {
+/** The reads for these needs. Pools come first, since free space is filed under its pool. */
+export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
   const { books } = slice
   const network = books.networkName
-  const read = reader(client)
-  const sent: Sent[] = []
+  const asks: Ask[] = []
   const wanted = gather(needs)
 
   if (wanted.poolNames.size > 0) {
     const names = [...wanted.poolNames]
-    sent.push(
+    asks.push(
       read<PositionedPoolRow>('poolsByName', [network, names], (rows) => {
         addPools(slice, rows)
         for (const name of names) if (!books.poolNames.has(name)) books.poolNames.set(name, null)
@@ -265,12 +290,12 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
     )
   }
   if (wanted.poolIds.size > 0) {
-    sent.push(
+    asks.push(
       read<PositionedPoolRow>('poolsById', [network, [...wanted.poolIds]], (rows) => addPools(slice, rows)),
     )
   }
   if (wanted.defaults) {
-    sent.push(
+    asks.push(
       read<PositionedPoolRow>('poolsByDefault', [network], (rows) => {
         addPools(slice, rows)
         books.defaultPools ??= chooseDefaults(rows.map((row) => books.pools.get(row.pool_id)!.pool))
@@ -278,7 +303,7 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
     )
   }
   for (const address of wanted.poolsAt) {
-    sent.push(
+    asks.push(
       read<PositionedPoolRow>('poolAt', [network, address], (rows) => {
         addPools(slice, rows)
         books.poolsAt.set(address, rows[0]?.pool_id ?? null)
@@ -286,7 +311,7 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
     )
   }
   for (const cidr of wanted.overlaps) {
-    sent.push(
+    asks.push(
       read<PositionedPoolRow>('poolsOverlapping', [network, cidr], (rows) => {
         addPools(slice, rows)
         books.overlaps.set(
@@ -299,7 +324,7 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
   if (wanted.tokens.size > 0) {
     const tokens = [...wanted.tokens]
     const unclosed = new Set<string>()
-    sent.push(
+    asks.push(
       read<PositionedPoolRow>('poolsByToken', [network, tokens], (rows) => addPools(slice, rows)),
       read<LeaseRow>('leasesByToken', [network, tokens], (rows) => {
         for (const lease of addLeases(slice, rows)) {
@@ -329,7 +354,7 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
   if (wanted.holders.size > 0 || wanted.attachments.size > 0) {
     const holders = [...wanted.holders]
     const attachments = [...wanted.attachments]
-    sent.push(
+    asks.push(
       read<LeaseRow>('leasesByOwner', [network, holders, attachments], (rows) => {
         addLeases(slice, rows)
         indexBy(books, books.byHolder, holders, holderKey)
@@ -339,11 +364,26 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
   }
   if (wanted.closings.size > 0) {
     const keys = [...wanted.closings]
-    sent.push(read<ClosedRow>('closingsByKey', [network, keys], (rows) => addClosings(slice, keys, rows)))
+    asks.push(read<ClosedRow>('closingsByKey', [network, keys], (rows) => addClosings(slice, keys, rows)))
+  }
+  if (wanted.endings.size > 0) {
+    const owners = [...wanted.endings.values()]
+    const values = [
+      network,
+      owners.map((owner) => owner.kind),
+      owners.map((owner) => owner.name),
+      owners.map((owner) => owner.uid),
+      owners.map((owner) => owner.incarnation),
+      owners.map((owner) => owner.interface),
+    ]
+    asks.push(
+      read<PositionedPoolRow>('poolsByEnding', values, (rows) => addPools(slice, rows)),
+      read<EventRow>('endingsByOwner', values, (rows) => addEndings(slice, [...wanted.endings.keys()], rows)),
+    )
   }
   if (wanted.requests.size > 0) {
     const ids = [...wanted.requests]
-    sent.push(
+    asks.push(
       read<{
         request_id: string
         fingerprint: string
@@ -362,7 +402,7 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
   if (wanted.addresses.size > 0) {
     const addresses = [...wanted.addresses]
     let leases: readonly LeaseRow[] = []
-    sent.push(
+    asks.push(
       read<LeaseRow>('leasesByAddress', [network, addresses], (rows) => {
         leases = rows
       }),
@@ -375,10 +415,10 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
     )
   }
   if (wanted.candidates.size > 0) {
-    sent.push(...sendCandidates(read, slice, wanted.candidates))
+    asks.push(...askForCandidates(slice, wanted.candidates))
   }
   if (wanted.cooling.size > 0) {
-    sent.push(
+    asks.push(
       read<{ pool_id: number; available_at: number | null }>(
         'nextCooled',
         [network, [...wanted.cooling], books.now],
@@ -390,7 +430,7 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
     )
   }
   for (const [key, owner] of wanted.previous) {
-    sent.push(
+    asks.push(
       read<ReleasedRow>('previous', [network, owner.name, key], (rows) => {
         for (const row of rows) addReleased(slice, readReleased(row))
         const inBatch = [...books.addresses]
@@ -402,7 +442,7 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
   }
   if (wanted.quarantiners.size > 0) {
     const actors = [...wanted.quarantiners]
-    sent.push(
+    asks.push(
       read<{ actor: string; count: number }>('quarantinesBy', [network, actors], (rows) => {
         for (const actor of actors) {
           if (books.quarantinesBy.has(actor)) continue
@@ -412,25 +452,19 @@ export function sendReads(client: pg.Client, slice: Slice, needs: readonly Need[
     )
   }
   for (const { poolId, ranges } of wanted.occupants) {
-    sent.push(...sendOccupants(read, slice, poolId, ranges))
+    asks.push(...askForOccupants(slice, poolId, ranges))
   }
-  return sent
+  return asks
 }
 
-type Read = <Row>(name: ReadName, values: readonly unknown[], apply: (rows: readonly Row[]) => void) => Sent
-
-function reader(client: pg.Client): Read {
-  return (name, values, apply) =>
-    client.query({ name: `read_${name}`, text: READS[name], values: [...values] }).then((result) => {
-      try {
-        apply(result.rows as never)
-      } catch (error) {
-        throw new Unsound(`rows of ${name} cannot be read`, { cause: error })
-      }
-    })
+function read<Row>(name: ReadName, values: readonly unknown[], apply: (rows: readonly Row[]) => void): Ask {
+  return {
+    statement: { name: `read_${name}`, text: READS[name], values },
+    apply: (rows) => apply(rows as readonly Row[]),
+  }
 }
 
-function sendCandidates(read: Read, slice: Slice, wanted: Wanted['candidates']): readonly Sent[] {
+function askForCandidates(slice: Slice, wanted: Wanted['candidates']): readonly Ask[] {
   const { books } = slice
   const known = (name: string) => {
     const id = books.poolNames.get(name)
@@ -456,7 +490,7 @@ function sendCandidates(read: Read, slice: Slice, wanted: Wanted['candidates']):
   const perPool = (rows: readonly { pool_id: number }[], poolId: number) =>
     rows.reduce((count, row) => (row.pool_id === poolId ? count + 1 : count), 0)
   const network = books.networkName
-  const sent = [
+  const asks = [
     read<RangeRow>('rangesInOrder', [network, names, afterFirst, mostRanges], (rows) => {
       addRanges(slice, rows)
       for (const [index, name] of names.entries()) {
@@ -475,8 +509,8 @@ function sendCandidates(read: Read, slice: Slice, wanted: Wanted['candidates']):
       }
     }),
   ]
-  if (most.every((count) => count === 0)) return sent
-  sent.push(
+  if (most.every((count) => count === 0)) return asks
+  asks.push(
     read<ReleasedRow>(
       'releasedInOrder',
       [
@@ -505,10 +539,10 @@ function sendCandidates(read: Read, slice: Slice, wanted: Wanted['candidates']):
       },
     ),
   )
-  return sent
+  return asks
 }
 
-function sendOccupants(read: Read, slice: Slice, poolId: number, ranges: readonly Range[]): readonly Sent[] {
+function askForOccupants(slice: Slice, poolId: number, ranges: readonly Range[]): readonly Ask[] {
   const { books } = slice
   const { family } = books.pools.get(poolId)!.pool
   const firsts = ranges.map((range) => formatValue(family, range.first))
@@ -551,6 +585,7 @@ type Wanted = {
   readonly holders: Set<string>
   readonly attachments: Set<string>
   readonly closings: Set<string>
+  readonly endings: Map<string, Owner>
   readonly requests: Set<string>
   /** Ranges and released addresses to read, by pool name. */
   readonly candidates: Map<string, { ranges: number; released: number }>
@@ -572,6 +607,7 @@ function gather(needs: readonly Need[]): Wanted {
     holders: new Set(),
     attachments: new Set(),
     closings: new Set(),
+    endings: new Map(),
     requests: new Set(),
     candidates: new Map(),
     cooling: new Set(),
@@ -610,6 +646,9 @@ function gather(needs: readonly Need[]): Wanted {
         break
       case 'closings':
         wanted.closings.add(need.key)
+        break
+      case 'endings':
+        wanted.endings.set(endingsKey(need.owner), need.owner)
         break
       case 'request':
         wanted.requests.add(need.id)
@@ -749,6 +788,22 @@ function addClosings(slice: Slice, keys: readonly string[], rows: readonly Close
     books.closings.set(key, closings)
     slice.closingsBefore.set(key, closings)
   }
+}
+
+/** What the log knows, and what this batch has ended. */
+function addEndings(slice: Slice, keys: readonly string[], rows: readonly EventRow[]): void {
+  const { books } = slice
+  const endings = new Map<number, EndedLease>()
+  for (const row of rows) {
+    const event = readEvent(row)
+    if ('ended' in event) endings.set(event.ended.lease.fencingToken, event.ended)
+  }
+  for (const known of books.byToken.values())
+    if (known !== null && 'ended' in known) endings.set(known.ended.lease.fencingToken, known.ended)
+  const byKey = Map.groupBy(endings.values(), ({ lease }) =>
+    lease.owner === null ? '' : endingsKey(lease.owner),
+  )
+  for (const key of keys) if (!books.endings.has(key)) books.endings.set(key, byKey.get(key) ?? [])
 }
 
 function readClosing(row: ClosedRow): ClosedAttachment {

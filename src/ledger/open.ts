@@ -1,8 +1,8 @@
 /** Opens the ledger: batchers by network, and the few connections they take turns on. */
 import type pg from 'pg'
 import { refusal } from '../core/refusal.ts'
-import { connectPipeline } from '../postgres/connect.ts'
-import { sever } from '../postgres/pipeline.ts'
+import { connect } from '../postgres/connect.ts'
+import { sever } from '../postgres/trip.ts'
 import { refusals } from '../telemetry.ts'
 import type { Hints } from './anticipate.ts'
 import { refusedOutcome, runBatch } from './batch.ts'
@@ -131,7 +131,7 @@ function createConnections(url: string, most: number): Connections {
     }
     open += 1
     try {
-      const fresh = await connectPipeline({ url, applicationName: 'ipledger ledger' })
+      const fresh = await connect({ url, applicationName: 'ipledger ledger' })
       fresh.on('error', () => forget(fresh))
       fresh.on('end', () => forget(fresh))
       return fresh

@@ -26,24 +26,17 @@ export class ConnectFailed extends Error {
 }
 
 /**
- * A connection for the write path. Statements go out without waiting for each other's answers, so errors belong to
- * statements: see DESIGN §2 for what counts as committed. When the server goes away, every statement in flight
- * rejects and `end` is emitted; the connection is then of no further use.
+ * When the server goes away, what is in flight rejects and `end` is emitted; the connection is then of no further use.
  *
  * @throws ConnectFailed, or StartRefused if the server must not be written to
  */
-export async function connectPipeline(target: ConnectTarget): Promise<pg.Client> {
-  return checked(await open(target, true))
-}
-
-/** A plain connection: migrations, roles, verify, rebuild. */
 export async function connect(target: ConnectTarget): Promise<pg.Client> {
-  return checked(await open(target, false))
+  return checked(await open(target))
 }
 
-/** A plain connection to a server nothing is known about yet. */
+/** A connection to a server nothing is known about yet. */
 export async function connectUnchecked(target: ConnectTarget): Promise<pg.Client> {
-  return open(target, false)
+  return open(target)
 }
 
 /** Connections for reads. Opened when needed; a lost idle one is dropped and told to `onLost`. */
@@ -148,8 +141,8 @@ function options(target: ConnectTarget): pg.ClientConfig {
   }
 }
 
-async function open(target: ConnectTarget, pipeline: boolean): Promise<pg.Client> {
-  const client = new pg.Client({ ...options(target), pipeline })
+async function open(target: ConnectTarget): Promise<pg.Client> {
+  const client = new pg.Client(options(target))
   // Without a listener a lost idle connection would end the process; whoever waits for an answer hears of it anyway.
   client.on('error', () => {})
   try {

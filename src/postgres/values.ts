@@ -123,3 +123,24 @@ function digits(value: string, from: number, to: number): number {
   }
   return number
 }
+
+const NEEDS_ESCAPE = /["\\]/
+
+/** An array's literal; the driver's own looks at every element twice. */
+export function arrayLiteral(cells: readonly unknown[]): string {
+  let literal = '{'
+  for (const [index, cell] of cells.entries()) {
+    if (index > 0) literal += ','
+    if (cell === null) literal += 'NULL'
+    else if (typeof cell !== 'string') literal += String(cell)
+    else if (NEEDS_ESCAPE.test(cell)) literal += `"${cell.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
+    else literal += `"${cell}"`
+  }
+  return `${literal}}`
+}
+
+/** A parameter as text: strings, numbers and booleans as they print, an array as its literal. */
+export function parameterText(value: unknown): string | null {
+  if (value === null) return null
+  return Array.isArray(value) ? arrayLiteral(value) : String(value)
+}

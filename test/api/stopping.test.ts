@@ -93,6 +93,39 @@ test('the answer to it says so, and without a deadline the default counts', asyn
   }
 })
 
+test('a call whose commit is not answered by its deadline is told so then, and its repetition gets the lease', async () => {
+  const proxy = await startProxy(running.database.serviceUrl)
+  const ledger = openTestLedger({ url: proxy.url, connections: 1 })
+  const server = await serverOn({ ...running, ledger })
+  try {
+    const warm = await post(urls(server), 'LeaseService/Reserve', request('commit-warm'))
+    expect(warm.status).toBe(200)
+    proxy.silentFromNextCommit()
+    const begun = performance.now()
+    const asked = { ...request('commit-late'), requestId: 'commit-late' }
+    const unknown = await post(urls(server), 'LeaseService/Reserve', asked, { 'connect-timeout-ms': '500' })
+    expect(performance.now() - begun).toBeLessThan(3_000)
+    expect(unknown.status).toBe(503)
+    expect(told(unknown)).toMatchObject({
+      code: 'unavailable',
+      reason: 'OUTCOME_UNKNOWN',
+      retryAfter: expect.any(String),
+    })
+    await waitFor(async () => (await held('commit-late')) === 1)
+    // Through another process, which has a connection that is answered.
+    const again = await post(running, 'LeaseService/Reserve', asked)
+    expect(again.status).toBe(200)
+    const [lease] = (await post(running, 'LeaseService/ListLeases', { ownerName: 'commit-late' })).body.leases
+    expect(again.body.leases).toMatchObject([{ leaseId: lease.leaseId, address: lease.address }])
+  } finally {
+    proxy.silent(false)
+    proxy.down(true)
+    await server.close()
+    await ledger.close()
+    await proxy.close()
+  }
+})
+
 test('a full queue refuses at once, and says which limit', async () => {
   const ledger = openTestLedger({ url: running.database.serviceUrl, limits: { queued: 3 } })
   const server = await serverOn({ ...running, ledger })

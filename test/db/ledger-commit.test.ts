@@ -4,7 +4,7 @@
  */
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/postgres/connect.ts'
-import { claim, createPool, owner, release, reserve } from '../support/commands.ts'
+import { claim, confirm, createPool, owner, release, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { freshNetwork, openTestLedger, type TestLedger, useLedger } from '../support/ledger.ts'
 import { expectPartition } from '../support/partition.ts'
@@ -139,6 +139,35 @@ test('a command that the database cannot take is refused alone', async () => {
   ])
   expect([good.address, alsoGood.address]).toEqual(['10.0.0.1', '10.0.0.2'])
   await expectPartition(admin, network)
+})
+
+test('a lease that is another by the time it is written fails its command alone, and nothing of it is committed', async () => {
+  const network = await freshPool()
+  const one = await ledger.take(any(network, 'one'))
+  const two = await ledger.take(any(network, 'two'))
+  // Between what the batch reads and what it writes, in its own transaction.
+  await admin.query(`
+    create function ipledger.swap_lease() returns trigger language plpgsql as $$ begin
+      update ipledger.lease set fencing_token = fencing_token - 1
+       where network_id = new.network_id and address = new.address;
+      return new;
+    end $$;
+    create trigger swap before insert on ipledger.event for each row
+      when (new.network_id = '${network}' and new.address = '${one.address}') execute function ipledger.swap_lease()`)
+  const before = ledger.logged.length
+  try {
+    const refused = ledger.refuse(confirm(one.fencingToken, { network }), 'NETWORK_RECOVERING')
+    await Promise.all([refused, ledger.accept(confirm(two.fencingToken, { network }))])
+  } finally {
+    await admin.query('drop function ipledger.swap_lease cascade')
+  }
+  const alarm = ledger.logged.slice(before).find(({ level }) => level === 'error')
+  expect(alarm?.fields).toMatchObject({
+    network,
+    err: { code: '22P02', message: expect.stringContaining(one.address) },
+  })
+  await expectVerified(database, { network })
+  expect((await ledger.take(confirm(one.fencingToken, { network }))).state).toBe('ACTIVE')
 })
 
 test('a row that cannot be read is the misfortune of whoever needs it, and of nobody else', async () => {

@@ -6,9 +6,9 @@ import { afterAll, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import type { PoolInput } from '../../src/core/pool.ts'
 import { size as rangeSize } from '../../src/core/ranges.ts'
-import { sendHead, sendReads } from '../../src/ledger/load.ts'
+import { ask, askFor, askHead } from '../../src/ledger/load.ts'
 import { emptySlice } from '../../src/ledger/slice.ts'
-import { connect, connectPipeline } from '../../src/postgres/connect.ts'
+import { connect } from '../../src/postgres/connect.ts'
 import {
   claim,
   createNetwork,
@@ -75,13 +75,13 @@ test('ranges that were read before their pool are filed as soon as it is', async
   const network = await freshNetwork(ledger)
   await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24' }, { network }))
   await ledger.take(any(network, 'x'))
-  const client = await connectPipeline({ url: database.serviceUrl, applicationName: 'test' })
+  const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
   const slice = emptySlice(network, new Set())
   await client.query('begin')
-  await Promise.all(sendHead(client, slice))
-  await Promise.all(sendReads(client, slice, [{ what: 'address', address: '10.0.0.9' }]))
+  await ask(client, askHead(slice))
+  await ask(client, askFor(slice, [{ what: 'address', address: '10.0.0.9' }]))
   expect(slice.books.pools.size).toBe(0)
-  await Promise.all(sendReads(client, slice, [{ what: 'pool', name: 'a' }]))
+  await ask(client, askFor(slice, [{ what: 'pool', name: 'a' }]))
   await client.query('rollback')
   await client.end()
   const [book] = slice.books.pools.values()

@@ -57,6 +57,14 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
     values: [NETWORK, '{5,6,7}'],
     scans: { ...LEASE, ...EVENT, event_by_address: ['address'] },
   },
+  endingsByOwner: {
+    values: [NETWORK, '{pod}', '{w5}', '{w5}', '{1}', '{eth0}'],
+    scans: { event_by_owner: ['owner_name'] },
+  },
+  poolsByEnding: {
+    values: [NETWORK, '{pod}', '{w5}', '{w5}', '{1}', '{eth0}'],
+    scans: { ...POOL, ...POSITION, event_by_owner: ['owner_name'] },
+  },
   closingsByToken: { values: [NETWORK, '{5,6,7}'], scans: { ...CLOSED, ...LEASE, ...EVENT } },
   closingsByKey: { values: [NETWORK, '{pod|eth0||w7}'], scans: CLOSED },
   releasedByAddress: { values: [NETWORK, ADDRESSES], scans: RELEASED },

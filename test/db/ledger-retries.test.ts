@@ -7,6 +7,7 @@ import {
   claim,
   confirmOf,
   createPool,
+  deletePool,
   expire,
   owner,
   quarantine,
@@ -192,6 +193,45 @@ test('released twice: the same answer, and no event', async () => {
     expect(await process.take(release(lease.fencingToken, { network }))).toEqual(first)
   }
   expect(await head(network)).toBe(at)
+})
+
+test('released by owner twice: the same answer from any process, and no event, however much later', async () => {
+  const network = await freshPool()
+  await ledger.accept(createPool({ name: 'b', cidr: 'fd00::/120' }, { network }))
+  const life = (incarnation: string) => owner({ name: 'web', uid: 'u', incarnation })
+  const pair = { claims: [claim({ pool: 'a' }), claim({ pool: 'b' })] }
+  await ledger.accept(any(network, 'web', { owner: life('1'), ...pair }))
+  const first = await ledger.leases(releaseOf(life('1'), { network }))
+  expect(first.map((lease) => [lease.pool, lease.state])).toEqual([
+    ['a', 'RELEASED'],
+    ['b', 'RELEASED'],
+  ])
+  // Another life under the name is nobody's business.
+  const next = await ledger.leases(any(network, 'web', { owner: life('2'), ...pair }))
+  const at = await head(network)
+  for (const process of [ledger, other]) {
+    expect(await process.leases(releaseOf(life('1'), { network }))).toEqual(first)
+  }
+  await moveToThePast(database, DAY_MS, network)
+  const places = (leases: readonly LeaseView[]) => leases.map(identity)
+  expect(places(await other.leases(releaseOf(life('1'), { network })))).toEqual(places(first))
+  expect(await head(network)).toBe(at)
+  expect(await held(network)).toMatchObject(next.map((lease) => ({ token: lease.fencingToken })))
+  // Also of one that the same batch ends.
+  const third = life('3')
+  const [reservedNow, ended, again] = await Promise.all([
+    ledger.leases(any(network, 'web', { owner: third, ...pair })),
+    ledger.leases(releaseOf(third, { network })),
+    ledger.leases(releaseOf(third, { network })),
+  ])
+  expect(again).toEqual(ended)
+  expect(places(again)).toEqual(places(reservedNow))
+  // A pool may be gone by then.
+  for (const quarantined of next) await ledger.take(release(quarantined.fencingToken, { network }))
+  await moveToThePast(database, DAY_MS, network)
+  await ledger.accept(deletePool('b', { network }))
+  const [, gone] = await other.leases(releaseOf(third, { network }))
+  expect(gone).toMatchObject({ address: reservedNow[1]!.address, pool: '', state: 'RELEASED' })
 })
 
 test('a Release by owner that overtakes its Reserve closes the attachment, also one that was never seen', async () => {

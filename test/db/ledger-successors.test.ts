@@ -1,6 +1,9 @@
-/** Many successors at once: what supersession reads must not cost a trip each (azure#4350 at the scale of a node). */
-import { afterAll, expect, test } from 'vitest'
-import { allOrNothing, claim, createPool, owner, reserve } from '../support/commands.ts'
+/** Many at once: what supersession and a repeated Release read must not cost a trip each (azure#4350 at the scale of a node). */
+import { afterAll, expect, test, vi } from 'vitest'
+import type { Command } from '../../src/core/command.ts'
+import { runBatch } from '../../src/ledger/batch.ts'
+import { connect } from '../../src/postgres/connect.ts'
+import { allOrNothing, claim, createPool, owner, releaseOf, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { freshNetwork, useLedger } from '../support/ledger.ts'
 import { expectVerified } from '../support/verified.ts'
@@ -33,4 +36,25 @@ test('a thousand successors, all or nothing, are decided before the deadline of 
     address: '10.0.3.240',
     owner: { name: 'w7', incarnation: '2' },
   })
+})
+
+test('a storm of releases by owner that were said before is read in one trip', async () => {
+  const network = await freshNetwork(ledger)
+  await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/20' }, { network }))
+  const owners = Array.from({ length: 500 }, (_, index) => owner({ name: `w${index}`, incarnation: '1' }))
+  const claims = [claim({ pool: 'a' })]
+  const all = (commands: readonly Command[]) => Promise.all(commands.map((one) => ledger.take(one)))
+  await all(owners.map((one) => reserve({ network, owner: one, claims })))
+  const releases = owners.map((one) => releaseOf(one, { network }))
+  const first = await all(releases)
+  const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
+  const trips = vi.spyOn(client, 'query')
+  const options = { hints: { defaultPools: [], roomy: new Set<string>() }, setAside: new Set<string>() }
+  const again = await runBatch(client, network, releases, { ...options, decides: () => true })
+  expect(again).toMatchObject({
+    kind: 'committed',
+    outcomes: first.map((lease) => ({ ok: true, answer: { leases: [lease] } })),
+  })
+  expect(trips.mock.calls.length).toBeLessThan(10)
+  await client.end()
 })

@@ -3,6 +3,7 @@
  * for good; and nobody is told more than is known. These take the real time-outs, so they run side by side.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
+import type pg from 'pg'
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/postgres/connect.ts'
 import { claim, createPool, owner, reserve } from '../support/commands.ts'
@@ -137,21 +138,72 @@ describe.concurrent('somebody stops while holding the lock', () => {
     await proxy.close()
   }, 40_000)
 
-  test('a server that answers nothing to the commit: unknown, and once', async () => {
+  test('a server that answers nothing to the commit: each caller is told at its deadline that nobody knows, and the lease is there', async () => {
     const network = await freshPool()
     const proxy = await startProxy(database.serviceUrl)
     const far = openTestLedger({ url: proxy.url, connections: 1 })
     await far.take(any(network, 'warm'))
     proxy.silentFromNextCommit()
-    await far.refuse(any(network, 'x', 'r'), 'OUTCOME_UNKNOWN', { deadline: performance.now() + 1_000 })
+    const begun = performance.now()
+    const patient = far.refuse(any(network, 'patient', 'p'), 'OUTCOME_UNKNOWN', { deadline: begun + 30_000 })
+    await far.refuse(any(network, 'hasty', 'h'), 'OUTCOME_UNKNOWN', { deadline: begun + 500 })
+    expect(performance.now() - begun).toBeLessThan(2_000)
+    // The batch is in flight still: nobody has given it up.
+    expect(far.logged).toEqual([])
+    // Another process knows: it finds what was committed.
+    const again = await waitFor(async () => {
+      const outcome = await ledger.submit(any(network, 'hasty', 'h'))
+      return outcome.ok && outcome
+    })
+    expect(again).toMatchObject({ replayed: true, answer: { leases: [{ address: '10.0.0.3' }] } })
     proxy.silent(false)
-    expect((await far.take(any(network, 'x', 'r'), { deadline: performance.now() + 20_000 })).address).toBe(
-      '10.0.0.2',
-    )
+    await patient
+    expect(far.logged).toMatchObject([{ fields: { kind: 'unknown' } }])
+    expect((await far.take(any(network, 'patient', 'p'))).address).toBe('10.0.0.2')
     await far.close()
     await proxy.close()
     await expectPartition(admin, network)
   }, 40_000)
+
+  test('after a veto, those whose turn comes later end by their deadline too', async () => {
+    const network = await freshPool()
+    const own = openTestLedger({ url: database.serviceUrl, connections: 1 })
+    await own.take(any(network, 'warm'))
+    // Somebody else's row at the next address, whose fate the batch has to wait for while it holds the lock.
+    const phantom = await connect({ url: database.adminUrl, applicationName: 'test' })
+    await phantom.query('begin')
+    await phantom.query(
+      `insert into ipledger.lease (network_id, address, prefix_length, pool_id, fencing_token, version, state,
+         owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key,
+         attachment_key, node, boot, labels, witness, reserved_at)
+       select network_id, '10.0.0.2', prefix_length, pool_id, 900000, 900000, state, owner_kind, 'phantom', 'phantom',
+         false, '', owner_interface, 'pod|eth0|phantom', 'pod|eth0||phantom', '', '', labels, '', reserved_at
+       from ipledger.lease where network_id = $1`,
+      [network],
+    )
+    const first = own.take(any(network, 'first'), { deadline: performance.now() + 20_000 })
+    const later = own.refuse(any(network, 'later'), 'OVERLOADED', { deadline: performance.now() + 2_000 })
+    await waitFor(() => blocks(phantom), { what: 'the batch to wait for the row' })
+    // Next in line for the lock: the first of the two gets no further.
+    const holder = await connect({ url: database.adminUrl, applicationName: 'test' })
+    await holder.query('begin')
+    const locked = holder.query('select 1 from ipledger.network_lock where network_id = $1 for update', [
+      network,
+    ])
+    await waitFor(() => isBlocked(holder), { what: 'the holder to wait for the lock' })
+    await phantom.query('commit')
+    await locked
+    await later
+    // Before the lock time-out put it back into the queue, where deadlines are looked at as well.
+    expect(own.logged.map(({ fields }) => 'kind' in fields && fields.kind)).toEqual(['rolledBack'])
+    await holder.query('rollback')
+    expect((await first).address).toBe('10.0.0.3')
+    await admin.query('delete from ipledger.lease where network_id = $1 and fencing_token = 900000', [
+      network,
+    ])
+    await Promise.all([own.close(), holder.end(), phantom.end()])
+    await expectPartition(admin, network)
+  })
 })
 
 test('the ledgers of this file are in order', () => expectVerified(database))
@@ -162,6 +214,27 @@ async function events(network: string): Promise<number> {
     [network],
   )
   return rows[0]!.count
+}
+
+async function blocks(client: pg.Client): Promise<boolean> {
+  const { rows } = await admin.query(
+    'select 1 from pg_stat_activity where $1::int = any(pg_blocking_pids(pid))',
+    [backendOf(client)],
+  )
+  return rows.length > 0
+}
+
+async function isBlocked(client: pg.Client): Promise<boolean> {
+  const { rows } = await admin.query<{ blocked: boolean }>(
+    'select cardinality(pg_blocking_pids($1)) > 0 as blocked',
+    [backendOf(client)],
+  )
+  return rows[0]!.blocked
+}
+
+/** The driver knows it from the start, and its types do not say so. */
+function backendOf(client: pg.Client): number {
+  return (client as unknown as { readonly processID: number }).processID
 }
 
 /** Another process that reserves and releases without pause. */

@@ -6,7 +6,6 @@ import {
   ConnectFailed,
   checkServer,
   connect,
-  connectPipeline,
   createPool,
   readUrl,
   replaceDatabase,
@@ -49,21 +48,19 @@ describe('what a server must offer', () => {
       )
       statements.push(`alter ${owner} reset synchronous_commit`, 'drop role ipledger_sync')
       const url = replaceLogin(database.adminUrl, { user: 'ipledger_sync', password: 'sync' })
-      for (const open of [connect, connectPipeline]) {
-        await expect(open(target(url))).rejects.toThrow(
-          new StartRefused(
-            'synchronous_commit is off for role "ipledger_sync", so a crash would lose acknowledged leases: ' +
-              'alter role "ipledger_sync" set synchronous_commit = on.',
-          ),
-        )
-      }
+      await expect(connect(target(url))).rejects.toThrow(
+        new StartRefused(
+          'synchronous_commit is off for role "ipledger_sync", so a crash would lose acknowledged leases: ' +
+            'alter role "ipledger_sync" set synchronous_commit = on.',
+        ),
+      )
     },
   )
 
   test('fsync = off is refused', async () => {
     const server = await startTestServer({ fsync: 'off' })
     try {
-      await expect(connectPipeline(target(server.url('postgres')))).rejects.toThrow(
+      await expect(connect(target(server.url('postgres')))).rejects.toThrow(
         new StartRefused(
           'The PostgreSQL server runs with fsync = off and can lose what it acknowledged: set fsync = on.',
         ),
@@ -88,19 +85,22 @@ describe('what a server must offer', () => {
       'PostgreSQL 14.12 is too old: ipledger needs 15 or newer.',
     ],
     [{ standby: true }, 'The PostgreSQL server is a read-only standby'],
-  ])('%o is refused', async (answer, sentence) => {
-    const good = {
-      version_number: 180000,
-      version: '18',
-      fsync: 'on',
-      synchronous_commit: 'on',
-      server_encoding: 'UTF8',
-      standby: false,
-      role: 'x',
-    }
-    const server = { query: async () => ({ rows: [{ ...good, ...answer }] }) }
-    await expect(checkServer(server as unknown as pg.ClientBase)).rejects.toThrow(sentence)
-  })
+  ])(
+    '%o is refused (no such server can be had here: what it answers is made up)',
+    async (answer, sentence) => {
+      const good = {
+        version_number: 180000,
+        version: '18',
+        fsync: 'on',
+        synchronous_commit: 'on',
+        server_encoding: 'UTF8',
+        standby: false,
+        role: 'x',
+      }
+      const server = { query: async () => ({ rows: [{ ...good, ...answer }] }) }
+      await expect(checkServer(server as unknown as pg.ClientBase)).rejects.toThrow(sentence)
+    },
+  )
 })
 
 describe('a failed connect is one sentence', () => {
@@ -154,19 +154,17 @@ describe('a failed connect is one sentence', () => {
 })
 
 describe('connections', () => {
-  test('a pipeline carries statements in order and names itself', async () => {
-    const client = await connectPipeline(target(database.serviceUrl))
-    const [named, role] = await Promise.all([
-      client.query(`select current_setting('application_name') as name`),
-      client.query('select current_user as role'),
-    ])
-    expect(named.rows).toEqual([{ name: 'ipledger test connect' }])
-    expect(role.rows).toEqual([{ role: 'ipledger_service' }])
+  test('one names itself', async () => {
+    const client = await connect(target(database.serviceUrl))
+    const { rows } = await client.query(
+      `select current_setting('application_name') as name, current_user as role`,
+    )
+    expect(rows).toEqual([{ name: 'ipledger test connect', role: 'ipledger_service' }])
     await client.end()
   })
 
-  test('losing a pipeline rejects what is in flight, says so, and does not end the process', async () => {
-    const client = await connectPipeline(target(database.adminUrl))
+  test('losing one rejects what is in flight, says so, and does not end the process', async () => {
+    const client = await connect(target(database.adminUrl))
     const ended = new Promise<void>((resolve) => client.once('end', () => resolve()))
     const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
     const sleeping = client.query('select pg_sleep(60)')

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { connectPipeline } from '../../src/postgres/connect.ts'
+import { connect } from '../../src/postgres/connect.ts'
 import { parseTimestamptz } from '../../src/postgres/values.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 
@@ -20,11 +20,9 @@ describe('values as they arrive', () => {
   })
 
   test('int8 beyond 2^53 rejects its statement and leaves the connection usable', async () => {
-    const client = await connectPipeline({ url: database.adminUrl, applicationName: 'test' })
-    const tooLarge = client.query('select 9007199254740993::int8 as value')
-    const next = client.query('select 2::int8 as value')
-    await expect(tooLarge).rejects.toThrow(RangeError)
-    expect((await next).rows).toEqual([{ value: 2 }])
+    const client = await connect({ url: database.adminUrl, applicationName: 'test' })
+    await expect(client.query('select 9007199254740993::int8 as value')).rejects.toThrow(RangeError)
+    expect((await client.query('select 2::int8 as value')).rows).toEqual([{ value: 2 }])
     await client.end()
   })
 

@@ -25,7 +25,7 @@ type Env = Readonly<Record<string, string | undefined>>
 
 const started = new Set<Running>()
 
-// Of the file that imports this.
+// Of the file that imports this. Skipped when that file fails to load, or when a hook of its own fails.
 afterAll(async () => {
   for (const { child, finished } of started) {
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
@@ -33,13 +33,14 @@ afterAll(async () => {
   }
 })
 
-/** A process of `ipledger` that sees only what it is told; ended with the test file, if it has not ended before. */
+/** A process of `ipledger` that sees only what it is told; ended with the test's process, if it has not ended before. */
 export function startProcess(args: readonly string[], env: Env, cwd = CHECKOUT): Running {
   const child = spawn(process.execPath, [MAIN, ...args], {
     cwd,
     env: { PATH: process.env.PATH, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
+  endWithThisProcess(child)
   let stdout = ''
   let stderr = ''
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
@@ -55,6 +56,17 @@ export function startProcess(args: readonly string[], env: Env, cwd = CHECKOUT):
   started.add(running)
   finished.then(() => started.delete(running))
   return running
+}
+
+/** However this one ends, a shell reads the end of its input and kills the child. */
+function endWithThisProcess(child: ChildProcess): void {
+  const watcher = spawn('/bin/sh', ['-c', 'read -r _ || kill -KILL "$0"', String(child.pid)], {
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  })
+  watcher.stdin.on('error', () => {})
+  watcher.unref()
+  child.once('exit', () => watcher.stdin.end('done\n'))
 }
 
 export type Service = Running & Readonly<{ url: string; port: number }>

@@ -15,6 +15,7 @@ import {
   type Books,
   type ClosedAttachment,
   emptyBooks,
+  endingsKey,
   type Need,
   type ReleasedAddress,
   type Remembered,
@@ -383,6 +384,23 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
     case 'closings':
       if (!books.closings.has(need.key)) books.closings.set(need.key, store.closings.get(need.key) ?? [])
       return
+    case 'endings': {
+      const key = endingsKey(need.owner)
+      const known = [...books.byToken.values()].flatMap((one) =>
+        one !== null && 'ended' in one ? [one.ended] : [],
+      )
+      const endings = new Map(
+        [...store.ended.values(), ...known]
+          .filter(({ lease }) => keyed(lease, endingsKey) === key)
+          .map((one) => [one.lease.fencingToken, one]),
+      )
+      for (const { lease } of endings.values()) {
+        const pool = store.pools.get(lease.poolId)
+        if (pool !== undefined) bring(pool)
+      }
+      if (!books.endings.has(key)) books.endings.set(key, [...endings.values()])
+      return
+    }
     case 'request':
       if (!books.requests.has(need.id)) books.requests.set(need.id, context.requests.get(need.id) ?? null)
       return
@@ -540,10 +558,18 @@ function compare(store: Store, books: Books, shapes: ReadonlyMap<number, readonl
     if (!outside) expect(book, address).toEqual(standing(store, address))
   }
   for (const [key, closings] of books.closings) expect(closings, key).toEqual(store.closings.get(key) ?? [])
+  for (const [key, endings] of books.endings)
+    expect(bySeq(endings), key).toEqual(
+      bySeq([...store.ended.values()].filter(({ lease }) => keyed(lease, endingsKey) === key)),
+    )
   for (const [key, addresses] of books.byHolder)
     expect([...addresses].sort(), key).toEqual(addressesBy(store, key, holderKey))
   for (const [key, addresses] of books.byAttachment)
     expect([...addresses].sort(), key).toEqual(addressesBy(store, key, attachmentKey))
+}
+
+function bySeq(endings: readonly EndedLease[]): readonly EndedLease[] {
+  return endings.toSorted((a, b) => a.seq - b.seq)
 }
 
 function addressesBy(store: Store, key: string, keyOf: (owner: Owner) => string): readonly string[] {

@@ -81,7 +81,7 @@ type Rest = {
   readonly removed: boolean
 }
 
-type Ended = { readonly lease: ModelLease; readonly state: 'RELEASED' | 'REAPED' }
+type Ended = { readonly lease: ModelLease; readonly state: 'RELEASED' | 'REAPED'; readonly at: number }
 
 export type ModelPool = {
   readonly id: number
@@ -651,7 +651,8 @@ export function createModel(): Model {
         end(lease, 'lease.released')
         handedOn.push(lease.address)
       } else if (alive) quarantineHeld(lease, 'SUPERSEDED', command.actor)
-      else continue
+      // What stays as it is belongs to a life that is over all the same, if the newcomer's can be told to be newer.
+      else if (owner.incarnation === '' || closed(holder, null)) continue
       if (!closedNow.has(attachmentOf(holder))) close(holder, null)
       closedNow.add(attachmentOf(holder))
     }
@@ -701,8 +702,9 @@ export function createModel(): Model {
     if (!Array.isArray(found)) {
       mayTouch(command.actor, found.lease)
       matches(command.lease, found.lease)
-      return accepted([{ ...expected(found.lease), shown: found.state, confirmBy: null }])
+      return accepted([shownEnded(found)])
     }
+    if (command.lease.token === null && found.length === 0) return releaseAgain(command, owner!)
     for (const lease of found) {
       mayTouch(command.actor, lease)
       matches(command.lease, lease)
@@ -711,23 +713,31 @@ export function createModel(): Model {
         throw new Refused('ILLEGAL_STATE')
     }
     const from = events.length
-    const holders = found.map((lease) => ({ owner: lease.owner, poolId: lease.poolId }))
-    const after = found.map((lease): ExpectedLease => {
-      const kept =
-        lease.state === 'QUARANTINED' &&
-        lease.reason !== 'SUPERSEDED' &&
-        lease.reason !== 'REMOVAL_UNCONFIRMED'
+    // Who has a fresh lease beside the quarantined one that is named is not closed there.
+    const holders = found
+      .filter(
+        (lease) =>
+          lease.owner === null || lease.state !== 'QUARANTINED' || !livesOn(lease.owner, lease.poolId),
+      )
+      .map((lease) => ({ owner: lease.owner, poolId: lease.poolId }))
+    const keeps = (lease: ModelLease) =>
+      lease.state === 'QUARANTINED' && lease.reason !== 'SUPERSEDED' && lease.reason !== 'REMOVAL_UNCONFIRMED'
+    const letGo = (lease: ModelLease): ExpectedLease => {
       if (!command.removalConfirmed)
         return expected(
           lease.state === 'QUARANTINED' ? lease : quarantineHeld(lease, 'REMOVAL_UNCONFIRMED', command.actor),
         )
-      if (!kept) {
+      if (!keeps(lease)) {
         end(lease, 'lease.released')
         return { ...expected(lease), version: state.head, shown: 'RELEASED', confirmBy: null }
       }
       if (lease.owner === null) return expected(lease)
       return expected(change(lease, 'lease.quarantined', { owner: null }))
-    })
+    }
+    // In the log, what ends stands before what stays.
+    const inOrder = [...found.filter((lease) => !keeps(lease)), ...found.filter(keeps)]
+    const done = new Map(inOrder.map((lease) => [lease.address, letGo(lease)]))
+    const after = found.map((lease) => done.get(lease.address)!)
     const changed = events.length > from
     if (command.lease.token === null) {
       if (changed || !closed(owner!, null)) close(owner!, null)
@@ -735,6 +745,28 @@ export function createModel(): Model {
       for (const one of holders)
         if (one.owner !== null && (changed || !closed(one.owner, one.poolId))) close(one.owner, one.poolId)
     return accepted(after)
+  }
+
+  /** By an owner that holds nothing: what it held last, and closed unless that was released and is long past. */
+  function releaseAgain(command: Release, owner: Owner): Accepted {
+    const all = [...state.ended.values()].filter(
+      ({ lease }) => lease.owner !== null && attachmentOf(lease.owner) === attachmentOf(owner),
+    )
+    // The number of the event that ended it is the last version.
+    const numbers = new Set(all.map(({ lease }) => lease.version))
+    let first = Math.max(...numbers)
+    while (numbers.has(first - 1)) first -= 1
+    const last = all
+      .filter(({ lease }) => lease.version >= first)
+      .sort((a, b) => a.lease.version - b.lease.version)
+    for (const { lease } of last) mayTouch(command.actor, lease)
+    const released = last.length > 0 && last.every((one) => one.state === 'RELEASED')
+    if (!closed(owner, null) && !(released && last[0]!.at + HORIZON_MS <= now)) close(owner, null)
+    return accepted(last.map(shownEnded))
+  }
+
+  function shownEnded(ended: Ended): ExpectedLease {
+    return { ...expected(ended.lease), shown: ended.state, confirmBy: null }
   }
 
   function quarantine(command: QuarantineAddress): Accepted {
@@ -836,6 +868,7 @@ export function createModel(): Model {
     state.ended.set(lease.token, {
       lease: { ...lease, version: seq },
       state: type === 'lease.released' ? 'RELEASED' : 'REAPED',
+      at: now,
     })
   }
 
@@ -854,6 +887,12 @@ export function createModel(): Model {
     return [...state.leases.values()]
       .filter((one) => one.owner !== null && fits(one.owner))
       .sort((a, b) => a.token - b.token)
+  }
+
+  function livesOn(owner: Owner, poolId: number): boolean {
+    return heldBy((one) => attachmentOf(one) === attachmentOf(owner)).some(
+      (one) => one.poolId === poolId && one.state !== 'QUARANTINED',
+    )
   }
 
   function closed(owner: Owner, poolId: number | null): boolean {

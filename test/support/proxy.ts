@@ -18,8 +18,8 @@ export type TestProxy = {
   close(): Promise<void>
 }
 
-/** A simple query `commit`, as it is on the wire. */
-const COMMIT = Buffer.from('Q\0\0\0\x0bcommit\0', 'latin1')
+/** Bind of the prepared statement `commit`, as it is on the wire. */
+const COMMIT = Buffer.from('B\0\0\0\x14\0commit\0', 'latin1')
 
 export async function startProxy(target: string): Promise<TestProxy> {
   const { host, port } = readUrl(target)

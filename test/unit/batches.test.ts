@@ -269,7 +269,8 @@ describe('a batch comes to what its commands come to one by one:', () => {
         releaseOf(web(1)),
       ],
     )
-    expect(results.map(short)).toEqual(['10.0.0.0', '10.0.0.0', 'POOL_EXHAUSTED', ''])
+    expect(results.map(short)).toEqual(['10.0.0.0', '10.0.0.0', 'POOL_EXHAUSTED', '10.0.0.0'])
+    expect(results[3]!.answer!.leases[0]).toMatchObject({ state: 'RELEASED', fencingToken: 3 })
   })
 
   test("a quarantined lease that lost its holder is nobody's", () => {

@@ -16,6 +16,7 @@ import {
   quarantine,
   quarantined,
   reap,
+  reaped,
   release,
   releaseOf,
   reserve,
@@ -59,6 +60,20 @@ describe('a Release by owner', () => {
     for (let n = 0; n < 10; n += 1) books.when(releaseOf(web(1))).then()
   })
 
+  test('after one by id closes in the other pools too', () => {
+    const books = given(...network, active('10.0.0.5', web(1)))
+    books.accept(release(books.leaseAt('10.0.0.5')!.fencingToken))
+    books.when(releaseOf(web(1))).then('attachment.closed web#1 everywhere')
+    books.when(reserve({ owner: web(1), ...inB })).refused('ATTACHMENT_CLOSED')
+  })
+
+  test('of what was reaped closes: nobody has said yet that this life is over', () => {
+    const books = given(...network, active('10.0.0.5', web(1)), reaped('10.0.0.5'), elapsed(DAY))
+    books.when(releaseOf(web(1))).then('attachment.closed web#1 everywhere')
+    books.wait(DAY)
+    books.when(releaseOf(web(1))).then('attachment.closed web#1 everywhere')
+  })
+
   test('that does not confirm the removal closes for as long as the lease stands', () => {
     const books = given(...network, active('10.0.0.5', web(1)))
     books
@@ -90,6 +105,41 @@ describe('a Release by id', () => {
       .when(release(fencingToken))
       .then('lease.quarantined 10.0.0.5 OPERATOR (nobody)', 'attachment.closed web#1 in a')
     books.when(release(fencingToken)).then()
+  })
+
+  test.each([
+    'SUPERSEDED',
+    'REMOVAL_UNCONFIRMED',
+    'CONFLICT',
+    'OPERATOR',
+    'RELEASED_BUT_LIVE',
+    'SECOND_ADDRESS',
+  ] as const)('of a lease that is %s closes no attachment that has a fresh one in its pool', (reason) => {
+    const nobody = ['SUPERSEDED', 'REMOVAL_UNCONFIRMED'].includes(reason)
+      ? 'lease.released 10.0.0.5'
+      : `lease.quarantined 10.0.0.5 ${reason} (nobody)`
+    const replaced = [...network, active('10.0.0.5', web(1)), quarantined('10.0.0.5', reason)]
+    for (const removalConfirmed of [true, false]) {
+      if (reason === 'CONFLICT' && !removalConfirmed) continue
+      const books = given(...replaced, reserved('10.0.0.6', web(1)))
+      const [old, fresh] = ['10.0.0.5', '10.0.0.6'].map((address) => books.leaseAt(address)!.fencingToken)
+      books.when(release(old!, { removalConfirmed })).then(...(removalConfirmed ? [nobody] : []))
+      books.when(confirm(fresh!)).then('lease.confirmed 10.0.0.6')
+      books.when(reserve({ owner: web(1), ...inA })).then()
+      // The fresh one given back, this life is over.
+      books.when(release(fresh!)).then('lease.released 10.0.0.6', 'attachment.closed web#1 in a')
+    }
+    // One in another pool, or one that is quarantined too, is no fresh one.
+    for (const beside of [
+      [reserved('10.0.1.6', web(1))],
+      [active('10.0.0.6', web(1)), quarantined('10.0.0.6', 'OPERATOR')],
+      [active('10.0.0.6', web(2))],
+    ]) {
+      const books = given(...replaced, ...beside)
+      books
+        .when(release(books.leaseAt('10.0.0.5')!.fencingToken))
+        .then(nobody, 'attachment.closed web#1 in a')
+    }
   })
 
   test('that has ended already closes nothing anew', () => {
@@ -140,7 +190,17 @@ describe('the horizon', () => {
     books.when(reserve({ owner: web(1), ...inA })).refused('ATTACHMENT_CLOSED')
   })
 
-  test('over, a Release by owner of what holds nothing closes again', () => {
+  test('over, a Release by owner of what was released leaves no event', () => {
+    const books = given(...network, active('10.0.0.5', web(1)))
+    books.accept(releaseOf(web(1)))
+    for (const ms of [HORIZON - 1, 1, DAY]) {
+      books.wait(ms)
+      books.when(releaseOf(web(1))).then()
+    }
+    books.when(reserve({ owner: web(1), ...inA })).then('lease.reserved 10.0.0.1')
+  })
+
+  test('over, a Release by owner of what never held anything closes again', () => {
     const books = given(...network, closed(web(1)), elapsed(HORIZON))
     books.when(releaseOf(web(1))).then('attachment.closed web#1 everywhere')
   })

@@ -302,7 +302,8 @@ const TABLE: Readonly<Record<string, Row>> = {
       'becomes OPERATOR of nobody': ['OPERATOR'],
       'becomes RELEASED_BUT_LIVE of nobody': ['RELEASED_BUT_LIVE'],
       'becomes SECOND_ADDRESS of nobody': ['SECOND_ADDRESS'],
-      unchanged: ['FREE', ...ENDED, 'FOREIGN', 'SEEN_BY_CALLER'],
+      'unchanged, and it is the answer': [...ENDED],
+      unchanged: ['FREE', 'FOREIGN', 'SEEN_BY_CALLER'],
     },
   },
   'Release by another incarnation': {
@@ -335,13 +336,14 @@ const TABLE: Readonly<Record<string, Row>> = {
     outcomes: {
       'becomes REMOVAL_UNCONFIRMED': ['RESERVED', 'ACTIVE'],
       'unchanged, and it is the answer': [
+        ...ENDED,
         'SUPERSEDED',
         'REMOVAL_UNCONFIRMED',
         'OPERATOR',
         'RELEASED_BUT_LIVE',
         'SECOND_ADDRESS',
       ],
-      unchanged: ['FREE', ...ENDED, 'FOREIGN', 'SEEN_BY_CALLER'],
+      unchanged: ['FREE', 'FOREIGN', 'SEEN_BY_CALLER'],
       'refused ILLEGAL_STATE': ['CONFLICT'],
     },
   },

@@ -1,9 +1,11 @@
 /** Confirm, Release, Quarantine, Reap and labels: fenced, idempotent, and only of the lease they name (INV-10; azure#885). */
 import { describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
+import type { Owner } from '../../src/core/owner.ts'
 import {
   active,
   agentOf,
+  allOrNothing,
   claim,
   confirm,
   confirmOf,
@@ -114,6 +116,86 @@ describe('Release', () => {
     })
     expect(books.wait(DAY).when(release(3)).then()).toEqual(freed)
     expect(books.when(release(3, { removalConfirmed: false })).then()).toEqual(freed)
+  })
+
+  test('by owner twice has the same answer, and no event', () => {
+    const books = given(
+      pool('a', '10.0.0.0/29'),
+      pool('c', 'fd00::/125'),
+      active('10.0.0.5', web(1)),
+      active('fd00::5', web(1)),
+    )
+    const first = books.accept(releaseOf(web(1)))
+    expect(first.map((lease) => [lease.address, lease.state])).toEqual([
+      ['10.0.0.5', 'RELEASED'],
+      ['fd00::5', 'RELEASED'],
+    ])
+    for (const ms of [0, 1, DAY]) {
+      const again = books.wait(ms).when(releaseOf(web(1)))
+      again.then()
+      expect(again.result.answer!.leases).toEqual(first)
+    }
+    const unconfirmed = books.when(releaseOf(web(1), { removalConfirmed: false }))
+    unconfirmed.then()
+    expect(unconfirmed.result.answer!.leases).toEqual(first)
+  })
+
+  test('by owner twice in one batch, and all or nothing, has the same answer', () => {
+    const once = releaseOf(web(1))
+    const batch = given(pool('a', '10.0.0.0/29'), active('10.0.0.5', web(1)))
+    const [first, again] = batch.ledger.submitBatch([once, once])
+    expect(again!.answer).toEqual(first!.answer)
+    expect(again!.events).toEqual([])
+    const whole = given(pool('a', '10.0.0.0/29'), active('10.0.0.5', web(1))).ledger.submit(
+      allOrNothing([once, once]),
+    )
+    expect(whole.answer!.items![1]).toEqual(whole.answer!.items![0])
+    expect(whole.events).toHaveLength(2)
+  })
+
+  test('by owner again tells what was held last, of this attachment alone', () => {
+    const sameName = owner({ name: 'web', uid: 'u2', incarnation: '1' })
+    const books = given(
+      pool('a', '10.0.0.0/28'),
+      active('10.0.0.4', web(1)),
+      released('10.0.0.4'),
+      active('10.0.0.5', web(1)),
+      active('10.0.0.6', sameName),
+      active('10.0.0.7', web(2)),
+      released('10.0.0.5'),
+      released('10.0.0.6'),
+      released('10.0.0.7'),
+      elapsed(DAY),
+    )
+    const told = (of: Owner) => books.accept(releaseOf(of)).map((lease) => lease.address)
+    expect(told(web(1))).toEqual(['10.0.0.5'])
+    expect(told(web(2))).toEqual(['10.0.0.7'])
+    expect(told(sameName)).toEqual(['10.0.0.6'])
+    expect(told({ ...web(1), interface: 'eth1' })).toEqual([])
+    expect(told({ ...web(1), kind: 'vm' })).toEqual([])
+    expect(told(web(3))).toEqual([])
+  })
+
+  test('by owner again answers what it ended, though some of its leases stayed', () => {
+    const books = given(
+      pool('a', '10.0.0.0/29'),
+      pool('b', '10.0.1.0/29'),
+      pool('c', 'fd00::/125'),
+      active('10.0.0.5', web(1)),
+      active('10.0.1.5', web(1)),
+      quarantined('10.0.1.5', 'OPERATOR'),
+      active('fd00::5', web(1)),
+    )
+    books
+      .when(releaseOf(web(1)))
+      .then(
+        'lease.released 10.0.0.5',
+        'lease.released fd00::5',
+        'lease.quarantined 10.0.1.5 OPERATOR (nobody)',
+        'attachment.closed web#1 everywhere',
+      )
+    const again = books.accept(releaseOf(web(1)))
+    expect(again.map((lease) => lease.address)).toEqual(['10.0.0.5', 'fd00::5'])
   })
 
   test('of a lease whose address has a new holder touches nothing, a hundred times', () => {
@@ -349,6 +431,8 @@ describe('a token bound to a node', () => {
       released('10.0.0.5'),
     )
     books.refuse(release(3, { actor: here }), 'PERMISSION_DENIED')
+    books.refuse(releaseOf(web(1), { actor: here }), 'PERMISSION_DENIED')
+    books.when(releaseOf(web(1), { actor: agentOf('n2') })).then('attachment.closed web#1 everywhere')
   })
 })
 

@@ -76,10 +76,23 @@ describe('another incarnation', () => {
       )
   })
 
-  test('leaves alone what is quarantined already', () => {
-    given(...network, active('10.0.0.5', web(1)), quarantined('10.0.0.5', 'OPERATOR'))
+  test('closes an older one once, whatever becomes of each of its leases', () => {
+    const kept = [active('10.0.0.5', web(1)), quarantined('10.0.0.5', 'OPERATOR'), active('10.0.1.6', web(1))]
+    given(...network, ...kept)
       .when(reserve({ owner: web(2), ...inA }))
-      .then('lease.reserved 10.0.0.1')
+      .then(
+        'attachment.closed web#1 everywhere',
+        'lease.quarantined 10.0.1.6 SUPERSEDED',
+        'lease.reserved 10.0.0.1',
+      )
+    // Closed until now, and from now on for as long as its lease is superseded.
+    given(...network, ...kept, closed(web(1)))
+      .when(reserve({ owner: web(2), ...inA }))
+      .then(
+        'lease.quarantined 10.0.1.6 SUPERSEDED',
+        'attachment.closed web#1 everywhere',
+        'lease.reserved 10.0.0.1',
+      )
   })
 
   test('several older ones are each closed once', () => {
@@ -113,6 +126,59 @@ describe('another incarnation', () => {
         'attachment.closed web#1 everywhere',
         'lease.reserved 10.0.0.1',
       )
+  })
+})
+
+describe.each([
+  'SUPERSEDED',
+  'REMOVAL_UNCONFIRMED',
+  'CONFLICT',
+  'OPERATOR',
+  'RELEASED_BUT_LIVE',
+  'SECOND_ADDRESS',
+] as const)('an older life whose lease is %s already', (reason) => {
+  const old = owner({ name: 'web', uid: 'u1', incarnation: '1' })
+  const past = [...network, active('10.0.0.5', old), quarantined('10.0.0.5', reason)]
+  const inB = { claims: [claim({ pool: 'b' })] }
+
+  describe.each([
+    ['incarnation', owner({ name: 'web', uid: 'u1', incarnation: '2' })],
+    ['uid', owner({ name: 'web', uid: 'u2', incarnation: '1' })],
+  ])('and another %s', (_what, newcomer) => {
+    test('is closed, and its late Reserve supersedes nobody', () => {
+      const books = given(...past)
+      const before = books.leaseAt('10.0.0.5')
+      books
+        .when(reserve({ owner: newcomer, ...inA }))
+        .then('attachment.closed u1#1 everywhere', 'lease.reserved 10.0.0.1')
+      for (const claims of [inA, inB])
+        books.when(reserve({ owner: old, ...claims })).refused('ATTACHMENT_CLOSED')
+      expect(books.leaseAt('10.0.0.1')).toMatchObject({ state: 'RESERVED', owner: newcomer })
+      expect(books.leaseAt('10.0.0.5')).toEqual(before)
+      // Said again while it is closed, the Reserve leaves no event.
+      books.when(reserve({ owner: newcomer, ...inA })).then()
+    })
+
+    test('is closed everywhere, though a Release by id closed it in one pool', () => {
+      const books = given(...past, closed(old, 'a'))
+      books
+        .when(reserve({ owner: newcomer, ...inA }))
+        .then('attachment.closed u1#1 everywhere', 'lease.reserved 10.0.0.1')
+      books.when(reserve({ owner: old, ...inB })).refused('ATTACHMENT_CLOSED')
+    })
+
+    test('is not closed by a Reserve that is refused', () => {
+      const books = given(...past)
+      const named = { claims: [claim({ pool: 'a', address: '10.0.0.5' })] }
+      books.when(reserve({ owner: newcomer, ...named })).refused('ADDRESS_QUARANTINED')
+      books.when(reserve({ owner: old, ...inA })).then('lease.reserved 10.0.0.1')
+    })
+  })
+
+  test('is not closed by a Reserve without an incarnation, which may be the older one', () => {
+    given(...past)
+      .when(reserve({ owner: web(), ...inA }))
+      .then('lease.reserved 10.0.0.1')
   })
 })
 
@@ -240,7 +306,7 @@ describe('another uid', () => {
       quarantined('10.0.0.5', 'OPERATOR'),
     )
       .when(reserve({ owner: vm('u2'), ...inA, placement: on('n2') }))
-      .then('lease.reserved 10.0.0.1')
+      .then('attachment.closed u1#1 everywhere', 'lease.reserved 10.0.0.1')
   })
 })
 
@@ -307,7 +373,7 @@ describe('a predecessor whose removal is confirmed', () => {
     (reason) => {
       given(...network, active('10.0.0.5', web(1)), quarantined('10.0.0.5', reason))
         .when(reserve({ ...successor, ...inA }))
-        .then('lease.reserved 10.0.0.1')
+        .then('attachment.closed web#1 everywhere', 'lease.reserved 10.0.0.1')
     },
   )
 

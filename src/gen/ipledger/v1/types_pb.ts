@@ -7,8 +7,8 @@
 //   because a v6 /48 has 2^80 addresses. Times are RFC 3339, durations are seconds with an `s` ("90s").
 // - Addresses are answered in canonical form. Two spellings of one address are one address.
 // - Strings are UTF-8 without control characters and are compared byte by byte.
-// - Limits: a request is at most 1 MiB, a batch 4 MiB; the deadline is the caller's, 10 s without one.
-//   A limit that is passed is INVALID_FIELD and says which limit; of a message too large the `field` is empty.
+// - Limits: a request is at most 512 KiB, a batch as well; the deadline is the caller's, 10 s without one. A limit that
+//   is passed is INVALID_FIELD and says which limit; of a message too large the `field` is empty.
 // - A field that the message does not have, a name written twice, an unknown value of an enum are INVALID_FIELD.
 //
 // Errors are Connect (gRPC) errors with google.rpc.ErrorInfo {domain: "ipledger", reason, metadata}, and
@@ -25,8 +25,8 @@
 //
 // Every method that writes can also answer:
 //
-// - unavailable OUTCOME_UNKNOWN: the commit was sent and not answered. Repeating the same request is safe,
-//   surely so with a `request_id`;
+// - unavailable OUTCOME_UNKNOWN: it may have been committed, but that was not answered, or not before the deadline.
+//   Repeating the same request is safe, surely so with a `request_id`;
 // - invalid_argument REQUEST_ID_REUSED: this `request_id` was committed with other content within 24 h.
 //
 // `request_id` (at most 128 bytes, unique in its network) makes a command exactly-once for 24 h: a repetition

@@ -1,0 +1,126 @@
+import type pg from 'pg'
+import { beforeEach, expect, test } from 'vitest'
+import { connect } from '../../src/postgres/connect.ts'
+import { type Statement, trip } from '../../src/postgres/trip.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
+
+const database = await useTestDatabase()
+
+const one = (name: string, text: string, values: readonly unknown[] = []): Statement => ({
+  name,
+  text,
+  values,
+})
+const begin = one('begin', 'begin')
+const commit = one('commit', 'commit')
+const add = (id: number) => one('add', 'insert into public.item (id) values ($1::bigint)', [id])
+
+async function items(): Promise<readonly number[]> {
+  return withClient(database.adminUrl, async (admin) => {
+    const { rows } = await admin.query<{ id: number }>('select id from public.item order by id')
+    return rows.map(({ id }) => id)
+  })
+}
+
+async function onConnection(work: (client: pg.Client) => Promise<void>): Promise<void> {
+  const client = await connect({ url: database.adminUrl, applicationName: 'test trip' })
+  try {
+    await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+beforeEach(async () => {
+  await withClient(database.adminUrl, async (admin) => {
+    await admin.query('drop table if exists public.item')
+    await admin.query(
+      'create table public.item (id bigint primary key, odd bigint check (odd is null or odd <> 13), unique (odd) deferrable initially deferred)',
+    )
+  })
+})
+
+test('statements are answered in order, with names and types, the first time and when prepared', async () => {
+  await onConnection(async (client) => {
+    for (let round = 1; round <= 3; round += 1) {
+      const answered = await trip(client, [
+        begin,
+        add(round),
+        one('both', 'select $1::bigint as number, $2::text[] as words, null::inet as nothing', [
+          round,
+          ['a"b\\', 'NULL', '', null],
+        ]),
+        one('none', 'select 1 as gone where false'),
+        one('two', 'select n from unnest($1::bigint[]) as n', [[7, 8]]),
+        commit,
+      ])
+      expect(answered.map(({ command, rowCount }) => [command, rowCount])).toEqual([
+        ['BEGIN', 0],
+        ['INSERT', 1],
+        ['SELECT', 1],
+        ['SELECT', 0],
+        ['SELECT', 2],
+        ['COMMIT', 0],
+      ])
+      expect(answered[2]!.rows).toEqual([
+        { number: round, words: ['a"b\\', 'NULL', '', null], nothing: null },
+      ])
+      expect(answered[3]!.rows).toEqual([])
+      expect(answered[4]!.rows).toEqual([{ n: 7 }, { n: 8 }])
+    }
+  })
+  expect(await items()).toEqual([1, 2, 3])
+})
+
+test.each([
+  ['that cannot be parsed', one('bad', 'selct 1'), '42601'],
+  ['whose parameter cannot be read', one('bad', 'select $1::inet', ['10.0.0.300']), '22P02'],
+  ['that violates a constraint', one('bad', 'insert into public.item (id, odd) values (99, 13)'), '23514'],
+])('nothing is run after a statement %s, the commit neither', async (_, bad, code) => {
+  await onConnection(async (client) => {
+    await expect(trip(client, [begin, add(1), bad, add(2), commit])).rejects.toMatchObject({ code })
+    expect((await client.query('rollback')).command).toBe('ROLLBACK')
+    expect(await items()).toEqual([])
+    // What the server had not got to, and what it had, is prepared for the next trip.
+    expect((await trip(client, [begin, add(1), add(2), commit])).at(-1)!.command).toBe('COMMIT')
+  })
+  expect(await items()).toEqual([1, 2])
+})
+
+test('a statement that failed when it was prepared can be run later', async () => {
+  await onConnection(async (client) => {
+    const read = (text: string) => one('read', 'select $1::inet as address', [text])
+    await expect(trip(client, [read('10.0.0.300')])).rejects.toMatchObject({ code: '22P02' })
+    expect((await trip(client, [read('10.0.0.3'), read('10.0.0.4')])).map(({ rows }) => rows)).toEqual([
+      [{ address: '10.0.0.3' }],
+      [{ address: '10.0.0.4' }],
+    ])
+  })
+})
+
+test('a commit that fails is a failure', async () => {
+  await onConnection(async (client) => {
+    const same = (id: number) => one('same', 'insert into public.item (id, odd) values ($1::bigint, 5)', [id])
+    await expect(trip(client, [begin, same(1), same(2), commit])).rejects.toMatchObject({ code: '23505' })
+  })
+  expect(await items()).toEqual([])
+})
+
+test('a row that cannot be read fails the trip and leaves the connection usable', async () => {
+  await onConnection(async (client) => {
+    const large = one('large', 'select 9007199254740993::int8 as value')
+    await expect(trip(client, [large, add(1)])).rejects.toThrow(RangeError)
+    expect((await trip(client, [one('small', 'select 2::int8 as value')]))[0]!.rows).toEqual([{ value: 2 }])
+  })
+})
+
+test('a connection that is lost fails its trip', async () => {
+  const client = await connect({ url: database.adminUrl, applicationName: 'test trip' })
+  const pid = (await trip(client, [one('pid', 'select pg_backend_pid() as pid')]))[0]!.rows[0]!.pid
+  const lost = trip(client, [begin, add(1), one('sleep', 'select pg_sleep(60)'), commit])
+  const outcome = expect(lost).rejects.toThrow()
+  await withClient(database.adminUrl, (other) => other.query('select pg_terminate_backend($1)', [pid]))
+  await outcome
+  await expect(trip(client, [add(2)])).rejects.toThrow()
+  expect(await items()).toEqual([])
+})
