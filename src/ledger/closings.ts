@@ -57,8 +57,8 @@ type Fold = {
 }
 
 export async function walkClosings(client: pg.Client, shape: Shape, options: ClosingOptions): Promise<void> {
-  const start = await inSnapshot(client, () => findStart(client, shape.networkName, options.guarded))
-  const closed = await countClosed(client, shape, start, options)
+  const from = await inSnapshot(client, () => findStart(client, shape.networkName, options.guarded))
+  const { closed, start } = await countClosed(client, shape, from, options)
   const passes = Math.max(
     1,
     Math.ceil(closed / (options.slice === undefined ? MOST_KEPT : 4 * options.slice)),
@@ -129,31 +129,36 @@ async function findStart(client: pg.Client, network: string, guarded: boolean): 
   return first.rows[0]?.seq ?? Number.MAX_SAFE_INTEGER
 }
 
-const COUNT = `select count(*) filter (where s.type = 'attachment.closed') as closed, count(*) as events, max(s.seq) as last
+const COUNT = `select count(*) filter (where s.type = 'attachment.closed') as closed,
+    min(s.seq) filter (where s.type = 'attachment.closed') as first, count(*) as events, max(s.seq) as last
   from (select seq, type from ipledger.event where network_id = $1 and seq > $2 order by seq limit $3) s`
 
+/** How many closings there are from a number on, and where they begin: nothing before is folded. */
 async function countClosed(
   client: pg.Client,
   shape: Shape,
-  start: number,
+  from: number,
   { signal, slice }: ClosingOptions,
-): Promise<number> {
+): Promise<{ readonly closed: number; readonly start: number }> {
   const pace = createPace(50_000, 200_000, slice)
   let closed = 0
-  for (let after = start - 1; ; ) {
+  let first: number | null = null
+  for (let after = from - 1; ; ) {
     signal?.throwIfAborted()
     const begun = performance.now()
     const most = pace.size()
     const { rows } = await client.query<CountRow>(COUNT, [shape.networkName, after, most])
     const row = rows[0]!
     closed += row.closed
-    if (row.events < most) return closed
-    after = row.last!
+    first ??= row.first
+    const last = row.last ?? after
+    if (row.events < most) return { closed, start: first ?? last + 1 }
+    after = last
     pace.took(performance.now() - begun)
   }
 }
 
-type CountRow = { closed: number; events: number; last: number | null }
+type CountRow = { closed: number; first: number | null; events: number; last: number | null }
 
 const EVENTS = `select seq, type, at, pool_id, address, owner_kind, owner_name, owner_uid, owner_uid_named,
     owner_incarnation, owner_interface

@@ -6,12 +6,19 @@
  * Every event carries the full state after it, so what an address came to is its last event; whether the events
  * before it were legal is asked by verify, which walks them all. A slice is bounded on every side: an interval that
  * holds more rows than a slice may is cut short, and the caller goes on behind it.
+ *
+ * Nearly always a row is what its last event left. The database says so of two rows faster than it sends both here, so
+ * only the others are sent and folded (100,000 leases: compared in 1.1 s instead of 2.2 s). What it is asked is
+ * generated from the columns of one name: an event carries the state after it, and the fold passes that through.
+ * Whatever is more than that is decided here: the keys, quarantines, what a reshaped pool forgot.
  */
 import type pg from 'pg'
 import { blockBase, blockSize, type Family, formatValue, maxPrefix } from '../core/address.ts'
 import { type AddressBook, addressValue, BrokenBooks, UNTOUCHED } from '../core/books.ts'
 import { isHeldEvent, type LeaseEvent, type LedgerEvent } from '../core/event.ts'
 import { addressOf, evolveAddress } from '../core/evolve.ts'
+import type { Lease } from '../core/lease.ts'
+import { attachmentKey, holderKey, type Owner } from '../core/owner.ts'
 import type { Pool } from '../core/pool.ts'
 import { intersect, normalise, type Range, subtract } from '../core/ranges.ts'
 import { type Column, LEASE, leaseCells, RELEASED, releasedCells } from './append.ts'
@@ -29,6 +36,16 @@ export type Standing = {
   readonly seq: number
   /** As the projections should have it; untouched if it left its pool since it was released. */
   readonly book: AddressBook
+}
+
+/** An address whose only row is, cell by cell, what its last event left. */
+export type Settled = {
+  readonly address: string
+  readonly value: bigint
+  readonly poolId: number
+  readonly seq: number
+  /** Null: released, and remembered as that. */
+  readonly lease: Pick<Lease, 'poolId' | 'prefixLength' | 'fencingToken'> | null
 }
 
 /** A row that the log explains otherwise, or not at all, or that is not there. */
@@ -71,6 +88,8 @@ export type Slice = {
   readonly family: Family
   /** What was read: what was asked for, or its beginning. */
   readonly interval: Range
+  /** Addresses with events: first those whose rows need no look any more, then the others, with their rows. */
+  readonly settled: readonly Settled[]
   readonly standings: readonly Standing[]
   readonly leases: readonly Cells[]
   readonly released: readonly Cells[]
@@ -207,7 +226,7 @@ export async function nextAddresses(
   family: Family,
   interval: Range,
   most: number,
-): Promise<{ readonly addresses: readonly string[]; readonly interval: Range }> {
+): Promise<Wanted> {
   const entries = most * ENTRIES_PER_ADDRESS
   const { rows } = await client.query<{ address: string }>(NEXT_ADDRESSES, [
     network,
@@ -263,6 +282,153 @@ export async function readRowsAt(
     leases: await readCells(client, LEASES_AT, LEASE, at),
     released: await readCells(client, RELEASED_AT, RELEASED, at),
   }
+}
+
+const KEYS: readonly string[] = ['holder_key', 'attachment_key']
+const isQuarantine = ({ name }: Column) => name.startsWith('quarantine')
+/** Columns that an event has under the same name; the number of a row is that of its event. */
+const ALIKE_LEASE = LEASE.filter((one) => !isQuarantine(one) && !KEYS.includes(one.name))
+const ALIKE_RELEASED = RELEASED.filter(({ name }) => !KEYS.includes(name))
+const inEvent = ({ name }: Column) => (name === 'version' || name === 'released_seq' ? 'seq' : name)
+const alike = (columns: readonly Column[], row: string) =>
+  `row(${columns.map((column) => `e.${inEvent(column)}`).join(', ')}) is not distinct from ` +
+  `row(${columns.map(({ name }) => `${row}.${name}`).join(', ')})`
+const without = (columns: readonly Column[], row: string) =>
+  columns.map(({ name }) => `${row}.${name} is null`).join(' and ')
+
+const ENDED = `e.type in ('lease.released', 'lease.reaped')`
+/** Each address beside the row that its last event should have left; one of the other table shows in the count. */
+const SETTLED = `select e.address, e.seq, e.pool_id, e.prefix_length, e.fencing_token, e.owner_kind, e.owner_name, e.owner_uid,
+    e.owner_incarnation, e.owner_interface, coalesce(l.holder_key, r.holder_key), l.attachment_key,
+    case when l.alike then 'lease' when r.alike then 'released' end as what
+  from unnest($2::inet[]) as a (address)
+  cross join lateral (
+    select * from ipledger.event
+     where event.network_id = $1 and event.address = a.address order by event.seq desc limit 1) e
+  left join lateral (
+    select l.holder_key, l.attachment_key, ${alike(ALIKE_LEASE, 'l')}
+        and ${without(LEASE.filter(isQuarantine), 'e')} and ${without(LEASE.filter(isQuarantine), 'l')} as alike
+      from ipledger.lease l
+     where l.network_id = $1 and l.address = a.address and not ${ENDED} and e.type like 'lease.%' offset 0) l on true
+  left join lateral (
+    select r.holder_key, ${alike(ALIKE_RELEASED, 'r')} as alike
+      from ipledger.released_address r where r.network_id = $1 and r.address = a.address and ${ENDED} offset 0) r on true`
+
+type SettledRow = readonly [
+  address: string,
+  seq: number,
+  poolId: number,
+  prefixLength: number,
+  fencingToken: number,
+  kind: string | null,
+  name: string,
+  uid: string,
+  incarnation: string,
+  on: string,
+  holderKey: string | null,
+  attachmentKey: string | null,
+  what: 'lease' | 'released' | null,
+]
+
+const COUNT_ROWS = `select
+    (select count(*) from (select from ipledger.lease l
+      where l.network_id = $1 and l.address between $2::inet and $3::inet limit $4) s)
+    + (select count(*) from (select from ipledger.released_address r
+      where r.network_id = $1 and r.address between $2::inet and $3::inet limit $4) s) as rows`
+
+/** The beginning of an interval, and all addresses in it that any event is about. */
+export type Wanted = { readonly addresses: readonly string[]; readonly interval: Range }
+
+async function countRows(
+  client: pg.Client,
+  shape: Shape,
+  family: Family,
+  { addresses, interval }: Wanted,
+): Promise<number> {
+  const { rows } = await client.query<{ rows: number }>(COUNT_ROWS, [
+    shape.networkName,
+    formatValue(family, interval.first),
+    formatValue(family, interval.last),
+    addresses.length + 1,
+  ])
+  return rows[0]!.rows
+}
+
+/** Most addresses have no row: they are lost, or left their pool. */
+export async function looksLost(
+  client: pg.Client,
+  shape: Shape,
+  family: Family,
+  wanted: Wanted,
+): Promise<boolean> {
+  return 2 * (await countRows(client, shape, family, wanted)) < wanted.addresses.length
+}
+
+type Rows = Pick<Slice, 'settled' | 'leases' | 'released'> & {
+  /** Those of the addresses that are not settled. */
+  readonly others: readonly string[]
+}
+
+/**
+ * The rows of an interval, of which `addresses` are all that have events, but for those that are settled. Null where
+ * the interval holds rows that no event is about, or lacks so many that most addresses have to be folded anyway.
+ */
+async function readUnsettled(
+  client: pg.Client,
+  shape: Shape,
+  family: Family,
+  wanted: Wanted,
+): Promise<Rows | null> {
+  const network = shape.networkName
+  const { addresses } = wanted
+  const all = await countRows(client, shape, family, wanted)
+  if (all > addresses.length || 2 * all < addresses.length) return null
+  const { rows } = await client.query<[...SettledRow]>({
+    rowMode: 'array',
+    text: SETTLED,
+    values: [network, addresses],
+  })
+  const settled: Settled[] = []
+  const others: string[] = []
+  for (const row of rows) {
+    const one = settle(shape, row)
+    if (one === null) others.push(readAddress(row[0]))
+    else settled.push(one)
+  }
+  const { leases, released } = await readRowsAt(client, network, others)
+  return leases.length + released.length + settled.length === all
+    ? { settled, others, leases, released }
+    : null
+}
+
+function settle(shape: Shape, row: SettledRow): Settled | null {
+  const [
+    text,
+    seq,
+    poolId,
+    prefixLength,
+    fencingToken,
+    kind,
+    name,
+    uid,
+    incarnation,
+    on,
+    holder,
+    attached,
+    what,
+  ] = row
+  if (what === null) return null
+  const owner: Owner | null =
+    kind === null ? null : { kind, name, uid, uidNamed: true, incarnation, interface: on }
+  if (holder !== (owner === null ? '' : holderKey(owner))) return null
+  const address = readAddress(text)
+  const value = addressValue(address)
+  if (what === 'released') {
+    return stillTouched(shape, poolId, value, seq) ? { address, value, poolId, seq, lease: null } : null
+  }
+  // Nobody's is quarantined, and that is not for here.
+  if (owner === null || attached !== attachmentKey(owner)) return null
+  return { address, value, poolId, seq, lease: { poolId, prefixLength, fencingToken } }
 }
 
 /** Address is the first column of both tables that are keyed by it. */
@@ -440,7 +606,7 @@ export async function readSlice(
   client: pg.Client,
   shape: Shape,
   family: Family,
-  wanted: { readonly addresses: readonly string[]; readonly interval: Range },
+  wanted: Wanted,
   most: number,
 ): Promise<Slice> {
   const { first } = wanted.interval
@@ -453,10 +619,14 @@ export async function readSlice(
     }
   }
   const bounds = () => [shape.networkName, formatValue(family, first), formatValue(family, last), most + 1]
-  const leases = await readCells(client, LEASES_IN, LEASE, bounds())
-  cut(leases)
-  const released = await readCells(client, RELEASED_IN, RELEASED, bounds())
-  cut(released)
+  let rows = await readUnsettled(client, shape, family, wanted)
+  if (rows === null) {
+    const leases = await readCells(client, LEASES_IN, LEASE, bounds())
+    cut(leases)
+    const released = await readCells(client, RELEASED_IN, RELEASED, bounds())
+    cut(released)
+    rows = { settled: [], others: wanted.addresses, leases, released }
+  }
   const crossed = poolsIn(shape, family, { first, last }, MOST_POOLS + 1)
   const beyond = crossed[MOST_POOLS]
   if (beyond !== undefined && beyond.range.first - 1n < last) last = beyond.range.first - 1n
@@ -482,15 +652,16 @@ export async function readSlice(
   const standings = await readStandings(
     client,
     shape,
-    wanted.addresses.filter((address) => within(addressValue(address))),
+    rows.others.filter((address) => within(addressValue(address))),
   )
   const inside = (row: Cells) => within(addressValue(addressOfCells(row)))
   return {
     family,
     interval: { first, last },
+    settled: rows.settled.filter(({ value }) => within(value)),
     standings,
-    leases: leases.filter(inside),
-    released: released.filter(inside),
+    leases: rows.leases.filter(inside),
+    released: rows.released.filter(inside),
     spaces,
   }
 }
@@ -563,14 +734,17 @@ export function differing(columns: readonly string[], expected: Cells, found: Ce
 }
 
 /** Untouched is what can be leased and has no place among the leases and the released addresses. */
-export function compareSpaces(slice: Pick<Slice, 'standings' | 'spaces'>): readonly SpaceDifference[] {
+export function compareSpaces(
+  slice: Pick<Slice, 'settled' | 'standings' | 'spaces'>,
+): readonly SpaceDifference[] {
   const touched = new Map<number, Range[]>()
-  for (const { book, poolId, value } of slice.standings) {
-    if (book.lease === null && book.released === null) continue
+  const touch = ({ poolId, value }: Settled | Standing) => {
     const list = touched.get(poolId) ?? []
     touched.set(poolId, list)
     list.push({ first: value, last: value })
   }
+  for (const one of slice.settled) touch(one)
+  for (const one of slice.standings) if (one.book.lease !== null || one.book.released !== null) touch(one)
   return slice.spaces.flatMap((space) => {
     const difference = compareSpace(space, touched.get(space.pool.poolId) ?? [])
     return difference === null ? [] : [difference]

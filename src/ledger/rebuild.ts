@@ -3,19 +3,21 @@
  * even the row that batches lock.
  *
  * First everything is compared without a lock, slice by slice, as `fold.ts` says: the fold of a slice's addresses and
- * the rows stored for them, read in one snapshot. Then the slices that differ are folded once more under the
- * network's lock, at its head, and the rows that differ are replaced: events that came in between are in that fold,
- * so there is nothing to catch up with and nothing stale to write. Between two slices the service writes; while more
- * than one is outstanding the network is REBUILDING and refuses Reserve. A rebuild that breaks off leaves it so; the
- * next one ends it. Right rows are never touched, so a rebuild of sound projections changes nothing.
+ * the rows stored for them, read in one snapshot; once rows prove to be lost, slices that lack most of theirs are not
+ * folded for that. Then the slices that differ are folded under the network's lock, at its head, and the rows that
+ * differ are replaced: events that came in between are in that fold, so there is nothing to catch up with and nothing
+ * stale to write. Between two slices the service writes; while more than one is outstanding the network is REBUILDING
+ * and refuses Reserve. A rebuild that breaks off leaves it so; the next one ends it. Right rows are never touched, so a
+ * rebuild of sound projections changes nothing.
  *
  * The shadow of DESIGN §5 is a slice in memory, not tables: writing what was folded to tables of the same shape took
  * 85 % as long again as folding and comparing it (65,534 addresses, 1.16 million events), and each event since would
  * have to be folded into them too.
  *
  * What an address came to is the payload of its last event, which an index finds; whether the events before it were
- * legal is `verify`'s question. `request` is no projection and stays. Of a network row, the identity of the database
- * that began its era is in no event and stays.
+ * legal is `verify`'s question. A log with a gap is refused: the lost event may have made a pool, or given an address
+ * out, and projections without it would give that address to somebody else. `request` is no projection and stays. Of
+ * a network row, the identity of the database that began its era is in no event and stays.
  */
 import type pg from 'pg'
 import type { Family } from '../core/address.ts'
@@ -32,6 +34,7 @@ import {
   type Cells,
   compareRows,
   compareSpaces,
+  looksLost,
   nextAddresses,
   type RowDifference,
   readPositions,
@@ -40,8 +43,10 @@ import {
   readStandings,
   type Slice,
   type SpaceDifference,
+  type Wanted,
   wholeFamily,
 } from './fold.ts'
+import { type Odd, walkNumbers } from './numbers.ts'
 import { readAddress } from './rows.ts'
 import { advanceShape, newShape, type Shape } from './shape.ts'
 import { compareShape, type ShapeDifference } from './shape-rows.ts'
@@ -115,6 +120,10 @@ type Run = {
   readonly differences: ProjectionDifference[]
   /** Intervals of addresses that hold differences, in order. */
   readonly dirty: Dirty[]
+  /** The same, but nobody looked which: they are noted when they are replaced. */
+  readonly lost: Dirty[]
+  /** Some slice lacked most of its rows. */
+  lossy: boolean
   /** Pools whose position is to be written again if it is wrong when all else is right. */
   readonly pools: Set<number>
   readonly progress: (what: RebuildProgress['what'], done: number, of: number | null) => void
@@ -128,7 +137,7 @@ type Run = {
   longestLockMs: number
 }
 
-/** @throws BrokenBooks when the events of the network or its pools cannot be folded; then nothing was replaced */
+/** @throws BrokenBooks when the log has a gap, or its network or pools cannot be folded; then nothing was replaced */
 export async function rebuild(options: RebuildOptions): Promise<RebuildReport> {
   const { network, onProgress } = options
   const client = await connect({ url: options.adminUrl, applicationName: 'ipledger rebuild' })
@@ -148,6 +157,8 @@ export async function rebuild(options: RebuildOptions): Promise<RebuildReport> {
     },
     differences: [],
     dirty: [],
+    lost: [],
+    lossy: false,
     pools: new Set(),
     progress: (what, done, of) => onProgress?.({ network, what, done, of }),
     signal: options.signal,
@@ -159,7 +170,7 @@ export async function rebuild(options: RebuildOptions): Promise<RebuildReport> {
     longestLockMs: 0,
   }
   try {
-    await compare(run)
+    await compare(run, options.dryRun === true)
     const { head } = run.shape
     if (options.dryRun !== true) await replace(run)
     return {
@@ -178,7 +189,7 @@ export async function rebuild(options: RebuildOptions): Promise<RebuildReport> {
   }
 }
 
-/** From the numbers alone: an era's are without a gap. */
+/** From the numbers alone: an era's are without a gap, as was asked before. */
 async function countEvents(client: pg.Client, network: string, head: number): Promise<number> {
   let events = 0
   for (let era = 0; era <= eraOf(head); era += 1) {
@@ -194,8 +205,10 @@ async function countEvents(client: pg.Client, network: string, head: number): Pr
 
 // Comparing, without a lock.
 
-async function compare(run: Run): Promise<void> {
+async function compare(run: Run, dryRun: boolean): Promise<void> {
   const { client, shape, signal, slice } = run
+  await inSnapshot(client, () => advanceShape(client, shape))
+  await requireWhole(run)
   await inSnapshot(client, async () => {
     await advanceShape(client, shape)
     requireSound(shape)
@@ -212,11 +225,20 @@ async function compare(run: Run): Promise<void> {
         const spaces = compareSpaces(slice)
         for (const difference of rows) noteRow(run, difference)
         for (const difference of spaces) noteSpace(run, difference)
-        run.addresses += slice.standings.length
+        const addresses = slice.settled.length + slice.standings.length
+        run.addresses += addresses
         run.progress('comparing', run.addresses, null)
-        if (rows.length > 0 || spaces.length > 0) addDirty(run, { family, interval: slice.interval })
-        // A range that lies over others may reach into slices where only the others were seen.
-        for (const { pool, overlaps } of spaces) if (overlaps) addDirty(run, { family, interval: pool.range })
+        if (rows.length > 0 || spaces.length > 0) run.dirty.push({ family, interval: slice.interval })
+        addOverlaps(run, spaces)
+        // Addresses without a row may be those of a pool that is gone: that these are not, the fold has said.
+        if (2 * rows.filter(({ found }) => found === null).length > addresses) run.lossy ||= !dryRun
+      },
+      async (wanted) => {
+        if (!run.lossy || !(await looksLost(client, shape, family, wanted))) return false
+        run.lost.push({ family, interval: wanted.interval })
+        run.addresses += wanted.addresses.length
+        run.progress('comparing', run.addresses, null)
+        return true
       },
     )
   }
@@ -231,6 +253,17 @@ async function compare(run: Run): Promise<void> {
   for (const poolId of [...shape.pools.keys()]) {
     await tallyPool(client, shape, poolId, async (tally) => noteTally(run, tally), { signal, slice })
   }
+}
+
+/** Numbers alone say that an event is lost; those that come later are numbered under the lock. */
+async function requireWhole({ client, network, shape, signal, slice }: Run): Promise<void> {
+  const use = ({ message }: Odd) => {
+    throw new BrokenBooks(
+      `${message}. Nothing is rebuilt from such a log: what the lost events gave out would be given again. ` +
+        'Restore them to ipledger.event from a backup first',
+    )
+  }
+  await walkNumbers(client, network, { from: 0, head: shape.head }, { use, times: false, signal, slice })
 }
 
 /** What cannot be folded cannot be rebuilt from, and half of it must not be written. */
@@ -253,39 +286,41 @@ async function walk(
   run: Run,
   { family, interval }: Dirty,
   most: number,
-  transaction: (work: () => Promise<Slice>) => Promise<Slice>,
+  transaction: (work: () => Promise<Range>) => Promise<Range>,
   use: (slice: Slice) => Promise<void>,
+  passes: (wanted: Wanted) => Promise<boolean> = async () => false,
 ): Promise<void> {
   const { client, shape, network } = run
   const pace = createPace(ADDRESSES_AT_FIRST, most, run.slice)
   for (let { first } = interval; first <= interval.last; ) {
     run.signal?.throwIfAborted()
     const begun = performance.now()
-    const slice = await transaction(async () => {
+    const { last } = await transaction(async () => {
       await advanceShape(client, shape)
       requireSound(shape)
       const wanted = await nextAddresses(client, network, family, { first, last: interval.last }, pace.size())
-      const read = await readSlice(client, shape, family, wanted, pace.size())
-      await use(read)
-      return read
+      if (await passes(wanted)) return wanted.interval
+      const slice = await readSlice(client, shape, family, wanted, pace.size())
+      await use(slice)
+      return slice.interval
     })
     pace.took(performance.now() - begun)
-    first = slice.interval.last + 1n
+    first = last + 1n
   }
 }
 
-function addDirty(run: Run, { family, interval }: Dirty): void {
-  run.dirty.push({ family, interval: { first: interval.first, last: interval.last } })
+/** A range that lies over others may reach into slices where only the others were seen. */
+function addOverlaps(run: Run, spaces: readonly SpaceDifference[]): void {
+  for (const { pool, overlaps } of spaces) {
+    if (overlaps) run.dirty.push({ family: pool.family, interval: pool.range })
+  }
 }
 
 /** What is outstanding, in order and without repetition. */
-function dirtyIntervals(run: Run): readonly Dirty[] {
+function inOrder(outstanding: readonly Dirty[]): readonly Dirty[] {
   return ([4, 6] as const).flatMap((family) =>
-    normalise(run.dirty.filter((one) => one.family === family).map(({ interval }) => interval)).map(
-      (interval) => ({
-        family,
-        interval,
-      }),
+    normalise(outstanding.filter((one) => one.family === family).map(({ interval }) => interval)).map(
+      (interval) => ({ family, interval }),
     ),
   )
 }
@@ -361,11 +396,12 @@ function wrongColumns(tally: Tally): readonly string[] {
 
 async function replace(run: Run): Promise<void> {
   const { client, shape, counts } = run
-  if (Object.values(counts).every((count) => count === 0)) return
+  if (run.lost.length === 0 && Object.values(counts).every((count) => count === 0)) return
   if (counts.network_lock > 0) await restoreLock(run)
-  const intervals = dirtyIntervals(run)
-  const closings = counts.closed_attachment > 0 || counts.lease > 0
-  const outstanding = (run.shaped ? 1 : 0) + intervals.length + (closings ? 1 : 0) + run.pools.size
+  const lost = inOrder(run.lost)
+  const closings = () => counts.closed_attachment > 0 || counts.lease > 0
+  const outstanding =
+    (run.shaped ? 1 : 0) + lost.length + run.dirty.length + (closings() ? 1 : 0) + run.pools.size
   const many = outstanding > 1
   const locked = <T>(work: () => Promise<T>) => underItsLock(run, work)
 
@@ -376,11 +412,16 @@ async function replace(run: Run): Promise<void> {
       await replaceShape(run, many)
     })
   }
-  for (const [index, dirty] of intervals.entries()) {
-    await walk(run, dirty, MOST_REPLACED, locked, (slice) => replaceSlice(run, slice))
+  for (const [index, interval] of lost.entries()) {
+    await walk(run, interval, MOST_REPLACED, locked, (slice) => replaceSlice(run, slice, true))
     run.progress('replacing', index + 1, outstanding)
   }
-  if (closings) {
+  // What lies over others is known only now, where it was lost to be looked for.
+  for (const [index, interval] of inOrder(run.dirty).entries()) {
+    await walk(run, interval, MOST_REPLACED, locked, (slice) => replaceSlice(run, slice, false))
+    run.progress('replacing', lost.length + index + 1, outstanding)
+  }
+  if (closings()) {
     await walkClosings(client, shape, {
       guarded: true,
       begin: locked,
@@ -468,9 +509,15 @@ async function setNetwork(
   )
 }
 
-async function replaceSlice(run: Run, slice: Slice): Promise<void> {
+async function replaceSlice(run: Run, slice: Slice, unnoted: boolean): Promise<void> {
   const { network } = run
   const rows = compareRows(slice.standings, slice)
+  const spaces = compareSpaces(slice)
+  if (unnoted) {
+    for (const difference of rows) noteRow(run, difference)
+    for (const difference of spaces) noteSpace(run, difference)
+    addOverlaps(run, spaces)
+  }
   for (const [table, columns, gone, added] of [
     ['lease', LEASE, WRITES.leasesEnd, WRITES.leasesBegin],
     ['released_address', RELEASED, WRITES.releasedTaken, WRITES.releasedAdded],
@@ -486,7 +533,7 @@ async function replaceSlice(run: Run, slice: Slice): Promise<void> {
         values(network, columns, expected, (cells: Cells) => cells),
       )
   }
-  for (const difference of compareSpaces(slice)) await replaceSpace(run, difference)
+  for (const difference of spaces) await replaceSpace(run, difference)
 }
 
 /** Stores a stretch as it should be; what lies beside it in the same rows stays as it is. */

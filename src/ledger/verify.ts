@@ -21,7 +21,6 @@ import { type AddressBook, addressValue, BrokenBooks, UNTOUCHED } from '../core/
 import type { HeldType, LeaseEvent } from '../core/event.ts'
 import { addressOf, evolveAddress } from '../core/evolve.ts'
 import { type Lease, leaseId } from '../core/lease.ts'
-import { eraOf, firstSeqOfEra } from '../core/policy.ts'
 import { type Pool, poolSize } from '../core/pool.ts'
 import { contains, type Range } from '../core/ranges.ts'
 import { connect } from '../postgres/connect.ts'
@@ -38,14 +37,16 @@ import {
   readSlice,
   readStandings,
   readUntouchedAt,
+  type Settled,
   type Slice,
   type SpaceDifference,
   type Standing,
   stateAfter,
   wholeFamily,
 } from './fold.ts'
+import { walkNumbers } from './numbers.ts'
 import { readAddress } from './rows.ts'
-import { advanceShape, IS_SHAPE, misplaced, newShape, poolOver, type Shape } from './shape.ts'
+import { advanceShape, misplaced, newShape, poolOver, type Shape } from './shape.ts'
 import { compareShape, NETWORK_CELLS, networksInLog, POOL_CELLS, type ShapeDifference } from './shape-rows.ts'
 import { type Tally, tallyPool, wrongBounds } from './tally.ts'
 import { createPace, inSnapshot } from './transaction.ts'
@@ -133,8 +134,6 @@ export type Finding = {
 }
 
 const MOST_FINDINGS = 1_000
-/** Odd rows named per slice of the log; one deleted event is enough to distrust the rest. */
-const MOST_ODD = 100
 
 type Report = (
   what: FindingCode,
@@ -147,6 +146,8 @@ type Run = {
   readonly client: pg.Client
   readonly network: string
   readonly shape: Shape
+  /** Pools that events name and none created, as far as they were reported. */
+  readonly unknownPools: Set<number>
   readonly report: Report
   readonly progress: (what: VerifyProgress['what'], done: number, of: number | null) => void
   readonly signal: AbortSignal | undefined
@@ -203,6 +204,7 @@ async function verifyNetwork(
     client,
     network,
     shape: newShape(network),
+    unknownPools: new Set(),
     report,
     progress: (what, done, of) => options.onProgress?.({ network, what, done, of }),
     signal: options.signal,
@@ -220,7 +222,18 @@ async function verifyNetwork(
   }
   const full = options.full === true || checkpoint.seq > head || checkpoint.seq === 0
   const from = full ? 0 : checkpoint.seq
-  const events = await checkNumbers(run, from, head)
+  const events = await walkNumbers(
+    client,
+    network,
+    { from, head },
+    {
+      use: ({ what, message, seq, expected, found }) => report(what, message, { seq, expected, found }),
+      times: true,
+      onProgress: (events) => run.progress('numbers', events, head - from),
+      signal: run.signal,
+      slice: run.slice,
+    },
+  )
   await checkShape(run)
   if (full) for (const family of [4, 6] as const) await walkAddresses(run, family, events)
   else await walkEvents(run, from, head)
@@ -256,103 +269,8 @@ async function writeCheckpoint(
   )
 }
 
-// The log by itself.
-
-/** A slice of the log with the event before each; the first of all is as if 0 came before it. */
-const NEIGHBOURS = `(select w.seq, w.at, w.type, w.settings, lag(w.seq, 1, $2::bigint) over (order by w.seq) as before,
-      lag(w.at) over (order by w.seq) as at_before
-    from (select e.seq, e.at, e.type, e.settings from ipledger.event e
-      where e.network_id = $1 and e.seq >= $2 and e.seq <= $3 order by e.seq limit $4) w) s`
-const NUMBERS = `select count(*) filter (where s.seq > $2) as events, max(s.seq) as last,
-    count(*) filter (where s.seq > $2 and (s.seq <> s.before + 1 or s.at < s.at_before)) as odd
-  from ${NEIGHBOURS}`
-const ODD = `select s.seq, s.at, s.type, s.settings, s.before, s.at_before from ${NEIGHBOURS}
-  where s.seq > $2 and (s.seq <> s.before + 1 or s.at < s.at_before) order by s.seq limit ${MOST_ODD}`
-
-type OddRow = {
-  seq: number
-  at: number
-  type: string
-  settings: { readonly era?: number } | null
-  before: number
-  at_before: number | null
-}
-
-/** Numbers and times of the events in (from, head]; answers how many there are. */
-async function checkNumbers(run: Run, from: number, head: number): Promise<number> {
-  const { client, network } = run
-  const pace = createPace(20_000, 200_000, run.slice)
-  let events = 0
-  for (let after = from; after < head; ) {
-    run.signal?.throwIfAborted()
-    const begun = performance.now()
-    const most = pace.size()
-    // The event before the slice comes with it.
-    const span = [network, after, head, most + 1]
-    const { rows } = await client.query<{ events: number; last: number | null; odd: number }>(NUMBERS, span)
-    const row = rows[0]!
-    if (row.odd > 0) {
-      const odd = await client.query<OddRow>(ODD, span)
-      for (const one of odd.rows) reportOdd(run, one)
-    }
-    if (row.last === null || row.last <= after) break
-    events += row.events
-    after = row.last
-    pace.took(performance.now() - begun)
-    run.progress('numbers', events, head - from)
-  }
-  return events
-}
-
-function reportOdd({ network, report }: Run, row: OddRow): void {
-  const { seq, before } = row
-  if (row.at_before !== null && row.at < row.at_before) {
-    report('TIME_GOES_BACK', `event ${network}/${seq} is earlier than event ${before} before it`, {
-      seq,
-      expected: `not before ${iso(row.at_before)}`,
-      found: iso(row.at),
-    })
-  }
-  if (seq === before + 1) return
-  const era = eraOf(seq)
-  if (era > eraOf(before) && seq === firstSeqOfEra(era)) {
-    if (row.type !== 'era.begun' || row.settings?.era !== era) {
-      report(
-        'ERA_WRONG',
-        `era ${era} of network ${network} begins with ${row.type} instead of its own era.begun`,
-        {
-          seq,
-          expected: `era.begun of era ${era}`,
-          found: row.type,
-        },
-      )
-    }
-    return
-  }
-  const next = era > eraOf(before) ? firstSeqOfEra(era) : before + 1
-  report(
-    'EVENT_MISSING',
-    `in the log of network ${network} event ${before} is followed by ${seq}: ${seq - next} missing from ${next} on`,
-    { seq: next, expected: String(next), found: String(seq) },
-  )
-}
-
 async function checkShape(run: Run): Promise<void> {
-  const { client, network, shape, report } = run
-  const eras = await client.query<{ seq: number; settings: { readonly era?: number } | null }>(
-    `select seq, settings from ipledger.event where network_id = $1 and ${IS_SHAPE} and type = 'era.begun'`,
-    [network],
-  )
-  for (const { seq, settings } of eras.rows) {
-    if (seq === firstSeqOfEra(settings?.era ?? -1)) continue
-    report(
-      'ERA_WRONG',
-      `event ${network}/${seq} begins era ${settings?.era ?? 'unknown'} in the middle of another`,
-      {
-        seq,
-      },
-    )
-  }
+  const { client, shape, report } = run
   await inSnapshot(client, async () => {
     await advanceShape(client, shape)
     for (const difference of await compareShape(client, shape)) reportShape(run, difference)
@@ -426,21 +344,21 @@ function reportShape({ network, report }: Run, difference: ShapeDifference): voi
 
 // Addresses: all of them, in their order.
 
-const LINKS = `select e.address, e.seq, e.type, e.fencing_token from ipledger.event e
+const LINKS = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id from ipledger.event e
   where e.network_id = $1 and e.address between $2::inet and $4::inet and (e.address, e.seq) > ($2::inet, $3::bigint)
   order by e.address, e.seq limit $5`
 
 /**
- * An event as far as the legality of a fold goes: its type, its number, the lease's token. What else it says is read
- * of the last one alone, whose state is the address's: reading all events whole took 3.6 times as long.
+ * An event as far as the legality of a fold goes: its type, its number, the lease's token and pool. What else it says
+ * is read of the last one alone, whose state is the address's: reading all events whole took 3.6 times as long.
  */
-type Link = readonly [address: string, seq: number, type: string, token: number]
+type Link = readonly [address: string, seq: number, type: string, token: number, poolId: number]
 
-function linkEvent(network: string, [address, seq, type, token]: Link): LeaseEvent {
+function linkEvent(network: string, [address, seq, type, token, poolId]: Link): LeaseEvent {
   const header = { network, seq, at: 0, actor: '', cause: '', requestId: null, traceId: null, evidence: null }
   const lease: Lease = {
     network,
-    poolId: 0,
+    poolId,
     address,
     prefixLength: 0,
     fencingToken: token,
@@ -551,6 +469,17 @@ function foldLinks(run: Run, links: readonly Link[], chain: Chain | null, until:
 }
 
 function foldLegally(run: Run, before: AddressBook, event: LeaseEvent): AddressBook {
+  const { poolId } = addressOf(event)
+  if (!run.shape.histories.has(poolId) && !run.unknownPools.has(poolId)) {
+    // Said once: of a pool whose creation is lost every event says it.
+    run.unknownPools.add(poolId)
+    const about = `event ${event.network}/${event.seq} (${event.type})`
+    run.report('EVENT_ILLEGAL', `${about}: it names pool ${poolId}, which was never created`, {
+      address: readAddress(addressOf(event).address),
+      pool: String(poolId),
+      seq: event.seq,
+    })
+  }
   try {
     return evolveAddress(before, event)
   } catch (error) {
@@ -566,27 +495,31 @@ function foldLegally(run: Run, before: AddressBook, event: LeaseEvent): AddressB
 }
 
 function checkSlice(run: Run, slice: Slice): void {
+  for (const { lease, ...at } of slice.settled) checkPlace(run, at, lease)
   checkStandings(run, slice.standings)
   for (const difference of compareRows(slice.standings, slice)) reportRow(run, difference)
   for (const difference of compareSpaces(slice)) reportSpace(run, difference)
 }
 
-function checkStandings({ network, shape, report }: Run, standings: readonly Standing[]): void {
-  for (const { address, value, book, seq } of standings) {
-    if (book.lease === null) continue
-    const why = misplaced(shape, book.lease, value)
-    if (why === null) continue
-    report(
-      'LEASE_MISPLACED',
-      `lease ${leaseId(network, book.lease.fencingToken)} holds ${address}, but ${why}`,
-      {
-        address,
-        seq,
-        leaseId: leaseId(network, book.lease.fencingToken),
-        pool: shape.pools.get(book.lease.poolId)?.name ?? String(book.lease.poolId),
-      },
-    )
-  }
+function checkStandings(run: Run, standings: readonly Standing[]): void {
+  for (const { book, ...at } of standings) checkPlace(run, at, book.lease)
+}
+
+function checkPlace(
+  { network, shape, report }: Run,
+  { address, value, seq }: Pick<Standing, 'address' | 'value' | 'seq'>,
+  lease: Settled['lease'],
+): void {
+  if (lease === null) return
+  const why = misplaced(shape, lease, value)
+  if (why === null) return
+  const id = leaseId(network, lease.fencingToken)
+  report('LEASE_MISPLACED', `lease ${id} holds ${address}, but ${why}`, {
+    address,
+    seq,
+    leaseId: id,
+    pool: shape.pools.get(lease.poolId)?.name ?? String(lease.poolId),
+  })
 }
 
 function reportRow({ network, shape, report }: Run, difference: RowDifference): void {
@@ -663,9 +596,9 @@ function reportSpace(
 
 // Addresses that recent events are about.
 
-const RECENT = `select e.address, e.seq, e.type, e.fencing_token
+const RECENT = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id
   from ipledger.event e where e.network_id = $1 and e.seq > $2 and e.seq <= $3 order by e.seq limit $4`
-const BEFORE = `select e.address, e.seq, e.type, e.fencing_token
+const BEFORE = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id
   from unnest($2::inet[]) as a (address)
   cross join lateral (
     select * from ipledger.event f

@@ -304,7 +304,9 @@ test.each([4, 17])('in slices of %i addresses the outcome is the same', async (s
        from generate_series(0, 40) as n, ipledger.pool where network_id = $1 and name = 'wide'`,
     [network],
   )
-  await run(network, { slice })
+  const { counts } = await run(network, { slice, dryRun: true })
+  const { lease, released_address } = counts
+  expect((await run(network, { slice })).counts).toMatchObject({ lease, released_address })
   expect(await dump(network)).toEqual(before)
   await expectVerified(database, { network })
 })
@@ -329,6 +331,15 @@ test('addresses that left their pool and came back are untouched again', async (
   expect(before.untouched).toEqual([`2: ${formatValue(6, 0x0a000008n)}-${formatValue(6, 0x0a00000cn)}`])
   expect(before.reuse.length).toBe(5)
   await expectVerified(database, { network })
+  // As its release left it; but that is forgotten.
+  await sql(
+    `insert into ipledger.released_address
+     select network_id, address, pool_id, prefix_length, available_at, seq, 'pod|eth0|' || owner_name, removal_confirmed
+       from ipledger.event where network_id = $1 and type = 'lease.released' and address = '10.0.0.9'`,
+    [network],
+  )
+  expect((await run(network)).counts).toMatchObject({ released_address: 1 })
+  expect(await dump(network)).toEqual(before)
   for (const table of ['released_address', 'untouched_range', 'pool_position'])
     await sql(`delete from ipledger.${table} where network_id = $1`, [network])
   await run(network)
