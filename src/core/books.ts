@@ -11,6 +11,7 @@ import { blockSize, formatValue, isMalformed, parseAddress } from './address.ts'
 import type { EndedLease, Lease } from './lease.ts'
 import type { Network } from './network.ts'
 import { attachmentKey, holderKey, type Owner } from './owner.ts'
+import { POLICY } from './policy.ts'
 import type { Pool, PoolCounts } from './pool.ts'
 import { contains, type Range, subtract } from './ranges.ts'
 
@@ -54,6 +55,78 @@ export type PoolBook = {
   readonly cooled: Map<string, ReleasedAddress>
   /** True when no cooled address is left unread. */
   cooledComplete: boolean
+  /** Untouched addresses, or blocks, that somebody sees live. */
+  readonly sighted: Set<string>
+  /** Of the untouched pieces that were read in order, `sighted` has all up to this address; null: all; -1: none. */
+  sightedUpTo: bigint | null
+}
+
+/** An address, or one inside a block, that a source which is not retired lists now, and not as terminal. */
+export type LiveSighting = {
+  readonly source: string
+  readonly address: string
+  /** Null: in use, and whose it is is not known. */
+  readonly owner: Owner | null
+  readonly node: string
+  readonly boot: string
+  /** Head of the ledger that it is evidence of; null: nothing proves one, so that it only protects. */
+  readonly head: number | null
+}
+
+/** What sources see at an address, or in the block that begins there. */
+export type Sightings = {
+  readonly live: readonly LiveSighting[]
+  /** When it was last seen by anybody, as far as its intervals tell: where one began, or before one ended. */
+  readonly lastSeenAt: number | null
+}
+
+export const NEVER_SEEN: Sightings = { live: [], lastSeenAt: null }
+
+/** How a source stands, as far as decisions go by it. */
+export type SourceBook = {
+  readonly source: string
+  readonly state: 'REGISTERED' | 'ENABLED' | 'RETIRED'
+  readonly epoch: string
+  readonly warm: boolean
+  /** Of its last complete snapshot; null before it. */
+  readonly era: number | null
+  /** Entries of that snapshot. */
+  readonly size: number
+}
+
+/** Nothing is reaped on the word of a source, or in a whole network, until an operator resumes. */
+export type Hold = {
+  /** Empty: the whole network. */
+  readonly source: string
+  readonly seq: number
+  readonly at: number
+  readonly why: string
+  readonly reaps: number
+  readonly leases: number
+}
+
+/** Somebody answers for it that this boot of the node is over; of leases with a token up to `seq`. */
+export type Fence = {
+  readonly node: string
+  readonly boot: string
+  readonly seq: number
+  readonly at: number
+  readonly by: string
+  readonly why: string
+}
+
+/** What a STRICT pool goes by. Sources are the enabled ones whose node's boot is not fenced. */
+export type Strictness = {
+  readonly sources: number
+  /** Some of those that have not reported completely in this era. */
+  readonly unreported: readonly string[]
+  /** Those that see the asking node: its own and the network's. */
+  readonly asking: readonly {
+    readonly source: string
+    readonly intervalMs: number
+    /** When its last complete snapshot of this era was begun. */
+    readonly completeAt: number | null
+  }[]
 }
 
 /** What stands at an address: a lease, or its place in the queue of released addresses, or neither (untouched). */
@@ -96,6 +169,20 @@ export type Need =
   | { readonly what: 'cooling'; readonly poolId: number }
   | { readonly what: 'previous'; readonly key: string; readonly owner: Owner }
   | { readonly what: 'quarantinesBy'; readonly actor: string }
+  | { readonly what: 'quarantinesBySource'; readonly source: string }
+  /** What is seen live at an address or in its block, and when it was last seen. */
+  | { readonly what: 'sightings'; readonly address: string; readonly prefixLength: number }
+  /** What is seen live in these pieces of a pool's untouched space, from the lowest address on. */
+  | { readonly what: 'sightedIn'; readonly poolId: number; readonly ranges: readonly Range[] }
+  | { readonly what: 'source'; readonly source: string }
+  /** Attachments of a workload that are closed somewhere. */
+  | { readonly what: 'closedLives'; readonly kind: string; readonly uid: string }
+  | { readonly what: 'fence'; readonly node: string; readonly boot: string }
+  | { readonly what: 'hold'; readonly source: string }
+  /** Reaps on absence within the window and since the last resumption; without a source, those of the network. */
+  | { readonly what: 'absenceReaps'; readonly source: string }
+  | { readonly what: 'heldLeases' }
+  | { readonly what: 'strictness'; readonly node: string }
   | { readonly what: 'occupants'; readonly poolId: number; readonly ranges: readonly Range[] }
   | { readonly what: 'wholeFreeSpace'; readonly pool: string }
 
@@ -104,10 +191,28 @@ const MORE_CANDIDATES = 256
 
 export class Missing extends Error {
   readonly need: Need
-  constructor(need: Need) {
+  /** Wanted as well, and known already: one trip reads it all. */
+  readonly alike: readonly Need[]
+  constructor(need: Need, alike: readonly Need[] = []) {
     super(`not read yet: ${need.what}`)
     this.need = need
+    this.alike = alike
   }
+}
+
+/** Asks at once for what each of them misses: one at a time, a thousand sightings would be thousands of trips. */
+export function readTogether<T>(all: Iterable<T>, read: (one: T) => void): void {
+  const needs: Need[] = []
+  for (const one of all) {
+    try {
+      read(one)
+    } catch (error) {
+      if (!(error instanceof Missing)) throw error
+      needs.push(error.need, ...error.alike)
+    }
+  }
+  const [first, ...alike] = needs
+  if (first !== undefined) throw new Missing(first, alike)
 }
 
 /** The books contradict themselves: a bug or a second writer. Never a caller's fault. */
@@ -134,7 +239,26 @@ export type Books = {
   readonly nextCooled: Map<number, number | null>
   /** Addresses this batch released that need not cool, by pool: free, and behind all that were free before. */
   readonly freed: Map<number, Map<string, ReleasedAddress>>
+  /** Those that hold what a caller sees, by caller. */
   readonly quarantinesBy: Map<string, number>
+  /** Those that hold what a source sees, by source. */
+  readonly quarantinesBySource: Map<string, number>
+  /** By `placeKey`. */
+  readonly sightings: Map<string, Sightings>
+  readonly sources: Map<string, SourceBook | null>
+  /** By `workloadKey`, then by attachment. */
+  readonly closedLives: Map<string, ReadonlyMap<string, Owner>>
+  /** By `bootKey`. */
+  readonly fences: Map<string, Fence | null>
+  /** By source; the network's without one. */
+  readonly holds: Map<string, Hold | null>
+  readonly absenceReaps: Map<string, number>
+  /** Leases of the network, whatever their state. */
+  heldLeases: number | undefined
+  /** By asking node. */
+  readonly strictness: Map<string, Strictness>
+  /** Longest report interval of the sources that are not retired; 0 without any. Read with the head. */
+  slowestIntervalMs: number
   readonly poolsAt: Map<string, number | null>
   readonly overlaps: Map<string, readonly number[]>
   readonly occupants: Map<number, Occupants>
@@ -162,6 +286,16 @@ export function emptyBooks(networkName: string, setAside: ReadonlySet<string> = 
     nextCooled: new Map(),
     freed: new Map(),
     quarantinesBy: new Map(),
+    quarantinesBySource: new Map(),
+    sightings: new Map(),
+    sources: new Map(),
+    closedLives: new Map(),
+    fences: new Map(),
+    holds: new Map(),
+    absenceReaps: new Map(),
+    heldLeases: undefined,
+    strictness: new Map(),
+    slowestIntervalMs: 0,
     poolsAt: new Map(),
     overlaps: new Map(),
     occupants: new Map(),
@@ -188,6 +322,14 @@ export function forkBooks(books: Books): Books {
     nextCooled: new Map(books.nextCooled),
     freed: new Map([...books.freed].map(([id, entries]) => [id, new Map(entries)])),
     quarantinesBy: new Map(books.quarantinesBy),
+    quarantinesBySource: new Map(books.quarantinesBySource),
+    sightings: new Map(books.sightings),
+    sources: new Map(books.sources),
+    closedLives: new Map(books.closedLives),
+    fences: new Map(books.fences),
+    holds: new Map(books.holds),
+    absenceReaps: new Map(books.absenceReaps),
+    strictness: new Map(books.strictness),
     poolsAt: new Map(books.poolsAt),
     overlaps: new Map(books.overlaps),
     occupants: new Map(books.occupants),
@@ -324,6 +466,77 @@ export function quarantinesCausedBy(books: Books, actor: string): number {
   return count
 }
 
+export function quarantinesOfSource(books: Books, source: string): number {
+  const count = books.quarantinesBySource.get(source)
+  if (count === undefined) throw new Missing({ what: 'quarantinesBySource', source })
+  return count
+}
+
+export function placeKey(address: string, prefixLength: number): string {
+  return `${address}/${prefixLength}`
+}
+
+export function sightingsAt(books: Books, address: string, prefixLength: number): Sightings {
+  const found = books.sightings.get(placeKey(address, prefixLength))
+  if (found === undefined) throw new Missing({ what: 'sightings', address, prefixLength })
+  return found
+}
+
+export function sourceNamed(books: Books, source: string): SourceBook | null {
+  const found = books.sources.get(source)
+  if (found === undefined) throw new Missing({ what: 'source', source })
+  return found
+}
+
+export function workloadKey(kind: string, uid: string): string {
+  return `${kind}|${uid}`
+}
+
+/** Attachments of a workload that are closed somewhere, or were; `closingsOf` says where and since when. */
+export function closedLivesOf(books: Books, { kind, uid }: Owner): readonly Owner[] {
+  const found = books.closedLives.get(workloadKey(kind, uid))
+  if (found === undefined) throw new Missing({ what: 'closedLives', kind, uid })
+  return [...found.values()]
+}
+
+export function bootKey(node: string, boot: string): string {
+  return JSON.stringify([node, boot])
+}
+
+export function fenceOf(books: Books, node: string, boot: string): Fence | null {
+  const found = books.fences.get(bootKey(node, boot))
+  if (found === undefined) throw new Missing({ what: 'fence', node, boot })
+  return found
+}
+
+export function holdOf(books: Books, source: string): Hold | null {
+  const found = books.holds.get(source)
+  if (found === undefined) throw new Missing({ what: 'hold', source })
+  return found
+}
+
+export function absenceReapsOf(books: Books, source: string): number {
+  const found = books.absenceReaps.get(source)
+  if (found === undefined) throw new Missing({ what: 'absenceReaps', source })
+  return found
+}
+
+export function heldLeasesOf(books: Books): number {
+  if (books.heldLeases === undefined) throw new Missing({ what: 'heldLeases' })
+  return books.heldLeases
+}
+
+export function strictnessFor(books: Books, node: string): Strictness {
+  const found = books.strictness.get(node)
+  if (found === undefined) throw new Missing({ what: 'strictness', node })
+  return found
+}
+
+/** A rest between two holders covers two reports of the slowest source: each could still say that it is live. */
+export function cooldownOf(books: Books, pool: Pool): number {
+  return Math.max(pool.cooldownMs, POLICY.cooldownIntervals * books.slowestIntervalMs)
+}
+
 /** When the next address of the pool stops cooling; null when none is cooling. */
 export function nextCooledAt(books: Books, poolId: number): number | null {
   const at = books.nextCooled.get(poolId)
@@ -338,16 +551,21 @@ export function occupantsOf(books: Books, poolId: number, ranges: readonly Range
 }
 
 /**
- * Free addresses of a pool in the order in which they are handed out: untouched space from its lowest address
- * on, then released addresses that have cooled, longest-free first. Throws `Missing` where the loaded window
- * ends; ends itself only where the pool really has no more.
+ * Free addresses of a pool that nobody sees live, in the order in which they are handed out: untouched space from its
+ * lowest address on, then released addresses that have cooled, longest-free first. Throws `Missing` where the loaded
+ * window ends; ends itself only where the pool really has no more. `seen` collects what was passed over.
  */
-export function* candidates(books: Books, book: PoolBook): Generator<string> {
+export function* candidates(books: Books, book: PoolBook, seen: Set<string> = new Set()): Generator<string> {
   const { pool } = book
   const step = blockSize(pool.family, pool.prefixLength)
   for (const range of book.untouched) {
     if (book.untouchedUpTo !== null && range.first > book.untouchedUpTo) break
-    for (let value = range.first; value <= range.last; value += step) yield formatValue(pool.family, value)
+    for (let value = range.first; value <= range.last; value += step) {
+      requireSightings(book, value + step - 1n)
+      const address = formatValue(pool.family, value)
+      if (book.sighted.has(address)) seen.add(address)
+      else yield address
+    }
   }
   const more = {
     what: 'candidates',
@@ -356,9 +574,27 @@ export function* candidates(books: Books, book: PoolBook): Generator<string> {
     released: MORE_CANDIDATES,
   } as const
   if (book.untouchedUpTo !== null) throw new Missing(more)
-  for (const entry of book.cooled.values()) if (entry.availableAt <= books.now) yield entry.address
+  for (const { address, availableAt, releasedSeq } of book.cooled.values()) {
+    if (availableAt > books.now) continue
+    if (isSeenSince(sightingsAt(books, address, pool.prefixLength), releasedSeq)) seen.add(address)
+    else yield address
+  }
   if (!book.cooledComplete) throw new Missing(more)
+  // Released under this lock: what anybody saw before is older.
   yield* books.freed.get(pool.poolId)?.keys() ?? []
+}
+
+/** Evidence begun before the address's last event says nothing about what came after; of no proven age, it protects. */
+export function isSeenSince({ live }: Sightings, seq: number): boolean {
+  return live.some(({ head }) => head === null || head >= seq)
+}
+
+/** Untouched space that was not held against the sightings is not free space yet. */
+function requireSightings({ pool, untouched, untouchedUpTo, sightedUpTo }: PoolBook, last: bigint): void {
+  if (sightedUpTo === null || last <= sightedUpTo) return
+  const inOrder = untouched.filter(({ first }) => untouchedUpTo === null || first <= untouchedUpTo)
+  const ranges = sightedUpTo < 0n ? inOrder : subtract(inOrder, [{ first: 0n, last: sightedUpTo }])
+  throw new Missing({ what: 'sightedIn', poolId: pool.poolId, ranges })
 }
 
 // What events change. Called by `evolve` alone.

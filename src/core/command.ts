@@ -1,3 +1,4 @@
+import type { Proof } from './judge.ts'
 import type { LeaseState, QuarantineReason } from './lease.ts'
 import type { NetworkSettings } from './network.ts'
 import type { Labels, Owner, Placement } from './owner.ts'
@@ -88,6 +89,58 @@ export type UpdateLabels = Envelope & {
   readonly version: number | null
   readonly labels: Labels
 }
+/** A source's word for a workload that has ended and is listed all the same; every other word, known or not, is alive. */
+export const TERMINAL = 'terminal'
+
+/** What a source lists at an address, in canonical form. */
+export type SightedEntry = {
+  readonly address: string
+  /** Null: in use, and whose it is is not known. An interface that was not told is empty. */
+  readonly owner: Owner | null
+  readonly node: string
+  readonly boot: string
+  readonly state: string
+}
+
+/** What a source lists that the books do not say: at once, row by row of DESIGN §3. */
+export type Sight = Envelope & {
+  readonly type: 'sight'
+  readonly source: string
+  readonly epoch: string
+  /** Of the snapshot that the entries were read from. What counts is what the source lists under the lock. */
+  readonly sequence: number
+  readonly begunAt: number
+  /** Answers what it would come to, and leaves no trace; so it is with a source that is not enabled. */
+  readonly dryRun: boolean
+  readonly entries: readonly SightedEntry[]
+}
+/** The judge's verdict that nothing uses the lease, to be looked at a second time under the lock. */
+export type ReapProven = Envelope & {
+  readonly type: 'reapProven'
+  readonly token: number
+  readonly version: number
+  readonly proof: Proof
+}
+/** The judge's verdict that only its owner is left in a quarantine. */
+export type Restore = Envelope & {
+  readonly type: 'restore'
+  readonly token: number
+  readonly version: number
+  readonly proof: Proof
+}
+export type ResumeHold = Envelope & {
+  readonly type: 'resumeHold'
+  /** Null: the hold of the whole network. */
+  readonly source: string | null
+  readonly why: string
+}
+/** Somebody answers for it that a node's boot is gone for good (spiderpool#2967). */
+export type FenceNode = Envelope & {
+  readonly type: 'fenceNode'
+  readonly node: string
+  readonly boot: string
+  readonly why: string
+}
 export type CreateNetwork = Envelope & { readonly type: 'createNetwork'; readonly settings: NetworkSettings }
 export type UpdateNetwork = Envelope & {
   readonly type: 'updateNetwork'
@@ -95,6 +148,14 @@ export type UpdateNetwork = Envelope & {
   readonly labels: Labels | null
 }
 export type EndRecovery = Envelope & { readonly type: 'endRecovery'; readonly why: string }
+/** The database is older than itself: restored, or failed over without its last commits (calico#4374, patroni#1894). */
+export type BeginEra = Envelope & {
+  readonly type: 'beginEra'
+  readonly era: number
+  /** False where the deployment declares that no commit is ever lost. */
+  readonly recovering: boolean
+  readonly why: string
+}
 export type CreatePool = Envelope & { readonly type: 'createPool'; readonly pool: PoolInput }
 /** Only what is present changes; null clears. */
 export type PoolChange = {
@@ -133,9 +194,18 @@ export type LeaseCommand =
   | Reap
   | Expire
   | UpdateLabels
+/** What follows from what sources say, and what people say of that. */
+export type FindingCommand = Sight | ReapProven | Restore | ResumeHold | FenceNode
 /** These change what other commands rest on, so they make a batch of their own. */
-export type ShapeCommand = CreateNetwork | UpdateNetwork | EndRecovery | CreatePool | UpdatePool | DeletePool
-export type Command = LeaseCommand | ShapeCommand
+export type ShapeCommand =
+  | CreateNetwork
+  | UpdateNetwork
+  | EndRecovery
+  | BeginEra
+  | CreatePool
+  | UpdatePool
+  | DeletePool
+export type Command = LeaseCommand | FindingCommand | ShapeCommand
 export type CommandType = Command['type']
 
 export function isShapeCommand(command: Command): command is ShapeCommand {
@@ -143,6 +213,7 @@ export function isShapeCommand(command: Command): command is ShapeCommand {
     case 'createNetwork':
     case 'updateNetwork':
     case 'endRecovery':
+    case 'beginEra':
     case 'createPool':
     case 'updatePool':
     case 'deletePool':
@@ -184,9 +255,37 @@ export type LeaseView = {
   readonly reused: boolean
 }
 
-/** What an accepted command answers. `items` belongs to AllOrNothing. */
+/** What became of one sighting, or why nothing did. */
+export type Finding = {
+  /** As the source lists it. */
+  readonly address: string
+  readonly because:
+    | 'CONFIRMED'
+    | 'ADOPTED'
+    | QuarantineReason
+    /** The books say so already, or hold it for a reason that a sighting does not end. */
+    | 'AS_BOOKED'
+    | 'TERMINAL'
+    /** In no pool; it is remembered for the pool that may be made there. */
+    | 'OUTSIDE'
+    /** On a gateway or an exclusion: an anomaly, and no change of the pool. */
+    | 'EXCLUDED'
+    | 'SET_ASIDE'
+    /** Not any more: what was listed when the job began is gone from the list. */
+    | 'LISTED_NO_MORE'
+    /** Nothing proves at which head it was seen. */
+    | 'NOT_PROVEN'
+    | 'OLDER_THAN_THE_BOOKS'
+    /** Seen before its node's boot was fenced. */
+    | 'FENCED'
+    /** Not recorded, and not handed out either. */
+    | 'CAPPED'
+}
+
+/** What an accepted command answers. `items` belongs to AllOrNothing, `findings` to Sight, one an entry. */
 export type Answer = {
   readonly leases: readonly LeaseView[]
   readonly poolId?: number
   readonly items?: readonly Answer[]
+  readonly findings?: readonly Finding[]
 }

@@ -4,11 +4,14 @@ import {
   type Books,
   bookAt,
   closingsOf,
+  cooldownOf,
+  isSeenSince,
   lastEndingsOf,
   leaseByToken,
   leasesOfAttachment,
   poolAt,
   poolById,
+  sightingsAt,
 } from './books.ts'
 import type {
   Actor,
@@ -28,7 +31,7 @@ import { type Draft, number } from './draft.ts'
 import type { EndedType, Evidence } from './event.ts'
 import { type EndedLease, type Lease, leaseId, type Quarantine, type QuarantineReason } from './lease.ts'
 import { type AddressState, stateOf, type Trigger, transition } from './lifecycle.ts'
-import { describeOwner, type Owner, sameAttachment } from './owner.ts'
+import { describeOwner, type Owner, type Placement, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { contains } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
@@ -299,6 +302,8 @@ export function decideExpire(books: Books, command: Expire): Verdict {
       ),
     )
   }
+  const seen = seenSinceReserved(books, lease)
+  if (seen !== null) return refused(seen)
   const due = lease.confirmBy + POLICY.confirmGraceMs
   if (books.now <= due) {
     return refused(
@@ -321,6 +326,22 @@ export function decideExpire(books: Books, command: Expire): Verdict {
     command,
     [endDraft(lease, 'lease.reaped', books, { removalConfirmed: false, evidence })],
     [lease],
+  )
+}
+
+/** Whoever saw it, and be it a source in dry run, keeps it: only what was never sighted expires (2.1, DESIGN §3). */
+function seenSinceReserved(books: Books, lease: Lease): Refusal | null {
+  const sightings = sightingsAt(books, lease.address, lease.prefixLength)
+  if (
+    !isSeenSince(sightings, lease.fencingToken) &&
+    (sightings.lastSeenAt === null || sightings.lastSeenAt <= lease.reservedAt)
+  )
+    return null
+  const by = sightings.live.map(({ source }) => source).join(', ')
+  return refusal(
+    'ILLEGAL_STATE',
+    `lease ${idOf(lease)} has been seen live since it was reserved; only proof of absence ends it`,
+    { ...stateMetadata(lease), seenBy: by },
   )
 }
 
@@ -365,7 +386,7 @@ export function endDraft(
   books: Books,
   how: { readonly removalConfirmed: boolean; readonly evidence: Evidence | null },
 ): Draft {
-  const { cooldownMs } = poolById(books, lease.poolId).pool
+  const cooldownMs = cooldownOf(books, poolById(books, lease.poolId).pool)
   return {
     evidence: how.evidence,
     event: (header) => ({
@@ -389,6 +410,7 @@ export function quarantineDraft(
   command: Command,
   why: string,
   evidence: Evidence | null,
+  by: string = command.actor.name,
 ): Draft {
   return {
     evidence,
@@ -399,7 +421,7 @@ export function quarantineDraft(
         ...lease,
         version: header.seq,
         state: 'QUARANTINED',
-        quarantine: { reason, at: header.at, by: command.actor.name, why },
+        quarantine: { reason, at: header.at, by, why },
         confirmBy: null,
       },
     }),
@@ -417,7 +439,7 @@ function loseHolderDraft(lease: Lease): Draft {
   }
 }
 
-/** A quarantine of an address nobody holds: a lease without an owner. */
+/** A quarantine of an address nobody holds: a lease without an owner, unless it is known who is there. */
 export function quarantineFreeDraft(
   books: Books,
   command: Command,
@@ -427,13 +449,17 @@ export function quarantineFreeDraft(
     readonly reason: QuarantineReason
     readonly why: string
     readonly evidence: Evidence | null
+    readonly by?: string
+    readonly owner?: Owner | null
+    readonly placement?: Placement
   },
 ): Draft {
   const { prefixLength } = poolById(books, at.poolId).pool
+  const { reason, why, by = command.actor.name } = at
   return {
     evidence: at.evidence,
     event: (header) => {
-      const quarantine: Quarantine = { reason: at.reason, at: header.at, by: command.actor.name, why: at.why }
+      const quarantine: Quarantine = { reason, at: header.at, by, why }
       return {
         ...header,
         type: 'lease.quarantined',
@@ -446,8 +472,8 @@ export function quarantineFreeDraft(
           version: header.seq,
           state: 'QUARANTINED',
           quarantine,
-          owner: null,
-          placement: { node: '', boot: '', labels: {} },
+          owner: at.owner ?? null,
+          placement: at.placement ?? { node: '', boot: '', labels: {} },
           witness: '',
           reservedAt: header.at,
           confirmedAt: null,
@@ -525,7 +551,7 @@ function matches(reference: LeaseReference, lease: Lease): Refusal | null {
   )
 }
 
-function versionMismatch(lease: Lease, version: number): Refusal | null {
+export function versionMismatch(lease: Lease, version: number): Refusal | null {
   if (lease.version === version) return null
   return refusal(
     'VERSION_MISMATCH',
@@ -538,7 +564,7 @@ function versionMismatch(lease: Lease, version: number): Refusal | null {
  * After a restore the books may be older than the world, and whoever confirmed since is unknown to them
  * (calico#4374); while they are being replaced, a row may be wrong.
  */
-function recovering(books: Books): Refusal | null {
+export function recovering(books: Books): Refusal | null {
   const { network, state } = books.network!
   if (state === 'READY') return null
   return refusal(
@@ -567,7 +593,7 @@ export function illegalBecause(lease: Lease, message: string): Refusal {
 }
 
 /** A number beyond the head was given out by a later life of this ledger: its books may be restored ones (12.1). */
-function leaseNotFound(books: Books, token: number): Refusal {
+export function leaseNotFound(books: Books, token: number): Refusal {
   const id = leaseId(books.networkName, token)
   if (token > books.head) {
     return refusal(
@@ -593,7 +619,7 @@ export function stateMetadata(lease: Lease): Record<string, string> {
   }
 }
 
-function endedMetadata(ended: EndedLease): Record<string, string> {
+export function endedMetadata(ended: EndedLease): Record<string, string> {
   return {
     leaseId: idOf(ended.lease),
     address: ended.lease.address,
@@ -609,7 +635,12 @@ function refused(reason: Refusal): Verdict {
 }
 
 /** Numbers the drafts and answers with the named leases as they are afterwards. */
-function settle(books: Books, command: Command, drafts: readonly Draft[], leases: readonly Lease[]): Verdict {
+export function settle(
+  books: Books,
+  command: Command,
+  drafts: readonly Draft[],
+  leases: readonly Lease[],
+): Verdict {
   const events = number(books, command, drafts)
   const answers = new Map<string, LeaseView>(
     leases.map((lease) => [lease.address, viewLease(lease, poolById(books, lease.poolId).pool)]),

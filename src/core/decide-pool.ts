@@ -1,5 +1,5 @@
 /**
- * Commands that change the shape of a network: its own settings, the end of a recovery, its pools. A pool edit is
+ * Commands that change the shape of a network: its own settings, its eras and the end of a recovery, its pools. A pool edit is
  * accepted only if no held or cooling address would leave (INV-19); otherwise the answer lists what is in the way.
  */
 import {
@@ -13,6 +13,7 @@ import {
 } from './books.ts'
 import type {
   Answer,
+  BeginEra,
   Command,
   CreateNetwork,
   CreatePool,
@@ -24,7 +25,7 @@ import type {
 import type { Verdict } from './decide.ts'
 import { idOf } from './decide-lease.ts'
 import { type Draft, number } from './draft.ts'
-import { POLICY } from './policy.ts'
+import { firstSeqOfEra, POLICY } from './policy.ts'
 import { buildPool, type PoolInput, type PoolSettings, parsePoolSettings, settingsOf } from './pool.ts'
 import { type Range, subtract } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
@@ -87,6 +88,21 @@ export function decideEndRecovery(books: Books, command: EndRecovery): Verdict {
       }),
     },
   ])
+}
+
+/**
+ * The database is an older copy of itself: all later numbers are greater than any that was known or lost (INV-24). Begun
+ * already, which several processes may find out at the same time, it is begun.
+ */
+export function decideBeginEra(books: Books, command: BeginEra): Verdict {
+  const { era, recovering, why } = command
+  const network = books.network!
+  if (era <= network.era) return settle(books, command, [])
+  const draft: Draft = {
+    evidence: { why, lostAfter: books.head },
+    event: (header) => ({ ...header, seq: firstSeqOfEra(era), type: 'era.begun', era, recovering }),
+  }
+  return settle(books, command, [draft])
 }
 
 export function decideCreatePool(books: Books, command: CreatePool): Verdict {

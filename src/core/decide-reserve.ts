@@ -10,7 +10,9 @@ import {
   type Books,
   bookAt,
   candidates,
+  cooldownOf,
   defaultPools,
+  type LiveSighting,
   leasesOfAttachment,
   leasesOfHolder,
   nextCooledAt,
@@ -21,6 +23,8 @@ import {
   previousAddresses,
   quarantinesCausedBy,
   type ReleasedAddress,
+  sightingsAt,
+  strictnessFor,
 } from './books.ts'
 import type { Claim, LeaseView, Reserve, Supersedes } from './command.ts'
 import type { Verdict } from './decide.ts'
@@ -39,11 +43,12 @@ import {
 } from './decide-lease.ts'
 import { type Draft, number } from './draft.ts'
 import type { Evidence } from './event.ts'
+import { isSameWorkload } from './judge.ts'
 import type { Lease } from './lease.ts'
 import { stateOf, type Trigger, transition } from './lifecycle.ts'
-import { attachmentKey, describeOwner, holderKey, sameAttachment } from './owner.ts'
+import { attachmentKey, describeOwner, holderKey, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
-import type { Pool } from './pool.ts'
+import { type Pool, quarantineCap } from './pool.ts'
 import { contains } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
 import { viewLease } from './view.ts'
@@ -388,13 +393,8 @@ function bars(books: Books, command: Reserve, book: PoolBook, succession: Succes
       pool: pool.name,
     })
   }
-  if (pool.liveness === 'STRICT') {
-    return refusal(
-      'LIVENESS_STALE',
-      `pool ${pool.name} is STRICT and no source has reported what is live; it hands out nothing`,
-      { pool: pool.name },
-    )
-  }
+  const stale = pool.liveness === 'STRICT' ? staleness(books, command, pool) : null
+  if (stale !== null) return stale
   const filling = leasesOfHolder(books, command.owner).filter(
     (lease) => lease.poolId === pool.poolId && !succession.released.has(lease.address),
   )
@@ -405,6 +405,32 @@ function bars(books: Books, command: Reserve, book: PoolBook, succession: Succes
     `${command.owner.kind} ${command.owner.name} (${command.owner.interface}) holds ${filling.length} leases in pool ${pool.name}, its limit is ${pool.ownerLimit}: ${ids.join(', ')}; end one by Release with confirmed removal, by supersedes, or by Reap`,
     { pool: pool.name, limit: String(pool.ownerLimit), leases: ids.join(',') },
   )
+}
+
+/**
+ * A STRICT pool hands out only while every enabled source has said in this era what is live, and those that see the
+ * asking node have said it lately (M-14). A source whose node's boot is fenced is not waited for.
+ */
+function staleness(books: Books, command: Reserve, pool: Pool): Refusal | null {
+  const { node } = command.placement
+  const { sources, unreported, asking } = strictnessFor(books, node)
+  const stale = (why: string, of: readonly string[]) =>
+    refusal('LIVENESS_STALE', `pool ${pool.name} is STRICT and ${why}; it hands out nothing`, {
+      pool: pool.name,
+      node,
+      sources: of.join(','),
+    })
+  if (sources === 0) return stale('no source has reported what is live', [])
+  if (unreported.length > 0)
+    return stale(`${unreported.join(', ')} has not reported completely in this era`, unreported)
+  if (asking.length === 0)
+    return stale(`no source sees ${node === '' ? 'a caller that names no node' : `node ${node}`}`, [])
+  const silent = asking
+    .filter(({ completeAt, intervalMs }) => {
+      return completeAt === null || books.now - completeAt > POLICY.gapIntervals * intervalMs
+    })
+    .map(({ source }) => source)
+  return silent.length > 0 ? stale(`${silent.join(', ')} has not reported completely lately`, silent) : null
 }
 
 function pickNamed(
@@ -471,7 +497,52 @@ function pickNamed(
       seenBy: command.actor.name,
     })
   }
+  // What it is seen at itself is its own, and the books have lost it: an import, say.
+  const seen = seenBySources(books, command, book, standing.released, succession, address).find(
+    (one) => !isItself(one, command.owner),
+  )
+  if (seen !== undefined) {
+    const whom = seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}`
+    return refusal('ADDRESS_QUARANTINED', `${address} is seen live by ${seen.source}${whom}`, {
+      ...metadata,
+      seenBy: seen.source,
+    })
+  }
   return { address, pool: book, evidence: null }
+}
+
+/**
+ * Whoever sees a free address live (INV-12, azure#1259): of evidence begun before its last event nothing follows. What
+ * goes on to its last holder before it has cooled had no time to be seen again; there only the holder itself, which said
+ * that it is removed, may be in the lists of before.
+ */
+function seenBySources(
+  books: Books,
+  command: Reserve,
+  book: PoolBook,
+  released: ReleasedAddress | null,
+  succession: Succession,
+  address: string,
+): readonly LiveSighting[] {
+  const { live } = sightingsAt(books, address, book.pool.prefixLength)
+  if (released === null) return live
+  const rested = released.availableAt <= books.now && !succession.released.has(address)
+  return live.filter(
+    ({ head, owner }) =>
+      head === null || head >= released.releasedSeq || (!rested && !isOfHolder(owner, command.owner)),
+  )
+}
+
+function isOfHolder(seen: Owner | null, owner: Owner): boolean {
+  return seen !== null && seen.kind === owner.kind && (seen.uid === owner.uid || seen.name === owner.name)
+}
+
+function isItself({ owner: seen }: LiveSighting, owner: Owner): boolean {
+  return (
+    seen !== null &&
+    isSameWorkload(owner, seen) &&
+    (seen.incarnation === '' || owner.incarnation === '' || seen.incarnation === owner.incarnation)
+  )
 }
 
 function pickFrom(
@@ -485,13 +556,17 @@ function pickFrom(
   const { pool } = book
   if (preferPrevious) {
     const previous = previousIn(books, command, book, succession)
-    if (previous !== null && !isSetAside(books, picking, previous)) {
+    if (
+      previous !== null &&
+      !isSetAside(books, picking, previous)
+    ) {
       const verdict = accept(books, command, book, picking, previous)
       if (verdict === 'taken') return { address: previous, pool: book, evidence: { previous: true } }
       if (verdict !== 'skipped') return verdict
     }
   }
-  for (const address of candidatesOf(books, book, succession)) {
+  const seen = new Set<string>()
+  for (const address of candidatesOf(books, command, book, succession, seen)) {
     if (isSetAside(books, picking, address)) continue
     const verdict = accept(books, command, book, picking, address)
     if (verdict === 'taken') return { address, pool: book, evidence: null }
@@ -501,10 +576,11 @@ function pickFrom(
   const next = nextCooledAt(books, pool.poolId)
   return refusal(
     'POOL_EXHAUSTED',
-    `pool ${pool.name} has no free address${cooling > 0 ? `; ${cooling} are cooling` : ''}`,
+    `pool ${pool.name} has no free address${cooling > 0 ? `; ${cooling} are cooling` : ''}${seen.size > 0 ? `; ${seen.size} are seen live by sources` : ''}`,
     {
       pool: pool.name,
       cooling: String(cooling),
+      ...(seen.size === 0 ? {} : { seenLive: String(seen.size) }),
       ...(next === null ? {} : { nextAvailableAt: new Date(next).toISOString() }),
     },
     next === null ? undefined : next - books.now,
@@ -512,10 +588,31 @@ function pickFrom(
 }
 
 /** Where nothing has to cool, what the predecessors let go of is free at once, behind all that was free before. */
-function* candidatesOf(books: Books, book: PoolBook, succession: Succession): Generator<string> {
-  yield* candidates(books, book)
-  if (book.pool.cooldownMs > 0) return
-  for (const lease of succession.released.values()) if (lease.poolId === book.pool.poolId) yield lease.address
+function* candidatesOf(
+  books: Books,
+  command: Reserve,
+  book: PoolBook,
+  succession: Succession,
+  seen: Set<string>,
+): Generator<string> {
+  yield* candidates(books, book, seen)
+  if (cooldownOf(books, book.pool) > 0) return
+  for (const { poolId, address } of succession.released.values()) {
+    if (poolId !== book.pool.poolId) continue
+    if (isSeen(books, command, book, succession, address)) seen.add(address)
+    else yield address
+  }
+}
+
+function isSeen(
+  books: Books,
+  command: Reserve,
+  book: PoolBook,
+  succession: Succession,
+  address: string,
+): boolean {
+  const { released } = afterSuccession(books, address, succession, command)
+  return seenBySources(books, command, book, released, succession, address).length > 0
 }
 
 /** A candidate its caller sees live is quarantined, or past the caps only skipped; never handed out (INV-12). */
@@ -573,8 +670,7 @@ function setAsideSeen(
 ): void {
   picking.taken.add(address)
   const inPool = picking.quarantinedIn.get(book.pool.poolId) ?? 0
-  const poolCap = Math.max(1, Math.floor(allocatableCount(book) * POLICY.quarantineShareOfPool))
-  if (book.counts.quarantined + inPool >= poolCap) return
+  if (book.counts.quarantined + inPool >= quarantineCap(book.pool)) return
   if (
     quarantinesCausedBy(books, command.actor.name) + picking.quarantines.length >=
     POLICY.quarantinesPerCaller
@@ -589,13 +685,6 @@ function setAsideSeen(
     evidence: { seenBy: command.actor.name, reservingFor: describeOwner(command.owner) },
   })
   picking.quarantines.push({ address, draft })
-}
-
-function allocatableCount(book: PoolBook): number {
-  const { pool } = book
-  let addresses = 0
-  for (const range of pool.allocatable) addresses += Number(range.last - range.first + 1n)
-  return addresses / 2 ** ((pool.family === 4 ? 32 : 128) - pool.prefixLength)
 }
 
 /** The holder's previous address in this pool, if nobody has it and it may have it back. */
@@ -629,8 +718,9 @@ function afterSuccession(
       poolId: lease.poolId,
       address,
       prefixLength: lease.prefixLength,
-      availableAt: books.now + poolById(books, lease.poolId).pool.cooldownMs,
-      releasedSeq: books.head,
+      availableAt: books.now + cooldownOf(books, poolById(books, lease.poolId).pool),
+      // Not numbered yet, and later than whatever was seen.
+      releasedSeq: books.head + 1,
       holderKey: holderKey(command.owner),
       removalConfirmed: true,
     },

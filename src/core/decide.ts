@@ -1,7 +1,7 @@
 /**
  * What a command does to the books: the events it leaves and its answer, or why it is refused. Pure: what it
  * knows is in `Books`, time is `books.now`, numbers follow from `books.head`. A refused command leaves no events
- * but quarantines of candidates its caller sees live. The caller (ledger, simulator, dry run) folds the events
+ * but quarantines of candidates its caller sees live, and the hold that refuses a reap. The caller (ledger, simulator, dry run) folds the events
  * with `evolve` before it decides the next command.
  */
 import {
@@ -26,6 +26,7 @@ import {
   decideUpdateLabels,
 } from './decide-lease.ts'
 import {
+  decideBeginEra,
   decideCreateNetwork,
   decideCreatePool,
   decideDeletePool,
@@ -33,7 +34,9 @@ import {
   decideUpdateNetwork,
   decideUpdatePool,
 } from './decide-pool.ts'
+import { decideFenceNode, decideReapProven, decideRestore, decideResumeHold } from './decide-proven.ts'
 import { decideReserve } from './decide-reserve.ts'
+import { decideSight } from './decide-sighting.ts'
 import { isEndedEvent, isHeldEvent, type LedgerEvent } from './event.ts'
 import { addressOf, closedOrReopened, evolve } from './evolve.ts'
 import { type Refusal, refusal } from './refusal.ts'
@@ -46,7 +49,12 @@ export type Decision =
       readonly replayed: boolean
     }
   | { readonly kind: 'refused'; readonly events: readonly LedgerEvent[]; readonly refusal: Refusal }
-  | { readonly kind: 'missing'; readonly need: Need }
+  | {
+      readonly kind: 'missing'
+      readonly need: Need
+      /** Will be missing next; the same trip may bring it. */
+      readonly alike: readonly Need[]
+    }
 
 /** What the deciders of single commands give: events without the last step, numbering being done already. */
 export type Verdict =
@@ -71,7 +79,7 @@ export function decide(books: Books, command: Command): Decision {
       ? { kind: 'refused', events: verdict.events, refusal: verdict.refused }
       : { kind: 'accepted', events: verdict.events, answer: verdict.answer, replayed: false }
   } catch (error) {
-    if (error instanceof Missing) return { kind: 'missing', need: error.need }
+    if (error instanceof Missing) return { kind: 'missing', need: error.need, alike: error.alike }
     throw error
   }
 }
@@ -89,6 +97,9 @@ function mistrusted(books: Books, command: Command): Refusal | null {
     case 'updatePool':
     case 'deletePool':
     case 'quarantine':
+    case 'sight':
+    case 'reapProven':
+    case 'restore':
       break
     default:
       if (!lost) return null
@@ -136,12 +147,24 @@ function apply(books: Books, command: Command): Verdict {
       return decideExpire(books, command)
     case 'updateLabels':
       return decideUpdateLabels(books, command)
+    case 'sight':
+      return decideSight(books, command)
+    case 'reapProven':
+      return decideReapProven(books, command)
+    case 'restore':
+      return decideRestore(books, command)
+    case 'resumeHold':
+      return decideResumeHold(books, command)
+    case 'fenceNode':
+      return decideFenceNode(books, command)
     case 'createNetwork':
       return decideCreateNetwork(books, command)
     case 'updateNetwork':
       return decideUpdateNetwork(books, command)
     case 'endRecovery':
       return decideEndRecovery(books, command)
+    case 'beginEra':
+      return decideBeginEra(books, command)
     case 'createPool':
       return decideCreatePool(books, command)
     case 'updatePool':

@@ -58,10 +58,30 @@ export type ClosedEvent = EventHeader & {
   /** Null: in every pool of the network. */
   readonly poolId: number | null
 }
-/** Findings of the reconciler; they change no lease by themselves. */
-export type NoticeEvent = EventHeader & {
-  readonly type: 'node.fenced' | 'reconcile.held' | 'reconcile.resumed'
+/** Statements about reaping; they change no lease by themselves, and what they say is their evidence. */
+export type FencedEvent = EventHeader & {
+  readonly type: 'node.fenced'
+  /** Of leases up to its own number. */
+  readonly evidence: { readonly node: string; readonly boot: string; readonly why: string }
 }
+export type HoldEvent = EventHeader & {
+  readonly type: 'reconcile.held'
+  readonly evidence: {
+    /** Empty: the whole network. */
+    readonly source: string
+    readonly why: string
+    /** Reaps on absence within the window, the refused one included, and the leases they are a share of. */
+    readonly reaps: number
+    readonly leases: number
+    /** The lease whose reap was refused. */
+    readonly leaseId: string
+  }
+}
+export type ResumedEvent = EventHeader & {
+  readonly type: 'reconcile.resumed'
+  readonly evidence: { readonly source: string; readonly why: string }
+}
+export type NoticeEvent = FencedEvent | HoldEvent | ResumedEvent
 
 export type LeaseEvent = HeldEvent | EndedEvent
 export type LedgerEvent = LeaseEvent | PoolEvent | NetworkEvent | EraEvent | ClosedEvent | NoticeEvent

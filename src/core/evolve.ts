@@ -9,14 +9,27 @@ import {
   type Books,
   BrokenBooks,
   bookInPool,
+  bootKey,
   type ClosedAttachment,
   endingsKey,
+  type Fence,
+  type Hold,
   type PoolBook,
   type ReleasedAddress,
   replaceBook,
+  workloadKey,
 } from './books.ts'
-import { type EndedEvent, isEndedEvent, isHeldEvent, type LeaseEvent, type LedgerEvent } from './event.ts'
-import type { EndedLease, Lease } from './lease.ts'
+import {
+  type EndedEvent,
+  type FencedEvent,
+  type HoldEvent,
+  isEndedEvent,
+  isHeldEvent,
+  type LeaseEvent,
+  type LedgerEvent,
+  type ResumedEvent,
+} from './event.ts'
+import { type EndedLease, type Lease, SIGHTING_REASONS } from './lease.ts'
 import type { Network } from './network.ts'
 import { attachmentKey, holderKey, type Owner } from './owner.ts'
 import { buildPool, NO_COUNTS, type Pool } from './pool.ts'
@@ -125,13 +138,27 @@ export function evolveNetwork(before: Network | null, event: LedgerEvent): Netwo
       return {
         ...present(before, event),
         era: event.era,
-        ...(event.recovering ? { state: 'RECOVERING' as const } : {}),
+        // Books that are being replaced stay that; the fold that replaces them knows of the recovery.
+        ...(event.recovering && before?.state !== 'REBUILDING' ? { state: 'RECOVERING' as const } : {}),
         updatedAt: event.at,
         version: event.seq,
       }
     default:
       return before
   }
+}
+
+/** The hold of a source, or of the network, after the event, whatever it was before. */
+export function evolveHold(event: HoldEvent | ResumedEvent): Hold | null {
+  if (event.type === 'reconcile.resumed') return null
+  const { source, why, reaps, leases } = event.evidence
+  return { source, seq: event.seq, at: event.at, why, reaps, leases }
+}
+
+/** A boot that was fenced stays so; said again, it is said of all leases up to then. */
+export function evolveFence(event: FencedEvent): Fence {
+  const { node, boot, why } = event.evidence
+  return { node, boot, seq: event.seq, at: event.at, by: event.actor, why }
 }
 
 export function evolvePool(before: Pool | null, event: LedgerEvent): Pool | null {
@@ -169,9 +196,12 @@ export function evolve(books: Books, event: LedgerEvent): Books {
     replaceBook(books, poolId, address, after)
     countQuarantine(books, before.lease, -1)
     countQuarantine(books, after.lease, 1)
+    if (books.heldLeases !== undefined)
+      books.heldLeases += (after.lease === null ? 0 : 1) - (before.lease === null ? 0 : 1)
     if (isEndedEvent(event)) {
       books.byToken.set(event.ended.lease.fencingToken, { ended: event.ended })
       addEnding(books, event.ended)
+      countReap(books, event)
     }
   }
   const closes = closedOrReopened(event)
@@ -191,6 +221,21 @@ export function evolve(books: Books, event: LedgerEvent): Books {
       else books.pools.set(event.poolId, reshapePool(books, before, pool))
       return books
     }
+    case 'node.fenced': {
+      const { node, boot } = event.evidence
+      books.fences.set(bootKey(node, boot), evolveFence(event))
+      return books
+    }
+    case 'reconcile.held':
+    case 'reconcile.resumed': {
+      const { source } = event.evidence
+      books.holds.set(source, evolveHold(event))
+      if (event.type === 'reconcile.resumed') books.absenceReaps.set(source, 0)
+      return books
+    }
+    case 'attachment.closed':
+      addClosedLife(books, event.owner)
+      return books
     default:
       return books
   }
@@ -217,6 +262,8 @@ function reshapePool(books: Books, before: PoolBook | null, pool: Pool): PoolBoo
     untouchedUpTo: before === null ? null : before.untouchedUpTo,
     cooled: new Map([...(before?.cooled ?? [])].filter(([, entry]) => !leaves(entry))),
     cooledComplete: before?.cooledComplete ?? true,
+    sighted: new Set(),
+    sightedUpTo: -1n,
   }
 }
 
@@ -232,10 +279,32 @@ function addEnding(books: Books, ended: EndedLease): void {
   if (before !== undefined) books.endings.set(key, [...before, ended])
 }
 
+function addClosedLife(books: Books, owner: Owner): void {
+  const key = workloadKey(owner.kind, owner.uid)
+  const before = books.closedLives.get(key)
+  if (before !== undefined) books.closedLives.set(key, new Map(before).set(attachmentKey(owner), owner))
+}
+
 function countQuarantine(books: Books, lease: Lease | null, by: 1 | -1): void {
-  if (lease?.quarantine?.reason !== 'SEEN_BY_CALLER') return
-  const count = books.quarantinesBy.get(lease.quarantine.by)
-  if (count !== undefined) books.quarantinesBy.set(lease.quarantine.by, count + by)
+  const quarantine = lease?.quarantine
+  if (quarantine === null || quarantine === undefined) return
+  const counts =
+    quarantine.reason === 'SEEN_BY_CALLER'
+      ? books.quarantinesBy
+      : SIGHTING_REASONS.includes(quarantine.reason)
+        ? books.quarantinesBySource
+        : undefined
+  const count = counts?.get(quarantine.by)
+  if (count !== undefined) counts!.set(quarantine.by, count + by)
+}
+
+/** Reaps that rest on absence, of the network and of each source they rest on. */
+function countReap(books: Books, event: EndedEvent): void {
+  if (event.type !== 'lease.reaped' || event.cause !== 'PROVEN_ABSENT') return
+  for (const source of ['', ...((event.evidence?.sources ?? []) as readonly string[])]) {
+    const count = books.absenceReaps.get(source)
+    if (count !== undefined) books.absenceReaps.set(source, count + 1)
+  }
 }
 
 function present<T>(before: T | null, event: LedgerEvent): T {

@@ -27,10 +27,18 @@ export const QUARANTINE_REASONS: readonly QuarantineReason[] = [
   'SEEN_BY_CALLER',
 ]
 
+/** Those that a source's sighting leads to; `by` is the source. */
+export const SIGHTING_REASONS: readonly QuarantineReason[] = [
+  'CONFLICT',
+  'RELEASED_BUT_LIVE',
+  'FOREIGN',
+  'SECOND_ADDRESS',
+]
+
 export type Quarantine = {
   readonly reason: QuarantineReason
   readonly at: number
-  /** The actor whose command or finding quarantined it. */
+  /** The actor whose command quarantined it, or the source that saw it. */
   readonly by: string
   readonly why: string
 }

@@ -1,9 +1,8 @@
 import type { Lease, QuarantineReason } from './lease.ts'
 
 /**
- * DESIGN §3 as one table: what a command or an expiry does to an address in each state. `decide` asks it before
- * every change; what it does not list is refused with ILLEGAL_STATE. Rows triggered by sightings come with the
- * judge and are not commands.
+ * DESIGN §3 as one table: what a command, an expiry or a finding does to an address in each state. `decide` asks it
+ * before every change; what it does not list is refused with ILLEGAL_STATE.
  */
 export type AddressState = 'FREE' | 'COOLING' | 'RESERVED' | 'ACTIVE' | QuarantineReason
 
@@ -25,10 +24,24 @@ export type Trigger =
   | 'REAP'
   | 'EXPIRE'
   | 'UPDATE_LABELS'
+  /** A source sees it live: held, for its owner; free, for one known in full who may hold it. */
+  | 'SIGHTED'
+  /** Held, and seen live for another than its owner. */
+  | 'SIGHTED_FOR_ANOTHER'
+  /** Seen live, and for whom cannot be told. */
+  | 'SIGHTED_FOR_UNKNOWN'
+  /** Free, and seen live for an attachment that is closed, or on a node that was fenced. */
+  | 'SIGHTED_RELEASED'
+  /** Free, and seen live for one that has a lease on that interface in the pool. */
+  | 'SIGHTED_AGAIN'
+  /** k counted snapshots of everyone who saw it show nobody but its unclosed owner. */
+  | 'SEEN_ALONE'
+  /** Proof that nothing uses it. */
+  | 'REAP_PROVEN'
 
 export type Becomes =
   | { readonly to: 'RESERVED'; readonly event: 'lease.reserved' }
-  | { readonly to: 'ACTIVE'; readonly event: 'lease.confirmed' }
+  | { readonly to: 'ACTIVE'; readonly event: 'lease.confirmed' | 'lease.adopted' }
   | { readonly to: 'COOLING'; readonly event: 'lease.released' | 'lease.reaped' }
   | { readonly to: QuarantineReason; readonly event: 'lease.quarantined'; readonly loses?: 'owner' }
   | { readonly to: 'SAME'; readonly event: 'lease.updated' }
@@ -37,6 +50,7 @@ export type Becomes =
 
 const reserved = { to: 'RESERVED', event: 'lease.reserved' } as const
 const confirmed = { to: 'ACTIVE', event: 'lease.confirmed' } as const
+const adopted = { to: 'ACTIVE', event: 'lease.adopted' } as const
 const released = { to: 'COOLING', event: 'lease.released' } as const
 const reaped = { to: 'COOLING', event: 'lease.reaped' } as const
 const updated = { to: 'SAME', event: 'lease.updated' } as const
@@ -45,6 +59,20 @@ const quarantined = (to: QuarantineReason) => ({ to, event: 'lease.quarantined' 
 /** Held for reasons of its own: the holder lets go, the address stays. */
 const withoutHolder = (to: QuarantineReason) => ({ to, event: 'lease.quarantined', loses: 'owner' }) as const
 
+/** What is in use and set aside already stays so. */
+const sightedAside = {
+  SIGHTED: unchanged,
+  SIGHTED_FOR_ANOTHER: unchanged,
+  SIGHTED_FOR_UNKNOWN: unchanged,
+} as const
+
+const sightedFree = {
+  SIGHTED: adopted,
+  SIGHTED_RELEASED: quarantined('RELEASED_BUT_LIVE'),
+  SIGHTED_FOR_UNKNOWN: quarantined('FOREIGN'),
+  SIGHTED_AGAIN: quarantined('SECOND_ADDRESS'),
+} as const
+
 const held = {
   RELEASE_CONFIRMED: released,
   RELEASE_UNCONFIRMED: quarantined('REMOVAL_UNCONFIRMED'),
@@ -52,20 +80,26 @@ const held = {
   SUPERSEDE_REMOVED: released,
   QUARANTINE: quarantined('OPERATOR'),
   REAP: reaped,
+  REAP_PROVEN: reaped,
   UPDATE_LABELS: updated,
+  SIGHTED_FOR_ANOTHER: quarantined('CONFLICT'),
+  SIGHTED_FOR_UNKNOWN: unchanged,
 } as const
 
 const letGoOnRelease = {
+  ...sightedAside,
   RELEASE_CONFIRMED: released,
   RELEASE_UNCONFIRMED: unchanged,
   SUPERSEDE_REMOVED: released,
   QUARANTINE: quarantined('OPERATOR'),
   REAP: reaped,
+  REAP_PROVEN: reaped,
   UPDATE_LABELS: updated,
 } as const
 
 const keptOnRelease = (reason: QuarantineReason) =>
   ({
+    ...sightedAside,
     RELEASE_CONFIRMED: withoutHolder(reason),
     RELEASE_UNCONFIRMED: unchanged,
     QUARANTINE: quarantined('OPERATOR'),
@@ -74,36 +108,51 @@ const keptOnRelease = (reason: QuarantineReason) =>
   }) as const
 
 const holderless = {
+  ...sightedAside,
   QUARANTINE: quarantined('OPERATOR'),
   REAP: reaped,
+  REAP_PROVEN: reaped,
   UPDATE_LABELS: updated,
 } as const
 
 export const LIFECYCLE: Readonly<Record<AddressState, Readonly<Partial<Record<Trigger, Becomes>>>>> = {
   FREE: {
+    ...sightedFree,
     RESERVE: reserved,
     RESERVE_BY_PREVIOUS: reserved,
     SEEN_BY_CALLER: quarantined('SEEN_BY_CALLER'),
     QUARANTINE: quarantined('OPERATOR'),
   },
   COOLING: {
+    ...sightedFree,
     RESERVE_BY_PREVIOUS: reserved,
     SEEN_BY_CALLER: quarantined('SEEN_BY_CALLER'),
     QUARANTINE: quarantined('OPERATOR'),
   },
-  RESERVED: { ...held, CONFIRM: confirmed, EXPIRE: reaped },
-  ACTIVE: { ...held, CONFIRM: unchanged },
+  RESERVED: { ...held, CONFIRM: confirmed, SIGHTED: confirmed, EXPIRE: reaped },
+  ACTIVE: { ...held, CONFIRM: unchanged, SIGHTED: unchanged },
   SUPERSEDED: letGoOnRelease,
   REMOVAL_UNCONFIRMED: letGoOnRelease,
   CONFLICT: {
+    ...sightedAside,
     RELEASE_CONFIRMED: withoutHolder('CONFLICT'),
     QUARANTINE: quarantined('OPERATOR'),
     REAP: reaped,
+    REAP_PROVEN: reaped,
+    SEEN_ALONE: confirmed,
     UPDATE_LABELS: updated,
   },
   OPERATOR: { ...keptOnRelease('OPERATOR'), QUARANTINE: unchanged },
-  SECOND_ADDRESS: keptOnRelease('SECOND_ADDRESS'),
-  RELEASED_BUT_LIVE: keptOnRelease('RELEASED_BUT_LIVE'),
+  SECOND_ADDRESS: {
+    ...keptOnRelease('SECOND_ADDRESS'),
+    REAP_PROVEN: reaped,
+    SEEN_ALONE: confirmed,
+  },
+  RELEASED_BUT_LIVE: {
+    ...keptOnRelease('RELEASED_BUT_LIVE'),
+    REAP_PROVEN: reaped,
+    SEEN_ALONE: confirmed,
+  },
   FOREIGN: { ...holderless, RELEASE_UNCONFIRMED: unchanged },
   SEEN_BY_CALLER: { ...holderless, RELEASE_UNCONFIRMED: unchanged },
 }

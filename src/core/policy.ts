@@ -21,7 +21,65 @@ export const POLICY = {
   requestMemoryMs: 24 * 3_600_000,
   /** Rows named in a refusal that lists what is in the way. */
   listedBlockers: 20,
+
+  // Truth. What a source's silence about a lease must amount to before anything follows from it.
+
+  /** Between two reports, unless the source declares its own: agents, and sources that are asked. */
+  agentIntervalMs: 30_000,
+  pulledIntervalMs: 60_000,
+  /** A snapshot counts if it was begun at least this share of an interval after the last counted one (DESIGN §4). */
+  countedAfterIntervals: 0.5,
+  /** A complete snapshot begun later than this after the last complete one starts the count again. */
+  gapIntervals: 3,
+  /** Counted snapshots kept in the row of their source, for proofs. */
+  recentSnapshots: 8,
+  /** Complete snapshots of a new epoch whose size has stopped growing, before anything is a miss (cilium#9888). */
+  warmUpSnapshots: 2,
+  /** Counted snapshots in a row without the workload, of each witness (M-17, kubernetes#37488). */
+  misses: 3,
+  /** Since the last change of the lease: count and age, not either (INV-3, kubernetes#115075). */
+  minimumAgeMs: 300_000,
+  /** The same for a lease that no source has seen and none was named for (W-01). */
+  unwitnessedAgeMs: 3_600_000,
+  /** How long an ended workload still counts as there (M-07). */
+  terminalGraceMs: 300_000,
+  /** A proof, and an answer within it, older than this proves nothing any more (DESIGN §4, the look under the lock). */
+  proofAgeMs: 60_000,
+  /** A look-up that takes longer is an error, and an error means alive (M-08). */
+  lookUpTimeoutMs: 5_000,
+  /** Durable quarantines one source may cause at a time (opnsense#10285). */
+  quarantinesPerSource: 64,
+  /** Reaps that rest on absence, per source and per network: beyond both within the window, hold (INV-21, aws#3876, calico#5044). */
+  heldAboveReaps: 3,
+  heldAboveShare: 0.2,
+  holdWindowMs: 3_600_000,
+  /** A snapshot token expires within this share of the cooldown, and a cooldown covers this many intervals (DESIGN §3, §4). */
+  snapshotTokenCooldowns: 0.5,
+  cooldownIntervals: 2,
 } as const
+
+/** What the judge goes by; stored with each proof, so that an old reap is judged again by its own rules. */
+export type JudgePolicy = {
+  readonly misses: number
+  readonly minimumAgeMs: number
+  readonly unwitnessedAgeMs: number
+  readonly terminalGraceMs: number
+  readonly proofAgeMs: number
+  readonly confirmGraceMs: number
+}
+
+/** The defaults above, and what a pool sets otherwise. */
+export function judgePolicy(pool: Partial<JudgePolicy> = {}): JudgePolicy {
+  return {
+    misses: POLICY.misses,
+    minimumAgeMs: POLICY.minimumAgeMs,
+    unwitnessedAgeMs: POLICY.unwitnessedAgeMs,
+    terminalGraceMs: POLICY.terminalGraceMs,
+    proofAgeMs: POLICY.proofAgeMs,
+    confirmGraceMs: POLICY.confirmGraceMs,
+    ...pool,
+  }
+}
 
 /** Numbers of era `e` begin here; the first era begins at 1, because 0 means "nothing yet". */
 export function firstSeqOfEra(era: number): number {

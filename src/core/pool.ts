@@ -235,6 +235,12 @@ export function poolSize(pool: Pool): { readonly size: bigint; readonly allocata
   }
 }
 
+/** How many of its addresses may be quarantined because somebody sees them; the others are passed over (opnsense#10285). */
+export function quarantineCap(pool: Pool): number {
+  const leases = Number(countLeases(pool.allocatable, pool.family, pool.prefixLength))
+  return Math.max(1, Math.floor(leases * POLICY.quarantineShareOfPool))
+}
+
 function mustParse<T>(parsed: T | { readonly malformed: string }): T {
   if (typeof parsed === 'object' && parsed !== null && 'malformed' in parsed) {
     throw new Error(`stored pool settings are not canonical: ${parsed.malformed}`)

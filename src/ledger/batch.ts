@@ -147,7 +147,7 @@ async function decideAll(
       if (trip === MOST_TRIPS_PER_COMMAND) {
         throw new Defect(index, new Error(`${command.type} asks for ${decision.need.what} for ever`))
       }
-      const needs = withAlike(slice, decision.need, commands.slice(index))
+      const needs = [...withAlike(slice, decision.need, commands.slice(index)), ...decision.alike]
       await ask(client, askFor(slice, needs))
       decision = sound(index, () => decide(books, command))
     }

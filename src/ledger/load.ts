@@ -11,7 +11,9 @@ import {
   type Books,
   type ClosedAttachment,
   endingsKey,
+  NEVER_SEEN,
   type Need,
+  placeKey,
   type ReleasedAddress,
 } from '../core/books.ts'
 import type { EndedLease, Lease } from '../core/lease.ts'
@@ -239,6 +241,7 @@ export type Ask = { readonly statement: Statement; readonly apply: (rows: Answer
 
 /** Asks in one trip, and files the rows in the order of asking. */
 export async function ask(client: pg.Client, asks: readonly Ask[]): Promise<void> {
+  if (asks.length === 0) return
   const answered = await trip(
     client,
     asks.map(({ statement }) => statement),
@@ -279,6 +282,7 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
   const network = books.networkName
   const asks: Ask[] = []
   const wanted = gather(needs)
+  for (const need of needs) answerUnseen(books, need)
 
   if (wanted.poolNames.size > 0) {
     const names = [...wanted.poolNames]
@@ -457,6 +461,29 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
   return asks
 }
 
+/** Nothing reports yet: there is no source, and nothing is seen, fenced or held. */
+function answerUnseen(books: Books, need: Need): void {
+  switch (need.what) {
+    case 'sightings':
+      books.sightings.set(placeKey(need.address, need.prefixLength), NEVER_SEEN)
+      return
+    case 'sightedIn':
+      books.pools.get(need.poolId)!.sightedUpTo = null
+      return
+    case 'strictness':
+      books.strictness.set(need.node, { sources: 0, unreported: [], asking: [] })
+      return
+    case 'source':
+      books.sources.set(need.source, null)
+      return
+    case 'hold':
+      books.holds.set(need.source, null)
+      return
+    default:
+      return
+  }
+}
+
 function read<Row>(name: ReadName, values: readonly unknown[], apply: (rows: readonly Row[]) => void): Ask {
   return {
     statement: { name: `read_${name}`, text: READS[name], values },
@@ -531,6 +558,7 @@ function askForCandidates(slice: Slice, wanted: Wanted['candidates']): readonly 
             if (standing.released?.releasedSeq !== entry.releasedSeq) continue
           }
           books.pools.get(entry.poolId)!.cooled.set(entry.address, entry)
+          answerUnseen(books, { what: 'sightings', address: entry.address, prefixLength: entry.prefixLength })
         }
         for (const [index, name] of names.entries()) {
           const book = known(name)?.book
@@ -707,6 +735,9 @@ function addPools(slice: Slice, rows: readonly PositionedPoolRow[]): void {
       untouchedUpTo: -1n,
       cooled: new Map(),
       cooledComplete: false,
+      // Nothing reports yet.
+      sighted: new Set(),
+      sightedUpTo: null,
     })
     books.poolNames.set(row.name, row.pool_id)
     slice.storage.set(row.pool_id, {

@@ -1,7 +1,15 @@
 /** Rows of the ledger's tables as they arrive, and what they mean. The column lists stand beside their readers. */
 import { formatAddress, isMalformed, parseAddress } from '../core/address.ts'
 import type { ReleasedAddress } from '../core/books.ts'
-import type { EventHeader, EventType, Evidence, LedgerEvent } from '../core/event.ts'
+import type {
+  EventHeader,
+  EventType,
+  Evidence,
+  FencedEvent,
+  HoldEvent,
+  LedgerEvent,
+  ResumedEvent,
+} from '../core/event.ts'
 import type { Lease, LeaseState, QuarantineReason } from '../core/lease.ts'
 import type { Network, NetworkState } from '../core/network.ts'
 import type { Labels, Owner } from '../core/owner.ts'
@@ -334,9 +342,11 @@ export function readEvent(row: EventRow): LedgerEvent {
     case 'attachment.closed':
       return { ...header, type, owner: readOwner(row)!, poolId: row.pool_id }
     case 'node.fenced':
+      return { ...header, type, evidence: row.evidence as FencedEvent['evidence'] }
     case 'reconcile.held':
+      return { ...header, type, evidence: row.evidence as HoldEvent['evidence'] }
     case 'reconcile.resumed':
-      return { ...header, type }
+      return { ...header, type, evidence: row.evidence as ResumedEvent['evidence'] }
   }
 }
 

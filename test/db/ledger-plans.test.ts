@@ -2,7 +2,7 @@
  * Plans of the write path. Statistics of these tables swing, and a plan is made once per connection and kept: each
  * statement must be a look-up by its key on tables that are empty, full, or analysed while small and full of dead rows.
  */
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { WRITES } from '../../src/ledger/append.ts'
 import { READS } from '../../src/ledger/load.ts'
@@ -10,6 +10,7 @@ import { connect } from '../../src/postgres/connect.ts'
 import { claim, createPool, owner, release, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { freshNetwork, openTestLedger } from '../support/ledger.ts'
+import { type Case, expectScans, scansOf } from '../support/plans.ts'
 import { waitFor } from '../support/wait-for.ts'
 
 const database = await useTestDatabase()
@@ -17,10 +18,6 @@ const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
 afterAll(() => admin.end())
 
 const LEASES = 100_000
-
-/** For each statement: its values as text, and the index with the condition that must be used on each table it reads. */
-type Expected = Readonly<Record<string, readonly string[]>>
-type Case = { readonly values: readonly (string | null)[]; readonly scans: Expected }
 
 const NETWORK = 'big'
 const ADDRESSES = '{10.0.1.1,10.0.2.2,10.0.3.3}'
@@ -106,72 +103,6 @@ const WRITE_CASES: Readonly<Partial<Record<keyof typeof WRITES, Case>>> = {
   rangesOfPoolGone: { values: [NETWORK, '1'], scans: { untouched_range_starts_once: ['pool_id'] } },
   closingsGone: { values: [NETWORK, '{pod|eth0||w7}'], scans: CLOSED },
   poolGone: { values: [NETWORK, '1'], scans: POOL },
-}
-
-type Node = {
-  readonly 'Node Type': string
-  readonly 'Relation Name'?: string
-  readonly 'Index Name'?: string
-  readonly 'Index Cond'?: string
-  readonly Plans?: readonly Node[]
-}
-
-function nodesOf(node: Node): readonly Node[] {
-  return [node, ...(node.Plans ?? []).flatMap(nodesOf)]
-}
-
-let statements = 0
-
-/** As the service runs it: the role's settings, prepared, and the plan that does not look at the values. */
-async function explain(service: pg.Client, text: string, values: Case['values']): Promise<readonly Node[]> {
-  statements += 1
-  const name = `p${statements}`
-  await service.query(`prepare ${name} as ${text}`)
-  const list = values.map((value) => (value === null ? 'null' : pg.escapeLiteral(value))).join(', ')
-  const { rows } = await service.query<{ 'QUERY PLAN': readonly [{ readonly Plan: Node }] }>(
-    `explain (format json) execute ${name}${list === '' ? '' : `(${list})`}`,
-  )
-  await service.query(`deallocate ${name}`)
-  return nodesOf(rows[0]!['QUERY PLAN'][0].Plan)
-}
-
-/** `table index (columns of the condition)`, for every access to a table of the ledger. */
-async function scansOf(service: pg.Client, text: string, values: Case['values']): Promise<readonly string[]> {
-  const nodes = await explain(service, text, values)
-  return nodes.flatMap((node) => {
-    const type = node['Node Type']
-    if (!type.includes('Scan') || type === 'Function Scan' || type === 'Subquery Scan') return []
-    return [`${type} ${node['Relation Name'] ?? ''} ${node['Index Name'] ?? ''} ${node['Index Cond'] ?? ''}`]
-  })
-}
-
-/**
- * Pools are few. While the planner knows of a handful, any of their indexes is as good as another; with more, and
- * always with a size it does not know, the key is used.
- */
-function isAnyPool(scan: string): boolean {
-  return /^Index\S* Scan pool \S+ .*network_id/.test(scan)
-}
-
-function expectScans(found: readonly string[], expected: Expected, name: string, fewPools: boolean): void {
-  const scans = fewPools ? found.filter((scan) => !isAnyPool(scan)) : found
-  for (const [index, columns] of Object.entries(expected)) {
-    if (fewPools && index.startsWith('pool') && index !== 'pool_has_one_position_per_batch') continue
-    const used = scans.filter((scan) => scan.includes(` ${index} `))
-    expect(used, `${name} reads by ${index}: ${scans.join(' | ')}`).not.toEqual([])
-    for (const scan of used) {
-      for (const column of ['network_id', ...columns]) {
-        expect(scan, `${name}: ${index} narrows by ${column}`).toMatch(new RegExp(`Index.*\\b${column}\\b`))
-      }
-    }
-  }
-  for (const scan of scans) {
-    expect(scan, name).not.toMatch(/^(Seq|Bitmap|Tid)/)
-    expect(
-      Object.keys(expected).some((index) => scan.includes(` ${index} `)),
-      `${name}: ${scan}`,
-    ).toBe(true)
-  }
 }
 
 function leasesOf(network: string): string {

@@ -2,20 +2,28 @@
 import type {
   Actor,
   AllOrNothing,
+  BeginEra,
   Claim,
   Confirm,
   DeletePool,
   Expire,
+  FenceNode,
   PoolChange,
   QuarantineAddress,
   Reap,
+  ReapProven,
   Release,
   Reserve,
+  Restore,
+  ResumeHold,
   ShapeCommand,
+  Sight,
+  SightedEntry,
   Supersedes,
   UpdateLabels,
   UpdatePool,
 } from '../../src/core/command.ts'
+import type { Proof } from '../../src/core/judge.ts'
 import type { Labels, Owner } from '../../src/core/owner.ts'
 import type { PoolInput } from '../../src/core/pool.ts'
 
@@ -104,6 +112,44 @@ export function expire(token: number, version: number, fields: Fields<Expire> = 
 
 export function updateLabels(token: number, labels: Labels, fields: Fields<UpdateLabels> = {}): UpdateLabels {
   return { ...envelope, type: 'updateLabels', token, version: null, labels, ...fields }
+}
+
+/** What a source lists: running on n1, unless the fields say otherwise. */
+export function entry(address: string, of: Owner | null, fields: Partial<SightedEntry> = {}): SightedEntry {
+  return { address, owner: of, node: 'n1', boot: 'b1', state: 'running', ...fields }
+}
+
+export function sight(source: string, fields: Fields<Sight> & Pick<Sight, 'entries'>): Sight {
+  return {
+    ...envelope,
+    type: 'sight',
+    source,
+    epoch: 'b1',
+    sequence: 1,
+    begunAt: 0,
+    dryRun: false,
+    ...fields,
+  }
+}
+
+export function reapProven(proof: Proof, fields: Fields<ReapProven> = {}): ReapProven {
+  return { ...envelope, type: 'reapProven', token: proof.token, version: proof.version, proof, ...fields }
+}
+
+export function restore(proof: Proof, fields: Fields<Restore> = {}): Restore {
+  return { ...envelope, type: 'restore', token: proof.token, version: proof.version, proof, ...fields }
+}
+
+export function resumeHold(source: string | null, fields: Fields<ResumeHold> = {}): ResumeHold {
+  return { ...envelope, type: 'resumeHold', source, why: 'looked at it', ...fields }
+}
+
+export function fenceNode(node: string, boot: string, fields: Fields<FenceNode> = {}): FenceNode {
+  return { ...envelope, type: 'fenceNode', node, boot, why: 'powered off', ...fields }
+}
+
+export function beginEra(era: number, fields: Fields<BeginEra> = {}): BeginEra {
+  return { ...envelope, type: 'beginEra', era, recovering: true, why: 'restored', ...fields }
 }
 
 export function allOrNothing(items: AllOrNothing['items'], fields: Fields<AllOrNothing> = {}): AllOrNothing {

@@ -20,6 +20,8 @@ import type {
   QuarantineAddress,
   Reap,
   Release,
+  Sight,
+  SightedEntry,
   Supersedes,
   UpdateLabels,
   UpdatePool,
@@ -30,10 +32,38 @@ import type { Labels, Owner, Placement } from '../../src/core/owner.ts'
 import { firstSeqOfEra } from '../../src/core/policy.ts'
 import { type PoolInput, parsePoolSettings } from '../../src/core/pool.ts'
 import type { Reason, Refusal } from '../../src/core/refusal.ts'
-import { ADMIN, claim, createNetwork, createPool, owner, reserve } from './commands.ts'
+import {
+  ADMIN,
+  beginEra,
+  claim,
+  createNetwork,
+  createPool,
+  entry,
+  fenceNode,
+  owner,
+  reapProven,
+  reserve,
+  restore,
+  resumeHold,
+  sight,
+} from './commands.ts'
 import { type MemoryLedger, type MemoryOptions, memoryLedger, type Result } from './memory-ledger.ts'
+import type { WorldSource } from './world.ts'
 
-export { ADMIN, claim, createNetwork, createPool, owner, reserve }
+export {
+  ADMIN,
+  beginEra,
+  claim,
+  createNetwork,
+  createPool,
+  entry,
+  fenceNode,
+  owner,
+  reapProven,
+  reserve,
+  restore,
+  resumeHold,
+}
 
 export const SECOND = 1_000
 export const MINUTE = 60_000
@@ -116,6 +146,56 @@ export function recovering(): Fact {
       type: 'era.begun',
       era: 1,
       recovering: true,
+    }))
+}
+
+/** An enabled source that has reported in no epoch but b1. */
+export function source(id: string, fields: Partial<WorldSource> = {}): Fact {
+  return (ledger) => ledger.world.register(id, fields)
+}
+
+/** A complete snapshot, begun now. */
+export function lists(id: string, ...entries: readonly SightedEntry[]): Fact {
+  return (ledger) =>
+    ledger.world.report(id, entries, {
+      head: ledger.fold().head,
+      begunAt: ledger.now(),
+      era: ledger.fold().network!.era,
+      complete: true,
+    })
+}
+
+/** One with holes; without a head, one of which nothing proves when it was begun. */
+export function listsPartly(id: string, entries: readonly SightedEntry[], head: number | null): Fact {
+  return (ledger) => {
+    const { era } = ledger.fold().network!
+    ledger.world.report(id, entries, { head, begunAt: ledger.now(), era, complete: false })
+  }
+}
+
+/** Everything the source lists, as its last complete snapshot has it. */
+export function sightOf(
+  ledger: MemoryLedger,
+  id: string,
+  fields: Partial<Omit<Sight, 'type' | 'source'>> = {},
+): Sight {
+  const { complete, epoch, sequence } = ledger.world.sources.get(id)!
+  return sight(id, {
+    epoch,
+    sequence,
+    begunAt: complete?.begunAt ?? 0,
+    entries: ledger.world.listed(id),
+    ...fields,
+  })
+}
+
+/** Somebody answers for it that this boot is over. */
+export function fenced(node: string, boot: string): Fact {
+  return (ledger) =>
+    record(ledger, (header) => ({
+      ...header,
+      type: 'node.fenced',
+      evidence: { node, boot, why: 'powered off' },
     }))
 }
 
@@ -401,6 +481,11 @@ export function describeEvent(ledger: MemoryLedger, event: LedgerEvent): string 
     case 'pool.updated':
     case 'pool.deleted':
       return `${event.type} ${event.pool.name}`
+    case 'node.fenced':
+      return `${event.type} ${event.evidence.node} ${event.evidence.boot}`
+    case 'reconcile.held':
+    case 'reconcile.resumed':
+      return `${event.type} ${event.evidence.source === '' ? 'everything' : event.evidence.source}`
     default:
       return event.type
   }

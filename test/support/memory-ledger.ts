@@ -8,17 +8,22 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { expect } from 'vitest'
-import { formatValue, isMalformed, parseCidr } from '../../src/core/address.ts'
+import { blockSize, formatValue, isMalformed, parseCidr } from '../../src/core/address.ts'
 import {
   type AddressBook,
   addressValue,
   type Books,
+  bootKey,
   type ClosedAttachment,
   emptyBooks,
   endingsKey,
+  type Fence,
+  type Hold,
   type Need,
+  placeKey,
   type ReleasedAddress,
   type Remembered,
+  workloadKey,
 } from '../../src/core/books.ts'
 import type { Answer, Command } from '../../src/core/command.ts'
 import { decide } from '../../src/core/decide.ts'
@@ -29,15 +34,19 @@ import {
   evolve,
   evolveAddress,
   evolveClosings,
+  evolveFence,
+  evolveHold,
   evolveNetwork,
   evolvePool,
 } from '../../src/core/evolve.ts'
-import type { EndedLease, Lease } from '../../src/core/lease.ts'
+import { type EndedLease, type Lease, SIGHTING_REASONS } from '../../src/core/lease.ts'
 import type { Network } from '../../src/core/network.ts'
 import { attachmentKey, holderKey, type Owner } from '../../src/core/owner.ts'
+import { POLICY } from '../../src/core/policy.ts'
 import type { Pool, PoolCounts } from '../../src/core/pool.ts'
 import { contains, normalise, type Range, subtract } from '../../src/core/ranges.ts'
 import type { Refusal } from '../../src/core/refusal.ts'
+import { createWorld, type World } from './world.ts'
 
 /** What a network's history says, complete. */
 export type Fold = {
@@ -48,6 +57,8 @@ export type Fold = {
   readonly addresses: ReadonlyMap<string, AddressBook>
   readonly closings: ReadonlyMap<string, readonly ClosedAttachment[]>
   readonly ended: ReadonlyMap<number, EndedLease>
+  readonly holds: ReadonlyMap<string, Hold>
+  readonly fences: ReadonlyMap<string, Fence>
 }
 
 export type Result = {
@@ -75,6 +86,8 @@ export type MemoryLedger = {
   pool(name: string): PoolFold
   /** The database's veto: these are never candidates. */
   readonly setAside: Set<string>
+  /** What sources see; nothing of it is in the history. */
+  readonly world: World
 }
 
 export type PoolFold = {
@@ -104,12 +117,13 @@ export function memoryLedger(options: MemoryOptions = {}): MemoryLedger {
   const store = emptyStore()
   const requests = new Map<string, Remembered>()
   const setAside = new Set<string>()
+  const world = createWorld()
   let clock = options.start ?? START
 
   function submitBatch(commands: readonly Command[]): readonly Result[] {
     let agreed: Batch | undefined
     for (const window of windows) {
-      const batch = runBatch({ store, requests, setAside, networkName, now: clock, window }, commands)
+      const batch = runBatch({ store, requests, setAside, world, networkName, now: clock, window }, commands)
       if (agreed !== undefined) {
         expect(batch.results, `with windows of ${window} as with windows of ${windows[0]}`).toEqual(
           agreed.results,
@@ -147,6 +161,7 @@ export function memoryLedger(options: MemoryOptions = {}): MemoryLedger {
       return foldPool(store, pool)
     },
     setAside,
+    world,
   }
 }
 
@@ -161,6 +176,8 @@ type Store = {
   readonly addresses: Map<string, AddressBook>
   readonly closings: Map<string, readonly ClosedAttachment[]>
   readonly ended: Map<number, EndedLease>
+  readonly holds: Map<string, Hold>
+  readonly fences: Map<string, Fence>
 }
 
 function emptyStore(): Store {
@@ -173,6 +190,8 @@ function emptyStore(): Store {
     addresses: new Map(),
     closings: new Map(),
     ended: new Map(),
+    holds: new Map(),
+    fences: new Map(),
   }
 }
 
@@ -192,6 +211,7 @@ function fold(store: Store, events: readonly LedgerEvent[]): void {
     store.now = event.at
     store.network = evolveNetwork(store.network, event)
     foldClosings(store, event)
+    foldStatement(store, event)
     if (isHeldEvent(event) || isEndedEvent(event)) {
       const { address } = addressOf(event)
       store.addresses.set(address, evolveAddress(standing(store, address), event))
@@ -211,6 +231,30 @@ function foldClosings(store: Store, event: LedgerEvent): void {
   if (owner === null) return
   const key = attachmentKey(owner)
   store.closings.set(key, evolveClosings(store.closings.get(key) ?? [], event))
+}
+
+function foldStatement(store: Store, event: LedgerEvent): void {
+  if (event.type === 'node.fenced') {
+    const fence = evolveFence(event)
+    store.fences.set(bootKey(fence.node, fence.boot), fence)
+  }
+  if (event.type === 'reconcile.held' || event.type === 'reconcile.resumed') {
+    const hold = evolveHold(event)
+    if (hold === null) store.holds.delete(event.evidence.source)
+    else store.holds.set(event.evidence.source, hold)
+  }
+}
+
+/** Reaps on absence of the last hour, but none from before it was resumed last. */
+function absenceReaps(store: Store, source: string, now: number): number {
+  const resumed = store.events.findLast(
+    (event) => event.type === 'reconcile.resumed' && event.evidence.source === source,
+  )
+  return store.events.filter((event) => {
+    if (event.type !== 'lease.reaped' || event.cause !== 'PROVEN_ABSENT') return false
+    if (event.at <= now - POLICY.holdWindowMs || event.seq <= (resumed?.seq ?? 0)) return false
+    return source === '' || (event.evidence!.sources as readonly string[]).includes(source)
+  }).length
 }
 
 /** A change of a pool's shape forgets the released addresses that are in it no more. */
@@ -258,6 +302,7 @@ type Context = {
   readonly store: Store
   readonly requests: ReadonlyMap<string, Remembered>
   readonly setAside: ReadonlySet<string>
+  readonly world: World
   readonly networkName: string
   readonly now: number
   readonly window: number
@@ -278,13 +323,14 @@ function runBatch(context: Context, commands: readonly Command[]): Batch {
   books.network = store.network
   books.head = store.head
   books.now = Math.max(context.now, store.now)
+  books.slowestIntervalMs = context.world.slowestIntervalMs()
   const read = new Map<number, Read>()
   const remembered = new Map<string, Remembered>()
   const results = commands.map((command): Result => {
     let decision = decide(books, command)
     for (let needs = 0; decision.kind === 'missing'; needs += 1) {
       if (needs === MOST_NEEDS) throw new Error(`asks for ever: ${JSON.stringify(decision.need, bigints)}`)
-      answerNeed(context, books, read, decision.need)
+      for (const need of [decision.need, ...decision.alike]) answerNeed(context, books, read, need)
       decision = decide(books, command)
     }
     for (const event of decision.events) evolve(books, event)
@@ -407,13 +453,13 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
     case 'candidates': {
       const pool = pools.find((one) => one.name === need.pool)!
       bring(pool)
-      bringCandidates(store, books, read.get(pool.poolId)!, pool, context.window)
+      bringCandidates(context, books, read.get(pool.poolId)!, pool, context.window)
       return
     }
     case 'wholeFreeSpace': {
       const pool = pools.find((one) => one.name === need.pool)!
       bring(pool)
-      bringCandidates(store, books, read.get(pool.poolId)!, pool, Number.MAX_SAFE_INTEGER)
+      bringCandidates(context, books, read.get(pool.poolId)!, pool, Number.MAX_SAFE_INTEGER)
       return
     }
     case 'cooling': {
@@ -439,6 +485,52 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
         ({ lease }) => lease?.quarantine?.reason === 'SEEN_BY_CALLER' && lease.quarantine.by === need.actor,
       ).length
       books.quarantinesBy.set(need.actor, count)
+      return
+    }
+    case 'quarantinesBySource': {
+      const count = [...knownAndStored(books, store).values()].filter(
+        ({ lease }) =>
+          lease?.quarantine?.by === need.source && SIGHTING_REASONS.includes(lease.quarantine.reason),
+      ).length
+      books.quarantinesBySource.set(need.source, count)
+      return
+    }
+    case 'sightings':
+      bringSightings(context, books, need.address, need.prefixLength)
+      return
+    case 'sightedIn':
+      bringSighted(context, books, need.poolId, need.ranges)
+      return
+    case 'source':
+      books.sources.set(need.source, context.world.bookOf(need.source))
+      return
+    case 'closedLives': {
+      const lives = new Map<string, Owner>()
+      for (const { owner } of [...store.closings.values(), ...books.closings.values()].flat())
+        if (owner.kind === need.kind && owner.uid === need.uid) lives.set(attachmentKey(owner), owner)
+      books.closedLives.set(workloadKey(need.kind, need.uid), lives)
+      return
+    }
+    case 'fence': {
+      const key = bootKey(need.node, need.boot)
+      if (!books.fences.has(key)) books.fences.set(key, store.fences.get(key) ?? null)
+      return
+    }
+    case 'hold':
+      if (!books.holds.has(need.source)) books.holds.set(need.source, store.holds.get(need.source) ?? null)
+      return
+    case 'absenceReaps':
+      if (!books.absenceReaps.has(need.source))
+        books.absenceReaps.set(need.source, absenceReaps(store, need.source, books.now))
+      return
+    case 'heldLeases':
+      books.heldLeases = [...knownAndStored(books, store).values()].filter(
+        ({ lease }) => lease !== null,
+      ).length
+      return
+    case 'strictness': {
+      const fences = [...new Map([...store.fences, ...books.fences]).values()].filter((one) => one !== null)
+      books.strictness.set(need.node, context.world.strictnessFor(need.node, books.network!.era, fences))
       return
     }
     case 'occupants': {
@@ -496,6 +588,8 @@ function bringPool(store: Store, books: Books, read: Map<number, Read>, pool: Po
     untouchedUpTo: -1n,
     cooled: new Map(),
     cooledComplete: false,
+    sighted: new Set(),
+    sightedUpTo: -1n,
   })
   read.set(pool.poolId, { pieces: new Set(), untouched: 0, released: 0 })
 }
@@ -519,7 +613,8 @@ function addPieces(books: Books, read: Read, pool: Pool, pieces: readonly Range[
 }
 
 /** The next rows of a pool's free space, in the order of reuse. */
-function bringCandidates(store: Store, books: Books, read: Read, pool: Pool, window: number): void {
+function bringCandidates(context: Context, books: Books, read: Read, pool: Pool, window: number): void {
+  const { store } = context
   const stored = foldPool(store, pool)
   const book = books.pools.get(pool.poolId)!
   addPieces(books, read, pool, stored.untouched.slice(read.untouched, read.untouched + window))
@@ -533,9 +628,31 @@ function bringCandidates(store: Store, books: Books, read: Read, pool: Pool, win
     // Taken or changed by this batch: what is known is newer.
     if (isDeepStrictEqual(books.addresses.get(entry.address)?.released, entry))
       book.cooled.set(entry.address, entry)
+    bringSightings(context, books, entry.address, entry.prefixLength)
   }
   read.released = Math.min(cooled.length, read.released + window)
   book.cooledComplete = read.released === cooled.length
+}
+
+function bringSightings(context: Context, books: Books, address: string, prefixLength: number): void {
+  const key = placeKey(address, prefixLength)
+  if (!books.sightings.has(key)) books.sightings.set(key, context.world.at(address, prefixLength))
+}
+
+/** The lowest sightings in untouched space, at most a window of them. */
+function bringSighted(context: Context, books: Books, poolId: number, ranges: readonly Range[]): void {
+  const book = books.pools.get(poolId)!
+  const { pool } = book
+  const seen = context.world
+    .seenIn(pool.family, pool.prefixLength)
+    .filter((block) => contains(ranges, addressValue(block)))
+    .sort((a, b) => (addressValue(a) < addressValue(b) ? -1 : 1))
+  const some = seen.slice(0, context.window)
+  for (const block of some) book.sighted.add(block)
+  // Up to the end of the last block that was read; all the pieces when no other is seen.
+  const step = blockSize(pool.family, pool.prefixLength)
+  const end = ranges.at(-1)?.last ?? -1n
+  book.sightedUpTo = some.length < seen.length ? addressValue(some.at(-1)!) + step - 1n : end
 }
 
 /** The books a batch worked on say what the history says, wherever they say anything. */
@@ -562,6 +679,15 @@ function compare(store: Store, books: Books, shapes: ReadonlyMap<number, readonl
     expect(bySeq(endings), key).toEqual(
       bySeq([...store.ended.values()].filter(({ lease }) => keyed(lease, endingsKey) === key)),
     )
+  const counted = (by: string) =>
+    leasesOf(store, ({ quarantine }) => quarantine?.by === by && SIGHTING_REASONS.includes(quarantine.reason))
+  for (const [source, count] of books.quarantinesBySource)
+    expect(count, `quarantines by ${source}`).toBe(counted(source).length)
+  for (const [source, hold] of books.holds) expect(hold, source).toEqual(store.holds.get(source) ?? null)
+  for (const [key, fence] of books.fences) expect(fence, key).toEqual(store.fences.get(key) ?? null)
+  for (const [source, count] of books.absenceReaps)
+    expect(count, `reaps on absence of ${source}`).toBe(absenceReaps(store, source, books.now))
+  if (books.heldLeases !== undefined) expect(books.heldLeases).toBe(leasesOf(store, () => true).length)
   for (const [key, addresses] of books.byHolder)
     expect([...addresses].sort(), key).toEqual(addressesBy(store, key, holderKey))
   for (const [key, addresses] of books.byAttachment)

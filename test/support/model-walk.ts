@@ -20,11 +20,16 @@ import type {
   Reap,
   Release,
   Reserve,
+  Sight,
+  SightedEntry,
   UpdateLabels,
   UpdatePool,
 } from '../../src/core/command.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
+import { judgeHeld, type LeaseEvidence, type Proof, type WitnessEvidence } from '../../src/core/judge.ts'
+import type { Lease } from '../../src/core/lease.ts'
 import type { Owner } from '../../src/core/owner.ts'
+import { judgePolicy } from '../../src/core/policy.ts'
 import type { Refusal } from '../../src/core/refusal.ts'
 import {
   createModel,
@@ -33,6 +38,7 @@ import {
   holderOf,
   type Model,
   type ModelLease,
+  type ReportHow,
 } from './model.ts'
 
 const ADMIN: Actor = { name: 'admin', node: null }
@@ -167,21 +173,81 @@ const manyStep = fc.record({
   items: fc.array(fc.oneof(reserveStep, leaseStep), { minLength: 1, maxLength: 3 }),
 })
 
+/** An address, whose it is as far as that is told, and where. */
+const seenEntry = fc.record({ address: n, owner: n, told: n, node: n, state: n })
+const reportStep = fc.record({
+  do: fc.constant('report' as const),
+  source: n,
+  keeps: fc.boolean(),
+  entries: fc.array(seenEntry, { maxLength: 3 }),
+  how: n,
+})
+const sightStep = fc.record({
+  do: fc.constant('sight' as const),
+  envelope: envelopeOf,
+  source: n,
+  late: rarely,
+  dry: rarely,
+})
+const proofStep = fc.record({
+  do: fc.constantFrom('reapProven' as const, 'reapProven' as const, 'restore' as const),
+  envelope: envelopeOf,
+  lease: n,
+  sources: n,
+  how: n,
+  age: n,
+})
+const statementStep = fc.record({
+  do: fc.constantFrom('resumeHold' as const, 'fenceNode' as const),
+  envelope: envelopeOf,
+  source: n,
+})
+
 type ReserveStep = typeof reserveStep extends fc.Arbitrary<infer T> ? T : never
 type LeaseStep = typeof leaseStep extends fc.Arbitrary<infer T> ? T : never
 type OperatorStep = typeof operatorStep extends fc.Arbitrary<infer T> ? T : never
 type PoolStep = typeof poolStep extends fc.Arbitrary<infer T> ? T : never
 type ManyStep = typeof manyStep extends fc.Arbitrary<infer T> ? T : never
 type WaitStep = typeof waitStep extends fc.Arbitrary<infer T> ? T : never
-type Step = (ReserveStep | LeaseStep | OperatorStep | PoolStep | ManyStep | WaitStep) & {
+type ReportStep = typeof reportStep extends fc.Arbitrary<infer T> ? T : never
+type SightStep = typeof sightStep extends fc.Arbitrary<infer T> ? T : never
+type ProofStep = typeof proofStep extends fc.Arbitrary<infer T> ? T : never
+type StatementStep = typeof statementStep extends fc.Arbitrary<infer T> ? T : never
+type FindingStep = SightStep | ProofStep | StatementStep
+type Step = (
+  | ReserveStep
+  | LeaseStep
+  | OperatorStep
+  | PoolStep
+  | ManyStep
+  | WaitStep
+  | ReportStep
+  | FindingStep
+) & {
   /** Goes into the batch of the step before, if both may. */
   readonly joins: boolean
 }
 
 export type Script = { readonly pools: readonly (readonly number[])[]; readonly steps: readonly Step[] }
 
-/** A network of one to three pools and what is asked of it. Plain numbers, so that a failing script shrinks. */
-export function modelScripts(length: { readonly min: number; readonly max: number }): fc.Arbitrary<Script> {
+/**
+ * A network of one to three pools and what is asked of it. Plain numbers, so that a failing script shrinks. With
+ * `findings`, sources report as well: only for systems that can be told what they see.
+ */
+export function modelScripts(length: {
+  readonly min: number
+  readonly max: number
+  readonly findings?: boolean
+}): fc.Arbitrary<Script> {
+  const findings =
+    length.findings === true
+      ? [
+          { weight: 6, arbitrary: reportStep },
+          { weight: 5, arbitrary: sightStep },
+          { weight: 7, arbitrary: proofStep },
+          { weight: 1, arbitrary: statementStep },
+        ]
+      : []
   const step = fc.oneof(
     { weight: 10, arbitrary: reserveStep },
     { weight: 7, arbitrary: leaseStep },
@@ -189,6 +255,7 @@ export function modelScripts(length: { readonly min: number; readonly max: numbe
     { weight: 2, arbitrary: poolStep },
     { weight: 2, arbitrary: manyStep },
     { weight: 4, arbitrary: waitStep },
+    ...findings,
   )
   return fc.record({
     pools: fc.array(fc.array(n, { minLength: 9, maxLength: 9 }), { minLength: 1, maxLength: 3 }),
@@ -208,7 +275,14 @@ export type Time = 'jumps' | 'still'
 const WAITS = [1, 999, 1_000, 29_999, 30_001, 60_000, 60_001, 120_000, 3_600_000]
 const LONG_MS = 30 * 24 * 3_600_000
 
-type Asked = { readonly model: Model; readonly time: Time; count: number }
+type Asked = {
+  readonly model: Model
+  readonly time: Time
+  count: number
+  readonly now: () => number
+  /** What was sighted last by each source: a job may be paused and come late with it. */
+  readonly sighted: Map<string, Sight>
+}
 
 function at<T>(list: readonly T[], pick: number): T {
   return list[pick % list.length]!
@@ -225,7 +299,7 @@ function withinOf(asked: Asked, pick: number | null): number | null {
 }
 
 /** The command a step stands for, given what the model holds. */
-function commandOf(asked: Asked, step: Exclude<Step, WaitStep>): Command {
+function commandOf(asked: Asked, step: Exclude<Step, WaitStep | ReportStep>): Command {
   asked.count += 1
   switch (step.do) {
     case 'reserve':
@@ -250,6 +324,209 @@ function commandOf(asked: Asked, step: Exclude<Step, WaitStep>): Command {
       })
       return { ...stamp(step.envelope, items), type: 'allOrNothing', items }
     }
+    case 'sight':
+      return sightOf(asked, step)
+    case 'reapProven':
+    case 'restore':
+      return provenOf(asked, step)
+    case 'resumeHold': {
+      const source = at([null, ...SOURCES.map(({ id }) => id)], step.source)
+      return { ...plain(step.envelope), type: 'resumeHold', source, why: 'model' }
+    }
+    case 'fenceNode': {
+      const node = at(['n1', 'n2', 'n1', 'n2', ''], step.source)
+      return { ...plain(step.envelope), type: 'fenceNode', node, boot: 'b1', why: 'model' }
+    }
+  }
+}
+
+// What sources see.
+
+const SOURCES = [
+  { id: 'agent-n1', state: 'ENABLED', node: 'n1', intervalMs: 30_000 },
+  { id: 'docker', state: 'ENABLED', node: '', intervalMs: 60_000 },
+  { id: 'new', state: 'REGISTERED', node: '', intervalMs: 30_000 },
+] as const
+
+function plain(envelope: ReserveStep['envelope']) {
+  return { ...stamp(envelope, null), actor: ADMIN, requestId: null, fingerprint: null }
+}
+
+/** Exactly, or without life and interface, or by name alone, or not at all. */
+function told(owner: Owner, pick: number): Owner | null {
+  switch (pick % 8) {
+    case 0:
+      return null
+    case 1:
+      return { ...owner, uid: owner.name, uidNamed: false }
+    case 2:
+    case 3:
+      return { ...owner, uidNamed: true, incarnation: '', interface: '' }
+    default:
+      return { ...owner, uidNamed: true }
+  }
+}
+
+function reportOf(
+  { model }: Asked,
+  step: ReportStep,
+): { readonly id: string; readonly entries: readonly SightedEntry[]; readonly how: ReportHow } {
+  const source = at(SOURCES, step.source)
+  const addresses = everyAddress(model)
+  const fresh = step.entries.map((pick): SightedEntry => {
+    // Mostly where somebody is; now and then inside a block, on an exclusion, or nowhere.
+    const held = [...model.state.leases.values()]
+    const lease = pick.address % 3 === 0 && held.length > 0 ? at(held, pick.address) : null
+    const odd = ['10.0.0.0', '10.0.0.66', '10.0.0.77', '10.9.0.1', 'fd00::3', 'fd00::ff']
+    const address =
+      lease?.address ??
+      (pick.address % 10 === 9 || addresses.length === 0
+        ? at(odd, Math.floor(pick.address / 10))
+        : at(addresses, Math.floor(pick.address / 10)))
+    const owner = pick.owner % 2 === 0 ? (lease?.owner ?? at(OWNERS, pick.owner)) : at(OWNERS, pick.owner)
+    return {
+      address,
+      owner: told(owner, pick.told),
+      node: at(['n1', 'n2', 'n1', ''], pick.node),
+      boot: at(['b1', 'b1', 'b2', ''], pick.node),
+      state: pick.state % 10 === 9 ? 'terminal' : 'running',
+    }
+  })
+  const kept = step.keeps ? model.listed(source.id) : []
+  const unique = new Map([...kept, ...fresh].map((one) => [JSON.stringify(one), one]))
+  return {
+    id: source.id,
+    entries: [...unique.values()],
+    how: {
+      complete: step.how % 5 !== 0,
+      proven: step.how % 10 !== 0,
+      epoch: step.how % 23 === 22 ? 'b2' : model.sources.find(({ id }) => id === source.id)!.epoch,
+    },
+  }
+}
+
+function sightOf(asked: Asked, step: SightStep): Sight {
+  const { id } = at(SOURCES, step.source)
+  const late = asked.sighted.get(id)
+  if (step.late && late !== undefined) return late
+  const command: Sight = {
+    ...plain(step.envelope),
+    type: 'sight',
+    source: id,
+    epoch: asked.model.sources.find((one) => one.id === id)!.epoch,
+    sequence: asked.count,
+    begunAt: 0,
+    dryRun: step.dry,
+    entries: asked.model.listed(id),
+  }
+  asked.sighted.set(id, command)
+  return command
+}
+
+/** A proof by the judge on evidence that proves it, of a lease in whatever state: what is asked is the second look. */
+function provenOf(asked: Asked, step: ProofStep): Command {
+  const { model } = asked
+  const { token, lease } = suspectFor(model, step)
+  const base = plain(step.envelope)
+  if (lease === null) return { ...base, type: 'resumeHold', source: null, why: 'nothing is proven' }
+  const version = lease.version - (step.how % 17 === 0 ? 1 : 0)
+  const proof = proofOf(asked, step, lease, version)
+  return { ...base, type: step.do, token, version, proof }
+}
+
+/** Mostly a lease that the proof may be right about. */
+function suspectFor(model: Model, step: ProofStep): ReturnType<typeof tokenFor> {
+  const held = [...model.state.leases.values()]
+  const restorable = ['CONFLICT', 'SECOND_ADDRESS', 'RELEASED_BUT_LIVE']
+  const fitting =
+    step.do === 'restore'
+      ? held.filter((one) => restorable.includes(one.reason ?? ''))
+      : held.filter((one) => model.lastSeenAt(one.address) === null || step.how % 4 === 0)
+  if (step.lease % 5 === 4 || fitting.length === 0) return tokenFor(model, step.lease)
+  const lease = at(fitting, Math.floor(step.lease / 5))
+  return { token: lease.token, lease }
+}
+
+const HOUR_MS = 3_600_000
+
+function proofOf({ model, now }: Asked, step: ProofStep, held: ModelLease, version: number): Proof {
+  const at0 = now() - at([0, 0, 1_000, 59_999, 60_000, 60_001], step.age)
+  const alone = step.do === 'restore'
+  const old = at0 - 2 * HOUR_MS
+  const lease: Lease = {
+    network: 'default',
+    poolId: held.poolId,
+    address: held.address,
+    prefixLength: 32,
+    fencingToken: held.token,
+    version,
+    state: alone ? 'QUARANTINED' : 'ACTIVE',
+    quarantine: alone ? { reason: 'CONFLICT', at: old, by: 'model', why: 'model' } : null,
+    owner: held.owner ?? OWNERS[0]!,
+    placement: { node: 'n1', boot: 'b1', labels: {} },
+    witness: '',
+    reservedAt: old,
+    confirmedAt: null,
+    confirmBy: null,
+  }
+  const fence = model.state.fences.findLast((one) => one.node === 'n1' && one.boot === 'b1')
+  const fenced = !alone && step.how % 2 === 0 && fence !== undefined && fence.seq >= held.token
+  const names = at([['agent-n1'], ['docker'], ['agent-n1', 'docker'], ['new'], ['docker']], step.sources)
+  const witnesses = fenced ? [] : names.map((source) => witnessOf(model, source, lease, alone, at0, step.how))
+  const known = model.lastSeenAt(held.address)
+  const evidence: LeaseEvidence = {
+    lease,
+    now: at0,
+    era: 0,
+    recovering: false,
+    // Now and then it knows nothing of the last sighting.
+    lastSightedAt: fenced || alone || step.how % 11 === 0 || known === null ? null : Math.min(known, old),
+    othersSightedAt: null,
+    imported: false,
+    ownerClosed: false,
+    fencedBy: fenced ? { node: 'n1', boot: 'b1', head: fence.seq, by: 'model', why: 'model', at: at0 } : null,
+    witnesses,
+    placements: [],
+  }
+  const verdict = judgeHeld(evidence, judgePolicy())
+  if (verdict.verdict !== 'reap' && verdict.verdict !== 'restore')
+    throw new Error(`the evidence proves nothing: ${verdict.because.map(({ code }) => code).join(', ')}`)
+  // Misses were begun after any sighting; what the proof says of the last one is what the second look goes by.
+  return { ...verdict.proof, lastSightedAt: evidence.lastSightedAt }
+}
+
+function witnessOf(
+  model: Model,
+  source: string,
+  lease: Lease,
+  alone: boolean,
+  now: number,
+  how: number,
+): WitnessEvidence {
+  const snapshots = [80_000, 50_000, 20_000].map((age, index) => ({
+    sequence: index + 1,
+    head: lease.version,
+    begunAt: now - age,
+  }))
+  return {
+    source,
+    scopeNode: '',
+    enabled: true,
+    epoch: how % 13 === 0 ? 'b0' : model.sources.find(({ id }) => id === source)!.epoch,
+    warm: true,
+    era: 0,
+    held: false,
+    canSee: true,
+    enabledHead: 0,
+    why: 'SIGHTED',
+    about: lease.owner,
+    live: alone ? { state: 'running', node: 'n1', since: now - HOUR_MS, incarnation: '' } : null,
+    listedTerminal: null,
+    vanishedAt: alone ? null : now - 80_000,
+    seen: alone ? snapshots : [],
+    misses: alone ? [] : snapshots,
+    lookup: alone ? null : { answer: 'gone', at: now, detail: 'model' },
+    bootEnded: null,
   }
 }
 
@@ -444,6 +721,11 @@ export type System = {
   now(): number
   /** Present where time is the test's. */
   wait?(ms: number): void
+  /** Present where the system can be told what sources see. */
+  readonly world?: {
+    register(source: (typeof SOURCES)[number]): void
+    report(id: string, entries: readonly SightedEntry[], how: ReportHow): void
+  }
 }
 
 /** Asks the system everything of a script and holds each answer against the model's; returns the model. */
@@ -453,7 +735,13 @@ export async function follow(
   options: { readonly time: Time; readonly each?: (model: Model) => void | Promise<void> },
 ): Promise<Model> {
   const model = createModel()
-  const asked: Asked = { model, time: options.time, count: 0 }
+  const asked: Asked = {
+    model,
+    time: options.time,
+    count: 0,
+    now: () => system.now(),
+    sighted: new Map(),
+  }
   let batch: { readonly command: Command; readonly expected: Expectation }[] = []
 
   const ask = (command: Command) => {
@@ -469,6 +757,13 @@ export async function follow(
     await options.each?.(model)
   }
 
+  if (system.world !== undefined) {
+    for (const source of SOURCES) {
+      model.register({ ...source, epoch: 'b1', complete: null })
+      system.world.register(source)
+    }
+  }
+
   const base = stamp({ actor: 0, request: 1 }, null)
   ask({ ...base, type: 'createNetwork', settings: { description: '', labels: {} } })
   await flush()
@@ -481,6 +776,13 @@ export async function follow(
     if (step.do === 'wait') {
       await flush()
       system.wait?.(at(WAITS, step.ms))
+      continue
+    }
+    if (step.do === 'report') {
+      await flush()
+      const { id, entries, how } = reportOf(asked, step)
+      model.report(id, entries, how, system.now())
+      system.world?.report(id, entries, how)
       continue
     }
     const shape = step.do === 'createPool' || step.do === 'updatePool' || step.do === 'deletePool'

@@ -2,7 +2,8 @@
  * A reference model of one network, written from DESIGN.md and not from `src/core`: plain maps, addresses listed one
  * by one, every question a scan. It says what each command must come to; `model-walk.ts` asks.
  *
- * Its addresses lie in 10.0.0.0/24 and fd00::/112. It knows no eras, no rebuilding and no sightings.
+ * Its addresses lie in 10.0.0.0/24 and fd00::/112. It knows no eras and no rebuilding. What sources see is told to it as
+ * to the system; that a proof proves something is the judge's word.
  */
 import type {
   Actor,
@@ -12,11 +13,17 @@ import type {
   CreatePool,
   DeletePool,
   Expire,
+  FenceNode,
   LeaseReference,
   QuarantineAddress,
   Reap,
+  ReapProven,
   Release,
   Reserve,
+  Restore,
+  ResumeHold,
+  Sight,
+  SightedEntry,
   Supersedes,
   UpdateLabels,
   UpdatePool,
@@ -72,6 +79,7 @@ export type ModelLease = {
   node: string
   labels: Labels
   confirmBy: number | null
+  readonly reservedAt: number
 }
 
 type Rest = {
@@ -100,7 +108,32 @@ export type ModelPool = {
   strict: boolean
 }
 
-type Closing = { readonly attachment: string; readonly poolId: number | null; readonly at: number }
+type Closing = {
+  readonly attachment: string
+  readonly owner: Owner
+  readonly poolId: number | null
+  readonly at: number
+}
+
+export type ModelSource = {
+  readonly id: string
+  state: 'REGISTERED' | 'ENABLED' | 'RETIRED'
+  /** Empty: the whole network. */
+  readonly node: string
+  readonly intervalMs: number
+  epoch: string
+  /** Of the last complete snapshot. */
+  complete: { readonly at: number; readonly size: number } | null
+}
+
+type Seen = {
+  readonly source: string
+  readonly entry: SightedEntry
+  head: number | null
+  readonly at: number
+  /** Of one that ended. */
+  lastAt: number | null
+}
 
 type State = {
   head: number
@@ -109,6 +142,11 @@ type State = {
   resting: Map<string, Rest & { readonly poolId: number }>
   ended: Map<number, Ended>
   closings: Closing[]
+  fences: { readonly node: string; readonly boot: string; readonly seq: number }[]
+  held: string[]
+  absences: { readonly source: string; readonly seq: number; readonly at: number }[]
+  /** From which number on reaps on absence count. */
+  resumed: Map<string, number>
   requests: Map<
     string,
     { readonly fingerprint: string; readonly expected: Accepted; readonly tokens: readonly number[] }
@@ -144,6 +182,10 @@ const HORIZON_MS = 120_000
 const GRACE_MS = 60_000
 const SKIPS = 32
 const PER_CALLER = 64
+const PER_SOURCE = 64
+const HOUR_MS = 3_600_000
+const PROOF_AGE_MS = 60_000
+const SIGHTING_REASONS = ['CONFLICT', 'RELEASED_BUT_LIVE', 'FOREIGN', 'SECOND_ADDRESS']
 
 const attachmentOf = (owner: Owner) =>
   JSON.stringify([owner.kind, owner.uid, owner.incarnation, owner.interface])
@@ -151,6 +193,13 @@ export const holderOf = (owner: Owner) => JSON.stringify([owner.kind, owner.name
 
 export type Model = {
   readonly state: State
+  readonly sources: readonly ModelSource[]
+  register(source: ModelSource): void
+  /** A report begun now; without proof, one of which nothing says when it was begun. */
+  report(id: string, entries: readonly SightedEntry[], how: ReportHow, at: number): void
+  listed(id: string): readonly SightedEntry[]
+  /** When the lease's address was last seen, as far as its intervals tell. */
+  lastSeenAt(address: string): number | null
   /** What this command must come to at this time; the model goes on from there. */
   apply(command: Command, at: number): Expectation
   /** All addresses of a pool that may be leased, in order. */
@@ -158,7 +207,11 @@ export type Model = {
   poolNamed(name: string): ModelPool | undefined
 }
 
+export type ReportHow = { readonly complete: boolean; readonly proven: boolean; readonly epoch: string }
+
 export function createModel(): Model {
+  const sources: ModelSource[] = []
+  const seen: Seen[] = []
   let state: State = {
     head: 0,
     pools: [],
@@ -166,6 +219,10 @@ export function createModel(): Model {
     resting: new Map(),
     ended: new Map(),
     closings: [],
+    fences: [],
+    held: [],
+    absences: [],
+    resumed: new Map(),
     requests: new Map(),
   }
   let now = 0
@@ -200,7 +257,12 @@ export function createModel(): Model {
       if (error instanceof RefusedAfterSeeing && !(command.type === 'reserve' && command.validateOnly))
         for (const seen of error.seen)
           if (!state.leases.has(seen.address))
-            quarantineFree(seen.pool, seen.address, 'SEEN_BY_CALLER', command.actor)
+            quarantineFree(seen.pool, seen.address, 'SEEN_BY_CALLER', command.actor.name)
+      if (error instanceof RefusedAndHeld)
+        for (const source of error.sources) {
+          state.held.push(source)
+          emit(`reconcile.held ${source === '' ? 'everything' : source}`)
+        }
       return { ok: false, reason: error.reason, events }
     }
   }
@@ -248,6 +310,16 @@ export function createModel(): Model {
         return expire(command)
       case 'updateLabels':
         return updateLabels(command)
+      case 'sight':
+        return sight(command)
+      case 'reapProven':
+        return reapProven(command)
+      case 'restore':
+        return restore(command)
+      case 'resumeHold':
+        return resumeHold(command)
+      case 'fenceNode':
+        return fenceNode(command)
       case 'allOrNothing': {
         const items = command.items.map((item) => {
           try {
@@ -414,7 +486,7 @@ export function createModel(): Model {
     readonly address: string | null
     readonly previous: boolean
   }
-  type Seen = { readonly pool: ModelPool; readonly address: string }
+  type SeenByCaller = { readonly pool: ModelPool; readonly address: string }
 
   function reserve(command: Reserve): Accepted {
     const { owner } = command
@@ -447,7 +519,7 @@ export function createModel(): Model {
     const before = new Map([...state.leases].map(([address, lease]) => [address, { ...lease }]))
 
     const handedOn = supersede(command)
-    const seen: Seen[] = []
+    const seen: SeenByCaller[] = []
     const seenAddresses = new Set<string>()
     let skips = 0
     const live = (pool: ModelPool, address: string) =>
@@ -468,7 +540,7 @@ export function createModel(): Model {
 
     const bar = (pool: ModelPool) => {
       if (pool.draining) return 'POOL_DRAINING'
-      if (pool.strict) return 'LIVENESS_STALE'
+      if (pool.strict && isStale(command.placement.node)) return 'LIVENESS_STALE'
       const holds = heldBy((one) => holderOf(one) === holderOf(owner)).filter((one) => one.poolId === pool.id)
       return holds.length >= pool.ownerLimit ? 'OWNER_LIMIT' : null
     }
@@ -489,7 +561,20 @@ export function createModel(): Model {
         see(pool, address)
         throw refuse('ADDRESS_QUARANTINED')
       }
+      if (vetoes(pool, address).some((one) => !isItself(one, owner))) throw refuse('ADDRESS_QUARANTINED')
       return address
+    }
+    /** Who sees a free address, and is not made out of date by its last event. */
+    const vetoes = (pool: ModelPool, address: string) => {
+      const rest = state.resting.get(address)
+      const rested = rest !== undefined && rest.availableAt <= now && !handedOn.includes(address)
+      return liveAt(pool, address).filter(
+        ({ head, entry }) =>
+          rest === undefined ||
+          head === null ||
+          head >= rest.seq ||
+          (!rested && !isOfHolder(entry.owner, owner)),
+      )
     }
 
     const pickFrom = (pool: ModelPool, previous: boolean): string | null => {
@@ -512,7 +597,7 @@ export function createModel(): Model {
         if (first !== undefined && !seenAddresses.has(first)) order.unshift(first)
       }
       for (const address of order) {
-        if (seenAddresses.has(address)) continue
+        if (seenAddresses.has(address) || vetoes(pool, address).length > 0) continue
         if (!live(pool, address)) return address
         see(pool, address)
         skips += 1
@@ -537,7 +622,7 @@ export function createModel(): Model {
     }
 
     const picked = wishes.map((wish, n) => (met[n] === undefined ? pick(wish) : null))
-    for (const { pool, address } of seen) quarantineFree(pool, address, 'SEEN_BY_CALLER', command.actor)
+    for (const { pool, address } of seen) quarantineFree(pool, address, 'SEEN_BY_CALLER', command.actor.name)
     return accepted(
       wishes.map((_wish, n) => {
         const lease = met[n]
@@ -568,6 +653,7 @@ export function createModel(): Model {
       node: command.placement.node,
       labels: command.placement.labels,
       confirmBy: command.confirmed || within === null ? null : now + within,
+      reservedAt: now,
     }
     state.leases.set(address, lease)
     state.resting.delete(address)
@@ -783,7 +869,7 @@ export function createModel(): Model {
       if (!leasable(pool).includes(address)) throw new Refused('ADDRESS_EXCLUDED')
       lease = state.leases.get(address)
       if (lease === undefined)
-        return accepted([expected(quarantineFree(pool, address, 'OPERATOR', command.actor))])
+        return accepted([expected(quarantineFree(pool, address, 'OPERATOR', command.actor.name))])
     }
     mayTouch(command.actor, lease)
     if (lease.reason === 'OPERATOR') return accepted([expected(lease)])
@@ -802,6 +888,11 @@ export function createModel(): Model {
     if (lease.version !== command.version) throw new Refused('VERSION_MISMATCH')
     if (lease.state !== 'RESERVED' || lease.confirmBy === null || now <= lease.confirmBy + GRACE_MS)
       throw new Refused('ILLEGAL_STATE')
+    const since = liveAt(poolOf(lease.poolId), lease.address).filter(
+      ({ head }) => head === null || head >= lease.token,
+    )
+    if (since.length > 0 || (lastSeenAt(lease.address) ?? 0) > lease.reservedAt)
+      throw new Refused('ILLEGAL_STATE')
     end(lease, 'lease.reaped')
     return accepted([{ ...expected(lease), version: state.head, shown: 'REAPED', confirmBy: null }])
   }
@@ -813,6 +904,289 @@ export function createModel(): Model {
     const sorted = (labels: Labels) => JSON.stringify(Object.entries(labels).sort())
     if (sorted(lease.labels) === sorted(command.labels)) return accepted([expected(lease)])
     return accepted([expected(change(lease, 'lease.updated', { labels: command.labels }))])
+  }
+
+  // What sources see.
+
+  function register(source: ModelSource): void {
+    sources.push(source)
+  }
+
+  function sourceOf(id: string): ModelSource | undefined {
+    return sources.find((one) => one.id === id)
+  }
+
+  function slowest(): number {
+    return Math.max(0, ...sources.filter((one) => one.state !== 'RETIRED').map((one) => one.intervalMs))
+  }
+
+  function report(id: string, entries: readonly SightedEntry[], how: ReportHow, at: number): void {
+    const source = sourceOf(id)!
+    const before = source.complete
+    source.epoch = how.epoch
+    const head = how.proven ? state.head : null
+    const same = (a: SightedEntry, b: SightedEntry) => JSON.stringify(a) === JSON.stringify(b)
+    for (const one of seen) {
+      if (one.source !== id || one.lastAt !== null || !how.complete) continue
+      if (entries.some((entry) => same(entry, one.entry))) one.head = head
+      else one.lastAt = Math.max(one.at, before?.at ?? 0)
+    }
+    for (const entry of entries)
+      if (!seen.some((one) => one.source === id && one.lastAt === null && same(one.entry, entry)))
+        seen.push({ source: id, entry, head, at, lastAt: null })
+    if (how.complete && how.proven) source.complete = { at, size: entries.length }
+  }
+
+  function listed(id: string): readonly SightedEntry[] {
+    return seen.filter((one) => one.source === id && one.lastAt === null).map((one) => one.entry)
+  }
+
+  function isAt(one: Seen, pool: ModelPool, address: string): boolean {
+    return (
+      one.entry.state !== 'terminal' &&
+      numberOf(one.entry.address).family === numberOf(address).family &&
+      blockOf(pool, one.entry.address) === address
+    )
+  }
+
+  function liveAt(pool: ModelPool, address: string): Seen[] {
+    return seen.filter(
+      (one) => one.lastAt === null && sourceOf(one.source)!.state !== 'RETIRED' && isAt(one, pool, address),
+    )
+  }
+
+  function lastSeenAt(address: string): number | null {
+    const pool = poolWith(address)
+    if (pool === undefined) return null
+    const times = [
+      ...liveAt(pool, address).map((one) => one.at),
+      ...seen.filter((one) => one.lastAt !== null && isAt(one, pool, address)).map((one) => one.lastAt!),
+    ]
+    return times.length === 0 ? null : Math.max(...times)
+  }
+
+  function isStale(node: string): boolean {
+    const counting = sources.filter(
+      (one) =>
+        one.state === 'ENABLED' &&
+        !state.fences.some((fence) => fence.node === one.node && fence.boot === one.epoch),
+    )
+    const asking = counting.filter((one) => one.node === '' || one.node === node)
+    return (
+      counting.length === 0 ||
+      counting.some((one) => one.complete === null) ||
+      asking.length === 0 ||
+      asking.some((one) => now - one.complete!.at > 3 * one.intervalMs)
+    )
+  }
+
+  function isSame(holder: Owner, other: Owner): boolean {
+    if (holder.kind !== other.kind) return false
+    return holder.uidNamed ? holder.uid === other.uid : holder.name === other.name
+  }
+
+  function isOfHolder(who: Owner | null, holder: Owner): boolean {
+    return who !== null && who.kind === holder.kind && (who.uid === holder.uid || who.name === holder.name)
+  }
+
+  function isItself({ entry: { owner: who } }: Seen, claimant: Owner): boolean {
+    if (who === null || !isSame(claimant, who)) return false
+    return who.incarnation === '' || claimant.incarnation === '' || who.incarnation === claimant.incarnation
+  }
+
+  /** Two owners that nothing says are different may be the same. */
+  function isDifferent(holder: Owner, other: Owner): boolean {
+    if (isSame(holder, other)) return false
+    if (holder.kind !== other.kind || (holder.uidNamed && other.uidNamed)) return true
+    const toldName = (one: Owner) => !(one.uidNamed && one.name === one.uid)
+    return toldName(holder) && toldName(other) && holder.name !== other.name
+  }
+
+  function sight(command: Sight): Accepted {
+    const source = sourceOf(command.source)
+    if (source === undefined) throw new Refused('SOURCE_NOT_FOUND')
+    if (source.epoch !== command.epoch) throw new Refused('VERSION_MISMATCH')
+    const before = structuredClone(state)
+    const leases = command.entries.flatMap((entry) => {
+      const changed = sightOne(source.id, entry)
+      return changed === null ? [] : [expected(changed)]
+    })
+    if (source.state === 'ENABLED' && !command.dryRun) return accepted(leases)
+    state = before
+    events = []
+    return accepted([])
+  }
+
+  function sightOne(source: string, entry: SightedEntry): ModelLease | null {
+    const { owner, node, boot } = entry
+    if (entry.state === 'terminal') return null
+    const pool = poolWith(entry.address)
+    if (pool === undefined) return null
+    const address = blockOf(pool, entry.address)
+    if (!leasable(pool).includes(address)) return null
+    const listing = liveAt(pool, address).find(
+      (one) => one.source === source && JSON.stringify(one.entry) === JSON.stringify(entry),
+    )
+    if (listing === undefined || listing.head === null) return null
+    const lease = state.leases.get(address)
+    const last = lease?.version ?? state.resting.get(address)?.seq ?? 0
+    if (listing.head < last) return null
+    const quarantines = [...state.leases.values()].filter((one) => one.state === 'QUARANTINED')
+    const capped =
+      quarantines.filter((one) => one.by === source && SIGHTING_REASONS.includes(one.reason!)).length >=
+        PER_SOURCE ||
+      quarantines.filter((one) => one.poolId === pool.id).length >=
+        Math.max(1, Math.floor(leasable(pool).length / 10))
+    if (lease !== undefined) {
+      if (lease.state === 'QUARANTINED') return null
+      const single = pool.prefixLength === (spaceOf(pool.cidr).family === 4 ? 32 : 128)
+      const own = lease.owner !== null && owner !== null && isSame(lease.owner, owner)
+      const elsewhere = lease.node !== '' && node !== '' && lease.node !== node
+      const other = owner !== null && isDifferent(lease.owner!, owner) && (single || elsewhere)
+      if (other && !own) {
+        if (capped) return null
+        return change(lease, 'lease.quarantined', {
+          state: 'QUARANTINED',
+          reason: 'CONFLICT',
+          by: source,
+          confirmBy: null,
+        })
+      }
+      if (lease.state === 'ACTIVE' || (single && !own)) return null
+      return change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null })
+    }
+    const fence = state.fences.findLast((one) => one.node === node && one.boot === boot)
+    if (fence !== undefined && listing.head < fence.seq) return null
+    const aside = (reason: string, whose: Owner | null) => {
+      if (capped) return null
+      const made = quarantineFree(pool, address, reason, source, whose)
+      made.node = node
+      return made
+    }
+    if (owner === null || !owner.uidNamed) return aside('FOREIGN', null)
+    const named = { ...owner, interface: owner.interface === '' ? `?${address}` : owner.interface }
+    if (fence !== undefined) return aside('RELEASED_BUT_LIVE', named)
+    const life = state.closings
+      .map((one) => one.owner)
+      .findLast(
+        (one) =>
+          one.kind === owner.kind &&
+          one.uid === owner.uid &&
+          (owner.incarnation === '' || owner.incarnation === one.incarnation) &&
+          (owner.interface === '' || owner.interface === one.interface) &&
+          closed(one, pool.id),
+      )
+    if (life !== undefined) return aside('RELEASED_BUT_LIVE', life)
+    const has = [...state.leases.values()].some(
+      (one) =>
+        one.poolId === pool.id &&
+        one.owner !== null &&
+        one.owner.interface === owner.interface &&
+        isSame(one.owner, owner) &&
+        // Found by its name, or by its life.
+        (one.owner.name === owner.name || attachmentOf(one.owner) === attachmentOf(owner)),
+    )
+    if (owner.interface !== '' && has) return aside('SECOND_ADDRESS', named)
+    const token = state.head + 1
+    const adopted: ModelLease = {
+      poolId: pool.id,
+      address,
+      token,
+      version: token,
+      state: 'ACTIVE',
+      reason: null,
+      by: null,
+      owner: named,
+      node,
+      labels: {},
+      confirmBy: null,
+      reservedAt: now,
+    }
+    state.leases.set(address, adopted)
+    state.resting.delete(address)
+    return change(adopted, 'lease.adopted', {})
+  }
+
+  // Proofs.
+
+  function lookAgain({ token, version, proof }: ReapProven | Restore): ModelLease {
+    const lease = heldLease(token)
+    if (lease.version !== version || proof.version !== version) throw new Refused('VERSION_MISMATCH')
+    if (Math.abs(now - proof.at) > PROOF_AGE_MS) throw new Refused('VERSION_MISMATCH')
+    if (proof.cause === 'FENCED') return lease
+    for (const { source: id, epoch } of proof.sources) {
+      const source = sourceOf(id)
+      if (source?.state !== 'ENABLED' || source.epoch !== epoch || source.complete === null)
+        throw new Refused('VERSION_MISMATCH')
+    }
+    return lease
+  }
+
+  function reapProven(command: ReapProven): Accepted {
+    const lease = lookAgain(command)
+    const { proof } = command
+    const scopes = ['', ...(proof.cause === 'FENCED' ? [] : proof.sources.map((one) => one.source))]
+    if (lease.reason === 'OPERATOR') throw new Refused('ILLEGAL_STATE')
+    if (scopes.some((one) => state.held.includes(one))) throw new Refused('ILLEGAL_STATE')
+    const alive = liveAt(poolOf(lease.poolId), lease.address).filter(({ entry, head }) => {
+      const fence = state.fences.findLast((one) => one.node === entry.node && one.boot === entry.boot)
+      const over =
+        proof.cause === 'FENCED' &&
+        proof.fencedBy!.node === entry.node &&
+        proof.fencedBy!.boot === entry.boot &&
+        fence !== undefined &&
+        head !== null &&
+        head < fence.seq
+      return !over
+    })
+    if (alive.length > 0) throw new Refused('ILLEGAL_STATE')
+    const last = lastSeenAt(lease.address)
+    if (last !== null && (proof.lastSightedAt === null || last > proof.lastSightedAt))
+      throw new Refused('VERSION_MISMATCH')
+    if (proof.cause === 'PROVEN_ABSENT') {
+      const beyond = scopes.filter((scope) => {
+        const taken = state.absences.filter(
+          (one) =>
+            one.source === scope && one.at > now - HOUR_MS && one.seq > (state.resumed.get(scope) ?? 0),
+        ).length
+        const of = scope === '' ? state.leases.size + taken : sourceOf(scope)!.complete!.size + taken + 1
+        return taken + 1 > 3 && taken + 1 > of / 5
+      })
+      if (beyond.length > 0) throw new RefusedAndHeld(beyond)
+      for (const source of scopes) state.absences.push({ source, seq: state.head + 1, at: now })
+    }
+    end(lease, 'lease.reaped')
+    return accepted([{ ...expected(lease), version: state.head, shown: 'REAPED', confirmBy: null }])
+  }
+
+  function restore(command: Restore): Accepted {
+    const lease = lookAgain(command)
+    const { owner } = lease
+    if (!['CONFLICT', 'SECOND_ADDRESS', 'RELEASED_BUT_LIVE'].includes(lease.reason ?? '') || owner === null)
+      throw new Refused('ILLEGAL_STATE')
+    if (closed(owner, lease.poolId)) throw new Refused('VERSION_MISMATCH')
+    const there = liveAt(poolOf(lease.poolId), lease.address).map((one) => one.entry.owner)
+    if (there.some((one) => one === null || !isSame(owner, one))) throw new Refused('ILLEGAL_STATE')
+    if (there.length === 0) throw new Refused('VERSION_MISMATCH')
+    return accepted([
+      expected(
+        change(lease, 'lease.confirmed', { state: 'ACTIVE', reason: null, by: null, confirmBy: null }),
+      ),
+    ])
+  }
+
+  function resumeHold(command: ResumeHold): Accepted {
+    const scope = command.source ?? ''
+    if (!state.held.includes(scope)) return accepted([])
+    state.held = state.held.filter((one) => one !== scope)
+    state.resumed.set(scope, emit(`reconcile.resumed ${scope === '' ? 'everything' : scope}`))
+    return accepted([])
+  }
+
+  function fenceNode({ node, boot }: FenceNode): Accepted {
+    if (node === '' || boot === '') throw new Refused('INVALID_FIELD')
+    state.fences.push({ node, boot, seq: emit(`node.fenced ${node} ${boot}`) })
+    return accepted([])
   }
 
   // What becomes of an address.
@@ -834,7 +1208,13 @@ export function createModel(): Model {
     })
   }
 
-  function quarantineFree(pool: ModelPool, address: string, reason: string, actor: Actor): ModelLease {
+  function quarantineFree(
+    pool: ModelPool,
+    address: string,
+    reason: string,
+    by: string,
+    owner: Owner | null = null,
+  ): ModelLease {
     const token = state.head + 1
     const lease: ModelLease = {
       poolId: pool.id,
@@ -843,11 +1223,12 @@ export function createModel(): Model {
       version: token,
       state: 'QUARANTINED',
       reason,
-      by: actor.name,
-      owner: null,
+      by,
+      owner,
       node: '',
       labels: {},
       confirmBy: null,
+      reservedAt: now,
     }
     state.leases.set(address, lease)
     state.resting.delete(address)
@@ -860,7 +1241,7 @@ export function createModel(): Model {
     state.leases.delete(lease.address)
     state.resting.set(lease.address, {
       poolId: pool.id,
-      availableAt: now + pool.cooldownMs,
+      availableAt: now + Math.max(pool.cooldownMs, 2 * slowest()),
       seq,
       holder: lease.owner === null ? '' : holderOf(lease.owner),
       removed: type === 'lease.released',
@@ -876,7 +1257,7 @@ export function createModel(): Model {
     if (owner.incarnation === '') return
     const attachment = attachmentOf(owner)
     state.closings = state.closings.filter((one) => one.attachment !== attachment || one.poolId !== poolId)
-    state.closings.push({ attachment, poolId, at: now })
+    state.closings.push({ attachment, owner, poolId, at: now })
     const where = poolId === null ? 'everywhere' : `in ${poolOf(poolId).name}`
     emit(`attachment.closed ${owner.uid}#${owner.incarnation} ${where}`)
   }
@@ -946,9 +1327,22 @@ export function createModel(): Model {
     get state() {
       return state
     },
+    sources,
+    register,
+    report,
+    listed,
+    lastSeenAt,
     apply,
     leasable,
     poolNamed,
+  }
+}
+
+class RefusedAndHeld extends Refused {
+  readonly sources: readonly string[]
+  constructor(sources: readonly string[]) {
+    super('ILLEGAL_STATE')
+    this.sources = sources
   }
 }
 

@@ -1,10 +1,13 @@
 /** What a log must satisfy by itself: breaking it is a bug or a tampered log, and is met loudly, never as a refusal (INV-18). */
 import { describe, expect, test } from 'vitest'
 import {
+  absenceReapsOf,
   addressValue,
   BrokenBooks,
   bookAt,
   emptyBooks,
+  fenceOf,
+  holdOf,
   leaseByToken,
   Missing,
   type Need,
@@ -147,11 +150,49 @@ describe('pools and networks', () => {
     expect(evolvePool(settings, event)).toBe(settings)
   })
 
-  test('findings of the reconciler change nothing but the head', () => {
-    for (const type of ['node.fenced', 'reconcile.held', 'reconcile.resumed'] as const) {
-      const books = evolve(emptyBooks('default'), { ...header, seq: 7, type })
-      expect(books).toEqual({ ...emptyBooks('default'), head: 7 })
+  test('holds and fences are what the last statement says, whatever was read of them', () => {
+    const held = {
+      ...header,
+      seq: 7,
+      type: 'reconcile.held' as const,
+      evidence: { source: 'agent', why: 'too many', reaps: 4, leases: 10, leaseId: 'default/3' },
     }
+    const books = evolve(emptyBooks('default'), held)
+    expect(holdOf(books, 'agent')).toEqual({
+      source: 'agent',
+      seq: 7,
+      at: 1,
+      why: 'too many',
+      reaps: 4,
+      leases: 10,
+    })
+    evolve(books, {
+      ...header,
+      seq: 8,
+      type: 'reconcile.resumed',
+      evidence: { source: 'agent', why: 'looked' },
+    })
+    expect(holdOf(books, 'agent')).toBeNull()
+    // From here on the window begins anew.
+    expect(absenceReapsOf(books, 'agent')).toBe(0)
+    for (const seq of [9, 10]) {
+      const fenced = {
+        ...header,
+        seq,
+        type: 'node.fenced' as const,
+        evidence: { node: 'n1', boot: 'b1', why: 'off' },
+      }
+      expect(fenceOf(evolve(books, fenced), 'n1', 'b1')).toEqual({
+        node: 'n1',
+        boot: 'b1',
+        seq,
+        at: 1,
+        by: 'a',
+        why: 'off',
+      })
+    }
+    expect(() => holdOf(books, '')).toThrow(Missing)
+    expect(() => fenceOf(books, 'n1', 'b2')).toThrow(Missing)
   })
 })
 
@@ -174,6 +215,8 @@ describe('books that contradict themselves', () => {
       untouchedUpTo: null,
       cooled: new Map(),
       cooledComplete: true,
+      sighted: new Set(),
+      sightedUpTo: null,
     })
     return books
   }

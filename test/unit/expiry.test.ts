@@ -5,16 +5,21 @@ import {
   claim,
   confirm,
   DAY,
+  entry,
   expire,
   type Given,
   given,
+  lists,
+  listsPartly,
   MINUTE,
   owner,
   pool,
   quarantine,
   recovering,
   reserve,
+  reserved,
   SECOND,
+  source,
   web,
 } from '../support/given.ts'
 
@@ -53,6 +58,53 @@ describe('with a deadline', () => {
     const { fencingToken } = reserveWithin(books, MINUTE)
     const { version } = books.take(confirm(fencingToken))
     books.wait(DAY).refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+  })
+
+  test.each([
+    ['lists', (books: Given) => lists('agent', entry('10.0.0.1', web(1)))(books.ledger)],
+    ['lists for another', (books: Given) => lists('agent', entry('10.0.0.1', null))(books.ledger)],
+    [
+      'listed, and lists no more',
+      (books: Given) => {
+        lists('agent', entry('10.0.0.1', web(1)))(books.ledger)
+        books.wait(1)
+        lists('agent')(books.ledger)
+      },
+    ],
+    [
+      'lists, and nothing proves when',
+      (books: Given) => listsPartly('agent', [entry('10.0.0.1', web(1))], null)(books.ledger),
+    ],
+  ])('not what a source %s, in dry run or not: the caller’s promise was not kept', (_how, see) => {
+    const books = network()
+    source('agent', { state: 'REGISTERED' })(books.ledger)
+    const { fencingToken, version } = reserveWithin(books, MINUTE)
+    books.wait(1)
+    see(books)
+    const refusal = books.wait(DAY).refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+    expect(refusal.message).toContain('seen live')
+  })
+
+  test('not what was seen before and is seen still', () => {
+    const books = network()
+    source('agent', { state: 'REGISTERED' })(books.ledger)
+    lists('agent', entry('10.0.0.1', web(1)))(books.ledger)
+    books.wait(1)
+    reserved('10.0.0.1', web(1), { confirmBy: books.ledger.now() + MINUTE })(books.ledger)
+    const { fencingToken, version } = books.leaseAt('10.0.0.1')!
+    books.wait(DAY)
+    lists('agent', entry('10.0.0.1', web(1)))(books.ledger)
+    books.refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+  })
+
+  test('what was seen before it was reserved is another life’s', () => {
+    const books = network()
+    source('agent')(books.ledger)
+    listsPartly('agent', [entry('10.0.0.1', web(2))], 1)(books.ledger)
+    reserved('10.0.0.1', web(1), { confirmBy: books.ledger.now() + MINUTE })(books.ledger)
+    const { fencingToken, version } = books.leaseAt('10.0.0.1')!
+    books.wait(DAY)
+    books.when(expire(fencingToken, version)).then('lease.reaped 10.0.0.1')
   })
 
   test('not in quarantine', () => {

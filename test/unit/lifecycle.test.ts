@@ -8,69 +8,33 @@ import { isEndedEvent, isHeldEvent } from '../../src/core/event.ts'
 import { QUARANTINE_REASONS } from '../../src/core/lease.ts'
 import { LIFECYCLE, stateOf } from '../../src/core/lifecycle.ts'
 import {
-  active,
   claim,
-  closed,
   confirm,
   confirmOf,
   DAY,
   elapsed,
   expire,
-  type Fact,
   type Given,
   given,
   MINUTE,
   owner,
   pool,
   quarantine,
-  quarantined,
   reap,
-  reaped,
   release,
-  released,
   releaseOf,
   removed,
   reserve,
-  reserved,
   updateLabels,
   web,
 } from '../support/given.ts'
+import { ENDED, EVERY_STATE, QUARANTINED, type State, SUBJECT, statesOf } from '../support/states.ts'
 
-const SUBJECT = '10.0.0.5'
 /** What a Reserve gets that does not get the subject. */
 const LOWEST = '10.0.0.1'
 
-/** How the subject gets into each state. Its lease, where it has one, is the pod web's in its first life. */
-const STATES = {
-  FREE: [],
-  COOLED: [active(SUBJECT, web(1)), released(SUBJECT), elapsed(DAY)],
-  COOLING: [active(SUBJECT, web(1)), released(SUBJECT)],
-  COOLING_REAPED: [active(SUBJECT, web(1)), reaped(SUBJECT)],
-  RESERVED: [reserved(SUBJECT, web(1))],
-  ACTIVE: [active(SUBJECT, web(1))],
-  SUPERSEDED: [active(SUBJECT, web(1)), quarantined(SUBJECT, 'SUPERSEDED'), closed(web(1))],
-  REMOVAL_UNCONFIRMED: [active(SUBJECT, web(1)), quarantined(SUBJECT, 'REMOVAL_UNCONFIRMED'), closed(web(1))],
-  CONFLICT: [active(SUBJECT, web(1)), quarantined(SUBJECT, 'CONFLICT')],
-  OPERATOR: [active(SUBJECT, web(1)), quarantined(SUBJECT, 'OPERATOR')],
-  RELEASED_BUT_LIVE: [active(SUBJECT, web(1)), quarantined(SUBJECT, 'RELEASED_BUT_LIVE')],
-  SECOND_ADDRESS: [active(SUBJECT, web(1)), quarantined(SUBJECT, 'SECOND_ADDRESS')],
-  FOREIGN: [quarantined(SUBJECT, 'FOREIGN')],
-  SEEN_BY_CALLER: [quarantined(SUBJECT, 'SEEN_BY_CALLER')],
-} as const satisfies Record<string, readonly Fact[]>
-
-type State = keyof typeof STATES
-const EVERY_STATE = Object.keys(STATES) as State[]
-const QUARANTINED = [
-  'SUPERSEDED',
-  'REMOVAL_UNCONFIRMED',
-  'CONFLICT',
-  'OPERATOR',
-  'RELEASED_BUT_LIVE',
-  'SECOND_ADDRESS',
-  'FOREIGN',
-  'SEEN_BY_CALLER',
-] as const
-const ENDED = ['COOLED', 'COOLING', 'COOLING_REAPED'] as const
+/** Its lease, where it has one, is the pod web's in its first life. */
+const STATES = statesOf(web(1))
 
 type Row = {
   readonly command: (token: number, version: number) => Command

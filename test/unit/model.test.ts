@@ -5,6 +5,7 @@
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import type { LedgerEvent } from '../../src/core/event.ts'
 import { describeEvent } from '../support/given.ts'
 import { foldAll, type MemoryLedger, memoryLedger, partition } from '../support/memory-ledger.ts'
 import type { Model } from '../support/model.ts'
@@ -15,7 +16,7 @@ const RUNS = Number(process.env.IPLEDGER_MODEL_RUNS ?? 120)
 const SEED = process.env.IPLEDGER_TEST_SEED
 const seeded = SEED === undefined || SEED === '' ? {} : { seed: Number(SEED) }
 
-function systemOver(ledger: MemoryLedger): System {
+function systemOver(ledger: MemoryLedger): Required<System> {
   return {
     submit: async (commands) =>
       ledger.submitBatch(commands).map(({ events, answer, refusal }) => ({
@@ -25,6 +26,14 @@ function systemOver(ledger: MemoryLedger): System {
       })),
     now: () => ledger.now(),
     wait: (ms) => ledger.wait(ms),
+    world: {
+      register: ({ id, ...source }) => ledger.world.register(id, source),
+      report(id, entries, { complete, proven, epoch }) {
+        ledger.world.sources.set(id, { ...ledger.world.sources.get(id)!, epoch })
+        const head = proven ? ledger.fold().head : null
+        ledger.world.report(id, entries, { head, begunAt: ledger.now(), era: 0, complete })
+      },
+    },
   }
 }
 
@@ -94,43 +103,82 @@ function agree(ledger: MemoryLedger, model: Model): void {
   }
 }
 
-test(`the core and the model agree on ${RUNS} histories`, { timeout: RUNS * 1_000 }, async () => {
-  let commands = 0
-  const refusals = new Map<string, number>()
-  await fc.assert(
-    fc.asyncProperty(modelScripts({ min: 1, max: 150 }), async (script) => {
-      const ledger = memoryLedger({ windows: [1, 3] })
-      const system = systemOver(ledger)
-      const counting: System = {
-        ...system,
-        submit: async (batch) => {
-          const observed = await system.submit(batch)
-          commands += batch.length
-          for (const { refusal } of observed) {
-            const reason = refusal?.reason ?? 'accepted'
-            refusals.set(reason, (refusals.get(reason) ?? 0) + 1)
-          }
-          return observed
-        },
-      }
-      await follow(counting, script, { time: 'jumps', each: (model) => agree(ledger, model) })
-      const again = foldAll(ledger.events)
-      expect(again.addresses).toEqual(ledger.fold().addresses)
-      expect(again.closings).toEqual(ledger.fold().closings)
-      expect(again.pools).toEqual(ledger.fold().pools)
-      auditReuse(ledger.events)
-    }),
-    { numRuns: RUNS, ...seeded },
-  )
-  // A walk that is refused at every step has gone nowhere.
-  expect(commands).toBeGreaterThan(20 * RUNS)
-  expect(refusals.get('accepted') ?? 0).toBeGreaterThan(commands / 5)
-  for (const reason of [
-    'POOL_EXHAUSTED',
-    'OWNER_LIMIT',
-    'ADDRESS_COOLING',
-    'ATTACHMENT_CLOSED',
-    'LEASE_LOST',
-  ])
-    expect(refusals.get(reason) ?? 0, reason).toBeGreaterThan(0)
-})
+test.each([
+  ['of callers', false],
+  ['of callers and sources', true],
+] as const)(
+  `the core and the model agree on ${RUNS} histories %s`,
+  { timeout: RUNS * 1_000 },
+  async (_of, findings) => {
+    let commands = 0
+    const refusals = new Map<string, number>()
+    const left = new Map<string, number>()
+    await fc.assert(
+      fc.asyncProperty(modelScripts({ min: 1, max: findings ? 300 : 150, findings }), async (script) => {
+        const ledger = memoryLedger({ windows: [1, 3] })
+        const { world, ...callers } = systemOver(ledger)
+        const system: System = findings ? { ...callers, world } : callers
+        const counting: System = {
+          ...system,
+          submit: async (batch) => {
+            const observed = await system.submit(batch)
+            commands += batch.length
+            for (const { refusal } of observed) {
+              const reason = refusal?.reason ?? 'accepted'
+              refusals.set(reason, (refusals.get(reason) ?? 0) + 1)
+            }
+            return observed
+          },
+        }
+        await follow(counting, script, { time: 'jumps', each: (model) => agree(ledger, model) })
+        const again = foldAll(ledger.events)
+        expect(again.addresses).toEqual(ledger.fold().addresses)
+        expect(again.closings).toEqual(ledger.fold().closings)
+        expect(again.pools).toEqual(ledger.fold().pools)
+        expect(again.holds).toEqual(ledger.fold().holds)
+        expect(again.fences).toEqual(ledger.fold().fences)
+        auditReuse(ledger.events)
+        for (const event of ledger.events) {
+          const what = kindOf(event)
+          left.set(what, (left.get(what) ?? 0) + 1)
+        }
+      }),
+      { numRuns: RUNS, ...seeded },
+    )
+    // A walk that is refused at every step has gone nowhere.
+    expect(commands).toBeGreaterThan(20 * RUNS)
+    expect(refusals.get('accepted') ?? 0).toBeGreaterThan(commands / 5)
+    for (const reason of [
+      'POOL_EXHAUSTED',
+      'OWNER_LIMIT',
+      'ADDRESS_COOLING',
+      'ATTACHMENT_CLOSED',
+      'LEASE_LOST',
+    ])
+      expect(refusals.get(reason) ?? 0, reason).toBeGreaterThan(0)
+    if (!findings) return
+    for (const what of FINDINGS) expect(left.get(what) ?? 0, what).toBeGreaterThan(0)
+  },
+)
+
+/** The others are too rare for every walk. */
+const FINDINGS = [
+  'lease.adopted',
+  'lease.quarantined RELEASED_BUT_LIVE',
+  'lease.quarantined FOREIGN',
+  'lease.reaped PROVEN_ABSENT',
+  'node.fenced',
+]
+
+function kindOf(event: LedgerEvent): string {
+  switch (event.type) {
+    case 'lease.quarantined':
+      return `${event.type} ${event.lease.quarantine!.reason}`
+    case 'lease.reaped':
+      return `${event.type} ${event.cause}`
+    case 'lease.confirmed':
+      return event.evidence?.reason === 'SEEN_ALONE' ? `${event.type} SEEN_ALONE` : event.type
+    default:
+      return event.type
+  }
+}

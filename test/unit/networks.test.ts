@@ -4,25 +4,33 @@ import { emptyBooks } from '../../src/core/books.ts'
 import type { Command, CreateNetwork, EndRecovery, UpdateNetwork } from '../../src/core/command.ts'
 import { isShapeCommand } from '../../src/core/command.ts'
 import { decide } from '../../src/core/decide.ts'
+import { evolve } from '../../src/core/evolve.ts'
+import type { Proof } from '../../src/core/judge.ts'
 import { eraOf, firstSeqOfEra } from '../../src/core/policy.ts'
+import { sight } from '../support/commands.ts'
 import {
   ADMIN,
   active,
   allOrNothing,
+  beginEra,
   claim,
   confirm,
   createNetwork,
   createPool,
   deletePool,
   expire,
+  fenceNode,
   given,
   pool,
   quarantine,
   reap,
+  reapProven,
   recovering,
   release,
   reserve,
   reserved,
+  restore,
+  resumeHold,
   updateLabels,
   updatePool,
   web,
@@ -58,6 +66,12 @@ const everyCommand: Readonly<Record<Command['type'], Command>> = {
   createNetwork: createNetwork(),
   updateNetwork: update({}),
   endRecovery,
+  sight: sight('agent', { entries: [] }),
+  reapProven: reapProven({ token: 1, version: 1 } as Proof),
+  restore: restore({ token: 1, version: 1 } as Proof),
+  resumeHold: resumeHold(null),
+  fenceNode: fenceNode('n1', 'b1'),
+  beginEra: beginEra(1),
   createPool: createPool({ name: 'a', cidr: '10.0.0.0/29' }),
   updatePool: updatePool('a', {}),
   deletePool: deletePool('a'),
@@ -76,6 +90,7 @@ test('commands that change what others rest on make a batch of their own', () =>
     .filter(isShapeCommand)
     .map((command) => command.type)
   expect(shapes.sort()).toEqual([
+    'beginEra',
     'createNetwork',
     'createPool',
     'deletePool',
@@ -172,6 +187,48 @@ test('a network whose projections are lost, and not its log, is not taken for on
   }
 })
 
+describe('an era', () => {
+  const past = [pool('a', '10.0.0.0/29'), active('10.0.0.5', web(1))]
+
+  test('begins above every number there was, and says why', () => {
+    const { ledger } = given(...past)
+    const { events } = ledger.submit(beginEra(1))
+    expect(events).toMatchObject([
+      {
+        type: 'era.begun',
+        seq: 2 ** 40,
+        era: 1,
+        recovering: true,
+        evidence: { why: 'restored', lostAfter: 3 },
+      },
+    ])
+    expect(ledger.fold()).toMatchObject({ head: 2 ** 40, network: { state: 'RECOVERING', era: 1 } })
+  })
+
+  test('that has begun is begun: several processes find out at the same time', () => {
+    const books = given(...past)
+    books.when(beginEra(1)).then('era.begun')
+    books.when(beginEra(1)).then()
+    books.when(beginEra(0)).then()
+    const [first, second] = given(...past).ledger.submitBatch([beginEra(1), beginEra(1)])
+    expect([first!.events.length, second!.events.length]).toEqual([1, 0])
+  })
+
+  test('may be any later one: a number of the third was seen somewhere', () => {
+    const { ledger } = given(...past)
+    ledger.submit(beginEra(4))
+    expect(ledger.fold()).toMatchObject({ head: 2 ** 42, network: { era: 4 } })
+  })
+
+  test('is no recovery where no commit can be lost', () => {
+    const books = given(...past)
+    books.accept(beginEra(1, { recovering: false }))
+    expect(books.ledger.fold().network).toMatchObject({ state: 'READY', era: 1 })
+    const lease = books.take(reserve({ owner: web(2), claims: [claim({ pool: 'a' })] }))
+    expect(lease.fencingToken).toBeGreaterThan(2 ** 40)
+  })
+})
+
 describe('a network whose projections are being replaced', () => {
   const rebuilding = () => {
     const books = emptyBooks('default')
@@ -189,7 +246,10 @@ describe('a network whose projections are being replaced', () => {
       'createPool',
       'deletePool',
       'quarantine',
+      'reapProven',
       'reserve',
+      'restore',
+      'sight',
       'updatePool',
     ])
     expect(decide(rebuilding(), reserve({ owner: web(1) }))).toMatchObject({
@@ -208,6 +268,15 @@ describe('a network whose projections are being replaced', () => {
       kind: 'refused',
       refusal: { reason: 'NETWORK_RECOVERING', metadata: { state: 'REBUILDING' } },
     })
+  })
+
+  test('begins an era all the same, and stays what it is until the fold replaces it', () => {
+    const books = rebuilding()
+    books.head = 3
+    const decision = decide(books, beginEra(1))
+    if (decision.kind !== 'accepted') throw new Error(decision.kind)
+    for (const event of decision.events) evolve(books, event)
+    expect(books).toMatchObject({ head: 2 ** 40, network: { state: 'REBUILDING', era: 1 } })
   })
 
   test('is not recovered by an operator: it ends by itself', () => {

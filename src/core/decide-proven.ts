@@ -1,0 +1,248 @@
+/**
+ * What follows from the judge's proofs, and who may stop it. A proof was made outside the lock, from tables that go on
+ * changing and with answers that took seconds; here it is looked at a second time under the lock, and whatever changed
+ * meanwhile wins: the lease, a sighting, the standing of a source, a hold, the era, or only time (mirendev#856 freed on
+ * a verdict nobody looked at again). Refused with VERSION_MISMATCH means: judge anew.
+ *
+ * Reaps that rest on absence are capped by the hour, for each source they rest on and for the network. Beyond, the
+ * reap is refused and leaves a hold, which an operator resumes (cilium#9888, aws#3876, calico#5044: mass releases).
+ */
+import {
+  absenceReapsOf,
+  type Books,
+  fenceOf,
+  heldLeasesOf,
+  holdOf,
+  type LiveSighting,
+  leaseByToken,
+  sightingsAt,
+  sourceNamed,
+} from './books.ts'
+import type { FenceNode, ReapProven, Restore, ResumeHold } from './command.ts'
+import type { Verdict } from './decide.ts'
+import {
+  closedIn,
+  confirmDraft,
+  endDraft,
+  endedMetadata,
+  idOf,
+  illegal,
+  illegalBecause,
+  leaseNotFound,
+  recovering,
+  settle,
+  stateMetadata,
+  versionMismatch,
+} from './decide-lease.ts'
+import { type Draft, number } from './draft.ts'
+import { isSameWorkload, type Proof, rejudge } from './judge.ts'
+import type { Lease } from './lease.ts'
+import { stateOf, transition } from './lifecycle.ts'
+import { describeOwner } from './owner.ts'
+import { POLICY } from './policy.ts'
+import { invalid, type Refusal, refusal } from './refusal.ts'
+
+export function decideReapProven(books: Books, command: ReapProven): Verdict {
+  const looked = lookAgain(books, command, 'reap')
+  if ('reason' in looked) return refused(looked)
+  const { lease, sources } = looked
+  const { proof } = command
+  const bad = recovering(books)
+  if (bad !== null) return refused(bad)
+  if (transition(stateOf(lease), 'REAP_PROVEN') === undefined)
+    return refused(illegal(lease, 'reaped on proof'))
+  const stopped = heldBack(books, lease, sources) ?? seenSince(books, lease, proof)
+  if (stopped !== null) return refused(stopped)
+  if (proof.cause === 'PROVEN_ABSENT') {
+    const holds = beyondCaps(books, lease, sources)
+    if (holds.length > 0) {
+      return {
+        events: number(
+          books,
+          command,
+          holds.map(({ draft }) => draft),
+        ),
+        refused: holds[0]!.refusal,
+      }
+    }
+  }
+  const evidence = { reason: proof.cause, sources, proof }
+  const draft = endDraft(lease, 'lease.reaped', books, { removalConfirmed: false, evidence })
+  const reaped: Draft = { ...draft, event: (header) => draft.event({ ...header, cause: proof.cause }) }
+  return settle(books, command, [reaped], [lease])
+}
+
+export function decideRestore(books: Books, command: Restore): Verdict {
+  const looked = lookAgain(books, command, 'restore')
+  if ('reason' in looked) return refused(looked)
+  const { lease, sources } = looked
+  const { owner } = lease
+  if (transition(stateOf(lease), 'SEEN_ALONE') === undefined || owner === null)
+    return refused(illegal(lease, 'given back to an owner'))
+  if (closedIn(books, owner, lease.poolId)) {
+    return refused(
+      changed(lease, `${describeOwner(owner)} was released or superseded, and does not get it back`),
+    )
+  }
+  const { live } = sightingsAt(books, lease.address, lease.prefixLength)
+  const other = live.find((seen) => seen.owner === null || !isSameWorkload(owner, seen.owner))
+  if (other !== undefined) return refused(seenLive(lease, other))
+  if (live.length === 0) return refused(changed(lease, `${describeOwner(owner)} is seen there no more`))
+  const evidence = { reason: command.proof.cause, sources, proof: command.proof }
+  return settle(books, command, [confirmDraft(lease, books.now, evidence)], [lease])
+}
+
+/** Resuming what is not held is what the first call did. Reaps of before count no more. */
+export function decideResumeHold(books: Books, command: ResumeHold): Verdict {
+  const source = command.source ?? ''
+  if (holdOf(books, source) === null) return settle(books, command, [], [])
+  const evidence = { source, why: command.why }
+  return settle(
+    books,
+    command,
+    [{ evidence, event: (header) => ({ ...header, type: 'reconcile.resumed', evidence }) }],
+    [],
+  )
+}
+
+/** Said again, it is said of all leases up to now. */
+export function decideFenceNode(books: Books, command: FenceNode): Verdict {
+  const { node, boot, why } = command
+  if (node === '') return refused(invalid('node', 'required: the node whose boot is over'))
+  // Without it the statement would cover the boot that the node comes back with.
+  if (boot === '') return refused(invalid('boot', 'required: the boot of the node that is over'))
+  const evidence = { node, boot, why }
+  return settle(
+    books,
+    command,
+    [{ evidence, event: (header) => ({ ...header, type: 'node.fenced', evidence }) }],
+    [],
+  )
+}
+
+// The second look.
+
+type Looked = {
+  readonly lease: Lease
+  /** Those the proof rests on. */
+  readonly sources: readonly string[]
+}
+
+function lookAgain(
+  books: Books,
+  command: ReapProven | Restore,
+  wanted: 'reap' | 'restore',
+): Looked | Refusal {
+  const found = leaseByToken(books, command.token)
+  if (found === null) return leaseNotFound(books, command.token)
+  if ('ended' in found) {
+    const { lease } = found.ended
+    return refusal('LEASE_LOST', `lease ${idOf(lease)} has ended already`, endedMetadata(found.ended))
+  }
+  const { lease } = found
+  const { proof } = command
+  const stale = versionMismatch(lease, command.version) ?? versionMismatch(lease, proof.version)
+  if (stale !== null) return stale
+  if (proof.token !== lease.fencingToken) return invalid('proof', `is about lease ${proof.token}`)
+  const { era } = books.network!
+  if (proof.era !== era)
+    return changed(lease, `the evidence is of era ${proof.era}, the ledger is in era ${era}`)
+  // Whichever clock is wrong, it is not fresh.
+  if (Math.abs(books.now - proof.at) > POLICY.proofAgeMs)
+    return changed(lease, `the evidence is older than ${POLICY.proofAgeMs / 1_000} s`)
+  const verdict = rejudge(proof)
+  if (verdict.verdict !== wanted)
+    return invalid('proof', `comes to ${verdict.verdict} when it is judged again, not to ${wanted}`)
+  const sources = [...new Set(verdict.because.flatMap(({ source }) => source ?? []))]
+  for (const source of sources) {
+    const fallen = standsNoMore(books, lease, proof, source)
+    if (fallen !== null) return fallen
+  }
+  return { lease, sources }
+}
+
+/** A source that was retired, or began anew, since it was read (cilium#9888). */
+function standsNoMore(books: Books, lease: Lease, proof: Proof, source: string): Refusal | null {
+  const book = sourceNamed(books, source)
+  if (book === null || book.state !== 'ENABLED') return changed(lease, `source ${source} is not enabled`)
+  const { epoch } = proof.sources.find((witness) => witness.source === source)!
+  if (book.epoch !== epoch)
+    return changed(lease, `source ${source} is in epoch ${book.epoch}, its evidence is of ${epoch}`)
+  if (book.era !== books.network!.era)
+    return changed(lease, `source ${source} has not reported completely in era ${books.network!.era}`)
+  return book.warm ? null : changed(lease, `source ${source} is warming up`)
+}
+
+function heldBack(books: Books, lease: Lease, sources: readonly string[]): Refusal | null {
+  for (const source of ['', ...sources]) {
+    const hold = holdOf(books, source)
+    if (hold !== null) return onHold(lease, source, hold.why)
+  }
+  return null
+}
+
+/** Somebody sees it, or has seen it since the evidence was read: the sharp case of a worker that was paused. */
+function seenSince(books: Books, lease: Lease, proof: Proof): Refusal | null {
+  const { live, lastSeenAt } = sightingsAt(books, lease.address, lease.prefixLength)
+  const seen = live.find((one) => !isOfFencedBoot(books, proof, one))
+  if (seen !== undefined) return seenLive(lease, seen)
+  if (lastSeenAt !== null && lastSeenAt > (proof.lastSightedAt ?? Number.NEGATIVE_INFINITY))
+    return changed(lease, 'it was seen since the evidence was read')
+  return null
+}
+
+/** What a fenced boot listed before it was fenced is not life; listed after, it is, and the fence was false (6.3). */
+function isOfFencedBoot(books: Books, proof: Proof, { node, boot, head }: LiveSighting): boolean {
+  const fenced = proof.fencedBy
+  if (proof.cause !== 'FENCED' || fenced === null || node !== fenced.node || boot !== fenced.boot)
+    return false
+  const fence = fenceOf(books, node, boot)
+  return fence !== null && head !== null && head < fence.seq
+}
+
+/** Beyond a cap, for whom: more than a few and more than a share of what they could be. */
+function beyondCaps(
+  books: Books,
+  lease: Lease,
+  sources: readonly string[],
+): readonly { readonly draft: Draft; readonly refusal: Refusal }[] {
+  return ['', ...sources].flatMap((source) => {
+    const before = absenceReapsOf(books, source)
+    const reaps = before + 1
+    // Those that are still there and those that were taken. A source's are what it lists, and what it lost.
+    const leases = source === '' ? heldLeasesOf(books) + before : sourceNamed(books, source)!.size + reaps
+    if (reaps <= POLICY.heldAboveReaps || reaps <= POLICY.heldAboveShare * leases) return []
+    const whose = source === '' ? 'the network' : `source ${source}`
+    const why = `${reaps} of ${leases} leases of ${whose} would be reaped on absence within ${POLICY.holdWindowMs / 60_000} min`
+    const evidence = { source, why, reaps, leases, leaseId: idOf(lease) }
+    const draft: Draft = {
+      evidence,
+      event: (header) => ({ ...header, type: 'reconcile.held', evidence }),
+    }
+    return [{ draft, refusal: onHold(lease, source, why) }]
+  })
+}
+
+// Refusals.
+
+function onHold(lease: Lease, source: string, why: string): Refusal {
+  const whose = source === '' ? `network ${lease.network}` : `source ${source}`
+  return refusal('ILLEGAL_STATE', `reaping for ${whose} is on hold until an operator resumes it: ${why}`, {
+    ...stateMetadata(lease),
+    held: source === '' ? lease.network : source,
+  })
+}
+
+function seenLive(lease: Lease, { source, owner }: LiveSighting): Refusal {
+  const whom = owner === null ? '' : ` for ${describeOwner(owner)}`
+  const seen = illegalBecause(lease, `${lease.address} is seen live by ${source}${whom}`)
+  return { ...seen, metadata: { ...seen.metadata, seenBy: source } }
+}
+
+function changed(lease: Lease, why: string): Refusal {
+  return refusal('VERSION_MISMATCH', `lease ${idOf(lease)}: ${why}; judge it anew`, stateMetadata(lease))
+}
+
+function refused(reason: Refusal): Verdict {
+  return { events: [], refused: reason }
+}

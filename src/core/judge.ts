@@ -1,0 +1,787 @@
+/**
+ * What the evidence about a held lease amounts to (DESIGN §3, §4): keep it, ask after its owner, take it back, or
+ * give it back to its owner. Nothing here reads a clock or a table, so a stored proof can be judged again.
+ *
+ * A lease is taken back on one of three grounds: a statement that its node was fenced, a new boot of its node, or
+ * its absence from everything that could see it. A ground is a list of rules, and each rule says what stands in
+ * the way. Nothing in the way is the only proof there is: a rule can keep a lease and none can free one, so more
+ * evidence of life never turns `keep` into `reap`.
+ *
+ * What sightings change at once is decided in `decide-sighting.ts`, which snapshots count in the liveness room;
+ * caps, and whatever changed since the evidence was read, are looked at under the network's lock.
+ */
+import type { Json } from './event.ts'
+import type { Lease, QuarantineReason } from './lease.ts'
+import { describeOwner, type Owner } from './owner.ts'
+import { eraOf, type JudgePolicy } from './policy.ts'
+
+export type LookupAnswer =
+  | {
+      readonly answer: 'live' | 'gone' | 'unknown' | 'error' | 'unanswered'
+      readonly at: number
+      readonly detail: string
+    }
+  | { readonly answer: 'terminal'; readonly since: number; readonly at: number; readonly detail: string }
+
+/** A counted snapshot of a source. */
+export type SnapshotRef = { readonly sequence: number; readonly head: number; readonly begunAt: number }
+
+/** What one source testifies about one workload at the lease's address. Retired sources testify about nothing. */
+export type WitnessEvidence = {
+  readonly source: string
+  /** The node a source is bound to: its *gone* means *not here*. Empty for one that sees the whole network. */
+  readonly scopeNode: string
+  readonly enabled: boolean
+  readonly epoch: string
+  readonly warm: boolean
+  /** In which it last reported completely. */
+  readonly era: number
+  /** By a hold of its own or of its network. */
+  readonly held: boolean
+  /** Its declared kinds and families cover the lease. */
+  readonly canSee: boolean
+  /** Head of the ledger when it was enabled; null if it never was. */
+  readonly enabledHead: number | null
+  /** SIGHTED wins over NAMED; COVERS only where nothing sighted the lease's owner and Reserve named nobody. */
+  readonly why: 'SIGHTED' | 'NAMED' | 'COVERS'
+  /**
+   * Whose life it testifies about: the lease's owner, or another who was seen at the address (of a block: from
+   * another node than its holder's). Null where the source can't tell who it was; nobody can be asked after then.
+   */
+  readonly about: Owner | null
+  /** It lists them at the address now. */
+  readonly live: {
+    readonly state: string
+    readonly node: string
+    readonly since: number
+    readonly incarnation: string
+  } | null
+  /** It lists them as ended. */
+  readonly listedTerminal: { readonly since: number } | null
+  readonly vanishedAt: number | null
+  /** Counted snapshots of its streak that list them at the address, and those after that don't. The judge picks. */
+  readonly seen: readonly SnapshotRef[]
+  readonly misses: readonly SnapshotRef[]
+  readonly lookup: LookupAnswer | null
+  /** It declares that a boot ends all workloads, and the lease was placed on an older boot of it. */
+  readonly bootEnded: { readonly boot: string; readonly newBoot: string; readonly at: number } | null
+}
+
+export type LeaseEvidence = {
+  readonly lease: Lease
+  readonly now: number
+  readonly era: number
+  /** The network's state is RECOVERING. */
+  readonly recovering: boolean
+  /** Begin of the last snapshot that listed the address, for anybody and for anybody but the lease's owner. */
+  readonly lastSightedAt: number | null
+  readonly othersSightedAt: number | null
+  readonly imported: boolean
+  /** The lease's attachment is closed. */
+  readonly ownerClosed: boolean
+  /** The last statement that the boot the lease was placed on is gone for good. */
+  readonly fencedBy: {
+    readonly node: string
+    readonly boot: string
+    readonly head: number
+    readonly by: string
+    readonly why: string
+    readonly at: number
+  } | null
+  readonly witnesses: readonly WitnessEvidence[]
+  /** Where the address is seen live. */
+  readonly placements: readonly { readonly node: string; readonly boot: string; readonly source: string }[]
+}
+
+/** What a reason does to the verdict: life keeps, a doubt blocks until somebody acts, time passes, a question is asked. */
+const EFFECT = {
+  SEEN_LIVE: 'life',
+  SEEN_ELSEWHERE: 'life',
+  LOOKUP_LIVE: 'life',
+  FENCE_CONTRADICTED: 'life',
+  OPERATOR_ONLY: 'time',
+  INFRASTRUCTURE: 'time',
+  RECOVERING: 'time',
+  OTHER_ERA: 'time',
+  NOBODY_CAN_TELL: 'time',
+  CONFIRM_PENDING: 'time',
+  TOO_YOUNG: 'time',
+  ERA_NOT_REPORTED: 'time',
+  NOT_WARM: 'time',
+  TOO_FEW_MISSES: 'time',
+  TERMINAL_IN_GRACE: 'time',
+  NOT_FENCED: 'time',
+  SEEN_ON_ANOTHER_NODE: 'time',
+  OTHERS_WERE_SEEN: 'time',
+  NOT_ENDED_BY_BOOT: 'time',
+  NO_EXIT: 'doubt',
+  NAMED_WITNESS_MISSING: 'doubt',
+  NOT_ENABLED: 'doubt',
+  CANNOT_SEE: 'doubt',
+  HELD: 'doubt',
+  IMPORTED: 'doubt',
+  PREDATES_SOURCE: 'doubt',
+  LOOKUP_ERROR: 'doubt',
+  LOOKUP_UNKNOWN: 'doubt',
+  LOOKUP_UNANSWERED: 'doubt',
+  LOOKUP_NEEDED: 'question',
+  FENCED: 'proof',
+  PREVIOUS_BOOT: 'proof',
+  ABSENT: 'proof',
+  SEEN_ALONE: 'proof',
+  NOBODY_ELSE: 'proof',
+} as const
+
+export type ReasonCode = keyof typeof EFFECT
+/** A code for programs, and a sentence for people. */
+export type VerdictReason = { readonly code: ReasonCode; readonly source?: string; readonly text: string }
+
+/** A point look-up wanted: does this owner still exist, in the life the lease is about? */
+export type Question = { readonly source: string; readonly owner: Owner }
+
+export type Cause = 'FENCED' | 'PREVIOUS_BOOT' | 'PROVEN_ABSENT' | 'SEEN_ALONE'
+
+/** Plain JSON, stored as the event's evidence: the whole of what was judged and the policy then in force. */
+export type Proof = Omit<LeaseEvidence, 'now' | 'witnesses'> & {
+  readonly cause: Cause
+  /** When the evidence was read. */
+  readonly at: number
+  readonly token: number
+  readonly version: number
+  readonly policy: JudgePolicy
+  readonly sources: readonly WitnessEvidence[]
+}
+
+/** `blocked` waits for a person or for an answer, and its reasons name the source; what it may still ask is in `ask`. */
+export type Verdict =
+  | { readonly verdict: 'keep'; readonly because: readonly VerdictReason[] }
+  | {
+      readonly verdict: 'lookUp' | 'blocked'
+      readonly because: readonly VerdictReason[]
+      readonly ask: readonly Question[]
+    }
+  | {
+      readonly verdict: 'reap' | 'restore'
+      readonly because: readonly VerdictReason[]
+      readonly proof: Proof
+    }
+
+type Obstacle = VerdictReason & { readonly ask?: Question }
+type Rule = (evidence: LeaseEvidence, policy: JudgePolicy) => readonly Obstacle[]
+type WitnessRule = (
+  witness: WitnessEvidence,
+  evidence: LeaseEvidence,
+  policy: JudgePolicy,
+) => Obstacle | undefined
+/** A rule about a witness that knows no threshold. */
+type StandingRule = (witness: WitnessEvidence, evidence: LeaseEvidence) => Obstacle | undefined
+/** Nothing in the way: the lease may be taken back on this ground. */
+type Finding = {
+  readonly cause: Cause
+  readonly inTheWay: readonly Obstacle[]
+  readonly because: readonly VerdictReason[]
+}
+type Ground = (evidence: LeaseEvidence, policy: JudgePolicy) => Finding | undefined
+
+/** RESERVED, ACTIVE and QUARANTINED leases, whatever their reason. */
+export function judgeHeld(evidence: LeaseEvidence, policy: JudgePolicy): Verdict {
+  const kept = NEVER_JUDGED.flatMap((rule) => rule(evidence, policy))
+  if (kept.length > 0) return { verdict: 'keep', because: kept }
+  const findings = GROUNDS.flatMap((ground) => ground(evidence, policy) ?? [])
+  const proven = findings.find((finding) => finding.inTheWay.length === 0)
+  if (proven !== undefined) {
+    return { verdict: 'reap', because: proven.because, proof: proofOf(proven.cause, evidence, policy) }
+  }
+  const alone = seenAlone(evidence, policy)
+  if (alone !== undefined) {
+    return { verdict: 'restore', because: alone, proof: proofOf('SEEN_ALONE', evidence, policy) }
+  }
+  return waiting(findings)
+}
+
+/** The stored proof judged again (INV-20, 15.2), by the policy of its day or by another. */
+export function rejudge(proof: Proof, policy: JudgePolicy = proof.policy): Verdict {
+  const { cause: _cause, token: _token, version: _version, policy: _policy, at, sources, ...evidence } = proof
+  return judgeHeld({ ...evidence, now: at, witnesses: sources }, policy)
+}
+
+function proofOf(cause: Cause, { now, witnesses, ...evidence }: LeaseEvidence, policy: JudgePolicy): Proof {
+  const { fencingToken: token, version } = evidence.lease
+  return { cause, at: now, token, version, policy, sources: witnesses, ...evidence } satisfies Json
+}
+
+/** The ground that is nearest to a proof speaks for the lease; of what is alive only its life is told. */
+function waiting(findings: readonly Finding[]): Verdict {
+  const of = (verdict: Verdict['verdict']) =>
+    findings.filter((finding) => verdictOf(finding) === verdict).flatMap((finding) => finding.inTheWay)
+  for (const verdict of ['lookUp', 'blocked'] as const) {
+    const obstacles = of(verdict)
+    if (obstacles.length > 0) return { verdict, because: sentences(obstacles), ask: questions(obstacles) }
+  }
+  const obstacles = of('keep')
+  const life = obstacles.filter(({ code }) => EFFECT[code] === 'life')
+  return { verdict: 'keep', because: sentences(life.length > 0 ? life : obstacles) }
+}
+
+function verdictOf({ inTheWay }: Finding): 'keep' | 'blocked' | 'lookUp' {
+  const has = (effect: (typeof EFFECT)[ReasonCode]) => inTheWay.some(({ code }) => EFFECT[code] === effect)
+  if (has('life')) return 'keep'
+  if (has('doubt')) return 'blocked'
+  return has('time') ? 'keep' : 'lookUp'
+}
+
+function sentences(obstacles: readonly Obstacle[]): VerdictReason[] {
+  return different(obstacles.map(({ ask: _, ...reason }) => reason))
+}
+
+function questions(obstacles: readonly Obstacle[]): Question[] {
+  return different(obstacles.flatMap(({ ask }) => ask ?? []))
+}
+
+/** Several grounds may meet the same obstacle. */
+function different<T>(items: readonly T[]): T[] {
+  return [...new Map(items.map((item) => [JSON.stringify(item), item])).values()]
+}
+
+// Leases that no evidence takes back.
+
+/** What an operator quarantined, an operator frees (DESIGN §3). */
+const operatorDecides: Rule = ({ lease }) =>
+  lease.quarantine?.reason === 'OPERATOR'
+    ? [{ code: 'OPERATOR_ONLY', text: `quarantined by ${lease.quarantine.by}, and ends by an operator` }]
+    : []
+
+/** Infrastructure lists itself nowhere: it is judged by nobody unless Reserve named who can (DESIGN §4, cilium#3870). */
+const infrastructureIsJudgedByWhomItNamed: Rule = ({ lease, witnesses }) =>
+  lease.owner?.kind === 'infrastructure' && !witnesses.some(({ source }) => source === lease.witness)
+    ? [{ code: 'INFRASTRUCTURE', text: 'held for infrastructure, and no source was named as its witness' }]
+    : []
+
+/** Restored books are suspect: nothing is taken back before the world was seen again (INV-24, 12.1). */
+const recoveryTakesNothing: Rule = ({ recovering }) =>
+  recovering ? [{ code: 'RECOVERING', text: 'the network is recovering' }] : []
+
+/** Evidence read in one era says nothing about a lease of the next (INV-24, 12.4). */
+const evidenceIsOfTheBooksEra: Rule = ({ lease, era }) =>
+  eraOf(lease.version) > era
+    ? [
+        {
+          code: 'OTHER_ERA',
+          text: `the lease changed in era ${eraOf(lease.version)}, the evidence is of era ${era}`,
+        },
+      ]
+    : []
+
+const NEVER_JUDGED: readonly Rule[] = [
+  operatorDecides,
+  infrastructureIsJudgedByWhomItNamed,
+  recoveryTakesNothing,
+  evidenceIsOfTheBooksEra,
+]
+
+// Life: positive evidence keeps, from whomever and for whomever (INV-4, INV-12).
+
+/**
+ * Listed at the address by any source, in any state, for anybody: a source in dry run protects too, a paused or
+ * pending workload is alive (W-05, 7.5), and a lease seen on two nodes lives as long as either sees it (16.5).
+ */
+const seenLive: Rule = (evidence) => {
+  const { lease, witnesses, placements } = evidence
+  const listed = witnesses.flatMap(({ source, live, about }) =>
+    live === null ? [] : [{ source, node: live.node, state: live.state, about }],
+  )
+  const unlisted = placements
+    .filter(({ source }) => !listed.some((seen) => seen.source === source))
+    .map(({ source, node }) => ({ source, node, state: 'live', about: null }))
+  const reasons: Obstacle[] = [...listed, ...unlisted].map(({ source, node, state, about }) => ({
+    code: 'SEEN_LIVE',
+    source,
+    text: `${source} lists ${about === null ? 'the address' : describeOwner(about)} as ${state}${on(node)}`,
+  }))
+  return [...reasons, ...seenElsewhere(lease, listed)]
+}
+
+/** Where it is seen is what counts; that the books say otherwise is listed and not punished (9.2, calico#12257). */
+function seenElsewhere(
+  lease: Lease,
+  listed: readonly { readonly source: string; readonly node: string }[],
+): Obstacle[] {
+  const booked = lease.placement.node
+  return listed
+    .filter(({ node }) => booked !== '' && node !== '' && node !== booked)
+    .map(({ source, node }) => ({
+      code: 'SEEN_ELSEWHERE',
+      source,
+      text: `booked on ${booked}, and seen on ${node} by ${source}`,
+    }))
+}
+
+/** Missing from a list and found at the authority is alive (1.1, M-02), whatever a list said about its end (9.2). */
+const lookedUpLive: Rule = (evidence, policy) =>
+  evidence.witnesses.flatMap(({ source, lookup }) =>
+    lookup?.answer === 'live' && isRecent(lookup, evidence, policy)
+      ? [{ code: 'LOOKUP_LIVE', source, text: `${source} was asked and says live: ${lookup.detail}` }]
+      : [],
+  )
+
+// Time: before this nothing follows from absence.
+
+/** Handed out and not yet confirmed is normal: a reservation with a deadline is left alone until then (2.1, W-01). */
+const confirmationIsPending: Rule = ({ lease, now }, policy) =>
+  lease.state === 'RESERVED' && lease.confirmBy !== null && now <= lease.confirmBy + policy.confirmGraceMs
+    ? [{ code: 'CONFIRM_PENDING', text: 'reserved, and may still be confirmed' }]
+    : []
+
+/** Count and age, not either (INV-3, 2.3); longer where the lease was never seen and may still be on its way (W-01). */
+const tooYoung: Rule = (evidence, policy) => {
+  const age = evidence.now - changedAt(evidence.lease)
+  const unseen = evidence.lease.owner !== null && testifying(evidence).some(({ why }) => why === 'COVERS')
+  const minimum = unseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
+  return age < minimum
+    ? [{ code: 'TOO_YOUNG', text: `changed ${seconds(age)} ago, judged after ${seconds(minimum)}` }]
+    : []
+}
+
+// Who can tell.
+
+/** Without a witness, and without a source that covers kind, family and node, nobody misses it (DESIGN §4, A-04). */
+const somebodyCanTell: Rule = (evidence) => {
+  const { lease } = evidence
+  const able = testifying(evidence).filter(
+    (witness) => isAboutHolder(witness, lease) && seesWhereItMayBe(witness, lease),
+  )
+  if (able.length > 0) return []
+  const strangers = evidence.witnesses
+    .filter((witness) => covers(witness, lease))
+    .flatMap((witness) => neverKnew(witness, evidence) ?? [])
+  if (strangers.length > 0) return strangers
+  return lease.state === 'QUARANTINED'
+    ? [{ code: 'NO_EXIT', text: 'no source can tell whether the address is in use; an operator must' }]
+    : [{ code: 'NOBODY_CAN_TELL', text: 'no source has seen the lease or covers its kind, family and node' }]
+}
+
+/** What a caller saw may be on any node, so only a source of the whole network can say that it is not there (M-10). */
+function seesWhereItMayBe(witness: WitnessEvidence, lease: Lease): boolean {
+  return lease.quarantine?.reason !== 'SEEN_BY_CALLER' || witness.scopeNode === ''
+}
+
+/** A witness that Reserve named and that doesn't speak blocks like any silent one (DESIGN §4). */
+const namedWitnessSpeaks: Rule = ({ lease, witnesses }) =>
+  lease.witness === '' || witnesses.some(({ source }) => source === lease.witness)
+    ? []
+    : [
+        {
+          code: 'NAMED_WITNESS_MISSING',
+          source: lease.witness,
+          text: `${lease.witness} was named as witness and is no source of the network`,
+        },
+      ]
+
+// Standing of each witness.
+
+/** Dry run: until an admin enables it a source's absences prove nothing (5.4, 16.8). */
+const notEnabled: StandingRule = ({ source, enabled }) =>
+  enabled ? undefined : { code: 'NOT_ENABLED', source, text: `${source} is not enabled, and proves nothing` }
+
+/** A source can't miss what it can't see (5.4, calico#5044). */
+const cannotSee: StandingRule = ({ source, canSee }) =>
+  canSee
+    ? undefined
+    : { code: 'CANNOT_SEE', source, text: `${source} does not declare the lease's kind and family` }
+
+/** Held by the caps until an operator resumes it (INV-21, 5.2). */
+const isHeld: StandingRule = ({ source, held }) =>
+  held
+    ? { code: 'HELD', source, text: `what ${source} no longer lists is held until an operator resumes` }
+    : undefined
+
+/** Nobody misses what it never knew: imports, and leases older than the source's enabling (16.8, 5.4, 12.1). */
+const neverKnew: StandingRule = (witness, { lease, imported }) => {
+  const { source, why, enabledHead } = witness
+  if (why === 'SIGHTED') return undefined
+  if (imported) return { code: 'IMPORTED', source, text: `imported, and never seen by ${source}` }
+  return enabledHead === null || lease.fencingToken <= enabledHead
+    ? {
+        code: 'PREDATES_SOURCE',
+        source,
+        text: `older than the enabling of ${source}, which has never seen it`,
+      }
+    : undefined
+}
+
+/** What a source said in an earlier era may be about books that are lost (12.4). */
+const otherEra: StandingRule = ({ source, era }, evidence) =>
+  era === evidence.era
+    ? undefined
+    : { code: 'ERA_NOT_REPORTED', source, text: `${source} has not reported in era ${evidence.era}` }
+
+/** The first snapshots of an epoch only protect (5.1, cilium#9888). */
+const notWarm: StandingRule = ({ source, warm }) =>
+  warm ? undefined : { code: 'NOT_WARM', source, text: `${source} is warming up` }
+
+const STANDING: readonly StandingRule[] = [notEnabled, cannotSee, isHeld, neverKnew, otherEra, notWarm]
+
+// Misses: which snapshots count against this lease.
+
+type MissRule = (snapshot: SnapshotRef, evidence: LeaseEvidence) => boolean
+
+/** A snapshot begun at a head testifies only about what the ledger said at that head (2.2, W-02, whereabouts#208). */
+const knewTheLease: MissRule = ({ head }, { lease }) => head >= lease.version
+
+/** One sighting by anyone starts the count again (M-17, 16.5, 1.2). */
+const begunAfterLastSighting: MissRule = ({ begunAt }, { lastSightedAt }) =>
+  lastSightedAt === null || begunAt > lastSightedAt
+
+/** Heads of an earlier era are of books that may be lost (12.4). */
+const ofThisEra: MissRule = ({ head }, { era }) => eraOf(head) === era
+
+const COUNTS_AS_MISS: readonly MissRule[] = [knewTheLease, begunAfterLastSighting, ofThisEra]
+
+/** Absence is a hint, k times in a row is a suspicion (M-17, kubernetes#37488). */
+const tooFewMisses: WitnessRule = (witness, evidence, policy) => {
+  const { source } = witness
+  const misses = missesOf(witness, evidence)
+  return misses < policy.misses
+    ? {
+        code: 'TOO_FEW_MISSES',
+        source,
+        text: `missed by ${source} in ${misses} of ${policy.misses} counted snapshots`,
+      }
+    : undefined
+}
+
+function missesOf(witness: WitnessEvidence, evidence: LeaseEvidence): number {
+  return numberOf(witness.misses.filter((ref) => COUNTS_AS_MISS.every((counts) => counts(ref, evidence))))
+}
+
+/** A snapshot reported twice is one snapshot. */
+function numberOf(snapshots: readonly SnapshotRef[]): number {
+  return new Set(snapshots.map(({ sequence }) => sequence)).size
+}
+
+// Answers: what the authority says of a workload that is listed nowhere.
+
+const FAILED = { error: 'LOOKUP_ERROR', unknown: 'LOOKUP_UNKNOWN', unanswered: 'LOOKUP_UNANSWERED' } as const
+
+/** Unknown means alive: errors, time-outs, unknown phases (M-08, M-09, W-05). */
+const askingFailed: StandingRule = ({ source, about, lookup }) => {
+  if (lookup === null || !(lookup.answer in FAILED)) return undefined
+  const code = FAILED[lookup.answer as keyof typeof FAILED]
+  const text = `${source} was asked and said ${lookup.answer}: ${lookup.detail}`
+  return { code, source, text, ...(about !== null && { ask: { source, owner: about } }) }
+}
+
+/**
+ * Every witness says gone, or ended and past its grace. Who can't be named can't be asked after; there the clean
+ * snapshots are all there is (DESIGN §3, FOREIGN).
+ */
+const notSaidGone: WitnessRule = (witness, evidence, policy) => {
+  const { source, about, lookup, listedTerminal } = witness
+  const failed = askingFailed(witness, evidence)
+  if (failed !== undefined) return failed
+  // Listed as ended: that verdict stands and costs no call (M-06).
+  if (listedTerminal !== null) return inGrace(source, listedTerminal.since, evidence, policy)
+  if (lookup !== null && isFresh(lookup, evidence, policy)) {
+    if (lookup.answer === 'gone') return undefined
+    if (lookup.answer === 'terminal') return inGrace(source, lookup.since, evidence, policy)
+  }
+  if (about === null) return undefined
+  const text = `${source} lists ${describeOwner(about)} no more, and must say that it is gone`
+  return { code: 'LOOKUP_NEEDED', source, text, ask: { source, owner: about } }
+}
+
+/** Dead gets a grace window before it counts as gone (M-07). */
+function inGrace(
+  source: string,
+  since: number,
+  { now }: LeaseEvidence,
+  policy: JudgePolicy,
+): Obstacle | undefined {
+  return now - since < policy.terminalGraceMs
+    ? { code: 'TERMINAL_IN_GRACE', source, text: `${source} says it ended ${seconds(now - since)} ago` }
+    : undefined
+}
+
+function isRecent({ at }: LookupAnswer, { now }: LeaseEvidence, policy: JudgePolicy): boolean {
+  return now - at <= policy.proofAgeMs
+}
+
+/** Of use in a proof: young enough, and given after whatever was last seen or done (1.6, DESIGN §4). */
+function isFresh(lookup: LookupAnswer, evidence: LeaseEvidence, policy: JudgePolicy): boolean {
+  const { lastSightedAt, lease } = evidence
+  return (
+    isRecent(lookup, evidence, policy) &&
+    lookup.at > (lastSightedAt ?? Number.NEGATIVE_INFINITY) &&
+    lookup.at >= changedAt(lease)
+  )
+}
+
+// Grounds.
+
+/** Reap on proof: every witness misses it k times, and then says that it is gone (DESIGN §4). */
+const absence: Ground = (evidence, policy) => {
+  const witnesses = testifying(evidence)
+  const cause = 'PROVEN_ABSENT'
+  const first = [
+    ...ABSENCE.flatMap((rule) => rule(evidence, policy)),
+    ...judgeEach(witnesses, [...STANDING, tooFewMisses], evidence, policy),
+  ]
+  // Questions cost the authority: only about what is a suspect already (M-06).
+  if (first.length > 0) return { cause, inTheWay: first, because: [] }
+  return {
+    cause,
+    inTheWay: judgeEach(witnesses, [notSaidGone], evidence, policy),
+    because: witnesses.map((witness) => absent(witness, evidence)),
+  }
+}
+
+const ABSENCE: readonly Rule[] = [
+  seenLive,
+  lookedUpLive,
+  confirmationIsPending,
+  tooYoung,
+  somebodyCanTell,
+  namedWitnessSpeaks,
+]
+
+function absent(witness: WitnessEvidence, evidence: LeaseEvidence): VerdictReason {
+  const { source, about, lookup, listedTerminal } = witness
+  const misses = `missed by ${source} in ${missesOf(witness, evidence)} counted snapshots`
+  if (about === null) return { code: 'ABSENT', source, text: `${misses}; nobody to ask after` }
+  const said = listedTerminal !== null ? 'listed as ended' : `asked, and ${lookup?.answer}`
+  return { code: 'ABSENT', source, text: `${misses}; ${describeOwner(about)} ${said}` }
+}
+
+/**
+ * A new boot of the node ended the lease's workload (12.2): the node's source declares that boots do, is warm, and
+ * agrees when asked. It needs no three misses, and its reaps don't count for the caps.
+ */
+const newBoot: Ground = (evidence, policy) => {
+  const ended = evidence.witnesses.filter(({ bootEnded }) => bootEnded !== null)
+  if (ended.length === 0) return undefined
+  const first = [
+    ...NEW_BOOT.flatMap((rule) => rule(evidence, policy)),
+    ...judgeEach(ended, [...STANDING, placedOnAnotherBoot, aliveSinceTheBoot], evidence, policy),
+    ...judgeEach(evidence.witnesses, [askingFailed], evidence, policy),
+  ]
+  return {
+    cause: 'PREVIOUS_BOOT',
+    inTheWay: first.length > 0 ? first : judgeEach(ended, [notSaidGone], evidence, policy),
+    because: ended.map(({ source, bootEnded }) => ({
+      code: 'PREVIOUS_BOOT',
+      source,
+      text: `placed on boot ${bootEnded!.boot} of ${evidence.lease.placement.node}, which runs ${bootEnded!.newBoot}; ${source} says gone`,
+    })),
+  }
+}
+
+/** The boot that ended is the one the lease was placed on. A network-wide source's new epoch is no boot of a node. */
+const placedOnAnotherBoot: StandingRule = ({ source, scopeNode, bootEnded }, { lease }) =>
+  scopeNode === '' || scopeNode !== lease.placement.node || bootEnded!.boot !== lease.placement.boot
+    ? { code: 'NOT_ENDED_BY_BOOT', source, text: `was not placed on boot ${bootEnded!.boot} of ${scopeNode}` }
+    : undefined
+
+/** Whoever saw it since, or confirmed it since, contradicts that it ended with the boot (12.2, 9.2). */
+const aliveSinceTheBoot: StandingRule = ({ source, bootEnded }, evidence) =>
+  aliveAt(evidence) > bootEnded!.at
+    ? { code: 'NOT_ENDED_BY_BOOT', source, text: `seen or confirmed after boot ${bootEnded!.newBoot} began` }
+    : undefined
+
+/** FenceNode: somebody answers for it that the node's boot is gone for good (6.1, 6.3). Absence plays no part. */
+const fencing: Ground = (evidence, policy) => {
+  const { fencedBy } = evidence
+  if (fencedBy === null) return undefined
+  return {
+    cause: 'FENCED',
+    inTheWay: FENCING.flatMap((rule) => rule(evidence, policy)),
+    because: [
+      {
+        code: 'FENCED',
+        text: `${fencedBy.by} fenced boot ${fencedBy.boot} of ${fencedBy.node}: ${fencedBy.why}`,
+      },
+    ],
+  }
+}
+
+/** The statement was made about the leases of its day (6.3). */
+const youngerThanTheFence: Rule = ({ lease, fencedBy }) =>
+  lease.fencingToken > fencedBy!.head
+    ? [{ code: 'NOT_FENCED', text: `reserved after ${fencedBy!.node} was fenced` }]
+    : []
+
+/** Its sole placement is the fenced boot (6.3, 16.5). */
+const placedOutsideTheFence: Rule = ({ lease, fencedBy }) =>
+  lease.placement.node !== fencedBy!.node || lease.placement.boot !== fencedBy!.boot || fencedBy!.boot === ''
+    ? [{ code: 'NOT_FENCED', text: `not placed on the fenced boot of ${fencedBy!.node}` }]
+    : []
+
+/** What the fenced boot last listed is not life: it can't take it back any more. Everybody else's sightings are. */
+const seenOutsideTheFence: Rule = (evidence, policy) => {
+  const fenced = evidence.placements.filter((placement) => isFenced(placement, evidence))
+  const outside = <T extends { readonly source: string }>(seen: readonly T[]) =>
+    seen.filter(({ source }) => !fenced.some((placement) => placement.source === source))
+  const placements = evidence.placements.filter((placement) => !isFenced(placement, evidence))
+  return seenLive({ ...evidence, placements, witnesses: outside(evidence.witnesses) }, policy)
+}
+
+function isFenced(placement: { node: string; boot: string }, { fencedBy }: LeaseEvidence): boolean {
+  return placement.node === fencedBy!.node && placement.boot === fencedBy!.boot
+}
+
+/** It reports again, or was confirmed since: the statement was false, and says so (6.3). */
+const fenceContradicted: Rule = (evidence) => {
+  const { by, node, at } = evidence.fencedBy!
+  return aliveAt(evidence) > at
+    ? [{ code: 'FENCE_CONTRADICTED', text: `seen or confirmed after ${by} fenced ${node}` }]
+    : []
+}
+
+/** A node's end says nothing about a workload that was seen on another (16.5). */
+const seenOnAnotherNode: Rule = ({ lease, witnesses }) =>
+  witnesses
+    .filter(
+      ({ why, scopeNode }) => why === 'SIGHTED' && scopeNode !== '' && scopeNode !== lease.placement.node,
+    )
+    .map(({ source, scopeNode }) => ({
+      code: 'SEEN_ON_ANOTHER_NODE',
+      source,
+      text: `was also seen on ${scopeNode} by ${source}, which must miss it`,
+    }))
+
+/** Nor about the other party of a conflict, nor where nobody is known to hold the address. */
+const othersWereThere: Rule = ({ lease, witnesses }) =>
+  lease.owner === null ||
+  lease.quarantine?.reason === 'CONFLICT' ||
+  witnesses.some((witness) => !isAboutHolder(witness, lease))
+    ? [{ code: 'OTHERS_WERE_SEEN', text: 'others than its owner were seen at the address' }]
+    : []
+
+const NEW_BOOT: readonly Rule[] = [
+  seenLive,
+  lookedUpLive,
+  confirmationIsPending,
+  tooYoung,
+  seenOnAnotherNode,
+  othersWereThere,
+]
+
+const FENCING: readonly Rule[] = [
+  youngerThanTheFence,
+  placedOutsideTheFence,
+  seenOutsideTheFence,
+  lookedUpLive,
+  fenceContradicted,
+  seenOnAnotherNode,
+  othersWereThere,
+]
+
+const GROUNDS: readonly Ground[] = [fencing, newBoot, absence]
+
+// The way back: quarantines that end when only their owner is left.
+
+const RESTORED: readonly QuarantineReason[] = ['CONFLICT', 'SECOND_ADDRESS', 'RELEASED_BUT_LIVE']
+
+/** k counted snapshots of every source that saw the address, with only the named, unclosed owner (DESIGN §3). */
+function seenAlone(evidence: LeaseEvidence, policy: JudgePolicy): VerdictReason[] | undefined {
+  const { lease, witnesses, placements, ownerClosed } = evidence
+  if (lease.quarantine === null || !RESTORED.includes(lease.quarantine.reason)) return undefined
+  if (lease.owner === null || ownerClosed) return undefined
+  const sighted = witnesses.filter(({ why, live }) => why === 'SIGHTED' || live !== null)
+  const others = sighted.filter((witness) => !isAboutHolder(witness, lease))
+  // The findings of a source in dry run change nothing; that it sees another there still does.
+  const own = sighted.filter((witness) => isAboutHolder(witness, lease) && witness.enabled)
+  const showing = own.filter(({ live }) => live !== null)
+  const agreed =
+    showing.length > 0 &&
+    showing.every((witness) => isThisLife(witness, lease)) &&
+    placements.every((place) =>
+      sighted.some(({ source, live }) => source === place.source && live !== null),
+    ) &&
+    others.every((witness) => isGoneFromHere(witness, evidence, policy)) &&
+    [...own, ...others].every((witness) => showsNobodyElse(witness, evidence, policy))
+  if (!agreed) return undefined
+  return [...own, ...others].map((witness) => {
+    const { source } = witness
+    return showing.includes(witness)
+      ? { code: 'SEEN_ALONE', source, text: `${source} lists ${describeOwner(lease.owner!)} and nobody else` }
+      : { code: 'NOBODY_ELSE', source, text: `${source} has seen the address, and lists nobody else there` }
+  })
+}
+
+/** Another life of the owner at its address is not the owner that was named (3.1, W-03). */
+function isThisLife({ live }: WitnessEvidence, lease: Lease): boolean {
+  const named = lease.owner!.incarnation
+  return named === '' || live!.incarnation === '' || live!.incarnation === named
+}
+
+function isGoneFromHere(witness: WitnessEvidence, evidence: LeaseEvidence, policy: JudgePolicy): boolean {
+  const { live, lookup } = witness
+  return live === null && !(lookup?.answer === 'live' && isRecent(lookup, evidence, policy))
+}
+
+function showsNobodyElse(witness: WitnessEvidence, evidence: LeaseEvidence, policy: JudgePolicy): boolean {
+  const { lease, othersSightedAt } = evidence
+  const shown = isAboutHolder(witness, lease) ? [...witness.seen, ...witness.misses] : witness.misses
+  // The miss rules, with the last sighting of anybody else in the place of the last of all.
+  const withoutOthers = { ...evidence, lastSightedAt: othersSightedAt }
+  return (
+    judgeEach([witness], STANDING, evidence, policy).length === 0 &&
+    numberOf(shown.filter((ref) => COUNTS_AS_MISS.every((counts) => counts(ref, withoutOthers)))) >=
+      policy.misses
+  )
+}
+
+// Words of the rules.
+
+/** Sources match on (kind, uid), or on (kind, name) where the owner named no uid (DESIGN §1). */
+export function isSameWorkload(owner: Owner, seen: Owner): boolean {
+  return owner.kind === seen.kind && (owner.uidNamed ? owner.uid === seen.uid : owner.name === seen.name)
+}
+
+/** Where nobody is known to hold the address, everybody who saw it testifies about it. */
+function isAboutHolder({ about }: WitnessEvidence, { owner }: Lease): boolean {
+  return owner === null || (about !== null && isSameWorkload(owner, about))
+}
+
+/** A source of another node says *not here*, which is no news of a lease it has never seen (DESIGN §4). */
+function covers({ why, enabled, canSee, scopeNode }: WitnessEvidence, lease: Lease): boolean {
+  if (why !== 'COVERS' || !enabled || !canSee) return false
+  if (lease.owner === null) return lease.quarantine?.reason === 'SEEN_BY_CALLER'
+  return scopeNode === '' || scopeNode === lease.placement.node
+}
+
+/** Whose silence has to be proven: every witness, and where there is none every source that covers the lease. */
+function testifying(evidence: LeaseEvidence): readonly WitnessEvidence[] {
+  return evidence.witnesses.filter(
+    (witness) =>
+      witness.why !== 'COVERS' ||
+      (covers(witness, evidence.lease) && neverKnew(witness, evidence) === undefined),
+  )
+}
+
+function judgeEach(
+  witnesses: readonly WitnessEvidence[],
+  rules: readonly WitnessRule[],
+  evidence: LeaseEvidence,
+  policy: JudgePolicy,
+): Obstacle[] {
+  return witnesses.flatMap((witness) => rules.flatMap((rule) => rule(witness, evidence, policy) ?? []))
+}
+
+function changedAt({ reservedAt, confirmedAt, quarantine }: Lease): number {
+  return Math.max(reservedAt, confirmedAt ?? 0, quarantine?.at ?? 0)
+}
+
+/** When anybody last said that the lease is in use: its caller, a list, or a look-up. */
+function aliveAt({ lease, lastSightedAt, witnesses }: LeaseEvidence): number {
+  const found = witnesses.map(({ lookup }) => (lookup?.answer === 'live' ? lookup.at : 0))
+  return Math.max(lease.reservedAt, lease.confirmedAt ?? 0, lastSightedAt ?? 0, ...found)
+}
+
+function on(node: string): string {
+  return node === '' ? '' : ` on ${node}`
+}
+
+function seconds(ms: number): string {
+  return `${Math.floor(ms / 1_000)} s`
+}

@@ -1,0 +1,156 @@
+/**
+ * A snapshot compared with what its source listed before, and the difference written as intervals. Nothing is written
+ * for an entry that stays. All of it in the transaction of the report, which holds the lock of the source's row and of
+ * nothing else: Reserve never waits for it.
+ *
+ * The comparison is by key and in pages, so that a list of 100,000 occupies the process for milliseconds at a time.
+ */
+import type pg from 'pg'
+import { TERMINAL } from '../core/command.ts'
+import { type Column, insertText, values } from '../ledger/append.ts'
+import { type Statement, trip } from '../postgres/trip.ts'
+import type { Entry } from './entries.ts'
+
+const PAGE = 5_000
+/** Rows of one statement: some 30 ms of the database (not measured). */
+const SLICE = 2_000
+
+/** Where the intervals begin and end. */
+export type At = {
+  readonly network: string
+  readonly source: string
+  readonly epoch: string
+  readonly sequence: number
+  /** 0: not proven. */
+  readonly head: number
+  readonly begunAt: number
+  /** When the report before was begun: nothing that vanishes now was seen later. */
+  readonly lastSeenAt: number
+}
+
+export type Difference = {
+  readonly appeared: readonly Entry[]
+  /** Keys. */
+  readonly vanished: readonly string[]
+}
+
+const LISTED = `
+  select entry_key from ipledger.sighting
+   where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key > $3
+   order by entry_key limit $4`
+
+const KNOWN = `
+  select entry_key from ipledger.sighting
+   where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key = any($3::text[])`
+
+const SIGHTING: readonly Column[] = [
+  { name: 'address', type: 'inet' },
+  { name: 'source_id', type: 'text' },
+  { name: 'entry_key', type: 'text' },
+  { name: 'appeared_sequence', type: 'bigint' },
+  { name: 'owner_kind', type: 'text' },
+  { name: 'owner_name', type: 'text' },
+  { name: 'owner_uid', type: 'text' },
+  { name: 'owner_uid_named', type: 'boolean' },
+  { name: 'owner_incarnation', type: 'text' },
+  { name: 'owner_interface', type: 'text' },
+  { name: 'node', type: 'text' },
+  { name: 'boot', type: 'text' },
+  { name: 'state', type: 'text' },
+  { name: 'live', type: 'boolean' },
+  { name: 'epoch', type: 'text' },
+  { name: 'appeared_head', type: 'bigint' },
+  { name: 'appeared_at', type: 'time' },
+]
+
+const APPEAR = insertText('ipledger.sighting', SIGHTING)
+
+const VANISH = `
+  update ipledger.sighting
+     set live = false, vanished_sequence = $4::bigint, vanished_head = $5::bigint,
+         vanished_at = to_timestamp($6::float8 / 1000),
+         last_seen_at = greatest(appeared_at, to_timestamp($7::float8 / 1000))
+   where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key = any($3::text[])`
+
+export const SIGHTING_STATEMENTS = { listed: LISTED, known: KNOWN, appear: APPEAR, vanish: VANISH } as const
+
+/** Against everything the source lists: what is new, and what is gone from the list. */
+export async function compareAll(
+  client: pg.Client,
+  at: Pick<At, 'network' | 'source'>,
+  entries: ReadonlyMap<string, Entry>,
+): Promise<Difference> {
+  const stays = new Set<string>()
+  const vanished: string[] = []
+  for (let after = ''; ; ) {
+    const page = await keys(client, statement('listed', LISTED, [at.network, at.source, after, PAGE]))
+    for (const key of page) {
+      if (entries.has(key)) stays.add(key)
+      else vanished.push(key)
+    }
+    if (page.length < PAGE) break
+    after = page.at(-1)!
+  }
+  return { appeared: [...entries.values()].filter(({ key }) => !stays.has(key)), vanished }
+}
+
+/** What is new; a list with holes ends nothing (INV-6). */
+export async function compareNew(
+  client: pg.Client,
+  at: Pick<At, 'network' | 'source'>,
+  entries: ReadonlyMap<string, Entry>,
+): Promise<Difference> {
+  const appeared: Entry[] = []
+  for (const slice of slices([...entries.values()])) {
+    const given = slice.map(({ key }) => key)
+    const known = new Set(await keys(client, statement('known', KNOWN, [at.network, at.source, given])))
+    appeared.push(...slice.filter(({ key }) => !known.has(key)))
+  }
+  return { appeared, vanished: [] }
+}
+
+export function* writeDifference(difference: Difference, at: At): Generator<Statement> {
+  for (const slice of slices(difference.vanished)) {
+    const { network, source, sequence, head, begunAt, lastSeenAt } = at
+    yield statement('vanish', VANISH, [network, source, slice, sequence, head, begunAt, lastSeenAt])
+  }
+  for (const slice of slices(difference.appeared)) {
+    const cells = values(at.network, SIGHTING, slice, (entry) => cellsOf(entry, at))
+    yield statement('appear', APPEAR, cells)
+  }
+}
+
+function cellsOf({ key, address, owner, node, boot, state }: Entry, at: At): readonly unknown[] {
+  return [
+    address,
+    at.source,
+    key,
+    at.sequence,
+    owner?.kind ?? null,
+    owner?.name ?? null,
+    owner?.uid ?? null,
+    owner?.uidNamed ?? null,
+    owner?.incarnation ?? null,
+    owner?.interface ?? null,
+    node,
+    boot,
+    state,
+    state !== TERMINAL,
+    at.epoch,
+    at.head,
+    at.begunAt,
+  ]
+}
+
+function statement(name: string, text: string, cells: readonly unknown[]): Statement {
+  return { name: `sighting_${name}`, text, values: cells }
+}
+
+async function keys(client: pg.Client, one: Statement): Promise<readonly string[]> {
+  const [answered] = await trip(client, [one])
+  return answered!.rows.map((row) => row.entry_key as string)
+}
+
+function* slices<T>(all: readonly T[]): Generator<readonly T[]> {
+  for (let from = 0; from < all.length; from += SLICE) yield all.slice(from, from + SLICE)
+}

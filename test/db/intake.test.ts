@@ -1,0 +1,880 @@
+/** The intake of snapshots against PostgreSQL (DESIGN §4 "Reporting", "What is kept"). */
+import { randomBytes } from 'node:crypto'
+import { afterAll, describe, expect, test } from 'vitest'
+import { attachmentKey } from '../../src/core/owner.ts'
+import { digestOfGiven } from '../../src/liveness/entries.ts'
+import {
+  enableSource,
+  findSource,
+  listSources,
+  registerSource,
+  retireSource,
+} from '../../src/liveness/register.ts'
+import {
+  type Ask,
+  beginSnapshot,
+  isRefusal,
+  reportSnapshot,
+  reportVerdicts,
+} from '../../src/liveness/report.ts'
+import type { GivenEntry } from '../../src/liveness/source.ts'
+import { connect } from '../../src/postgres/connect.ts'
+import { claim, createPool, owner, release, reserve } from '../support/commands.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
+import {
+  createEye,
+  live,
+  NOTHING_SEEN,
+  pod,
+  register,
+  report,
+  settled,
+  sightings,
+  taken,
+  tokenFor,
+  useIntake,
+} from '../support/intake.ts'
+import { freshNetwork, useLedger } from '../support/ledger.ts'
+import { seededRandom } from '../support/random.ts'
+
+const database = await useTestDatabase()
+const ledger = useLedger({ url: database.serviceUrl })
+const intake = useIntake(database.serviceUrl)
+const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
+afterAll(() => admin.end())
+
+/** So that looks of some minutes ago are in time. */
+const LONG = 3_600_000
+
+const A = pod('10.0.0.1')
+const B = pod('10.0.0.2')
+const C = pod('10.0.0.3')
+
+async function withSource(id = 'agent', fields: Parameters<typeof register>[3] = {}) {
+  const network = await freshNetwork(ledger)
+  await register(intake, network, id, fields)
+  return { network, source: id, eye: createEye(intake, network, id) }
+}
+
+async function count(table: string, network: string): Promise<number> {
+  const { rows } = await admin.query<{ n: number }>(
+    `select count(*) as n from ipledger.${table} where network_id = $1`,
+    [network],
+  )
+  return rows[0]!.n
+}
+
+async function headOf(network: string): Promise<number> {
+  const { rows } = await admin.query<{ head: number }>(
+    'select max(seq) as head from ipledger.event where network_id = $1',
+    [network],
+  )
+  return rows[0]!.head
+}
+
+describe('BeginSnapshot', () => {
+  test('reads the head first, gives the next number, and stores nothing', async () => {
+    const { network, source, eye } = await withSource()
+    await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24', cooldownMs: LONG }, { network }))
+    const begin = () => beginSnapshot(intake, { network, source, quoted: NOTHING_SEEN })
+    const first = settled(await begin())
+    expect(first.begun).toMatchObject({ network, source, era: 0, head: await headOf(network), sequence: 1 })
+    expect(settled(await begin()).begun.sequence).toBe(1)
+    expect([await count('snapshot', network), await count('sighting', network)]).toEqual([0, 0])
+    await eye.look([A])
+    await ledger.accept(createPool({ name: 'b', cidr: '10.0.1.0/24', cooldownMs: LONG }, { network }))
+    expect(settled(await begin()).begun).toMatchObject({ head: await headOf(network), sequence: 2 })
+  })
+
+  test('a token lasts for half of the shortest cooldown of the network', async () => {
+    const { network, source } = await withSource()
+    await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24', cooldownMs: 90_000 }, { network }))
+    await ledger.accept(createPool({ name: 'b', cidr: '10.0.1.0/24', cooldownMs: 40_000 }, { network }))
+    const { begun, expiresAt } = settled(
+      await beginSnapshot(intake, { network, source, quoted: NOTHING_SEEN }),
+    )
+    expect(expiresAt - begun.begunAt).toBe(20_000)
+  })
+
+  test('numbers the ledger has not reached are told', async () => {
+    const { network, source } = await withSource()
+    const head = await headOf(network)
+    const quote = async (era: number, seen: number) =>
+      settled(await beginSnapshot(intake, { network, source, quoted: { era, head: seen } })).ground.beyond
+    expect(await quote(0, head)).toBeNull()
+    expect(await quote(0, head + 1)).toEqual({ era: 0, head: head + 1 })
+    expect(await quote(1, 0)).toEqual({ era: 1, head: 0 })
+  })
+
+  test('who is not known, or retired, is refused', async () => {
+    const { network, source } = await withSource()
+    const refused = async (net: string, id: string) => {
+      const result = await beginSnapshot(intake, { network: net, source: id, quoted: NOTHING_SEEN })
+      return isRefusal(result) ? result.reason : undefined
+    }
+    expect(await refused('nowhere', source)).toBe('NETWORK_NOT_FOUND')
+    expect(await refused(network, 'nobody')).toBe('SOURCE_NOT_FOUND')
+    settled(await retireSource(intake.database, { network, id: source, by: 'test' }))
+    expect(await refused(network, source)).toBe('ILLEGAL_STATE')
+  })
+
+  test('the key is made once, by whoever is first', async () => {
+    const { network, source } = await withSource()
+    const tokens = await Promise.all(Array.from({ length: 8 }, () => tokenFor(intake, network, source)))
+    const results = []
+    for (const token of tokens) results.push(taken(await report(intake, { network, source, token })))
+    expect(results[0]!.assessment.because).toEqual([])
+    for (const { assessment } of results.slice(1)) expect(assessment.because).toEqual(['OUT_OF_SEQUENCE'])
+    expect(await count('signing_key', network)).toBe(1)
+  })
+})
+
+describe('intervals', () => {
+  test('an entry begins with the snapshot that lists it and ends with the complete one that does not', async () => {
+    const { network, source, eye } = await withSource()
+    await eye.look([A, B])
+    const second = await eye.begin()
+    await eye.look([A, B], { begun: second })
+    const third = await eye.begin()
+    expect(await eye.look([A, C], { begun: third })).toMatchObject({ appeared: 1, vanished: 1, size: 2 })
+    const [a, b, c] = await sightings(intake, network, source)
+    expect(a).toMatchObject({
+      uid: A.uid,
+      live: true,
+      appeared_sequence: 1,
+      vanished_sequence: null,
+      last_seen_at: null,
+    })
+    expect(b).toMatchObject({
+      uid: B.uid,
+      live: false,
+      appeared_sequence: 1,
+      vanished_sequence: 3,
+      vanished_head: third.head,
+      vanished_at: third.begunAt,
+      last_seen_at: second.begunAt,
+    })
+    expect(c).toMatchObject({
+      live: true,
+      appeared_sequence: 3,
+      appeared_head: third.head,
+      appeared_at: third.begunAt,
+    })
+  })
+
+  test('what comes back begins another', async () => {
+    const { network, source, eye } = await withSource()
+    for (const entries of [[A], [], [A]]) await eye.look(entries)
+    expect(await sightings(intake, network, source)).toMatchObject([
+      { appeared_sequence: 1, vanished_sequence: 2, live: false },
+      { appeared_sequence: 3, vanished_sequence: null, live: true },
+    ])
+  })
+
+  test('a workload that has ended and is listed all the same is not live, and not gone', async () => {
+    const { network, source, eye } = await withSource()
+    await eye.look([A])
+    await eye.look([{ ...A, state: 'terminal' }])
+    expect(await sightings(intake, network, source)).toMatchObject([
+      { state: 'live', live: false, vanished_sequence: 2 },
+      { state: 'terminal', live: false, vanished_sequence: null },
+    ])
+  })
+
+  test('an unchanged set touches the row of its source and no other', async () => {
+    const { network, source, eye } = await withSource()
+    await eye.look([A, B])
+    await eye.look([A, B])
+    const versions = async () => {
+      const { rows } = await admin.query(
+        `select 'sighting' as of, xmin::text, count(*) from ipledger.sighting where network_id = $1 group by xmin
+         union all select 'snapshot', xmin::text, count(*) from ipledger.snapshot where network_id = $1 group by xmin
+         union all select 'epoch', xmin::text, count(*) from ipledger.source_epoch where network_id = $1 group by xmin
+         order by 1, 2`,
+        [network],
+      )
+      return rows
+    }
+    const before = await versions()
+    const standing = (await findSource(intake.database, network, source))!.standing
+    expect(await eye.look([B, A])).toMatchObject({
+      appeared: 0,
+      vanished: 0,
+      assessment: { unchanged: true, counted: true },
+    })
+    expect(await versions()).toEqual(before)
+    const after = (await findSource(intake.database, network, source))!.standing
+    expect(after).toMatchObject({ counted: standing.counted + 1, lastSequence: 3, complete: { sequence: 3 } })
+  })
+
+  test('nor does it grow while it stays partial for the same reason', async () => {
+    const { network, eye } = await withSource()
+    await eye.look([A])
+    for (let i = 0; i < 5; i += 1) await eye.look([A], { complete: false })
+    expect(await count('snapshot', network)).toBe(2)
+    await eye.look([A])
+    expect(await count('snapshot', network)).toBe(3)
+  })
+
+  test('sets of any size, after any others', async () => {
+    const { network, source, eye } = await withSource()
+    const random = seededRandom()
+    console.log(`seed ${random.seed}`)
+    // Before it is warm, nothing ends.
+    for (let i = 0; i < 2; i += 1) await eye.look([])
+    let listed = new Set<string>()
+    for (let step = 0; step < 25; step += 1) {
+      // More than a page of the comparison, now and then.
+      const most = step % 8 === 3 ? 12_000 : 40
+      const entries = new Map<string, GivenEntry>()
+      for (let i = random.below(most); i > 0; i -= 1) {
+        const n = random.below(2 * most)
+        const entry = pod(`10.1.${n >> 8}.${n & 255}`)
+        entries.set(entry.address, entry)
+      }
+      const complete = random.chance(0.6)
+      await eye.look([...entries.values()], { complete })
+      listed = complete ? new Set(entries.keys()) : listed.union(new Set(entries.keys()))
+      expect(new Set(await live(intake, network, source)), `step ${step}`).toEqual(listed)
+    }
+  }, 60_000)
+})
+
+describe('partial evidence only protects (INV-6)', () => {
+  type Sent = Parameters<typeof report>[1]
+  type Context = { readonly network: string; readonly source: string; readonly token: string }
+  const PARTIAL: readonly (readonly [
+    string,
+    string,
+    number | 'head',
+    (with_: Context) => Promise<Sent> | Sent,
+  ])[] = [
+    ['without a token', 'NO_TOKEN', 0, (c) => ({ ...c, token: '' })],
+    [
+      'with a forged token',
+      'TOKEN_INVALID',
+      0,
+      (c) => ({ ...c, token: c.token.replace(/.{8}$/, 'AAAAAAAA') }),
+    ],
+    ['declared so', 'DECLARED', 'head', (c) => ({ ...c, complete: false })],
+    [
+      'with an entry that cannot be read',
+      'UNREADABLE_ENTRY',
+      'head',
+      (c) => ({ ...c, content: { entries: [B, { address: '10.0.0.300' }] } }),
+    ],
+    [
+      'with the token of another source',
+      'TOKEN_OF_ANOTHER_SOURCE',
+      0,
+      async (c) => {
+        await register(intake, c.network, 'other')
+        return { ...c, token: await tokenFor(intake, c.network, 'other') }
+      },
+    ],
+    [
+      'with a token that was used',
+      'OUT_OF_SEQUENCE',
+      0,
+      async (c) => {
+        await report(intake, { ...c, content: { entries: [A] } })
+        return c
+      },
+    ],
+    [
+      'of an era that is over',
+      'OTHER_ERA',
+      0,
+      async (c) => {
+        await admin.query('update ipledger.network set era = 1 where network_id = $1', [c.network])
+        return c
+      },
+    ],
+    [
+      'of an epoch that is over',
+      'CLOSED_EPOCH',
+      0,
+      async (c) => {
+        await report(intake, { ...c, epoch: 'e2', content: { entries: [A] } })
+        return { ...c, token: await tokenFor(intake, c.network, c.source) }
+      },
+    ],
+  ]
+
+  test.each(PARTIAL)('%s: nothing ends, what is new is seen', async (_what, reason, head, prepare) => {
+    const { network, source, eye } = await withSource()
+    await eye.look([A])
+    const context = { network, source, token: await tokenFor(intake, network, source) }
+    const sent = { content: { entries: [B] }, ...(await prepare(context)) }
+    const before = (await findSource(intake.database, network, source))!.standing
+    const reported = taken(await report(intake, sent))
+    expect(reported.assessment).toMatchObject({ because: [reason], complete: false, counted: false })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.2'])
+    const [, seen] = await sightings(intake, network, source)
+    // 0: it decides nothing.
+    expect(seen!.appeared_head).toBe(head === 'head' ? await headOf(network) : 0)
+    const after = (await findSource(intake.database, network, source))!
+    expect(after.standing).toMatchObject({
+      counted: before.counted,
+      streakFrom: before.streakFrom,
+      complete: before.complete,
+    })
+    expect(after.standing.partialBecause).toEqual([reason])
+  })
+
+  test('with a token that is too old', async () => {
+    const { network, source, eye } = await withSource()
+    await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24', cooldownMs: 60_000 }, { network }))
+    const { begun } = settled(await beginSnapshot(intake, { network, source, quoted: NOTHING_SEEN }))
+    const late = await eye.look([A], { begun: { ...begun, begunAt: begun.begunAt - 31_000 } })
+    expect(late.assessment.because).toEqual(['TOKEN_EXPIRED'])
+    const timely = await eye.look([A], { begun: { ...begun, begunAt: begun.begunAt - 29_000 } })
+    expect(timely.assessment.because).toEqual([])
+  })
+
+  test('a token of ours with numbers beyond the head says that the database is older than itself', async () => {
+    const { network, source, eye } = await withSource()
+    const { begun } = settled(await beginSnapshot(intake, { network, source, quoted: NOTHING_SEEN }))
+    const head = begun.head + 5
+    const reported = await eye.look([A], { begun: { ...begun, head } })
+    expect(reported).toMatchObject({
+      assessment: { because: ['BEYOND_HEAD'] },
+      ground: { beyond: { era: 0, head } },
+      appeared: 1,
+    })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1'])
+  })
+
+  test('what it added is ended by the next complete one, which lists the same as the last', async () => {
+    const { network, source, eye } = await withSource()
+    await eye.look([A])
+    await eye.look([A, B], { complete: false })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.2'])
+    expect(await eye.look([A])).toMatchObject({ vanished: 1 })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1'])
+  })
+
+  test('an entry that cannot be read is logged once, with source, sequence and text', async () => {
+    const { network, source, eye } = await withSource()
+    const from = intake.logged.length
+    await eye.look([A, { address: '10.0.0.300' }])
+    expect(intake.logged.slice(from)).toMatchObject([
+      { network, source, sequence: 1, text: '{"address":"10.0.0.300"}' },
+    ])
+  })
+})
+
+describe('epochs', () => {
+  test('the first lists of a new one take nothing back into use: it may still be reading what there is (INV-6, cilium#9888)', async () => {
+    const { network, source, eye } = await withSource()
+    for (let i = 0; i < 3; i += 1) await eye.look([A, B, C])
+    const seen = () => live(intake, network, source)
+    const restarted = { epoch: 'e2' }
+    expect(await eye.look([], restarted)).toMatchObject({
+      vanished: 0,
+      assessment: { complete: true, ends: false },
+    })
+    expect(await eye.look([A], restarted)).toMatchObject({ vanished: 0, digest: '' })
+    expect(await eye.look([A, B], restarted)).toMatchObject({ vanished: 0 })
+    expect(await seen()).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3'])
+    expect(await eye.look([A, B], restarted)).toMatchObject({ vanished: 1, assessment: { ends: true } })
+    expect(await seen()).toEqual(['10.0.0.1', '10.0.0.2'])
+  })
+
+  test('a new one closes the others for good', async () => {
+    const { network, source, eye } = await withSource()
+    await eye.look([A], { epoch: 'boot-1' })
+    expect(await eye.look([A], { epoch: 'boot-2' })).toMatchObject({ closedEpoch: 'boot-1' })
+    expect(await eye.look([A], { epoch: 'boot-1' })).toMatchObject({
+      closedEpoch: '',
+      assessment: { because: ['CLOSED_EPOCH'], opensEpoch: false },
+    })
+    const { rows } = await admin.query(
+      'select epoch, closed_by from ipledger.source_epoch where network_id = $1 and source_id = $2 order by begun_sequence',
+      [network, source],
+    )
+    expect(rows).toEqual([
+      { epoch: 'boot-1', closed_by: 'boot-2' },
+      { epoch: 'boot-2', closed_by: null },
+    ])
+  })
+
+  test('of a source of a node they are boots: its entries are of the boot that reports', async () => {
+    const { network, eye } = await withSource('agent', { node: 'n1' })
+    await eye.look([A], { epoch: 'boot-1', node: 'n1' })
+    for (let i = 0; i < 2; i += 1) await eye.look([A], { epoch: 'boot-2', node: 'n1' })
+    const { rows } = await admin.query(
+      'select node, boot, live from ipledger.sighting where network_id = $1 order by appeared_sequence',
+      [network],
+    )
+    expect(rows).toEqual([
+      { node: 'n1', boot: 'boot-1', live: false },
+      { node: 'n1', boot: 'boot-2', live: true },
+    ])
+  })
+
+  test('the service cannot forget one', async () => {
+    await expect(
+      withClient(database.serviceUrl, (client) => client.query('delete from ipledger.source_epoch')),
+    ).rejects.toMatchObject({ code: '42501' })
+  })
+})
+
+describe('a snapshot in chunks', () => {
+  const PARTS = [[A], [B, C], [pod('10.0.0.4')]] as const
+  const ALL = PARTS.flat()
+  const TOTAL = { entries: ALL.length, digest: digestOfGiven(ALL) }
+
+  function sender(network: string, source: string, token: string, epoch = 'e1') {
+    return (
+      number: number,
+      total: typeof TOTAL | null = null,
+      entries: readonly GivenEntry[] = PARTS[number]!,
+    ) =>
+      report(intake, { network, source, token, epoch, content: { entries }, chunk: { number, last: total } })
+  }
+
+  async function started() {
+    const at = await withSource()
+    for (let i = 0; i < 2; i += 1) await at.eye.look([A, pod('10.0.0.9')])
+    const token = await tokenFor(intake, at.network, at.source)
+    return { ...at, send: sender(at.network, at.source, token) }
+  }
+
+  test('says nothing before the last one has come, and then all', async () => {
+    const { network, source, send } = await started()
+    for (const number of [0, 1]) expect(await send(number)).toMatchObject({ is: 'staged' })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.9'])
+    expect(await send(2, TOTAL)).toMatchObject({
+      assessment: { complete: true },
+      appeared: 3,
+      vanished: 1,
+      size: 4,
+    })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4'])
+    expect(await count('snapshot_part', network)).toBe(0)
+  })
+
+  test('a chunk that is sent again replaces itself', async () => {
+    const { send } = await started()
+    for (const number of [0, 1, 1, 0]) await send(number)
+    expect(await send(2, TOTAL)).toMatchObject({ assessment: { complete: true } })
+  })
+
+  test('with one that is lost it is partial: nothing is missed', async () => {
+    const { network, source, send } = await started()
+    await send(0)
+    expect(await send(2, TOTAL)).toMatchObject({ assessment: { because: ['CHUNK_MISSING'] }, vanished: 0 })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.4', '10.0.0.9'])
+  })
+
+  test('with a count that differs it is partial', async () => {
+    const { send } = await started()
+    for (const number of [0, 1]) await send(number)
+    expect(await send(2, { ...TOTAL, entries: 5 })).toMatchObject({
+      assessment: { because: ['CHUNK_MISSING'] },
+    })
+  })
+
+  test('with a digest that differs it is partial', async () => {
+    const { send } = await started()
+    await send(0)
+    await send(1, null, [B, B])
+    expect(await send(2, TOTAL)).toMatchObject({ assessment: { because: ['DIGEST_DIFFERS'] }, vanished: 0 })
+  })
+
+  test('with an entry of any chunk that cannot be read it is partial, and that is logged', async () => {
+    const { network, source, send } = await started()
+    const from = intake.logged.length
+    const broken = { address: 'broken' }
+    await send(0, null, [A, broken])
+    const given = [A, broken, ...PARTS[2]]
+    const total = { entries: given.length, digest: digestOfGiven(given) }
+    expect(await send(1, total, PARTS[2])).toMatchObject({
+      assessment: { because: ['UNREADABLE_ENTRY'] },
+      unreadable: 1,
+    })
+    expect(intake.logged.slice(from)).toMatchObject([
+      { network, source, sequence: 2, text: '{"address":"broken"}' },
+    ])
+  })
+
+  test('is not mixed with another that its source began meanwhile', async () => {
+    const { network, source, send } = await started()
+    await send(0)
+    await send(1)
+    const { rows } = await admin.query<{ begun_at: number }>(
+      'select begun_at from ipledger.snapshot_part limit 1',
+    )
+    const staged = rows[0]!.begun_at
+    const begin = async () => settled(await beginSnapshot(intake, { network, source, quoted: NOTHING_SEEN }))
+    let later = await begin()
+    // In the next millisecond at the latest.
+    while (later.begun.begunAt <= staged) later = await begin()
+    await sender(network, source, later.token)(0, null, [C])
+    expect(await send(2, TOTAL)).toMatchObject({ assessment: { because: ['CHUNK_MISSING'] } })
+  })
+
+  test('of two epochs is of none', async () => {
+    const { network, source, send } = await started()
+    const token = await tokenFor(intake, network, source)
+    await sender(network, source, token, 'e2')(0)
+    const rest = sender(network, source, token)
+    await rest(1)
+    expect(await rest(2, TOTAL)).toMatchObject({ assessment: { because: ['CHUNK_MISSING'] } })
+    expect(await send(2, TOTAL)).toMatchObject({ assessment: { complete: false } })
+  })
+
+  test('without a token each one only protects', async () => {
+    const { network, source } = await started()
+    const reported = await sender(network, source, '')(1)
+    expect(reported).toMatchObject({
+      assessment: { because: ['NO_TOKEN', 'CHUNK_MISSING'] },
+      appeared: 2,
+      vanished: 0,
+    })
+  })
+
+  test('has a limit of chunks and of entries, which the refusal says', async () => {
+    const { network, source } = await started()
+    const send = async (chunk: { number: number; last: typeof TOTAL | null }) => {
+      const result = await reportSnapshot(intake, {
+        network,
+        source,
+        token: '',
+        epoch: 'e1',
+        complete: true,
+        content: { entries: [] },
+        chunk,
+        quoted: NOTHING_SEEN,
+      })
+      return isRefusal(result) ? result.message : undefined
+    }
+    expect(await send({ number: 200, last: null })).toContain('200')
+    expect(await send({ number: 0, last: { ...TOTAL, entries: 200_001 } })).toContain('200000')
+  })
+})
+
+describe('"unchanged", by the digest of the last answer', () => {
+  async function listed() {
+    const { network, source, eye } = await withSource()
+    const { digest } = await eye.look([A, B])
+    const say = async (unchanged: string, fields: object = {}) =>
+      report(intake, {
+        network,
+        source,
+        token: await tokenFor(intake, network, source),
+        content: { unchanged },
+        ...fields,
+      })
+    return { network, source, eye, digest, say }
+  }
+
+  test('is a complete snapshot of the same set', async () => {
+    const { network, source, digest, say } = await listed()
+    expect(await say(digest)).toMatchObject({
+      assessment: { complete: true, unchanged: true },
+      size: 2,
+      digest,
+    })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.2'])
+  })
+
+  test('of another set wants the entries, and counts for nothing', async () => {
+    const { network, source, say } = await listed()
+    for (const other of ['', 'f'.repeat(64)]) expect(await say(other)).toMatchObject({ is: 'resend' })
+    expect((await findSource(intake.database, network, source))!.standing.lastSequence).toBe(1)
+  })
+
+  test('after a partial snapshot that added something wants the entries', async () => {
+    const { eye, digest, say } = await listed()
+    await eye.look([A, B, C], { complete: false })
+    expect(await say(digest)).toMatchObject({ is: 'resend' })
+  })
+
+  test('in another epoch wants the entries', async () => {
+    const { digest, say } = await listed()
+    expect(await say(digest, { epoch: 'e2' })).toMatchObject({ is: 'resend' })
+  })
+})
+
+describe('at once', () => {
+  test('a report does not wait for the lock of the network, nor anybody for a report', async () => {
+    const { network, source, eye } = await withSource()
+    await withClient(database.adminUrl, async (holder) => {
+      await holder.query('begin')
+      await holder.query('select from ipledger.network_lock where network_id = $1 for no key update', [
+        network,
+      ])
+      await eye.look([A])
+      await holder.query('rollback')
+    })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1'])
+  })
+
+  test('of two reports of one source with one token, one is the snapshot', async () => {
+    const { network, source } = await withSource()
+    const token = await tokenFor(intake, network, source)
+    const both = await Promise.all(
+      [[A], [B]].map((entries) => report(intake, { network, source, token, content: { entries } })),
+    )
+    expect(both.map((one) => taken(one).assessment.because.join()).sort()).toEqual(['', 'OUT_OF_SEQUENCE'])
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.2'])
+  })
+
+  test('a source lists an entry once at a time, whoever writes', async () => {
+    const { network, eye } = await withSource()
+    await eye.look([A])
+    await expect(
+      admin.query(
+        `insert into ipledger.sighting (network_id, address, source_id, entry_key, appeared_sequence, node, boot, state, live, epoch,
+           appeared_head, appeared_at)
+         select network_id, address, source_id, entry_key, appeared_sequence + 1, node, boot, state, live, epoch, appeared_head, appeared_at
+           from ipledger.sighting where network_id = $1`,
+        [network],
+      ),
+    ).rejects.toMatchObject({ constraint: 'source_lists_an_entry_once' })
+  })
+})
+
+describe('ReportVerdicts', () => {
+  const HOLDER = owner({ name: 'default/web-0', uid: 'u1', incarnation: 's1|2' })
+
+  /** As the job that judges suspects wants it. */
+  async function want(network: string, source: string, token: number, version: number): Promise<void> {
+    await admin.query(
+      `insert into ipledger.lookup
+         (network_id, source_id, fencing_token, attachment_key, version, address, owner_kind, owner_name, owner_uid,
+          owner_uid_named, owner_incarnation, owner_interface, node, wanted_at, epoch, detail, attempts)
+       values ($1, $2, $3, $4, $5, '10.0.0.1', 'pod', 'default/web-0', 'u1', true, 's1|2', 'eth0', 'n1', now(), '', '', 0)`,
+      [network, source, token, attachmentKey(HOLDER), version],
+    )
+  }
+
+  async function asked() {
+    const { network, source, eye } = await withSource()
+    await eye.look([])
+    await want(network, source, 4, 7)
+    const { asks } = await eye.look([])
+    const answer = async (id: string, fields: object = {}) =>
+      settled(
+        await reportVerdicts(intake, {
+          network,
+          source,
+          epoch: 'e1',
+          verdicts: [{ id, answer: { answer: 'gone', detail: 'no such container' } }],
+          quoted: NOTHING_SEEN,
+          ...fields,
+        }),
+      )
+    const row = async () => {
+      const { rows } = await admin.query(
+        `select answer, detail, epoch, asked_at, answered_at, terminal_since from ipledger.lookup where network_id = $1`,
+        [network],
+      )
+      return rows[0]
+    }
+    return { network, source, eye, ask: asks[0] as Ask, answer, row }
+  }
+
+  test('what is wanted is asked for with the answer to a report, and again until it is answered', async () => {
+    const { eye, ask, answer, row } = await asked()
+    expect(ask).toMatchObject({ fencingToken: 4, version: 7, address: '10.0.0.1', owner: HOLDER })
+    const { asked_at } = await row()
+    const again = await eye.look([])
+    expect(again.asks).toEqual([ask])
+    // The answer may be to the first asking: it is not claimed to be newer.
+    expect((await row()).asked_at).toBe(asked_at)
+    expect(await answer(ask.id)).toMatchObject({ accepted: 1, ignored: 0 })
+    expect(await row()).toMatchObject({ answer: 'gone', detail: 'no such container', epoch: 'e1', asked_at })
+    expect((await eye.look([])).asks).toEqual([])
+  })
+
+  test('what was not asked, or is about another version, or was answered, is ignored', async () => {
+    const { network, ask, answer, row } = await asked()
+    const forge = (text: string) => Buffer.from(text).toString('base64url')
+    const [token, version, at] = Buffer.from(ask.id, 'base64url').toString().split('.')
+    const about = attachmentKey(HOLDER)
+    for (const id of [
+      'nonsense',
+      '',
+      forge(`${token}.6.${at}.${about}`),
+      forge(`9.${version}.${at}.${about}`),
+      forge(`${token}.${version}.${Number(at) + 1}.${about}`),
+      forge(`${token}.${version}.${at}.pod|eth0||u1`),
+      forge(`${token}.${version}.${at}.\0`),
+    ]) {
+      expect(await answer(id), id).toMatchObject({ accepted: 0, ignored: 1 })
+    }
+    expect((await row()).answer).toBeNull()
+    await answer(ask.id)
+    expect(await answer(ask.id)).toMatchObject({ accepted: 0, ignored: 1 })
+    expect(await count('lookup', network)).toBe(1)
+  })
+
+  test('from another epoch than the source is in, they are ignored', async () => {
+    const { ask, answer, row } = await asked()
+    expect(await answer(ask.id, { epoch: 'e0' })).toMatchObject({ accepted: 0, ignored: 1 })
+    expect((await row()).answer).toBeNull()
+  })
+
+  test('two that differ are no clear answer', async () => {
+    const { ask, answer, row } = await asked()
+    const verdicts = (['gone', 'live'] as const).map((word) => ({
+      id: ask.id,
+      answer: { answer: word, detail: '' },
+    }))
+    await answer(ask.id, { verdicts })
+    expect((await row()).answer).toBe('unknown')
+  })
+
+  test('terminal says since when, and not in the future', async () => {
+    const { ask, answer, row } = await asked()
+    const since = Date.now() + 3_600_000
+    await answer(ask.id, {
+      verdicts: [{ id: ask.id, answer: { answer: 'terminal', since, detail: 'exited' } }],
+    })
+    const { answer: word, terminal_since, answered_at } = await row()
+    expect(word).toBe('terminal')
+    expect(terminal_since).toBeLessThanOrEqual(answered_at)
+  })
+
+  test('a closed epoch is asked nothing', async () => {
+    const { eye } = await asked()
+    await eye.look([], { epoch: 'e2' })
+    expect((await eye.look([], { epoch: 'e1' })).asks).toEqual([])
+  })
+})
+
+describe('registering', () => {
+  const by = 'root'
+
+  test('the same again changes nothing, another declaration is in dry run again', async () => {
+    const { network, source, eye } = await withSource('agent', {
+      ownerKinds: ['vm', 'pod'],
+      settings: { a: 1, b: 2 },
+    })
+    settled(await enableSource(intake.database, { network, id: source, by }))
+    await eye.look([A])
+    const same = { ownerKinds: ['pod', 'vm'], settings: { b: 2, a: 1 } }
+    expect(await register(intake, network, source, same)).toMatchObject({ state: 'ENABLED', enabledBy: by })
+    const wider = { ...same, ownerKinds: ['pod', 'vm', 'container'] }
+    expect(await register(intake, network, source, wider)).toMatchObject({
+      state: 'REGISTERED',
+      enabledHead: null,
+      ownerKinds: ['container', 'pod', 'vm'],
+    })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1'])
+  })
+
+  test('enabling says from which number on, and starts the streak', async () => {
+    const { network, source, eye } = await withSource()
+    for (let i = 0; i < 4; i += 1) await eye.look([A])
+    const enabled = settled(await enableSource(intake.database, { network, id: source, by }))
+    expect(enabled).toMatchObject({ state: 'ENABLED', enabledHead: await headOf(network), enabledBy: by })
+    expect(enabled.standing).toMatchObject({ counted: 2, streakFrom: 2 })
+    await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24', cooldownMs: LONG }, { network }))
+    await eye.look([A])
+    const again = settled(await enableSource(intake.database, { network, id: source, by: 'somebody' }))
+    expect(again).toMatchObject({
+      enabledHead: enabled.enabledHead,
+      enabledBy: by,
+      standing: { counted: 3, streakFrom: 2 },
+    })
+  })
+
+  test('retiring ends its sightings, and it for good', async () => {
+    const { network, source, eye } = await withSource()
+    await eye.look([A, B])
+    settled(await retireSource(intake.database, { network, id: source, by }))
+    expect(await live(intake, network, source)).toEqual([])
+    expect(settled(await retireSource(intake.database, { network, id: source, by: 'x' }))).toMatchObject({
+      retiredBy: by,
+    })
+    for (const result of [
+      await enableSource(intake.database, { network, id: source, by }),
+      await registerSource(intake.database, { ...(await findSource(intake.database, network, source))!, by }),
+    ]) {
+      expect(result).toMatchObject({ reason: 'ILLEGAL_STATE' })
+    }
+  })
+
+  test('nobody is registered in a network that is not there', async () => {
+    const { network, source } = await withSource()
+    const known = (await findSource(intake.database, network, source))!
+    expect(await registerSource(intake.database, { ...known, network: 'nowhere', by })).toMatchObject({
+      reason: 'NETWORK_NOT_FOUND',
+    })
+    expect(await enableSource(intake.database, { network, id: 'nobody', by })).toMatchObject({
+      reason: 'SOURCE_NOT_FOUND',
+    })
+  })
+
+  test('a source that is asked does not report, and an epoch has a name', async () => {
+    const { network, source } = await withSource('engine', { kind: 'docker' })
+    const sent = {
+      network,
+      source,
+      token: await tokenFor(intake, network, source),
+      complete: true,
+      chunk: null,
+    }
+    const content = { entries: [A] }
+    const quoted = NOTHING_SEEN
+    expect(await reportSnapshot(intake, { ...sent, epoch: 'e1', content, quoted })).toMatchObject({
+      reason: 'ILLEGAL_STATE',
+    })
+    expect(await reportSnapshot(intake, { ...sent, epoch: '', content, quoted })).toMatchObject({
+      reason: 'INVALID_FIELD',
+    })
+  })
+
+  test('lists go by id, page after page', async () => {
+    const { network } = await withSource('b')
+    for (const id of ['c', 'a']) await register(intake, network, id)
+    const ids = async (after: string, limit: number) =>
+      (await listSources(intake.database, { network, after, limit })).map(({ id }) => id)
+    expect(await ids('', 2)).toEqual(['a', 'b'])
+    expect(await ids('b', 2)).toEqual(['c'])
+  })
+})
+
+test('the secret of the tokens is for the service alone', async () => {
+  await expect(
+    withClient(database.jobsUrl, (client) => client.query('select secret from ipledger.signing_key')),
+  ).rejects.toMatchObject({ code: '42501' })
+  for (const sql of [
+    `update ipledger.signing_key set secret = '${'A'.repeat(43)}'`,
+    'delete from ipledger.signing_key',
+  ]) {
+    await expect(withClient(database.serviceUrl, (client) => client.query(sql))).rejects.toMatchObject({
+      code: '42501',
+    })
+  }
+})
+
+test('a number of the ledger is proven by what happened before the source looked (2.2 list-order)', async () => {
+  const { network, source, eye } = await withSource()
+  await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24', cooldownMs: LONG }, { network }))
+  const begun = await eye.begin()
+  const lease = await ledger.take(
+    reserve({ network, owner: owner({ name: 'x' }), claims: [claim({ pool: 'a' })] }),
+  )
+  await eye.look([pod(lease.address)], { begun })
+  const [seen] = await sightings(intake, network, source)
+  expect(seen!.appeared_head).toBeLessThan(lease.fencingToken)
+  await ledger.take(release(lease.fencingToken, { network }))
+  await eye.look([pod(lease.address)])
+  const { rows } = await admin.query<{ complete_head: number }>(
+    'select complete_head from ipledger.source where network_id = $1',
+    [network],
+  )
+  expect(rows[0]!.complete_head).toBeGreaterThan(lease.fencingToken)
+})
+
+test('a source that is named in bytes of any kind is itself', async () => {
+  const id = `agent/"{},'\\ ${randomBytes(4).toString('hex')} ü`
+  const { network, eye } = await withSource(id)
+  await eye.look([pod('10.0.0.1', { name: `a,"b"\\{}'`, uid: 'NULL' })])
+  expect(await sightings(intake, network, id)).toMatchObject([{ uid: 'NULL', live: true }])
+})
