@@ -18,7 +18,7 @@ import type { EndedLease, Lease } from '../core/lease.ts'
 import { attachmentKey, holderKey, type Owner } from '../core/owner.ts'
 import type { Pool } from '../core/pool.ts'
 import { normalise, type Range } from '../core/ranges.ts'
-import { type Answered, type Statement, trip } from '../postgres/trip.ts'
+import { type Answered, type Statement, trip, Unreadable } from '../postgres/trip.ts'
 import {
   EVENT_COLUMNS,
   type EventRow,
@@ -239,10 +239,10 @@ export type Ask = { readonly statement: Statement; readonly apply: (rows: Answer
 
 /** Asks in one trip, and files the rows in the order of asking. */
 export async function ask(client: pg.Client, asks: readonly Ask[]): Promise<void> {
-  const answered = await trip(
-    client,
-    asks.map(({ statement }) => statement),
-  )
+  const statements = asks.map(({ statement }) => statement)
+  const answered = await trip(client, statements).catch((error: unknown) => {
+    throw error instanceof Unreadable ? new Unsound(error.message, { cause: error.cause }) : error
+  })
   for (const [index, { statement, apply }] of asks.entries()) {
     try {
       apply(answered[index]!.rows)

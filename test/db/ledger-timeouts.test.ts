@@ -184,12 +184,10 @@ describe.concurrent('somebody stops while holding the lock', () => {
     const first = own.take(any(network, 'first'), { deadline: performance.now() + 20_000 })
     const later = own.refuse(any(network, 'later'), 'OVERLOADED', { deadline: performance.now() + 2_000 })
     await waitFor(() => blocks(phantom), { what: 'the batch to wait for the row' })
-    // Next in line for the lock: the first of the two gets no further.
+    // Next in line for the lock: the first of the two gets no further. Of a table, since a row's goes to whoever comes.
     const holder = await connect({ url: database.adminUrl, applicationName: 'test' })
     await holder.query('begin')
-    const locked = holder.query('select 1 from ipledger.network_lock where network_id = $1 for update', [
-      network,
-    ])
+    const locked = holder.query('lock table ipledger.network_lock in access exclusive mode')
     await waitFor(() => isBlocked(holder), { what: 'the holder to wait for the lock' })
     await phantom.query('commit')
     await locked

@@ -578,6 +578,19 @@ describe('what was changed behind the ledger is found and named', () => {
     await expectVerified(database, { network })
   })
 
+  test.each([1, 2, 3])('a gap anywhere stops a rebuild in slices of %i', async (slice) => {
+    const { rows } = await sql('select max(seq) as head from ipledger.event where network_id = $1', [network])
+    const middle = Math.floor((rows[0]!.head as number) / 2)
+    for (let lost = middle; lost < middle + 4; lost += 1) {
+      await withLogDamaged(network, `seq = ${lost}`, null, async () => {
+        for (const dryRun of [true, false]) {
+          const broken = rebuild({ adminUrl: database.adminUrl, network, slice, dryRun })
+          await expect(broken).rejects.toThrow(`1 missing from ${lost} on`)
+        }
+      })
+    }
+  })
+
   test('a lost row that no new event is about is missed by the sums', async () => {
     await verify({ url: database.serviceUrl, network })
     await sql(fill('delete from ipledger.lease where (network_id, address) = (LEASE)'), [network])
