@@ -43,6 +43,8 @@ import { type Slice, Unsound } from './slice.ts'
 /** Ranges read at first; one is enough unless the space is fragmented. */
 const RANGES_AT_FIRST = 8
 const EVERYTHING = 2_147_483_647
+/** Of one holder: owner limits of 1,000 in as many pools. A limit, so that the order of the rows is worth an index. */
+const MOST_LEASES_OF_ONE = 1_000_000
 
 const of = (alias: string, columns: readonly string[]) =>
   columns.map((column) => `${alias}.${column}`).join(', ')
@@ -93,12 +95,19 @@ export const READS = {
   poolsOverlapping: `${POOL} where p.network_id = $1 and p.cidr && $2::cidr order by p.cidr limit 20`,
   leasesByAddress: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
     where l.network_id = $1 and l.address = any($2::inet[])`,
-  // Superseded and limited by holder, retried by attachment: mostly the same rows, looked up in one statement.
-  leasesByOwner: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
-    where l.network_id = $1 and l.holder_key = any($2::text[])
+  // Superseded and limited by holder, retried by attachment: mostly the same rows, looked up in one statement. Keys are
+  // bounded from both sides instead of equated, so that only the index by that key gives the order.
+  leasesByOwner: `select l.* from unnest($2::text[]) as k (key)
+    cross join lateral (
+      select ${of('h', LEASE_COLUMNS)} from ipledger.lease h
+      where h.network_id = $1 and h.holder_key >= k.key and h.holder_key <= k.key
+      order by h.holder_key limit ${MOST_LEASES_OF_ONE}) l
     union all
-    select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
-    where l.network_id = $1 and l.attachment_key = any($3::text[])`,
+    select l.* from unnest($3::text[]) as k (key)
+    cross join lateral (
+      select ${of('a', LEASE_COLUMNS)} from ipledger.lease a
+      where a.network_id = $1 and a.attachment_key >= k.key and a.attachment_key <= k.key
+      order by a.attachment_key limit ${MOST_LEASES_OF_ONE}) l`,
   // Each step is a look-up by key, whatever the planner thinks of the sizes.
   leasesByToken: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
     where l.network_id = $1 and l.fencing_token = any($2::bigint[]) and l.address = any(array(
@@ -156,8 +165,9 @@ export const READS = {
     cross join lateral (
       select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
       where s.network_id = $1 and s.pool_id = p.pool_id
-        and s.available_at >= coalesce(x.reuse_after, '-infinity') and s.available_at <= ${NOW}
-        and (s.available_at, s.released_seq) > (coalesce(to_timestamp(c.after_at / 1000), '-infinity'), coalesce(c.after_seq, 0))
+        and s.available_at <= ${NOW}
+        and (s.available_at, s.released_seq)
+          > (coalesce(to_timestamp(c.after_at / 1000), x.reuse_after, '-infinity'), coalesce(c.after_seq, 0))
       order by s.available_at, s.released_seq limit c.most) r
     order by r.available_at, r.released_seq`,
   nextCooled: `select p.pool_id, r.available_at
