@@ -318,6 +318,8 @@ CREATE INDEX lease_by_node ON ipledger.lease USING btree (network_id, node, addr
 
 CREATE INDEX lease_by_quarantiner ON ipledger.lease USING btree (network_id, quarantined_by, quarantine_reason) WHERE (state = 'QUARANTINED'::text);
 
+CREATE INDEX lease_by_token ON ipledger.lease USING btree (network_id, fencing_token);
+
 CREATE INDEX released_in_order_of_reuse ON ipledger.released_address USING btree (network_id, pool_id, available_at, released_seq);
 
 CREATE INDEX request_by_time ON ipledger.request USING btree (network_id, at);
@@ -405,6 +407,8 @@ comment on index ipledger.lease_by_holder is 'Supersession, the owner limit.';
 comment on index ipledger.lease_by_node is 'What is on a node: listing, fencing.';
 
 comment on index ipledger.lease_by_quarantiner is 'The cap on quarantines of one caller or source; listing of quarantines.';
+
+comment on index ipledger.lease_by_token is 'A token is given once: no dead rows stand before the living one, as they do at a recycled address while a snapshot is held open.';
 
 comment on index ipledger.released_in_order_of_reuse is 'Longest-free first.';
 
