@@ -181,6 +181,9 @@ comment on column ipledger.lease.node is 'For display and scope; where a workloa
 comment on column ipledger.lease.confirm_by is 'The caller''s promise not to use the address later unless confirmed; null: held until released or proven gone.';
 create index lease_by_holder on ipledger.lease (network_id, holder_key);
 comment on index ipledger.lease_by_holder is 'Supersession, the owner limit.';
+create index lease_by_token on ipledger.lease (network_id, fencing_token);
+comment on index ipledger.lease_by_token is
+  'A token is given once: no dead rows stand before the living one, as they do at a recycled address while a snapshot is held open.';
 create index lease_by_attachment on ipledger.lease (network_id, attachment_key);
 comment on index ipledger.lease_by_attachment is 'Retries, Release by owner.';
 create index lease_by_node on ipledger.lease (network_id, node, address) where node <> '';

@@ -122,10 +122,10 @@ export function decideReserve(books: Books, command: Reserve): Verdict {
     met.set(open, lease)
   }
 
-  const succession = supersede(books, command)
+  const unmet = claims.filter((open) => !met.has(open))
+  const succession = supersede(books, command, unmet.length > 0)
   if ('reason' in succession) return refused(succession)
 
-  const unmet = claims.filter((open) => !met.has(open))
   const picking: Picking = {
     taken: new Set(),
     live: new Set(command.liveAddresses),
@@ -296,7 +296,7 @@ function namedIn(
  * decided by what is closed, never by comparing strings: a newcomer that got here is not closed, and closes what it
  * overtakes, whatever becomes of the leases; a late call of that life would supersede this one (incident 4.2).
  */
-function supersede(books: Books, command: Reserve): Succession | Refusal {
+function supersede(books: Books, command: Reserve, takes: boolean): Succession | Refusal {
   const { owner, supersedes } = command
   const drafts: Draft[] = []
   const released = new Map<string, Lease>()
@@ -328,8 +328,9 @@ function supersede(books: Books, command: Reserve): Succession | Refusal {
     }
     const becomes = transition(stateOf(lease), trigger)
     if (becomes === undefined) {
-      // In quarantine already, and stays as it is. Without an incarnation nobody can tell who is newer.
-      if (owner.incarnation === '' || closedIn(books, holder, null)) continue
+      // In quarantine already, and stays as it is. Without an incarnation nobody can tell who is newer; a repeated
+      // Reserve has overtaken it before.
+      if (!takes || owner.incarnation === '' || closedIn(books, holder, null)) continue
     } else if (becomes.to === 'COOLING') {
       const bad = mayTouch(command.actor, lease)
       if (bad !== null) return bad
@@ -556,10 +557,7 @@ function pickFrom(
   const { pool } = book
   if (preferPrevious) {
     const previous = previousIn(books, command, book, succession)
-    if (
-      previous !== null &&
-      !isSetAside(books, picking, previous)
-    ) {
+    if (previous !== null && !isSetAside(books, picking, previous)) {
       const verdict = accept(books, command, book, picking, previous)
       if (verdict === 'taken') return { address: previous, pool: book, evidence: { previous: true } }
       if (verdict !== 'skipped') return verdict

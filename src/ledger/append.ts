@@ -13,6 +13,7 @@ import { type Pool, type PoolSettings, settingsOf } from '../core/pool.ts'
 import type { Range } from '../core/ranges.ts'
 import type { Statement } from '../postgres/trip.ts'
 import { arrayLiteral } from '../postgres/values.ts'
+import { MOST_OF_ONE } from './load.ts'
 import type { PoolStorage, Slice } from './slice.ts'
 
 /** A remembered answer to be written with its batch. */
@@ -231,8 +232,10 @@ function textsOf(text: (table: string, columns: readonly Column[], onConflict?: 
 /** Every statement of a batch's writes; the names are those of the prepared statements. */
 export const WRITES = {
   ...textsOf(insertText),
-  leasesEnd: `delete from ipledger.lease where network_id = $1 and address = any($2::inet[])`,
-  releasedTaken: `delete from ipledger.released_address where network_id = $1 and address = any($2::inet[])`,
+  // By where the rows lie: by key the dead of a recycled address are passed, as long as a snapshot is held open.
+  leasesEnd: `delete from ipledger.lease where ctid = any($2::tid[]) and network_id = $1 and address = any($3::inet[])`,
+  releasedTaken: `delete from ipledger.released_address
+      where ctid = any($2::tid[]) and network_id = $1 and address = any($3::inet[])`,
   releasedDropped: `delete from ipledger.released_address
       where network_id = $1 and pool_id = $2 and address = any(array(
         select r.address from unnest($3::inet[], $4::inet[]) as g (first, last)
@@ -241,7 +244,12 @@ export const WRITES = {
           where s.network_id = $1 and s.address between g.first and g.last order by s.address offset 0) r))`,
   rangesGone: `delete from ipledger.untouched_range where network_id = $1 and pool_id = $2 and first_address = any($3::inet[])`,
   rangesOfPoolGone: `delete from ipledger.untouched_range where network_id = $1 and pool_id = $2`,
-  closingsGone: `delete from ipledger.closed_attachment where network_id = $1 and attachment_key = any($2::text[])`,
+  closingsGone: `delete from ipledger.closed_attachment where network_id = $1 and ctid = any(array(
+      select c.row_id from unnest($2::text[]) as k (key)
+      cross join lateral (
+        select ctid as row_id from ipledger.closed_attachment
+        where network_id = $1 and attachment_key >= k.key and attachment_key <= k.key
+        order by attachment_key limit ${MOST_OF_ONE}) c))`,
   networkSet: `insert into ipledger.network
         (network_id, description, labels, state, era, version, created_at, updated_at)
       values ($1, $2, $3::jsonb, $4, $5, $6, to_timestamp($7::float8 / 1000), to_timestamp($8::float8 / 1000))
@@ -335,12 +343,16 @@ function writeAddresses(slice: Slice): readonly Statement[] {
     }
   }
   const statements: Statement[] = []
-  if (ended.length > 0) statements.push(statement('leasesEnd', [network, ended]))
-  if (taken.length > 0) statements.push(statement('releasedTaken', [network, taken]))
+  if (ended.length > 0) statements.push(statement('leasesEnd', [network, rowIdsOf(slice, ended), ended]))
+  if (taken.length > 0) statements.push(statement('releasedTaken', [network, rowIdsOf(slice, taken), taken]))
   if (begun.length > 0) statements.push(insert('leasesBegin', network, begun, leaseCells))
   if (changed.length > 0) statements.push(insert('leasesChange', network, changed, leaseCells))
   if (added.length > 0) statements.push(insert('releasedAdded', network, added, releasedCells))
   return statements
+}
+
+function rowIdsOf(slice: Slice, addresses: readonly string[]): readonly string[] {
+  return addresses.map((address) => slice.rowIds.get(address)!)
 }
 
 /** Pools and networks change in batches of their own, so what an event says is the last word. */

@@ -14,7 +14,7 @@ import type { Refusal } from '../core/refusal.ts'
 import { type Answered, type Statement, trip } from '../postgres/trip.ts'
 import { anticipate, type Hints } from './anticipate.ts'
 import { type NewRequest, writeBatch } from './append.ts'
-import { sqlState } from './batcher.ts'
+import { isVeto } from './batcher.ts'
 import type { Outcome } from './ledger.ts'
 import { type Ask, ask, askFor, askHead } from './load.ts'
 import { emptySlice, type Slice, Unsound } from './slice.ts'
@@ -169,20 +169,21 @@ async function decideAll(
 }
 
 /**
- * What one successor misses the next ones of the batch will miss too: the closings of everybody whose lease was read.
+ * What one successor misses the next ones of the batch will miss too: the closings of everybody whose lease was read,
+ * and what else they hold, which says how long a closing binds.
  * One at a time, an all-or-nothing batch of 600 successors took 600 trips and was decided anew after each. So it is
  * with releases of what is released already, which come in storms.
  */
 function withAlike(slice: Slice, need: Need, commands: readonly Command[]): readonly Need[] {
   if (need.what === 'endings') return [need, ...releasesOfNothing(slice, commands)]
-  if (need.what !== 'closings') return [need]
-  const keys = new Set([need.key])
-  for (const { lease } of slice.books.addresses.values()) {
-    if (lease === null || lease.owner === null) continue
-    const key = attachmentKey(lease.owner)
-    if (!slice.books.closings.has(key)) keys.add(key)
-  }
-  return [...keys].map((key) => ({ what: 'closings', key }))
+  if (need.what !== 'closings' && need.what !== 'attachment') return [need]
+  const { books } = slice
+  const owners = [...books.addresses.values()].flatMap(({ lease }) => lease?.owner ?? [])
+  const alike = [...new Set(owners.map(attachmentKey))].flatMap((key): readonly Need[] => [
+    ...(books.closings.has(key) ? [] : [{ what: 'closings', key } as const]),
+    ...(books.byAttachment.has(key) ? [] : [{ what: 'attachment', key } as const]),
+  ])
+  return [need, ...alike]
 }
 
 function releasesOfNothing({ books }: Slice, commands: readonly Command[]): readonly Need[] {
@@ -237,16 +238,17 @@ function remember(slice: Slice, command: Command, requestId: string, answer: Ans
 
 /**
  * Committed means that every statement was answered, the last with COMMIT. A statement that the server refuses makes it
- * skip the rest of the trip, the commit too, so that a rollback which is answered settles it. Anything else once the
- * trip was sent leaves the outcome unknown. Undefined means committed.
+ * skip the rest of the trip, the commit too, so that a rollback which is answered settles it: for what it says of a row.
+ * Any other error may have come after the commit (an administrator's cancel while it was logged). Everything else once
+ * the trip was sent leaves the outcome unknown. Undefined means committed.
  */
 async function commit(client: pg.Client, writes: readonly Statement[]): Promise<BatchResult | undefined> {
   let answered: readonly Answered[]
   try {
     answered = await trip(client, [...writes, COMMIT])
   } catch (error) {
-    const refused = sqlState(error) !== undefined && (await rollBack(client))
-    return { kind: refused ? 'rolledBack' : 'unknown', error }
+    const over = await rollBack(client)
+    return { kind: over && isVeto(error) ? 'rolledBack' : 'unknown', error }
   }
   const { command } = answered.at(-1)!
   if (command === 'COMMIT') return undefined

@@ -14,13 +14,12 @@ import {
   NEVER_SEEN,
   type Need,
   placeKey,
-  type ReleasedAddress,
 } from '../core/books.ts'
 import type { EndedLease, Lease } from '../core/lease.ts'
 import { attachmentKey, holderKey, type Owner } from '../core/owner.ts'
 import type { Pool } from '../core/pool.ts'
 import { normalise, type Range } from '../core/ranges.ts'
-import { type Answered, type Statement, trip } from '../postgres/trip.ts'
+import { type Answered, type Statement, trip, Unreadable } from '../postgres/trip.ts'
 import {
   EVENT_COLUMNS,
   type EventRow,
@@ -45,9 +44,15 @@ import { type Slice, Unsound } from './slice.ts'
 /** Ranges read at first; one is enough unless the space is fragmented. */
 const RANGES_AT_FIRST = 8
 const EVERYTHING = 2_147_483_647
+/** Rows of one key. No bound that is ever met: a limit makes the order of the rows worth an index. */
+export const MOST_OF_ONE = 1_000_000
 
 const of = (alias: string, columns: readonly string[]) =>
   columns.map((column) => `${alias}.${column}`).join(', ')
+
+/** With where the row lies: under the network's lock nobody moves it before this batch removes it. */
+const HELD_COLUMNS = ['ctid::text as row_id', ...LEASE_COLUMNS]
+const FREED_COLUMNS = ['ctid::text as row_id', ...RELEASED_COLUMNS]
 
 const POSITION_COLUMNS = `x.low_first, x.cursor_first, x.cursor_next, x.reuse_after,
   coalesce(x.reserved, 0) as reserved, coalesce(x.active, 0) as active,
@@ -72,6 +77,19 @@ const ENDINGS_BY_OWNER = `unnest($2::text[], $3::text[], $4::text[], $5::text[],
       where e.type in ('lease.released', 'lease.reaped') and e.owner_kind = a.kind and e.owner_uid = a.uid
         and e.owner_incarnation = a.incarnation and e.owner_interface = a.interface) x`
 
+/**
+ * The event of a number. Bounded and ordered: a plan that takes equality for reason enough may walk the index by time,
+ * whose last column it is.
+ */
+const eventAt = (alias: string, seq: string, columns: string) => `cross join lateral (
+      select ${columns} from ipledger.event
+      where network_id = $1 and seq >= ${seq} and seq <= ${seq} order by seq limit 1) ${alias}`
+
+const closingsAt = (key: string) => `cross join lateral (
+      select o.* from ipledger.closed_attachment o
+      where o.network_id = $1 and o.attachment_key >= ${key} and o.attachment_key <= ${key}
+      order by o.attachment_key limit ${MOST_OF_ONE}) c`
+
 /** Every statement of the write path's reads; the names are those of the prepared statements. */
 export const READS = {
   lock: `select 1 from ipledger.network_lock where network_id = $1 for no key update`,
@@ -85,7 +103,7 @@ export const READS = {
   poolsByName: `${POOL} where p.network_id = $1 and p.name = any($2::text[])`,
   poolsById: `${POOL} where p.network_id = $1 and p.pool_id = any($2::bigint[])`,
   poolsByToken: `${POOL} where p.network_id = $1 and p.pool_id = any(array(
-      select e.pool_id from ipledger.event e where e.network_id = $1 and e.seq = any($2::bigint[])))`,
+      select e.pool_id from unnest($2::bigint[]) as k (token) ${eventAt('e', 'k.token', 'pool_id')}))`,
   // Default pools, and those that are the only one of their family.
   poolsByDefault: `${POOL} where p.network_id = $1 and (p.is_default or 1 = (
       select count(*) from (
@@ -93,43 +111,51 @@ export const READS = {
       order by p.family, p.name limit 16`,
   poolAt: `${POOL} where p.network_id = $1 and p.cidr >>= $2::inet`,
   poolsOverlapping: `${POOL} where p.network_id = $1 and p.cidr && $2::cidr order by p.cidr limit 20`,
-  leasesByAddress: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
+  leasesByAddress: `select ${of('l', HELD_COLUMNS)} from ipledger.lease l
     where l.network_id = $1 and l.address = any($2::inet[])`,
-  // Superseded and limited by holder, retried by attachment: mostly the same rows, looked up in one statement.
-  leasesByOwner: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
-    where l.network_id = $1 and l.holder_key = any($2::text[])
+  // Superseded and limited by holder, retried by attachment: mostly the same rows, looked up in one statement. Keys are
+  // bounded from both sides instead of equated, so that only the index by that key gives the order.
+  leasesByOwner: `select l.* from unnest($2::text[]) as k (key)
+    cross join lateral (
+      select ${of('h', HELD_COLUMNS)} from ipledger.lease h
+      where h.network_id = $1 and h.holder_key >= k.key and h.holder_key <= k.key
+      order by h.holder_key limit ${MOST_OF_ONE}) l
     union all
-    select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
-    where l.network_id = $1 and l.attachment_key = any($3::text[])`,
-  // Each step is a look-up by key, whatever the planner thinks of the sizes.
-  leasesByToken: `select ${of('l', LEASE_COLUMNS)} from ipledger.lease l
-    where l.network_id = $1 and l.fencing_token = any($2::bigint[]) and l.address = any(array(
-      select e.address from ipledger.event e
-      where e.network_id = $1 and e.seq = any($2::bigint[]) and e.fencing_token = e.seq))`,
+    select l.* from unnest($3::text[]) as k (key)
+    cross join lateral (
+      select ${of('a', HELD_COLUMNS)} from ipledger.lease a
+      where a.network_id = $1 and a.attachment_key >= k.key and a.attachment_key <= k.key
+      order by a.attachment_key limit ${MOST_OF_ONE}) l`,
+  // By token, not by address: at a recycled address all the dead are passed while a snapshot is held open.
+  leasesByToken: `select l.* from unnest($2::bigint[]) as k (token)
+    cross join lateral (
+      select ${of('t', HELD_COLUMNS)} from ipledger.lease t
+      where t.network_id = $1 and t.fencing_token >= k.token and t.fencing_token <= k.token
+      order by t.fencing_token limit 1) l`,
   // The first ending on the address at or after the token is that lease's: an address has one lease at a time.
   // Address is bounded from both sides instead of equated, so that only the index by address gives the order.
   endingsByToken: `select x.*
-    from ipledger.event e
+    from unnest($2::bigint[]) as k (token) ${eventAt('e', 'k.token', 'seq, address, fencing_token')}
     cross join lateral (
       select ${of('y', EVENT_COLUMNS)} from ipledger.event y
       where y.network_id = $1 and (y.address, y.seq) >= (e.address, e.seq) and y.address <= e.address
         and y.type in ('lease.released', 'lease.reaped')
-        and not exists (
-          select 1 from ipledger.lease l
-          where l.network_id = $1 and l.address = e.address and l.fencing_token = e.seq)
+        and (
+          select l.fencing_token from ipledger.lease l
+          where l.network_id = $1 and l.fencing_token >= e.seq and l.fencing_token <= e.seq
+          order by l.fencing_token limit 1) is null
       order by y.address, y.seq limit 1) x
-    where e.network_id = $1 and e.seq = any($2::bigint[]) and e.fencing_token = e.seq`,
+    where e.fencing_token = e.seq`,
   endingsByOwner: `select x.* from ${ENDINGS_BY_OWNER}`,
   poolsByEnding: `${POOL} where p.network_id = $1 and p.pool_id = any(array(select x.pool_id from ${ENDINGS_BY_OWNER}))`,
-  closingsByToken: `select c.* from ipledger.closed_attachment c
-    where c.network_id = $1 and c.attachment_key = any(array(
-      select l.attachment_key from ipledger.lease l
-      where l.network_id = $1 and l.fencing_token = any($2::bigint[]) and l.address = any(array(
-        select e.address from ipledger.event e
-        where e.network_id = $1 and e.seq = any($2::bigint[]) and e.fencing_token = e.seq))))`,
-  closingsByKey: `select c.* from ipledger.closed_attachment c
-    where c.network_id = $1 and c.attachment_key = any($2::text[])`,
-  releasedByAddress: `select ${of('r', RELEASED_COLUMNS)} from ipledger.released_address r
+  closingsByToken: `select c.* from (
+      select distinct l.attachment_key as key from unnest($2::bigint[]) as k (token)
+      cross join lateral (
+        select t.attachment_key from ipledger.lease t
+        where t.network_id = $1 and t.fencing_token >= k.token and t.fencing_token <= k.token
+        order by t.fencing_token limit 1) l) k ${closingsAt('k.key')}`,
+  closingsByKey: `select c.* from unnest($2::text[]) as k (key) ${closingsAt('k.key')}`,
+  releasedByAddress: `select ${of('r', FREED_COLUMNS)} from ipledger.released_address r
     where r.network_id = $1 and r.address = any($2::inet[])`,
   // What is joined is looked up once for each outer row, in a subquery that cannot be turned into a join: a join planned
   // while a table was empty walks all of it later. Where equality leaves a choice of indexes, the order asked for decides.
@@ -151,15 +177,16 @@ export const READS = {
         and u.first_address >= coalesce(x.low_first, '0.0.0.0/0') and u.first_address > coalesce(c.after_first, '0.0.0.0/0')
       order by u.first_address limit c.most) r
     order by p.pool_id, r.first_address`,
-  releasedInOrder: `select ${of('r', RELEASED_COLUMNS)}
+  releasedInOrder: `select ${of('r', ['row_id', ...RELEASED_COLUMNS])}
     from unnest($2::text[], $3::float8[], $4::bigint[], $5::int[]) as c (name, after_at, after_seq, most)
     ${POOL_NAMED}
     ${LATEST_POSITION}
     cross join lateral (
-      select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
+      select ${of('s', FREED_COLUMNS)} from ipledger.released_address s
       where s.network_id = $1 and s.pool_id = p.pool_id
-        and s.available_at >= coalesce(x.reuse_after, '-infinity') and s.available_at <= ${NOW}
-        and (s.available_at, s.released_seq) > (coalesce(to_timestamp(c.after_at / 1000), '-infinity'), coalesce(c.after_seq, 0))
+        and s.available_at <= ${NOW}
+        and (s.available_at, s.released_seq)
+          > (coalesce(to_timestamp(c.after_at / 1000), x.reuse_after, '-infinity'), coalesce(c.after_seq, 0))
       order by s.available_at, s.released_seq limit c.most) r
     order by r.available_at, r.released_seq`,
   nextCooled: `select p.pool_id, r.available_at
@@ -169,7 +196,7 @@ export const READS = {
       where s.network_id = $1 and s.pool_id = p.pool_id and s.available_at > to_timestamp($3::float8 / 1000)
       order by s.available_at limit 1) r on true`,
   // Found through the owner's latest endings: the queue needs no index by holder.
-  previous: `select ${of('r', RELEASED_COLUMNS)}
+  previous: `select ${of('r', ['row_id', ...RELEASED_COLUMNS])}
     from (
       select distinct e.address from (
         select f.address, f.type from ipledger.event f
@@ -177,10 +204,15 @@ export const READS = {
         order by f.owner_name desc, f.seq desc limit 256) e
       where e.type in ('lease.released', 'lease.reaped')) e
     cross join lateral (
-      select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
-      where s.network_id = $1 and s.address = e.address and s.holder_key = $3 limit 1) r`,
+      select ${of('s', FREED_COLUMNS)} from ipledger.released_address s
+      where s.network_id = $1 and s.address >= e.address and s.address <= e.address and s.holder_key = $3
+      order by s.address limit 1) r`,
   requests: `select q.request_id, q.fingerprint, q.method, q.at, q.seq, q.answer::text as answer
-    from ipledger.request q where q.network_id = $1 and q.request_id = any($2::text[])`,
+    from unnest($2::text[]) as k (id)
+    cross join lateral (
+      select r.* from ipledger.request r
+      where r.network_id = $1 and r.request_id >= k.id and r.request_id <= k.id
+      order by r.request_id limit 1) q`,
   quarantinesBy: `select a.actor, q.count
     from unnest($2::text[]) as a (actor)
     cross join lateral (
@@ -234,6 +266,8 @@ type ClosedRow = {
   closed_seq: number
 }
 
+type HeldRow = LeaseRow & { row_id: string }
+type FreedRow = ReleasedRow & { row_id: string }
 type RangeRow = { pool_id: number; first_address: string; last_address: string }
 
 /** A statement and where its rows go. */
@@ -242,10 +276,10 @@ export type Ask = { readonly statement: Statement; readonly apply: (rows: Answer
 /** Asks in one trip, and files the rows in the order of asking. */
 export async function ask(client: pg.Client, asks: readonly Ask[]): Promise<void> {
   if (asks.length === 0) return
-  const answered = await trip(
-    client,
-    asks.map(({ statement }) => statement),
-  )
+  const statements = asks.map(({ statement }) => statement)
+  const answered = await trip(client, statements).catch((error: unknown) => {
+    throw error instanceof Unreadable ? new Unsound(error.message, { cause: error.cause }) : error
+  })
   for (const [index, { statement, apply }] of asks.entries()) {
     try {
       apply(answered[index]!.rows)
@@ -330,7 +364,7 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
     const unclosed = new Set<string>()
     asks.push(
       read<PositionedPoolRow>('poolsByToken', [network, tokens], (rows) => addPools(slice, rows)),
-      read<LeaseRow>('leasesByToken', [network, tokens], (rows) => {
+      read<HeldRow>('leasesByToken', [network, tokens], (rows) => {
         for (const lease of addLeases(slice, rows)) {
           const key = lease.owner === null ? '' : attachmentKey(lease.owner)
           if (key === '' || books.closings.has(key)) continue
@@ -359,7 +393,7 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
     const holders = [...wanted.holders]
     const attachments = [...wanted.attachments]
     asks.push(
-      read<LeaseRow>('leasesByOwner', [network, holders, attachments], (rows) => {
+      read<HeldRow>('leasesByOwner', [network, holders, attachments], (rows) => {
         addLeases(slice, rows)
         indexBy(books, books.byHolder, holders, holderKey)
         indexBy(books, books.byAttachment, attachments, attachmentKey)
@@ -405,14 +439,14 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
   }
   if (wanted.addresses.size > 0) {
     const addresses = [...wanted.addresses]
-    let leases: readonly LeaseRow[] = []
+    let leases: readonly HeldRow[] = []
     asks.push(
-      read<LeaseRow>('leasesByAddress', [network, addresses], (rows) => {
+      read<HeldRow>('leasesByAddress', [network, addresses], (rows) => {
         leases = rows
       }),
-      read<ReleasedRow>('releasedByAddress', [network, addresses], (rows) => {
+      read<FreedRow>('releasedByAddress', [network, addresses], (rows) => {
         addLeases(slice, leases)
-        for (const row of rows) addReleased(slice, readReleased(row))
+        for (const row of rows) addReleased(slice, row)
         for (const address of addresses) know(slice, address, { lease: null, released: null })
       }),
       read<RangeRow>('rangesAtAddress', [network, addresses], (rows) => addRanges(slice, rows)),
@@ -435,8 +469,8 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
   }
   for (const [key, owner] of wanted.previous) {
     asks.push(
-      read<ReleasedRow>('previous', [network, owner.name, key], (rows) => {
-        for (const row of rows) addReleased(slice, readReleased(row))
+      read<FreedRow>('previous', [network, owner.name, key], (rows) => {
+        for (const row of rows) addReleased(slice, row)
         const inBatch = [...books.addresses]
           .filter(([, book]) => book.released?.holderKey === key)
           .map(([address]) => address)
@@ -538,7 +572,7 @@ function askForCandidates(slice: Slice, wanted: Wanted['candidates']): readonly 
   ]
   if (most.every((count) => count === 0)) return asks
   asks.push(
-    read<ReleasedRow>(
+    read<FreedRow>(
       'releasedInOrder',
       [
         network,
@@ -553,7 +587,7 @@ function askForCandidates(slice: Slice, wanted: Wanted['candidates']): readonly 
           const storage = slice.storage.get(entry.poolId)!
           storage.lastReleased = { availableAt: entry.availableAt, releasedSeq: entry.releasedSeq }
           // Known already: this batch has taken it or changed it, and what is known is newer.
-          if (!know(slice, entry.address, { lease: null, released: entry })) {
+          if (!know(slice, entry.address, { lease: null, released: entry }, row.row_id)) {
             const standing = books.addresses.get(entry.address)!
             if (standing.released?.releasedSeq !== entry.releasedSeq) continue
           }
@@ -769,17 +803,18 @@ function chooseDefaults(pools: readonly Pool[]): readonly number[] {
 }
 
 /** Files what was read at an address, unless something is known there already. */
-function know(slice: Slice, address: string, book: AddressBook): boolean {
+function know(slice: Slice, address: string, book: AddressBook, rowId?: string): boolean {
   if (slice.books.addresses.has(address)) return false
+  if (rowId !== undefined) slice.rowIds.set(address, rowId)
   slice.books.addresses.set(address, book)
   slice.before.set(address, book)
   return true
 }
 
-function addLeases(slice: Slice, rows: readonly LeaseRow[]): readonly Lease[] {
+function addLeases(slice: Slice, rows: readonly HeldRow[]): readonly Lease[] {
   const leases = rows.map(readLease)
-  for (const lease of leases) {
-    if (know(slice, lease.address, { lease, released: null }) || holds(slice, lease)) {
+  for (const [index, lease] of leases.entries()) {
+    if (know(slice, lease.address, { lease, released: null }, rows[index]!.row_id) || holds(slice, lease)) {
       if (!slice.books.byToken.has(lease.fencingToken))
         slice.books.byToken.set(lease.fencingToken, { address: lease.address })
     }
@@ -791,8 +826,9 @@ function holds(slice: Slice, lease: Lease): boolean {
   return slice.books.addresses.get(lease.address)?.lease?.fencingToken === lease.fencingToken
 }
 
-function addReleased(slice: Slice, entry: ReleasedAddress): void {
-  know(slice, entry.address, { lease: null, released: entry })
+function addReleased(slice: Slice, row: FreedRow): void {
+  const entry = readReleased(row)
+  know(slice, entry.address, { lease: null, released: entry }, row.row_id)
 }
 
 /** The index of these keys over everything known: what was read, and what this batch made. */

@@ -69,12 +69,17 @@ export async function walkNumbers(
     signal?.throwIfAborted()
     const begun = performance.now()
     const most = pace.size()
-    // The event before the slice comes with it.
-    const span = [network, after, head, most + 1]
-    const { rows } = await client.query<{ events: number; last: number | null; odd: number }>(text, span)
+    // The event before the slice comes with it, but is not counted.
+    const neighbours = [network, after, head, most + 1]
+    const { rows } = await client.query<{ events: number; last: number | null; odd: number }>(
+      text,
+      times ? neighbours : [network, after, head, most],
+    )
     const row = rows[0]!
     if (row.odd > 0) {
-      const odd = await client.query<OddRow>(ODD, [...span, times])
+      const odd = await client.query<OddRow>(ODD, [...neighbours, times])
+      if (odd.rows.length === 0)
+        throw new Error(`the numbers after event ${network}/${after} are odd, and none is`)
       for (const one of odd.rows) nameOdd(network, one, times, use)
     }
     if (row.last === null || row.last <= after) break

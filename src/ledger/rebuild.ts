@@ -509,6 +509,10 @@ async function setNetwork(
   )
 }
 
+const LEASES_GONE = 'delete from ipledger.lease where network_id = $1 and address = any($2::inet[])'
+const RELEASED_GONE =
+  'delete from ipledger.released_address where network_id = $1 and address = any($2::inet[])'
+
 async function replaceSlice(run: Run, slice: Slice, unnoted: boolean): Promise<void> {
   const { network } = run
   const rows = compareRows(slice.standings, slice)
@@ -519,8 +523,8 @@ async function replaceSlice(run: Run, slice: Slice, unnoted: boolean): Promise<v
     addOverlaps(run, spaces)
   }
   for (const [table, columns, gone, added] of [
-    ['lease', LEASE, WRITES.leasesEnd, WRITES.leasesBegin],
-    ['released_address', RELEASED, WRITES.releasedTaken, WRITES.releasedAdded],
+    ['lease', LEASE, LEASES_GONE, WRITES.leasesBegin],
+    ['released_address', RELEASED, RELEASED_GONE, WRITES.releasedAdded],
   ] as const) {
     const mine = rows.filter((row) => row.table === table)
     const found = mine.flatMap((row) => (row.found === null ? [] : [addressOfCells(row.found)]))

@@ -1,5 +1,6 @@
 /** The rows of a network and its pools beside what its events made of them. */
 import type pg from 'pg'
+import type { Labels } from '../core/owner.ts'
 import { networkCells, poolCells } from './append.ts'
 import { type Cells, differing } from './fold.ts'
 import { readAddress } from './rows.ts'
@@ -31,6 +32,7 @@ export const NETWORK_CELLS = [
   'created_at',
   'updated_at',
 ] as const
+const LABELS = NETWORK_CELLS.indexOf('labels')
 export const POOL_CELLS = [
   'network_id',
   'pool_id',
@@ -77,7 +79,7 @@ export async function compareShape(client: pg.ClientBase, shape: Shape): Promise
   if (locks.rowCount === 0 && shape.head > 0) add({ what: 'lock', name: network })
 
   const found = await readNetworkRow(client, network)
-  const expected = shape.network === null ? null : networkCells(shape.network)
+  const expected = shape.network === null ? null : inOrder(networkCells(shape.network))
   const seq = shape.network?.version ?? null
   if (expected === null || found === null) {
     if (expected !== null || found !== null || shape.head === 0)
@@ -126,9 +128,17 @@ async function readNetworkRow(client: pg.ClientBase, network: string): Promise<C
     text: `select ${NETWORK_CELLS.join(', ')} from ipledger.network where network_id = $1`,
     values: [network],
   })
-  const labels = NETWORK_CELLS.indexOf('labels')
-  for (const row of rows) row[labels] = JSON.stringify(row[labels])
-  return rows[0] ?? null
+  const [row] = rows
+  return row === undefined ? null : inOrder(row)
+}
+
+/** With the labels in order: PostgreSQL keeps their keys by length, the log as they were said. */
+function inOrder(cells: Cells): Cells {
+  return cells.map((cell, index) => {
+    if (index !== LABELS) return cell
+    const labels = (typeof cell === 'string' ? JSON.parse(cell) : cell) as Labels
+    return JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)))
+  })
 }
 
 async function readPoolRows(client: pg.ClientBase, network: string): Promise<Map<number, Cells>> {

@@ -27,6 +27,8 @@ export type Slice = {
   readonly strayRanges: Map<number, Range[]>
   /** What was read at each address, before this batch's events. */
   readonly before: Map<string, AddressBook>
+  /** Where the row lies that was read at an address: of the lease, or of the released address. */
+  readonly rowIds: Map<string, string>
   readonly closingsBefore: Map<string, readonly ClosedAttachment[]>
 }
 
@@ -42,6 +44,7 @@ export function emptySlice(network: string, setAside: ReadonlySet<string>): Slic
     storage: new Map(),
     strayRanges: new Map(),
     before: new Map(),
+    rowIds: new Map(),
     closingsBefore: new Map(),
   }
 }

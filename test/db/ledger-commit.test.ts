@@ -121,7 +121,7 @@ test('only what the database says of a row is retried command by command', async
     ])
     expect(outcomes).toHaveLength(3)
     expect(await held(network)).toEqual(['x 10.0.0.1'])
-    expect(ledger.logged.at(-1)).toMatchObject({ fields: { kind: 'rolledBack', err: { code: '42501' } } })
+    expect(ledger.logged.at(-1)).toMatchObject({ fields: { kind: 'unknown', err: { code: '42501' } } })
   } finally {
     await admin.query('grant insert on ipledger.released_address to ipledger_service')
   }
@@ -138,6 +138,26 @@ test('a command that the database cannot take is refused alone', async () => {
     ledger.take(any(network, 'also good')),
   ])
   expect([good.address, alsoGood.address]).toEqual(['10.0.0.1', '10.0.0.2'])
+  await expectPartition(admin, network)
+})
+
+test('a value that no column of ours holds is the misfortune of whoever needs it, and of nobody else', async () => {
+  const network = await freshPool()
+  const bad = any(network, 'bad')
+  const { fencingToken } = await ledger.take(bad)
+  const setVersion = (version: string) =>
+    admin.query(
+      `update ipledger.lease set version = ${version} where network_id = $1 and owner_name = 'bad'`,
+      [network],
+    )
+  // Beyond 2^53, which no number of ours is.
+  await setVersion('9007199254740993')
+  const [good] = await Promise.all([
+    ledger.take(any(network, 'good')),
+    ledger.refuse(bad, 'NETWORK_RECOVERING'),
+  ])
+  expect(good.address).toBe('10.0.0.2')
+  await setVersion(String(fencingToken))
   await expectPartition(admin, network)
 })
 

@@ -136,6 +136,30 @@ test('recycling addresses reads as little after three thousand batches as after 
   await expectPartition(admin, network)
 })
 
+test('recycling by many at once reads as little later as at first', { timeout: 60_000 }, async () => {
+  const network = await freshPool('10.0.0.0/22')
+  const leases = await Promise.all(
+    Array.from({ length: 1_021 }, (_, i) => ledger.take(any(network, `x${i}`))),
+  )
+  await Promise.all(leases.map((lease) => ledger.take(release(lease.fencingToken, { network }))))
+  await openSnapshot()
+  const figures: number[] = []
+  for (const pairs of [10, 90]) {
+    await Promise.all(
+      Array.from({ length: 64 }, async (_, caller) => {
+        for (let pair = 0; pair < pairs; pair += 1) {
+          const lease = await ledger.take(any(network, `p${figures.length}-${caller}-${pair}`))
+          await ledger.take(release(lease.fencingToken, { network }))
+        }
+      }),
+    )
+    figures.push(await buffersRead(network))
+  }
+  const [early, late] = figures as [number, number]
+  expect(late, `${early} buffers after 640 pairs, ${late} after 6,400`).toBeLessThanOrEqual(early + 8)
+  await expectPartition(admin, network)
+})
+
 test('using up a pool in pieces reads as little at its end as at its beginning', {
   timeout: 60_000,
 }, async () => {

@@ -1,11 +1,21 @@
 /** Many at once: what supersession and a repeated Release read must not cost a trip each (azure#4350 at the scale of a node). */
 import { afterAll, expect, test, vi } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
+import { POLICY } from '../../src/core/policy.ts'
 import { runBatch } from '../../src/ledger/batch.ts'
 import { connect } from '../../src/postgres/connect.ts'
-import { allOrNothing, claim, createPool, owner, releaseOf, reserve } from '../support/commands.ts'
+import {
+  allOrNothing,
+  claim,
+  createPool,
+  owner,
+  quarantine,
+  releaseOf,
+  reserve,
+} from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { freshNetwork, useLedger } from '../support/ledger.ts'
+import { moveToThePast } from '../support/past.ts'
 import { expectVerified } from '../support/verified.ts'
 
 const database = await useTestDatabase()
@@ -36,6 +46,31 @@ test('a thousand successors, all or nothing, are decided before the deadline of 
     address: '10.0.3.240',
     owner: { name: 'w7', incarnation: '2' },
   })
+})
+
+test('a third life over quarantined predecessors whose closing no longer binds is read in a few trips', async () => {
+  const network = await freshNetwork(ledger)
+  await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/20' }, { network }))
+  const life = (incarnation: string) =>
+    Array.from({ length: 200 }, (_, index) =>
+      reserve({ network, owner: owner({ name: `w${index}`, incarnation }), claims: [claim({ pool: 'a' })] }),
+    )
+  const held = await Promise.all(life('1').map((one) => ledger.take(one)))
+  await Promise.all(
+    held.map(({ fencingToken }) => ledger.take(quarantine({ token: fencingToken }, { network }))),
+  )
+  await ledger.accept(allOrNothing(life('2'), { network }))
+  await moveToThePast(database, POLICY.retryHorizonMs + 1_000, network)
+  const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
+  const trips = vi.spyOn(client, 'query')
+  const options = { hints: { defaultPools: [], roomy: new Set<string>() }, setAside: new Set<string>() }
+  const third = await runBatch(client, network, [allOrNothing(life('3'), { network })], {
+    ...options,
+    decides: () => true,
+  })
+  expect(third).toMatchObject({ kind: 'committed', outcomes: [{ ok: true }] })
+  expect(trips.mock.calls.length).toBeLessThan(10)
+  await client.end()
 })
 
 test('a storm of releases by owner that were said before is read in one trip', async () => {

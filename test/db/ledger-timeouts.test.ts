@@ -164,46 +164,43 @@ describe.concurrent('somebody stops while holding the lock', () => {
     await proxy.close()
     await expectPartition(admin, network)
   }, 40_000)
+})
 
-  test('after a veto, those whose turn comes later end by their deadline too', async () => {
-    const network = await freshPool()
-    const own = openTestLedger({ url: database.serviceUrl, connections: 1 })
-    await own.take(any(network, 'warm'))
-    // Somebody else's row at the next address, whose fate the batch has to wait for while it holds the lock.
-    const phantom = await connect({ url: database.adminUrl, applicationName: 'test' })
-    await phantom.query('begin')
-    await phantom.query(
-      `insert into ipledger.lease (network_id, address, prefix_length, pool_id, fencing_token, version, state,
-         owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key,
-         attachment_key, node, boot, labels, witness, reserved_at)
-       select network_id, '10.0.0.2', prefix_length, pool_id, 900000, 900000, state, owner_kind, 'phantom', 'phantom',
-         false, '', owner_interface, 'pod|eth0|phantom', 'pod|eth0||phantom', '', '', labels, '', reserved_at
-       from ipledger.lease where network_id = $1`,
-      [network],
-    )
-    const first = own.take(any(network, 'first'), { deadline: performance.now() + 20_000 })
-    const later = own.refuse(any(network, 'later'), 'OVERLOADED', { deadline: performance.now() + 2_000 })
-    await waitFor(() => blocks(phantom), { what: 'the batch to wait for the row' })
-    // Next in line for the lock: the first of the two gets no further.
-    const holder = await connect({ url: database.adminUrl, applicationName: 'test' })
-    await holder.query('begin')
-    const locked = holder.query('select 1 from ipledger.network_lock where network_id = $1 for update', [
-      network,
-    ])
-    await waitFor(() => isBlocked(holder), { what: 'the holder to wait for the lock' })
-    await phantom.query('commit')
-    await locked
-    await later
-    // Before the lock time-out put it back into the queue, where deadlines are looked at as well.
-    expect(own.logged.map(({ fields }) => 'kind' in fields && fields.kind)).toEqual(['rolledBack'])
-    await holder.query('rollback')
-    expect((await first).address).toBe('10.0.0.3')
-    await admin.query('delete from ipledger.lease where network_id = $1 and fencing_token = 900000', [
-      network,
-    ])
-    await Promise.all([own.close(), holder.end(), phantom.end()])
-    await expectPartition(admin, network)
-  })
+// By itself: it holds the table of the locks.
+test('after a veto, those whose turn comes later end by their deadline too', async () => {
+  const network = await freshPool()
+  const own = openTestLedger({ url: database.serviceUrl, connections: 1 })
+  await own.take(any(network, 'warm'))
+  // Somebody else's row at the next address, whose fate the batch has to wait for while it holds the lock.
+  const phantom = await connect({ url: database.adminUrl, applicationName: 'test' })
+  await phantom.query('begin')
+  await phantom.query(
+    `insert into ipledger.lease (network_id, address, prefix_length, pool_id, fencing_token, version, state,
+       owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key,
+       attachment_key, node, boot, labels, witness, reserved_at)
+     select network_id, '10.0.0.2', prefix_length, pool_id, 900000, 900000, state, owner_kind, 'phantom', 'phantom',
+       false, '', owner_interface, 'pod|eth0|phantom', 'pod|eth0||phantom', '', '', labels, '', reserved_at
+     from ipledger.lease where network_id = $1`,
+    [network],
+  )
+  const first = own.take(any(network, 'first'), { deadline: performance.now() + 20_000 })
+  const later = own.refuse(any(network, 'later'), 'OVERLOADED', { deadline: performance.now() + 2_000 })
+  await waitFor(() => blocks(phantom), { what: 'the batch to wait for the row' })
+  // Next in line for the lock: the first of the two gets no further. Of a table, since a row's goes to whoever comes.
+  const holder = await connect({ url: database.adminUrl, applicationName: 'test' })
+  await holder.query('begin')
+  const locked = holder.query('lock table ipledger.network_lock in access exclusive mode')
+  await waitFor(() => isBlocked(holder), { what: 'the holder to wait for the lock' })
+  await phantom.query('commit')
+  await locked
+  await later
+  // Before the lock time-out put it back into the queue, where deadlines are looked at as well.
+  expect(own.logged.map(({ fields }) => 'kind' in fields && fields.kind)).toEqual(['rolledBack'])
+  await holder.query('rollback')
+  expect((await first).address).toBe('10.0.0.3')
+  await admin.query('delete from ipledger.lease where network_id = $1 and fencing_token = 900000', [network])
+  await Promise.all([own.close(), holder.end(), phantom.end()])
+  await expectPartition(admin, network)
 })
 
 test('the ledgers of this file are in order', () => expectVerified(database))

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { beforeEach, expect, test } from 'vitest'
 import { connect } from '../../src/postgres/connect.ts'
-import { type Statement, trip } from '../../src/postgres/trip.ts'
+import { type Statement, trip, Unreadable } from '../../src/postgres/trip.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 
 const database = await useTestDatabase()
@@ -109,7 +109,7 @@ test('a commit that fails is a failure', async () => {
 test('a row that cannot be read fails the trip and leaves the connection usable', async () => {
   await onConnection(async (client) => {
     const large = one('large', 'select 9007199254740993::int8 as value')
-    await expect(trip(client, [large, add(1)])).rejects.toThrow(RangeError)
+    await expect(trip(client, [large, add(1)])).rejects.toThrow(Unreadable)
     expect((await trip(client, [one('small', 'select 2::int8 as value')]))[0]!.rows).toEqual([{ value: 2 }])
   })
 })

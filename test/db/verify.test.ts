@@ -1,6 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { ShapeCommand } from '../../src/core/command.ts'
 import { poolSize } from '../../src/core/pool.ts'
 import { rebuild } from '../../src/ledger/rebuild.ts'
 import { readAddress } from '../../src/ledger/rows.ts'
@@ -8,7 +9,7 @@ import { advanceShape, newShape } from '../../src/ledger/shape.ts'
 import { tallyPool } from '../../src/ledger/tally.ts'
 import { inSnapshot } from '../../src/ledger/transaction.ts'
 import { type Finding, type FindingCode, verify } from '../../src/ledger/verify.ts'
-import { claim, createPool, owner, reserve, updatePool } from '../support/commands.ts'
+import { claim, createNetwork, createPool, owner, reserve, updatePool } from '../support/commands.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import { freshNetwork, useLedger } from '../support/ledger.ts'
 import { writeLongLog } from '../support/long-log.ts'
@@ -143,6 +144,17 @@ test('a network that nobody made is said to be missing', async () => {
   expect(findings.map(({ what, message }) => [what, message])).toEqual([
     ['NETWORK_MISSING', 'network nowhere: there is no such network'],
   ])
+})
+
+test('the labels of a network are the same in whatever order their keys are kept', async () => {
+  const labels = { confirmWithin: '1', eth0: '2', 'a.b': '3', Z: '4' }
+  const network = 'labelled'
+  await ledger.accept({ ...createNetwork(network), settings: { description: '', labels } } as ShapeCommand)
+  expect(await findingsOf(network)).toEqual([])
+  await sql(`update ipledger.network set labels = labels || '{"Z": "5"}' where network_id = $1`, [network])
+  expect((await findingsOf(network)).map(({ what }) => what)).toEqual(['NETWORK_DIFFERS'])
+  await rebuild({ adminUrl: database.adminUrl, network })
+  await expectVerified(database, { network })
 })
 
 test('verify and rebuild find nothing while eight writers hammer the ledger', async () => {
@@ -576,6 +588,19 @@ describe('what was changed behind the ledger is found and named', () => {
     })
     expect((await rebuild({ adminUrl: database.adminUrl, network })).replaced).toBeGreaterThan(0)
     await expectVerified(database, { network })
+  })
+
+  test.each([1, 2, 3])('a gap anywhere stops a rebuild in slices of %i', async (slice) => {
+    const { rows } = await sql('select max(seq) as head from ipledger.event where network_id = $1', [network])
+    const middle = Math.floor((rows[0]!.head as number) / 2)
+    for (let lost = middle; lost < middle + 4; lost += 1) {
+      await withLogDamaged(network, `seq = ${lost}`, null, async () => {
+        for (const dryRun of [true, false]) {
+          const broken = rebuild({ adminUrl: database.adminUrl, network, slice, dryRun })
+          await expect(broken).rejects.toThrow(`1 missing from ${lost} on`)
+        }
+      })
+    }
   })
 
   test('a lost row that no new event is about is missed by the sums', async () => {

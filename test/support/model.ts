@@ -518,7 +518,7 @@ export function createModel(): Model {
       ).length
     const before = new Map([...state.leases].map(([address, lease]) => [address, { ...lease }]))
 
-    const handedOn = supersede(command)
+    const handedOn = supersede(command, met.includes(undefined))
     const seen: SeenByCaller[] = []
     const seenAddresses = new Set<string>()
     let skips = 0
@@ -717,7 +717,7 @@ export function createModel(): Model {
   }
 
   /** Deals with older incarnations and uids of the name; the addresses they let go of. */
-  function supersede(command: Reserve): readonly string[] {
+  function supersede(command: Reserve, takes: boolean): readonly string[] {
     const { owner, supersedes } = command
     const handedOn: string[] = []
     const closedNow = new Set<string>()
@@ -737,8 +737,9 @@ export function createModel(): Model {
         end(lease, 'lease.released')
         handedOn.push(lease.address)
       } else if (alive) quarantineHeld(lease, 'SUPERSEDED', command.actor)
-      // What stays as it is belongs to a life that is over all the same, if the newcomer's can be told to be newer.
-      else if (owner.incarnation === '' || closed(holder, null)) continue
+      // What stays as it is belongs to a life that is over all the same, if the newcomer's can be told to be newer and
+      // does not only say again what it holds.
+      else if (!takes || owner.incarnation === '' || closed(holder, null)) continue
       if (!closedNow.has(attachmentOf(holder))) close(holder, null)
       closedNow.add(attachmentOf(holder))
     }

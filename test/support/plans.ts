@@ -4,7 +4,12 @@ import { expect } from 'vitest'
 
 /** For each statement: its values as text, and the index with the condition that must be used on each table it reads. */
 export type Expected = Readonly<Record<string, readonly string[]>>
-export type Case = { readonly values: readonly (string | null)[]; readonly scans: Expected }
+export type Case = {
+  readonly values: readonly (string | null)[]
+  readonly scans: Expected
+  /** The rows of this table are removed where they lie; as long as it is small, its key is as good. */
+  readonly byRowId?: string
+}
 
 type Node = {
   readonly 'Node Type': string

@@ -1,6 +1,7 @@
 /** A new incarnation or uid under a name deals with the older one before it gets an address (DESIGN §2, §3; azure#4350). */
 import { describe, expect, test } from 'vitest'
 import type { Owner } from '../../src/core/owner.ts'
+import { POLICY } from '../../src/core/policy.ts'
 import {
   active,
   agentOf,
@@ -155,8 +156,15 @@ describe.each([
         books.when(reserve({ owner: old, ...claims })).refused('ATTACHMENT_CLOSED')
       expect(books.leaseAt('10.0.0.1')).toMatchObject({ state: 'RESERVED', owner: newcomer })
       expect(books.leaseAt('10.0.0.5')).toEqual(before)
-      // Said again while it is closed, the Reserve leaves no event.
+      // Said again, the Reserve leaves no event, whether the closing binds still or not.
       books.when(reserve({ owner: newcomer, ...inA })).then()
+      books.wait(POLICY.retryHorizonMs + 1)
+      books.when(reserve({ owner: newcomer, ...inA })).then()
+      // Another claim overtakes it anew, unless its lease keeps the closing.
+      const kept = reason === 'SUPERSEDED' || reason === 'REMOVAL_UNCONFIRMED'
+      books
+        .when(reserve({ owner: newcomer, ...inB }))
+        .then(...(kept ? [] : ['attachment.closed u1#1 everywhere']), 'lease.reserved 10.0.1.1')
     })
 
     test('is closed everywhere, though a Release by id closed it in one pool', () => {
