@@ -447,7 +447,8 @@ test('streams', async () => {
   ]
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...paths), bad, fc.boolean(), (path, bytes, whole) =>
-      holds(() => grpc(path, whole ? envelope(bytes) : Buffer.concat([Buffer.from([0]), bytes]))),
+      // Four zeros would be the envelope of an empty request, and Watch goes on for ever: a length that is never met.
+      holds(() => grpc(path, whole ? envelope(bytes) : Buffer.concat([Buffer.from([0, 0xff]), bytes]))),
     ),
     { numRuns: RUNS * 2 },
   )
