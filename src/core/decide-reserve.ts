@@ -557,7 +557,11 @@ function pickFrom(
   const { pool } = book
   if (preferPrevious) {
     const previous = previousIn(books, command, book, succession)
-    if (previous !== null && !isSetAside(books, picking, previous)) {
+    if (
+      previous !== null &&
+      !isSetAside(books, picking, previous) &&
+      !isSeen(books, command, book, succession, previous)
+    ) {
       const verdict = accept(books, command, book, picking, previous)
       if (verdict === 'taken') return { address: previous, pool: book, evidence: { previous: true } }
       if (verdict !== 'skipped') return verdict

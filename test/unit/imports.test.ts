@@ -11,8 +11,9 @@ const BELOW: Readonly<Record<string, readonly string[]>> = {
   core: [],
   postgres: ['core'],
   ledger: ['core', 'postgres'],
-  jobs: ['core', 'postgres', 'ledger'],
-  api: ['core', 'postgres', 'ledger', 'gen'],
+  liveness: ['core', 'postgres', 'ledger'],
+  jobs: ['core', 'postgres', 'ledger', 'liveness'],
+  api: ['core', 'postgres', 'ledger', 'liveness', 'gen'],
   client: ['core', 'gen'],
   cli: ['core', 'postgres', 'ledger', 'jobs', 'api', 'client', 'gen'],
 }
