@@ -64,6 +64,28 @@ END),
   constraint event_type_is_known CHECK (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text, 'lease.reserved'::text, 'lease.confirmed'::text, 'lease.released'::text, 'lease.quarantined'::text, 'lease.reaped'::text, 'lease.adopted'::text, 'lease.updated'::text, 'attachment.closed'::text, 'node.fenced'::text, 'reconcile.held'::text, 'reconcile.resumed'::text]))
 );
 
+create table ipledger.fence (
+  network_id text collate "C" not null,
+  node text collate "C" not null,
+  boot text collate "C" not null,
+  fenced_seq bigint not null,
+  fenced_at timestamp with time zone not null,
+  fenced_by text collate "C" not null,
+  why text not null,
+  constraint boot_is_fenced_once PRIMARY KEY (network_id, node, boot)
+);
+
+create table ipledger.hold (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  held_seq bigint not null,
+  held_at timestamp with time zone not null,
+  why text not null,
+  reaps integer not null,
+  leases bigint not null,
+  constraint source_is_held_once PRIMARY KEY (network_id, source_id)
+);
+
 create table ipledger.lease (
   network_id text collate "C" not null,
   address inet not null,
@@ -116,14 +138,31 @@ create table ipledger.lookup (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
   fencing_token bigint not null,
-  asked_at timestamp with time zone not null,
+  attachment_key text collate "C" not null,
+  version bigint not null,
+  address inet not null,
+  owner_kind text collate "C" not null,
+  owner_name text collate "C" not null,
+  owner_uid text collate "C" not null,
+  owner_uid_named boolean not null,
+  owner_incarnation text collate "C" not null,
+  owner_interface text collate "C" not null,
+  node text collate "C" not null,
+  wanted_at timestamp with time zone not null,
+  asked_at timestamp with time zone,
   answered_at timestamp with time zone,
   answer text collate "C",
-  detail text,
+  terminal_since timestamp with time zone,
+  epoch text collate "C" not null,
+  detail text not null,
   attempts integer not null,
   next_at timestamp with time zone,
-  constraint lookup_is_kept_once_per_lease_and_source PRIMARY KEY (network_id, source_id, fencing_token)
-);
+  constraint lookup_is_kept_once_per_lease_owner_and_source PRIMARY KEY (network_id, source_id, fencing_token, attachment_key),
+  constraint lookup_attempts_are_counted CHECK (attempts >= 0),
+  constraint lookup_has_a_known_answer CHECK (answer = ANY (ARRAY['live'::text, 'terminal'::text, 'gone'::text, 'unknown'::text, 'error'::text, 'unanswered'::text])),
+  constraint lookup_is_answered_after_it_was_asked CHECK ((answer IS NULL) = (answered_at IS NULL) AND (answer IS NULL OR asked_at IS NOT NULL)),
+  constraint only_a_terminal_workload_ended_at_a_time CHECK ((terminal_since IS NOT NULL) = (answer IS NOT NULL AND answer = 'terminal'::text))
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
 
 create table ipledger.migration (
   version integer not null,
@@ -221,64 +260,150 @@ create table ipledger.sighting (
   network_id text collate "C" not null,
   address inet not null,
   source_id text collate "C" not null,
+  entry_key text collate "C" not null,
   appeared_sequence bigint not null,
-  owner_key text collate "C" not null,
   owner_kind text collate "C",
   owner_name text collate "C",
   owner_uid text collate "C",
+  owner_uid_named boolean,
   owner_incarnation text collate "C",
   owner_interface text collate "C",
-  state text collate "C" not null,
   node text collate "C" not null,
+  boot text collate "C" not null,
+  state text collate "C" not null,
+  live boolean not null,
+  epoch text collate "C" not null,
+  appeared_head bigint not null,
   appeared_at timestamp with time zone not null,
+  last_seen_at timestamp with time zone,
   vanished_sequence bigint,
+  vanished_head bigint,
   vanished_at timestamp with time zone,
-  constraint sighting_begins_once PRIMARY KEY (network_id, address, source_id, owner_key, appeared_sequence)
+  constraint sighting_begins_once PRIMARY KEY (network_id, address, source_id, entry_key, appeared_sequence),
+  constraint live_is_what_is_listed_and_has_not_ended CHECK (live = (vanished_sequence IS NULL AND state <> 'terminal'::text)),
+  constraint sighted_owner_is_whole CHECK (num_nulls(owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface) = ANY (ARRAY[0, 6])),
+  constraint sighting_address_is_a_host CHECK (masklen(address) =
+CASE family(address)
+    WHEN 4 THEN 32
+    ELSE 128
+END),
+  constraint sighting_ends_after_it_began CHECK (vanished_sequence > appeared_sequence),
+  constraint sighting_vanishes_as_a_whole CHECK (num_nulls(last_seen_at, vanished_sequence, vanished_head, vanished_at) = ANY (ARRAY[0, 4]))
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.signing_key (
+  network_id text collate "C" not null,
+  secret text collate "C" not null,
+  made_at timestamp with time zone not null,
+  constraint network_has_one_signing_key PRIMARY KEY (network_id),
+  constraint signing_key_has_256_bits CHECK (secret ~ '^[A-Za-z0-9_-]{43}$'::text)
 );
 
 create table ipledger.snapshot (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
-  epoch text collate "C" not null,
   sequence bigint not null,
-  head bigint not null,
-  begun_at timestamp with time zone not null,
   reported_at timestamp with time zone not null,
+  epoch text collate "C" not null,
+  era integer not null,
+  head bigint not null,
+  begun_at timestamp with time zone,
   complete boolean not null,
   counted boolean not null,
+  partial_because text[] not null,
   entries integer not null,
+  unreadable integer not null,
+  ignored integer not null,
+  appeared integer not null,
+  vanished integer not null,
   digest text collate "C" not null,
-  partial_because text,
-  constraint snapshot_is_numbered_once_per_epoch PRIMARY KEY (network_id, source_id, epoch, sequence)
-);
+  constraint report_is_kept_once PRIMARY KEY (network_id, source_id, sequence, reported_at),
+  constraint only_complete_snapshots_count CHECK (complete OR NOT counted),
+  constraint only_complete_snapshots_end_sightings CHECK (complete OR vanished = 0),
+  constraint partial_snapshot_says_why CHECK (complete = (cardinality(partial_because) = 0))
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.snapshot_part (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  begun_at timestamp with time zone not null,
+  part integer not null,
+  received_at timestamp with time zone not null,
+  epoch text collate "C" not null,
+  entries json not null,
+  given integer not null,
+  digest text collate "C" not null,
+  unreadable integer not null,
+  ignored integer not null,
+  constraint part_of_a_snapshot_is_kept_once PRIMARY KEY (network_id, source_id, begun_at, part),
+  constraint part_is_numbered_from_nothing CHECK (part >= 0)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
 
 create table ipledger.source (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
   kind text collate "C" not null,
   node text collate "C" not null,
-  boot text collate "C" not null,
   owner_kinds text[] not null,
   families smallint[] not null,
   sees_stopped boolean not null,
   boot_ends_all boolean not null,
   report_interval_ms bigint not null,
-  state text collate "C" not null,
-  enabled_at timestamp with time zone,
   settings json not null,
+  state text collate "C" not null,
+  registered_at timestamp with time zone not null,
+  registered_by text collate "C" not null,
+  enabled_at timestamp with time zone,
+  enabled_by text collate "C",
+  enabled_head bigint,
+  retired_at timestamp with time zone,
+  retired_by text collate "C",
   epoch text collate "C" not null,
   epoch_begun_at timestamp with time zone,
   warm boolean not null,
+  warming_size integer,
+  warming_at timestamp with time zone,
+  warming_snapshots integer,
+  era integer,
   last_sequence bigint not null,
-  last_snapshot_at timestamp with time zone,
-  last_head bigint not null,
-  last_digest text collate "C" not null,
-  counted integer not null,
-  registered_at timestamp with time zone not null,
-  updated_at timestamp with time zone not null,
+  last_begun_at timestamp with time zone,
+  reported_at timestamp with time zone,
+  complete_sequence bigint,
+  complete_head bigint,
+  complete_at timestamp with time zone,
+  size integer not null,
+  digest text collate "C" not null,
+  counted bigint not null,
+  streak_from bigint not null,
+  recent json not null,
+  partial_since timestamp with time zone,
+  partial_because text[] not null,
   constraint source_id_is_unique_in_its_network PRIMARY KEY (network_id, source_id),
+  constraint enabled_source_says_from_which_number CHECK (state <> 'ENABLED'::text OR num_nulls(enabled_at, enabled_by, enabled_head) = 0),
+  constraint only_the_source_of_a_node_knows_its_boots CHECK (NOT boot_ends_all OR node <> ''::text),
+  constraint retired_source_says_since_when CHECK ((state = 'RETIRED'::text) = (num_nulls(retired_at, retired_by) = 0)),
   constraint source_interval_is_positive CHECK (report_interval_ms > 0),
-  constraint source_state_is_known CHECK (state = ANY (ARRAY['REGISTERED'::text, 'ENABLED'::text, 'RETIRED'::text]))
+  constraint source_is_named CHECK (source_id <> ''::text),
+  constraint source_kind_is_known CHECK (kind = ANY (ARRAY['push'::text, 'docker'::text, 'kubernetes'::text, 'http'::text])),
+  constraint source_last_complete_snapshot_is_whole CHECK (num_nulls(complete_sequence, complete_head, complete_at, era) = ANY (ARRAY[0, 4])),
+  constraint source_sees_some_family CHECK (families <@ ARRAY[4::smallint, 6::smallint] AND cardinality(families) > 0),
+  constraint source_sees_some_kind_of_owner CHECK (cardinality(owner_kinds) > 0),
+  constraint source_state_is_known CHECK (state = ANY (ARRAY['REGISTERED'::text, 'ENABLED'::text, 'RETIRED'::text])),
+  constraint source_warm_up_is_whole CHECK (num_nulls(warming_size, warming_at, warming_snapshots) = ANY (ARRAY[0, 3])),
+  constraint streak_is_counted CHECK (streak_from >= 0 AND streak_from <= counted)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
+
+create table ipledger.source_epoch (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  epoch text collate "C" not null,
+  begun_at timestamp with time zone not null,
+  begun_sequence bigint not null,
+  begun_head bigint not null,
+  closed_at timestamp with time zone,
+  closed_by text collate "C",
+  constraint epoch_is_begun_once_per_source PRIMARY KEY (network_id, source_id, epoch),
+  constraint closed_epoch_names_its_successor CHECK ((closed_at IS NULL) = (closed_by IS NULL))
 );
 
 create table ipledger.untouched_range (
@@ -318,13 +443,29 @@ CREATE INDEX lease_by_node ON ipledger.lease USING btree (network_id, node, addr
 
 CREATE INDEX lease_by_quarantiner ON ipledger.lease USING btree (network_id, quarantined_by, quarantine_reason) WHERE (state = 'QUARANTINED'::text);
 
+CREATE INDEX lookup_by_next_time ON ipledger.lookup USING btree (network_id, next_at) WHERE (next_at IS NOT NULL);
+
+CREATE INDEX lookup_waits_for_its_source ON ipledger.lookup USING btree (network_id, source_id, wanted_at) WHERE (answer IS NULL);
+
 CREATE INDEX released_in_order_of_reuse ON ipledger.released_address USING btree (network_id, pool_id, available_at, released_seq);
 
 CREATE INDEX request_by_time ON ipledger.request USING btree (network_id, at);
 
-CREATE INDEX sighting_by_source ON ipledger.sighting USING btree (network_id, source_id, vanished_sequence);
+CREATE INDEX sighting_by_its_end ON ipledger.sighting USING btree (network_id, vanished_at) WHERE (vanished_at IS NOT NULL);
+
+CREATE INDEX sighting_live ON ipledger.sighting USING btree (network_id, address) WHERE live;
+
+CREATE UNIQUE INDEX source_lists_an_entry_once ON ipledger.sighting USING btree (network_id, source_id, entry_key) WHERE (vanished_sequence IS NULL);
 
 CREATE INDEX snapshot_by_time ON ipledger.snapshot USING btree (network_id, reported_at);
+
+CREATE INDEX snapshot_part_by_time ON ipledger.snapshot_part USING btree (network_id, received_at);
+
+CREATE INDEX source_by_era ON ipledger.source USING btree (network_id, era, source_id) WHERE (state = 'ENABLED'::text);
+
+CREATE INDEX source_by_interval ON ipledger.source USING btree (network_id, report_interval_ms) WHERE (state <> 'RETIRED'::text);
+
+CREATE INDEX source_by_node ON ipledger.source USING btree (network_id, node, source_id);
 
 comment on column ipledger.closed_attachment.pool_id is '0: in every pool.';
 
@@ -350,6 +491,14 @@ comment on column ipledger.event.settings is 'Of a pool or network event: the se
 
 comment on column ipledger.event.state is 'State of the lease after the event; of an ended lease, its last one.';
 
+comment on column ipledger.hold.held_seq is 'Number of the event that held it.';
+
+comment on column ipledger.hold.leases is 'Leases that those are a share of.';
+
+comment on column ipledger.hold.reaps is 'Reaps of the hour, the refused one included.';
+
+comment on column ipledger.hold.source_id is 'Empty: the whole network.';
+
 comment on column ipledger.lease.attachment_key is 'kind|interface|incarnation|uid: retries, Release and closing go by it.';
 
 comment on column ipledger.lease.confirm_by is 'The caller''s promise not to use the address later unless confirmed; null: held until released or proven gone.';
@@ -361,6 +510,20 @@ comment on column ipledger.lease.holder_key is 'kind|interface|name: supersessio
 comment on column ipledger.lease.node is 'For display and scope; where a workload is seen is what counts.';
 
 comment on column ipledger.lease.version is 'Number of the last event about the lease.';
+
+comment on column ipledger.lookup.answer is 'Null: none yet. Only gone, and terminal past its grace, are proof; every other word means alive.';
+
+comment on column ipledger.lookup.asked_at is 'When the question was handed to the source: the answer is not older than that, and no newer is claimed.';
+
+comment on column ipledger.lookup.attachment_key is 'kind|interface|incarnation|uid of whom the question is after: the holder of the lease, or another who was seen at its address.';
+
+comment on column ipledger.lookup.attempts is 'Since the lease was last suspected; capped, for the waits between them.';
+
+comment on column ipledger.lookup.epoch is 'Epoch of the source that answered.';
+
+comment on column ipledger.lookup.version is 'Version of the lease when it was suspected; an answer about an older one proves nothing.';
+
+comment on column ipledger.lookup.wanted_at is 'When the question arose.';
 
 comment on column ipledger.network.era is 'Life of the ledger; numbers of era e begin at e × 2^40.';
 
@@ -388,6 +551,90 @@ comment on column ipledger.released_address.holder_key is 'Its last holder, kind
 
 comment on column ipledger.request.seq is 'Head of the ledger after the command.';
 
+comment on column ipledger.sighting.appeared_at is 'When that snapshot was begun.';
+
+comment on column ipledger.sighting.appeared_head is 'Head of the ledger at which that snapshot was begun; 0: not proven, and it decides nothing. While its source is warm and has had a later complete snapshot (complete_sequence > appeared_sequence), which then listed it too, it is evidence of complete_head.';
+
+comment on column ipledger.sighting.entry_key is 'Digest of all that the entry says, the address included.';
+
+comment on column ipledger.sighting.last_seen_at is 'Of one that vanished: not later than this was it seen by its source.';
+
+comment on column ipledger.sighting.live is 'Listed now, and not as terminal. Such an address is never handed out.';
+
+comment on column ipledger.sighting.owner_interface is 'Empty: not told.';
+
+comment on column ipledger.sighting.owner_kind is 'Null: seen live, and whose it is is not known.';
+
+comment on column ipledger.sighting.owner_uid_named is 'False: the source named no uid, and `owner_uid` repeats the name.';
+
+comment on column ipledger.sighting.state is 'The source''s word for it. Only `terminal` means that the workload has ended and is listed all the same; every other word, known or not, is alive.';
+
+comment on column ipledger.sighting.vanished_sequence is 'The complete snapshot that did not list it: its first miss, if it counted.';
+
+comment on column ipledger.snapshot.begun_at is 'Null: nothing proves when.';
+
+comment on column ipledger.snapshot.entries is 'Entries kept, each once.';
+
+comment on column ipledger.snapshot.head is 'Head of the ledger at which it was begun; 0: nothing proves one, so it decides nothing.';
+
+comment on column ipledger.snapshot.ignored is 'Entries that are valid and say nothing here: link-local, of another network.';
+
+comment on column ipledger.snapshot_part.begun_at is 'Of the snapshot, from its token: two begun by one source are not mixed.';
+
+comment on column ipledger.snapshot_part.digest is 'Of the entries as they were sent; the digests of all parts add up to that of the snapshot.';
+
+comment on column ipledger.snapshot_part.entries is 'In canonical form.';
+
+comment on column ipledger.snapshot_part.given is 'Entries as they were sent, all of them.';
+
+comment on column ipledger.source.boot_ends_all is 'Whether a new boot of its node proves that everything of the older ones ended.';
+
+comment on column ipledger.source.complete_head is 'Head of the ledger when its last complete snapshot was begun: what a warm source lists since then is evidence of that head.';
+
+comment on column ipledger.source.counted is 'Its counted snapshots, for ever: complete, warm, half an interval apart.';
+
+comment on column ipledger.source.digest is 'Of the set that its listed sightings are; empty: not known, the next complete snapshot is compared entry by entry.';
+
+comment on column ipledger.source.enabled_head is 'Head of the ledger when it was enabled: leases up to it are not missed before they were sighted.';
+
+comment on column ipledger.source.epoch is 'The life it is in, by its own name for it; empty before its first snapshot.';
+
+comment on column ipledger.source.era is 'Era of its last complete snapshot.';
+
+comment on column ipledger.source.families is '4, 6: of another family its silence says nothing (calico#5044).';
+
+comment on column ipledger.source.kind is 'push: an agent or orchestrator reports; docker, kubernetes, http: ipledger asks.';
+
+comment on column ipledger.source.last_begun_at is 'When its last report, complete or not, was begun; of one that does not prove that, when it arrived. Nothing it lists was seen later.';
+
+comment on column ipledger.source.last_sequence is 'Number of the last snapshot taken in order; the next one begun is one more.';
+
+comment on column ipledger.source.node is 'The node it sees; empty: the whole network. The epochs of a source of a node are the boots of the node.';
+
+comment on column ipledger.source.owner_kinds is 'Kinds of owners it can see; of others its silence says nothing.';
+
+comment on column ipledger.source.partial_since is 'Since when it has not reported completely; null: its last report was complete.';
+
+comment on column ipledger.source.recent is 'The last 8 counted snapshots, oldest first: [{counted, sequence, head, begunAt}].';
+
+comment on column ipledger.source.sees_stopped is 'Whether workloads that are stopped and keep their address are in its lists.';
+
+comment on column ipledger.source.settings is 'Of a source that is asked: where and how. Never a secret.';
+
+comment on column ipledger.source.state is 'REGISTERED: dry run, its sightings protect and prove nothing; ENABLED; RETIRED: over for good, its sightings are ended.';
+
+comment on column ipledger.source.streak_from is 'What `counted` was when the streak began; only later ones are misses.';
+
+comment on column ipledger.source.warm is 'Whether this epoch has had two complete snapshots whose size stopped growing; before, nothing is a miss, and nothing listed ends.';
+
+comment on column ipledger.source.warming_size is 'While it warms up: size of the snapshot that the next one is compared with.';
+
+comment on column ipledger.source.warming_snapshots is 'While it warms up: complete snapshots since the set grew.';
+
+comment on column ipledger.source_epoch.begun_sequence is 'Its first snapshot.';
+
+comment on column ipledger.source_epoch.closed_by is 'The epoch that followed it.';
+
 comment on index ipledger.event_by_address is 'History of an address; the fold of one address.';
 
 comment on index ipledger.event_by_owner is 'History of an owner; its previous address.';
@@ -406,7 +653,27 @@ comment on index ipledger.lease_by_node is 'What is on a node: listing, fencing.
 
 comment on index ipledger.lease_by_quarantiner is 'The cap on quarantines of one caller or source; listing of quarantines.';
 
+comment on index ipledger.lookup_by_next_time is 'What is to be asked again.';
+
+comment on index ipledger.lookup_waits_for_its_source is 'What the next answer to a report asks.';
+
 comment on index ipledger.released_in_order_of_reuse is 'Longest-free first.';
+
+comment on index ipledger.sighting_by_its_end is 'Pruning.';
+
+comment on index ipledger.sighting_live is 'What is not handed out; leases nobody sees.';
+
+comment on index ipledger.snapshot_by_time is 'Pruning.';
+
+comment on index ipledger.snapshot_part_by_time is 'Pruning of what was never finished.';
+
+comment on index ipledger.source_by_era is 'Enabled sources that have not reported completely in this era: recovery, STRICT.';
+
+comment on index ipledger.source_by_interval is 'The slowest: an address cools for twice as long.';
+
+comment on index ipledger.source_by_node is 'The sources that see the node that asks (STRICT), or is fenced.';
+
+comment on index ipledger.source_lists_an_entry_once is 'What a source lists now, compared with its next snapshot.';
 
 comment on schema ipledger is 'Event-sourced IP address allocation: the log, and what it says now.';
 
@@ -414,9 +681,13 @@ comment on table ipledger.closed_attachment is 'Incarnations that were released 
 
 comment on table ipledger.event is 'The log: append-only by privilege, numbered without a gap per network and era. Each row carries the full state after it.';
 
+comment on table ipledger.fence is 'Projection: boots of nodes that somebody vouches are over (node.fenced); of leases with a token up to fenced_seq.';
+
+comment on table ipledger.hold is 'Projection: whose proofs of absence reap nothing until an operator resumes (reconcile.held, reconcile.resumed).';
+
 comment on table ipledger.lease is 'Projection: who holds what now. The primary key is the promise that one address has one holder.';
 
-comment on table ipledger.lookup is 'Point look-ups at the authority: the last answer about a lease, and when to ask again.';
+comment on table ipledger.lookup is 'Point look-ups at the authority: what is to be asked about a lease, the last answer, and when to ask again.';
 
 comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';
 
@@ -432,11 +703,17 @@ comment on table ipledger.released_address is 'Free space, part one: addresses s
 
 comment on table ipledger.request is 'Answers of committed commands, for a day: the same id gives the same answer. Refusals are not remembered.';
 
-comment on table ipledger.sighting is 'Who saw which address for which owner, from which snapshot to which.';
+comment on table ipledger.sighting is 'Who sees which address for which owner: from the snapshot that first listed the entry to the complete one, of a warm epoch, that did not. What an entry says never changes: an owner on another node, or one that was paused, is another entry.';
 
-comment on table ipledger.snapshot is 'Reports of sources: when, complete or not, and the head of the ledger they were begun at.';
+comment on table ipledger.signing_key is 'Secret that snapshot tokens of a network are signed with. Made once; goes with the database into its copies, so that a token of a later life is still known to be ours.';
 
-comment on table ipledger.source is 'What can say which addresses are live, and how it stands.';
+comment on table ipledger.snapshot is 'Reports that changed something: the set, the epoch, or whether the source is partial and why. The others leave their source''s row only.';
+
+comment on table ipledger.snapshot_part is 'Chunks of snapshots whose last one has not arrived. They say nothing yet, and go with the next snapshot of their source.';
+
+comment on table ipledger.source is 'What can say which addresses are live, what it declares that it sees, and how it stands.';
+
+comment on table ipledger.source_epoch is 'Lives of sources. A closed one never opens again, so these rows are never pruned: one a boot.';
 
 comment on table ipledger.untouched_range is 'Free space, part two: ranges nobody ever held. The range named by the pool''s last position begins at its cursor instead.';
 
@@ -449,6 +726,10 @@ grant usage on schema ipledger to ipledger_service;
 grant delete, insert, select, update on table ipledger.closed_attachment to ipledger_service;
 
 grant insert, select on table ipledger.event to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.fence to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.hold to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.lease to ipledger_service;
 
@@ -470,9 +751,15 @@ grant delete, insert, select, update on table ipledger.request to ipledger_servi
 
 grant delete, insert, select, update on table ipledger.sighting to ipledger_service;
 
+grant insert, select on table ipledger.signing_key to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.snapshot to ipledger_service;
 
+grant delete, insert, select, update on table ipledger.snapshot_part to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.source to ipledger_service;
+
+grant insert, select, update on table ipledger.source_epoch to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.untouched_range to ipledger_service;
 

@@ -115,7 +115,7 @@ export type Fence = {
   readonly why: string
 }
 
-/** What a STRICT pool goes by. Sources are the enabled ones whose node's boot is not fenced. */
+/** What a STRICT pool goes by, and the end of a recovery. Sources are the enabled ones whose node's boot is not fenced. */
 export type Strictness = {
   readonly sources: number
   /** Some of those that have not reported completely in this era. */

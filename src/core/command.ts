@@ -147,7 +147,12 @@ export type UpdateNetwork = Envelope & {
   readonly description: string | null
   readonly labels: Labels | null
 }
-export type EndRecovery = Envelope & { readonly type: 'endRecovery'; readonly why: string }
+export type EndRecovery = Envelope & {
+  readonly type: 'endRecovery'
+  readonly why: string
+  /** A job's word that every enabled source has reported in this era; absent: an operator's word. */
+  readonly observed?: true
+}
 /** The database is older than itself: restored, or failed over without its last commits (calico#4374, patroni#1894). */
 export type BeginEra = Envelope & {
   readonly type: 'beginEra'

@@ -10,6 +10,7 @@ import {
   type PoolBook,
   poolNamed,
   poolsOverlapping,
+  strictnessFor,
 } from './books.ts'
 import type {
   Answer,
@@ -77,6 +78,8 @@ export function decideEndRecovery(books: Books, command: EndRecovery): Verdict {
     )
   }
   if (network.state === 'READY') return settle(books, command, [])
+  const unobserved = command.observed === true ? notObserved(books) : null
+  if (unobserved !== null) return refused(unobserved)
   return settle(books, command, [
     {
       evidence: { why: command.why },
@@ -88,6 +91,19 @@ export function decideEndRecovery(books: Books, command: EndRecovery): Verdict {
       }),
     },
   ])
+}
+
+/** What a job saw may be of the era before: another restore, while it was paused (INV-24). */
+function notObserved(books: Books): Refusal | null {
+  const { network, era } = books.network!
+  const { sources, unreported } = strictnessFor(books, '')
+  if (sources > 0 && unreported.length === 0) return null
+  const why =
+    sources === 0 ? 'it has no enabled source' : `${unreported.join(', ')} has not reported completely`
+  return refusal('LIVENESS_STALE', `network ${network} has not been observed in era ${era}: ${why}`, {
+    network,
+    sources: unreported.join(','),
+  })
 }
 
 /**

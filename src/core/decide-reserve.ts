@@ -558,7 +558,8 @@ function pickFrom(
     const previous = previousIn(books, command, book, succession)
     if (
       previous !== null &&
-      !isSetAside(books, picking, previous)
+      !isSetAside(books, picking, previous) &&
+      !isSeen(books, command, book, succession, previous)
     ) {
       const verdict = accept(books, command, book, picking, previous)
       if (verdict === 'taken') return { address: previous, pool: book, evidence: { previous: true } }

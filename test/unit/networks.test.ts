@@ -21,6 +21,7 @@ import {
   expire,
   fenceNode,
   given,
+  lists,
   pool,
   quarantine,
   reap,
@@ -31,6 +32,7 @@ import {
   reserved,
   restore,
   resumeHold,
+  source,
   updateLabels,
   updatePool,
   web,
@@ -185,6 +187,46 @@ test('a network whose projections are lost, and not its log, is not taken for on
       refusal: { reason: 'NETWORK_RECOVERING', metadata: { state: 'REBUILDING' } },
     })
   }
+})
+
+describe('a recovery that the sources end', () => {
+  const observed: EndRecovery = { ...endRecovery, observed: true }
+  const past = [pool('a', '10.0.0.0/29'), source('agent'), lists('agent')]
+
+  test('ends when each enabled one has reported completely in this era', () => {
+    const books = given(...past, source('other'), lists('other'), recovering())
+    expect(books.refuse(observed, 'LIVENESS_STALE').metadata.sources).toBe('agent,other')
+    lists('agent')(books.ledger)
+    expect(books.refuse(observed, 'LIVENESS_STALE').metadata.sources).toBe('other')
+    lists('other')(books.ledger)
+    books.when(observed).then('network.updated')
+    expect(books.ledger.fold().network!.state).toBe('READY')
+  })
+
+  test('waits for none in dry run, and for none whose node was fenced', () => {
+    const books = given(
+      ...past,
+      source('dry', { state: 'REGISTERED' }),
+      source('dark', { node: 'n1' }),
+      recovering(),
+      lists('agent'),
+    )
+    books.refuse(observed, 'LIVENESS_STALE')
+    books.accept(fenceNode('n1', 'b1'))
+    books.when(observed).then('network.updated')
+  })
+
+  test('does not end without any: then an operator ends it', () => {
+    const books = given(pool('a', '10.0.0.0/29'), recovering())
+    books.refuse(observed, 'LIVENESS_STALE')
+    books.when(endRecovery).then('network.updated')
+  })
+
+  test('a job that was paused meanwhile does not end the next era’s', () => {
+    const books = given(...past, recovering(), lists('agent'))
+    books.accept(beginEra(2))
+    books.refuse(observed, 'LIVENESS_STALE')
+  })
 })
 
 describe('an era', () => {

@@ -2299,8 +2299,8 @@ export const LivenessService: GenService<{
    * After looking: what is there. Whatever is wrong with a report makes it partial, and a partial one only protects: it
    * never counts as a miss of anything. `because` in the answer says why.
    *
-   * Repeat a call whose outcome is unknown with a new token; the old one would be out of sequence. INVALID_FIELD `chunk`: more than
-   * 1,000 chunks, or 200,000 entries.
+   * Repeat a call whose outcome is unknown with a new token: with the old one it may be out of sequence. INVALID_FIELD
+   * `chunk`: more than 200 chunks, or 200,000 entries. ILLEGAL_STATE: the source is of a kind that is asked.
    *
    * @generated from rpc ipledger.v1.LivenessService.ReportSnapshot
    */
