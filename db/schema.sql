@@ -160,7 +160,7 @@ create table ipledger.lookup (
   constraint lookup_is_kept_once_per_lease_owner_and_source PRIMARY KEY (network_id, source_id, fencing_token, attachment_key),
   constraint lookup_attempts_are_counted CHECK (attempts >= 0),
   constraint lookup_has_a_known_answer CHECK (answer = ANY (ARRAY['live'::text, 'terminal'::text, 'gone'::text, 'unknown'::text, 'error'::text, 'unanswered'::text])),
-  constraint lookup_is_answered_after_it_was_asked CHECK (answer IS NULL OR num_nulls(asked_at, answered_at) = 0),
+  constraint lookup_is_answered_after_it_was_asked CHECK ((answer IS NULL) = (answered_at IS NULL) AND (answer IS NULL OR asked_at IS NOT NULL)),
   constraint only_a_terminal_workload_ended_at_a_time CHECK ((terminal_since IS NOT NULL) = (answer IS NOT NULL AND answer = 'terminal'::text))
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
 

@@ -247,7 +247,7 @@ create table ipledger.lookup (
   attempts integer not null,
   next_at timestamptz,
   constraint lookup_is_kept_once_per_lease_owner_and_source primary key (network_id, source_id, fencing_token, attachment_key),
-  constraint lookup_is_answered_after_it_was_asked check (answer is null or num_nulls(asked_at, answered_at) = 0),
+  constraint lookup_is_answered_after_it_was_asked check ((answer is null) = (answered_at is null) and (answer is null or asked_at is not null)),
   constraint lookup_has_a_known_answer check (answer in ('live', 'terminal', 'gone', 'unknown', 'error', 'unanswered')),
   constraint only_a_terminal_workload_ended_at_a_time check ((terminal_since is not null) = (answer is not null and answer = 'terminal')),
   constraint lookup_attempts_are_counted check (attempts >= 0)

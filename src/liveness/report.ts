@@ -199,15 +199,16 @@ const WAITING = `
 // The first time it is handed over is what counts: the answer is not older than that.
 const ASKED = `
   update ipledger.lookup set asked_at = to_timestamp($4::float8 / 1000)
-   where network_id = $1 and source_id = $2 and fencing_token = any($3::bigint[]) and answer is null and asked_at is null`
+   where network_id = $1 and source_id = $2 and fencing_token = any($3::bigint[]) and asked_at is null`
 const ANSWERED = `
   update ipledger.lookup l
      set answered_at = now(), answer = v.answer, detail = v.detail, epoch = $3,
          terminal_since = case when v.answer = 'terminal' then least(to_timestamp(v.since / 1000), now()) end
     from unnest($4::bigint[], $5::text[], $6::bigint[], $7::float8[], $8::text[], $9::float8[], $10::text[])
            as v (fencing_token, attachment_key, version, asked, answer, since, detail)
-   where l.network_id = $1 and l.source_id = $2 and l.fencing_token = v.fencing_token
-     and l.attachment_key = v.attachment_key and l.answer is null and l.version = v.version and l.asked_at = to_timestamp(v.asked / 1000)`
+   where l.network_id = $1 and l.source_id = $2 and l.fencing_token = any($4::bigint[])
+     and l.fencing_token = v.fencing_token and l.attachment_key = v.attachment_key
+     and l.answered_at is null and l.version = v.version and l.asked_at = to_timestamp(v.asked / 1000)`
 
 /** For the test of their plans. */
 export const REPORT_STATEMENTS = {

@@ -495,7 +495,7 @@ describe('a snapshot in chunks', () => {
       unreadable: 1,
     })
     expect(intake.logged.slice(from)).toMatchObject([
-      { network, source, sequence: 2, text: '{"address":"broken"}' },
+      { network, source, sequence: 3, text: '{"address":"broken"}' },
     ])
   })
 
