@@ -247,7 +247,10 @@ function whyUnreadable(given: GivenEntry, scope: Scope): string | null {
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 
 function badText(field: string, value: string, mostBytes: number): string | null {
-  if (Buffer.byteLength(value) > mostBytes) return `${field} is longer than ${mostBytes} bytes`
+  // Most are empty or short: three bytes a character at most.
+  if (value === '') return null
+  if (3 * value.length > mostBytes && Buffer.byteLength(value) > mostBytes)
+    return `${field} is longer than ${mostBytes} bytes`
   if (CONTROL.test(value)) return `${field} contains control characters`
   return value.isWellFormed() ? null : `${field} is not well-formed Unicode`
 }

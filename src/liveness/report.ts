@@ -676,14 +676,11 @@ async function putTogether(
   const sets: EntrySet[] = [last.set]
   const digests = [last.digest]
   let given = last.given.length
-  const problems = new Set<PartialReason>()
   for (let part = 0; part < last.chunk.number; part += 1) {
     const [answered] = await trip(client, [run('part', network, source, begun.begunAt, part)])
     const row = answered!.rows[0] as PartRow | undefined
-    if (row === undefined || row.epoch !== epoch) {
-      problems.add('CHUNK_MISSING')
-      continue
-    }
+    // The count will tell.
+    if (row === undefined || row.epoch !== epoch) continue
     sets.push({
       entries: new Map(row.entries.map((entry) => [entry.key, entry])),
       // Told of when it arrived.
@@ -694,9 +691,16 @@ async function putTogether(
     digests.push(row.digest)
     given += row.given
   }
-  if (given !== last.chunk.last!.entries) problems.add('CHUNK_MISSING')
-  else if (addDigests(digests) !== last.chunk.last!.digest) problems.add('DIGEST_DIFFERS')
-  return { set: joinEntries(sets), problems: [...problems] }
+  return { set: joinEntries(sets), problems: compareTotal(last.chunk.last!, given, addDigests(digests)) }
+}
+
+function compareTotal(
+  total: NonNullable<Chunk['last']>,
+  given: number,
+  digest: string,
+): readonly PartialReason[] {
+  if (given !== total.entries) return ['CHUNK_MISSING']
+  return digest === total.digest ? [] : ['DIGEST_DIFFERS']
 }
 
 type PartRow = {

@@ -94,7 +94,7 @@ export async function compareAll(
   return { appeared: [...entries.values()].filter(({ key }) => !stays.has(key)), vanished }
 }
 
-/** What is new; a list with holes ends nothing (INV-6). */
+/** What is new alone: a list with holes ends nothing (INV-6). */
 export async function compareNew(
   client: pg.Client,
   at: Pick<At, 'network' | 'source'>,

@@ -511,7 +511,9 @@ describe('a snapshot in chunks', () => {
     let later = await begin()
     // In the next millisecond at the latest.
     while (later.begun.begunAt <= staged) later = await begin()
-    await sender(network, source, later.token)(0, null, [C])
+    const other = sender(network, source, later.token)
+    // Even what is the same in both is of two looks.
+    for (const number of [0, 1]) await other(number)
     expect(await send(2, TOTAL)).toMatchObject({ assessment: { because: ['CHUNK_MISSING'] } })
   })
 
@@ -641,13 +643,19 @@ describe('ReportVerdicts', () => {
   const HOLDER = owner({ name: 'default/web-0', uid: 'u1', incarnation: 's1|2' })
 
   /** As the job that judges suspects wants it. */
-  async function want(network: string, source: string, token: number, version: number): Promise<void> {
+  async function want(
+    network: string,
+    source: string,
+    token: number,
+    version: number,
+    of = HOLDER,
+  ): Promise<void> {
     await admin.query(
       `insert into ipledger.lookup
          (network_id, source_id, fencing_token, attachment_key, version, address, owner_kind, owner_name, owner_uid,
           owner_uid_named, owner_incarnation, owner_interface, node, wanted_at, epoch, detail, attempts)
        values ($1, $2, $3, $4, $5, '10.0.0.1', 'pod', 'default/web-0', 'u1', true, 's1|2', 'eth0', 'n1', now(), '', '', 0)`,
-      [network, source, token, attachmentKey(HOLDER), version],
+      [network, source, token, attachmentKey(of), version],
     )
   }
 
@@ -688,6 +696,19 @@ describe('ReportVerdicts', () => {
     expect(await answer(ask.id)).toMatchObject({ accepted: 1, ignored: 0 })
     expect(await row()).toMatchObject({ answer: 'gone', detail: 'no such container', epoch: 'e1', asked_at })
     expect((await eye.look([])).asks).toEqual([])
+  })
+
+  test('of two questions about one lease, each has its own time', async () => {
+    const { network, source, eye, ask, row } = await asked()
+    const { asked_at } = await row()
+    await want(network, source, 4, 7, owner({ name: 'default/web-0', uid: 'u1', incarnation: 's3' }))
+    expect((await eye.look([])).asks).toHaveLength(2)
+    expect((await eye.look([])).asks).toContainEqual(ask)
+    const { rows } = await admin.query(
+      'select count(*) as n from ipledger.lookup where network_id = $1 and asked_at = to_timestamp($2::float8 / 1000)',
+      [network, asked_at],
+    )
+    expect(rows[0].n).toBe(1)
   })
 
   test('what was not asked, or is about another version, or was answered, is ignored', async () => {
@@ -791,12 +812,15 @@ describe('registering', () => {
     expect(settled(await retireSource(intake.database, { network, id: source, by: 'x' }))).toMatchObject({
       retiredBy: by,
     })
+    const retired = (await findSource(intake.database, network, source))!
     for (const result of [
       await enableSource(intake.database, { network, id: source, by }),
-      await registerSource(intake.database, { ...(await findSource(intake.database, network, source))!, by }),
+      await registerSource(intake.database, { ...retired, by }),
+      await registerSource(intake.database, { ...retired, ownerKinds: ['vm'], by }),
     ]) {
       expect(result).toMatchObject({ reason: 'ILLEGAL_STATE' })
     }
+    expect(await findSource(intake.database, network, source)).toEqual(retired)
   })
 
   test('nobody is registered in a network that is not there', async () => {
