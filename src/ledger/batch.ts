@@ -11,7 +11,7 @@ import type { LedgerEvent } from '../core/event.ts'
 import { evolve } from '../core/evolve.ts'
 import { attachmentKey } from '../core/owner.ts'
 import type { Refusal } from '../core/refusal.ts'
-import { type Answered, type Statement, trip } from '../postgres/trip.ts'
+import { type Answered, BEGIN, COMMIT, type Statement, trip } from '../postgres/trip.ts'
 import { anticipate, type Hints } from './anticipate.ts'
 import { type NewRequest, writeBatch } from './append.ts'
 import { isVeto } from './batcher.ts'
@@ -59,7 +59,7 @@ export async function runBatch(
     const needs = commands.flatMap((command) => anticipate(command, options.hints))
     await ask(client, [
       ...replan(client),
-      asIs('begin'),
+      asIs(BEGIN),
       ...commands.filter((command) => command.type === 'createNetwork').map(() => lockRowOf(network)),
       ...askHead(slice),
       ...askFor(slice, needs),
@@ -77,13 +77,15 @@ export async function runBatch(
   return committed ?? { kind: 'committed', outcomes: decided.outcomes }
 }
 
-function asIs(text: string): Ask {
-  return { statement: { name: text.replace(' ', '_'), text, values: [] }, apply: () => undefined }
+const DISCARD_PLANS: Statement = { name: 'discard_plans', text: 'discard plans', values: [] }
+
+function asIs(statement: Statement): Ask {
+  return { statement, apply: () => undefined }
 }
 
 function lockRowOf(network: string): Ask {
   const text = 'insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing'
-  return { statement: { name: 'write_lock', text, values: [network] }, apply: () => undefined }
+  return asIs({ name: 'write_lock', text, values: [network] })
 }
 
 function replan(client: pg.Client): readonly Ask[] {
@@ -91,7 +93,7 @@ function replan(client: pg.Client): readonly Ask[] {
   const planned = plannedAt.get(client)
   if (planned !== undefined && now - planned < PLANS_LAST_MS) return []
   plannedAt.set(client, now)
-  return planned === undefined ? [] : [asIs('discard plans')]
+  return planned === undefined ? [] : [asIs(DISCARD_PLANS)]
 }
 
 function toWrite(slice: Slice, decided: Decided): readonly Statement[] {
@@ -255,8 +257,6 @@ async function commit(client: pg.Client, writes: readonly Statement[]): Promise<
   const error = new Error(`commit was answered with ${command}`)
   return { kind: command === 'ROLLBACK' ? 'rolledBack' : 'unknown', error }
 }
-
-const COMMIT: Statement = { name: 'commit', text: 'commit', values: [] }
 
 /** Whether the server says that the transaction is over without a commit. */
 async function rollBack(client: pg.Client): Promise<boolean> {

@@ -5,6 +5,7 @@
  * its writes were sent returns whole to the front of the queue and is tried again until its commands' deadlines; one
  * the database vetoed is run again command by command.
  */
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Command } from '../core/command.ts'
 import { isShapeCommand } from '../core/command.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -147,7 +148,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
       if (result.kind === 'unsent') {
         failing = result.error
         putBack(batch)
-        await pause(backoff)
+        await delay(backoff)
         backoff = Math.min(backoff * 2, LONGEST_BACKOFF_MS)
         continue
       }
@@ -329,10 +330,6 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
     idle: () => !running,
     drained: () => (running ? new Promise((resolve) => onDrained.push(resolve)) : Promise.resolve()),
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
 /** The fault lies with one command's rows; the others may go on without it. */

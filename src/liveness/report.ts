@@ -12,7 +12,7 @@ import type pg from 'pg'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { invalid, type Refusal, refusal } from '../core/refusal.ts'
 import { readAddress, readOwner } from '../ledger/rows.ts'
-import { type Answered, type Statement, trip } from '../postgres/trip.ts'
+import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, trip } from '../postgres/trip.ts'
 import {
   addDigests,
   digestOf,
@@ -236,10 +236,6 @@ type StatementName = keyof typeof REPORT_STATEMENTS
 function run(name: StatementName, ...values: readonly unknown[]): Statement {
   return { name: `report_${name}`, text: REPORT_STATEMENTS[name], values }
 }
-
-const BEGIN: Statement = { name: 'begin', text: 'begin', values: [] }
-const COMMIT: Statement = { name: 'commit', text: 'commit', values: [] }
-const ROLLBACK: Statement = { name: 'rollback', text: 'rollback', values: [] }
 
 export function isRefusal<T extends object>(result: T | Refusal): result is Refusal {
   return 'reason' in result

@@ -17,6 +17,10 @@ export type Statement = {
   readonly values: readonly unknown[]
 }
 
+export const BEGIN: Statement = { name: 'begin', text: 'begin', values: [] }
+export const COMMIT: Statement = { name: 'commit', text: 'commit', values: [] }
+export const ROLLBACK: Statement = { name: 'rollback', text: 'rollback', values: [] }
+
 export type Answered = {
   readonly rows: readonly Readonly<Record<string, unknown>>[]
   /** The command tag without its numbers: `INSERT`, `COMMIT`, `ROLLBACK`. */
