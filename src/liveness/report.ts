@@ -11,6 +11,7 @@
 import type pg from 'pg'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { invalid, type Refusal, refusal } from '../core/refusal.ts'
+import { MOST_OF_ONE } from '../ledger/load.ts'
 import { readAddress, readOwner } from '../ledger/rows.ts'
 import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, trip } from '../postgres/trip.ts'
 import {
@@ -199,16 +200,24 @@ const WAITING = `
 // The first time it is handed over is what counts: the answer is not older than that.
 const ASKED = `
   update ipledger.lookup set asked_at = to_timestamp($4::float8 / 1000)
-   where network_id = $1 and source_id = $2 and fencing_token = any($3::bigint[]) and asked_at is null`
+   where network_id = $1 and asked_at is null and ctid = any(array(
+     select w.row_id from unnest($3::bigint[]) as k (token)
+     cross join lateral (
+       select ctid as row_id from ipledger.lookup
+        where network_id = $1 and source_id = $2 and fencing_token >= k.token and fencing_token <= k.token
+        order by fencing_token limit ${MOST_OF_ONE}) w))`
 const ANSWERED = `
   update ipledger.lookup l
      set answered_at = now(), answer = v.answer, detail = v.detail, epoch = $3,
          terminal_since = case when v.answer = 'terminal' then least(to_timestamp(v.since / 1000), now()) end
     from unnest($4::bigint[], $5::text[], $6::bigint[], $7::float8[], $8::text[], $9::float8[], $10::text[])
            as v (fencing_token, attachment_key, version, asked, answer, since, detail)
-   where l.network_id = $1 and l.source_id = $2 and l.fencing_token = any($4::bigint[])
-     and l.fencing_token = v.fencing_token and l.attachment_key = v.attachment_key
-     and l.answered_at is null and l.version = v.version and l.asked_at = to_timestamp(v.asked / 1000)`
+    cross join lateral (
+      select ctid as row_id from ipledger.lookup
+       where network_id = $1 and source_id = $2 and fencing_token >= v.fencing_token
+         and fencing_token <= v.fencing_token and attachment_key = v.attachment_key
+       order by fencing_token limit 1) w
+   where l.ctid = w.row_id and l.network_id = $1 and l.answered_at is null and l.version = v.version and l.asked_at = to_timestamp(v.asked / 1000)`
 
 /** For the test of their plans. */
 export const REPORT_STATEMENTS = {

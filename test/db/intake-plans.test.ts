@@ -23,11 +23,6 @@ const PART = { part_of_a_snapshot_is_kept_once: ['source_id', 'begun_at'] }
 const EPOCH = { epoch_is_begun_once_per_source: ['source_id', 'epoch'] }
 const WAITING = { lookup_waits_for_its_source: ['source_id'] }
 const LOOKUP = { lookup_is_kept_once_per_lease_owner_and_source: ['source_id', 'fencing_token'] }
-/** PostgreSQL 15 reads what waits for the source, and picks from it. */
-const ASKED =
-  process.env.IPLEDGER_TEST_POSTGRES === '15'
-    ? { lookup_is_kept_once_per_lease_owner_and_source: ['source_id'] }
-    : LOOKUP
 const EVENT = { event_is_numbered_once_per_network: [] }
 const DECLARED = ['push', '', '{pod}', '{4,6}', 'true', 'false', '30000', '{}', 'test']
 
@@ -56,10 +51,10 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   dropOlderParts: { values: [NETWORK, 's1', '1700000000000'], scans: PART },
   dropParts: { values: [NETWORK, 's1', '1700000000000'], scans: PART },
   waiting: { values: [NETWORK, 's1'], scans: WAITING },
-  asked: { values: [NETWORK, 's1', '{1,2}', '1700000000000'], scans: ASKED },
+  asked: { values: [NETWORK, 's1', '{1,2}', '1700000000000'], scans: LOOKUP },
   answered: {
     values: [NETWORK, 's1', 'e1', '{1,2}', '{a,b}', '{1,2}', '{1,2}', '{gone,live}', '{NULL,NULL}', '{a,b}'],
-    scans: ASKED,
+    scans: LOOKUP,
   },
   listed: { values: [NETWORK, 's1', '', '5000'], scans: LISTED },
   known: { values: [NETWORK, 's1', '{a,b}'], scans: LISTED },
@@ -146,7 +141,11 @@ describe.each(STATES)('$state', ({ prepare, fewPools }) => {
 
   test.each(Object.keys(CASES) as (keyof typeof CASES)[])('%s', async (name) => {
     const { values, scans } = CASES[name]!
-    expectScans(await scansOf(service, STATEMENTS[name], values), scans, name, fewPools)
+    // Rows found by their key are changed where they lie.
+    const found = (await scansOf(service, STATEMENTS[name], values)).filter(
+      (one) => !/^Tid Scan lookup /.test(one),
+    )
+    expectScans(found, scans, name, fewPools)
   })
 })
 
