@@ -8,6 +8,7 @@
  * known may already carry this batch's events; and nothing is changed that has not been read before.
  */
 import { blockSize, formatValue, isMalformed, parseAddress } from './address.ts'
+import { Layer } from './layer.ts'
 import type { EndedLease, Lease } from './lease.ts'
 import type { Network } from './network.ts'
 import { attachmentKey, holderKey, type Owner } from './owner.ts'
@@ -303,36 +304,35 @@ export function emptyBooks(networkName: string, setAside: ReadonlySet<string> = 
   }
 }
 
-/** A copy that can be thrown away: all-or-nothing commands fold their items into it first. */
+/** Books to try something on and throw away: all-or-nothing commands fold their items into them first. */
 export function forkBooks(books: Books): Books {
-  const copySets = (index: Map<string, Set<string>>) =>
-    new Map([...index].map(([key, set]) => [key, new Set(set)]))
+  const copySet = (set: Set<string>) => new Set(set)
   return {
     ...books,
-    pools: new Map([...books.pools].map(([id, book]) => [id, { ...book, cooled: new Map(book.cooled) }])),
-    poolNames: new Map(books.poolNames),
-    addresses: new Map(books.addresses),
-    byHolder: copySets(books.byHolder),
-    byAttachment: copySets(books.byAttachment),
-    byToken: new Map(books.byToken),
-    closings: new Map(books.closings),
-    endings: new Map(books.endings),
-    requests: new Map(books.requests),
-    previous: new Map(books.previous),
-    nextCooled: new Map(books.nextCooled),
-    freed: new Map([...books.freed].map(([id, entries]) => [id, new Map(entries)])),
-    quarantinesBy: new Map(books.quarantinesBy),
-    quarantinesBySource: new Map(books.quarantinesBySource),
-    sightings: new Map(books.sightings),
-    sources: new Map(books.sources),
-    closedLives: new Map(books.closedLives),
-    fences: new Map(books.fences),
-    holds: new Map(books.holds),
-    absenceReaps: new Map(books.absenceReaps),
-    strictness: new Map(books.strictness),
-    poolsAt: new Map(books.poolsAt),
-    overlaps: new Map(books.overlaps),
-    occupants: new Map(books.occupants),
+    pools: new Layer(books.pools, (book) => ({ ...book, cooled: new Layer(book.cooled) })),
+    poolNames: new Layer(books.poolNames),
+    addresses: new Layer(books.addresses),
+    byHolder: new Layer(books.byHolder, copySet),
+    byAttachment: new Layer(books.byAttachment, copySet),
+    byToken: new Layer(books.byToken),
+    closings: new Layer(books.closings),
+    endings: new Layer(books.endings),
+    requests: new Layer(books.requests),
+    previous: new Layer(books.previous),
+    nextCooled: new Layer(books.nextCooled),
+    freed: new Layer(books.freed, (entries) => new Layer(entries)),
+    quarantinesBy: new Layer(books.quarantinesBy),
+    quarantinesBySource: new Layer(books.quarantinesBySource),
+    sightings: new Layer(books.sightings),
+    sources: new Layer(books.sources),
+    closedLives: new Layer(books.closedLives),
+    fences: new Layer(books.fences),
+    holds: new Layer(books.holds),
+    absenceReaps: new Layer(books.absenceReaps),
+    strictness: new Layer(books.strictness),
+    poolsAt: new Layer(books.poolsAt),
+    overlaps: new Layer(books.overlaps),
+    occupants: new Layer(books.occupants),
   }
 }
 

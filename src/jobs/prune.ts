@@ -6,6 +6,7 @@
 
 import type pg from 'pg'
 import { POLICY } from '../core/policy.ts'
+import { OF_NETWORK } from '../ledger/append.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Rows of a slice: 5 ms for positions, 7 for requests, 14 for closed attachments, the worst 60 (2 cores, 300,000 rows). */
@@ -13,24 +14,51 @@ const SLICE = 2_000
 /** Rows of a run: what is left is left to the next. */
 const SLICES = 2_000
 
+/** For the test of their plans. ($1 network, $2 after this time, $3 memory, $4 rows or up to this time.) */
+export const PRUNE_STATEMENTS = {
+  requestBound: `
+    select at::text as bound from ipledger.request
+     where network_id = $1 and at > $2::timestamptz and at < now() - $3::bigint * interval '1 millisecond'
+     order by at offset $4 limit 1`,
+  requests: `
+    delete from ipledger.request
+     where ${OF_NETWORK}
+       and ctid = any(array(
+         select ctid from ipledger.request
+          where network_id = $1 and at > $2::timestamptz and at <= $4::timestamptz
+            and at < now() - $3::bigint * interval '1 millisecond'
+          order by at for update skip locked))`,
+  closingBound: `
+    select closed_at::text as bound from ipledger.closed_attachment
+     where network_id = $1 and closed_at > $2::timestamptz
+       and closed_at < now() - $3::bigint * interval '1 millisecond'
+     order by closed_at offset $4 limit 1`,
+  // Each attachment's lease is looked up by itself: a join walks all leases once more for each, the dead ones too
+  // while a snapshot is held open (two processors busy after five minutes of it).
+  closings: `
+    delete from ipledger.closed_attachment
+     where ${OF_NETWORK}
+       and ctid = any(array(
+         select closed.ctid from ipledger.closed_attachment as closed
+          where closed.network_id = $1 and closed.closed_at > $2::timestamptz and closed.closed_at <= $4::timestamptz
+            and closed.closed_at < now() - $3::bigint * interval '1 millisecond'
+            and (
+              select lease.fencing_token from ipledger.lease
+               where lease.network_id = $1
+                 and lease.attachment_key >= closed.attachment_key and lease.attachment_key <= closed.attachment_key
+                 and lease.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED')
+               order by lease.attachment_key limit 1) is null
+          order by closed.closed_at for update skip locked))`,
+} as const
+
 /** Remembered requests: their ids have been exactly-once for as long as was promised. */
 export const pruneRequests: Job = (context) =>
   inEachNetwork(context, (network) =>
     pruneUpTo(context, {
       network,
       memoryMs: POLICY.requestMemoryMs,
-      bound: `
-        select at::text as bound from ipledger.request
-         where network_id = $1 and at > $2::timestamptz and at < now() - $3::bigint * interval '1 millisecond'
-         order by at offset $4 limit 1`,
-      prune: `
-        delete from ipledger.request
-         where network_id = $1
-           and ctid = any(array(
-             select ctid from ipledger.request
-              where network_id = $1 and at > $2::timestamptz and at <= $4::timestamptz
-                and at < now() - $3::bigint * interval '1 millisecond'
-              for update skip locked))`,
+      bound: PRUNE_STATEMENTS.requestBound,
+      prune: PRUNE_STATEMENTS.requests,
     }),
   )
 
@@ -44,27 +72,12 @@ export const pruneClosedAttachments: Job = (context) =>
     pruneUpTo(context, {
       network,
       memoryMs: POLICY.retryHorizonMs,
-      bound: `
-        select closed_at::text as bound from ipledger.closed_attachment
-         where network_id = $1 and closed_at > $2::timestamptz
-           and closed_at < now() - $3::bigint * interval '1 millisecond'
-         order by closed_at offset $4 limit 1`,
-      prune: `
-        delete from ipledger.closed_attachment
-         where network_id = $1
-           and ctid = any(array(
-             select closed.ctid from ipledger.closed_attachment as closed
-              where closed.network_id = $1 and closed.closed_at > $2::timestamptz and closed.closed_at <= $4::timestamptz
-                and closed.closed_at < now() - $3::bigint * interval '1 millisecond'
-                and not exists (
-                  select from ipledger.lease
-                   where lease.network_id = $1 and lease.attachment_key = closed.attachment_key
-                     and lease.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED'))
-              for update skip locked))`,
+      bound: PRUNE_STATEMENTS.closingBound,
+      prune: PRUNE_STATEMENTS.closings,
     }),
   )
 
-type Pruning = Readonly<{
+export type Pruning = Readonly<{
   network: string
   memoryMs: number
   /** ($1 network, $2 after this time, $3 memory, $4 rows): the time of the row that ends a slice. */
@@ -74,7 +87,7 @@ type Pruning = Readonly<{
 }>
 
 /** By time, slice after slice. Times go back and forth as text, which is exact. */
-async function pruneUpTo(
+export async function pruneUpTo(
   { database, signal }: Pick<JobContext, 'database' | 'signal'>,
   { network, memoryMs, bound, prune }: Pruning,
 ): Promise<Done> {
@@ -118,11 +131,11 @@ const POSITION_BOUND = `
 
 const PRUNE_POSITIONS = `
   delete from ipledger.pool_position
-   where network_id = $1
+   where ${OF_NETWORK}
      and ctid = any(array(
        select ctid from ipledger.pool_position
         where network_id = $1 and pool_id = $2 and seq > $3 and seq <= $4
-        for update skip locked))`
+        order by seq for update skip locked))`
 
 /**
  * Positions of pools that later ones replaced: all but the latest of each pool, and all of a pool that was deleted.

@@ -6,6 +6,7 @@
  * the database vetoed is run again command by command.
  */
 import { setTimeout as delay } from 'node:timers/promises'
+import { StartRefused } from '../config.ts'
 import type { Command } from '../core/command.ts'
 import { isShapeCommand } from '../core/command.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -22,7 +23,9 @@ export type BatcherLimits = {
   readonly defaultDeadlineMs: number
 }
 
-type Lane = 'caller' | 'reconciler'
+/** Callers go before the reconciler. */
+const LANES = ['caller', 'reconciler'] as const
+type Lane = (typeof LANES)[number]
 
 type Waiting = {
   readonly command: Command
@@ -247,7 +250,8 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
     const batch: Waiting[] = []
     let weight = 0
     const now = performance.now()
-    for (const lane of [lanes.caller, lanes.reconciler]) {
+    for (const name of LANES) {
+      const lane = lanes[name]
       let taken = 0
       for (const one of lane) {
         if (one.deadline <= now) {
@@ -283,8 +287,8 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
   function putBack(batch: readonly Waiting[]): void {
     inFlight = []
     const open = waitAgain(batch)
-    for (const name of ['caller', 'reconciler'] as const)
-      lanes[name].unshift(...open.filter((one) => one.lane === name))
+    // Copied: a call can be given a hundred thousand arguments, and no more.
+    for (const name of LANES) lanes[name] = [...open.filter((one) => one.lane === name), ...lanes[name]]
   }
 
   /** Ends commands whose deadline passes while the database is away or busy. */
@@ -294,11 +298,11 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
       if (one.standing === 'answered' || one.deadline > now) continue
       answer(one, one.standing === 'decided' ? outcomeUnknown(one.command) : missedDeadline(one.command))
     }
-    for (const lane of [lanes.caller, lanes.reconciler]) {
+    for (const name of LANES) {
+      const lane = lanes[name]
       if (!lane.some((one) => one.deadline <= now)) continue
       const late = lane.filter((one) => one.deadline <= now)
-      const kept = lane.filter((one) => one.deadline > now)
-      lane.splice(0, lane.length, ...kept)
+      lanes[name] = lane.filter((one) => one.deadline > now)
       for (const one of late) answer(one, missedDeadline(one.command))
     }
   }
@@ -318,7 +322,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
           )
         : refusal(
             'DATABASE_UNAVAILABLE',
-            'the database did not answer before the deadline; the call holds nothing',
+            `${whyUnavailable(failing)}; the call holds nothing`,
             { network: command.network },
             1_000,
           ),
@@ -330,6 +334,13 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
     idle: () => !running,
     drained: () => (running ? new Promise((resolve) => onDrained.push(resolve)) : Promise.resolve()),
   }
+}
+
+/** A server that must not be written to, such as a standby, says so itself. */
+function whyUnavailable(failing: unknown): string {
+  return failing instanceof StartRefused
+    ? `the database takes no writes (${failing.message.replace(/\.$/, '')})`
+    : 'the database did not answer before the deadline'
 }
 
 /** The fault lies with one command's rows; the others may go on without it. */

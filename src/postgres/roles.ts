@@ -46,6 +46,8 @@ export const SERVICE_SETTINGS: Settings = {
   enable_bitmapscan: 'off',
   enable_hashjoin: 'off',
   enable_mergejoin: 'off',
+  enable_sort: 'off',
+  enable_incremental_sort: 'off',
   plan_cache_mode: 'force_generic_plan',
   jit: 'off',
 }

@@ -3,7 +3,7 @@
  * the first that fails the server skips the rest, `commit` included: a trip has succeeded as a whole or has not.
  *
  * The driver's pipeline mode ends every statement with a Sync of its own, for each of which the server sends and the
- * client wakes: thirteen answers for a Reserve instead of two (ops/decisions/0004). This is a query of the kind the
+ * client wakes: thirteen answers for a Reserve instead of two (ops/decisions/0005-one-sync-a-trip.md). This is a query of the kind the
  * driver takes from pg-cursor, on a connection without that mode.
  */
 import type pg from 'pg'

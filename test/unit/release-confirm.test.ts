@@ -413,6 +413,7 @@ describe('a token bound to a node', () => {
     quarantine: quarantine({ token: 3 }, { actor: here }),
     'quarantine by address': quarantine({ address: '10.0.0.5' }, { actor: here }),
     labels: updateLabels(3, { a: 'b' }, { actor: here }),
+    reap: reap(3, 3, { actor: here }),
   }
 
   test.each(Object.entries(commands))('touches only what is placed there: %s', (_name, command) => {
