@@ -2,6 +2,23 @@
 
 create extension btree_gist with schema public;
 
+CREATE OR REPLACE FUNCTION ipledger.oldest_transaction()
+ RETURNS TABLE(process_id integer, role name, application text, state text, begun_at timestamp with time zone)
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog'
+BEGIN ATOMIC
+ SELECT a.pid,
+     a.usename,
+     a.application_name,
+     a.state,
+     a.xact_start
+    FROM pg_stat_activity a
+   WHERE ((a.datname = current_database()) AND (a.xact_start IS NOT NULL) AND (a.pid <> pg_backend_pid()) AND (a.backend_type = 'client backend'::text))
+   ORDER BY a.xact_start
+  LIMIT 1;
+END;
+
 create table ipledger.closed_attachment (
   network_id text collate "C" not null,
   attachment_key text collate "C" not null,
@@ -16,6 +33,25 @@ create table ipledger.closed_attachment (
   closed_seq bigint not null,
   constraint attachment_is_closed_once_per_pool PRIMARY KEY (network_id, attachment_key, pool_id)
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.database_life (
+  network_id text collate "C" not null,
+  system_identifier text collate "C" not null,
+  database_oid bigint not null,
+  log_oid bigint not null,
+  timeline integer not null,
+  known_at timestamp with time zone not null,
+  constraint network_is_written_in_one_life PRIMARY KEY (network_id)
+);
+
+create table ipledger.dropped_range (
+  network_id text collate "C" not null,
+  first_address inet not null,
+  last_address inet not null,
+  pool_id bigint not null,
+  constraint dropped_range_starts_once PRIMARY KEY (network_id, first_address),
+  constraint dropped_range_is_not_empty CHECK (first_address <= last_address)
+);
 
 create table ipledger.event (
   network_id text collate "C" not null,
@@ -178,8 +214,6 @@ create table ipledger.network (
   labels jsonb not null,
   state text collate "C" not null,
   era integer not null,
-  system_identifier text collate "C",
-  timeline integer,
   version bigint not null,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
@@ -227,6 +261,22 @@ create table ipledger.pool_position (
   constraint pool_counts_are_not_negative CHECK (reserved >= 0 AND active >= 0 AND quarantined >= 0 AND released >= 0),
   constraint pool_cursor_is_whole CHECK ((cursor_first IS NULL) = (cursor_next IS NULL))
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.pool_sample (
+  network_id text collate "C" not null,
+  pool_id bigint not null,
+  at timestamp with time zone not null,
+  size numeric not null,
+  allocatable numeric not null,
+  cooling bigint not null,
+  reserved bigint not null,
+  active bigint not null,
+  quarantined bigint not null,
+  excluded numeric not null,
+  constraint pool_is_sampled_once_a_minute PRIMARY KEY (network_id, pool_id, at),
+  constraint sampled_counts_are_not_negative CHECK (cooling >= 0 AND reserved >= 0 AND active >= 0 AND quarantined >= 0),
+  constraint sampled_pool_is_what_it_is_made_of CHECK (size = (allocatable + excluded))
+);
 
 create table ipledger.released_address (
   network_id text collate "C" not null,
@@ -406,6 +456,17 @@ create table ipledger.source_epoch (
   constraint closed_epoch_names_its_successor CHECK ((closed_at IS NULL) = (closed_by IS NULL))
 );
 
+create table ipledger.turn (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  taken_at timestamp with time zone not null,
+  taken_by text collate "C" not null,
+  next_at timestamp with time zone not null,
+  failure text not null,
+  constraint source_is_asked_by_one_at_a_time PRIMARY KEY (network_id, source_id),
+  constraint next_turn_comes_after_this_one CHECK (next_at >= taken_at)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
+
 create table ipledger.untouched_range (
   network_id text collate "C" not null,
   pool_id bigint not null,
@@ -425,13 +486,17 @@ create table ipledger.verify_checkpoint (
 
 CREATE INDEX closed_attachment_by_time ON ipledger.closed_attachment USING btree (network_id, closed_at);
 
+CREATE INDEX closed_attachment_by_workload ON ipledger.closed_attachment USING btree (network_id, owner_uid, owner_kind);
+
 CREATE INDEX event_by_address ON ipledger.event USING btree (network_id, address, seq) WHERE (address IS NOT NULL);
 
 CREATE INDEX event_by_owner ON ipledger.event USING btree (network_id, owner_name, seq) WHERE (owner_name IS NOT NULL);
 
 CREATE INDEX event_by_time ON ipledger.event USING btree (network_id, at, seq);
 
-CREATE INDEX event_of_shape ON ipledger.event USING btree (network_id, seq) WHERE (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text]));
+CREATE INDEX event_of_absence ON ipledger.event USING btree (network_id, at, seq) WHERE (((type = 'lease.reaped'::text) AND (cause = 'PROVEN_ABSENT'::text)) OR (type = 'reconcile.resumed'::text));
+
+CREATE INDEX event_of_shape ON ipledger.event USING btree (network_id, seq) WHERE (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text, 'node.fenced'::text, 'reconcile.held'::text, 'reconcile.resumed'::text]));
 
 CREATE INDEX lease_by_attachment ON ipledger.lease USING btree (network_id, attachment_key);
 
@@ -445,15 +510,21 @@ CREATE INDEX lease_by_quarantiner ON ipledger.lease USING btree (network_id, qua
 
 CREATE INDEX lease_by_token ON ipledger.lease USING btree (network_id, fencing_token);
 
+CREATE INDEX lookup_by_answer ON ipledger.lookup USING btree (network_id, answered_at) WHERE (answered_at IS NOT NULL);
+
 CREATE INDEX lookup_by_next_time ON ipledger.lookup USING btree (network_id, next_at) WHERE (next_at IS NOT NULL);
 
 CREATE INDEX lookup_waits_for_its_source ON ipledger.lookup USING btree (network_id, source_id, wanted_at) WHERE (answer IS NULL);
+
+CREATE INDEX pool_sample_by_time ON ipledger.pool_sample USING btree (network_id, at);
 
 CREATE INDEX released_in_order_of_reuse ON ipledger.released_address USING btree (network_id, pool_id, available_at, released_seq);
 
 CREATE INDEX request_by_time ON ipledger.request USING btree (network_id, at);
 
 CREATE INDEX sighting_by_its_end ON ipledger.sighting USING btree (network_id, vanished_at) WHERE (vanished_at IS NOT NULL);
+
+CREATE INDEX sighting_by_last_seen ON ipledger.sighting USING btree (network_id, address, last_seen_at) WHERE ((vanished_sequence IS NOT NULL) AND (state <> 'terminal'::text));
 
 CREATE INDEX sighting_live ON ipledger.sighting USING btree (network_id, address) WHERE live;
 
@@ -469,7 +540,21 @@ CREATE INDEX source_by_interval ON ipledger.source USING btree (network_id, repo
 
 CREATE INDEX source_by_node ON ipledger.source USING btree (network_id, node, source_id);
 
+CREATE INDEX source_that_is_asked ON ipledger.source USING btree (network_id, source_id) WHERE ((kind <> 'push'::text) AND (state <> 'RETIRED'::text));
+
 comment on column ipledger.closed_attachment.pool_id is '0: in every pool.';
+
+comment on column ipledger.database_life.database_oid is 'Of the database in its cluster: another one means a copy beside the first, or a dump restored into a new database.';
+
+comment on column ipledger.database_life.known_at is 'When the ledger was first written in it.';
+
+comment on column ipledger.database_life.log_oid is 'Of the table `event`: another one means that a dump was restored over what was there.';
+
+comment on column ipledger.database_life.system_identifier is 'Of the cluster: another one means that the database was restored into it.';
+
+comment on column ipledger.database_life.timeline is 'Of the write-ahead log: another one means a failover, or recovery to a point in time.';
+
+comment on column ipledger.dropped_range.pool_id is 'The pool that is gone, under which the rows are filed.';
 
 comment on column ipledger.event.actor is 'Token name or job.';
 
@@ -531,10 +616,6 @@ comment on column ipledger.network.era is 'Life of the ledger; numbers of era e 
 
 comment on column ipledger.network.state is 'READY; REBUILDING: projections are being replaced; RECOVERING: a new era has not been observed yet.';
 
-comment on column ipledger.network.system_identifier is 'Of the database that began the era; another one means a restore.';
-
-comment on column ipledger.network.timeline is 'Of the database that began the era; a greater one means a failover.';
-
 comment on column ipledger.network.version is 'Number of the last event about the network itself.';
 
 comment on column ipledger.pool.pool_id is 'Number of the event that created it.';
@@ -548,6 +629,10 @@ comment on column ipledger.pool_position.low_first is 'No untouched_range of the
 comment on column ipledger.pool_position.released is 'Released addresses, cooling or cooled.';
 
 comment on column ipledger.pool_position.reuse_after is 'No released_address of the pool has an earlier available_at.';
+
+comment on column ipledger.pool_sample.allocatable is 'Free ones are this without cooling, reserved, active and quarantined.';
+
+comment on column ipledger.pool_sample.at is 'The minute.';
 
 comment on column ipledger.released_address.holder_key is 'Its last holder, kind|interface|name; empty if it had none.';
 
@@ -637,13 +722,25 @@ comment on column ipledger.source_epoch.begun_sequence is 'Its first snapshot.';
 
 comment on column ipledger.source_epoch.closed_by is 'The epoch that followed it.';
 
+comment on column ipledger.turn.failure is 'Why the last turn came to nothing, for people; empty: it did not.';
+
+comment on column ipledger.turn.next_at is 'Nobody else asks before. While the source is being asked: the end of that turn, whatever became of the worker; afterwards: its next turn.';
+
+comment on column ipledger.turn.taken_by is 'Who took the turn: one run of one worker. Only that one ends it early.';
+
+comment on function ipledger.oldest_transaction() is 'The transaction of this database that has been open longest, as far as the owner of the schema may see: nothing that died since is vacuumed.';
+
+comment on index ipledger.closed_attachment_by_workload is 'Lives of a workload that are over: it is seen at an address that the books have as free.';
+
 comment on index ipledger.event_by_address is 'History of an address; the fold of one address.';
 
 comment on index ipledger.event_by_owner is 'History of an owner; its previous address.';
 
 comment on index ipledger.event_by_time is 'Turns a time into a position of the log.';
 
-comment on index ipledger.event_of_shape is 'History of a network and its pools.';
+comment on index ipledger.event_of_absence is 'Reaps on absence of the last hour, and from when they count anew: the rolling caps.';
+
+comment on index ipledger.event_of_shape is 'History of a network, its pools, and what people say of reaping.';
 
 comment on index ipledger.lease_by_attachment is 'Retries, Release by owner.';
 
@@ -657,13 +754,19 @@ comment on index ipledger.lease_by_quarantiner is 'The cap on quarantines of one
 
 comment on index ipledger.lease_by_token is 'A token is given once: no dead rows stand before the living one, as they do at a recycled address while a snapshot is held open.';
 
+comment on index ipledger.lookup_by_answer is 'What was answered a moment ago, and is a proof for no longer than a minute.';
+
 comment on index ipledger.lookup_by_next_time is 'What is to be asked again.';
 
 comment on index ipledger.lookup_waits_for_its_source is 'What the next answer to a report asks.';
 
+comment on index ipledger.pool_sample_by_time is 'Pruning; a chart of a whole network.';
+
 comment on index ipledger.released_in_order_of_reuse is 'Longest-free first.';
 
 comment on index ipledger.sighting_by_its_end is 'Pruning.';
+
+comment on index ipledger.sighting_by_last_seen is 'When an address was seen last: an address handed on every few minutes has hundreds of sightings a day.';
 
 comment on index ipledger.sighting_live is 'What is not handed out; leases nobody sees.';
 
@@ -679,9 +782,15 @@ comment on index ipledger.source_by_node is 'The sources that see the node that 
 
 comment on index ipledger.source_lists_an_entry_once is 'What a source lists now, compared with its next snapshot.';
 
+comment on index ipledger.source_that_is_asked is 'The few sources that are asked, beside thousands that report.';
+
 comment on schema ipledger is 'Event-sourced IP address allocation: the log, and what it says now.';
 
 comment on table ipledger.closed_attachment is 'Incarnations that were released or superseded: late calls for them hold nothing.';
+
+comment on table ipledger.database_life is 'The life of the database that a ledger was last written in. It goes with the database into its copies, and there it is wrong.';
+
+comment on table ipledger.dropped_range is 'Ranges of deleted pools in which rows of released_address may be left; removed with the last of them. Ranges never overlap, each other or a pool.';
 
 comment on table ipledger.event is 'The log: append-only by privilege, numbered without a gap per network and era. Each row carries the full state after it.';
 
@@ -703,6 +812,8 @@ comment on table ipledger.pool is 'Projection: pools as their last pool event le
 
 comment on table ipledger.pool_position is 'Where each pool stands after a batch; the row with the greatest seq counts, older ones are pruned. Appended, never updated: a row rewritten by every batch collapses while anyone holds a snapshot open (2,270 batches a second fell to 239).';
 
+comment on table ipledger.pool_sample is 'How full each pool was, once a minute, for charts: an observation, kept for 90 days. Counts are leases; a v6 /48 has 2^80 of them.';
+
 comment on table ipledger.released_address is 'Free space, part one: addresses somebody held before, cooling until available_at, then reused in that order.';
 
 comment on table ipledger.request is 'Answers of committed commands, for a day: the same id gives the same answer. Refusals are not remembered.';
@@ -719,15 +830,23 @@ comment on table ipledger.source is 'What can say which addresses are live, what
 
 comment on table ipledger.source_epoch is 'Lives of sources. A closed one never opens again, so these rows are never pruned: one a boot.';
 
+comment on table ipledger.turn is 'When each source that is asked was asked last, and from when on it may be asked again.';
+
 comment on table ipledger.untouched_range is 'Free space, part two: ranges nobody ever held. The range named by the pool''s last position begins at its cursor instead.';
 
 comment on table ipledger.verify_checkpoint is 'Up to where the log and its projections were found in order.';
+
+grant execute on function ipledger.oldest_transaction() to ipledger_service;
 
 grant usage on schema ipledger to ipledger_jobs;
 
 grant usage on schema ipledger to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.closed_attachment to ipledger_service;
+
+grant insert, select, update on table ipledger.database_life to ipledger_service;
+
+grant delete, insert, select on table ipledger.dropped_range to ipledger_service;
 
 grant insert, select on table ipledger.event to ipledger_service;
 
@@ -749,6 +868,8 @@ grant delete, insert, select, update on table ipledger.pool to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.pool_position to ipledger_service;
 
+grant delete, insert, select, update on table ipledger.pool_sample to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.released_address to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.request to ipledger_service;
@@ -764,6 +885,8 @@ grant delete, insert, select, update on table ipledger.snapshot_part to ipledger
 grant delete, insert, select, update on table ipledger.source to ipledger_service;
 
 grant insert, select, update on table ipledger.source_epoch to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.turn to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.untouched_range to ipledger_service;
 

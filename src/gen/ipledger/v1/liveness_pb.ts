@@ -821,7 +821,7 @@ export type ListSightingsRequest = Message<"ipledger.v1.ListSightingsRequest"> &
   vanished: boolean;
 
   /**
-   * Only those that this snapshot of `source` began or ended.
+   * Only those that this snapshot of `source` began, and with `vanished` also those that it ended.
    *
    * @generated from field: uint64 sequence = 5;
    */
@@ -1162,7 +1162,7 @@ export type ReportSnapshotRequest = Message<"ipledger.v1.ReportSnapshotRequest">
   complete: boolean;
 
   /**
-   * What is there.
+   * What is there. At most 5,000 in one request; more come in chunks.
    *
    * @generated from field: repeated ipledger.v1.SnapshotEntry entries = 6;
    */

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/network.proto.
  */
 export const file_ipledger_v1_network: GenFile = /*@__PURE__*/
-  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSLDAgoHTmV0d29yaxIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEjAKBmxhYmVscxgDIAMoCzIgLmlwbGVkZ2VyLnYxLk5ldHdvcmsuTGFiZWxzRW50cnkSKAoFc3RhdGUYBCABKA4yGS5pcGxlZGdlci52MS5OZXR3b3JrU3RhdGUSCwoDZXJhGAUgASgNEgwKBGhlYWQYBiABKAQSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHdmVyc2lvbhgJIAEoBBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIrsBChRDcmVhdGVOZXR3b3JrUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEj0KBmxhYmVscxgDIAMoCzItLmlwbGVkZ2VyLnYxLkNyZWF0ZU5ldHdvcmtSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI+ChVDcmVhdGVOZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsihwEKFFVwZGF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSGAoLZGVzY3JpcHRpb24YAiABKAlIAIgBARIjCgZsYWJlbHMYAyABKAsyEy5pcGxlZGdlci52MS5MYWJlbHMSEgoKcmVxdWVzdF9pZBgEIAEoCUIOCgxfZGVzY3JpcHRpb24iPgoVVXBkYXRlTmV0d29ya1Jlc3BvbnNlEiUKB25ldHdvcmsYASABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrIiEKEUdldE5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkiOwoSR2V0TmV0d29ya1Jlc3BvbnNlEiUKB25ldHdvcmsYASABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrIqkBChNMaXN0TmV0d29ya3NSZXF1ZXN0EjwKBmxhYmVscxgBIAMoCzIsLmlwbGVkZ2VyLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QuTGFiZWxzRW50cnkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJXChRMaXN0TmV0d29ya3NSZXNwb25zZRImCghuZXR3b3JrcxgBIAMoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkYKEkVuZFJlY292ZXJ5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgsKA3doeRgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjwKE0VuZFJlY292ZXJ5UmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsqWAoMTmV0d29ya1N0YXRlEh0KGU5FVFdPUktfU1RBVEVfVU5TUEVDSUZJRUQQABIJCgVSRUFEWRABEg4KClJFQlVJTERJTkcQAhIOCgpSRUNPVkVSSU5HEAMytgMKDk5ldHdvcmtTZXJ2aWNlElYKDUNyZWF0ZU5ldHdvcmsSIS5pcGxlZGdlci52MS5DcmVhdGVOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkNyZWF0ZU5ldHdvcmtSZXNwb25zZRJWCg1VcGRhdGVOZXR3b3JrEiEuaXBsZWRnZXIudjEuVXBkYXRlTmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5VcGRhdGVOZXR3b3JrUmVzcG9uc2USTQoKR2V0TmV0d29yaxIeLmlwbGVkZ2VyLnYxLkdldE5ldHdvcmtSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuR2V0TmV0d29ya1Jlc3BvbnNlElMKDExpc3ROZXR3b3JrcxIgLmlwbGVkZ2VyLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QaIS5pcGxlZGdlci52MS5MaXN0TmV0d29ya3NSZXNwb25zZRJQCgtFbmRSZWNvdmVyeRIfLmlwbGVkZ2VyLnYxLkVuZFJlY292ZXJ5UmVxdWVzdBogLmlwbGVkZ2VyLnYxLkVuZFJlY292ZXJ5UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSLsAgoHTmV0d29yaxIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEjAKBmxhYmVscxgDIAMoCzIgLmlwbGVkZ2VyLnYxLk5ldHdvcmsuTGFiZWxzRW50cnkSKAoFc3RhdGUYBCABKA4yGS5pcGxlZGdlci52MS5OZXR3b3JrU3RhdGUSCwoDZXJhGAUgASgNEgwKBGhlYWQYBiABKAQSLgoKY3JlYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHdmVyc2lvbhgJIAEoBBInCghyZWNvdmVyeRgKIAEoCzIVLmlwbGVkZ2VyLnYxLlJlY292ZXJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZwoIUmVjb3ZlcnkSKQoFc2luY2UYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3doeRgCIAEoCRIPCgdzb3VyY2VzGAMgASgNEhIKCnVucmVwb3J0ZWQYBCADKAkiuwEKFENyZWF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSPQoGbGFiZWxzGAMgAygLMi0uaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgEIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KFUNyZWF0ZU5ldHdvcmtSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yayKpAQoUVXBkYXRlTmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYCgtkZXNjcmlwdGlvbhgCIAEoCUgAiAEBEiMKBmxhYmVscxgDIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxISCgpyZXF1ZXN0X2lkGAQgASgJEhQKB3ZlcnNpb24YBSABKARIAYgBAUIOCgxfZGVzY3JpcHRpb25CCgoIX3ZlcnNpb24iPgoVVXBkYXRlTmV0d29ya1Jlc3BvbnNlEiUKB25ldHdvcmsYASABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrIiEKEUdldE5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkiOwoSR2V0TmV0d29ya1Jlc3BvbnNlEiUKB25ldHdvcmsYASABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrIqkBChNMaXN0TmV0d29ya3NSZXF1ZXN0EjwKBmxhYmVscxgBIAMoCzIsLmlwbGVkZ2VyLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QuTGFiZWxzRW50cnkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJXChRMaXN0TmV0d29ya3NSZXNwb25zZRImCghuZXR3b3JrcxgBIAMoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkYKEkVuZFJlY292ZXJ5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgsKA3doeRgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjwKE0VuZFJlY292ZXJ5UmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsqWAoMTmV0d29ya1N0YXRlEh0KGU5FVFdPUktfU1RBVEVfVU5TUEVDSUZJRUQQABIJCgVSRUFEWRABEg4KClJFQlVJTERJTkcQAhIOCgpSRUNPVkVSSU5HEAMytgMKDk5ldHdvcmtTZXJ2aWNlElYKDUNyZWF0ZU5ldHdvcmsSIS5pcGxlZGdlci52MS5DcmVhdGVOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkNyZWF0ZU5ldHdvcmtSZXNwb25zZRJWCg1VcGRhdGVOZXR3b3JrEiEuaXBsZWRnZXIudjEuVXBkYXRlTmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5VcGRhdGVOZXR3b3JrUmVzcG9uc2USTQoKR2V0TmV0d29yaxIeLmlwbGVkZ2VyLnYxLkdldE5ldHdvcmtSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuR2V0TmV0d29ya1Jlc3BvbnNlElMKDExpc3ROZXR3b3JrcxIgLmlwbGVkZ2VyLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QaIS5pcGxlZGdlci52MS5MaXN0TmV0d29ya3NSZXNwb25zZRJQCgtFbmRSZWNvdmVyeRIfLmlwbGVkZ2VyLnYxLkVuZFJlY292ZXJ5UmVxdWVzdBogLmlwbGVkZ2VyLnYxLkVuZFJlY292ZXJ5UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
  * A network.
@@ -84,6 +84,13 @@ export type Network = Message<"ipledger.v1.Network"> & {
    * @generated from field: uint64 version = 9;
    */
   version: bigint;
+
+  /**
+   * Only in the answer of GetNetwork, while it is RECOVERING.
+   *
+   * @generated from field: ipledger.v1.Recovery recovery = 10;
+   */
+  recovery?: Recovery | undefined;
 };
 
 /**
@@ -92,6 +99,48 @@ export type Network = Message<"ipledger.v1.Network"> & {
  */
 export const NetworkSchema: GenMessage<Network> = /*@__PURE__*/
   messageDesc(file_ipledger_v1_network, 0);
+
+/**
+ * What a network that is RECOVERING waits for.
+ *
+ * @generated from message ipledger.v1.Recovery
+ */
+export type Recovery = Message<"ipledger.v1.Recovery"> & {
+  /**
+   * When its era began.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 1;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * Why it began, for people.
+   *
+   * @generated from field: string why = 2;
+   */
+  why: string;
+
+  /**
+   * Enabled sources that are waited for in all; of a node that was fenced, none is. 0: only EndRecovery ends it.
+   *
+   * @generated from field: uint32 sources = 3;
+   */
+  sources: number;
+
+  /**
+   * Ids of those that have not reported completely in this era, at most 20 of them.
+   *
+   * @generated from field: repeated string unreported = 4;
+   */
+  unreported: string[];
+};
+
+/**
+ * Describes the message ipledger.v1.Recovery.
+ * Use `create(RecoverySchema)` to create a new message.
+ */
+export const RecoverySchema: GenMessage<Recovery> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_network, 1);
 
 /**
  * Input of CreateNetwork.
@@ -133,7 +182,7 @@ export type CreateNetworkRequest = Message<"ipledger.v1.CreateNetworkRequest"> &
  * Use `create(CreateNetworkRequestSchema)` to create a new message.
  */
 export const CreateNetworkRequestSchema: GenMessage<CreateNetworkRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 1);
+  messageDesc(file_ipledger_v1_network, 2);
 
 /**
  * Answer of CreateNetwork.
@@ -154,7 +203,7 @@ export type CreateNetworkResponse = Message<"ipledger.v1.CreateNetworkResponse">
  * Use `create(CreateNetworkResponseSchema)` to create a new message.
  */
 export const CreateNetworkResponseSchema: GenMessage<CreateNetworkResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 2);
+  messageDesc(file_ipledger_v1_network, 3);
 
 /**
  * Input of UpdateNetwork. What is absent stays as it is.
@@ -189,6 +238,13 @@ export type UpdateNetworkRequest = Message<"ipledger.v1.UpdateNetworkRequest"> &
    * @generated from field: string request_id = 4;
    */
   requestId: string;
+
+  /**
+   * Change only if the network is at this version, else VERSION_MISMATCH.
+   *
+   * @generated from field: optional uint64 version = 5;
+   */
+  version?: bigint | undefined;
 };
 
 /**
@@ -196,7 +252,7 @@ export type UpdateNetworkRequest = Message<"ipledger.v1.UpdateNetworkRequest"> &
  * Use `create(UpdateNetworkRequestSchema)` to create a new message.
  */
 export const UpdateNetworkRequestSchema: GenMessage<UpdateNetworkRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 3);
+  messageDesc(file_ipledger_v1_network, 4);
 
 /**
  * Answer of UpdateNetwork.
@@ -217,7 +273,7 @@ export type UpdateNetworkResponse = Message<"ipledger.v1.UpdateNetworkResponse">
  * Use `create(UpdateNetworkResponseSchema)` to create a new message.
  */
 export const UpdateNetworkResponseSchema: GenMessage<UpdateNetworkResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 4);
+  messageDesc(file_ipledger_v1_network, 5);
 
 /**
  * Input of GetNetwork.
@@ -238,7 +294,7 @@ export type GetNetworkRequest = Message<"ipledger.v1.GetNetworkRequest"> & {
  * Use `create(GetNetworkRequestSchema)` to create a new message.
  */
 export const GetNetworkRequestSchema: GenMessage<GetNetworkRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 5);
+  messageDesc(file_ipledger_v1_network, 6);
 
 /**
  * Answer of GetNetwork.
@@ -259,7 +315,7 @@ export type GetNetworkResponse = Message<"ipledger.v1.GetNetworkResponse"> & {
  * Use `create(GetNetworkResponseSchema)` to create a new message.
  */
 export const GetNetworkResponseSchema: GenMessage<GetNetworkResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 6);
+  messageDesc(file_ipledger_v1_network, 7);
 
 /**
  * Input of ListNetworks.
@@ -294,7 +350,7 @@ export type ListNetworksRequest = Message<"ipledger.v1.ListNetworksRequest"> & {
  * Use `create(ListNetworksRequestSchema)` to create a new message.
  */
 export const ListNetworksRequestSchema: GenMessage<ListNetworksRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 7);
+  messageDesc(file_ipledger_v1_network, 8);
 
 /**
  * Answer of ListNetworks.
@@ -322,7 +378,7 @@ export type ListNetworksResponse = Message<"ipledger.v1.ListNetworksResponse"> &
  * Use `create(ListNetworksResponseSchema)` to create a new message.
  */
 export const ListNetworksResponseSchema: GenMessage<ListNetworksResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 8);
+  messageDesc(file_ipledger_v1_network, 9);
 
 /**
  * Input of EndRecovery.
@@ -357,7 +413,7 @@ export type EndRecoveryRequest = Message<"ipledger.v1.EndRecoveryRequest"> & {
  * Use `create(EndRecoveryRequestSchema)` to create a new message.
  */
 export const EndRecoveryRequestSchema: GenMessage<EndRecoveryRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 9);
+  messageDesc(file_ipledger_v1_network, 10);
 
 /**
  * Answer of EndRecovery.
@@ -378,7 +434,7 @@ export type EndRecoveryResponse = Message<"ipledger.v1.EndRecoveryResponse"> & {
  * Use `create(EndRecoveryResponseSchema)` to create a new message.
  */
 export const EndRecoveryResponseSchema: GenMessage<EndRecoveryResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 10);
+  messageDesc(file_ipledger_v1_network, 11);
 
 /**
  * Whether a network hands out addresses.
@@ -449,7 +505,7 @@ export const NetworkService: GenService<{
     output: typeof CreateNetworkResponseSchema;
   },
   /**
-   * Changes description and labels.
+   * Changes description and labels. VERSION_MISMATCH: it is at another version than the one named.
    *
    * @generated from rpc ipledger.v1.NetworkService.UpdateNetwork
    */

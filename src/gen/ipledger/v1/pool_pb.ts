@@ -14,7 +14,59 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/pool.proto.
  */
 export const file_ipledger_v1_pool: GenFile = /*@__PURE__*/
-  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSL6BAoEUG9vbBIPCgduZXR3b3JrGAEgASgJEgwKBG5hbWUYAiABKAkSCgoCaWQYAyABKAQSDAoEY2lkchgEIAEoCRIOCgZzdWJuZXQYBSABKAkSFQoNcHJlZml4X2xlbmd0aBgGIAEoDRIPCgdnYXRld2F5GAcgASgJEg8KB2V4Y2x1ZGUYCCADKAkSKwoIY29vbGRvd24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY29uZmlybV93aXRoaW4YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIbGl2ZW5lc3MYCyABKA4yGS5pcGxlZGdlci52MS5Qb29sTGl2ZW5lc3MSEwoLb3duZXJfbGltaXQYDCABKA0SGwoKaXNfZGVmYXVsdBgNIAEoCFIHZGVmYXVsdBIQCghkcmFpbmluZxgOIAEoCBIpCgdvcHRpb25zGA8gASgLMhguaXBsZWRnZXIudjEuUG9vbE9wdGlvbnMSLQoGbGFiZWxzGBAgAygLMh0uaXBsZWRnZXIudjEuUG9vbC5MYWJlbHNFbnRyeRIPCgd2ZXJzaW9uGBEgASgEEi4KCmNyZWF0ZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBXVzYWdlGBQgASgLMhYuaXBsZWRnZXIudjEuUG9vbFVzYWdlGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEilgEKCVBvb2xVc2FnZRIMCgRzaXplGAEgASgJEhMKC2FsbG9jYXRhYmxlGAIgASgJEgwKBGZyZWUYAyABKAkSDwoHY29vbGluZxgEIAEoCRIQCghyZXNlcnZlZBgFIAEoCRIOCgZhY3RpdmUYBiABKAkSEwoLcXVhcmFudGluZWQYByABKAkSEAoIZXhjbHVkZWQYCCABKAkihAQKEUNyZWF0ZVBvb2xSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEbmFtZRgCIAEoCRIMCgRjaWRyGAMgASgJEg4KBnN1Ym5ldBgEIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAUgASgNEg8KB2dhdGV3YXkYBiABKAkSDwoHZXhjbHVkZRgHIAMoCRIrCghjb29sZG93bhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5jb25maXJtX3dpdGhpbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIrCghsaXZlbmVzcxgKIAEoDjIZLmlwbGVkZ2VyLnYxLlBvb2xMaXZlbmVzcxITCgtvd25lcl9saW1pdBgLIAEoDRIbCgppc19kZWZhdWx0GAwgASgIUgdkZWZhdWx0EhAKCGRyYWluaW5nGA0gASgIEikKB29wdGlvbnMYDiABKAsyGC5pcGxlZGdlci52MS5Qb29sT3B0aW9ucxI6CgZsYWJlbHMYDyADKAsyKi5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVxdWVzdC5MYWJlbHNFbnRyeRISCgpyZXF1ZXN0X2lkGBAgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNQoSQ3JlYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sIh0KCkV4Y2x1c2lvbnMSDwoHZW50cmllcxgBIAMoCSKRBQoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIoCgdleGNsdWRlGAcgASgLMhcuaXBsZWRnZXIudjEuRXhjbHVzaW9ucxIrCghjb29sZG93bhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5jb25maXJtX3dpdGhpbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCghsaXZlbmVzcxgKIAEoDjIZLmlwbGVkZ2VyLnYxLlBvb2xMaXZlbmVzc0gEiAEBEhgKC293bmVyX2xpbWl0GAsgASgNSAWIAQESIAoKaXNfZGVmYXVsdBgMIAEoCEgGUgdkZWZhdWx0iAEBEhUKCGRyYWluaW5nGA0gASgISAeIAQESKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiMKBmxhYmVscxgPIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxINCgVjbGVhchgQIAMoCRIUCgd2ZXJzaW9uGBEgASgESAiIAQESEgoKcmVxdWVzdF9pZBgSIAEoCUILCglfbmV3X25hbWVCBwoFX2NpZHJCCQoHX3N1Ym5ldEIKCghfZ2F0ZXdheUILCglfbGl2ZW5lc3NCDgoMX293bmVyX2xpbWl0Qg0KC19pc19kZWZhdWx0QgsKCV9kcmFpbmluZ0IKCghfdmVyc2lvbiI1ChJVcGRhdGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiaAoRRGVsZXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhQKB3ZlcnNpb24YAyABKARIAIgBARISCgpyZXF1ZXN0X2lkGAQgASgJQgoKCF92ZXJzaW9uIjUKEkRlbGV0ZVBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbCIvCg5HZXRQb29sUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBG5hbWUYAiABKAkiQAoPR2V0UG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sEgwKBGhlYWQYAiABKAQiwgEKEExpc3RQb29sc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0LkxhYmVsc0VudHJ5EgwKBGNpZHIYAyABKAkSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJcChFMaXN0UG9vbHNSZXNwb25zZRIgCgVwb29scxgBIAMoCzIRLmlwbGVkZ2VyLnYxLlBvb2wSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgwKBGhlYWQYAyABKAQqSAoMUG9vbExpdmVuZXNzEh0KGVBPT0xfTElWRU5FU1NfVU5TUEVDSUZJRUQQABINCglBVkFJTEFCTEUQARIKCgZTVFJJQ1QQAjKMAwoLUG9vbFNlcnZpY2USTQoKQ3JlYXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuQ3JlYXRlUG9vbFJlc3BvbnNlEk0KClVwZGF0ZVBvb2wSHi5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLlVwZGF0ZVBvb2xSZXNwb25zZRJNCgpEZWxldGVQb29sEh4uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5EZWxldGVQb29sUmVzcG9uc2USRAoHR2V0UG9vbBIbLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXF1ZXN0GhwuaXBsZWRnZXIudjEuR2V0UG9vbFJlc3BvbnNlEkoKCUxpc3RQb29scxIdLmlwbGVkZ2VyLnYxLkxpc3RQb29sc1JlcXVlc3QaHi5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKWAQoJUG9vbFVzYWdlEgwKBHNpemUYASABKAkSEwoLYWxsb2NhdGFibGUYAiABKAkSDAoEZnJlZRgDIAEoCRIPCgdjb29saW5nGAQgASgJEhAKCHJlc2VydmVkGAUgASgJEg4KBmFjdGl2ZRgGIAEoCRITCgtxdWFyYW50aW5lZBgHIAEoCRIQCghleGNsdWRlZBgIIAEoCSKyBAoRQ3JlYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGNpZHIYAyABKAkSDgoGc3VibmV0GAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDwoHZ2F0ZXdheRgGIAEoCRIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAsgASgNEhsKCmlzX2RlZmF1bHQYDCABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDSABKAgSKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEjoKBmxhYmVscxgPIAMoCzIqLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYECABKAkSLAoLcmVhcF9wb2xpY3kYESABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNQoSQ3JlYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sIh0KCkV4Y2x1c2lvbnMSDwoHZW50cmllcxgBIAMoCSK/BQoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIoCgdleGNsdWRlGAcgASgLMhcuaXBsZWRnZXIudjEuRXhjbHVzaW9ucxIrCghjb29sZG93bhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5jb25maXJtX3dpdGhpbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCghsaXZlbmVzcxgKIAEoDjIZLmlwbGVkZ2VyLnYxLlBvb2xMaXZlbmVzc0gEiAEBEhgKC293bmVyX2xpbWl0GAsgASgNSAWIAQESIAoKaXNfZGVmYXVsdBgMIAEoCEgGUgdkZWZhdWx0iAEBEhUKCGRyYWluaW5nGA0gASgISAeIAQESKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiMKBmxhYmVscxgPIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxINCgVjbGVhchgQIAMoCRIUCgd2ZXJzaW9uGBEgASgESAiIAQESEgoKcmVxdWVzdF9pZBgSIAEoCRIsCgtyZWFwX3BvbGljeRgTIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3lCCwoJX25ld19uYW1lQgcKBV9jaWRyQgkKB19zdWJuZXRCCgoIX2dhdGV3YXlCCwoJX2xpdmVuZXNzQg4KDF9vd25lcl9saW1pdEINCgtfaXNfZGVmYXVsdEILCglfZHJhaW5pbmdCCgoIX3ZlcnNpb24iNQoSVXBkYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sImgKEURlbGV0ZVBvb2xSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEbmFtZRgCIAEoCRIUCgd2ZXJzaW9uGAMgASgESACIAQESEgoKcmVxdWVzdF9pZBgEIAEoCUIKCghfdmVyc2lvbiI1ChJEZWxldGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiLwoOR2V0UG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJIkAKD0dldFBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbBIMCgRoZWFkGAIgASgEIsIBChBMaXN0UG9vbHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSOQoGbGFiZWxzGAIgAygLMikuaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVxdWVzdC5MYWJlbHNFbnRyeRIMCgRjaWRyGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXAoRTGlzdFBvb2xzUmVzcG9uc2USIAoFcG9vbHMYASADKAsyES5pcGxlZGdlci52MS5Qb29sEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEKkgKDFBvb2xMaXZlbmVzcxIdChlQT09MX0xJVkVORVNTX1VOU1BFQ0lGSUVEEAASDQoJQVZBSUxBQkxFEAESCgoGU1RSSUNUEAIyjAMKC1Bvb2xTZXJ2aWNlEk0KCkNyZWF0ZVBvb2wSHi5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXNwb25zZRJNCgpVcGRhdGVQb29sEh4uaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVzcG9uc2USTQoKRGVsZXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkRlbGV0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlc3BvbnNlEkQKB0dldFBvb2wSGy5pcGxlZGdlci52MS5HZXRQb29sUmVxdWVzdBocLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXNwb25zZRJKCglMaXN0UG9vbHMSHS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
+
+/**
+ * What must have passed before a lease of the pool is taken back without its owner's word: on proof of absence, or
+ * because it was never confirmed. Each can be set, none can be switched off.
+ *
+ * @generated from message ipledger.v1.ReapPolicy
+ */
+export type ReapPolicy = Message<"ipledger.v1.ReapPolicy"> & {
+  /**
+   * Counted complete snapshots in a row without the workload, of each witness, before it is asked whether it is gone.
+   * Default 3 (0 is the default too); at most 8.
+   *
+   * @generated from field: uint32 misses = 1;
+   */
+  misses: number;
+
+  /**
+   * Age of the lease's last change before anything follows from absence. Default 300s, 1s to 30 days.
+   *
+   * @generated from field: google.protobuf.Duration minimum_age = 2;
+   */
+  minimumAge?: Duration | undefined;
+
+  /**
+   * The same for a lease that no source has seen. Default 3600s, at least `minimum_age`, at most 30 days.
+   *
+   * @generated from field: google.protobuf.Duration unwitnessed_age = 3;
+   */
+  unwitnessedAge?: Duration | undefined;
+
+  /**
+   * How long a workload that is said to have ended still counts as there. Default 300s, 1s to 30 days.
+   *
+   * @generated from field: google.protobuf.Duration terminal_grace = 4;
+   */
+  terminalGrace?: Duration | undefined;
+
+  /**
+   * Between a missed `confirm_by` and the reap: a Confirm in flight, the drift of the caller's clock. Default 60s,
+   * 1s to 30 days.
+   *
+   * @generated from field: google.protobuf.Duration confirm_grace = 5;
+   */
+  confirmGrace?: Duration | undefined;
+};
+
+/**
+ * Describes the message ipledger.v1.ReapPolicy.
+ * Use `create(ReapPolicySchema)` to create a new message.
+ */
+export const ReapPolicySchema: GenMessage<ReapPolicy> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_pool, 0);
 
 /**
  * A pool.
@@ -157,11 +209,18 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * How full it is. Absent in events.
+   * How full it is. Absent in events, and where a command answers about a pool that is another by now, or gone.
    *
    * @generated from field: ipledger.v1.PoolUsage usage = 20;
    */
   usage?: PoolUsage | undefined;
+
+  /**
+   * What holds for its leases, defaults included.
+   *
+   * @generated from field: ipledger.v1.ReapPolicy reap_policy = 21;
+   */
+  reapPolicy?: ReapPolicy | undefined;
 };
 
 /**
@@ -169,7 +228,7 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
  * Use `create(PoolSchema)` to create a new message.
  */
 export const PoolSchema: GenMessage<Pool> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 0);
+  messageDesc(file_ipledger_v1_pool, 1);
 
 /**
  * How full a pool is. Counts leases (blocks count as one), as decimal strings. Always and exactly:
@@ -240,7 +299,7 @@ export type PoolUsage = Message<"ipledger.v1.PoolUsage"> & {
  * Use `create(PoolUsageSchema)` to create a new message.
  */
 export const PoolUsageSchema: GenMessage<PoolUsage> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 1);
+  messageDesc(file_ipledger_v1_pool, 2);
 
 /**
  * Input of CreatePool.
@@ -361,6 +420,13 @@ export type CreatePoolRequest = Message<"ipledger.v1.CreatePoolRequest"> & {
    * @generated from field: string request_id = 16;
    */
   requestId: string;
+
+  /**
+   * What is absent in it is as by default.
+   *
+   * @generated from field: ipledger.v1.ReapPolicy reap_policy = 17;
+   */
+  reapPolicy?: ReapPolicy | undefined;
 };
 
 /**
@@ -368,7 +434,7 @@ export type CreatePoolRequest = Message<"ipledger.v1.CreatePoolRequest"> & {
  * Use `create(CreatePoolRequestSchema)` to create a new message.
  */
 export const CreatePoolRequestSchema: GenMessage<CreatePoolRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 2);
+  messageDesc(file_ipledger_v1_pool, 3);
 
 /**
  * Answer of CreatePool.
@@ -389,7 +455,7 @@ export type CreatePoolResponse = Message<"ipledger.v1.CreatePoolResponse"> & {
  * Use `create(CreatePoolResponseSchema)` to create a new message.
  */
 export const CreatePoolResponseSchema: GenMessage<CreatePoolResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 3);
+  messageDesc(file_ipledger_v1_pool, 4);
 
 /**
  * A list of exclusions where "not given" and "none" differ.
@@ -410,7 +476,7 @@ export type Exclusions = Message<"ipledger.v1.Exclusions"> & {
  * Use `create(ExclusionsSchema)` to create a new message.
  */
 export const ExclusionsSchema: GenMessage<Exclusions> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 4);
+  messageDesc(file_ipledger_v1_pool, 5);
 
 /**
  * Input of UpdatePool. What is absent stays as it is; `prefix_length` never changes. All or nothing.
@@ -524,7 +590,7 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   labels?: Labels | undefined;
 
   /**
-   * Fields to unset, in JSON spelling: `gateway`, `confirmWithin`. Not together with a value for the same field.
+   * Fields to unset, in JSON spelling: `gateway`, `confirmWithin`, `reapPolicy` (all of it as by default). Not together with a value for the same field.
    *
    * @generated from field: repeated string clear = 16;
    */
@@ -543,6 +609,13 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
    * @generated from field: string request_id = 18;
    */
   requestId: string;
+
+  /**
+   * For what is judged from now on. What is absent in it (0 misses too) stays as it is; see also `clear`.
+   *
+   * @generated from field: ipledger.v1.ReapPolicy reap_policy = 19;
+   */
+  reapPolicy?: ReapPolicy | undefined;
 };
 
 /**
@@ -550,7 +623,7 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
  * Use `create(UpdatePoolRequestSchema)` to create a new message.
  */
 export const UpdatePoolRequestSchema: GenMessage<UpdatePoolRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 5);
+  messageDesc(file_ipledger_v1_pool, 6);
 
 /**
  * Answer of UpdatePool.
@@ -571,7 +644,7 @@ export type UpdatePoolResponse = Message<"ipledger.v1.UpdatePoolResponse"> & {
  * Use `create(UpdatePoolResponseSchema)` to create a new message.
  */
 export const UpdatePoolResponseSchema: GenMessage<UpdatePoolResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 6);
+  messageDesc(file_ipledger_v1_pool, 7);
 
 /**
  * Input of DeletePool.
@@ -613,7 +686,7 @@ export type DeletePoolRequest = Message<"ipledger.v1.DeletePoolRequest"> & {
  * Use `create(DeletePoolRequestSchema)` to create a new message.
  */
 export const DeletePoolRequestSchema: GenMessage<DeletePoolRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 7);
+  messageDesc(file_ipledger_v1_pool, 8);
 
 /**
  * Answer of DeletePool.
@@ -622,7 +695,7 @@ export const DeletePoolRequestSchema: GenMessage<DeletePoolRequest> = /*@__PURE_
  */
 export type DeletePoolResponse = Message<"ipledger.v1.DeletePoolResponse"> & {
   /**
-   * The pool as it was just before, without its usage. Only its network, name and id when a `request_id` is replayed.
+   * The pool as it was just before, without its usage.
    *
    * @generated from field: ipledger.v1.Pool pool = 1;
    */
@@ -634,7 +707,7 @@ export type DeletePoolResponse = Message<"ipledger.v1.DeletePoolResponse"> & {
  * Use `create(DeletePoolResponseSchema)` to create a new message.
  */
 export const DeletePoolResponseSchema: GenMessage<DeletePoolResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 8);
+  messageDesc(file_ipledger_v1_pool, 9);
 
 /**
  * Input of GetPool.
@@ -662,7 +735,7 @@ export type GetPoolRequest = Message<"ipledger.v1.GetPoolRequest"> & {
  * Use `create(GetPoolRequestSchema)` to create a new message.
  */
 export const GetPoolRequestSchema: GenMessage<GetPoolRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 9);
+  messageDesc(file_ipledger_v1_pool, 10);
 
 /**
  * Answer of GetPool.
@@ -690,7 +763,7 @@ export type GetPoolResponse = Message<"ipledger.v1.GetPoolResponse"> & {
  * Use `create(GetPoolResponseSchema)` to create a new message.
  */
 export const GetPoolResponseSchema: GenMessage<GetPoolResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 10);
+  messageDesc(file_ipledger_v1_pool, 11);
 
 /**
  * Input of ListPools. Filters are joined by "and".
@@ -739,7 +812,7 @@ export type ListPoolsRequest = Message<"ipledger.v1.ListPoolsRequest"> & {
  * Use `create(ListPoolsRequestSchema)` to create a new message.
  */
 export const ListPoolsRequestSchema: GenMessage<ListPoolsRequest> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 11);
+  messageDesc(file_ipledger_v1_pool, 12);
 
 /**
  * Answer of ListPools.
@@ -774,7 +847,7 @@ export type ListPoolsResponse = Message<"ipledger.v1.ListPoolsResponse"> & {
  * Use `create(ListPoolsResponseSchema)` to create a new message.
  */
 export const ListPoolsResponseSchema: GenMessage<ListPoolsResponse> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 12);
+  messageDesc(file_ipledger_v1_pool, 13);
 
 /**
  * What Reserve does when the network's sources have not reported.
@@ -790,7 +863,7 @@ export const PoolLiveness = {
   POOL_LIVENESS_UNSPECIFIED: 0,
 
   /**
-   * Hands out by the books, and says so in the event.
+   * Hands out by the books, whatever the network's sources have reported or not.
    *
    * @generated from enum value: AVAILABLE = 1;
    */
@@ -828,6 +901,7 @@ export const PoolLivenessSchema: GenEnum<PoolLiveness> = /*@__PURE__*/
 export const PoolService: GenService<{
   /**
    * Makes a pool. INVALID_FIELD `name`: it is taken; `cidr`: it overlaps another pool, which the message names.
+   * POOL_IN_USE with RetryInfo: what is left of a large pool that was deleted there is still being removed.
    *
    * @generated from rpc ipledger.v1.PoolService.CreatePool
    */
@@ -839,7 +913,8 @@ export const PoolService: GenService<{
   /**
    * Changes a pool. What would strand a held address or forget a cooling one is POOL_IN_USE, with the list of what
    * is in the way, and RetryInfo when only cooling ones are. INVALID_FIELD `newName`: it is taken; `cidr`: it overlaps
-   * another pool, or is of the other family. Also POOL_NOT_FOUND, VERSION_MISMATCH.
+   * another pool, or is of the other family. POOL_IN_USE with `forgotten` in the metadata: more than 100,000 addresses
+   * that were held before would leave with this one change. Also as in CreatePool, POOL_NOT_FOUND, VERSION_MISMATCH.
    *
    * @generated from rpc ipledger.v1.PoolService.UpdatePool
    */
