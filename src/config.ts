@@ -52,6 +52,15 @@ const httpUrl = () =>
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
+/** Of a ledger, opened by the service or by anybody else. */
+export const LEDGER_DEFAULTS = {
+  connections: 4,
+  /** Commands that wait for one network. */
+  queued: 20_000,
+  leasesPerBatch: 1_000,
+  deadlineSeconds: 10,
+} as const
+
 const environment = z.object({
   DATABASE_URL: postgresUrl(),
   DATABASE_ADMIN_URL: postgresUrl(),
@@ -60,18 +69,24 @@ const environment = z.object({
   IPLEDGER_GRPC_PORT: whole(0, 65_535, 8081),
   IPLEDGER_DIR: z.preprocess(unsetWhenEmpty, z.string().default('.ipledger')),
   IPLEDGER_TOKENS: text(),
+  IPLEDGER_SOURCE_SECRETS: text(),
   IPLEDGER_LOG_LEVEL: z.preprocess(
     unsetWhenEmpty,
     z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
   ),
   IPLEDGER_URL: httpUrl(),
   IPLEDGER_TOKEN: text(),
-  IPLEDGER_WRITE_CONNECTIONS: whole(1, 64, 4),
+  IPLEDGER_WRITE_CONNECTIONS: whole(1, 64, LEDGER_DEFAULTS.connections),
   IPLEDGER_READ_CONNECTIONS: whole(1, 256, 8),
-  IPLEDGER_JOB_CONNECTIONS: whole(2, 64, 4),
-  IPLEDGER_MAX_QUEUED_COMMANDS: whole(1, 1_000_000, 20_000),
-  IPLEDGER_BATCH_LEASES: whole(1, 10_000, 1_000),
-  IPLEDGER_DEADLINE_SECONDS: whole(1, 600, 10),
+  // Two, and one for each job that runs: one that waits for a source must hold up no other.
+  IPLEDGER_JOB_CONNECTIONS: whole(2, 64, 12),
+  IPLEDGER_MAX_QUEUED_COMMANDS: whole(1, 1_000_000, LEDGER_DEFAULTS.queued),
+  IPLEDGER_BATCH_LEASES: whole(1, 10_000, LEDGER_DEFAULTS.leasesPerBatch),
+  IPLEDGER_DEADLINE_SECONDS: whole(1, 600, LEDGER_DEFAULTS.deadlineSeconds),
+  IPLEDGER_SYNCHRONOUS_REPLICATION: z.preprocess(
+    unsetWhenEmpty,
+    z.enum(['yes', 'no'], 'must be yes or no; unset it for no').default('no'),
+  ),
 })
 
 export type LogLevel = (typeof LOG_LEVELS)[number]
@@ -88,6 +103,8 @@ export type Config = Readonly<{
   directory: string
   /** Absolute path of the file of hashed tokens. Undefined: every loopback caller is admin. */
   tokensFile: string | undefined
+  /** Absolute path of the file of secrets by which sources are asked, a JSON object by `<network>/<source>`. */
+  sourceSecretsFile: string | undefined
   logLevel: LogLevel
   /** The server the CLI talks to; by default the one `serve` starts with the same environment. */
   clientUrl: string
@@ -100,6 +117,8 @@ export type Config = Readonly<{
   batchLeases: number
   /** Deadline of a call that names none. */
   deadlineMs: number
+  /** No failover loses a commit that was acknowledged, so that none is followed by a recovery. */
+  commitsAreNeverLost: boolean
 }>
 
 /** @throws StartRefused naming each variable that cannot be used, and what it must be. */
@@ -121,6 +140,8 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
     grpcPort: set.IPLEDGER_GRPC_PORT,
     directory: resolve(set.IPLEDGER_DIR),
     tokensFile: set.IPLEDGER_TOKENS === undefined ? undefined : resolve(set.IPLEDGER_TOKENS),
+    sourceSecretsFile:
+      set.IPLEDGER_SOURCE_SECRETS === undefined ? undefined : resolve(set.IPLEDGER_SOURCE_SECRETS),
     logLevel: set.IPLEDGER_LOG_LEVEL,
     clientUrl: set.IPLEDGER_URL ?? `http://127.0.0.1:${set.IPLEDGER_PORT}`,
     clientToken: set.IPLEDGER_TOKEN,
@@ -130,6 +151,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
     maxQueuedCommands: set.IPLEDGER_MAX_QUEUED_COMMANDS,
     batchLeases: set.IPLEDGER_BATCH_LEASES,
     deadlineMs: set.IPLEDGER_DEADLINE_SECONDS * 1000,
+    commitsAreNeverLost: set.IPLEDGER_SYNCHRONOUS_REPLICATION === 'yes',
   }
 }
 

@@ -138,17 +138,16 @@ export type AddressBook = {
 
 export const UNTOUCHED: AddressBook = { lease: null, released: null }
 
+/** Looked at under the lock: so few that a pool of millions is asked as fast as a small one. */
 export type Occupants = {
   /** The ranges that were asked about. */
   readonly ranges: readonly Range[]
-  /** Held and cooling addresses, at most a page. */
+  /** At most one more than is listed. */
   readonly held: readonly Lease[]
-  readonly heldCount: number
+  /** Likewise; the one that cools longest is among them. */
   readonly cooling: readonly ReleasedAddress[]
-  readonly coolingCount: number
-  /** Released addresses that have cooled and would be forgotten. */
+  /** Released addresses that have cooled and would be forgotten; counted up to one more than may be at once. */
   readonly cooledCount: number
-  readonly lastAvailableAt: number | null
 }
 
 export type Need =
@@ -184,7 +183,13 @@ export type Need =
   | { readonly what: 'absenceReaps'; readonly source: string }
   | { readonly what: 'heldLeases' }
   | { readonly what: 'strictness'; readonly node: string }
-  | { readonly what: 'occupants'; readonly poolId: number; readonly ranges: readonly Range[] }
+  | {
+      readonly what: 'occupants'
+      readonly poolId: number
+      readonly ranges: readonly Range[]
+      /** They are all of the pool. */
+      readonly whole: boolean
+    }
   | { readonly what: 'wholeFreeSpace'; readonly pool: string }
 
 /** Read at a time when what was read at first does not do. */
@@ -233,7 +238,7 @@ export type Books = {
   readonly byAttachment: Map<string, Set<string>>
   readonly byToken: Map<number, { readonly address: string } | { readonly ended: EndedLease } | null>
   readonly closings: Map<string, readonly ClosedAttachment[]>
-  /** By `endingsKey`. */
+  /** By attachment. */
   readonly endings: Map<string, readonly EndedLease[]>
   readonly requests: Map<string, Remembered | null>
   readonly previous: Map<string, readonly string[]>
@@ -262,6 +267,8 @@ export type Books = {
   slowestIntervalMs: number
   readonly poolsAt: Map<string, number | null>
   readonly overlaps: Map<string, readonly number[]>
+  /** Of the CIDRs in `overlaps`: where rows of a deleted pool are left. */
+  readonly uncleared: Set<string>
   readonly occupants: Map<number, Occupants>
   /** Addresses the database vetoed in this process (a row the books did not know); never candidates. */
   readonly setAside: ReadonlySet<string>
@@ -299,6 +306,7 @@ export function emptyBooks(networkName: string, setAside: ReadonlySet<string> = 
     slowestIntervalMs: 0,
     poolsAt: new Map(),
     overlaps: new Map(),
+    uncleared: new Set(),
     occupants: new Map(),
     setAside,
   }
@@ -427,14 +435,9 @@ export function closingsOf(books: Books, owner: Owner): readonly ClosedAttachmen
   return found
 }
 
-/** An attachment under the name it gives itself: the log is looked up by name. */
-export function endingsKey(owner: Owner): string {
-  return JSON.stringify([attachmentKey(owner), owner.name])
-}
-
 /** Leases of the attachment that ended last, one right after the other: as a Release by owner ends them. */
 export function lastEndingsOf(books: Books, owner: Owner): readonly EndedLease[] {
-  const found = books.endings.get(endingsKey(owner))
+  const found = books.endings.get(attachmentKey(owner))
   if (found === undefined) throw new Missing({ what: 'endings', owner })
   const latestFirst = found.toSorted((a, b) => b.seq - a.seq)
   const gap = latestFirst.findIndex((one, index) => index > 0 && one.seq !== latestFirst[index - 1]!.seq - 1)
@@ -544,9 +547,14 @@ export function nextCooledAt(books: Books, poolId: number): number | null {
   return at
 }
 
-export function occupantsOf(books: Books, poolId: number, ranges: readonly Range[]): Occupants {
+export function occupantsOf(
+  books: Books,
+  poolId: number,
+  ranges: readonly Range[],
+  whole: boolean,
+): Occupants {
   const occupants = books.occupants.get(poolId)
-  if (occupants === undefined) throw new Missing({ what: 'occupants', poolId, ranges })
+  if (occupants === undefined) throw new Missing({ what: 'occupants', poolId, ranges, whole })
   return occupants
 }
 

@@ -1,8 +1,9 @@
 import type { Proof } from './judge.ts'
 import type { LeaseState, QuarantineReason } from './lease.ts'
-import type { NetworkSettings } from './network.ts'
+import type { Network, NetworkSettings } from './network.ts'
 import type { Labels, Owner, Placement } from './owner.ts'
-import type { PoolInput, PoolOptions } from './pool.ts'
+import type { ReapPolicy } from './policy.ts'
+import type { PoolInput, PoolOptions, PoolSettings } from './pool.ts'
 
 /**
  * What may be asked of a network's ledger, in the imperative. Commands arrive validated in shape (lengths,
@@ -144,6 +145,7 @@ export type FenceNode = Envelope & {
 export type CreateNetwork = Envelope & { readonly type: 'createNetwork'; readonly settings: NetworkSettings }
 export type UpdateNetwork = Envelope & {
   readonly type: 'updateNetwork'
+  readonly version: number | null
   readonly description: string | null
   readonly labels: Labels | null
 }
@@ -177,6 +179,8 @@ export type PoolChange = {
   readonly draining?: boolean
   readonly options?: PoolOptions
   readonly labels?: Labels
+  /** What is absent in it stays; null: everything as by default. */
+  readonly reapPolicy?: Partial<ReapPolicy> | null
 }
 export type UpdatePool = Envelope & {
   readonly type: 'updatePool'
@@ -211,7 +215,6 @@ export type ShapeCommand =
   | UpdatePool
   | DeletePool
 export type Command = LeaseCommand | FindingCommand | ShapeCommand
-export type CommandType = Command['type']
 
 export function isShapeCommand(command: Command): command is ShapeCommand {
   switch (command.type) {
@@ -287,10 +290,28 @@ export type Finding = {
     | 'CAPPED'
 }
 
-/** What an accepted command answers. `items` belongs to AllOrNothing, `findings` to Sight, one an entry. */
+/** A pool as a command left it, or as it was before it was deleted: what it is follows from its settings. Plain JSON. */
+export type PoolView = {
+  readonly network: string
+  readonly poolId: number
+  readonly version: number
+  readonly createdAt: number
+  readonly updatedAt: number
+  readonly settings: PoolSettings
+}
+
+/** A network as a command left it, and the number of its last event. Plain JSON. */
+export type NetworkView = { readonly network: Network; readonly head: number }
+
+/**
+ * What an accepted command answers; it is remembered, and said again to whoever repeats the request. `items` belongs to
+ * AllOrNothing, `findings` to Sight, one an entry; `pool` and `network` to the commands about them.
+ */
 export type Answer = {
   readonly leases: readonly LeaseView[]
   readonly poolId?: number
+  readonly pool?: PoolView
+  readonly network?: NetworkView
   readonly items?: readonly Answer[]
   readonly findings?: readonly Finding[]
 }

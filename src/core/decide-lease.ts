@@ -32,7 +32,7 @@ import type { EndedType, Evidence } from './event.ts'
 import { type EndedLease, type Lease, leaseId, type Quarantine, type QuarantineReason } from './lease.ts'
 import { type AddressState, stateOf, type Trigger, transition } from './lifecycle.ts'
 import { describeOwner, type Owner, type Placement, sameAttachment } from './owner.ts'
-import { POLICY } from './policy.ts'
+import { judgePolicy, POLICY } from './policy.ts'
 import { contains } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
 import { viewEnded, viewLease } from './view.ts'
@@ -265,8 +265,8 @@ export function decideReap(books: Books, command: Reap): Verdict {
     )
   }
   const { lease } = found
-  const stale = versionMismatch(lease, command.version) ?? recovering(books)
-  if (stale !== null) return refused(stale)
+  const bad = mayTouch(command.actor, lease) ?? versionMismatch(lease, command.version) ?? recovering(books)
+  if (bad !== null) return refused(bad)
   if (transition(stateOf(lease), 'REAP') === undefined) return refused(illegal(lease, 'reaped'))
   const evidence = { reason: 'OPERATOR', why: command.why, version: command.version }
   return settle(
@@ -304,7 +304,8 @@ export function decideExpire(books: Books, command: Expire): Verdict {
   }
   const seen = seenSinceReserved(books, lease)
   if (seen !== null) return refused(seen)
-  const due = lease.confirmBy + POLICY.confirmGraceMs
+  const { confirmGraceMs: graceMs } = judgePolicy(poolById(books, lease.poolId).pool.reapPolicy)
+  const due = lease.confirmBy + graceMs
   if (books.now <= due) {
     return refused(
       refusal(
@@ -318,7 +319,7 @@ export function decideExpire(books: Books, command: Expire): Verdict {
   const evidence = {
     reason: 'NEVER_CONFIRMED',
     confirmBy: new Date(lease.confirmBy).toISOString(),
-    graceMs: POLICY.confirmGraceMs,
+    graceMs,
     version: command.version,
   }
   return settle(

@@ -5,9 +5,9 @@
 import {
   type Books,
   Missing,
-  type Occupants,
   occupantsOf,
   type PoolBook,
+  poolById,
   poolNamed,
   poolsOverlapping,
   strictnessFor,
@@ -26,12 +26,16 @@ import type {
 import type { Verdict } from './decide.ts'
 import { idOf } from './decide-lease.ts'
 import { type Draft, number } from './draft.ts'
+import { evolveNetwork, evolvePool } from './evolve.ts'
 import { firstSeqOfEra, POLICY } from './policy.ts'
 import { buildPool, type PoolInput, type PoolSettings, parsePoolSettings, settingsOf } from './pool.ts'
 import { type Range, subtract } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
+import { viewPool } from './view.ts'
 
 const NOTHING: Answer = { leases: [] }
+/** A run of the job that clears, and the time until it begins. */
+const UNTIL_CLEARED_MS = 60_000
 
 export function decideCreateNetwork(books: Books, command: CreateNetwork): Verdict {
   if (books.network !== null) {
@@ -54,6 +58,16 @@ export function decideCreateNetwork(books: Books, command: CreateNetwork): Verdi
 
 export function decideUpdateNetwork(books: Books, command: UpdateNetwork): Verdict {
   const network = books.network!
+  const { version } = command
+  if (version !== null && version !== network.version) {
+    return refused(
+      refusal(
+        'VERSION_MISMATCH',
+        `network ${network.network} is at version ${network.version}, not ${version}; read it again and decide anew`,
+        { network: network.network, version: String(network.version), expected: String(version) },
+      ),
+    )
+  }
   const settings = {
     description: command.description ?? network.description,
     labels: command.labels ?? network.labels,
@@ -127,7 +141,7 @@ export function decideCreatePool(books: Books, command: CreatePool): Verdict {
   if (poolNamed(books, settings.name) !== null) {
     return refused(invalid('name', `pool ${settings.name} exists already in network ${command.network}`))
   }
-  const overlap = overlapping(books, settings, null, 'cidr')
+  const overlap = overlapping(books, settings, null, 'cidr') ?? uncleared(books, settings)
   if (overlap !== null) return refused(overlap)
   const draft: Draft = {
     evidence: null,
@@ -160,6 +174,7 @@ export function decideUpdatePool(books: Books, command: UpdatePool): Verdict {
     draining: change.draining ?? pool.draining,
     options: change.options ?? pool.options,
     labels: change.labels ?? pool.labels,
+    reapPolicy: change.reapPolicy === null ? {} : { ...pool.reapPolicy, ...change.reapPolicy },
   }
   const settings = parsePoolSettings(input, 'exclude.entries')
   if ('reason' in settings) return refused(settings)
@@ -173,14 +188,14 @@ export function decideUpdatePool(books: Books, command: UpdatePool): Verdict {
   if (after.family !== pool.family)
     return refused(invalid('cidr', `pool ${pool.name} is IPv${pool.family} and stays so`))
   if (settings.cidr !== pool.cidr) {
-    const overlap = overlapping(books, settings, pool.poolId, 'cidr')
+    const overlap = overlapping(books, settings, pool.poolId, 'cidr') ?? uncleared(books, settings)
     if (overlap !== null) return refused(overlap)
   }
   const leaving = subtract(pool.allocatable, after.allocatable)
   if (leaving.length > 0 || subtract(after.allocatable, pool.allocatable).length > 0)
     requireWholeFreeSpace(book)
   if (leaving.length > 0) {
-    const blocked = inTheWay(books, book, leaving, 'would leave it')
+    const blocked = inTheWay(books, book, leaving, { whole: false }) ?? tooManyLeave(books, book, leaving)
     if (blocked !== null) return refused(blocked)
   }
   const draft: Draft = {
@@ -196,7 +211,7 @@ export function decideDeletePool(books: Books, command: DeletePool): Verdict {
   const { pool } = book
   const stale = versionMismatch(book, command.version)
   if (stale !== null) return refused(stale)
-  const blocked = inTheWay(books, book, pool.allocatable, 'are in it')
+  const blocked = inTheWay(books, book, pool.allocatable, { whole: true })
   if (blocked !== null) return refused(blocked)
   const draft: Draft = {
     evidence: null,
@@ -211,25 +226,58 @@ function requireWholeFreeSpace(book: PoolBook): void {
 }
 
 /** Held or cooling addresses in these ranges: the pool cannot let go of them. */
-function inTheWay(books: Books, book: PoolBook, ranges: readonly Range[], what: string): Refusal | null {
+function inTheWay(
+  books: Books,
+  book: PoolBook,
+  ranges: readonly Range[],
+  { whole }: { readonly whole: boolean },
+): Refusal | null {
   const { pool } = book
-  const found: Occupants = occupantsOf(books, pool.poolId, ranges)
-  if (found.heldCount === 0 && found.coolingCount === 0) return null
+  const { held, cooling } = occupantsOf(books, pool.poolId, ranges, whole)
+  if (held.length === 0 && cooling.length === 0) return null
   const blockers = [
-    ...found.held.map((lease) => `${lease.address} ${lease.state} ${idOf(lease)}`),
-    ...found.cooling.map((one) => `${one.address} COOLING until ${new Date(one.availableAt).toISOString()}`),
+    ...held.map((lease) => `${lease.address} ${lease.state} ${idOf(lease)}`),
+    ...cooling.map((one) => `${one.address} COOLING until ${new Date(one.availableAt).toISOString()}`),
   ].slice(0, POLICY.listedBlockers)
-  const onlyCooling = found.heldCount === 0 && found.lastAvailableAt !== null
+  const last = Math.max(...cooling.map(({ availableAt }) => availableAt))
   return refusal(
     'POOL_IN_USE',
-    `pool ${pool.name}: ${found.heldCount} held and ${found.coolingCount} cooling addresses ${what}: ${blockers.join('; ')}; set draining to let it run empty`,
+    `pool ${pool.name}: ${upToAPage(held)} held and ${upToAPage(cooling)} cooling addresses ${whole ? 'are in it' : 'would leave it'}: ${blockers.join('; ')}; set draining to let it run empty`,
     {
       pool: pool.name,
-      held: String(found.heldCount),
-      cooling: String(found.coolingCount),
+      held: upToAPage(held),
+      cooling: upToAPage(cooling),
       blockers: blockers.join('; '),
     },
-    onlyCooling ? found.lastAvailableAt! - books.now : undefined,
+    held.length === 0 ? last - books.now : undefined,
+  )
+}
+
+function upToAPage(found: readonly unknown[]): string {
+  return found.length > POLICY.listedBlockers ? `${POLICY.listedBlockers} and more` : String(found.length)
+}
+
+/**
+ * What leaves a pool that stays is forgotten with the change itself: a row left behind in its queue would have to be told
+ * from the others by every Reserve.
+ */
+function tooManyLeave(books: Books, { pool }: PoolBook, ranges: readonly Range[]): Refusal | null {
+  if (occupantsOf(books, pool.poolId, ranges, false).cooledCount <= POLICY.forgottenAtOnce) return null
+  return refusal(
+    'POOL_IN_USE',
+    `pool ${pool.name}: more than ${POLICY.forgottenAtOnce} addresses that were held before would leave it at once; let fewer go with each change`,
+    { pool: pool.name, held: '0', cooling: '0', forgotten: `${POLICY.forgottenAtOnce} and more` },
+  )
+}
+
+/** Of a large pool that was deleted rows are left for a while: those of another would be taken for them. */
+function uncleared(books: Books, settings: PoolSettings): Refusal | null {
+  if (!books.uncleared.has(settings.cidr)) return null
+  return refusal(
+    'POOL_IN_USE',
+    `${settings.cidr}: what is left of a pool that was deleted there is still being removed, which a worker does once a minute`,
+    { pool: settings.name, held: '0', cooling: '0' },
+    UNTIL_CLEARED_MS,
   )
 }
 
@@ -265,11 +313,17 @@ function refused(reason: Refusal): Verdict {
   return { events: [], refused: reason }
 }
 
+/** Answers with what the command is about as its events leave it; a pool that they delete, as it was. */
 function settle(books: Books, command: Command, drafts: readonly Draft[], poolId?: number): Verdict {
   const events = number(books, command, drafts)
-  const made = events.find((event) => event.type === 'pool.created')
-  const id = made !== undefined && 'poolId' in made ? made.poolId : poolId
-  return { events, answer: id === undefined || id === null ? NOTHING : { ...NOTHING, poolId: id } }
+  const [event] = events
+  if (poolId === undefined && event?.type !== 'pool.created') {
+    const network = event === undefined ? books.network : evolveNetwork(books.network, event)
+    return { events, answer: { ...NOTHING, network: { network: network!, head: event?.seq ?? books.head } } }
+  }
+  const before = poolId === undefined ? null : poolById(books, poolId).pool
+  const pool = (event === undefined ? null : evolvePool(before, event)) ?? before!
+  return { events, answer: { ...NOTHING, poolId: pool.poolId, pool: viewPool(pool) } }
 }
 
 /** Settings compare by content; keys of maps may come in any order. */

@@ -15,6 +15,7 @@ import {
   holdOf,
   type LiveSighting,
   leaseByToken,
+  poolById,
   sightingsAt,
   sourceNamed,
 } from './books.ts'
@@ -39,7 +40,7 @@ import { isSameWorkload, type Proof, rejudge } from './judge.ts'
 import type { Lease } from './lease.ts'
 import { stateOf, transition } from './lifecycle.ts'
 import { describeOwner } from './owner.ts'
-import { POLICY } from './policy.ts'
+import { judgePolicy, POLICY } from './policy.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
 
 export function decideReapProven(books: Books, command: ReapProven): Verdict {
@@ -153,6 +154,10 @@ function lookAgain(
   const verdict = rejudge(proof)
   if (verdict.verdict !== wanted)
     return invalid('proof', `comes to ${verdict.verdict} when it is judged again, not to ${wanted}`)
+  const { pool } = poolById(books, lease.poolId)
+  // Stricter since: what changed meanwhile wins.
+  if (rejudge(proof, judgePolicy(pool.reapPolicy)).verdict !== wanted)
+    return changed(lease, `it is not enough for the reap policy that pool ${pool.name} has now`)
   const sources = [...new Set(verdict.because.flatMap(({ source }) => source ?? []))]
   for (const source of sources) {
     const fallen = standsNoMore(books, lease, proof, source)

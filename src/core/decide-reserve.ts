@@ -83,16 +83,8 @@ type Picking = {
 
 export function decideReserve(books: Books, command: Reserve): Verdict {
   const { owner } = command
-  if (books.network!.state !== 'READY') {
-    return refused(
-      refusal(
-        'NETWORK_RECOVERING',
-        `network ${command.network} is ${books.network!.state}; nothing is handed out until its books are trusted again`,
-        { network: command.network, state: books.network!.state },
-        1_000,
-      ),
-    )
-  }
+  const closed = notOpen(books)
+  if (closed !== null) return refused(closed)
   const claims = openClaims(books, command)
   if ('reason' in claims) return refused(claims)
 
@@ -406,6 +398,27 @@ function bars(books: Books, command: Reserve, book: PoolBook, succession: Succes
     `${command.owner.kind} ${command.owner.name} (${command.owner.interface}) holds ${filling.length} leases in pool ${pool.name}, its limit is ${pool.ownerLimit}: ${ids.join(', ')}; end one by Release with confirmed removal, by supersedes, or by Reap`,
     { pool: pool.name, limit: String(pool.ownerLimit), leases: ids.join(',') },
   )
+}
+
+/** Books that are not trusted hand out nothing. What is waited for may be a person, so it is said (12.1). */
+function notOpen(books: Books): Refusal | null {
+  const { network, state, era } = books.network!
+  if (state === 'READY') return null
+  const refused = (why: string, metadata: Readonly<Record<string, string>> = {}) =>
+    refusal('NETWORK_RECOVERING', `network ${network} ${why}`, { network, state, ...metadata }, 1_000)
+  if (state === 'REBUILDING')
+    return refused(`is ${state}; nothing is handed out until its books are trusted again`)
+  const { sources, unreported } = strictnessFor(books, '')
+  const waits =
+    sources === 0
+      ? `an operator ends it, since no source is enabled: ipledger recover --end ${network}`
+      : unreported.length === 0
+        ? 'that is written down: every source has reported completely in it'
+        : `each source has reported completely in it; still to come: ${unreported.join(', ')}`
+  return refused(`is ${state} since era ${era} began; nothing is handed out until ${waits}`, {
+    era: String(era),
+    sources: unreported.join(','),
+  })
 }
 
 /**

@@ -186,7 +186,11 @@ function seenHeld(
  * Whose life an entry is evidence of. What it does not tell is not held against anybody: without an identity that both
  * name, it is somebody's. A block's holder gives its addresses to whom it likes, on its own node.
  */
-function seenFor(pool: Pool, lease: Lease, { owner, node }: SightedEntry): Trigger {
+export function seenFor(
+  pool: Pick<Pool, 'family' | 'prefixLength'>,
+  lease: Lease,
+  { owner, node }: Pick<SightedEntry, 'owner' | 'node'>,
+): Trigger {
   const known = lease.owner !== null && owner !== null ? compare(lease.owner, owner) : 'UNKNOWN'
   if (known === 'SAME') return 'SIGHTED'
   if (pool.prefixLength < maxPrefix(pool.family)) {

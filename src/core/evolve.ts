@@ -11,7 +11,6 @@ import {
   bookInPool,
   bootKey,
   type ClosedAttachment,
-  endingsKey,
   type Fence,
   type Hold,
   type PoolBook,
@@ -224,6 +223,8 @@ export function evolve(books: Books, event: LedgerEvent): Books {
     case 'node.fenced': {
       const { node, boot } = event.evidence
       books.fences.set(bootKey(node, boot), evolveFence(event))
+      // Its sources are waited for no more: to be read anew.
+      books.strictness.clear()
       return books
     }
     case 'reconcile.held':
@@ -274,7 +275,7 @@ function evolveClosingsOf(books: Books, key: string, event: LedgerEvent): void {
 
 function addEnding(books: Books, ended: EndedLease): void {
   if (ended.lease.owner === null || books.endings.size === 0) return
-  const key = endingsKey(ended.lease.owner)
+  const key = attachmentKey(ended.lease.owner)
   const before = books.endings.get(key)
   if (before !== undefined) books.endings.set(key, [...before, ended])
 }

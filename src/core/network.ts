@@ -3,6 +3,9 @@ import type { Labels } from './owner.ts'
 /** READY; REBUILDING while projections are being replaced; RECOVERING while a new era has not been observed yet. */
 export type NetworkState = 'READY' | 'REBUILDING' | 'RECOVERING'
 
+/** 1 to 63 bytes; the table `network` checks the same. */
+export const NETWORK_NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/
+
 export type NetworkSettings = {
   readonly description: string
   readonly labels: Labels

@@ -44,7 +44,9 @@ export function sameAttachment(a: Owner, b: Owner): boolean {
 export function describeOwner(owner: Owner): string {
   const uid = owner.uid === owner.name ? '' : ` uid ${owner.uid}`
   const incarnation = owner.incarnation === '' ? '' : ` incarnation ${owner.incarnation}`
-  return `${owner.kind} ${owner.name}${uid}${incarnation} (${owner.interface})`
+  // Where it was sighted its interface may not have been told.
+  const on = owner.interface === '' ? '' : ` (${owner.interface})`
+  return `${owner.kind} ${owner.name}${uid}${incarnation}${on}`
 }
 
 function escapePart(part: string): string {

@@ -11,7 +11,7 @@ import {
   parseRange,
 } from './address.ts'
 import type { Labels } from './owner.ts'
-import { POLICY } from './policy.ts'
+import { judgePolicy, POLICY, REAP_POLICY_BOUNDS, type ReapPolicy } from './policy.ts'
 import { allocatable, countLeases, type Range } from './ranges.ts'
 import { invalid, type Refusal } from './refusal.ts'
 
@@ -47,6 +47,8 @@ export type PoolSettings = {
   readonly draining: boolean
   readonly options: PoolOptions
   readonly labels: Labels
+  /** What it sets otherwise than the defaults; absent when nothing, as in every pool made before pools could. */
+  readonly reapPolicy?: Partial<ReapPolicy>
 }
 
 export type Pool = PoolSettings & {
@@ -89,6 +91,7 @@ export type PoolInput = {
   readonly draining?: boolean
   readonly options?: PoolOptions
   readonly labels?: Labels
+  readonly reapPolicy?: Partial<ReapPolicy>
 }
 
 const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
@@ -154,6 +157,8 @@ export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): Po
   }
   const options = parseOptions(input.options ?? NO_OPTIONS, family)
   if ('reason' in options) return options
+  const reapPolicy = parseReapPolicy(input.reapPolicy ?? {})
+  if ('reason' in reapPolicy) return reapPolicy
   return {
     name: input.name,
     cidr: formatCidr(cidr),
@@ -169,7 +174,45 @@ export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): Po
     draining: input.draining ?? false,
     options,
     labels: input.labels ?? {},
+    ...(Object.keys(reapPolicy).length > 0 && { reapPolicy }),
   }
+}
+
+const REAP_POLICY = [
+  { key: 'misses', field: 'reapPolicy.misses' },
+  { key: 'minimumAgeMs', field: 'reapPolicy.minimumAge' },
+  { key: 'unwitnessedAgeMs', field: 'reapPolicy.unwitnessedAge' },
+  { key: 'terminalGraceMs', field: 'reapPolicy.terminalGrace' },
+  { key: 'confirmGraceMs', field: 'reapPolicy.confirmGrace' },
+] as const satisfies readonly { key: keyof ReapPolicy; field: string }[]
+
+/** What differs from the defaults, so that there is one spelling of a pool that sets nothing. */
+function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refusal {
+  const set: { -readonly [K in keyof ReapPolicy]?: ReapPolicy[K] } = {}
+  for (const { key, field } of REAP_POLICY) {
+    const value = given[key]
+    if (value === undefined) continue
+    const { least, most } = REAP_POLICY_BOUNDS[key]
+    if (!(value >= least && value <= most)) {
+      return invalid(
+        field,
+        key === 'misses'
+          ? `must be between ${least} and ${most} snapshots`
+          : `must be between ${least / 1_000} s and ${most / 86_400_000} days`,
+      )
+    }
+    if (key === 'misses' && !Number.isInteger(value)) return invalid(field, 'must be a whole number')
+    if (Math.round(value) !== POLICY[key]) set[key] = Math.round(value)
+  }
+  const { minimumAgeMs, unwitnessedAgeMs } = judgePolicy(set)
+  // What nobody has seen is kept at least as long as what somebody missed (W-01).
+  if (unwitnessedAgeMs < minimumAgeMs) {
+    return invalid(
+      'reapPolicy.unwitnessedAge',
+      `is ${unwitnessedAgeMs / 1_000} s and must not be less than minimumAge, ${minimumAgeMs / 1_000} s`,
+    )
+  }
+  return set
 }
 
 function parseOptions(options: PoolOptions, family: Family): PoolOptions | Refusal {
@@ -191,6 +234,9 @@ function parseOptions(options: PoolOptions, family: Family): PoolOptions | Refus
     if (route.gateway !== '') {
       const parsed = parseAddress(route.gateway)
       if (isMalformed(parsed)) return invalid(`options.routes[${index}].gateway`, parsed.malformed)
+      if (parsed.family !== family) {
+        return invalid(`options.routes[${index}].gateway`, `must be of the pool's family, IPv${family}`)
+      }
       gateway = formatValue(parsed.family, parsed.value)
     }
     routes.push({ destination: formatCidr(destination), gateway })
@@ -265,5 +311,6 @@ export function settingsOf(pool: PoolSettings): PoolSettings {
     draining: pool.draining,
     options: pool.options,
     labels: pool.labels,
+    ...(pool.reapPolicy !== undefined && { reapPolicy: pool.reapPolicy }),
   }
 }

@@ -1,6 +1,6 @@
-import type { LeaseView } from './command.ts'
+import type { LeaseView, PoolView } from './command.ts'
 import { type EndedLease, type Lease, leaseId } from './lease.ts'
-import type { Pool } from './pool.ts'
+import { buildPool, type Pool, settingsOf } from './pool.ts'
 
 export function viewLease(lease: Lease, pool: Pool, reused = false): LeaseView {
   return {
@@ -56,4 +56,14 @@ export function viewEnded(ended: EndedLease, pool: Pool | null): LeaseView {
     availableAt: ended.availableAt,
     reused: false,
   }
+}
+
+export function viewPool(pool: Pool): PoolView {
+  const { network, poolId, version, createdAt, updatedAt } = pool
+  return { network, poolId, version, createdAt, updatedAt, settings: settingsOf(pool) }
+}
+
+/** The pool of a view, with its arithmetic. */
+export function poolOfView({ settings, ...at }: PoolView): Pool {
+  return buildPool(settings, at)
 }

@@ -2,17 +2,28 @@
  * What a command will most likely ask the books, so that one trip reads it all. A guess only: whatever is missing
  * is read by another trip before the command is decided.
  */
-import { formatAddress, isMalformed, parseAddress } from '../core/address.ts'
-import type { Need } from '../core/books.ts'
-import type { Command, Reserve } from '../core/command.ts'
+import { formatAddress, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
+import { type Books, bootKey, type Need, placeKey, workloadKey } from '../core/books.ts'
+import { type Command, type Reserve, type Sight, type SightedEntry, TERMINAL } from '../core/command.ts'
+import type { Proof } from '../core/judge.ts'
+import type { Lease } from '../core/lease.ts'
 import { attachmentKey, holderKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
+import type { Pool } from '../core/pool.ts'
 
 /** What earlier batches of this process saw; trusted for nothing but guesses. */
 export type Hints = {
   defaultPools: readonly string[]
   /** Pools with so much untouched space that released addresses will not be needed. */
   readonly roomy: Set<string>
+  /** Pools that hand out only while the sources of the asking node are fresh. */
+  readonly strict: Set<string>
+  /** Whether any source may see something. */
+  watched: boolean
+}
+
+export function newHints(): Hints {
+  return { defaultPools: [], roomy: new Set(), strict: new Set(), watched: true }
 }
 
 export function anticipate(command: Command, hints: Hints): readonly Need[] {
@@ -42,6 +53,17 @@ export function anticipate(command: Command, hints: Hints): readonly Need[] {
     case 'updateLabels':
       needs.push({ what: 'token', token: command.token })
       break
+    case 'sight':
+      anticipateSight(command, needs)
+      break
+    case 'reapProven':
+    case 'restore':
+      needs.push({ what: 'token', token: command.token })
+      anticipateProof(command.proof, needs)
+      break
+    case 'resumeHold':
+      needs.push({ what: 'hold', source: command.source ?? '' })
+      break
     case 'createPool':
       needs.push({ what: 'pool', name: command.pool.name })
       break
@@ -49,9 +71,13 @@ export function anticipate(command: Command, hints: Hints): readonly Need[] {
     case 'deletePool':
       needs.push({ what: 'pool', name: command.name })
       break
+    case 'endRecovery':
+      if (command.observed) needs.push({ what: 'strictness', node: '' })
+      break
     case 'createNetwork':
     case 'updateNetwork':
-    case 'endRecovery':
+    case 'beginEra':
+    case 'fenceNode':
       break
   }
   return needs
@@ -62,6 +88,9 @@ function anticipateReserve(command: Reserve, hints: Hints, needs: Need[]): void 
   needs.push({ what: 'holder', key: holderKey(command.owner) }, { what: 'attachment', key })
   if (command.owner.incarnation !== '') needs.push({ what: 'closings', key })
   if (command.liveAddresses.length > 0) needs.push({ what: 'quarantinesBy', actor: command.actor.name })
+  const pools = command.claims.flatMap((claim) => claim.pools)
+  if ([...pools, ...(pools.length === 0 ? hints.defaultPools : [])].some((pool) => hints.strict.has(pool)))
+    needs.push({ what: 'strictness', node: command.placement.node })
   if (command.claims.length === 0) {
     needs.push({ what: 'defaultPools' })
     for (const pool of hints.defaultPools) needs.push(candidatesOf(pool, 1, hints))
@@ -73,7 +102,7 @@ function anticipateReserve(command: Reserve, hints: Hints, needs: Need[]): void 
       if (isMalformed(parsed)) continue
       const address = formatAddress(parsed)
       if (claim.pools.length === 0) needs.push({ what: 'poolAt', address })
-      needs.push({ what: 'address', address })
+      needs.push({ what: 'address', address }, sightingsOf(address))
       continue
     }
     const first = claim.pools[0]
@@ -95,7 +124,153 @@ export function weightOf(command: Command): number {
       return Math.max(1, command.claims.length)
     case 'allOrNothing':
       return command.items.reduce((sum, item) => sum + weightOf(item), 0)
+    case 'sight':
+      return Math.max(1, command.entries.length)
     default:
       return 1
   }
+}
+
+// What sources see.
+
+/** Leases are single addresses as a rule; of a block it is read again, as a whole. */
+function sightingsOf(address: string): Need {
+  return { what: 'sightings', address, prefixLength: maxPrefix(address.includes(':') ? 6 : 4) }
+}
+
+/** Mostly of reservations that are seen for the first time; what is asked of free addresses comes with `alike`. */
+function anticipateSight(command: Sight, needs: Need[]): void {
+  const { source } = command
+  needs.push({ what: 'source', source }, { what: 'quarantinesBySource', source })
+  for (const { address, state } of command.entries) {
+    if (state === TERMINAL) continue
+    needs.push({ what: 'poolAt', address }, { what: 'address', address }, sightingsOf(address))
+  }
+}
+
+function anticipateProof({ cause, lease, sources, fencedBy }: Proof, needs: Need[]): void {
+  const { address, prefixLength, owner } = lease
+  needs.push({ what: 'sightings', address, prefixLength }, { what: 'hold', source: '' })
+  if (owner !== null && owner.incarnation !== '')
+    needs.push(
+      { what: 'closings', key: attachmentKey(owner) },
+      { what: 'attachment', key: attachmentKey(owner) },
+    )
+  if (fencedBy !== null) needs.push({ what: 'fence', node: fencedBy.node, boot: fencedBy.boot })
+  for (const { source } of sources) needs.push({ what: 'source', source }, { what: 'hold', source })
+  if (cause !== 'PROVEN_ABSENT') return
+  needs.push({ what: 'heldLeases' })
+  for (const source of ['', ...sources.map((one) => one.source)]) needs.push({ what: 'absenceReaps', source })
+}
+
+/**
+ * What one command misses the next ones of the batch will miss too: the closings of everybody whose lease was read, and
+ * what else they hold, which says how long a closing binds.
+ * One at a time, an all-or-nothing batch of 600 successors took 600 trips and was decided anew after each. So it is
+ * with releases of what is released already, which come in storms, and with what is seen of leases and of addresses
+ * that only turned out when they were read.
+ */
+export function alikeOf(books: Books, need: Need, commands: readonly Command[]): readonly Need[] {
+  const all = commands.flatMap((command): readonly Command[] =>
+    command.type === 'allOrNothing' ? command.items : [command],
+  )
+  switch (need.what) {
+    case 'endings':
+      return all.flatMap((command) => releaseOfNothing(books, command))
+    case 'sightings':
+      return [
+        ...[...books.pools.values()].flatMap(({ cooled }) =>
+          [...cooled.values()].flatMap((one) => unseen(books, one)),
+        ),
+        ...all.flatMap((command) => sightingsOfKnown(books, command)),
+      ]
+    case 'fence':
+    case 'closedLives':
+    case 'holder':
+      return all.flatMap((command) =>
+        command.type === 'sight' ? command.entries.flatMap((entry) => ownerSeenFree(books, entry)) : [],
+      )
+    case 'closings':
+    case 'attachment':
+      return closingsOfKnown(books)
+    default:
+      return []
+  }
+}
+
+function closingsOfKnown(books: Books): readonly Need[] {
+  const owners = [...books.addresses.values()].flatMap(({ lease }) => lease?.owner ?? [])
+  return [...new Set(owners.map(attachmentKey))].flatMap((key): readonly Need[] => [
+    ...(books.closings.has(key) ? [] : [{ what: 'closings', key } as const]),
+    ...(books.byAttachment.has(key) ? [] : [{ what: 'attachment', key } as const]),
+  ])
+}
+
+function releaseOfNothing(books: Books, command: Command): readonly Need[] {
+  if (command.type !== 'release' || command.lease.token !== null) return []
+  const { owner } = command.lease
+  const known = books.endings.has(attachmentKey(owner))
+  const holdsNothing = books.byAttachment.get(attachmentKey(owner))?.size === 0
+  return holdsNothing && !known ? [{ what: 'endings', owner }] : []
+}
+
+/** Of leases that a command names, of named addresses, and of what a successor may be handed on. */
+function sightingsOfKnown(books: Books, command: Command): readonly Need[] {
+  switch (command.type) {
+    case 'expire':
+    case 'reapProven':
+    case 'restore': {
+      const found = books.byToken.get(command.token)
+      const lease = found != null && 'address' in found ? books.addresses.get(found.address)?.lease : null
+      return lease == null ? [] : unseen(books, lease)
+    }
+    case 'reserve': {
+      const held = books.byHolder.get(holderKey(command.owner)) ?? []
+      return [
+        ...command.claims.flatMap(({ address }) => placeOf(books, address)),
+        ...[...held].flatMap((address): readonly Lease[] => {
+          const lease = books.addresses.get(address)?.lease
+          return lease == null ? [] : [lease]
+        }),
+      ].flatMap((place) => unseen(books, place))
+    }
+    default:
+      return []
+  }
+}
+
+type Place = { readonly address: string; readonly prefixLength: number }
+
+function unseen(books: Books, { address, prefixLength }: Place): readonly Need[] {
+  return books.sightings.has(placeKey(address, prefixLength))
+    ? []
+    : [{ what: 'sightings', address, prefixLength }]
+}
+
+function placeOf(books: Books, text: string | null): readonly Place[] {
+  const parsed = text === null ? undefined : parseAddress(text)
+  if (parsed === undefined || isMalformed(parsed)) return []
+  const over = ({ family, range }: Pool) =>
+    family === parsed.family && range.first <= parsed.value && parsed.value <= range.last
+  const book = [...books.pools.values()].find(({ pool }) => over(pool))
+  return book === undefined ? [] : [{ address: formatAddress(parsed), prefixLength: book.pool.prefixLength }]
+}
+
+/** Whether an owner that is seen at an address which is free may have it. */
+function ownerSeenFree(books: Books, { address, owner, node, boot, state }: SightedEntry): readonly Need[] {
+  const standing = books.addresses.get(address)
+  if (state === TERMINAL || (standing !== undefined && standing.lease !== null)) return []
+  if (books.poolsAt.get(address) == null) return []
+  const needs: Need[] = []
+  if (node !== '' && boot !== '' && !books.fences.has(bootKey(node, boot)))
+    needs.push({ what: 'fence', node, boot })
+  if (owner === null || !owner.uidNamed) return needs
+  const { kind, uid } = owner
+  if (!books.closedLives.has(workloadKey(kind, uid))) needs.push({ what: 'closedLives', kind, uid })
+  if (owner.interface === '') return needs
+  const holder = holderKey(owner)
+  const attachment = attachmentKey(owner)
+  if (!books.byHolder.has(holder)) needs.push({ what: 'holder', key: holder })
+  if (!books.byAttachment.has(attachment)) needs.push({ what: 'attachment', key: attachment })
+  return needs
 }

@@ -4,18 +4,19 @@
  */
 import type pg from 'pg'
 import { blockSize } from '../core/address.ts'
-import { endingsKey, type Need } from '../core/books.ts'
-import type { Answer, Command } from '../core/command.ts'
+import type { Answer, BeginEra, Command } from '../core/command.ts'
 import { decide } from '../core/decide.ts'
 import type { LedgerEvent } from '../core/event.ts'
 import { evolve } from '../core/evolve.ts'
-import { attachmentKey } from '../core/owner.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { type Answered, BEGIN, COMMIT, type Statement, trip } from '../postgres/trip.ts'
-import { anticipate, type Hints } from './anticipate.ts'
+import type { AbsenceMemory } from './absence.ts'
+import { alikeOf, anticipate, type Hints } from './anticipate.ts'
 import { type NewRequest, writeBatch } from './append.ts'
 import { isVeto } from './batcher.ts'
+import { type EraRules, eraDue } from './eras.ts'
 import type { Outcome } from './ledger.ts'
+import { currentLife, type DatabaseLife, isSameLife, storeLife } from './life.ts'
 import { type Ask, ask, askFor, askHead } from './load.ts'
 import { emptySlice, type Slice, Unsound } from './slice.ts'
 
@@ -48,11 +49,14 @@ export async function runBatch(
   commands: readonly Command[],
   options: {
     readonly hints: Hints
+    readonly absence: AbsenceMemory
     readonly setAside: ReadonlySet<string>
     readonly decides: (index: number) => boolean
+    readonly eras: EraRules
   },
 ): Promise<BatchResult> {
-  const slice = emptySlice(network, options.setAside)
+  const slice = emptySlice(network, options.setAside, options.absence, options.hints.watched)
+  const { eras } = options
   let decided: Decided
   let writes: readonly Statement[]
   try {
@@ -64,8 +68,16 @@ export async function runBatch(
       ...askHead(slice),
       ...askFor(slice, needs),
     ])
+    const life = await currentLife(client, slice.database!)
+    const due = eraDue(slice, life, eras)
+    if (due !== null) {
+      await turnEra(client, slice, due, life)
+      eras.onBegun(due)
+      // What was read for the commands was read in the old era.
+      return await runBatch(client, network, commands, options)
+    }
     decided = await decideAll(client, slice, commands, options.decides)
-    writes = toWrite(slice, decided)
+    writes = toWrite(slice, decided, life)
   } catch (error) {
     await rollBack(client)
     return error instanceof Defect
@@ -73,8 +85,22 @@ export async function runBatch(
       : { kind: 'unsent', error }
   }
   takeHints(slice, options.hints)
-  const committed = await commit(client, writes)
-  return committed ?? { kind: 'committed', outcomes: decided.outcomes }
+  const failed = await commit(client, writes)
+  if (failed !== undefined) return failed
+  eras.seen.head = Math.max(eras.seen.head, slice.books.head)
+  return { kind: 'committed', outcomes: decided.outcomes }
+}
+
+/** A batch of its own, before the one that found out; whatever becomes of it, nothing of that one was decided. */
+async function turnEra(client: pg.Client, slice: Slice, due: BeginEra, life: DatabaseLife): Promise<void> {
+  const cannot = `era ${due.era} of network ${due.network} cannot be begun`
+  const decided = await decideAll(client, slice, [due], () => true).catch((error: unknown) => {
+    // None of the commands is to blame.
+    throw error instanceof Defect ? new Error(cannot, { cause: error.cause }) : error
+  })
+  if (decided.events.length === 0) throw new Error(cannot)
+  const failed = await commit(client, toWrite(slice, decided, life))
+  if (failed !== undefined) throw failed.error
 }
 
 const DISCARD_PLANS: Statement = { name: 'discard_plans', text: 'discard plans', values: [] }
@@ -96,12 +122,17 @@ function replan(client: pg.Client): readonly Ask[] {
   return planned === undefined ? [] : [asIs(DISCARD_PLANS)]
 }
 
-function toWrite(slice: Slice, decided: Decided): readonly Statement[] {
+function toWrite(slice: Slice, decided: Decided, life: DatabaseLife): readonly Statement[] {
   try {
-    return writeBatch(slice, decided.events, decided.requests)
+    return [...writeBatch(slice, decided.events, decided.requests), ...lifeToStore(slice, life)]
   } catch (error) {
     throw new Unsound('the events cannot be written', { cause: error })
   }
+}
+
+function lifeToStore({ books, database }: Slice, life: DatabaseLife): readonly Statement[] {
+  if (books.network === null || isSameLife(database!.stored, life)) return []
+  return [storeLife(books.networkName, life, books.now)]
 }
 
 function takeHints(slice: Slice, hints: Hints): void {
@@ -109,7 +140,10 @@ function takeHints(slice: Slice, hints: Hints): void {
   if (books.defaultPools !== undefined) {
     hints.defaultPools = books.defaultPools.flatMap((id) => books.pools.get(id)?.pool.name ?? [])
   }
+  hints.watched = slice.watched
   for (const { pool, untouched, untouchedUpTo } of books.pools.values()) {
+    if (pool.liveness === 'STRICT') hints.strict.add(pool.name)
+    else hints.strict.delete(pool.name)
     // Nothing was asked of its space.
     if (untouchedUpTo === -1n) continue
     const lowest = untouched[0]
@@ -135,9 +169,8 @@ async function decideAll(
   commands: readonly Command[],
   decides: (index: number) => boolean,
 ): Promise<Decided> {
-  const { books } = slice
+  const { books, events } = slice
   const outcomes: (Outcome | null)[] = []
-  const events: LedgerEvent[] = []
   const requests: NewRequest[] = []
   for (const [index, command] of commands.entries()) {
     if (!decides(index)) {
@@ -149,7 +182,8 @@ async function decideAll(
       if (trip === MOST_TRIPS_PER_COMMAND) {
         throw new Defect(index, new Error(`${command.type} asks for ${decision.need.what} for ever`))
       }
-      const needs = [...withAlike(slice, decision.need, commands.slice(index)), ...decision.alike]
+      const { need, alike } = decision
+      const needs = [need, ...alike, ...alikeOf(books, need, commands.slice(index))]
       await ask(client, askFor(slice, needs))
       decision = sound(index, () => decide(books, command))
     }
@@ -168,36 +202,6 @@ async function decideAll(
     }
   }
   return { outcomes, events, requests }
-}
-
-/**
- * What one successor misses the next ones of the batch will miss too: the closings of everybody whose lease was read,
- * and what else they hold, which says how long a closing binds.
- * One at a time, an all-or-nothing batch of 600 successors took 600 trips and was decided anew after each. So it is
- * with releases of what is released already, which come in storms.
- */
-function withAlike(slice: Slice, need: Need, commands: readonly Command[]): readonly Need[] {
-  if (need.what === 'endings') return [need, ...releasesOfNothing(slice, commands)]
-  if (need.what !== 'closings' && need.what !== 'attachment') return [need]
-  const { books } = slice
-  const owners = [...books.addresses.values()].flatMap(({ lease }) => lease?.owner ?? [])
-  const alike = [...new Set(owners.map(attachmentKey))].flatMap((key): readonly Need[] => [
-    ...(books.closings.has(key) ? [] : [{ what: 'closings', key } as const]),
-    ...(books.byAttachment.has(key) ? [] : [{ what: 'attachment', key } as const]),
-  ])
-  return [need, ...alike]
-}
-
-function releasesOfNothing({ books }: Slice, commands: readonly Command[]): readonly Need[] {
-  return commands
-    .flatMap((command): readonly Command[] => (command.type === 'allOrNothing' ? command.items : [command]))
-    .flatMap((command): readonly Need[] => {
-      if (command.type !== 'release' || command.lease.token !== null) return []
-      const { owner } = command.lease
-      const known = books.endings.has(endingsKey(owner))
-      const holdsNothing = books.byAttachment.get(attachmentKey(owner))?.size === 0
-      return holdsNothing && !known ? [{ what: 'endings', owner }] : []
-    })
 }
 
 /** Rules and folds must not throw; which command made them is what isolates it (Azure#4449: one record blocked all). */
@@ -244,7 +248,10 @@ function remember(slice: Slice, command: Command, requestId: string, answer: Ans
  * Any other error may have come after the commit (an administrator's cancel while it was logged). Everything else once
  * the trip was sent leaves the outcome unknown. Undefined means committed.
  */
-async function commit(client: pg.Client, writes: readonly Statement[]): Promise<BatchResult | undefined> {
+async function commit(
+  client: pg.Client,
+  writes: readonly Statement[],
+): Promise<Extract<BatchResult, { kind: 'rolledBack' | 'unknown' }> | undefined> {
   let answered: readonly Answered[]
   try {
     answered = await trip(client, [...writes, COMMIT])

@@ -246,13 +246,19 @@ export async function nextAddresses(
 
 export const names = (columns: readonly Column[]) => columns.map(({ name }) => name).join(', ')
 
+/** Not of a pool that is gone: what is left of it is removed by and by, and says nothing. */
+const ofPools = (row: string) => `coalesce((
+      select d.last_address from ipledger.dropped_range d
+      where d.network_id = $1 and d.first_address <= ${row}.address
+      order by d.first_address desc limit 1) < ${row}.address, true)`
+
 const LEASES_IN = `select ${names(LEASE)} from ipledger.lease
   where network_id = $1 and address between $2::inet and $3::inet order by address limit $4`
-const RELEASED_IN = `select ${names(RELEASED)} from ipledger.released_address
-  where network_id = $1 and address between $2::inet and $3::inet order by address limit $4`
+const RELEASED_IN = `select ${names(RELEASED)} from ipledger.released_address r
+  where network_id = $1 and address between $2::inet and $3::inet and ${ofPools('r')} order by address limit $4`
 const LEASES_AT = `select ${names(LEASE)} from ipledger.lease where network_id = $1 and address = any($2::inet[])`
-const RELEASED_AT = `select ${names(RELEASED)} from ipledger.released_address
-  where network_id = $1 and address = any($2::inet[])`
+const RELEASED_AT = `select ${names(RELEASED)} from ipledger.released_address r
+  where network_id = $1 and address = any($2::inet[]) and ${ofPools('r')}`
 
 export async function readCells(
   client: pg.Client,
@@ -312,7 +318,7 @@ const SETTLED = `select e.address, e.seq, e.pool_id, e.prefix_length, e.fencing_
      where l.network_id = $1 and l.address = a.address and not ${ENDED} and e.type like 'lease.%' offset 0) l on true
   left join lateral (
     select r.holder_key, ${alike(ALIKE_RELEASED, 'r')} as alike
-      from ipledger.released_address r where r.network_id = $1 and r.address = a.address and ${ENDED} offset 0) r on true`
+      from ipledger.released_address r where r.network_id = $1 and r.address = a.address and ${ENDED} and ${ofPools('r')} offset 0) r on true`
 
 type SettledRow = readonly [
   address: string,
@@ -334,7 +340,7 @@ const COUNT_ROWS = `select
     (select count(*) from (select from ipledger.lease l
       where l.network_id = $1 and l.address between $2::inet and $3::inet limit $4) s)
     + (select count(*) from (select from ipledger.released_address r
-      where r.network_id = $1 and r.address between $2::inet and $3::inet limit $4) s) as rows`
+      where r.network_id = $1 and r.address between $2::inet and $3::inet and ${ofPools('r')} limit $4) s) as rows`
 
 /** The beginning of an interval, and all addresses in it that any event is about. */
 export type Wanted = { readonly addresses: readonly string[]; readonly interval: Range }
@@ -752,7 +758,7 @@ export function compareSpaces(
 }
 
 /** The untouched space of a stretch, given the first addresses of the blocks in it that are touched. */
-export function untouchedIn({ pool, interval }: Stretch, touched: readonly Range[]): readonly Range[] {
+function untouchedIn({ pool, interval }: Stretch, touched: readonly Range[]): readonly Range[] {
   const blocks = touched.map(({ first }) => ({ first, last: blockEnd(pool, first) }))
   return subtract(intersect(pool.allocatable, [interval]), normalise(blocks))
 }

@@ -4,27 +4,44 @@
  * this batch's events (see core/books.ts).
  */
 import type pg from 'pg'
-import { formatValue } from '../core/address.ts'
+import { type Cidr, formatValue, parseCidr } from '../core/address.ts'
 import {
   type AddressBook,
   addressValue,
   type Books,
+  bootKey,
   type ClosedAttachment,
-  endingsKey,
-  NEVER_SEEN,
   type Need,
   placeKey,
+  workloadKey,
 } from '../core/books.ts'
 import type { EndedLease, Lease } from '../core/lease.ts'
 import { attachmentKey, holderKey, type Owner } from '../core/owner.ts'
+import { POLICY } from '../core/policy.ts'
 import type { Pool } from '../core/pool.ts'
 import { normalise, type Range } from '../core/ranges.ts'
 import { type Answered, type Statement, trip, Unreadable } from '../postgres/trip.ts'
+import { readSeen, SEEN_COLUMNS, type SeenRow, STORED_LIFE } from './life.ts'
+import {
+  addSeen,
+  addSightedInOrder,
+  askForSeen,
+  SEEN_AT_RELEASED,
+  SEEN_READS,
+  type SeenReleasedRow,
+  SIGHTED_AT_FIRST,
+  SIGHTED_IN_PIECE,
+  type SightedPieceRow,
+  SLOWEST_INTERVAL,
+  type WantedSeen,
+  wantNothingSeen,
+} from './load-seen.ts'
 import {
   EVENT_COLUMNS,
   type EventRow,
   LEASE_COLUMNS,
   type LeaseRow,
+  MOST_OF_ONE,
   NETWORK_COLUMNS,
   type NetworkRow,
   POOL_COLUMNS,
@@ -39,13 +56,11 @@ import {
   readPool,
   readReleased,
 } from './rows.ts'
-import { type Slice, Unsound } from './slice.ts'
+import { changeOf, type Slice, Unsound } from './slice.ts'
 
 /** Ranges read at first; one is enough unless the space is fragmented. */
 const RANGES_AT_FIRST = 8
 const EVERYTHING = 2_147_483_647
-/** Rows of one key. No bound that is ever met: a limit makes the order of the rows worth an index. */
-export const MOST_OF_ONE = 1_000_000
 
 const of = (alias: string, columns: readonly string[]) =>
   columns.map((column) => `${alias}.${column}`).join(', ')
@@ -66,16 +81,34 @@ const NOW = `greatest(statement_timestamp(), (
 const POOL_NAMED = `cross join lateral (
       select o.pool_id from ipledger.pool o where o.network_id = $1 and o.name = c.name limit 1) p`
 const POOL = `select ${of('p', POOL_COLUMNS)}, ${POSITION_COLUMNS} from ipledger.pool p ${LATEST_POSITION}`
-// Found through the latest events under the owner's name, so that a name with a long history costs no more.
-const ENDINGS_BY_OWNER = `unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-      as a (kind, name, uid, incarnation, interface)
+/** A Release ends leases one right after the other and then closes their attachment: so many are looked at before that. */
+const ENDED_BEFORE_CLOSING = 64
+const OF_ATTACHMENT = `e.owner_kind = a.kind and e.owner_uid = a.uid
+        and e.owner_incarnation = a.incarnation and e.owner_interface = a.interface`
+// Through what closed the attachment, whatever name the caller gives it and whatever happened under that since; and, as
+// a closing is forgotten after a while, through the latest events under the name.
+const ENDINGS = `unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+      as a (kind, name, uid, incarnation, interface, key)
     cross join lateral (
       select ${of('e', EVENT_COLUMNS)} from (
         select ${of('f', EVENT_COLUMNS)} from ipledger.event f
         where f.network_id = $1 and f.owner_name >= a.name and f.owner_name <= a.name
         order by f.owner_name desc, f.seq desc limit 256) e
-      where e.type in ('lease.released', 'lease.reaped') and e.owner_kind = a.kind and e.owner_uid = a.uid
-        and e.owner_incarnation = a.incarnation and e.owner_interface = a.interface) x`
+      where e.type in ('lease.released', 'lease.reaped') and ${OF_ATTACHMENT}
+      union all
+      select ${of('r', EVENT_COLUMNS)} from (
+        select c.closed_seq from ipledger.closed_attachment c
+        where c.network_id = $1 and c.attachment_key >= a.key and c.attachment_key <= a.key
+        order by c.attachment_key limit ${MOST_OF_ONE}) c
+      cross join lateral (
+        select ${of('e', EVENT_COLUMNS)}, bool_and(
+            (e.type in ('lease.released', 'lease.quarantined') and ${OF_ATTACHMENT}) is true)
+            over (order by e.seq desc) as own
+        from (
+          select ${of('f', EVENT_COLUMNS)} from ipledger.event f
+          where f.network_id = $1 and f.seq < c.closed_seq
+          order by f.seq desc limit ${ENDED_BEFORE_CLOSING}) e) r
+      where r.own and r.type = 'lease.released') x`
 
 /**
  * The event of a number. Bounded and ordered: a plan that takes equality for reason enough may walk the index by time,
@@ -90,14 +123,69 @@ const closingsAt = (key: string) => `cross join lateral (
       where o.network_id = $1 and o.attachment_key >= ${key} and o.attachment_key <= ${key}
       order by o.attachment_key limit ${MOST_OF_ONE}) c`
 
+/** With what is seen live in each piece, from the cursor on: below it everything is held, and seen. */
+const rangesInOrder = (
+  sighted: string,
+  parameter: string,
+  column: string,
+) => `select p.pool_id, r.first_address, r.last_address${sighted}
+    from unnest($2::text[], $3::inet[], $4::int[]${parameter}) as c (name, after_first, most${column})
+    ${POOL_NAMED}
+    ${LATEST_POSITION}
+    cross join lateral (
+      select u.first_address, u.last_address from ipledger.untouched_range u
+      where u.network_id = $1 and u.pool_id = p.pool_id
+        and u.first_address >= coalesce(x.low_first, '0.0.0.0/0') and u.first_address > coalesce(c.after_first, '0.0.0.0/0')
+      order by u.first_address limit c.most) r
+    order by p.pool_id, r.first_address`
+
+const releasedInOrder = (seen: string) => `select ${of('r', ['row_id', ...RELEASED_COLUMNS])}${seen}
+    from unnest($2::text[], $3::float8[], $4::bigint[], $5::int[]) as c (name, after_at, after_seq, most)
+    ${POOL_NAMED}
+    ${LATEST_POSITION}
+    cross join lateral (
+      select ${of('s', FREED_COLUMNS)} from ipledger.released_address s
+      where s.network_id = $1 and s.pool_id = p.pool_id
+        and s.available_at <= ${NOW}
+        and (s.available_at, s.released_seq)
+          > (coalesce(to_timestamp(c.after_at / 1000), x.reuse_after, '-infinity'), coalesce(c.after_seq, 0))
+      order by s.available_at, s.released_seq limit c.most) r
+    order by r.available_at, r.released_seq`
+
+const previous = (seen: string) => `select ${of('r', ['row_id', ...RELEASED_COLUMNS])}${seen}
+    from (
+      select distinct e.address from (
+        select f.address, f.type from ipledger.event f
+        where f.network_id = $1 and f.owner_name >= $2 and f.owner_name <= $2
+        order by f.owner_name desc, f.seq desc limit 256) e
+      where e.type in ('lease.released', 'lease.reaped')) e
+    cross join lateral (
+      select ${of('s', FREED_COLUMNS)} from ipledger.released_address s
+      where s.network_id = $1 and s.address >= e.address and s.address <= e.address and s.holder_key = $3
+      order by s.address limit 1) r`
+
+const PAGE_AND_ONE = POLICY.listedBlockers + 1
+const FORGOTTEN_AND_ONE = POLICY.forgottenAtOnce + 1
+/** Released addresses in parts of a pool, as many as may be forgotten at once and one more. */
+const RESTING_IN = `(
+      select w.* from unnest($2::inet[], $3::inet[]) as g (first, last)
+      cross join lateral (
+        select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
+        where s.network_id = $1 and s.address between g.first and g.last
+        order by s.address limit ${FORGOTTEN_AND_ONE}) w
+      limit ${FORGOTTEN_AND_ONE})`
+
 /** Every statement of the write path's reads; the names are those of the prepared statements. */
 export const READS = {
   lock: `select 1 from ipledger.network_lock where network_id = $1 for no key update`,
   // After the lock, so that every event before is seen and the clock is read in order.
   head: `select ${of('n', NETWORK_COLUMNS)},
-      h.seq as head, h.at as head_at, clock_timestamp() as clock
+      h.seq as head, h.at as head_at, clock_timestamp() as clock,
+      ${SEEN_COLUMNS},
+      ${SLOWEST_INTERVAL}
     from (select 1) one
     left join ipledger.network n on n.network_id = $1
+    ${STORED_LIFE}
     left join lateral (
       select e.seq, e.at from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1) h on true`,
   poolsByName: `${POOL} where p.network_id = $1 and p.name = any($2::text[])`,
@@ -109,10 +197,20 @@ export const READS = {
       select count(*) from (
         select 1 from ipledger.pool o where o.network_id = $1 and o.family = p.family limit 2) few))
       order by p.family, p.name limit 16`,
-  poolAt: `${POOL} where p.network_id = $1 and p.cidr >>= $2::inet`,
+  poolsAt: `${POOL} where p.network_id = $1 and p.pool_id = any(array(
+      select o.pool_id from unnest($2::inet[]) as a (address)
+      cross join lateral (
+        select i.pool_id from ipledger.pool i where i.network_id = $1 and i.cidr >>= a.address limit 1) o))`,
+  // Of ranges that do not overlap the last that begins before the end has the greatest end.
+  droppedOver: `select d.first_address from (
+      select r.first_address, r.last_address from ipledger.dropped_range r
+      where r.network_id = $1 and r.first_address <= $3::inet order by r.first_address desc limit 1) d
+    where d.last_address >= $2::inet`,
   poolsOverlapping: `${POOL} where p.network_id = $1 and p.cidr && $2::cidr order by p.cidr limit 20`,
-  leasesByAddress: `select ${of('l', HELD_COLUMNS)} from ipledger.lease l
-    where l.network_id = $1 and l.address = any($2::inet[])`,
+  leasesByAddress: `select l.* from unnest($2::inet[]) as k (address)
+    cross join lateral (
+      select ${of('h', HELD_COLUMNS)} from ipledger.lease h
+      where h.network_id = $1 and h.address >= k.address and h.address <= k.address order by h.address limit 1) l`,
   // Superseded and limited by holder, retried by attachment: mostly the same rows, looked up in one statement. Keys are
   // bounded from both sides instead of equated, so that only the index by that key gives the order.
   leasesByOwner: `select l.* from unnest($2::text[]) as k (key)
@@ -146,8 +244,8 @@ export const READS = {
           order by l.fencing_token limit 1) is null
       order by y.address, y.seq limit 1) x
     where e.fencing_token = e.seq`,
-  endingsByOwner: `select x.* from ${ENDINGS_BY_OWNER}`,
-  poolsByEnding: `${POOL} where p.network_id = $1 and p.pool_id = any(array(select x.pool_id from ${ENDINGS_BY_OWNER}))`,
+  endings: `select x.* from ${ENDINGS}`,
+  poolsByEnding: `${POOL} where p.network_id = $1 and p.pool_id = any(array(select x.pool_id from ${ENDINGS}))`,
   closingsByToken: `select c.* from (
       select distinct l.attachment_key as key from unnest($2::bigint[]) as k (token)
       cross join lateral (
@@ -155,8 +253,15 @@ export const READS = {
         where t.network_id = $1 and t.fencing_token >= k.token and t.fencing_token <= k.token
         order by t.fencing_token limit 1) l) k ${closingsAt('k.key')}`,
   closingsByKey: `select c.* from unnest($2::text[]) as k (key) ${closingsAt('k.key')}`,
-  releasedByAddress: `select ${of('r', FREED_COLUMNS)} from ipledger.released_address r
-    where r.network_id = $1 and r.address = any($2::inet[])`,
+  closedLives: `select c.* from unnest($2::text[], $3::text[]) as k (kind, uid)
+    cross join lateral (
+      select o.* from ipledger.closed_attachment o
+      where o.network_id = $1 and o.owner_uid >= k.uid and o.owner_uid <= k.uid and o.owner_kind = k.kind
+      order by o.owner_uid limit ${MOST_OF_ONE}) c`,
+  releasedByAddress: `select r.* from unnest($2::inet[]) as k (address)
+    cross join lateral (
+      select ${of('s', FREED_COLUMNS)} from ipledger.released_address s
+      where s.network_id = $1 and s.address >= k.address and s.address <= k.address order by s.address limit 1) r`,
   // What is joined is looked up once for each outer row, in a subquery that cannot be turned into a join: a join planned
   // while a table was empty walks all of it later. Where equality leaves a choice of indexes, the order asked for decides.
   rangesAtAddress: `select p.pool_id, r.first_address, r.last_address
@@ -167,28 +272,11 @@ export const READS = {
       select u.first_address, u.last_address from ipledger.untouched_range u
       where u.network_id = $1 and u.pool_id = p.pool_id and u.first_address <= a.address
       order by u.first_address desc limit 1) r`,
-  rangesInOrder: `select p.pool_id, r.first_address, r.last_address
-    from unnest($2::text[], $3::inet[], $4::int[]) as c (name, after_first, most)
-    ${POOL_NAMED}
-    ${LATEST_POSITION}
-    cross join lateral (
-      select u.first_address, u.last_address from ipledger.untouched_range u
-      where u.network_id = $1 and u.pool_id = p.pool_id
-        and u.first_address >= coalesce(x.low_first, '0.0.0.0/0') and u.first_address > coalesce(c.after_first, '0.0.0.0/0')
-      order by u.first_address limit c.most) r
-    order by p.pool_id, r.first_address`,
-  releasedInOrder: `select ${of('r', ['row_id', ...RELEASED_COLUMNS])}
-    from unnest($2::text[], $3::float8[], $4::bigint[], $5::int[]) as c (name, after_at, after_seq, most)
-    ${POOL_NAMED}
-    ${LATEST_POSITION}
-    cross join lateral (
-      select ${of('s', FREED_COLUMNS)} from ipledger.released_address s
-      where s.network_id = $1 and s.pool_id = p.pool_id
-        and s.available_at <= ${NOW}
-        and (s.available_at, s.released_seq)
-          > (coalesce(to_timestamp(c.after_at / 1000), x.reuse_after, '-infinity'), coalesce(c.after_seq, 0))
-      order by s.available_at, s.released_seq limit c.most) r
-    order by r.available_at, r.released_seq`,
+  // What sources see is read with them where there are any: 30 µs more, and 2 µs for each released address.
+  rangesInOrder: rangesInOrder('', '', ''),
+  rangesInOrderSeen: rangesInOrder(SIGHTED_IN_PIECE, ', $5::int[]', ', most_sighted'),
+  releasedInOrder: releasedInOrder(''),
+  releasedInOrderSeen: releasedInOrder(SEEN_AT_RELEASED),
   nextCooled: `select p.pool_id, r.available_at
     from unnest($2::bigint[]) as p (pool_id)
     left join lateral (
@@ -196,17 +284,8 @@ export const READS = {
       where s.network_id = $1 and s.pool_id = p.pool_id and s.available_at > to_timestamp($3::float8 / 1000)
       order by s.available_at limit 1) r on true`,
   // Found through the owner's latest endings: the queue needs no index by holder.
-  previous: `select ${of('r', ['row_id', ...RELEASED_COLUMNS])}
-    from (
-      select distinct e.address from (
-        select f.address, f.type from ipledger.event f
-        where f.network_id = $1 and f.owner_name >= $2 and f.owner_name <= $2
-        order by f.owner_name desc, f.seq desc limit 256) e
-      where e.type in ('lease.released', 'lease.reaped')) e
-    cross join lateral (
-      select ${of('s', FREED_COLUMNS)} from ipledger.released_address s
-      where s.network_id = $1 and s.address >= e.address and s.address <= e.address and s.holder_key = $3
-      order by s.address limit 1) r`,
+  previous: previous(''),
+  previousSeen: previous(SEEN_AT_RELEASED),
   requests: `select q.request_id, q.fingerprint, q.method, q.at, q.seq, q.answer::text as answer
     from unnest($2::text[]) as k (id)
     cross join lateral (
@@ -219,25 +298,23 @@ export const READS = {
       select count(*) as count from ipledger.lease l
       where l.network_id = $1 and l.quarantined_by = a.actor and l.quarantine_reason = 'SEEN_BY_CALLER'
         and l.state = 'QUARANTINED') q`,
-  heldIn: `select ${of('l', LEASE_COLUMNS)}, count(*) over () as total
-    from unnest($2::inet[], $3::inet[]) as g (first, last)
+  heldIn: `select l.* from unnest($2::inet[], $3::inet[]) as g (first, last)
     cross join lateral (
       select ${of('h', LEASE_COLUMNS)} from ipledger.lease h
-      where h.network_id = $1 and h.address between g.first and g.last order by h.address offset 0) l
-    order by l.address limit 20`,
-  coolingIn: `select ${of('r', RELEASED_COLUMNS)}, count(*) over () as total, max(r.available_at) over () as last_available_at
-    from unnest($2::inet[], $3::inet[]) as g (first, last)
-    cross join lateral (
-      select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
-      where s.network_id = $1 and s.address between g.first and g.last
-        and s.available_at > to_timestamp($4::float8 / 1000) order by s.address offset 0) r
-    order by r.address limit 20`,
-  cooledIn: `select count(*) as total
-    from unnest($2::inet[], $3::inet[]) as g (first, last)
-    cross join lateral (
-      select s.address from ipledger.released_address s
-      where s.network_id = $1 and s.address between g.first and g.last
-        and s.available_at <= to_timestamp($4::float8 / 1000) order by s.address offset 0) r`,
+      where h.network_id = $1 and h.address between g.first and g.last order by h.address limit ${PAGE_AND_ONE}) l
+    order by l.address limit ${PAGE_AND_ONE}`,
+  // The longest wait first: it says when the last of them is over.
+  coolingIn: `select ${of('r', RELEASED_COLUMNS)} from ${RESTING_IN} r
+    where r.available_at > to_timestamp($4::float8 / 1000) order by r.available_at desc limit ${PAGE_AND_ONE}`,
+  cooledIn: `select count(*) as total from ${RESTING_IN} r where r.available_at <= to_timestamp($4::float8 / 1000)`,
+  coolingOf: `select ${of('s', RELEASED_COLUMNS)} from ipledger.released_address s
+    where s.network_id = $1 and s.pool_id = $2 and s.available_at > to_timestamp($3::float8 / 1000)
+    order by s.available_at desc, s.released_seq desc limit ${PAGE_AND_ONE}`,
+  cooledOf: `select count(*) as total from (
+      select s.released_seq from ipledger.released_address s
+      where s.network_id = $1 and s.pool_id = $2 and s.available_at <= to_timestamp($3::float8 / 1000)
+      order by s.available_at, s.released_seq limit ${FORGOTTEN_AND_ONE}) r`,
+  ...SEEN_READS,
 } as const
 
 export type ReadName = keyof typeof READS
@@ -268,7 +345,9 @@ type ClosedRow = {
 
 type HeldRow = LeaseRow & { row_id: string }
 type FreedRow = ReleasedRow & { row_id: string }
+type SeenFreedRow = FreedRow & SeenReleasedRow
 type RangeRow = { pool_id: number; first_address: string; last_address: string }
+type SightedRangeRow = RangeRow & SightedPieceRow
 
 /** A statement and where its rows go. */
 export type Ask = { readonly statement: Statement; readonly apply: (rows: Answered['rows']) => void }
@@ -289,6 +368,13 @@ export async function ask(client: pg.Client, asks: readonly Ask[]): Promise<void
   }
 }
 
+type HeadRow = {
+  head: number | null
+  head_at: number | null
+  clock: number
+  slowest_interval: number
+}
+
 /** The lock and the head. The lock is a statement of its own, so that what follows sees what it waited for. */
 export function askHead(slice: Slice): readonly Ask[] {
   const { books } = slice
@@ -297,16 +383,15 @@ export function askHead(slice: Slice): readonly Ask[] {
     read('lock', [books.networkName], (rows) => {
       locked = rows.length > 0
     }),
-    read<NetworkRow & { head: number | null; head_at: number | null; clock: number }>(
-      'head',
-      [books.networkName],
-      ([row]) => {
-        // Made by another process since the lock was asked for: nothing holds it, so it is not there yet.
-        books.network = row!.network_id === null || !locked ? null : readNetwork(row!)
-        books.head = row!.head ?? 0
-        books.now = Math.max(row!.clock, row!.head_at ?? 0)
-      },
-    ),
+    read<NetworkRow & SeenRow & HeadRow>('head', [books.networkName], ([row]) => {
+      // Made by another process since the lock was asked for: nothing holds it, so it is not there yet.
+      books.network = row!.network_id === null || !locked ? null : readNetwork(row!)
+      books.head = row!.head ?? 0
+      books.now = Math.max(row!.clock, row!.head_at ?? 0)
+      books.slowestIntervalMs = row!.slowest_interval
+      slice.watched = row!.slowest_interval > 0
+      slice.database = readSeen(row!)
+    }),
   ]
 }
 
@@ -316,7 +401,6 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
   const network = books.networkName
   const asks: Ask[] = []
   const wanted = gather(needs)
-  for (const need of needs) answerUnseen(books, need)
 
   if (wanted.poolNames.size > 0) {
     const names = [...wanted.poolNames]
@@ -340,16 +424,22 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
       }),
     )
   }
-  for (const address of wanted.poolsAt) {
+  if (wanted.poolsAt.size > 0) {
+    const addresses = [...wanted.poolsAt]
     asks.push(
-      read<PositionedPoolRow>('poolAt', [network, address], (rows) => {
+      read<PositionedPoolRow>('poolsAt', [network, addresses], (rows) => {
         addPools(slice, rows)
-        books.poolsAt.set(address, rows[0]?.pool_id ?? null)
+        const pools = rows.map((row) => books.pools.get(row.pool_id)!.pool)
+        for (const address of addresses) books.poolsAt.set(address, poolOver(pools, address)?.poolId ?? null)
       }),
     )
   }
   for (const cidr of wanted.overlaps) {
+    const { family, first, last } = parseCidr(cidr) as Cidr
     asks.push(
+      read('droppedOver', [network, formatValue(family, first), formatValue(family, last)], (rows) => {
+        if (rows.length > 0) books.uncleared.add(cidr)
+      }),
       read<PositionedPoolRow>('poolsOverlapping', [network, cidr], (rows) => {
         addPools(slice, rows)
         books.overlaps.set(
@@ -404,6 +494,17 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
     const keys = [...wanted.closings]
     asks.push(read<ClosedRow>('closingsByKey', [network, keys], (rows) => addClosings(slice, keys, rows)))
   }
+  if (wanted.closedLives.size > 0) {
+    const workloads = [...wanted.closedLives.values()]
+    const values = [network, workloads.map(({ kind }) => kind), workloads.map(({ uid }) => uid)]
+    asks.push(
+      read<ClosedRow>('closedLives', values, (rows) => {
+        // An attachment's closings are all of one workload: none is missing.
+        addClosings(slice, [...new Set(rows.map((row) => row.attachment_key))], rows)
+        for (const [key, workload] of wanted.closedLives) addClosedLives(books, key, workload, rows)
+      }),
+    )
+  }
   if (wanted.endings.size > 0) {
     const owners = [...wanted.endings.values()]
     const values = [
@@ -413,10 +514,11 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
       owners.map((owner) => owner.uid),
       owners.map((owner) => owner.incarnation),
       owners.map((owner) => owner.interface),
+      owners.map(attachmentKey),
     ]
     asks.push(
       read<PositionedPoolRow>('poolsByEnding', values, (rows) => addPools(slice, rows)),
-      read<EventRow>('endingsByOwner', values, (rows) => addEndings(slice, [...wanted.endings.keys()], rows)),
+      read<EventRow>('endings', values, (rows) => addEndings(slice, [...wanted.endings.keys()], rows)),
     )
   }
   if (wanted.requests.size > 0) {
@@ -469,8 +571,11 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
   }
   for (const [key, owner] of wanted.previous) {
     asks.push(
-      read<FreedRow>('previous', [network, owner.name, key], (rows) => {
-        for (const row of rows) addReleased(slice, row)
+      read<SeenFreedRow>(slice.watched ? 'previousSeen' : 'previous', [network, owner.name, key], (rows) => {
+        for (const row of rows) {
+          addReleased(slice, row)
+          addSeen(slice, row)
+        }
         const inBatch = [...books.addresses]
           .filter(([, book]) => book.released?.holderKey === key)
           .map(([address]) => address)
@@ -482,40 +587,18 @@ export function askFor(slice: Slice, needs: readonly Need[]): readonly Ask[] {
     const actors = [...wanted.quarantiners]
     asks.push(
       read<{ actor: string; count: number }>('quarantinesBy', [network, actors], (rows) => {
-        for (const actor of actors) {
+        for (const { actor, count } of rows) {
           if (books.quarantinesBy.has(actor)) continue
-          books.quarantinesBy.set(actor, rows.find((row) => row.actor === actor)?.count ?? 0)
+          const mine = ({ quarantine }: Lease) =>
+            quarantine?.reason === 'SEEN_BY_CALLER' && quarantine.by === actor
+          books.quarantinesBy.set(actor, count + changeOf(slice, mine))
         }
       }),
     )
   }
-  for (const { poolId, ranges } of wanted.occupants) {
-    asks.push(...askForOccupants(slice, poolId, ranges))
-  }
+  asks.push(...askForSeen(slice, wanted.seen))
+  for (const need of wanted.occupants) asks.push(...askForOccupants(slice, need))
   return asks
-}
-
-/** Nothing reports yet: there is no source, and nothing is seen, fenced or held. */
-function answerUnseen(books: Books, need: Need): void {
-  switch (need.what) {
-    case 'sightings':
-      books.sightings.set(placeKey(need.address, need.prefixLength), NEVER_SEEN)
-      return
-    case 'sightedIn':
-      books.pools.get(need.poolId)!.sightedUpTo = null
-      return
-    case 'strictness':
-      books.strictness.set(need.node, { sources: 0, unreported: [], asking: [] })
-      return
-    case 'source':
-      books.sources.set(need.source, null)
-      return
-    case 'hold':
-      books.holds.set(need.source, null)
-      return
-    default:
-      return
-  }
 }
 
 function read<Row>(name: ReadName, values: readonly unknown[], apply: (rows: readonly Row[]) => void): Ask {
@@ -546,34 +629,41 @@ function askForCandidates(slice: Slice, wanted: Wanted['candidates']): readonly 
       ? Math.min(ranges, RANGES_AT_FIRST)
       : ranges
   })
+  // With all of a pool's space nobody is given an address: it is about to change its shape.
+  const mostSighted = names.map((name) => (wanted.get(name)!.ranges < EVERYTHING ? SIGHTED_AT_FIRST : 0))
   const released = names.map((name) => known(name)?.storage.lastReleased ?? null)
   const most = names.map((name) => wanted.get(name)!.released)
   const perPool = (rows: readonly { pool_id: number }[], poolId: number) =>
     rows.reduce((count, row) => (row.pool_id === poolId ? count + 1 : count), 0)
   const network = books.networkName
   const asks = [
-    read<RangeRow>('rangesInOrder', [network, names, afterFirst, mostRanges], (rows) => {
-      addRanges(slice, rows)
-      for (const [index, name] of names.entries()) {
-        const found = known(name)
-        if (found === undefined) continue
-        const { book, storage } = found
-        const last = rows.findLast((row) => row.pool_id === book.pool.poolId)
-        if (last !== undefined) storage.lastRange = addressValue(readAddress(last.first_address))
-        const all = perPool(rows, book.pool.poolId) < mostRanges[index]!
-        // Up to the end of the last one read: a cursor moves its beginning, and the next one starts behind it.
-        book.untouchedUpTo = all
-          ? null
-          : last === undefined
-            ? -1n
-            : addressValue(readAddress(last.last_address))
-      }
-    }),
+    read<SightedRangeRow>(
+      slice.watched ? 'rangesInOrderSeen' : 'rangesInOrder',
+      [network, names, afterFirst, mostRanges, ...(slice.watched ? [mostSighted] : [])],
+      (rows) => {
+        addRanges(slice, rows)
+        for (const [index, name] of names.entries()) {
+          const found = known(name)
+          if (found === undefined) continue
+          const { book, storage } = found
+          if (mostSighted[index]! > 0) addSightedInOrder(slice, book, rows)
+          const last = rows.findLast((row) => row.pool_id === book.pool.poolId)
+          if (last !== undefined) storage.lastRange = addressValue(readAddress(last.first_address))
+          const all = perPool(rows, book.pool.poolId) < mostRanges[index]!
+          // Up to the end of the last one read: a cursor moves its beginning, and the next one starts behind it.
+          book.untouchedUpTo = all
+            ? null
+            : last === undefined
+              ? -1n
+              : addressValue(readAddress(last.last_address))
+        }
+      },
+    ),
   ]
   if (most.every((count) => count === 0)) return asks
   asks.push(
-    read<FreedRow>(
-      'releasedInOrder',
+    read<SeenFreedRow>(
+      slice.watched ? 'releasedInOrderSeen' : 'releasedInOrder',
       [
         network,
         names,
@@ -586,13 +676,13 @@ function askForCandidates(slice: Slice, wanted: Wanted['candidates']): readonly 
           const entry = readReleased(row)
           const storage = slice.storage.get(entry.poolId)!
           storage.lastReleased = { availableAt: entry.availableAt, releasedSeq: entry.releasedSeq }
+          addSeen(slice, row)
           // Known already: this batch has taken it or changed it, and what is known is newer.
           if (!know(slice, entry.address, { lease: null, released: entry }, row.row_id)) {
             const standing = books.addresses.get(entry.address)!
             if (standing.released?.releasedSeq !== entry.releasedSeq) continue
           }
           books.pools.get(entry.poolId)!.cooled.set(entry.address, entry)
-          answerUnseen(books, { what: 'sightings', address: entry.address, prefixLength: entry.prefixLength })
         }
         for (const [index, name] of names.entries()) {
           const book = known(name)?.book
@@ -604,37 +694,34 @@ function askForCandidates(slice: Slice, wanted: Wanted['candidates']): readonly 
   return asks
 }
 
-function askForOccupants(slice: Slice, poolId: number, ranges: readonly Range[]): readonly Ask[] {
+function askForOccupants(slice: Slice, { poolId, ranges, whole }: OccupantsNeed): readonly Ask[] {
   const { books } = slice
+  const { networkName: network, now } = books
   const { family } = books.pools.get(poolId)!.pool
   const firsts = ranges.map((range) => formatValue(family, range.first))
   const lasts = ranges.map((range) => formatValue(family, range.last))
-  let held: readonly (LeaseRow & { total: number })[] = []
-  let cooling: readonly (ReleasedRow & { total: number; last_available_at: number })[] = []
+  let held: readonly LeaseRow[] = []
+  let cooling: readonly ReleasedRow[] = []
+  const resting = whole ? [network, poolId, now] : [network, firsts, lasts, now]
   return [
-    read<LeaseRow & { total: number }>('heldIn', [books.networkName, firsts, lasts], (rows) => {
+    read<LeaseRow>('heldIn', [network, firsts, lasts], (rows) => {
       held = rows
     }),
-    read<ReleasedRow & { total: number; last_available_at: number }>(
-      'coolingIn',
-      [books.networkName, firsts, lasts, books.now],
-      (rows) => {
-        cooling = rows
-      },
-    ),
-    read<{ total: number }>('cooledIn', [books.networkName, firsts, lasts, books.now], (rows) => {
+    read<ReleasedRow>(whole ? 'coolingOf' : 'coolingIn', resting, (rows) => {
+      cooling = rows
+    }),
+    read<{ total: number }>(whole ? 'cooledOf' : 'cooledIn', resting, (rows) => {
       books.occupants.set(poolId, {
         ranges,
         held: held.map(readLease),
-        heldCount: held[0]?.total ?? 0,
         cooling: cooling.map(readReleased),
-        coolingCount: cooling[0]?.total ?? 0,
         cooledCount: rows[0]?.total ?? 0,
-        lastAvailableAt: cooling[0]?.last_available_at ?? null,
       })
     }),
   ]
 }
+
+type OccupantsNeed = Extract<Need, { what: 'occupants' }>
 
 type Wanted = {
   readonly poolNames: Set<string>
@@ -654,8 +741,13 @@ type Wanted = {
   readonly cooling: Set<number>
   readonly previous: Map<string, Owner>
   readonly quarantiners: Set<string>
-  readonly occupants: { readonly poolId: number; readonly ranges: readonly Range[] }[]
+  readonly occupants: OccupantsNeed[]
+  /** By `workloadKey`. */
+  readonly closedLives: Map<string, Workload>
+  readonly seen: WantedSeen
 }
+
+type Workload = { readonly kind: string; readonly uid: string }
 
 function gather(needs: readonly Need[]): Wanted {
   const wanted: Wanted = {
@@ -676,6 +768,8 @@ function gather(needs: readonly Need[]): Wanted {
     previous: new Map(),
     quarantiners: new Set(),
     occupants: [],
+    closedLives: new Map(),
+    seen: wantNothingSeen(),
   }
   for (const need of needs) {
     switch (need.what) {
@@ -710,7 +804,7 @@ function gather(needs: readonly Need[]): Wanted {
         wanted.closings.add(need.key)
         break
       case 'endings':
-        wanted.endings.set(endingsKey(need.owner), need.owner)
+        wanted.endings.set(attachmentKey(need.owner), need.owner)
         break
       case 'request':
         wanted.requests.add(need.id)
@@ -730,6 +824,36 @@ function gather(needs: readonly Need[]): Wanted {
         break
       case 'occupants':
         wanted.occupants.push(need)
+        break
+      case 'closedLives':
+        wanted.closedLives.set(workloadKey(need.kind, need.uid), need)
+        break
+      case 'quarantinesBySource':
+        wanted.seen.quarantiningSources.add(need.source)
+        break
+      case 'sightings':
+        wanted.seen.sightings.set(placeKey(need.address, need.prefixLength), need)
+        break
+      case 'sightedIn':
+        wanted.seen.sightedIn.push(need)
+        break
+      case 'source':
+        wanted.seen.sources.add(need.source)
+        break
+      case 'fence':
+        wanted.seen.fences.set(bootKey(need.node, need.boot), need)
+        break
+      case 'hold':
+        wanted.seen.holds.add(need.source)
+        break
+      case 'absenceReaps':
+        wanted.seen.absence.add(need.source)
+        break
+      case 'heldLeases':
+        wanted.seen.heldLeases = true
+        break
+      case 'strictness':
+        wanted.seen.strictness.add(need.node)
         break
       case 'wholeFreeSpace':
         more(wanted, need.pool, { ranges: EVERYTHING, released: 0 })
@@ -769,9 +893,8 @@ function addPools(slice: Slice, rows: readonly PositionedPoolRow[]): void {
       untouchedUpTo: -1n,
       cooled: new Map(),
       cooledComplete: false,
-      // Nothing reports yet.
       sighted: new Set(),
-      sightedUpTo: null,
+      sightedUpTo: -1n,
     })
     books.poolNames.set(row.name, row.pool_id)
     slice.storage.set(row.pool_id, {
@@ -791,6 +914,13 @@ function addPools(slice: Slice, rows: readonly PositionedPoolRow[]): void {
     fileRanges(slice, row.pool_id, slice.strayRanges.get(row.pool_id) ?? [])
     slice.strayRanges.delete(row.pool_id)
   }
+}
+
+/** Of pools that do not overlap. */
+function poolOver(pools: readonly Pool[], address: string): Pool | undefined {
+  const family = address.includes(':') ? 6 : 4
+  const value = addressValue(address)
+  return pools.find((pool) => pool.family === family && pool.range.first <= value && value <= pool.range.last)
 }
 
 /** Explicit defaults of a family count; without one, the only pool of the family does. */
@@ -857,6 +987,16 @@ function addClosings(slice: Slice, keys: readonly string[], rows: readonly Close
   }
 }
 
+/** Those that are stored, and those that this batch closed. */
+function addClosedLives(books: Books, key: string, of: Workload, rows: readonly ClosedRow[]): void {
+  if (books.closedLives.has(key)) return
+  const owners = [
+    ...rows.map((row) => readOwner(row)!),
+    ...[...books.closings.values()].flat().map(({ owner }) => owner),
+  ].filter(({ kind, uid }) => kind === of.kind && uid === of.uid)
+  books.closedLives.set(key, new Map(owners.map((owner) => [attachmentKey(owner), owner])))
+}
+
 /** What the log knows, and what this batch has ended. */
 function addEndings(slice: Slice, keys: readonly string[], rows: readonly EventRow[]): void {
   const { books } = slice
@@ -868,7 +1008,7 @@ function addEndings(slice: Slice, keys: readonly string[], rows: readonly EventR
   for (const known of books.byToken.values())
     if (known !== null && 'ended' in known) endings.set(known.ended.lease.fencingToken, known.ended)
   const byKey = Map.groupBy(endings.values(), ({ lease }) =>
-    lease.owner === null ? '' : endingsKey(lease.owner),
+    lease.owner === null ? '' : attachmentKey(lease.owner),
   )
   for (const key of keys) if (!books.endings.has(key)) books.endings.set(key, byKey.get(key) ?? [])
 }

@@ -1,20 +1,27 @@
 /** Opens the ledger: batchers by network, and the few connections they take turns on. */
 import type pg from 'pg'
+import { LEDGER_DEFAULTS } from '../config.ts'
 import { refusal } from '../core/refusal.ts'
 import { connect } from '../postgres/connect.ts'
 import { sever } from '../postgres/trip.ts'
 import { refusals } from '../telemetry.ts'
-import type { Hints } from './anticipate.ts'
+import { newAbsenceMemory } from './absence.ts'
+import { type Hints, newHints } from './anticipate.ts'
 import { refusedOutcome, runBatch } from './batch.ts'
 import { type Batcher, type BatcherLimits, createBatcher, sqlState } from './batcher.ts'
+import type { EraRules } from './eras.ts'
 import type { Ledger } from './ledger.ts'
 import { readAddress } from './rows.ts'
 
 export type LedgerOptions = {
   readonly url: string
   readonly limits?: Partial<BatcherLimits>
+  /** Smaller ones for tests. */
+  readonly bounds?: Partial<Bounds>
   /** Connections that batches of different networks share; one network uses one at a time. */
   readonly connections?: number
+  /** Declared by the deployment: a failover loses nothing that was acknowledged, so that nothing recovers after it. */
+  readonly commitsAreNeverLost?: boolean
   readonly log?: LedgerLog
 }
 
@@ -23,34 +30,58 @@ export type LedgerLog = {
   readonly error: (fields: object, message: string) => void
 }
 
-const LIMITS: BatcherLimits = { queued: 20_000, leasesPerBatch: 1_000, defaultDeadlineMs: 10_000 }
-const CONNECTIONS = 8
-/** Addresses set aside in one network: beyond it something is wrong that skipping does not mend. */
-const MOST_SET_ASIDE = 10_000
-/** Networks remembered while idle; names that do not exist come from callers and must not pile up. */
-const MOST_IDLE_NETWORKS = 10_000
+const LIMITS: BatcherLimits = {
+  queued: LEDGER_DEFAULTS.queued,
+  leasesPerBatch: LEDGER_DEFAULTS.leasesPerBatch,
+  defaultDeadlineMs: LEDGER_DEFAULTS.deadlineSeconds * 1_000,
+}
 
-export function openLedger(options: LedgerOptions): Ledger {
+/** What a process remembers. No measurement: a name or an address takes some hundred bytes. */
+type Bounds = {
+  /** Addresses set aside in one network: beyond it something is wrong that skipping does not mend. */
+  readonly setAside: number
+  /** Networks remembered while idle; names that do not exist come from callers and must not pile up. */
+  readonly idleNetworks: number
+}
+const BOUNDS: Bounds = { setAside: 10_000, idleNetworks: 10_000 }
+
+export type OpenLedger = Ledger & {
+  /** Names of those that are remembered. */
+  networks(): readonly string[]
+}
+
+export function openLedger(options: LedgerOptions): OpenLedger {
   const limits = { ...LIMITS, ...options.limits }
-  const connections = createConnections(options.url, options.connections ?? CONNECTIONS)
+  const bounds = { ...BOUNDS, ...options.bounds }
+  const connections = createConnections(options.url, options.connections ?? LEDGER_DEFAULTS.connections)
   const networks = new Map<string, { batcher: Batcher; hints: Hints; setAside: Set<string> }>()
   let closing = false
 
   function open(network: string) {
     const known = networks.get(network)
     if (known !== undefined) return known
-    if (networks.size >= MOST_IDLE_NETWORKS) {
+    if (networks.size >= bounds.idleNetworks) {
       for (const [name, { batcher, setAside }] of networks) {
         if (batcher.idle() && setAside.size === 0) networks.delete(name)
       }
     }
-    const hints: Hints = { defaultPools: [], roomy: new Set() }
+    const hints = newHints()
+    const absence = newAbsenceMemory()
     const setAside = new Set<string>()
+    const eras: EraRules = {
+      commitsAreNeverLost: options.commitsAreNeverLost ?? false,
+      seen: { head: 0 },
+      onBegun: ({ era, recovering, why }) =>
+        options.log?.error(
+          { network, era, recovering, why },
+          'the database is older than itself: a new era was begun',
+        ),
+    }
     const batcher = createBatcher(
       (commands, decides, signal) =>
         connections.use(
           signal,
-          (client) => runBatch(client, network, commands, { hints, setAside, decides }),
+          (client) => runBatch(client, network, commands, { hints, absence, setAside, decides, eras }),
           // Whatever failed may be the connection's: a plan that a migration made stale fails for ever.
           (result) => result.kind === 'unsent' || result.kind === 'unknown',
         ),
@@ -58,7 +89,7 @@ export function openLedger(options: LedgerOptions): Ledger {
       {
         onVeto: (error, command) => {
           const address = vetoedAddress(error)
-          if (address === undefined || setAside.has(address) || setAside.size >= MOST_SET_ASIDE) return false
+          if (address === undefined || setAside.has(address) || setAside.size >= bounds.setAside) return false
           setAside.add(address)
           options.log?.error(
             { network, address, command: command.type, err: error },
@@ -99,6 +130,7 @@ export function openLedger(options: LedgerOptions): Ledger {
       }
       return open(command.network).batcher.submit(command, submitOptions)
     },
+    networks: () => [...networks.keys()],
     async close() {
       closing = true
       await Promise.all([...networks.values()].map(({ batcher }) => batcher.drained()))
@@ -116,7 +148,7 @@ type Connections = {
   close(): Promise<void>
 }
 
-/** A few pipelined connections, opened when needed; one that fails is replaced by the next batch. */
+/** A few connections, opened when needed; one that fails is replaced by the next batch. */
 function createConnections(url: string, most: number): Connections {
   const idle: pg.Client[] = []
   const waiting: (() => void)[] = []
@@ -204,7 +236,7 @@ async function orAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (val
 }
 
 /** The address in the detail of a unique violation on `lease`. */
-export function vetoedAddress(error: unknown): string | undefined {
+function vetoedAddress(error: unknown): string | undefined {
   if (sqlState(error) !== '23505') return undefined
   const { constraint, detail } = error as { constraint?: string; detail?: string }
   if (constraint !== 'address_has_one_lease') return undefined

@@ -18,6 +18,7 @@ import {
   readLeases,
 } from './read-leases.ts'
 import { type NetworkAt, type PoolsAt, readNetworks, readPools } from './read-pools.ts'
+import { type Recovery, readRecovery } from './read-recovery.ts'
 
 export type RequestFound = {
   readonly method: string
@@ -32,6 +33,8 @@ export type Reads = {
   networks(filter: Parameters<typeof readNetworks>[1]): Promise<readonly NetworkAt[]>
   /** Null here and below: there is no such network. */
   network(name: string): Promise<NetworkAt | null>
+  /** Null: it does not recover. */
+  recovery(network: string): Promise<Recovery | null>
   pools(network: string, filter: Parameters<typeof readPools>[2]): Promise<PoolsAt | null>
   leaseByToken(network: string, token: number): Promise<LeaseFound | null>
   leaseAt(network: string, address: IpAddress): Promise<LeaseFound | null>
@@ -54,20 +57,21 @@ export class ReadsUnavailable extends Error {
   override readonly name = 'ReadsUnavailable'
 }
 
+/** @throws ReadsUnavailable where it is the database's fault that there is no answer */
+export async function asking<T>(question: Promise<T>): Promise<T> {
+  try {
+    return await question
+  } catch (error) {
+    if (isUnavailable(error)) {
+      throw new ReadsUnavailable('the database does not answer', { cause: error })
+    }
+    throw error
+  }
+}
+
 /** The pool stays the caller's: closing it ends the reads. */
 export function createReads(pool: pg.Pool): Reads {
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
-
-  async function asking<T>(question: Promise<T>): Promise<T> {
-    try {
-      return await question
-    } catch (error) {
-      if (isUnavailable(error)) {
-        throw new ReadsUnavailable('the database does not answer', { cause: error })
-      }
-      throw error
-    }
-  }
 
   return {
     ping: () => asking(sql`select 1`.execute(db).then(() => undefined)),
@@ -76,6 +80,7 @@ export function createReads(pool: pg.Pool): Reads {
       const found = await asking(readNetworks(db, { name, labels: {}, only: null, after: null, limit: 1 }))
       return found[0] ?? null
     },
+    recovery: (network) => asking(readRecovery(db, network)),
     pools: (network, filter) => asking(readPools(db, network, filter)),
     leaseByToken: (network, token) => asking(readLeaseByToken(db, network, token)),
     leaseAt: (network, address) => asking(readLeaseAt(db, network, address)),
@@ -136,17 +141,26 @@ async function readRequest(
   return { found: method === null ? null : { method, at, seq, answer } }
 }
 
-/** SQLSTATE classes: connection, login, no such database, resources, an operator or a time-out, the system itself. */
+/** SQLSTATE classes: connection, login, a database that is not ours yet, resources, an operator or a time-out, the system itself. */
 const UNAVAILABLE_CLASSES: ReadonlySet<string> = new Set(['08', '28', '3D', '53', '57', '58'])
+/** A standby cancels a read that stands in the way of replay; a deadlock; a lock, or a transaction, waited too long. */
+const UNAVAILABLE_CODES: ReadonlySet<string> = new Set(['40001', '40P01', '55P03', '25P03'])
+
+/** The statement was refused, and its transaction with it, or there was no connection to send it by. */
+export function nothingWasDone({ cause }: ReadsUnavailable): boolean {
+  if (cause instanceof pg.DatabaseError || cause instanceof AggregateError) return true
+  if (!(cause instanceof Error)) return false
+  const code = 'code' in cause ? String(cause.code) : ''
+  return (
+    ['ECONNREFUSED', 'ENOENT', 'ENOTFOUND'].includes(code) ||
+    /when trying to connect|pool after calling end/.test(cause.message)
+  )
+}
 
 function isUnavailable(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) {
-    // 40: a standby cancels a read that stands in the way of replay. 28, 3D: a database that is not ours yet.
-    return (
-      UNAVAILABLE_CLASSES.has(error.code?.slice(0, 2) ?? '') ||
-      error.code === '40001' ||
-      error.code === '3D000'
-    )
+    const { code = '' } = error
+    return UNAVAILABLE_CLASSES.has(code.slice(0, 2)) || UNAVAILABLE_CODES.has(code)
   }
   if (!(error instanceof Error)) return false
   if (error instanceof AggregateError) return true

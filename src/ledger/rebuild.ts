@@ -16,8 +16,8 @@
  *
  * What an address came to is the payload of its last event, which an index finds; whether the events before it were
  * legal is `verify`'s question. A log with a gap is refused: the lost event may have made a pool, or given an address
- * out, and projections without it would give that address to somebody else. `request` is no projection and stays. Of
- * a network row, the identity of the database that began its era is in no event and stays.
+ * out, and projections without it would give that address to somebody else. `request` and `database_life` are no
+ * projections and stay.
  */
 import type pg from 'pg'
 import type { Family } from '../core/address.ts'
@@ -27,7 +27,19 @@ import { eraOf, firstSeqOfEra } from '../core/policy.ts'
 import { poolSize } from '../core/pool.ts'
 import { normalise, type Range, subtract } from '../core/ranges.ts'
 import { connect } from '../postgres/connect.ts'
-import { CLOSED, LEASE, networkCells, POSITION, RANGE, RELEASED, values, WRITES } from './append.ts'
+import {
+  CLOSED,
+  FENCE,
+  HOLD,
+  LEASE,
+  networkCells,
+  POSITION,
+  RANGE,
+  RELEASED,
+  values,
+  WRITES,
+} from './append.ts'
+import { sqlState } from './batcher.ts'
 import { type ClosingDifference, walkClosings } from './closings.ts'
 import {
   addressOfCells,
@@ -83,6 +95,8 @@ export type ProjectionTable =
   | 'untouched_range'
   | 'closed_attachment'
   | 'pool_position'
+  | 'hold'
+  | 'fence'
 
 export type ProjectionDifference = {
   readonly table: ProjectionTable
@@ -154,6 +168,8 @@ export async function rebuild(options: RebuildOptions): Promise<RebuildReport> {
       untouched_range: 0,
       closed_attachment: 0,
       pool_position: 0,
+      hold: 0,
+      fence: 0,
     },
     differences: [],
     dirty: [],
@@ -437,7 +453,8 @@ async function replace(run: Run): Promise<void> {
       slice: run.slice,
     })
   }
-  if (many) {
+  // A service that started meanwhile may have closed the network for what is mended now.
+  if (many || (await saysRebuilding(run))) {
     await locked(async () => {
       await advanceShape(client, shape)
       requireSound(shape)
@@ -445,6 +462,14 @@ async function replace(run: Run): Promise<void> {
     })
   }
   run.progress('replacing', outstanding, outstanding)
+}
+
+async function saysRebuilding({ client, network }: Run): Promise<boolean> {
+  const { rowCount } = await client.query(
+    `select 1 from ipledger.network where network_id = $1 and state = 'REBUILDING'`,
+    [network],
+  )
+  return rowCount === 1
 }
 
 async function underItsLock<T>(run: Run, work: () => Promise<T>): Promise<T> {
@@ -486,6 +511,10 @@ async function replaceShape(run: Run, rebuilding: boolean): Promise<void> {
   if (rebuilding || wrong) await setNetwork(run, rebuilding)
   if (wrong) run.replaced += 1
   const pools = differences.filter(({ what }) => what === 'pool')
+  for (const { what, expected, found } of differences) {
+    if (what === 'hold') await replaceHold(run, expected, found)
+    else if (what === 'fence') await replaceFence(run, expected, found)
+  }
   // Wrong ones first: a right row may not stand beside them.
   for (const { poolId, found } of pools)
     if (found !== null) await write(run, WRITES.poolGone, [network, poolId])
@@ -493,6 +522,29 @@ async function replaceShape(run: Run, rebuilding: boolean): Promise<void> {
   for (const { what, poolId } of differences) {
     if (what === 'ranges') await write(run, WRITES.rangesOfPoolGone, [network, poolId])
   }
+}
+
+async function replaceHold(run: Run, expected: Cells | null, found: Cells | null): Promise<void> {
+  const { network } = run
+  if (expected === null) await write(run, WRITES.holdsGone, [network, [found![0]]])
+  else
+    await write(
+      run,
+      WRITES.holdsSet,
+      values(network, HOLD, [expected], (cells) => cells),
+    )
+}
+
+async function replaceFence(run: Run, expected: Cells | null, found: Cells | null): Promise<void> {
+  const { network } = run
+  const gone = 'delete from ipledger.fence where network_id = $1 and node = $2 and boot = $3'
+  if (expected === null) await write(run, gone, [network, ...found!.slice(0, 2)])
+  else
+    await write(
+      run,
+      WRITES.fencesSet,
+      values(network, FENCE, [expected], (cells) => cells),
+    )
 }
 
 async function setNetwork(
@@ -653,17 +705,36 @@ async function replacePosition(run: Run, tally: Tally): Promise<void> {
 
 // For the service's start.
 
-/** Reserve is refused from now on, until a rebuild has ended. Needs no more than the service's rights. */
-export async function markRebuilding(client: pg.Client, network: string): Promise<void> {
-  const shape = newShape(network)
+/**
+ * In a network whose projections are lost Reserve is refused from now on, until a rebuild has ended; answers why, or
+ * nothing if they are there. Needs no more than the service's rights.
+ *
+ * What was seen is looked at again under the lock: a rebuild may have ended meanwhile, and nobody would open what is
+ * closed after it.
+ */
+export async function closeIfLost(client: pg.Client, network: string): Promise<readonly string[]> {
+  const { whole } = await projectionsLookWhole(client, network)
+  if (whole) return []
   await client.query('insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing', [
     network,
   ])
-  await underLock(client, network, async () => {
-    await advanceShape(client, shape)
-    requireSound(shape)
-    await setNetwork({ client, shape }, true)
+  return underLock(client, network, async () => {
+    const shape = newShape(network)
+    const why = await whyLost(client, shape)
+    if (why.length > 0) await close(client, shape)
+    return why
   })
+}
+
+/** As it stands, where the log does not say what the network is. Without a row it is closed already. */
+async function close(client: pg.Client, shape: Shape): Promise<void> {
+  if (shape.network !== null && shape.broken.length === 0) {
+    await setNetwork({ client, shape }, true)
+    return
+  }
+  await client.query(`update ipledger.network set state = 'REBUILDING' where network_id = $1`, [
+    shape.networkName,
+  ])
 }
 
 /**
@@ -676,9 +747,14 @@ export async function projectionsLookWhole(
   client: pg.Client,
   network: string,
 ): Promise<{ readonly whole: boolean; readonly why: readonly string[] }> {
-  const shape = newShape(network)
+  const why = await inSnapshot(client, () => whyLost(client, newShape(network)))
+  return { whole: why.length === 0, why }
+}
+
+/** A log that cannot be folded is the trouble of its network, not of all that are looked at (azure#4449). */
+async function whyLost(client: pg.Client, shape: Shape): Promise<readonly string[]> {
   const why: string[] = []
-  await inSnapshot(client, async () => {
+  try {
     await advanceShape(client, shape)
     for (const { what, name, expected, found, columns } of await compareShape(client, shape)) {
       if (what === 'rebuilding') why.push(`a rebuild of network ${name} did not end`)
@@ -689,8 +765,11 @@ export async function projectionsLookWhole(
     }
     for (const stock of await readStocks(client, shape)) why.push(...missingStock(shape, stock))
     why.push(...(await missingLast(client, shape)))
-  })
-  return { whole: why.length === 0, why }
+  } catch (error) {
+    if (!(error instanceof Error) || sqlState(error) !== undefined) throw error
+    why.push(`its log cannot be folded: ${error.message}`)
+  }
+  return why
 }
 
 /** Projections that end before the log does: a table restored from an older copy. */

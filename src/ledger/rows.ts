@@ -1,6 +1,6 @@
 /** Rows of the ledger's tables as they arrive, and what they mean. The column lists stand beside their readers. */
 import { formatAddress, isMalformed, parseAddress } from '../core/address.ts'
-import type { ReleasedAddress } from '../core/books.ts'
+import type { Fence, Hold, ReleasedAddress } from '../core/books.ts'
 import type {
   EventHeader,
   EventType,
@@ -14,6 +14,9 @@ import type { Lease, LeaseState, QuarantineReason } from '../core/lease.ts'
 import type { Network, NetworkState } from '../core/network.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import { buildPool, type Pool, type PoolSettings } from '../core/pool.ts'
+
+/** Rows of one key. No bound that is ever met: a limit makes the order of the rows worth an index. */
+export const MOST_OF_ONE = 1_000_000
 
 type OwnerRow = {
   owner_kind: string | null
@@ -217,6 +220,52 @@ export function readPool(row: PoolRow): Pool {
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   })
+}
+
+export type HoldRow = {
+  source_id: string
+  held_seq: number
+  held_at: number
+  why: string
+  reaps: number
+  leases: number
+}
+
+export const HOLD_COLUMNS = [
+  'source_id',
+  'held_seq',
+  'held_at',
+  'why',
+  'reaps',
+  'leases',
+] as const satisfies readonly (keyof HoldRow)[]
+
+export function readHold(row: HoldRow): Hold {
+  const { source_id: source, held_seq: seq, held_at: at, why, reaps, leases } = row
+  return { source, seq, at, why, reaps, leases }
+}
+
+export type FenceRow = {
+  node: string
+  boot: string
+  fenced_seq: number
+  fenced_at: number
+  fenced_by: string
+  why: string
+}
+
+export const FENCE_COLUMNS = [
+  'node',
+  'boot',
+  'fenced_seq',
+  'fenced_at',
+  'fenced_by',
+  'why',
+] as const satisfies readonly (keyof FenceRow)[]
+
+export function readFence(row: FenceRow): Fence {
+  const { node, boot, fenced_seq: seq, fenced_at: at, fenced_by: by, why } = row
+  return { node, boot, seq, at, by, why }
 }
 
 export type EventRow = OwnerRow & {

@@ -1,7 +1,8 @@
-/** The rows of a network and its pools beside what its events made of them. */
+/** The rows of a network and its pools, of holds and fences, beside what its events made of them. */
 import type pg from 'pg'
+import { bootKey } from '../core/books.ts'
 import type { Labels } from '../core/owner.ts'
-import { networkCells, poolCells } from './append.ts'
+import { FENCE, fenceCells, HOLD, holdCells, networkCells, poolCells } from './append.ts'
 import { type Cells, differing } from './fold.ts'
 import { readAddress } from './rows.ts'
 import type { Shape } from './shape.ts'
@@ -11,7 +12,7 @@ export type ShapeDifference = {
    * `lock`: its row is not there. `rebuilding`: the row says so, and all else in it is right. `ranges`: untouched
    * space of a pool that does not exist.
    */
-  readonly what: 'lock' | 'rebuilding' | 'network' | 'pool' | 'ranges'
+  readonly what: 'lock' | 'rebuilding' | 'network' | 'pool' | 'ranges' | 'hold' | 'fence'
   readonly poolId: number | null
   readonly name: string
   /** Number of the last event about it. */
@@ -22,7 +23,7 @@ export type ShapeDifference = {
 }
 
 // In the order of the cells that are written.
-export const NETWORK_CELLS = [
+const NETWORK_CELLS = [
   'network_id',
   'description',
   'labels',
@@ -33,7 +34,7 @@ export const NETWORK_CELLS = [
   'updated_at',
 ] as const
 const LABELS = NETWORK_CELLS.indexOf('labels')
-export const POOL_CELLS = [
+const POOL_CELLS = [
   'network_id',
   'pool_id',
   'name',
@@ -45,6 +46,37 @@ export const POOL_CELLS = [
   'created_at',
   'updated_at',
 ] as const
+
+const HOLD_CELLS = HOLD.map(({ name }) => name)
+const FENCE_CELLS = FENCE.map(({ name }) => name)
+/** Names of the cells of a difference. */
+export const CELLS_OF: Readonly<Record<ShapeDifference['what'], readonly string[]>> = {
+  lock: [],
+  rebuilding: [],
+  network: NETWORK_CELLS,
+  pool: POOL_CELLS,
+  ranges: [],
+  hold: HOLD_CELLS,
+  fence: FENCE_CELLS,
+}
+
+/** What is said of reaping: a row while it holds. */
+const STATEMENTS = {
+  hold: {
+    columns: HOLD_CELLS,
+    said: ({ holds }: Shape) =>
+      [...holds.values()].map((hold) => ({ seq: hold.seq, cells: holdCells(hold) })),
+    keyOf: ([source]: Cells) => String(source),
+    nameOf: ([source]: Cells) => (source === '' ? 'of the whole network' : `of source ${source}`),
+  },
+  fence: {
+    columns: FENCE_CELLS,
+    said: ({ fences }: Shape) =>
+      [...fences.values()].map((fence) => ({ seq: fence.seq, cells: fenceCells(fence) })),
+    keyOf: ([node, boot]: Cells) => bootKey(String(node), String(boot)),
+    nameOf: ([node, boot]: Cells) => `of node ${node}, boot ${boot}`,
+  },
+} as const
 
 /** Skips from network to network. */
 const NETWORKS = `with recursive named as (
@@ -118,6 +150,25 @@ export async function compareShape(client: pg.ClientBase, shape: Shape): Promise
   const ranged = await client.query<{ pool_id: number }>(RANGED_POOLS, [network])
   for (const { pool_id: poolId } of ranged.rows) {
     if (!shape.pools.has(poolId)) add({ what: 'ranges', name: String(poolId), poolId })
+  }
+
+  for (const statement of ['hold', 'fence'] as const) {
+    const { columns, said, keyOf, nameOf } = STATEMENTS[statement]
+    const rows = await client.query<unknown[]>({
+      rowMode: 'array',
+      text: `select ${columns.join(', ')} from ipledger.${statement} where network_id = $1 order by 1, 2`,
+      values: [network],
+    })
+    const stored = new Map(rows.rows.map((row) => [keyOf(row), row]))
+    for (const { seq, cells } of said(shape)) {
+      const row = stored.get(keyOf(cells))
+      stored.delete(keyOf(cells))
+      const differs = row === undefined ? [] : differing(columns, cells, row)
+      if (row !== undefined && differs.length === 0) continue
+      const name = nameOf(cells)
+      add({ what: statement, name, seq, columns: differs, expected: cells, found: row ?? null })
+    }
+    for (const row of stored.values()) add({ what: statement, name: nameOf(row), found: row })
   }
   return differences
 }

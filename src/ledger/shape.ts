@@ -1,16 +1,16 @@
 /**
- * A network and its pools as the log made them, with what each pool could lease at every number: the little of a
- * ledger that is kept in memory while its addresses are walked in slices. Pools are few; their events are found by an
- * index of their own.
+ * A network and its pools as the log made them, with what each pool could lease at every number, and what was said of
+ * reaping: the little of a ledger that is kept in memory while its addresses are walked in slices. Pools, holds and
+ * fences are few; their events are found by an index of their own.
  *
  * A released address that left its pool with an edit and came back with a later one is untouched again. Which ones
  * those are is asked of `evolveUntouched`, the rule by which the write path reshapes a pool.
  */
 import type pg from 'pg'
 import { type Family, isBlockBase } from '../core/address.ts'
-import { BrokenBooks } from '../core/books.ts'
+import { BrokenBooks, bootKey, type Fence, type Hold } from '../core/books.ts'
 import type { LedgerEvent } from '../core/event.ts'
-import { evolveNetwork, evolvePool, evolveUntouched } from '../core/evolve.ts'
+import { evolveFence, evolveHold, evolveNetwork, evolvePool, evolveUntouched } from '../core/evolve.ts'
 import type { Network } from '../core/network.ts'
 import type { Pool } from '../core/pool.ts'
 import { contains, type Range } from '../core/ranges.ts'
@@ -35,12 +35,17 @@ export type Shape = {
   /** The same, by family and address. */
   ordered: readonly Pool[]
   readonly histories: Map<number, PoolHistory>
+  /** By source; the network's without one. */
+  readonly holds: Map<string, Hold>
+  /** By `bootKey`. */
+  readonly fences: Map<string, Fence>
   /** Events the fold could not take, with the reason. */
   readonly broken: { readonly seq: number; readonly why: string }[]
 }
 
 /** The condition of the index `event_of_shape`. */
-export const IS_SHAPE = `type in ('network.created', 'network.updated', 'era.begun', 'pool.created', 'pool.updated', 'pool.deleted')`
+export const IS_SHAPE = `type in ('network.created', 'network.updated', 'era.begun', 'pool.created', 'pool.updated', 'pool.deleted',
+  'node.fenced', 'reconcile.held', 'reconcile.resumed')`
 const PAGE = 2_000
 
 export function newShape(network: string): Shape {
@@ -52,6 +57,8 @@ export function newShape(network: string): Shape {
     pools: new Map(),
     ordered: [],
     histories: new Map(),
+    holds: new Map(),
+    fences: new Map(),
     broken: [],
   }
 }
@@ -84,6 +91,7 @@ function takeEvent(shape: Shape, row: EventRow): void {
     const event = readEvent(row)
     shape.network = evolveNetwork(shape.network, event)
     if ('pool' in event) takePool(shape, event)
+    else takeStatement(shape, event)
   } catch (error) {
     // Settings that were canonical when they were stored and are not now, or a change of what never was.
     if (!(error instanceof Error)) throw error
@@ -92,6 +100,25 @@ function takeEvent(shape: Shape, row: EventRow): void {
         ? error.message
         : `event ${row.network_id}/${row.seq} (${row.type}): ${error.message}`
     shape.broken.push({ seq: row.seq, why })
+  }
+}
+
+function takeStatement(shape: Shape, event: LedgerEvent): void {
+  switch (event.type) {
+    case 'reconcile.held':
+    case 'reconcile.resumed': {
+      const hold = evolveHold(event)
+      if (hold === null) shape.holds.delete(event.evidence.source)
+      else shape.holds.set(hold.source, hold)
+      return
+    }
+    case 'node.fenced': {
+      const fence = evolveFence(event)
+      shape.fences.set(bootKey(fence.node, fence.boot), fence)
+      return
+    }
+    default:
+      return
   }
 }
 
@@ -115,7 +142,7 @@ function byPlace(a: Pool, b: Pool): number {
   return a.range.first < b.range.first ? -1 : a.range.first > b.range.first ? 1 : 0
 }
 
-export function equalRanges(a: readonly Range[], b: readonly Range[]): boolean {
+function equalRanges(a: readonly Range[], b: readonly Range[]): boolean {
   return (
     a.length === b.length &&
     a.every((range, index) => range.first === b[index]!.first && range.last === b[index]!.last)

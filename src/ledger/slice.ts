@@ -3,8 +3,12 @@
  * which only the shell needs: positions of free space, and what stood at each address before the batch.
  */
 import type { AddressBook, Books, ClosedAttachment } from '../core/books.ts'
-import { emptyBooks } from '../core/books.ts'
+import { emptyBooks, UNTOUCHED } from '../core/books.ts'
+import type { LedgerEvent } from '../core/event.ts'
+import type { Lease } from '../core/lease.ts'
 import type { Range } from '../core/ranges.ts'
+import { type AbsenceMemory, newAbsenceMemory } from './absence.ts'
+import type { DatabaseSeen } from './life.ts'
 
 /** How a pool's free space is stored; see `pool_position` and `untouched_range`. */
 export type PoolStorage = {
@@ -30,6 +34,14 @@ export type Slice = {
   /** Where the row lies that was read at an address: of the lease, or of the released address. */
   readonly rowIds: Map<string, string>
   readonly closingsBefore: Map<string, readonly ClosedAttachment[]>
+  /** Of this batch, so far. */
+  readonly events: LedgerEvent[]
+  /** Of this process. */
+  readonly absence: AbsenceMemory
+  /** Whether there is a source that is not retired: at first a guess, once the head is read the truth. */
+  watched: boolean
+  /** Read with the head. */
+  database: DatabaseSeen | null
 }
 
 /**
@@ -38,7 +50,12 @@ export type Slice = {
  */
 export class Unsound extends Error {}
 
-export function emptySlice(network: string, setAside: ReadonlySet<string>): Slice {
+export function emptySlice(
+  network: string,
+  setAside: ReadonlySet<string>,
+  absence: AbsenceMemory = newAbsenceMemory(),
+  watched = true,
+): Slice {
   return {
     books: emptyBooks(network, setAside),
     storage: new Map(),
@@ -46,5 +63,25 @@ export function emptySlice(network: string, setAside: ReadonlySet<string>): Slic
     before: new Map(),
     rowIds: new Map(),
     closingsBefore: new Map(),
+    events: [],
+    absence,
+    watched,
+    database: null,
   }
+}
+
+/**
+ * By how much this batch has changed a count of leases, so far: the database counts those of before it, whenever it is
+ * asked.
+ */
+export function changeOf(slice: Slice, counts: (lease: Lease) => boolean): number {
+  let change = 0
+  for (const [address, { lease }] of slice.books.addresses) {
+    // What was not read at an address was read as untouched space around it.
+    const before = (slice.before.get(address) ?? UNTOUCHED).lease
+    if (lease === before) continue
+    if (lease !== null && counts(lease)) change += 1
+    if (before !== null && counts(before)) change -= 1
+  }
+  return change
 }

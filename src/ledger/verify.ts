@@ -47,7 +47,7 @@ import {
 import { walkNumbers } from './numbers.ts'
 import { readAddress } from './rows.ts'
 import { advanceShape, misplaced, newShape, poolOver, type Shape } from './shape.ts'
-import { compareShape, NETWORK_CELLS, networksInLog, POOL_CELLS, type ShapeDifference } from './shape-rows.ts'
+import { CELLS_OF, compareShape, networksInLog, type ShapeDifference } from './shape-rows.ts'
 import { type Tally, tallyPool, wrongBounds } from './tally.ts'
 import { createPace, inSnapshot } from './transaction.ts'
 
@@ -117,6 +117,12 @@ export type FindingCode =
   | 'CLOSING_UNEXPLAINED'
   | 'CLOSING_DIFFERS'
   | 'REQUEST_AFTER_HEAD'
+  | 'HOLD_MISSING'
+  | 'HOLD_UNEXPLAINED'
+  | 'HOLD_DIFFERS'
+  | 'FENCE_MISSING'
+  | 'FENCE_UNEXPLAINED'
+  | 'FENCE_DIFFERS'
 
 export type Finding = {
   readonly network: string
@@ -280,7 +286,7 @@ async function checkShape(run: Run): Promise<void> {
 
 function reportShape({ network, report }: Run, difference: ShapeDifference): void {
   const { what, name, seq, columns, expected, found } = difference
-  const names = what === 'network' ? NETWORK_CELLS : POOL_CELLS
+  const names = CELLS_OF[what]
   const fields = { seq, expected: describe(expected, names, columns), found: describe(found, names, columns) }
   switch (what) {
     case 'lock':
@@ -329,6 +335,17 @@ function reportShape({ network, report }: Run, difference: ShapeDifference): voi
           },
         )
       return
+    case 'hold':
+    case 'fence': {
+      const kind = what === 'hold' ? 'HOLD' : 'FENCE'
+      const about = `network ${network}: the ${what} ${name}`
+      if (expected === null)
+        report(`${kind}_UNEXPLAINED`, `${about} is stored; no event made it, or it was resumed`, fields)
+      else if (found === null)
+        report(`${kind}_MISSING`, `${about} is not stored; event ${seq} made it`, fields)
+      else report(`${kind}_DIFFERS`, `${about} differs from event ${seq} in ${columns.join(', ')}`, fields)
+      return
+    }
     case 'ranges':
       report(
         'UNTOUCHED_UNEXPLAINED',

@@ -59,6 +59,7 @@ export async function checkServer(client: pg.ClientBase): Promise<void> {
     synchronous_commit: string
     server_encoding: string
     standby: boolean
+    read_only: string
     role: string
   }>(
     `select current_setting('server_version_num')::int as version_number,
@@ -67,6 +68,7 @@ export async function checkServer(client: pg.ClientBase): Promise<void> {
             current_setting('synchronous_commit') as synchronous_commit,
             current_setting('server_encoding') as server_encoding,
             pg_is_in_recovery() as standby,
+            current_setting('transaction_read_only') as read_only,
             current_user as role`,
   )
   const server = rows[0]!
@@ -92,6 +94,11 @@ export async function checkServer(client: pg.ClientBase): Promise<void> {
   if (server.standby) {
     throw new StartRefused(
       'The PostgreSQL server is a read-only standby: let DATABASE_URL name the primary (target_session_attrs is not understood).',
+    )
+  }
+  if (server.read_only === 'on') {
+    throw new StartRefused(
+      `default_transaction_read_only is on, for the PostgreSQL server, this database or role "${server.role}": turn it off, or let DATABASE_URL name the primary.`,
     )
   }
 }

@@ -1,13 +1,14 @@
 /**
  * From a configuration to a database that is ready to be served: the embedded one or DATABASE_URL's, roles made,
- * schema migrated, logins checked. What is returned are URLs; connections are opened by whoever uses them.
+ * schema migrated, logins checked. What is returned are URLs; connections are opened by whoever uses them. Who only looks
+ * takes a database as it is: `findDatabase`.
  */
 
 import type pg from 'pg'
 import { type Config, StartRefused } from '../config.ts'
 import type { Logger } from '../telemetry.ts'
 import { connect, readUrl } from './connect.ts'
-import { shareEmbedded, startEmbedded } from './embedded.ts'
+import { type EmbeddedServer, hasEmbedded, shareEmbedded, startEmbedded } from './embedded.ts'
 import { checkMigrated, migrate, migrateJobs } from './migrate.ts'
 import {
   checkServiceLogin,
@@ -29,34 +30,83 @@ export type Database = Readonly<{
 
 type Options = Readonly<{
   log: Logger
-  /** `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. */
-  embedded: 'own' | 'share'
+  /**
+   * `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. `found`: the
+   * same, but none is made where there was none.
+   */
+  embedded: 'own' | 'share' | 'found'
   /** The embedded server died and could not be started again. */
   onFailure?: (error: Error) => void
 }>
 
+type Place = Pick<Config, 'databaseUrl' | 'databaseAdminUrl' | 'directory'>
+
 /** @throws StartRefused or ConnectFailed, whose message is for people */
-export async function openDatabase(
-  config: Pick<Config, 'databaseUrl' | 'databaseAdminUrl' | 'directory'>,
-  options: Options,
-): Promise<Database> {
-  if (config.databaseUrl === undefined && config.databaseAdminUrl !== undefined) {
-    throw new StartRefused('DATABASE_ADMIN_URL is set but DATABASE_URL is not: set both, or neither.')
-  }
+export async function openDatabase(config: Place, options: Options): Promise<Database> {
+  requireBoth(config)
   if (config.databaseUrl !== undefined) {
     return {
       ...(await prepare(config.databaseUrl, config.databaseAdminUrl, options.log)),
       stop: async () => {},
     }
   }
-  const launch = options.embedded === 'own' ? startEmbedded : shareEmbedded
-  const server = await launch({ directory: config.directory, ...options })
+  const server = await launch(config.directory, options)
   try {
     return { ...(await prepare(server.url, undefined, options.log)), stop: server.stop }
   } catch (error) {
     await server.stop()
     throw error
   }
+}
+
+export type FoundDatabase = Readonly<{
+  /** As it was given: the owner's or the service's. */
+  url: string
+  /** The owner's, if anybody told us. */
+  adminUrl: string
+  stop: () => Promise<void>
+}>
+
+/**
+ * For commands that look at what is there: no server, role or schema is made or altered, and none is migrated, least of
+ * all by a newer checkout than the one that serves.
+ *
+ * @throws StartRefused or ConnectFailed, whose message is for people
+ */
+export async function findDatabase(
+  config: Place,
+  options: Readonly<{ log: Logger }>,
+): Promise<FoundDatabase> {
+  requireBoth(config)
+  const { databaseUrl, databaseAdminUrl } = config
+  if (databaseUrl !== undefined) {
+    await withClient(databaseUrl, (client) => checkMigrated(client))
+    return { url: databaseUrl, adminUrl: databaseAdminUrl ?? databaseUrl, stop: async () => {} }
+  }
+  const { url, stop } = await launch(config.directory, { ...options, embedded: 'found' })
+  try {
+    await withClient(url, (client) => checkMigrated(client))
+    return { url, adminUrl: url, stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+function requireBoth({ databaseUrl, databaseAdminUrl }: Place): void {
+  if (databaseUrl === undefined && databaseAdminUrl !== undefined) {
+    throw new StartRefused('DATABASE_ADMIN_URL is set but DATABASE_URL is not: set both, or neither.')
+  }
+}
+
+async function launch(directory: string, options: Options): Promise<EmbeddedServer> {
+  if (options.embedded === 'found' && !hasEmbedded(directory)) {
+    throw new StartRefused(
+      `There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.`,
+    )
+  }
+  const start = options.embedded === 'own' ? startEmbedded : shareEmbedded
+  return start({ directory, ...options })
 }
 
 async function prepare(

@@ -11,6 +11,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -97,6 +98,11 @@ export async function startEmbedded(options: Options): Promise<EmbeddedServer> {
     lock.release()
     throw error
   }
+}
+
+/** Whether one was ever started there. */
+export function hasEmbedded(directory: string): boolean {
+  return existsSync(join(directory, 'postgres', 'PG_VERSION'))
 }
 
 /** The server another process runs in this directory: its superuser's URL, or undefined if none accepts connections. */

@@ -34,6 +34,9 @@ const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
 /** Somebody else made it between our look and our statement: duplicate key, schema, table, object. */
 const CLASHES: ReadonlySet<string> = new Set(['23505', '42P06', '42P07', '42710'])
 
+/** Its files are not installed; whoever migrates may not make it. */
+const NO_EXTENSION: ReadonlySet<string> = new Set(['0A000', '58P01', '42501'])
+
 const MIGRATION_TABLE = `
   create table ipledger.migration (
     version int not null,
@@ -225,9 +228,17 @@ async function apply(admin: pg.Client, migration: Migration): Promise<boolean> {
     return true
   } catch (error) {
     if (CLASHES.has(sqlState(error)) && (await readApplied(admin)).length >= migration.version) return false
-    throw new Error(`migration ${migration.name} failed: ${error instanceof Error ? error.message : error}`, {
-      cause: error,
-    })
+    const said = error instanceof Error ? error.message : String(error)
+    const extension = /^create extension (?:if not exists )?(\w+)/m.exec(migration.sql)?.[1]
+    if (extension !== undefined && NO_EXTENSION.has(sqlState(error)) && said.includes(extension)) {
+      throw new StartRefused(
+        `ipledger needs the extension ${extension} of PostgreSQL's contrib modules, and cannot make it (${said}): install ` +
+          `the modules beside the server (package postgresql-contrib, where they do not come with it), or let an ` +
+          `administrator run this in the database, then start again:\n  create extension ${extension} with schema public;`,
+        { cause: error },
+      )
+    }
+    throw new Error(`migration ${migration.name} failed: ${said}`, { cause: error })
   }
 }
 

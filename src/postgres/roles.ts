@@ -9,6 +9,11 @@
  * the same URL knows them and none is stored; what is sent to the server is a SCRAM verifier, which its statement log
  * may show. Without a password in DATABASE_URL (peer, trust) the roles get none and log in the same way.
  *
+ * Roles belong to the whole cluster and have one password each, so databases of one cluster share them only if their
+ * DATABASE_URLs name the same login. A role's comment says from which login its password follows. A start with another
+ * login stops: a new password would shut out, at their next connection, the processes that use the role now. With the
+ * same login, its password was changed, and the role's follows it; processes that were given the old one are shut out.
+ *
  * Time-outs and plan settings belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not.
  */
 
@@ -69,7 +74,17 @@ export type LoginKind = Readonly<{
   administers: boolean
 }>
 
-type RoleState = Readonly<{ canLogin: boolean; settings: ReadonlySet<string> }>
+/** What we log in as, and the login that its password follows from. */
+type OwnLogin = Readonly<{ url: string; follows: string }>
+
+type RoleState = Readonly<{
+  canLogin: boolean
+  /** Null: nobody said, and whoever set a password was not ipledger. */
+  follows: string | null
+  /** That login is still there. */
+  followed: boolean
+  settings: ReadonlySet<string>
+}>
 
 const INSUFFICIENT_PRIVILEGE = '42501'
 const WRONG_PASSWORD: ReadonlySet<string> = new Set(['28P01', '28000'])
@@ -109,7 +124,7 @@ export async function readSystemIdentifier(client: pg.Client): Promise<string> {
  * Creates the roles and brings their settings up to date; changes nothing when nothing differs. With `keepService`
  * the service's password is the operator's, who named the role in DATABASE_URL.
  *
- * @throws StartRefused with the statements to run when this login may not
+ * @throws StartRefused with the statements to run when this login may not, or when others use the roles already
  */
 export async function ensureRoles(
   admin: pg.Client,
@@ -118,14 +133,15 @@ export async function ensureRoles(
   options: Readonly<{ keepService?: boolean }> = {},
 ): Promise<Logins> {
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
+  const { user: follows } = readUrl(databaseUrl)
   await ensureRole(
     admin,
     SERVICE_ROLE,
     SERVICE_SETTINGS,
-    options.keepService ? undefined : logins.serviceUrl,
+    options.keepService ? undefined : { url: logins.serviceUrl, follows },
     log,
   )
-  await ensureRole(admin, JOBS_ROLE, JOBS_SETTINGS, logins.jobsUrl, log)
+  await ensureRole(admin, JOBS_ROLE, JOBS_SETTINGS, { url: logins.jobsUrl, follows }, log)
   return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
 }
 
@@ -202,12 +218,12 @@ async function ensureRole(
   admin: pg.Client,
   role: string,
   settings: Settings,
-  loginAs: string | undefined,
+  own: OwnLogin | undefined,
   log: Logger,
 ): Promise<void> {
   // Roles belong to the cluster: several starters, in several databases, may change the same row at once.
   for (let attempt = 1; ; attempt++) {
-    const statements = await missing(admin, role, settings, loginAs)
+    const statements = await missing(admin, role, settings, own, log)
     if (statements.length === 0) return
     try {
       for (const statement of statements) await admin.query(statement)
@@ -228,19 +244,28 @@ async function missing(
   admin: pg.Client,
   role: string,
   settings: Settings,
-  loginAs: string | undefined,
+  own: OwnLogin | undefined,
+  log: Logger,
 ): Promise<readonly string[]> {
   const name = pg.escapeIdentifier(role)
   const statements: string[] = []
   const state = await readRole(admin, role)
-  const password = loginAs === undefined ? undefined : readUrl(loginAs).password
+  const password = own === undefined ? undefined : readUrl(own.url).password
   const secret = password === undefined ? '' : ` password '${scramVerifier(password)}'`
+  const said =
+    own === undefined || password === undefined
+      ? []
+      : [`comment on role ${name} is ${pg.escapeLiteral(FOLLOWS + own.follows)}`]
   if (state === undefined) {
     // An operator's own service login still needs the role to exist: migrations grant to it.
-    const login = loginAs === undefined ? 'nologin' : 'login'
-    statements.push(`create role ${name} ${login} nosuperuser nocreatedb nocreaterole noreplication${secret}`)
-  } else if (loginAs !== undefined && (!state.canLogin || !(await canLogIn(loginAs)))) {
-    statements.push(`alter role ${name} login${secret}`)
+    const login = own === undefined ? 'nologin' : 'login'
+    statements.push(
+      `create role ${name} ${login} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
+      ...said,
+    )
+  } else if (own !== undefined && (!state.canLogin || !(await canLogIn(own.url)))) {
+    if (state.canLogin && password !== undefined) requireOwn(role, state, own, log)
+    statements.push(`alter role ${name} login${secret}`, ...said)
   }
   for (const [setting, value] of Object.entries(settings)) {
     if (!state?.settings.has(`${setting}=${value}`.toLowerCase())) {
@@ -259,15 +284,49 @@ async function missing(
   return statements
 }
 
+/** A role's comment begins so. */
+const FOLLOWS = 'of ipledger; its password follows from that of login '
+
+/** Whose password it is may be replaced by us, since nobody else's start knows it. */
+function requireOwn(role: string, { follows, followed }: RoleState, own: OwnLogin, log: Logger): void {
+  if (follows === own.follows) {
+    log.warn(
+      { role, login: own.follows },
+      'the password of DATABASE_URL was changed: restart all processes that were given the old one',
+    )
+    return
+  }
+  if (follows !== null && !followed) return
+  const whose = follows === null ? 'that ipledger did not set' : `that follows from the login "${follows}"`
+  throw new StartRefused(
+    `Role "${role}" has a password ${whose}, not from "${own.follows}" of this DATABASE_URL. Roles belong to the whole ` +
+      'server, all its databases, and a new password would shut out the processes that use this one: ' +
+      `${follows === null ? '' : `let DATABASE_URL log in as "${follows}" here too, or `}give this database a server of its own. ` +
+      `If nobody uses the role, run this and start again:\n  alter role ${pg.escapeIdentifier(role)} nologin;`,
+  )
+}
+
 async function readRole(admin: pg.Client, role: string): Promise<RoleState | undefined> {
-  const { rows } = await admin.query<{ can_login: boolean; settings: readonly string[] }>(
-    `select rolcanlogin as can_login, coalesce(rolconfig, '{}') as settings from pg_roles where rolname = $1`,
-    [role],
+  const { rows } = await admin.query<{
+    can_login: boolean
+    follows: string | null
+    followed: boolean
+    settings: readonly string[]
+  }>(
+    `select r.rolcanlogin as can_login, coalesce(r.rolconfig, '{}') as settings, said.follows,
+            exists (select from pg_roles f where f.rolname = said.follows) as followed
+       from pg_roles r,
+            lateral (select case when starts_with(shobj_description(r.oid, 'pg_authid'), $2)
+                                 then substr(shobj_description(r.oid, 'pg_authid'), length($2) + 1) end as follows) said
+      where r.rolname = $1`,
+    [role, FOLLOWS],
   )
   const row = rows[0]
   if (row === undefined) return undefined
   return {
     canLogin: row.can_login,
+    follows: row.follows,
+    followed: row.followed,
     settings: new Set(row.settings.map((setting) => setting.toLowerCase())),
   }
 }

@@ -20,8 +20,6 @@ export type NetworkTable = {
   labels: Labels
   state: string
   era: number
-  system_identifier: string | null
-  timeline: number | null
   version: number
   created_at: number
   updated_at: number

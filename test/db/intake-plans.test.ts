@@ -39,6 +39,10 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   source: { values: [NETWORK, 's1'], scans: SOURCE },
   lockSource: { values: [NETWORK, 's1'], scans: SOURCE },
   epoch: { values: [NETWORK, 's1', 'e1'], scans: EPOCH },
+  fence: {
+    values: [NETWORK, 's1', 'e1'],
+    scans: { ...SOURCE, boot_is_fenced_once: ['node', 'boot'] },
+  },
   closeEpoch: { values: [NETWORK, 's1', 'e1', '1700000000000', 'e2'], scans: EPOCH },
   updateStanding: {
     values: [
@@ -58,7 +62,10 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   },
   listed: { values: [NETWORK, 's1', '', '5000'], scans: LISTED },
   known: { values: [NETWORK, 's1', '{a,b}'], scans: LISTED },
-  vanish: { values: [NETWORK, 's1', '{a,b}', '2', '1', '1700000000000', '1700000000000'], scans: LISTED },
+  vanish: {
+    values: [NETWORK, 's1', '{a,b}', '2', '1', '1700000000000', '1700000000000', '1700000000000', 'e1'],
+    scans: LISTED,
+  },
   find: { values: [NETWORK, 's1'], scans: SOURCE },
   redeclare: { values: [NETWORK, 's1', ...DECLARED], scans: SOURCE },
   enable: { values: [NETWORK, 's1', 'test'], scans: { ...SOURCE, ...EVENT } },
@@ -68,7 +75,7 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
 
 async function fill(): Promise<void> {
   await admin.query(`
-    insert into ipledger.network values ('${NETWORK}', '', '{}', 'READY', 0, null, null, 1, now(), now());
+    insert into ipledger.network values ('${NETWORK}', '', '{}', 'READY', 0, 1, now(), now());
     insert into ipledger.pool
       select '${NETWORK}', i, 'p' || i, i, 4, ('10.' || i || '.0.0/16')::cidr, false, '{"cooldownMs":120000}', now(), now()
         from generate_series(1, 100) i;

@@ -2,6 +2,7 @@
  * What a batch may answer (DESIGN §2, traps): committed only when every statement was answered and the tag says so;
  * once the commit was sent, anything else is OUTCOME_UNKNOWN; before that the batch waits for the database.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../src/postgres/connect.ts'
 import { claim, confirm, createPool, owner, release, reserve } from '../support/commands.ts'
@@ -190,6 +191,86 @@ test('a lease that is another by the time it is written fails its command alone,
   expect((await ledger.take(confirm(one.fencingToken, { network }))).state).toBe('ACTIVE')
 })
 
+test('a lease that somebody changed between reading and writing is not set back', async () => {
+  const network = await freshPool()
+  const one = await ledger.take(any(network, 'one'))
+  await admin.query(`
+    create function ipledger.hurry_lease() returns trigger language plpgsql as $$ begin
+      update ipledger.lease set version = new.seq where network_id = new.network_id and address = new.address;
+      return new;
+    end $$;
+    create trigger hurry before insert on ipledger.event for each row
+      when (new.network_id = '${network}') execute function ipledger.hurry_lease()`)
+  const before = ledger.logged.length
+  try {
+    await ledger.refuse(confirm(one.fencingToken, { network }), 'NETWORK_RECOVERING')
+  } finally {
+    await admin.query('drop function ipledger.hurry_lease cascade')
+  }
+  const alarm = ledger.logged.slice(before).find(({ level }) => level === 'error')
+  expect(alarm?.fields).toMatchObject({ network, err: { code: '22P02' } })
+  await expectVerified(database, { network })
+  expect((await ledger.take(confirm(one.fencingToken, { network }))).state).toBe('ACTIVE')
+})
+
+test('a decision that asks for what is never there fails alone, after so many questions', async () => {
+  const network = await freshPool()
+  const lost = await ledger.take(any(network, 'lost'))
+  await ledger.accept(createPool({ name: 'b', cidr: '10.1.0.0/24' }, { network }))
+  // Its pool's row is gone: it is asked for by number, and no answer brings it.
+  const where = `where network_id = '${network}' and name = 'a'`
+  await admin.query(`create table public.kept as select * from ipledger.pool ${where}`)
+  await admin.query(`delete from ipledger.pool ${where}`)
+  const before = ledger.logged.length
+  try {
+    const [good] = await Promise.all([
+      ledger.take(any(network, 'good', { claims: [claim({ pool: 'b' })] })),
+      ledger.refuse(release(lost.fencingToken, { network }), 'NETWORK_RECOVERING'),
+    ])
+    expect(good.address).toBe('10.1.0.1')
+  } finally {
+    await admin.query('insert into ipledger.pool select * from public.kept; drop table public.kept')
+  }
+  const alarm = ledger.logged.slice(before).find(({ level }) => level === 'error')
+  expect(alarm?.fields).toMatchObject({
+    command: 'release',
+    err: { message: 'release asks for poolById for ever' },
+  })
+  expect((await ledger.take(release(lost.fencingToken, { network }))).state).toBe('RELEASED')
+  await expectPartition(admin, network)
+})
+
+test('so many addresses are set aside and no more: beyond it something is wrong that skipping does not mend', async () => {
+  const network = await freshPool()
+  const own = openTestLedger({ url: database.serviceUrl, connections: 1, bounds: { setAside: 2 } })
+  onTestFinished(() => own.close())
+  for (const last of [1, 2, 3]) await insertPhantom(network, `10.0.0.${last}`)
+  await own.refuse(any(network, 'x'), 'NETWORK_RECOVERING')
+  const aside = own.logged.flatMap(({ fields }) => ('address' in fields ? [fields.address] : []))
+  expect(aside).toEqual(['10.0.0.1', '10.0.0.2'])
+  await removePhantoms(network)
+  expect((await own.take(any(network, 'y'))).address).toBe('10.0.0.3')
+  await expectPartition(admin, network)
+})
+
+test('networks that nobody asks for any more are forgotten, those with an address set aside are not', async () => {
+  const network = await freshPool()
+  await insertPhantom(network, '10.0.0.1')
+  const own = openTestLedger({ url: database.serviceUrl, connections: 1, bounds: { idleNetworks: 3 } })
+  onTestFinished(() => own.close())
+  expect((await own.take(any(network, 'x'))).address).toBe('10.0.0.2')
+  for (const name of ['g1', 'g2', 'g3', 'g4']) {
+    await own.refuse(any(name, 'x'), 'NETWORK_NOT_FOUND')
+    // Its batch is over in this turn of the event loop.
+    await nextTurn()
+  }
+  expect(own.networks()).toEqual([network, 'g3', 'g4'])
+  await removePhantoms(network)
+  // Still set aside, although it is free.
+  expect((await own.take(any(network, 'y'))).address).toBe('10.0.0.3')
+  await expectPartition(admin, network)
+})
+
 test('a row that cannot be read is the misfortune of whoever needs it, and of nobody else', async () => {
   const network = await freshPool()
   await ledger.accept(createPool({ name: 'b', cidr: '10.1.0.0/24' }, { network }))
@@ -267,6 +348,39 @@ test.each(['before', 'after'] as const)(
     await expectPartition(admin, network)
   },
 )
+
+test('a commit is a success only if its answer says so', async () => {
+  const network = await freshPool()
+  const { proxy, far } = await behindProxy()
+  await far.take(any(network, 'warm'))
+  const command = any(network, 'x', { requestId: 'r-tag', fingerprint: 'f' })
+  proxy.answerNextCommitWithRollback()
+  await far.refuse(command, 'OUTCOME_UNKNOWN')
+  expect(far.logged.at(-1)).toMatchObject({
+    fields: { kind: 'rolledBack', err: { message: expect.any(String) } },
+  })
+  expect(await far.submit(command)).toMatchObject({ ok: true, replayed: true })
+  expect(await held(network)).toEqual(['warm 10.0.0.1', 'x 10.0.0.2'])
+  await expectPartition(admin, network)
+})
+
+test('a violation whose rollback nobody confirmed is an unknown outcome, and is not tried again', async () => {
+  const network = await freshPool()
+  const { proxy, far } = await behindProxy()
+  await far.take(any(network, 'warm'))
+  await insertPhantom(network, '10.0.0.2')
+  const command = any(network, 'x', { requestId: 'r-violated', fingerprint: 'f' })
+  proxy.loseAfterNext('23505')
+  await far.refuse(command, 'OUTCOME_UNKNOWN')
+  expect(far.logged.map(({ fields }) => fields)).toEqual([
+    expect.objectContaining({ kind: 'unknown', err: expect.objectContaining({ code: '23505' }) }),
+  ])
+  expect(await held(network)).toEqual(['warm 10.0.0.1', 'phantom 10.0.0.2'])
+  // Said again it meets the veto, whose rollback is heard of now.
+  expect((await far.take(command)).address).toBe('10.0.0.3')
+  await removePhantoms(network)
+  await expectPartition(admin, network)
+})
 
 test('a backend terminated while it writes is an unknown outcome', async () => {
   const network = await freshPool()

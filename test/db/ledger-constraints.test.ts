@@ -6,6 +6,7 @@ import { connect } from '../../src/postgres/connect.ts'
 import { claim, confirmOf, createPool, owner, quarantine, release, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { freshNetwork, useLedger } from '../support/ledger.ts'
+import { expectVerified } from '../support/verified.ts'
 
 const database = await useTestDatabase()
 const ledger = useLedger({ url: database.serviceUrl })
@@ -125,3 +126,5 @@ test('a quarantined lease with an owner is as right as one without', async () =>
     owner_interface = 'eth0', holder_key = 'x', attachment_key = 'x'`
   expect(await run(`update lease set ${given} where owner_name is null`)).toBe(1)
 })
+
+test('the ledgers of this file are in order', () => expectVerified(database))

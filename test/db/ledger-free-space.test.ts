@@ -4,8 +4,11 @@
  */
 import { afterAll, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
+import { decide } from '../../src/core/decide.ts'
+import { evolve } from '../../src/core/evolve.ts'
 import type { PoolInput } from '../../src/core/pool.ts'
 import { size as rangeSize } from '../../src/core/ranges.ts'
+import { writeBatch } from '../../src/ledger/append.ts'
 import { ask, askFor, askHead } from '../../src/ledger/load.ts'
 import { emptySlice } from '../../src/ledger/slice.ts'
 import { connect } from '../../src/postgres/connect.ts'
@@ -26,6 +29,7 @@ import { freshNetwork, openTestLedger, useLedger } from '../support/ledger.ts'
 import { expectPartition } from '../support/partition.ts'
 import { type Random, seededRandom } from '../support/random.ts'
 import { expectVerified } from '../support/verified.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 const database = await useTestDatabase()
 const ledger = useLedger({ url: database.serviceUrl })
@@ -136,6 +140,45 @@ test.each(['one process', 'a new process for every call'])(
     expect(released.length + Number(rangeSize(untouched))).toBe(size)
   },
 )
+
+test('what cools while a batch reads does not hide what the batch itself gives back', async () => {
+  const network = await freshNetwork(ledger)
+  await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/30', cooldownMs: 500 }, { network }))
+  const x = await ledger.take(any(network, 'x'))
+  const y = await ledger.take(any(network, 'y'))
+  await ledger.take(release(y.fencingToken, { network }))
+  await ledger.accept(updatePool('a', { cooldownMs: 0 }, { network }))
+  const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
+  const slice = emptySlice(network, new Set())
+  const { books } = slice
+  await client.query('begin')
+  await ask(client, askHead(slice))
+  const { rows } = await reader.query<{ at: number }>(
+    `select available_at as at from ipledger.released_address where network_id = $1`,
+    [network],
+  )
+  expect(books.now, 'read before it has cooled').toBeLessThan(rows[0]!.at)
+  await waitFor(async () => {
+    const { rows: clock } = await reader.query<{ now: number }>('select clock_timestamp() as now')
+    return clock[0]!.now > rows[0]!.at
+  })
+  await ask(
+    client,
+    askFor(slice, [
+      { what: 'token', token: x.fencingToken },
+      { what: 'candidates', pool: 'a', ranges: 8, released: 8 },
+    ]),
+  )
+  const decision = decide(books, release(x.fencingToken, { network }))
+  if (decision.kind !== 'accepted') throw new Error(`the release was ${decision.kind}`)
+  for (const event of decision.events) evolve(books, event)
+  for (const { text, values } of writeBatch(slice, decision.events, [])) await client.query(text, [...values])
+  await client.query('commit')
+  await client.end()
+  const again = await Promise.all([ledger.take(any(network, 'v')), ledger.take(any(network, 'w'))])
+  expect(again.map(({ address }) => address).sort()).toEqual([x.address, y.address])
+  await expectPartition(reader, network)
+})
 
 // Random histories.
 

@@ -33,19 +33,32 @@ const LEASE_BY_TOKEN = { lease_by_token: ['fencing_token'] }
 const RELEASED = { address_is_released_once: ['address'] }
 const RANGE = { untouched_range_starts_once: ['pool_id', 'first_address'] }
 const CLOSED = { attachment_is_closed_once_per_pool: ['attachment_key'] }
+const SOURCE = { source_id_is_unique_in_its_network: ['source_id'] }
+const LIVE = { sighting_live: ['address'], ...SOURCE }
+const FENCE = { boot_is_fenced_once: ['node', 'boot'] }
 
 const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
   lock: { values: [NETWORK], scans: { network_lock_has_one_row_per_network: [] } },
   head: {
     values: [NETWORK],
-    scans: { network_name_is_unique: [], event_is_numbered_once_per_network: [] },
+    scans: {
+      network_name_is_unique: [],
+      network_is_written_in_one_life: [],
+      // The slowest source.
+      source_by_interval: [],
+      event_is_numbered_once_per_network: [],
+    },
   },
   poolsByName: { values: [NETWORK, '{a,b}'], scans: POOL_BY_NAME },
   poolsById: { values: [NETWORK, '{1,2}'], scans: { ...POOL, ...POSITION } },
   poolsByToken: { values: [NETWORK, '{5,6}'], scans: { ...POOL, ...POSITION, ...EVENT } },
   // Few pools are default, and the whole network's are asked.
   poolsByDefault: { values: [NETWORK], scans: { pools_of_a_network_never_overlap: [], ...POSITION } },
-  poolAt: { values: [NETWORK, '10.0.1.1'], scans: { ...POOL_BY_CIDR, ...POSITION } },
+  poolsAt: { values: [NETWORK, ADDRESSES], scans: { ...POOL, ...POOL_BY_CIDR, ...POSITION } },
+  droppedOver: {
+    values: [NETWORK, '10.0.0.0', '10.0.0.255'],
+    scans: { dropped_range_starts_once: ['first_address'] },
+  },
   poolsOverlapping: { values: [NETWORK, '10.0.0.0/24'], scans: { ...POOL_BY_CIDR, ...POSITION } },
   leasesByAddress: { values: [NETWORK, ADDRESSES], scans: LEASE },
   leasesByOwner: {
@@ -57,21 +70,29 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
     values: [NETWORK, '{5,6,7}'],
     scans: { ...LEASE_BY_TOKEN, ...EVENT, event_by_address: ['address'] },
   },
-  endingsByOwner: {
-    values: [NETWORK, '{pod}', '{w5}', '{w5}', '{1}', '{eth0}'],
-    scans: { event_by_owner: ['owner_name'] },
+  endings: {
+    values: [NETWORK, '{pod}', '{w5}', '{w5}', '{1}', '{eth0}', '{pod|eth0|1|w5}'],
+    scans: { event_by_owner: ['owner_name'], ...CLOSED, ...EVENT },
   },
   poolsByEnding: {
-    values: [NETWORK, '{pod}', '{w5}', '{w5}', '{1}', '{eth0}'],
-    scans: { ...POOL, ...POSITION, event_by_owner: ['owner_name'] },
+    values: [NETWORK, '{pod}', '{w5}', '{w5}', '{1}', '{eth0}', '{pod|eth0|1|w5}'],
+    scans: { ...POOL, ...POSITION, event_by_owner: ['owner_name'], ...CLOSED, ...EVENT },
   },
   closingsByToken: { values: [NETWORK, '{5,6,7}'], scans: { ...CLOSED, ...LEASE_BY_TOKEN } },
   closingsByKey: { values: [NETWORK, '{pod|eth0||w7}'], scans: CLOSED },
+  closedLives: {
+    values: [NETWORK, '{pod,pod}', '{w5,w6}'],
+    scans: { closed_attachment_by_workload: ['owner_uid'] },
+  },
   releasedByAddress: { values: [NETWORK, ADDRESSES], scans: RELEASED },
   rangesAtAddress: { values: [NETWORK, ADDRESSES], scans: { ...POOL_BY_CIDR, ...RANGE } },
   rangesInOrder: {
     values: [NETWORK, '{a}', '{NULL}', '{8}'],
     scans: { ...POOL_BY_NAME, ...RANGE },
+  },
+  rangesInOrderSeen: {
+    values: [NETWORK, '{a}', '{NULL}', '{8}', '{64}'],
+    scans: { ...POOL_BY_NAME, ...RANGE, ...LIVE },
   },
   releasedInOrder: {
     values: [NETWORK, '{a}', '{NULL}', '{NULL}', '{64}'],
@@ -82,6 +103,15 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
       event_is_numbered_once_per_network: [],
     },
   },
+  releasedInOrderSeen: {
+    values: [NETWORK, '{a}', '{NULL}', '{NULL}', '{64}'],
+    scans: {
+      ...POOL_BY_NAME,
+      released_in_order_of_reuse: ['pool_id', 'available_at'],
+      event_is_numbered_once_per_network: [],
+      ...LIVE,
+    },
+  },
   nextCooled: {
     values: [NETWORK, '{1}', '1700000000000'],
     scans: { released_in_order_of_reuse: ['pool_id', 'available_at'] },
@@ -90,22 +120,62 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
     values: [NETWORK, 'w5', 'pod|eth0|w5'],
     scans: { event_by_owner: ['owner_name'], ...RELEASED },
   },
+  previousSeen: {
+    values: [NETWORK, 'w5', 'pod|eth0|w5'],
+    scans: { event_by_owner: ['owner_name'], ...RELEASED, ...LIVE },
+  },
   requests: { values: [NETWORK, '{r1,r2}'], scans: { request_id_is_remembered_once: ['request_id'] } },
   quarantinesBy: { values: [NETWORK, '{test}'], scans: { lease_by_quarantiner: ['quarantined_by'] } },
   heldIn: { values: [NETWORK, '{10.0.1.0}', '{10.0.1.255}'], scans: LEASE },
   coolingIn: { values: [NETWORK, '{10.2.1.0}', '{10.2.1.255}', '1700000000000'], scans: RELEASED },
   cooledIn: { values: [NETWORK, '{10.2.1.0}', '{10.2.1.255}', '1700000000000'], scans: RELEASED },
+  coolingOf: {
+    values: [NETWORK, '1', '1700000000000'],
+    scans: { released_in_order_of_reuse: ['pool_id', 'available_at'] },
+  },
+  cooledOf: {
+    values: [NETWORK, '1', '1700000000000'],
+    scans: { released_in_order_of_reuse: ['pool_id', 'available_at'] },
+  },
+  sightings: {
+    values: [NETWORK, '{10.0.1.0,10.0.2.2}', '{10.0.1.15,10.0.2.2}'],
+    scans: { ...LIVE, sighting_by_last_seen: ['address'] },
+  },
+  sightedIn: { values: [NETWORK, '{10.0.1.0}', '{10.0.1.255}'], scans: LIVE },
+  sources: { values: [NETWORK, '{s1,s2}'], scans: SOURCE },
+  quarantinesBySource: {
+    values: [NETWORK, '{s1,s2}'],
+    scans: { lease_by_quarantiner: ['quarantined_by'] },
+  },
+  fences: { values: [NETWORK, '{n1,n2}', '{b1,b1}'], scans: FENCE },
+  holds: { values: [NETWORK, '{s1,s2}'], scans: { source_is_held_once: ['source_id'] } },
+  absence: {
+    values: [NETWORK, String(LEASES + 5), '1700000000000'],
+    scans: { ...EVENT, event_of_absence: ['at'] },
+  },
+  // All pools of the network are summed up.
+  heldLeases: { values: [NETWORK], scans: { pool_id_is_unique_in_its_network: [], ...POSITION } },
+  strictness: {
+    values: [NETWORK, '{n1}', '{}', '{}'],
+    // Any of the enabled ones, and those of another era: at most a few are looked at.
+    scans: { source_by_era: [], source_by_node: ['node'], network_name_is_unique: [], ...FENCE },
+  },
 }
 
 /** Inserts find what they conflict with by the arbiter; only the statements that search are listed. */
 const WRITE_CASES: Readonly<Partial<Record<keyof typeof WRITES, Case>>> = {
   leasesEnd: { values: [NETWORK, '{"(0,1)"}', ADDRESSES], scans: LEASE, byRowId: 'lease' },
   releasedTaken: { values: [NETWORK, '{"(0,1)"}', ADDRESSES], scans: RELEASED, byRowId: 'released_address' },
-  releasedDropped: { values: [NETWORK, '1', '{10.2.1.0}', '{10.2.1.255}'], scans: RELEASED },
+  releasedDropped: {
+    values: [NETWORK, '1', '{10.2.1.0}', '{10.2.1.255}'],
+    scans: RELEASED,
+    byRowId: 'released_address',
+  },
   rangesGone: { values: [NETWORK, '1', ADDRESSES], scans: RANGE },
   rangesOfPoolGone: { values: [NETWORK, '1'], scans: { untouched_range_starts_once: ['pool_id'] } },
   closingsGone: { values: [NETWORK, '{pod|eth0||w7}'], scans: CLOSED, byRowId: 'closed_attachment' },
   poolGone: { values: [NETWORK, '1'], scans: POOL },
+  holdsGone: { values: [NETWORK, '{s1,s2}'], scans: { source_is_held_once: ['source_id'] } },
 }
 
 function leasesOf(network: string, firstToken = 1): string {
@@ -121,7 +191,8 @@ function leasesOf(network: string, firstToken = 1): string {
 async function fill(): Promise<void> {
   await admin.query(`
     insert into ipledger.network_lock values ('${NETWORK}');
-    insert into ipledger.network values ('${NETWORK}', '', '{}', 'READY', 0, null, null, 1, now(), now());
+    insert into ipledger.network values ('${NETWORK}', '', '{}', 'READY', 0, 1, now(), now());
+    insert into ipledger.database_life select 'n' || i, '1', 1, 1, 1, now() from generate_series(1, 100) i;
     insert into ipledger.pool
       select '${NETWORK}', i, case i when 1 then 'a' when 2 then 'b' else 'p' || i end, i, 4, ('10.' || i || '.0.0/16')::cidr,
         false, '{}', now(), now() from generate_series(1, 100) i;
@@ -142,28 +213,54 @@ async function fill(): Promise<void> {
       select '${NETWORK}', 'r' || i, 'f', 'Reserve', now(), i, '{}' from generate_series(1, ${LEASES / 5}) i;
     insert into ipledger.closed_attachment
       select '${NETWORK}', 'pod|eth0|1|w' || i, 0, 'pod', 'w' || i, 'w' || i, true, '1', 'eth0', now(), i
-      from generate_series(1, ${LEASES / 5}) i`)
+      from generate_series(1, ${LEASES / 5}) i;
+    insert into ipledger.event
+      (network_id, seq, type, at, actor, cause, pool_id, address, prefix_length, fencing_token, state, reserved_at,
+       available_at, removal_confirmed, evidence)
+      select '${NETWORK}', ${LEASES} + i, 'lease.reaped', now(), 'test', 'PROVEN_ABSENT', 1, '10.0.0.0'::inet + i, 32, i, 'ACTIVE', now(),
+       now(), false, '{"sources": ["s1"]}' from generate_series(1, ${LEASES / 50}) i;
+    insert into ipledger.source
+      (network_id, source_id, kind, node, owner_kinds, families, sees_stopped, boot_ends_all, report_interval_ms, settings,
+       state, registered_at, registered_by, enabled_at, enabled_by, enabled_head, epoch, warm, last_sequence, size, digest,
+       counted, streak_from, recent, partial_because, era, complete_sequence, complete_head, complete_at)
+      select '${NETWORK}', 's' || i, 'push', 'n' || i, '{pod}', '{4}', false, false, 30000, '{}', 'ENABLED', now(), 'test',
+       now(), 'test', 1, 'b1', true, 1, 0, '', 0, 0, '[]', '{}', case when i % 100 > 0 then 0 end, case when i % 100 > 0 then 1 end,
+       case when i % 100 > 0 then 1 end, case when i % 100 > 0 then now() end from generate_series(1, ${LEASES / 50}) i;
+    insert into ipledger.sighting
+      (network_id, address, source_id, entry_key, appeared_sequence, node, boot, state, live, epoch, appeared_head, appeared_at,
+       last_seen_at, vanished_sequence, vanished_head, vanished_at)
+      select '${NETWORK}', '10.0.0.0'::inet + i, 's' || i % 50, 'k' || i, 1, '', '', 'live', i % 3 > 0, 'b1', 1, now(),
+       case i % 3 when 0 then now() end, case i % 3 when 0 then 2 end, case i % 3 when 0 then 1 end, case i % 3 when 0 then now() end
+      from generate_series(1, ${LEASES}) i;
+    insert into ipledger.fence
+      select '${NETWORK}', 'n' || i, 'b0', i, now(), 'test', 'test' from generate_series(1, ${LEASES / 50}) i;
+    insert into ipledger.hold
+      select '${NETWORK}', 's' || i, i, now(), 'test', 1, 1 from generate_series(1, ${LEASES / 50}) i`)
 }
 
-/** Everything but a few rows is dead, and the statistics are of those few. */
+/** Everything but a few rows is dead, and the statistics are of those few. With forty left, keys decided; with one, nothing does. */
 async function thinOut(): Promise<void> {
   await reader.query('begin isolation level repeatable read; select count(*) from ipledger.pool')
   await admin.query(`
-    delete from ipledger.lease where fencing_token > 40;
-    delete from ipledger.released_address where released_seq > 40;
+    delete from ipledger.lease where fencing_token > 1;
+    delete from ipledger.released_address where released_seq > 1;
     delete from ipledger.untouched_range where first_address > '10.4.0.80';
     delete from ipledger.pool_position where seq < ${LEASES / 5 - 40};
-    delete from ipledger.request where seq > 40;
-    delete from ipledger.closed_attachment where closed_seq > 40;
+    delete from ipledger.request where seq > 1;
+    delete from ipledger.closed_attachment where closed_seq > 1;
     delete from ipledger.pool where pool_id > 3;
-    analyze ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool,
+    delete from ipledger.source where source_id > 's13';
+    delete from ipledger.sighting where address > '10.0.0.40';
+    delete from ipledger.fence where fenced_seq > 40;
+    delete from ipledger.hold where held_seq > 40;
+    analyze ipledger.source, ipledger.sighting, ipledger.fence, ipledger.hold, ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool,
       ipledger.pool_position, ipledger.request, ipledger.closed_attachment, ipledger.network, ipledger.network_lock`)
 }
 
 beforeAll(async () => {
   for (const table of [
     ...['event', 'lease', 'released_address', 'untouched_range', 'pool', 'pool_position', 'request'],
-    ...['closed_attachment', 'network', 'network_lock'],
+    ...['closed_attachment', 'network', 'network_lock', 'source', 'sighting', 'fence', 'hold'],
   ]) {
     await admin.query(`alter table ipledger.${table} set (autovacuum_enabled = false)`)
   }

@@ -234,6 +234,55 @@ test('released by owner twice: the same answer from any process, and no event, h
   expect(gone).toMatchObject({ address: reservedNow[1]!.address, pool: '', state: 'RELEASED' })
 })
 
+test('released by owner without the name it was reserved under: the same answer, and no event', async () => {
+  const network = await freshPool()
+  await ledger.accept(createPool({ name: 'b', cidr: 'fd00::/120' }, { network }))
+  const pair = { claims: [claim({ pool: 'a' }), claim({ pool: 'b' })] }
+  const web = owner({ name: 'web', uid: 'u', incarnation: '1' })
+  // As the API reads an owner that names its uid alone.
+  const nameless = owner({ name: 'u', uid: 'u', incarnation: '1' })
+  await ledger.accept(any(network, 'web', { owner: web, ...pair }))
+  const first = await ledger.leases(releaseOf(nameless, { network }))
+  expect(first.map((lease) => [lease.pool, lease.owner?.name, lease.state])).toEqual([
+    ['a', 'web', 'RELEASED'],
+    ['b', 'web', 'RELEASED'],
+  ])
+  const at = await head(network)
+  const again = () =>
+    Promise.all([
+      ledger.leases(releaseOf(nameless, { network })),
+      other.leases(releaseOf(nameless, { network })),
+      ledger.leases(releaseOf(owner({ ...nameless, name: 'another' }), { network })),
+      other.leases(releaseOf(web, { network })),
+    ])
+  expect(await again()).toEqual([first, first, first, first])
+  expect(await head(network)).toBe(at)
+  // Whatever happens under the name, and elsewhere, in the meantime.
+  for (let life = 2; life <= 90; life += 1) {
+    const lives = owner({ name: 'web', uid: `u${life}`, incarnation: '1' })
+    await ledger.accept(any(network, 'web', { owner: lives }))
+    await ledger.accept(releaseOf(lives, { network }))
+  }
+  const later = await head(network)
+  expect(later - at).toBeGreaterThan(256)
+  expect(await again()).toEqual([first, first, first, first])
+  expect(await head(network)).toBe(later)
+})
+
+test('an attachment that was closed without a lease to release has nothing to answer, however often it is said', async () => {
+  const network = await freshPool()
+  const web = owner({ name: 'web', uid: 'u', incarnation: '1' })
+  const nameless = owner({ name: 'u', uid: 'u', incarnation: '1' })
+  const lease = await ledger.take(any(network, 'web', { owner: web }))
+  await ledger.take(release(lease.fencingToken, { network }))
+  // Long after, nobody remembers that life by its uid; what it held stands right before in the log.
+  await moveToThePast(database, DAY_MS, network)
+  await admin.query('delete from ipledger.closed_attachment where network_id = $1', [network])
+  for (const process of [ledger, other, ledger])
+    expect(await process.leases(releaseOf(nameless, { network }))).toEqual([])
+  expect(await head(network)).toBe(lease.fencingToken + 3)
+})
+
 test('a Release by owner that overtakes its Reserve closes the attachment, also one that was never seen', async () => {
   const network = await freshPool()
   const life = owner({ name: 'web', uid: 'u', incarnation: '1' })

@@ -48,8 +48,8 @@ async function versions(table: string, network: string): Promise<readonly unknow
 }
 
 const CANDIDATES = {
-  rangesInOrder: [`{a}`, '{NULL}', '{1}'],
-  releasedInOrder: ['{a}', '{NULL}', '{NULL}', '{1}'],
+  rangesInOrderSeen: [`{a}`, '{NULL}', '{1}', '{64}'],
+  releasedInOrderSeen: ['{a}', '{NULL}', '{NULL}', '{1}'],
   poolsByName: ['{a}'],
   head: [],
   lock: [],

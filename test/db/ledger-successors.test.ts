@@ -2,6 +2,8 @@
 import { afterAll, expect, test, vi } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { POLICY } from '../../src/core/policy.ts'
+import { newAbsenceMemory } from '../../src/ledger/absence.ts'
+import { newHints } from '../../src/ledger/anticipate.ts'
 import { runBatch } from '../../src/ledger/batch.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import {
@@ -19,6 +21,7 @@ import { moveToThePast } from '../support/past.ts'
 import { expectVerified } from '../support/verified.ts'
 
 const database = await useTestDatabase()
+const eras = { commitsAreNeverLost: false, seen: { head: 0 }, onBegun: () => undefined }
 const ledger = useLedger({ url: database.serviceUrl })
 afterAll(() => expectVerified(database))
 
@@ -63,7 +66,7 @@ test('a third life over quarantined predecessors whose closing no longer binds i
   await moveToThePast(database, POLICY.retryHorizonMs + 1_000, network)
   const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
   const trips = vi.spyOn(client, 'query')
-  const options = { hints: { defaultPools: [], roomy: new Set<string>() }, setAside: new Set<string>() }
+  const options = { hints: newHints(), absence: newAbsenceMemory(), setAside: new Set<string>(), eras }
   const third = await runBatch(client, network, [allOrNothing(life('3'), { network })], {
     ...options,
     decides: () => true,
@@ -84,7 +87,7 @@ test('a storm of releases by owner that were said before is read in one trip', a
   const first = await all(releases)
   const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
   const trips = vi.spyOn(client, 'query')
-  const options = { hints: { defaultPools: [], roomy: new Set<string>() }, setAside: new Set<string>() }
+  const options = { hints: newHints(), absence: newAbsenceMemory(), setAside: new Set<string>(), eras }
   const again = await runBatch(client, network, releases, { ...options, decides: () => true })
   expect(again).toMatchObject({
     kind: 'committed',

@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { StartRefused } from '../../src/config.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { checkMigrated, type MigrationSources, migrate, migrateJobs } from '../../src/postgres/migrate.ts'
 import { createLogger } from '../../src/telemetry.ts'
@@ -56,6 +57,22 @@ describe('migrations', () => {
         { version: 2, name: '0002_apple', length: 64 },
       ])
     })
+  })
+
+  test('that need an extension which is not installed stop the start with a sentence', async () => {
+    const error = await run(
+      sources({
+        '0001_fruit.sql': `-- Words first.\n\ncreate extension if not exists fruit_gist with schema public;`,
+      }),
+    ).catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(StartRefused)
+    expect((error as Error).message).toMatch(
+      /^ipledger needs the extension fruit_gist of PostgreSQL's contrib modules, and cannot make it \(.*fruit_gist.*\): install /s,
+    )
+    // Another failure is no matter of extensions.
+    await expect(
+      run(sources({ '0001_fruit.sql': 'create extension if not exists btree_gist; select 1 / 0;' })),
+    ).rejects.toThrow(/^migration 0001_fruit failed: division by zero/)
   })
 
   test('by eight starters at once are applied by one of them each', async () => {

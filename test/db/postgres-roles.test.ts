@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { StartRefused } from '../../src/config.ts'
 import { readUrl, replaceDatabase, replaceLogin } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
 import {
@@ -8,7 +9,7 @@ import {
   JOBS_SETTINGS,
   SERVICE_SETTINGS,
 } from '../../src/postgres/roles.ts'
-import { createLogger } from '../../src/telemetry.ts'
+import { createLogger, type Logger } from '../../src/telemetry.ts'
 import { withClient } from '../support/database.ts'
 import { startTestServer } from '../support/server.ts'
 
@@ -120,6 +121,88 @@ describe('the roles an administrator gets', () => {
   })
 })
 
+/** The roles, to the other tests' administrator. */
+async function giveBack(): Promise<void> {
+  await asSuperuser('alter role ipledger_service nologin', 'alter role ipledger_jobs nologin')
+  await withClient(database.adminUrl, (admin) => ensureRoles(admin, database.adminUrl, log))
+}
+
+describe('two databases in one server', () => {
+  const loginsIn = async (url: string) => {
+    await withClient(url, (client) => client.query('select 1'))
+  }
+  beforeEach(async () => {
+    await asSuperuser(
+      `create role ann login password 'of ann' superuser`,
+      `create role bob login password 'of bob' superuser`,
+      'create database prod owner ann',
+      'create database staging owner bob',
+      'alter role ipledger_service nologin',
+      'alter role ipledger_jobs nologin',
+    )
+    return async () => {
+      await asSuperuser('drop database prod with (force)', 'drop database staging with (force)')
+      await asSuperuser('drop role ann', 'drop role if exists bob')
+      await giveBack()
+    }
+  })
+  const as = (user: string, name: string, password = `of ${user}`) =>
+    replaceLogin(server.url(name), { user, password })
+
+  test('of other owners: the second start stops, and the processes of the first go on', async () => {
+    const prod = await open(as('ann', 'prod'))
+    const refusal = await open(as('bob', 'staging')).catch((error: unknown) => error)
+    expect(refusal).toBeInstanceOf(StartRefused)
+    expect((refusal as Error).message).toBe(
+      'Role "ipledger_service" has a password that follows from the login "ann", not from "bob" of this DATABASE_URL. ' +
+        'Roles belong to the whole server, all its databases, and a new password would shut out the processes that use ' +
+        'this one: let DATABASE_URL log in as "ann" here too, or give this database a server of its own. ' +
+        'If nobody uses the role, run this and start again:\n  alter role "ipledger_service" nologin;',
+    )
+    await loginsIn(prod.serviceUrl)
+    await loginsIn(prod.jobsUrl)
+    // With one login for both there is one password.
+    const staging = await open(as('ann', 'staging'))
+    expect(readUrl(staging.serviceUrl).password).toBe(readUrl(prod.serviceUrl).password)
+    await loginsIn(prod.serviceUrl)
+  })
+
+  test('a password that nobody says anything of is not ours to replace', async () => {
+    await asSuperuser(
+      `alter role ipledger_jobs login password 'by hand'`,
+      'comment on role ipledger_jobs is null',
+    )
+    await expect(open(as('ann', 'prod'))).rejects.toThrow(
+      'Role "ipledger_jobs" has a password that ipledger did not set',
+    )
+    await loginsIn(replaceLogin(server.url('postgres'), { user: 'ipledger_jobs', password: 'by hand' }))
+  })
+
+  test('what the sentence says is enough, and a login that is gone holds nothing', async () => {
+    await open(as('ann', 'prod'))
+    await asSuperuser('alter role ipledger_service nologin', 'alter role ipledger_jobs nologin')
+    await open(as('bob', 'staging'))
+    await asSuperuser('alter database staging owner to ann', 'reassign owned by bob to ann')
+    await withClient(server.url('staging'), (admin) => admin.query('reassign owned by bob to ann'))
+    await asSuperuser('drop role bob')
+    await open(as('ann', 'prod'))
+  })
+
+  test("the password of the login was changed: the roles' follow it, and the log says what to do", async () => {
+    await open(as('ann', 'prod'))
+    await asSuperuser(`alter role ann password 'new'`)
+    const warnings: string[] = []
+    const warned = { ...log, warn: (_: object, words: string) => warnings.push(words) } as unknown as Logger
+    const url = as('ann', 'prod', 'new')
+    const logins = await withClient(url, (admin) => ensureRoles(admin, url, warned))
+    expect(warnings).toEqual([
+      'the password of DATABASE_URL was changed: restart all processes that were given the old one',
+      'the password of DATABASE_URL was changed: restart all processes that were given the old one',
+    ])
+    await loginsIn(logins.serviceUrl)
+  })
+})
+
 describe('an owner who is no superuser', () => {
   const owner = 'ipledger_test_owner'
   let ownerUrl: string
@@ -135,7 +218,11 @@ describe('an owner who is no superuser', () => {
   afterAll(() => asSuperuser(`drop role ${owner}`))
 
   test('who may not set up the roles is told the statements, which are enough', async () => {
-    await asSuperuser(`alter role ${owner} nocreaterole`)
+    await asSuperuser(
+      `alter role ${owner} nocreaterole`,
+      'alter role ipledger_service nologin',
+      'alter role ipledger_jobs nologin',
+    )
     const refusal = await open(ownerUrl).then(
       () => '',
       (error: Error) => error.message,
@@ -146,12 +233,7 @@ describe('an owner who is no superuser', () => {
     )
     expect(statements[0]).toMatch(/^ {2}alter role "ipledger_service" login password 'SCRAM-SHA-256\$4096:/)
     expect(refusal).not.toContain("own'")
-    // Give the roles back to the other tests' administrator.
-    onTestFinished(() =>
-      withClient(database.adminUrl, async (admin) => {
-        await ensureRoles(admin, database.adminUrl, log)
-      }),
-    )
+    onTestFinished(giveBack)
     await asSuperuser(...statements.map((statement) => statement.replace(/;$/, '')))
     const second = await open(ownerUrl).then(
       () => '',
@@ -184,12 +266,16 @@ describe('a login that is not an administrator is used as it is, and checked', (
   test('granted the service role, with the settings', async () => {
     const url = await role('ipledger_test_app', 'in role ipledger_service')
     await asSuperuser(...settings('ipledger_test_app'))
+    // Its password is another than the one from which that of the jobs follows.
+    await expect(open(url, database.adminUrl)).rejects.toThrow('alter role "ipledger_jobs" nologin')
+    await asSuperuser('alter role ipledger_jobs nologin')
+    onTestFinished(giveBack)
     const opened = await open(url, database.adminUrl)
     expect(opened.serviceUrl).toBe(url)
     // Without the administrator, the same logins are found.
     const alone = await open(url)
     expect(alone).toMatchObject({ serviceUrl: url, jobsUrl: opened.jobsUrl, adminUrl: undefined })
-    await withClient(database.adminUrl, (admin) => ensureRoles(admin, database.adminUrl, log))
+    await giveBack()
     await expect(open(url)).rejects.toThrow('Cannot log in as "ipledger_jobs": run "ipledger migrate"')
   })
 

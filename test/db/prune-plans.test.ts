@@ -4,6 +4,7 @@
  */
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, test } from 'vitest'
+import { CLEAR_STATEMENTS } from '../../src/jobs/clear-dropped.ts'
 import { PRUNE_STATEMENTS } from '../../src/jobs/prune.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { useTestDatabase } from '../support/database.ts'
@@ -17,9 +18,12 @@ afterAll(() => Promise.all([admin.end(), reader.end()]))
 
 const NETWORK = 'big'
 const TIME = '2026-01-01T00:00:00Z'
-const TABLES = ['lease', 'closed_attachment', 'request']
+const TABLES = ['lease', 'closed_attachment', 'request', 'released_address', 'dropped_range', 'pool']
+const STATEMENTS = { ...PRUNE_STATEMENTS, ...CLEAR_STATEMENTS }
+const DROPPED = { dropped_range_starts_once: ['first_address'] }
+const LEFT = { address_is_released_once: ['address'] }
 
-const CASES: Readonly<Record<keyof typeof PRUNE_STATEMENTS, Case>> = {
+const CASES: Readonly<Record<keyof typeof STATEMENTS, Case>> = {
   requestBound: { values: [NETWORK, TIME, '1000', '1999'], scans: { request_by_time: ['at'] } },
   requests: {
     values: [NETWORK, TIME, '1000', 'infinity'],
@@ -35,6 +39,17 @@ const CASES: Readonly<Record<keyof typeof PRUNE_STATEMENTS, Case>> = {
     scans: { closed_attachment_by_time: ['closed_at'], lease_by_attachment: ['attachment_key'] },
     byRowId: 'closed_attachment',
   },
+  droppedRanges: {
+    values: [NETWORK, '10.0.0.0', '200'],
+    scans: { ...DROPPED, pool_id_is_unique_in_its_network: ['pool_id'] },
+  },
+  leftBound: { values: [NETWORK, '10.2.0.0', '10.2.255.255', '1999'], scans: LEFT },
+  leftCleared: {
+    values: [NETWORK, '10.2.0.0', '10.2.1.0', '1'],
+    scans: LEFT,
+    byRowId: 'released_address',
+  },
+  rangeCleared: { values: [NETWORK, '10.2.0.0', '10.2.255.255'], scans: { ...DROPPED, ...LEFT } },
 }
 
 async function fill(): Promise<void> {
@@ -50,7 +65,14 @@ async function fill(): Promise<void> {
       select '${NETWORK}', 'pod|eth0|1|w' || i, 0, 'pod', 'w' || i, 'w' || i, true, '1', 'eth0', now() - i * interval '1 second', i
       from generate_series(1, 20000) i;
     insert into ipledger.request
-      select '${NETWORK}', 'r' || i, 'f', 'Reserve', now() - i * interval '1 second', i, '{}' from generate_series(1, 20000) i`)
+      select '${NETWORK}', 'r' || i, 'f', 'Reserve', now() - i * interval '1 second', i, '{}' from generate_series(1, 20000) i;
+    insert into ipledger.released_address
+      select '${NETWORK}', '10.2.0.0'::inet + i, 1, 32, now(), i, '', true from generate_series(1, 20000) i;
+    insert into ipledger.dropped_range
+      select '${NETWORK}', '10.2.0.0'::inet + 256 * i, '10.2.0.255'::inet + 256 * i, 1 from generate_series(0, 5000) i;
+    insert into ipledger.pool
+      select '${NETWORK}', i, 'p' || i, i, 4, ('10.' || i || '.0.0/16')::cidr, false, '{}', now(), now()
+      from generate_series(101, 200) i`)
 }
 
 /** Everything but one row is dead, and the statistics are of that one: with forty left, keys decided. */
@@ -60,7 +82,9 @@ async function thinOut(): Promise<void> {
     delete from ipledger.lease where fencing_token > 1;
     delete from ipledger.closed_attachment where closed_seq > 1;
     delete from ipledger.request where seq > 1;
-    analyze ipledger.lease, ipledger.closed_attachment, ipledger.request`)
+    delete from ipledger.released_address where released_seq > 1;
+    delete from ipledger.dropped_range where first_address > '10.2.0.0';
+    analyze ipledger.lease, ipledger.closed_attachment, ipledger.request, ipledger.released_address, ipledger.dropped_range`)
 }
 
 beforeAll(async () => {
@@ -86,9 +110,9 @@ describe.each([
   })
   afterAll(() => service.end())
 
-  test.each(Object.keys(CASES) as (keyof typeof CASES)[])('%s', async (name) => {
+  test.each(Object.keys(CASES) as (keyof typeof STATEMENTS)[])('%s', async (name) => {
     const { values, scans, byRowId } = CASES[name]
-    const found = await scansOf(service, PRUNE_STATEMENTS[name], values)
+    const found = await scansOf(service, STATEMENTS[name], values)
     const rest = found.filter((scan) => !scan.startsWith(`Tid Scan ${byRowId} `))
     expectScans(rest, scans, name, false)
   })

@@ -1,9 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { closeBrokenNetworks } from '../../src/cli/projections.ts'
 import { formatValue } from '../../src/core/address.ts'
 import { addressValue } from '../../src/core/books.ts'
 import { normalise } from '../../src/core/ranges.ts'
-import { markRebuilding, projectionsLookWhole, rebuild } from '../../src/ledger/rebuild.ts'
+import { closeIfLost, projectionsLookWhole, rebuild } from '../../src/ledger/rebuild.ts'
 import { readAddress } from '../../src/ledger/rows.ts'
+import type { Logger } from '../../src/telemetry.ts'
 import {
   claim,
   confirm,
@@ -37,6 +39,32 @@ const run = (network: string, options: Partial<Parameters<typeof rebuild>[0]> = 
   rebuild({ adminUrl: database.adminUrl, network, ...options })
 const look = (network: string) =>
   withClient(database.serviceUrl, (client) => projectionsLookWhole(client, network))
+
+const closeLost = (network: string) =>
+  withClient(database.serviceUrl, (client) => closeIfLost(client, network))
+
+/** While the work runs, nothing is written to the network; at the end, with what `last` did under the lock. */
+async function whileLocked<T>(network: string, work: () => Promise<T>, last: string): Promise<T> {
+  return withClient(database.adminUrl, async (holder) => {
+    await holder.query('begin')
+    await holder.query('select 1 from ipledger.network_lock where network_id = $1 for no key update', [
+      network,
+    ])
+    const working = work()
+    await waitFor(
+      async () => {
+        const { rows } = await sql(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        return rows.length > 0
+      },
+      { what: 'somebody to wait for the lock' },
+    )
+    await holder.query(last, [network])
+    await holder.query('commit')
+    return working
+  })
+}
 
 let made = 0
 /** A network with a past; the tables hold others beside it. */
@@ -147,6 +175,23 @@ describe('projections that were truncated', () => {
   })
 })
 
+test('two rebuilds of one network at once leave it as one does, and open', async () => {
+  const { network } = await busyNetwork(300)
+  const before = await dump(network)
+  const lost = ['lease', 'released_address', 'untouched_range', 'pool_position', 'closed_attachment']
+  for (const table of lost) await sql(`delete from ipledger.${table} where network_id = $1`, [network])
+  // Held back until they have compared: each replaces all of it, slice by slice between the other's.
+  const reports = await whileLocked(
+    network,
+    () => Promise.all([run(network, { slice: 50 }), run(network, { slice: 50 })]),
+    'select 1 from ipledger.network where network_id = $1',
+  )
+  for (const report of reports) expect(report.locked).toBeGreaterThan(3)
+  expect(await dump(network)).toEqual(before)
+  expect((await run(network)).replaced).toBe(0)
+  await expectVerified(database, { network })
+})
+
 test('sound projections are not touched', async () => {
   const { network } = await busyNetwork(400)
   const every = () =>
@@ -220,13 +265,74 @@ test('a service that finds projections lost closes the network by itself', async
   const before = await dump(network)
   for (const table of ['network', 'lease', 'network_lock'])
     await sql(`delete from ipledger.${table} where network_id = $1`, [network])
-  await withClient(database.serviceUrl, (client) => markRebuilding(client, network))
+  expect(await closeLost(network)).not.toEqual([])
   await ledger.refuse(
     reserve({ network, owner: owner({ name: 'new' }), claims: [claim({ pool: 'wide' })] }),
     'NETWORK_RECOVERING',
   )
   await run(network)
   expect(await dump(network)).toEqual(before)
+})
+
+test('a service that starts while a rebuild ends does not close the network after it', async () => {
+  const { network } = await busyNetwork(50)
+  await sql(`update ipledger.network set state = 'REBUILDING' where network_id = $1`, [network])
+  const why = await whileLocked(
+    network,
+    () => closeLost(network),
+    `update ipledger.network set state = 'READY' where network_id = $1`,
+  )
+  expect(why).toEqual([])
+  expect(await look(network)).toEqual({ whole: true, why: [] })
+})
+
+test('a rebuild opens what a service closed that started in the middle of it', async () => {
+  const { network } = await busyNetwork(50)
+  await sql(
+    `update ipledger.pool_position set reserved = 0, active = 0, quarantined = 0 where network_id = $1
+        and pool_id = (select min(pool_id) from ipledger.lease where network_id = $1)`,
+    [network],
+  )
+  expect((await look(network)).why).toEqual([expect.stringMatching(/counts 0 leases and has some$/)])
+  // One thing is to be done, for which the rebuild itself closes nothing.
+  await whileLocked(
+    network,
+    () => run(network),
+    `update ipledger.network set state = 'REBUILDING' where network_id = $1`,
+  )
+  expect(await look(network)).toEqual({ whole: true, why: [] })
+})
+
+test('a network whose log lost its beginning is closed by itself, and the others are served (azure#4449)', async () => {
+  const other = await createTestDatabase()
+  onTestFinished(() => other.drop())
+  const books = openTestLedger({ url: other.serviceUrl })
+  onTestFinished(() => books.close())
+  for (const network of ['broken', 'sound']) {
+    await books.accept(createNetwork(network))
+    await books.accept(createPool({ name: 'web', cidr: '10.0.0.0/24' }, { network }))
+  }
+  await withClient(other.adminUrl, (admin) =>
+    admin.query(`delete from ipledger.event where network_id = 'broken' and type = 'network.created'`),
+  )
+  const logged: object[] = []
+  const log = { error: (fields: object) => logged.push(fields) } as unknown as Logger
+  await closeBrokenNetworks(other.serviceUrl, log)
+  expect(logged).toEqual([{ network: 'broken', why: [expect.stringMatching(/^network broken has a row/)] }])
+  const asked = (network: string) =>
+    reserve({ network, owner: owner({ name: 'new' }), claims: [claim({ pool: 'web' })] })
+  await books.refuse(asked('broken'), 'NETWORK_RECOVERING')
+  expect(await books.take(asked('sound'))).toMatchObject({ address: '10.0.0.1' })
+
+  // So is one of whose pools the log says what cannot be.
+  await withClient(other.adminUrl, (admin) =>
+    admin.query(
+      `update ipledger.event set settings = '{"pool": {"name": "web", "cidr": "nowhere"}}'
+        where network_id = 'sound' and type = 'pool.created'`,
+    ),
+  )
+  await closeBrokenNetworks(other.serviceUrl, log)
+  await books.refuse(asked('sound'), 'NETWORK_RECOVERING')
 })
 
 test('a lock that is held for long is waited for', async () => {
@@ -256,7 +362,7 @@ test('a lock that is held for long is waited for', async () => {
 })
 
 test('a rebuild of everything while eight writers hammer the ledger', async () => {
-  const { network, traffic } = await busyNetwork(800)
+  const { network, traffic } = await busyNetwork(300)
   traffic.settle()
   const stop = new AbortController()
   const hammering = traffic.hammer(8, stop.signal)

@@ -86,6 +86,11 @@ describe('one address has one spelling', () => {
 })
 
 describe('what cannot be read is told, with its text', () => {
+  test('and with nothing that it does not say', () => {
+    const message = { $typeName: 'ipledger.v1.SnapshotEntry', address: 'x', kind: '', uid: 'u1', boot: '' }
+    expect(readEntries([message], WIDE).unreadable).toMatchObject([{ text: '{"address":"x","uid":"u1"}' }])
+  })
+
   test.each(['10.0.0.300', '', '::ffff:10.0.0.5', '010.0.0.5', '10.0.0.5/32', 'web-0', '10.0.0.5%eth0'])(
     'address %j: nothing is kept',
     (address) => {

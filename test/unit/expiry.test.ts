@@ -20,6 +20,7 @@ import {
   reserved,
   SECOND,
   source,
+  updatePool,
   web,
 } from '../support/given.ts'
 
@@ -51,6 +52,17 @@ describe('with a deadline', () => {
     })
     expect(books.ledger.fold().addresses.get('10.0.0.1')!.released).toMatchObject({ removalConfirmed: false })
     books.refuse(expire(fencingToken, version + 1), 'LEASE_LOST')
+  })
+
+  test('after the grace that its pool has then', () => {
+    const books = given(pool('a', '10.0.0.0/26', { reapPolicy: { confirmGraceMs: 10 * MINUTE } }))
+    const { fencingToken, version, confirmBy } = reserveWithin(books, MINUTE)
+    books.wait(11 * MINUTE)
+    const refusal = books.refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+    expect(refusal.retryAfterMs).toBe(confirmBy! + 10 * MINUTE - books.ledger.now() + 1)
+    books.accept(updatePool('a', { reapPolicy: { confirmGraceMs: 9 * MINUTE } }))
+    books.when(expire(fencingToken, version)).then('lease.reaped 10.0.0.1')
+    expect(books.ledger.events.at(-1)!.evidence).toMatchObject({ graceMs: 9 * MINUTE })
   })
 
   test('not once it is confirmed', () => {

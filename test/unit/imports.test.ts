@@ -16,6 +16,7 @@ const BELOW: Readonly<Record<string, readonly string[]>> = {
   api: ['core', 'postgres', 'ledger', 'liveness', 'gen'],
   client: ['core', 'gen'],
   cli: ['core', 'postgres', 'ledger', 'jobs', 'api', 'client', 'gen'],
+  demo: ['core', 'postgres', 'ledger', 'liveness', 'jobs', 'api', 'client', 'gen', 'cli'],
 }
 const OPEN = ['config', 'telemetry']
 

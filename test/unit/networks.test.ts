@@ -50,6 +50,7 @@ const envelope = {
 const update = (fields: Partial<UpdateNetwork>): UpdateNetwork => ({
   ...envelope,
   type: 'updateNetwork',
+  version: null,
   description: null,
   labels: null,
   ...fields,
@@ -141,6 +142,19 @@ describe('a network', () => {
     })
     expect(ledger.submit(update({})).events).toEqual([])
     expect(ledger.submit(update({ description: 'd', labels: { a: 'b' } })).events).toEqual([])
+  })
+
+  test('changes at the version that was looked at, and at no other', () => {
+    const { ledger } = given()
+    ledger.submit(update({ description: 'theirs' }))
+    const { events, refusal } = ledger.submit(update({ description: 'mine', version: 1 }))
+    expect(events).toEqual([])
+    expect(refusal).toMatchObject({
+      reason: 'VERSION_MISMATCH',
+      metadata: { network: 'default', version: '2', expected: '1' },
+    })
+    expect(ledger.fold().network).toMatchObject({ description: 'theirs', version: 2 })
+    expect(ledger.submit(update({ description: 'mine', version: 2 })).events).toHaveLength(1)
   })
 })
 

@@ -1,6 +1,9 @@
 /** Settings of a pool: one canonical form, and a refusal that names the field (DESIGN §6 "Pool"). */
 import { describe, expect, test } from 'vitest'
-import { buildPool, type PoolInput, parsePoolSettings, poolSize } from '../../src/core/pool.ts'
+import { judgePolicy } from '../../src/core/policy.ts'
+import { buildPool, type PoolInput, parsePoolSettings, poolSize, settingsOf } from '../../src/core/pool.ts'
+
+const AT = { network: 'default', poolId: 1, version: 1, createdAt: 0, updatedAt: 0 }
 
 const parse = (fields: Partial<PoolInput>) => parsePoolSettings({ name: 'p', cidr: '10.0.0.0/24', ...fields })
 
@@ -67,6 +70,27 @@ test('one spelling for one thing', () => {
   expect(settings(once)).toEqual(once)
 })
 
+test('of the reap policy only what differs from the defaults, which is nothing in pools made before it', () => {
+  const defaults = { misses: 3, minimumAgeMs: 300_000, terminalGraceMs: 300_000 }
+  for (const reapPolicy of [{}, defaults, judgePolicy()]) {
+    expect(settings({ reapPolicy })).toEqual(settings({}))
+    expect(settings({ reapPolicy })).not.toHaveProperty('reapPolicy')
+  }
+  const set = settings({ reapPolicy: { ...defaults, misses: 4, confirmGraceMs: 1_000.4 } })
+  expect(set.reapPolicy).toEqual({ misses: 4, confirmGraceMs: 1_000 })
+  expect(settings(set)).toEqual(set)
+  expect(settingsOf(buildPool(set, AT))).toEqual(set)
+  expect(Object.keys(settingsOf(buildPool(settings({}), AT)))).not.toContain('reapPolicy')
+  expect(judgePolicy(set.reapPolicy)).toEqual({
+    misses: 4,
+    minimumAgeMs: 300_000,
+    unwitnessedAgeMs: 3_600_000,
+    terminalGraceMs: 300_000,
+    proofAgeMs: 60_000,
+    confirmGraceMs: 1_000,
+  })
+})
+
 describe('what makes no sense is refused with its field:', () => {
   const routes = (destination: string, gateway = '') => ({
     options: { routes: [{ destination, gateway }], dns: [], mtu: 0 },
@@ -113,9 +137,22 @@ describe('what makes no sense is refused with its field:', () => {
     ['options.routes[0].destination', routes('x')],
     ['options.routes[0].destination', routes('fd00::/64')],
     ['options.routes[0].gateway', routes('0.0.0.0/0', 'x')],
+    ['options.routes[0].gateway', routes('0.0.0.0/0', 'fd00::1')],
     ['options.mtu', mtu(67)],
     ['options.mtu', mtu(65_536)],
     ['options.mtu', mtu(1_400.5)],
+    ['reapPolicy.misses', { reapPolicy: { misses: 0 } }],
+    ['reapPolicy.misses', { reapPolicy: { misses: 9 } }],
+    ['reapPolicy.misses', { reapPolicy: { misses: 2.5 } }],
+    ['reapPolicy.misses', { reapPolicy: { misses: Number.NaN } }],
+    ['reapPolicy.minimumAge', { reapPolicy: { minimumAgeMs: 999 } }],
+    ['reapPolicy.minimumAge', { reapPolicy: { minimumAgeMs: 30 * 86_400_000 + 1 } }],
+    ['reapPolicy.unwitnessedAge', { reapPolicy: { unwitnessedAgeMs: 0 } }],
+    ['reapPolicy.unwitnessedAge', { reapPolicy: { unwitnessedAgeMs: 299_999 } }],
+    ['reapPolicy.unwitnessedAge', { reapPolicy: { minimumAgeMs: 3_600_001 } }],
+    ['reapPolicy.terminalGrace', { reapPolicy: { terminalGraceMs: Number.NaN } }],
+    ['reapPolicy.terminalGrace', { reapPolicy: { terminalGraceMs: 30 * 86_400_000 + 1 } }],
+    ['reapPolicy.confirmGrace', { reapPolicy: { confirmGraceMs: -1 } }],
   ])('%s in %j', (field, fields) => {
     const refusal = parse(fields)
     expect(refusal).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field } })
@@ -141,16 +178,16 @@ describe('what makes no sense is refused with its field:', () => {
     { subnet: '10.0.0.0/8', gateway: '10.255.255.254' },
     mtu(68),
     mtu(65_535),
+    { reapPolicy: { misses: 1, minimumAgeMs: 1_000, unwitnessedAgeMs: 1_000 } },
+    { reapPolicy: { misses: 8, terminalGraceMs: 1_000, confirmGraceMs: 1_000 } },
+    { reapPolicy: { minimumAgeMs: 30 * 86_400_000, unwitnessedAgeMs: 30 * 86_400_000 } },
   ])('but not %j', (fields) => {
     expect(parse(fields)).not.toHaveProperty('reason')
   })
 })
 
 describe('the size', () => {
-  const size = (fields: Partial<PoolInput>) =>
-    poolSize(
-      buildPool(settings(fields), { network: 'default', poolId: 1, version: 1, createdAt: 0, updatedAt: 0 }),
-    )
+  const size = (fields: Partial<PoolInput>) => poolSize(buildPool(settings(fields), AT))
 
   test.each<[Partial<PoolInput>, bigint, bigint]>([
     [{}, 256n, 254n],
@@ -165,6 +202,5 @@ describe('the size', () => {
 })
 
 test('settings that were stored and are not canonical are a bug, not a pool', () => {
-  const at = { network: 'default', poolId: 1, version: 1, createdAt: 0, updatedAt: 0 }
-  expect(() => buildPool({ ...settings({}), cidr: '10.0.0.1/24' }, at)).toThrow('not canonical')
+  expect(() => buildPool({ ...settings({}), cidr: '10.0.0.1/24' }, AT)).toThrow('not canonical')
 })

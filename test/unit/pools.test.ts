@@ -35,7 +35,11 @@ describe('CreatePool', () => {
   test('answers with the number that made it, and its addresses are to be had', () => {
     const books = given()
     const { answer } = books.ledger.submit(createPool({ name: 'a', cidr: '10.0.0.0/29' }))
-    expect(answer).toEqual({ leases: [], poolId: 2 })
+    expect(answer).toMatchObject({
+      leases: [],
+      poolId: 2,
+      pool: { version: 2, settings: { cidr: '10.0.0.0/29' } },
+    })
     books.when(reserve({ owner: x, ...from('a') })).then('lease.reserved 10.0.0.1')
     expect(partition(books.ledger, 'a')).toEqual({
       free: 5n,
@@ -91,7 +95,11 @@ describe('UpdatePool', () => {
 
   test('that changes nothing leaves no event', () => {
     const books = given(pool('a', '10.0.0.0/29', { labels: { a: '1', b: '2' } }))
-    expect(books.ledger.submit(updatePool('a', {})).answer).toEqual({ leases: [], poolId: 2 })
+    expect(books.ledger.submit(updatePool('a', {})).answer).toMatchObject({
+      leases: [],
+      poolId: 2,
+      pool: { poolId: 2, version: 2 },
+    })
     books.when(updatePool('a', { cooldownMs: 2 * MINUTE, labels: { b: '2', a: '1' } })).then()
   })
 
@@ -144,6 +152,22 @@ describe('UpdatePool', () => {
       isDefault: false,
       labels: {},
     })
+  })
+
+  test('of the reap policy, too; null is as by default, and as it is already changes nothing', () => {
+    const books = given(pool('a', '10.0.0.0/29', { reapPolicy: { misses: 5, minimumAgeMs: MINUTE } }))
+    const policy = () => books.ledger.pool('a').pool.reapPolicy
+    books.when(updatePool('a', { reapPolicy: { misses: 4 } })).then('pool.updated a')
+    expect(policy()).toEqual({ misses: 4, minimumAgeMs: MINUTE })
+    books.when(updatePool('a', { reapPolicy: { misses: 4 } })).then()
+    books.when(updatePool('a', { reapPolicy: { misses: 3 }, draining: true })).then('pool.updated a')
+    expect(policy()).toEqual({ minimumAgeMs: MINUTE })
+    books.when(updatePool('a', { draining: false })).then('pool.updated a')
+    expect(policy()).toEqual({ minimumAgeMs: MINUTE })
+    books.when(updatePool('a', { reapPolicy: null })).then('pool.updated a')
+    expect(policy()).toBeUndefined()
+    const { metadata } = books.refuse(updatePool('a', { reapPolicy: { misses: 9 } }), 'INVALID_FIELD')
+    expect(metadata.field).toBe('reapPolicy.misses')
   })
 
   test('bad settings are refused with their field, as it is called there', () => {
@@ -282,13 +306,13 @@ describe('UpdatePool', () => {
       expect(refusal.retryAfterMs).toBeUndefined()
     })
 
-    test('the list is a page, the counts are whole', () => {
+    test('no more is looked at than a page, and one to know that there is more', () => {
       const held = Array.from({ length: 30 }, (_, n) => active(`10.0.0.${n + 100}`, someone(n)))
       const refusal = given(pool('a', '10.0.0.0/24'), ...held).refuse(
         updatePool('a', { cidr: '10.0.0.0/26' }),
         'POOL_IN_USE',
       )
-      expect(refusal.metadata.held).toBe('30')
+      expect(refusal.metadata.held).toBe('20 and more')
       expect(refusal.metadata.blockers!.split('; ')).toHaveLength(20)
     })
   })

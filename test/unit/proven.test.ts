@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import type { LeaseEvidence, Proof } from '../../src/core/judge.ts'
-import { POLICY } from '../../src/core/policy.ts'
+import { POLICY, type ReapPolicy } from '../../src/core/policy.ts'
 import {
   active,
   claim,
@@ -35,6 +35,7 @@ import {
   resumeHold,
   SECOND,
   source,
+  updatePool,
 } from '../support/given.ts'
 import { absence, evidenceOf, missing, proofOf, showing } from '../support/proof.ts'
 import { QUARANTINED, SUBJECT, statesOf } from '../support/states.ts'
@@ -124,6 +125,23 @@ describe('the second look finds that', () => {
     const { fencingToken, version } = books.leaseAt(SUBJECT)!
     const other = { ...proof, version }
     books.when(reapProven(other, { token: fencingToken, version })).refused('INVALID_FIELD')
+  })
+
+  test('the pool asks for more since', () => {
+    const stricter: readonly Partial<ReapPolicy>[] = [
+      { misses: 4 },
+      { minimumAgeMs: 2 * HOUR, unwitnessedAgeMs: 2 * HOUR },
+    ]
+    for (const reapPolicy of stricter) {
+      const refusal = refusedAfter((books) => {
+        books.accept(updatePool('a', { reapPolicy }))
+      }, 'VERSION_MISMATCH')
+      expect(refusal.message).toContain('reap policy that pool a has now')
+    }
+    const books = leaked()
+    const proof = absence(books.ledger, SUBJECT)
+    books.accept(updatePool('a', { reapPolicy: { misses: 2 } }))
+    books.when(reapProven(proof)).then(REAPED)
   })
 
   test('the lease has ended', () => {

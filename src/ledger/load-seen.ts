@@ -1,0 +1,438 @@
+/**
+ * Reads what sources see and how they stand, under the network's lock and in the same trips as the rest (load.ts).
+ *
+ * What is seen in untouched space comes with its pieces, what is seen at released addresses with these, so that a Reserve
+ * takes no trip more than without sources; nearly always there is nothing. Evidence for free addresses is bounded, and
+ * what lies beyond the bound counts as not read, never as not seen.
+ *
+ * Where no source is, a look at the head says so, and nothing else is asked: the last batch's guess it. A guess that is
+ * wrong costs a trip.
+ *
+ * These tables are written while a batch runs, by reports that never wait for it: what is reported after it was read
+ * here is older than what the batch does, or is judged against it.
+ */
+import { blockBase, blockSize, type Family, formatValue, maxPrefix } from '../core/address.ts'
+import {
+  addressValue,
+  type Books,
+  bootKey,
+  type LiveSighting,
+  NEVER_SEEN,
+  type PoolBook,
+  placeKey,
+  type SourceBook,
+} from '../core/books.ts'
+import { type Lease, SIGHTING_REASONS } from '../core/lease.ts'
+import type { Range } from '../core/ranges.ts'
+import { ABSENCE_SINCE, type AbsenceRow, countAbsence, lastRemembered, remember } from './absence.ts'
+import type { Ask } from './load.ts'
+import {
+  FENCE_COLUMNS,
+  type FenceRow,
+  HOLD_COLUMNS,
+  type HoldRow,
+  MOST_OF_ONE,
+  type ReleasedRow,
+  readAddress,
+  readFence,
+  readHold,
+} from './rows.ts'
+import { changeOf, type Slice } from './slice.ts'
+
+/** Sightings in a piece of untouched space that are read with it. There should be none: what is seen is adopted. */
+export const SIGHTED_AT_FIRST = 64
+/** And at a time when those were not all. */
+const MORE_SIGHTED = 4_096
+/** Sources that a refusal names. */
+const SOURCES_NAMED = 20
+/** Sources that see one node: its own, and those of the whole network. */
+const MOST_ASKING = 1_000
+
+/** Live sightings from one address to another, but of sources that are retired; lowest first. */
+const liveFrom = (first: string, last: string, most: number | string) => `
+      select s.*, o.warm, o.complete_sequence, o.complete_head
+      from ipledger.sighting s
+      left join lateral (
+        select b.state, b.warm, b.complete_sequence, b.complete_head from ipledger.source b
+        where b.network_id = $1 and b.source_id >= s.source_id and b.source_id <= s.source_id
+        order by b.source_id limit 1) o on true
+      where s.network_id = $1 and s.address >= ${first} and s.address <= ${last} and s.live
+        and o.state is distinct from 'RETIRED'
+      order by s.address limit ${most}`
+
+/** The same as `SeenCells`, null for none. An entry that stays listed is seen at the head of the last complete list. */
+const seenFrom = (first: string, last: string) => `case when exists (
+        select 1 from ipledger.sighting s
+        where s.network_id = $1 and s.address >= ${first} and s.address <= ${last} and s.live)
+      then (
+        select json_agg(json_build_array(
+          host(t.address), t.source_id, t.owner_kind, t.owner_name, t.owner_uid, t.owner_uid_named, t.owner_incarnation,
+          t.owner_interface, t.node, t.boot,
+          case when t.warm and t.complete_sequence > t.appeared_sequence then t.complete_head
+            else nullif(t.appeared_head, 0) end,
+          (extract(epoch from t.appeared_at) * 1000)::bigint))
+        from (${liveFrom(first, last, MOST_OF_ONE)}) t) end`
+
+/** One column more beside a row of `released_address`: what is seen live at it, or in its block. */
+export const SEEN_AT_RELEASED = `, ${seenFrom(
+  'r.address',
+  'set_masklen(broadcast(set_masklen(r.address, r.prefix_length)), -1)',
+)} as seen`
+
+/** One column more beside a piece of untouched space, of which the position says where it begins: below, all is held and seen. */
+export const SIGHTED_IN_PIECE = `, (
+        select json_agg(host(t.address)) from (${liveFrom(
+          'case when r.first_address = x.cursor_first then x.cursor_next else r.first_address end',
+          'r.last_address',
+          'c.most_sighted',
+        )}) t) as sighted`
+
+const NOT_FENCED = `(
+          select 1 from ipledger.fence f
+          where f.network_id = $1 and f.node = s.node and f.boot = s.epoch order by f.node, f.boot limit 1) is null
+        and (
+          select 1 from unnest($3::text[], $4::text[]) as f (node, boot)
+          where f.node = s.node and f.boot = s.epoch limit 1) is null`
+const THIS_ERA = '(select n.era from ipledger.network n where n.network_id = $1)'
+/** Asked for by era, so that only one index serves. */
+const enabled = (era: string, most: number) => `(
+        select s.source_id from ipledger.source s
+        where s.network_id = $1 and s.state = 'ENABLED' and s.era ${era} and ${NOT_FENCED}
+        order by s.era, s.source_id limit ${most})`
+const seeing = (node: string) => `(
+        select s.source_id, s.report_interval_ms, s.complete_at, s.era from ipledger.source s
+        where s.network_id = $1 and s.node >= ${node} and s.node <= ${node} and s.state = 'ENABLED' and ${NOT_FENCED}
+        order by s.node, s.source_id limit ${MOST_ASKING})`
+
+/** Beside `h`, the head: the slowest of the sources that are not retired. */
+export const SLOWEST_INTERVAL = `coalesce((
+        select s.report_interval_ms from ipledger.source s
+        where s.network_id = $1 and s.state <> 'RETIRED' order by s.report_interval_ms desc limit 1), 0) as slowest_interval`
+
+export const SEEN_READS = {
+  // When an address was seen last, its newest interval says; in a block any address may have it.
+  sightings: `select k.place, ${seenFrom('k.first_address', 'k.last_address')} as seen,
+      case when k.first_address = k.last_address then (
+        select e.last_seen_at from ipledger.sighting e
+        where e.network_id = $1 and e.address >= k.first_address and e.address <= k.first_address
+          and e.vanished_sequence is not null and e.state <> 'terminal'
+        order by e.address desc, e.last_seen_at desc limit 1)
+      else (
+        select max(e.last_seen_at) from ipledger.sighting e
+        where e.network_id = $1 and e.address >= k.first_address and e.address <= k.last_address
+          and e.vanished_sequence is not null and e.state <> 'terminal') end as last_seen_at
+    from unnest($2::inet[], $3::inet[]) with ordinality as k (first_address, last_address, place)`,
+  sightedIn: `select g.place, s.address
+    from unnest($2::inet[], $3::inet[]) with ordinality as g (first_address, last_address, place)
+    cross join lateral (${liveFrom('g.first_address', 'g.last_address', MORE_SIGHTED)}) s`,
+  sources: `select o.source_id, o.state, o.epoch, o.warm, o.era, o.size
+    from unnest($2::text[]) as k (id)
+    cross join lateral (
+      select b.* from ipledger.source b
+      where b.network_id = $1 and b.source_id >= k.id and b.source_id <= k.id order by b.source_id limit 1) o`,
+  quarantinesBySource: `select a.source, q.count
+    from unnest($2::text[]) as a (source)
+    cross join lateral (
+      select count(*) as count from ipledger.lease l
+      where l.network_id = $1 and l.quarantined_by = a.source
+        and l.quarantine_reason in (${SIGHTING_REASONS.map((reason) => `'${reason}'`).join(', ')})
+        and l.state = 'QUARANTINED') q`,
+  fences: `select ${FENCE_COLUMNS.map((column) => `o.${column}`).join(', ')}
+    from unnest($2::text[], $3::text[]) as k (node, boot)
+    cross join lateral (
+      select f.* from ipledger.fence f
+      where f.network_id = $1 and f.node = k.node and f.boot = k.boot order by f.node, f.boot limit 1) o`,
+  holds: `select ${HOLD_COLUMNS.map((column) => `o.${column}`).join(', ')}
+    from unnest($2::text[]) as k (source)
+    cross join lateral (
+      select h.* from ipledger.hold h
+      where h.network_id = $1 and h.source_id >= k.source and h.source_id <= k.source order by h.source_id limit 1) o`,
+  absence: ABSENCE_SINCE,
+  heldLeases: `select coalesce(sum(x.reserved + x.active + x.quarantined), 0)::bigint as held
+    from (
+      select o.pool_id from ipledger.pool o where o.network_id = $1 order by o.pool_id limit ${MOST_OF_ONE}) p
+    cross join lateral (
+      select q.reserved, q.active, q.quarantined from ipledger.pool_position q
+      where q.network_id = $1 and q.pool_id = p.pool_id order by q.seq desc limit 1) x`,
+  // Of thousands of sources a few are looked at: whether there is any is all that their number says.
+  strictness: `select k.node,
+      (select count(*) from (${enabled('is null', 1)} union all ${enabled('>= 0', 1)}) few) as sources,
+      (select json_agg(u.source_id) from (
+        ${['is null', `< ${THIS_ERA}`, `> ${THIS_ERA}`].map((era) => enabled(era, SOURCES_NAMED)).join(' union all ')}) u)
+        as unreported,
+      (select json_agg(json_build_array(
+          n.source_id, n.report_interval_ms,
+          case when n.era = ${THIS_ERA} then (extract(epoch from n.complete_at) * 1000)::bigint end))
+        from (${seeing("''")} union all ${seeing("nullif(k.node, '')")}) n) as asking
+    from unnest($2::text[]) as k (node)`,
+} as const
+
+/** A live sighting as it travels. */
+export type SeenCells = readonly [
+  address: string,
+  source: string,
+  kind: string | null,
+  name: string,
+  uid: string,
+  uidNamed: boolean,
+  incarnation: string,
+  on: string,
+  node: string,
+  boot: string,
+  head: number | null,
+  appearedAt: number,
+]
+/** Without the column where nobody was expected to see anything. */
+export type SeenReleasedRow = ReleasedRow & { seen?: readonly SeenCells[] | null }
+export type SightedPieceRow = { pool_id: number; last_address: string; sighted?: readonly string[] | null }
+
+type SourceBookRow = {
+  source_id: string
+  state: string
+  epoch: string
+  warm: boolean
+  era: number | null
+  size: number
+}
+type StrictnessRow = {
+  node: string
+  sources: number
+  unreported: readonly string[] | null
+  asking: readonly (readonly [source: string, intervalMs: number, completeAt: number | null])[] | null
+}
+
+/** What of the needs is answered here. */
+export type WantedSeen = {
+  /** By `placeKey`. */
+  readonly sightings: Map<string, { readonly address: string; readonly prefixLength: number }>
+  readonly sightedIn: { readonly poolId: number; readonly ranges: readonly Range[] }[]
+  readonly sources: Set<string>
+  readonly quarantiningSources: Set<string>
+  /** By `bootKey`. */
+  readonly fences: Map<string, { readonly node: string; readonly boot: string }>
+  readonly holds: Set<string>
+  readonly absence: Set<string>
+  heldLeases: boolean
+  readonly strictness: Set<string>
+}
+
+export function wantNothingSeen(): WantedSeen {
+  return {
+    sightings: new Map(),
+    sightedIn: [],
+    sources: new Set(),
+    quarantiningSources: new Set(),
+    fences: new Map(),
+    holds: new Set(),
+    absence: new Set(),
+    heldLeases: false,
+    strictness: new Set(),
+  }
+}
+
+export function askForSeen(slice: Slice, wanted: WantedSeen): readonly Ask[] {
+  const { books } = slice
+  const network = books.networkName
+  const asks: Ask[] = []
+  if (wanted.sightings.size > 0) asks.push(askForSightings(books, [...wanted.sightings.values()]))
+  for (const { poolId, ranges } of wanted.sightedIn) asks.push(askForSighted(books, poolId, ranges))
+  if (wanted.sources.size > 0) {
+    const ids = [...wanted.sources]
+    asks.push(
+      read<SourceBookRow>('sources', [network, ids], (rows) => {
+        for (const row of rows) books.sources.set(row.source_id, readSourceBook(row))
+        for (const id of ids) if (!books.sources.has(id)) books.sources.set(id, null)
+      }),
+    )
+  }
+  if (wanted.quarantiningSources.size > 0) {
+    const sources = [...wanted.quarantiningSources]
+    asks.push(
+      read<{ source: string; count: number }>('quarantinesBySource', [network, sources], (rows) => {
+        for (const { source, count } of rows) {
+          if (books.quarantinesBySource.has(source)) continue
+          const mine = ({ quarantine }: Lease) =>
+            quarantine?.by === source && SIGHTING_REASONS.includes(quarantine.reason)
+          books.quarantinesBySource.set(source, count + changeOf(slice, mine))
+        }
+      }),
+    )
+  }
+  if (wanted.fences.size > 0) {
+    const boots = [...wanted.fences.values()]
+    const values = [network, boots.map(({ node }) => node), boots.map(({ boot }) => boot)]
+    asks.push(
+      read<FenceRow>('fences', values, (rows) => {
+        const found = new Map(rows.map((row) => [bootKey(row.node, row.boot), readFence(row)]))
+        for (const key of wanted.fences.keys())
+          if (!books.fences.has(key)) books.fences.set(key, found.get(key) ?? null)
+      }),
+    )
+  }
+  if (wanted.holds.size > 0) {
+    const sources = [...wanted.holds]
+    asks.push(
+      read<HoldRow>('holds', [network, sources], (rows) => {
+        const found = new Map(rows.map((row) => [row.source_id, readHold(row)]))
+        for (const source of sources)
+          if (!books.holds.has(source)) books.holds.set(source, found.get(source) ?? null)
+      }),
+    )
+  }
+  if (wanted.absence.size > 0) {
+    const { seq, at } = lastRemembered(slice.absence)
+    asks.push(
+      read<AbsenceRow>('absence', [network, seq, at], (rows) => {
+        remember(slice.absence, rows, books.now)
+        for (const source of wanted.absence) {
+          if (books.absenceReaps.has(source)) continue
+          books.absenceReaps.set(source, countAbsence(slice.absence, slice.events, source, books.now))
+        }
+      }),
+    )
+  }
+  if (wanted.heldLeases) {
+    asks.push(
+      read<{ held: number }>('heldLeases', [network], ([row]) => {
+        books.heldLeases ??= row!.held + changeOf(slice, () => true)
+      }),
+    )
+  }
+  if (wanted.strictness.size > 0) asks.push(askForStrictness(books, [...wanted.strictness]))
+  return asks
+}
+
+function read<Row>(
+  name: keyof typeof SEEN_READS,
+  values: readonly unknown[],
+  apply: (rows: readonly Row[]) => void,
+): Ask {
+  return {
+    statement: { name: `read_${name}`, text: SEEN_READS[name], values },
+    apply: (rows) => apply(rows as readonly Row[]),
+  }
+}
+
+function askForStrictness(books: Books, nodes: readonly string[]): Ask {
+  // Those of this batch are in no table yet.
+  const fences = [...books.fences.values()].flatMap((fence) => fence ?? [])
+  const values = [books.networkName, nodes, fences.map(({ node }) => node), fences.map(({ boot }) => boot)]
+  return read<StrictnessRow>('strictness', values, (rows) => {
+    for (const { node, sources, unreported: named, asking } of rows) {
+      books.strictness.set(node, {
+        sources,
+        unreported: (named ?? []).slice(0, SOURCES_NAMED),
+        asking: (asking ?? []).map(([source, intervalMs, completeAt]) => ({
+          source,
+          intervalMs,
+          completeAt,
+        })),
+      })
+    }
+  })
+}
+
+function readSourceBook(row: SourceBookRow): SourceBook {
+  const { source_id: source, epoch, warm, era, size } = row
+  return { source, state: row.state as SourceBook['state'], epoch, warm, era, size }
+}
+
+// Sightings.
+
+type Place = { readonly address: string; readonly prefixLength: number }
+
+function askForSightings(books: Books, places: readonly Place[]): Ask {
+  const firsts = places.map(({ address }) => address)
+  const lasts = places.map(lastAddress)
+  return read<{ place: number; seen: readonly SeenCells[] | null; last_seen_at: number | null }>(
+    'sightings',
+    [books.networkName, firsts, lasts],
+    (rows) => {
+      for (const { place, seen, last_seen_at: lastSeenAt } of rows) {
+        const { address, prefixLength } = places[place - 1]!
+        const key = placeKey(address, prefixLength)
+        if (books.sightings.has(key)) continue
+        const live = seen ?? []
+        const times = [...live.map((cells) => cells[11]), ...(lastSeenAt === null ? [] : [lastSeenAt])]
+        books.sightings.set(key, {
+          live: live.map(readSighting),
+          lastSeenAt: times.length === 0 ? null : Math.max(...times),
+        })
+      }
+    },
+  )
+}
+
+function lastAddress({ address, prefixLength }: Place): string {
+  const family: Family = address.includes(':') ? 6 : 4
+  if (prefixLength === maxPrefix(family)) return address
+  return formatValue(family, addressValue(address) + blockSize(family, prefixLength) - 1n)
+}
+
+function readSighting(cells: SeenCells): LiveSighting {
+  const [address, source, kind, name, uid, uidNamed, incarnation, on, node, boot, head] = cells
+  return {
+    source,
+    address: readAddress(address),
+    owner: kind === null ? null : { kind, name, uid, uidNamed, incarnation, interface: on },
+    node,
+    boot,
+    head,
+  }
+}
+
+/** When it was seen last is not asked of an address that nobody holds. */
+export function addSeen({ books, watched }: Slice, { address, prefix_length, seen }: SeenReleasedRow): void {
+  const key = placeKey(readAddress(address), prefix_length)
+  if (books.sightings.has(key) || (watched && seen === undefined)) return
+  books.sightings.set(key, seen == null ? NEVER_SEEN : { live: seen.map(readSighting), lastSeenAt: null })
+}
+
+// Sightings in untouched space.
+
+function askForSighted(books: Books, poolId: number, ranges: readonly Range[]): Ask {
+  const { family } = books.pools.get(poolId)!.pool
+  const firsts = ranges.map((range) => formatValue(family, range.first))
+  const lasts = ranges.map((range) => formatValue(family, range.last))
+  return read<{ place: number; address: string }>('sightedIn', [books.networkName, firsts, lasts], (rows) => {
+    const byPlace = Map.groupBy(rows, ({ place }) => place)
+    const pieces = ranges.map(({ last }, index) => ({
+      last,
+      addresses: (byPlace.get(index + 1) ?? []).map(({ address }) => address),
+    }))
+    addSighted(books.pools.get(poolId)!, pieces, MORE_SIGHTED)
+  })
+}
+
+/** Pieces of a pool that were read in order, the first one behind those that were read before; with its sightings. */
+export function addSightedInOrder({ watched }: Slice, book: PoolBook, all: readonly SightedPieceRow[]): void {
+  const { untouchedUpTo, sightedUpTo } = book
+  const rows = all.filter((row) => row.pool_id === book.pool.poolId)
+  if (watched && rows.some(({ sighted }) => sighted === undefined)) return
+  const pieces = rows.map((row) => ({
+    last: addressValue(readAddress(row.last_address)),
+    addresses: row.sighted ?? [],
+  }))
+  // Where what was read before is not known to its end, it is asked for by itself, and this with it.
+  const isNext = sightedUpTo === null || (untouchedUpTo !== null && untouchedUpTo <= sightedUpTo)
+  if (isNext) addSighted(book, pieces, SIGHTED_AT_FIRST)
+}
+
+/** What lies above the last of as many as were asked for is not known; nor is a piece behind one that is not. */
+function addSighted(
+  book: PoolBook,
+  pieces: readonly { readonly last: bigint; readonly addresses: readonly string[] }[],
+  most: number,
+): void {
+  const { family, prefixLength } = book.pool
+  for (const { last, addresses } of pieces) {
+    let upTo = last
+    for (const address of addresses) {
+      const block = blockBase(family, addressValue(readAddress(address)), prefixLength)
+      book.sighted.add(formatValue(family, block))
+      if (addresses.length === most) upTo = block + blockSize(family, prefixLength) - 1n
+    }
+    if (book.sightedUpTo !== null && book.sightedUpTo < upTo) book.sightedUpTo = upTo
+    if (addresses.length === most) return
+  }
+}

@@ -1,0 +1,46 @@
+/** What a network that recovers waits for: for people, since the ledger judges it anew under the lock. */
+import { type Kysely, sql } from 'kysely'
+import type { Tables } from '../postgres/tables.ts'
+
+export type Recovery = {
+  /** When its era began, and why. */
+  readonly since: number
+  readonly why: string
+  /** Enabled sources, but those of a boot that is fenced. With none, only an operator ends it. */
+  readonly sources: number
+  /** Some of those that have not reported completely in this era. */
+  readonly unreported: readonly string[]
+}
+
+/** As many as a refusal names. */
+const LISTED = 20
+
+/** Null: it does not recover, or is not there. The first event of an era is its own beginning. */
+export async function readRecovery(db: Kysely<Tables>, network: string): Promise<Recovery | null> {
+  const { rows } = await sql<{
+    at: number
+    why: string | null
+    sources: number
+    unreported: readonly string[]
+  }>`
+    with waiting as (
+      select s.source_id, s.era is distinct from n.era as unreported
+        from ipledger.network n
+        join ipledger.source s on s.network_id = ${network} and s.state = 'ENABLED'
+       where n.network_id = ${network} and n.state = 'RECOVERING'
+         and not exists (
+           select from ipledger.fence f
+            where f.network_id = ${network} and s.node <> '' and f.node = s.node and f.boot = s.epoch))
+    select e.at, e.evidence ->> 'why' as why,
+           (select count(*) from waiting) as sources,
+           array(select w.source_id from waiting w where w.unreported order by w.source_id limit ${LISTED}) as unreported
+      from ipledger.network n
+      cross join lateral (
+        select b.at, b.evidence from ipledger.event b
+         where b.network_id = ${network} and b.seq >= n.era * 1099511627776 order by b.seq limit 1) e
+     where n.network_id = ${network} and n.state = 'RECOVERING'
+  `.execute(db)
+  const [row] = rows
+  if (row === undefined) return null
+  return { since: row.at, why: row.why ?? '', sources: row.sources, unreported: row.unreported }
+}

@@ -1,0 +1,295 @@
+/** What the tables say about a lease, rule by rule (the comments of LeaseEvidence in core/judge.ts). */
+import { afterAll, describe, expect, test } from 'vitest'
+import type { LeaseEvidence, WitnessEvidence } from '../../src/core/judge.ts'
+import type { Lease } from '../../src/core/lease.ts'
+import { attachmentKey } from '../../src/core/owner.ts'
+import { POLICY } from '../../src/core/policy.ts'
+import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
+import { LEASE_COLUMNS, type LeaseRow, readLease } from '../../src/ledger/rows.ts'
+import { readEvidence, takeEvidence } from '../../src/liveness/evidence.ts'
+import { retireSource } from '../../src/liveness/register.ts'
+import { connect } from '../../src/postgres/connect.ts'
+import { claim, fenceNode, release, updateLabels } from '../support/commands.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { INTERVAL, settled } from '../support/intake.ts'
+import {
+  ended,
+  HOUR,
+  listedAs,
+  MINUTE,
+  SECOND,
+  seenThenMissed,
+  useTruth,
+  workload,
+} from '../support/truth.ts'
+import { expectVerified } from '../support/verified.ts'
+
+const database = await useTestDatabase()
+const truth = await useTruth(database)
+afterAll(() => expectVerified(database, { full: true }))
+
+const A = workload('a')
+const B = workload('b')
+
+async function leaseAt(network: string, address: string): Promise<Lease> {
+  const [row] = await truth.rows<LeaseRow>(
+    `select ${LEASE_COLUMNS.join(', ')} from ipledger.lease where network_id = $1 and address = $2`,
+    network,
+    address,
+  )
+  return readLease(row!)
+}
+
+async function evidence(network: string, address: string): Promise<LeaseEvidence> {
+  const read = await takeEvidence(truth.connections, network, [await leaseAt(network, address)])
+  expect(read!.evidence).toHaveLength(1)
+  return read!.evidence[0]!
+}
+
+function of(found: LeaseEvidence, source: string): WitnessEvidence {
+  return found.witnesses.find((one) => one.source === source)!
+}
+
+async function withLease(fields: Parameters<typeof truth.source>[2] = {}) {
+  const network = await truth.network()
+  await truth.source(network, 'agent', fields)
+  const lease = await truth.lease(network, A)
+  await truth.past(network, 10 * MINUTE)
+  return { network, lease, address: lease.address, entry: listedAs(lease.address, A) }
+}
+
+describe('what a source has seen and missed', () => {
+  test('seen: the counted snapshots that listed it; misses: those that did not, from the one that ended it', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.watch(network, 'agent', seenThenMissed([entry], 2))
+    const found = await evidence(network, address)
+    const agent = of(found, 'agent')
+    expect(agent).toMatchObject({
+      why: 'SIGHTED',
+      live: null,
+      about: { uid: 'uid-a' },
+      warm: true,
+      epoch: 'e1',
+    })
+    expect(agent.seen.map(({ sequence }) => sequence)).toEqual([3])
+    expect(agent.misses.map(({ sequence }) => sequence)).toEqual([4, 5])
+    // Not later than the report before the one that missed it.
+    expect(found.lastSightedAt).toBe(agent.seen[0]!.begunAt)
+    expect(agent.vanishedAt).toBe(agent.misses[0]!.begunAt)
+  })
+
+  test('while it is listed, it was last seen with the last complete snapshot, and is missed by none', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.watch(network, 'agent', [[entry], [entry], [entry], [entry]])
+    const found = await evidence(network, address)
+    const agent = of(found, 'agent')
+    expect(agent.live).toMatchObject({ state: 'running', node: '', incarnation: 'life-a' })
+    expect(agent.misses).toEqual([])
+    expect(found.lastSightedAt).toBe(agent.seen.at(-1)!.begunAt)
+    expect(found.placements).toEqual([{ node: '', boot: '', source: 'agent' }])
+  })
+
+  test('listed as ended: since then, and no life', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.watch(network, 'agent', seenThenMissed([entry], 3, [ended(entry)]))
+    const found = await evidence(network, address)
+    const agent = of(found, 'agent')
+    expect(agent).toMatchObject({ live: null, why: 'SIGHTED' })
+    expect(agent.listedTerminal).toEqual({ since: agent.misses[0]!.begunAt })
+    expect(agent.misses).toHaveLength(3)
+    expect(found.placements).toEqual([])
+  })
+
+  test('a gap begins the count again', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.watch(network, 'agent', seenThenMissed([entry], 2))
+    await truth.past(network, 5 * INTERVAL)
+    await truth.watch(network, 'agent', [[]], { endedAgo: 0 })
+    expect(of(await evidence(network, address), 'agent').misses.map(({ sequence }) => sequence)).toEqual([6])
+  })
+
+  test('what it saw of the lease before is of the one before', async () => {
+    const { network, lease, address, entry } = await withLease()
+    await truth.watch(network, 'agent', seenThenMissed([entry], 1))
+    await truth.ledger.accept(release(lease.fencingToken, { network }))
+    await truth.past(network, 2 * HOUR)
+    await truth.lease(network, B, { claims: [claim({ pool: 'web', address })] })
+    const found = await evidence(network, address)
+    expect(found.witnesses).toMatchObject([{ source: 'agent', why: 'COVERS' }])
+    // The ledger asks when the address was last seen by anybody, whoever held it.
+    expect(found.lastSightedAt).not.toBeNull()
+  })
+
+  test('in dry run it testifies, and is not enabled; retired it testifies no more', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.watch(network, 'agent', [[entry], [entry], [entry]])
+    settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
+    const found = await evidence(network, address)
+    expect(found.witnesses).toEqual([])
+    expect(found.placements).toEqual([])
+    expect(found.lastSightedAt).not.toBeNull()
+  })
+})
+
+describe('whom it is about', () => {
+  test('the holder by (kind, uid), another as itself, and nobody known as nobody', async () => {
+    const { network, address, entry } = await withLease()
+    const list = [entry, listedAs(address, B), listedAs(address, null)]
+    await truth.watch(network, 'agent', [list, list, list])
+    const found = await evidence(network, address)
+    expect(found.witnesses.map(({ about }) => about?.uid ?? null).sort()).toEqual(
+      ['uid-a', 'uid-b', null].sort(),
+    )
+    expect(found.othersSightedAt).not.toBeNull()
+  })
+
+  test('inside a block whatever is on its holder’s node is the holder’s', async () => {
+    const network = await truth.network({ cidr: '10.0.0.0/20', prefixLength: 28 })
+    await truth.source(network, 'agent')
+    const block = await truth.lease(network, A, { placement: { node: 'n1', boot: '', labels: {} } })
+    const list = [
+      listedAs('10.0.0.3', workload('x'), { node: 'n1' }),
+      listedAs('10.0.0.9', workload('y'), { node: 'n2' }),
+      listedAs('10.0.0.16', workload('z'), { node: 'n2' }),
+    ]
+    await truth.watch(network, 'agent', [list])
+    const found = await evidence(network, block.address)
+    expect(found.witnesses.map(({ about }) => about?.uid).sort()).toEqual(['uid-a', 'uid-y'])
+  })
+})
+
+describe('who testifies without having seen it', () => {
+  test('the one that Reserve named; otherwise those that are enabled and cover its node', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'all')
+    await truth.source(network, 'here', { node: 'n1' })
+    await truth.source(network, 'there', { node: 'n2' })
+    const placement = { node: 'n1', boot: 'b1', labels: {} }
+    const unseen = await truth.lease(network, A, { placement })
+    const named = await truth.lease(network, B, { placement, witness: 'there' })
+    const whys = async (address: string) =>
+      (await evidence(network, address)).witnesses.map(({ source, why }) => `${source} ${why}`).sort()
+    expect(await whys(unseen.address)).toEqual(['all COVERS', 'here COVERS'])
+    expect(await whys(named.address)).toEqual(['there NAMED'])
+  })
+
+  test('sees only the kinds and families it declares', async () => {
+    const { network, address } = await withLease({ ownerKinds: ['vm'] })
+    expect(of(await evidence(network, address), 'agent').canSee).toBe(false)
+    await truth.source(network, 'six', { families: [6] })
+    expect(of(await evidence(network, address), 'six').canSee).toBe(false)
+  })
+})
+
+describe('answers', () => {
+  async function asked(fields: {
+    readonly version?: number
+    readonly epoch?: string
+    readonly answer?: string | null
+    readonly askedAgo?: number
+  }) {
+    const { network, lease, address, entry } = await withLease()
+    await truth.watch(network, 'agent', seenThenMissed([entry], 3))
+    const { version = lease.version, epoch = 'e1', answer = 'gone', askedAgo = SECOND } = fields
+    await truth.connections.query(
+      `insert into ipledger.lookup
+         (network_id, source_id, fencing_token, attachment_key, version, address, owner_kind, owner_name, owner_uid,
+          owner_uid_named, owner_incarnation, owner_interface, node, wanted_at, asked_at, answered_at, answer, epoch, detail, attempts)
+       values ($1, 'agent', $2, $3, $4, $5, 'pod', 'x', 'x', true, '', 'eth0', '', now(),
+         now() - $6::float8 * interval '1 ms', case when $7::text is null then null else now() end, $7, $8, '', 1)`,
+      [network, lease.fencingToken, attachmentKey(A), version, address, askedAgo, answer, epoch],
+    )
+    return of(await evidence(network, address), 'agent').lookup
+  }
+
+  test('of this version and this life of the source, as old as the question', async () => {
+    expect(await asked({})).toMatchObject({ answer: 'gone' })
+    const { at } = (await asked({ askedAgo: 20 * SECOND }))!
+    expect(Date.now() - at).toBeGreaterThan(15 * SECOND)
+    expect(await asked({ version: 2 })).toBeNull()
+    expect(await asked({ epoch: 'e0' })).toBeNull()
+  })
+
+  test('none within two intervals is no answer', async () => {
+    expect(await asked({ answer: null })).toBeNull()
+    expect(await asked({ answer: null, askedAgo: 2 * INTERVAL + SECOND })).toMatchObject({
+      answer: 'unanswered',
+    })
+  })
+})
+
+test('a boot that ended, a fence, and what changed since', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'agent', { node: 'n1', bootEndsAll: true })
+  const lease = await truth.lease(network, A, { placement: { node: 'n1', boot: 'b1', labels: {} } })
+  const entry = listedAs(lease.address, A)
+  await truth.watch(network, 'agent', [[entry], [entry], [entry]], { epoch: 'b1' })
+  await truth.past(network, 2 * INTERVAL)
+  await truth.watch(network, 'agent', [[]], { epoch: 'b2', endedAgo: INTERVAL })
+  expect(of(await evidence(network, lease.address), 'agent').bootEnded).toBeNull()
+  await truth.watch(network, 'agent', [[]], { epoch: 'b2' })
+  const found = await evidence(network, lease.address)
+  const { bootEnded, epoch } = of(found, 'agent')
+  expect(bootEnded).toMatchObject({ boot: 'b1', newBoot: 'b2' })
+  expect(epoch).toBe('b2')
+  // It was not listed since, only not ended before the source was warm.
+  expect(found.lastSightedAt!).toBeLessThanOrEqual(bootEnded!.at)
+
+  await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+  const fenced = await evidence(network, lease.address)
+  expect(fenced.fencedBy).toMatchObject({ node: 'n1', boot: 'b1', by: 'test', why: 'powered off' })
+  expect(fenced.fencedBy!.head).toBeGreaterThan(lease.fencingToken)
+  await truth.ledger.accept(updateLabels(lease.fencingToken, { a: 'b' }, { network }))
+  expect((await evidence(network, lease.address)).lease.version).toBeGreaterThan(lease.version)
+})
+
+test('its owner is closed for as long as late calls of it may arrive', async () => {
+  const { network, lease, address, entry } = await withLease()
+  await truth.ledger.accept(release(lease.fencingToken, { network }))
+  await truth.watch(network, 'agent', [[entry]], { endedAgo: 0 })
+  await truth.run(createProcessSnapshots())
+  expect(await truth.state(network, address)).toBe('RELEASED_BUT_LIVE')
+  expect((await evidence(network, address)).ownerClosed).toBe(true)
+  await truth.past(network, POLICY.retryHorizonMs)
+  expect((await evidence(network, address)).ownerClosed).toBe(false)
+})
+
+test('a source’s standing and its sightings are of one moment, whatever is reported while they are read', async () => {
+  const { network, address, entry } = await withLease()
+  await truth.watch(network, 'agent', seenThenMissed([entry], 2))
+  await truth.past(network, INTERVAL)
+  const lease = await leaseAt(network, address)
+  const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
+  let trips = 0
+  const query = client.query.bind(client) as (trip: unknown) => unknown
+  const interrupted = {
+    query(trip: unknown) {
+      trips += 1
+      // Before the second trip the agent lists it again, in a snapshot that counts.
+      if (trips !== 2) return query(trip)
+      return truth.watch(network, 'agent', [[entry]], { endedAgo: 0 }).then(() => query(trip))
+    },
+  }
+  const read = await readEvidence(interrupted as unknown as typeof client, network, [lease])
+  await client.end()
+  expect(trips).toBe(3)
+  const { misses, seen } = of(read!.evidence[0]!, 'agent')
+  expect([seen.length, misses.length]).toEqual([1, 2])
+})
+
+test('a lease at which more is seen than is looked at has no evidence, and is kept', async () => {
+  const { network, address } = await withLease()
+  await truth.connections.query(
+    `insert into ipledger.sighting
+       (network_id, address, source_id, entry_key, appeared_sequence, owner_kind, owner_name, owner_uid, owner_uid_named,
+        owner_incarnation, owner_interface, node, boot, state, live, epoch, appeared_head, appeared_at,
+        last_seen_at, vanished_sequence, vanished_head, vanished_at)
+     select $1, $2, 'agent', 'k' || i, 1, 'pod', 'x' || i, 'x' || i, true, '', '', '', '', 'live', false, 'e1', 100, now(),
+        now(), 2, 100, now()
+       from generate_series(1, 1000) i`,
+    [network, address],
+  )
+  const read = await takeEvidence(truth.connections, network, [await leaseAt(network, address)])
+  expect(read!.evidence).toEqual([])
+  expect(read!.unread.map((lease) => lease.address)).toEqual([address])
+})

@@ -1,0 +1,231 @@
+/**
+ * Sources of kind docker, against a real HTTP server that speaks the Engine API: what a real engine seldom answers. The
+ * engine itself is in test/docker.
+ */
+import { afterAll, describe, expect, test } from 'vitest'
+import { createAskedSources } from '../../src/liveness/asked.ts'
+import type { LookUpReply } from '../../src/liveness/source.ts'
+import { owner } from '../support/commands.ts'
+import { type Answering, breakOff, hang, json, useEndpoint } from '../support/endpoint.ts'
+
+const endpoint = await useEndpoint()
+const sources = createAskedSources({ log: { warn: () => {} }, secrets: {} })
+afterAll(() => sources.close())
+
+const { hostname, port } = new URL(endpoint.url)
+const settings = { host: hostname, port: Number(port), network: 'workloads' }
+const source = sources.get({ network: 'default', id: 'docker-n1', kind: 'docker', node: 'n1', settings })
+const list = () => source.list(AbortSignal.timeout(5_000))
+
+const ID = 'a'.repeat(64)
+const OTHER = 'b'.repeat(64)
+
+function container(fields: object = {}, network: object = {}) {
+  return {
+    Id: ID,
+    Names: ['/web', '/other/link'],
+    State: 'running',
+    NetworkSettings: {
+      Networks: {
+        workloads: {
+          NetworkID: 'net1',
+          IPAddress: '10.0.0.5',
+          GlobalIPv6Address: '',
+          IPAMConfig: null,
+          ...network,
+        },
+      },
+    },
+    ...fields,
+  }
+}
+
+const WEB = { address: '10.0.0.5', kind: 'container', name: 'n1/web', uid: ID, node: 'n1', state: 'running' }
+
+function engine(containers: unknown, ids: readonly string[] = ['engine-1']): Answering {
+  let asked = 0
+  return ({ path }, response) => {
+    if (path === '/info') {
+      asked += 1
+      return json(response, 200, { ID: ids[Math.min(asked, ids.length) - 1] })
+    }
+    if (path.startsWith('/networks/')) return json(response, 200, { Id: 'net1', Name: 'workloads' })
+    if (path === '/containers/json') return json(response, 200, containers)
+    json(response, 500, {})
+  }
+}
+
+describe('list', () => {
+  test('has all containers on the network, in whatever state, and no other', async () => {
+    endpoint.answer(
+      engine([
+        container(),
+        container({
+          Id: OTHER,
+          Names: ['/elsewhere'],
+          NetworkSettings: { Networks: { bridge: { IPAddress: '172.17.0.2' } } },
+        }),
+      ]),
+    )
+    expect(await list()).toEqual({ epoch: 'engine-1', complete: true, incompleteBecause: '', entries: [WEB] })
+    expect(endpoint.asked.find(({ path }) => path === '/containers/json')!.query).toMatchObject({
+      all: 'true',
+    })
+  })
+
+  test.each(['created', 'paused', 'restarting', 'removing', 'exited', 'dead', 'hibernated'])(
+    'one that is %s keeps the address it was given',
+    async (State) => {
+      const given = { IPAddress: '', IPAMConfig: { IPv4Address: '10.0.0.5', IPv6Address: 'fd00::5' } }
+      endpoint.answer(engine([container({ State }, given)]))
+      expect((await list()).entries).toEqual([
+        { ...WEB, state: State },
+        { ...WEB, address: 'fd00::5', state: State },
+      ])
+    },
+  )
+
+  test('nothing that it lists is terminal, whatever the engine calls it', async () => {
+    endpoint.answer(engine([container({ State: 'terminal' })]))
+    expect((await list()).entries).toEqual([{ ...WEB, state: '' }])
+  })
+
+  test('one without a name, as while it is being removed, is there by its id', async () => {
+    endpoint.answer(engine([container({ Names: null, State: 'removing' })]))
+    const { name: _, ...nameless } = WEB
+    expect(await list()).toMatchObject({ complete: true, entries: [{ ...nameless, state: 'removing' }] })
+  })
+
+  test('one that was stopped while its network was made anew is there by the name of the network', async () => {
+    endpoint.answer(engine([container({}, { NetworkID: 'net0' })]))
+    expect((await list()).entries).toEqual([WEB])
+  })
+
+  test('with a container that cannot be read it is incomplete', async () => {
+    endpoint.answer(engine([container(), { Id: OTHER, Names: ['/half'] }]))
+    expect(await list()).toMatchObject({ complete: false, entries: [WEB] })
+  })
+
+  test.each<[string, Answering]>([
+    ['the engine calls itself something else each time', engine([container()], ['engine-1', 'engine-2'])],
+    ['the engine has no identity', engine([container()], [''])],
+    [
+      'it has no such network',
+      (asked, response) =>
+        asked.path.startsWith('/networks/')
+          ? json(response, 404, { message: 'network workloads not found' })
+          : engine([])(asked, response),
+    ],
+    [
+      'another network is taken for it',
+      (asked, response) =>
+        asked.path.startsWith('/networks/')
+          ? json(response, 200, { Id: 'workloads1', Name: 'other' })
+          : engine([])(asked, response),
+    ],
+    ['the list is none', engine({ message: 'starting' })],
+    [
+      'the list breaks off',
+      (asked, response) =>
+        asked.path === '/containers/json' ? breakOff(response, [container()]) : engine([])(asked, response),
+    ],
+    [
+      'everything is forbidden (a socket proxy)',
+      (_, response) => void response.writeHead(403).end('Forbidden'),
+    ],
+    ['there is no answer', hang],
+  ])('there is none when %s', async (_, answering) => {
+    endpoint.answer(answering)
+    await expect(source.list(AbortSignal.timeout(300))).rejects.toThrow()
+  })
+})
+
+describe('look-up', () => {
+  const ask = (fields: Partial<ReturnType<typeof owner>> = {}): Promise<LookUpReply> => {
+    const asked = owner({ kind: 'container', name: 'n1/web', uid: ID, ...fields })
+    return source.lookUp({ owner: asked, address: '10.0.0.5', node: 'n1' }, AbortSignal.timeout(300))
+  }
+  const inspected = (fields: object = {}) => ({
+    Id: ID,
+    Name: '/web',
+    State: { Status: 'exited' },
+    ...fields,
+  })
+  const nameless = { uid: 'n1/web', uidNamed: false }
+
+  test('goes by the id, and by the name where none was named', async () => {
+    endpoint.answer((_, response) => json(response, 200, inspected()))
+    expect(await ask()).toEqual({ answer: 'live', detail: 'exited' })
+    expect(await ask(nameless)).toEqual({ answer: 'live', detail: 'exited' })
+    expect(await ask({ uid: ID.slice(0, 12) })).toMatchObject({ answer: 'live' })
+    expect(endpoint.asked.map(({ path }) => path)).toEqual([
+      `/containers/${ID}/json`,
+      '/containers/web/json',
+      `/containers/${ID.slice(0, 12)}/json`,
+    ])
+  })
+
+  test.each<[string, Partial<ReturnType<typeof owner>>, object]>([
+    ['another container, whose name is this id', {}, { Id: OTHER }],
+    [
+      'another container, whose id begins like this name',
+      { name: 'n1/aaaa', uid: 'n1/aaaa', uidNamed: false },
+      {},
+    ],
+    ['a container of this name, where an id was asked for', { uid: 'web' }, {}],
+  ])('%s is no answer', async (_, asked, found) => {
+    endpoint.answer((_asked, response) => json(response, 200, inspected(found)))
+    expect(await ask(asked)).toMatchObject({ answer: 'unknown' })
+  })
+
+  test.each<[string, number, object | string, LookUpReply['answer']]>([
+    ['the engine has no such container', 404, { message: `No such container: ${ID}` }, 'gone'],
+    ['no such container, of another', 404, { message: `No such container: ${OTHER}` }, 'error'],
+    [
+      'no such container, of another whose name has this in it',
+      404,
+      { message: `No such container: ${ID}b` },
+      'error',
+    ],
+    [
+      'the same, as podman says it',
+      404,
+      { message: `no container with name or ID "${ID}" found: no such container` },
+      'gone',
+    ],
+    ['a 404 of what stands before it', 404, { message: 'page not found' }, 'error'],
+    ['a 404 that is no JSON', 404, 'not found', 'error'],
+    ['a 404 without a message', 404, {}, 'error'],
+    ['no such container, with 500', 500, { message: `No such container: ${ID}` }, 'error'],
+    ['a conflict', 409, { message: `No such container: ${ID}` }, 'error'],
+    ['an empty object', 200, {}, 'error'],
+    ['no such container, with 200', 200, { message: `No such container: ${ID}` }, 'error'],
+  ])('%s', async (_, status, body, expected) => {
+    endpoint.answer((_asked, response) =>
+      typeof body === 'string' ? void response.writeHead(status).end(body) : json(response, status, body),
+    )
+    expect(await ask()).toMatchObject({ answer: expected })
+  })
+
+  test.each<[string, Answering]>([
+    ['no answer', hang],
+    ['a closed connection', (_, response) => void response.destroy()],
+    ['a half answer', (_, response) => breakOff(response, inspected())],
+  ])('%s is an error', async (_, answering) => {
+    endpoint.answer(answering)
+    expect(await ask()).toMatchObject({ answer: 'error' })
+  })
+
+  test.each([
+    { uid: '../images/web' },
+    { uid: 'web?all=1' },
+    { uid: '' },
+    { ...nameless, name: 'n2/web' },
+    { ...nameless, name: 'web' },
+    { ...nameless, name: 'n1/' },
+  ])('%j names no container here, and nothing is asked', async (fields) => {
+    endpoint.answer((_, response) => json(response, 404, { message: 'No such container: ' }))
+    expect(await ask(fields)).toMatchObject({ answer: 'unknown' })
+    expect(endpoint.asked).toEqual([])
+  })
+})

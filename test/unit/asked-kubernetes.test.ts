@@ -1,0 +1,372 @@
+/**
+ * Sources of kind kubernetes, by the official client against a real HTTP server that speaks the API: pages of one
+ * version, phases as whereabouts#162 teaches, and what is NotFound and what is only a 404.
+ */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { type AskedSources, createAskedSources } from '../../src/liveness/asked.ts'
+import type { GivenEntry, LookUpReply } from '../../src/liveness/source.ts'
+import { owner } from '../support/commands.ts'
+import { type Answering, breakOff, hang, json, useEndpoint } from '../support/endpoint.ts'
+
+const endpoint = await useEndpoint()
+/** Over plain HTTP, which the client does only where the kubeconfig asks for it. */
+const kubeconfig = JSON.stringify({
+  'current-context': 'test',
+  contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+  clusters: [{ name: 'test', cluster: { server: endpoint.url, 'insecure-skip-tls-verify': true } }],
+  users: [{ name: 'test', user: { token: 'bearer-of-the-cluster' } }],
+})
+
+let opened = 0
+const toClose: AskedSources[] = []
+/** Another each time: what it remembers of versions is its own. */
+function open(settings = {}) {
+  opened += 1
+  const id = `cluster-${opened}`
+  const sources = createAskedSources({
+    log: { warn: () => {} },
+    secrets: { [`default/${id}`]: { kubeconfig } },
+  })
+  toClose.push(sources)
+  return sources.get({ network: 'default', id, kind: 'kubernetes', node: '', settings })
+}
+afterAll(() => Promise.all(toClose.map((one) => one.close())))
+let source = open()
+// The client is large: seconds on a busy machine.
+beforeAll(() => import('../../src/liveness/kubernetes.ts'))
+beforeEach(() => {
+  source = open()
+})
+
+const patience = () => AbortSignal.timeout(5_000)
+const list = () => source.list(patience())
+
+const FINISHED = '2026-01-31T12:00:00Z'
+const LATER = '2026-01-31T12:05:00Z'
+
+type Fields = Readonly<Record<string, unknown>>
+
+function pod(name: string, ip: string, fields: { metadata?: Fields; spec?: Fields; status?: Fields } = {}) {
+  return {
+    metadata: { name, namespace: 'default', uid: `uid-${name}`, ...fields.metadata },
+    spec: { nodeName: 'n1', containers: [], ...fields.spec },
+    status: {
+      phase: 'Running',
+      podIP: ip,
+      podIPs: [{ ip }],
+      containerStatuses: [running()],
+      ...fields.status,
+    },
+  }
+}
+
+const container = (state: object) => ({
+  name: 'c',
+  image: 'i',
+  imageID: '',
+  ready: false,
+  restartCount: 0,
+  state,
+})
+const running = () => container({ running: { startedAt: FINISHED } })
+const finished = (finishedAt: string | null) => container({ terminated: { exitCode: 0, finishedAt } })
+
+const VERSION = '4711'
+
+function status(code: number, reason: string, details?: object) {
+  return {
+    kind: 'Status',
+    apiVersion: 'v1',
+    status: 'Failure',
+    message: `said ${reason}`,
+    reason,
+    details,
+    code,
+  }
+}
+
+/** The cluster, and its pods by the page. */
+function cluster(
+  pages: readonly (readonly object[])[],
+  options: { version?: string; next?: Answering } = {},
+): Answering {
+  return (asked, response) => {
+    if (asked.path === '/api/v1/namespaces/kube-system') {
+      return json(response, 200, {
+        kind: 'Namespace',
+        apiVersion: 'v1',
+        metadata: { name: 'kube-system', uid: 'cluster-1' },
+      })
+    }
+    if (asked.path !== '/api/v1/pods') return json(response, 404, status(404, 'NotFound'))
+    const at = Number(asked.query.continue ?? 0)
+    if (at > 0 && options.next !== undefined) return options.next(asked, response)
+    json(
+      response,
+      200,
+      podList(pages[at]!, options.version ?? VERSION, at + 1 < pages.length ? `${at + 1}` : undefined),
+    )
+  }
+}
+
+function podList(items: readonly object[], resourceVersion: string, next?: string) {
+  return {
+    kind: 'PodList',
+    apiVersion: 'v1',
+    metadata: { resourceVersion, ...(next && { continue: next }) },
+    items,
+  }
+}
+
+function entry(name: string, address: string, state = 'running'): GivenEntry {
+  return { address, kind: 'pod', name: `default/${name}`, uid: `uid-${name}`, node: 'n1', state }
+}
+
+describe('list', () => {
+  test('is every page, of one version, from the authority and not from a cache', async () => {
+    endpoint.answer(cluster([[pod('a', '10.0.0.1')], [pod('b', '10.0.0.2')], [pod('c', '10.0.0.3')]]))
+    expect(await list()).toEqual({
+      epoch: 'cluster-1',
+      complete: true,
+      incompleteBecause: '',
+      entries: [entry('a', '10.0.0.1'), entry('b', '10.0.0.2'), entry('c', '10.0.0.3')],
+    })
+    const asked = endpoint.asked.filter(({ path }) => path === '/api/v1/pods')
+    expect(asked.map(({ query }) => query.continue)).toEqual([undefined, '1', '2'])
+    for (const { query } of asked) {
+      expect(query.limit).toBe('500')
+      // `resourceVersion=0` would be answered from any cache (kubernetes#59848).
+      expect(query).not.toHaveProperty('resourceVersion')
+      expect(query).not.toHaveProperty('resourceVersionMatch')
+    }
+  })
+
+  test('has both families, and no pod of its host', async () => {
+    const both = { podIPs: [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }] }
+    endpoint.answer(
+      cluster([
+        [pod('a', '10.0.0.1', { status: both }), pod('h', '192.0.2.1', { spec: { hostNetwork: true } })],
+      ]),
+    )
+    expect(await list()).toMatchObject({
+      complete: true,
+      entries: [entry('a', '10.0.0.1'), entry('a', 'fd00::1')],
+    })
+  })
+
+  test('a pending pod without an address is in no list, and makes none incomplete (whereabouts#162)', async () => {
+    const pending = pod('p', '', {
+      spec: { nodeName: undefined },
+      status: { phase: 'Pending', podIP: undefined, podIPs: undefined },
+    })
+    endpoint.answer(cluster([[pending, pod('a', '10.0.0.1')]]))
+    expect(await list()).toMatchObject({ complete: true, entries: [entry('a', '10.0.0.1')] })
+  })
+
+  test.each<[string, Fields, string]>([
+    ['Pending with an address', { phase: 'Pending' }, 'pending'],
+    ['Unknown', { phase: 'Unknown' }, 'unknown'],
+    ['a phase nobody knows', { phase: 'Hibernated' }, 'hibernated'],
+    ['a phase called terminal', { phase: 'Terminal' }, ''],
+    ['no phase', { phase: undefined }, ''],
+    ['Failed with a container that still runs (a node nobody hears from)', { phase: 'Failed' }, 'failed'],
+    ['Failed without a word on its containers', { phase: 'Failed', containerStatuses: [] }, 'failed'],
+    [
+      'Failed with a container whose end nobody saw',
+      { phase: 'Failed', containerStatuses: [finished(null)] },
+      'failed',
+    ],
+    [
+      'Succeeded with one that runs',
+      { phase: 'Succeeded', containerStatuses: [finished(FINISHED), running()] },
+      'succeeded',
+    ],
+    ['Succeeded', { phase: 'Succeeded', containerStatuses: [finished(FINISHED)] }, 'terminal'],
+    ['Failed', { phase: 'Failed', containerStatuses: [finished(FINISHED), finished(LATER)] }, 'terminal'],
+  ])('%s', async (_, fields, state) => {
+    endpoint.answer(cluster([[pod('a', '10.0.0.1', { status: fields })]]))
+    expect((await list()).entries).toEqual([entry('a', '10.0.0.1', state)])
+  })
+
+  test('a pod that is being deleted is alive, also when it has ended', async () => {
+    const metadata = { deletionTimestamp: FINISHED }
+    const ended = { phase: 'Succeeded', containerStatuses: [finished(FINISHED)] }
+    endpoint.answer(
+      cluster([[pod('a', '10.0.0.1', { metadata }), pod('b', '10.0.0.2', { metadata, status: ended })]]),
+    )
+    expect((await list()).entries.map(({ state }) => state)).toEqual(['terminating', 'terminating'])
+  })
+
+  test.each<[string, Answering, RegExp]>([
+    ['410 while paging', (_, response) => json(response, 410, status(410, 'Expired')), /410/],
+    ['an error while paging', (_, response) => json(response, 500, status(500, 'InternalError')), /500/],
+    ['forbidden while paging', (_, response) => json(response, 403, status(403, 'Forbidden')), /403/],
+    [
+      'a page of another version',
+      (_, response) => json(response, 200, podList([pod('b', '10.0.0.2')], '4712')),
+      /4712/,
+    ],
+    ['a page that is none', (_, response) => json(response, 200, { kind: 'PodList' }), /page 2/],
+    ['a page for people', (_, response) => void response.end('<h1>It works!</h1>'), /page 2/],
+    ['half a page', (_, response) => breakOff(response, podList([pod('b', '10.0.0.2')], VERSION)), /page 2/],
+  ])('with %s it is incomplete, and what was read stays', async (_, next, why) => {
+    endpoint.answer(cluster([[pod('a', '10.0.0.1')], []], { next }))
+    const listing = await list()
+    expect(listing).toMatchObject({ epoch: 'cluster-1', complete: false })
+    expect(listing.incompleteBecause).toMatch(why)
+    expect(listing.entries).toContainEqual(entry('a', '10.0.0.1'))
+  })
+
+  test('with a pod that cannot be read it is incomplete', async () => {
+    endpoint.answer(cluster([[pod('a', '10.0.0.1'), pod('b', '10.0.0.2', { metadata: { uid: undefined } })]]))
+    const listing = await list()
+    expect(listing).toMatchObject({ complete: false, entries: [entry('a', '10.0.0.1')] })
+    expect(listing.incompleteBecause).toContain('default/b')
+  })
+
+  test('of an older version than before it is incomplete (kubernetes#59848)', async () => {
+    endpoint.answer(cluster([[pod('a', '10.0.0.1')]], { version: '1000' }))
+    expect(await list()).toMatchObject({ complete: true })
+    endpoint.answer(cluster([[]], { version: '999' }))
+    expect(await list()).toMatchObject({ complete: false })
+    endpoint.answer(cluster([[]], { version: '1000' }))
+    expect(await list()).toMatchObject({ complete: true })
+  })
+
+  test.each<[string, Answering]>([
+    ['the cluster does not say which it is', (_, response) => json(response, 403, status(403, 'Forbidden'))],
+    [
+      'everything is forbidden but the namespace',
+      (asked, response) =>
+        asked.path.includes('kube-system')
+          ? cluster([])(asked, response)
+          : json(response, 403, status(403, 'Forbidden')),
+    ],
+    [
+      'the first page is half',
+      (asked, response) =>
+        asked.path.includes('kube-system')
+          ? cluster([])(asked, response)
+          : breakOff(response, podList([], VERSION)),
+    ],
+    [
+      'the list has no version',
+      (asked, response) =>
+        asked.path.includes('kube-system')
+          ? cluster([])(asked, response)
+          : json(response, 200, { kind: 'PodList', items: [] }),
+    ],
+    ['the connection breaks', (_, response) => void response.destroy()],
+  ])('there is none when %s', async (_, answering) => {
+    endpoint.answer(answering)
+    await expect(list()).rejects.toThrow()
+  })
+
+  test('ends with the signal when there is no answer', async () => {
+    endpoint.answer(hang)
+    await expect(source.list(AbortSignal.timeout(50))).rejects.toThrow()
+  })
+})
+
+test('it shows its token to the API server', async () => {
+  endpoint.answer(cluster([[]]))
+  await list()
+  expect(endpoint.asked.map(({ headers }) => headers.authorization)).toEqual(
+    endpoint.asked.map(() => 'Bearer bearer-of-the-cluster'),
+  )
+})
+
+test('a context that the kubeconfig does not have is no cluster', async () => {
+  await expect(open({ context: 'other' }).list(patience())).rejects.toThrow(/names no cluster/)
+})
+
+describe('look-up', () => {
+  const ask = (fields: Partial<ReturnType<typeof owner>> = {}, signal = patience()): Promise<LookUpReply> => {
+    const asked = owner({ kind: 'pod', name: 'default/web-0', uid: 'uid-web-0', ...fields })
+    return source.lookUp({ owner: asked, address: '10.0.0.5', node: 'n1' }, signal)
+  }
+  const answerPod = (fields: Parameters<typeof pod>[2] = {}) =>
+    endpoint.answer((_, response) => json(response, 200, pod('web-0', '10.0.0.5', fields)))
+
+  test('asks for this very pod, from the authority', async () => {
+    answerPod()
+    expect(await ask()).toEqual({ answer: 'live', detail: 'Running' })
+    expect(endpoint.asked).toMatchObject([{ path: '/api/v1/namespaces/default/pods/web-0', query: {} }])
+  })
+
+  test('a pod of the same name with another uid: gone', async () => {
+    answerPod({ metadata: { uid: 'uid-of-another' } })
+    expect(await ask()).toMatchObject({ answer: 'gone' })
+    // Who named no uid is found by the name.
+    expect(await ask({ uid: 'default/web-0', uidNamed: false })).toMatchObject({ answer: 'live' })
+  })
+
+  test.each<[string, number, object, LookUpReply['answer']]>([
+    ['NotFound of this pod', 404, status(404, 'NotFound', { kind: 'pods', name: 'web-0' }), 'gone'],
+    ['NotFound of another pod', 404, status(404, 'NotFound', { kind: 'pods', name: 'web-1' }), 'error'],
+    ['NotFound of the resource (an API server that is coming up)', 404, status(404, 'NotFound', {}), 'error'],
+    [
+      'NotFound of the namespace',
+      404,
+      status(404, 'NotFound', { kind: 'namespaces', name: 'web-0' }),
+      'error',
+    ],
+    ['a 404 of something else', 404, { error: 'no route' }, 'error'],
+    ['a 200 that says NotFound', 200, status(404, 'NotFound', { kind: 'pods', name: 'web-0' }), 'error'],
+    ['forbidden', 403, status(403, 'Forbidden', { kind: 'pods', name: 'web-0' }), 'error'],
+    ['unauthorized', 401, status(401, 'Unauthorized'), 'error'],
+    ['too many requests', 429, status(429, 'TooManyRequests'), 'error'],
+    ['expired', 410, status(410, 'Expired', { kind: 'pods', name: 'web-0' }), 'error'],
+    ['an error', 500, status(500, 'InternalError'), 'error'],
+    ['a pod without a uid', 200, pod('web-0', '10.0.0.5', { metadata: { uid: undefined } }), 'error'],
+    ['another pod', 200, pod('web-1', '10.0.0.5'), 'unknown'],
+    ['an empty object', 200, {}, 'error'],
+  ])('%s', async (_, code, body, expected) => {
+    endpoint.answer((_asked, response) => json(response, code, body))
+    expect(await ask()).toMatchObject({ answer: expected })
+  })
+
+  test.each<[string, Fields, LookUpReply['answer']]>([
+    [
+      'Pending without an address (whereabouts#162)',
+      { phase: 'Pending', podIP: undefined, podIPs: undefined },
+      'live',
+    ],
+    ['Unknown', { phase: 'Unknown' }, 'live'],
+    ['Failed, with a container that still runs', { phase: 'Failed' }, 'live'],
+    ['no status at all', { phase: undefined, containerStatuses: undefined }, 'live'],
+  ])('%s is alive', async (_, fields, expected) => {
+    answerPod({ status: fields })
+    expect(await ask()).toMatchObject({ answer: expected })
+  })
+
+  test('a pod that has ended, since its last container did', async () => {
+    const status = {
+      phase: 'Failed',
+      containerStatuses: [finished(FINISHED)],
+      initContainerStatuses: [finished(LATER)],
+    }
+    answerPod({ status })
+    expect(await ask()).toEqual({ answer: 'terminal', since: Date.parse(LATER), detail: 'Failed' })
+    answerPod({ status, metadata: { deletionTimestamp: LATER } })
+    expect(await ask()).toMatchObject({ answer: 'live' })
+  })
+
+  test.each(['web-0', 'default/web-0/eth0', '../web-0', 'default/..', 'default/web 0', '/'])(
+    '%s is no name of a pod, and nothing is asked',
+    async (name) => {
+      answerPod()
+      expect(await ask({ name })).toMatchObject({ answer: 'unknown' })
+      expect(endpoint.asked).toEqual([])
+    },
+  )
+
+  test.each<[string, Answering]>([
+    ['no answer', hang],
+    ['a closed connection', (_, response) => void response.destroy()],
+    ['a half answer', (_, response) => breakOff(response, pod('web-0', '10.0.0.5'))],
+  ])('%s is an error', async (_, answering) => {
+    endpoint.answer(answering)
+    expect(await ask({}, AbortSignal.timeout(200))).toMatchObject({ answer: 'error' })
+  })
+})

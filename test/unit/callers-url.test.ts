@@ -1,0 +1,17 @@
+import { expect, test } from 'vitest'
+import { callersUrl } from '../../src/cli/serve.ts'
+
+test.each([
+  ['127.0.0.1', 'http://127.0.0.1:8080'],
+  ['127.0.0.2', 'http://127.0.0.2:8080'],
+  ['192.168.1.5', 'http://192.168.1.5:8080'],
+  ['node-3.example', 'http://node-3.example:8080'],
+  ['fd00::5', 'http://[fd00::5]:8080'],
+  ['::1', 'http://[::1]:8080'],
+  // Everywhere, or whatever the name stands for.
+  ['0.0.0.0', 'http://127.0.0.1:8080'],
+  ['::', 'http://127.0.0.1:8080'],
+  ['localhost', 'http://127.0.0.1:8080'],
+])('a server on %s is asked at %s', (host, url) => {
+  expect(callersUrl(host, 8080)).toBe(url)
+})
