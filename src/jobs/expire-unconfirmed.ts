@@ -9,7 +9,7 @@ import { POLICY } from '../core/policy.ts'
 import type { Outcome } from '../ledger/ledger.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
 
-export const EXPIRE_ACTOR = 'job:expire-unconfirmed'
+const EXPIRE_ACTOR = 'job:expire-unconfirmed'
 
 /** Half a batch of the ledger, so that callers who wait behind one never wait long. Not measured. */
 const PAGE = 500
@@ -17,13 +17,19 @@ const PAGES = 200
 
 type DueRow = Readonly<{ fencing_token: number; version: number; address: string; confirm_by: string }>
 
-const LIST_DUE = `
-  select fencing_token, version, address, confirm_by::text as confirm_by
-    from ipledger.lease
-   where network_id = $1
-     and confirm_by < now() - $2::bigint * interval '1 millisecond'
-     and (confirm_by, address) > ($3::timestamptz, $4::inet)
-   order by confirm_by, address
+/** Of the pools that set a grace of their own it is read once a page, so that the list is one walk along the deadlines. */
+export const LIST_DUE = `
+  select l.fencing_token, l.version, l.address, l.confirm_by::text as confirm_by
+    from ipledger.lease l
+   where l.network_id = $1
+     and l.confirm_by < now()
+     and l.confirm_by < now() - interval '1 millisecond' * coalesce(
+           ((select jsonb_object_agg(p.pool_id, p.settings #> '{reapPolicy,confirmGraceMs}')
+               from ipledger.pool p
+              where p.network_id = $1 and p.settings #> '{reapPolicy,confirmGraceMs}' is not null
+            ) ->> l.pool_id::text)::bigint, $2::bigint)
+     and (l.confirm_by, l.address) > ($3::timestamptz, $4::inet)
+   order by l.confirm_by, l.address
    limit $5`
 
 export const expireUnconfirmed: Job = (context) =>

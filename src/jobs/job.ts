@@ -1,5 +1,7 @@
 import type pg from 'pg'
 import type { Ledger } from '../ledger/ledger.ts'
+import type { AskedSources } from '../liveness/asked.ts'
+import type { Intake } from '../liveness/report.ts'
 import type { Logger } from '../telemetry.ts'
 
 /**
@@ -13,6 +15,11 @@ export type JobContext = Readonly<{
   /** Connections of the service's role. */
   database: pg.Pool
   ledger: Ledger
+  /** A network whose database turns out to be an older copy recovers. */
+  recovering: boolean
+  /** Of what sources see, on connections of its own: a large list holds up no other job. */
+  intake: Intake
+  asked: AskedSources
   log: Logger
   /** Aborted when the worker stops: a job ends after the slice it is at. */
   signal: AbortSignal

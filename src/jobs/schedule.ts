@@ -1,8 +1,16 @@
 /** Every job, and how often it runs: one table. Minutes are counted from the full hour, in UTC. */
 
+import { clearDropped } from './clear-dropped.ts'
+import { createClearQuarantine } from './clear-quarantine.ts'
+import { endRecovery } from './end-recovery.ts'
 import { expireUnconfirmed } from './expire-unconfirmed.ts'
 import type { Job } from './job.ts'
+import { observePools } from './observe-pools.ts'
+import { createProcessSnapshots } from './process-snapshots.ts'
 import { createPrunePositions, pruneClosedAttachments, pruneRequests } from './prune.ts'
+import { pruneObservations } from './prune-observations.ts'
+import { createPullSources } from './pull-sources.ts'
+import { createVerifySuspects } from './verify-suspects.ts'
 
 export type Scheduled = Readonly<{
   /** A divisor of 60. */
@@ -10,13 +18,24 @@ export type Scheduled = Readonly<{
   run: Job
 }>
 
+/** Most of a slot: answers that are awaited are looked at as they come, and the next run begins with what is left. */
+const STAY_FOR_ANSWERS_MS = 50_000
+
 /** Jobs remember nothing that another process would have to know; what one remembers for itself begins here. */
 export function createSchedule(): Readonly<Record<string, Scheduled>> {
   return {
     'expire-unconfirmed': { everyMinutes: 1, run: expireUnconfirmed },
+    'end-recovery': { everyMinutes: 1, run: endRecovery },
+    'pull-sources': { everyMinutes: 1, run: createPullSources() },
+    'process-snapshots': { everyMinutes: 1, run: createProcessSnapshots() },
+    'verify-suspects': { everyMinutes: 1, run: createVerifySuspects({ stayMs: STAY_FOR_ANSWERS_MS }) },
+    'clear-quarantine': { everyMinutes: 1, run: createClearQuarantine() },
+    'observe-pools': { everyMinutes: 1, run: observePools },
     // A network writes up to 2,000 of them a second.
     'prune-positions': { everyMinutes: 1, run: createPrunePositions() },
+    'clear-dropped': { everyMinutes: 1, run: clearDropped },
     'prune-closed-attachments': { everyMinutes: 1, run: pruneClosedAttachments },
     'prune-requests': { everyMinutes: 10, run: pruneRequests },
+    'prune-observations': { everyMinutes: 10, run: pruneObservations },
   }
 }

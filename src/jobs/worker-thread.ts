@@ -10,6 +10,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { parseCronItems, type Runner, run, type Task, type TaskList } from 'graphile-worker'
 import { openLedger } from '../ledger/open.ts'
+import { createAskedSources } from '../liveness/asked.ts'
 import { createPool } from '../postgres/connect.ts'
 import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
 import { createLogger } from '../telemetry.ts'
@@ -19,6 +20,8 @@ import type { WorkerInput } from './worker.ts'
 
 const SERVICE_CONNECTIONS = 2
 const LEDGER_CONNECTIONS = 2
+/** A list of 100,000 entries holds one for seconds. */
+const INTAKE_CONNECTIONS = 2
 /** Of the jobs' role: one listens, one schedules. */
 const RUNNER_CONNECTIONS = 2
 /** Jobs are announced; this is for announcements that got lost. */
@@ -26,7 +29,7 @@ const POLL_MS = 5_000
 const CLEANUP = 'clean-up-jobs'
 const CLEANUP_EVERY_MINUTES = 60
 
-const { jobsUrl, serviceUrl, config } = workerData as WorkerInput
+const { jobsUrl, serviceUrl, config, secrets } = workerData as WorkerInput
 const log = createLogger(config.logLevel)
 const onLost = (error: Error): void => log.warn({ err: error }, 'a connection of the worker was lost')
 
@@ -45,6 +48,7 @@ const database = createPool({
 const ledger = openLedger({
   url: serviceUrl,
   connections: LEDGER_CONNECTIONS,
+  commitsAreNeverLost: config.commitsAreNeverLost,
   limits: {
     queued: config.maxQueuedCommands,
     leasesPerBatch: config.batchLeases,
@@ -52,8 +56,23 @@ const ledger = openLedger({
   },
   log,
 })
+const intakeConnections = createPool({
+  url: serviceUrl,
+  applicationName: 'ipledger intake of jobs',
+  max: INTAKE_CONNECTIONS,
+  onLost,
+})
+const asked = createAskedSources({ log, secrets })
 const stopping = new AbortController()
-const context: JobContext = { database, ledger, log, signal: stopping.signal }
+const context: JobContext = {
+  database,
+  ledger,
+  recovering: !config.commitsAreNeverLost,
+  intake: { database: intakeConnections, log },
+  asked,
+  log,
+  signal: stopping.signal,
+}
 
 const runner = await startRunner()
 parentPort!.postMessage('started')
@@ -64,8 +83,9 @@ if (!stopping.signal.aborted) throw new Error('graphile-worker stopped by itself
 async function stop(): Promise<void> {
   stopping.abort()
   await runner.stop()
+  await asked.close()
   await ledger.close()
-  await Promise.all([jobs.end(), database.end()])
+  await Promise.all([jobs.end(), database.end(), intakeConnections.end()])
   process.exit(0)
 }
 

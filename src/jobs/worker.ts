@@ -10,6 +10,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Worker as Thread } from 'node:worker_threads'
 import type { Config } from '../config.ts'
+import { readSourceSecrets, type SourceSecrets } from '../liveness/asked.ts'
 import type { Logger } from '../telemetry.ts'
 
 export type Worker = Readonly<{
@@ -21,25 +22,45 @@ export type WorkerOptions = Readonly<{
   /** Of the role that owns graphile-worker's schema and nothing else. */
   jobsUrl: string
   serviceUrl: string
-  config: Pick<Config, 'jobConnections' | 'logLevel' | 'batchLeases' | 'maxQueuedCommands' | 'deadlineMs'>
+  config: Pick<
+    Config,
+    | 'jobConnections'
+    | 'logLevel'
+    | 'batchLeases'
+    | 'maxQueuedCommands'
+    | 'deadlineMs'
+    | 'commitsAreNeverLost'
+    | 'sourceSecretsFile'
+  >
   log: Logger
 }>
 
 /** What the thread is given. */
-export type WorkerInput = Omit<WorkerOptions, 'log'>
+export type WorkerInput = Omit<WorkerOptions, 'log' | 'config'> & {
+  readonly config: Omit<WorkerOptions['config'], 'sourceSecretsFile'>
+  readonly secrets: SourceSecrets
+}
 
 const RESTART_MS = 2_000
 /** A slice takes a fraction of a second; what is not done by then is done by the next run. */
 const LONGEST_STOP_MS = 8_000
 
-/** @throws when the first start fails; later it is started again for as long as it takes */
+/** @throws when the first start fails, or StartRefused when the secrets of sources cannot be read; later it is started again for as long as it takes */
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
   const { jobsUrl, serviceUrl, config, log } = options
-  const { jobConnections, logLevel, batchLeases, maxQueuedCommands, deadlineMs } = config
+  const { jobConnections, logLevel, batchLeases, maxQueuedCommands, deadlineMs, commitsAreNeverLost } = config
   const input: WorkerInput = {
     jobsUrl,
     serviceUrl,
-    config: { jobConnections, logLevel, batchLeases, maxQueuedCommands, deadlineMs },
+    config: {
+      jobConnections,
+      logLevel,
+      batchLeases,
+      maxQueuedCommands,
+      deadlineMs,
+      commitsAreNeverLost,
+    },
+    secrets: readSourceSecrets(config.sourceSecretsFile),
   }
   const stopping = new AbortController()
   let thread = await startThread(input)

@@ -277,7 +277,10 @@ function saysNothing({ family, value }: IpAddress): boolean {
   )
 }
 
+/** What it says, without what it does not say and without what a message carries besides. */
 function show(given: GivenEntry): string {
-  const text = JSON.stringify(given)
+  const text = JSON.stringify(given, (key, value) =>
+    (value === '' && key !== 'address') || key.startsWith('$') ? undefined : value,
+  )
   return text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text
 }

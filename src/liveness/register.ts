@@ -135,7 +135,7 @@ export async function retireSource(
     if (listed.rows.length === 0) return source
     const keys = listed.rows.map((row) => row.entry_key)
     const head = standing.complete?.head ?? 0
-    const ended = [network, id, keys, standing.lastSequence + 1, head, retiredAt, retiredAt]
+    const ended = [network, id, keys, standing.lastSequence + 1, head, retiredAt, retiredAt, null, '']
     await database.query(SIGHTING_STATEMENTS.vanish, ended)
   }
 }

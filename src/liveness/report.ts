@@ -10,10 +10,10 @@
  */
 import type pg from 'pg'
 import { attachmentKey, type Owner } from '../core/owner.ts'
+import { POLICY } from '../core/policy.ts'
 import { invalid, type Refusal, refusal } from '../core/refusal.ts'
-import { MOST_OF_ONE } from '../ledger/load.ts'
-import { readAddress, readOwner } from '../ledger/rows.ts'
-import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, trip } from '../postgres/trip.ts'
+import { MOST_OF_ONE, readAddress, readOwner } from '../ledger/rows.ts'
+import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, sever, trip } from '../postgres/trip.ts'
 import {
   addDigests,
   digestOf,
@@ -21,7 +21,7 @@ import {
   type Entry,
   type EntrySet,
   joinEntries,
-  readEntries,
+  readManyEntries,
   type Scope,
 } from './entries.ts'
 import { type At, compareAll, compareNew, type Difference, writeDifference } from './sightings.ts'
@@ -61,12 +61,24 @@ export type Ground = {
   /** By the database's clock. */
   readonly now: number
   readonly smallestCooldownMs: number | null
-  /** Of what the caller quoted, or of a token that is ours: the database is older than itself, a new era is due. */
+  /**
+   * Of a report that was taken: numbers of a token that is ours, so the database is older than itself and a new era is
+   * due. Of anything else: numbers the caller quotes, and whoever knows the caller says what they are worth.
+   */
   readonly beyond: Beyond | null
 }
 
 /** What the caller last saw; 0 for nothing. */
 export type Quoted = { readonly era: number; readonly head: number }
+
+/** Which source, asked for by whom. */
+type Naming = {
+  readonly network: string
+  readonly source: string
+  readonly quoted: Quoted
+  /** The caller speaks only for sources of this node, and is told of no other. Absent: for any. */
+  readonly boundTo?: string
+}
 
 export type Beginning = {
   readonly begun: Begun
@@ -94,9 +106,7 @@ export type Chunk = {
   readonly last: { readonly entries: number; readonly digest: string } | null
 }
 
-export type SnapshotReport = {
-  readonly network: string
-  readonly source: string
+export type SnapshotReport = Naming & {
   /** Empty: none. */
   readonly token: string
   readonly epoch: string
@@ -104,7 +114,6 @@ export type SnapshotReport = {
   readonly complete: boolean
   readonly content: { readonly entries: readonly GivenEntry[] } | { readonly unchanged: string }
   readonly chunk: Chunk | null
-  readonly quoted: Quoted
 }
 
 /** A snapshot of a source that is asked, read already. */
@@ -130,17 +139,25 @@ export type Reported = {
   readonly ignored: number
   readonly appeared: number
   readonly vanished: number
+  /** What it lists and did not list before, ended ones too. */
+  readonly news: readonly Entry[]
   /** By which the next report can say "unchanged"; empty: it cannot. */
   readonly digest: string
   readonly asks: readonly Ask[]
+  /** When somebody vouched that the boot it comes from is over; null: nobody did, before it was begun. */
+  readonly fencedAt: number | null
   readonly ground: Ground
 }
 
-/** A chunk that is not the last is kept; a digest that is not that of the set wants the entries. Neither says a thing yet. */
-export type Awaiting = { readonly is: 'staged' | 'resend'; readonly ground: Ground }
+/**
+ * A chunk that is not the last is kept; a digest that is not that of the set wants the entries; a caller that quotes
+ * numbers beyond the ledger's is heard once it is clear what they are worth. None of these says a thing yet.
+ */
+export type Awaiting = { readonly is: 'staged' | 'resend' | 'beyond'; readonly ground: Ground }
 
 export type Verdict = { readonly id: string; readonly answer: LookUpReply }
 
+/** Where `ground.beyond` is set nothing was taken. */
 export type VerdictsTaken = {
   readonly accepted: number
   /** Not asked, answered before, about an older version, or from another epoch than the source's. */
@@ -191,6 +208,12 @@ const DROP_OLDER_PARTS = `
 const DROP_PARTS = `
   delete from ipledger.snapshot_part
    where network_id = $1 and source_id = $2 and begun_at <= to_timestamp($3::float8 / 1000)`
+const FENCE = `
+  select f.fenced_at from ipledger.source s
+    cross join lateral (
+      select x.fenced_at from ipledger.fence x
+       where x.network_id = $1 and x.node = s.node and x.boot = $3 order by x.node, x.boot limit 1) f
+   where s.network_id = $1 and s.source_id = $2 and s.node <> ''`
 const WAITING = `
   select l.fencing_token, l.version, l.address, l.owner_kind, l.owner_name, l.owner_uid, l.owner_uid_named,
          l.owner_incarnation, l.owner_interface, l.node, l.asked_at
@@ -227,6 +250,7 @@ export const REPORT_STATEMENTS = {
   source: SOURCE,
   lockSource: LOCK_SOURCE,
   epoch: EPOCH,
+  fence: FENCE,
   openEpoch: OPEN_EPOCH,
   closeEpoch: CLOSE_EPOCH,
   updateStanding: UPDATE_STANDING,
@@ -255,7 +279,7 @@ export function isRefusal<T extends object>(result: T | Refusal): result is Refu
 /** What a source takes with it when it begins to look: signed, and remembered nowhere. */
 export async function beginSnapshot(
   { database }: Pick<Intake, 'database'>,
-  request: { readonly network: string; readonly source: string; readonly quoted: Quoted },
+  request: Naming,
 ): Promise<Beginning | Refusal> {
   return onConnection(database, async (client) => {
     const known = await readGround(client, request)
@@ -287,27 +311,27 @@ type Known = {
   readonly key: string | null
 }
 
-async function readGround(
-  client: pg.Client,
-  { network, source, quoted }: { readonly network: string; readonly source: string; readonly quoted: Quoted },
-): Promise<Known | Refusal> {
+async function readGround(client: pg.Client, asked: Naming): Promise<Known | Refusal> {
+  const { network, source } = asked
   const answers = await trip(client, [
     run('source', network, source),
     run('ground', network),
     run('key', network),
   ])
-  return knownFrom(answers, { network, source, quoted })
+  return knownFrom(answers, asked)
 }
 
-function knownFrom(
-  [source, ground, key]: readonly Answered[],
-  asked: { readonly network: string; readonly source: string; readonly quoted: Quoted },
-): Known | Refusal {
+function knownFrom([source, ground, key]: readonly Answered[], asked: Naming): Known | Refusal {
   const row = ground!.rows[0]
   if (row === undefined) {
     return refusal('NETWORK_NOT_FOUND', `network ${asked.network} does not exist`, { network: asked.network })
   }
   const sourceRow = source!.rows[0]
+  if (asked.boundTo !== undefined && sourceRow?.node !== asked.boundTo) {
+    // The same for one that is not there: what there is elsewhere is not its business.
+    const why = `${asked.source} is no source of node ${asked.boundTo}, and a token that is bound to a node speaks for no other`
+    return refusal('SOURCE_MISMATCH', why, { source: asked.source, node: asked.boundTo })
+  }
   if (sourceRow === undefined) {
     const why = `network ${asked.network} has no source ${asked.source}; register it first`
     return refusal('SOURCE_NOT_FOUND', why, { source: asked.source })
@@ -366,11 +390,11 @@ export async function reportSnapshot(
     return take(intake, report, { unchanged: content.unchanged })
   }
   if (chunk === null) {
-    return take(intake, report, { read: (scope) => readEntries(content.entries, scope) })
+    return take(intake, report, { read: (scope) => readManyEntries(content.entries, scope) })
   }
   if (chunk.number >= MOST_CHUNKS) return invalid('chunk.number', `must be below ${MOST_CHUNKS}`)
   if (chunk.last !== null && chunk.last.entries > MOST_ENTRIES) {
-    return invalid('chunk.last.entries', `must be at most ${MOST_ENTRIES}`)
+    return invalid('chunk.total.entries', `must be at most ${MOST_ENTRIES}`)
   }
   return takeChunk(intake, report, content.entries, chunk)
 }
@@ -385,18 +409,17 @@ export function takeSnapshot(
   return take(intake, { network, source, epoch, complete, begun, quoted }, { read: () => set })
 }
 
-type ToTake = {
-  readonly network: string
-  readonly source: string
+type ToTake = Naming & {
   readonly epoch: string
   readonly complete: boolean
-  readonly quoted: Quoted
 } & ({ readonly token: string } | { readonly begun: Begun })
 
 /** Of one that came in chunks: what putting it together found, and whether what cannot be read was told of. */
 type Chunks = { readonly problems: readonly PartialReason[]; readonly told: boolean }
 
-type Content = { readonly unchanged: string } | { readonly read: (scope: Scope) => EntrySet }
+type Content =
+  | { readonly unchanged: string }
+  | { readonly read: (scope: Scope) => EntrySet | Promise<EntrySet> }
 
 async function take(
   intake: Intake,
@@ -414,21 +437,24 @@ async function take(
       run('key', network),
       run('epoch', network, id, report.epoch),
       run('waiting', network, id),
+      run('fence', network, id, report.epoch),
     ])
-    const known = knownFrom(answers, { network, source: id, quoted: report.quoted })
+    const known = knownFrom(answers, report)
     if (isRefusal(known)) return leave(client, known)
     const { source } = known
-    const [, , , epochs, waiting] = answers
+    const [, , , epochs, waiting, fence] = answers
     if ('token' in report && source.kind !== 'push') return leave(client, isAsked(source))
     const epochClosed = (epochs!.rows[0]?.closed_at ?? null) !== null
+    const fencedAt = (fence!.rows[0]?.fenced_at ?? null) as number | null
     const beginning = readBeginning(report, known)
-    const ground = { ...known.ground, beyond: beginning.beyond ?? known.ground.beyond }
+    if (isOnlyQuoted(beginning, known)) return leave(client, { is: 'beyond' as const, ground: known.ground })
+    const ground = { ...known.ground, beyond: beginning.beyond }
     const { standing } = source
     if ('unchanged' in content && !isListed(content.unchanged, report.epoch, source)) {
       return leave(client, { is: 'resend' as const, ground })
     }
     const set =
-      'unchanged' in content ? null : content.read({ network, node: source.node, epoch: report.epoch })
+      'unchanged' in content ? null : await content.read({ network, node: source.node, epoch: report.epoch })
     const problems: PartialReason[] = [...beginning.problems, ...(chunks?.problems ?? [])]
     if (!report.complete) problems.push('DECLARED')
     if (set !== null && set.unreadableCount > 0) problems.push('UNREADABLE_ENTRY')
@@ -460,6 +486,7 @@ async function take(
       head: proven?.head ?? 0,
       begunAt: proven?.begunAt ?? ground.now,
       lastSeenAt: standing.lastBegunAt ?? 0,
+      bootBegunAt: source.node === '' ? null : standing.epochBegunAt,
     }
     const asks = after.epoch === report.epoch ? asksOf(waiting!, ground.now) : []
     const toAsk = asks.filter(({ asked }) => !asked).map(({ ask }) => ask.fencingToken)
@@ -479,6 +506,7 @@ async function take(
       ]),
     )
     if (set !== null && chunks?.told !== true) logUnreadable(intake, at, set)
+    if (assessment.complete) logMuchShorter(intake, at, standing.size, facts.size)
     return {
       is: 'taken' as const,
       source: { ...source, standing: after },
@@ -491,8 +519,10 @@ async function take(
       ignored: set?.ignored ?? 0,
       appeared: difference.appeared.length,
       vanished: difference.vanished.length,
+      news: difference.appeared,
       digest: after.epoch === report.epoch ? after.digest : '',
       asks: asks.map(({ ask }) => ask),
+      fencedAt: fencedAt !== null && fencedAt < at.begunAt ? fencedAt : null,
       ground,
     }
   })
@@ -542,6 +572,11 @@ function readBeginning(report: ToTake, { ground, key }: Known): BeginningFound {
   if (begun.era < ground.era) return unproven('OTHER_ERA')
   if (ground.now > begun.begunAt + lifeMs(ground)) return unproven('TOKEN_EXPIRED')
   return { begun, problems: [], beyond: null }
+}
+
+/** Numbers that the caller says it saw, and nothing of ours proves. */
+function isOnlyQuoted({ beyond }: BeginningFound, { ground }: Known): boolean {
+  return beyond === null && ground.beyond !== null
 }
 
 function turnEpochs(at: At, before: string, now: number): readonly Statement[] {
@@ -614,6 +649,18 @@ function logUnreadable(
   }
 }
 
+/** Shorter by more than may be reaped in an hour: that tells of the source, and hardly of the world (cilium#9888). */
+function logMuchShorter(
+  { log }: Intake,
+  { network, source, sequence }: Pick<At, 'network' | 'source' | 'sequence'>,
+  before: number,
+  size: number,
+): void {
+  const lost = before - size
+  if (lost <= POLICY.heldAboveReaps || lost <= POLICY.heldAboveShare * before) return
+  log.warn({ network, source, sequence, before, size }, 'a complete list is much shorter than the one before')
+}
+
 // Chunks.
 
 async function takeChunk(
@@ -626,9 +673,12 @@ async function takeChunk(
   const staged = await onConnection(intake.database, async (client): Promise<Staged | Refusal> => {
     const known = await readGround(client, report)
     if (isRefusal(known)) return known
-    const { begun, beyond } = readBeginning(report, known)
-    const set = readEntries(given, { network, node: known.source.node, epoch })
-    const ground = { ...known.ground, beyond: beyond ?? known.ground.beyond }
+    const { ground, source } = known
+    if (source.kind !== 'push') return isAsked(source)
+    const beginning = readBeginning(report, known)
+    const { begun } = beginning
+    const set = await readManyEntries(given, { network, node: source.node, epoch })
+    if (isOnlyQuoted(beginning, known)) return { set, ground, whole: 'beyond' }
     if (begun === null) return { set, ground, whole: null }
     const digest = digestOfGiven(given)
     logUnreadable(intake, { network, source: id, sequence: begun.sequence }, set)
@@ -656,6 +706,7 @@ async function takeChunk(
   if (isRefusal(staged)) return staged
   const { set, ground, whole } = staged
   if (whole === 'later') return { is: 'staged', ground }
+  if (whole === 'beyond') return { is: 'beyond', ground }
   // Nothing proves which snapshot it is a part of: what it lists protects.
   if (whole === null) {
     return take(intake, report, { read: () => set }, { problems: ['CHUNK_MISSING'], told: false })
@@ -664,7 +715,11 @@ async function takeChunk(
 }
 
 type Whole = { readonly set: EntrySet; readonly problems: readonly PartialReason[] }
-type Staged = { readonly set: EntrySet; readonly ground: Ground; readonly whole: Whole | 'later' | null }
+type Staged = {
+  readonly set: EntrySet
+  readonly ground: Ground
+  readonly whole: Whole | 'later' | 'beyond' | null
+}
 
 /** The last chunk and all before it. One at a time: the whole in one answer would be megabytes. */
 async function putTogether(
@@ -725,13 +780,7 @@ type PartRow = {
  */
 export async function reportVerdicts(
   { database }: Pick<Intake, 'database'>,
-  request: {
-    readonly network: string
-    readonly source: string
-    readonly epoch: string
-    readonly verdicts: readonly Verdict[]
-    readonly quoted: Quoted
-  },
+  request: Naming & { readonly epoch: string; readonly verdicts: readonly Verdict[] },
 ): Promise<VerdictsTaken | Refusal> {
   const { network, source: id, epoch, verdicts } = request
   if (verdicts.length > MOST_VERDICTS) return invalid('verdicts', `has more than ${MOST_VERDICTS} entries`)
@@ -740,7 +789,7 @@ export async function reportVerdicts(
     if (isRefusal(known)) return known
     const { ground, source } = known
     if (source.kind !== 'push') return isAsked(source)
-    const rows = epoch === source.standing.epoch ? verdictRows(verdicts) : []
+    const rows = epoch === source.standing.epoch && ground.beyond === null ? verdictRows(verdicts) : []
     if (rows.length === 0) return { accepted: 0, ignored: verdicts.length, ground }
     const [answered] = await trip(client, [
       run(
@@ -829,15 +878,23 @@ function asksOf({ rows }: Answered, now: number): readonly { readonly ask: Ask; 
 
 // Connections.
 
+/**
+ * Each statement has a time-out of its own, but of a database that went silent nobody hears. Far more than the largest
+ * report takes; not measured.
+ */
+const ANSWER_WITHIN_MS = 60_000
+
 async function onConnection<T>(database: pg.Pool, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = await database.connect()
+  // A pool's client is one of the driver's own.
+  const client = (await database.connect()) as unknown as pg.Client & pg.PoolClient
+  const patience = setTimeout(() => sever(client), ANSWER_WITHIN_MS)
   let failed = true
   try {
-    // A pool's client is one of the driver's own.
-    const result = await work(client as unknown as pg.Client)
+    const result = await work(client)
     failed = false
     return result
   } finally {
+    clearTimeout(patience)
     // Whatever it was in the middle of ends with it.
     client.release(failed)
   }

@@ -26,6 +26,11 @@ export type At = {
   readonly begunAt: number
   /** When the report before was begun: nothing that vanishes now was seen later. */
   readonly lastSeenAt: number
+  /**
+   * Of a source of a node: when the node's present boot first reported. What is of an older boot was not listed since,
+   * it was only not ended before the source was warm again. Null: the source's epochs are no boots.
+   */
+  readonly bootBegunAt: number | null
 }
 
 export type Difference = {
@@ -69,7 +74,8 @@ const VANISH = `
   update ipledger.sighting
      set live = false, vanished_sequence = $4::bigint, vanished_head = $5::bigint,
          vanished_at = to_timestamp($6::float8 / 1000),
-         last_seen_at = greatest(appeared_at, to_timestamp($7::float8 / 1000))
+         last_seen_at = greatest(appeared_at, least(
+           to_timestamp($7::float8 / 1000), case when boot <> $9::text then to_timestamp($8::float8 / 1000) end))
    where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key = any($3::text[])`
 
 export const SIGHTING_STATEMENTS = { listed: LISTED, known: KNOWN, appear: APPEAR, vanish: VANISH } as const
@@ -111,8 +117,9 @@ export async function compareNew(
 
 export function* writeDifference(difference: Difference, at: At): Generator<Statement> {
   for (const slice of slices(difference.vanished)) {
-    const { network, source, sequence, head, begunAt, lastSeenAt } = at
-    yield statement('vanish', VANISH, [network, source, slice, sequence, head, begunAt, lastSeenAt])
+    const { network, source, epoch, sequence, head, begunAt, lastSeenAt, bootBegunAt } = at
+    const ended = [network, source, slice, sequence, head, begunAt, lastSeenAt, bootBegunAt, epoch]
+    yield statement('vanish', VANISH, ended)
   }
   for (const slice of slices(difference.appeared)) {
     const cells = values(at.network, SIGHTING, slice, (entry) => cellsOf(entry, at))

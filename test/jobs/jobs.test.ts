@@ -6,6 +6,7 @@ import { expireUnconfirmed } from '../../src/jobs/expire-unconfirmed.ts'
 import type { Job, JobContext } from '../../src/jobs/job.ts'
 import { createPrunePositions, pruneClosedAttachments, pruneRequests } from '../../src/jobs/prune.ts'
 import { openLedger } from '../../src/ledger/open.ts'
+import { createAskedSources } from '../../src/liveness/asked.ts'
 import { createPool as createConnections } from '../../src/postgres/connect.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { claim, confirm, createNetwork, createPool, owner, release, reserve } from '../support/commands.ts'
@@ -17,6 +18,8 @@ const database = await useTestDatabase()
 const log = createLogger('warn')
 const ledger = openLedger({ url: database.serviceUrl, log })
 const connections = createConnections({ url: database.serviceUrl, applicationName: 'test jobs', max: 2 })
+
+const asked = createAskedSources({ log, secrets: {} })
 
 let network: string
 let count = 0
@@ -51,7 +54,9 @@ async function hold(
 }
 
 function context(fields: Partial<JobContext> = {}): JobContext {
-  return { database: connections, ledger, log, signal: new AbortController().signal, ...fields }
+  const intake = { database: connections, log }
+  const signal = new AbortController().signal
+  return { database: connections, ledger, recovering: true, intake, asked, log, signal, ...fields }
 }
 
 async function runJob(job: Job): Promise<number> {
@@ -89,6 +94,36 @@ test('a reservation that was not confirmed is reaped after its deadline and the 
     fencing_token: lease.fencingToken,
     evidence: { reason: 'NEVER_CONFIRMED', version: lease.version },
   })
+})
+
+test('each pool has its own grace, and what waits longer does not hide what is due', async () => {
+  const patient = { reapPolicy: { confirmGraceMs: 3_600_000 } }
+  await ok(createPool({ name: 'patient', cidr: '10.1.0.0/20', ...patient }, { network }))
+  await ok(
+    createPool({ name: 'swift', cidr: '10.2.0.0/20', reapPolicy: { confirmGraceMs: 1_000 } }, { network }),
+  )
+  const within = (pool: string, confirmWithinMs: number) =>
+    hold(`${pool}-${confirmWithinMs}`, { claims: [claim({ pool })], confirmWithinMs })
+  await within('patient', 1_000)
+  await within('swift', 2_000)
+  await within('web', 3_000)
+  const asked: Command[] = []
+  const counting = { ...ledger, submit: ledger.submit.bind(ledger) }
+  counting.submit = (command, options) => {
+    asked.push(command)
+    return ledger.submit(command, options)
+  }
+  const expired = async (ms: number) => {
+    await past(ms)
+    asked.length = 0
+    await expireUnconfirmed(context({ ledger: counting }))
+    return [asked.length, (await rowsOf<{ address: string }>(HELD)).map((one) => one.address)]
+  }
+  // What is not due is not even asked for.
+  expect(await expired(10_000)).toEqual([1, ['10.0.0.1', '10.1.0.1']])
+  expect(await expired(POLICY.confirmGraceMs)).toEqual([1, ['10.1.0.1']])
+  expect(await expired(3_500_000)).toEqual([0, ['10.1.0.1']])
+  expect(await expired(60_000)).toEqual([1, []])
 })
 
 test('without a deadline, confirmed, or quarantined, a lease is held after 30 days', async () => {

@@ -1,0 +1,635 @@
+/**
+ * What the tables say about held leases, for the judge (core/judge.ts): who has seen each, who missed it since and how
+ * often, what they answered when they were asked, and who has vouched for the end of its node.
+ *
+ * A slice of leases is read in three trips of one read-only snapshot of the database, so that a source's standing and
+ * its sightings belong together: with the one read before the other, a list that shows a workload could be taken for a
+ * list that misses it. Nothing is locked and nothing is written; whatever changes afterwards is met again under the
+ * network's lock (core/decide-proven.ts).
+ *
+ * What is not here is not evidence. Rows that are older than the lease are of its predecessors: they say when the
+ * address was last seen, and nothing else.
+ */
+import type pg from 'pg'
+import { blockSize, type Family, formatValue, isMalformed, parseAddress } from '../core/address.ts'
+import { TERMINAL } from '../core/command.ts'
+import { seenFor } from '../core/decide-sighting.ts'
+import type { LeaseEvidence, LookupAnswer, WitnessEvidence } from '../core/judge.ts'
+import type { Lease } from '../core/lease.ts'
+import { attachmentKey, type Owner } from '../core/owner.ts'
+import { POLICY } from '../core/policy.ts'
+import { MOST_OF_ONE, readOwner } from '../ledger/rows.ts'
+import { COMMIT, type Statement, trip } from '../postgres/trip.ts'
+import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
+import type { CountedSnapshot } from './standing.ts'
+
+/** Leases of one reading: some 20 ms of the database (not measured). */
+export const MOST_LEASES = 500
+/** Workloads seen at one lease's addresses. Beyond it the evidence would have a hole, and there is none. */
+const MOST_SEEN = 1_000
+/** Intervals of one workload that are looked at one by one; only restoring asks for them, and for the latest. */
+const MOST_INTERVALS = 16
+const NO_SEQUENCE = Number.MAX_SAFE_INTEGER
+
+export type EvidenceOptions = {
+  /** For a plan: what would follow if this source were enabled. */
+  readonly asIfEnabled?: string | null
+}
+
+export type EvidenceGround = {
+  readonly state: string
+  readonly era: number
+  readonly head: number
+  /** By the database's clock, when the evidence was read. */
+  readonly now: number
+}
+
+/** A question as it stands: what was asked about a lease, and when to ask again. */
+export type Asked = {
+  readonly version: number
+  readonly wantedAt: number
+  readonly askedAt: number | null
+  readonly answeredAt: number | null
+  readonly answer: LookupAnswer['answer'] | null
+  /** Of the source, when it answered. */
+  readonly epoch: string
+  readonly detail: string
+  readonly attempts: number
+  readonly nextAt: number | null
+}
+
+export type EvidenceRead = {
+  readonly ground: EvidenceGround
+  /** Of the leases, in their order; without those whose addresses are seen for more workloads than are read. */
+  readonly evidence: readonly LeaseEvidence[]
+  readonly unread: readonly Lease[]
+  readonly sources: ReadonlyMap<string, Source>
+  asked(source: string, token: number, owner: Owner): Asked | undefined
+}
+
+const BEGIN_READING: Statement = {
+  name: 'evidence_begin',
+  text: 'begin isolation level repeatable read read only',
+  values: [],
+}
+
+const GROUND = `
+  select n.state, n.era, clock_timestamp() as now,
+         coalesce((select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1), 0) as head
+    from ipledger.network n where n.network_id = $1`
+
+// Each workload that a source has seen at a lease's addresses, with the latest of its intervals.
+const SIGHTED = `
+  select k.place, g.*
+    from unnest($2::int[], $3::inet[], $4::inet[]) as k (place, first, last)
+    cross join lateral (
+      select s.source_id, s.owner_kind, s.owner_name, s.owner_uid, s.owner_uid_named, s.owner_incarnation, s.owner_interface,
+             s.node, s.boot, s.state = '${TERMINAL}' as ended,
+             count(*) filter (where s.vanished_sequence is null) as listed,
+             max(s.state) filter (where s.vanished_sequence is null) as listed_state,
+             min(s.appeared_at) filter (where s.vanished_sequence is null) as listed_since,
+             max(s.appeared_at) filter (where s.vanished_sequence is null) as listed_at,
+             min(s.appeared_sequence) filter (where s.vanished_sequence is null) as listed_sequence,
+             max(s.vanished_sequence) as vanished_sequence,
+             max(s.vanished_head) as vanished_head,
+             max(s.vanished_at) as vanished_at,
+             max(s.last_seen_at) as last_seen_at,
+             (array_agg(s.appeared_sequence + case s.appeared_head when 0 then 1 else 0 end
+                order by s.appeared_sequence desc))[1:${MOST_INTERVALS}] as from_sequences,
+             (array_agg(coalesce(s.vanished_sequence, ${NO_SEQUENCE})
+                order by s.appeared_sequence desc))[1:${MOST_INTERVALS}] as to_sequences
+        from (
+          select x.* from ipledger.sighting x
+           where x.network_id = $1 and x.address between k.first and k.last order by x.address offset 0) s
+       group by s.source_id, s.owner_kind, s.owner_name, s.owner_uid, s.owner_uid_named, s.owner_incarnation, s.owner_interface,
+             s.node, s.boot, s.state = '${TERMINAL}'
+       order by listed desc limit ${MOST_SEEN}) g`
+
+const FENCES = `
+  select f.node, f.boot, f.fenced_seq, f.fenced_at, f.fenced_by, f.why
+    from unnest($2::text[], $3::text[]) as k (node, boot)
+    cross join lateral (
+      select * from ipledger.fence x
+       where x.network_id = $1 and x.node = k.node and x.boot = k.boot order by x.node, x.boot limit 1) f`
+
+// As decide-lease.ts has it: within the retry horizon, or as long as a lease of it waits for its removal.
+const CLOSED = `
+  select k.key, c.pool_id
+    from unnest($2::text[]) as k (key)
+    cross join lateral (
+      select x.pool_id, x.closed_at from ipledger.closed_attachment x
+       where x.network_id = $1 and x.attachment_key >= k.key and x.attachment_key <= k.key
+       order by x.attachment_key limit ${MOST_OF_ONE}) c
+   where c.closed_at > clock_timestamp() - interval '${POLICY.retryHorizonMs} milliseconds'
+      or exists (
+        select from (
+          select l.quarantine_reason from ipledger.lease l
+           where l.network_id = $1 and l.attachment_key >= k.key and l.attachment_key <= k.key
+           order by l.attachment_key limit ${MOST_OF_ONE}) q
+         where q.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED'))`
+
+const SOURCES = `
+  select ${SOURCE_COLUMNS.join(', ')} from ipledger.source where network_id = $1 and source_id = any($2::text[])`
+
+const COVERING = `
+  select ${SOURCE_COLUMNS.map((column) => `s.${column}`).join(', ')}
+    from unnest($2::text[]) as k (node)
+    cross join lateral (
+      select * from ipledger.source x
+       where x.network_id = $1 and x.node >= k.node and x.node <= k.node order by x.node, x.source_id limit ${MOST_OF_ONE}) s
+   where s.state <> 'RETIRED'`
+
+const ENDED_BOOTS = `
+  select k.node, k.boot, s.source_id
+    from unnest($2::text[], $3::text[]) as k (node, boot)
+    cross join lateral (
+      select x.source_id, x.epoch, x.boot_ends_all from ipledger.source x
+       where x.network_id = $1 and x.node >= k.node and x.node <= k.node order by x.node, x.source_id limit ${MOST_OF_ONE}) s
+    cross join lateral (
+      select e.closed_at from ipledger.source_epoch e
+       where e.network_id = $1 and e.source_id = s.source_id and e.epoch = k.boot order by e.epoch limit 1) e
+   where s.boot_ends_all and s.epoch <> k.boot and e.closed_at is not null`
+
+const HOLDS = `
+  select h.source_id from ipledger.hold h where h.network_id = $1 and h.source_id = any($2::text[])`
+
+const LOOKUPS = `
+  select l.source_id, l.fencing_token, l.attachment_key, l.version, l.wanted_at, l.asked_at, l.answered_at, l.answer,
+         l.terminal_since, l.epoch, l.detail, l.attempts, l.next_at
+    from unnest($2::text[], $3::bigint[]) as k (source, token)
+    cross join lateral (
+      select * from ipledger.lookup x
+       where x.network_id = $1 and x.source_id = k.source and x.fencing_token >= k.token and x.fencing_token <= k.token
+       order by x.fencing_token limit ${MOST_OF_ONE}) l`
+
+/** For the test of their plans. */
+export const EVIDENCE_STATEMENTS = {
+  evidenceGround: GROUND,
+  evidenceSighted: SIGHTED,
+  evidenceFences: FENCES,
+  evidenceClosed: CLOSED,
+  evidenceSources: SOURCES,
+  evidenceCovering: COVERING,
+  evidenceEndedBoots: ENDED_BOOTS,
+  evidenceHolds: HOLDS,
+  evidenceLookups: LOOKUPS,
+} as const
+
+function read(name: keyof typeof EVIDENCE_STATEMENTS, ...values: readonly unknown[]): Statement {
+  return { name, text: EVIDENCE_STATEMENTS[name], values }
+}
+
+type SightedRow = {
+  readonly place: number
+  readonly source_id: string
+  readonly owner_kind: string | null
+  readonly owner_name: string | null
+  readonly owner_uid: string | null
+  readonly owner_uid_named: boolean | null
+  readonly owner_incarnation: string | null
+  readonly owner_interface: string | null
+  readonly node: string
+  readonly boot: string
+  /** Its source says that it has ended. */
+  readonly ended: boolean
+  readonly listed: number
+  readonly listed_state: string | null
+  readonly listed_since: number | null
+  readonly listed_at: number | null
+  readonly listed_sequence: number | null
+  readonly vanished_sequence: number | null
+  readonly vanished_head: number | null
+  readonly vanished_at: number | null
+  readonly last_seen_at: number | null
+  /** The first snapshot of each interval that listed it, and the first after it that did not. */
+  readonly from_sequences: readonly number[]
+  readonly to_sequences: readonly number[]
+}
+
+type FenceRow = {
+  readonly node: string
+  readonly boot: string
+  readonly fenced_seq: number
+  readonly fenced_at: number
+  readonly fenced_by: string
+  readonly why: string
+}
+
+type LookupRow = {
+  readonly source_id: string
+  readonly fencing_token: number
+  readonly attachment_key: string
+  readonly version: number
+  readonly wanted_at: number
+  readonly asked_at: number | null
+  readonly answered_at: number | null
+  readonly answer: LookupAnswer['answer'] | null
+  readonly terminal_since: number | null
+  readonly epoch: string
+  readonly detail: string
+  readonly attempts: number
+  readonly next_at: number | null
+}
+
+/** At most `MOST_LEASES` of one network, as they were read a moment ago. Null: there is no such network. */
+export async function readEvidence(
+  client: pg.Client,
+  network: string,
+  leases: readonly Lease[],
+  options: EvidenceOptions = {},
+): Promise<EvidenceRead | null> {
+  const placed = leases.filter(({ placement }) => placement.node !== '' && placement.boot !== '')
+  const nodes = placed.map(({ placement }) => placement.node)
+  const boots = placed.map(({ placement }) => placement.boot)
+  const [, ground, sighted, fences, closed] = await trip(client, [
+    BEGIN_READING,
+    read('evidenceGround', network),
+    read(
+      'evidenceSighted',
+      network,
+      leases.map((_lease, place) => place),
+      leases.map(({ address }) => address),
+      leases.map(lastAddressOf),
+    ),
+    read('evidenceFences', network, nodes, boots),
+    read(
+      'evidenceClosed',
+      network,
+      leases.flatMap(({ owner }) => (owner === null ? [] : [attachmentKey(owner)])),
+    ),
+  ])
+  const seenAt = groupBy(sighted!.rows as unknown as readonly SightedRow[], ({ place }) => place)
+  const drafts = leases.map((lease, place) => draftOf(lease, seenAt.get(place) ?? []))
+  const named = leases.flatMap(({ witness }) => (witness === '' ? [] : [witness]))
+  const [byId, covering, endedBoots] = await trip(client, [
+    read('evidenceSources', network, [
+      ...new Set([...named, ...drafts.flatMap(({ rows }) => rows.map(({ source_id }) => source_id))]),
+    ]),
+    // All of them: one that is not read is one that is not asked.
+    read('evidenceCovering', network, [...new Set(['', ...leases.map(({ placement }) => placement.node)])]),
+    read('evidenceEndedBoots', network, nodes, boots),
+  ])
+  const sources = new Map<string, Source>()
+  for (const { rows } of [byId!, covering!]) {
+    for (const row of rows as unknown as readonly SourceRow[]) sources.set(row.source_id, readSource(row))
+  }
+  const asIfEnabled = options.asIfEnabled ?? null
+  const seers = drafts.map((draft) => seersOf(draft, sources, asIfEnabled))
+  const pairs = drafts.flatMap(({ lease }, index) =>
+    seers[index]!.map(({ source }) => ({ source, token: lease.fencingToken })),
+  )
+  const [holds, lookups] = await trip(client, [
+    read('evidenceHolds', network, ['', ...sources.keys()]),
+    read(
+      'evidenceLookups',
+      network,
+      pairs.map(({ source }) => source),
+      pairs.map(({ token }) => token),
+    ),
+    COMMIT,
+  ])
+  const groundRow = ground!.rows[0] as EvidenceGround | undefined
+  if (groundRow === undefined) return null
+  const known: Known = {
+    ground: groundRow,
+    sources,
+    asIfEnabled,
+    held: new Set(holds!.rows.map((row) => row.source_id as string)),
+    fences: new Map(
+      (fences!.rows as unknown as readonly FenceRow[]).map((row) => [bootKey(row.node, row.boot), row]),
+    ),
+    closed: groupBy(
+      closed!.rows as unknown as readonly { readonly key: string; readonly pool_id: number }[],
+      ({ key }) => key,
+    ),
+    endedBoots: new Set(
+      endedBoots!.rows.map((row) => `${row.source_id} ${bootKey(row.node as string, row.boot as string)}`),
+    ),
+    lookups: new Map(
+      (lookups!.rows as unknown as readonly LookupRow[]).map((row) => [
+        lookupKey(row.source_id, row.fencing_token, row.attachment_key),
+        row,
+      ]),
+    ),
+  }
+  return {
+    ground: groundRow,
+    evidence: drafts.flatMap((draft, index) =>
+      isCutOff(draft) ? [] : [evidenceOf(draft, seers[index]!, known)],
+    ),
+    unread: drafts.filter(isCutOff).map(({ lease }) => lease),
+    sources,
+    asked: (source, token, owner) => {
+      const row = known.lookups.get(lookupKey(source, token, attachmentKey(owner)))
+      return row === undefined ? undefined : askedOf(row)
+    },
+  }
+}
+
+/** The same on a connection of the pool's; what fails in the middle of it ends with the connection. */
+export async function takeEvidence(
+  database: pg.Pool,
+  network: string,
+  leases: readonly Lease[],
+  options: EvidenceOptions = {},
+): Promise<EvidenceRead | null> {
+  const client = await database.connect()
+  let failed = true
+  try {
+    const found = await readEvidence(client as unknown as pg.Client, network, leases, options)
+    failed = false
+    return found
+  } finally {
+    client.release(failed)
+  }
+}
+
+/** The address itself, or the last of the block. */
+export function lastAddressOf({ address, prefixLength }: Pick<Lease, 'address' | 'prefixLength'>): string {
+  const parsed = parseAddress(address)
+  if (isMalformed(parsed)) throw new Error(`stored address ${address}: ${parsed.malformed}`)
+  return formatValue(parsed.family, parsed.value + blockSize(parsed.family, prefixLength) - 1n)
+}
+
+// A lease and the rows at its addresses, before it is known who the sources are.
+
+type Draft = {
+  readonly lease: Lease
+  readonly rows: readonly SightedRow[]
+  /** Of rows in the lease's life, by source and by whom they are about. */
+  readonly groups: readonly Group[]
+}
+
+type Group = {
+  readonly source: string
+  readonly about: Owner | null
+  readonly isHolder: boolean
+  readonly rows: readonly SightedRow[]
+}
+
+function draftOf(lease: Lease, rows: readonly SightedRow[]): Draft {
+  const ofThisLife = rows.filter(
+    (row) => row.listed > 0 || (row.vanished_head !== null && row.vanished_head >= lease.fencingToken),
+  )
+  const groups = [...groupBy(ofThisLife, (row) => `${row.source_id} ${aboutKey(lease, row)}`).values()].map(
+    (of): Group => {
+      const isHolder = isAboutHolder(lease, of[0]!)
+      const about = isHolder ? lease.owner : readOwner(of[0]!)
+      return { source: of[0]!.source_id, about, isHolder, rows: of }
+    },
+  )
+  return { lease, rows, groups }
+}
+
+function isCutOff({ rows }: Draft): boolean {
+  return rows.length >= MOST_SEEN
+}
+
+/** As a sighting of it would be taken: inside a block whatever is on its holder's node is the holder's. */
+function isAboutHolder(lease: Lease, row: SightedRow): boolean {
+  if (lease.owner === null) return false
+  const pool = { prefixLength: lease.prefixLength, family: familyOf(lease) }
+  return seenFor(pool, lease, { owner: readOwner(row), node: row.node }) === 'SIGHTED'
+}
+
+function aboutKey(lease: Lease, row: SightedRow): string {
+  if (isAboutHolder(lease, row)) return 'holder'
+  return JSON.stringify([row.owner_kind, row.owner_uid_named, row.owner_uid, row.owner_name])
+}
+
+function familyOf({ address }: Lease): Family {
+  return address.includes(':') ? 6 : 4
+}
+
+// Who testifies about a lease.
+
+type Seer = Group & { readonly why: WitnessEvidence['why'] }
+
+function seersOf(
+  { lease, groups }: Draft,
+  sources: ReadonlyMap<string, Source>,
+  asIfEnabled: string | null,
+): readonly Seer[] {
+  const seers = groups
+    .filter(({ source }) => isThere(sources.get(source)))
+    .map((group): Seer => ({ ...group, why: 'SIGHTED' }))
+  const sightedBy = seers.filter(({ isHolder }) => isHolder || lease.owner === null)
+  const unseen = (source: string, why: 'NAMED' | 'COVERS'): Seer => ({
+    source,
+    about: lease.owner,
+    isHolder: true,
+    rows: [],
+    why,
+  })
+  const { witness } = lease
+  if (witness !== '') {
+    const speaks = isThere(sources.get(witness)) && !sightedBy.some(({ source }) => source === witness)
+    return speaks ? [...seers, unseen(witness, 'NAMED')] : seers
+  }
+  if (sightedBy.length > 0) return seers
+  const covering = [...sources.values()].filter(
+    ({ id, state, node }) =>
+      (state === 'ENABLED' || (id === asIfEnabled && state === 'REGISTERED')) &&
+      (node === '' || node === lease.placement.node),
+  )
+  return [...seers, ...covering.map(({ id }) => unseen(id, 'COVERS'))]
+}
+
+function isThere(source: Source | undefined): source is Source {
+  return source !== undefined && source.state !== 'RETIRED'
+}
+
+// Evidence.
+
+type Known = {
+  readonly ground: EvidenceGround
+  readonly sources: ReadonlyMap<string, Source>
+  readonly asIfEnabled: string | null
+  readonly held: ReadonlySet<string>
+  readonly fences: ReadonlyMap<string, FenceRow>
+  readonly closed: ReadonlyMap<string, readonly { readonly pool_id: number }[]>
+  readonly endedBoots: ReadonlySet<string>
+  readonly lookups: ReadonlyMap<string, LookupRow>
+}
+
+function evidenceOf({ lease, rows }: Draft, seers: readonly Seer[], known: Known): LeaseEvidence {
+  const { ground, sources } = known
+  const { owner, placement } = lease
+  const fence = known.fences.get(bootKey(placement.node, placement.boot))
+  const closings = owner === null ? [] : (known.closed.get(attachmentKey(owner)) ?? [])
+  return {
+    lease,
+    now: ground.now,
+    era: ground.era,
+    recovering: ground.state === 'RECOVERING',
+    lastSightedAt: lastSeenAt(rows, sources),
+    othersSightedAt: lastSeenAt(
+      rows.filter((row) => !isAboutHolder(lease, row)),
+      sources,
+    ),
+    // Nothing imports yet.
+    imported: false,
+    // One without lives is never closed (decide-lease.ts).
+    ownerClosed:
+      owner !== null &&
+      owner.incarnation !== '' &&
+      closings.some(({ pool_id }) => pool_id === 0 || pool_id === lease.poolId),
+    fencedBy:
+      fence === undefined
+        ? null
+        : {
+            node: fence.node,
+            boot: fence.boot,
+            head: fence.fenced_seq,
+            by: fence.fenced_by,
+            why: fence.why,
+            at: fence.fenced_at,
+          },
+    witnesses: seers.map((seer) => witnessOf(lease, seer, known)),
+    placements: seers.flatMap(({ source, rows: seen }) =>
+      seen.filter(isLive).map(({ node, boot }) => ({ node, boot, source })),
+    ),
+  }
+}
+
+function isLive(row: SightedRow): boolean {
+  return row.listed > 0 && !row.ended
+}
+
+/** Of the latest list that had the address, from anybody, now or before: when it was begun. */
+function lastSeenAt(rows: readonly SightedRow[], sources: ReadonlyMap<string, Source>): number | null {
+  const times = rows.flatMap((row) => {
+    if (row.ended) return []
+    const source = sources.get(row.source_id)
+    return [...(isLive(row) && isThere(source) ? [listedAt(row, source)] : []), ...nonNull(row.last_seen_at)]
+  })
+  return times.length === 0 ? null : Math.max(...times)
+}
+
+/** What a warm source lists it listed in its last complete snapshot, too. */
+function listedAt(row: SightedRow, { standing: { warm, complete } }: Source): number {
+  return warm && complete !== null && complete.sequence > row.listed_sequence!
+    ? Math.max(row.listed_at!, complete.begunAt)
+    : row.listed_at!
+}
+
+function nonNull<T>(value: T | null): readonly T[] {
+  return value === null ? [] : [value]
+}
+
+function witnessOf(lease: Lease, seer: Seer, known: Known): WitnessEvidence {
+  const { source: id, about, isHolder, rows, why } = seer
+  const source = known.sources.get(id)!
+  const { standing } = source
+  const asIf = known.asIfEnabled === id && source.state === 'REGISTERED'
+  const alive = rows.filter((row) => !row.ended)
+  const live = liveOf(alive, lease)
+  const ended = rows.filter((row) => row.ended && row.listed > 0)
+  const vanished = alive.flatMap(({ vanished_sequence }) => nonNull(vanished_sequence))
+  const vanishedAt = alive.flatMap(({ vanished_at }) => nonNull(vanished_at))
+  const streak = standing.recent.filter(({ counted }) => counted > standing.streakFrom)
+  const missing = live !== null ? [] : vanished.length === 0 ? streak : since(streak, Math.max(...vanished))
+  return {
+    source: id,
+    scopeNode: source.node,
+    enabled: source.state === 'ENABLED' || asIf,
+    epoch: standing.epoch,
+    warm: standing.warm,
+    // Before its first complete report it has said nothing in any era.
+    era: standing.complete?.era ?? -1,
+    held: known.held.has('') || known.held.has(id),
+    canSee:
+      source.families.includes(familyOf(lease)) && (about === null || source.ownerKinds.includes(about.kind)),
+    enabledHead: asIf ? known.ground.head : source.enabledHead,
+    why,
+    about,
+    live,
+    listedTerminal:
+      live !== null || ended.length === 0
+        ? null
+        : { since: Math.max(...ended.map(({ listed_since }) => listed_since!)) },
+    vanishedAt: live !== null || vanishedAt.length === 0 ? null : Math.max(...vanishedAt),
+    seen: streak.filter((snapshot) => alive.some((row) => isListedIn(row, snapshot))).map(refOf),
+    misses: missing.map(refOf),
+    lookup: about === null ? null : lookupOf(lease, about, source, known),
+    bootEnded: isHolder ? bootEndedOf(lease, source, known) : null,
+  }
+}
+
+/** Another life of the owner, if there is one beside its own: that is what speaks against it (W-03). */
+function liveOf(alive: readonly SightedRow[], lease: Lease): WitnessEvidence['live'] {
+  const listed = alive.filter(isLive)
+  const named = lease.owner?.incarnation ?? ''
+  const isOther = ({ owner_incarnation: one }: SightedRow) => one !== null && one !== '' && one !== named
+  const row = listed.find(isOther) ?? listed[0]
+  if (row === undefined) return null
+  return {
+    state: row.listed_state!,
+    node: row.node,
+    since: row.listed_since!,
+    incarnation: row.owner_incarnation ?? '',
+  }
+}
+
+function since(streak: readonly CountedSnapshot[], first: number): readonly CountedSnapshot[] {
+  return streak.filter(({ sequence }) => sequence >= first)
+}
+
+function isListedIn(row: SightedRow, { sequence }: CountedSnapshot): boolean {
+  return row.from_sequences.some((first, index) => first <= sequence && sequence < row.to_sequences[index]!)
+}
+
+function refOf({ sequence, head, begunAt }: CountedSnapshot): WitnessEvidence['seen'][number] {
+  return { sequence, head, begunAt }
+}
+
+/** An answer about another state of the lease, or from another life of the source, proves nothing. */
+function lookupOf(lease: Lease, about: Owner, source: Source, known: Known): LookupAnswer | null {
+  const row = known.lookups.get(lookupKey(source.id, lease.fencingToken, attachmentKey(about)))
+  if (row === undefined || row.version !== lease.version || row.asked_at === null) return null
+  const { detail, answer, asked_at: at } = row
+  if (answer === null) {
+    return known.ground.now - at > unansweredAfterMs(source) ? { answer: 'unanswered', at, detail } : null
+  }
+  if (row.epoch !== source.standing.epoch) return null
+  return answer === 'terminal' ? { answer, since: row.terminal_since!, at, detail } : { answer, at, detail }
+}
+
+/** One that reports answers with its next report but one at the latest. */
+export function unansweredAfterMs({ intervalMs }: Source): number {
+  return Math.max(2 * intervalMs, POLICY.lookUpTimeoutMs)
+}
+
+function bootEndedOf(lease: Lease, source: Source, known: Known): WitnessEvidence['bootEnded'] {
+  const { node, boot } = lease.placement
+  const { warm, epoch, epochBegunAt } = source.standing
+  if (!source.bootEndsAll || !warm || source.node === '' || source.node !== node || boot === '') return null
+  if (epochBegunAt === null || !known.endedBoots.has(`${source.id} ${bootKey(node, boot)}`)) return null
+  return { boot, newBoot: epoch, at: epochBegunAt }
+}
+
+function askedOf(row: LookupRow): Asked {
+  return {
+    version: row.version,
+    wantedAt: row.wanted_at,
+    askedAt: row.asked_at,
+    answeredAt: row.answered_at,
+    answer: row.answer,
+    epoch: row.epoch,
+    detail: row.detail,
+    attempts: row.attempts,
+    nextAt: row.next_at,
+  }
+}
+
+function bootKey(node: string, boot: string): string {
+  return JSON.stringify([node, boot])
+}
+
+function lookupKey(source: string, token: number, key: string): string {
+  return `${source} ${token} ${key}`
+}
+
+function groupBy<T, K>(items: readonly T[], key: (item: T) => K): Map<K, T[]> {
+  return Map.groupBy(items, key)
+}

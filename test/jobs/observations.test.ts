@@ -1,0 +1,140 @@
+/** Samples of pools, and what of the observations need not be remembered. */
+import { afterAll, describe, expect, test } from 'vitest'
+import { observePools } from '../../src/jobs/observe-pools.ts'
+import { pruneObservations } from '../../src/jobs/prune-observations.ts'
+import { createPool, release } from '../support/commands.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { INTERVAL } from '../support/intake.ts'
+import { HOUR, listedAs, MINUTE, useTruth, workload } from '../support/truth.ts'
+import { expectVerified } from '../support/verified.ts'
+
+const database = await useTestDatabase()
+const truth = await useTruth(database)
+afterAll(() => expectVerified(database, { full: true }))
+
+const DAY = 24 * HOUR
+const observe = () => truth.run(observePools)
+const prune = () => truth.run(pruneObservations)
+
+describe('samples', () => {
+  test('say how full each pool is, once a minute', async () => {
+    const network = await truth.network()
+    await truth.ledger.accept(createPool({ name: 'six', cidr: 'fd00::/48', cooldownMs: HOUR }, { network }))
+    await truth.lease(network, workload(1))
+    await truth.lease(network, workload(2), { confirmed: false })
+    const gone = await truth.lease(network, workload(3))
+    await truth.ledger.accept(release(gone.fencingToken, { network }))
+    const [first, second] = await Promise.all([observe(), observe()])
+    // The minute may end between the two.
+    expect([2, 4]).toContain(first.sampled! + second.sampled!)
+    const samples = await truth.rows(
+      `select p.name, s.size, s.allocatable, s.cooling, s.reserved, s.active, s.quarantined, s.excluded
+         from ipledger.pool_sample s join ipledger.pool p using (network_id, pool_id)
+        where network_id = $1 order by p.name desc, s.at desc`,
+      network,
+    )
+    expect(samples[0]).toEqual({
+      name: 'web',
+      size: '256',
+      allocatable: '254',
+      cooling: 1,
+      reserved: 1,
+      active: 1,
+      quarantined: 0,
+      excluded: '2',
+    })
+    expect(samples.at(-1)).toMatchObject({ name: 'six', size: String(2n ** 80n), excluded: '1' })
+    await truth.past(network, MINUTE)
+    expect(await observe()).toEqual({ sampled: 2 })
+  })
+
+  test('are kept for 90 days', async () => {
+    const network = await truth.network()
+    await observe()
+    await truth.past(network, 89 * DAY)
+    expect(await prune()).toMatchObject({ samples: 0 })
+    await truth.past(network, 2 * DAY)
+    expect(await prune()).toMatchObject({ samples: 1 })
+  })
+})
+
+describe('sightings and snapshots', () => {
+  test('go after 30 days; the last sighting of a held lease by each source stays', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'agent')
+    const of = workload('held')
+    const lease = await truth.lease(network, of)
+    const held = listedAs(lease.address, of)
+    const paused = { ...held, state: 'paused' }
+    const stray = listedAs('10.0.0.200', workload('stray'))
+    await truth.watch(network, 'agent', [[held, stray], [held, stray], [held, stray], [paused], [], []])
+    const addresses = () =>
+      truth.rows<{ address: string; state: string }>(
+        'select host(address) as address, state from ipledger.sighting where network_id = $1 order by 1, 2',
+        network,
+      )
+    expect(await addresses()).toHaveLength(3)
+    await truth.past(network, 29 * DAY)
+    expect(await prune()).toMatchObject({ sightings: 0, snapshots: 0 })
+    await truth.past(network, 2 * DAY)
+    const { sightings, snapshots } = await prune()
+    expect(sightings).toBe(2)
+    expect(snapshots).toBeGreaterThan(0)
+    expect(await addresses()).toEqual([{ address: lease.address, state: 'paused' }])
+    expect(
+      await truth.rows('select 1 from ipledger.source_epoch where network_id = $1', network),
+    ).toHaveLength(1)
+    await truth.ledger.accept(release(lease.fencingToken, { network }))
+    expect(await prune()).toMatchObject({ sightings: 1 })
+  })
+
+  test('what is listed stays however long it has been', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'agent')
+    const entry = listedAs('10.0.0.9', workload(9))
+    await truth.watch(network, 'agent', [[entry]])
+    await truth.past(network, 100 * DAY)
+    await prune()
+    expect(
+      await truth.rows('select 1 from ipledger.sighting where network_id = $1 and live', network),
+    ).toHaveLength(1)
+  })
+
+  test('chunks that were never finished go after an hour', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'agent')
+    const part = (n: number) =>
+      truth.connections.query(
+        `insert into ipledger.snapshot_part values ($1, 'agent', now(), $2, now(), 'e1', '[]', 0, '', 0, 0)`,
+        [network, n],
+      )
+    await part(0)
+    await truth.past(network, HOUR + MINUTE)
+    await part(1)
+    expect(await prune()).toMatchObject({ parts: 1 })
+  })
+
+  test('questions about leases that are over go', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'agent')
+    const lease = await truth.lease(network, workload(1))
+    const ask = (token: number, version: number) =>
+      truth.connections.query(
+        `insert into ipledger.lookup
+           (network_id, source_id, fencing_token, attachment_key, version, address, owner_kind, owner_name, owner_uid,
+            owner_uid_named, owner_incarnation, owner_interface, node, wanted_at, epoch, detail, attempts)
+         values ($1, 'agent', $2, 'k' || $3::bigint, $3::bigint, '10.0.0.1', 'pod', 'x', 'x', false, '', 'eth0', '', now(), '', '', 1)`,
+        [network, token, version],
+      )
+    await ask(lease.fencingToken, lease.version)
+    await ask(lease.fencingToken, lease.version - 1)
+    await ask(lease.fencingToken + 100, lease.version)
+    expect(await prune()).toMatchObject({ questions: 2 })
+    expect(await truth.rows('select version from ipledger.lookup where network_id = $1', network)).toEqual([
+      { version: lease.version },
+    ])
+    await truth.past(network, INTERVAL)
+    await truth.ledger.accept(release(lease.fencingToken, { network }))
+    expect(await prune()).toMatchObject({ questions: 1 })
+  })
+})
