@@ -7,7 +7,7 @@ import type { ClosedEvent, Json, LedgerEvent } from '../core/event.ts'
 import { leaseId, type Quarantine, type QuarantineReason } from '../core/lease.ts'
 import type { NetworkState } from '../core/network.ts'
 import type { Labels, Owner, Placement } from '../core/owner.ts'
-import { eraOf, POLICY } from '../core/policy.ts'
+import { eraOf, judgePolicy, POLICY, type ReapPolicy } from '../core/policy.ts'
 import type { Liveness, Pool, PoolOptions, PoolSettings } from '../core/pool.ts'
 import type * as auditPb from '../gen/ipledger/v1/audit_pb.ts'
 import * as networkPb from '../gen/ipledger/v1/network_pb.ts'
@@ -15,6 +15,7 @@ import * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
 import * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { EventShown } from '../ledger/read-events.ts'
 import type { NetworkAt, PoolUsage, Usage } from '../ledger/read-pools.ts'
+import type { Recovery } from '../ledger/read-recovery.ts'
 import { durationMessage, timestampMessage } from './times.ts'
 
 const LEASE_STATES: Readonly<Record<LeaseView['state'], pb.LeaseState>> = {
@@ -81,7 +82,7 @@ function leaseFields(view: Omit<LeaseView, 'options'>): pb.Lease {
   return message
 }
 
-function ownerMessage(owner: Owner, placement: Placement): pb.Owner {
+export function ownerMessage(owner: Owner, placement: Placement): pb.Owner {
   return {
     $typeName: 'ipledger.v1.Owner',
     kind: owner.kind,
@@ -133,16 +134,22 @@ export function networkMessage({ network, head }: NetworkAt): networkPb.Network 
   }
 }
 
+export function recoveryMessage({ since, why, sources, unreported }: Recovery): networkPb.Recovery {
+  return {
+    $typeName: 'ipledger.v1.Recovery',
+    since: timestampMessage(since),
+    why,
+    sources,
+    unreported: [...unreported],
+  }
+}
+
 export function poolMessage({ pool, usage }: PoolUsage): poolPb.Pool {
-  return { ...bare(pool), usage: usageMessage(usage) }
+  return { ...barePoolMessage(pool), usage: usageMessage(usage) }
 }
 
-/** A pool that is gone: how full it was says nothing. */
-export function deletedPoolMessage(pool: Pool): poolPb.Pool {
-  return bare(pool)
-}
-
-function bare(pool: Pool): poolPb.Pool {
+/** Of a pool that is gone, or another by now: how full it is says nothing. */
+export function barePoolMessage(pool: Pool): poolPb.Pool {
   return {
     ...settingsFields(pool),
     network: pool.network,
@@ -172,9 +179,21 @@ function settingsFields(settings: PoolSettings): poolPb.Pool {
     options: optionsMessage(settings.options),
     labels: mapOf(settings.labels),
     version: 0n,
+    reapPolicy: reapPolicyMessage(judgePolicy(settings.reapPolicy)),
   }
   if (settings.confirmWithinMs !== null) message.confirmWithin = durationMessage(settings.confirmWithinMs)
   return message
+}
+
+function reapPolicyMessage(policy: ReapPolicy): poolPb.ReapPolicy {
+  return {
+    $typeName: 'ipledger.v1.ReapPolicy',
+    misses: policy.misses,
+    minimumAge: durationMessage(policy.minimumAgeMs),
+    unwitnessedAge: durationMessage(policy.unwitnessedAgeMs),
+    terminalGrace: durationMessage(policy.terminalGraceMs),
+    confirmGrace: durationMessage(policy.confirmGraceMs),
+  }
 }
 
 function usageMessage(usage: Usage): poolPb.PoolUsage {
@@ -312,6 +331,8 @@ function mapOf(labels: Labels): { [key: string]: string } {
 }
 
 /** Evidence is plain JSON, as google.protobuf.Struct is; only its arrays and maps are not read-only there. */
-function jsonObject(evidence: { readonly [key: string]: Json }): NonNullable<auditPb.Event['evidence']> {
+export function jsonObject(evidence: {
+  readonly [key: string]: Json
+}): NonNullable<auditPb.Event['evidence']> {
   return evidence as NonNullable<auditPb.Event['evidence']>
 }

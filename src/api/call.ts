@@ -5,6 +5,7 @@ import type { Answer, Command } from '../core/command.ts'
 import { refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
+import type { Intake } from '../liveness/report.ts'
 import type { Logger } from '../telemetry.ts'
 import { Refused } from './errors.ts'
 import type { Caller, Role } from './rights.ts'
@@ -45,7 +46,15 @@ export type Method = {
   readonly handle: Handle<DescMessage, DescMessage>
 }
 
-export type Backend = { readonly ledger: Ledger; readonly reads: Reads; readonly log: Logger }
+export type Backend = {
+  readonly ledger: Ledger
+  readonly reads: Reads
+  /** What sources report; on connections of its own, so that neither waits for the other's. */
+  readonly intake: Intake
+  /** A network whose database turns out to be an older copy recovers. */
+  readonly recovering: boolean
+  readonly log: Logger
+}
 
 export async function submit({ ledger }: Backend, command: Command, call: Call): Promise<Answer> {
   const outcome = await ledger.submit(command, { deadline: call.deadline, lane: 'caller' })

@@ -7,6 +7,7 @@ import { ConnectError } from '@connectrpc/connect'
 import { refusal } from '../core/refusal.ts'
 import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
 import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ReadsUnavailable } from '../ledger/reads.ts'
@@ -15,6 +16,7 @@ import { auditHandlers } from './audit-handlers.ts'
 import type { Backend, Call, Handle, Method } from './call.ts'
 import { internalError, invalidField, Refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
+import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
 import { poolHandlers } from './pool-handlers.ts'
 import { type Caller, checkRole, RIGHTS, type Role } from './rights.ts'
@@ -29,7 +31,13 @@ export const MOST_REQUEST_BYTES = 512 * 1024
 /** A caller that would wait longer keeps its place in the queue no longer than this. */
 const LONGEST_DEADLINE_MS = 600_000
 
-export const SERVICES: readonly DescService[] = [NetworkService, PoolService, LeaseService, AuditService]
+export const SERVICES: readonly DescService[] = [
+  NetworkService,
+  PoolService,
+  LeaseService,
+  LivenessService,
+  AuditService,
+]
 
 export type Front = {
   readonly methods: readonly Method[]
@@ -43,6 +51,7 @@ export function methodsOf(backend: Backend): readonly Method[] {
     ...table(NetworkService, networkHandlers(backend)),
     ...table(PoolService, poolHandlers(backend)),
     ...table(LeaseService, leaseHandlers(backend)),
+    ...table(LivenessService, livenessHandlers(backend)),
     ...table(AuditService, auditHandlers(backend)),
   ]
 }

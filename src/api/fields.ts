@@ -14,6 +14,7 @@ import {
   parseCidr,
 } from '../core/address.ts'
 import { parseLeaseId } from '../core/lease.ts'
+import { NETWORK_NAME } from '../core/network.ts'
 import type { Labels } from '../core/owner.ts'
 import { invalidField } from './errors.ts'
 
@@ -44,7 +45,6 @@ export const LIMITS = {
 const DAY_MS = 24 * 3_600_000
 export const LONGEST_MS = 30 * DAY_MS
 
-const NETWORK = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/
 const POOL = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
@@ -83,7 +83,7 @@ export function requiredText(value: string, path: string, limit: number): string
 
 export function networkName(value: string, path: string): string {
   if (value === '') return DEFAULT_NETWORK
-  if (!NETWORK.test(value)) {
+  if (!NETWORK_NAME.test(value)) {
     throw invalidField(
       path,
       `must be 1 to ${LIMITS.networkBytes} of a-z, 0-9, dot, dash and underscore, with a letter or digit at both ends`,
@@ -223,12 +223,12 @@ export function pageSize(value: number, path = 'pageSize'): number {
   return value
 }
 
-export type LeaseKey = { readonly network: string; readonly token: number }
+type LeaseKey = { readonly network: string; readonly token: number }
 
 /** A lease id contains its network; one named beside it must agree. */
 export function leaseKey(id: string, network: string, path = 'leaseId'): LeaseKey {
   const parsed = parseLeaseId(id)
-  if (parsed === undefined || !NETWORK.test(parsed.network)) {
+  if (parsed === undefined || !NETWORK_NAME.test(parsed.network)) {
     throw invalidField(path, 'must be <network>/<fencing token>, as in default/42')
   }
   if (network !== '' && network !== parsed.network) {

@@ -1,7 +1,7 @@
 /** NetworkService. */
 import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
-import { networkMessage } from './answers.ts'
-import { type Backend, type Handlers, networkNotFound, readingBack, submit } from './call.ts'
+import { networkMessage, recoveryMessage } from './answers.ts'
+import { type Backend, type Handlers, networkNotFound, submit } from './call.ts'
 import { labels, networkName, pageSize } from './fields.ts'
 import { decodePage, encodePage } from './page-token.ts'
 import { readCreateNetwork, readEndRecovery, readUpdateNetwork } from './requests.ts'
@@ -11,20 +11,13 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
   const { reads } = backend
   return {
     createNetwork: async (message, call) => {
-      const command = readCreateNetwork(message, call)
-      await submit(backend, command, call)
-      const made = await readingBack(reads.network(command.network), `network ${command.network} was created`)
-      return { $typeName: 'ipledger.v1.CreateNetworkResponse', network: networkMessage(made) }
+      const { network } = await submit(backend, readCreateNetwork(message, call), call)
+      return { $typeName: 'ipledger.v1.CreateNetworkResponse', network: networkMessage(network!) }
     },
 
     updateNetwork: async (message, call) => {
-      const command = readUpdateNetwork(message, call)
-      await submit(backend, command, call)
-      const after = await readingBack(
-        reads.network(command.network),
-        `network ${command.network} was updated`,
-      )
-      return { $typeName: 'ipledger.v1.UpdateNetworkResponse', network: networkMessage(after) }
+      const { network } = await submit(backend, readUpdateNetwork(message, call), call)
+      return { $typeName: 'ipledger.v1.UpdateNetworkResponse', network: networkMessage(network!) }
     },
 
     getNetwork: async (message, call) => {
@@ -32,7 +25,10 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
       checkNetwork(call.caller, name)
       const found = await reads.network(name)
       if (found === null) throw networkNotFound(name)
-      return { $typeName: 'ipledger.v1.GetNetworkResponse', network: networkMessage(found) }
+      const network = networkMessage(found)
+      const recovery = found.network.state === 'RECOVERING' ? await reads.recovery(name) : null
+      if (recovery !== null) network.recovery = recoveryMessage(recovery)
+      return { $typeName: 'ipledger.v1.GetNetworkResponse', network }
     },
 
     listNetworks: async (message, call) => {
@@ -56,13 +52,8 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
     },
 
     endRecovery: async (message, call) => {
-      const command = readEndRecovery(message, call)
-      await submit(backend, command, call)
-      const after = await readingBack(
-        reads.network(command.network),
-        `recovery of ${command.network} was ended`,
-      )
-      return { $typeName: 'ipledger.v1.EndRecoveryResponse', network: networkMessage(after) }
+      const { network } = await submit(backend, readEndRecovery(message, call), call)
+      return { $typeName: 'ipledger.v1.EndRecoveryResponse', network: networkMessage(network!) }
     },
   }
 }

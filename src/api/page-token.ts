@@ -6,7 +6,7 @@
 import { hash } from 'node:crypto'
 import { invalidField } from './errors.ts'
 
-const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,300})$/s
+const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,360})$/s
 const LONGEST = 512
 
 /** `filters` is what was asked, in canonical form, without the size of the page. */

@@ -1,10 +1,10 @@
-/** PoolService. What a command made is read back, so that its answer is what Get would say. */
-import { create } from '@bufbuild/protobuf'
+/** PoolService. */
+import type { PoolView } from '../core/command.ts'
 import { refusal } from '../core/refusal.ts'
-import { type Pool, PoolSchema, type PoolService } from '../gen/ipledger/v1/pool_pb.ts'
-import type { PoolUsage } from '../ledger/read-pools.ts'
-import { deletedPoolMessage, poolMessage } from './answers.ts'
-import { type Backend, type Handlers, networkNotFound, readingBack, submit } from './call.ts'
+import { poolOfView } from '../core/view.ts'
+import type { Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { barePoolMessage, poolMessage } from './answers.ts'
+import { type Backend, type Handlers, networkNotFound, submit } from './call.ts'
 import { Refused } from './errors.ts'
 import { cidrOrAddress, labels, pageSize, poolName } from './fields.ts'
 import { decodePage, encodePage } from './page-token.ts'
@@ -13,41 +13,29 @@ import { allowedNetwork, readCreatePool, readDeletePool, readUpdatePool } from '
 export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
   const { reads } = backend
 
-  async function byId(network: string, poolId: number): Promise<PoolUsage | undefined> {
-    return (await reads.pools(network, { poolId, limit: 1 }))?.pools[0]
+  /** As the command left it; how full it is only as long as it is still that pool. */
+  async function answered(view: PoolView): Promise<Pool> {
+    const { network, poolId, version } = view
+    // The command is done, whether this can be read or not.
+    const found = await reads.pools(network, { poolId, limit: 1 }).catch(() => null)
+    const now = found?.pools[0]
+    return now?.pool.version === version ? poolMessage(now) : barePoolMessage(poolOfView(view))
   }
 
   return {
     createPool: async (message, call) => {
-      const command = readCreatePool(message, call)
-      const answer = await submit(backend, command, call)
-      const pool = await readingBack(
-        byId(command.network, answer.poolId!),
-        `pool ${command.pool.name} was created`,
-      )
-      return { $typeName: 'ipledger.v1.CreatePoolResponse', pool: poolMessage(pool) }
+      const { pool } = await submit(backend, readCreatePool(message, call), call)
+      return { $typeName: 'ipledger.v1.CreatePoolResponse', pool: await answered(pool!) }
     },
 
     updatePool: async (message, call) => {
-      const command = readUpdatePool(message, call)
-      const answer = await submit(backend, command, call)
-      const pool = await readingBack(
-        byId(command.network, answer.poolId!),
-        `pool ${command.name} was updated`,
-      )
-      return { $typeName: 'ipledger.v1.UpdatePoolResponse', pool: poolMessage(pool) }
+      const { pool } = await submit(backend, readUpdatePool(message, call), call)
+      return { $typeName: 'ipledger.v1.UpdatePoolResponse', pool: await answered(pool!) }
     },
 
     deletePool: async (message, call) => {
-      const command = readDeletePool(message, call)
-      const before = await reads.pools(command.network, { name: command.name, limit: 1 })
-      const { poolId } = await submit(backend, command, call)
-      const was = before?.pools[0]?.pool
-      const pool: Pool =
-        was !== undefined && was.poolId === poolId
-          ? deletedPoolMessage(was)
-          : create(PoolSchema, { network: command.network, name: command.name, id: BigInt(poolId!) })
-      return { $typeName: 'ipledger.v1.DeletePoolResponse', pool }
+      const { pool } = await submit(backend, readDeletePool(message, call), call)
+      return { $typeName: 'ipledger.v1.DeletePoolResponse', pool: barePoolMessage(poolOfView(pool!)) }
     },
 
     getPool: async (message, call) => {

@@ -25,6 +25,7 @@ import type {
   UpdatePool,
 } from '../core/command.ts'
 import type { Owner, Placement } from '../core/owner.ts'
+import type { ReapPolicy } from '../core/policy.ts'
 import { type Liveness, type PoolInput, type PoolOptions, parsePoolSettings } from '../core/pool.ts'
 import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
 import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
@@ -58,7 +59,7 @@ import { checkDryRun, checkNetwork, checkNode } from './rights.ts'
 const SHORTEST_CONFIRM_MS = 1_000
 
 /** What a command has besides its content. */
-function envelope(call: Call, network: string, id: string, content: object) {
+export function envelope(call: Call, network: string, id: string, content: object) {
   const given = requestId(id)
   return {
     network,
@@ -293,6 +294,7 @@ export function readUpdateNetwork(message: networkPb.UpdateNetworkRequest, call:
   const { description } = message
   const content = {
     type: 'updateNetwork' as const,
+    version: optionalVersion(message.version),
     description: description === undefined ? null : text(description, 'description', LIMITS.descriptionBytes),
     labels: message.labels === undefined ? null : labels(message.labels.entries, 'labels.entries'),
   }
@@ -329,6 +331,7 @@ export function readCreatePool(message: poolPb.CreatePoolRequest, call: Call): C
     draining: message.draining,
     ...(message.options === undefined ? {} : { options: readOptions(message.options) }),
     labels: labels(message.labels, 'labels'),
+    reapPolicy: readReapPolicy(message.reapPolicy),
   }
   // Parsed here as well, so that fields are named as this message has them and the content is canonical.
   const pool = parsePoolSettings(input)
@@ -373,6 +376,7 @@ function readChange(message: poolPb.UpdatePoolRequest): PoolChange {
   if (message.draining !== undefined) change.draining = message.draining
   if (message.options !== undefined) change.options = readOptions(message.options)
   if (message.labels !== undefined) change.labels = labels(message.labels.entries, 'labels.entries')
+  if (message.reapPolicy !== undefined) change.reapPolicy = readReapPolicy(message.reapPolicy)
   atMost(message.clear.length, CLEARABLE.length, 'clear')
   for (const [index, field] of message.clear.entries()) {
     const clearable = CLEARABLE.find((one) => one.field === field)
@@ -390,7 +394,23 @@ function readChange(message: poolPb.UpdatePoolRequest): PoolChange {
 const CLEARABLE = [
   { field: 'gateway', key: 'gateway' },
   { field: 'confirmWithin', key: 'confirmWithinMs' },
+  { field: 'reapPolicy', key: 'reapPolicy' },
 ] as const
+
+/** What is said of it; 0 misses are none said. Its bounds are the core's. */
+function readReapPolicy(message: poolPb.ReapPolicy | undefined): Partial<ReapPolicy> {
+  const minimumAgeMs = duration(message?.minimumAge, 'reapPolicy.minimumAge', 0)
+  const unwitnessedAgeMs = duration(message?.unwitnessedAge, 'reapPolicy.unwitnessedAge', 0)
+  const terminalGraceMs = duration(message?.terminalGrace, 'reapPolicy.terminalGrace', 0)
+  const confirmGraceMs = duration(message?.confirmGrace, 'reapPolicy.confirmGrace', 0)
+  return {
+    ...(message !== undefined && message.misses !== 0 && { misses: message.misses }),
+    ...(minimumAgeMs !== null && { minimumAgeMs }),
+    ...(unwitnessedAgeMs !== null && { unwitnessedAgeMs }),
+    ...(terminalGraceMs !== null && { terminalGraceMs }),
+    ...(confirmGraceMs !== null && { confirmGraceMs }),
+  }
+}
 
 function readExclusions(entries: readonly string[]): readonly string[] {
   return entries.map((entry, index) => {

@@ -1,7 +1,7 @@
 /**
  * Who may call what (DESIGN §6 "Rights"), in one table. A token has one role, may be limited to networks, and may be
  * bound to a node. The network is checked for every call, for lease ids too; the node where the call says where
- * (here) and where a lease is (in the core, `Actor.node`).
+ * (here), where a lease is (in the core, `Actor.node`), and which a source sees (in the liveness room, `boundTo`).
  */
 import { refusal } from '../core/refusal.ts'
 import { Refused } from './errors.ts'
@@ -50,6 +50,21 @@ export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
   'ipledger.v1.LeaseService/GetLease': READERS,
   'ipledger.v1.LeaseService/ListLeases': READERS,
   'ipledger.v1.LeaseService/GetRequest': READERS,
+
+  'ipledger.v1.LivenessService/RegisterSource': ADMINS,
+  'ipledger.v1.LivenessService/EnableSource': ADMINS,
+  'ipledger.v1.LivenessService/RetireSource': ADMINS,
+  'ipledger.v1.LivenessService/ListSources': READERS,
+  'ipledger.v1.LivenessService/ListSnapshots': READERS,
+  'ipledger.v1.LivenessService/ListSightings': READERS,
+  'ipledger.v1.LivenessService/BeginSnapshot': HOLDERS,
+  'ipledger.v1.LivenessService/ReportSnapshot': HOLDERS,
+  'ipledger.v1.LivenessService/ReportVerdicts': HOLDERS,
+  'ipledger.v1.LivenessService/FenceNode': ADMINS,
+  'ipledger.v1.LivenessService/Reconcile': READERS,
+  'ipledger.v1.LivenessService/ListHolds': READERS,
+  'ipledger.v1.LivenessService/ResumeHold': ADMINS,
+  'ipledger.v1.LivenessService/ListStuck': READERS,
 
   'ipledger.v1.AuditService/ListEvents': READERS,
 }

@@ -14,6 +14,7 @@ import { type Config, StartRefused } from '../config.ts'
 import { Health } from '../gen/grpc/health/v1/health_pb.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
+import type { Intake } from '../liveness/report.ts'
 import type { Logger } from '../telemetry.ts'
 import { type ConnectLane, createConnectLane } from './connect-lane.ts'
 import { type Front, methodsOf, SERVICES, table } from './dispatch.ts'
@@ -40,18 +41,24 @@ export type RunningServer = {
 export async function startServer(options: {
   readonly ledger: Ledger
   readonly reads: Reads
+  readonly intake: Intake
+  /** A network whose database turns out to be an older copy recovers. */
+  readonly recovering: boolean
   readonly tokens: Tokens
   readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
   readonly logger: Logger
 }): Promise<RunningServer> {
-  const { ledger, reads, tokens, config, logger: log } = options
+  const { ledger, reads, intake, recovering, tokens, config, logger: log } = options
   const stopping = new AbortController()
   const health = createHealth({
     ping: () => reads.ping(),
     services: SERVICES.map(({ typeName }) => typeName),
     stopping: stopping.signal,
   })
-  const methods = [...methodsOf({ ledger, reads, log }), ...table(Health, health.handlers, true)]
+  const methods = [
+    ...methodsOf({ ledger, reads, intake, recovering, log }),
+    ...table(Health, health.handlers, true),
+  ]
   const front: Front = { methods, tokens, defaultDeadlineMs: config.deadlineMs, log }
   const inFlight = createInFlight()
 

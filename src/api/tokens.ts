@@ -10,6 +10,7 @@ import { hash, randomBytes } from 'node:crypto'
 import { appendFileSync, readFileSync, unwatchFile, watchFile } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { z } from 'zod'
+import { NETWORK_NAME } from '../core/network.ts'
 import { refusal } from '../core/refusal.ts'
 import type { Logger } from '../telemetry.ts'
 import { Refused } from './errors.ts'
@@ -23,7 +24,6 @@ const MOST_BYTES = 16 * 1024 * 1024
 const LOOPBACK_NAME = 'loopback'
 
 const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/
-const NETWORK = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/
 
 const entry = z
   .strictObject({
@@ -33,7 +33,11 @@ const entry = z
       .refine((name) => name !== LOOPBACK_NAME, `must not be ${LOOPBACK_NAME}`),
     role: z.enum(ROLES as readonly [Role, ...Role[]]),
     sha256: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits'),
-    networks: z.array(z.string().regex(NETWORK, 'is not a name of a network')).min(1).max(1_000).optional(),
+    networks: z
+      .array(z.string().regex(NETWORK_NAME, 'is not a name of a network'))
+      .min(1)
+      .max(1_000)
+      .optional(),
     node: z.string().min(1).max(253).optional(),
     created: z.iso.datetime(),
   })

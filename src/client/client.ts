@@ -18,6 +18,7 @@ import {
 import { createConnectTransport } from '@connectrpc/connect-node'
 import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
 import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { CallFailed, isLostConnection, retryAfterMs } from './call-failed.ts'
@@ -27,6 +28,7 @@ export type IpledgerClient = Readonly<{
   networks: Client<typeof NetworkService>
   pools: Client<typeof PoolService>
   leases: Client<typeof LeaseService>
+  liveness: Client<typeof LivenessService>
   audit: Client<typeof AuditService>
 }>
 
@@ -60,6 +62,7 @@ export function createClient(options: ClientOptions): IpledgerClient {
     networks: connectTo(NetworkService, transport),
     pools: connectTo(PoolService, transport),
     leases: connectTo(LeaseService, transport),
+    liveness: connectTo(LivenessService, transport),
     audit: connectTo(AuditService, transport),
   }
 }
@@ -96,7 +99,7 @@ function bearer(token: string): Interceptor {
 
 const repeatIfSafe: Interceptor = (next) => async (request) => {
   const safe =
-    /^(Get|List)/.test(request.method.name) ||
+    /^(Get|List|BeginSnapshot$|Reconcile$)/.test(request.method.name) ||
     ('requestId' in request.message && request.message.requestId !== '')
   for (let attempt = 1; ; attempt++) {
     try {

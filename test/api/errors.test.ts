@@ -443,11 +443,43 @@ describe('every reason that exists by now, provoked', () => {
 
   test('OUTCOME_UNKNOWN: done, but not to be read for the answer', async () => {
     const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
-    const server = await serverOn({ ledger: running.ledger, reads: createReads(gone) })
+    const server = await serverOn({ ...running, intake: { ...running.intake, database: gone } })
+    const { network } = await world()
+    try {
+      const fenced = await post(urls(server), 'LivenessService/FenceNode', {
+        network,
+        node: 'n1',
+        boot: 'b1',
+        why: 'powered off',
+      })
+      expect(told(fenced)).toMatchObject({ code: 'unavailable', reason: 'OUTCOME_UNKNOWN' })
+      const { events } = await ok(call('AuditService/ListEvents', { network }))
+      expect(events.at(-1)).toMatchObject({ type: 'node.fenced' })
+    } finally {
+      await server.close()
+      await gone.end()
+    }
+  })
+
+  test('a pool or a network that was made is answered, whether it can be read by then or not', async () => {
+    const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
+    const server = await serverOn({ ...running, reads: createReads(gone) })
     try {
       const made = await post(urls(server), 'NetworkService/CreateNetwork', { name: 'unread' })
-      expect(told(made)).toMatchObject({ code: 'unavailable', reason: 'OUTCOME_UNKNOWN' })
-      await ok(call('NetworkService/GetNetwork', { name: 'unread' }))
+      expect(made).toMatchObject({
+        status: 200,
+        body: { network: { name: 'unread', state: 'READY', head: '1' } },
+      })
+      const pool = await post(urls(server), 'PoolService/CreatePool', {
+        network: 'unread',
+        name: 'web',
+        cidr: '10.0.0.0/24',
+      })
+      expect(pool).toMatchObject({
+        status: 200,
+        body: { pool: { name: 'web', cidr: '10.0.0.0/24', version: '2' } },
+      })
+      expect(pool.body.pool.usage).toBeUndefined()
     } finally {
       await server.close()
       await gone.end()

@@ -211,6 +211,36 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', confirmWithin: '0s' }, 'confirmWithin'],
   ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', liveness: 7 }, 'liveness'],
   ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', ownerLimit: 1_000_001 }, 'ownerLimit'],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { misses: 9 } },
+    'reapPolicy.misses',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { minimumAge: '0.999s' } },
+    'reapPolicy.minimumAge',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { minimumAge: '3601s' } },
+    'reapPolicy.unwitnessedAge',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { unwitnessedAge: '2592001s' } },
+    'reapPolicy.unwitnessedAge',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { terminalGrace: '-1s' } },
+    'reapPolicy.terminalGrace',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { confirmGrace: '0s' } },
+    'reapPolicy.confirmGrace',
+  ],
   ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', options: { mtu: 67 } }, 'options.mtu'],
   ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', options: { dns: ['x'] } }, 'options.dns[0]'],
   [
@@ -239,6 +269,9 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['PoolService/UpdatePool', { name: 'web', gateway: '10.0.0.1', clear: ['gateway'] }, 'clear[0]'],
   ['PoolService/UpdatePool', { name: 'web', confirmWithin: '9s', clear: ['confirmWithin'] }, 'clear[0]'],
   ['PoolService/UpdatePool', { name: 'web', exclude: { entries: ['x'] } }, 'exclude.entries[0]'],
+  ['PoolService/UpdatePool', { name: 'web', reapPolicy: { misses: 9 } }, 'reapPolicy.misses'],
+  ['PoolService/UpdatePool', { name: 'web', reapPolicy: { confirmGrace: '-1s' } }, 'reapPolicy.confirmGrace'],
+  ['PoolService/UpdatePool', { name: 'web', reapPolicy: { misses: 2 }, clear: ['reapPolicy'] }, 'clear[0]'],
   ['PoolService/ListPools', { cidr: 'x' }, 'cidr'],
 ]
 

@@ -26,12 +26,14 @@ import { post, urls, useServer } from './running.ts'
 
 const RUNS = Number(process.env.IPLEDGER_FUZZ_RUNS ?? 25)
 
-const { ledger, reads, url: setupUrl } = await useServer()
+const { ledger, reads, intake, url: setupUrl } = await useServer()
 const errors: unknown[] = []
 const logger = pino({ level: 'error' }, { write: (line: string) => errors.push(JSON.parse(line)) })
 const server = await startServer({
   ledger,
   reads,
+  intake,
+  recovering: true,
   tokens: loopbackTokens(),
   config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: 10_000 },
   logger,
@@ -48,6 +50,14 @@ beforeAll(async () => {
     ['blocks', '10.1.0.0/16', 28],
   ]) {
     await post(setup, 'PoolService/CreatePool', { name, cidr, prefixLength })
+  }
+  for (const [id, kind, settings] of [
+    ['agent', 'PUSH', undefined],
+    ['docker', 'DOCKER', { network: 'sandboxes' }],
+  ]) {
+    const sight = { ownerKinds: ['pod'] }
+    await post(setup, 'LivenessService/RegisterSource', { id, kind, sight, ...(settings && { settings }) })
+    await post(setup, 'LivenessService/EnableSource', { id })
   }
   for (const pool of ['web', 'six', 'blocks']) {
     await post(setup, 'LeaseService/Reserve', {
@@ -150,6 +160,14 @@ const DURATIONS = [
   's',
 ]
 
+const TIMES = [
+  '2026-01-02T03:04:05.678Z',
+  '0001-01-01T00:00:00Z',
+  '9999-12-31T23:59:59.999999999Z',
+  '10000-01-01T00:00:00Z',
+  'now',
+]
+
 /** What would be right, by the name of the field. */
 const LIKELY: Readonly<Record<string, readonly JsonValue[]>> = {
   kind: ['pod', 'vm'],
@@ -170,6 +188,20 @@ const LIKELY: Readonly<Record<string, readonly JsonValue[]>> = {
   pageSize: [0, 1, 1000],
   types: ['lease.reserved'],
   service: ['', 'ipledger.v1.LeaseService'],
+  source: ['agent', 'agent', 'docker', 'none'],
+  id: ['agent', 'new', 'docker'],
+  node: ['', 'n1'],
+  epoch: ['e1', 'e2'],
+  ownerKinds: ['pod', 'vm'],
+  families: [4, 6],
+  detail: ['no such pod'],
+  seenEra: [0],
+  seenHead: [0, 1],
+  asIfEnabled: ['', 'agent'],
+  codes: ['SOURCE_SILENT', 'NEVER_SIGHTED'],
+  sequence: [0, 1, 2],
+  unchanged: [''],
+  boot: ['e1', 'b1'],
 }
 
 const junk: fc.Arbitrary<JsonValue> = fc.oneof(
@@ -193,6 +225,7 @@ function fieldOf(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
 function single(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
   if (field.message !== undefined) {
     if (field.message.typeName === 'google.protobuf.Duration') return fc.constantFrom(...DURATIONS)
+    if (field.message.typeName === 'google.protobuf.Timestamp') return fc.constantFrom(...TIMES)
     return depth > 3 ? fc.constant({}) : jsonOf(field.message, depth + 1)
   }
   if (field.enum !== undefined) {

@@ -21,6 +21,14 @@ async function world(pool: object = {}): Promise<string> {
   return network
 }
 
+const DEFAULT_REAP_POLICY = {
+  misses: 3,
+  minimumAge: '300s',
+  unwitnessedAge: '3600s',
+  terminalGrace: '300s',
+  confirmGrace: '60s',
+}
+
 const reserve = (network: string, name: string, more: object = {}) => ({
   network,
   owner: { kind: 'pod', name },
@@ -294,6 +302,47 @@ describe('batches', () => {
 })
 
 describe('requestId', () => {
+  test('pools and networks are answered as they were, whatever became of them', async () => {
+    const network = 'answered'
+    const twice = async (method: string, body: object, meanwhile?: () => Promise<unknown>) => {
+      const request = { ...body, requestId: `${method}-${network}` }
+      const first = await ok(method, request)
+      await meanwhile?.()
+      return [first, await ok(method, request)]
+    }
+    const web = { network, name: 'web' }
+    await ok('NetworkService/CreateNetwork', { name: network })
+
+    const [described, again] = await twice(
+      'NetworkService/UpdateNetwork',
+      { name: network, description: 'first' },
+      () => ok('NetworkService/UpdateNetwork', { name: network, description: 'second' }),
+    )
+    expect(described.network).toMatchObject({ description: 'first', version: '2', head: '2' })
+    expect(again).toEqual(described)
+
+    const [made, madeAgain] = await twice(
+      'PoolService/CreatePool',
+      { ...web, cidr: '10.0.0.0/24', exclude: ['10.0.0.7'] },
+      () => ok('PoolService/DeletePool', web),
+    )
+    const { usage, ...created } = made.pool
+    expect(usage).toMatchObject({ free: '253', excluded: '3' })
+    expect(madeAgain.pool).toEqual(created)
+
+    await ok('PoolService/CreatePool', { ...web, cidr: '10.1.0.0/24' })
+    const [grown, grownAgain] = await twice('PoolService/UpdatePool', { ...web, cidr: '10.1.0.0/23' }, () =>
+      ok('PoolService/UpdatePool', { ...web, cidr: '10.1.0.0/22' }),
+    )
+    expect(grown.pool.usage).toMatchObject({ size: '512' })
+    expect(grownAgain.pool).toMatchObject({ cidr: '10.1.0.0/23', version: grown.pool.version })
+    expect(grownAgain.pool.usage).toBeUndefined()
+
+    const [gone, goneAgain] = await twice('PoolService/DeletePool', web)
+    expect(gone.pool).toMatchObject({ name: 'web', cidr: '10.1.0.0/22' })
+    expect(goneAgain).toEqual(gone)
+  })
+
   test('the same request gets the same answer, whoever repeats it, in whatever state it is by then', async () => {
     const network = await world()
     const request = reserve(network, 'a', { requestId: 'r' })
@@ -408,6 +457,13 @@ describe('pools', () => {
       draining: true,
       options: { routes: [{ destination: '10.0.0.0/8', gateway: '10.7.0.1' }], dns: ['10.7.0.2'], mtu: 9000 },
       labels: { team: 'net' },
+      reapPolicy: {
+        misses: 5,
+        minimumAge: '600s',
+        unwitnessedAge: '7200s',
+        terminalGrace: '1.500s',
+        confirmGrace: '90s',
+      },
     }
     const { pool } = await ok('PoolService/CreatePool', { network, ...settings })
     expect(pool).toMatchObject({ network, ...settings, id: '3', version: '3' })
@@ -442,6 +498,12 @@ describe('pools', () => {
       [{ options: { mtu: 1300 } }, { options: { routes: [], dns: [], mtu: 1300 } }],
       [{ options: {} }, { options: { routes: [], dns: [], mtu: 0 } }],
       [{ labels: {} }, { labels: {} }],
+      [{ reapPolicy: { misses: 4 } }, { reapPolicy: { ...DEFAULT_REAP_POLICY, misses: 4 } }],
+      [
+        { reapPolicy: { minimumAge: '60s' } },
+        { reapPolicy: { ...DEFAULT_REAP_POLICY, misses: 4, minimumAge: '60s' } },
+      ],
+      [{ clear: ['reapPolicy'] }, { reapPolicy: DEFAULT_REAP_POLICY }],
       [{ cidr: '10.0.0.0/23' }, { cidr: '10.0.0.0/23', subnet: '10.0.0.0/23' }],
       [{}, {}],
     ]

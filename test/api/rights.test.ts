@@ -18,7 +18,7 @@ afterAll(() => rmSync(directory, { recursive: true }))
 const file = join(directory, 'tokens')
 const log = createLogger('silent')
 
-const TOKENS: Record<Role | 'limited' | 'limitedAuditor' | 'bound', string> = {
+const TOKENS: Record<Role | 'limited' | 'limitedAuditor' | 'bound' | 'boundAdmin', string> = {
   admin: createToken({ file, name: 'admin', role: 'admin' }),
   orchestrator: createToken({ file, name: 'orchestrator', role: 'orchestrator' }),
   auditor: createToken({ file, name: 'auditor', role: 'auditor' }),
@@ -26,6 +26,7 @@ const TOKENS: Record<Role | 'limited' | 'limitedAuditor' | 'bound', string> = {
   limited: createToken({ file, name: 'limited', role: 'admin', networks: ['blue'] }),
   limitedAuditor: createToken({ file, name: 'limited-auditor', role: 'auditor', networks: ['blue', 'none'] }),
   bound: createToken({ file, name: 'bound', role: 'orchestrator', node: 'n1' }),
+  boundAdmin: createToken({ file, name: 'bound-admin', role: 'admin', node: 'n1' }),
 }
 const tokens = openTokens(file, log)
 afterAll(() => tokens.close())
@@ -62,6 +63,20 @@ const TABLE: Record<string, readonly Role[]> = {
   'LeaseService/GetLease': ['admin', 'orchestrator', 'auditor'],
   'LeaseService/ListLeases': ['admin', 'orchestrator', 'auditor'],
   'LeaseService/GetRequest': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/RegisterSource': ['admin'],
+  'LivenessService/EnableSource': ['admin'],
+  'LivenessService/RetireSource': ['admin'],
+  'LivenessService/ListSources': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/ListSnapshots': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/ListSightings': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/BeginSnapshot': ['admin', 'orchestrator', 'agent'],
+  'LivenessService/ReportSnapshot': ['admin', 'orchestrator', 'agent'],
+  'LivenessService/ReportVerdicts': ['admin', 'orchestrator', 'agent'],
+  'LivenessService/FenceNode': ['admin'],
+  'LivenessService/Reconcile': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/ListHolds': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/ResumeHold': ['admin'],
+  'LivenessService/ListStuck': ['admin', 'orchestrator', 'auditor'],
   'AuditService/ListEvents': ['admin', 'orchestrator', 'auditor'],
 }
 const METHODS = SERVICES.flatMap((service) =>
@@ -179,6 +194,20 @@ describe('networks', () => {
     ['LeaseService/GetLease', { address: '10.0.0.9' }],
     ['LeaseService/ListLeases', {}],
     ['LeaseService/GetRequest', { requestId: 'x' }],
+    ['LivenessService/RegisterSource', { id: 's', sight: { ownerKinds: ['pod'] } }],
+    ['LivenessService/EnableSource', { id: 's' }],
+    ['LivenessService/RetireSource', { id: 's' }],
+    ['LivenessService/ListSources', {}],
+    ['LivenessService/ListSnapshots', { source: 's' }],
+    ['LivenessService/ListSightings', {}],
+    ['LivenessService/BeginSnapshot', { source: 's' }],
+    ['LivenessService/ReportSnapshot', { source: 's', epoch: 'e' }],
+    ['LivenessService/ReportVerdicts', { source: 's', epoch: 'e', verdicts: [{ answer: 'LIVE' }] }],
+    ['LivenessService/FenceNode', { node: 'n', boot: 'b', why: 'x' }],
+    ['LivenessService/Reconcile', {}],
+    ['LivenessService/ListHolds', {}],
+    ['LivenessService/ResumeHold', { why: 'x' }],
+    ['LivenessService/ListStuck', {}],
     ['AuditService/ListEvents', {}],
     ['AuditService/ListEvents', { leaseId: 'default/1' }],
   ]
@@ -272,6 +301,55 @@ describe('nodes', () => {
       })
     expect(told(await next('n1', 'agent')).reason).toBe('PERMISSION_DENIED')
     expect((await next('n1', 'orchestrator')).status).toBe(200)
+  })
+})
+
+describe('sources', () => {
+  const source = (id: string, node: string) =>
+    call('admin', 'LivenessService/RegisterSource', { id, sight: { node, ownerKinds: ['pod'] } })
+  const entries = [{ address: '10.0.0.200', kind: 'pod', name: 'seen' }]
+  const reports: readonly (readonly [string, object])[] = [
+    ['LivenessService/BeginSnapshot', {}],
+    ['LivenessService/ReportSnapshot', { epoch: 'e1', complete: true, entries }],
+    ['LivenessService/ReportVerdicts', { epoch: 'e1', verdicts: [{ id: 'x', answer: 'GONE' }] }],
+  ]
+
+  test.each(reports)('%s: a token that is bound to a node speaks for its sources', async (method, body) => {
+    expect((await source('eyes-n1', 'n1')).status).toBe(200)
+    for (const who of ['agent', 'bound', 'orchestrator', 'admin'] as const) {
+      expect((await call(who, method, { ...body, source: 'eyes-n1' })).status, who).toBe(200)
+    }
+  })
+
+  test.each(reports)('%s: and for no other, there or not, and is not told which', async (method, body) => {
+    await source('eyes-n2', 'n2')
+    await source('eyes-all', '')
+    await source('eyes-over', 'n2')
+    await call('admin', 'LivenessService/RetireSource', { id: 'eyes-over' })
+    for (const who of ['agent', 'bound'] as const) {
+      const answers = []
+      for (const id of ['eyes-n2', 'eyes-all', 'eyes-over', 'eyes-none']) {
+        const refused = told(await call(who, method, { ...body, source: id }))
+        expect(refused).toMatchObject({ code: 'permission_denied', reason: 'SOURCE_MISMATCH' })
+        answers.push(JSON.stringify(refused).replaceAll(id, 'it'))
+      }
+      expect(new Set(answers).size).toBe(1)
+    }
+    const seen = await call('auditor', 'LivenessService/ListSightings', { source: 'eyes-n2' })
+    expect(seen.body.sightings).toEqual([])
+  })
+
+  test('who registers or fences for a node is bound to it, or to none', async () => {
+    const declared = { id: 'eyes-bound', sight: { node: 'n2', ownerKinds: ['pod'] } }
+    const fence = { node: 'n2', boot: 'b', why: 'x' }
+    expect(told(await call('boundAdmin', 'LivenessService/RegisterSource', declared)).reason).toBe(
+      'PERMISSION_DENIED',
+    )
+    expect(told(await call('boundAdmin', 'LivenessService/FenceNode', fence)).reason).toBe(
+      'PERMISSION_DENIED',
+    )
+    expect((await call('admin', 'LivenessService/RegisterSource', declared)).status).toBe(200)
+    expect((await call('admin', 'LivenessService/FenceNode', fence)).status).toBe(200)
   })
 })
 

@@ -8,8 +8,9 @@ import { type RunningServer, startServer } from '../../src/api/server.ts'
 import { loopbackTokens, type Tokens } from '../../src/api/tokens.ts'
 import type { Ledger } from '../../src/ledger/ledger.ts'
 import { createReads, type Reads } from '../../src/ledger/reads.ts'
+import type { Intake } from '../../src/liveness/report.ts'
 import { createPool } from '../../src/postgres/connect.ts'
-import { createLogger } from '../../src/telemetry.ts'
+import { createLogger, type Logger } from '../../src/telemetry.ts'
 import { createNetwork } from '../support/commands.ts'
 import { type TestDatabase, useTestDatabase } from '../support/database.ts'
 import { openTestLedger, type TestLedger } from '../support/ledger.ts'
@@ -19,6 +20,7 @@ export type Running = {
   readonly database: TestDatabase
   readonly ledger: TestLedger
   readonly reads: Reads
+  readonly intake: Intake
   readonly server: RunningServer
   readonly url: string
   readonly grpcUrl: string
@@ -30,7 +32,8 @@ export async function useServer(options: { readonly tokens?: Tokens } = {}): Pro
   const ledger = openTestLedger({ url: database.serviceUrl })
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test reads', max: 4 })
   const reads = createReads(pool)
-  const server = await serverOn({ ledger, reads, ...options })
+  const intake = { database: pool, log: createLogger('silent') }
+  const server = await serverOn({ ledger, reads, intake, ...options })
   await ledger.accept(createNetwork('default'))
   afterAll(async () => {
     await server.close()
@@ -38,22 +41,27 @@ export async function useServer(options: { readonly tokens?: Tokens } = {}): Pro
     await pool.end()
     await expectVerified(database)
   })
-  return { database, ledger, reads, server, ...urls(server) }
+  return { database, ledger, reads, intake, server, ...urls(server) }
 }
 
 /** Another server, on whatever it is given. */
 export function serverOn(options: {
   readonly ledger: Ledger
   readonly reads: Reads
+  readonly intake: Intake
+  readonly recovering?: boolean
   readonly tokens?: Tokens
   readonly deadlineMs?: number
+  readonly logger?: Logger
 }): Promise<RunningServer> {
   return startServer({
     ledger: options.ledger,
     reads: options.reads,
+    intake: options.intake,
+    recovering: options.recovering ?? true,
     tokens: options.tokens ?? loopbackTokens(),
     config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: options.deadlineMs ?? 10_000 },
-    logger: createLogger('fatal'),
+    logger: options.logger ?? createLogger('fatal'),
   })
 }
 

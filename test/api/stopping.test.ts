@@ -1,7 +1,7 @@
 /** Deadlines, overload and the end of a server: who waits is answered, and who is not answered holds nothing. */
 import { connect as connectTcp, type Socket } from 'node:net'
 import { ConnectError } from '@connectrpc/connect'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
 import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { createReads } from '../../src/ledger/reads.ts'
@@ -183,6 +183,29 @@ test.each(['connect json', 'grpc'] satisfies Protocol[])(
   },
 )
 
+test('stopping ends, whatever does not', async () => {
+  const server = await serverOn({ ...running, deadlineMs: 600_000 })
+  const late = new AbortController()
+  const asked: number[] = []
+  await whileLocked(async () => {
+    const answer = post(urls(server), 'LeaseService/Reserve', request('for ever')).catch(() => 'cut')
+    await waitFor(waiting)
+    const timeout = vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => {
+      asked.push(ms)
+      return late.signal
+    })
+    const closed = server.close()
+    timeout.mockRestore()
+    await waitFor(() => refusesConnections(server.httpPort))
+    expect(await Promise.race([closed.then(() => 'closed'), Promise.resolve('open')])).toBe('open')
+    late.abort()
+    await closed
+    expect(await answer).toBe('cut')
+  })
+  // Longer than a call's default deadline, shorter than what a process is given to stop.
+  expect(asked).toEqual([15_000])
+})
+
 test('stopping does not wait for connections that only idle, nor for streams', async () => {
   const server = await serverOn(running)
   const idle = await idleConnection(server.httpPort)
@@ -232,6 +255,7 @@ test('a port that is taken is one sentence', async () => {
       const { createLogger } = await import('../../src/telemetry.ts')
       return startServer({
         ...running,
+        recovering: true,
         tokens: loopbackTokens(),
         config: { host: '127.0.0.1', deadlineMs: 1_000, ...config },
         logger: createLogger('silent'),
