@@ -6,15 +6,24 @@
 import { Command, CommanderError } from 'commander'
 import { TokenFileError } from './api/tokens.ts'
 import { benchCommand } from './cli/bench.ts'
+import { demoCommand } from './cli/demo.ts'
 import { eventsCommand } from './cli/events.ts'
 import { failureJson, failureText, Unclear, Unsuccessful } from './cli/failure.ts'
+import { fenceCommand } from './cli/fence.ts'
+import { holdCommands } from './cli/hold.ts'
 import { leaseCommands } from './cli/lease.ts'
 import { networkCommands } from './cli/network.ts'
 import { poolCommands } from './cli/pool.ts'
 import { processCommands } from './cli/process.ts'
+import { rebuildCommand } from './cli/rebuild.ts'
+import { reconcileCommand } from './cli/reconcile.ts'
+import { recoverCommand } from './cli/recover.ts'
 import { reserveCommand } from './cli/reserve.ts'
+import { snapshotCommands } from './cli/snapshot.ts'
+import { sourceCommands } from './cli/source.ts'
+import { stuckCommand } from './cli/stuck.ts'
 import { tokenCommands } from './cli/token.ts'
-import { verifyCommands } from './cli/verify.ts'
+import { verifyCommand } from './cli/verify.ts'
 import { CallFailed } from './client/call-failed.ts'
 import { readConfig, StartRefused } from './config.ts'
 import { BrokenBooks } from './core/books.ts'
@@ -59,9 +68,18 @@ Start:
   reserveCommand(program)
   leaseCommands(program)
   eventsCommand(program)
-  verifyCommands(program)
+  sourceCommands(program)
+  snapshotCommands(program)
+  reconcileCommand(program)
+  holdCommands(program)
+  stuckCommand(program)
+  fenceCommand(program)
+  verifyCommand(program)
+  rebuildCommand(program)
+  recoverCommand(program)
   tokenCommands(program)
   benchCommand(program)
+  demoCommand(program)
   return program
 }
 

@@ -49,12 +49,12 @@ Examples:
         ...given({ network, afterSeq, beforeSeq, address, cidr, ownerKind, ownerName, leaseId }),
         ...given({ descending, pageSize, pageToken, types: type && [...type] }),
       })
-      printAnswer(options, ListEventsResponseSchema, answer, ({ events }) => tableOf(events))
+      printAnswer(options, ListEventsResponseSchema, answer, ({ events }) => eventTable(events))
       printMore(options, answer.nextPageToken)
     })
 }
 
-function tableOf(events: readonly Event[]): string {
+export function eventTable(events: readonly Event[]): string {
   if (events.length === 0) return 'no events'
   return table(
     ['SEQ', 'TIME', 'TYPE', 'ACTOR', 'CAUSE', 'ABOUT', 'STATE', 'OWNER', 'WHY'],

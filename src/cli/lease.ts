@@ -2,7 +2,6 @@
 
 import { create } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
-import type { IpledgerClient } from '../client/client.ts'
 import {
   ConfirmResponseSchema,
   GetLeaseResponseSchema,
@@ -14,7 +13,7 @@ import {
   UpdateLabelsResponseSchema,
 } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, LeaseState, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'
-import { connect } from './connection.ts'
+import { type Connection, connect } from './connection.ts'
 import { Unclear } from './failure.ts'
 import {
   type CallOptions,
@@ -57,7 +56,7 @@ type ListOptions = CallOptions &
     pageToken?: string
   }>
 
-/** The most leases of one owner that are looked at to find out which is meant. */
+/** The most leases of one owner that are looked at to find out which is meant: a page. */
 const LOOKED_AT = 1_000
 
 export function leaseCommands(program: Command): void {
@@ -248,7 +247,7 @@ type Named = Readonly<{ leaseId: string; network?: never }> | Readonly<{ owner: 
  * belong to one life of the owner: which of two was meant is not guessed.
  */
 async function nameLeases(
-  client: IpledgerClient,
+  client: Connection,
   leaseId: string | undefined,
   options: NamedOptions,
   states: readonly Exclude<LeaseState, 0>[],
@@ -264,24 +263,36 @@ async function nameLeases(
     throw new Unclear('Name the lease (default/42), or its owner with --kind and --name or --uid.')
   }
   if (incarnation !== undefined && ofInterface !== undefined) return [{ owner: ownerOf(options) }]
-  const found = await client.leases.listLeases({
-    ...given({ network: options.network, ownerName: name, ownerUid: uid }),
-    ownerKind: kind,
-    states: [...states],
-    pageSize: LOOKED_AT,
-  })
-  const meant = found.leases.filter(
-    ({ owner }) =>
-      (incarnation === undefined || owner?.incarnation === incarnation) &&
-      (ofInterface === undefined || owner?.interface === ofInterface),
-  )
+  const meant: Lease[] = []
+  let pageToken = ''
+  // In a large network a page may be empty and not the last: the server examines so many leases for each.
+  do {
+    const page = await client.leases.listLeases({
+      ...given({ network: options.network, ownerName: name, ownerUid: uid }),
+      ownerKind: kind,
+      states: [...states],
+      pageSize: LOOKED_AT,
+      pageToken,
+    })
+    meant.push(
+      ...page.leases.filter(
+        ({ owner }) =>
+          (incarnation === undefined || owner?.incarnation === incarnation) &&
+          (ofInterface === undefined || owner?.interface === ofInterface),
+      ),
+    )
+    pageToken = page.nextPageToken
+  } while (pageToken !== '' && meant.length <= LOOKED_AT)
   if (meant.length === 0) {
     throw new Unclear(`${kind} ${name ?? uid} holds no lease in network ${options.network}.`)
   }
   const lives = new Set(
     meant.map(({ owner }) => JSON.stringify([owner?.uid, owner?.incarnation, owner?.interface])),
   )
-  if (lives.size > 1 || found.nextPageToken !== '') {
+  if (meant.length > LOOKED_AT) {
+    throw new Unclear(`${kind} ${name ?? uid} holds more than ${LOOKED_AT} leases: name each lease.`)
+  }
+  if (lives.size > 1) {
     throw new Unclear(
       `${kind} ${name ?? uid} has leases of more than one life. Name one with --uid, --incarnation or --interface, or name the lease:\n\n${leaseTable(meant)}`,
     )
@@ -295,7 +306,7 @@ async function nameLeases(
 }
 
 /** Says on stderr what is about to end, and answers its version. */
-async function lookAt(client: IpledgerClient, leaseId: string): Promise<bigint> {
+async function lookAt(client: Connection, leaseId: string): Promise<bigint> {
   const { lease } = await client.leases.getLease({ leaseId })
   if (lease === undefined) return 0n
   const holder = holderOf(lease) === '' ? 'nobody' : holderOf(lease)

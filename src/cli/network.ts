@@ -87,11 +87,14 @@ export function networkCommands(program: Command): void {
     ),
   )
     .requiredOption('--why <text>', 'why it is safe; goes into the log')
-    .action(async (name: string, options: EndRecoveryOptions) => {
-      const { why, requestId } = options
-      const answer = await connect().networks.endRecovery({ network: name, why, ...given({ requestId }) })
-      printAnswer(options, EndRecoveryResponseSchema, answer, (one) => sheetOf(one.network))
-    })
+    .action(endRecovery)
+}
+
+/** `ipledger recover --end` as well. */
+export async function endRecovery(name: string, options: EndRecoveryOptions): Promise<void> {
+  const { why, requestId } = options
+  const answer = await connect().networks.endRecovery({ network: name, why, ...given({ requestId }) })
+  printAnswer(options, EndRecoveryResponseSchema, answer, (one) => sheetOf(one.network))
 }
 
 function tableOf(networks: readonly Network[]): string {
@@ -115,6 +118,7 @@ function sheetOf(network: Network | undefined): string {
     ['network', network.name],
     ['description', network.description],
     ['state', stateOf(network)],
+    ...recoveryOf(network),
     ['era', String(network.era)],
     ['head', String(network.head)],
     ['version', String(network.version)],
@@ -122,6 +126,21 @@ function sheetOf(network: Network | undefined): string {
     ['created', time(network.createdAt)],
     ['updated', time(network.updatedAt)],
   ])
+}
+
+function recoveryOf({ name, recovery }: Network): readonly [string, string][] {
+  if (recovery === undefined) return []
+  const { since, why, sources, unreported } = recovery
+  const named = unreported.join(', ')
+  return [
+    ['recovering', `since ${time(since)}: ${why}`],
+    [
+      'waits for',
+      sources === 0
+        ? `an operator, no source is enabled: ipledger recover --end ${name}`
+        : `${sources} sources${named === '' ? ', all have reported' : `; still to report: ${named}`}`,
+    ],
+  ]
 }
 
 function stateOf(network: Network): string {

@@ -10,6 +10,8 @@ import {
   PoolLiveness,
   PoolLivenessSchema,
   type PoolUsage,
+  type ReapPolicy,
+  type ReapPolicySchema,
   UpdatePoolResponseSchema,
 } from '../gen/ipledger/v1/pool_pb.ts'
 import type { PoolOptionsSchema } from '../gen/ipledger/v1/types_pb.ts'
@@ -52,6 +54,12 @@ type SettingsOptions = CallOptions &
     options?: boolean
     label?: LabelMap
     labels?: boolean
+    misses?: number
+    minimumAge?: Duration
+    unwitnessedAge?: Duration
+    terminalGrace?: Duration
+    confirmGrace?: Duration
+    reapPolicy?: boolean
     requestId?: string
   }>
 type CreateOptions = SettingsOptions & Readonly<{ cidr: string; prefixLength?: number }>
@@ -98,6 +106,7 @@ Examples:
         ...given({ gateway: gateway || undefined, confirmWithin: confirmWithin || undefined, labels }),
         ...given({ exclude: exclude ? [...exclude] : undefined }),
         ...given({ isDefault: options.default, options: handedOut(options) }),
+        ...given({ reapPolicy: reapPolicyOf(options) }),
       })
       printAnswer(options, CreatePoolResponseSchema, answer, (one) => sheetOf(one.pool))
     })
@@ -133,6 +142,7 @@ Examples:
     .option('--no-draining', 'hand out again')
     .option('--no-options', 'remove routes, dns and mtu')
     .option('--no-labels', 'remove all labels')
+    .option('--no-reap-policy', 'misses, ages and graces as by default')
     .option('--version <n>', 'only if the pool is at this version', seq)
     .addHelpText(
       'after',
@@ -152,6 +162,7 @@ Examples:
       const clear = [
         ...(gateway === false ? ['gateway'] : []),
         ...(confirmWithin === false ? ['confirmWithin'] : []),
+        ...(options.reapPolicy === false ? ['reapPolicy'] : []),
       ]
       const answer = await connect().pools.updatePool({
         name: poolName,
@@ -174,6 +185,7 @@ Examples:
         }),
         ...given({ isDefault: options.default, labels: entries && { entries } }),
         ...given({ options: options.options === false ? {} : handedOut(options) }),
+        ...given({ reapPolicy: reapPolicyOf(options) }),
       })
       printAnswer(options, UpdatePoolResponseSchema, answer, (one) => sheetOf(one.pool))
     })
@@ -218,6 +230,30 @@ function withSettings(command: Command): Command {
     .option('--dns <address>', 'resolver for its workloads; repeatable, or with commas', list)
     .option('--mtu <bytes>', 'mtu for its workloads', whole)
     .option('--label <key=value>', 'label, repeatable', label)
+    .option('--misses <n>', 'snapshots without a workload before it is asked after (default: 3)', whole)
+    .option(
+      '--minimum-age <duration>',
+      'since the last change, before absence means anything (default: 5m)',
+      duration,
+    )
+    .option(
+      '--unwitnessed-age <duration>',
+      'the same for a lease that no source has seen (default: 1h)',
+      duration,
+    )
+    .option(
+      '--terminal-grace <duration>',
+      'how long an ended workload counts as there (default: 5m)',
+      duration,
+    )
+    .option('--confirm-grace <duration>', 'between a missed deadline and the reap (default: 1m)', duration)
+}
+
+/** Undefined when none of its options was given. */
+function reapPolicyOf(options: SettingsOptions): MessageInitShape<typeof ReapPolicySchema> | undefined {
+  const { misses, minimumAge, unwitnessedAge, terminalGrace, confirmGrace } = options
+  const policy = given({ misses, minimumAge, unwitnessedAge, terminalGrace, confirmGrace })
+  return Object.keys(policy).length === 0 ? undefined : policy
 }
 
 /** Undefined when none of its options was given. */
@@ -275,6 +311,15 @@ function flags(pool: Pool): string {
   ].join(',')
 }
 
+function reapPolicy(policy: ReapPolicy | undefined): string {
+  if (policy === undefined) return ''
+  const { misses, minimumAge, unwitnessedAge, terminalGrace, confirmGrace } = policy
+  return (
+    `${misses} misses, age ${span(minimumAge)}, unwitnessed ${span(unwitnessedAge)}, ` +
+    `grace ${span(terminalGrace)} ended, ${span(confirmGrace)} unconfirmed`
+  )
+}
+
 function sheetOf(pool: Pool | undefined): string {
   if (pool === undefined) return ''
   const { usage, options } = pool
@@ -291,6 +336,7 @@ function sheetOf(pool: Pool | undefined): string {
     ['confirm within', span(pool.confirmWithin)],
     ['liveness', PoolLivenessSchema.value[pool.liveness]?.name ?? String(pool.liveness)],
     ['owner limit', String(pool.ownerLimit)],
+    ['reap policy', reapPolicy(pool.reapPolicy)],
     ['default', pool.isDefault ? 'yes' : ''],
     ['draining', pool.draining ? 'yes' : ''],
     [

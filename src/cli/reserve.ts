@@ -92,7 +92,7 @@ Examples:
     })
 }
 
-export function claimsOf(
+function claimsOf(
   options: Pick<Options, 'pool' | 'prefer' | 'address' | 'preferPrevious'>,
 ): MessageInitShape<typeof ClaimSchema>[] {
   const pools = [

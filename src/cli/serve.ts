@@ -3,7 +3,7 @@
  * however it ends. A start that fails leaves nothing running.
  */
 
-import { startServer } from '../api/server.ts'
+import { type RunningServer, startServer } from '../api/server.ts'
 import { isLoopback, loopbackTokens, openTokens } from '../api/tokens.ts'
 import { type Config, readConfig, StartRefused } from '../config.ts'
 import { startWorker } from '../jobs/worker.ts'
@@ -15,6 +15,7 @@ import { type Database, openDatabase } from '../postgres/database.ts'
 import { createLogger, type Logger } from '../telemetry.ts'
 import { ensureDefaultNetwork } from './default-network.ts'
 import { closeBrokenNetworks } from './projections.ts'
+import { beginErasAtStart } from './recovery.ts'
 import { awaitSignals } from './stopping.ts'
 
 /** API and, unless told otherwise, worker; until asked to stop. */
@@ -24,8 +25,23 @@ export async function serve(options: Readonly<{ worker: boolean }>): Promise<voi
   const stopping = awaitSignals(log)
   await using open = new AsyncDisposableStack()
 
+  const { server } = await openService(config, log, open, { ...options, onFailure: stopping.fail })
+  console.log(welcome(config, server))
+  await stopping.asked
+}
+
+/** For what sources report: each report is a few milliseconds of one of them. Not measured. */
+const INTAKE_CONNECTIONS = 8
+
+/** All that `serve` runs, ready; closed with `open`. */
+export async function openService(
+  config: Config,
+  log: Logger,
+  open: AsyncDisposableStack,
+  options: Readonly<{ worker: boolean; onFailure: (error: Error) => void }>,
+): Promise<Readonly<{ database: Database; ledger: Ledger; server: RunningServer }>> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
-  const database = await openDatabase(config, { log, embedded: 'own', onFailure: stopping.fail })
+  const database = await openDatabase(config, { log, embedded: 'own', onFailure: options.onFailure })
   open.defer(() => database.stop())
   const ledger = await openWriter(config, database, log, open)
   const pool = createPool({
@@ -37,11 +53,24 @@ export async function serve(options: Readonly<{ worker: boolean }>): Promise<voi
   open.defer(() => pool.end())
   const reads = createReads(pool)
   if (options.worker) await openWorker(config, database, log, open)
-  const server = await startServer({ ledger, reads, tokens, config, logger: log })
+  const intake = createPool({
+    url: database.serviceUrl,
+    applicationName: 'ipledger intake',
+    max: INTAKE_CONNECTIONS,
+    onLost: (error) => log.warn({ err: error }, 'a connection of the intake was lost'),
+  })
+  open.defer(() => intake.end())
+  const server = await startServer({
+    ledger,
+    reads,
+    intake: { database: intake, log },
+    recovering: !config.commitsAreNeverLost,
+    tokens,
+    config,
+    logger: log,
+  })
   open.defer(() => server.close())
-
-  console.log(welcome(config, server))
-  await stopping.asked
+  return { database, ledger, server }
 }
 
 /** The jobs alone. */
@@ -81,6 +110,7 @@ async function openWriter(
   const ledger = openLedger({
     url: database.serviceUrl,
     connections: config.writeConnections,
+    commitsAreNeverLost: config.commitsAreNeverLost,
     limits: {
       queued: config.maxQueuedCommands,
       leasesPerBatch: config.batchLeases,
@@ -90,6 +120,7 @@ async function openWriter(
   })
   open.defer(() => ledger.close())
   await closeBrokenNetworks(database.serviceUrl, log)
+  await beginErasAtStart(ledger, database.serviceUrl)
   await ensureDefaultNetwork(ledger, database.serviceUrl, log)
   return ledger
 }
@@ -116,9 +147,14 @@ function chooseTokens(config: Config, log: Logger) {
   return loopbackTokens()
 }
 
+/** Of a server on this machine. Who listens everywhere is asked at the loopback interface. */
+export function callersUrl(host: string, port: number): string {
+  const reached = ['0.0.0.0', '::', 'localhost'].includes(host) ? '127.0.0.1' : host
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
+}
+
 function welcome(config: Config, ports: Readonly<{ httpPort: number; grpcPort: number }>): string {
-  const host = isLoopback(config.host) && config.host !== 'localhost' ? config.host : '127.0.0.1'
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${ports.httpPort}`
+  const url = callersUrl(config.host, ports.httpPort)
   const settings = [
     ...(url === 'http://127.0.0.1:8080' ? [] : [`IPLEDGER_URL=${url} `]),
     ...(config.tokensFile === undefined ? [] : ['IPLEDGER_TOKEN=… ']),

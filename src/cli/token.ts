@@ -1,4 +1,13 @@
-import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { type Command, Option } from 'commander'
 import { ROLES, type Role } from '../api/rights.ts'
 import { createToken, readTokens } from '../api/tokens.ts'
@@ -86,16 +95,30 @@ function fileOf(options: FileOptions): string {
   return file
 }
 
-/** Readers see the file before or after, never half of it. */
-function revoke(file: string, name: string): void {
-  const known = readTokens(file)
-  if (!known.some((one) => one.name === name)) throw new Unclear(`${file} has no token named ${name}.`)
+/**
+ * Readers see the file before or after, never half of it, and may still read it: a server that may not keeps the tokens
+ * of its last reading in force, the one that was withdrawn too.
+ */
+function revoke(named: string, name: string): void {
+  const known = readTokens(named)
+  if (!known.some((one) => one.name === name)) throw new Unclear(`${named} has no token named ${name}.`)
+  const file = realpathSync(named)
   const kept = readFileSync(file, 'utf8')
     .split('\n')
     .filter((line) => line.trim() !== '' && (JSON.parse(line) as Readonly<{ name: string }>).name !== name)
-  writeFileSync(`${file}.new`, kept.map((line) => `${line}\n`).join(''), {
-    mode: statSync(file).mode,
-    flush: true,
-  })
-  renameSync(`${file}.new`, file)
+  const made = `${file}.new`
+  rmSync(made, { force: true })
+  writeFileSync(made, kept.map((line) => `${line}\n`).join(''), { mode: 0o600, flag: 'wx', flush: true })
+  try {
+    const { uid, gid, mode } = statSync(file)
+    chownSync(made, uid, gid)
+    chmodSync(made, mode & 0o7777)
+    renameSync(made, file)
+  } catch (error) {
+    rmSync(made, { force: true })
+    const why = error instanceof Error ? error.message : error
+    throw new Unclear(
+      `${file} could not be replaced by one of the same owner, so nothing was withdrawn (${why}): run this as its owner or as root.`,
+    )
+  }
 }

@@ -1,7 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import type pg from 'pg'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { MOST_EXAMINED } from '../../src/ledger/read-leases.ts'
 import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { expectVerified } from '../support/verified.ts'
@@ -64,6 +66,8 @@ test('a pool with every setting comes back as it was made, and changes', async (
       '9000',
     ],
     ...['--label', 'team=a', '--label', 'note=b=c'],
+    ...['--misses', '4', '--minimum-age', '10m', '--unwitnessed-age', '2h', '--terminal-grace', '30s'],
+    ...['--confirm-grace', '90s'],
   )
   expect(await json<object>('pool', 'get', 'all')).toMatchObject({
     pool: {
@@ -80,11 +84,21 @@ test('a pool with every setting comes back as it was made, and changes', async (
         mtu: 9000,
       },
       labels: { team: 'a', note: 'b=c' },
+      reapPolicy: {
+        misses: 4,
+        minimumAge: '600s',
+        unwitnessedAge: '7200s',
+        terminalGrace: '30s',
+        confirmGrace: '90s',
+      },
     },
   })
+  expect(
+    (await json<{ pool: object }>('pool', 'update', 'all', '--terminal-grace', '1m')).pool,
+  ).toMatchObject({ reapPolicy: { misses: 4, terminalGrace: '60s' } })
   const { pool } = await json<{ pool: Record<string, unknown> }>(
     ...['pool', 'update', 'all', '--new-name', 'some', '--no-gateway', '--no-exclude', '--no-confirm-within'],
-    ...['--no-draining', '--no-options', '--no-labels', '--liveness', 'available'],
+    ...['--no-draining', '--no-options', '--no-labels', '--no-reap-policy', '--liveness', 'available'],
   )
   expect(pool.name).toBe('some')
   expect(pool).toMatchObject({
@@ -97,6 +111,9 @@ test('a pool with every setting comes back as it was made, and changes', async (
   expect(pool).not.toHaveProperty('confirmWithin')
   const text = await run('pool', 'get', 'some')
   expect(text.stdout).toMatch(/^pool +some\nnetwork +default\n/)
+  expect(text.stdout).toMatch(
+    /reap policy +3 misses, age 5m, unwitnessed 1h, grace 5m ended, 1m unconfirmed\n/,
+  )
   expect(text.stdout).toMatch(/usage +256 = \d+ free \+ 0 cooling \+ 0 reserved/)
   await json('pool', 'delete', 'some')
   expect((await run('pool', 'get', 'some')).stderr).toMatch(/^ipledger: POOL_NOT_FOUND: /)
@@ -107,6 +124,12 @@ test('networks', async () => {
   await json('network', 'update', 'vpc-1', '--description', 'second', '--no-labels')
   const { network } = await json<{ network: Record<string, unknown> }>('network', 'get', 'vpc-1')
   expect(network).toMatchObject({ name: 'vpc-1', description: 'second', state: 'READY' })
+  const stale = await run('network', 'update', 'vpc-1', '--version', '1', '--description', 'third')
+  expect(stale).toMatchObject({ code: 1, stderr: expect.stringMatching(/^ipledger: VERSION_MISMATCH: /) })
+  const version = String(network.version)
+  expect(
+    await json<object>('network', 'update', 'vpc-1', '--version', version, '--description', 'second'),
+  ).toMatchObject({ network: { version } })
   expect((await run('network', 'list')).stdout).toMatch(
     /^NETWORK +STATE .*\ndefault +READY [\s\S]*\nvpc-1 +READY/,
   )
@@ -259,6 +282,36 @@ test('release by owner looks its leases up, and does not guess which life is mea
   expect(whole.leases).toMatchObject([{ leaseId: present.leaseId, state: 'QUARANTINED' }])
 })
 
+test('in a large network an owner is looked for to the end', async () => {
+  await json('network', 'create', 'large')
+  await json('pool', 'create', 'p', '--cidr', '10.64.0.0/17', '--network', 'large')
+  const at = ['--kind', 'pod', '--network', 'large'] as const
+  const first = await json('reserve', '--name', 'first', '--uid', 'u-first', ...at)
+  for (let done = 0; done <= MOST_EXAMINED; done += 1_000) {
+    const requests = Array.from({ length: 1_000 }, (_, index) => ({
+      owner: { kind: 'vm', name: `v${done + index}` },
+    }))
+    const answer = await fetch(`${service.url}/ipledger.v1.LeaseService/BatchReserve`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ network: 'large', requests }),
+    })
+    expect(answer.status).toBe(200)
+  }
+  const last = await json('reserve', '--name', 'last', '--uid', 'u-last', ...at)
+  for (const [uid, { leases }] of [
+    ['u-first', first],
+    ['u-last', last],
+  ] as const) {
+    const released = await json('release', '--uid', uid, ...at)
+    expect(released.leases).toMatchObject([{ leaseId: leases[0]!.leaseId, state: 'ENDED' }])
+    expect(await run('release', '--uid', uid, ...at)).toMatchObject({
+      code: 1,
+      stderr: `ipledger: pod ${uid} holds no lease in network large.\n`,
+    })
+  }
+})
+
 test('quarantine and reap say why, and reap shows what ends', async () => {
   const { lease } = await json<{ lease: Lease }>('quarantine', '10.0.0.77', '--why', 'answers ping')
   expect(lease).toMatchObject({
@@ -278,6 +331,110 @@ test('quarantine and reap say why, and reap shows what ends', async () => {
     reason: 'VERSION_MISMATCH',
     metadata: { version: held.version },
   })
+})
+
+test('sources: registered, enabled, looked at, retired', async () => {
+  await json('network', 'create', 'seen')
+  await json('pool', 'create', 'p', '--cidr', '10.8.0.0/24', '--network', 'seen')
+  const at = ['--network', 'seen']
+  const registered = await run(
+    ...[
+      'source',
+      'register',
+      'agent-n1',
+      '--node',
+      'n1',
+      '--owner-kinds',
+      'pod,vm',
+      '--families',
+      '4',
+      ...at,
+    ],
+    ...['--sees-stopped', '--boot-ends-all', '--interval', '45s'],
+  )
+  expect(registered.stdout).toMatch(/^source +agent-n1\nnetwork +seen\nkind +push\n/)
+  expect(registered.stdout).toMatch(
+    /\nsees +pod, vm on node n1 \(IPv4\), stopped ones too, a new boot ends all\ninterval +45s\nstate +REGISTERED\nstanding +dry run; has not reported yet\n/,
+  )
+  await json(
+    ...['source', 'register', 'docker', '--kind', 'docker', '--owner-kinds', 'container', ...at],
+    ...['--settings', '{"network": "sandboxes"}'],
+  )
+  expect(await json<object>('source', 'show', 'docker', ...at)).toMatchObject({
+    sources: [{ id: 'docker', kind: 'DOCKER', settings: { network: 'sandboxes' } }],
+  })
+  expect((await run('source', 'enable', 'agent-n1', ...at)).stdout).toMatch(/\nstate +ENABLED\n/)
+
+  const report = async (body: object) => {
+    const call = async (method: string, message: object) => {
+      const response = await fetch(`${service.url}/ipledger.v1.LivenessService/${method}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ network: 'seen', source: 'agent-n1', ...message }),
+      })
+      return (await response.json()) as { token: string }
+    }
+    const { token } = await call('BeginSnapshot', {})
+    await call('ReportSnapshot', { token, epoch: 'b1', complete: true, ...body })
+  }
+  await report({
+    entries: [
+      { address: '10.8.0.7', kind: 'pod', name: 'default/a', uid: 'u-7' },
+      { address: '10.8.0.300' },
+      { address: '10.9.9.9', kind: 'vm', name: 'far' },
+    ],
+  })
+  await report({ entries: [{ address: '10.8.0.7', kind: 'pod', name: 'default/a', uid: 'u-7' }] })
+  const list = await run('source', 'list', '--state', 'enabled', '--node', 'n1', ...at)
+  expect(list.stdout).toMatch(
+    /^SOURCE +KIND +NODE +SEES +STATE +SIZE +REPORTED +STANDING\nagent-n1 +push +n1 +pod,vm +ENABLED +1 +\S+ +warming up: nothing is missed yet\n$/,
+  )
+  const snapshots = await run('snapshot', 'list', 'agent-n1', ...at)
+  expect(snapshots.stdout).toMatch(/^SEQUENCE .*\n2 .* complete\n1 .* partial: UNREADABLE_ENTRY\n$/)
+  const first = await run('snapshot', 'show', 'agent-n1', '1', ...at)
+  expect(first.stdout).toMatch(/^snapshot +1\nsource +agent-n1\ntaken as +partial: UNREADABLE_ENTRY\n/)
+  expect(first.stdout).toMatch(
+    /\n\nADDRESS .*\n10\.8\.0\.7 +agent-n1 +pod default\/a +u-7 .*\n10\.9\.9\.9 +agent-n1 +vm far /,
+  )
+  expect((await run('snapshot', 'show', 'agent-n1', '9', ...at)).stderr).toBe(
+    'ipledger: No report 9 of agent-n1 is kept: it changed nothing, is too old, or never was.\n',
+  )
+  expect(await json<object>('sighting', 'list', '--address', '10.8.0.7', ...at)).toMatchObject({
+    sightings: [{ source: 'agent-n1', owner: { uid: 'u-7', node: 'n1', boot: 'b1' }, listed: true }],
+  })
+  expect((await run('lease', 'get', '10.8.0.7', ...at)).stdout).toMatch(/\nstate +ACTIVE\n/)
+
+  expect((await run('source', 'retire', 'agent-n1', ...at)).stdout).toMatch(/\nstanding +over for good\n/)
+  expect((await run('sighting', 'list', ...at)).stdout).toBe('no sightings\n')
+  expect((await run('source', 'show', 'nobody', ...at)).stderr).toBe(
+    'ipledger: network seen has no source nobody.\n',
+  )
+})
+
+test('what would be done, what is held, what waits', async () => {
+  expect(await run('reconcile')).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringMatching(/^ipledger: Reconciling is what the worker does .* --dry-run /),
+  })
+  await json('network', 'create', 'still')
+  const at = ['--network', 'still']
+  expect((await run('reconcile', '--dry-run', ...at)).stdout).toBe('nothing to be done\n')
+  expect((await run('hold', 'list', ...at)).stdout).toBe('no holds\n')
+  expect((await run('hold', 'resume', '--why', 'none', ...at)).stdout).toBe('no holds\n')
+  expect((await run('hold', 'resume', 'nobody', '--why', 'none', ...at)).stderr).toMatch(
+    /^ipledger: SOURCE_NOT_FOUND: /,
+  )
+  expect((await run('stuck', '--code', 'HELD', ...at)).stdout).toBe('nothing waits\n')
+})
+
+test('a boot that is over is vouched for', async () => {
+  const lease = await reserved('fenced', '--node', 'n9', '--boot', 'b9')
+  const fenced = await run('fence', 'n9', '--boot', 'b9', '--why', 'power is off')
+  expect(fenced.stdout).toMatch(/^node +n9\nboot +b9\nevent +\d+\nleases +1\n$/)
+  const log = await json<{ events: readonly { seq: string }[] }>('events', '--type', 'node.fenced')
+  expect(log.events).toMatchObject([{ evidence: { node: 'n9', boot: 'b9', why: 'power is off' } }])
+  expect(Number(log.events[0]!.seq)).toBeGreaterThan(Number(lease.version))
 })
 
 test('a request id makes a command exactly-once, and can be looked up', async () => {
@@ -366,7 +523,7 @@ test('verify finds what differs, rebuild says what, and mends it', async () => {
   const clean = await books('verify', '--full')
   expect(clean).toMatchObject({ code: 0 })
   expect(clean.stdout).toMatch(
-    /^NETWORK +HEAD +FROM +EVENTS +FINDINGS\ndefault +\d+ +0 +\d+ +none\nmended +3 +0 +3 +none\n/,
+    /^NETWORK +HEAD +FROM +EVENTS +FINDINGS\ndefault +\d+ +0 +\d+ +none\n(?:.*\n)*mended +3 +0 +3 +none\n/,
   )
   await withClient(database.adminUrl, (client) =>
     client.query(`delete from ipledger.lease where network_id = 'mended'`),
@@ -386,6 +543,95 @@ test('verify finds what differs, rebuild says what, and mends it', async () => {
     /^ipledger: network none has no events/,
   )
 })
+
+test('verify, rebuild and recover make no database, and verify and rebuild change none', async () => {
+  const directory = join(temporaryDirectory(), 'nowhere')
+  const none = { DATABASE_URL: undefined, IPLEDGER_DIR: directory, IPLEDGER_LOG_LEVEL: 'silent' }
+  for (const args of [['verify'], ['rebuild'], ['rebuild', '--dry-run'], ['recover', '--why', 'x']]) {
+    expect(await ipledger(service, args, none)).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: `ipledger: There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.\n`,
+    })
+    expect(existsSync(directory)).toBe(false)
+  }
+
+  const migrations = async (admin: pg.Client) =>
+    (await admin.query('select name, applied_at::text from ipledger.migration order by name')).rows
+  const other = await createTestDatabase()
+  onTestFinished(() => other.drop())
+  const env = { DATABASE_URL: other.adminUrl, IPLEDGER_LOG_LEVEL: 'silent' }
+  // Nothing to look at is not "in order".
+  expect(await ipledger(service, ['verify'], env)).toMatchObject({
+    code: 1,
+    stderr: 'ipledger: There is no network in this database.\n',
+  })
+  await withClient(other.adminUrl, async (admin) => {
+    await admin.query(
+      'delete from ipledger.migration where version = (select max(version) from ipledger.migration)',
+    )
+    const before = await migrations(admin)
+    for (const args of [['verify'], ['rebuild', '--dry-run'], ['rebuild']]) {
+      expect(await ipledger(service, args, env)).toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: expect.stringMatching(
+          new RegExp(
+            `^ipledger: The database is at schema version ${before.length}, .*run "ipledger migrate"`,
+          ),
+        ),
+      })
+    }
+    expect(await migrations(admin)).toEqual(before)
+  })
+  const empty = await createTestDatabase({ empty: true })
+  onTestFinished(() => empty.drop())
+  const unmade = await ipledger(service, ['verify'], { ...env, DATABASE_URL: empty.adminUrl })
+  expect(unmade).toMatchObject({ code: 1, stderr: expect.stringContaining('schema version 0') })
+  await withClient(empty.adminUrl, async (admin) => {
+    expect((await admin.query(`select from pg_namespace where nspname = 'ipledger'`)).rows).toEqual([])
+  })
+})
+
+/** Any user but root. */
+const NOBODY = 65_534
+
+test.runIf(process.getuid?.() === 0)(
+  'a token is withdrawn from the server that may read the file',
+  async () => {
+    const directory = temporaryDirectory()
+    const file = join(directory, 'tokens.jsonl')
+    const token = (...args: readonly string[]) => ['token', ...args, '--file', file]
+    await ipledger(service, token('create', 'eyes', '--role', 'auditor'))
+    await ipledger(service, token('create', 'boss', '--role', 'admin'))
+    chownSync(file, NOBODY, NOBODY)
+    chmodSync(file, 0o640)
+    expect(await ipledger(service, token('revoke', 'eyes'))).toMatchObject({ code: 0 })
+    const { uid, gid, mode } = statSync(file)
+    expect({ uid, gid, mode: mode & 0o777 }).toEqual({ uid: NOBODY, gid: NOBODY, mode: 0o640 })
+
+    // Who may write in the directory, but may not leave the file to its owner, withdraws nothing.
+    chownSync(directory, NOBODY, NOBODY)
+    chownSync(file, 0, 0)
+    chmodSync(file, 0o644)
+    const before = readFileSync(file, 'utf8')
+    const refused = spawnSync(process.execPath, ['src/main.ts', ...token('revoke', 'boss')], {
+      cwd: CHECKOUT,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH },
+      uid: NOBODY,
+      gid: NOBODY,
+    })
+    expect(refused).toMatchObject({
+      status: 1,
+      stderr: expect.stringMatching(
+        /^ipledger: .* could not be replaced by one of the same owner, so nothing was withdrawn /,
+      ),
+    })
+    expect(readFileSync(file, 'utf8')).toBe(before)
+    expect(readdirSync(directory)).toEqual(['tokens.jsonl'])
+  },
+)
 
 test('tokens are made, work, are listed without what opens them, and are withdrawn', async () => {
   const file = join(temporaryDirectory(), 'tokens.jsonl')

@@ -1,5 +1,5 @@
-import { afterAll, expect, test } from 'vitest'
-import { useTestDatabase, withClient } from '../support/database.ts'
+import { afterAll, expect, onTestFinished, test } from 'vitest'
+import { createTestDatabase, useTestDatabase, withClient } from '../support/database.ts'
 import { rpc } from '../support/rpc.ts'
 import { expectVerified } from '../support/verified.ts'
 import { ipledger, startService, stopService } from './service.ts'
@@ -49,4 +49,33 @@ test('7.1: projections truncated by accident: nothing is handed out until they a
   expect((await after.ok('LeaseService/GetLease', { leaseId: lease.leaseId })).lease).toEqual(lease)
   after.close()
   await stopService(second)
+})
+
+test('a network whose log lost its first event is refused by itself: the start serves the others (azure#4449)', async () => {
+  const other = await createTestDatabase()
+  onTestFinished(() => other.drop())
+  const otherEnv = { DATABASE_URL: other.adminUrl }
+  const first = await startService(otherEnv, { args: ['--no-worker'] })
+  const before = rpc(first.url)
+  await before.ok('NetworkService/CreateNetwork', { name: 'damaged' })
+  for (const network of ['default', 'damaged']) {
+    await before.ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.7.0.0/29' })
+  }
+  before.close()
+  await stopService(first)
+  await withClient(other.adminUrl, (client) =>
+    client.query(`delete from ipledger.event where network_id = 'damaged' and type = 'network.created'`),
+  )
+
+  const second = await startService(otherEnv)
+  const after = rpc(second.url)
+  const asked = { owner: { kind: 'sandbox', name: 'new' }, claims: [{ pool: 'web' }] }
+  expect((await after('LeaseService/Reserve', { ...asked, network: 'damaged' })).reason).toBe(
+    'NETWORK_RECOVERING',
+  )
+  expect((await after.ok('LeaseService/Reserve', asked)).leases[0].address).toBe('10.7.0.1')
+  after.close()
+  await stopService(second)
+  expect(second.stderr()).toContain('ipledger rebuild --network damaged')
+  await expectVerified(other, { network: 'default' })
 })

@@ -1,0 +1,46 @@
+import { type NetworkVerified, verify } from '../ledger/verify.ts'
+import { findDatabase } from '../postgres/database.ts'
+import { Unclear } from './failure.ts'
+import { endProgress, onDatabase, showProgress } from './on-database.ts'
+import { table } from './print.ts'
+
+/** True when something was looked at and nothing was found. */
+export async function runVerify(
+  options: Readonly<{ network?: string; full?: boolean; json?: boolean }>,
+): Promise<boolean> {
+  const { network, full } = options
+  return onDatabase(
+    (config, log) => findDatabase(config, { log }),
+    async ({ url }, signal) => {
+      const report = await verify({
+        url,
+        network,
+        full,
+        signal,
+        onProgress: (progress) => showProgress(`${progress.network}: ${progress.what}`, progress),
+      })
+      endProgress()
+      if (report.networks.length === 0) throw new Unclear('There is no network in this database.')
+      console.log(options.json === true ? JSON.stringify(report, null, 2) : verified(report.networks))
+      return report.networks.every(({ findings }) => findings.length === 0)
+    },
+  )
+}
+
+function verified(networks: readonly NetworkVerified[]): string {
+  const summary = table(
+    ['NETWORK', 'HEAD', 'FROM', 'EVENTS', 'FINDINGS'],
+    networks.map((one) => [
+      one.network,
+      String(one.head),
+      String(one.from),
+      String(one.eventsChecked),
+      one.findings.length === 0 ? 'none' : String(one.findings.length + one.omitted),
+    ]),
+  )
+  const findings = networks.flatMap((one) => [
+    ...one.findings.map(({ what, message }) => `${one.network}: ${what}: ${message}`),
+    ...(one.omitted === 0 ? [] : [`${one.network}: and ${one.omitted} more`]),
+  ])
+  return [summary, ...(findings.length === 0 ? [] : ['', ...findings])].join('\n')
+}
