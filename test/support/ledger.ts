@@ -2,11 +2,11 @@
 import { afterAll } from 'vitest'
 import type { Answer, Command, LeaseView } from '../../src/core/command.ts'
 import type { Reason, Refusal } from '../../src/core/refusal.ts'
-import type { Ledger, Outcome, SubmitOptions } from '../../src/ledger/ledger.ts'
-import { type LedgerOptions, openLedger } from '../../src/ledger/open.ts'
+import type { Outcome, SubmitOptions } from '../../src/ledger/ledger.ts'
+import { type LedgerOptions, type OpenLedger, openLedger } from '../../src/ledger/open.ts'
 import { createNetwork } from './commands.ts'
 
-export type TestLedger = Ledger & {
+export type TestLedger = OpenLedger & {
   /** What the ledger logged: `[level, message, fields]`. */
   readonly logged: readonly Logged[]
   /** The answer of a command that must be accepted. */

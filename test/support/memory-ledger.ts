@@ -16,7 +16,6 @@ import {
   bootKey,
   type ClosedAttachment,
   emptyBooks,
-  endingsKey,
   type Fence,
   type Hold,
   type Need,
@@ -109,7 +108,6 @@ const DEFAULT_WINDOWS = [1, 2, 7]
 export const START = Date.UTC(2026, 0, 1)
 /** A decision that asks more often than this asks for ever. */
 const MOST_NEEDS = 5_000
-const LISTED = 20
 
 export function memoryLedger(options: MemoryOptions = {}): MemoryLedger {
   const networkName = options.networkName ?? 'default'
@@ -431,13 +429,13 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
       if (!books.closings.has(need.key)) books.closings.set(need.key, store.closings.get(need.key) ?? [])
       return
     case 'endings': {
-      const key = endingsKey(need.owner)
+      const key = attachmentKey(need.owner)
       const known = [...books.byToken.values()].flatMap((one) =>
         one !== null && 'ended' in one ? [one.ended] : [],
       )
       const endings = new Map(
         [...store.ended.values(), ...known]
-          .filter(({ lease }) => keyed(lease, endingsKey) === key)
+          .filter(({ lease }) => keyed(lease, attachmentKey) === key)
           .map((one) => [one.lease.fencingToken, one]),
       )
       for (const { lease } of endings.values()) {
@@ -540,12 +538,11 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
       const cooling = released.filter((one) => one.availableAt > books.now)
       books.occupants.set(need.poolId, {
         ranges: need.ranges,
-        held: held.slice(0, LISTED),
-        heldCount: held.length,
-        cooling: cooling.slice(0, LISTED),
-        coolingCount: cooling.length,
+        held: held.slice(0, POLICY.listedBlockers + 1),
+        cooling: cooling
+          .toSorted((a, b) => b.availableAt - a.availableAt)
+          .slice(0, POLICY.listedBlockers + 1),
         cooledCount: released.length - cooling.length,
-        lastAvailableAt: cooling.length === 0 ? null : Math.max(...cooling.map((one) => one.availableAt)),
       })
       return
     }
@@ -677,7 +674,7 @@ function compare(store: Store, books: Books, shapes: ReadonlyMap<number, readonl
   for (const [key, closings] of books.closings) expect(closings, key).toEqual(store.closings.get(key) ?? [])
   for (const [key, endings] of books.endings)
     expect(bySeq(endings), key).toEqual(
-      bySeq([...store.ended.values()].filter(({ lease }) => keyed(lease, endingsKey) === key)),
+      bySeq([...store.ended.values()].filter(({ lease }) => keyed(lease, attachmentKey) === key)),
     )
   const counted = (by: string) =>
     leasesOf(store, ({ quarantine }) => quarantine?.by === by && SIGHTING_REASONS.includes(quarantine.reason))

@@ -677,6 +677,7 @@ function createPoolOf(asked: Asked, picks: readonly number[], base: ReturnType<t
       ...(subnet === '' ? {} : { subnet }),
       ...(gateway === '' ? {} : { gateway }),
       ...(asked.time === 'jumps' && picks[2]! % 5 === 0 ? { confirmWithinMs: 30_000 } : {}),
+      ...(picks[2]! % 3 === 0 ? { reapPolicy: { confirmGraceMs: 1_000 } } : {}),
     },
   }
 }
@@ -700,6 +701,7 @@ function poolCommandOf(asked: Asked, step: PoolStep): CreatePool | UpdatePool | 
     { cooldownMs: cooldownOf(asked, step.picks[5]!) },
     { name: step.picks[6]! % 2 === 0 ? place.name : `${place.name}2` },
     { isDefault: step.picks[7]! % 2 === 0 },
+    { reapPolicy: step.picks[3]! % 2 === 0 ? null : { confirmGraceMs: 30_000 } },
     {},
   ]
   return { ...base, type: 'updatePool', name: pool.name, version, change: at(changes, step.fields) }

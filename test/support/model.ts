@@ -106,6 +106,7 @@ export type ModelPool = {
   isDefault: boolean
   draining: boolean
   strict: boolean
+  confirmGraceMs: number
 }
 
 type Closing = {
@@ -421,6 +422,7 @@ export function createModel(): Model {
       isDefault: input.isDefault ?? false,
       draining: input.draining ?? false,
       strict: input.liveness === 'STRICT',
+      confirmGraceMs: input.reapPolicy?.confirmGraceMs ?? GRACE_MS,
     }
     if (poolNamed(pool.name) !== undefined) throw new Refused('INVALID_FIELD')
     checkSettings(pool)
@@ -447,6 +449,8 @@ export function createModel(): Model {
       isDefault: change.isDefault ?? pool.isDefault,
       draining: change.draining ?? pool.draining,
       strict: change.liveness === undefined ? pool.strict : change.liveness === 'STRICT',
+      confirmGraceMs:
+        change.reapPolicy === null ? GRACE_MS : (change.reapPolicy?.confirmGraceMs ?? pool.confirmGraceMs),
     }
     checkSettings(edited)
     if (JSON.stringify(edited) === JSON.stringify(pool)) return accepted([])
@@ -879,6 +883,7 @@ export function createModel(): Model {
 
   function reap(command: Reap): Accepted {
     const lease = heldLease(command.token)
+    mayTouch(command.actor, lease)
     if (lease.version !== command.version) throw new Refused('VERSION_MISMATCH')
     end(lease, 'lease.reaped')
     return accepted([{ ...expected(lease), version: state.head, shown: 'REAPED', confirmBy: null }])
@@ -887,7 +892,8 @@ export function createModel(): Model {
   function expire(command: Expire): Accepted {
     const lease = heldLease(command.token)
     if (lease.version !== command.version) throw new Refused('VERSION_MISMATCH')
-    if (lease.state !== 'RESERVED' || lease.confirmBy === null || now <= lease.confirmBy + GRACE_MS)
+    const { confirmGraceMs } = poolOf(lease.poolId)
+    if (lease.state !== 'RESERVED' || lease.confirmBy === null || now <= lease.confirmBy + confirmGraceMs)
       throw new Refused('ILLEGAL_STATE')
     const since = liveAt(poolOf(lease.poolId), lease.address).filter(
       ({ head }) => head === null || head >= lease.token,

@@ -7,12 +7,18 @@ export type TestProxy = {
   readonly url: string
   /** Loses the connection at the next commit: before the server has heard of it, or after it has answered. */
   loseNextCommit(when: 'before' | 'after'): void
+  /** The next commit takes effect, and is answered as if it had been a rollback. */
+  answerNextCommitWithRollback(): void
+  /** The next error of this SQLSTATE arrives; the connection is lost as soon as the client says anything more. */
+  loseAfterNext(sqlState: string): void
   /** The next commit arrives, and from its answer on nothing does, in either direction. */
   silentFromNextCommit(): void
   /** Accepts and forwards nothing, in either direction, from now on or no longer. */
   silent(on: boolean): void
   /** Ends every connection, and refuses new ones until told otherwise. */
   down(on: boolean): void
+  /** Ends every connection; the next ones go to this server, as an address that moves with a failover does. */
+  retarget(url: string): void
   /** Commits that went through or were lost. */
   commits(): number
   close(): Promise<void>
@@ -20,11 +26,16 @@ export type TestProxy = {
 
 /** Bind of the prepared statement `commit`, as it is on the wire. */
 const COMMIT = Buffer.from('B\0\0\0\x14\0commit\0', 'latin1')
+/** The tags of finished commands, likewise. */
+const COMMITTED = 'C\0\0\0\x0bCOMMIT\0'
+const ROLLED_BACK = 'C\0\0\0\x0dROLLBACK\0'
 
 export async function startProxy(target: string): Promise<TestProxy> {
-  const { host, port } = readUrl(target)
+  let { host, port } = readUrl(target)
   const pairs = new Set<{ readonly client: Socket; readonly server: Socket }>()
   let lose: 'before' | 'after' | 'silently' | undefined
+  let misanswers = false
+  let fatal: string | undefined
   let silent = false
   let down = false
   let commits = 0
@@ -38,6 +49,7 @@ export async function startProxy(target: string): Promise<TestProxy> {
     const pair = { client, server }
     pairs.add(pair)
     let answerIsLost = false
+    let lastWords = false
     const end = () => {
       pairs.delete(pair)
       client.destroy()
@@ -45,6 +57,10 @@ export async function startProxy(target: string): Promise<TestProxy> {
     }
     client.on('data', (chunk: Buffer) => {
       if (silent) return
+      if (lastWords) {
+        end()
+        return
+      }
       const at = chunk.indexOf(COMMIT)
       if (at >= 0) {
         commits += 1
@@ -65,8 +81,17 @@ export async function startProxy(target: string): Promise<TestProxy> {
       }
       server.write(chunk)
     })
-    server.on('data', (chunk) => {
+    server.on('data', (chunk: Buffer) => {
       if (silent) return
+      if (fatal !== undefined && chunk.includes(`\0C${fatal}\0`)) {
+        fatal = undefined
+        lastWords = true
+      }
+      if (misanswers && chunk.includes(COMMITTED, 0, 'latin1')) {
+        misanswers = false
+        client.write(chunk.toString('latin1').replace(COMMITTED, ROLLED_BACK), 'latin1')
+        return
+      }
       if (!answerIsLost) {
         client.write(chunk)
         return
@@ -93,6 +118,12 @@ export async function startProxy(target: string): Promise<TestProxy> {
     loseNextCommit(when) {
       lose = when
     },
+    answerNextCommitWithRollback() {
+      misanswers = true
+    },
+    loseAfterNext(sqlState) {
+      fatal = sqlState
+    },
     silentFromNextCommit() {
       lose = 'silently'
     },
@@ -102,6 +133,10 @@ export async function startProxy(target: string): Promise<TestProxy> {
     down(on) {
       down = on
       if (on) endAll()
+    },
+    retarget(url) {
+      ;({ host, port } = readUrl(url))
+      endAll()
     },
     commits: () => commits,
     async close() {

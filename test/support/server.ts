@@ -15,16 +15,18 @@ const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
  * A PostgreSQL server of its own: for all test files (`postgres.ts`), and for the few that stop it, or change roles,
  * which belong to the whole server.
  *
- * IPLEDGER_TEST_POSTGRES=15 takes Debian's PostgreSQL of that version instead of the embedded one.
+ * `fill` may put the data of another server there. IPLEDGER_TEST_POSTGRES=15 takes Debian's PostgreSQL of that version instead of the embedded one.
  */
 export async function startTestServer(
   settings: Readonly<Record<string, string>> = {},
+  fill: (dataDirectory: string) => Promise<void> = async () => {},
 ): Promise<Pick<ServerProcess, 'url' | 'pid' | 'stop'>> {
   sweep()
   const directory = mkdtempSync(join(HOME, PREFIX))
   // PostgreSQL does not run as root; the user it runs as must pass through.
   chmodSync(directory, 0o711)
   const lock = lockDirectory(directory)!
+  await fill(join(directory, 'postgres'))
   const server = await runServer({
     binaries: await chosenBinaries(),
     dataDirectory: join(directory, 'postgres'),

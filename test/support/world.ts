@@ -19,6 +19,8 @@ export type WorldSource = SourceBook & {
   readonly intervalMs: number
   readonly sequence: number
   readonly complete: { readonly head: number; readonly begunAt: number } | null
+  /** When its last report, complete or not, was begun. */
+  readonly lastBegunAt: number | null
 }
 
 type Interval = {
@@ -81,6 +83,7 @@ export function createWorld(): World {
         intervalMs: 30_000,
         sequence: 0,
         complete: null,
+        lastBegunAt: null,
         ...fields,
       })
     },
@@ -92,7 +95,7 @@ export function createWorld(): World {
       if (complete) {
         for (const one of open) {
           if (keys.has(JSON.stringify(one.entry))) one.head = head
-          else one.lastSeenAt = Math.max(one.appearedAt, source.complete?.begunAt ?? 0)
+          else one.lastSeenAt = Math.max(one.appearedAt, source.lastBegunAt ?? 0)
         }
       }
       const appeared = entries.filter((entry) => !known.has(JSON.stringify(entry)))
@@ -101,7 +104,7 @@ export function createWorld(): World {
         ...appeared.map((entry) => ({ source: id, entry, head, appearedAt: begunAt, lastSeenAt: null })),
       ]
       const last = complete && head !== null ? { complete: { head, begunAt }, era, size: entries.length } : {}
-      sources.set(id, { ...source, ...last, sequence: source.sequence + 1 })
+      sources.set(id, { ...source, ...last, sequence: source.sequence + 1, lastBegunAt: begunAt })
     },
     listed: (id) =>
       intervals.flatMap((one) => (one.source === id && one.lastSeenAt === null ? [one.entry] : [])),

@@ -1,0 +1,728 @@
+/**
+ * Every guard that protects a live address (DESIGN §4; INV-2 to 7, 12, 16, 21, 24), as what has to be taken out of the
+ * source for it to be gone, and the test that must then fail (16.9: a test that passes without its guard is worthless).
+ * `run.ts` takes them out one at a time; a text that is not exactly once in its file fails `test/unit/guards.test.ts`.
+ */
+export type Guard = {
+  /** What it is, in words. */
+  readonly guard: string
+  readonly file: string
+  /** Exactly once in the file. */
+  readonly text: string
+  readonly replacement: string
+  /** A file of tests, of which at least one fails. */
+  readonly fails: string
+}
+
+const JUDGE = 'src/core/judge.ts'
+const JUDGE_TEST = 'test/unit/judge.test.ts'
+const PROVEN = 'src/core/decide-proven.ts'
+const PROVEN_TEST = 'test/unit/proven.test.ts'
+const SIGHTING = 'src/core/decide-sighting.ts'
+const SIGHTING_TEST = 'test/unit/sightings.test.ts'
+const RESERVE = 'src/core/decide-reserve.ts'
+const STANDING = 'src/liveness/standing.ts'
+const STANDING_TEST = 'test/unit/standing.test.ts'
+
+function judge(guard: string, text: string, replacement: string): Guard {
+  return { guard, file: JUDGE, text, replacement, fails: JUDGE_TEST }
+}
+function proven(guard: string, text: string, replacement: string): Guard {
+  return { guard, file: PROVEN, text, replacement, fails: PROVEN_TEST }
+}
+function sighting(guard: string, text: string, replacement: string): Guard {
+  return { guard, file: SIGHTING, text, replacement, fails: SIGHTING_TEST }
+}
+function standing(guard: string, text: string, replacement: string): Guard {
+  return { guard, file: STANDING, text, replacement, fails: STANDING_TEST }
+}
+
+const ALL_STANDING =
+  'const STANDING: readonly StandingRule[] = [notEnabled, cannotSee, isHeld, neverKnew, otherEra, notWarm]'
+const without = (rule: string) =>
+  ALL_STANDING.replace(rule, '').replace('[, ', '[').replace(', ,', ',').replace(', ]', ']')
+
+/** Rules of the judge: what keeps a lease whatever is missing. */
+const JUDGED: readonly Guard[] = [
+  judge(
+    'what an operator quarantined ends by an operator',
+    '  operatorDecides,\n  infrastructureIsJudgedByWhomItNamed,\n',
+    '  infrastructureIsJudgedByWhomItNamed,\n',
+  ),
+  judge(
+    'infrastructure is judged by nobody unless named',
+    '  operatorDecides,\n  infrastructureIsJudgedByWhomItNamed,\n  recoveryTakesNothing,',
+    '  operatorDecides,\n  recoveryTakesNothing,',
+  ),
+  judge(
+    'a network in recovery takes nothing back',
+    '  recoveryTakesNothing,\n  evidenceIsOfTheBooksEra,\n]',
+    '  evidenceIsOfTheBooksEra,\n]',
+  ),
+  judge(
+    'evidence of an earlier era says nothing of a lease of this one',
+    '  recoveryTakesNothing,\n  evidenceIsOfTheBooksEra,\n]',
+    '  recoveryTakesNothing,\n]',
+  ),
+  judge(
+    'whoever lists the address keeps it',
+    'const ABSENCE: readonly Rule[] = [\n  seenLive,',
+    'const ABSENCE: readonly Rule[] = [',
+  ),
+  judge(
+    'a look-up that says live keeps it',
+    'const ABSENCE: readonly Rule[] = [\n  seenLive,\n  lookedUpLive,',
+    'const ABSENCE: readonly Rule[] = [\n  seenLive,',
+  ),
+  judge(
+    'a reservation is left alone until its deadline',
+    '  confirmationIsPending,\n  tooYoung,\n  somebodyCanTell,',
+    '  tooYoung,\n  somebodyCanTell,',
+  ),
+  judge(
+    'minimum age since the last change',
+    '  confirmationIsPending,\n  tooYoung,\n  somebodyCanTell,',
+    '  confirmationIsPending,\n  somebodyCanTell,',
+  ),
+  judge(
+    'a longer age for what nobody has seen',
+    'const minimum = unseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs',
+    'const minimum = policy.minimumAgeMs',
+  ),
+  judge(
+    'without anybody who can tell it is never missed',
+    '  somebodyCanTell,\n  namedWitnessSpeaks,\n]',
+    '  namedWitnessSpeaks,\n]',
+  ),
+  judge(
+    'a named witness that is not there blocks',
+    '  somebodyCanTell,\n  namedWitnessSpeaks,\n]',
+    '  somebodyCanTell,\n]',
+  ),
+  judge(
+    'a source of another node is no news of a lease it has never seen',
+    "return scopeNode === '' || scopeNode === lease.placement.node\n}\n\n/** Whose silence",
+    'return true\n}\n\n/** Whose silence',
+  ),
+  judge(
+    'what a caller saw may be on any node',
+    "return lease.quarantine?.reason !== 'SEEN_BY_CALLER' || witness.scopeNode === ''",
+    'return true',
+  ),
+  judge(
+    'a source covers nothing that it cannot see',
+    "if (why !== 'COVERS' || !enabled || !canSee) return false",
+    "if (why !== 'COVERS' || !enabled) return false",
+  ),
+  judge('a source in dry run proves nothing', ALL_STANDING, without('notEnabled')),
+  judge('a source misses nothing that it cannot see', ALL_STANDING, without('cannotSee')),
+  judge('a held source proves nothing', ALL_STANDING, without('isHeld')),
+  judge('nobody misses what it never knew', ALL_STANDING, without('neverKnew')),
+  judge('a source must have reported in this era', ALL_STANDING, without('otherEra')),
+  judge('warm-up: a cold source proves nothing', ALL_STANDING, without('notWarm')),
+  judge(
+    'head causality: a snapshot begun before the lease changed is no miss of it',
+    '[knewTheLease, begunAfterLastSighting, ofThisEra]',
+    '[begunAfterLastSighting, ofThisEra]',
+  ),
+  judge(
+    'one sighting by anyone starts the count again',
+    '[knewTheLease, begunAfterLastSighting, ofThisEra]',
+    '[knewTheLease, ofThisEra]',
+  ),
+  judge(
+    'heads of an earlier era count for nothing',
+    '[knewTheLease, begunAfterLastSighting, ofThisEra]',
+    '[knewTheLease, begunAfterLastSighting]',
+  ),
+  judge('k counted misses of each witness', '[...STANDING, tooFewMisses]', '[...STANDING]'),
+  judge(
+    'a snapshot reported twice is one',
+    'return new Set(snapshots.map(({ sequence }) => sequence)).size',
+    'return snapshots.length',
+  ),
+  judge(
+    'each witness must say that it is gone',
+    '    inTheWay: judgeEach(witnesses, [notSaidGone], evidence, policy),',
+    '    inTheWay: [],',
+  ),
+  judge(
+    'a failed look-up means alive',
+    'if (lookup === null || !(lookup.answer in FAILED)) return undefined',
+    'return undefined',
+  ),
+  judge('dead gets a grace window', 'return now - since < policy.terminalGraceMs', 'return now - since < 0'),
+  judge(
+    'an answer in a proof is younger than a minute',
+    'return now - at <= policy.proofAgeMs',
+    'return true',
+  ),
+  judge(
+    'an answer was given after whatever was last seen',
+    'lookup.at > (lastSightedAt ?? Number.NEGATIVE_INFINITY) &&',
+    'true &&',
+  ),
+  judge('an answer was given after whatever was last done', 'lookup.at >= changedAt(lease)', 'true'),
+  judge(
+    'a boot ends only what was placed on it',
+    '[...STANDING, placedOnAnotherBoot, aliveSinceTheBoot]',
+    '[...STANDING, aliveSinceTheBoot]',
+  ),
+  judge(
+    'a boot ends nothing that was seen since',
+    '[...STANDING, placedOnAnotherBoot, aliveSinceTheBoot]',
+    '[...STANDING, placedOnAnotherBoot]',
+  ),
+  judge(
+    'the source of a new boot must agree',
+    'first.length > 0 ? first : judgeEach(ended, [notSaidGone], evidence, policy)',
+    'first',
+  ),
+  judge(
+    'a new boot ends nothing that anybody lists',
+    'const NEW_BOOT: readonly Rule[] = [\n  seenLive,\n  lookedUpLive,',
+    'const NEW_BOOT: readonly Rule[] = [\n  lookedUpLive,',
+  ),
+  judge(
+    'a new boot ends nothing that a look-up finds',
+    'const NEW_BOOT: readonly Rule[] = [\n  seenLive,\n  lookedUpLive,',
+    'const NEW_BOOT: readonly Rule[] = [\n  seenLive,',
+  ),
+  judge(
+    'a new boot ends nothing that was seen on another node',
+    '  tooYoung,\n  seenOnAnotherNode,\n  othersWereThere,\n]',
+    '  tooYoung,\n  othersWereThere,\n]',
+  ),
+  judge(
+    'a new boot ends nothing where others were seen',
+    '  tooYoung,\n  seenOnAnotherNode,\n  othersWereThere,\n]',
+    '  tooYoung,\n  seenOnAnotherNode,\n]',
+  ),
+  judge(
+    'fencing frees nothing younger than the statement',
+    'const FENCING: readonly Rule[] = [\n  youngerThanTheFence,',
+    'const FENCING: readonly Rule[] = [',
+  ),
+  judge(
+    'fencing frees nothing placed elsewhere',
+    '  youngerThanTheFence,\n  placedOutsideTheFence,\n',
+    '  youngerThanTheFence,\n',
+  ),
+  judge(
+    'fencing frees nothing that others see',
+    '  placedOutsideTheFence,\n  seenOutsideTheFence,\n',
+    '  placedOutsideTheFence,\n',
+  ),
+  judge(
+    'fencing frees nothing that a look-up finds',
+    '  seenOutsideTheFence,\n  lookedUpLive,\n',
+    '  seenOutsideTheFence,\n',
+  ),
+  judge(
+    'fencing frees nothing that has spoken since',
+    '  lookedUpLive,\n  fenceContradicted,\n',
+    '  lookedUpLive,\n',
+  ),
+  judge(
+    'fencing frees nothing that was seen on another node',
+    '  fenceContradicted,\n  seenOnAnotherNode,\n',
+    '  fenceContradicted,\n',
+  ),
+  judge(
+    'a quarantine goes back to no closed life',
+    'if (lease.owner === null || ownerClosed) return undefined',
+    'if (lease.owner === null) return undefined',
+  ),
+  judge(
+    'a quarantine goes back to no other life',
+    'showing.every((witness) => isThisLife(witness, lease)) &&',
+    'true &&',
+  ),
+  judge(
+    'a quarantine ends only when nobody else is there',
+    'others.every((witness) => isGoneFromHere(witness, evidence, policy)) &&',
+    'true &&',
+  ),
+  judge(
+    'a quarantine ends only after k snapshots of everybody',
+    '[...own, ...others].every((witness) => showsNobodyElse(witness, evidence, policy))',
+    'true',
+  ),
+]
+
+/** The second look, under the lock. */
+const LOOKED_AT_AGAIN: readonly Guard[] = [
+  proven(
+    'the version that was judged, or nothing',
+    'versionMismatch(lease, command.version) ?? versionMismatch(lease, proof.version)',
+    'versionMismatch(lease, proof.version)',
+  ),
+  proven(
+    'the proof is of that version',
+    'versionMismatch(lease, command.version) ?? versionMismatch(lease, proof.version)',
+    'versionMismatch(lease, command.version)',
+  ),
+  proven('the proof is about that lease', 'if (proof.token !== lease.fencingToken)', 'if (false)'),
+  proven('the proof is of this era', 'if (proof.era !== era)', 'if (false)'),
+  proven('age of the proof', 'if (Math.abs(books.now - proof.at) > POLICY.proofAgeMs)', 'if (false)'),
+  proven('the proof is judged again', 'if (verdict.verdict !== wanted)', 'if (false)'),
+  proven(
+    'a source that was retired proves nothing any more',
+    "if (book === null || book.state !== 'ENABLED')",
+    'if (book === null)',
+  ),
+  proven('a source that began anew proves nothing any more', 'if (book.epoch !== epoch)', 'if (false)'),
+  proven('a source must stand in this era', 'if (book.era !== books.network!.era)', 'if (false)'),
+  proven('a source must still be warm', 'return book.warm ? null :', 'return true ? null :'),
+  proven(
+    'a network that recovers is not reaped in',
+    'const bad = recovering(books)\n  if (bad !== null) return refused(bad)',
+    'void recovering',
+  ),
+  proven(
+    'a hold stops the reap',
+    'const hold = holdOf(books, source)\n    if (hold !== null)',
+    'const hold = holdOf(books, source)\n    if (hold !== null && false)',
+  ),
+  proven(
+    'what was seen is looked at again under the lock',
+    'heldBack(books, lease, sources) ?? seenSince(books, lease, proof)',
+    'heldBack(books, lease, sources)',
+  ),
+  proven('whoever sees it now keeps it', 'if (seen !== undefined) return seenLive(lease, seen)', ''),
+  proven(
+    'seen since the evidence was read',
+    'if (lastSeenAt !== null && lastSeenAt > (proof.lastSightedAt ?? Number.NEGATIVE_INFINITY))',
+    'if (false)',
+  ),
+  proven(
+    'cap: more than a few and more than a share of reaps by the hour',
+    "if (proof.cause === 'PROVEN_ABSENT') {",
+    'if (false) {',
+  ),
+  proven(
+    'cap: of each source as well as of the network',
+    "return ['', ...sources].flatMap((source) => {\n    const before",
+    "return [''].flatMap((source) => {\n    const before",
+  ),
+  proven(
+    'cap: of the network as well as of each source',
+    "return ['', ...sources].flatMap((source) => {\n    const before",
+    'return sources.flatMap((source) => {\n    const before',
+  ),
+  proven(
+    'a fenced boot that speaks again was fenced falsely',
+    'return fence !== null && head !== null && head < fence.seq',
+    'return fence !== null',
+  ),
+  proven(
+    'nothing is given back to a closed life',
+    'if (closedIn(books, owner, lease.poolId)) {',
+    'if (false) {',
+  ),
+  proven(
+    'nothing is given back while another is there',
+    'if (other !== undefined) return refused(seenLive(lease, other))',
+    '',
+  ),
+]
+
+/** What is seen is kept, and on evidence no older than the books. */
+const SIGHTED: readonly Guard[] = [
+  sighting('a closed epoch says nothing', 'if (source.epoch !== command.epoch) {', 'if (false) {'),
+  sighting(
+    'dry run: findings change nothing',
+    "const dry = command.dryRun || source.state !== 'ENABLED'",
+    'const dry = command.dryRun',
+  ),
+  sighting(
+    'what is listed no more when the job comes is nothing',
+    "if (listed === undefined) return nothing('LISTED_NO_MORE')\n  const { head } = listed",
+    'const { head } = listed ?? { head: books.head }',
+  ),
+  sighting('evidence without a head decides nothing', "if (head === null) return nothing('NOT_PROVEN')", ''),
+  sighting(
+    'evidence older than the last event on the address decides nothing',
+    'head < lastEventOf(standing)',
+    'false',
+  ),
+  sighting('evidence of an earlier era decides nothing', 'eraOf(head) !== books.network!.era ||', ''),
+  sighting(
+    'quarantine cap of a source',
+    'quarantinesOfSource(books, command.source) >= POLICY.quarantinesPerSource ||',
+    '',
+  ),
+  sighting('quarantine cap of a pool', 'book.counts.quarantined >= quarantineCap(book.pool)', 'false'),
+  sighting('a closed life is not adopted', 'if (closed !== undefined) {', 'if (false) {'),
+  sighting(
+    'nobody known is not adopted',
+    'if (owner === null || !owner.uidNamed) {',
+    'if (owner === null) {',
+  ),
+  sighting('a second address is set aside', 'if (other !== undefined) {', 'if (false) {'),
+  sighting('a fenced node is not believed', 'if (fence !== null) {', 'if (false) {'),
+  sighting('exclusions are nobody’s', 'if (!contains(pool.allocatable, address.value))', 'if (false)'),
+]
+
+/** What a source counts for. */
+const SOURCES: readonly Guard[] = [
+  standing(
+    'complete: a partial report counts for nothing',
+    'const complete = because.length === 0',
+    'const complete = true',
+  ),
+  standing(
+    'complete: out of sequence is partial',
+    "if (facts.begun !== null && !inOrder) because.push('OUT_OF_SEQUENCE')",
+    '',
+  ),
+  standing('a closed epoch is closed for good', "if (facts.epochClosed) because.push('CLOSED_EPOCH')", ''),
+  standing(
+    'warm-up: nothing counts before it',
+    'counted: complete && !opensEpoch && standing.warm &&',
+    'counted: complete && !opensEpoch &&',
+  ),
+  standing(
+    'warm-up: a set that grows is not whole',
+    'if (warming === null || size > warming.size) {',
+    'if (warming === null) {',
+  ),
+  standing(
+    'warm-up: nothing ends before it',
+    'ends: complete && !opensEpoch && warmUp(standing, facts).warm',
+    'ends: complete',
+  ),
+  standing('counted snapshots are half an interval apart', '&& isSpaced(lastCountedAt(standing), facts)', ''),
+  standing(
+    'a gap starts the count again',
+    'begunAt > complete.begunAt + POLICY.gapIntervals * facts.intervalMs',
+    'false',
+  ),
+  standing('a new era starts the count again', 'complete.era !== facts.era ||', ''),
+  standing(
+    'a new epoch starts the count again',
+    '        warming: null,\n        streakFrom: standing.counted,',
+    '        warming: null,',
+  ),
+  standing(
+    'enabling starts the count',
+    'return { ...standing, streakFrom: standing.counted }',
+    'return standing',
+  ),
+  {
+    guard: 'a snapshot token is signed',
+    file: 'src/liveness/snapshot-token.ts',
+    text: 'if (bytes.length !== expected.length || !timingSafeEqual(bytes, expected)) return null',
+    replacement: '',
+    fails: 'test/unit/snapshot-token.test.ts',
+  },
+  {
+    guard: 'what cannot be read is not passed over',
+    file: 'src/liveness/entries.ts',
+    text: 'if (isMalformed(address)) return { entry: null, why: address.malformed }',
+    replacement: "if (isMalformed(address)) return 'ignored'",
+    fails: 'test/unit/entries.test.ts',
+  },
+]
+
+/** What is handed out. */
+const HANDED_OUT: readonly Guard[] = [
+  {
+    guard: 'untouched space that is seen live is no candidate',
+    file: 'src/core/books.ts',
+    text: 'if (book.sighted.has(address)) seen.add(address)\n      else yield address',
+    replacement: 'yield address',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'a recycled address that is seen live is no candidate',
+    file: 'src/core/books.ts',
+    text: 'if (isSeenSince(sightingsAt(books, address, pool.prefixLength), releasedSeq)) seen.add(address)\n    else yield address',
+    replacement: 'yield address',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'cooling: an address rests between two holders',
+    file: 'src/core/books.ts',
+    text: '    if (availableAt > books.now) continue\n',
+    replacement: '',
+    fails: 'test/unit/candidates.test.ts',
+  },
+  {
+    guard: 'cooling: an address that is named rests as well',
+    file: RESERVE,
+    text: 'const cooling = released !== null && released.availableAt > books.now',
+    replacement: 'const cooling = false',
+    fails: 'test/unit/cooling.test.ts',
+  },
+  {
+    guard: 'fencing of a Release: what has ended is touched no more',
+    file: 'src/core/decide-lease.ts',
+    text: 'const bad = mayTouch(command.actor, found.ended.lease) ?? matches(reference, found.ended.lease)',
+    replacement: 'const bad = mayTouch(command.actor, found.ended.lease)',
+    fails: 'test/unit/release-confirm.test.ts',
+  },
+  {
+    guard: 'cooling covers two reports of the slowest source',
+    file: 'src/core/books.ts',
+    text: 'return Math.max(pool.cooldownMs, POLICY.cooldownIntervals * books.slowestIntervalMs)',
+    replacement: 'return pool.cooldownMs',
+    fails: PROVEN_TEST,
+  },
+  {
+    guard: 'a named address that is seen live is refused',
+    file: RESERVE,
+    text: '(one) => !isItself(one, command.owner),',
+    replacement: '(one) => false && !isItself(one, command.owner),',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'a previous address that is seen live is not given back',
+    file: RESERVE,
+    text: '!isSetAside(books, picking, previous) &&\n      !isSeen(books, command, book, succession, previous)',
+    replacement: '!isSetAside(books, picking, previous)',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'what its caller sees live is not handed out',
+    file: RESERVE,
+    text: "if (!seenLive(book, picking, address)) return 'taken'",
+    replacement: "return 'taken'",
+    fails: 'test/unit/live-addresses.test.ts',
+  },
+  {
+    guard: 'quarantine cap of a caller',
+    file: RESERVE,
+    text: 'quarantinesCausedBy(books, command.actor.name) + picking.quarantines.length >=\n    POLICY.quarantinesPerCaller',
+    replacement: 'false',
+    fails: 'test/unit/live-addresses.test.ts',
+  },
+  {
+    guard: 'quarantine cap of a pool, for callers',
+    file: RESERVE,
+    text: 'if (book.counts.quarantined + inPool >= quarantineCap(book.pool)) return',
+    replacement: '',
+    fails: 'test/unit/live-addresses.test.ts',
+  },
+  {
+    guard: 'a STRICT pool waits for its sources',
+    file: RESERVE,
+    text: "pool.liveness === 'STRICT' ? staleness(books, command, pool) : null",
+    replacement: 'null',
+    fails: 'test/unit/strict.test.ts',
+  },
+  {
+    guard: 'a network that is not READY hands out nothing',
+    file: RESERVE,
+    text: "if (state === 'READY') return null",
+    replacement: 'return null',
+    fails: 'test/unit/networks.test.ts',
+  },
+  {
+    guard: 'a closed life reserves nothing',
+    file: RESERVE,
+    text: 'if (!command.reopen && closedIn(books, owner, pool.poolId)) {',
+    replacement: 'if (false) {',
+    fails: 'test/unit/closing.test.ts',
+  },
+  {
+    guard: 'the owner limit bounds a crash loop',
+    file: RESERVE,
+    text: 'if (filling.length < pool.ownerLimit) return null',
+    replacement: 'return null',
+    fails: 'test/unit/supersede.test.ts',
+  },
+  {
+    guard: 'fencing of a Release: by owner it names an incarnation',
+    file: 'src/core/decide-lease.ts',
+    text: "if (incarnation === '')\n      return refused(invalid('owner.incarnation'",
+    replacement: "if (false)\n      return refused(invalid('owner.incarnation'",
+    fails: 'test/unit/closing.test.ts',
+  },
+  {
+    guard: 'a Release without confirmed removal frees nothing',
+    file: 'src/core/decide-lease.ts',
+    text: "command.removalConfirmed ? 'RELEASE_CONFIRMED' : 'RELEASE_UNCONFIRMED'",
+    replacement: "'RELEASE_CONFIRMED'",
+    fails: 'test/unit/release-confirm.test.ts',
+  },
+  {
+    guard: 'a Release that overtook its Reserve closes',
+    file: 'src/core/decide-lease.ts',
+    text: 'const drafts = over || closedIn(books, owner, null) ? [] : closeDraft(owner, null)',
+    replacement: 'const drafts: readonly Draft[] = []',
+    fails: 'test/unit/closing.test.ts',
+  },
+  {
+    guard: 'never confirmed: not before the grace is over',
+    file: 'src/core/decide-lease.ts',
+    text: 'if (books.now <= due) {',
+    replacement: 'if (false) {',
+    fails: 'test/unit/expiry.test.ts',
+  },
+  {
+    guard: 'never confirmed: not what was seen',
+    file: 'src/core/decide-lease.ts',
+    text: 'const seen = seenSinceReserved(books, lease)\n  if (seen !== null) return refused(seen)',
+    replacement: '',
+    fails: 'test/unit/expiry.test.ts',
+  },
+  {
+    guard: 'recovery ends when every source has reported',
+    file: 'src/core/decide-pool.ts',
+    text: 'const unobserved = command.observed === true ? notObserved(books) : null',
+    replacement: 'const unobserved = null',
+    fails: 'test/unit/networks.test.ts',
+  },
+]
+
+const REPORT = 'src/liveness/report.ts'
+const EVIDENCE = 'src/liveness/evidence.ts'
+const ERAS = 'src/ledger/eras.ts'
+
+function report(guard: string, text: string, replacement: string): Guard {
+  return { guard, file: REPORT, text, replacement, fails: 'test/db/intake.test.ts' }
+}
+function evidence(guard: string, text: string, replacement: string): Guard {
+  return { guard, file: EVIDENCE, text, replacement, fails: 'test/db/evidence.test.ts' }
+}
+
+/** Guards that stand in the shell, each with a test on a real database. Not part of the quick form. */
+const IN_THE_SHELL: readonly Guard[] = [
+  report(
+    'a token that is too old proves no beginning',
+    "if (ground.now > begun.begunAt + lifeMs(ground)) return unproven('TOKEN_EXPIRED')",
+    '',
+  ),
+  report(
+    'a token of another source proves nothing',
+    'if (begun.network !== report.network || begun.source !== report.source) {',
+    'if (false) {',
+  ),
+  report(
+    'a token of an earlier era proves nothing',
+    "if (begun.era < ground.era) return unproven('OTHER_ERA')",
+    '',
+  ),
+  report(
+    'a token beyond the head tells of an older database',
+    "if (isBeyond(begun, ground)) return unproven('BEYOND_HEAD', { era: begun.era, head: begun.head })",
+    '',
+  ),
+  report(
+    'complete: what its source says is incomplete is',
+    "if (!report.complete) problems.push('DECLARED')",
+    '',
+  ),
+  report(
+    'complete: not with an entry that cannot be read',
+    "if (set !== null && set.unreadableCount > 0) problems.push('UNREADABLE_ENTRY')",
+    '',
+  ),
+  report('complete: not with a chunk missing', "if (given !== total.entries) return ['CHUNK_MISSING']", ''),
+  report(
+    'complete: not with another set than was sent',
+    "return digest === total.digest ? [] : ['DIGEST_DIFFERS']",
+    'return []',
+  ),
+  report(
+    'what came out of order has no head',
+    'assessment.because.some(isUnproven) ? null : beginning.begun',
+    'beginning.begun',
+  ),
+  report(
+    'the first lists of an epoch end nothing',
+    'const difference = assessment.ends ? found : { ...found, vanished: [] }',
+    'const difference = found',
+  ),
+  report(
+    'verdicts of another epoch are ignored',
+    'const rows = epoch === source.standing.epoch && ground.beyond === null',
+    'const rows = ground.beyond === null',
+  ),
+  evidence(
+    'misses are counted from where it vanished',
+    'vanished.length === 0 ? streak : since(streak, Math.max(...vanished))',
+    'streak',
+  ),
+  evidence(
+    'misses are of the streak',
+    'standing.recent.filter(({ counted }) => counted > standing.streakFrom)',
+    'standing.recent',
+  ),
+  evidence('an answer is about the lease as it is', 'row.version !== lease.version ||', ''),
+  evidence(
+    'an answer is of this life of its source',
+    'if (row.epoch !== source.standing.epoch) return null',
+    '',
+  ),
+  evidence(
+    'a question that stays without an answer blocks',
+    'return known.ground.now - at > unansweredAfterMs(source) ?',
+    'return false ?',
+  ),
+  {
+    guard: 'a hold of the network holds its sources',
+    file: EVIDENCE,
+    text: "known.held.has('') || known.held.has(id)",
+    replacement: 'known.held.has(id)',
+    fails: 'test/incidents/05-incomplete-live-set.test.ts',
+  },
+  evidence('families that a source cannot see', 'source.families.includes(familyOf(lease)) &&', 'true &&'),
+  evidence(
+    'kinds that a source cannot see',
+    '(about === null || source.ownerKinds.includes(about.kind))',
+    'true',
+  ),
+  evidence(
+    'what a warm source lists it saw with its last list',
+    '? Math.max(row.listed_at!, complete.begunAt)',
+    '? row.listed_at!',
+  ),
+  evidence(
+    'a fenced boot is the one it was placed on',
+    'fence === undefined\n        ? null',
+    'fence === undefined || true\n        ? null',
+  ),
+  {
+    guard: 'a copy of a database is another life',
+    file: ERAS,
+    text: 'if (stored !== null && stored.databaseOid !== now.databaseOid) {',
+    replacement: 'if (false as boolean) {',
+    fails: 'test/db/eras.test.ts',
+  },
+  {
+    guard: 'a log that has become shorter has lost commits',
+    file: ERAS,
+    text: 'if (head < seen.head) {',
+    replacement: 'if (false as boolean) {',
+    fails: 'test/db/eras.test.ts',
+  },
+  {
+    guard: 'what is seen in untouched space is read with it',
+    file: 'src/ledger/load-seen.ts',
+    text: 'addresses: row.sighted ?? [],',
+    replacement: 'addresses: [],',
+    fails: 'test/db/ledger-seen.test.ts',
+  },
+  {
+    guard: 'one writer at a time: the lock of the network',
+    file: 'src/ledger/load.ts',
+    text: ' where network_id = $1 for no key update',
+    replacement: ' where network_id = $1',
+    fails: 'test/db/ledger-processes.test.ts',
+  },
+]
+
+export const GUARDS: readonly Guard[] = [
+  ...JUDGED,
+  ...LOOKED_AT_AGAIN,
+  ...SIGHTED,
+  ...SOURCES,
+  ...HANDED_OUT,
+  ...IN_THE_SHELL,
+]
+
+export function isQuick({ fails }: Guard): boolean {
+  return fails.startsWith('test/unit/')
+}
