@@ -13,10 +13,25 @@ export default defineConfig({
           ...shared,
           name: 'postgres',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/unit/**'],
+          exclude: ['test/unit/**', 'test/docker/**'],
           globalSetup: ['test/support/postgres.ts'],
         },
       },
+      // It starts a Docker Engine: as root, where Debian's docker.io is installed.
+      ...(process.env.IPLEDGER_TEST_DOCKER
+        ? [
+            {
+              test: {
+                ...shared,
+                name: 'docker',
+                include: ['test/docker/**/*.test.ts'],
+                globalSetup: ['test/support/postgres.ts'],
+                testTimeout: 180_000,
+                hookTimeout: 120_000,
+              },
+            },
+          ]
+        : []),
     ],
   },
 })

@@ -35,6 +35,7 @@ const LEASE: Omit<LeaseView, 'owner' | 'placement'> = {
 
 const config = readConfig()
 const pool = createPool({ url: config.databaseUrl!, applicationName: 'ipledger bench', max: 1 })
+const log = createLogger(config.logLevel)
 const server = await startServer({
   ledger: {
     async submit(command) {
@@ -45,9 +46,11 @@ const server = await startServer({
     close: async () => {},
   },
   reads: createReads(pool),
+  intake: { database: pool, log },
+  recovering: false,
   tokens: loopbackTokens(),
   config,
-  logger: createLogger(config.logLevel),
+  logger: log,
 })
 console.log(`the echo is ready: http://127.0.0.1:${server.httpPort}`)
 process.once('SIGTERM', async () => {

@@ -20,7 +20,11 @@ export type Target = { readonly host: string; readonly port: number }
 const LONGEST_SILENCE_MS = 30_000
 const HEAD_END = '\r\n\r\n'
 
-export async function openKeepAlive(target: Target): Promise<KeepAlive> {
+/** `silenceMs`: for who has nothing to ask for longer than that between two calls. */
+export async function openKeepAlive(
+  target: Target,
+  { silenceMs = LONGEST_SILENCE_MS }: { readonly silenceMs?: number } = {},
+): Promise<KeepAlive> {
   const socket = connect({ ...target, noDelay: true, keepAlive: true })
   await new Promise<void>((resolve, reject) => {
     socket.once('connect', resolve)
@@ -28,7 +32,7 @@ export async function openKeepAlive(target: Target): Promise<KeepAlive> {
   })
   // One byte a character: offsets are those of content-length, and nothing of an answer needs more.
   socket.setEncoding('latin1')
-  socket.setTimeout(LONGEST_SILENCE_MS, () => socket.destroy(new Error('the server does not answer')))
+  socket.setTimeout(silenceMs, () => socket.destroy(new Error('the server does not answer')))
   return speak(socket, target)
 }
 

@@ -12,6 +12,7 @@ import { alternate, type Bench, compare, type Figures, run, type Subject } from 
 import type { Row } from './report.ts'
 import { type Server, startServer } from './server.ts'
 import { openStage, type Stage } from './stage.ts'
+import { agents, reconcile } from './truth.ts'
 import { clusterResidentBytes, residentBytes } from './usage.ts'
 
 const CALLERS = 64
@@ -30,6 +31,8 @@ export const LINES = {
   exhausted,
   age,
   rebuild: rebuildLine,
+  reconcile,
+  agents,
   snapshot,
   soak,
 } satisfies Record<string, (bench: Bench) => Promise<void>>
@@ -322,9 +325,11 @@ async function snapshot(bench: Bench): Promise<void> {
     answered.catch(() => {})
     sent.push(answered)
   }
-  const course = await run(bench, subject, shape, (_interval, index) => {
-    if (index === 0) send(HOLD)
-    if (index === heldOpenIntervals) send('rollback')
+  const course = await run(bench, subject, shape, {
+    hear(_interval, index) {
+      if (index === 0) send(HOLD)
+      if (index === heldOpenIntervals) send('rollback')
+    },
   })
   await Promise.all(sent)
   const lasted = (heldOpenIntervals * heldOpenIntervalMs) / 1_000
@@ -362,12 +367,14 @@ async function soak(bench: Bench): Promise<void> {
     stage,
   }
   let start: Promise<readonly Size[]> | undefined
-  const course = await run(bench, subject, longShape(soakIntervalMs, soakIntervals), (_interval, index) => {
-    mustFit(bench)
-    if (index > 0) return
-    // Not from nothing: caches are full, every table has been written.
-    start = sizesOf(bench, stage)
-    start.catch(() => {})
+  const course = await run(bench, subject, longShape(soakIntervalMs, soakIntervals), {
+    hear(_interval, index) {
+      mustFit(bench)
+      if (index > 0) return
+      // Not from nothing: caches are full, every table has been written.
+      start = sizesOf(bench, stage)
+      start.catch(() => {})
+    },
   })
   const before = (await start) ?? []
   const after = await sizesOf(bench, stage)

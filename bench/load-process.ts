@@ -7,11 +7,19 @@ import { createSamples } from './statistics.ts'
 
 /** One call of one caller; resolves with the leases it was given. */
 type Step = (turn: number) => Promise<number>
-type Caller = { readonly step: Step; readonly close: () => Promise<void> | void }
+type Caller = {
+  readonly step: Step
+  /** Before its next call, and not timed. */
+  readonly after?: () => Promise<void>
+  readonly close: () => Promise<void> | void
+}
 
 function tell(message: FromLoad): void {
   process.send?.(message)
 }
+
+/** Ends the interval that is going on, where intervals are cut. */
+let cut: (() => void) | undefined
 
 async function perform(run: Run): Promise<void> {
   const callers = await Promise.all(Array.from({ length: run.callers }, (_, index) => openCaller(run, index)))
@@ -29,7 +37,7 @@ async function drive(run: Run, callers: readonly Caller[]): Promise<number> {
   let calls = 0
   let acknowledged = 0
   let ended = false
-  let boundary = measuredFrom + run.intervalMs
+  let begunAt = measuredFrom
   let cpu = process.cpuUsage()
   let measuring = false
 
@@ -39,7 +47,9 @@ async function drive(run: Run, callers: readonly Caller[]): Promise<number> {
       cpu = process.cpuUsage()
       tell({ type: 'begun' })
     }
-    while (!ended && now >= boundary) finishInterval(run.intervalMs)
+    const { intervalMs } = run
+    if (intervalMs === null) return
+    while (!ended && now >= begunAt + intervalMs) finishInterval(intervalMs)
   }
 
   function finishInterval(lastedMs: number): void {
@@ -56,7 +66,7 @@ async function drive(run: Run, callers: readonly Caller[]): Promise<number> {
         cpu: (spent.user + spent.system) / 1_000 / lastedMs,
       },
     })
-    boundary += run.intervalMs
+    begunAt += lastedMs
     left -= 1
     if (left === 0) ended = true
   }
@@ -72,16 +82,21 @@ async function drive(run: Run, callers: readonly Caller[]): Promise<number> {
       if (!ended && measuring) samples.add(now - begun)
       calls += 1
       if (calls >= run.mostCalls && !ended) {
-        if (measuring) finishInterval(Math.max(1, now - (boundary - run.intervalMs)))
+        if (measuring) finishInterval(Math.max(1, now - begunAt))
         ended = true
       }
+      await caller.after?.()
     }
   }
 
+  cut = () => {
+    if (measuring && !ended) finishInterval(Math.max(1, performance.now() - begunAt))
+  }
   try {
     await Promise.all(callers.map(work))
   } finally {
     ended = true
+    cut = undefined
   }
   return acknowledged
 }
@@ -90,7 +105,25 @@ async function openCaller(run: Run, index: number): Promise<Caller> {
   const { work } = run
   if (work.kind === 'insert') return openInserter(work.url, run.name, index)
   const connection = await openKeepAlive(run.targets[index % run.targets.length]!)
-  return { step: stepOf(run, index, connection), close: () => connection.close() }
+  const close = () => connection.close()
+  return work.kind === 'pass'
+    ? { ...passing(work.places[index % work.places.length]!, `${run.name}-${index}`, connection), close }
+    : { step: stepOf(run, index, connection), close }
+}
+
+function passing(place: Place, name: string, connection: KeepAlive): Pick<Caller, 'step' | 'after'> {
+  let held = ''
+  return {
+    async step(turn) {
+      const reply = await connection.post(RESERVE, reserveBody(place, `${name}-${turn}`))
+      mustBe(reply, 200, LEASE_ID)
+      held = leaseIdOf(reply.body)
+      return 1
+    },
+    async after() {
+      mustBe(await connection.post(RELEASE, `{"leaseId":"${held}"}`), 200, LEASE_ID)
+    },
+  }
 }
 
 function stepOf(run: Run, index: number, connection: KeepAlive): Step {
@@ -140,8 +173,9 @@ function stepOf(run: Run, index: number, connection: KeepAlive): Step {
         mustBe(await connection.post(RESERVE, reserve(turn)), 429, 'resource_exhausted')
         return 0
       }
+    case 'pass':
     case 'insert':
-      throw new Error('an insert asks no server')
+      throw new Error(`${work.kind} has a caller of its own`)
   }
 }
 
@@ -187,6 +221,10 @@ async function openInserter(url: string, name: string, index: number): Promise<C
 process.on('message', (message: ToLoad) => {
   if (message.type === 'stop') {
     process.disconnect?.()
+    return
+  }
+  if (message.type === 'cut') {
+    cut?.()
     return
   }
   perform(message.run).catch((error: unknown) =>

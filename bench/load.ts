@@ -18,6 +18,8 @@ export type Work =
   | { readonly kind: 'echo'; readonly places: readonly Place[] }
   /** Reserve, then Release by lease id. */
   | { readonly kind: 'pair'; readonly places: readonly Place[] }
+  /** The same; what counts and is timed is Reserve, so that leases stay as few as callers. */
+  | { readonly kind: 'pass'; readonly places: readonly Place[] }
   /** Each caller holds so many leases; it reserves one and releases its oldest. */
   | { readonly kind: 'churn'; readonly places: readonly Place[]; readonly hold: number }
   | { readonly kind: 'batch'; readonly places: readonly Place[]; readonly size: number }
@@ -34,7 +36,8 @@ export type Run = {
   /** Begins every owner's name, and makes them those of this run. */
   readonly name: string
   readonly warmUpMs: number
-  readonly intervalMs: number
+  /** Null: an interval ends when it is cut. */
+  readonly intervalMs: number | null
   readonly intervals: number
   /** A run ends early when it has made so many calls. */
   readonly mostCalls: number
@@ -56,7 +59,10 @@ export type RunResult = {
   readonly acknowledged: number
 }
 
-export type ToLoad = { readonly type: 'run'; readonly run: Run } | { readonly type: 'stop' }
+export type ToLoad =
+  | { readonly type: 'run'; readonly run: Run }
+  | { readonly type: 'cut' }
+  | { readonly type: 'stop' }
 export type FromLoad =
   | { readonly type: 'ready' }
   | { readonly type: 'begun' }
@@ -70,6 +76,8 @@ export type Load = {
     run: Run,
     hear?: { readonly begun?: () => void; readonly interval?: (interval: Interval) => void },
   ): Promise<RunResult>
+  /** Ends the interval of a run whose intervals have no length of their own. */
+  cut(): void
   stop(): Promise<void>
 }
 
@@ -81,13 +89,13 @@ export async function startLoad(signal: AbortSignal): Promise<Load> {
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   const abort = () => child.kill('SIGKILL')
   signal.addEventListener('abort', abort, { once: true })
-  await hear(child, (message) => (message.type === 'ready' ? { value: undefined } : undefined))
+  await hear(child, (message: FromLoad) => (message.type === 'ready' ? { value: undefined } : undefined))
   return {
     pid: child.pid!,
     async run(run, listeners = {}) {
       const intervals: Interval[] = []
       child.send({ type: 'run', run } satisfies ToLoad)
-      const acknowledged = await hear(child, (message) => {
+      const acknowledged = await hear(child, (message: FromLoad) => {
         if (message.type === 'begun') listeners.begun?.()
         if (message.type === 'interval') {
           intervals.push(message.interval)
@@ -98,6 +106,9 @@ export async function startLoad(signal: AbortSignal): Promise<Load> {
       })
       return { intervals, acknowledged }
     },
+    cut() {
+      child.send({ type: 'cut' } satisfies ToLoad)
+    },
     async stop() {
       signal.removeEventListener('abort', abort)
       if (child.connected) child.send({ type: 'stop' } satisfies ToLoad)
@@ -107,9 +118,9 @@ export async function startLoad(signal: AbortSignal): Promise<Load> {
 }
 
 /** Listens until `take` has what it waits for; rejects when it throws or the process ends. */
-function hear<T>(
+export function hear<M, T>(
   child: ChildProcess,
-  take: (message: FromLoad) => { readonly value: T } | undefined,
+  take: (message: M) => { readonly value: T } | undefined,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
     const end = (settle: () => void) => {
@@ -119,13 +130,13 @@ function hear<T>(
     }
     const onMessage = (message: unknown) => {
       try {
-        const taken = take(message as FromLoad)
+        const taken = take(message as M)
         if (taken !== undefined) end(() => resolve(taken.value))
       } catch (error) {
         end(() => reject(error))
       }
     }
-    const onExit = () => end(() => reject(new Error('the load generator ended')))
+    const onExit = () => end(() => reject(new Error('a process of the bench ended')))
     child.on('message', onMessage)
     child.on('exit', onExit)
   })

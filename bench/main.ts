@@ -11,7 +11,7 @@ import { LINES, type LineName, profile } from './lines.ts'
 import { startLoad } from './load.ts'
 import { describeMachine } from './machine.ts'
 import type { Bench, Scale } from './measure.ts'
-import { count, GENERATOR, people, type Report, type Row } from './report.ts'
+import { amount, count, GENERATOR, people, type Report, type Row } from './report.ts'
 import { openScratch } from './scratch.ts'
 import type { Stage } from './stage.ts'
 
@@ -39,6 +39,10 @@ const FULL: Scale = {
   heldOpenIntervalMs: 60_000,
   soakIntervalMs: 60_000,
   soakIntervals: 60,
+  listed: 100_000,
+  agents: 2_000,
+  agentIntervalMs: 30_000,
+  agentIntervals: 2,
 }
 
 const QUICK: Scale = {
@@ -51,6 +55,10 @@ const QUICK: Scale = {
   heldOpenIntervalMs: 1_000,
   soakIntervalMs: 1_000,
   soakIntervals: 2,
+  listed: 5_000,
+  agents: 40,
+  agentIntervalMs: 1_000,
+  agentIntervals: 2,
 }
 
 export const LINE_NAMES = Object.keys(LINES) as readonly LineName[]
@@ -120,7 +128,7 @@ async function perform(
     show(row) {
       rows.push(row)
       say(
-        `${row.what}: ${count(row.perSecond)}/s${row.ratio === null ? '' : `, ${row.ratio.value.toFixed(2)} of ${row.floor?.what}`}`,
+        `${row.what}: ${row.amount === undefined ? `${count(row.perSecond)}/s` : amount(row.amount)}${row.ratio === null ? '' : `, ${row.ratio.value.toFixed(2)} of ${row.floor?.what}`}`,
       )
     },
   }

@@ -2,6 +2,7 @@
  * How a figure is made. The machine is shared and noisy, so a line and its floor run in turn, several short runs each
  * (floor, line, floor, line, …): the ratio is the median of those of each turn, the figures shown are medians.
  */
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Interval, Load, Work } from './load.ts'
 import type { Row } from './report.ts'
 import type { Scratch } from './scratch.ts'
@@ -24,6 +25,12 @@ export type Scale = {
   readonly heldOpenIntervalMs: number
   readonly soakIntervalMs: number
   readonly soakIntervals: number
+  /** Entries of a snapshot, and leases it is held against. */
+  readonly listed: number
+  readonly agents: number
+  readonly agentIntervalMs: number
+  /** Intervals that are measured. */
+  readonly agentIntervals: number
 }
 
 export type Bench = {
@@ -66,14 +73,33 @@ export type Figures = {
 
 /** A generator that meets no resistance would not stop: so many calls a second end a run early. */
 const MOST_CALLS_PER_SECOND = 100_000
+/** Of a run whose intervals are cut: for as many calls as in so long. */
+const LONGEST_CUT_MS = 600_000
 
 let runs = 0
+
+export type Shape = {
+  readonly warmUpMs: number
+  /** Null: intervals are cut by `bench.load.cut`. */
+  readonly intervalMs: number | null
+  readonly intervals: number
+}
+
+export type Listening = {
+  /** The warm-up is over. */
+  readonly begun?: () => void
+  readonly hear?: (interval: Interval, index: number) => void
+}
+
+function longest({ warmUpMs, intervalMs, intervals }: Shape): number {
+  return intervalMs === null ? LONGEST_CUT_MS : warmUpMs + intervals * intervalMs
+}
 
 export async function run(
   bench: Bench,
   subject: Subject,
-  shape: { readonly warmUpMs: number; readonly intervalMs: number; readonly intervals: number },
-  hear?: (interval: Interval, index: number) => void,
+  shape: Shape,
+  { begun, hear }: Listening = {},
 ): Promise<readonly Figures[]> {
   bench.signal.throwIfAborted()
   const { stage, units = 1 } = subject
@@ -90,11 +116,12 @@ export async function run(
       targets: servers.map((server) => server.target),
       name: `run-${runs}`,
       ...shape,
-      mostCalls: (MOST_CALLS_PER_SECOND * (shape.warmUpMs + shape.intervals * shape.intervalMs)) / 1_000,
+      mostCalls: (MOST_CALLS_PER_SECOND * longest(shape)) / 1_000,
     },
     {
       begun: () => {
         since = usage(bench, servers)
+        begun?.()
       },
       interval: (interval) => {
         const now = usage(bench, servers)
@@ -112,6 +139,39 @@ export async function run(
   )
   stage.acknowledged += acknowledged
   return figures
+}
+
+/** A subject by itself for `beforeMs`, and then while something else happens, however long that takes. */
+export async function runBeside<T>(
+  bench: Bench,
+  subject: Subject,
+  { warmUpMs, beforeMs }: { readonly warmUpMs: number; readonly beforeMs: number },
+  happen: () => Promise<T>,
+): Promise<{ readonly before: Figures; readonly meanwhile: Figures; readonly happened: T }> {
+  const begun = Promise.withResolvers<void>()
+  const running = run(bench, subject, { warmUpMs, intervalMs: null, intervals: 2 }, { begun: begun.resolve })
+  // A run that fails before it begins is heard of below.
+  running.catch(begun.resolve)
+  await begun.promise
+  await delay(beforeMs, undefined, { signal: bench.signal })
+  bench.load.cut()
+  const [happened] = await Promise.allSettled([happen()])
+  bench.load.cut()
+  const [before, meanwhile] = await running
+  if (happened.status === 'rejected') throw happened.reason
+  if (before === undefined || meanwhile === undefined) throw new Error(`nothing came back: ${subject.what}`)
+  return { before, meanwhile, happened: happened.value }
+}
+
+/** What servers and PostgreSQL use while something happens, in cores. */
+export async function watchCpu<T>(
+  bench: Bench,
+  servers: readonly Server[],
+  happen: () => Promise<T>,
+): Promise<{ readonly happened: T; readonly cpu: Omit<Cpu, 'load'> }> {
+  const before = usage(bench, servers)
+  const happened = await happen()
+  return { happened, cpu: between(before, usage(bench, servers)) }
 }
 
 /**
@@ -158,14 +218,14 @@ export function compare(
   rounds: readonly Figures[],
   floor?: {
     readonly rounds: readonly Figures[]
-    readonly by?: 'rate' | 'p50'
+    readonly by?: 'rate' | 'p50' | 'p99'
     readonly goal?: { readonly least?: number; readonly most?: number }
   },
 ): Row {
   const figures = mid(rounds)
   if (floor === undefined) return { line, ...figures, floor: null, ratio: null, goal: null, reached: null }
   const by = floor.by ?? 'rate'
-  const pick = (one: Figures) => (by === 'rate' ? one.perSecond : one.p50)
+  const pick = (one: Figures) => (by === 'rate' ? one.perSecond : one[by])
   const ratio = median(rounds.map((one, round) => pick(one) / pick(floor.rounds[round]!)))
   const { least, most } = floor.goal ?? {}
   const beside = mid(floor.rounds)

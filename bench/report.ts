@@ -3,22 +3,32 @@ import { table } from '../src/cli/print.ts'
 import type { Machine } from './machine.ts'
 import type { Cpu } from './measure.ts'
 
+export type Amount = {
+  readonly value: number
+  /** MB are 10^6 bytes. */
+  readonly unit: 's' | 'ms' | 'MB' | 'cores' | 'bytes' | 'rows'
+}
+
 export type Row = {
   /** What `--only` calls it. */
   readonly line: string
   readonly what: string
-  readonly perSecond: number
+  readonly perSecond: number | null
+  /** What is no rate. */
+  readonly amount?: Amount
   /** Milliseconds of one call; null where there are no calls. */
   readonly p50: number | null
   readonly p99: number | null
   readonly cpu: Cpu | null
   readonly floor: { readonly what: string; readonly perSecond: number; readonly p50: number | null } | null
-  readonly ratio: { readonly value: number; readonly by: 'rate' | 'p50' } | null
-  /** On the ratio, or on the rate where there is no floor. */
+  readonly ratio: { readonly value: number; readonly by: 'rate' | 'p50' | 'p99' } | null
+  /** On the ratio, or on the rate or amount where there is no floor. */
   readonly goal: { readonly least?: number; readonly most?: number } | null
   readonly reached: boolean | null
   /** How it went on: what happened to the rate over a long run. */
   readonly course?: readonly { readonly at: string; readonly perSecond: number; readonly p99: number }[]
+  /** What it is made of, or what belongs to it. */
+  readonly parts?: readonly { readonly of: string; readonly amount: Amount }[]
   /** Sizes and memory, at start and end. */
   readonly sizes?: readonly { readonly of: string; readonly start: number; readonly end: number }[]
 }
@@ -79,17 +89,19 @@ export function people(report: Report): string {
 
 export function cells(row: Row): readonly string[] {
   const { floor, ratio, goal, cpu } = row
-  const sides = goal === null ? '' : goal.least !== undefined ? `≥ ${goal.least}` : `≤ ${goal.most}`
+  const unit = row.amount === undefined ? '' : ` ${row.amount.unit}`
+  const sides =
+    goal === null ? '' : `${goal.least !== undefined ? `≥ ${goal.least}` : `≤ ${goal.most}`}${unit}`
   return [
     row.line,
     row.what,
-    count(row.perSecond),
+    row.amount !== undefined ? amount(row.amount) : row.perSecond === null ? '' : count(row.perSecond),
     ms(row.p50),
     ms(row.p99),
     floor?.what ?? '',
     floor === null ? '' : count(floor.perSecond),
     ms(floor?.p50 ?? null),
-    ratio === null ? '' : `${ratio.value.toFixed(2)}${ratio.by === 'p50' ? ' of p50' : ''}`,
+    ratio === null ? '' : `${ratio.value.toFixed(2)}${ratio.by === 'rate' ? '' : ` of ${ratio.by}`}`,
     sides,
     row.reached === null ? '' : row.reached ? 'reached' : 'missed',
     cpu === null ? '' : [cpu.load, cpu.server, cpu.postgres].map((one) => one?.toFixed(2) ?? '?').join(' / '),
@@ -98,14 +110,22 @@ export function cells(row: Row): readonly string[] {
 
 function more(row: Row): readonly string[] {
   const course = (row.course ?? []).map(({ at, perSecond, p99 }) => [at, count(perSecond), ms(p99)])
+  const parts = (row.parts ?? []).map(({ of, amount: part }) => [of, amount(part)])
   const sizes = (row.sizes ?? []).map(({ of, start, end }) => [of, mib(start), mib(end)])
   return [
     ...(course.length === 0 ? [] : [row.what, table(['', 'PER SECOND', 'P99 MS'], course), '']),
+    ...(parts.length === 0 ? [] : [row.what, table(['', 'OF THIS'], parts), '']),
     ...(sizes.length === 0 ? [] : [row.what, table(['MIB', 'START', 'END'], sizes), '']),
   ]
 }
 
-export function count(value: number): string {
+export function amount({ value, unit }: Amount): string {
+  const digits = unit === 'cores' ? 3 : unit === 's' ? 2 : unit === 'ms' && value < 100 ? 2 : 0
+  return `${value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`
+}
+
+export function count(value: number | null): string {
+  if (value === null) return ''
   return Math.round(value).toLocaleString('en-US')
 }
 

@@ -14,8 +14,8 @@ export type Stage = {
   readonly servers: readonly Server[]
   /** Leases that servers of this stage acknowledged; the log must have as many. */
   acknowledged: number
-  /** A new network with one pool, whose released addresses do not cool. */
-  place(cidr: string, history?: History): Promise<Place>
+  /** A new network with one pool, whose released addresses do not cool unless told otherwise. */
+  place(cidr: string, history?: History, cooldownSeconds?: number): Promise<Place>
   /** Another server on the same database. */
   join(): Promise<Server>
   /** Stops the servers. The database stays to be verified. */
@@ -46,12 +46,17 @@ export async function openStage(
     admin,
     servers,
     acknowledged: 0,
-    async place(cidr, history) {
+    async place(cidr, history, cooldownSeconds = 0) {
       networks += 1
       const place = { network: `bench-${networks}`, pool: 'pool' }
       await client.networks.createNetwork({ name: place.network }, { signal })
       await client.pools.createPool(
-        { network: place.network, name: place.pool, cidr, cooldown: { seconds: 0n, nanos: 0 } },
+        {
+          network: place.network,
+          name: place.pool,
+          cidr,
+          cooldown: { seconds: BigInt(cooldownSeconds), nanos: 0 },
+        },
         { signal },
       )
       if (history !== undefined) {

@@ -2,7 +2,7 @@
  * What processes use, where the system tells (Linux): which of generator, server and PostgreSQL was busy explains a
  * rate better than the rate does. Undefined elsewhere.
  */
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 
 /** USER_HZ, the same on every architecture Node runs on. */
 const TICKS_PER_SECOND = 100
@@ -18,6 +18,20 @@ export function clusterCpuMs(postmaster: number | undefined): number | undefined
   const ended = ticks(postmaster)?.ended
   if (ended === undefined) return undefined
   return [postmaster, ...childrenOf(postmaster)].reduce((sum, pid) => sum + singleThreadMs(pid), ended)
+}
+
+/** The most memory it has had, shared or not, since `forgetPeak`. */
+export function peakBytes(pid: number): number | undefined {
+  const found = /^VmHWM:\s+(\d+) kB/m.exec(read(`/proc/${pid}/status`))
+  return found === null ? undefined : Number(found[1]) * 1_024
+}
+
+export function forgetPeak(pid: number): void {
+  try {
+    writeFileSync(`/proc/${pid}/clear_refs`, '5')
+  } catch {
+    // Elsewhere it is the most since it began.
+  }
 }
 
 /** Memory of its own, and its share of what it has in common with others: of several processes it adds up. */
