@@ -312,7 +312,7 @@ export async function agents(bench: Bench): Promise<void> {
     const pods = { confirmed: held, nodes }
     const place = await stage.place(WIDE, { held, pairs: 0, churned: 0, pods }, COOLDOWN_SECONDS)
     sources = await startSources(stage.servers[0]!.target, place, bench.signal)
-    bench.say(`${nodes} agents are enrolled`)
+    bench.say(`enrolling ${nodes.toLocaleString('en-US')} agents`)
     await sources.ask({ type: 'enrol', nodes, podsEach: PODS_EACH, intervalMs: SETTLING_INTERVAL_MS })
     const settling = Math.max(APART_MS, (nodes * 1_000) / SETTLING_PER_SECOND)
     await sources.ask({ type: 'pace', intervalMs: settling, intervals: SETTLING_REPORTS })

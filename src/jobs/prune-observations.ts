@@ -6,6 +6,7 @@
  * Of a held lease the last sighting of each workload by each source stays, however old: it is what makes that source a
  * witness, and without its witness a lease would be judged by whoever is left (16.8).
  */
+import { OF_NETWORK } from '../ledger/append.ts'
 import { dropQuestions } from '../liveness/suspects.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
 import { type Pruning, pruneUpTo } from './prune.ts'
@@ -27,12 +28,12 @@ const PRUNED = {
        order by reported_at offset $4 limit 1`,
     prune: `
       delete from ipledger.snapshot
-       where network_id = $1
+       where ${OF_NETWORK}
          and ctid = any(array(
            select ctid from ipledger.snapshot
             where network_id = $1 and reported_at > $2::timestamptz and reported_at <= $4::timestamptz
               and reported_at < now() - $3::bigint * interval '1 millisecond'
-            for update skip locked))`,
+            order by reported_at for update skip locked))`,
   },
   sightings: {
     memoryMs: SIGHTINGS_KEPT_MS,
@@ -43,7 +44,7 @@ const PRUNED = {
     // Leases do not overlap: of those that begin before an address only the nearest can contain it.
     prune: `
       delete from ipledger.sighting
-       where network_id = $1
+       where ${OF_NETWORK}
          and ctid = any(array(
            select old.ctid from ipledger.sighting as old
             where old.network_id = $1 and old.vanished_at > $2::timestamptz and old.vanished_at <= $4::timestamptz
@@ -62,7 +63,7 @@ const PRUNED = {
                      and later.owner_uid is not distinct from old.owner_uid
                      and later.owner_name is not distinct from old.owner_name
                    order by later.address, later.source_id limit 1) is not null)
-            for update skip locked))`,
+            order by old.vanished_at for update skip locked))`,
   },
   parts: {
     memoryMs: PARTS_KEPT_MS,
@@ -72,12 +73,12 @@ const PRUNED = {
        order by received_at offset $4 limit 1`,
     prune: `
       delete from ipledger.snapshot_part
-       where network_id = $1
+       where ${OF_NETWORK}
          and ctid = any(array(
            select ctid from ipledger.snapshot_part
             where network_id = $1 and received_at > $2::timestamptz and received_at <= $4::timestamptz
               and received_at < now() - $3::bigint * interval '1 millisecond'
-            for update skip locked))`,
+            order by received_at for update skip locked))`,
   },
   samples: {
     memoryMs: SAMPLES_KEPT_MS,
@@ -87,12 +88,12 @@ const PRUNED = {
        order by at offset $4 limit 1`,
     prune: `
       delete from ipledger.pool_sample
-       where network_id = $1
+       where ${OF_NETWORK}
          and ctid = any(array(
            select ctid from ipledger.pool_sample
             where network_id = $1 and at > $2::timestamptz and at <= $4::timestamptz
               and at < now() - $3::bigint * interval '1 millisecond'
-            for update skip locked))`,
+            order by at for update skip locked))`,
   },
 } as const satisfies Readonly<Record<string, Kept>>
 

@@ -12,6 +12,7 @@ import type pg from 'pg'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
 import { invalid, type Refusal, refusal } from '../core/refusal.ts'
+import { OF_NETWORK } from '../ledger/append.ts'
 import { MOST_OF_ONE, readAddress, readOwner } from '../ledger/rows.ts'
 import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, sever, trip } from '../postgres/trip.ts'
 import {
@@ -21,8 +22,11 @@ import {
   type Entry,
   type EntrySet,
   joinEntries,
+  type Packed,
+  pack,
   readManyEntries,
   type Scope,
+  unpack,
 } from './entries.ts'
 import { type At, compareAll, compareNew, type Difference, writeDifference } from './sightings.ts'
 import { type Begun, newSigningKey, readToken, signToken, tokenLifeMs } from './snapshot-token.ts'
@@ -201,13 +205,21 @@ const KEEP_PART = `
         digest = excluded.digest, unreadable = excluded.unreadable, ignored = excluded.ignored`
 const PART = `
   select p.epoch, p.entries, p.given, p.digest, p.unreadable, p.ignored from ipledger.snapshot_part p
-   where p.network_id = $1 and p.source_id = $2 and p.begun_at = to_timestamp($3::float8 / 1000) and p.part = $4`
+   where p.network_id = $1 and p.source_id >= $2 and p.source_id <= $2 and p.begun_at = to_timestamp($3::float8 / 1000)
+     and p.part = $4
+   order by p.source_id, p.begun_at, p.part limit 1`
 const DROP_OLDER_PARTS = `
   delete from ipledger.snapshot_part
-   where network_id = $1 and source_id = $2 and begun_at < to_timestamp($3::float8 / 1000)`
+   where ${OF_NETWORK} and ctid = any(array(
+     select ctid from ipledger.snapshot_part
+      where network_id = $1 and source_id >= $2 and source_id <= $2 and begun_at < to_timestamp($3::float8 / 1000)
+      order by source_id, begun_at))`
 const DROP_PARTS = `
   delete from ipledger.snapshot_part
-   where network_id = $1 and source_id = $2 and begun_at <= to_timestamp($3::float8 / 1000)`
+   where ${OF_NETWORK} and ctid = any(array(
+     select ctid from ipledger.snapshot_part
+      where network_id = $1 and source_id >= $2 and source_id <= $2 and begun_at <= to_timestamp($3::float8 / 1000)
+      order by source_id, begun_at))`
 const FENCE = `
   select f.fenced_at from ipledger.source s
     cross join lateral (
@@ -223,7 +235,7 @@ const WAITING = `
 // The first time it is handed over is what counts: the answer is not older than that.
 const ASKED = `
   update ipledger.lookup set asked_at = to_timestamp($4::float8 / 1000)
-   where network_id = $1 and asked_at is null and ctid = any(array(
+   where ${OF_NETWORK} and asked_at is null and ctid = any(array(
      select w.row_id from unnest($3::bigint[]) as k (token)
      cross join lateral (
        select ctid as row_id from ipledger.lookup
@@ -240,7 +252,8 @@ const ANSWERED = `
        where network_id = $1 and source_id = $2 and fencing_token >= v.fencing_token
          and fencing_token <= v.fencing_token and attachment_key = v.attachment_key
        order by fencing_token limit 1) w
-   where l.ctid = w.row_id and l.network_id = $1 and l.answered_at is null and l.version = v.version and l.asked_at = to_timestamp(v.asked / 1000)`
+   where l.ctid = w.row_id and ${OF_NETWORK} and l.answered_at is null and l.version = v.version
+     and l.asked_at = to_timestamp(v.asked / 1000)`
 
 /** For the test of their plans. */
 export const REPORT_STATEMENTS = {
@@ -692,7 +705,7 @@ async function takeChunk(
           begun.begunAt,
           chunk.number,
           epoch,
-          JSON.stringify([...set.entries.values()]),
+          JSON.stringify([...set.entries.values()].map(pack)),
           given.length,
           digest,
           set.unreadableCount,
@@ -742,7 +755,7 @@ async function putTogether(
     // The count will tell.
     if (row === undefined || row.epoch !== epoch) continue
     sets.push({
-      entries: new Map(row.entries.map((entry) => [entry.key, entry])),
+      entries: new Map(row.entries.map((packed) => [packed[0], unpack(packed)])),
       // Told of when it arrived.
       unreadable: [],
       unreadableCount: row.unreadable,
@@ -765,7 +778,7 @@ function compareTotal(
 
 type PartRow = {
   readonly epoch: string
-  readonly entries: readonly Entry[]
+  readonly entries: readonly Packed[]
   readonly given: number
   readonly digest: string
   readonly unreadable: number

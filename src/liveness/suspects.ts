@@ -21,6 +21,7 @@ import { attachmentKey, describeOwner } from '../core/owner.ts'
 import { judgePolicy, POLICY } from '../core/policy.ts'
 import type { Pool } from '../core/pool.ts'
 import type { Refusal } from '../core/refusal.ts'
+import { OF_NETWORK } from '../ledger/append.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import {
   LEASE_COLUMNS,
@@ -194,7 +195,7 @@ const LOOKUPS_BOUND = `
 // Of leases that ended, changed, or are seen again: when they are suspected anew they are asked after anew.
 const DROP_LOOKUPS = `
   delete from ipledger.lookup
-   where network_id = $1 and ctid = any(array(
+   where ${OF_NETWORK} and ctid = any(array(
      select k.row_id from (
        select q.ctid as row_id, q.fencing_token, q.version from ipledger.lookup q
         where q.network_id = $1 and (q.source_id, q.fencing_token, q.attachment_key) > ($2, $3, $4)

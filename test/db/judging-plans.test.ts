@@ -201,19 +201,19 @@ async function fill(): Promise<void> {
 /** Everything but a few rows is dead, and the statistics are of those few. */
 async function thinOut(): Promise<void> {
   await admin.query(`
-    delete from ipledger.sighting where address > '10.0.0.40';
-    delete from ipledger.lookup where fencing_token > 40;
-    delete from ipledger.lease where fencing_token > 40;
-    delete from ipledger.released_address where released_seq > 40;
-    delete from ipledger.closed_attachment where closed_seq > 40;
+    delete from ipledger.sighting where address > '10.0.0.1';
+    delete from ipledger.lookup where fencing_token > 1;
+    delete from ipledger.lease where fencing_token > 1;
+    delete from ipledger.released_address where released_seq > 1;
+    delete from ipledger.closed_attachment where closed_seq > 1;
     delete from ipledger.source where source_id > 's13';
     delete from ipledger.source_epoch where source_id > 's13';
     delete from ipledger.snapshot where source_id > 's13';
-    delete from ipledger.snapshot_part where part > 40;
-    delete from ipledger.hold where held_seq > 40;
-    delete from ipledger.fence where fenced_seq > 40;
+    delete from ipledger.snapshot_part where part > 1;
+    delete from ipledger.hold where held_seq > 1;
+    delete from ipledger.fence where fenced_seq > 1;
     delete from ipledger.pool_sample where pool_id > 3;
-    delete from ipledger.pool_position where seq > 40;
+    delete from ipledger.pool_position where seq > 1;
     delete from ipledger.pool where pool_id > 3;
     analyze`)
 }

@@ -244,15 +244,15 @@ async function thinOut(): Promise<void> {
   await admin.query(`
     delete from ipledger.lease where fencing_token > 1;
     delete from ipledger.released_address where released_seq > 1;
-    delete from ipledger.untouched_range where first_address > '10.4.0.80';
-    delete from ipledger.pool_position where seq < ${LEASES / 5 - 40};
+    delete from ipledger.untouched_range where first_address > '10.4.0.2';
+    delete from ipledger.pool_position where seq < ${LEASES / 5 - 1};
     delete from ipledger.request where seq > 1;
     delete from ipledger.closed_attachment where closed_seq > 1;
     delete from ipledger.pool where pool_id > 3;
     delete from ipledger.source where source_id > 's13';
-    delete from ipledger.sighting where address > '10.0.0.40';
-    delete from ipledger.fence where fenced_seq > 40;
-    delete from ipledger.hold where held_seq > 40;
+    delete from ipledger.sighting where address > '10.0.0.1';
+    delete from ipledger.fence where fenced_seq > 1;
+    delete from ipledger.hold where held_seq > 1;
     analyze ipledger.source, ipledger.sighting, ipledger.fence, ipledger.hold, ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool,
       ipledger.pool_position, ipledger.request, ipledger.closed_attachment, ipledger.network, ipledger.network_lock`)
 }

@@ -79,12 +79,12 @@ async function fill(): Promise<void> {
 /** Everything but a few rows is dead, and the statistics are of those few. */
 async function thinOut(): Promise<void> {
   await admin.query(`
-    delete from ipledger.sighting where address > '10.0.0.40';
+    delete from ipledger.sighting where address > '10.0.0.1';
     delete from ipledger.source where source_id > 's13';
     delete from ipledger.snapshot where source_id > 's13';
     delete from ipledger.hold where source_id > 's13';
-    delete from ipledger.fence where fenced_seq > 20;
-    delete from ipledger.lease where fencing_token > 40;
+    delete from ipledger.fence where fenced_seq > 1;
+    delete from ipledger.lease where fencing_token > 1;
     analyze ipledger.sighting, ipledger.source, ipledger.snapshot, ipledger.hold, ipledger.fence, ipledger.lease`)
 }
 

@@ -50,7 +50,7 @@ incident(
         await scene.passes(INTERVAL - 1_000)
         await agent.report()
       }
-      await scene.jobs()
+      await scene.jobs('verify-suspects', 'expire-unconfirmed')
     }
     for (const lease of leases) expect(await scene.lease(lease.leaseId)).toMatchObject(identityOf(lease))
     expect(agent.asked).toEqual([])

@@ -6,9 +6,12 @@ import {
   digestOf,
   digestOfGiven,
   joinEntries,
+  type Packed,
+  pack,
   readEntries,
   readManyEntries,
   type Scope,
+  unpack,
 } from '../../src/liveness/entries.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
 
@@ -254,6 +257,16 @@ describe('a set', () => {
         expect(joined.unreadableCount).toBe(whole.unreadableCount)
         expect(joined.ignored).toBe(whole.ignored)
         expect(joined.entries).toEqual(whole.entries)
+      }),
+    )
+  })
+
+  test('is what it is after it was kept as a part', () => {
+    fc.assert(
+      fc.property(anyEntries, (list) => {
+        const entries = [...readEntries(list, WIDE).entries.values()]
+        const kept = JSON.parse(JSON.stringify(entries.map(pack))) as readonly Packed[]
+        expect(kept.map(unpack)).toEqual(entries)
       }),
     )
   })
