@@ -318,12 +318,12 @@ export async function agents(bench: Bench): Promise<void> {
     await sources.ask({ type: 'pace', intervalMs: settling, intervals: SETTLING_REPORTS })
     await sources.ask({ type: 'redeclare', intervalMs })
 
+    const pace = (times: number) => sources!.ask({ type: 'pace', intervalMs, intervals: times })
+    await pace(1)
     // As long as what is measured, so that as many slots of the schedule fall into it.
     const idle = await watchCpu(bench, stage.servers, () =>
       delay(intervals * intervalMs, undefined, { signal: bench.signal }),
     )
-    const pace = (times: number) => sources!.ask({ type: 'pace', intervalMs, intervals: times })
-    await pace(1)
     const before = await tablesOf(stage)
     const { happened: paced, cpu } = await watchCpu(bench, stage.servers, () => pace(intervals))
     const after = await tablesOf(stage)
@@ -381,7 +381,8 @@ function coresRow(cpu: Omit<Cpu, 'load'>, idle: Omit<Cpu, 'load'>): Row {
     parts: [
       cores('server and worker', cpu.server!),
       cores('PostgreSQL', cpu.postgres!),
-      cores('both when no agent reports (what the worker does each minute)', without),
+      cores('server and worker when no agent reports', idle.server!),
+      cores('PostgreSQL when no agent reports', idle.postgres!),
       cores('the agents alone', total - without),
     ],
   }

@@ -14,53 +14,48 @@ const SLICE = 2_000
 /** Rows of a run: what is left is left to the next. */
 const SLICES = 2_000
 
-/** For the test of their plans. ($1 network, $2 after this time, $3 memory, $4 rows or up to this time.) */
-export const PRUNE_STATEMENTS = {
-  requestBound: `
-    select at::text as bound from ipledger.request
-     where network_id = $1 and at > $2::timestamptz and at < now() - $3::bigint * interval '1 millisecond'
-     order by at offset $4 limit 1`,
-  requests: `
-    delete from ipledger.request
-     where ${OF_NETWORK}
-       and ctid = any(array(
-         select ctid from ipledger.request
-          where network_id = $1 and at > $2::timestamptz and at <= $4::timestamptz
-            and at < now() - $3::bigint * interval '1 millisecond'
-          order by at for update skip locked))`,
-  closingBound: `
-    select closed_at::text as bound from ipledger.closed_attachment
-     where network_id = $1 and closed_at > $2::timestamptz
-       and closed_at < now() - $3::bigint * interval '1 millisecond'
-     order by closed_at offset $4 limit 1`,
+/** Rows of one table, by the time that one of its indexes has them by. */
+export type Pruned = Readonly<{
+  memoryMs: number
+  table: string
+  column: string
+  /** Of rows called `old`: those that may go. All of them, if it is not given. */
+  when?: string
+}>
+
+/** ($1 network, $2 after this time, $3 memory) Of `bound`, the time of the row that ends a slice, $4 is its rows; of `prune` its end. */
+export function statementsOf({ table, column, when }: Pruned): Readonly<{ bound: string; prune: string }> {
+  const old = `old.network_id = $1 and old.${column} > $2::timestamptz
+            and old.${column} < now() - $3::bigint * interval '1 millisecond'`
+  return {
+    bound: `select old.${column}::text as bound from ipledger.${table} as old where ${old}
+            order by old.${column} offset $4 limit 1`,
+    prune: `delete from ipledger.${table} where ${OF_NETWORK} and ctid = any(array(
+           select old.ctid from ipledger.${table} as old
+            where ${old} and old.${column} <= $4::timestamptz ${when === undefined ? '' : `and ${when}`}
+            order by old.${column} for update skip locked))`,
+  }
+}
+
+export const REQUESTS: Pruned = { table: 'request', column: 'at', memoryMs: POLICY.requestMemoryMs }
+
+export const CLOSINGS: Pruned = {
+  table: 'closed_attachment',
+  column: 'closed_at',
+  memoryMs: POLICY.retryHorizonMs,
   // Each attachment's lease is looked up by itself: a join walks all leases once more for each, the dead ones too
   // while a snapshot is held open (two processors busy after five minutes of it).
-  closings: `
-    delete from ipledger.closed_attachment
-     where ${OF_NETWORK}
-       and ctid = any(array(
-         select closed.ctid from ipledger.closed_attachment as closed
-          where closed.network_id = $1 and closed.closed_at > $2::timestamptz and closed.closed_at <= $4::timestamptz
-            and closed.closed_at < now() - $3::bigint * interval '1 millisecond'
-            and (
-              select lease.fencing_token from ipledger.lease
-               where lease.network_id = $1
-                 and lease.attachment_key >= closed.attachment_key and lease.attachment_key <= closed.attachment_key
-                 and lease.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED')
-               order by lease.attachment_key limit 1) is null
-          order by closed.closed_at for update skip locked))`,
-} as const
+  when: `(
+    select lease.fencing_token from ipledger.lease
+     where lease.network_id = $1
+       and lease.attachment_key >= old.attachment_key and lease.attachment_key <= old.attachment_key
+       and lease.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED')
+     order by lease.attachment_key limit 1) is null`,
+}
 
 /** Remembered requests: their ids have been exactly-once for as long as was promised. */
 export const pruneRequests: Job = (context) =>
-  inEachNetwork(context, (network) =>
-    pruneUpTo(context, {
-      network,
-      memoryMs: POLICY.requestMemoryMs,
-      bound: PRUNE_STATEMENTS.requestBound,
-      prune: PRUNE_STATEMENTS.requests,
-    }),
-  )
+  inEachNetwork(context, (network) => pruneUpTo(context, network, REQUESTS))
 
 /**
  * Closed attachments, once late calls of them cannot arrive any more: after the retry horizon, and when no lease of
@@ -68,40 +63,31 @@ export const pruneRequests: Job = (context) =>
  * rule, so a row that should have gone already changes nothing.
  */
 export const pruneClosedAttachments: Job = (context) =>
-  inEachNetwork(context, (network) =>
-    pruneUpTo(context, {
-      network,
-      memoryMs: POLICY.retryHorizonMs,
-      bound: PRUNE_STATEMENTS.closingBound,
-      prune: PRUNE_STATEMENTS.closings,
-    }),
-  )
-
-export type Pruning = Readonly<{
-  network: string
-  memoryMs: number
-  /** ($1 network, $2 after this time, $3 memory, $4 rows): the time of the row that ends a slice. */
-  bound: string
-  /** ($1 network, $2 after this time, $3 memory, $4 up to this time) */
-  prune: string
-}>
+  inEachNetwork(context, (network) => pruneUpTo(context, network, CLOSINGS))
 
 /** By time, slice after slice. Times go back and forth as text, which is exact. */
 export async function pruneUpTo(
   { database, signal }: Pick<JobContext, 'database' | 'signal'>,
-  { network, memoryMs, bound, prune }: Pruning,
+  network: string,
+  pruned: Pruned,
 ): Promise<Done> {
-  let pruned = 0
+  const { bound, prune } = statementsOf(pruned)
+  let count = 0
   let after = '-infinity'
   for (let slice = 0; slice < SLICES && !signal.aborted; slice++) {
-    const { rows } = await database.query<{ bound: string }>(bound, [network, after, memoryMs, SLICE - 1])
+    const { rows } = await database.query<{ bound: string }>(bound, [
+      network,
+      after,
+      pruned.memoryMs,
+      SLICE - 1,
+    ])
     const upTo = rows[0]?.bound ?? 'infinity'
-    const { rowCount } = await database.query(prune, [network, after, memoryMs, upTo])
-    pruned += rowCount ?? 0
+    const { rowCount } = await database.query(prune, [network, after, pruned.memoryMs, upTo])
+    count += rowCount ?? 0
     if (rows.length === 0) break
     after = upTo
   }
-  return { pruned }
+  return { pruned: count }
 }
 
 /** Skips from pool to pool: there may be millions of positions and few pools. */

@@ -5,7 +5,8 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { OBSERVE_STATEMENTS } from '../../src/jobs/observe-pools.ts'
-import { PRUNE_STATEMENTS } from '../../src/jobs/prune-observations.ts'
+import { statementsOf } from '../../src/jobs/prune.ts'
+import { OBSERVATIONS } from '../../src/jobs/prune-observations.ts'
 import { EVIDENCE_STATEMENTS } from '../../src/liveness/evidence.ts'
 import { PLAN_STATEMENTS } from '../../src/liveness/plan.ts'
 import { SIGHTED_STATEMENTS } from '../../src/liveness/sighted.ts'
@@ -45,7 +46,15 @@ const STATEMENTS: Readonly<Record<string, string>> = {
   ...PLAN_STATEMENTS,
   ...STUCK_STATEMENTS,
   ...OBSERVE_STATEMENTS,
-  ...PRUNE_STATEMENTS,
+  ...Object.fromEntries(
+    Object.entries(OBSERVATIONS).flatMap(([what, observations]) => {
+      const { bound, prune } = statementsOf(observations)
+      return [
+        [`${what}Bound`, bound],
+        [`${what}Prune`, prune],
+      ]
+    }),
+  ),
 }
 
 const CASES: Readonly<Record<string, Case>> = {

@@ -5,7 +5,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { CLEAR_STATEMENTS } from '../../src/jobs/clear-dropped.ts'
-import { PRUNE_STATEMENTS } from '../../src/jobs/prune.ts'
+import { CLOSINGS, REQUESTS, statementsOf } from '../../src/jobs/prune.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { type Case, expectScans, scansOf } from '../support/plans.ts'
@@ -19,7 +19,9 @@ afterAll(() => Promise.all([admin.end(), reader.end()]))
 const NETWORK = 'big'
 const TIME = '2026-01-01T00:00:00Z'
 const TABLES = ['lease', 'closed_attachment', 'request', 'released_address', 'dropped_range', 'pool']
-const STATEMENTS = { ...PRUNE_STATEMENTS, ...CLEAR_STATEMENTS }
+const { bound: requestBound, prune: requests } = statementsOf(REQUESTS)
+const { bound: closingBound, prune: closings } = statementsOf(CLOSINGS)
+const STATEMENTS = { requestBound, requests, closingBound, closings, ...CLEAR_STATEMENTS }
 const DROPPED = { dropped_range_starts_once: ['first_address'] }
 const LEFT = { address_is_released_once: ['address'] }
 

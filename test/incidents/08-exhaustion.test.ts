@@ -7,7 +7,6 @@ import { withClient } from '../support/database.ts'
 import { emptyPool, useIncidents } from '../support/incident.ts'
 import { startProxy } from '../support/proxy.ts'
 import { openReplica } from '../support/replica.ts'
-import type { Told } from '../support/rpc.ts'
 
 const running = await useServer()
 const incident = useIncidents(running)
@@ -88,10 +87,10 @@ incident(
 incident(
   '8.3 deadline-consumed-waiting-for-lock: what was refused holds nothing, and some are served all the time',
   async (scene) => {
-    const { network, reality } = scene
+    const { network, call, reality } = scene
     await scene.pool('10.8.16.0/20')
     await using slow = await openReplica(running.database.serviceUrl, { deadlineMs: 700 })
-    // Somebody else holds the network's row nine tenths of the time.
+    // Somebody else holds the network's row nearly all the time: of three batches a second, few come through.
     const elephant = await connect({ url: running.database.adminUrl, applicationName: 'test' })
     const over = new AbortController()
     const stamping = (async () => {
@@ -100,32 +99,42 @@ incident(
         await elephant.query('select 1 from ipledger.network_lock where network_id = $1 for update', [
           network,
         ])
-        await elephant.query('select pg_sleep(0.09)')
+        await elephant.query('select pg_sleep(0.5)')
         await elephant.query('commit')
         await elephant.query('select pg_sleep(0.01)')
       }
     })()
-    const told: Told[] = []
-    await Promise.all(
-      Array.from({ length: 2_000 }, async (_, index) => {
-        const one = await slow.call('LeaseService/Reserve', {
+    const told = await Promise.all(
+      Array.from({ length: 2_000 }, (_, index) =>
+        slow.call('LeaseService/Reserve', {
           network,
           owner: sandbox(`herd-${index}`),
           claims: [{ pool: 'web' }],
-        })
-        told.push(one)
-      }),
+          requestId: `herd-${index}`,
+        }),
+      ),
     )
     over.abort()
     await stamping
     await elephant.end()
-    const served = told.filter(({ status }) => status === 200)
-    const refused = new Set(told.filter(({ status }) => status !== 200).map(({ reason }) => reason))
-    expect(served.length, 'goodput').toBeGreaterThan(0)
-    expect([...refused].filter((reason) => !['DATABASE_UNAVAILABLE', 'OVERLOADED'].includes(reason))).toEqual(
-      [],
-    )
-    const addresses = served.map(({ body }) => body.leases[0].address as string)
+    const addresses: string[] = []
+    let unserved = 0
+    for (const [index, { status, reason, body }] of told.entries()) {
+      if (status === 200) {
+        addresses.push(body.leases[0].address)
+        continue
+      }
+      unserved += 1
+      // Out of time while it was being committed: whoever asks is told.
+      if (reason === 'OUTCOME_UNKNOWN') {
+        const found = await call.ok('LeaseService/GetRequest', { network, requestId: `herd-${index}` })
+        if (found.committed) addresses.push(found.leases[0].address)
+        continue
+      }
+      expect(['DATABASE_UNAVAILABLE', 'OVERLOADED'], reason).toContain(reason)
+    }
+    expect(addresses.length, 'goodput').toBeGreaterThan(0)
+    expect(unserved, 'more than it can do').toBeGreaterThan(0)
     for (const address of addresses) reality.start({ name: address, addresses: [address] })
     const held = await withClient(running.database.adminUrl, async (client) => {
       const { rows } = await client.query<{ address: string }>(
