@@ -47,7 +47,6 @@ const server = await startServer({
   },
   reads: createReads(pool),
   intake: { database: pool, log },
-  recovering: false,
   tokens: loopbackTokens(),
   config,
   logger: log,

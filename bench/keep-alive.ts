@@ -12,6 +12,8 @@ export type Reply = { readonly status: number; readonly body: string }
 export type KeepAlive = {
   /** `path` and `body` are ASCII. Rejects when the connection breaks or nothing comes for `LONGEST_SILENCE_MS`. */
   post(path: string, body: string): Promise<Reply>
+  /** False once the server, or we, have closed it: nothing is sent on it any more. */
+  isOpen(): boolean
   close(): void
 }
 
@@ -70,6 +72,7 @@ function speak(socket: Socket, target: Target): KeepAlive {
         )
       })
     },
+    isOpen: () => !socket.destroyed,
     close: () => socket.destroy(),
   }
 }

@@ -20,7 +20,7 @@ type Chunks = { readonly texts: readonly string[]; readonly entries: number; rea
 type Seen = { era: number; head: string }
 type Reporter = {
   readonly source: string
-  readonly connection: KeepAlive
+  connection: KeepAlive
   readonly seen: Seen
   /** By which it says "unchanged". */
   digest: string
@@ -95,9 +95,12 @@ function reporting(): Reporter {
   return reporter
 }
 
+function connect(): Promise<KeepAlive> {
+  return openKeepAlive(target, { silenceMs: SILENCE_MS })
+}
+
 async function openReporter(source: string): Promise<Reporter> {
-  const connection = await openKeepAlive(target, { silenceMs: SILENCE_MS })
-  return { source, connection, seen: { era: 0, head: '0' }, digest: '' }
+  return { source, connection: await connect(), seen: { era: 0, head: '0' }, digest: '' }
 }
 
 async function declare({ connection, source }: Reporter, node: string, intervalMs: number): Promise<void> {
@@ -127,7 +130,10 @@ type Answer = {
   readonly digest: string
 }
 
-async function begin({ connection, source, seen }: Reporter): Promise<string> {
+async function begin(one: Reporter): Promise<string> {
+  // The server closes what was silent for longer than a minute.
+  if (!one.connection.isOpen()) one.connection = await connect()
+  const { connection, source, seen } = one
   const body = `{"network":"${place.network}","source":"${source}","seenEra":${seen.era},"seenHead":"${seen.head}"}`
   const answer = await ask(connection, 'LivenessService/BeginSnapshot', body)
   seen.era = answer.era

@@ -94,6 +94,55 @@ const REQUESTS: Readonly<Record<string, readonly object[]>> = {
     { network: 'default', cidr: '10.0.0.0/24', types: ['lease.reserved'] },
     { leaseId: 'default/1' },
   ],
+  RegisterSource: [
+    {
+      network: 'default',
+      id: 's',
+      kind: 'HTTP',
+      sight: { node: 'n', ownerKinds: ['pod'] },
+      settings: { listUrl: 'u' },
+    },
+  ],
+  EnableSource: [{ network: 'default', id: 's' }],
+  RetireSource: [{ network: 'default', id: 's' }],
+  ListSources: [{ network: 'default', id: 's', node: 'n', ...page }],
+  ListSnapshots: [{ network: 'default', source: 's', ...page }],
+  ListSightings: [{ network: 'default', source: 's', address: '10.0.0.5', ...page }],
+  BeginSnapshot: [{ network: 'default', source: 's' }],
+  ReportSnapshot: [
+    {
+      network: 'default',
+      source: 's',
+      token: 't',
+      epoch: 'e',
+      entries: [
+        {
+          address: '10.0.0.5',
+          network: 'default',
+          kind: 'pod',
+          name: 'a',
+          uid: 'u',
+          incarnation: 'i',
+          interface: 'eth0',
+          node: 'n',
+          boot: 'b',
+          state: 'running',
+        },
+      ],
+    },
+    { network: 'default', source: 's', epoch: 'e', unchanged: 'd' },
+    { network: 'default', source: 's', epoch: 'e', chunk: { number: 0, total: { entries: 1, digest: 'd' } } },
+  ],
+  ReportVerdicts: [
+    { network: 'default', source: 's', epoch: 'e', verdicts: [{ id: 'v', answer: 'GONE', detail: 'd' }] },
+  ],
+  FenceNode: [{ network: 'default', node: 'n', boot: 'b', why: 'w', requestId: 'r' }],
+  Reconcile: [
+    { network: 'default', pool: 'web', address: '10.0.0.5', source: 's', asIfEnabled: 's', ...page },
+  ],
+  ListHolds: [{ network: 'default' }],
+  ResumeHold: [{ network: 'default', source: 's', why: 'w', requestId: 'r' }],
+  ListStuck: [{ network: 'default', codes: ['HELD'], ...page }],
 }
 
 /** A request with one string spoilt, and the path of that string. */
@@ -123,6 +172,10 @@ function spoilt(desc: DescMessage, json: unknown, seen: Set<string>): readonly S
           ...[HALF, `a${HALF}`].map((key) => put(`[${JSON.stringify(key)}]`, { [key]: 'b' })),
         ]
       case 'message':
+        if (isStruct(field.message)) {
+          mark()
+          return [put('', { a: HALF }), put('', { [HALF]: 'b' }), put('', { a: [{ b: `x${HALF}` }] })]
+        }
         return spoilt(field.message, value, seen).map(({ path, body }) => put(`.${path}`, body))
       case 'list': {
         const items = value as readonly unknown[]
@@ -142,9 +195,15 @@ function spoilt(desc: DescMessage, json: unknown, seen: Set<string>): readonly S
   })
 }
 
+/** JSON in a message: it contains itself. */
+function isStruct({ typeName }: DescMessage): boolean {
+  return typeName === 'google.protobuf.Struct'
+}
+
 /** String fields of a message and of what it contains. */
 function stringsOf(desc: DescMessage): readonly string[] {
   return desc.fields.flatMap((field): readonly string[] => {
+    if (field.message !== undefined && isStruct(field.message)) return [`${desc.typeName}.${field.name}`]
     if (field.message !== undefined) return stringsOf(field.message)
     const isText = 'scalar' in field && field.scalar === ScalarType.STRING
     return isText || field.fieldKind === 'map' ? [`${desc.typeName}.${field.name}`] : []
