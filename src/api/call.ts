@@ -51,8 +51,6 @@ export type Backend = {
   readonly reads: Reads
   /** What sources report; on connections of its own, so that neither waits for the other's. */
   readonly intake: Intake
-  /** A network whose database turns out to be an older copy recovers. */
-  readonly recovering: boolean
   readonly log: Logger
 }
 

@@ -32,7 +32,7 @@ type Meaning = {
 export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
   POOL_EXHAUSTED: {
     code: Code.ResourceExhausted,
-    caller: 'Wait for RetryInfo, which is when the next address has cooled, or name another pool.',
+    caller: 'Wait for RetryInfo if there is one: the next address has cooled then. Or name another pool.',
     operator: 'Enlarge the pool, or look for leases that nobody uses: ListLeases by state and age.',
   },
   ALL_CANDIDATES_LIVE: {

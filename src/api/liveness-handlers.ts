@@ -332,7 +332,7 @@ async function followUp(
   { network, source, epoch: boot }: SnapshotReport,
   reported: Reported,
 ): Promise<void> {
-  const { ledger, recovering, log } = backend
+  const { ledger, log } = backend
   const actor = call.caller.name
   const { ground, news, fencedAt } = reported
   if (fencedAt !== null) {
@@ -347,7 +347,7 @@ async function followUp(
         { network, source, actor, beyond: ground.beyond, era: ground.era, head: ground.head },
         'a snapshot token of ours has numbers this ledger never gave out: the database is an older copy, a new era begins',
       )
-      const outcome = await beginEraBeyond(ledger, { network, ground, actor, recovering })
+      const outcome = await beginEraBeyond(ledger, { network, ground, actor })
       if (!outcome.ok) {
         log.error({ network, source, refusal: outcome.refusal }, 'the new era could not be begun')
       }
@@ -363,7 +363,7 @@ async function followUp(
  * one, and a new era begins. From anybody else it is a mistake or a lie, and changes nothing (calico#4374).
  */
 async function believe(backend: Backend, call: Call, asked: Reporting, ground: Ground): Promise<void> {
-  const { ledger, recovering, log } = backend
+  const { ledger, log } = backend
   const { name: actor, role, node } = call.caller
   const { network } = asked
   const source = role === 'agent' ? await named(backend, network, asked.source) : null
@@ -374,7 +374,7 @@ async function believe(backend: Backend, call: Call, asked: Reporting, ground: G
     { network, source: source.id, actor, beyond: ground.beyond, era: ground.era, head: ground.head },
     'an enabled source saw numbers this ledger never gave out: the database is an older copy, a new era begins',
   )
-  const outcome = await beginEraBeyond(ledger, { network, ground, actor, recovering })
+  const outcome = await beginEraBeyond(ledger, { network, ground, actor })
   if (outcome.ok) return
   // So far ahead that nobody was ever given it.
   if (outcome.refusal.reason === 'VERSION_MISMATCH') throw refusedBeyond(backend, call, asked, ground)

@@ -42,23 +42,18 @@ export async function startServer(options: {
   readonly ledger: Ledger
   readonly reads: Reads
   readonly intake: Intake
-  /** A network whose database turns out to be an older copy recovers. */
-  readonly recovering: boolean
   readonly tokens: Tokens
   readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
   readonly logger: Logger
 }): Promise<RunningServer> {
-  const { ledger, reads, intake, recovering, tokens, config, logger: log } = options
+  const { ledger, reads, intake, tokens, config, logger: log } = options
   const stopping = new AbortController()
   const health = createHealth({
     ping: () => reads.ping(),
     services: SERVICES.map(({ typeName }) => typeName),
     stopping: stopping.signal,
   })
-  const methods = [
-    ...methodsOf({ ledger, reads, intake, recovering, log }),
-    ...table(Health, health.handlers, true),
-  ]
+  const methods = [...methodsOf({ ledger, reads, intake, log }), ...table(Health, health.handlers, true)]
   const front: Front = { methods, tokens, defaultDeadlineMs: config.deadlineMs, log }
   const inFlight = createInFlight()
 

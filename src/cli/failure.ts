@@ -53,8 +53,15 @@ export function failureText(failure: CallFailed, url: string): string {
   ].join('\n')
 }
 
+/** What a person at this command line does otherwise than a program that calls. */
+const HERE: Readonly<Partial<Record<Reason, string>>> = {
+  UNAUTHENTICATED: 'Set IPLEDGER_TOKEN to a token that the server knows; "ipledger token create" makes one.',
+}
+
 /** A newer server may know reasons that this table does not. */
 function remedy(reason: string): readonly string[] {
+  const here = Object.hasOwn(HERE, reason) ? HERE[reason as Reason] : undefined
+  if (here !== undefined) return [`  ${here}`]
   const meaning = Object.hasOwn(MEANINGS, reason) ? MEANINGS[reason as Reason] : undefined
   return meaning === undefined ? [] : [`  ${meaning.caller}`]
 }

@@ -24,7 +24,7 @@ export function holdCommands(program: Command): void {
     .argument('[source]', 'without, the hold of the whole network')
     .description("end a hold, by an operator's word that what is missed is gone")
     .requiredOption('--why <text>', 'goes into the log')
-    .addHelpText('after', '\nExample:\n  ipledger hold resume agent-n1 --why "n1 was drained at noon"')
+    .addHelpText('after', '\nExample:\n  ipledger hold resume agent-1 --why "node-1 was drained at noon"')
     .action(async (source: string | undefined, options: ResumeOptions) => {
       const { network, why, requestId } = options
       const answer = await connect().liveness.resumeHold({ why, ...given({ network, source, requestId }) })

@@ -34,7 +34,7 @@ export function reconcileCommand(program: Command): void {
 
 Examples:
   ipledger reconcile --dry-run
-  ipledger reconcile --dry-run --as-if-enabled agent-n1 --source agent-n1
+  ipledger reconcile --dry-run --as-if-enabled agent-1 --source agent-1
   ipledger reconcile --dry-run --address 10.0.0.17 --kept`,
     )
     .action(async (options: Options) => {

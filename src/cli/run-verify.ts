@@ -1,4 +1,6 @@
+import type { Config } from '../config.ts'
 import { type NetworkVerified, verify } from '../ledger/verify.ts'
+import { place } from '../postgres/connect.ts'
 import { findDatabase } from '../postgres/database.ts'
 import { Unclear } from './failure.ts'
 import { endProgress, onDatabase, showProgress } from './on-database.ts'
@@ -10,8 +12,8 @@ export async function runVerify(
 ): Promise<boolean> {
   const { network, full } = options
   return onDatabase(
-    (config, log) => findDatabase(config, { log }),
-    async ({ url }, signal) => {
+    async (config, log) => ({ ...(await findDatabase(config, { log })), where: whereOf(config) }),
+    async ({ url, where }, signal) => {
       const report = await verify({
         url,
         network,
@@ -20,11 +22,21 @@ export async function runVerify(
         onProgress: (progress) => showProgress(`${progress.network}: ${progress.what}`, progress),
       })
       endProgress()
-      if (report.networks.length === 0) throw new Unclear('There is no network in this database.')
-      console.log(options.json === true ? JSON.stringify(report, null, 2) : verified(report.networks))
+      if (report.networks.length === 0) throw new Unclear(`There is no network in ${where}.`)
+      const { networks } = report
+      console.log(
+        options.json === true
+          ? JSON.stringify({ ...report, database: where }, null, 2)
+          : `${verified(networks)}\n\nThis is ${where}.`,
+      )
       return report.networks.every(({ findings }) => findings.length === 0)
     },
   )
+}
+
+/** Another terminal may have another DATABASE_URL, and books in order there say nothing about these. Never a password. */
+function whereOf({ databaseUrl, directory }: Config): string {
+  return databaseUrl === undefined ? `the embedded PostgreSQL in ${directory}` : place(databaseUrl)
 }
 
 function verified(networks: readonly NetworkVerified[]): string {

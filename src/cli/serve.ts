@@ -64,7 +64,6 @@ export async function openService(
     ledger,
     reads,
     intake: { database: intake, log },
-    recovering: !config.commitsAreNeverLost,
     tokens,
     config,
     logger: log,

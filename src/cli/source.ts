@@ -66,11 +66,12 @@ export function sourceCommands(program: Command): void {
     .addHelpText(
       'after',
       `
-The same declaration again changes nothing; another one replaces it, and is in dry run again.
+The same declaration again changes nothing; one with other kinds of owners, families, flags or interval replaces it, and is
+in dry run again. One of another kind, node or settings is another source: retire this one and register another id.
 
 Examples:
-  ipledger source register agent-n1 --node n1 --owner-kinds pod --sees-stopped
-  ipledger source register docker-n1 --kind docker --node n1 --owner-kinds container --sees-stopped \\
+  ipledger source register agent-1 --node node-1 --owner-kinds pod --sees-stopped
+  ipledger source register docker-1 --kind docker --node node-1 --owner-kinds container --sees-stopped \\
     --settings '{"socketPath": "/var/run/docker.sock", "network": "sandboxes"}'`,
     )
     .action(async (id: string, options: RegisterOptions) => {

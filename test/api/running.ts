@@ -49,7 +49,6 @@ export function serverOn(options: {
   readonly ledger: Ledger
   readonly reads: Reads
   readonly intake: Intake
-  readonly recovering?: boolean
   readonly tokens?: Tokens
   readonly deadlineMs?: number
   readonly logger?: Logger
@@ -58,7 +57,6 @@ export function serverOn(options: {
     ledger: options.ledger,
     reads: options.reads,
     intake: options.intake,
-    recovering: options.recovering ?? true,
     tokens: options.tokens ?? loopbackTokens(),
     config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: options.deadlineMs ?? 10_000 },
     logger: options.logger ?? createLogger('fatal'),

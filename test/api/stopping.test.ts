@@ -255,7 +255,6 @@ test('a port that is taken is one sentence', async () => {
       const { createLogger } = await import('../../src/telemetry.ts')
       return startServer({
         ...running,
-        recovering: true,
         tokens: loopbackTokens(),
         config: { host: '127.0.0.1', deadlineMs: 1_000, ...config },
         logger: createLogger('silent'),

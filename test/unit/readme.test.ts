@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { MEANINGS } from '../../src/api/errors.ts'
 import { createProgram } from '../../src/cli.ts'
 import { readConfig } from '../../src/config.ts'
+import { QUARANTINE_REASONS } from '../../src/core/lease.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 
 const file = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')
@@ -32,6 +33,12 @@ test('the table of errors is the one the API answers by', () => {
       `\`${codeToString(MEANINGS[reason].code)}\``,
       MEANINGS[reason].caller,
     ]),
+  )
+})
+
+test('the table of quarantines has every reason', () => {
+  expect(tableAfter('<!-- quarantines').map(([reason]) => reason)).toEqual(
+    QUARANTINE_REASONS.map((reason) => `\`${reason}\``),
   )
 })
 

@@ -1182,7 +1182,8 @@ export const LeaseService: GenService<{
     output: typeof BatchReserveResponseSchema;
   },
   /**
-   * Says that the address is configured: RESERVED becomes ACTIVE. Confirming an ACTIVE lease gives the same answer.
+   * Says that the address is configured: RESERVED becomes ACTIVE. Confirming an ACTIVE lease gives the same answer; if it
+   * last changed long ago and no source lists it, with a new version and `confirmed_at` (Reserve does so, too).
    * A refused Confirm means: unconfigure.
    *
    * LEASE_NOT_FOUND, LEASE_LOST (ended, or held by another), ATTACHMENT_CLOSED, ILLEGAL_STATE (quarantined, or by

@@ -44,7 +44,9 @@ export type SourceSight = Message<"ipledger.v1.SourceSight"> & {
   families: number[];
 
   /**
-   * Workloads that are stopped and keep their address are in its lists.
+   * Workloads that are stopped and keep their address are in its lists. Whom a list no longer names is asked after before
+   * anything follows, so that one that is stopped is found; where nobody is known to ask after (FOREIGN, SEEN_BY_CALLER),
+   * lists alone end a quarantine, and only those of sources that see the stopped ones, too.
    *
    * @generated from field: bool sees_stopped = 4;
    */
@@ -1268,7 +1270,8 @@ export type ReportSnapshotResponse = Message<"ipledger.v1.ReportSnapshotResponse
   complete: boolean;
 
   /**
-   * What it does not list was missed.
+   * What it does not list was missed. Of complete snapshots, those do not count that warm up, and one that was begun less
+   * than half an interval after the last counted one: k misses are k looks.
    *
    * @generated from field: bool counted = 3;
    */
@@ -1923,8 +1926,9 @@ export const ResumeHoldResponseSchema: GenMessage<ResumeHoldResponse> = /*@__PUR
  */
 export type Stuck = Message<"ipledger.v1.Stuck"> & {
   /**
-   * Stable, for programs: `PROOF_BLOCKED`, `LOOKUP_FAILING`, `NO_EXIT`, `NEVER_SIGHTED`, `SOURCE_PARTIAL`, `SOURCE_SILENT`,
-   * `SOURCE_COLD`, `HELD`, `OLD_TRANSACTION`, … .
+   * Stable, for programs: `PROOF_BLOCKED`, `LOOKUP_FAILING`, `LOOKUP_WAITING`, `OWNER_LIVES_ELSEWHERE`, `NOBODY_CAN_TELL`,
+   * `NO_EXIT`, `NEVER_SIGHTED`, `SOURCE_PARTIAL`, `SOURCE_SILENT`, `SOURCE_COLD`, `FENCE_CONTRADICTED`, `STALE_SIGHTING`,
+   * `SIGHTING_NOT_RECORDED`, `HELD`, `CLOCK_AHEAD`, `OLD_TRANSACTION`, … .
    *
    * @generated from field: string code = 1;
    */
@@ -2218,9 +2222,11 @@ export const LookUpAnswerSchema: GenEnum<LookUpAnswer> = /*@__PURE__*/
 export const LivenessService: GenService<{
   /**
    * Makes a source known, in dry run: what it sees is not handed out, and nothing else follows from it before
-   * EnableSource. The same declaration again answers the same; another one replaces it, and is in dry run again.
+   * EnableSource. The same declaration again answers the same; one with other kinds of owners, families, flags or
+   * interval replaces it, and is in dry run again.
    *
-   * ILLEGAL_STATE: it was retired, or the network has 20,000 sources.
+   * ILLEGAL_STATE: it was retired, the network has 20,000 sources, or the source is known with another kind, node or
+   * settings: what it has seen there would be missed here. Retire it, and register another id.
    *
    * @generated from rpc ipledger.v1.LivenessService.RegisterSource
    */

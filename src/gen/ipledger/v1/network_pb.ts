@@ -128,7 +128,7 @@ export type Recovery = Message<"ipledger.v1.Recovery"> & {
   sources: number;
 
   /**
-   * Ids of those that have not reported completely in this era, at most 20 of them.
+   * Ids of those that have not reported completely in this era or are warming up, at most 20 of them.
    *
    * @generated from field: repeated string unreported = 4;
    */

@@ -340,7 +340,7 @@ export type Lease = Message<"ipledger.v1.Lease"> & {
   owner?: Owner | undefined;
 
   /**
-   * Time of the event that created it.
+   * Time of the event that created it, or by which it was last promised to its owner again while RESERVED.
    *
    * @generated from field: google.protobuf.Timestamp reserved_at = 13;
    */
