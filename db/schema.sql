@@ -542,6 +542,8 @@ CREATE INDEX source_by_node ON ipledger.source USING btree (network_id, node, so
 
 CREATE INDEX source_that_is_asked ON ipledger.source USING btree (network_id, source_id) WHERE ((kind <> 'push'::text) AND (state <> 'RETIRED'::text));
 
+CREATE INDEX source_warming_up ON ipledger.source USING btree (network_id, source_id) WHERE ((state = 'ENABLED'::text) AND (NOT warm));
+
 comment on column ipledger.closed_attachment.pool_id is '0: in every pool.';
 
 comment on column ipledger.database_life.database_oid is 'Of the database in its cluster: another one means a copy beside the first, or a dump restored into a new database.';
@@ -640,7 +642,7 @@ comment on column ipledger.request.seq is 'Head of the ledger after the command.
 
 comment on column ipledger.sighting.appeared_at is 'When that snapshot was begun.';
 
-comment on column ipledger.sighting.appeared_head is 'Head of the ledger at which that snapshot was begun; 0: not proven, and it decides nothing. While its source is warm and has had a later complete snapshot (complete_sequence > appeared_sequence), which then listed it too, it is evidence of complete_head.';
+comment on column ipledger.sighting.appeared_head is 'Head of the ledger at which that snapshot was begun; 0: not proven, and it decides nothing. What it is evidence of later only the last report of its source tells: of complete_head, where that is a complete one of a warm source; of this, where it appeared in it; otherwise of none, and it protects.';
 
 comment on column ipledger.sighting.entry_key is 'Digest of all that the entry says, the address included.';
 
@@ -676,7 +678,7 @@ comment on column ipledger.snapshot_part.given is 'Entries as they were sent, al
 
 comment on column ipledger.source.boot_ends_all is 'Whether a new boot of its node proves that everything of the older ones ended.';
 
-comment on column ipledger.source.complete_head is 'Head of the ledger when its last complete snapshot was begun: what a warm source lists since then is evidence of that head.';
+comment on column ipledger.source.complete_head is 'Head of the ledger when its last complete snapshot was begun: what a warm source listed before and lists still is evidence of that head, until a report comes that is not complete.';
 
 comment on column ipledger.source.counted is 'Its counted snapshots, for ever: complete, warm, half an interval apart.';
 
@@ -783,6 +785,8 @@ comment on index ipledger.source_by_node is 'The sources that see the node that 
 comment on index ipledger.source_lists_an_entry_once is 'What a source lists now, compared with its next snapshot.';
 
 comment on index ipledger.source_that_is_asked is 'The few sources that are asked, beside thousands that report.';
+
+comment on index ipledger.source_warming_up is 'Enabled sources whose lists do not count yet: recovery, STRICT.';
 
 comment on schema ipledger is 'Event-sourced IP address allocation: the log, and what it says now.';
 

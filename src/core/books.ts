@@ -72,6 +72,8 @@ export type LiveSighting = {
   readonly boot: string
   /** Head of the ledger that it is evidence of; null: nothing proves one, so that it only protects. */
   readonly head: number | null
+  /** Begin of the last report that may have listed it. */
+  readonly listedAt: number
 }
 
 /** What sources see at an address, or in the block that begins there. */
@@ -119,13 +121,13 @@ export type Fence = {
 /** What a STRICT pool goes by, and the end of a recovery. Sources are the enabled ones whose node's boot is not fenced. */
 export type Strictness = {
   readonly sources: number
-  /** Some of those that have not reported completely in this era. */
+  /** Some of those that have not reported completely in this era, or are warming up. */
   readonly unreported: readonly string[]
   /** Those that see the asking node: its own and the network's. */
   readonly asking: readonly {
     readonly source: string
     readonly intervalMs: number
-    /** When its last complete snapshot of this era was begun. */
+    /** When its last complete snapshot of this era was begun; null while it warms up. */
     readonly completeAt: number | null
   }[]
 }

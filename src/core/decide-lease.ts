@@ -29,6 +29,7 @@ import type {
 import type { Verdict } from './decide.ts'
 import { type Draft, number } from './draft.ts'
 import type { EndedType, Evidence } from './event.ts'
+import { changedAt } from './judge.ts'
 import { type EndedLease, type Lease, leaseId, type Quarantine, type QuarantineReason } from './lease.ts'
 import { type AddressState, stateOf, type Trigger, transition } from './lifecycle.ts'
 import { describeOwner, type Owner, type Placement, sameAttachment } from './owner.ts'
@@ -59,8 +60,8 @@ export function decideConfirm(books: Books, command: Confirm): Verdict {
     }
     const becomes = transition(stateOf(lease), 'CONFIRM')
     if (becomes === undefined) return refused(illegal(lease, 'confirmed'))
-    if (becomes.to === 'UNCHANGED') continue
-    drafts.push(confirmDraft(lease, books.now, null))
+    const draft = becomes.to === 'UNCHANGED' ? renewDraft(books, lease) : confirmDraft(lease, books.now, null)
+    if (draft !== null) drafts.push(draft)
   }
   if (found.leases.length === 0) {
     const owner = command.lease.owner!
@@ -97,6 +98,22 @@ export function confirmDraft(lease: Lease, now: number, evidence: Evidence | nul
       },
     }),
   }
+}
+
+/**
+ * A promise made again is life: whoever is told once more that the lease is his will use the address, and proofs that are
+ * under way about it start anew, with its version and its age (2.4). Said again soon, and of what a source lists, it
+ * leaves nothing: a storm of retries writes nothing, and is protected by the age or by the list. A deadline has rules
+ * of its own. Null: nothing to write.
+ */
+export function renewDraft(books: Books, lease: Lease): Draft | null {
+  if (lease.confirmBy !== null || transition(stateOf(lease), 'RENEW') === undefined) return null
+  const { minimumAgeMs } = judgePolicy(poolById(books, lease.poolId).pool.reapPolicy)
+  if (books.now - changedAt(lease) <= minimumAgeMs * POLICY.renewedAfterShare) return null
+  if (sightingsAt(books, lease.address, lease.prefixLength).live.length > 0) return null
+  return lease.state === 'ACTIVE'
+    ? confirmDraft(lease, books.now, null)
+    : updateDraft({ ...lease, reservedAt: books.now })
 }
 
 export function decideRelease(books: Books, command: Release): Verdict {

@@ -2,6 +2,7 @@
  * Commands that change the shape of a network: its own settings, its eras and the end of a recovery, its pools. A pool edit is
  * accepted only if no held or cooling address would leave (INV-19); otherwise the answer lists what is in the way.
  */
+import { isMalformed, parseCidr } from './address.ts'
 import {
   type Books,
   Missing,
@@ -27,6 +28,7 @@ import type { Verdict } from './decide.ts'
 import { idOf } from './decide-lease.ts'
 import { type Draft, number } from './draft.ts'
 import { evolveNetwork, evolvePool } from './evolve.ts'
+import { nowhereIn } from './nowhere.ts'
 import { firstSeqOfEra, POLICY } from './policy.ts'
 import { buildPool, type PoolInput, type PoolSettings, parsePoolSettings, settingsOf } from './pool.ts'
 import { type Range, subtract } from './ranges.ts'
@@ -113,7 +115,9 @@ function notObserved(books: Books): Refusal | null {
   const { sources, unreported } = strictnessFor(books, '')
   if (sources > 0 && unreported.length === 0) return null
   const why =
-    sources === 0 ? 'it has no enabled source' : `${unreported.join(', ')} has not reported completely`
+    sources === 0
+      ? 'it has no enabled source'
+      : `${unreported.join(', ')} has not reported completely, or is warming up`
   return refusal('LIVENESS_STALE', `network ${network} has not been observed in era ${era}: ${why}`, {
     network,
     sources: unreported.join(','),
@@ -141,7 +145,8 @@ export function decideCreatePool(books: Books, command: CreatePool): Verdict {
   if (poolNamed(books, settings.name) !== null) {
     return refused(invalid('name', `pool ${settings.name} exists already in network ${command.network}`))
   }
-  const overlap = overlapping(books, settings, null, 'cidr') ?? uncleared(books, settings)
+  const overlap =
+    overlapping(books, settings, null, 'cidr') ?? nowhere(settings) ?? uncleared(books, settings)
   if (overlap !== null) return refused(overlap)
   const draft: Draft = {
     evidence: null,
@@ -188,7 +193,8 @@ export function decideUpdatePool(books: Books, command: UpdatePool): Verdict {
   if (after.family !== pool.family)
     return refused(invalid('cidr', `pool ${pool.name} is IPv${pool.family} and stays so`))
   if (settings.cidr !== pool.cidr) {
-    const overlap = overlapping(books, settings, pool.poolId, 'cidr') ?? uncleared(books, settings)
+    const overlap =
+      overlapping(books, settings, pool.poolId, 'cidr') ?? nowhere(settings) ?? uncleared(books, settings)
     if (overlap !== null) return refused(overlap)
   }
   const leaving = subtract(pool.allocatable, after.allocatable)
@@ -291,6 +297,18 @@ function overlapping(
   if (others.length === 0) return null
   const names = others.map(({ pool }) => `${pool.name} (${pool.cidr})`).join(', ')
   return invalid(field, `${settings.cidr} overlaps ${names}; pools of a network never overlap`)
+}
+
+/** Nobody's sighting of them would keep them. A pool that has them already may go on, and be emptied. */
+function nowhere({ cidr }: PoolSettings): Refusal | null {
+  const range = parseCidr(cidr)
+  if (isMalformed(range)) throw new Error(`canonical settings: ${range.malformed}`)
+  const found = nowhereIn(range)
+  if (found.length === 0) return null
+  return invalid(
+    'cidr',
+    `${cidr} overlaps ${found.join(', ')}, which no workload has to itself and of which no sighting counts; give the pool a range beside it`,
+  )
 }
 
 function poolNotFound(command: UpdatePool | DeletePool): Refusal {

@@ -196,13 +196,17 @@ function seenSince(books: Books, lease: Lease, proof: Proof): Refusal | null {
   return null
 }
 
-/** What a fenced boot listed before it was fenced is not life; listed after, it is, and the fence was false (6.3). */
-function isOfFencedBoot(books: Books, proof: Proof, { node, boot, head }: LiveSighting): boolean {
+/**
+ * What a fenced boot listed before it was fenced is not life. If it has reported since, completely or not, warm or not, it
+ * may be, and the fence was false (6.3).
+ */
+function isOfFencedBoot(books: Books, proof: Proof, seen: LiveSighting): boolean {
+  const { node, boot, head, listedAt } = seen
   const fenced = proof.fencedBy
   if (proof.cause !== 'FENCED' || fenced === null || node !== fenced.node || boot !== fenced.boot)
     return false
   const fence = fenceOf(books, node, boot)
-  return fence !== null && head !== null && head < fence.seq
+  return fence !== null && (head === null ? listedAt < fence.at : head < fence.seq)
 }
 
 /** Beyond a cap, for whom: more than a few and more than a share of what they could be. */

@@ -39,6 +39,7 @@ import {
   mayTouch,
   quarantineDraft,
   quarantineFreeDraft,
+  renewDraft,
   updateDraft,
 } from './decide-lease.ts'
 import { type Draft, number } from './draft.ts'
@@ -414,7 +415,7 @@ function notOpen(books: Books): Refusal | null {
       ? `an operator ends it, since no source is enabled: ipledger recover --end ${network}`
       : unreported.length === 0
         ? 'that is written down: every source has reported completely in it'
-        : `each source has reported completely in it; still to come: ${unreported.join(', ')}`
+        : `each source has reported completely in it and is warm; still to come: ${unreported.join(', ')}`
   return refused(`is ${state} since era ${era} began; nothing is handed out until ${waits}`, {
     era: String(era),
     sources: unreported.join(','),
@@ -422,8 +423,8 @@ function notOpen(books: Books): Refusal | null {
 }
 
 /**
- * A STRICT pool hands out only while every enabled source has said in this era what is live, and those that see the
- * asking node have said it lately (M-14). A source whose node's boot is fenced is not waited for.
+ * A STRICT pool hands out only while every enabled source has said in this era what is live, with its warm-up behind it
+ * (7.1: the list of a start is empty), and those that see the asking node have said it lately (M-14). A source whose node's boot is fenced is not waited for.
  */
 function staleness(books: Books, command: Reserve, pool: Pool): Refusal | null {
   const { node } = command.placement
@@ -436,7 +437,10 @@ function staleness(books: Books, command: Reserve, pool: Pool): Refusal | null {
     })
   if (sources === 0) return stale('no source has reported what is live', [])
   if (unreported.length > 0)
-    return stale(`${unreported.join(', ')} has not reported completely in this era`, unreported)
+    return stale(
+      `${unreported.join(', ')} has not reported completely in this era, or is warming up`,
+      unreported,
+    )
   if (asking.length === 0)
     return stale(`no source sees ${node === '' ? 'a caller that names no node' : `node ${node}`}`, [])
   const silent = asking
@@ -757,17 +761,20 @@ type Made = {
 
 /**
  * The lease the attachment already has. Reuse changes neither node, boot nor labels; a deadline is moved out or
- * removed, never added, and `confirmed` confirms.
+ * removed, never added, `confirmed` confirms, and a promise that has grown old is written down again.
  */
 function reuseDraft(books: Books, command: Reserve, lease: Lease): Made {
   const pool = poolById(books, lease.poolId)
   const made = { address: lease.address, pool, lease }
   // A token bound to another node is told what its attachment holds and changes nothing.
-  if (lease.state !== 'RESERVED' || mayTouch(command.actor, lease) !== null) return { ...made, draft: null }
-  if (command.confirmed) return { ...made, draft: confirmDraft(lease, books.now, null) }
-  if (lease.confirmBy === null) return { ...made, draft: null }
+  if (mayTouch(command.actor, lease) !== null) return { ...made, draft: null }
+  if (lease.state === 'RESERVED' && command.confirmed)
+    return { ...made, draft: confirmDraft(lease, books.now, null) }
+  if (lease.confirmBy === null) return { ...made, draft: renewDraft(books, lease) }
   const within = command.confirmWithinMs ?? pool.pool.confirmWithinMs
-  const confirmBy = within === null ? null : Math.max(lease.confirmBy, books.now + within)
+  if (within === null)
+    return { ...made, draft: updateDraft({ ...lease, confirmBy: null, reservedAt: books.now }) }
+  const confirmBy = Math.max(lease.confirmBy, books.now + within)
   return { ...made, draft: confirmBy === lease.confirmBy ? null : updateDraft({ ...lease, confirmBy }) }
 }
 

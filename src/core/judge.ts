@@ -40,6 +40,10 @@ export type WitnessEvidence = {
   readonly held: boolean
   /** Its declared kinds and families cover the lease. */
   readonly canSee: boolean
+  /** Stopped workloads that keep their address are in its lists, too. */
+  readonly seesStopped: boolean
+  /** One that reports answers with its reports: so long its answer stands. 0: it is asked when it is wanted. */
+  readonly answersForMs: number
   /** Head of the ledger when it was enabled; null if it never was. */
   readonly enabledHead: number | null
   /** SIGHTED wins over NAMED; COVERS only where nothing sighted the lease's owner and Reserve named nobody. */
@@ -120,6 +124,7 @@ const EFFECT = {
   CANNOT_SEE: 'doubt',
   HELD: 'doubt',
   IMPORTED: 'doubt',
+  STOPPED_UNSEEN: 'doubt',
   PREDATES_SOURCE: 'doubt',
   LOOKUP_ERROR: 'doubt',
   LOOKUP_UNKNOWN: 'doubt',
@@ -318,11 +323,12 @@ function seenElsewhere(
 
 /** Missing from a list and found at the authority is alive (1.1, M-02), whatever a list said about its end (9.2). */
 const lookedUpLive: Rule = (evidence, policy) =>
-  evidence.witnesses.flatMap(({ source, lookup }) =>
-    lookup?.answer === 'live' && isRecent(lookup, evidence, policy)
+  evidence.witnesses.flatMap((witness) => {
+    const { source, lookup } = witness
+    return lookup?.answer === 'live' && isRecent(witness, lookup, evidence, policy)
       ? [{ code: 'LOOKUP_LIVE', source, text: `${source} was asked and says live: ${lookup.detail}` }]
-      : [],
-  )
+      : []
+  })
 
 // Time: before this nothing follows from absence.
 
@@ -395,11 +401,15 @@ const isHeld: StandingRule = ({ source, held }) =>
     ? { code: 'HELD', source, text: `what ${source} no longer lists is held until an operator resumes` }
     : undefined
 
-/** Nobody misses what it never knew: imports, and leases older than the source's enabling (16.8, 5.4, 12.1). */
+/**
+ * Nobody misses what it never knew: imports, and leases older than the source's enabling (16.8, 5.4, 12.1). Of what a
+ * caller saw there is nothing to know but whether anybody is there now (DESIGN §3).
+ */
 const neverKnew: StandingRule = (witness, { lease, imported }) => {
   const { source, why, enabledHead } = witness
   if (why === 'SIGHTED') return undefined
   if (imported) return { code: 'IMPORTED', source, text: `imported, and never seen by ${source}` }
+  if (lease.quarantine?.reason === 'SEEN_BY_CALLER') return undefined
   return enabledHead === null || lease.fencingToken <= enabledHead
     ? {
         code: 'PREDATES_SOURCE',
@@ -481,13 +491,20 @@ const notSaidGone: WitnessRule = (witness, evidence, policy) => {
   if (failed !== undefined) return failed
   // Listed as ended: that verdict stands and costs no call (M-06).
   if (listedTerminal !== null) return inGrace(source, listedTerminal.since, evidence, policy)
-  if (lookup !== null && isFresh(lookup, evidence, policy)) {
+  if (lookup !== null && isFresh(witness, lookup, evidence, policy)) {
     if (lookup.answer === 'gone') return undefined
     if (lookup.answer === 'terminal') return inGrace(source, lookup.since, evidence, policy)
   }
-  if (about === null) return undefined
+  if (about === null) return stoppedUnseen(witness)
   const text = `${source} lists ${describeOwner(about)} no more, and must say that it is gone`
   return { code: 'LOOKUP_NEEDED', source, text, ask: { source, owner: about } }
+}
+
+/** A clean list of one that leaves out the stopped says nothing of them, and there is nobody to ask after (M-19). */
+function stoppedUnseen({ source, seesStopped }: WitnessEvidence): Obstacle | undefined {
+  return seesStopped
+    ? undefined
+    : { code: 'STOPPED_UNSEEN', source, text: `${source} lists no stopped workloads, and one may be there` }
 }
 
 /** Dead gets a grace window before it counts as gone (M-07). */
@@ -502,15 +519,26 @@ function inGrace(
     : undefined
 }
 
-function isRecent({ at }: LookupAnswer, { now }: LeaseEvidence, policy: JudgePolicy): boolean {
-  return now - at <= policy.proofAgeMs
+/** Two that report seldom, and out of step, must be able to agree. */
+function isRecent(
+  { answersForMs }: WitnessEvidence,
+  { at }: LookupAnswer,
+  { now }: LeaseEvidence,
+  policy: JudgePolicy,
+): boolean {
+  return now - at <= Math.max(policy.proofAgeMs, answersForMs)
 }
 
 /** Of use in a proof: young enough, and given after whatever was last seen or done (1.6, DESIGN §4). */
-function isFresh(lookup: LookupAnswer, evidence: LeaseEvidence, policy: JudgePolicy): boolean {
+function isFresh(
+  witness: WitnessEvidence,
+  lookup: LookupAnswer,
+  evidence: LeaseEvidence,
+  policy: JudgePolicy,
+): boolean {
   const { lastSightedAt, lease } = evidence
   return (
-    isRecent(lookup, evidence, policy) &&
+    isRecent(witness, lookup, evidence, policy) &&
     lookup.at > (lastSightedAt ?? Number.NEGATIVE_INFINITY) &&
     lookup.at >= changedAt(lease)
   )
@@ -716,7 +744,7 @@ function isThisLife({ live }: WitnessEvidence, lease: Lease): boolean {
 
 function isGoneFromHere(witness: WitnessEvidence, evidence: LeaseEvidence, policy: JudgePolicy): boolean {
   const { live, lookup } = witness
-  return live === null && !(lookup?.answer === 'live' && isRecent(lookup, evidence, policy))
+  return live === null && !(lookup?.answer === 'live' && isRecent(witness, lookup, evidence, policy))
 }
 
 function showsNobodyElse(witness: WitnessEvidence, evidence: LeaseEvidence, policy: JudgePolicy): boolean {
@@ -768,7 +796,8 @@ function judgeEach(
   return witnesses.flatMap((witness) => rules.flatMap((rule) => rule(witness, evidence, policy) ?? []))
 }
 
-function changedAt({ reservedAt, confirmedAt, quarantine }: Lease): number {
+/** When it was last promised, confirmed or set aside. */
+export function changedAt({ reservedAt, confirmedAt, quarantine }: Lease): number {
   return Math.max(reservedAt, confirmedAt ?? 0, quarantine?.at ?? 0)
 }
 

@@ -14,6 +14,8 @@ export type Trigger =
   /** The Reserve's caller sees the address live. */
   | 'SEEN_BY_CALLER'
   | 'CONFIRM'
+  /** Reserve or Confirm is answered with it once more. */
+  | 'RENEW'
   | 'RELEASE_CONFIRMED'
   | 'RELEASE_UNCONFIRMED'
   /** Another incarnation or uid of the holder reserves. */
@@ -129,8 +131,8 @@ export const LIFECYCLE: Readonly<Record<AddressState, Readonly<Partial<Record<Tr
     SEEN_BY_CALLER: quarantined('SEEN_BY_CALLER'),
     QUARANTINE: quarantined('OPERATOR'),
   },
-  RESERVED: { ...held, CONFIRM: confirmed, SIGHTED: confirmed, EXPIRE: reaped },
-  ACTIVE: { ...held, CONFIRM: unchanged, SIGHTED: unchanged },
+  RESERVED: { ...held, CONFIRM: confirmed, RENEW: updated, SIGHTED: confirmed, EXPIRE: reaped },
+  ACTIVE: { ...held, CONFIRM: unchanged, RENEW: confirmed, SIGHTED: unchanged },
   SUPERSEDED: letGoOnRelease,
   REMOVAL_UNCONFIRMED: letGoOnRelease,
   CONFLICT: {

@@ -72,7 +72,6 @@ export async function openStage<Name extends string>(
   const context: JobContext = {
     database: connections,
     ledger,
-    recovering: !config.commitsAreNeverLost,
     intake: { database: connections, log },
     asked,
     log,

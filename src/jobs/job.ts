@@ -15,8 +15,6 @@ export type JobContext = Readonly<{
   /** Connections of the service's role. */
   database: pg.Pool
   ledger: Ledger
-  /** A network whose database turns out to be an older copy recovers. */
-  recovering: boolean
   /** Of what sources see, on connections of its own: a large list holds up no other job. */
   intake: Intake
   asked: AskedSources

@@ -187,7 +187,7 @@ async function pull(context: JobContext, one: Asked, told: Map<string, string>):
 }
 
 async function ask(
-  { asked, intake, ledger, log, recovering, signal }: JobContext,
+  { asked, intake, ledger, log, signal }: JobContext,
   { network, id }: Asked,
   onFound: (source: Source) => void,
 ): Promise<{ readonly sighted: number; readonly incompleteBecause: string }> {
@@ -208,7 +208,7 @@ async function ask(
       { network, source: id, ...ground },
       'the ledger was further when the source was asked: a new era begins',
     )
-    await beginEraBeyond(ledger, { network, ground, actor: PULL_ACTOR, recovering })
+    await beginEraBeyond(ledger, { network, ground, actor: PULL_ACTOR })
   }
   if (reported.closedEpoch !== '') {
     log.warn({ network, source: id, epoch, closed: reported.closedEpoch }, 'a source began a new life')

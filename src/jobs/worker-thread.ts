@@ -67,7 +67,6 @@ const stopping = new AbortController()
 const context: JobContext = {
   database,
   ledger,
-  recovering: !config.commitsAreNeverLost,
   intake: { database: intakeConnections, log },
   asked,
   log,

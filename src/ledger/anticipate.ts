@@ -224,6 +224,16 @@ function sightingsOfKnown(books: Books, command: Command): readonly Need[] {
       const lease = found != null && 'address' in found ? books.addresses.get(found.address)?.lease : null
       return lease == null ? [] : unseen(books, lease)
     }
+    case 'confirm': {
+      const { token, owner } = command.lease
+      const found = token === null ? undefined : books.byToken.get(token)
+      const named = found != null && 'address' in found ? [found.address] : []
+      const held = token === null ? (books.byAttachment.get(attachmentKey(owner)) ?? []) : named
+      return [...held].flatMap((address) => {
+        const lease = books.addresses.get(address)?.lease
+        return lease == null ? [] : unseen(books, lease)
+      })
+    }
     case 'reserve': {
       const held = books.byHolder.get(holderKey(command.owner)) ?? []
       return [

@@ -290,7 +290,12 @@ export const WRITES = {
         where r.pool_id = $2))`,
   droppedLeft: `insert into ipledger.dropped_range (network_id, pool_id, first_address, last_address)
     select $1, $2::bigint, g.first, g.last from unnest($3::inet[], $4::inet[]) as g (first, last)`,
-  rangesGone: `delete from ipledger.untouched_range where network_id = $1 and pool_id = $2 and first_address = any($3::inet[])`,
+  rangesGone: `delete from ipledger.untouched_range where ${OF_NETWORK} and ctid = any(array(
+      select u.row_id from unnest($3::inet[]) as k (first)
+      cross join lateral (
+        select ctid as row_id from ipledger.untouched_range
+        where network_id = $1 and pool_id = $2 and first_address >= k.first and first_address <= k.first
+        order by first_address limit 1) u))`,
   rangesOfPoolGone: `delete from ipledger.untouched_range where network_id = $1 and pool_id = $2`,
   closingsGone: `delete from ipledger.closed_attachment where ${OF_NETWORK} and ctid = any(array(
       select c.row_id from unnest($2::text[]) as k (key)
@@ -298,7 +303,11 @@ export const WRITES = {
         select ctid as row_id from ipledger.closed_attachment
         where network_id = $1 and attachment_key >= k.key and attachment_key <= k.key
         order by attachment_key limit ${MOST_OF_ONE}) c))`,
-  holdsGone: `delete from ipledger.hold where network_id = $1 and source_id = any($2::text[])`,
+  holdsGone: `delete from ipledger.hold where ${OF_NETWORK} and ctid = any(array(
+      select h.row_id from unnest($2::text[]) as k (source)
+      cross join lateral (
+        select ctid as row_id from ipledger.hold
+        where network_id = $1 and source_id >= k.source and source_id <= k.source order by source_id limit 1) h))`,
   networkSet: `insert into ipledger.network
         (network_id, description, labels, state, era, version, created_at, updated_at)
       values ($1, $2, $3::jsonb, $4, $5, $6, to_timestamp($7::float8 / 1000), to_timestamp($8::float8 / 1000))

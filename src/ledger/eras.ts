@@ -10,8 +10,8 @@
  *
  * Numbers of the new era are above all that anybody can have seen. Unless the deployment declares that no commit is ever
  * lost, the network recovers: nothing is handed out or reaped until its sources have reported. The declaration covers
- * failovers only. A copy or a restored dump is older whatever is replicated, and events that were there and are not are
- * their own proof.
+ * failovers only. A copy or a restored dump is older whatever is replicated, and events that were there and are not, which
+ * a number beyond the head says too, are their own proof.
  */
 import type pg from 'pg'
 import type { BeginEra } from '../core/command.ts'
@@ -89,10 +89,9 @@ export async function beginEraBeyond(
       readonly beyond: { readonly era: number; readonly head: number } | null
     }
     readonly actor: string
-    readonly recovering: boolean
   },
 ): Promise<Outcome> {
-  const { network, ground, actor, recovering } = found
+  const { network, ground, actor } = found
   const { beyond } = ground
   if (beyond === null) throw new Error(`nothing is beyond the head of network ${network}`)
   const why = `${actor} quotes era ${beyond.era} and number ${beyond.head}, the ledger is in era ${ground.era} at ${ground.head}`
@@ -102,7 +101,7 @@ export async function beginEraBeyond(
     above: Math.max(beyond.head, firstOf(beyond.era)),
     actor,
     cause: 'BEYOND_HEAD',
-    recovering,
+    recovering: true,
     why,
   })
 }

@@ -23,6 +23,7 @@ import {
   type SourceBook,
 } from '../core/books.ts'
 import { type Lease, SIGHTING_REASONS } from '../core/lease.ts'
+import { lastListing, type Report } from '../core/listed.ts'
 import type { Range } from '../core/ranges.ts'
 import { ABSENCE_SINCE, type AbsenceRow, countAbsence, lastRemembered, remember } from './absence.ts'
 import type { Ask } from './load.ts'
@@ -50,17 +51,20 @@ const MOST_ASKING = 1_000
 
 /** Live sightings from one address to another, but of sources that are retired; lowest first. */
 const liveFrom = (first: string, last: string, most: number | string) => `
-      select s.*, o.warm, o.complete_sequence, o.complete_head
+      select s.*, o.node as source_node, o.epoch as source_epoch, o.warm, o.last_sequence, o.last_begun_at,
+        o.complete_sequence, o.complete_head, o.complete_at
       from ipledger.sighting s
       left join lateral (
-        select b.state, b.warm, b.complete_sequence, b.complete_head from ipledger.source b
+        select b.* from ipledger.source b
         where b.network_id = $1 and b.source_id >= s.source_id and b.source_id <= s.source_id
         order by b.source_id limit 1) o on true
       where s.network_id = $1 and s.address >= ${first} and s.address <= ${last} and s.live
         and o.state is distinct from 'RETIRED'
       order by s.address limit ${most}`
 
-/** The same as `SeenCells`, null for none. An entry that stays listed is seen at the head of the last complete list. */
+const ms = (time: string) => `(extract(epoch from ${time}) * 1000)::bigint`
+
+/** The same as `SeenCells`, null for none. */
 const seenFrom = (first: string, last: string) => `case when exists (
         select 1 from ipledger.sighting s
         where s.network_id = $1 and s.address >= ${first} and s.address <= ${last} and s.live)
@@ -68,9 +72,8 @@ const seenFrom = (first: string, last: string) => `case when exists (
         select json_agg(json_build_array(
           host(t.address), t.source_id, t.owner_kind, t.owner_name, t.owner_uid, t.owner_uid_named, t.owner_incarnation,
           t.owner_interface, t.node, t.boot,
-          case when t.warm and t.complete_sequence > t.appeared_sequence then t.complete_head
-            else nullif(t.appeared_head, 0) end,
-          (extract(epoch from t.appeared_at) * 1000)::bigint))
+          t.appeared_sequence, t.appeared_head, ${ms('t.appeared_at')}, t.source_node, t.source_epoch, t.warm,
+          t.last_sequence, ${ms('t.last_begun_at')}, t.complete_sequence, t.complete_head, ${ms('t.complete_at')}))
         from (${liveFrom(first, last, MOST_OF_ONE)}) t) end`
 
 /** One column more beside a row of `released_address`: what is seen live at it, or in its block. */
@@ -99,8 +102,13 @@ const enabled = (era: string, most: number) => `(
         select s.source_id from ipledger.source s
         where s.network_id = $1 and s.state = 'ENABLED' and s.era ${era} and ${NOT_FENCED}
         order by s.era, s.source_id limit ${most})`
+/** Their first lists may be of a moment before the world was put back into them (cilium#9888). */
+const WARMING_UP = `(
+        select s.source_id from ipledger.source s
+        where s.network_id = $1 and s.state = 'ENABLED' and not s.warm and ${NOT_FENCED}
+        order by s.source_id limit ${SOURCES_NAMED})`
 const seeing = (node: string) => `(
-        select s.source_id, s.report_interval_ms, s.complete_at, s.era from ipledger.source s
+        select s.source_id, s.report_interval_ms, s.complete_at, s.era, s.warm from ipledger.source s
         where s.network_id = $1 and s.node >= ${node} and s.node <= ${node} and s.state = 'ENABLED' and ${NOT_FENCED}
         order by s.node, s.source_id limit ${MOST_ASKING})`
 
@@ -158,11 +166,11 @@ export const SEEN_READS = {
   strictness: `select k.node,
       (select count(*) from (${enabled('is null', 1)} union all ${enabled('>= 0', 1)}) few) as sources,
       (select json_agg(u.source_id) from (
-        ${['is null', `< ${THIS_ERA}`, `> ${THIS_ERA}`].map((era) => enabled(era, SOURCES_NAMED)).join(' union all ')}) u)
-        as unreported,
+        ${['is null', `< ${THIS_ERA}`, `> ${THIS_ERA}`].map((era) => enabled(era, SOURCES_NAMED)).join(' union all ')}
+        union ${WARMING_UP}) u) as unreported,
       (select json_agg(json_build_array(
           n.source_id, n.report_interval_ms,
-          case when n.era = ${THIS_ERA} then (extract(epoch from n.complete_at) * 1000)::bigint end))
+          case when n.era = ${THIS_ERA} and n.warm then ${ms('n.complete_at')} end))
         from (${seeing("''")} union all ${seeing("nullif(k.node, '')")}) n) as asking
     from unnest($2::text[]) as k (node)`,
 } as const
@@ -179,8 +187,18 @@ export type SeenCells = readonly [
   on: string,
   node: string,
   boot: string,
-  head: number | null,
+  appearedSequence: number,
+  /** 0: not proven. */
+  appearedHead: number,
   appearedAt: number,
+  sourceNode: string,
+  epoch: string,
+  warm: boolean,
+  lastSequence: number,
+  lastBegunAt: number | null,
+  completeSequence: number | null,
+  completeHead: number | null,
+  completeAt: number | null,
 ]
 /** Without the column where nobody was expected to see anything. */
 export type SeenReleasedRow = ReleasedRow & { seen?: readonly SeenCells[] | null }
@@ -353,7 +371,7 @@ function askForSightings(books: Books, places: readonly Place[]): Ask {
         const key = placeKey(address, prefixLength)
         if (books.sightings.has(key)) continue
         const live = seen ?? []
-        const times = [...live.map((cells) => cells[11]), ...(lastSeenAt === null ? [] : [lastSeenAt])]
+        const times = [...live.map((cells) => cells[12]), ...(lastSeenAt === null ? [] : [lastSeenAt])]
         books.sightings.set(key, {
           live: live.map(readSighting),
           lastSeenAt: times.length === 0 ? null : Math.max(...times),
@@ -370,15 +388,27 @@ function lastAddress({ address, prefixLength }: Place): string {
 }
 
 function readSighting(cells: SeenCells): LiveSighting {
-  const [address, source, kind, name, uid, uidNamed, incarnation, on, node, boot, head] = cells
+  const [address, source, kind, name, uid, uidNamed, incarnation, on, node, boot, ...of] = cells
+  const [sequence, head, begunAt, sourceNode, epoch, warm, lastSequence, lastBegunAt, ...complete] = of
+  const listing = lastListing(
+    { sequence, head, begunAt },
+    { warm, lastSequence, lastBegunAt, complete: readComplete(complete) },
+  )
+  // A node's older boot lists nothing any more.
+  const mayBeListed = sourceNode === '' || boot === epoch
   return {
     source,
     address: readAddress(address),
     owner: kind === null ? null : { kind, name, uid, uidNamed, incarnation, interface: on },
     node,
     boot,
-    head,
+    head: listing?.head ?? null,
+    listedAt: mayBeListed ? Math.max(begunAt, lastBegunAt ?? 0) : begunAt,
   }
+}
+
+function readComplete([sequence, head, begunAt]: readonly (number | null)[]): Report | null {
+  return sequence == null ? null : { sequence, head: head!, begunAt: begunAt! }
 }
 
 /** When it was seen last is not asked of an address that nobody holds. */

@@ -8,7 +8,7 @@ export type Recovery = {
   readonly why: string
   /** Enabled sources, but those of a boot that is fenced. With none, only an operator ends it. */
   readonly sources: number
-  /** Some of those that have not reported completely in this era. */
+  /** Some of those that have not reported completely in this era, or are warming up. */
   readonly unreported: readonly string[]
 }
 
@@ -24,7 +24,7 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
     unreported: readonly string[]
   }>`
     with waiting as (
-      select s.source_id, s.era is distinct from n.era as unreported
+      select s.source_id, s.era is distinct from n.era or not s.warm as unreported
         from ipledger.network n
         join ipledger.source s on s.network_id = ${network} and s.state = 'ENABLED'
        where n.network_id = ${network} and n.state = 'RECOVERING'

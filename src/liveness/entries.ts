@@ -13,8 +13,9 @@
  */
 import { hash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
-import { type Family, formatAddress, type IpAddress, isMalformed, parseAddress } from '../core/address.ts'
+import { formatAddress, isMalformed, parseAddress } from '../core/address.ts'
 import type { SightedEntry } from '../core/command.ts'
+import { isNowhere } from '../core/nowhere.ts'
 import type { Owner } from '../core/owner.ts'
 import type { GivenEntry } from './source.ts'
 
@@ -198,7 +199,7 @@ function readEntry(given: GivenEntry, scope: Scope): Read {
   const address = parseAddress(zone < 0 ? given.address : given.address.slice(0, zone))
   if (isMalformed(address)) return { entry: null, why: address.malformed }
   if (zone >= 0 && address.family === 4) return { entry: null, why: 'is an IPv4 address with a zone id' }
-  if (saysNothing(address)) return 'ignored'
+  if (isNowhere(address)) return 'ignored'
   const canonical = formatAddress(address)
   const why = whyUnreadable(given, scope)
   if (why !== null) {
@@ -289,28 +290,6 @@ function badText(field: string, value: string, mostBytes: number): string | null
     return `${field} is longer than ${mostBytes} bytes`
   if (CONTROL.test(value)) return `${field} contains control characters`
   return value.isWellFormed() ? null : `${field} is not well-formed Unicode`
-}
-
-type Prefix = { readonly family: Family; readonly value: bigint; readonly bits: number }
-
-/** Addresses no lease can have, on every host or on each its own: unspecified, loopback, link-local, multicast, broadcast. */
-const NOWHERE: readonly Prefix[] = [
-  { family: 4, value: 0x00n, bits: 8 },
-  { family: 4, value: 0x7fn, bits: 8 },
-  { family: 4, value: 0xa9fen, bits: 16 },
-  { family: 4, value: 0xen, bits: 4 },
-  { family: 4, value: 0xffff_ffffn, bits: 32 },
-  { family: 6, value: 0n, bits: 128 },
-  { family: 6, value: 1n, bits: 128 },
-  { family: 6, value: 0xfe80n >> 6n, bits: 10 },
-  { family: 6, value: 0xffn, bits: 8 },
-]
-
-function saysNothing({ family, value }: IpAddress): boolean {
-  const width = family === 4 ? 32 : 128
-  return NOWHERE.some(
-    (prefix) => prefix.family === family && value >> BigInt(width - prefix.bits) === prefix.value,
-  )
 }
 
 /** What it says, without what it does not say and without what a message carries besides. */

@@ -14,7 +14,7 @@ import type pg from 'pg'
 import { blockSize, type Family, formatValue, isMalformed, parseAddress } from '../core/address.ts'
 import { TERMINAL } from '../core/command.ts'
 import { seenFor } from '../core/decide-sighting.ts'
-import type { LeaseEvidence, LookupAnswer, WitnessEvidence } from '../core/judge.ts'
+import { isSameWorkload, type LeaseEvidence, type LookupAnswer, type WitnessEvidence } from '../core/judge.ts'
 import type { Lease } from '../core/lease.ts'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
@@ -89,7 +89,6 @@ const SIGHTED = `
              max(s.state) filter (where s.vanished_sequence is null) as listed_state,
              min(s.appeared_at) filter (where s.vanished_sequence is null) as listed_since,
              max(s.appeared_at) filter (where s.vanished_sequence is null) as listed_at,
-             min(s.appeared_sequence) filter (where s.vanished_sequence is null) as listed_sequence,
              max(s.vanished_sequence) as vanished_sequence,
              max(s.vanished_head) as vanished_head,
              max(s.vanished_at) as vanished_at,
@@ -151,7 +150,10 @@ const ENDED_BOOTS = `
    where s.boot_ends_all and s.epoch <> k.boot and e.closed_at is not null`
 
 const HOLDS = `
-  select h.source_id from ipledger.hold h where h.network_id = $1 and h.source_id = any($2::text[])`
+  select h.source_id from unnest($2::text[]) as k (source)
+    cross join lateral (
+      select x.source_id from ipledger.hold x
+       where x.network_id = $1 and x.source_id >= k.source and x.source_id <= k.source order by x.source_id limit 1) h`
 
 const LOOKUPS = `
   select l.source_id, l.fencing_token, l.attachment_key, l.version, l.wanted_at, l.asked_at, l.answered_at, l.answer,
@@ -196,7 +198,6 @@ type SightedRow = {
   readonly listed_state: string | null
   readonly listed_since: number | null
   readonly listed_at: number | null
-  readonly listed_sequence: number | null
   readonly vanished_sequence: number | null
   readonly vanished_head: number | null
   readonly vanished_at: number | null
@@ -369,7 +370,9 @@ type Group = {
 
 function draftOf(lease: Lease, rows: readonly SightedRow[]): Draft {
   const ofThisLife = rows.filter(
-    (row) => row.listed > 0 || (row.vanished_head !== null && row.vanished_head >= lease.fencingToken),
+    (row) =>
+      (row.listed > 0 || (row.vanished_head !== null && row.vanished_head >= lease.fencingToken)) &&
+      (isLive(row) || !isOfAnotherLife(lease, row)),
   )
   const groups = [...groupBy(ofThisLife, (row) => `${row.source_id} ${aboutKey(lease, row)}`).values()].map(
     (of): Group => {
@@ -379,6 +382,13 @@ function draftOf(lease: Lease, rows: readonly SightedRow[]): Draft {
     },
   )
   return { lease, rows, groups }
+}
+
+/** That an earlier life of the owner has ended, or is gone, is no news of this one, which may be starting (W-03). */
+function isOfAnotherLife({ owner }: Lease, row: SightedRow): boolean {
+  const seen = readOwner(row)
+  if (owner === null || seen === null || !isSameWorkload(owner, seen)) return false
+  return owner.incarnation !== '' && seen.incarnation !== '' && seen.incarnation !== owner.incarnation
 }
 
 function isCutOff({ rows }: Draft): boolean {
@@ -506,11 +516,13 @@ function lastSeenAt(rows: readonly SightedRow[], sources: ReadonlyMap<string, So
   return times.length === 0 ? null : Math.max(...times)
 }
 
-/** What a warm source lists it listed in its last complete snapshot, too. */
-function listedAt(row: SightedRow, { standing: { warm, complete } }: Source): number {
-  return warm && complete !== null && complete.sequence > row.listed_sequence!
-    ? Math.max(row.listed_at!, complete.begunAt)
-    : row.listed_at!
+/**
+ * Any report since may have listed it: complete or not, warm or not, of a boot that was fenced it is life (6.3). A node's
+ * older boot lists nothing any more.
+ */
+function listedAt(row: SightedRow, { node, standing }: Source): number {
+  const mayBeListed = node === '' || row.boot === standing.epoch
+  return mayBeListed ? Math.max(row.listed_at!, standing.lastBegunAt ?? 0) : row.listed_at!
 }
 
 function nonNull<T>(value: T | null): readonly T[] {
@@ -540,6 +552,8 @@ function witnessOf(lease: Lease, seer: Seer, known: Known): WitnessEvidence {
     held: known.held.has('') || known.held.has(id),
     canSee:
       source.families.includes(familyOf(lease)) && (about === null || source.ownerKinds.includes(about.kind)),
+    seesStopped: source.seesStopped,
+    answersForMs: source.kind === 'push' ? 2 * source.intervalMs : 0,
     enabledHead: asIf ? known.ground.head : source.enabledHead,
     why,
     about,

@@ -2,6 +2,9 @@
  * Sources become known, are enabled, and end. Registering changes nothing by itself: a source is in dry run until an
  * admin enables it, and one whose declaration changes is in dry run again, since what it newly claims to see it would
  * newly miss (calico#5044: a collector rolled out on existing data).
+ *
+ * What it looks at, its kind, node and settings, is what it is: with another it would be a witness of all that the
+ * former one has seen, and miss it where it never was (16.8).
  */
 import type pg from 'pg'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -34,13 +37,19 @@ const INSERT = `
 // The row of the same declaration is left as it is. What it has seen so far is kept: it protects.
 const REDECLARE = `
   update ipledger.source
-     set kind = $3, node = $4, owner_kinds = $5::text[], families = $6::smallint[], sees_stopped = $7, boot_ends_all = $8,
-         report_interval_ms = $9, settings = $10::text::json, state = 'REGISTERED', registered_at = clock_timestamp(), registered_by = $11,
+     set owner_kinds = $5::text[], families = $6::smallint[], sees_stopped = $7, boot_ends_all = $8,
+         report_interval_ms = $9, state = 'REGISTERED', registered_at = clock_timestamp(), registered_by = $11,
          enabled_at = null, enabled_by = null, enabled_head = null, streak_from = counted
    where network_id = $1 and source_id = $2 and state <> 'RETIRED'
-     and (kind, node, owner_kinds, families, sees_stopped, boot_ends_all, report_interval_ms, settings::jsonb)
-         is distinct from ($3, $4, $5::text[], $6::smallint[], $7, $8, $9, $10::text::jsonb)
+     and (kind, node, settings::jsonb) is not distinct from ($3, $4, $10::text::jsonb)
+     and (owner_kinds, families, sees_stopped, boot_ends_all, report_interval_ms)
+         is distinct from ($5::text[], $6::smallint[], $7, $8, $9)
   returning ${COLUMNS}`
+
+const LOOKS_AT_THE_SAME = `
+  select s.source_id from ipledger.source s
+   where s.network_id = $1 and s.source_id = $2
+     and (s.kind, s.node, s.settings::jsonb) is not distinct from ($3, $4, $5::text::jsonb)`
 
 const FIND = `select ${COLUMNS} from ipledger.source where network_id = $1 and source_id = $2`
 
@@ -66,13 +75,14 @@ const LIST = `
 export const REGISTER_STATEMENTS = {
   insert: INSERT,
   redeclare: REDECLARE,
+  looksAtTheSame: LOOKS_AT_THE_SAME,
   find: FIND,
   enable: ENABLE,
   retire: RETIRE,
   list: LIST,
 } as const
 
-/** The same declaration again answers the same; another one is in dry run again. */
+/** The same declaration again answers the same; one that looks at the same and says other things of it is in dry run again. */
 export async function registerSource(database: pg.Pool, wanted: Registration): Promise<Source | Refusal> {
   const { network, id } = wanted
   const { rows } = await database.query<{ sources: number }>(NETWORK, [network])
@@ -99,7 +109,8 @@ export async function registerSource(database: pg.Pool, wanted: Registration): P
   const changed = (await one(database, INSERT, cells)) ?? (await one(database, REDECLARE, cells))
   const source = changed ?? (await one(database, FIND, [network, id]))
   if (source === undefined) return noSource(network, id)
-  return source.state === 'RETIRED' ? over(source) : source
+  if (source.state === 'RETIRED') return over(source)
+  return changed !== undefined || (await looksAtTheSame(database, wanted)) ? source : isAnother(source)
 }
 
 /** Its absence proves something from here on, about leases reserved from here on and about those it has sighted. */
@@ -162,6 +173,12 @@ async function one(database: pg.Pool, text: string, cells: readonly unknown[]): 
   return rows[0] === undefined ? undefined : readSource(rows[0])
 }
 
+async function looksAtTheSame(database: pg.Pool, wanted: Registration): Promise<boolean> {
+  const { network, id, kind, node, settings } = wanted
+  const cells = [network, id, kind, node, JSON.stringify(settings)]
+  return (await database.query(LOOKS_AT_THE_SAME, cells)).rows.length > 0
+}
+
 function noNetwork(network: string): Refusal {
   return refusal('NETWORK_NOT_FOUND', `network ${network} does not exist`, { network })
 }
@@ -172,4 +189,13 @@ function noSource(network: string, id: string): Refusal {
 
 function over({ id, state }: { readonly id: string; readonly state: SourceState }): Refusal {
   return refusal('ILLEGAL_STATE', `source ${id} is retired for good; register another`, { source: id, state })
+}
+
+function isAnother({ id, state, kind, node }: Source): Refusal {
+  const where = node === '' ? 'the whole network' : `node ${node}`
+  return refusal(
+    'ILLEGAL_STATE',
+    `source ${id} is of kind ${kind} and sees ${where}; one of another kind, node or settings is another source: retire it and register another id`,
+    { source: id, state },
+  )
 }

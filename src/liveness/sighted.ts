@@ -11,6 +11,7 @@
 import type pg from 'pg'
 import type { Sight, SightedEntry } from '../core/command.ts'
 import { TERMINAL } from '../core/command.ts'
+import { lastListing } from '../core/listed.ts'
 import { firstSeqOfEra } from '../core/policy.ts'
 import type { Refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
@@ -198,8 +199,8 @@ type UnbookedRow = {
 export type Unbooked = {
   readonly source: Source
   readonly entry: SightedEntry
-  /** The snapshot it is evidence of; at head 0 it is evidence of nothing. */
-  readonly at: SeenAt & { readonly head: number }
+  /** The snapshot it is evidence of; without a head, where it appeared, and nothing follows from it. */
+  readonly at: SeenAt & { readonly head: number | null }
   /** When it was first listed. */
   readonly since: number
   readonly poolId: number
@@ -266,24 +267,11 @@ export async function readUnbooked(
   })
 }
 
-/** What a warm source lists it listed in its last complete snapshot, too. */
 function evidenceOf(row: UnbookedRow, { id, standing }: Source): Unbooked['at'] {
-  const { epoch, warm, complete } = standing
-  return warm && complete !== null && complete.sequence > row.appeared_sequence
-    ? {
-        source: id,
-        epoch,
-        sequence: complete.sequence,
-        begunAt: complete.begunAt,
-        head: complete.head,
-      }
-    : {
-        source: id,
-        epoch,
-        sequence: row.appeared_sequence,
-        begunAt: row.appeared_at,
-        head: row.appeared_head,
-      }
+  const { appeared_sequence: sequence, appeared_head: head, appeared_at: begunAt } = row
+  const listing = lastListing({ sequence, head, begunAt }, standing)
+  const at = listing ?? { sequence, begunAt, head: null }
+  return { source: id, epoch: standing.epoch, sequence: at.sequence, begunAt: at.begunAt, head: at.head }
 }
 
 export type Network = { readonly state: string; readonly era: number; readonly hasSources: boolean }
@@ -335,7 +323,8 @@ export async function sightListed(
 
 /** The next snapshot is waited for where this one is older than the books. */
 function isUsable({ source, at, lastEvent }: Unbooked, { era }: Network): boolean {
-  return source.state === 'ENABLED' && at.head >= Math.max(lastEvent, firstSeqOfEra(era))
+  if (source.state !== 'ENABLED' || at.head === null) return false
+  return at.head >= Math.max(lastEvent, firstSeqOfEra(era))
 }
 
 export function bySnapshot(

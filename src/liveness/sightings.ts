@@ -7,7 +7,7 @@
  */
 import type pg from 'pg'
 import { TERMINAL } from '../core/command.ts'
-import { type Column, insertText, values } from '../ledger/append.ts'
+import { type Column, insertText, OF_NETWORK, values } from '../ledger/append.ts'
 import { type Statement, trip } from '../postgres/trip.ts'
 import type { Entry } from './entries.ts'
 
@@ -45,8 +45,11 @@ const LISTED = `
    order by entry_key limit $4`
 
 const KNOWN = `
-  select entry_key from ipledger.sighting
-   where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key = any($3::text[])`
+  select s.entry_key from unnest($3::text[]) as k (key)
+    cross join lateral (
+      select entry_key from ipledger.sighting
+       where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key >= k.key and entry_key <= k.key
+       order by entry_key limit 1) s`
 
 const SIGHTING: readonly Column[] = [
   { name: 'address', type: 'inet' },
@@ -76,7 +79,12 @@ const VANISH = `
          vanished_at = to_timestamp($6::float8 / 1000),
          last_seen_at = greatest(appeared_at, least(
            to_timestamp($7::float8 / 1000), case when boot <> $9::text then to_timestamp($8::float8 / 1000) end))
-   where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key = any($3::text[])`
+   where ${OF_NETWORK} and ctid = any(array(
+     select s.row_id from unnest($3::text[]) as k (key)
+     cross join lateral (
+       select ctid as row_id from ipledger.sighting
+        where network_id = $1 and source_id = $2 and vanished_sequence is null and entry_key >= k.key and entry_key <= k.key
+        order by entry_key limit 1) s))`
 
 export const SIGHTING_STATEMENTS = { listed: LISTED, known: KNOWN, appear: APPEAR, vanish: VANISH } as const
 

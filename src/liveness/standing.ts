@@ -8,6 +8,8 @@
  * - A new *epoch* closes the older ones for good and starts *warm-up*: two complete snapshots whose size has stopped
  *   growing (cilium#9888: an empty map published while it was being restored).
  *   Until then what it does not list stays listed: the first list after a start takes no address back into use (INV-6).
+ *   A new *era* starts it as well: that its source was warm is said by books that are older than the world (12.1), and
+ *   what it lists now ends a recovery.
  * - A complete snapshot of a warm epoch *counts* if it was begun at least half an interval after the last counted one:
  *   k misses are k looks, not one look reported k times.
  * - The *streak* is what misses are counted in. It begins anew after a gap, with a new epoch, era or enabling.
@@ -128,7 +130,8 @@ export type Change = {
   readonly kept: number
 }
 
-export function assess(standing: Standing, facts: ReportFacts): Assessment {
+export function assess(before: Standing, facts: ReportFacts): Assessment {
+  const standing = inEra(before, facts)
   const because = [...facts.problems]
   const inOrder = facts.begun !== null && facts.begun.sequence > standing.lastSequence
   if (facts.begun !== null && !inOrder) because.push('OUT_OF_SEQUENCE')
@@ -146,11 +149,12 @@ export function assess(standing: Standing, facts: ReportFacts): Assessment {
 }
 
 export function advance(
-  standing: Standing,
+  before: Standing,
   facts: ReportFacts,
   assessment: Assessment,
   { added, kept }: Change,
 ): Standing {
+  const standing = inEra(before, facts)
   const { begun, reportedAt } = facts
   const inEpoch: Standing = assessment.opensEpoch
     ? {
@@ -192,6 +196,11 @@ export function advance(
     partialSince: null,
     partialBecause: [],
   }
+}
+
+function inEra(standing: Standing, { era }: ReportFacts): Standing {
+  const { complete } = standing
+  return complete === null || complete.era === era ? standing : { ...standing, warm: false, warming: null }
 }
 
 /** By an operator's word the source may testify from now on: what it did not list before proves nothing. */

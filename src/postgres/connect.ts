@@ -171,7 +171,8 @@ async function checked(client: pg.Client): Promise<pg.Client> {
   }
 }
 
-function place(url: string): string {
+/** Where a connection string leads, without login and password. */
+export function place(url: string): string {
   const { host, port, database } = readUrl(url)
   return `PostgreSQL at ${host.startsWith('/') ? host : `${host}:${port}`}, database "${database}"`
 }

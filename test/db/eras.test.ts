@@ -26,8 +26,9 @@ import {
 } from '../support/commands.ts'
 import { copyOf, useOwnDatabase } from '../support/copies.ts'
 import { type TestDatabase, withClient } from '../support/database.ts'
-import { register, report, type TestIntake, tokenFor } from '../support/intake.ts'
+import { INTERVAL, register, report, type TestIntake, tokenFor } from '../support/intake.ts'
 import { openTestLedger, type TestLedger } from '../support/ledger.ts'
+import { moveToThePast } from '../support/past.ts'
 import { openJobs } from '../support/run-jobs.ts'
 import { expectVerified } from '../support/verified.ts'
 
@@ -334,14 +335,21 @@ describe('a failover', () => {
 })
 
 describe('sources', () => {
-  /** One that is enabled and has reported completely. */
+  /** One that is enabled, has reported completely, and is warm. */
   async function withSource(): Promise<{ database: TestDatabase; intake: TestIntake }> {
     const { database } = await withPast()
     const intake = openIntake(database)
     await register(intake, NETWORK, 'agent')
     await enableSource(intake.database, { network: NETWORK, id: 'agent', by: 'test' })
     await reportNow(intake)
+    await reportLater(database, intake)
     return { database, intake }
+  }
+
+  /** The second look of an era ends the warm-up. */
+  async function reportLater(database: TestDatabase, intake: TestIntake): Promise<void> {
+    await moveToThePast(database, INTERVAL, NETWORK)
+    await reportNow(intake)
   }
 
   function openIntake(database: TestDatabase): TestIntake {
@@ -386,6 +394,10 @@ describe('sources', () => {
     await reportNow(intake, { complete: false })
     expect(await run()).toEqual({ looked: 0, ended: 0 })
     await reportNow(intake)
+    // The first list of an era may be that of a start (cilium#9888).
+    expect(await run()).toEqual({ looked: 0, ended: 0 })
+    expect((await ledger.refuse(any('x'), 'NETWORK_RECOVERING')).message).toContain('still to come: agent')
+    await reportLater(database, intake)
     expect((await ledger.refuse(any('x'), 'NETWORK_RECOVERING')).message).toContain(
       'every source has reported completely in it',
     )
@@ -427,6 +439,8 @@ describe('sources', () => {
     await alterLife(database, 'timeline = timeline + 1')
     await open(database).refuse(any('x'), 'NETWORK_RECOVERING')
     await reportNow(intake)
+    expect(await reads.recovery(NETWORK)).toMatchObject({ unreported: ['agent', 'other'] })
+    await reportLater(database, intake)
     expect(await reads.recovery(NETWORK)).toEqual({
       since: expect.any(Number),
       why: expect.stringContaining('a failover'),
@@ -443,12 +457,11 @@ describe('sources', () => {
 })
 
 describe('numbers beyond the head', () => {
-  const beyond = async (ledger: TestLedger, quoted: { era: number; head: number }, recovering = true) =>
+  const beyond = async (ledger: TestLedger, quoted: { era: number; head: number }) =>
     beginEraBeyond(ledger, {
       network: NETWORK,
       ground: { era: 0, head: 4, beyond: quoted },
       actor: 'agent-n1',
-      recovering,
     })
 
   test.each([
@@ -463,6 +476,14 @@ describe('numbers beyond the head', () => {
     expect(await erasOf(database)).toMatchObject([
       { seq: era * ERA, actor: 'agent-n1', cause: 'BEYOND_HEAD', recovering: true },
     ])
+    await ledger.refuse(any('x'), 'NETWORK_RECOVERING')
+  })
+
+  test('make the network recover, also where the deployment declares that no commit is lost: one was', async () => {
+    const { database } = await withPast()
+    const ledger = open(database, { commitsAreNeverLost: true })
+    expect(await beyond(ledger, { era: 0, head: 5 })).toMatchObject({ ok: true })
+    expect(await erasOf(database)).toMatchObject([{ cause: 'BEYOND_HEAD', recovering: true }])
     await ledger.refuse(any('x'), 'NETWORK_RECOVERING')
   })
 

@@ -89,6 +89,48 @@ describe('what a source has seen and missed', () => {
     expect(found.placements).toEqual([{ node: '', boot: '', source: 'agent' }])
   })
 
+  test.each([
+    ['with holes', { complete: false }],
+    ['of a source that warms up', { epoch: 'e2' }],
+  ])('while it may be listed in reports %s, it was last seen with the last of them', async (_what, how) => {
+    const { network, address, entry } = await withLease()
+    await truth.watch(network, 'agent', [[entry], [entry], [entry]], { endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    const { source } = await truth.watch(network, 'agent', [[entry]], { endedAgo: 0, ...how })
+    const found = await evidence(network, address)
+    expect(of(found, 'agent').live).not.toBeNull()
+    expect(found.lastSightedAt).toBe(source.standing.lastBegunAt)
+  })
+
+  test('not so with those of a later boot of its node', async () => {
+    const { network, address, entry } = await withLease({ node: 'n1' })
+    await truth.watch(network, 'agent', [[entry]], { epoch: 'b1', endedAgo: 0 })
+    const before = (await evidence(network, address)).lastSightedAt!
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'agent', [[]], { epoch: 'b2', endedAgo: 0 })
+    const found = await evidence(network, address)
+    expect(of(found, 'agent').live).not.toBeNull()
+    expect(found.lastSightedAt).toBe(before - INTERVAL)
+  })
+
+  test('another life of its owner, ended or gone, is no news of it; listed, it keeps the address', async () => {
+    const { network, address } = await withLease()
+    const other = listedAs(address, workload('a', { incarnation: 'life-0' }))
+    await truth.watch(network, 'agent', [[other], [other], [other]], { endedAgo: 0 })
+    expect(of(await evidence(network, address), 'agent')).toMatchObject({
+      why: 'SIGHTED',
+      live: { incarnation: 'life-0' },
+    })
+    for (const list of [[ended(other)], []]) {
+      await truth.past(network, INTERVAL)
+      await truth.watch(network, 'agent', [list], { endedAgo: 0 })
+      const found = await evidence(network, address)
+      expect(of(found, 'agent')).toMatchObject({ why: 'COVERS', live: null, listedTerminal: null })
+      // All the same somebody was there.
+      expect(found.lastSightedAt).not.toBeNull()
+    }
+  })
+
   test('listed as ended: since then, and no life', async () => {
     const { network, address, entry } = await withLease()
     await truth.watch(network, 'agent', seenThenMissed([entry], 3, [ended(entry)]))

@@ -70,8 +70,10 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   vanish: {
     values: [NETWORK, 's1', '{a,b}', '2', '1', '1700000000000', '1700000000000', '1700000000000', 'e1'],
     scans: LISTED,
+    byRowId: 'sighting',
   },
   find: { values: [NETWORK, 's1'], scans: SOURCE },
+  looksAtTheSame: { values: [NETWORK, 's1', 'push', '', '{}'], scans: SOURCE },
   redeclare: { values: [NETWORK, 's1', ...DECLARED], scans: SOURCE },
   enable: { values: [NETWORK, 's1', 'test'], scans: { ...SOURCE, ...EVENT } },
   retire: { values: [NETWORK, 's1', 'test'], scans: SOURCE },

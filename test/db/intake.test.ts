@@ -788,6 +788,23 @@ describe('registering', () => {
     expect(await live(intake, network, source)).toEqual(['10.0.0.1'])
   })
 
+  test('one of another kind, node or settings is another source', async () => {
+    const { network, source } = await withSource('agent', { node: 'n1', settings: { a: 1 } })
+    settled(await enableSource(intake.database, { network, id: source, by }))
+    const known = (await findSource(intake.database, network, source))!
+    for (const other of [
+      { node: 'n2' },
+      { kind: 'docker' as const },
+      { settings: { a: 2 } },
+      { node: '', ownerKinds: ['vm'] },
+    ]) {
+      const refused = await registerSource(intake.database, { ...known, ...other, by })
+      expect(refused).toMatchObject({ reason: 'ILLEGAL_STATE', metadata: { source, state: 'ENABLED' } })
+    }
+    expect(await findSource(intake.database, network, source)).toEqual(known)
+    expect(await registerSource(intake.database, { ...known, by })).toEqual(known)
+  })
+
   test('enabling says from which number on, and starts the streak', async () => {
     const { network, source, eye } = await withSource()
     for (let i = 0; i < 4; i += 1) await eye.look([A])

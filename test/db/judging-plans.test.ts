@@ -110,7 +110,12 @@ const CASES: Readonly<Record<string, Case>> = {
   planNetwork: { values: [NETWORK], scans: { ...NETWORK_ROW, ...EVENT } },
   planPoolNamed: { values: [NETWORK, 'p1'], scans: { pool_name_is_unique_in_its_network: ['name'] } },
   planPoolAt: { values: [NETWORK, '10.0.0.1'], scans: POOL_BY_CIDR },
-  stuckNetwork: { values: [NETWORK], scans: NETWORK_ROW },
+  stuckNetwork: {
+    values: [NETWORK],
+    scans: { ...NETWORK_ROW, ...EVENT, source_id_is_unique_in_its_network: [] },
+  },
+  stuckFailures: { values: [NETWORK, '{s1}'], scans: { source_is_asked_by_one_at_a_time: ['source_id'] } },
+  stuckStale: { values: [NETWORK, '{s1}'], scans: { source_lists_an_entry_once: ['source_id'], ...LEASE } },
   stuckHolds: { values: [NETWORK], scans: { source_is_held_once: [] } },
   observeUsed: {
     values: [NETWORK, '0', '100'],

@@ -157,8 +157,14 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
   heldLeases: { values: [NETWORK], scans: { pool_id_is_unique_in_its_network: [], ...POSITION } },
   strictness: {
     values: [NETWORK, '{n1}', '{}', '{}'],
-    // Any of the enabled ones, and those of another era: at most a few are looked at.
-    scans: { source_by_era: [], source_by_node: ['node'], network_name_is_unique: [], ...FENCE },
+    // Any of the enabled ones, those of another era and those that are cold: at most a few are looked at.
+    scans: {
+      source_by_era: [],
+      source_warming_up: [],
+      source_by_node: ['node'],
+      network_name_is_unique: [],
+      ...FENCE,
+    },
   },
 }
 
@@ -171,11 +177,15 @@ const WRITE_CASES: Readonly<Partial<Record<keyof typeof WRITES, Case>>> = {
     scans: RELEASED,
     byRowId: 'released_address',
   },
-  rangesGone: { values: [NETWORK, '1', ADDRESSES], scans: RANGE },
+  rangesGone: { values: [NETWORK, '1', ADDRESSES], scans: RANGE, byRowId: 'untouched_range' },
   rangesOfPoolGone: { values: [NETWORK, '1'], scans: { untouched_range_starts_once: ['pool_id'] } },
   closingsGone: { values: [NETWORK, '{pod|eth0||w7}'], scans: CLOSED, byRowId: 'closed_attachment' },
   poolGone: { values: [NETWORK, '1'], scans: POOL },
-  holdsGone: { values: [NETWORK, '{s1,s2}'], scans: { source_is_held_once: ['source_id'] } },
+  holdsGone: {
+    values: [NETWORK, '{s1,s2}'],
+    scans: { source_is_held_once: ['source_id'] },
+    byRowId: 'hold',
+  },
 }
 
 function leasesOf(network: string, firstToken = 1): string {
@@ -224,7 +234,7 @@ async function fill(): Promise<void> {
        state, registered_at, registered_by, enabled_at, enabled_by, enabled_head, epoch, warm, last_sequence, size, digest,
        counted, streak_from, recent, partial_because, era, complete_sequence, complete_head, complete_at)
       select '${NETWORK}', 's' || i, 'push', 'n' || i, '{pod}', '{4}', false, false, 30000, '{}', 'ENABLED', now(), 'test',
-       now(), 'test', 1, 'b1', true, 1, 0, '', 0, 0, '[]', '{}', case when i % 100 > 0 then 0 end, case when i % 100 > 0 then 1 end,
+       now(), 'test', 1, 'b1', i % 50 > 0, 1, 0, '', 0, 0, '[]', '{}', case when i % 100 > 0 then 0 end, case when i % 100 > 0 then 1 end,
        case when i % 100 > 0 then 1 end, case when i % 100 > 0 then now() end from generate_series(1, ${LEASES / 50}) i;
     insert into ipledger.sighting
       (network_id, address, source_id, entry_key, appeared_sequence, node, boot, state, live, epoch, appeared_head, appeared_at,

@@ -286,8 +286,12 @@ describe('what is sighted is never handed out', () => {
     settled(await enableSource(intake.database, { network, id: 'agent', by: 'test' }))
     const refused = await ledger.refuse(any(network, 'y'), 'LIVENESS_STALE')
     expect(refused.metadata.sources).toBe('agent')
+    const agent = createEye(intake, network, 'agent')
+    await agent.look([], { node: 'n9' })
+    // The list of a start may be empty because nothing was put back into it yet (7.1, cilium#9888).
+    expect((await ledger.refuse(any(network, 'y'), 'LIVENESS_STALE')).metadata.sources).toBe('agent')
+    await agent.look([], { node: 'n9' })
     // Once it is known to be strict, what that asks comes with the rest.
-    await createEye(intake, network, 'agent').look([], { node: 'n9' })
     expect(await take(network, 'y')).toBe('10.0.0.2')
   })
 

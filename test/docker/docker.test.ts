@@ -38,7 +38,6 @@ const log = { warn() {}, info() {}, debug() {}, error() {} } as unknown as JobCo
 const context: JobContext = {
   database: connections,
   ledger,
-  recovering: false,
   intake,
   asked,
   log,

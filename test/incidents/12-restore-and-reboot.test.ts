@@ -112,7 +112,10 @@ test('12.1 backup-older-than-reality: a restored dump recovers, adopts what it l
     const [begun] = await scene.events({ types: ['era.begun'] })
     expect(Number(begun!.seq), 'above all that anybody was given').toBeGreaterThan(highest)
 
-    // They report completely in this era; then it ends, and the fifty that it lost are in the books again.
+    // They report completely in this era, and are warm in it; then it ends, and the fifty that it lost are in the books again.
+    await scene.cycles(1)
+    await scene.jobs('end-recovery')
+    expect((await call('LeaseService/Reserve', request('too-early'))).reason).toBe('NETWORK_RECOVERING')
     await scene.cycles(1)
     await scene.jobs('end-recovery')
     await scene.cycles(1)
@@ -212,7 +215,7 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
     expect(reported).toMatchObject({ complete: false, because: ['BEYOND_HEAD'] })
     const refused = await call('LeaseService/Reserve', { owner: sandbox('z'), claims: [{ pool: 'web' }] })
     expect(refused.reason).toBe('NETWORK_RECOVERING')
-    await scene.cycles(1)
+    await scene.cycles(2)
     await scene.jobs('end-recovery')
     await scene.cycles(1)
     // X is live where Y was sent: a conflict with both in its evidence, and both are told.

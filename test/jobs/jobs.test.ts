@@ -56,7 +56,7 @@ async function hold(
 function context(fields: Partial<JobContext> = {}): JobContext {
   const intake = { database: connections, log }
   const signal = new AbortController().signal
-  return { database: connections, ledger, recovering: true, intake, asked, log, signal, ...fields }
+  return { database: connections, ledger, intake, asked, log, signal, ...fields }
 }
 
 async function runJob(job: Job): Promise<number> {

@@ -6,12 +6,16 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { afterAll, describe, expect, test } from 'vitest'
-import type { Job } from '../../src/jobs/job.ts'
+import type { Job, JobContext } from '../../src/jobs/job.ts'
+import { createPullSources } from '../../src/jobs/pull-sources.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
-import { release } from '../support/commands.ts'
+import { createAskedSources } from '../../src/liveness/asked.ts'
+import { createLogger } from '../../src/telemetry.ts'
+import { beginEra, confirm, release } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
-import { INTERVAL } from '../support/intake.ts'
+import { json, openEndpoint } from '../support/endpoint.ts'
+import { INTERVAL, live, pod } from '../support/intake.ts'
 import { GONE, HOUR, listedAs, MINUTE, seenThenMissed, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
 
@@ -23,6 +27,7 @@ const DAY = 24 * HOUR
 const SCHEDULE: Readonly<Record<string, { readonly run: Job }>> = {
   ...createSchedule(),
   'verify-suspects': { run: createVerifySuspects({ stayMs: 0 }) },
+  'pull-sources': { run: createPullSources({ slotMs: 0 }) },
 }
 
 /** Runs `meanwhile` while a worker of its own process stands still in the job. What that worker then said it did. */
@@ -50,7 +55,7 @@ async function pausedIn(
   }
 }
 
-const another = (name: string) => truth.run(SCHEDULE[name]!.run)
+const another = (name: string, fields: Partial<JobContext> = {}) => truth.run(SCHEDULE[name]!.run, fields)
 
 async function suspects(count: number) {
   const network = await truth.network()
@@ -176,4 +181,75 @@ test('prune-observations: what is needed stays', async () => {
   expect(
     await truth.rows('select host(address) as address from ipledger.sighting where network_id = $1', network),
   ).toEqual([{ address: lease.address }])
+})
+
+describe('expire-unconfirmed, stopped before its commands', () => {
+  async function late() {
+    const network = await truth.network({ confirmWithinMs: MINUTE })
+    const leases = []
+    for (const n of [1, 2]) leases.push(await truth.lease(network, workload(n), { confirmed: false }))
+    await truth.past(network, 10 * MINUTE)
+    return { network, leases }
+  }
+
+  test('each expires once', async () => {
+    const { network, leases } = await late()
+    const done = await pausedIn('expire-unconfirmed', 'submit', network, async () => {
+      expect(await another('expire-unconfirmed')).toEqual({ reaped: 2 })
+    })
+    expect(done).toEqual({ reaped: 0 })
+    const reaped = await truth.events(network, 'lease.reaped')
+    expect(reaped.map(({ address }) => address).sort()).toEqual(leases.map(({ address }) => address))
+  })
+
+  test('what is confirmed meanwhile does not', async () => {
+    const { network, leases } = await late()
+    const done = await pausedIn('expire-unconfirmed', 'submit', network, async () => {
+      await truth.ledger.accept(confirm(leases[0]!.fencingToken, { network }))
+    })
+    expect(done).toEqual({ reaped: 1 })
+    expect(await truth.state(network, leases[0]!.address)).toBe('ACTIVE')
+    expect(await truth.state(network, leases[1]!.address)).toBe('FREE')
+  })
+})
+
+test('end-recovery: the recovery that it saw is ended once, and not the next one', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'agent')
+  await truth.ledger.accept(beginEra(1, { network }))
+  await truth.past(network, INTERVAL)
+  await truth.watch(network, 'agent', [[], [], []], { endedAgo: 0 })
+  const done = await pausedIn('end-recovery', 'submit', network, async () => {
+    expect(await another('end-recovery')).toMatchObject({ ended: 1 })
+    await truth.ledger.accept(beginEra(2, { network }))
+  })
+  expect(done).toMatchObject({ ended: 0 })
+  const state = 'select state, era from ipledger.network where network_id = $1'
+  expect(await truth.rows(state, network)).toEqual([{ state: 'RECOVERING', era: 2 }])
+})
+
+test('pull-sources: what it was told before another asked again ends nothing', async () => {
+  const endpoint = await openEndpoint()
+  const asked = createAskedSources({ log: createLogger('silent'), secrets: {} })
+  const answer = (...entries: ReturnType<typeof pod>[]) =>
+    endpoint.answer((_, response) => json(response, 200, { epoch: 'e1', complete: true, entries }))
+  const network = await truth.network()
+  const settings = { listUrl: `${endpoint.url}/list`, lookUpUrl: `${endpoint.url}/of/{uid}` }
+  await truth.source(network, 'urls', { kind: 'http', settings })
+  answer(pod('10.0.0.5'))
+  await pausedIn('pull-sources', 'listed', network, async () => {
+    // Its turn is over: another takes the next one.
+    await truth.past(network, 10 * MINUTE)
+    answer(pod('10.0.0.6'))
+    expect(await another('pull-sources', { asked })).toMatchObject({ pulled: 1 })
+    expect(await live(truth.intake, network, 'urls')).toEqual(['10.0.0.6'])
+  })
+  // It only protects, and the turn of the other one stands.
+  expect(await live(truth.intake, network, 'urls')).toEqual(['10.0.0.5', '10.0.0.6'])
+  expect(await another('pull-sources', { asked })).toMatchObject({ pulled: 0 })
+  await truth.past(network, 10 * MINUTE)
+  expect(await another('pull-sources', { asked })).toMatchObject({ pulled: 1 })
+  expect(await live(truth.intake, network, 'urls')).toEqual(['10.0.0.6'])
+  await asked.close()
+  await endpoint.close()
 })

@@ -75,7 +75,6 @@ function context(fields: Partial<JobContext> = {}): JobContext {
   return {
     database: connections,
     ledger,
-    recovering: false,
     intake,
     asked,
     log,
@@ -334,17 +333,20 @@ test('one that is retired is asked no more, and one that reports by itself is ne
   expect(endpoint.asked).toEqual([])
 })
 
-test('another declaration is asked elsewhere', async () => {
+test('what is elsewhere is another source', async () => {
   await registerAsked('a')
   endpoint.answer(lists(pod('10.0.0.5')))
   await pullOnce()
   const elsewhere = await openEndpoint()
   elsewhere.answer(lists(pod('10.0.0.6')))
-  await registerAsked('a', { url: elsewhere.url })
+  await expect(registerAsked('a', { url: elsewhere.url })).rejects.toThrow('ILLEGAL_STATE')
+  settled(await retireSource(intake.database, { network, id: 'a', by: 'test' }))
+  await registerAsked('b', { url: elsewhere.url })
   await letTimePass()
   await pullOnce()
   expect(elsewhere.asked).toHaveLength(1)
-  expect(await live(intake, network, 'a')).toContain('10.0.0.6')
+  expect(await live(intake, network, 'a')).toEqual([])
+  expect(await live(intake, network, 'b')).toEqual(['10.0.0.6'])
   await elsewhere.close()
 })
 

@@ -251,6 +251,31 @@ describe('SEEN_BY_CALLER', () => {
     expect(await truth.state(network, address)).toBe('FREE')
   })
 
+  test('and of those that were enabled since, alone or beside others', async () => {
+    const network = await truth.network()
+    const address = await seenByCaller(network)
+    await truth.source(network, 'agent')
+    await truth.past(network, OLD)
+    await later(network, times(5, []))
+    await truth.source(network, 'later')
+    expect(await clear()).toMatchObject({ reaped: 0 })
+    await truth.past(network, 5 * INTERVAL)
+    await truth.watch(network, 'later', times(5, []), { endedAgo: 0 })
+    await truth.watch(network, 'agent', times(3, []), { endedAgo: 0 })
+    expect(await clear()).toMatchObject({ reaped: 1, asked: 0 })
+    expect(await truth.state(network, address)).toBe('FREE')
+  })
+
+  test('not of one that leaves out the stopped (M-19)', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'agent', { seesStopped: false })
+    const address = await seenByCaller(network)
+    await truth.past(network, OLD)
+    await later(network, times(5, []))
+    expect(await clear()).toMatchObject({ reaped: 0 })
+    expect(await truth.state(network, address)).toBe('SEEN_BY_CALLER')
+  })
+
   test('is an operator’s where there is no such source', async () => {
     const network = await truth.network()
     await truth.source(network, 'agent', { node: 'n1' })

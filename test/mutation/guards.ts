@@ -154,8 +154,18 @@ const JUDGED: readonly Guard[] = [
   judge('dead gets a grace window', 'return now - since < policy.terminalGraceMs', 'return now - since < 0'),
   judge(
     'an answer in a proof is younger than a minute',
-    'return now - at <= policy.proofAgeMs',
+    'return now - at <= Math.max(policy.proofAgeMs, answersForMs)',
     'return true',
+  ),
+  judge(
+    'of what a caller saw those enabled since count as well',
+    "if (lease.quarantine?.reason === 'SEEN_BY_CALLER') return undefined",
+    '',
+  ),
+  judge(
+    'a list without the stopped ends nothing where nobody can be asked after',
+    'if (about === null) return stoppedUnseen(witness)',
+    'if (about === null) return undefined',
   ),
   judge(
     'an answer was given after whatever was last seen',
@@ -312,7 +322,7 @@ const LOOKED_AT_AGAIN: readonly Guard[] = [
   ),
   proven(
     'a fenced boot that speaks again was fenced falsely',
-    'return fence !== null && head !== null && head < fence.seq',
+    'return fence !== null && (head === null ? listedAt < fence.at : head < fence.seq)',
     'return fence !== null',
   ),
   proven(
@@ -675,9 +685,9 @@ const IN_THE_SHELL: readonly Guard[] = [
     'true',
   ),
   evidence(
-    'what a warm source lists it saw with its last list',
-    '? Math.max(row.listed_at!, complete.begunAt)',
-    '? row.listed_at!',
+    'what is still listed was seen with the last report',
+    'return mayBeListed ? Math.max(row.listed_at!, standing.lastBegunAt ?? 0) : row.listed_at!',
+    'return row.listed_at!',
   ),
   evidence(
     'a fenced boot is the one it was placed on',
@@ -714,6 +724,329 @@ const IN_THE_SHELL: readonly Guard[] = [
   },
 ]
 
+const DOCKER = 'src/liveness/docker.ts'
+const KUBERNETES = 'src/liveness/kubernetes.ts'
+const HTTP = 'src/liveness/http.ts'
+const PULL = 'src/jobs/pull-sources.ts'
+const REGISTER = 'src/liveness/register.ts'
+const SIGHTINGS = 'src/liveness/sightings.ts'
+const PRUNE = 'src/jobs/prune-observations.ts'
+
+function guardsIn(file: string, fails: string) {
+  return (guard: string, text: string, replacement: string): Guard => ({
+    guard,
+    file,
+    text,
+    replacement,
+    fails,
+  })
+}
+const docker = guardsIn(DOCKER, 'test/unit/asked-docker.test.ts')
+const kubernetes = guardsIn(KUBERNETES, 'test/unit/asked-kubernetes.test.ts')
+const http = guardsIn(HTTP, 'test/unit/asked-http.test.ts')
+const pulled = guardsIn(PULL, 'test/jobs/pull-sources.test.ts')
+const registered = guardsIn(REGISTER, 'test/db/intake.test.ts')
+const listed = guardsIn(SIGHTINGS, 'test/db/intake.test.ts')
+const pruned = guardsIn(PRUNE, 'test/jobs/observations.test.ts')
+const older = guardsIn('src/ledger/eras.ts', 'test/db/eras.test.ts')
+const asking = guardsIn('src/liveness/suspects.ts', 'test/jobs/suspects.test.ts')
+const renewed = guardsIn('src/core/decide-lease.ts', 'test/unit/renewed.test.ts')
+
+/** What sources are, how they are asked, and what becomes of what they said. */
+const ASKED: readonly Guard[] = [
+  docker(
+    'docker: one engine answers all of a list',
+    'if (before.ID !== after.ID) throw',
+    'if (false as boolean) throw',
+  ),
+  docker(
+    'docker: containers in whatever state',
+    '.listContainers({ all: true,',
+    '.listContainers({ all: false,',
+  ),
+  docker(
+    'docker: what cannot be read makes it incomplete',
+    'complete: unread.length === 0,',
+    'complete: true,',
+  ),
+  docker('docker: nothing it lists has ended', "state: State === TERMINAL ? '' : State", 'state: State'),
+  docker(
+    'docker: what was stopped is there by the name of its network',
+    '(name !== settings.network && one.NetworkID !== networkId)',
+    'one.NetworkID !== networkId',
+  ),
+  docker(
+    "docker: gone is the engine's own word for this very container",
+    'return /no such container/i.test(message) && message.split(/[^A-Za-z0-9_.-]+/).includes(reference)',
+    'return true',
+  ),
+  kubernetes(
+    'kubernetes: pages of one version',
+    'if (resourceVersion !== version) {',
+    'if (false as boolean) {',
+  ),
+  kubernetes(
+    'kubernetes: a page that is missing',
+    'if (next !== undefined) return listing(',
+    "if (next !== undefined) return listing('') ?? String(",
+  ),
+  kubernetes(
+    'kubernetes: an older version than was seen',
+    'if (latest !== null && number < latest)',
+    'if (false as boolean)',
+  ),
+  kubernetes(
+    'kubernetes: an owner without a uid goes by its name',
+    'if (owner.uidNamed && uid !== owner.uid) {',
+    'if (uid !== owner.uid) {',
+  ),
+  kubernetes(
+    'kubernetes: a 404 of anything else is none',
+    'return read.success && read.data.details.name === name',
+    'return true',
+  ),
+  kubernetes(
+    'kubernetes: only what succeeded or failed has ended',
+    "if (status?.phase !== 'Succeeded' && status?.phase !== 'Failed') return null",
+    'if (!status) return null',
+  ),
+  kubernetes(
+    'kubernetes: what is being deleted has not ended',
+    '  if (metadata.deletionTimestamp) return null\n',
+    '',
+  ),
+  kubernetes(
+    'kubernetes: an end that nobody saw is none',
+    'finished.every((at) => at !== null && at > 0)',
+    'finished.every((at) => at !== null)',
+  ),
+  http(
+    'http: a page that is missing',
+    'if (url !== first) return listing(',
+    "if (url !== first) return listing('') ?? String(",
+  ),
+  http('http: pages of one epoch', 'if (read.epoch !== epoch)', 'if (false as boolean)'),
+  http('http: another origin is not asked', 'next === null || next.origin !== first.origin', 'next === null'),
+  http(
+    'http: what cannot be read makes it incomplete',
+    'if (unread.length > 0) {',
+    'if (false as boolean) {',
+  ),
+  http(
+    'http: complete only if it says so',
+    "return listing(complete ? '' : 'it says so itself')",
+    "return listing('')",
+  ),
+  http(
+    'http: only two answers of HTTP are answers',
+    'if (status !== 200 && status !== 404) throw',
+    'if (false as boolean) throw',
+  ),
+  http(
+    'http: gone, of this very workload',
+    "return isIt ? { answer: 'gone', detail }",
+    "return true ? { answer: 'gone', detail }",
+  ),
+  http(
+    'http: ended, of this very workload',
+    'if (!isIt) return unknown(\'"terminal" of another than was asked for.\')',
+    '',
+  ),
+  http(
+    'http: a word that nobody knows is not gone',
+    'default:\n      return unknown(',
+    "default:\n      return { answer: 'gone', detail } ?? unknown(",
+  ),
+  pulled(
+    'the head is read before a source is asked',
+    'const reported = settled(await takeSnapshot(intake, { begun, epoch, complete, set }))',
+    `const later = settled(await beginSnapshot(intake, { network, source: id, quoted: { era: 0, head: 0 } }))
+  const reported = settled(await takeSnapshot(intake, { begun: later.begun, epoch, complete, set }))`,
+  ),
+  pulled(
+    'an incomplete list only protects',
+    'takeSnapshot(intake, { begun, epoch, complete, set })',
+    'takeSnapshot(intake, { begun, epoch, complete: complete || true, set })',
+  ),
+  pulled('a source is asked by one at a time', '\n  where turn.next_at <= excluded.taken_at', ''),
+  pulled('only who took a turn ends it', 'and taken_by = $3`', 'and $3::text is not null`'),
+  registered(
+    'a source of another kind, node or settings is another source',
+    'return (await database.query(LOOKS_AT_THE_SAME, cells)).rows.length > 0',
+    'return cells.length > 0',
+  ),
+  registered(
+    'another declaration is in dry run again',
+    "report_interval_ms = $9, state = 'REGISTERED'",
+    'report_interval_ms = $9, state = state',
+  ),
+  registered(
+    'what was not listed before a source was enabled proves nothing',
+    'enabled_by = $3, streak_from = counted,',
+    'enabled_by = $3,',
+  ),
+  registered(
+    'what a retired source saw is over',
+    'if (listed.rows.length === 0) return source',
+    'if (listed.rows.length >= 0) return source',
+  ),
+  listed('what has ended is not live', '    state !== TERMINAL,\n', '    true,\n'),
+  pruned('the last sighting of a held lease stays', 'when: `(\n', 'when: `(true or\n'),
+  pruned('what is listed stays', "    column: 'vanished_at',\n", "    column: 'appeared_at',\n"),
+  older(
+    'a copy in another cluster is another life',
+    'if (stored !== null && stored.systemIdentifier !== now.systemIdentifier) {',
+    'if (false as boolean) {',
+  ),
+  older(
+    'a dump restored over the log is another life',
+    'if (stored !== null && stored.logOid !== now.logOid) {',
+    'if (false as boolean) {',
+  ),
+  older(
+    'another timeline is another life',
+    'if (stored !== null && stored.timeline !== now.timeline) {',
+    'if (false as boolean) {',
+  ),
+  older(
+    'a number that nobody can have been given begins nothing',
+    'if (reached > era + MOST_ERAS_AHEAD || reached >= LAST_ERA) {',
+    'if (false as boolean) {',
+  ),
+  older(
+    'numbers beyond the head begin a recovery',
+    "cause: 'BEYOND_HEAD',\n    recovering: true,",
+    "cause: 'BEYOND_HEAD',\n    recovering: false,",
+  ),
+  asking(
+    'whatever is not an answer is an error',
+    "return { answer: 'error', detail }",
+    "return { answer: 'gone', detail }",
+  ),
+  asking(
+    'a proof is asked for with the version that was judged',
+    'const of = { token: lease.fencingToken, version: lease.version, proof }',
+    'const of = { token: lease.fencingToken, version: lease.version + 1, proof }',
+  ),
+  renewed(
+    'a promise that Confirm renews is life',
+    "becomes.to === 'UNCHANGED' ? renewDraft(books, lease)",
+    "becomes.to === 'UNCHANGED' ? null",
+  ),
+  renewed(
+    'a storm of retries writes nothing',
+    'if (books.now - changedAt(lease) <= minimumAgeMs * POLICY.renewedAfterShare) return null',
+    '',
+  ),
+  renewed(
+    'what is listed needs no other life',
+    'if (sightingsAt(books, lease.address, lease.prefixLength).live.length > 0) return null',
+    '',
+  ),
+  {
+    guard: 'a promise that Reserve renews is life',
+    file: RESERVE,
+    text: 'if (lease.confirmBy === null) return { ...made, draft: renewDraft(books, lease) }',
+    replacement: 'if (lease.confirmBy === null) return { ...made, draft: null }',
+    fails: 'test/unit/renewed.test.ts',
+  },
+]
+
+const LISTED = 'src/core/listed.ts'
+const LISTED_TEST = 'test/unit/listed.test.ts'
+const LISTED_SINCE_TEST = 'test/jobs/listed-since.test.ts'
+
+/** What goes on being listed by reports that end nothing, what a start lists, and what nobody's sighting would keep. */
+const LISTED_SINCE: readonly Guard[] = [
+  {
+    guard: 'a report with holes leaves open what it listed',
+    file: LISTED,
+    text: 'return listing.head > 0 && isLast(listing, source) ? listing : null',
+    replacement: 'return listing.head > 0 ? listing : null',
+    fails: LISTED_SINCE_TEST,
+  },
+  {
+    guard: 'an entry of no proven head is not as old as the ledger',
+    file: LISTED,
+    text: 'return listing.head > 0 && isLast(listing, source) ? listing : null',
+    replacement: 'return isLast(listing, source) ? listing : null',
+    fails: LISTED_SINCE_TEST,
+  },
+  {
+    guard: 'a source that warms up may have listed it or not',
+    file: LISTED,
+    text: 'warm && complete !== null',
+    replacement: 'complete !== null',
+    fails: LISTED_TEST,
+  },
+  {
+    guard: 'a report without a token is later than the last one with',
+    file: LISTED,
+    text: 'sequence === lastSequence && (lastBegunAt === null || begunAt >= lastBegunAt)',
+    replacement: 'sequence === lastSequence',
+    fails: LISTED_SINCE_TEST,
+  },
+  {
+    guard: 'what decides nothing is not brought before the ledger',
+    file: SIGHTING,
+    text: "if (head === null) return nothing('NOT_PROVEN')",
+    replacement: '',
+    fails: SIGHTING_TEST,
+  },
+  proven(
+    'a fenced boot that has reported since is not over: under the lock',
+    '(head === null ? listedAt < fence.at : head < fence.seq)',
+    '(head === null || head < fence.seq)',
+  ),
+  {
+    guard: 'a fenced boot that has reported since is not over: in the evidence',
+    file: EVIDENCE,
+    text: 'return mayBeListed ? Math.max(row.listed_at!, standing.lastBegunAt ?? 0) : row.listed_at!',
+    replacement: 'return row.listed_at!',
+    fails: 'test/db/evidence.test.ts',
+  },
+  {
+    guard: 'when a listed entry was reported last is read under the lock',
+    file: 'src/ledger/load-seen.ts',
+    text: 'listedAt: mayBeListed ? Math.max(begunAt, lastBegunAt ?? 0) : begunAt',
+    replacement: 'listedAt: begunAt',
+    fails: LISTED_SINCE_TEST,
+  },
+  {
+    guard: 'the end of one life is no end of the next',
+    file: EVIDENCE,
+    text: '(isLive(row) || !isOfAnotherLife(lease, row))',
+    replacement: 'true',
+    fails: LISTED_SINCE_TEST,
+  },
+  {
+    guard: 'another life that is live keeps the address',
+    file: EVIDENCE,
+    text: '(isLive(row) || !isOfAnotherLife(lease, row))',
+    replacement: '!isOfAnotherLife(lease, row)',
+    fails: 'test/db/evidence.test.ts',
+  },
+  {
+    guard: 'sources that warm up are waited for',
+    file: 'src/ledger/load-seen.ts',
+    text: "s.state = 'ENABLED' and not s.warm",
+    replacement: 'false',
+    fails: 'test/db/ledger-seen.test.ts',
+  },
+  standing(
+    'a new era starts the warm-up',
+    'complete === null || complete.era === era ? standing',
+    'complete === null || complete.era <= era ? standing',
+  ),
+  {
+    guard: 'a pool has no addresses of which no sighting counts',
+    file: 'src/core/decide-pool.ts',
+    text: 'if (found.length === 0) return null',
+    replacement: 'if (found.length >= 0) return null',
+    fails: 'test/unit/pools.test.ts',
+  },
+]
+
 export const GUARDS: readonly Guard[] = [
   ...JUDGED,
   ...LOOKED_AT_AGAIN,
@@ -721,6 +1054,8 @@ export const GUARDS: readonly Guard[] = [
   ...SOURCES,
   ...HANDED_OUT,
   ...IN_THE_SHELL,
+  ...ASKED,
+  ...LISTED_SINCE,
 ]
 
 export function isQuick({ fails }: Guard): boolean {

@@ -93,6 +93,8 @@ export function witness(fields: Partial<WitnessEvidence> = {}): WitnessEvidence 
     era: 0,
     held: false,
     canSee: true,
+    seesStopped: true,
+    answersForMs: 60_000,
     enabledHead: ENABLED_HEAD,
     why: 'SIGHTED',
     about: WEB,

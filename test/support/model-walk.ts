@@ -272,7 +272,7 @@ export function modelScripts(length: {
  */
 export type Time = 'jumps' | 'still'
 
-const WAITS = [1, 999, 1_000, 29_999, 30_001, 60_000, 60_001, 120_000, 3_600_000]
+const WAITS = [1, 999, 1_000, 29_999, 30_001, 60_000, 60_001, 120_000, 150_001, 3_600_000]
 const LONG_MS = 30 * 24 * 3_600_000
 
 type Asked = {
@@ -517,6 +517,8 @@ function witnessOf(
     era: 0,
     held: false,
     canSee: true,
+    seesStopped: true,
+    answersForMs: 60_000,
     enabledHead: 0,
     why: 'SIGHTED',
     about: lease.owner,

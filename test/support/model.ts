@@ -79,7 +79,9 @@ export type ModelLease = {
   node: string
   labels: Labels
   confirmBy: number | null
-  readonly reservedAt: number
+  reservedAt: number
+  /** Promised, confirmed or set aside. */
+  changedAt: number
 }
 
 type Rest = {
@@ -143,7 +145,7 @@ type State = {
   resting: Map<string, Rest & { readonly poolId: number }>
   ended: Map<number, Ended>
   closings: Closing[]
-  fences: { readonly node: string; readonly boot: string; readonly seq: number }[]
+  fences: { readonly node: string; readonly boot: string; readonly seq: number; readonly at: number }[]
   held: string[]
   absences: { readonly source: string; readonly seq: number; readonly at: number }[]
   /** From which number on reaps on absence count. */
@@ -181,6 +183,8 @@ class Refused extends Error {
 
 const HORIZON_MS = 120_000
 const GRACE_MS = 60_000
+/** Of the minimum age, which no pool of the walk sets otherwise. */
+const HALF_THE_AGE_MS = 150_000
 const SKIPS = 32
 const PER_CALLER = 64
 const PER_SOURCE = 64
@@ -213,6 +217,8 @@ export type ReportHow = { readonly complete: boolean; readonly proven: boolean; 
 export function createModel(): Model {
   const sources: ModelSource[] = []
   const seen: Seen[] = []
+  /** When a source reported last, and be it in part. */
+  const heardAt = new Map<string, number>()
   let state: State = {
     head: 0,
     pools: [],
@@ -658,6 +664,7 @@ export function createModel(): Model {
       labels: command.placement.labels,
       confirmBy: command.confirmed || within === null ? null : now + within,
       reservedAt: now,
+      changedAt: now,
     }
     state.leases.set(address, lease)
     state.resting.delete(address)
@@ -670,12 +677,25 @@ export function createModel(): Model {
 
   function reuse(command: Reserve, lease: ModelLease): ModelLease {
     const { node } = command.actor
-    if (lease.state === 'ACTIVE' || (node !== null && node !== lease.node)) return lease
-    if (command.confirmed) return change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null })
-    if (lease.confirmBy === null) return lease
+    if (node !== null && node !== lease.node) return lease
+    if (lease.state === 'RESERVED' && command.confirmed)
+      return change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null })
+    if (lease.confirmBy === null) return renew(lease)
     const within = command.confirmWithinMs ?? poolOf(lease.poolId).confirmWithinMs
-    const confirmBy = within === null ? null : Math.max(lease.confirmBy, now + within)
+    if (within === null) return promise(lease)
+    const confirmBy = Math.max(lease.confirmBy, now + within)
     return confirmBy === lease.confirmBy ? lease : change(lease, 'lease.updated', { confirmBy })
+  }
+
+  function promise(lease: ModelLease): ModelLease {
+    return change(lease, 'lease.updated', { confirmBy: null, reservedAt: now, changedAt: now })
+  }
+
+  /** Promised again: written down where the promise has grown old and nobody lists it. */
+  function renew(lease: ModelLease): ModelLease {
+    const isYoung = now - lease.changedAt <= HALF_THE_AGE_MS
+    if (isYoung || liveAt(poolOf(lease.poolId), lease.address).length > 0) return lease
+    return lease.state === 'ACTIVE' ? change(lease, 'lease.confirmed', {}) : promise(lease)
   }
 
   function wishesOf(command: Reserve): readonly Wish[] {
@@ -778,7 +798,7 @@ export function createModel(): Model {
       leases.map((lease) =>
         expected(
           lease.state === 'ACTIVE'
-            ? lease
+            ? renew(lease)
             : change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null }),
         ),
       ),
@@ -934,7 +954,10 @@ export function createModel(): Model {
     const head = how.proven ? state.head : null
     const same = (a: SightedEntry, b: SightedEntry) => JSON.stringify(a) === JSON.stringify(b)
     for (const one of seen) {
-      if (one.source !== id || one.lastAt !== null || !how.complete) continue
+      if (one.source !== id || one.lastAt !== null) continue
+      // A list with holes leaves open when any of it was listed last.
+      one.head = null
+      if (!how.complete) continue
       if (entries.some((entry) => same(entry, one.entry))) one.head = head
       else one.lastAt = Math.max(one.at, before?.at ?? 0)
     }
@@ -942,6 +965,7 @@ export function createModel(): Model {
       if (!seen.some((one) => one.source === id && one.lastAt === null && same(one.entry, entry)))
         seen.push({ source: id, entry, head, at, lastAt: null })
     if (how.complete && how.proven) source.complete = { at, size: entries.length }
+    heardAt.set(id, at)
   }
 
   function listed(id: string): readonly SightedEntry[] {
@@ -1108,6 +1132,7 @@ export function createModel(): Model {
       labels: {},
       confirmBy: null,
       reservedAt: now,
+      changedAt: now,
     }
     state.leases.set(address, adopted)
     state.resting.delete(address)
@@ -1135,15 +1160,16 @@ export function createModel(): Model {
     const scopes = ['', ...(proof.cause === 'FENCED' ? [] : proof.sources.map((one) => one.source))]
     if (lease.reason === 'OPERATOR') throw new Refused('ILLEGAL_STATE')
     if (scopes.some((one) => state.held.includes(one))) throw new Refused('ILLEGAL_STATE')
-    const alive = liveAt(poolOf(lease.poolId), lease.address).filter(({ entry, head }) => {
+    const alive = liveAt(poolOf(lease.poolId), lease.address).filter(({ entry, head, source, at }) => {
+      const { node: scope, epoch } = sourceOf(source)!
+      const heard = scope === '' || entry.boot === epoch ? heardAt.get(source)! : at
       const fence = state.fences.findLast((one) => one.node === entry.node && one.boot === entry.boot)
       const over =
         proof.cause === 'FENCED' &&
         proof.fencedBy!.node === entry.node &&
         proof.fencedBy!.boot === entry.boot &&
         fence !== undefined &&
-        head !== null &&
-        head < fence.seq
+        (head === null ? heard < fence.at : head < fence.seq)
       return !over
     })
     if (alive.length > 0) throw new Refused('ILLEGAL_STATE')
@@ -1192,7 +1218,7 @@ export function createModel(): Model {
 
   function fenceNode({ node, boot }: FenceNode): Accepted {
     if (node === '' || boot === '') throw new Refused('INVALID_FIELD')
-    state.fences.push({ node, boot, seq: emit(`node.fenced ${node} ${boot}`) })
+    state.fences.push({ node, boot, seq: emit(`node.fenced ${node} ${boot}`), at: now })
     return accepted([])
   }
 
@@ -1200,6 +1226,7 @@ export function createModel(): Model {
 
   function change(lease: ModelLease, type: string, fields: Partial<ModelLease>): ModelLease {
     Object.assign(lease, fields)
+    if (type !== 'lease.updated' && fields.owner === undefined) lease.changedAt = now
     const nobody = type === 'lease.quarantined' && lease.owner === null ? ' (nobody)' : ''
     const reason = type === 'lease.quarantined' ? ` ${lease.reason}${nobody}` : ''
     lease.version = emit(`${type} ${lease.address}${reason}`)
@@ -1236,6 +1263,7 @@ export function createModel(): Model {
       labels: {},
       confirmBy: null,
       reservedAt: now,
+      changedAt: now,
     }
     state.leases.set(address, lease)
     state.resting.delete(address)

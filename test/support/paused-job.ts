@@ -1,14 +1,18 @@
 /**
  * A worker that is stopped in the middle of a job, by itself: `paused-job.ts URL NETWORK JOB WHERE`. It runs the job once,
  * says `paused` and stops (SIGSTOP) before the first of `WHERE`: `look`, a query of the job; `evidence`, between two trips
- * of one reading; `write`, an insert or delete of the job; `submit`, a command. Resumed, it goes on, and says what it did.
+ * of one reading; `listed`, what a source that was asked has answered; `write`, an insert or delete of the job; `submit`, a
+ * command for the network. Resumed, it goes on, and says what it did.
  */
 import type pg from 'pg'
 import type { JobContext } from '../../src/jobs/job.ts'
+import { createPullSources } from '../../src/jobs/pull-sources.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
 import { openLedger } from '../../src/ledger/open.ts'
 import { createAskedSources } from '../../src/liveness/asked.ts'
+import type { AskedSource } from '../../src/liveness/source.ts'
+import type { Source } from '../../src/liveness/source-rows.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { createLogger } from '../../src/telemetry.ts'
 
@@ -50,23 +54,38 @@ const database = {
   },
 } as unknown as pg.Pool
 
+const sources = createAskedSources({ log, secrets: {} })
+
+function pausing(source: Source): AskedSource {
+  const asked = sources.get(source)
+  const list: AskedSource['list'] = async (signal) => {
+    const listing = await asked.list(signal)
+    pauseAt('listed')
+    return listing
+  }
+  return { list, lookUp: (...given) => asked.lookUp(...given), close: () => asked.close() }
+}
+
 const context: JobContext = {
   database,
   ledger: {
     ...ledger,
     submit: (command, options) => {
-      pauseAt('submit')
+      if (command.network === network) pauseAt('submit')
       return ledger.submit(command, options)
     },
   },
-  recovering: true,
   intake: { database, log },
-  asked: createAskedSources({ log, secrets: {} }),
+  asked: { get: pausing, close: () => sources.close() },
   log,
   signal: new AbortController().signal,
 }
 
-const schedule = { ...createSchedule(), 'verify-suspects': { run: createVerifySuspects({ stayMs: 0 }) } }
+const schedule = {
+  ...createSchedule(),
+  'verify-suspects': { run: createVerifySuspects({ stayMs: 0 }) },
+  'pull-sources': { run: createPullSources({ slotMs: 0 }) },
+}
 const job = (schedule as Readonly<Record<string, { readonly run: (given: JobContext) => Promise<object> }>>)[
   name
 ]
@@ -79,5 +98,6 @@ try {
     `${JSON.stringify({ failed: error instanceof Error ? error.message : String(error) })}\n`,
   )
 }
+await sources.close()
 await ledger.close()
 await connections.end()

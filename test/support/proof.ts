@@ -22,6 +22,8 @@ export function missing(
     era: era ?? 0,
     held: false,
     canSee: true,
+    seesStopped: true,
+    answersForMs: 60_000,
     enabledHead: 0,
     why: 'SIGHTED',
     about: lease.owner,

@@ -28,7 +28,6 @@ export function openJobs(serviceUrl: string): TestJobs {
   const context: JobContext = {
     database,
     ledger,
-    recovering: true,
     intake: { database, log },
     asked,
     log,

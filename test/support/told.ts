@@ -53,6 +53,8 @@ export function missing(lease: Lease, now: number, fields: Witnessing): WitnessE
     era: 0,
     held: false,
     canSee: true,
+    seesStopped: true,
+    answersForMs: 60_000,
     enabledHead: 0,
     why: 'SIGHTED',
     about: lease.owner,

@@ -69,7 +69,6 @@ export async function useTruth(database: TestDatabase) {
   const context = (fields: Partial<JobContext> = {}): JobContext => ({
     database: looking,
     ledger,
-    recovering: true,
     intake,
     asked: nobodyIsAsked,
     log,

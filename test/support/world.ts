@@ -92,11 +92,12 @@ export function createWorld(): World {
       const keys = new Set(entries.map((entry) => JSON.stringify(entry)))
       const open = intervals.filter((one) => one.source === id && one.lastSeenAt === null)
       const known = new Set(open.map(({ entry }) => JSON.stringify(entry)))
-      if (complete) {
-        for (const one of open) {
-          if (keys.has(JSON.stringify(one.entry))) one.head = head
-          else one.lastSeenAt = Math.max(one.appearedAt, source.lastBegunAt ?? 0)
-        }
+      // Of a list with holes, or of one that warms up, nobody can say later whether it had an entry.
+      const tells = complete && source.warm
+      for (const one of open) {
+        one.head = null
+        if (tells && keys.has(JSON.stringify(one.entry))) one.head = head
+        else if (tells) one.lastSeenAt = Math.max(one.appearedAt, source.lastBegunAt ?? 0)
       }
       const appeared = entries.filter((entry) => !known.has(JSON.stringify(entry)))
       intervals = [
@@ -104,7 +105,12 @@ export function createWorld(): World {
         ...appeared.map((entry) => ({ source: id, entry, head, appearedAt: begunAt, lastSeenAt: null })),
       ]
       const last = complete && head !== null ? { complete: { head, begunAt }, era, size: entries.length } : {}
-      sources.set(id, { ...source, ...last, sequence: source.sequence + 1, lastBegunAt: begunAt })
+      sources.set(id, {
+        ...source,
+        ...last,
+        sequence: source.sequence + 1,
+        lastBegunAt: Math.max(begunAt, source.lastBegunAt ?? 0),
+      })
     },
     listed: (id) =>
       intervals.flatMap((one) => (one.source === id && one.lastSeenAt === null ? [one.entry] : [])),
@@ -125,9 +131,12 @@ export function createWorld(): World {
         ),
       ]
       return {
-        live: seen.map(({ source, entry, head }): LiveSighting => {
+        live: seen.map(({ source, entry, head, appearedAt }): LiveSighting => {
           const { address: at, owner, node, boot } = entry
-          return { source, address: at, owner, node, boot, head }
+          const { node: scope, epoch, lastBegunAt } = sources.get(source)!
+          const listedAt =
+            scope === '' || boot === epoch ? Math.max(appearedAt, lastBegunAt ?? 0) : appearedAt
+          return { source, address: at, owner, node, boot, head, listedAt }
         }),
         lastSeenAt: times.length === 0 ? null : Math.max(...times),
       }
@@ -147,13 +156,15 @@ export function createWorld(): World {
       )
       return {
         sources: enabled.length,
-        unreported: enabled.flatMap((one) => (one.era === era ? [] : [one.source])).slice(0, LISTED),
+        unreported: enabled
+          .flatMap((one) => (one.era === era && one.warm ? [] : [one.source]))
+          .slice(0, LISTED),
         asking: enabled
           .filter((one) => one.node === '' || one.node === node)
-          .map(({ source, intervalMs, complete }) => ({
-            source,
-            intervalMs,
-            completeAt: complete?.begunAt ?? null,
+          .map((one) => ({
+            source: one.source,
+            intervalMs: one.intervalMs,
+            completeAt: one.era === era && one.warm ? one.complete!.begunAt : null,
           })),
       }
     },

@@ -334,6 +334,12 @@ describe('look-up', () => {
     ],
     ['Unknown', { phase: 'Unknown' }, 'live'],
     ['Failed, with a container that still runs', { phase: 'Failed' }, 'live'],
+    [
+      'Failed, with a container whose end nobody saw (the API server says 1970)',
+      { phase: 'Failed', containerStatuses: [finished('1970-01-01T00:00:00Z')] },
+      'live',
+    ],
+    ['Running, between two starts', { phase: 'Running', containerStatuses: [finished(FINISHED)] }, 'live'],
     ['no status at all', { phase: undefined, containerStatuses: undefined }, 'live'],
   ])('%s is alive', async (_, fields, expected) => {
     answerPod({ status: fields })

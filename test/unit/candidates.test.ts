@@ -44,7 +44,15 @@ test('a released address is a candidate once it has cooled and nobody sees it', 
     sightedUpTo: null,
   }
   const books = { ...emptyBooks('default'), now: NOW }
-  const seen: LiveSighting = { source: 's', address: '10.0.0.4', owner: null, node: '', boot: '', head: 9 }
+  const seen: LiveSighting = {
+    source: 's',
+    address: '10.0.0.4',
+    owner: null,
+    node: '',
+    boot: '',
+    head: 9,
+    listedAt: 9,
+  }
   for (const address of book.cooled.keys()) {
     const live = address === '10.0.0.4' ? [seen] : []
     books.sightings.set(placeKey(address, 32), { live, lastSeenAt: null })

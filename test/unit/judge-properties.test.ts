@@ -98,6 +98,8 @@ function anyWitness(
     era: mostly(0, 1),
     held: mostly(false, true),
     canSee: mostly(true, false),
+    seesStopped: mostly(true, false),
+    answersForMs: fc.constantFrom(0, 60_000, 600_000),
     enabledHead: mostly<number | null>(ENABLED_HEAD, null, TOKEN, VERSION),
     why,
     about,
@@ -235,8 +237,7 @@ test('nothing is taken back for absence with a sighting, an error, a miss too fe
           why !== 'COVERS' ||
           (enabled &&
             canSee &&
-            enabledHead !== null &&
-            enabledHead < TOKEN &&
+            (lease.owner === null || (enabledHead !== null && enabledHead < TOKEN)) &&
             (scopeNode === '' || scopeNode === lease.placement.node || lease.owner === null)),
       )
       expect(speaking.length).toBeGreaterThan(0)
@@ -244,12 +245,15 @@ test('nothing is taken back for absence with a sighting, an error, a miss too fe
         expect(witness).toMatchObject({ enabled: true, warm: true, held: false, canSee: true, era })
         expect(missesThatCount(witness, evidence)).toBeGreaterThanOrEqual(3)
         expect(failed(witness.lookup)).toBe(false)
-        if (witness.about === null) continue
+        if (witness.about === null) {
+          expect(witness.seesStopped || witness.lookup !== null || witness.listedTerminal !== null).toBe(true)
+          continue
+        }
         const listedEnd = witness.listedTerminal !== null && witness.listedTerminal.since <= ago(5 * MINUTE)
         const { lookup } = witness
         const saidGone =
           lookup !== null &&
-          lookup.at >= ago(MINUTE) &&
+          lookup.at >= ago(Math.max(MINUTE, witness.answersForMs)) &&
           (lookup.answer === 'gone' || (lookup.answer === 'terminal' && lookup.since <= ago(5 * MINUTE)))
         expect(listedEnd || saidGone).toBe(true)
       }
@@ -322,6 +326,8 @@ const THIRD: WitnessEvidence = {
   era: 0,
   held: false,
   canSee: true,
+  seesStopped: true,
+  answersForMs: 60_000,
   enabledHead: ENABLED_HEAD,
   why: 'SIGHTED',
   about: WEB,

@@ -224,6 +224,7 @@ const TABLE: Readonly<Record<string, Row>> = {
     witness: { why: 'NAMED', enabledHead: TOKEN },
     owned: 'blocked PREDATES_SOURCE',
     nobodys: 'blocked PREDATES_SOURCE',
+    but: { SEEN_BY_CALLER: 'reap ABSENT' },
   },
   'fenced, last listed by the fenced boot': {
     witness: sees({ seen: [] }),
@@ -509,6 +510,26 @@ describe('who can tell', () => {
       },
       kept: 'keep TOO_FEW_MISSES(agent-n1)',
     },
+    'those enabled since count as well (DESIGN §3)': {
+      fields: {
+        lease: bySomeCaller,
+        ...covering({ about: null, scopeNode: '', enabledHead: VERSION, misses: THREE.slice(1) }),
+      },
+      kept: 'keep TOO_FEW_MISSES(agent-n1)',
+      unless: { lease: bySomeCaller, ...covering({ about: null, scopeNode: '', enabledHead: VERSION }) },
+    },
+    'where nobody can be asked after, only one that lists the stopped can miss it (M-19)': {
+      fields: { lease: inQuarantine('FOREIGN'), ...one({ about: null, lookup: null, seesStopped: false }) },
+      kept: 'blocked STOPPED_UNSEEN(agent-n1)',
+      unless: { lease: inQuarantine('FOREIGN'), ...one({ about: null, lookup: null }) },
+    },
+    'nor what a caller saw': {
+      fields: {
+        lease: bySomeCaller,
+        ...covering({ about: null, lookup: null, scopeNode: '', seesStopped: false }),
+      },
+      kept: 'blocked STOPPED_UNSEEN(agent-n1)',
+    },
     'only who saw a foreign address can miss it (DESIGN §3)': {
       fields: { lease: inQuarantine('FOREIGN'), ...covering({ about: null, scopeNode: '' }) },
       kept: 'blocked NO_EXIT',
@@ -558,6 +579,8 @@ describe('standing of a witness', () => {
 describe('answers', () => {
   const lookup = (answer: WitnessEvidence['lookup']) => one({ lookup: answer })
   const endedInList = { listedTerminal: { since: ago(HOUR) } }
+  const one10 = (source: string, age: number) =>
+    witness({ source, answersForMs: 10 * MINUTE, lookup: answered('gone', age) })
   guards({
     'nobody asked yet (M-02)': { fields: lookup(null), kept: 'lookUp LOOKUP_NEEDED(agent-n1)' },
     'an error means alive (M-08), also where a list says ended': {
@@ -590,6 +613,26 @@ describe('answers', () => {
       fields: lookup(answered('gone', MINUTE + 1)),
       kept: 'lookUp LOOKUP_NEEDED(agent-n1)',
       unless: lookup(answered('gone', MINUTE)),
+    },
+    'of one that reports it stands for two of its reports ': {
+      fields: {
+        lastSightedAt: ago(HOUR),
+        witnesses: [one10('agent-n1', 10 * MINUTE + 1), one10('agent-n2', 5 * MINUTE)],
+      },
+      kept: 'lookUp LOOKUP_NEEDED(agent-n1)',
+      unless: {
+        lastSightedAt: ago(HOUR),
+        witnesses: [one10('agent-n1', 10 * MINUTE), one10('agent-n2', 5 * MINUTE)],
+      },
+    },
+    'so does one that says live': {
+      fields: one({ answersForMs: 10 * MINUTE, lookup: answered('live', 10 * MINUTE) }),
+      kept: 'keep LOOKUP_LIVE(agent-n1)',
+    },
+    'of one that is asked when it is wanted it does not': {
+      fields: one({ answersForMs: 0, lookup: answered('gone', MINUTE + 1) }),
+      kept: 'lookUp LOOKUP_NEEDED(agent-n1)',
+      unless: one({ answersForMs: 0, lookup: answered('gone', MINUTE) }),
     },
     'also one that says ended': {
       fields: lookup(ended(HOUR, MINUTE + 1)),

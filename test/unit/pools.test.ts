@@ -69,6 +69,46 @@ describe('CreatePool', () => {
     },
   )
 
+  test.each([
+    ['0.1.0.0/16', '0.0.0.0/8 (unspecified)'],
+    ['127.0.1.0/24', '127.0.0.0/8 (loopback)'],
+    ['169.254.7.0/29', '169.254.0.0/16 (link-local)'],
+    ['169.0.0.0/8', '169.254.0.0/16 (link-local)'],
+    ['224.1.0.0/16', '224.0.0.0/4 (multicast)'],
+    ['240.0.0.0/4', '255.255.255.255/32 (broadcast)'],
+    ['::/96', '::/128 (unspecified), ::1/128 (loopback)'],
+    ['fe80::/64', 'fe80::/10 (link-local)'],
+    ['febf:ffff::/32', 'fe80::/10 (link-local)'],
+    ['ff05::/16', 'ff00::/8 (multicast)'],
+  ])('no sighting of its addresses would count: %s', (cidr, what) => {
+    const books = given(pool('a', cidr.includes(':') ? 'fd00::/64' : '10.0.0.0/29'))
+    for (const command of [createPool({ name: 'b', cidr }), updatePool('a', { cidr })]) {
+      const refusal = books.refuse(command, 'INVALID_FIELD')
+      expect(refusal.metadata.field).toBe('cidr')
+      expect(refusal.message).toContain(what)
+    }
+  })
+
+  test.each(['1.0.0.0/8', '126.0.0.0/8', '128.0.0.0/8', '169.253.0.0/16', '169.255.0.0/16', '223.0.0.0/8'])(
+    'beside what sources say nothing of is fine: %s',
+    (cidr) => {
+      given().accept(createPool({ name: 'b', cidr }))
+    },
+  )
+
+  test.each(['255.255.255.128/26', '::2/127', 'fec0::/10', 'fe00::/9', 'fe7f::/16', 'fe00::/10'])(
+    'and so is %s',
+    (cidr) => {
+      given().accept(createPool({ name: 'b', cidr }))
+    },
+  )
+
+  test('a pool that has some of them already may be changed otherwise', () => {
+    const books = given(pool('a', '169.254.0.0/24'))
+    books.when(updatePool('a', { draining: true })).then('pool.updated a')
+    books.when(updatePool('a', { cidr: '169.254.0.0/23' })).refused('INVALID_FIELD')
+  })
+
   test('beside another, and in the other family, is fine', () => {
     const books = given(pool('a', '10.0.0.0/29'))
     books.accept(createPool({ name: 'b', cidr: '10.0.0.8/29' }))

@@ -21,6 +21,7 @@ import {
   givenIn,
   HOUR,
   lists,
+  listsPartly,
   MINUTE,
   on,
   owner,
@@ -63,6 +64,18 @@ describe('a lease whose absence is proven', () => {
     })
     // As it is read back from the log.
     expect(JSON.parse(JSON.stringify(event.evidence))).toEqual(event.evidence)
+  })
+
+  test('an answer that stands for two reports of its source stands under the lock as well, a proof for a minute', () => {
+    const books = leaked()
+    const lease = books.leaseAt(SUBJECT)!
+    const lookup = { answer: 'gone', at: books.ledger.now() - 8 * MINUTE, detail: 'given' } as const
+    const witnesses = [missing(books.ledger, lease, { answersForMs: 10 * MINUTE, lookup })]
+    const proof = absence(books.ledger, SUBJECT, { witnesses })
+    books.wait(MINUTE + 1)
+    books.refuse(reapProven(proof), 'VERSION_MISMATCH')
+    const younger = absence(books.ledger, SUBJECT, { witnesses })
+    books.when(reapProven(younger)).then(REAPED)
   })
 
   test('rests on the sources that testify, and on no other', () => {
@@ -528,13 +541,29 @@ describe('a node that was fenced', () => {
   test('frees nothing on a list of which nothing proves the head', () => {
     const books = dark(fenced('n1', 'b1'))
     const proof = proofIn(books)
-    books.ledger.world.report('agent', [entry(SUBJECT, stranger)], {
-      head: null,
-      begunAt: books.ledger.now() - MINUTE,
-      era: 0,
-      complete: false,
-    })
+    listsPartly('agent', [entry(SUBJECT, stranger)], null)(books.ledger)
     books.when(reapProven(proof)).refused('ILLEGAL_STATE')
+  })
+
+  test.each([
+    ['in part', true],
+    ['completely, and is warming up', false],
+  ])('and reports again %s, was fenced falsely too', (_what, warm) => {
+    const books = dark(fenced('n1', 'b1'))
+    const proof = proofIn(books)
+    books.ledger.world.sources.set('agent', { ...books.ledger.world.sources.get('agent')!, warm })
+    if (warm) listsPartly('agent', [entry(SUBJECT, api)], books.ledger.fold().head)(books.ledger)
+    else lists('agent', entry(SUBJECT, api))(books.ledger)
+    books.when(reapProven(proof)).refused('ILLEGAL_STATE')
+  })
+
+  test('frees what it listed when it last reported, in part, before it was fenced', () => {
+    const books = dark(
+      (ledger) => listsPartly('agent', [entry(SUBJECT, api)], ledger.fold().head)(ledger),
+      elapsed(MINUTE),
+      fenced('n1', 'b1'),
+    )
+    books.when(reapProven(proofIn(books))).then(REAPED)
   })
 
   test('is held back with the network', () => {

@@ -246,8 +246,20 @@ describe('the streak that misses are counted in', () => {
 
   test('begins anew in a new era (INV-24)', () => {
     const { standing } = hear(COUNTING, { at: 5, era: 1 })
-    expect(standing).toMatchObject({ counted: 4, streakFrom: 3, complete: { era: 1 } })
+    expect(standing).toMatchObject({ counted: 3, streakFrom: 3, complete: { era: 1 } })
     expect(after(standing, { at: 6, era: 1 }).streakFrom).toBe(3)
+  })
+
+  test('in which the source warms up again: that it was warm is said by older books (12.1)', () => {
+    const { standing, assessment } = hear(COUNTING, { at: 5, era: 1 })
+    expect(standing.warm).toBe(false)
+    expect(assessment).toMatchObject({ complete: true, counted: false, ends: false })
+    const second = hear(standing, { at: 6, era: 1 })
+    expect(second.standing.warm).toBe(true)
+    expect(second.assessment).toMatchObject({ counted: false, ends: true })
+    expect(hear(second.standing, { at: 7, era: 1 }).assessment.counted).toBe(true)
+    // Nor does one with holes between them keep what was.
+    expect(after(COUNTING, { at: 5, era: 1, problems: ['DECLARED'] }, { at: 6, era: 1 }).warm).toBe(false)
   })
 
   test('begins when the source is enabled: what it did not list in dry run proves nothing', () => {

@@ -71,6 +71,18 @@ describe('a STRICT pool', () => {
     expect(refusedFor(books, 'n1')).toBe('other')
   })
 
+  test('is stopped by a source that warms up: the first list of a start is empty (7.1, cilium#9888)', () => {
+    const books = strict(
+      source('other', { node: 'n2', warm: false }),
+      lists('other'),
+      source('agent', { node: 'n1' }),
+      lists('agent'),
+    )
+    expect(refusedFor(books, 'n1')).toBe('other')
+    books.ledger.world.sources.set('other', { ...books.ledger.world.sources.get('other')!, warm: true })
+    books.when(asking('n1')).then('lease.reserved 10.0.0.1')
+  })
+
   test('hands out nothing to a node that nobody sees, nor to a caller that names none', () => {
     const books = strict(source('agent', { node: 'n1' }), lists('agent'))
     expect(refusedFor(books, 'n2')).toBe('')
