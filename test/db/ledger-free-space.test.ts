@@ -187,7 +187,7 @@ const SHAPES: readonly PoolInput[] = [
   { name: 'b', cidr: '10.0.1.0/28', cooldownMs: DAYS },
   { name: 'c', cidr: '10.0.2.0/24', prefixLength: 28, cooldownMs: 0 },
   { name: 'd', cidr: 'fd00::/123', cooldownMs: 0 },
-  { name: 'e', cidr: '::/122', cooldownMs: 0 },
+  { name: 'e', cidr: '::1:0/122', cooldownMs: 0 },
 ]
 
 type World = { readonly network: string; readonly held: Map<string, { token: number; version: number }> }
@@ -203,7 +203,7 @@ function randomAddress(random: Random, pool: string): string {
     case 'd':
       return `fd00::${random.below(32).toString(16)}`
     default:
-      return `::${random.below(64).toString(16)}`
+      return `::1:${random.below(64).toString(16)}`
   }
 }
 
@@ -237,7 +237,7 @@ function randomChange(random: Random, pool: string) {
       b: ['10.0.1.0/28', '10.0.1.0/27', '10.0.1.8/29'],
       c: ['10.0.2.0/24', '10.0.2.0/25', '10.0.2.128/25', '10.0.2.0/23'],
       d: ['fd00::/123', 'fd00::/122', 'fd00::10/124'],
-      e: ['::/122', '::/121', '::20/123'],
+      e: ['::1:0/122', '::1:0/121', '::1:20/123'],
     }
     return { cidr: random.pick(cidrs[pool]!), exclude: [] }
   }
