@@ -4,6 +4,7 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { Job, JobContext } from '../../src/jobs/job.ts'
@@ -18,6 +19,7 @@ import { json, openEndpoint } from '../support/endpoint.ts'
 import { INTERVAL, live, pod } from '../support/intake.ts'
 import { GONE, HOUR, listedAs, MINUTE, seenThenMissed, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 const database = await useTestDatabase()
 const truth = await useTruth(database)
@@ -45,6 +47,8 @@ async function pausedIn(
   try {
     const said = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
     expect((await said.next()).value, `${name} comes to ${where}`).toBe('paused')
+    // It says so before it stops: resumed before it stood, it would stand for ever.
+    await waitFor(() => isStopped(child.pid!), { what: `${name} to stand still` })
     await meanwhile()
     child.kill('SIGCONT')
     const { value } = await said.next()
@@ -53,6 +57,11 @@ async function pausedIn(
   } finally {
     child.kill('SIGKILL')
   }
+}
+
+/** By the state of the process, which stands behind its name in parentheses (proc(5)). */
+function isStopped(pid: number): boolean {
+  return /\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
 }
 
 const another = (name: string, fields: Partial<JobContext> = {}) => truth.run(SCHEDULE[name]!.run, fields)

@@ -949,7 +949,6 @@ export function createModel(): Model {
 
   function report(id: string, entries: readonly SightedEntry[], how: ReportHow, at: number): void {
     const source = sourceOf(id)!
-    const before = source.complete
     source.epoch = how.epoch
     const head = how.proven ? state.head : null
     const same = (a: SightedEntry, b: SightedEntry) => JSON.stringify(a) === JSON.stringify(b)
@@ -959,7 +958,7 @@ export function createModel(): Model {
       one.head = null
       if (!how.complete) continue
       if (entries.some((entry) => same(entry, one.entry))) one.head = head
-      else one.lastAt = Math.max(one.at, before?.at ?? 0)
+      else one.lastAt = Math.max(one.at, heardAt.get(id) ?? 0)
     }
     for (const entry of entries)
       if (!seen.some((one) => one.source === id && one.lastAt === null && same(one.entry, entry)))
