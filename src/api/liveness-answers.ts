@@ -1,10 +1,11 @@
 /** What the liveness room knows, as the messages of LivenessService. */
+import type { Hold } from '../core/books.ts'
 import type { Json } from '../core/event.ts'
 import { type Lease, leaseId } from '../core/lease.ts'
 import type { Pool } from '../core/pool.ts'
 import * as pb from '../gen/ipledger/v1/liveness_pb.ts'
 import { showLease } from '../ledger/read-leases.ts'
-import type { Hold, SightingKept, SnapshotKept, SourceListed } from '../liveness/lists.ts'
+import type { SightingKept, SnapshotKept, SourceListed } from '../liveness/lists.ts'
 import type { PlannedFinding } from '../liveness/plan.ts'
 import type { Ask, Awaiting, Beginning, Reported, VerdictsTaken } from '../liveness/report.ts'
 import type { SourceKind, SourceState } from '../liveness/source.ts'
@@ -198,13 +199,13 @@ function isObject(evidence: Json): evidence is { readonly [key: string]: Json } 
   return typeof evidence === 'object' && evidence !== null && !Array.isArray(evidence)
 }
 
-export function holdMessage(hold: Hold): pb.Hold {
+export function holdMessage(network: string, hold: Hold): pb.Hold {
   return {
     $typeName: 'ipledger.v1.Hold',
-    network: hold.network,
+    network,
     source: hold.source,
     seq: BigInt(hold.seq),
-    since: timestampMessage(hold.since),
+    since: timestampMessage(hold.at),
     why: hold.why,
     reaps: hold.reaps,
     leases: BigInt(hold.leases),

@@ -245,7 +245,10 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const network = allowedNetwork(call, message.network)
       await requireNetwork(backend, network)
       const holds = await asking(readHolds(database, network))
-      return { $typeName: 'ipledger.v1.ListHoldsResponse', holds: holds.map(holdMessage) }
+      return {
+        $typeName: 'ipledger.v1.ListHoldsResponse',
+        holds: holds.map((hold) => holdMessage(network, hold)),
+      }
     },
 
     resumeHold: async (message, call) => {
@@ -255,7 +258,10 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       if (source !== null) await requireSource(backend, network, source)
       await submit(backend, command, call)
       const holds = await readingBack(asking(readHolds(database, network)), 'the hold was ended')
-      return { $typeName: 'ipledger.v1.ResumeHoldResponse', holds: holds.map(holdMessage) }
+      return {
+        $typeName: 'ipledger.v1.ResumeHoldResponse',
+        holds: holds.map((hold) => holdMessage(network, hold)),
+      }
     },
 
     listStuck: async (message, call) => {

@@ -25,7 +25,7 @@ type CreateOptions = CallOptions & Readonly<{ description?: string; label?: Labe
 type ListOptions = CallOptions & Readonly<{ label?: LabelMap; pageSize?: number; pageToken?: string }>
 type UpdateOptions = CallOptions &
   Readonly<{ description?: string; label?: LabelMap; labels?: boolean; version?: bigint; requestId?: string }>
-type EndRecoveryOptions = CallOptions & Readonly<{ why: string; requestId?: string }>
+type EndRecoveryOptions = CallOptions & Readonly<{ why: string }>
 
 export function networkCommands(program: Command): void {
   const network = program.command('network').description('address spaces in which an address is unique')
@@ -77,23 +77,11 @@ export function networkCommands(program: Command): void {
       })
       printAnswer(options, UpdateNetworkResponseSchema, answer, (one) => sheetOf(one.network))
     })
-
-  withRequestId(
-    withJson(
-      network
-        .command('end-recovery')
-        .argument('<name>')
-        .description("end a network's recovery after a restore, by an operator's word"),
-    ),
-  )
-    .requiredOption('--why <text>', 'why it is safe; goes into the log')
-    .action(endRecovery)
 }
 
-/** `ipledger recover --end` as well. */
+/** `ipledger recover --end`. */
 export async function endRecovery(name: string, options: EndRecoveryOptions): Promise<void> {
-  const { why, requestId } = options
-  const answer = await connect().networks.endRecovery({ network: name, why, ...given({ requestId }) })
+  const answer = await connect().networks.endRecovery({ network: name, why: options.why })
   printAnswer(options, EndRecoveryResponseSchema, answer, (one) => sheetOf(one.network))
 }
 

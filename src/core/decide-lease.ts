@@ -30,7 +30,14 @@ import type { Verdict } from './decide.ts'
 import { type Draft, number } from './draft.ts'
 import type { EndedType, Evidence } from './event.ts'
 import { changedAt } from './judge.ts'
-import { type EndedLease, type Lease, leaseId, type Quarantine, type QuarantineReason } from './lease.ts'
+import {
+  type EndedLease,
+  KEEPS_CLOSED,
+  type Lease,
+  leaseId,
+  type Quarantine,
+  type QuarantineReason,
+} from './lease.ts'
 import { type AddressState, stateOf, type Trigger, transition } from './lifecycle.ts'
 import { describeOwner, type Owner, type Placement, sameAttachment } from './owner.ts'
 import { judgePolicy, POLICY } from './policy.ts'
@@ -512,8 +519,7 @@ export function closedIn(books: Books, owner: Owner, poolId: number | null): boo
   if (applying.length === 0) return false
   if (applying.some((one) => books.now < one.closedAt + POLICY.retryHorizonMs)) return true
   return leasesOfAttachment(books, owner).some(
-    (lease) =>
-      lease.quarantine?.reason === 'SUPERSEDED' || lease.quarantine?.reason === 'REMOVAL_UNCONFIRMED',
+    ({ quarantine }) => quarantine !== null && KEEPS_CLOSED.includes(quarantine.reason),
   )
 }
 

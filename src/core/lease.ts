@@ -27,6 +27,9 @@ export const QUARANTINE_REASONS: readonly QuarantineReason[] = [
   'SEEN_BY_CALLER',
 ]
 
+/** As long as a lease of it stands in one of these, a closed attachment stays closed: nobody knows that it is gone. */
+export const KEEPS_CLOSED: readonly QuarantineReason[] = ['SUPERSEDED', 'REMOVAL_UNCONFIRMED']
+
 /** Those that a source's sighting leads to; `by` is the source. */
 export const SIGHTING_REASONS: readonly QuarantineReason[] = [
   'CONFLICT',

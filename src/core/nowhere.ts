@@ -1,7 +1,7 @@
 /**
- * Addresses that no workload has to itself: unspecified, loopback, link-local, multicast, broadcast. Every host has its own
- * of them, or many hosts share one, so that a source which lists one says nothing; and so no pool has any. An address of a
- * pool that every sighting of is ignored would be handed out while it is used.
+ * Addresses that no workload has to itself: unspecified, loopback, link-local, multicast, broadcast. They stand on every
+ * host, so a source that lists one says nothing, and the entry is ignored. A pool must not contain any: nothing would keep
+ * such an address from being handed out while it is in use.
  */
 import { type Cidr, type Family, formatCidr, type IpAddress } from './address.ts'
 

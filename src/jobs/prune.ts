@@ -5,8 +5,10 @@
  */
 
 import type pg from 'pg'
+import { KEEPS_CLOSED } from '../core/lease.ts'
 import { POLICY } from '../core/policy.ts'
 import { OF_NETWORK } from '../ledger/append.ts'
+import { reasonsOf } from '../ledger/rows.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Rows of a slice: 5 ms for positions, 7 for requests, 14 for closed attachments, the worst 60 (2 cores, 300,000 rows). */
@@ -49,7 +51,7 @@ export const CLOSINGS: Pruned = {
     select lease.fencing_token from ipledger.lease
      where lease.network_id = $1
        and lease.attachment_key >= old.attachment_key and lease.attachment_key <= old.attachment_key
-       and lease.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED')
+       and lease.quarantine_reason in (${reasonsOf(KEEPS_CLOSED)})
      order by lease.attachment_key limit 1) is null`,
 }
 

@@ -1,6 +1,6 @@
 /**
- * Asks the sources that are asked, each in its turn: reads the head of its ledger first, has it list what is there, and
- * gives that to the intake as any report is given.
+ * Asks the sources that are asked, each in its turn. The head of the ledger is read first, then the source lists what is
+ * there, and the intake takes the list like the report of any other source.
  *
  * - A turn is a row with a time: while one worker asks, no other does, and the turn of a killed one is over by itself.
  *   A worker that was stopped so long that its turn was over (SIGSTOP) reports out of sequence, which only protects.

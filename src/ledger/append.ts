@@ -40,6 +40,15 @@ export type Column = {
   readonly type: 'text' | 'inet' | 'bigint' | 'smallint' | 'boolean' | 'time' | 'jsonb' | 'json'
 }
 
+export const OWNER: readonly Column[] = [
+  { name: 'owner_kind', type: 'text' },
+  { name: 'owner_name', type: 'text' },
+  { name: 'owner_uid', type: 'text' },
+  { name: 'owner_uid_named', type: 'boolean' },
+  { name: 'owner_incarnation', type: 'text' },
+  { name: 'owner_interface', type: 'text' },
+]
+
 const EVENT: readonly Column[] = [
   { name: 'seq', type: 'bigint' },
   { name: 'type', type: 'text' },
@@ -57,12 +66,7 @@ const EVENT: readonly Column[] = [
   { name: 'quarantined_at', type: 'time' },
   { name: 'quarantined_by', type: 'text' },
   { name: 'quarantine_why', type: 'text' },
-  { name: 'owner_kind', type: 'text' },
-  { name: 'owner_name', type: 'text' },
-  { name: 'owner_uid', type: 'text' },
-  { name: 'owner_uid_named', type: 'boolean' },
-  { name: 'owner_incarnation', type: 'text' },
-  { name: 'owner_interface', type: 'text' },
+  ...OWNER,
   { name: 'node', type: 'text' },
   { name: 'boot', type: 'text' },
   { name: 'labels', type: 'jsonb' },
@@ -87,12 +91,7 @@ export const LEASE: readonly Column[] = [
   { name: 'quarantined_at', type: 'time' },
   { name: 'quarantined_by', type: 'text' },
   { name: 'quarantine_why', type: 'text' },
-  { name: 'owner_kind', type: 'text' },
-  { name: 'owner_name', type: 'text' },
-  { name: 'owner_uid', type: 'text' },
-  { name: 'owner_uid_named', type: 'boolean' },
-  { name: 'owner_incarnation', type: 'text' },
-  { name: 'owner_interface', type: 'text' },
+  ...OWNER,
   { name: 'holder_key', type: 'text' },
   { name: 'attachment_key', type: 'text' },
   { name: 'node', type: 'text' },
@@ -136,12 +135,7 @@ export const POSITION: readonly Column[] = [
 export const CLOSED: readonly Column[] = [
   { name: 'attachment_key', type: 'text' },
   { name: 'pool_id', type: 'bigint' },
-  { name: 'owner_kind', type: 'text' },
-  { name: 'owner_name', type: 'text' },
-  { name: 'owner_uid', type: 'text' },
-  { name: 'owner_uid_named', type: 'boolean' },
-  { name: 'owner_incarnation', type: 'text' },
-  { name: 'owner_interface', type: 'text' },
+  ...OWNER,
   { name: 'closed_at', type: 'time' },
   { name: 'closed_seq', type: 'bigint' },
 ]
@@ -673,7 +667,8 @@ function writeStatements(books: Books, events: readonly LedgerEvent[]): readonly
 
 // Cells in the order of the columns above.
 
-function ownerCells(owner: Owner | null): readonly unknown[] {
+/** Of `OWNER`. */
+export function ownerCells(owner: Owner | null): readonly unknown[] {
   if (owner === null) return [null, null, null, null, null, null]
   return [owner.kind, owner.name, owner.uid, owner.uidNamed, owner.incarnation, owner.interface]
 }

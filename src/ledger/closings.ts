@@ -6,14 +6,16 @@
  * The fold reads the log from where the oldest closing that binds may be, and keeps closings only: at most
  * `MOST_KEPT` of them, in several passes over the attachments where there are more.
  */
+
 import type pg from 'pg'
 import type { ClosedAttachment } from '../core/books.ts'
 import { closedOrReopened, evolveClosings } from '../core/evolve.ts'
+import { KEEPS_CLOSED } from '../core/lease.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
 import { CLOSED, closedCells } from './append.ts'
 import { type Cells, differing, names, readCells, readSparseEvent } from './fold.ts'
-import type { EventRow } from './rows.ts'
+import { type EventRow, reasonsOf } from './rows.ts'
 import { advanceShape, type Shape } from './shape.ts'
 import { createPace, inSnapshot } from './transaction.ts'
 
@@ -117,7 +119,7 @@ const START = `select least(
     case when $3 then (
       select min(l.quarantined_at) from ipledger.lease l
        where l.network_id = $1 and l.state = 'QUARANTINED'
-         and l.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED')) - $2::float8 * interval '1 millisecond'
+         and l.quarantine_reason in (${reasonsOf(KEEPS_CLOSED)})) - $2::float8 * interval '1 millisecond'
     end) as at`
 const FIRST_SINCE = `select seq from ipledger.event where network_id = $1 and at >= $2::timestamptz order by at, seq limit 1`
 
@@ -205,7 +207,7 @@ const ROWS_AFTER = `select ${names(CLOSED)} from ipledger.closed_attachment
   where network_id = $1 and (attachment_key, pool_id) > ($2, $3::bigint) order by attachment_key, pool_id limit $4`
 const GUARDS = `select attachment_key, quarantined_at from ipledger.lease
   where network_id = $1 and attachment_key = any($2::text[])
-    and quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED')`
+    and quarantine_reason in (${reasonsOf(KEEPS_CLOSED)})`
 
 // Columns of a closed attachment, in the order in which they are written.
 const keyOf = (cells: Cells) => cells[0] as string

@@ -37,6 +37,7 @@ import {
   readAddress,
   readFence,
   readHold,
+  reasonsOf,
 } from './rows.ts'
 import { changeOf, type Slice } from './slice.ts'
 
@@ -143,7 +144,7 @@ export const SEEN_READS = {
     cross join lateral (
       select count(*) as count from ipledger.lease l
       where l.network_id = $1 and l.quarantined_by = a.source
-        and l.quarantine_reason in (${SIGHTING_REASONS.map((reason) => `'${reason}'`).join(', ')})
+        and l.quarantine_reason in (${reasonsOf(SIGHTING_REASONS)})
         and l.state = 'QUARANTINED') q`,
   fences: `select ${FENCE_COLUMNS.map((column) => `o.${column}`).join(', ')}
     from unnest($2::text[], $3::text[]) as k (node, boot)

@@ -18,7 +18,7 @@ import { buildPool, type Pool, type PoolSettings } from '../core/pool.ts'
 /** Rows of one key. No bound that is ever met: a limit makes the order of the rows worth an index. */
 export const MOST_OF_ONE = 1_000_000
 
-type OwnerRow = {
+export type OwnerRow = {
   owner_kind: string | null
   owner_name: string | null
   owner_uid: string | null
@@ -26,6 +26,15 @@ type OwnerRow = {
   owner_incarnation: string | null
   owner_interface: string | null
 }
+
+export const OWNER_COLUMNS = [
+  'owner_kind',
+  'owner_name',
+  'owner_uid',
+  'owner_uid_named',
+  'owner_incarnation',
+  'owner_interface',
+] as const satisfies readonly (keyof OwnerRow)[]
 
 export type LeaseRow = OwnerRow & {
   network_id: string
@@ -60,12 +69,7 @@ export const LEASE_COLUMNS = [
   'quarantined_at',
   'quarantined_by',
   'quarantine_why',
-  'owner_kind',
-  'owner_name',
-  'owner_uid',
-  'owner_uid_named',
-  'owner_incarnation',
-  'owner_interface',
+  ...OWNER_COLUMNS,
   'node',
   'boot',
   'labels',
@@ -74,6 +78,11 @@ export const LEASE_COLUMNS = [
   'confirmed_at',
   'confirm_by',
 ] as const satisfies readonly (keyof LeaseRow)[]
+
+/** As a statement has them: `'CONFLICT', 'FOREIGN'`. */
+export function reasonsOf(reasons: readonly QuarantineReason[]): string {
+  return reasons.map((reason) => `'${reason}'`).join(', ')
+}
 
 export function readLease(row: LeaseRow): Lease {
   return {
@@ -317,12 +326,7 @@ export const EVENT_COLUMNS = [
   'quarantined_at',
   'quarantined_by',
   'quarantine_why',
-  'owner_kind',
-  'owner_name',
-  'owner_uid',
-  'owner_uid_named',
-  'owner_incarnation',
-  'owner_interface',
+  ...OWNER_COLUMNS,
   'node',
   'boot',
   'labels',

@@ -15,10 +15,10 @@ import { blockSize, type Family, formatValue, isMalformed, parseAddress } from '
 import { TERMINAL } from '../core/command.ts'
 import { seenFor } from '../core/decide-sighting.ts'
 import { isSameWorkload, type LeaseEvidence, type LookupAnswer, type WitnessEvidence } from '../core/judge.ts'
-import type { Lease } from '../core/lease.ts'
+import { KEEPS_CLOSED, type Lease } from '../core/lease.ts'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
-import { MOST_OF_ONE, readOwner } from '../ledger/rows.ts'
+import { MOST_OF_ONE, type OwnerRow, readOwner, reasonsOf } from '../ledger/rows.ts'
 import { COMMIT, type Statement, trip } from '../postgres/trip.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
 import type { CountedSnapshot } from './standing.ts'
@@ -125,7 +125,7 @@ const CLOSED = `
           select l.quarantine_reason from ipledger.lease l
            where l.network_id = $1 and l.attachment_key >= k.key and l.attachment_key <= k.key
            order by l.attachment_key limit ${MOST_OF_ONE}) q
-         where q.quarantine_reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED'))`
+         where q.quarantine_reason in (${reasonsOf(KEEPS_CLOSED)}))`
 
 const SOURCES = `
   select ${SOURCE_COLUMNS.join(', ')} from ipledger.source where network_id = $1 and source_id = any($2::text[])`
@@ -181,15 +181,9 @@ function read(name: keyof typeof EVIDENCE_STATEMENTS, ...values: readonly unknow
   return { name, text: EVIDENCE_STATEMENTS[name], values }
 }
 
-type SightedRow = {
+type SightedRow = Readonly<OwnerRow> & {
   readonly place: number
   readonly source_id: string
-  readonly owner_kind: string | null
-  readonly owner_name: string | null
-  readonly owner_uid: string | null
-  readonly owner_uid_named: boolean | null
-  readonly owner_incarnation: string | null
-  readonly owner_interface: string | null
   readonly node: string
   readonly boot: string
   /** Its source says that it has ended. */

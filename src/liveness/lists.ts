@@ -7,10 +7,20 @@
  * empty, and still not be the last. What one source lists now is found by its own index and sorted, which is bounded by
  * the size of a snapshot.
  */
+
 import type pg from 'pg'
 import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
+import type { Hold } from '../core/books.ts'
 import type { Owner } from '../core/owner.ts'
-import { readAddress, readOwner } from '../ledger/rows.ts'
+import {
+  HOLD_COLUMNS,
+  type HoldRow,
+  OWNER_COLUMNS,
+  type OwnerRow,
+  readAddress,
+  readHold,
+  readOwner,
+} from '../ledger/rows.ts'
 import { sever } from '../postgres/trip.ts'
 import { MOST_SOURCES } from './register.ts'
 import type { SourceState } from './source.ts'
@@ -51,12 +61,7 @@ const SIGHTING_COLUMNS = [
   'source_id',
   'entry_key',
   'appeared_sequence',
-  'owner_kind',
-  'owner_name',
-  'owner_uid',
-  'owner_uid_named',
-  'owner_incarnation',
-  'owner_interface',
+  ...OWNER_COLUMNS,
   'node',
   'boot',
   'state',
@@ -97,7 +102,7 @@ const LISTED = `
    order by ${KEY} limit $9`
 
 const HOLDS = `
-  select h.source_id, h.held_seq, h.held_at, h.why, h.reaps, h.leases
+  select ${HOLD_COLUMNS.map((column) => `h.${column}`).join(', ')}
     from ipledger.hold h where h.network_id = $1 order by h.source_id limit ${MOST_SOURCES + 1}`
 
 const FENCED = `
@@ -273,17 +278,11 @@ export type SightingPosition = {
   readonly sequence: number
 }
 
-type SightingRow = {
+type SightingRow = OwnerRow & {
   address: string
   source_id: string
   entry_key: string
   appeared_sequence: number
-  owner_kind: string | null
-  owner_name: string | null
-  owner_uid: string | null
-  owner_uid_named: boolean | null
-  owner_incarnation: string | null
-  owner_interface: string | null
   node: string
   boot: string
   state: string
@@ -373,38 +372,10 @@ function readSighting(row: SightingRow): SightingKept {
 
 // Holds and fences.
 
-export type Hold = {
-  readonly network: string
-  /** Empty: the whole network. */
-  readonly source: string
-  readonly seq: number
-  readonly since: number
-  readonly why: string
-  readonly reaps: number
-  readonly leases: number
-}
-
-type HoldRow = {
-  source_id: string
-  held_seq: number
-  held_at: number
-  why: string
-  reaps: number
-  leases: number
-}
-
 /** By source, that of the network first. */
 export async function readHolds(database: pg.Pool, network: string): Promise<readonly Hold[]> {
   const rows = await ask<HoldRow>(database, HOLDS, [network])
-  return rows.map((row) => ({
-    network,
-    source: row.source_id,
-    seq: row.held_seq,
-    since: row.held_at,
-    why: row.why,
-    reaps: row.reaps,
-    leases: row.leases,
-  }))
+  return rows.map(readHold)
 }
 
 /** The last statement that this boot is over, and how many leases it is about. */

@@ -15,7 +15,7 @@ import { lastListing } from '../core/listed.ts'
 import { firstSeqOfEra } from '../core/policy.ts'
 import type { Refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
-import { readAddress, readOwner } from '../ledger/rows.ts'
+import { type OwnerRow, readAddress, readOwner } from '../ledger/rows.ts'
 import type { Reported } from './report.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
 
@@ -175,15 +175,9 @@ export const SIGHTED_STATEMENTS = {
   sightedGround: GROUND,
 } as const
 
-type UnbookedRow = {
+type UnbookedRow = Readonly<OwnerRow> & {
   readonly address: string
   readonly source_id: string
-  readonly owner_kind: string | null
-  readonly owner_name: string | null
-  readonly owner_uid: string | null
-  readonly owner_uid_named: boolean | null
-  readonly owner_incarnation: string | null
-  readonly owner_interface: string | null
   readonly node: string
   readonly boot: string
   readonly state: string

@@ -7,7 +7,7 @@
  */
 import type pg from 'pg'
 import { TERMINAL } from '../core/command.ts'
-import { type Column, insertText, OF_NETWORK, values } from '../ledger/append.ts'
+import { type Column, insertText, OF_NETWORK, OWNER, ownerCells, values } from '../ledger/append.ts'
 import { type Statement, trip } from '../postgres/trip.ts'
 import type { Entry } from './entries.ts'
 
@@ -56,12 +56,7 @@ const SIGHTING: readonly Column[] = [
   { name: 'source_id', type: 'text' },
   { name: 'entry_key', type: 'text' },
   { name: 'appeared_sequence', type: 'bigint' },
-  { name: 'owner_kind', type: 'text' },
-  { name: 'owner_name', type: 'text' },
-  { name: 'owner_uid', type: 'text' },
-  { name: 'owner_uid_named', type: 'boolean' },
-  { name: 'owner_incarnation', type: 'text' },
-  { name: 'owner_interface', type: 'text' },
+  ...OWNER,
   { name: 'node', type: 'text' },
   { name: 'boot', type: 'text' },
   { name: 'state', type: 'text' },
@@ -141,12 +136,7 @@ function cellsOf({ key, address, owner, node, boot, state }: Entry, at: At): rea
     at.source,
     key,
     at.sequence,
-    owner?.kind ?? null,
-    owner?.name ?? null,
-    owner?.uid ?? null,
-    owner?.uidNamed ?? null,
-    owner?.incarnation ?? null,
-    owner?.interface ?? null,
+    ...ownerCells(owner),
     node,
     boot,
     state,

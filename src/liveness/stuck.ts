@@ -5,6 +5,7 @@
  * The network first, then its sources by id, then leases and sightings by address. Nothing here is stored; all of it
  * is read and judged when it is asked for, page by page.
  */
+
 import type pg from 'pg'
 import { isMalformed, parseAddress } from '../core/address.ts'
 import { changedAt, judgeHeld, type LeaseEvidence, type ReasonCode, type Verdict } from '../core/judge.ts'
@@ -15,6 +16,7 @@ import type { Pool } from '../core/pool.ts'
 import { contains } from '../core/ranges.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { EVIDENCE_STATEMENTS, type EvidenceRead, takeEvidence } from './evidence.ts'
+import { readHolds } from './lists.ts'
 import { isAfter, noNetwork, readWindow } from './plan.ts'
 import { listSources } from './register.ts'
 import { HIGHEST, LOWEST, type Unbooked } from './sighted.ts'
@@ -90,9 +92,6 @@ const NETWORK = `
          (select s.source_id from ipledger.source s where s.network_id = $1 order by s.source_id limit 1) is not null as had_sources
     from ipledger.network n where n.network_id = $1`
 
-const HOLDS = `
-  select h.source_id, h.held_at, h.why from ipledger.hold h where h.network_id = $1 order by h.source_id limit 1000`
-
 const OLDEST_TRANSACTION = `
   select o.process_id, o.role::text as role, o.application, o.state, o.begun_at from ipledger.oldest_transaction() o`
 
@@ -122,7 +121,6 @@ const STALE = `
 /** For the test of their plans. */
 export const STUCK_STATEMENTS = {
   stuckNetwork: NETWORK,
-  stuckHolds: HOLDS,
   stuckFailures: FAILURES,
   stuckStale: STALE,
 } as const
@@ -213,8 +211,7 @@ async function ofNetwork(
       'reported completely, or an operator ends it (ipledger recover --end)'
     items.push({ ...ofNobody, code: 'NETWORK_RECOVERING', since: ground.updated_at, text })
   }
-  const holds = await database.query<{ source_id: string; held_at: number; why: string }>(HOLDS, [network])
-  for (const { source_id: source, held_at: since, why } of holds.rows) {
+  for (const { source, at: since, why } of await readHolds(database, network)) {
     const resume = `ipledger hold resume${source === '' ? '' : ` ${source}`}`
     items.push({ ...ofNobody, source, code: 'HELD', since, text: `${why}; look at them, then ${resume}` })
   }

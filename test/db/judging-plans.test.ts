@@ -116,7 +116,6 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   stuckFailures: { values: [NETWORK, '{s1}'], scans: { source_is_asked_by_one_at_a_time: ['source_id'] } },
   stuckStale: { values: [NETWORK, '{s1}'], scans: { source_lists_an_entry_once: ['source_id'], ...LEASE } },
-  stuckHolds: { values: [NETWORK], scans: { source_is_held_once: [] } },
   observeUsed: {
     values: [NETWORK, '0', '100'],
     scans: {

@@ -133,11 +133,9 @@ test('networks', async () => {
   expect((await run('network', 'list')).stdout).toMatch(
     /^NETWORK +STATE .*\ndefault +READY [\s\S]*\nvpc-1 +READY/,
   )
-  expect(await json<object>('network', 'end-recovery', 'vpc-1', '--why', 'nothing runs there')).toMatchObject(
-    {
-      network: { name: 'vpc-1' },
-    },
-  )
+  expect(await json<object>('recover', 'vpc-1', '--end', '--why', 'nothing runs there')).toMatchObject({
+    network: { name: 'vpc-1' },
+  })
 })
 
 test('reserve, confirm, labels, look, release', async () => {
