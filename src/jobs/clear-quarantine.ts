@@ -3,19 +3,16 @@
  * long enough, or into use, if nobody uses it (DESIGN §3). What an operator set aside is not looked at.
  */
 import { judgeNetwork } from '../liveness/suspects.ts'
-import { inEachNetwork, type Job } from './job.ts'
+import { createWalks, type Job } from './job.ts'
 import { doneOf, judgingOf } from './verify-suspects.ts'
 
 export const CLEAR_ACTOR = 'job:clear-quarantine'
 
 export function createClearQuarantine(): Job {
-  const stoppedAt = new Map<string, string>()
+  const inEachNetwork = createWalks()
   return (context) =>
-    inEachNetwork(context, async (network) => {
-      const judging = judgingOf(context, CLEAR_ACTOR)
-      const { run, after } = await judgeNetwork(judging, network, 'setAside', stoppedAt.get(network) ?? null)
-      if (after === null) stoppedAt.delete(network)
-      else stoppedAt.set(network, after)
-      return doneOf(run)
+    inEachNetwork(context, async (network, from) => {
+      const { run, after } = await judgeNetwork(judgingOf(context, CLEAR_ACTOR), network, 'setAside', from)
+      return { done: doneOf(run), after }
     })
 }

@@ -43,3 +43,21 @@ export async function inEachNetwork(
   }
   return sums
 }
+
+/** As `inEachNetwork`, for walks that may be too long for one run: the next run of this process goes on where one stopped. */
+export function createWalks() {
+  const stoppedAt = new Map<string, string>()
+  return (
+    context: Pick<JobContext, 'database' | 'signal'>,
+    walk: (
+      network: string,
+      from: string | null,
+    ) => Promise<{ readonly done: Done; readonly after: string | null }>,
+  ): Promise<Done> =>
+    inEachNetwork(context, async (network) => {
+      const { done, after } = await walk(network, stoppedAt.get(network) ?? null)
+      if (after === null) stoppedAt.delete(network)
+      else stoppedAt.set(network, after)
+      return done
+    })
+}

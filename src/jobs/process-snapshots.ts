@@ -3,27 +3,23 @@
  * whoever reported it and whenever. Reports bring their own news at once; this finds what they could not.
  */
 import { isBusy, sightListed } from '../liveness/sighted.ts'
-import { inEachNetwork, type Job } from './job.ts'
+import { createWalks, type Job } from './job.ts'
 
 export const PROCESS_ACTOR = 'job:process-snapshots'
 
-/** Where a walk that was too long for one run goes on, by network: of this process. */
 export function createProcessSnapshots(): Job {
-  const stoppedAt = new Map<string, string>()
+  const inEachNetwork = createWalks()
   return (context) =>
-    inEachNetwork(context, async (network) => {
+    inEachNetwork(context, async (network, from) => {
       const { database, ledger, log, signal } = context
-      const from = stoppedAt.get(network) ?? null
       const { findings, refused, after } = await sightListed({ database, ledger }, network, PROCESS_ACTOR, {
         after: from,
         signal,
       })
-      if (after === null) stoppedAt.delete(network)
-      else stoppedAt.set(network, after)
       if (refused !== null && isBusy(refused)) {
         log.warn({ network, reason: refused.reason }, 'sightings are left to the next run')
       }
-      return changesOf(findings)
+      return { done: changesOf(findings), after }
     })
 }
 

@@ -6,7 +6,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Judging, judgeAnswered, judgeNetwork, type Run } from '../liveness/suspects.ts'
-import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
+import { createWalks, type Done, type Job, type JobContext } from './job.ts'
 
 export const VERIFY_ACTOR = 'job:verify-suspects'
 
@@ -14,18 +14,18 @@ const LOOK_EVERY_MS = 2_000
 
 /** `stayMs`: how long a run waits for answers; 0: it judges what is there. */
 export function createVerifySuspects({ stayMs }: { readonly stayMs: number }): Job {
-  const stoppedAt = new Map<string, string>()
+  const inEachNetwork = createWalks()
   return async (context) => {
     const end = performance.now() + stayMs
     const judging = judgingOf(context, VERIFY_ACTOR)
     const awaited = new Set<string>()
-    const done: Record<string, number> = await inEachNetwork(context, async (network) => {
-      const { run, after } = await judgeNetwork(judging, network, 'unseen', stoppedAt.get(network) ?? null)
-      if (after === null) stoppedAt.delete(network)
-      else stoppedAt.set(network, after)
-      if (run.waiting > 0) awaited.add(network)
-      return doneOf(run)
-    })
+    const done: Record<string, number> = {
+      ...(await inEachNetwork(context, async (network, from) => {
+        const { run, after } = await judgeNetwork(judging, network, 'unseen', from)
+        if (run.waiting > 0) awaited.add(network)
+        return { done: doneOf(run), after }
+      })),
+    }
     const since = new Map<string, number>()
     while (awaited.size > 0 && performance.now() < end && !context.signal.aborted) {
       await delay(LOOK_EVERY_MS, undefined, { signal: context.signal }).catch(() => undefined)

@@ -69,7 +69,7 @@ export async function runBatch(
       ...askFor(slice, needs),
     ])
     const life = await currentLife(client, slice.database!)
-    const due = eraDue(slice, life, eras)
+    const due = eraDue(slice, life, eras, commands)
     if (due !== null) {
       await turnEra(client, slice, due, life)
       eras.onBegun(due)

@@ -14,7 +14,7 @@
  * a number beyond the head says too, are their own proof.
  */
 import type pg from 'pg'
-import type { BeginEra } from '../core/command.ts'
+import type { BeginEra, Command } from '../core/command.ts'
 import { eraOf } from '../core/policy.ts'
 import { refusal } from '../core/refusal.ts'
 import type { Ledger, Outcome } from './ledger.ts'
@@ -35,7 +35,12 @@ const LAST_ERA = 2 ** 13 - 1
 const MOST_ERAS_AHEAD = 64
 
 /** The era that is to be begun before anything is decided; null: this is the database it was. */
-export function eraDue({ books, database }: Slice, now: DatabaseLife, rules: EraRules): BeginEra | null {
+export function eraDue(
+  { books, database }: Slice,
+  now: DatabaseLife,
+  rules: EraRules,
+  commands: readonly Command[],
+): BeginEra | null {
   const { network, head } = books
   if (network === null) return null
   const why = whyOlder(database!.stored, now, head, rules)
@@ -43,7 +48,8 @@ export function eraDue({ books, database }: Slice, now: DatabaseLife, rules: Era
   return {
     ...envelope(network.network, 'ledger', why.cause),
     era: Math.max(network.era, eraOf(rules.seen.head)) + 1,
-    recovering: why.recovering,
+    // Who asks for an era that recovers finds it begun, and would not be heard.
+    recovering: why.recovering || commands.some((one) => one.type === 'beginEra' && one.recovering),
     why: why.text,
   }
 }

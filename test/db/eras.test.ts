@@ -287,6 +287,23 @@ describe('a failover', () => {
     await expectVerified(database)
   })
 
+  test('that a number beyond the head finds out about recovers all the same', async () => {
+    const { database } = await withPast()
+    await alterLife(database, 'timeline = timeline + 1')
+    const ledger = open(database, { commitsAreNeverLost: true })
+    await beginEra(ledger, {
+      network: NETWORK,
+      era: 0,
+      above: 0,
+      actor: 'agent',
+      cause: 'BEYOND_HEAD',
+      recovering: true,
+      why: 'it saw a later number',
+    })
+    await ledger.refuse(any('x'), 'NETWORK_RECOVERING')
+    expect(await erasOf(database)).toMatchObject([{ seq: ERA, cause: 'FAILED_OVER', recovering: true }])
+  })
+
   test('a dump restored over what was there recovers, whatever the deployment declares', async () => {
     const { database } = await withPast()
     await withClient(database.adminUrl, (admin) =>
