@@ -12,6 +12,7 @@ import { alternate, type Bench, compare, type Figures, run, type Subject } from 
 import type { Row } from './report.ts'
 import { type Server, startServer } from './server.ts'
 import { openStage, type Stage } from './stage.ts'
+import { telemetry } from './telemetry.ts'
 import { agents, reconcile } from './truth.ts'
 import { clusterResidentBytes, residentBytes } from './usage.ts'
 
@@ -33,6 +34,7 @@ export const LINES = {
   rebuild: rebuildLine,
   reconcile,
   agents,
+  telemetry: telemetryLine,
   snapshot,
   soak,
 } satisfies Record<string, (bench: Bench) => Promise<void>>
@@ -123,6 +125,19 @@ async function reserve(bench: Bench): Promise<void> {
   const [checkMany, reserveMany] = await alternate(bench, [check(stage, 256), subject(256)])
   bench.show(compare('floor', checkMany!))
   bench.show(compare('reserve', reserveMany!, { rounds: checkMany! }))
+}
+
+async function telemetryLine(bench: Bench): Promise<void> {
+  const stage = await mainStage(bench)
+  await telemetry(
+    bench,
+    stage,
+    async (what, callers) => {
+      const places = [await stage.place(WIDE)]
+      return reserving(stage, what, () => places, callers)
+    },
+    CALLERS,
+  )
 }
 
 async function pairs(bench: Bench): Promise<void> {

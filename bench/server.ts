@@ -19,6 +19,8 @@ export type ServerOptions = {
   readonly worker: boolean
   /** Where to write a CPU profile. */
   readonly profile?: string
+  /** Beside what every server is told. */
+  readonly env?: Readonly<Record<string, string>>
   /** Instead of `ipledger serve`: another script that prints where it is ready. */
   readonly script?: string
 }
@@ -45,6 +47,7 @@ export async function startServer(options: ServerOptions, signal: AbortSignal): 
         IPLEDGER_PORT: '0',
         IPLEDGER_GRPC_PORT: '0',
         IPLEDGER_LOG_LEVEL: 'error',
+        ...options.env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],
     },

@@ -1,6 +1,18 @@
--- The schema "ipledger" as db/migrations and db/audit make it. Written by "npm run generate"; do not edit.
+-- The schemas "ipledger" and "ipledger_audit" as db/migrations and db/audit make them. Written by "npm run generate"; do not edit.
 
 create extension btree_gist with schema public;
+
+CREATE OR REPLACE FUNCTION ipledger.event_leaf(event ipledger.event)
+ RETURNS bytea
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN substr(sha256(convert_to(ipledger.event_line(event), 'UTF8'::name)), 1, 16);
+
+CREATE OR REPLACE FUNCTION ipledger.event_line(event ipledger.event)
+ RETURNS text
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN (array_to_json(ARRAY[(event).network_id, ((event).seq)::text, (event).type, (EXTRACT(epoch FROM (event).at))::text, (event).actor, (event).cause, (event).request_id, (event).trace_id, ((event).pool_id)::text, ((event).address)::text, ((event).prefix_length)::text, ((event).fencing_token)::text, (event).state, (event).quarantine_reason, (EXTRACT(epoch FROM (event).quarantined_at))::text, (event).quarantined_by, (event).quarantine_why, (event).owner_kind, (event).owner_name, (event).owner_uid, ((event).owner_uid_named)::text, (event).owner_incarnation, (event).owner_interface, (event).node, (event).boot, ((event).labels)::text, (event).witness, (EXTRACT(epoch FROM (event).reserved_at))::text, (EXTRACT(epoch FROM (event).confirmed_at))::text, (EXTRACT(epoch FROM (event).confirm_by))::text, (EXTRACT(epoch FROM (event).available_at))::text, ((event).removal_confirmed)::text, ((event).settings)::text, ((event).evidence)::text]))::text;
 
 CREATE OR REPLACE FUNCTION ipledger.oldest_transaction()
  RETURNS TABLE(process_id integer, role name, application text, state text, begun_at timestamp with time zone)
@@ -18,6 +30,741 @@ BEGIN ATOMIC
    ORDER BY a.xact_start
   LIMIT 1;
 END;
+
+CREATE OR REPLACE FUNCTION ipledger.seal_digest(previous_digest bytea, network_id text, first_seq bigint, last_seq bigint, leaves bytea)
+ RETURNS bytea
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN sha256(((previous_digest || convert_to((((((network_id || ' '::text) || (first_seq)::text) || ' '::text) || (last_seq)::text) || chr(10)), 'UTF8'::name)) || leaves));
+
+CREATE OR REPLACE FUNCTION ipledger_audit.address_history(network text, address inet, "from" timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, "to" timestamp with time zone DEFAULT 'infinity'::timestamp with time zone)
+ RETURNS SETOF ipledger_audit.event
+ LANGUAGE sql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  with span as materialized (
+    select set_masklen(network(address_history.address)::inet, -1) as first, set_masklen(broadcast(address_history.address), -1) as last,
+           ipledger_audit.position_at(address_history.network, address_history."from" - interval '1 microsecond') as after,
+           ipledger_audit.position_at(address_history.network, address_history."to") as upto
+  ),
+  about as materialized (
+    select l.seq from span s cross join lateral ipledger_audit.possible_bases(s.first) as b (base)
+     cross join lateral (
+       select l.seq, l.address, l.prefix_length from ipledger_audit.log l
+        where l.network_id = address_history.network and (l.address, l.seq) > (b.base, s.after) and (l.address, l.seq) <= (b.base, s.upto)
+        order by l.address, l.seq) l
+     where set_masklen(l.address, l.prefix_length) >>= s.first
+    union all
+    select l.seq from span s cross join lateral (
+      select l.seq from ipledger_audit.log l
+       where l.network_id = address_history.network and l.address > s.first and l.address <= s.last and l.seq > s.after and l.seq <= s.upto
+       order by l.address, l.seq) l
+  )
+  select e.* from about a join ipledger_audit.event e on e.network = address_history.network and e.seq = a.seq
+   order by e.seq
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.address_number(address inet)
+ RETURNS numeric
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select case family(address)
+           when 4 then (set_masklen(address, 32) - '0.0.0.0'::inet)::numeric
+           else ('x' || substr(w.words, 1, 8))::bit(32)::bigint * 79228162514264337593543950336
+              + ('x' || substr(w.words, 9, 8))::bit(32)::bigint * 18446744073709551616
+              + ('x' || substr(w.words, 17, 8))::bit(32)::bigint * 4294967296
+              + ('x' || substr(w.words, 25, 8))::bit(32)::bigint end
+    from (select encode(substr(inet_send(address), 5), 'hex') as words) w
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.churn("from" timestamp with time zone DEFAULT (now() - '01:00:00'::interval), "to" timestamp with time zone DEFAULT now())
+ RETURNS TABLE(network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
+ LANGUAGE sql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  select c.network_id,
+         case when c.by_owner = 0 then 'owner' when c.by_node = 0 then 'node' else 'pool' end,
+         case when c.by_owner = 0 then c.owner when c.by_node = 0 then c.node else ipledger_audit.pool_name(c.network_id, c.pool_id) end,
+         c.reserved, c.released, c.reaped, c.adopted, c.quarantined
+    from (select e.network_id, e.owner, e.node, e.pool_id, grouping(e.owner) as by_owner, grouping(e.node) as by_node,
+                 count(*) filter (where e.type = 'lease.reserved') as reserved, count(*) filter (where e.type = 'lease.released') as released,
+                 count(*) filter (where e.type = 'lease.reaped') as reaped, count(*) filter (where e.type = 'lease.adopted') as adopted,
+                 count(*) filter (where e.type = 'lease.quarantined') as quarantined
+            from (select l.network_id, l.type, l.owner_kind || ' ' || l.owner_name as owner, nullif(l.node, '') as node, l.pool_id
+                    from ipledger_audit.network n
+                    cross join lateral (
+                      select x.network_id, x.type, x.owner_kind, x.owner_name, x.node, x.pool_id from ipledger_audit.log x
+                       where x.network_id = n.network and x.at >= churn."from" and x.at <= churn."to"
+                       order by x.at, x.seq) l
+                   where l.type in ('lease.reserved', 'lease.released', 'lease.reaped', 'lease.adopted', 'lease.quarantined')) e
+           group by grouping sets ((e.network_id, e.owner), (e.network_id, e.node), (e.network_id, e.pool_id))) c
+   where (c.by_owner = 0 and c.owner is not null) or (c.by_node = 0 and c.node is not null) or (c.by_owner = 1 and c.by_node = 1)
+   order by c.network_id, 2, c.reserved + c.released + c.reaped + c.adopted + c.quarantined desc, 3
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.counted_misses(proof jsonb, witness jsonb)
+ RETURNS TABLE(sequence bigint, head bigint, begun_at timestamp with time zone)
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select distinct on (s.sequence) s.sequence, s.head, to_timestamp(s."begunAt" / 1000)
+    from jsonb_to_recordset(witness -> 'misses') as s (sequence bigint, head bigint, "begunAt" float8)
+   where s.head >= (proof ->> 'version')::bigint
+     and s.head / 1099511627776 = (proof ->> 'era')::bigint
+     and s."begunAt" > coalesce((proof ->> 'lastSightedAt')::float8, '-infinity')
+   order by s.sequence
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.describe_lease(event ipledger_audit.log, at timestamp with time zone)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select case
+    when event.type in ('lease.released', 'lease.reaped') then concat(
+      case when event.available_at > at then concat('is free and cooling until ', ipledger_audit.moment(event.available_at))
+           else concat('is free, and has cooled since ', ipledger_audit.moment(event.available_at)) end,
+      ': ', s.lease, ', held for ', s.owner, ', was ', split_part(event.type, '.', 2), ' ', ipledger_audit.moment(event.at), ' by ', event.actor,
+      ' (', event.cause, ')',
+      case when event.available_at <= at then ''
+           when event.removal_confirmed and event.owner_kind is not null then '; until then only its last holder may have it back'
+           else '; until then nobody gets it' end)
+    when event.state = 'QUARANTINED' then concat(
+      'is set aside: ', s.lease, ' is QUARANTINED as ', event.quarantine_reason, ' since ', ipledger_audit.moment(event.quarantined_at), ' by ',
+      event.quarantined_by, ', held for ', s.owner, s.place, ' (', event.quarantine_why, '). ',
+      ipledger_audit.quarantine_exit(event.quarantine_reason, event.owner_kind is not null))
+    else concat(
+      'is held: ', s.lease, ' is ', event.state, ' for ', s.owner, s.place, ' since ', ipledger_audit.moment(b.at), ', given by ', b.actor,
+      ' (', b.cause, ')',
+      case when event.state = 'ACTIVE' then ', confirmed ' || ipledger_audit.moment(event.confirmed_at)
+           when event.confirm_by is not null then ', not confirmed yet, which it must be by ' || ipledger_audit.moment(event.confirm_by)
+           else ', not confirmed; it has no deadline, and is held until it is released or proven gone' end)
+    end
+    from (select concat(case when event.prefix_length < masklen(event.address) then 'block ' || abbrev(set_masklen(event.address, event.prefix_length)) || ', ' end,
+                        'lease ', event.network_id, '/', event.fencing_token) as lease,
+                 ipledger_audit.describe_owner(event.owner_kind, event.owner_name, event.owner_uid, event.owner_incarnation, event.owner_interface) as owner,
+                 concat(' on node ' || nullif(event.node, ''), ' (boot ' || nullif(event.boot, '') || ')') as place) s
+    left join ipledger_audit.log b on b.network_id = event.network_id and b.seq = event.fencing_token
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.describe_owner(kind text, name text, uid text, incarnation text, interface text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select case when kind is null then 'nobody known'
+              else concat(kind, ' ', name, ' uid ' || nullif(uid, name), ' incarnation ' || nullif(incarnation, ''), ' (' || nullif(interface, '') || ')') end
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.describe_owner(owner jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select ipledger_audit.describe_owner(owner ->> 'kind', owner ->> 'name', owner ->> 'uid', owner ->> 'incarnation', owner ->> 'interface')
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.describe_policy(policy jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select concat(policy ->> 'misses', ' misses, minimum age ', trim_scale((policy ->> 'minimumAgeMs')::numeric / 1000), ' s, unwitnessed ',
+           trim_scale((policy ->> 'unwitnessedAgeMs')::numeric / 1000), ' s, grace after an end ', trim_scale((policy ->> 'terminalGraceMs')::numeric / 1000),
+           ' s, answers no older than ', trim_scale((policy ->> 'proofAgeMs')::numeric / 1000), ' s')
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.describe_proof(evidence jsonb)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select concat(
+           case evidence ->> 'reason'
+             when 'FENCED' then concat(
+               evidence #>> '{proof,fencedBy,by}', ' vouched ', ipledger_audit.moment(evidence #> '{proof,fencedBy,at}'), ' that boot ',
+               evidence #>> '{proof,fencedBy,boot}', ' of node ', evidence #>> '{proof,fencedBy,node}', ' is over (',
+               evidence #>> '{proof,fencedBy,why}', '), and it was placed nowhere else')
+             else w.words end,
+           '; policy: ' || ipledger_audit.describe_policy(evidence #> '{proof,policy}'))
+    from (select string_agg(ipledger_audit.describe_witness(evidence -> 'proof', s.witness), '; ' order by s.place) as words
+            from jsonb_array_elements(evidence #> '{proof,sources}') with ordinality as s (witness, place)
+           where evidence -> 'sources' ? (s.witness ->> 'source')) w
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.describe_seen(evidence jsonb)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select concat('source ', evidence ->> 'source', ' listed ',
+           case when evidence #> '{seen,owner}' is null or jsonb_typeof(evidence #> '{seen,owner}') = 'null' then 'somebody unknown'
+                else ipledger_audit.describe_owner(evidence #> '{seen,owner}') end,
+           ' at ', evidence #>> '{seen,address}', ' as ', evidence #>> '{seen,state}',
+           ' on node ' || nullif(evidence #>> '{seen,node}', ''), ' (boot ' || nullif(evidence #>> '{seen,boot}', '') || ')',
+           ' in snapshot ', evidence ->> 'sequence', ', begun ', ipledger_audit.moment((evidence ->> 'begunAt')::timestamptz),
+           ', evidence of number ', evidence ->> 'head')
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.describe_witness(proof jsonb, witness jsonb)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select concat('source ', witness ->> 'source',
+           case witness ->> 'why'
+             when 'SIGHTED' then case when proof ->> 'cause' = 'SEEN_ALONE' then '' else ', which had seen it,' end
+             when 'NAMED' then ', which Reserve had named as witness,'
+             when 'COVERS' then ', which covers its kind and node,' else '' end,
+           case when proof ->> 'cause' = 'PREVIOUS_BOOT' then concat(
+                  ' reports boot ', witness #>> '{bootEnded,newBoot}', ' since ', ipledger_audit.moment(witness #> '{bootEnded,at}'),
+                  ', which ended all of boot ', witness #>> '{bootEnded,boot}', ', where the lease was placed')
+                when witness #>> '{live,state}' is not null then concat(
+                  ' listed ', ipledger_audit.describe_owner(witness -> 'about'), ' there as ', witness #>> '{live,state}',
+                  ' on node ' || nullif(witness #>> '{live,node}', ''), ' and nobody else')
+                else concat(
+                  ' missed ', case when witness #>> '{about,kind}' is null then 'it' else ipledger_audit.describe_owner(witness -> 'about') end,
+                  ' in ', m.misses, ' complete snapshots (numbers ', m.sequences, ', begun at heads ', m.heads, ', the last ',
+                  ipledger_audit.moment(m.last), ')') end,
+           case when proof ->> 'cause' = 'SEEN_ALONE' and witness #>> '{lookup,answer}' is null then ''
+                when witness #>> '{listedTerminal,since}' is not null then concat(
+                  '; it lists it as ended since ', ipledger_audit.moment(witness #> '{listedTerminal,since}'))
+                when witness #>> '{lookup,answer}' = 'terminal' then concat(
+                  '; asked ', ipledger_audit.moment(witness #> '{lookup,at}'), ' it said ended, since ',
+                  ipledger_audit.moment(witness #> '{lookup,since}'), ' (' || nullif(witness #>> '{lookup,detail}', '') || ')')
+                when witness #>> '{lookup,answer}' is not null then concat(
+                  '; asked ', ipledger_audit.moment(witness #> '{lookup,at}'), ' it said ', witness #>> '{lookup,answer}',
+                  ' (' || nullif(witness #>> '{lookup,detail}', '') || ')')
+                when witness #>> '{about,kind}' is null then '; there was nobody to ask after' else '' end)
+    from (select count(*) as misses, string_agg(c.sequence::text, ', ' order by c.sequence) as sequences,
+                 string_agg(c.head::text, ', ' order by c.sequence) as heads, max(c.begun_at) as last
+            from ipledger_audit.counted_misses(proof, witness) c) m
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.event_rate("from" timestamp with time zone, "to" timestamp with time zone, step interval DEFAULT '00:01:00'::interval)
+ RETURNS TABLE(network text, at timestamp with time zone, type text, cause text, events bigint, per_second double precision)
+ LANGUAGE sql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  select l.network_id, date_bin(event_rate.step, l.at, 'epoch'::timestamptz), l.type, l.cause, count(*),
+         count(*) / extract(epoch from event_rate.step)::float8
+    from ipledger_audit.network n
+    cross join lateral (
+      select x.network_id, x.at, x.type, x.cause from ipledger_audit.log x
+       where x.network_id = n.network and x.at >= event_rate."from" and x.at <= event_rate."to"
+       order by x.at, x.seq) l
+   group by 1, 2, 3, 4
+   order by 1, 2, 3, 4
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.event_sentence(event ipledger_audit.log, pool text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select case event.type
+    when 'lease.reserved' then concat(s.lease, ' was reserved for ', s.owner, s.place, s.doer,
+      case when event.evidence ->> 'previous' = 'true' then ', as it had it before' end,
+      case when event.state = 'ACTIVE' then '; it was confirmed at once'
+           when event.confirm_by is not null then '; it must be confirmed by ' || ipledger_audit.moment(event.confirm_by)
+           else '; there is no deadline to confirm' end)
+    when 'lease.confirmed' then concat(s.lease,
+      case when event.evidence ->> 'reason' = 'SEEN_ALONE' then concat(
+             ' was given back to ', s.owner, ' and is ACTIVE; it was in quarantine as ', event.evidence #>> '{proof,lease,quarantine,reason}', '; ',
+             ipledger_audit.describe_proof(event.evidence))
+           when event.evidence ? 'seen' then concat(' was confirmed for ', s.owner, ': ', ipledger_audit.describe_seen(event.evidence))
+           else concat(' was confirmed for ', s.owner, s.doer) end)
+    when 'lease.updated' then concat(s.lease, ', held for ', s.owner,
+      case when event.cause = 'UpdateLabels' then ', was labelled ' || event.labels::text else ', was promised again' end, s.doer,
+      case when event.state <> 'RESERVED' then ''
+           when event.confirm_by is not null then '; it must be confirmed by ' || ipledger_audit.moment(event.confirm_by)
+           else '; there is no deadline to confirm' end)
+    when 'lease.adopted' then concat(s.lease, ' was adopted for ', s.owner, s.place, ', since nobody held it: ',
+      ipledger_audit.describe_seen(event.evidence))
+    when 'lease.released' then concat(s.lease, ', held for ', s.owner,
+      case when event.evidence ? 'supersededBy' then concat(', ended: ', event.evidence ->> 'supersededBy', ' superseded it, and said that it is removed')
+           else ', was released' end, s.doer, s.quarantine, s.cooling)
+    when 'lease.reaped' then concat(s.lease, ', held for ', s.owner, ', was reaped',
+      case event.evidence ->> 'reason'
+        when 'OPERATOR' then concat(' by an operator', s.doer, ': ', event.evidence ->> 'why')
+        when 'NEVER_CONFIRMED' then concat(s.doer, ': it was never confirmed by its deadline ',
+          ipledger_audit.moment((event.evidence ->> 'confirmBy')::timestamptz), ' and ', trim_scale((event.evidence ->> 'graceMs')::numeric / 1000),
+          ' s of grace, and nobody had seen it')
+        else concat(s.doer, ': ', ipledger_audit.describe_proof(event.evidence)) end, s.quarantine, s.cooling)
+    when 'lease.quarantined' then concat(s.lease,
+      case when event.evidence ? 'releasedBy' then concat(' stays in quarantine as ', event.quarantine_reason, ' without a holder, since ',
+             event.evidence ->> 'releasedBy', ' released it', s.doer)
+           else concat(' was set aside as ', event.quarantine_reason,
+             case when event.owner_kind is null then ', held for nobody known' else ', held for ' || s.owner end, s.doer, ': ',
+             case when event.evidence ? 'seen' then concat(
+                    case when event.quarantine_reason = 'CONFLICT'
+                         then concat('the books have ', ipledger_audit.describe_owner(event.evidence -> 'holder'), ', and ')
+                         else event.quarantine_why || '; ' end, ipledger_audit.describe_seen(event.evidence))
+                  when event.evidence ? 'supersededBy' then concat(event.evidence ->> 'supersededBy', ' reserved under its name, and nobody said that it is removed')
+                  when event.evidence ? 'seenBy' then concat(event.evidence ->> 'seenBy', ' saw it live when it reserved for ', event.evidence ->> 'reservingFor')
+                  else event.quarantine_why end) end)
+    when 'attachment.closed' then concat('Late calls for ', s.owner, ' are refused', case when event.pool_id is null then ' in every pool' else ' in pool ' || pool end,
+      s.doer, ': it was released or superseded')
+    when 'node.fenced' then concat('Boot ', event.evidence ->> 'boot', ' of node ', event.evidence ->> 'node', ' was fenced', s.doer, ': ',
+      event.evidence ->> 'why', '; leases up to number ', event.seq, ' that were placed there and nowhere else are taken back')
+    when 'reconcile.held' then concat('Reaping on absence for ', s.held, ' is on hold', s.doer, ': ', event.evidence ->> 'why',
+      '; lease ', event.evidence ->> 'leaseId', ' was the one that went too far and is kept')
+    when 'reconcile.resumed' then concat('Reaping on absence for ', s.held, ' was resumed', s.doer, ': ', event.evidence ->> 'why')
+    when 'network.created' then concat('Network ', event.network_id, ' was created', s.doer)
+    when 'network.updated' then case when event.settings ->> 'recoveryEnded' = 'true'
+      then concat('The recovery of network ', event.network_id, ' ended', s.doer, ': ', event.evidence ->> 'why')
+      else concat('Description or labels of network ', event.network_id, ' were changed', s.doer) end
+    when 'era.begun' then concat('Era ', event.settings ->> 'era', ' of network ', event.network_id, ' began', s.doer, ': ', event.evidence ->> 'why',
+      '; the era before it ends at number ', event.evidence ->> 'lostAfter',
+      case when event.settings ->> 'recovering' = 'true' then '; the network recovers, and nothing is handed out or taken back meanwhile' end)
+    else concat('Pool ', pool, ' was ', split_part(event.type, '.', 2), s.doer, ': ', event.settings #>> '{pool,cidr}', ' in leases of /',
+      event.settings #>> '{pool,prefixLength}', ', cooldown ', trim_scale((event.settings #>> '{pool,cooldownMs}')::numeric / 1000), ' s',
+      ', gateway ' || nullif(event.settings #>> '{pool,gateway}', ''),
+      ', excluded ' || nullif((select string_agg(x.range, ', ' order by x.place)
+                                 from json_array_elements_text(event.settings #> '{pool,exclude}') with ordinality as x (range, place)), ''),
+      case when event.settings #>> '{pool,draining}' = 'true' then ', draining' end)
+    end || '.'
+    from (select concat(abbrev(set_masklen(event.address, event.prefix_length)), ' of pool ' || nullif(pool, ''),
+                        ' (lease ' || event.network_id || '/' || event.fencing_token || ')') as lease,
+                 ipledger_audit.describe_owner(event.owner_kind, event.owner_name, event.owner_uid, event.owner_incarnation, event.owner_interface) as owner,
+                 concat(' on node ' || nullif(event.node, ''), ' (boot ' || nullif(event.boot, '') || ')') as place,
+                 concat(' by ', event.actor, ' (', event.cause, ')') as doer,
+                 case when event.quarantine_reason is not null then concat('; it was in quarantine as ', event.quarantine_reason, ' since ', ipledger_audit.moment(event.quarantined_at)) end as quarantine,
+                 concat('; the address cools until ', ipledger_audit.moment(event.available_at)) as cooling,
+                 case when event.evidence ->> 'source' = '' then 'the whole network' else 'source ' || (event.evidence ->> 'source') end as held) s
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.excluded_because(settings jsonb, address inet)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select string_agg(distinct x.why, '; ')
+    from (select set_masklen(network(b.block)::inet, -1) as first, set_masklen(broadcast(b.block), -1) as last
+            from (select set_masklen(address, (settings ->> 'prefixLength')::int) as block) b) b
+    cross join ipledger_audit.pool_exclusions(settings) x
+   where x.first <= b.last and x.last >= b.first
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.explain_address(network text, address inet, OUT step integer, INOUT at timestamp with time zone DEFAULT now(), OUT seq bigint, OUT what text, OUT evidence jsonb)
+ RETURNS SETOF record
+ LANGUAGE sql
+ STABLE ROWS 10
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  with asked as materialized (
+    select explain_address.network, set_masklen(explain_address.address, -1) as address, explain_address.at,
+           ipledger_audit.position_at(explain_address.network, explain_address.at) as upto
+  ),
+  known as materialized (
+    select a.*, n.head, f.at as begun_at
+      from asked a
+      left join ipledger_audit.network n on n.network = a.network
+      left join lateral (select l.at from ipledger_audit.log l where l.network_id = a.network order by l.seq limit 1) f on true
+  ),
+  last as materialized (
+    select e.* from asked a cross join lateral ipledger_audit.last_events(a.network, a.address, a.upto) e order by e.seq desc limit 1
+  ),
+  before as materialized (
+    select e.* from last x cross join lateral ipledger_audit.last_events(x.network_id, (select a.address from asked a), x.fencing_token - 1) e
+     order by e.seq desc limit 1
+  ),
+  pool as materialized (
+    select p.*, p.settings::jsonb -> 'pool' as pool from asked a cross join lateral ipledger_audit.pool_at(a.network, a.address, a.upto) p
+  ),
+  seen as materialized (
+    select count(*) as sightings,
+           string_agg(concat('Source ', s.source, ' listed ', ipledger_audit.describe_owner(s.owner_kind, s.owner_name, s.owner_uid, s.owner_incarnation, s.owner_interface),
+                             ' there as ', s.state, ' on node ' || nullif(s.node, ''), ' since ', ipledger_audit.moment(s.appeared_at)), '; ' order by s.appeared_at)
+             filter (where s.place <= 5) as words,
+           jsonb_agg(to_jsonb(s) - 'place' order by s.appeared_at) as list,
+           bool_or(s.state <> 'terminal') as alive
+      from (select v.source, v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface, v.node, v.boot, v.state,
+                   v.appeared_at, v.appeared_sequence, v.appeared_head, v.last_seen_at, row_number() over (order by v.appeared_at desc) as place
+              from asked a
+              join ipledger_audit.sightings v on v.network = a.network and v.address = a.address
+             where v.appeared_at <= a.at and (v.vanished_at is null or v.last_seen_at >= a.at)
+             order by v.appeared_at desc limit 20) s
+  ),
+  waits as materialized (
+    select string_agg(concat(w.code, ', observed ', ipledger_audit.moment(w.observed_at), ': ', w.what), '; ' order by w.since) as words,
+           jsonb_agg(to_jsonb(w) order by w.since) as list
+      from known k join ipledger_audit.stuck w on w.network = k.network
+     where k.upto = k.head and (w.address = k.address or w.lease_id = (select x.network_id || '/' || x.fencing_token from last x))
+  ),
+  is_held as (select exists (select from last x where x.type not in ('lease.released', 'lease.reaped')) as is_held),
+  answer as (
+    select concat('At ', ipledger_audit.moment(k.at), ' ',
+             case
+               when masklen(explain_address.address) < masklen(k.address) then concat(
+                 explain_address.address, ' is a range: who_had says who has its addresses, and this function explains one of them')
+               when k.head is null then concat('there was no network ', k.network)
+               when k.upto = 0 then concat('nothing was known of ', host(k.address), ': network ', k.network, ' was begun ', ipledger_audit.moment(k.begun_at))
+               else concat(host(k.address), case when p.type <> 'pool.deleted' then ' of pool ' || (p.pool ->> 'name') end, ' ',
+                 case
+                   when h.is_held then ipledger_audit.describe_lease(x, k.at)
+                   when p.seq is null then concat('is in no pool of network ', k.network)
+                   when p.type = 'pool.deleted' then concat('is in no pool: pool ', p.pool ->> 'name', ' (', p.pool ->> 'cidr', '), which it was in, was deleted ',
+                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(x, k.at) end)
+                   when ipledger_audit.excluded_because(p.pool, k.address) is not null then concat('is never handed out: it is ',
+                     ipledger_audit.excluded_because(p.pool, k.address))
+                   when x.seq is not null then ipledger_audit.describe_lease(x, k.at)
+                   else 'is free, and nobody has ever held it' end,
+                 case when not h.is_held and p.type <> 'pool.deleted' and p.pool ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end) end, '.',
+             case when s.sightings > 0 then concat(' ', s.words, case when s.sightings > 5 then concat('; and ', s.sightings - 5, ' more') end, '.',
+               case when s.alive and not h.is_held then ' It is seen live though the books have nobody there, and is not handed out while it is listed.' end) end,
+             case when w.words is not null then concat(' It waits: ', w.words, '.') end) as what,
+           case when h.is_held or x.seq is not null then x.seq else p.seq end as seq,
+           jsonb_strip_nulls(jsonb_build_object('position', k.upto, 'sightings', s.list, 'stuck', w.list)) as evidence
+      from known k cross join seen s cross join waits w cross join is_held h
+      left join last x on true
+      left join pool p on true
+  ),
+  story as materialized (
+    select l.* from last x cross join lateral (
+      select l.* from ipledger_audit.log l
+       where l.network_id = x.network_id and (l.address, l.seq) >= (x.address, x.fencing_token) and (l.address, l.seq) <= (x.address, x.seq)
+       order by l.address desc, l.seq desc limit 100) l
+    union all
+    select l.* from before x cross join lateral (
+      select l.* from ipledger_audit.log l
+       where l.network_id = x.network_id and (l.address, l.seq) >= (x.address, x.fencing_token) and (l.address, l.seq) <= (x.address, x.seq)
+       order by l.address desc, l.seq desc limit 100) l
+    union all
+    select l.* from pool p join ipledger_audit.log l on l.network_id = p.network_id and l.seq = p.seq
+     where not exists (select from last x where x.seq > p.seq)
+  )
+  select 0, k.at, a.seq, a.what, a.evidence from known k cross join answer a
+  union all
+  select row_number() over (order by l.seq)::int, l.at, l.seq, ipledger_audit.event_sentence(l, ipledger_audit.pool_name(l.network_id, l.pool_id)), l.evidence
+    from (select s.network_id, s.seq from story s order by s.seq desc limit 200) s
+    join ipledger_audit.log l on l.network_id = s.network_id and l.seq = s.seq
+   where masklen(explain_address.address) = case family(explain_address.address) when 4 then 32 else 128 end
+   order by 1
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.held_at(network text, address inet, upto bigint)
+ RETURNS SETOF ipledger_audit.log
+ LANGUAGE sql
+ STABLE
+AS $function$
+  with recursive bounds as (
+    select set_masklen(network(held_at.address)::inet, -1) as first, set_masklen(broadcast(held_at.address), -1) as last
+  ),
+  known (address) as (
+    (select l.address from bounds b cross join lateral (
+       select l.address from ipledger_audit.log l
+        where l.network_id = held_at.network and l.address > b.first and l.address <= b.last
+        order by l.address, l.seq limit 1) l)
+    union all
+    select n.address from known k cross join bounds b cross join lateral (
+      select l.address from ipledger_audit.log l
+       where l.network_id = held_at.network and l.address > k.address and l.address <= b.last
+       order by l.address, l.seq limit 1) n
+  )
+  select e.* from bounds b cross join lateral ipledger_audit.last_events(held_at.network, b.first, held_at.upto) e
+   where e.type not in ('lease.released', 'lease.reaped')
+  union all
+  select e.* from known k cross join lateral (
+    select l.* from ipledger_audit.log l
+     where l.network_id = held_at.network and l.address >= k.address and (l.address, l.seq) <= (k.address, held_at.upto)
+     order by l.address desc, l.seq desc limit 1) e
+   where e.type not in ('lease.released', 'lease.reaped')
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.last_events(network text, address inet, upto bigint)
+ RETURNS SETOF ipledger_audit.log
+ LANGUAGE sql
+ STABLE ROWS 1
+AS $function$
+  select e.*
+    from ipledger_audit.possible_bases(last_events.address) as b (base)
+    cross join lateral (
+      select l.* from ipledger_audit.log l
+       where l.network_id = last_events.network and l.address >= b.base and (l.address, l.seq) <= (b.base, last_events.upto)
+       order by l.address desc, l.seq desc limit 1) e
+   where set_masklen(e.address, e.prefix_length) >>= last_events.address
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.lease_history(lease_id text)
+ RETURNS SETOF ipledger_audit.event
+ LANGUAGE sql
+ STABLE ROWS 10
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  with named as materialized (
+    select split_part(lease_history.lease_id, '/', 1) as network, split_part(lease_history.lease_id, '/', 2)::bigint as token
+     where lease_history.lease_id ~ '^[^/]{1,63}/[1-9][0-9]{0,15}$'
+  ),
+  about as materialized (
+    select b.network_id, l.seq
+      from named n
+      join ipledger_audit.log b on b.network_id = n.network and b.seq = n.token and b.fencing_token = n.token
+      left join lateral (
+        select x.seq from ipledger_audit.log x
+         where x.network_id = b.network_id and x.address <= b.address and (x.address, x.seq) > (b.address, b.seq)
+           and x.type in ('lease.released', 'lease.reaped')
+         order by x.address, x.seq limit 1) ended on true
+      cross join lateral (
+        select l.seq, l.fencing_token from ipledger_audit.log l
+         where l.network_id = b.network_id and (l.address, l.seq) >= (b.address, b.seq)
+           and (l.address, l.seq) <= (b.address, coalesce(ended.seq, 9223372036854775807))
+         order by l.address, l.seq) l
+     where l.fencing_token = n.token
+  )
+  select e.* from about a join ipledger_audit.event e on e.network = a.network_id and e.seq = a.seq
+   order by e.seq
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.moment(milliseconds jsonb)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select ipledger_audit.moment(to_timestamp((milliseconds #>> '{}')::float8 / 1000))
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.moment(moment timestamp with time zone)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select case when isfinite(moment) then to_char(moment at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS') || ' UTC' else moment::text end
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.owner_history(network text, name text)
+ RETURNS SETOF ipledger_audit.event
+ LANGUAGE sql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  with about as materialized (
+    select l.seq from ipledger_audit.log l
+     where l.network_id = owner_history.network and l.owner_name = owner_history.name
+     order by l.owner_name, l.seq
+  )
+  select e.* from about a join ipledger_audit.event e on e.network = owner_history.network and e.seq = a.seq
+   order by e.seq
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.pool_at(network text, address inet, upto bigint)
+ RETURNS SETOF ipledger_audit.log
+ LANGUAGE sql
+ STABLE ROWS 1
+AS $function$
+  select p.*
+    from (select distinct on (l.pool_id) l.* from ipledger_audit.log l
+           where l.network_id = pool_at.network and l.seq <= pool_at.upto and l.type in ('pool.created', 'pool.updated', 'pool.deleted')
+           order by l.pool_id, l.seq desc) p
+   where (p.settings #>> '{pool,cidr}')::inet >>= pool_at.address
+   order by p.type = 'pool.deleted', p.seq desc limit 1
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.pool_exclusions(settings jsonb)
+ RETURNS TABLE(first inet, last inet, why text)
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select (settings ->> 'gateway')::inet, (settings ->> 'gateway')::inet, 'the gateway of the pool' where settings ->> 'gateway' <> ''
+  union all
+  select split_part(x.range, '-', 1)::inet, coalesce(nullif(split_part(x.range, '-', 2), ''), x.range)::inet, 'excluded by the pool''s settings (' || x.range || ')'
+    from jsonb_array_elements_text(settings -> 'exclude') as x (range)
+  union all
+  select set_masklen(network(s.subnet)::inet, -1), set_masklen(network(s.subnet)::inet, -1),
+         case s.family when 4 then 'the network address of its subnet' else 'the subnet-router anycast address of its subnet' end
+    from (select (settings ->> 'subnet')::inet as subnet, family((settings ->> 'subnet')::inet) as family) s
+   where masklen(s.subnet) < case s.family when 4 then 31 else 127 end
+     and (settings ->> 'prefixLength')::int = case s.family when 4 then 32 else 128 end
+  union all
+  select set_masklen(broadcast((settings ->> 'subnet')::inet), -1), set_masklen(broadcast((settings ->> 'subnet')::inet), -1), 'the broadcast address of its subnet'
+   where family((settings ->> 'subnet')::inet) = 4 and masklen((settings ->> 'subnet')::inet) < 31 and (settings ->> 'prefixLength')::int = 32
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.pool_name(network text, pool_id bigint)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select coalesce(
+           (select p.pool from ipledger_audit.pool p where p.network = pool_name.network and p.pool_id = pool_name.pool_id),
+           (select c.settings #>> '{pool,name}' from ipledger_audit.log c where c.network_id = pool_name.network and c.seq = pool_name.pool_id),
+           '')
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.pool_space(settings jsonb, OUT size numeric, OUT allocatable numeric)
+ RETURNS record
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  with pool as (
+    select ipledger_audit.address_number(set_masklen(network((settings ->> 'cidr')::inet)::inet, -1)) as first,
+           ipledger_audit.address_number(set_masklen(broadcast((settings ->> 'cidr')::inet), -1)) as last,
+           trunc(power(2::numeric, case family((settings ->> 'cidr')::inet) when 4 then 32 else 128 end - (settings ->> 'prefixLength')::int)) as block
+  ),
+  whole as (
+    select p.first, p.last, p.block, div(p.last - p.first + 1, p.block) as size from pool p
+  ),
+  excluded as (
+    select sum(upper(r.range) - lower(r.range)) as blocks
+      from (select unnest(range_agg(numrange(div(greatest(ipledger_audit.address_number(x.first), w.first) - w.first, w.block),
+                                            div(least(ipledger_audit.address_number(x.last), w.last) - w.first, w.block) + 1))) as range
+              from whole w cross join ipledger_audit.pool_exclusions(settings) x
+             where ipledger_audit.address_number(x.first) <= w.last and ipledger_audit.address_number(x.last) >= w.first) r
+  )
+  select w.size, w.size - coalesce(e.blocks, 0) from whole w cross join excluded e
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.pool_usage_history(INOUT network text, INOUT pool text, "from" timestamp with time zone, "to" timestamp with time zone, OUT at timestamp with time zone, OUT cidr cidr, OUT family smallint, OUT size numeric, OUT allocatable numeric, OUT free numeric, OUT cooling bigint, OUT reserved bigint, OUT active bigint, OUT quarantined bigint, OUT excluded numeric, OUT used_ratio double precision)
+ RETURNS SETOF record
+ LANGUAGE sql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  select pool_usage_history.network, pool_usage_history.pool, s.at, p.cidr, family(p.cidr)::smallint, s.size, s.allocatable, s.free, s.cooling, s.reserved,
+         s.active, s.quarantined, s.excluded, ((s.reserved + s.active + s.quarantined) / nullif(s.allocatable, 0))::float8
+    from (select distinct on (l.pool_id) l.pool_id, (l.settings #>> '{pool,cidr}')::cidr as cidr, l.settings #>> '{pool,name}' as name
+            from ipledger_audit.log l
+           where l.network_id = pool_usage_history.network and l.type in ('pool.created', 'pool.updated', 'pool.deleted')
+           order by l.pool_id, l.seq desc) p
+    cross join lateral (
+      select x.* from ipledger_audit.pool_samples x
+       where x.network = pool_usage_history.network and x.pool_id = p.pool_id
+         and x.at >= pool_usage_history."from" and x.at <= pool_usage_history."to"
+       order by x.at) s
+   where p.name = pool_usage_history.pool
+   order by s.at
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.position_at(network text, at timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select coalesce((
+    select l.seq from ipledger_audit.log l
+     where l.network_id = position_at.network and l.at <= position_at.at order by l.at desc, l.seq desc limit 1), 0)
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.possible_bases(address inet)
+ RETURNS SETOF inet
+ LANGUAGE sql
+ IMMUTABLE ROWS 33
+AS $function$
+  select distinct set_masklen(network(set_masklen(address, bits))::inet, -1)
+    from generate_series(0, case family(address) when 4 then 32 else 128 end) as bits
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.quarantine_exit(reason text, has_holder boolean)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select case reason
+    when 'OPERATOR' then 'It ends by an operator only: Reap'
+    when 'SUPERSEDED' then 'It ends when a Release by its holder confirms the removal, on proof that its holder is gone, or by an operator: Reap'
+    when 'REMOVAL_UNCONFIRMED' then 'It ends when a Release by its holder confirms the removal, on proof that its holder is gone, or by an operator: Reap'
+    when 'FOREIGN' then 'It ends when enough complete snapshots in a row, of every source that saw somebody there, show nobody, or by an operator: Reap'
+    when 'SEEN_BY_CALLER' then 'It ends when enough complete snapshots in a row, of every enabled source that covers the network, show nobody; without such a source by an operator: Reap'
+    else concat(
+      case when has_holder then 'It ends when enough complete snapshots in a row, of every source that saw it, show its holder and nobody else, who then has it, or on proof that nobody is there, or by an operator: Reap; a Release takes its holder off it, and it stays'
+           else 'It ends on proof that nobody is there, or by an operator: Reap' end)
+    end
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.reaps("from" timestamp with time zone, "to" timestamp with time zone)
+ RETURNS TABLE(network text, seq bigint, at timestamp with time zone, address inet, lease_id text, pool text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, cause text, actor text, source text, why text, snapshots bigint[], heads bigint[], misses integer, last_sighted_at timestamp with time zone, lookup_answer text, lookup_at timestamp with time zone, lookup_detail text, policy jsonb, evidence jsonb)
+ LANGUAGE sql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  select l.network_id, l.seq, l.at, set_masklen(l.address, l.prefix_length), l.network_id || '/' || l.fencing_token,
+         ipledger_audit.pool_name(l.network_id, l.pool_id), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
+         l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'source', w.witness ->> 'why', m.snapshots, m.heads,
+         coalesce(cardinality(m.snapshots), 0), to_timestamp((l.evidence #>> '{proof,lastSightedAt}')::float8 / 1000),
+         w.witness #>> '{lookup,answer}', to_timestamp((w.witness #>> '{lookup,at}')::float8 / 1000), w.witness #>> '{lookup,detail}',
+         l.evidence #> '{proof,policy}', l.evidence
+    from ipledger_audit.network n
+    cross join lateral (
+      select r.* from ipledger_audit.log r
+       where r.network_id = n.network and r.type = 'lease.reaped' and r.at >= reaps."from" and r.at <= reaps."to"
+       order by r.at, r.seq) l
+    left join lateral (
+      select s.witness, s.place from jsonb_array_elements(l.evidence #> '{proof,sources}') with ordinality as s (witness, place)
+       where l.evidence -> 'sources' ? (s.witness ->> 'source')) w on true
+    left join lateral (
+      select array_agg(c.sequence order by c.sequence) as snapshots, array_agg(c.head order by c.sequence) as heads
+        from ipledger_audit.counted_misses(l.evidence -> 'proof', w.witness) c) m on w.witness is not null
+   order by l.network_id, l.at, l.seq, w.place
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.who_had(INOUT network text, INOUT address inet, at timestamp with time zone, OUT pool text, OUT state text, OUT lease_id text, OUT fencing_token bigint, OUT version bigint, OUT owner_kind text, OUT owner_name text, OUT owner_uid text, OUT owner_incarnation text, OUT owner_interface text, OUT node text, OUT boot text, OUT labels jsonb, OUT reserved_at timestamp with time zone, OUT confirmed_at timestamp with time zone, OUT confirm_by timestamp with time zone, OUT quarantine_reason text, OUT quarantined_at timestamp with time zone, OUT quarantined_by text, OUT quarantine_why text, OUT since timestamp with time zone, OUT seq bigint, OUT given_by text, OUT given_cause text, OUT until timestamp with time zone, OUT ended_as text)
+ RETURNS SETOF record
+ LANGUAGE sql
+ STABLE ROWS 1
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'on'
+ SET jit TO 'off'
+AS $function$
+  select e.network_id, set_masklen(e.address, e.prefix_length), ipledger_audit.pool_name(e.network_id, e.pool_id), e.state,
+         e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
+         e.owner_interface, e.node, e.boot, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
+         e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
+    from ipledger_audit.held_at(who_had.network, who_had.address, ipledger_audit.position_at(who_had.network, who_had.at)) e
+    left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
+    left join lateral (
+      select n.at, n.type, n.cause from ipledger_audit.log n
+       where n.network_id = e.network_id and n.address <= e.address and (n.address, n.seq) > (e.address, e.seq)
+         and n.type in ('lease.released', 'lease.reaped')
+       order by n.address, n.seq limit 1) u on true
+   order by e.address
+$function$;
 
 create table ipledger.closed_attachment (
   network_id text collate "C" not null,
@@ -170,6 +917,27 @@ CASE state
 END AND (quarantine_reason = ANY (ARRAY['SUPERSEDED'::text, 'REMOVAL_UNCONFIRMED'::text, 'CONFLICT'::text, 'OPERATOR'::text, 'RELEASED_BUT_LIVE'::text, 'FOREIGN'::text, 'SECOND_ADDRESS'::text, 'SEEN_BY_CALLER'::text])))
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=85);
 
+create table ipledger.lease_checkpoint (
+  network_id text collate "C" not null,
+  seq bigint not null,
+  leases bigint not null,
+  parts integer not null,
+  made_at timestamp with time zone not null,
+  constraint checkpoint_is_made_once_at_a_number PRIMARY KEY (network_id, seq)
+);
+
+create table ipledger.lease_checkpoint_part (
+  network_id text collate "C" not null,
+  seq bigint not null,
+  part integer not null,
+  first_address inet not null,
+  last_address inet not null,
+  leases integer not null,
+  events bigint[] not null,
+  constraint checkpoint_part_is_kept_once PRIMARY KEY (network_id, seq, part),
+  constraint checkpoint_part_is_not_empty CHECK (leases > 0 AND leases = cardinality(events) AND first_address <= last_address)
+);
+
 create table ipledger.lookup (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
@@ -305,6 +1073,23 @@ create table ipledger.request (
   answer json not null,
   constraint request_id_is_remembered_once PRIMARY KEY (network_id, request_id)
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.seal (
+  network_id text collate "C" not null,
+  first_seq bigint not null,
+  last_seq bigint not null,
+  leaves bytea not null,
+  digest bytea not null,
+  previous_digest bytea not null,
+  sealed_at timestamp with time zone not null,
+  constraint event_is_sealed_once PRIMARY KEY (network_id, first_seq),
+  constraint seal_covers_some_events CHECK (first_seq > 0 AND last_seq >= first_seq),
+  constraint seal_digest_is_of_its_leaves CHECK (digest = ipledger.seal_digest(previous_digest, network_id, first_seq, last_seq, leaves)),
+  constraint seal_has_a_leaf_for_each_event CHECK (octet_length(leaves) = (16 * (last_seq - first_seq + 1))),
+  constraint seal_is_short_enough_to_be_read_at_once CHECK ((last_seq - first_seq) < 16384),
+  constraint seal_names_a_digest_before_it CHECK (octet_length(previous_digest) = 32),
+  constraint seal_stays_within_an_era CHECK ((first_seq >> 40) = (last_seq >> 40))
+);
 
 create table ipledger.sighting (
   network_id text collate "C" not null,
@@ -456,6 +1241,57 @@ create table ipledger.source_epoch (
   constraint closed_epoch_names_its_successor CHECK ((closed_at IS NULL) = (closed_by IS NULL))
 );
 
+create table ipledger.tenure (
+  network_id text collate "C" not null,
+  first_seq bigint not null,
+  fencing_token bigint not null,
+  pool_id bigint not null,
+  address inet not null,
+  span int8range not null,
+  owner_kind text collate "C",
+  owner_name text collate "C",
+  owner_uid text collate "C",
+  owner_uid_named boolean,
+  owner_incarnation text collate "C",
+  owner_interface text collate "C",
+  began_at timestamp with time zone not null,
+  ended_at timestamp with time zone,
+  began_as text collate "C" not null,
+  ended_as text collate "C",
+  constraint tenure_begins_once_at_a_number PRIMARY KEY (network_id, first_seq),
+  constraint tenure_is_not_before_its_lease CHECK (fencing_token <= first_seq),
+  constraint tenure_is_open_until_something_ends_it CHECK (num_nulls(ended_at, ended_as) =
+CASE
+    WHEN upper_inf(span) THEN 2
+    ELSE 0
+END),
+  constraint tenure_owner_is_whole CHECK (num_nulls(owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface) = ANY (ARRAY[0, 6])),
+  constraint tenure_span_begins_at_its_first_number CHECK (NOT isempty(span) AND NOT lower(span) IS DISTINCT FROM first_seq),
+  constraint no_two_owners_hold_one_address EXCLUDE USING gist (address inet_ops WITH &&, network_id WITH =, span WITH &&)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+create table ipledger.tenure_overlap (
+  network_id text collate "C" not null,
+  first_seq bigint not null,
+  fencing_token bigint not null,
+  pool_id bigint not null,
+  address inet not null,
+  span int8range not null,
+  other_first_seq bigint not null,
+  other_fencing_token bigint not null,
+  other_address inet not null,
+  found_at timestamp with time zone not null,
+  constraint overlap_is_found_once PRIMARY KEY (network_id, first_seq)
+);
+
+create table ipledger.tenure_position (
+  network_id text collate "C" not null,
+  seq bigint not null,
+  at timestamp with time zone not null,
+  constraint network_has_one_tenure_position PRIMARY KEY (network_id),
+  constraint tenure_position_is_not_negative CHECK (seq >= 0)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
+
 create table ipledger.turn (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
@@ -482,6 +1318,15 @@ create table ipledger.verify_checkpoint (
   events bigint not null,
   at timestamp with time zone not null,
   constraint network_has_one_checkpoint PRIMARY KEY (network_id)
+);
+
+create table ipledger_audit.applied (
+  object text collate "C" not null,
+  identity text collate "C" not null,
+  place integer not null,
+  digest text collate "C" not null,
+  applied_at timestamp with time zone not null default clock_timestamp(),
+  constraint object_is_applied_once PRIMARY KEY (object)
 );
 
 CREATE INDEX closed_attachment_by_time ON ipledger.closed_attachment USING btree (network_id, closed_at);
@@ -544,6 +1389,465 @@ CREATE INDEX source_that_is_asked ON ipledger.source USING btree (network_id, so
 
 CREATE INDEX source_warming_up ON ipledger.source USING btree (network_id, source_id) WHERE ((state = 'ENABLED'::text) AND (NOT warm));
 
+CREATE INDEX tenure_by_address ON ipledger.tenure USING btree (network_id, address, first_seq);
+
+CREATE INDEX tenure_of_another_owner ON ipledger.tenure USING btree (network_id, fencing_token, first_seq) WHERE (first_seq <> fencing_token);
+
+create view ipledger_audit.conflicts as
+ SELECT l.network,
+    l.address,
+    l.pool,
+    l.state,
+    l.lease_id,
+    l.fencing_token,
+    l.version,
+    l.owner_kind,
+    l.owner_name,
+    l.owner_uid,
+    l.owner_incarnation,
+    l.owner_interface,
+    l.node,
+    l.boot,
+    l.labels,
+    l.reserved_at,
+    l.confirmed_at,
+    l.confirm_by,
+    l.quarantine_reason,
+    l.quarantined_at,
+    l.quarantined_by,
+    l.quarantine_why,
+    l.quarantined_at AS since,
+    p.parties,
+    p.seen_by,
+    concat(abbrev(l.address), ' (lease ', l.lease_id, ') is in use by more than one since ', ipledger_audit.moment(l.quarantined_at), ': ', 'the books have ', ipledger_audit.describe_owner(l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface), ', and it was ', l.quarantine_why, '. ',
+        CASE
+            WHEN cardinality(p.seen_by) > 0 THEN concat('Seen live there by ', array_to_string(p.seen_by, ', '::text), '. ')
+            ELSE 'Nobody is seen there now. '::text
+        END, ipledger_audit.quarantine_exit(l.quarantine_reason, l.owner_kind IS NOT NULL), '.') AS what
+   FROM ( SELECT x.network,
+            x.address,
+            x.pool,
+            x.state,
+            x.lease_id,
+            x.fencing_token,
+            x.version,
+            x.owner_kind,
+            x.owner_name,
+            x.owner_uid,
+            x.owner_incarnation,
+            x.owner_interface,
+            x.node,
+            x.boot,
+            x.labels,
+            x.reserved_at,
+            x.confirmed_at,
+            x.confirm_by,
+            x.quarantine_reason,
+            x.quarantined_at,
+            x.quarantined_by,
+            x.quarantine_why,
+            x.since,
+            host(x.address)::inet AS first,
+            set_masklen(broadcast(x.address), '-1'::integer) AS last
+           FROM ipledger_audit.lease x
+          WHERE x.state = 'QUARANTINED'::text AND x.quarantine_reason = 'CONFLICT'::text) l
+     CROSS JOIN LATERAL ( SELECT jsonb_agg(jsonb_build_object('role', s.role, 'owner', s.owner, 'node', s.node, 'source', s.source, 'state', s.state, 'since', s.since) ORDER BY s.role, s.since) AS parties,
+            COALESCE(array_agg(DISTINCT s.source) FILTER (WHERE s.role = 'seen'::text), '{}'::text[]) AS seen_by
+           FROM ( SELECT 'holder'::text AS role,
+                    l.node,
+                    NULL::text AS source,
+                    l.state,
+                    l.since,
+                    ipledger_audit.describe_owner(l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface) AS owner
+                UNION ALL
+                 SELECT 'found'::text,
+                    c.evidence #>> '{seen,node}'::text[],
+                    c.evidence ->> 'source'::text,
+                    c.evidence #>> '{seen,state}'::text[],
+                    c.at,
+                    ipledger_audit.describe_owner(c.evidence #> '{seen,owner}'::text[]) AS describe_owner
+                   FROM ( SELECT f.evidence,
+                            f.at
+                           FROM ipledger_audit.log f
+                          WHERE f.network_id = l.network AND ((ROW(f.address, f.seq) >= ROW(l.first, l.fencing_token))) AND ((ROW(f.address, f.seq) <= ROW(l.first, l.version))) AND f.type = 'lease.quarantined'::text AND f.evidence ? 'seen'::text
+                          ORDER BY f.address DESC, f.seq DESC
+                         LIMIT 1) c
+                UNION ALL
+                 SELECT 'seen'::text,
+                    v.node,
+                    v.source,
+                    v.state,
+                    v.appeared_at,
+                    ipledger_audit.describe_owner(v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface) AS describe_owner
+                   FROM ipledger_audit.sightings v
+                  WHERE v.network = l.network AND v.address >= l.first AND v.address <= l.last AND v.live) s) p;
+
+create view ipledger_audit.crash_loops as
+ SELECT network,
+    owner_kind,
+    owner_name,
+    owner_interface,
+    ipledger_audit.pool_name(network, pool_id) AS pool,
+    lives,
+    addresses,
+    ( SELECT count(*) AS count
+           FROM ipledger.lease h
+          WHERE h.network_id = r.network AND h.holder_key = concat(r.owner_kind, '|', r.owner_interface, '|', r.owner_name)) AS held_now,
+    first_at,
+    last_at
+   FROM ( SELECT n.network,
+            l.owner_kind,
+            l.owner_name,
+            l.owner_interface,
+            (array_agg(l.pool_id ORDER BY l.seq DESC))[1] AS pool_id,
+            count(*) AS lives,
+            count(DISTINCT l.address) AS addresses,
+            min(l.at) AS first_at,
+            max(l.at) AS last_at
+           FROM ipledger_audit.network n
+             CROSS JOIN LATERAL ( SELECT x.seq,
+                    x.at,
+                    x.type,
+                    x.pool_id,
+                    x.address,
+                    x.owner_kind,
+                    x.owner_name,
+                    x.owner_interface
+                   FROM ipledger_audit.log x
+                  WHERE x.network_id = n.network AND x.at > (now() - '00:15:00'::interval)
+                  ORDER BY x.at, x.seq) l
+          WHERE l.type = 'lease.reserved'::text
+          GROUP BY n.network, l.owner_kind, l.owner_name, l.owner_interface
+         HAVING count(*) >= 5) r;
+
+create view ipledger_audit.event as
+ SELECT l.network_id AS network,
+    l.seq,
+    l.at,
+    l.type,
+    set_masklen(l.address, l.prefix_length::integer) AS address,
+    (l.network_id || '/'::text) || l.fencing_token AS lease_id,
+    p.pool,
+    l.state,
+    l.owner_kind,
+    l.owner_name,
+    l.owner_uid,
+    l.owner_incarnation,
+    l.owner_interface,
+    l.node,
+    l.boot,
+    l.actor,
+    l.cause,
+    l.quarantine_reason,
+    ipledger_audit.event_sentence(l.*, p.pool) AS what,
+    l.evidence,
+    l.request_id,
+    l.trace_id
+   FROM ipledger_audit.log l
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN l.pool_id IS NULL THEN NULL::text
+                    WHEN l.type ~~ 'pool.%'::text THEN l.settings #>> '{pool,name}'::text[]
+                    ELSE COALESCE(( SELECT n.name
+                       FROM ipledger.pool n
+                      WHERE n.network_id = l.network_id AND n.pool_id = l.pool_id), ( SELECT c.settings #>> '{pool,name}'::text[]
+                       FROM ipledger.event c
+                      WHERE c.network_id = l.network_id AND c.seq = l.pool_id), ''::text)
+                END AS pool) p;
+
+create view ipledger_audit.fences as
+ SELECT network_id AS network,
+    node,
+    boot,
+    fenced_seq AS seq,
+    fenced_at AS at,
+    fenced_by AS actor,
+    why
+   FROM ipledger.fence f;
+
+create view ipledger_audit.holds as
+ SELECT network_id AS network,
+    source_id AS source,
+    held_seq AS seq,
+    held_at AS at,
+    why,
+    reaps,
+    leases
+   FROM ipledger.hold h;
+
+create view ipledger_audit.lease as
+ SELECT l.network_id AS network,
+    set_masklen(l.address, l.prefix_length::integer) AS address,
+    COALESCE(p.name, ''::text) AS pool,
+    l.state,
+    (l.network_id || '/'::text) || l.fencing_token AS lease_id,
+    l.fencing_token,
+    l.version,
+    l.owner_kind,
+    l.owner_name,
+    l.owner_uid,
+    l.owner_incarnation,
+    l.owner_interface,
+    l.node,
+    l.boot,
+    l.labels,
+    l.reserved_at,
+    l.confirmed_at,
+    l.confirm_by,
+    l.quarantine_reason,
+    l.quarantined_at,
+    l.quarantined_by,
+    l.quarantine_why,
+    ( SELECT b.at
+           FROM ipledger.event b
+          WHERE b.network_id = l.network_id AND b.seq = l.fencing_token) AS since
+   FROM ipledger.lease l
+     LEFT JOIN ipledger.pool p ON p.network_id = l.network_id AND p.pool_id = l.pool_id;
+
+create view ipledger_audit.log as
+ SELECT network_id,
+    seq,
+    type,
+    at,
+    actor,
+    cause,
+    request_id,
+    trace_id,
+    pool_id,
+    address,
+    prefix_length,
+    fencing_token,
+    state,
+    quarantine_reason,
+    quarantined_at,
+    quarantined_by,
+    quarantine_why,
+    owner_kind,
+    owner_name,
+    owner_uid,
+    owner_uid_named,
+    owner_incarnation,
+    owner_interface,
+    node,
+    boot,
+    labels,
+    witness,
+    reserved_at,
+    confirmed_at,
+    confirm_by,
+    available_at,
+    removal_confirmed,
+    settings,
+    evidence
+   FROM ipledger.event e;
+
+create view ipledger_audit.network as
+ SELECT network_id AS network,
+    state,
+    era,
+    ( SELECT max(e.seq) AS max
+           FROM ipledger.event e
+          WHERE e.network_id = n.network_id) AS head,
+    description,
+    labels,
+    created_at,
+    updated_at
+   FROM ipledger.network n;
+
+create view ipledger_audit.pool as
+ SELECT network_id AS network,
+    name AS pool,
+    pool_id,
+    family,
+    cidr,
+    settings::jsonb AS settings,
+    version,
+    created_at,
+    updated_at
+   FROM ipledger.pool p;
+
+create view ipledger_audit.pool_forecast as
+ SELECT network,
+    pool,
+    free,
+    cooling,
+    leases_per_hour,
+        CASE
+            WHEN leases_per_hour > 0::double precision AND (free / leases_per_hour::numeric) < 876000::numeric THEN make_interval(secs => GREATEST(0::numeric, free / leases_per_hour::numeric * 3600::numeric)::double precision)
+            ELSE NULL::interval
+        END AS exhausted_in,
+    at
+   FROM ( SELECT p.network_id AS network,
+            p.name AS pool,
+            r.free,
+            r.cooling,
+            r.leases_per_hour,
+            r.at
+           FROM ipledger.pool p
+             CROSS JOIN LATERAL ( SELECT (array_agg(s.free ORDER BY s.at DESC))[1] AS free,
+                    (array_agg(s.cooling ORDER BY s.at DESC))[1] AS cooling,
+                    max(s.at) AS at,
+                        CASE
+                            WHEN count(*) >= 5 THEN regr_slope((s.cooling + s.reserved + s.active + s.quarantined)::double precision, EXTRACT(epoch FROM s.at)::double precision) * 3600::double precision
+                            ELSE NULL::double precision
+                        END AS leases_per_hour
+                   FROM ipledger_audit.pool_samples s
+                  WHERE s.network = p.network_id AND s.pool_id = p.pool_id AND s.at > (now() - '01:00:00'::interval)) r
+          WHERE r.at IS NOT NULL) f;
+
+create view ipledger_audit.pool_samples as
+ SELECT network_id AS network,
+    pool_id,
+    at,
+    size,
+    allocatable,
+    allocatable - cooling::numeric - reserved::numeric - active::numeric - quarantined::numeric AS free,
+    cooling,
+    reserved,
+    active,
+    quarantined,
+    excluded
+   FROM ipledger.pool_sample s;
+
+create view ipledger_audit.pool_usage as
+ SELECT network,
+    pool,
+    cidr,
+    family,
+    size,
+    allocatable,
+    allocatable - cooling::numeric - reserved::numeric - active::numeric - quarantined::numeric AS free,
+    cooling,
+    reserved,
+    active,
+    quarantined,
+    size - allocatable AS excluded,
+    ((reserved + active + quarantined)::numeric / NULLIF(allocatable, 0::numeric))::double precision AS used_ratio,
+    draining
+   FROM ( SELECT p.network_id AS network,
+            p.name AS pool,
+            p.cidr,
+            p.family,
+            s.size,
+            s.allocatable,
+            ( SELECT count(*) AS count
+                   FROM ipledger.released_address r
+                  WHERE r.network_id = p.network_id AND r.pool_id = p.pool_id AND r.available_at > now()) AS cooling,
+            COALESCE(c.reserved, 0::bigint) AS reserved,
+            COALESCE(c.active, 0::bigint) AS active,
+            COALESCE(c.quarantined, 0::bigint) AS quarantined,
+            (p.settings ->> 'draining'::text)::boolean AS draining
+           FROM ipledger.pool p
+             CROSS JOIN LATERAL ipledger_audit.pool_space(p.settings::jsonb) s(size, allocatable)
+             LEFT JOIN LATERAL ( SELECT q.reserved,
+                    q.active,
+                    q.quarantined
+                   FROM ipledger.pool_position q
+                  WHERE q.network_id = p.network_id AND q.pool_id = p.pool_id
+                  ORDER BY q.seq DESC
+                 LIMIT 1) c ON true) u;
+
+create view ipledger_audit.quarantines as
+ SELECT network,
+    address,
+    pool,
+    state,
+    lease_id,
+    fencing_token,
+    version,
+    owner_kind,
+    owner_name,
+    owner_uid,
+    owner_incarnation,
+    owner_interface,
+    node,
+    boot,
+    labels,
+    reserved_at,
+    confirmed_at,
+    confirm_by,
+    quarantine_reason,
+    quarantined_at,
+    quarantined_by,
+    quarantine_why,
+    since,
+    now() - quarantined_at AS age,
+    ipledger_audit.quarantine_exit(quarantine_reason, owner_kind IS NOT NULL) AS exit,
+    COALESCE(( SELECT string_agg(s.what, '; '::text ORDER BY s.since) AS string_agg
+           FROM ipledger_audit.stuck s
+          WHERE s.network = l.network AND s.lease_id = l.lease_id), ''::text) AS blocked_by
+   FROM ipledger_audit.lease l
+  WHERE state = 'QUARANTINED'::text;
+
+create view ipledger_audit.sightings as
+ SELECT network_id AS network,
+    address,
+    source_id AS source,
+    owner_kind,
+    owner_name,
+    owner_uid,
+    owner_incarnation,
+    owner_interface,
+    node,
+    boot,
+    state,
+    live,
+    appeared_at,
+    appeared_sequence,
+    appeared_head,
+    last_seen_at,
+    vanished_at,
+    vanished_sequence,
+    vanished_head
+   FROM ipledger.sighting s;
+
+create view ipledger_audit.sources as
+ SELECT network_id AS network,
+    source_id AS source,
+    kind,
+    node,
+    state,
+    epoch,
+    warm,
+    era,
+    report_interval_ms::double precision * '00:00:00.001'::interval AS "interval",
+    reported_at,
+    now() - COALESCE(reported_at, registered_at) AS lag,
+    complete_at,
+    now() - COALESCE(complete_at, registered_at) AS complete_lag,
+    last_sequence AS sequence,
+    size AS listed,
+    partial_because,
+    (EXISTS ( SELECT
+           FROM ipledger.hold h
+          WHERE h.network_id = s.network_id AND (h.source_id = ANY (ARRAY[''::text, s.source_id])))) AS held,
+    COALESCE(( SELECT t.failure
+           FROM ipledger.turn t
+          WHERE t.network_id = s.network_id AND t.source_id = s.source_id), ''::text) AS looks
+   FROM ipledger.source s;
+
+create view ipledger_audit.stuck as
+ SELECT network_id AS network,
+    code,
+    source_id AS source,
+    (network_id || '/'::text) || fencing_token AS lease_id,
+    address,
+    COALESCE(pool, ''::text) AS pool,
+    since,
+    observed_at - since AS age,
+    what,
+    observed_at
+   FROM ( SELECT NULL::text AS network_id,
+            NULL::text AS code,
+            NULL::text AS source_id,
+            NULL::bigint AS fencing_token,
+            NULL::inet AS address,
+            NULL::text AS pool,
+            NULL::timestamp with time zone AS since,
+            NULL::timestamp with time zone AS observed_at,
+            NULL::text AS what
+          WHERE false) s;
+
 comment on column ipledger.closed_attachment.pool_id is '0: in every pool.';
 
 comment on column ipledger.database_life.database_oid is 'Of the database in its cluster: another one means a copy beside the first, or a dump restored into a new database.';
@@ -600,6 +1904,12 @@ comment on column ipledger.lease.node is 'For display and scope; where a workloa
 
 comment on column ipledger.lease.version is 'Number of the last event about the lease.';
 
+comment on column ipledger.lease_checkpoint.leases is 'Held after that event.';
+
+comment on column ipledger.lease_checkpoint.seq is '0: where nothing is held. All others are made from the one before.';
+
+comment on column ipledger.lease_checkpoint_part.part is 'From 0, in order of address.';
+
 comment on column ipledger.lookup.answer is 'Null: none yet. Only gone, and terminal past its grace, are proof; every other word means alive.';
 
 comment on column ipledger.lookup.asked_at is 'When the question was handed to the source: the answer is not older than that, and no newer is claimed.';
@@ -639,6 +1949,14 @@ comment on column ipledger.pool_sample.at is 'The minute.';
 comment on column ipledger.released_address.holder_key is 'Its last holder, kind|interface|name; empty if it had none.';
 
 comment on column ipledger.request.seq is 'Head of the ledger after the command.';
+
+comment on column ipledger.seal.digest is 'seal_digest() of the columns beside it; the next seal names it.';
+
+comment on column ipledger.seal.last_seq is 'Its last event. The next seal begins with the event after it, which may be the first of a later era.';
+
+comment on column ipledger.seal.leaves is 'event_leaf() of each event, in order of number: 16 bytes each.';
+
+comment on column ipledger.seal.previous_digest is 'Of the seal before; 32 zeros before the first.';
 
 comment on column ipledger.sighting.appeared_at is 'When that snapshot was begun.';
 
@@ -724,13 +2042,247 @@ comment on column ipledger.source_epoch.begun_sequence is 'Its first snapshot.';
 
 comment on column ipledger.source_epoch.closed_by is 'The epoch that followed it.';
 
+comment on column ipledger.tenure.address is 'What was held, as a block: its prefix length is the mask.';
+
+comment on column ipledger.tenure.began_as is 'Type and cause of its first event: lease.reserved/Reserve.';
+
+comment on column ipledger.tenure.ended_as is 'Type and cause of the event that ended it. Of one that went on with another owner: how that one began.';
+
+comment on column ipledger.tenure.fencing_token is 'Of the lease. The first tenure of a lease begins at it.';
+
+comment on column ipledger.tenure.owner_kind is 'Null: quarantined, and nobody known holds it.';
+
+comment on column ipledger.tenure.span is 'Numbers over which it was held: [first, number of the event that ended it). Open: it is held still.';
+
+comment on column ipledger.tenure_overlap.other_first_seq is 'The tenure that was there.';
+
+comment on column ipledger.tenure_position.at is 'Time of that event: another log than this one has another there.';
+
+comment on column ipledger.tenure_position.seq is 'The last number it takes account of; 0: nothing, and what is there is removed first.';
+
 comment on column ipledger.turn.failure is 'Why the last turn came to nothing, for people; empty: it did not.';
 
 comment on column ipledger.turn.next_at is 'Nobody else asks before. While the source is being asked: the end of that turn, whatever became of the worker; afterwards: its next turn.';
 
 comment on column ipledger.turn.taken_by is 'Who took the turn: one run of one worker. Only that one ends it early.';
 
+comment on column ipledger_audit.applied.identity is 'As PostgreSQL names it.';
+
+comment on column ipledger_audit.applied.object is 'As its file names it.';
+
+comment on column ipledger_audit.applied.place is 'In the order of dependency.';
+
+comment on function ipledger.event_leaf(ipledger.event) is 'What a seal keeps of an event: the first 16 bytes of the SHA-256 of its line.';
+
+comment on function ipledger.event_line(ipledger.event) is 'The canonical line of an event: a JSON array of the texts of all columns in their order, null where they are. A column that is added later goes to its end, as its name and its text, and only where it is not null: lines of before stay what they were.';
+
 comment on function ipledger.oldest_transaction() is 'The transaction of this database that has been open longest, as far as the owner of the schema may see: nothing that died since is vacuumed.';
+
+comment on function ipledger.seal_digest(bytea,text,bigint,bigint,bytea) is 'SHA-256 of the digest before (32 bytes, zeros before the first), a line "network first last" and the leaves one after the other.';
+
+comment on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) is 'Everything that happened to an address, or to the addresses of a CIDR, between two times (both included; without them, ever), in order.
+Blocks that hold the address count.
+
+Columns: those of view `event`.
+
+Example:
+  select seq, at, what from address_history(''default'', ''10.8.64.2'', now() - interval ''1 day'');';
+
+comment on function ipledger_audit.address_number(inet) is 'An address as a number, 0 to 2^32 - 1 or 2^128 - 1: how far two lie apart.
+
+Example:
+  select address_number(''2001:db8::1'') - address_number(''2001:db8::'');';
+
+comment on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) is 'How many leases came and went between two times (both included; without them the last hour), three times over: by owner, by node and by
+pool, the busiest first. Reads every event of that time.
+
+Columns: network; by (owner, node or pool); key (kind and name of the owner, the node, the pool); reserved, released, reaped, adopted,
+quarantined (events).
+
+Example:
+  select key, reserved, released, reaped from churn() where network = ''default'' and by = ''owner'' limit 20;';
+
+comment on function ipledger_audit.counted_misses(jsonb,jsonb) is 'The snapshots of one source that a proof counted as misses: complete, begun after anybody''s last sighting, at a head that knew the
+lease. `proof` is evidence -> ''proof'' of a reap, `witness` one element of its `sources`. Columns: sequence (number of the snapshot),
+head (number of the ledger it was begun at), begun_at.
+
+Example:
+  select m.* from log e, jsonb_array_elements(e.evidence #> ''{proof,sources}'') w, counted_misses(e.evidence -> ''proof'', w) m
+   where e.network_id = ''default'' and e.type = ''lease.reaped'';';
+
+comment on function ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone) is 'What the last event of a lease makes of its address at a time, as the rest of a sentence that begins with the address.
+
+Example:
+  select describe_lease(l, now()) from last_events(''default'', ''10.8.64.2'', 1000) l;';
+
+comment on function ipledger_audit.describe_owner(jsonb) is 'An owner as evidence stores it, as sentences name it.
+
+Example:
+  select describe_owner(''{"kind": "pod", "name": "default/web-0", "uid": "b5c0", "incarnation": "", "interface": "eth0"}''::jsonb);';
+
+comment on function ipledger_audit.describe_owner(text,text,text,text,text) is 'An owner as sentences name it: kind, name, and what else tells it apart.
+
+Example:
+  select describe_owner(''pod'', ''default/web-0'', ''b5c0'', ''1'', ''eth0'');';
+
+comment on function ipledger_audit.describe_policy(jsonb) is 'The policy that a proof was judged by, in words. `policy` is evidence #> ''{proof,policy}'' of the event.
+
+Example:
+  select describe_policy(''{"misses": 3, "minimumAgeMs": 300000, "unwitnessedAgeMs": 3600000, "terminalGraceMs": 300000, "proofAgeMs": 60000}''::jsonb);';
+
+comment on function ipledger_audit.describe_proof(jsonb) is 'Why a lease was taken back, or given back, on proof, in words: each source that the proof rests on, and the policy then in force.
+`evidence` is that of the event.
+
+Example:
+  select describe_proof(evidence) from log where network_id = ''default'' and type = ''lease.reaped'' and evidence ? ''proof'' limit 1;';
+
+comment on function ipledger_audit.describe_seen(jsonb) is 'What a source listed, in words, from the evidence of an event that followed at once from a sighting.
+
+Example:
+  select describe_seen(evidence) from log where network_id = ''default'' and type = ''lease.adopted'' limit 1;';
+
+comment on function ipledger_audit.describe_witness(jsonb,jsonb) is 'What one source contributed to a proof, in words: which snapshots missed the workload, at which heads, and what the source said when
+it was asked. `proof` is evidence -> ''proof'' of the event, `witness` one element of its `sources`.
+
+Example:
+  select describe_witness(e.evidence -> ''proof'', w) from log e, jsonb_array_elements(e.evidence #> ''{proof,sources}'') w
+   where e.network_id = ''default'' and e.type = ''lease.reaped'' limit 1;';
+
+comment on function ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval) is 'How many events there were between two times (both included), in steps. Reads every event of that time.
+
+Columns: network; at (begin of the step, counted from 1970); type; cause (call or finding); events; per_second. Steps without events have
+no row.
+
+Example:
+  select at, sum(events) from event_rate(now() - interval ''1 hour'', now(), ''5 minutes'') where network = ''default'' group by at order by at;';
+
+comment on function ipledger_audit.event_sentence(ipledger_audit.log,text) is 'One event as a sentence: what happened, to which lease of whom, who did it and on what evidence. `pool` is the name of the event''s
+pool. The sentence is column `what` of view `event`.
+
+Example:
+  select event_sentence(l, ''default'') from log l where network_id = ''default'' and seq = 1;';
+
+comment on function ipledger_audit.excluded_because(jsonb,inet) is 'Why a pool never hands out an address, or the block that it lies in; null if it does. `settings` is that of view `pool`.
+
+Example:
+  select excluded_because(settings, ''10.8.64.1'') from pool where network = ''default'';';
+
+comment on function ipledger_audit.explain_address(text,inet,timestamp with time zone) is 'Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
+sources saw there at that time and, of now, what it waits for; the steps after it are the events that led there, oldest first: the lease it
+has or had last, the lease before it (at most 100 events of each), and its pool where that was changed since, or deleted.
+
+Columns: step; at (of step 0 the time asked about, then of the event); seq (number of the event); what (a sentence); evidence (of step 0:
+position in the log, sightings, stuck items; of an event what it rested on).
+
+Example:
+  select step, at, what from explain_address(''default'', ''10.8.64.2'');';
+
+comment on function ipledger_audit.held_at(text,inet,bigint) is 'The leases that were held after an event, of an address or of a CIDR, each as the event that made it so. Rows of view `log`. Costs two
+looks at an index for each address of the CIDR that was ever held; for a whole network leases_as_of is cheaper.
+
+Example:
+  select seq, address, owner_name from held_at(''default'', ''10.8.64.0/24'', 1000);';
+
+comment on function ipledger_audit.last_events(text,inet,bigint) is 'The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
+that was held then. Rows of view `log`.
+
+Example:
+  select seq, type, address from last_events(''default'', ''10.8.64.2'', 1000);';
+
+comment on function ipledger_audit.lease_history(text) is 'The life of one lease, from its first event to its end, in order. The id names network and fencing token: ''default/42''.
+
+Columns: those of view `event`.
+
+Example:
+  select seq, at, state, what from lease_history(''default/42'');';
+
+comment on function ipledger_audit.moment(jsonb) is 'A time as evidence stores it, milliseconds since 1970, as sentences write it.
+
+Example:
+  select moment(''1763000000000''::jsonb);';
+
+comment on function ipledger_audit.moment(timestamp with time zone) is 'A time as sentences write it: UTC, to the millisecond, whatever the session''s time zone.
+
+Example:
+  select moment(now());';
+
+comment on function ipledger_audit.owner_history(text,text) is 'Everything that happened to leases of owners of a name, of whatever kind, uid and incarnation, in order, with the closings of its
+attachments.
+
+Columns: those of view `event`.
+
+Example:
+  select at, address, owner_incarnation, what from owner_history(''default'', ''default/web-0'');';
+
+comment on function ipledger_audit.pool_at(text,inet,bigint) is 'The pool that an address belonged to after an event, or else the one that was deleted last of those it had belonged to: its last event up
+to then, of type pool.deleted if it is gone. Rows of view `log`.
+
+Example:
+  select type, settings from pool_at(''default'', ''10.8.64.2'', 1000);';
+
+comment on function ipledger_audit.pool_exclusions(jsonb) is 'What a pool never hands out, as ranges of addresses: its gateway, what its settings exclude, and, of a pool of single addresses, the
+addresses of its subnet that no workload can use. A block that one of them touches is not handed out. `settings` is that of view `pool`.
+Columns: first, last, why.
+
+Example:
+  select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = ''default'';';
+
+comment on function ipledger_audit.pool_name(text,bigint) is 'The name of a pool by its number: as it is now, or as it was made if it is gone; empty if nothing is known of it.
+
+Example:
+  select pool_name(''default'', 1);';
+
+comment on function ipledger_audit.pool_space(jsonb) is 'How many leases a pool''s CIDR holds, and how many of them can be handed out. `settings` is that of view `pool`. Columns: size,
+allocatable; a v6 /48 holds 2^80 addresses.
+
+Example:
+  select p.pool, s.size, s.allocatable from pool p, pool_space(p.settings) s where p.network = ''default'';';
+
+comment on function ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone) is 'How full a pool was between two times (both included), a row a minute, for 90 days; of deleted pools of that name too.
+
+Columns: network; pool; at (the minute); cidr and family (4, 6) as they are now; size, allocatable, free, cooling, reserved, active,
+quarantined, excluded (leases); used_ratio (as in pool_usage).
+
+Example:
+  select at, free, cooling, active from pool_usage_history(''default'', ''default'', now() - interval ''6 hours'', now());';
+
+comment on function ipledger_audit.position_at(text,timestamp with time zone) is 'The number of the last event of a network at or before a time; 0 if there is none. Several events may have one time.
+
+Example:
+  select position_at(''default'', now() - interval ''1 hour'');';
+
+comment on function ipledger_audit.possible_bases(inet) is 'Every address at which a block that contains this one can begin, the address itself included: where the log has events about it.
+
+Example:
+  select possible_bases(''10.8.64.2'');';
+
+comment on function ipledger_audit.quarantine_exit(text,boolean) is 'What ends a quarantine, by its reason. How many snapshots are enough is `misses` of the pool''s reapPolicy.
+
+Example:
+  select quarantine_exit(''CONFLICT'', true);';
+
+comment on function ipledger_audit.reaps(timestamp with time zone,timestamp with time zone) is 'Addresses that were taken back between two times (both included), and on what evidence: one row for each source that the proof rests on;
+one row without a source where it rests on none (an operator''s Reap, a deadline that passed, a fenced node).
+
+Columns: network; seq, at (of the event); address (a block with its mask); lease_id; pool; owner_kind, owner_name, owner_uid,
+owner_incarnation, owner_interface, node (of the last holder); cause (PROVEN_ABSENT, PREVIOUS_BOOT, FENCED, NEVER_CONFIRMED, Reap); actor;
+source; why (it testified: SIGHTED, NAMED in Reserve, COVERS kind and node); snapshots (numbers of its complete snapshots that missed the
+lease), heads (of the ledger, at which those were begun), misses (how many); last_sighted_at (by anybody); lookup_answer, lookup_at,
+lookup_detail (what it said when it was asked); policy (in force then, times in ms); evidence (all that is stored).
+
+Example:
+  select at, address, owner_name, cause, source, snapshots, lookup_answer from reaps(now() - interval ''1 day'', now());';
+
+comment on function ipledger_audit.who_had(text,inet,timestamp with time zone) is 'Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too; no row means free. A
+time means the last event at or before it.
+
+Columns: network; address (a block with its mask); pool; state; lease_id; fencing_token; version and seq (number of the event that made it
+so); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: nobody known); node; boot; labels; reserved_at;
+confirmed_at; confirm_by; quarantine_reason, quarantined_at, quarantined_by, quarantine_why; since (begin of the lease); given_by and
+given_cause (who gave it away, by which call or finding); until (its end; null: held still) and ended_as (type/cause of the end).
+
+Example:
+  select owner_name, node, since, given_by, until, ended_as from who_had(''default'', ''10.8.64.2'', now() - interval ''1 day'');';
 
 comment on index ipledger.closed_attachment_by_workload is 'Lives of a workload that are over: it is seen at an address that the books have as free.';
 
@@ -788,7 +2340,13 @@ comment on index ipledger.source_that_is_asked is 'The few sources that are aske
 
 comment on index ipledger.source_warming_up is 'Enabled sources whose lists do not count yet: recovery, STRICT.';
 
+comment on index ipledger.tenure_by_address is 'Holders of an address in order: what verify reads to see overlaps without the constraint.';
+
+comment on index ipledger.tenure_of_another_owner is 'Tenures of a lease after its owner changed.';
+
 comment on schema ipledger is 'Event-sourced IP address allocation: the log, and what it says now.';
+
+comment on schema ipledger_audit is 'What people ask of the ledger: who had an address, on what evidence, what is stuck. Views and functions for psql and dashboards, read by ipledger_auditor; made anew by each version of ipledger.';
 
 comment on table ipledger.closed_attachment is 'Incarnations that were released or superseded: late calls for them hold nothing.';
 
@@ -803,6 +2361,10 @@ comment on table ipledger.fence is 'Projection: boots of nodes that somebody vou
 comment on table ipledger.hold is 'Projection: whose proofs of absence reap nothing until an operator resumes (reconcile.held, reconcile.resumed).';
 
 comment on table ipledger.lease is 'Projection: who holds what now. The primary key is the promise that one address has one holder.';
+
+comment on table ipledger.lease_checkpoint is 'Numbers at which the whole table of leases is kept, as `lease_checkpoint_part` has it. The row comes with the last part: without it the parts say nothing.';
+
+comment on table ipledger.lease_checkpoint_part is 'A thousand leases of a checkpoint: for each the number of the last event about it up to there, in order of address.';
 
 comment on table ipledger.lookup is 'Point look-ups at the authority: what is to be asked about a lease, the last answer, and when to ask again.';
 
@@ -822,6 +2384,8 @@ comment on table ipledger.released_address is 'Free space, part one: addresses s
 
 comment on table ipledger.request is 'Answers of committed commands, for a day: the same id gives the same answer. Refusals are not remembered.';
 
+comment on table ipledger.seal is 'Closed stretches of the log, without a gap within an era, in a chain per network. Inserted by a job, never changed.';
+
 comment on table ipledger.sighting is 'Who sees which address for which owner: from the snapshot that first listed the entry to the complete one, of a warm epoch, that did not. What an entry says never changes: an owner on another node, or one that was paused, is another entry.';
 
 comment on table ipledger.signing_key is 'Secret that snapshot tokens of a network are signed with. Made once; goes with the database into its copies, so that a token of a later life is still known to be ours.';
@@ -834,17 +2398,293 @@ comment on table ipledger.source is 'What can say which addresses are live, what
 
 comment on table ipledger.source_epoch is 'Lives of sources. A closed one never opens again, so these rows are never pruned: one a boot.';
 
+comment on table ipledger.tenure is 'Who held which address over which span of the log, in quarantine too. A lease is one tenure for as long as its owner is one; it begins with the event `first_seq` and ends before the event `upper(span)`.';
+
+comment on table ipledger.tenure_overlap is 'Tenures by the log that the constraint refused: while they were held, somebody else held the same address. There is never to be one.';
+
+comment on table ipledger.tenure_position is 'Up to where tenure is the log. Locked by who goes on from there.';
+
 comment on table ipledger.turn is 'When each source that is asked was asked last, and from when on it may be asked again.';
 
 comment on table ipledger.untouched_range is 'Free space, part two: ranges nobody ever held. The range named by the pool''s last position begins at its cursor instead.';
 
 comment on table ipledger.verify_checkpoint is 'Up to where the log and its projections were found in order.';
 
+comment on table ipledger_audit.applied is 'Which views and functions of ipledger are here, and the SHA-256 of the files that made them. What is not in it is somebody else''s, and left alone.';
+
+comment on view ipledger_audit.conflicts is 'Addresses that more than one workload uses, as far as sources saw: held as CONFLICT and handed to nobody.
+
+Columns: those of view `lease`; since (when the conflict was found); parties (the holder by the books, the one that was found, and everybody
+who is seen there now: role holder, found or seen; owner, node, source, state, since); seen_by (sources that see somebody there now); what (a
+sentence).
+
+Example:
+  select address, since, seen_by, what from conflicts where network = ''default'';';
+
+comment on view ipledger_audit.crash_loops is 'Owners that were given five leases or more within the last 15 minutes: something starts and ends again and again.
+
+Columns: network; owner_kind, owner_name, owner_interface; pool (of the last one); lives (leases it was given), addresses (different ones),
+held_now (leases it has, quarantined ones included); first_at, last_at (of these leases).
+
+Example:
+  select owner_name, lives, addresses, held_now from crash_loops where network = ''default'' order by lives desc;';
+
+comment on view ipledger_audit.event is 'Everything that happened, one row an event: the history of all networks. Filter by network, and by seq, at (a range) or owner_name, or
+it reads everything; for one address, lease or owner use address_history, lease_history, owner_history.
+
+Columns: network; seq (number of the event in its network); at; type; address (a block with its mask) and lease_id it is about; pool (its
+name now, or as it was made if it is gone); state of the lease after it; owner_kind, owner_name, owner_uid, owner_incarnation,
+owner_interface, node, boot of the holder after it; actor (token or job that did it); cause (call or finding); quarantine_reason; what (a
+sentence); evidence (what the decision rested on); request_id; trace_id. Null where the event has none.
+
+Example:
+  select seq, at, what from event where network = ''default'' and at > now() - interval ''1 hour'' order by seq;';
+
+comment on view ipledger_audit.fences is 'Boots of nodes that somebody vouches are over: what was placed there, up to the event, and nowhere else is taken back.
+
+Columns: network; node; boot; seq, at (of the event); actor (who said so); why.
+
+Example:
+  select node, boot, at, actor, why from fences where network = ''default'';';
+
+comment on view ipledger_audit.holds is 'Whose proofs of absence take nothing back until an operator resumes (ipledger hold resume).
+
+Columns: network; source (empty: the whole network); seq, at (of the event that held it); why; reaps (of the hour, the refused one
+included); leases (that those are a share of).
+
+Example:
+  select source, at, why from holds where network = ''default'';';
+
+comment on view ipledger_audit.lease is 'Who holds what now. For a time in the past: leases_as_of.
+
+Columns: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token (number of the
+event that created it); version (number of the last event about it); owner_kind, owner_name, owner_uid, owner_incarnation,
+owner_interface (null: nobody known); node; boot; labels; reserved_at (when it was promised last); confirmed_at; confirm_by (deadline;
+null: none); quarantine_reason, quarantined_at, quarantined_by, quarantine_why; since (begin of the lease).
+
+Example:
+  select address, state, owner_name, since from lease where network = ''default'' and node = ''n1'';';
+
+comment on view ipledger_audit.log is 'The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event. Keys that
+have an index: (network_id, seq), (network_id, address, seq), (network_id, at, seq), (network_id, owner_name, seq).
+
+Example:
+  select seq, type, address, settings from log where network_id = ''default'' and seq = 1;';
+
+comment on view ipledger_audit.network is 'The networks that are there.
+
+Columns: network; state (READY, REBUILDING, RECOVERING); era (life of the ledger; its numbers begin at era × 2^40); head (number of the
+last event); description; labels; created_at; updated_at.
+
+Example:
+  select network, state, head from network;';
+
+comment on view ipledger_audit.pool is 'The pools that are there now. How full they are: pool_usage.
+
+Columns: network; pool (its name); pool_id (number of the event that made it); family (4, 6); cidr; settings (subnet, prefixLength, gateway,
+exclude, cooldownMs, confirmWithinMs, liveness, ownerLimit, draining, options, labels, reapPolicy); version (number of the last event about
+it); created_at; updated_at.
+
+Example:
+  select pool, cidr, settings ->> ''gateway'' as gateway from pool where network = ''default'';';
+
+comment on view ipledger_audit.pool_forecast is 'When each pool will have nothing free, if it goes on as in the last hour: the net rate by which held and cooling leases grew, least squares
+over the samples of a minute each.
+
+Columns: network; pool; free, cooling (by the last sample, leases); leases_per_hour (net; negative: it empties; null: fewer than five
+samples); exhausted_in (from the last sample on; null: it does not fill, or not within a century); at (the last sample).
+
+Example:
+  select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval ''1 day'';';
+
+comment on view ipledger_audit.pool_samples is 'How full each pool was, once a minute, for 90 days. By name and with the ratio: pool_usage_history.
+
+Columns: network; pool_id (number of the event that made it); at (the minute); size, allocatable, free, cooling, reserved, active,
+quarantined, excluded (leases).
+
+Example:
+  select max(at) from pool_samples where network = ''default'';';
+
+comment on view ipledger_audit.pool_usage is 'How full each pool is now. Counts are leases, of the pool''s size each; free + cooling + reserved + active + quarantined + excluded = size.
+
+Columns: network; pool; cidr; family (4, 6); size; allocatable (size without excluded); free (cooled and not held); cooling; reserved;
+active; quarantined; excluded; used_ratio (of what is allocatable, what is held: reserved, active and quarantined; 0 to 1; null: nothing is
+allocatable); draining (hands nothing out).
+
+Example:
+  select pool, size, free, cooling, active, quarantined, round(100 * used_ratio) as percent from pool_usage where network = ''default'';';
+
+comment on view ipledger_audit.quarantines is 'Addresses that ipledger itself holds, and hands to nobody.
+
+Columns: those of view `lease`; age (since it was set aside); exit (what ends it); blocked_by (what stands in the way of that, as it was
+observed within the last minutes; empty: nothing, it waits for time).
+
+Example:
+  select address, quarantine_reason, age, exit, blocked_by from quarantines where network = ''default'' order by age desc;';
+
+comment on view ipledger_audit.sightings is 'Who saw which address for which owner, from when to when. An observation, not a fact of the ledger, and pruned by age.
+
+Columns: network; address; source; owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (kind null: seen, and whose it is
+is not known; interface empty: not told); node; boot; state (the source''s word; only `terminal` means ended); live (listed now, and not as
+terminal); appeared_at, appeared_sequence, appeared_head (begin, number and ledger head of the snapshot that listed it first);
+last_seen_at, vanished_at, vanished_sequence, vanished_head (of the complete snapshot that listed it no more; null: listed still).
+
+Example:
+  select source, owner_name, node, state, appeared_at, last_seen_at from sightings where network = ''default'' and address = ''10.8.64.2'';';
+
+comment on view ipledger_audit.sources is 'What can say which addresses are live, and how it stands.
+
+Columns: network; source; kind (push: it reports; docker, kubernetes, http: it is asked); node (empty: the whole network); state (REGISTERED:
+dry run; ENABLED; RETIRED); epoch (its present life); warm (whether its lists count); era (of its last complete snapshot); interval (between
+reports); reported_at and lag (since its last report, or its registration); complete_at and complete_lag (the same of a complete one);
+sequence (of its last snapshot); listed (entries of the last complete one); partial_because (why the last one was not complete); held
+(whether its proofs, or all of the network, reap nothing); looks (of one that is asked: why the last look came to nothing; empty: it did
+not).
+
+Example:
+  select source, state, lag, complete_lag, listed, partial_because from sources where network = ''default'' order by lag desc;';
+
+comment on view ipledger_audit.stuck is 'What waits for a person, or for an answer that does not come, as a job found it within the last minutes (`ipledger stuck` asks anew).
+
+Columns: network; code (what kind: HELD, SOURCE_SILENT, PROOF_BLOCKED, …); source (empty: none); lease_id, address, pool (null, null and
+empty: about none); since; age (when it was observed); what (a sentence); observed_at.
+
+Example:
+  select code, source, address, age, what from stuck where network = ''default'' order by since;';
+
 grant execute on function ipledger.oldest_transaction() to ipledger_service;
+
+grant execute on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.address_number(inet) to ipledger_auditor;
+
+grant execute on function ipledger_audit.address_number(inet) to ipledger_service;
+
+grant execute on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.counted_misses(jsonb,jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.counted_misses(jsonb,jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.describe_owner(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.describe_owner(jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.describe_owner(text,text,text,text,text) to ipledger_auditor;
+
+grant execute on function ipledger_audit.describe_owner(text,text,text,text,text) to ipledger_service;
+
+grant execute on function ipledger_audit.describe_policy(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.describe_policy(jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.describe_proof(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.describe_proof(jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.describe_seen(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.describe_seen(jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.describe_witness(jsonb,jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.describe_witness(jsonb,jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval) to ipledger_auditor;
+
+grant execute on function ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval) to ipledger_service;
+
+grant execute on function ipledger_audit.event_sentence(ipledger_audit.log,text) to ipledger_auditor;
+
+grant execute on function ipledger_audit.event_sentence(ipledger_audit.log,text) to ipledger_service;
+
+grant execute on function ipledger_audit.excluded_because(jsonb,inet) to ipledger_auditor;
+
+grant execute on function ipledger_audit.excluded_because(jsonb,inet) to ipledger_service;
+
+grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_service;
+
+grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_service;
+
+grant execute on function ipledger_audit.lease_history(text) to ipledger_auditor;
+
+grant execute on function ipledger_audit.lease_history(text) to ipledger_service;
+
+grant execute on function ipledger_audit.moment(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.moment(jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.moment(timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.moment(timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.owner_history(text,text) to ipledger_auditor;
+
+grant execute on function ipledger_audit.owner_history(text,text) to ipledger_service;
+
+grant execute on function ipledger_audit.pool_at(text,inet,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.pool_at(text,inet,bigint) to ipledger_service;
+
+grant execute on function ipledger_audit.pool_exclusions(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.pool_exclusions(jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.pool_name(text,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.pool_name(text,bigint) to ipledger_service;
+
+grant execute on function ipledger_audit.pool_space(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.pool_space(jsonb) to ipledger_service;
+
+grant execute on function ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.position_at(text,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.position_at(text,timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.possible_bases(inet) to ipledger_auditor;
+
+grant execute on function ipledger_audit.possible_bases(inet) to ipledger_service;
+
+grant execute on function ipledger_audit.quarantine_exit(text,boolean) to ipledger_auditor;
+
+grant execute on function ipledger_audit.quarantine_exit(text,boolean) to ipledger_service;
+
+grant execute on function ipledger_audit.reaps(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.reaps(timestamp with time zone,timestamp with time zone) to ipledger_service;
+
+grant execute on function ipledger_audit.who_had(text,inet,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.who_had(text,inet,timestamp with time zone) to ipledger_service;
 
 grant usage on schema ipledger to ipledger_jobs;
 
 grant usage on schema ipledger to ipledger_service;
+
+grant usage on schema ipledger_audit to ipledger_auditor;
+
+grant usage on schema ipledger_audit to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.closed_attachment to ipledger_service;
 
@@ -859,6 +2699,10 @@ grant delete, insert, select, update on table ipledger.fence to ipledger_service
 grant delete, insert, select, update on table ipledger.hold to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.lease to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.lease_checkpoint to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.lease_checkpoint_part to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.lookup to ipledger_service;
 
@@ -878,6 +2722,8 @@ grant delete, insert, select, update on table ipledger.released_address to ipled
 
 grant delete, insert, select, update on table ipledger.request to ipledger_service;
 
+grant insert, select on table ipledger.seal to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.sighting to ipledger_service;
 
 grant insert, select on table ipledger.signing_key to ipledger_service;
@@ -890,8 +2736,82 @@ grant delete, insert, select, update on table ipledger.source to ipledger_servic
 
 grant insert, select, update on table ipledger.source_epoch to ipledger_service;
 
+grant delete, insert, select, update on table ipledger.tenure to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.tenure_overlap to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.tenure_position to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.turn to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.untouched_range to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.verify_checkpoint to ipledger_service;
+
+grant select on table ipledger_audit.applied to ipledger_auditor;
+
+grant select on table ipledger_audit.applied to ipledger_service;
+
+grant select on table ipledger_audit.conflicts to ipledger_auditor;
+
+grant select on table ipledger_audit.conflicts to ipledger_service;
+
+grant select on table ipledger_audit.crash_loops to ipledger_auditor;
+
+grant select on table ipledger_audit.crash_loops to ipledger_service;
+
+grant select on table ipledger_audit.event to ipledger_auditor;
+
+grant select on table ipledger_audit.event to ipledger_service;
+
+grant select on table ipledger_audit.fences to ipledger_auditor;
+
+grant select on table ipledger_audit.fences to ipledger_service;
+
+grant select on table ipledger_audit.holds to ipledger_auditor;
+
+grant select on table ipledger_audit.holds to ipledger_service;
+
+grant select on table ipledger_audit.lease to ipledger_auditor;
+
+grant select on table ipledger_audit.lease to ipledger_service;
+
+grant select on table ipledger_audit.log to ipledger_auditor;
+
+grant select on table ipledger_audit.log to ipledger_service;
+
+grant select on table ipledger_audit.network to ipledger_auditor;
+
+grant select on table ipledger_audit.network to ipledger_service;
+
+grant select on table ipledger_audit.pool to ipledger_auditor;
+
+grant select on table ipledger_audit.pool to ipledger_service;
+
+grant select on table ipledger_audit.pool_forecast to ipledger_auditor;
+
+grant select on table ipledger_audit.pool_forecast to ipledger_service;
+
+grant select on table ipledger_audit.pool_samples to ipledger_auditor;
+
+grant select on table ipledger_audit.pool_samples to ipledger_service;
+
+grant select on table ipledger_audit.pool_usage to ipledger_auditor;
+
+grant select on table ipledger_audit.pool_usage to ipledger_service;
+
+grant select on table ipledger_audit.quarantines to ipledger_auditor;
+
+grant select on table ipledger_audit.quarantines to ipledger_service;
+
+grant select on table ipledger_audit.sightings to ipledger_auditor;
+
+grant select on table ipledger_audit.sightings to ipledger_service;
+
+grant select on table ipledger_audit.sources to ipledger_auditor;
+
+grant select on table ipledger_audit.sources to ipledger_service;
+
+grant select on table ipledger_audit.stuck to ipledger_auditor;
+
+grant select on table ipledger_audit.stuck to ipledger_service;

@@ -5,6 +5,7 @@
 
 import { Command, CommanderError } from 'commander'
 import { TokenFileError } from './api/tokens.ts'
+import { auditCommands } from './cli/audit.ts'
 import { benchCommand } from './cli/bench.ts'
 import { demoCommand } from './cli/demo.ts'
 import { eventsCommand } from './cli/events.ts'
@@ -68,6 +69,7 @@ Start:
   reserveCommand(program)
   leaseCommands(program)
   eventsCommand(program)
+  auditCommands(program)
   sourceCommands(program)
   snapshotCommands(program)
   reconcileCommand(program)

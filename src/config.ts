@@ -50,6 +50,26 @@ const httpUrl = () =>
       .optional(),
   )
 
+const yesOrNo = () => z.preprocess(unsetWhenEmpty, z.enum(['yes', 'no'], 'must be yes or no').optional())
+
+/** What OpenTelemetry calls its samplers; others are made by packages that are not here. */
+const SAMPLERS = [
+  'always_on',
+  'always_off',
+  'traceidratio',
+  'parentbased_always_on',
+  'parentbased_always_off',
+  'parentbased_traceidratio',
+] as const
+
+const protocol = () =>
+  z.preprocess(
+    unsetWhenEmpty,
+    z
+      .enum(['http/protobuf'], 'must be http/protobuf, the protocol that ipledger speaks; unset it')
+      .optional(),
+  )
+
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
 /** Of a ledger, opened by the service or by anybody else. */
@@ -87,9 +107,66 @@ const environment = z.object({
     unsetWhenEmpty,
     z.enum(['yes', 'no'], 'must be yes or no; unset it for no').default('no'),
   ),
+  IPLEDGER_METRICS: yesOrNo(),
+  IPLEDGER_METRICS_PORT: whole(0, 65_535, 9464),
+})
+
+/** Where telemetry goes; the exporters read the rest of OTEL_EXPORTER_OTLP_* themselves. */
+const telemetry = z.object({
+  OTEL_TRACES_EXPORTER: z.preprocess(
+    unsetWhenEmpty,
+    z.enum(['otlp', 'none'], 'must be otlp or none').optional(),
+  ),
+  OTEL_METRICS_EXPORTER: z.preprocess(
+    unsetWhenEmpty,
+    z
+      .string()
+      .regex(
+        /^(?:(?:otlp|prometheus|none)(?: *, *(?=.)|$))+$/,
+        'must be otlp, prometheus, both with a comma, or none',
+      )
+      .transform((list) => new Set(list.split(/ *, */)))
+      .optional(),
+  ),
+  OTEL_EXPORTER_OTLP_ENDPOINT: text(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text(),
+  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: text(),
+  OTEL_EXPORTER_OTLP_PROTOCOL: protocol(),
+  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: protocol(),
+  OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: protocol(),
+  OTEL_TRACES_SAMPLER: z.preprocess(
+    unsetWhenEmpty,
+    z.enum(SAMPLERS, `must be one of ${SAMPLERS.join(', ')}`).default('parentbased_always_on'),
+  ),
+  OTEL_TRACES_SAMPLER_ARG: z.preprocess(
+    unsetWhenEmpty,
+    z
+      .string()
+      .regex(/^(?:0|1|0?\.\d{1,9}|[01]\.0{1,9})$/, 'must be a number from 0 to 1; unset it for 1')
+      .transform(Number)
+      .default(1),
+  ),
+  OTEL_METRIC_EXPORT_INTERVAL: whole(1, 999_999_999, 60_000),
+  OTEL_BSP_SCHEDULE_DELAY: whole(1, 999_999_999, 5_000),
+  OTEL_BSP_MAX_QUEUE_SIZE: whole(1, 1_000_000, 8_192),
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: whole(1, 1_000_000, 512),
 })
 
 export type LogLevel = (typeof LOG_LEVELS)[number]
+export type SamplerName = (typeof SAMPLERS)[number]
+
+/** What leaves the process about itself. Nothing, unless somebody asked for it. */
+export type TelemetryConfig = Readonly<{
+  /** /metrics, for Prometheus. */
+  page: boolean
+  /** Metrics by OTLP. */
+  pushed: boolean
+  pushEveryMs: number
+  /** Spans by OTLP. */
+  traces: boolean
+  sampler: Readonly<{ name: SamplerName; ratio: number }>
+  spans: Readonly<{ everyMs: number; queued: number; atOnce: number }>
+}>
 
 export type Config = Readonly<{
   /** Undefined: the embedded PostgreSQL in `directory`. */
@@ -119,19 +196,14 @@ export type Config = Readonly<{
   deadlineMs: number
   /** No failover loses a commit that was acknowledged, so that none is followed by a recovery. */
   commitsAreNeverLost: boolean
+  telemetry: TelemetryConfig
+  /** Of the page of \`ipledger worker\`, which serves nothing else. */
+  metricsPort: number
 }>
 
 /** @throws StartRefused naming each variable that cannot be used, and what it must be. */
-export function readConfig(env: Readonly<Record<string, string | undefined>> = process.env): Config {
-  const parsed = environment.safeParse(env)
-  if (!parsed.success) {
-    throw new StartRefused(
-      parsed.error.issues
-        .map((issue) => `${String(issue.path[0])} ${issue.message}${was(env[String(issue.path[0])])}.`)
-        .join('\n'),
-    )
-  }
-  const set = parsed.data
+export function readConfig(env: Env = process.env): Config {
+  const set = parse(environment, env)
   return {
     databaseUrl: set.DATABASE_URL,
     databaseAdminUrl: set.DATABASE_ADMIN_URL,
@@ -152,6 +224,44 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
     batchLeases: set.IPLEDGER_BATCH_LEASES,
     deadlineMs: set.IPLEDGER_DEADLINE_SECONDS * 1000,
     commitsAreNeverLost: set.IPLEDGER_SYNCHRONOUS_REPLICATION === 'yes',
+    telemetry: readTelemetry(set.IPLEDGER_METRICS, env),
+    metricsPort: set.IPLEDGER_METRICS_PORT,
+  }
+}
+
+type Env = Readonly<Record<string, string | undefined>>
+
+function parse<T>(schema: z.ZodType<T>, env: Env): T {
+  const parsed = schema.safeParse(env)
+  if (parsed.success) return parsed.data
+  throw new StartRefused(
+    parsed.error.issues
+      .map((issue) => `${String(issue.path[0])} ${issue.message}${was(env[String(issue.path[0])])}.`)
+      .join('\n'),
+  )
+}
+
+/** Where OTLP has an address, it is asked for; its default, a collector on this machine, has to be named. */
+function readTelemetry(metrics: 'yes' | 'no' | undefined, env: Env): TelemetryConfig {
+  const isDisabled = env.OTEL_SDK_DISABLED?.toLowerCase() === 'true'
+  const set = parse(telemetry, isDisabled ? {} : env)
+  const exporters = set.OTEL_METRICS_EXPORTER
+  const named = set.OTEL_EXPORTER_OTLP_ENDPOINT
+  const isNamed = (endpoint: string | undefined) => named !== undefined || endpoint !== undefined
+  return {
+    page: metrics === undefined ? (exporters?.has('prometheus') ?? false) : metrics === 'yes',
+    pushed:
+      exporters?.has('otlp') ?? (exporters === undefined && isNamed(set.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)),
+    pushEveryMs: set.OTEL_METRIC_EXPORT_INTERVAL,
+    traces:
+      set.OTEL_TRACES_EXPORTER === 'otlp' ||
+      (set.OTEL_TRACES_EXPORTER === undefined && isNamed(set.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)),
+    sampler: { name: set.OTEL_TRACES_SAMPLER, ratio: set.OTEL_TRACES_SAMPLER_ARG },
+    spans: {
+      everyMs: set.OTEL_BSP_SCHEDULE_DELAY,
+      queued: set.OTEL_BSP_MAX_QUEUE_SIZE,
+      atOnce: set.OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
+    },
   }
 }
 

@@ -6,7 +6,7 @@ import { refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
 import type { Intake } from '../liveness/report.ts'
-import type { Logger } from '../telemetry.ts'
+import type { Logger, RpcObserved } from '../telemetry.ts'
 import { Refused } from './errors.ts'
 import type { Caller, Role } from './rights.ts'
 
@@ -17,6 +17,8 @@ export type Call = {
   /** `performance.now()` after which nobody waits for the answer any more. */
   readonly deadline: number
   readonly traceId: string | null
+  /** Null: nobody wants to know how it goes. */
+  readonly rpc: RpcObserved | null
 }
 
 export type Handle<I extends DescMessage, O extends DescMessage> = (

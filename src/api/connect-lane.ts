@@ -23,7 +23,15 @@ import {
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node'
 import type { Call } from './call.ts'
-import { answer, beginCall, deadlinePassed, type Front, MOST_REQUEST_BYTES, refusalOf } from './dispatch.ts'
+import {
+  answer,
+  beginCall,
+  deadlinePassed,
+  type Front,
+  MOST_REQUEST_BYTES,
+  refuse,
+  statusOf,
+} from './dispatch.ts'
 import { invalidField, Refused, toConnectError } from './errors.ts'
 import { JSON_ANSWERS } from './plain-lane.ts'
 
@@ -64,22 +72,26 @@ export function createConnectLane(
   streams(router)
   for (const method of front.methods) {
     const { desc } = method
-    const tell = (error: unknown): ConnectError => ourError(refusalOf(front.log, error, desc.name))
-    const begin = ({ requestHeader, timeoutMs }: HandlerContext): Call =>
-      beginCall(
-        front,
-        method,
-        requestHeader.get('authorization') ?? undefined,
-        timeoutMs(),
-        requestHeader.get('traceparent') ?? undefined,
-      )
+    const tell = (error: unknown, call: Call | null): ConnectError =>
+      ourError(refuse(front, method, call, error))
+    const begin = ({ requestHeader, timeoutMs, protocolName }: HandlerContext): Call =>
+      beginCall(front, method, {
+        system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
+        authorization: requestHeader.get('authorization') ?? undefined,
+        timeoutMs: timeoutMs(),
+        traceparent: requestHeader.get('traceparent') ?? undefined,
+        tracestate: requestHeader.get('tracestate') ?? undefined,
+      })
     router.rpc(
       desc,
       async (message, context) => {
+        const call = context.values.get(CALL)!
         try {
-          return await answer(front, method, message, context.values.get(CALL)!)
+          const answered = await answer(front, method, message, call)
+          call.rpc?.end('OK', '')
+          return answered
         } catch (error) {
-          throw tell(error)
+          throw tell(error, call)
         }
       },
       {
@@ -90,7 +102,7 @@ export function createConnectLane(
           try {
             context.values.set(CALL, begin(context))
           } catch (error) {
-            throw tell(error)
+            throw tell(error, null)
           }
         },
       },
@@ -131,12 +143,17 @@ function ourError(told: Refused | ConnectError): ConnectError {
   return error
 }
 
-function tellAsRefusal({ signal }: HandlerContext, maxBytes: number): void {
+function tellAsRefusal({ signal, values }: HandlerContext, maxBytes: number): void {
   // Nothing is heard of an abort that has happened already, so such a call is not begun.
   if (signal.aborted) throw toConnectError(deadlinePassed())
   signal.addEventListener('abort', () => {
     const error: unknown = signal.reason
-    if (!(error instanceof ConnectError) || OURS.has(error) || !ABOUT_THE_REQUEST.has(error.code)) return
+    // Of a call whose handler is not reached; any other ends with its answer, or by now nobody waits for it.
+    const ends = () => values.get(CALL)?.rpc?.end(...endOf(error))
+    if (!(error instanceof ConnectError) || OURS.has(error) || !ABOUT_THE_REQUEST.has(error.code)) {
+      ends()
+      return
+    }
     const why =
       error.code === Code.ResourceExhausted
         ? `the request is larger than ${maxBytes} bytes, the limit`
@@ -148,5 +165,12 @@ function tellAsRefusal({ signal }: HandlerContext, maxBytes: number): void {
       message: told.message,
       details: told.details,
     })
+    ends()
   })
+}
+
+/** The status of a call that was aborted, and why. */
+function endOf(error: unknown): [status: string, reason: string] {
+  const status = error instanceof ConnectError ? statusOf(error) : 'CANCELLED'
+  return [status, status === 'INVALID_ARGUMENT' ? 'INVALID_FIELD' : status]
 }

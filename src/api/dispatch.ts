@@ -4,6 +4,7 @@
  */
 import type { DescMethod, DescService } from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
+import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { refusal } from '../core/refusal.ts'
 import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
 import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
@@ -11,10 +12,10 @@ import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ReadsUnavailable } from '../ledger/reads.ts'
-import type { Logger } from '../telemetry.ts'
+import { beginRpc, type Logger, type RpcSystem, traceIdOf } from '../telemetry.ts'
 import { auditHandlers } from './audit-handlers.ts'
 import type { Backend, Call, Handle, Method } from './call.ts'
-import { internalError, invalidField, Refused } from './errors.ts'
+import { codeOf, internalError, invalidField, Refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
@@ -79,20 +80,31 @@ function isUnary(desc: DescMethod): desc is Method['desc'] {
 
 const NOBODY: Caller = { name: '', role: 'auditor', networks: new Set(), node: null }
 
-/** Everything that can be refused before the body is read. `timeoutMs` is what the caller asked for. */
-export function beginCall(
-  front: Front,
-  method: Method,
-  authorization: string | undefined,
-  timeoutMs: number | undefined,
-  traceparent: string | undefined,
-): Call {
-  const caller = admit(front.tokens, method.roles, authorization, method.desc.name)
-  return {
-    caller,
-    method: method.desc.name,
-    deadline: performance.now() + Math.min(timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
-    traceId: traceparent === undefined ? null : traceIdOf(traceparent),
+/** What its header says of a call. */
+export type Header = {
+  readonly system: RpcSystem
+  readonly authorization: string | undefined
+  /** What the caller asked for. */
+  readonly timeoutMs: number | undefined
+  readonly traceparent: string | undefined
+  readonly tracestate: string | undefined
+}
+
+/** Everything that can be refused before the body is read. */
+export function beginCall(front: Front, method: Method, header: Header): Call {
+  const rpc = beginRpc(method.path.slice(1), header.system, header)
+  try {
+    return {
+      caller: admit(front.tokens, method.roles, header.authorization, method.desc.name),
+      method: method.desc.name,
+      deadline:
+        performance.now() + Math.min(header.timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
+      traceId: rpc === null ? traceIdOf(header.traceparent) : rpc.traceId,
+      rpc,
+    }
+  } catch (error) {
+    if (error instanceof Refused) rpc?.end(statusOf(error), error.refusal.reason)
+    throw error
   }
 }
 
@@ -108,14 +120,19 @@ function admit(
   return caller
 }
 
-/** Of a W3C `traceparent` header; what is malformed is no trace. */
-function traceIdOf(traceparent: string): string | null {
-  const found = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/.exec(traceparent)?.[1]
-  return found === undefined || /^0+$/.test(found) ? null : found
+/** Throws whatever the handler throws; `refuse` says what the caller is told. */
+export function answer(
+  front: Front,
+  method: Method,
+  message: Parameters<Method['handle']>[0],
+  call: Call,
+): ReturnType<Method['handle']> {
+  const { rpc } = call
+  const handle = () => handled(front, method, message, call)
+  return rpc === null ? handle() : rpc.run(handle)
 }
 
-/** Throws whatever the handler throws; `refusalOf` says what the caller is told. */
-export async function answer(
+async function handled(
   front: Front,
   method: Method,
   message: Parameters<Method['handle']>[0],
@@ -139,8 +156,27 @@ export function deadlinePassed(): Refused {
   )
 }
 
+/** `refusalOf` for a call, with which it ends. Null: it had not begun. */
+export function refuse(
+  { log }: Front,
+  method: Method,
+  call: Call | null,
+  error: unknown,
+): Refused | ConnectError {
+  const rpc = call?.rpc
+  const tell = () => refusalOf(log, error, method.desc.name)
+  const told = rpc == null ? tell() : rpc.run(tell)
+  rpc?.end(statusOf(told), told instanceof Refused ? told.refusal.reason : statusOf(told))
+  return told
+}
+
+/** As gRPC spells its codes. */
+export function statusOf(told: Refused | ConnectError): string {
+  return codeToString(told instanceof Refused ? codeOf(told) : told.code).toUpperCase()
+}
+
 /** What a caller is told of whatever was thrown. A defect of ours goes to the log and is told as such. */
-export function refusalOf(log: Logger, error: unknown, method: string): Refused | ConnectError {
+function refusalOf(log: Logger, error: unknown, method: string): Refused | ConnectError {
   if (error instanceof Refused) {
     if (error.cause !== undefined) log.warn({ method, err: error.cause }, error.message)
     else log.debug({ method, reason: error.refusal.reason }, error.message)

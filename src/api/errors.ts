@@ -188,6 +188,10 @@ export function invalidField(path: string, why: string): Refused {
   return new Refused(path === '' ? refusal('INVALID_FIELD', why, { field: '', why }) : invalid(path, why))
 }
 
+export function codeOf({ refusal: { reason } }: Refused): Code {
+  return MEANINGS[reason].code
+}
+
 /** For the library, which puts it on the wire as each protocol has it. */
 export function toConnectError(error: Refused): ConnectError {
   const { reason, message, metadata, retryAfterMs } = error.refusal

@@ -121,8 +121,8 @@ export function begunMessage({ begun, token, expiresAt, source }: Beginning): pb
 }
 
 export function reportedMessage(reported: Reported): pb.ReportSnapshotResponse {
-  const { source, assessment, ground, asks } = reported
-  return {
+  const { source, assessment, ground, asks, next } = reported
+  const message: pb.ReportSnapshotResponse = {
     $typeName: 'ipledger.v1.ReportSnapshotResponse',
     sequence: BigInt(reported.sequence),
     complete: assessment.complete,
@@ -135,7 +135,10 @@ export function reportedMessage(reported: Reported): pb.ReportSnapshotResponse {
     verifications: asks.map((ask) => verificationMessage(ask, source.network)),
     era: ground.era,
     head: BigInt(ground.head),
+    nextToken: next?.token ?? '',
   }
+  if (next !== null) message.nextExpiresAt = timestampMessage(next.expiresAt)
+  return message
 }
 
 function verificationMessage(ask: Ask, network: string): pb.Verification {
@@ -164,6 +167,7 @@ export function awaitingMessage({ is, ground }: Awaiting): pb.ReportSnapshotResp
     verifications: [],
     era: ground.era,
     head: BigInt(ground.head),
+    nextToken: '',
   }
 }
 

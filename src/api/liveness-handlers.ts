@@ -1,10 +1,11 @@
 /** LivenessService: sources and what they report, what follows from it, and what waits. One function a method. */
 import { blockBase, blockSize, formatValue, isMalformed, parseAddress } from '../core/address.ts'
-import { firstSeqOfEra } from '../core/policy.ts'
+import { eraOf, firstSeqOfEra } from '../core/policy.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
 import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { beginEraBeyond } from '../ledger/eras.ts'
 import { asking, nothingWasDone, ReadsUnavailable } from '../ledger/reads.ts'
+import { createGathering } from '../liveness/gather.ts'
 import {
   type Range,
   readFence,
@@ -25,11 +26,14 @@ import {
   isRefusal,
   type Reported,
   reportSnapshot,
+  reportUnchanged,
   reportVerdicts,
   type SnapshotReport,
+  type UnchangedReport,
 } from '../liveness/report.ts'
 import { LOWEST, sightNews } from '../liveness/sighted.ts'
 import { listStuck } from '../liveness/stuck.ts'
+import { countUncovered } from '../liveness/uncovered.ts'
 import {
   type Backend,
   beyondHead,
@@ -71,6 +75,15 @@ import { allowedNetwork } from './requests.ts'
 export function livenessHandlers(backend: Backend): Handlers<typeof LivenessService> {
   const { ledger, intake } = backend
   const { database } = intake
+  const sayUnchanged = createGathering({
+    perform: (reports: readonly UnchangedReport[]) => reportUnchanged(intake, reports),
+    groupOf: ({ network }) => network,
+    keyOf: ({ network, source }) => `${network} ${source}`,
+  })
+  const take = (report: SnapshotReport) =>
+    'unchanged' in report.content
+      ? sayUnchanged({ ...report, unchanged: report.content.unchanged })
+      : reportSnapshot(intake, report)
 
   return {
     registerSource: async (message, call) => {
@@ -91,7 +104,16 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const wanted = readSourceId(message, call)
       accepted(await writing(retireSource(database, wanted)))
       const source = await shown(backend, wanted, 'retired')
-      return { $typeName: 'ipledger.v1.RetireSourceResponse', source: sourceMessage(source) }
+      const left = await readingBack(
+        asking(countUncovered(database, source)),
+        `source ${wanted.id} was retired`,
+      )
+      return {
+        $typeName: 'ipledger.v1.RetireSourceResponse',
+        source: sourceMessage(source),
+        uncovered: left.leases,
+        atLeast: left.atLeast,
+      }
     },
 
     listSources: async (message, call) => {
@@ -175,7 +197,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
 
     reportSnapshot: async (message, call) => {
       const report = readReport(message, call)
-      const send = async () => accepted(await writing(reportSnapshot(intake, report)))
+      const send = async () => accepted(await writing(take(report)))
       let reported = await send()
       if (reported.is === 'beyond') {
         await believe(backend, call, report, reported.ground)
@@ -358,7 +380,9 @@ async function followUp(
         log.error({ network, source, refusal: outcome.refusal }, 'the new era could not be begun')
       }
     }
-    if (news.length > 0) await sightNews(ledger, network, reported, actor)
+    if (news.length > 0) {
+      await sightNews({ database: backend.intake.database, ledger }, network, reported, actor)
+    }
   } catch (error) {
     log.error({ network, source, err: error }, 'what a snapshot says could not be acted on at once')
   }
@@ -391,8 +415,17 @@ function refusedBeyond(
   backend: Backend,
   call: Call,
   { network, quoted }: Reporting,
-  { era, head }: Ground,
+  { era, head, beyond }: Ground,
 ): Refused {
+  const endedAt = beyond?.endedAt
+  if (endedAt !== undefined) {
+    const number = quoted.head
+    return beyondHead(backend, call, `seenHead (of era ${eraOf(number)}, which is over)`, {
+      network,
+      number,
+      head: endedAt,
+    })
+  }
   return quoted.head > head
     ? beyondHead(backend, call, 'seenHead', { network, number: quoted.head, head })
     : beyondHead(backend, call, `seenEra (this is era ${era})`, {

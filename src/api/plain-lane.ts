@@ -11,7 +11,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fromBinary, fromJsonString, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
 import type { Call, Method } from './call.ts'
-import { answer, beginCall, type Front, MOST_REQUEST_BYTES, refusalOf, timeoutOf } from './dispatch.ts'
+import { answer, beginCall, type Front, MOST_REQUEST_BYTES, refuse, timeoutOf } from './dispatch.ts'
 import { invalidField, Refused, toErrorJson } from './errors.ts'
 import { malformedBinary, malformedJson } from './malformed.ts'
 
@@ -34,21 +34,21 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     const type = typeOf(headers['content-type'])
     if (type === null || (headers['content-encoding'] ?? 'identity') !== 'identity') return false
     const tooLong = Number(headers['content-length'] ?? 0) > MOST_REQUEST_BYTES
-    let call: Call
+    let call: Call | null = null
     try {
-      call = beginCall(
-        front,
-        method,
-        headers.authorization,
-        timeoutOf(header(headers['connect-timeout-ms'])),
-        header(headers.traceparent),
-      )
+      call = beginCall(front, method, {
+        system: 'connectrpc',
+        authorization: headers.authorization,
+        timeoutMs: timeoutOf(header(headers['connect-timeout-ms'])),
+        traceparent: header(headers.traceparent),
+        tracestate: header(headers.tracestate),
+      })
       if (tooLong) throw tooLarge()
     } catch (error) {
       // Answered when the request has arrived: a connection closed while its caller still sends is reset, and the
       // answer lost with it. What is too long is not worth reading.
-      if (tooLong) refuse(response, method, error)
-      else request.once('end', () => tell(response, method, error)).resume()
+      if (tooLong) cut(response, method, call, error)
+      else request.once('end', () => tell(response, method, call, error)).resume()
       return true
     }
     receive(request, response, method, type, call)
@@ -67,7 +67,7 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     request.on('data', (chunk: Buffer) => {
       size += chunk.length
       if (size <= MOST_REQUEST_BYTES) chunks.push(chunk)
-      else if (!response.headersSent) refuse(response, method, tooLarge())
+      else if (!response.headersSent) cut(response, method, call, tooLarge())
     })
     request.on('end', () => {
       if (size > MOST_REQUEST_BYTES) return
@@ -90,19 +90,20 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
       // As text, which goes out in one piece with the header; bytes take a second buffer.
       if (type === JSON_TYPE) send(response, 200, type, toJsonString(output, answered, JSON_ANSWERS))
       else send(response, 200, type, toBinary(output, answered))
+      call.rpc?.end('OK', '')
     } catch (error) {
-      tell(response, method, error)
+      tell(response, method, call, error)
     }
   }
 
   /** Before the body was read: the connection is of no further use to a caller who sends what nobody reads. */
-  function refuse(response: ServerResponse, method: Method, error: unknown): void {
+  function cut(response: ServerResponse, method: Method, call: Call | null, error: unknown): void {
     response.setHeader('connection', 'close')
-    tell(response, method, error)
+    tell(response, method, call, error)
   }
 
-  function tell(response: ServerResponse, method: Method, error: unknown): void {
-    const told = refusalOf(front.log, error, method.desc.name)
+  function tell(response: ServerResponse, method: Method, call: Call | null, error: unknown): void {
+    const told = refuse(front, method, call, error)
     if (told instanceof Refused) {
       const { status, json } = toErrorJson(told)
       send(response, status, JSON_TYPE, json)

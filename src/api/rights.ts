@@ -20,7 +20,7 @@ export type Caller = {
 }
 
 const ADMINS: ReadonlySet<Role> = new Set<Role>(['admin'])
-const READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'auditor'])
+export const READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'auditor'])
 const HOLDERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent'])
 const ORCHESTRATORS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator'])
 
@@ -87,6 +87,12 @@ export function checkDryRun(caller: Caller): void {
 export function checkNetwork(caller: Caller, network: string): void {
   if (caller.networks === null || caller.networks.has(network)) return
   throw denied(`token ${caller.name} is limited to other networks than ${network}`, { network })
+}
+
+/** For what is not of one network. */
+export function checkAllNetworks(caller: Caller, why: string): void {
+  if (caller.networks === null) return
+  throw denied(`token ${caller.name} is limited to some networks, and ${why}`, {})
 }
 
 /** A token bound to a node speaks for no other. */

@@ -7,10 +7,10 @@
  */
 import * as http from 'node:http'
 import * as http2 from 'node:http2'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectRouter } from '@connectrpc/connect'
-import { type Config, StartRefused } from '../config.ts'
+import type { Config } from '../config.ts'
 import { Health } from '../gen/grpc/health/v1/health_pb.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
@@ -18,10 +18,11 @@ import type { Intake } from '../liveness/report.ts'
 import type { Logger } from '../telemetry.ts'
 import { type ConnectLane, createConnectLane } from './connect-lane.ts'
 import { type Front, methodsOf, SERVICES, table } from './dispatch.ts'
-import { createHealth, type HealthState } from './health.ts'
+import { createHealth, type HealthOptions } from './health.ts'
+import { closeServer, createPages, listen, NOT_LOOPBACK, namesLoopback, page } from './pages.ts'
 import { createPlainLane } from './plain-lane.ts'
 import { addReflection } from './reflection.ts'
-import { isLoopback, type Tokens } from './tokens.ts'
+import type { Tokens } from './tokens.ts'
 
 /** Longer than the pools of callers keep theirs: who closes first must not be the one who is about to be asked. */
 const KEEP_ALIVE_MS = 65_000
@@ -45,14 +46,19 @@ export async function startServer(options: {
   readonly tokens: Tokens
   readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
   readonly logger: Logger
+  /** What Prometheus reads; by default nobody asked for it. */
+  readonly metrics?: (() => Promise<string>) | null
+  readonly worker?: HealthOptions['worker']
 }): Promise<RunningServer> {
   const { ledger, reads, intake, tokens, config, logger: log } = options
   const stopping = new AbortController()
   const health = createHealth({
-    ping: () => reads.ping(),
+    look: () => reads.condition(),
     services: SERVICES.map(({ typeName }) => typeName),
     stopping: stopping.signal,
+    ...(options.worker === undefined ? {} : { worker: options.worker }),
   })
+  const answerPage = createPages({ health, tokens, metrics: options.metrics ?? null, log })
   const methods = [...methodsOf({ ledger, reads, intake, log }), ...table(Health, health.handlers, true)]
   const front: Front = { methods, tokens, defaultDeadlineMs: config.deadlineMs, log }
   const inFlight = createInFlight()
@@ -82,7 +88,7 @@ export async function startServer(options: {
       }
       if (unary.has(request.url!)) inFlight.add(response)
       if (plain(request, response) || overHttp1(request, response)) return
-      void probe(request.url!, response, health)
+      void answerPage(request, response)
     },
   )
   const grpcServer = http2.createServer(
@@ -149,51 +155,6 @@ function serveHttp2(
   page(response, 404, 'there is no such method\n')
 }
 
-async function probe(url: string, response: http.ServerResponse, health: HealthState): Promise<void> {
-  switch (url) {
-    case '/healthz':
-      page(response, 200, 'ipledger is up\n')
-      return
-    case '/readyz': {
-      const ready = await health.ready()
-      page(
-        response,
-        ready ? 200 : 503,
-        ready
-          ? 'ipledger is ready: the database answers\n'
-          : 'ipledger is not ready: it is stopping, or the database does not answer\n',
-      )
-      return
-    }
-    default:
-      page(
-        response,
-        404,
-        'there is no such method; a method is called by POST /ipledger.v1.<Service>/<Method>\n',
-      )
-  }
-}
-
-function page(
-  response: http.ServerResponse | http2.Http2ServerResponse,
-  status: number,
-  words: string,
-): void {
-  response.statusCode = status
-  response.setHeader('content-type', 'text/plain; charset=utf-8')
-  response.end(words)
-}
-
-const NOT_LOOPBACK =
-  'Without tokens this server answers only to names of the loopback interface (127.0.0.1, localhost): the Host header names another.\n'
-
-/** A page of some other site that has its name point here could speak as admin; its Host header gives it away. */
-function namesLoopback(host: string | undefined): boolean {
-  if (host === undefined) return false
-  const name = host.replace(/:[0-9]*$/, '').toLowerCase()
-  return isLoopback(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name)
-}
-
 type InFlight = {
   add(response: http.ServerResponse | http2.Http2ServerResponse): void
   empty(): boolean
@@ -218,41 +179,4 @@ function createInFlight(): InFlight {
     empty: () => count === 0,
     emptied: () => (count === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
   }
-}
-
-async function listen(server: Server, host: string, port: number, variable: string): Promise<number> {
-  await new Promise<void>((resolve, reject) => {
-    const fail = (error: NodeJS.ErrnoException): void => reject(cannotListen(error, host, port, variable))
-    server.once('error', fail)
-    server.listen({ host, port }, () => {
-      server.off('error', fail)
-      resolve()
-    })
-  })
-  return (server.address() as AddressInfo).port
-}
-
-function cannotListen(error: NodeJS.ErrnoException, host: string, port: number, variable: string): Error {
-  const at = `${host}:${port}`
-  switch (error.code) {
-    case 'EADDRINUSE':
-      return new StartRefused(`Something listens on ${at} already: stop it, or set ${variable}.`, {
-        cause: error,
-      })
-    case 'EACCES':
-      return new StartRefused(`Not allowed to listen on ${at}: set ${variable} to a port above 1023.`, {
-        cause: error,
-      })
-    case 'EADDRNOTAVAIL':
-    case 'ENOTFOUND':
-      return new StartRefused(`${host} is no address of this machine: correct IPLEDGER_HOST.`, {
-        cause: error,
-      })
-    default:
-      return error
-  }
-}
-
-function closeServer(server: Server): Promise<void> {
-  return new Promise((resolve) => server.close(() => resolve()))
 }

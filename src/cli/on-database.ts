@@ -17,10 +17,12 @@ export async function onDatabase<D extends Stoppable, T>(
   const config = readConfig()
   const log = createLogger(config.logLevel)
   const interrupted = new AbortController()
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-    process.once(signal, () => interrupted.abort(new Unsuccessful(INTERRUPTED)))
-  }
   await using stack = new AsyncDisposableStack()
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+    const interrupt = () => interrupted.abort(new Unsuccessful(INTERRUPTED))
+    process.once(signal, interrupt)
+    stack.defer(() => void process.off(signal, interrupt))
+  }
   const database = await open(config, log)
   stack.defer(() => database.stop())
   return await work(database, interrupted.signal, log)

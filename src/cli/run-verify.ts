@@ -2,15 +2,18 @@ import type { Config } from '../config.ts'
 import { type NetworkVerified, verify } from '../ledger/verify.ts'
 import { place } from '../postgres/connect.ts'
 import { findDatabase } from '../postgres/database.ts'
+import { keptDigests } from './export-file.ts'
 import { Unclear } from './failure.ts'
 import { endProgress, onDatabase, showProgress } from './on-database.ts'
 import { table } from './print.ts'
 
 /** True when something was looked at and nothing was found. */
 export async function runVerify(
-  options: Readonly<{ network?: string; full?: boolean; json?: boolean }>,
+  options: Readonly<{ network?: string; full?: boolean; seals?: boolean; against?: string; json?: boolean }>,
 ): Promise<boolean> {
   const { network, full } = options
+  const against = options.against === undefined ? [] : await keptDigests(options.against)
+  const seals = options.seals === true || options.against !== undefined
   return onDatabase(
     async (config, log) => ({ ...(await findDatabase(config, { log })), where: whereOf(config) }),
     async ({ url, where }, signal) => {
@@ -18,6 +21,8 @@ export async function runVerify(
         url,
         network,
         full,
+        seals,
+        against,
         signal,
         onProgress: (progress) => showProgress(`${progress.network}: ${progress.what}`, progress),
       })
@@ -41,12 +46,14 @@ function whereOf({ databaseUrl, directory }: Config): string {
 
 function verified(networks: readonly NetworkVerified[]): string {
   const summary = table(
-    ['NETWORK', 'HEAD', 'FROM', 'EVENTS', 'FINDINGS'],
+    ['NETWORK', 'HEAD', 'FROM', 'EVENTS', 'SEALED', 'KEPT DIGESTS', 'FINDINGS'],
     networks.map((one) => [
       one.network,
       String(one.head),
       String(one.from),
       String(one.eventsChecked),
+      one.seals === null ? '' : `${one.seals.events} in ${one.seals.seals} seals`,
+      one.exported === 0 ? '' : String(one.exported),
       one.findings.length === 0 ? 'none' : String(one.findings.length + one.omitted),
     ]),
   )

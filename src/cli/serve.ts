@@ -3,16 +3,20 @@
  * however it ends. A start that fails leaves nothing running.
  */
 
+import { createHealth } from '../api/health.ts'
+import { startPages } from '../api/pages.ts'
 import { type RunningServer, startServer } from '../api/server.ts'
-import { isLoopback, loopbackTokens, openTokens } from '../api/tokens.ts'
+import { isLoopback, loopbackTokens, openTokens, type Tokens } from '../api/tokens.ts'
 import { type Config, readConfig, StartRefused } from '../config.ts'
-import { startWorker } from '../jobs/worker.ts'
+import { startWorker, type Worker } from '../jobs/worker.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import { openLedger } from '../ledger/open.ts'
 import { createReads } from '../ledger/reads.ts'
+import { createObserved } from '../observed.ts'
 import { createPool } from '../postgres/connect.ts'
 import { type Database, openDatabase } from '../postgres/database.ts'
-import { createLogger, type Logger } from '../telemetry.ts'
+import { addGauges, createLogger, type Logger } from '../telemetry.ts'
+import { startTelemetry, type Telemetry } from '../telemetry-export.ts'
 import { ensureDefaultNetwork } from './default-network.ts'
 import { closeBrokenNetworks } from './projections.ts'
 import { beginErasAtStart } from './recovery.ts'
@@ -41,6 +45,7 @@ export async function openService(
   options: Readonly<{ worker: boolean; onFailure: (error: Error) => void }>,
 ): Promise<Readonly<{ database: Database; ledger: Ledger; server: RunningServer }>> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
+  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
   const database = await openDatabase(config, { log, embedded: 'own', onFailure: options.onFailure })
   open.defer(() => database.stop())
   const ledger = await openWriter(config, database, log, open)
@@ -52,7 +57,8 @@ export async function openService(
   })
   open.defer(() => pool.end())
   const reads = createReads(pool)
-  if (options.worker) await openWorker(config, database, log, open)
+  open.defer(addGauges(createObserved(pool, log).readings))
+  const worker = options.worker ? await openWorker(config, database, log, open) : undefined
   const intake = createPool({
     url: database.serviceUrl,
     applicationName: 'ipledger intake',
@@ -67,6 +73,8 @@ export async function openService(
     tokens,
     config,
     logger: log,
+    metrics: telemetry.page,
+    ...(worker === undefined ? {} : { worker: worker.trouble }),
   })
   open.defer(() => server.close())
   return { database, ledger, server }
@@ -79,13 +87,50 @@ export async function runWorker(): Promise<void> {
   const stopping = awaitSignals(log)
   await using open = new AsyncDisposableStack()
 
+  const isAsked = config.telemetry.page
+  const tokens = isAsked ? open.adopt(chooseTokens(config, log), (one) => one.close()) : undefined
+  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
   const database = await openDatabase(config, { log, embedded: 'share', onFailure: stopping.fail })
   open.defer(() => database.stop())
   await openWriter(config, database, log, open)
-  await openWorker(config, database, log, open)
+  const worker = await openWorker(config, database, log, open)
+  const pages = tokens && (await openPages(config, database, log, open, { tokens, telemetry, worker }))
 
-  console.log('ipledger worker is running.')
+  const said = pages === undefined ? '' : ` Metrics: ${callersUrl(config.host, pages.port)}/metrics`
+  console.log(`ipledger worker is running.${said}`)
   await stopping.asked
+}
+
+/** A worker serves no methods: its metrics have a port of their own, and its state with them. */
+async function openPages(
+  config: Config,
+  database: Database,
+  log: Logger,
+  open: AsyncDisposableStack,
+  of: Readonly<{ tokens: Tokens; telemetry: Telemetry; worker: Worker }>,
+): Promise<Readonly<{ port: number }>> {
+  const pool = createPool({
+    url: database.serviceUrl,
+    applicationName: 'ipledger probes',
+    max: 1,
+    onLost: (error) => log.warn({ err: error }, 'a connection for probes was lost'),
+  })
+  open.defer(() => pool.end())
+  const reads = createReads(pool)
+  const stopping = new AbortController()
+  const health = createHealth({
+    look: () => reads.condition(),
+    services: [],
+    stopping: stopping.signal,
+    worker: of.worker.trouble,
+  })
+  const pages = await startPages(
+    { health, tokens: of.tokens, metrics: of.telemetry.page, log },
+    { host: config.host, port: config.metricsPort },
+  )
+  open.defer(() => pages.close())
+  open.defer(() => stopping.abort())
+  return pages
 }
 
 export async function runMigrate(): Promise<void> {
@@ -93,7 +138,7 @@ export async function runMigrate(): Promise<void> {
   const log = createLogger(config.logLevel)
   await using open = new AsyncDisposableStack()
 
-  const database = await openDatabase(config, { log, embedded: 'share' })
+  const database = await openDatabase(config, { log, embedded: 'share', auditAnew: true })
   open.defer(() => database.stop())
   await openWriter(config, database, log, open)
 
@@ -129,10 +174,11 @@ async function openWorker(
   database: Database,
   log: Logger,
   open: AsyncDisposableStack,
-): Promise<void> {
+): Promise<Worker> {
   const { jobsUrl, serviceUrl } = database
   const worker = await startWorker({ jobsUrl, serviceUrl, config, log })
   open.defer(() => worker.stop())
+  return worker
 }
 
 function chooseTokens(config: Config, log: Logger) {

@@ -142,7 +142,8 @@ function headOf({ head }: Snapshot): string {
 
 function takenAs({ complete, counted, because }: Snapshot): string {
   if (!complete) return `partial: ${because.join(', ')}`
-  return counted ? 'complete, counted' : 'complete'
+  if (counted) return 'complete, counted'
+  return because.length === 0 ? 'complete' : `complete, not counted: ${because.join(', ')}`
 }
 
 function sightingTable(sightings: readonly Sighting[]): string {

@@ -7,6 +7,7 @@ import {
   EnableSourceResponseSchema,
   ListSourcesResponseSchema,
   RegisterSourceResponseSchema,
+  type RetireSourceResponse,
   RetireSourceResponseSchema,
   type Source,
   SourceKind,
@@ -67,7 +68,8 @@ export function sourceCommands(program: Command): void {
       'after',
       `
 The same declaration again changes nothing; one with other kinds of owners, families, flags or interval replaces it, and is
-in dry run again. One of another kind, node or settings is another source: retire this one and register another id.
+in dry run again. One of another kind, node or settings is another source: register and enable another id, let it report
+what runs, then retire this one. What only this one has seen is kept, and listed by ipledger stuck, until another has seen it.
 
 Examples:
   ipledger source register agent-1 --node node-1 --owner-kinds pod --sees-stopped
@@ -98,10 +100,13 @@ Examples:
 
   withJson(withNetwork(source.command('retire')))
     .argument('<id>')
-    .description('end a source for good, and all that it sees; its id is not used again')
+    .description(
+      'end a source for good, and all that it sees; what only it has seen stays held; its id is not used again',
+    )
     .action(async (id: string, { network, ...options }: CallOptions) => {
       const answer = await connect().liveness.retireSource({ id, ...given({ network }) })
       printAnswer(options, RetireSourceResponseSchema, answer, (one) => sourceSheet(one.source))
+      if (options.json !== true && answer.uncovered > 0) console.error(uncoveredText(answer))
     })
 
   withPage(withJson(withNetwork(source.command('list').description('sources, by id, and how they stand'))))
@@ -125,6 +130,13 @@ Examples:
       if (answer.sources.length === 0) throw new Unclear(`network ${network} has no source ${id}.`)
       printAnswer(options, ListSourcesResponseSchema, answer, (one) => sourceSheet(one.sources[0]))
     })
+}
+
+function uncoveredText({ uncovered, atLeast }: RetireSourceResponse): string {
+  const count = `${atLeast ? 'At least ' : ''}${uncovered}`
+  return uncovered === 1 && !atLeast
+    ? `${count} lease is covered by no other enabled source: it is held until it is released, reaped by an operator, or covered again.`
+    : `${count} leases are covered by no other enabled source: they are held until they are released, reaped by an operator, or covered again.`
 }
 
 function families(text: string): readonly number[] {

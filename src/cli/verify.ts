@@ -2,13 +2,21 @@ import type { Command } from 'commander'
 import { Unsuccessful } from './failure.ts'
 import { withJson } from './options.ts'
 
-type VerifyOptions = Readonly<{ network?: string; full?: boolean; json?: boolean }>
+type VerifyOptions = Readonly<{
+  network?: string
+  full?: boolean
+  seals?: boolean
+  against?: string
+  json?: boolean
+}>
 
 export function verifyCommand(program: Command): void {
   withJson(program.command('verify'))
     .description('prove that the books are in order: the log without a gap, the projections its fold')
     .option('--network <name>', 'only this network (default: all)')
     .option('--full', 'from the first event, not from where the last clean run ended')
+    .option('--seals', 'also hash the log again, and compare it with its seals')
+    .option('--against <file>', 'and with digests that were kept: "audit seals --json", "audit export"')
     .addHelpText(
       'after',
       `

@@ -97,6 +97,14 @@ export type SourceBook = {
   readonly size: number
 }
 
+/** Held leases among what a source lists live, as far as its list was looked at. */
+export type LeasesSeen = {
+  /** Entries that were to be looked at, and as many as there were. */
+  readonly upTo: number
+  readonly entries: number
+  readonly leases: number
+}
+
 /** Nothing is reaped on the word of a source, or in a whole network, until an operator resumes. */
 export type Hold = {
   /** Empty: the whole network. */
@@ -184,6 +192,8 @@ export type Need =
   /** Reaps on absence within the window and since the last resumption; without a source, those of the network. */
   | { readonly what: 'absenceReaps'; readonly source: string }
   | { readonly what: 'heldLeases' }
+  /** How many held leases are among so many entries that a source lists. */
+  | { readonly what: 'leasesSeen'; readonly source: string; readonly upTo: number }
   | { readonly what: 'strictness'; readonly node: string }
   | {
       readonly what: 'occupants'
@@ -196,6 +206,10 @@ export type Need =
 
 /** Read at a time when what was read at first does not do. */
 const MORE_CANDIDATES = 256
+/** Entries of a source among which its leases are counted; mostly a few tell enough. */
+const FEW_ENTRIES = 256
+/** And at most: as many leases are found in about 10 ms (not measured). */
+export const MOST_ENTRIES = 4_096
 
 export class Missing extends Error {
   readonly need: Need
@@ -258,11 +272,15 @@ export type Books = {
   readonly closedLives: Map<string, ReadonlyMap<string, Owner>>
   /** By `bootKey`. */
   readonly fences: Map<string, Fence | null>
+  /** By `bootKey`: when the last report from a boot that is fenced was begun; null: none is known. */
+  readonly fencedReports: Map<string, number | null>
   /** By source; the network's without one. */
   readonly holds: Map<string, Hold | null>
   readonly absenceReaps: Map<string, number>
   /** Leases of the network, whatever their state. */
   heldLeases: number | undefined
+  /** By source. */
+  readonly leasesSeen: Map<string, LeasesSeen>
   /** By asking node. */
   readonly strictness: Map<string, Strictness>
   /** Longest report interval of the sources that are not retired; 0 without any. Read with the head. */
@@ -301,9 +319,11 @@ export function emptyBooks(networkName: string, setAside: ReadonlySet<string> = 
     sources: new Map(),
     closedLives: new Map(),
     fences: new Map(),
+    fencedReports: new Map(),
     holds: new Map(),
     absenceReaps: new Map(),
     heldLeases: undefined,
+    leasesSeen: new Map(),
     strictness: new Map(),
     slowestIntervalMs: 0,
     poolsAt: new Map(),
@@ -337,8 +357,10 @@ export function forkBooks(books: Books): Books {
     sources: new Layer(books.sources),
     closedLives: new Layer(books.closedLives),
     fences: new Layer(books.fences),
+    fencedReports: new Layer(books.fencedReports),
     holds: new Layer(books.holds),
     absenceReaps: new Layer(books.absenceReaps),
+    leasesSeen: new Layer(books.leasesSeen),
     strictness: new Layer(books.strictness),
     poolsAt: new Layer(books.poolsAt),
     overlaps: new Layer(books.overlaps),
@@ -514,6 +536,13 @@ export function fenceOf(books: Books, node: string, boot: string): Fence | null 
   return found
 }
 
+/** Of a boot that is fenced; it comes with its fence. */
+export function fencedReportOf(books: Books, node: string, boot: string): number | null {
+  const found = books.fencedReports.get(bootKey(node, boot))
+  if (found === undefined) throw new Missing({ what: 'fence', node, boot })
+  return found
+}
+
 export function holdOf(books: Books, source: string): Hold | null {
   const found = books.holds.get(source)
   if (found === undefined) throw new Missing({ what: 'hold', source })
@@ -529,6 +558,19 @@ export function absenceReapsOf(books: Books, source: string): number {
 export function heldLeasesOf(books: Books): number {
   if (books.heldLeases === undefined) throw new Missing({ what: 'heldLeases' })
   return books.heldLeases
+}
+
+/**
+ * Held leases among what a source lists live, or as many as were looked for. Of a list that is longer than what is looked
+ * at, the rest is taken to be like it: entries come in the order of digests, and are a fair sample.
+ */
+export function leasesSeenOf(books: Books, { source, size }: SourceBook, enough: number): number {
+  const found = books.leasesSeen.get(source)
+  if (found === undefined) throw new Missing({ what: 'leasesSeen', source, upTo: FEW_ENTRIES })
+  const { upTo, entries, leases } = found
+  if (entries < upTo || leases >= enough) return leases
+  if (upTo < MOST_ENTRIES) throw new Missing({ what: 'leasesSeen', source, upTo: MOST_ENTRIES })
+  return Math.min(heldLeasesOf(books), Math.floor((leases * Math.max(size, entries)) / entries))
 }
 
 export function strictnessFor(books: Books, node: string): Strictness {

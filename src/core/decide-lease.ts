@@ -398,9 +398,9 @@ function sameLabels(a: Readonly<Record<string, string>>, b: Readonly<Record<stri
 
 // Drafts that Reserve uses as well.
 
-export function updateDraft(lease: Lease): Draft {
+export function updateDraft(lease: Lease, evidence: Evidence | null = null): Draft {
   return {
-    evidence: null,
+    evidence,
     event: (header) => ({ ...header, type: 'lease.updated', lease: { ...lease, version: header.seq } }),
   }
 }

@@ -10,11 +10,13 @@
 import {
   absenceReapsOf,
   type Books,
+  fencedReportOf,
   fenceOf,
   heldLeasesOf,
   holdOf,
   type LiveSighting,
   leaseByToken,
+  leasesSeenOf,
   poolById,
   sightingsAt,
   sourceNamed,
@@ -52,7 +54,10 @@ export function decideReapProven(books: Books, command: ReapProven): Verdict {
   if (bad !== null) return refused(bad)
   if (transition(stateOf(lease), 'REAP_PROVEN') === undefined)
     return refused(illegal(lease, 'reaped on proof'))
-  const stopped = heldBack(books, lease, sources) ?? seenSince(books, lease, proof)
+  const stopped =
+    heldBack(books, lease, sources) ??
+    seenSince(books, lease, proof) ??
+    reportedSinceFenced(books, lease, proof)
   if (stopped !== null) return refused(stopped)
   if (proof.cause === 'PROVEN_ABSENT') {
     const holds = beyondCaps(books, lease, sources)
@@ -209,7 +214,22 @@ function isOfFencedBoot(books: Books, proof: Proof, seen: LiveSighting): boolean
   return fence !== null && (head === null ? listedAt < fence.at : head < fence.seq)
 }
 
-/** Beyond a cap, for whom: more than a few and more than a share of what they could be. */
+/** The fenced boot reports, whatever it lists: the statement is false for all of its leases (6.3). */
+function reportedSinceFenced(books: Books, lease: Lease, { cause, fencedBy }: Proof): Refusal | null {
+  if (cause !== 'FENCED' || fencedBy === null) return null
+  const { node, boot } = fencedBy
+  // Said again since, it is said in the knowledge of what was reported before.
+  const at = fenceOf(books, node, boot)?.at ?? fencedBy.at
+  const reportedAt = fencedReportOf(books, node, boot) ?? at
+  return reportedAt > at
+    ? changed(lease, `boot ${boot} of ${node}, which was fenced, has reported since`)
+    : null
+}
+
+/**
+ * Beyond a cap, for whom: more than a few and more than a share of what they could be. For the network those are its
+ * leases, for a source those that it lists, and those that were taken; what else it lists makes nothing safer (5.4).
+ */
 function beyondCaps(
   books: Books,
   lease: Lease,
@@ -218,9 +238,13 @@ function beyondCaps(
   return ['', ...sources].flatMap((source) => {
     const before = absenceReapsOf(books, source)
     const reaps = before + 1
-    // Those that are still there and those that were taken. A source's are what it lists, and what it lost.
-    const leases = source === '' ? heldLeasesOf(books) + before : sourceNamed(books, source)!.size + reaps
-    if (reaps <= POLICY.heldAboveReaps || reaps <= POLICY.heldAboveShare * leases) return []
+    if (reaps <= POLICY.heldAboveReaps) return []
+    const enough = Math.ceil(reaps / POLICY.heldAboveShare)
+    const leases =
+      source === ''
+        ? heldLeasesOf(books) + before
+        : leasesSeenOf(books, sourceNamed(books, source)!, enough) + reaps
+    if (reaps <= POLICY.heldAboveShare * leases) return []
     const whose = source === '' ? 'the network' : `source ${source}`
     const why = `${reaps} of ${leases} leases of ${whose} would be reaped on absence within ${POLICY.holdWindowMs / 60_000} min`
     const evidence = { source, why, reaps, leases, leaseId: idOf(lease) }

@@ -145,11 +145,12 @@ export function decideReserve(books: Books, command: Reserve): Verdict {
   const drafts: Draft[] = [...succession.drafts, ...draftsOf(picking.quarantines)]
   const made = claims.map((open) => {
     const lease = met.get(open)
-    if (lease !== undefined) return reuseDraft(books, command, lease)
+    if (lease !== undefined) return reuse(books, command, lease)
     const pick = picked.get(open)!
-    return { address: pick.address, pool: pick.pool, draft: reserveDraft(books, command, pick), lease: null }
+    const draft = reserveDraft(books, command, pick)
+    return { address: pick.address, pool: pick.pool, drafts: [draft], lease: null }
   })
-  for (const one of made) if (one.draft !== null) drafts.push(one.draft)
+  for (const one of made) drafts.push(...one.drafts)
   const events = number(books, command, drafts)
 
   const views = made.map((one): LeaseView => {
@@ -755,27 +756,49 @@ function cooledLoaded(books: Books, book: PoolBook): number {
 type Made = {
   readonly address: string
   readonly pool: PoolBook
-  readonly draft: Draft | null
+  readonly drafts: readonly Draft[]
+  /** The one that was there. */
   readonly lease: Lease | null
 }
 
 /**
- * The lease the attachment already has. Reuse changes neither node, boot nor labels; a deadline is moved out or
- * removed, never added, `confirmed` confirms, and a promise that has grown old is written down again.
+ * The lease the attachment already has. Reuse changes neither node nor labels, and of the boot only that it is no more
+ * the only one; a deadline is moved out or removed, never added, `confirmed` confirms, and a promise that has grown old
+ * is written down again.
  */
-function reuseDraft(books: Books, command: Reserve, lease: Lease): Made {
-  const pool = poolById(books, lease.poolId)
-  const made = { address: lease.address, pool, lease }
-  // A token bound to another node is told what its attachment holds and changes nothing.
-  if (mayTouch(command.actor, lease) !== null) return { ...made, draft: null }
-  if (lease.state === 'RESERVED' && command.confirmed)
-    return { ...made, draft: confirmDraft(lease, books.now, null) }
-  if (lease.confirmBy === null) return { ...made, draft: renewDraft(books, lease) }
-  const within = command.confirmWithinMs ?? pool.pool.confirmWithinMs
-  if (within === null)
-    return { ...made, draft: updateDraft({ ...lease, confirmBy: null, reservedAt: books.now }) }
+function reuse(books: Books, command: Reserve, lease: Lease): Made {
+  const made = { address: lease.address, pool: poolById(books, lease.poolId), lease }
+  const moved = askedElsewhere(command, lease)
+  const now = moved === null ? lease : withoutBoot(lease)
+  // A token bound to another node is told what its attachment holds, and changes nothing else.
+  const changes = mayTouch(command.actor, lease) === null ? againDraft(books, command, now) : null
+  return { ...made, drafts: [moved, changes].flatMap((draft) => draft ?? []) }
+}
+
+function againDraft(books: Books, command: Reserve, lease: Lease): Draft | null {
+  const { pool } = poolById(books, lease.poolId)
+  if (lease.state === 'RESERVED' && command.confirmed) return confirmDraft(lease, books.now, null)
+  if (lease.confirmBy === null) return renewDraft(books, lease)
+  const within = command.confirmWithinMs ?? pool.confirmWithinMs
+  if (within === null) return updateDraft({ ...lease, confirmBy: null, reservedAt: books.now })
   const confirmBy = Math.max(lease.confirmBy, books.now + within)
-  return { ...made, draft: confirmBy === lease.confirmBy ? null : updateDraft({ ...lease, confirmBy }) }
+  return confirmBy === lease.confirmBy ? null : updateDraft({ ...lease, confirmBy })
+}
+
+/**
+ * Who is told of it on another node, or in another boot, may run there: the end of the boot it was placed on, or its
+ * fencing, says nothing of it any more (6.3, 16.5). Written once, for no boot is left to be the only one.
+ */
+function askedElsewhere({ placement: { node, boot } }: Reserve, lease: Lease): Draft | null {
+  const { placement } = lease
+  const isElsewhere = (node !== '' && node !== placement.node) || (boot !== '' && boot !== placement.boot)
+  if (placement.boot === '' || !isElsewhere) return null
+  if (transition(stateOf(lease), 'RESERVE_ELSEWHERE') === undefined) return null
+  return updateDraft(withoutBoot(lease), { askedFrom: { node, boot } })
+}
+
+function withoutBoot(lease: Lease): Lease {
+  return { ...lease, placement: { ...lease.placement, boot: '' } }
 }
 
 function reserveDraft(books: Books, command: Reserve, pick: Picked): Draft {

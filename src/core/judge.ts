@@ -26,7 +26,10 @@ export type LookupAnswer =
 /** A counted snapshot of a source. */
 export type SnapshotRef = { readonly sequence: number; readonly head: number; readonly begunAt: number }
 
-/** What one source testifies about one workload at the lease's address. Retired sources testify about nothing. */
+/**
+ * What one source testifies about one workload at the lease's address. Retired sources testify about nothing: what only
+ * they have seen is in `retired`.
+ */
 export type WitnessEvidence = {
   readonly source: string
   /** The node a source is bound to: its *gone* means *not here*. Empty for one that sees the whole network. */
@@ -46,13 +49,18 @@ export type WitnessEvidence = {
   readonly answersForMs: number
   /** Head of the ledger when it was enabled; null if it never was. */
   readonly enabledHead: number | null
-  /** SIGHTED wins over NAMED; COVERS only where nothing sighted the lease's owner and Reserve named nobody. */
+  /**
+   * SIGHTED wins over NAMED. COVERS only where nothing has sighted the owner in this life and Reserve named nobody, and
+   * beside those that sighted what a caller had seen.
+   */
   readonly why: 'SIGHTED' | 'NAMED' | 'COVERS'
   /**
    * Whose life it testifies about: the lease's owner, or another who was seen at the address (of a block: from
    * another node than its holder's). Null where the source can't tell who it was; nobody can be asked after then.
    */
   readonly about: Owner | null
+  /** It has seen the owner in another life alone: must miss it, and knows nothing of this one. Older proofs lack it. */
+  readonly anotherLife?: boolean
   /** It lists them at the address now. */
   readonly live: {
     readonly state: string
@@ -60,7 +68,7 @@ export type WitnessEvidence = {
     readonly since: number
     readonly incarnation: string
   } | null
-  /** It lists them as ended. */
+  /** It lists them as ended, in this life, and its last report proves that (core/listed.ts). */
   readonly listedTerminal: { readonly since: number } | null
   readonly vanishedAt: number | null
   /** Counted snapshots of its streak that list them at the address, and those after that don't. The judge picks. */
@@ -91,8 +99,15 @@ export type LeaseEvidence = {
     readonly by: string
     readonly why: string
     readonly at: number
+    /** Begin of the last report from that boot; null: none is known. Proofs stored before it was asked lack it. */
+    readonly reportedAt?: number | null
   } | null
   readonly witnesses: readonly WitnessEvidence[]
+  /**
+   * Who was retired having seen somebody there whom no other source has seen since the lease began: a witness that can
+   * testify no more. Proofs stored before it was asked lack it.
+   */
+  readonly retired?: readonly { readonly source: string; readonly about: Owner }[]
   /** Where the address is seen live. */
   readonly placements: readonly { readonly node: string; readonly boot: string; readonly source: string }[]
 }
@@ -120,6 +135,7 @@ const EFFECT = {
   NOT_ENDED_BY_BOOT: 'time',
   NO_EXIT: 'doubt',
   NAMED_WITNESS_MISSING: 'doubt',
+  WITNESS_RETIRED: 'doubt',
   NOT_ENABLED: 'doubt',
   CANNOT_SEE: 'doubt',
   HELD: 'doubt',
@@ -341,11 +357,19 @@ const confirmationIsPending: Rule = ({ lease, now }, policy) =>
 /** Count and age, not either (INV-3, 2.3); longer where the lease was never seen and may still be on its way (W-01). */
 const tooYoung: Rule = (evidence, policy) => {
   const age = evidence.now - changedAt(evidence.lease)
-  const unseen = evidence.lease.owner !== null && testifying(evidence).some(({ why }) => why === 'COVERS')
+  const unseen = evidence.lease.owner !== null && isUnseen(evidence)
   const minimum = unseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
   return age < minimum
     ? [{ code: 'TOO_YOUNG', text: `changed ${seconds(age)} ago, judged after ${seconds(minimum)}` }]
     : []
+}
+
+/** Nobody has seen it, or only another life of its owner (W-03). */
+function isUnseen(evidence: LeaseEvidence): boolean {
+  const holders = testifying(evidence).filter((witness) => isAboutHolder(witness, evidence.lease))
+  if (holders.some(({ why }) => why === 'COVERS')) return true
+  const sighted = holders.filter(({ why }) => why === 'SIGHTED')
+  return sighted.length > 0 && sighted.every(({ anotherLife }) => anotherLife === true)
 }
 
 // Who can tell.
@@ -356,11 +380,13 @@ const somebodyCanTell: Rule = (evidence) => {
   const able = testifying(evidence).filter(
     (witness) => isAboutHolder(witness, lease) && seesWhereItMayBe(witness, lease),
   )
-  if (able.length > 0) return []
+  if (able.some(({ anotherLife }) => anotherLife !== true)) return []
   const strangers = evidence.witnesses
     .filter((witness) => covers(witness, lease))
     .flatMap((witness) => neverKnew(witness, evidence) ?? [])
   if (strangers.length > 0) return strangers
+  // Who has seen another life alone speaks of this one where it would see it, as those that cover it do (W-03).
+  if (able.some(({ scopeNode }) => scopeNode === '' || scopeNode === lease.placement.node)) return []
   return lease.state === 'QUARANTINED'
     ? [{ code: 'NO_EXIT', text: 'no source can tell whether the address is in use; an operator must' }]
     : [{ code: 'NOBODY_CAN_TELL', text: 'no source has seen the lease or covers its kind, family and node' }]
@@ -382,6 +408,17 @@ const namedWitnessSpeaks: Rule = ({ lease, witnesses }) =>
           text: `${lease.witness} was named as witness and is no source of the network`,
         },
       ]
+
+/**
+ * Whoever saw it and was retired can neither miss it nor say that it is gone, and that the others never saw it says
+ * nothing: blocked, until its successor has seen it as well (16.8).
+ */
+const noWitnessWasRetired: Rule = ({ retired = [] }) =>
+  retired.map(({ source, about }) => ({
+    code: 'WITNESS_RETIRED',
+    source,
+    text: `${source} has seen ${describeOwner(about)} there and was retired, and no other source has`,
+  }))
 
 // Standing of each witness.
 
@@ -566,6 +603,7 @@ const absence: Ground = (evidence, policy) => {
 const ABSENCE: readonly Rule[] = [
   seenLive,
   lookedUpLive,
+  noWitnessWasRetired,
   confirmationIsPending,
   tooYoung,
   somebodyCanTell,
@@ -664,6 +702,14 @@ const fenceContradicted: Rule = (evidence) => {
     : []
 }
 
+/** A boot that reports is not over, whatever it lists: the statement is false for all of its leases (6.3). */
+const fencedBootReports: Rule = ({ fencedBy }) => {
+  const { by, node, boot, at, reportedAt } = fencedBy!
+  return (reportedAt ?? at) > at
+    ? [{ code: 'FENCE_CONTRADICTED', text: `boot ${boot} of ${node} has reported after ${by} fenced it` }]
+    : []
+}
+
 /** A node's end says nothing about a workload that was seen on another (16.5). */
 const seenOnAnotherNode: Rule = ({ lease, witnesses }) =>
   witnesses
@@ -687,6 +733,7 @@ const othersWereThere: Rule = ({ lease, witnesses }) =>
 const NEW_BOOT: readonly Rule[] = [
   seenLive,
   lookedUpLive,
+  noWitnessWasRetired,
   confirmationIsPending,
   tooYoung,
   seenOnAnotherNode,
@@ -699,6 +746,7 @@ const FENCING: readonly Rule[] = [
   seenOutsideTheFence,
   lookedUpLive,
   fenceContradicted,
+  fencedBootReports,
   seenOnAnotherNode,
   othersWereThere,
 ]

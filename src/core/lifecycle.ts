@@ -16,6 +16,8 @@ export type Trigger =
   | 'CONFIRM'
   /** Reserve or Confirm is answered with it once more. */
   | 'RENEW'
+  /** Reserve is answered with it on another node or boot than it was placed on. */
+  | 'RESERVE_ELSEWHERE'
   | 'RELEASE_CONFIRMED'
   | 'RELEASE_UNCONFIRMED'
   /** Another incarnation or uid of the holder reserves. */
@@ -131,8 +133,21 @@ export const LIFECYCLE: Readonly<Record<AddressState, Readonly<Partial<Record<Tr
     SEEN_BY_CALLER: quarantined('SEEN_BY_CALLER'),
     QUARANTINE: quarantined('OPERATOR'),
   },
-  RESERVED: { ...held, CONFIRM: confirmed, RENEW: updated, SIGHTED: confirmed, EXPIRE: reaped },
-  ACTIVE: { ...held, CONFIRM: unchanged, RENEW: confirmed, SIGHTED: unchanged },
+  RESERVED: {
+    ...held,
+    CONFIRM: confirmed,
+    RENEW: updated,
+    RESERVE_ELSEWHERE: updated,
+    SIGHTED: confirmed,
+    EXPIRE: reaped,
+  },
+  ACTIVE: {
+    ...held,
+    CONFIRM: unchanged,
+    RENEW: confirmed,
+    RESERVE_ELSEWHERE: updated,
+    SIGHTED: unchanged,
+  },
   SUPERSEDED: letGoOnRelease,
   REMOVAL_UNCONFIRMED: letGoOnRelease,
   CONFLICT: {

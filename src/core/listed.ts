@@ -30,6 +30,15 @@ export function lastListing(appeared: Appeared, source: Reports): Report | null 
   return listing.head > 0 && isLast(listing, source) ? listing : null
 }
 
+/**
+ * Whether an entry that is listed as ended is believed. An end frees, so nothing does for it but a complete report of a
+ * warm source that listed it, and only as long as that report is the last (INV-6); one of a closed epoch never is.
+ */
+export function provesEnd(appeared: Appeared, source: Reports): boolean {
+  const listing = source.warm ? lastListing(appeared, source) : null
+  return listing !== null && listing.sequence === source.complete?.sequence
+}
+
 function isLast({ sequence, begunAt }: Report, { lastSequence, lastBegunAt }: Reports): boolean {
   return sequence === lastSequence && (lastBegunAt === null || begunAt >= lastBegunAt)
 }

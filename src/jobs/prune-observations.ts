@@ -1,11 +1,12 @@
 /**
  * What was observed, and need not be remembered any longer: old snapshots, sightings that ended long ago, chunks of
- * snapshots that were never finished, questions about leases that are over, samples. Epochs are never forgotten: a
- * closed one must never open again.
+ * snapshots that were never finished, questions about leases that are over, samples, turns of sources that are retired.
+ * Epochs are never forgotten: a closed one must never open again.
  *
  * Of a held lease the last sighting of each workload by each source stays, however old: it is what makes that source a
  * witness, and without its witness a lease would be judged by whoever is left (16.8).
  */
+import { OF_NETWORK } from '../ledger/append.ts'
 import { dropQuestions } from '../liveness/suspects.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
 import { type Pruned, pruneUpTo } from './prune.ts'
@@ -42,6 +43,20 @@ export const OBSERVATIONS = {
   samples: { table: 'pool_sample', column: 'at', memoryMs: SAMPLES_KEPT_MS },
 } as const satisfies Readonly<Record<string, Pruned>>
 
+/** Turns removed by one run; there are few. */
+const MOST_TURNS = 2_000
+
+/** Of sources that nobody asks again. A run that asks one at this moment ends a turn that is not there. */
+export const RETIRED_TURNS = `
+  delete from ipledger.turn
+   where ${OF_NETWORK} and ctid = any(array(
+     select old.ctid from ipledger.turn as old
+      where old.network_id = $1
+        and (select source.state from ipledger.source as source
+              where source.network_id = $1 and source.source_id >= old.source_id and source.source_id <= old.source_id
+              order by source.source_id limit 1) = 'RETIRED'
+      order by old.source_id limit ${MOST_TURNS} for update skip locked))`
+
 export const pruneObservations: Job = (context) =>
   inEachNetwork(context, (network) => pruneNetwork(context, network))
 
@@ -51,6 +66,7 @@ async function pruneNetwork(context: JobContext, network: string): Promise<Done>
     const { pruned = 0 } = await pruneUpTo(context, network, observations)
     done[what] = pruned
   }
+  done.turns = (await context.database.query(RETIRED_TURNS, [network])).rowCount ?? 0
   done.questions = await dropQuestions(context.database, network, context.signal)
   return done
 }

@@ -187,7 +187,7 @@ async function pull(context: JobContext, one: Asked, told: Map<string, string>):
 }
 
 async function ask(
-  { asked, intake, ledger, log, signal }: JobContext,
+  { asked, database, intake, ledger, log, signal }: JobContext,
   { network, id }: Asked,
   onFound: (source: Source) => void,
 ): Promise<{ readonly sighted: number; readonly incompleteBecause: string }> {
@@ -213,7 +213,7 @@ async function ask(
   if (reported.closedEpoch !== '') {
     log.warn({ network, source: id, epoch, closed: reported.closedEpoch }, 'a source began a new life')
   }
-  const { findings } = await sightNews(ledger, network, reported, PULL_ACTOR)
+  const { findings } = await sightNews({ database, ledger }, network, reported, PULL_ACTOR)
   return { sighted: Object.values(findings).reduce((sum, one) => sum + one, 0), incompleteBecause }
 }
 

@@ -5,11 +5,15 @@ import { createClearQuarantine } from './clear-quarantine.ts'
 import { endRecovery } from './end-recovery.ts'
 import { expireUnconfirmed } from './expire-unconfirmed.ts'
 import type { Job } from './job.ts'
+import { keepCheckpoints } from './keep-checkpoints.ts'
 import { observePools } from './observe-pools.ts'
+import { observeStuck } from './observe-stuck.ts'
 import { createProcessSnapshots } from './process-snapshots.ts'
+import { createProjectTenure } from './project-tenure.ts'
 import { createPrunePositions, pruneClosedAttachments, pruneRequests } from './prune.ts'
 import { pruneObservations } from './prune-observations.ts'
 import { createPullSources } from './pull-sources.ts'
+import { sealLog } from './seal-log.ts'
 import { createVerifySuspects } from './verify-suspects.ts'
 
 export type Scheduled = Readonly<{
@@ -31,10 +35,14 @@ export function createSchedule(): Readonly<Record<string, Scheduled>> {
     'verify-suspects': { everyMinutes: 1, run: createVerifySuspects({ stayMs: STAY_FOR_ANSWERS_MS }) },
     'clear-quarantine': { everyMinutes: 1, run: createClearQuarantine() },
     'observe-pools': { everyMinutes: 1, run: observePools },
+    'observe-stuck': { everyMinutes: 1, run: observeStuck },
+    'project-tenure': { everyMinutes: 1, run: createProjectTenure() },
+    'keep-checkpoints': { everyMinutes: 1, run: keepCheckpoints },
     // A network writes up to 2,000 of them a second.
     'prune-positions': { everyMinutes: 1, run: createPrunePositions() },
     'clear-dropped': { everyMinutes: 1, run: clearDropped },
     'prune-closed-attachments': { everyMinutes: 1, run: pruneClosedAttachments },
+    'seal-log': { everyMinutes: 1, run: sealLog },
     'prune-requests': { everyMinutes: 10, run: pruneRequests },
     'prune-observations': { everyMinutes: 10, run: pruneObservations },
   }

@@ -13,10 +13,11 @@ import { openLedger } from '../ledger/open.ts'
 import { createAskedSources } from '../liveness/asked.ts'
 import { createPool } from '../postgres/connect.ts'
 import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
-import { createLogger } from '../telemetry.ts'
+import { createLogger, isCounting, keepJobs, onJob } from '../telemetry.ts'
+import { startThreadTelemetry } from '../telemetry-export.ts'
 import type { JobContext } from './job.ts'
 import { createSchedule, type Scheduled } from './schedule.ts'
-import type { WorkerInput } from './worker.ts'
+import type { FromThread, WorkerInput } from './worker.ts'
 
 const SERVICE_CONNECTIONS = 2
 const LEDGER_CONNECTIONS = 2
@@ -26,12 +27,19 @@ const INTAKE_CONNECTIONS = 2
 const RUNNER_CONNECTIONS = 2
 /** Jobs are announced; this is for announcements that got lost. */
 const POLL_MS = 5_000
+/** How often it is looked how many jobs wait, while somebody counts. */
+const COUNT_JOBS_EVERY_MS = 10_000
 const CLEANUP = 'clean-up-jobs'
 const CLEANUP_EVERY_MINUTES = 60
 
 const { jobsUrl, serviceUrl, config, secrets } = workerData as WorkerInput
 const log = createLogger(config.logLevel)
 const onLost = (error: Error): void => log.warn({ err: error }, 'a connection of the worker was lost')
+
+// First, so that what is opened next is seen.
+const telemetry = await startThreadTelemetry(config.telemetry, log, (measured) =>
+  parentPort!.postMessage({ measured } satisfies FromThread),
+)
 
 const jobs = createPool({
   url: jobsUrl,
@@ -74,17 +82,20 @@ const context: JobContext = {
 }
 
 const runner = await startRunner()
-parentPort!.postMessage('started')
+const countingJobs = isCounting() ? setInterval(() => void countJobs(), COUNT_JOBS_EVERY_MS) : undefined
+parentPort!.postMessage({ started: true } satisfies FromThread)
 parentPort!.once('message', () => void stop())
 await runner.promise
 if (!stopping.signal.aborted) throw new Error('graphile-worker stopped by itself')
 
 async function stop(): Promise<void> {
   stopping.abort()
+  clearInterval(countingJobs)
   await runner.stop()
   await asked.close()
   await ledger.close()
   await Promise.all([jobs.end(), database.end(), intakeConnections.end()])
+  await telemetry.close()
   process.exit(0)
 }
 
@@ -120,12 +131,27 @@ function slotsOf(task: string, everyMinutes: number) {
 }
 
 function taskOf(name: string, { run: work }: Scheduled): Task {
-  return async () => {
-    const begun = performance.now()
-    const done = await work(context)
-    const fields = { job: name, ...done, ms: Math.round(performance.now() - begun) }
-    if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
-    else log.debug(fields, 'job had nothing to do')
+  return () =>
+    onJob(name, async () => {
+      const begun = performance.now()
+      const done = await work(context)
+      const fields = { job: name, ...done, ms: Math.round(performance.now() - begun) }
+      if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
+      else log.debug(fields, 'job had nothing to do')
+    })
+}
+
+/** What is to be done and is not begun, and what failed since the last cleaning up. */
+async function countJobs(): Promise<void> {
+  try {
+    const { rows } = await jobs.query<{ waiting: number; failing: number }>(
+      `select count(*) filter (where locked_at is null and attempts < max_attempts and run_at <= now()) as waiting,
+              count(*) filter (where locked_at is null and attempts >= max_attempts) as failing
+         from ${JOBS_SCHEMA}._private_jobs`,
+    )
+    keepJobs(rows[0]!)
+  } catch (error) {
+    log.debug({ err: error }, 'jobs could not be counted')
   }
 }
 

@@ -11,11 +11,13 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Worker as Thread } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import { readSourceSecrets, type SourceSecrets } from '../liveness/asked.ts'
-import type { Logger } from '../telemetry.ts'
+import { addMeasurements, type Logger, type Measurements } from '../telemetry.ts'
 
 export type Worker = Readonly<{
   /** Resolves once the slices that are being worked on are done. */
   stop: () => Promise<void>
+  /** Null: it runs. Else since when it does not, in milliseconds since 1970. */
+  trouble: () => { readonly since: number } | null
 }>
 
 export type WorkerOptions = Readonly<{
@@ -31,6 +33,7 @@ export type WorkerOptions = Readonly<{
     | 'deadlineMs'
     | 'commitsAreNeverLost'
     | 'sourceSecretsFile'
+    | 'telemetry'
   >
   log: Logger
 }>
@@ -49,6 +52,7 @@ const LONGEST_STOP_MS = 8_000
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
   const { jobsUrl, serviceUrl, config, log } = options
   const { jobConnections, logLevel, batchLeases, maxQueuedCommands, deadlineMs, commitsAreNeverLost } = config
+  const { telemetry } = config
   const input: WorkerInput = {
     jobsUrl,
     serviceUrl,
@@ -59,17 +63,20 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
       maxQueuedCommands,
       deadlineMs,
       commitsAreNeverLost,
+      telemetry,
     },
     secrets: readSourceSecrets(config.sourceSecretsFile),
   }
   const stopping = new AbortController()
   let thread = await startThread(input)
+  let trouble: { readonly since: number } | null = null
   const running = keepRunning()
 
   async function keepRunning(): Promise<void> {
     for (;;) {
       const error = await thread.ended
       if (stopping.signal.aborted) return
+      trouble = { since: Date.now() }
       log.error({ err: error }, 'the worker failed and is started again')
       while (!(await startAgain())) if (stopping.signal.aborted) return
     }
@@ -79,6 +86,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     try {
       await delay(RESTART_MS, undefined, { signal: stopping.signal })
       thread = await startThread(input)
+      trouble = null
       if (stopping.signal.aborted) await thread.stop()
       return true
     } catch (error) {
@@ -93,8 +101,12 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
       await thread.stop()
       await running
     },
+    trouble: () => trouble,
   }
 }
+
+/** What the thread says: once that it runs, and each second what it counted. */
+export type FromThread = { readonly started: true } | { readonly measured: Measurements }
 
 type RunningThread = Readonly<{
   /** Resolves with what ended it, never rejects. */
@@ -115,8 +127,12 @@ async function startThread(input: WorkerInput): Promise<RunningThread> {
   const ended = new Promise<unknown>((resolve) => {
     thread.once('exit', (code) => resolve(failure ?? new Error(`the thread ended with code ${code}`)))
   })
-  // 'started' is all it ever says.
-  const started = new Promise<true>((resolve) => thread.once('message', () => resolve(true)))
+  const started = new Promise<true>((resolve) => {
+    thread.on('message', (said: FromThread) => {
+      if ('measured' in said) addMeasurements(said.measured)
+      else resolve(true)
+    })
+  })
   const outcome = await Promise.race([started, ended])
   if (outcome !== true) throw outcome
   return {

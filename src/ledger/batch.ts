@@ -10,11 +10,13 @@ import type { LedgerEvent } from '../core/event.ts'
 import { evolve } from '../core/evolve.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { type Answered, BEGIN, COMMIT, type Statement, trip } from '../postgres/trip.ts'
+import { type BatchObserved, onTrip } from '../telemetry.ts'
 import type { AbsenceMemory } from './absence.ts'
 import { alikeOf, anticipate, type Hints } from './anticipate.ts'
 import { type NewRequest, writeBatch } from './append.ts'
 import { isVeto } from './batcher.ts'
-import { type EraRules, eraDue } from './eras.ts'
+import type { ClockWatch } from './clock.ts'
+import { type EraRules, eraDue, lostAfter } from './eras.ts'
 import type { Outcome } from './ledger.ts'
 import { currentLife, type DatabaseLife, isSameLife, storeLife } from './life.ts'
 import { type Ask, ask, askFor, askHead } from './load.ts'
@@ -53,6 +55,8 @@ export async function runBatch(
     readonly setAside: ReadonlySet<string>
     readonly decides: (index: number) => boolean
     readonly eras: EraRules
+    readonly clock?: ClockWatch
+    readonly observed?: BatchObserved | null
   },
 ): Promise<BatchResult> {
   const slice = emptySlice(network, options.setAside, options.absence, options.hints.watched)
@@ -61,15 +65,20 @@ export async function runBatch(
   let writes: readonly Statement[]
   try {
     const needs = commands.flatMap((command) => anticipate(command, options.hints))
-    await ask(client, [
+    const asks = [
       ...replan(client),
       asIs(BEGIN),
       ...commands.filter((command) => command.type === 'createNetwork').map(() => lockRowOf(network)),
       ...askHead(slice),
       ...askFor(slice, needs),
-    ])
+    ]
+    const asked = performance.now()
+    await onTrip('load', asks.length, () => ask(client, asks))
+    options.clock?.(slice.clock, asked, performance.now())
     const life = await currentLife(client, slice.database!)
-    const due = eraDue(slice, life, eras, commands)
+    const { era = 0 } = slice.books.network ?? {}
+    const endedAt = await lostAfter(client, network, eras.seen.head, era)
+    const due = eraDue(slice, life, eras, commands, endedAt)
     if (due !== null) {
       await turnEra(client, slice, due, life)
       eras.onBegun(due)
@@ -88,6 +97,7 @@ export async function runBatch(
   const failed = await commit(client, writes)
   if (failed !== undefined) return failed
   eras.seen.head = Math.max(eras.seen.head, slice.books.head)
+  options.observed?.committed(decided.events)
   return { kind: 'committed', outcomes: decided.outcomes }
 }
 
@@ -184,7 +194,8 @@ async function decideAll(
       }
       const { need, alike } = decision
       const needs = [need, ...alike, ...alikeOf(books, need, commands.slice(index))]
-      await ask(client, askFor(slice, needs))
+      const asks = askFor(slice, needs)
+      await onTrip('loadMore', asks.length, () => ask(client, asks))
       decision = sound(index, () => decide(books, command))
     }
     const decided = decision.events
@@ -254,7 +265,7 @@ async function commit(
 ): Promise<Extract<BatchResult, { kind: 'rolledBack' | 'unknown' }> | undefined> {
   let answered: readonly Answered[]
   try {
-    answered = await trip(client, [...writes, COMMIT])
+    answered = await onTrip('commit', writes.length + 1, () => trip(client, [...writes, COMMIT]))
   } catch (error) {
     const over = await rollBack(client)
     return { kind: over && isVeto(error) ? 'rolledBack' : 'unknown', error }

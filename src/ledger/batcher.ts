@@ -10,6 +10,14 @@ import { StartRefused } from '../config.ts'
 import type { Command } from '../core/command.ts'
 import { isShapeCommand } from '../core/command.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
+import {
+  apart,
+  type BatchObserved,
+  beginBatch,
+  countCommand,
+  type Origin,
+  originOfCommand,
+} from '../telemetry.ts'
 import { weightOf } from './anticipate.ts'
 import { type BatchResult, refusedOutcome } from './batch.ts'
 import type { Outcome, SubmitOptions } from './ledger.ts'
@@ -31,6 +39,7 @@ type Waiting = {
   readonly command: Command
   readonly lane: Lane
   readonly deadline: number
+  readonly origin: Origin | null
   readonly resolve: (outcome: Outcome) => void
   /**
    * Waiting: nothing was decided, so that its caller may still be told that it holds nothing. Decided: its batch may
@@ -44,6 +53,7 @@ export type Run = (
   commands: readonly Command[],
   decides: (index: number) => boolean,
   signal: AbortSignal,
+  observed: BatchObserved | null,
 ) => Promise<BatchResult>
 
 export type BatcherEvents = {
@@ -61,6 +71,8 @@ export type Batcher = {
   idle(): boolean
   /** Resolves once everything queued has been answered. */
   drained(): Promise<void>
+  /** Commands that no batch has taken yet. */
+  queued(): number
 }
 
 /** Addresses in a row that the database may veto for one command before it is refused. */
@@ -87,6 +99,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
     const name = options.lane ?? 'caller'
     const lane = lanes[name]
     if (lane.length >= limits.queued) {
+      countCommand(command.type, 'OVERLOADED')
       return Promise.resolve(
         refusedOutcome(
           refusal(
@@ -103,6 +116,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
         command,
         lane: name,
         deadline: options.deadline ?? performance.now() + limits.defaultDeadlineMs,
+        origin: originOfCommand(),
         resolve,
         standing: 'waiting',
       })
@@ -111,7 +125,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
       if (!running) {
         running = true
         // After the callers of this turn of the event loop have queued theirs.
-        setImmediate(() => void work())
+        apart(() => setImmediate(() => void work()))
       }
     })
   }
@@ -216,17 +230,27 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
       LONGEST_BATCH_MS,
     )
     inFlightSince = performance.now()
-    try {
-      return await run(
+    const observed = beginBatch(
+      batch[0]!.command.network,
+      batch.map(({ origin }) => origin),
+    )
+    const ran = () =>
+      run(
         batch.map(({ command }) => command),
         (index) => decides(batch[index]!),
         abort.signal,
+        observed,
       )
+    let result: BatchResult
+    try {
+      result = await (observed === null ? ran() : observed.run(ran))
     } catch (error) {
-      return { kind: 'unsent', error }
+      result = { kind: 'unsent', error }
     } finally {
       clearTimeout(watchdog)
     }
+    observed?.end(result.kind, result.kind === 'committed' ? undefined : result.error)
+    return result
   }
 
   /** A deadline that passed while the batch waited for a connection or the lock counts as one in the queue. */
@@ -241,6 +265,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
   function answer(one: Waiting, outcome: Outcome): void {
     if (one.standing === 'answered') return
     one.standing = 'answered'
+    countCommand(one.command.type, outcome.ok ? null : outcome.refusal.reason)
     if (!outcome.ok) events.onRefused(outcome.refusal, one.command)
     one.resolve(outcome)
   }
@@ -332,6 +357,7 @@ export function createBatcher(run: Run, limits: BatcherLimits, events: BatcherEv
   return {
     submit,
     idle: () => !running,
+    queued: () => lanes.caller.length + lanes.reconciler.length,
     drained: () => (running ? new Promise((resolve) => onDrained.push(resolve)) : Promise.resolve()),
   }
 }

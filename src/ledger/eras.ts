@@ -6,6 +6,8 @@
  *   and before it decides anything, so that no Reserve comes between a restore, or a failover in mid-life, and the era;
  * - a head below one that this process has seen: committed events are gone, wherever they went;
  * - a number beyond the head in a token that is ours, or from an enabled source (`beginEraBeyond`);
+ * - of either, a number beyond the end of an earlier era, if no network recovered since (`lostAfter`): numbers of a new era
+ *   are above those that a failover lost, and would hide that it did;
  * - an operator who says so (`beginEra`).
  *
  * Numbers of the new era are above all that anybody can have seen. Unless the deployment declares that no commit is ever
@@ -15,8 +17,9 @@
  */
 import type pg from 'pg'
 import type { BeginEra, Command } from '../core/command.ts'
-import { eraOf } from '../core/policy.ts'
+import { eraOf, firstSeqOfEra } from '../core/policy.ts'
 import { refusal } from '../core/refusal.ts'
+import { trip } from '../postgres/trip.ts'
 import type { Ledger, Outcome } from './ledger.ts'
 import { type DatabaseLife, LIFE_STATEMENTS } from './life.ts'
 import type { Slice } from './slice.ts'
@@ -40,10 +43,12 @@ export function eraDue(
   now: DatabaseLife,
   rules: EraRules,
   commands: readonly Command[],
+  /** Of the highest head that this process has seen. */
+  endedAt: number | null = null,
 ): BeginEra | null {
   const { network, head } = books
   if (network === null) return null
-  const why = whyOlder(database!.stored, now, head, rules)
+  const why = whyOlder(database!.stored, now, { head, endedAt }, rules)
   if (why === null) return null
   return {
     ...envelope(network.network, 'ledger', why.cause),
@@ -56,7 +61,12 @@ export function eraDue(
 
 type Why = { readonly cause: string; readonly text: string; readonly recovering: boolean }
 
-function whyOlder(stored: DatabaseLife | null, now: DatabaseLife, head: number, rules: EraRules): Why | null {
+function whyOlder(
+  stored: DatabaseLife | null,
+  now: DatabaseLife,
+  { head, endedAt }: { readonly head: number; readonly endedAt: number | null },
+  rules: EraRules,
+): Why | null {
   const { commitsAreNeverLost, seen } = rules
   if (stored !== null && stored.systemIdentifier !== now.systemIdentifier) {
     const text = `the ledger was written in cluster ${stored.systemIdentifier}, this is cluster ${now.systemIdentifier}: a restored copy`
@@ -74,11 +84,49 @@ function whyOlder(stored: DatabaseLife | null, now: DatabaseLife, head: number, 
     const text = `the log ends at ${head}, and ended at ${seen.head} before: committed events are gone`
     return { cause: 'EVENTS_LOST', text, recovering: true }
   }
+  if (endedAt !== null) {
+    const text = `era ${eraOf(seen.head)} ended at ${endedAt}, and the log was at ${seen.head} before: committed events are gone`
+    return { cause: 'EVENTS_LOST', text, recovering: true }
+  }
   if (stored !== null && stored.timeline !== now.timeline) {
     const text = `the ledger was written on timeline ${stored.timeline}, this is timeline ${now.timeline}: a failover, or recovery to a point in time`
     return { cause: 'FAILED_OVER', text, recovering: !commitsAreNeverLost }
   }
   return null
+}
+
+// How each of these eras began.
+const BEGINNINGS = `
+  select (e.settings ->> 'recovering')::boolean as recovering, (e.evidence ->> 'lostAfter')::bigint as lost_after
+    from unnest($2::bigint[]) with ordinality as k (seq, place)
+    cross join lateral (
+      select x.settings, x.evidence from ipledger.event x
+       where x.network_id = $1 and x.seq >= k.seq and x.seq <= k.seq order by x.seq limit 1) e
+   order by k.place`
+
+/** For the test of their plans. */
+export const ERA_STATEMENTS = { beginnings: BEGINNINGS } as const
+
+/**
+ * Where the era of a number ended, if it ended before that number and nobody has recovered since: then the number was
+ * given out and is lost, whatever was declared of commits. Null where it did not, without a trip where its era is not over.
+ */
+export async function lostAfter(
+  client: pg.Client,
+  network: string,
+  number: number,
+  era: number,
+): Promise<number | null> {
+  const of = eraOf(number)
+  if (number === 0 || of >= era || of < era - MOST_ERAS_AHEAD) return null
+  const firsts = Array.from({ length: era - of }, (_, index) => firstSeqOfEra(of + 1 + index))
+  const [answered] = await trip(client, [
+    { name: 'era_beginnings', text: BEGINNINGS, values: [network, firsts] },
+  ])
+  const eras = answered!.rows as readonly { readonly recovering: boolean; readonly lost_after: number }[]
+  const next = eras[0]
+  if (next === undefined || eras.some(({ recovering }) => recovering)) return null
+  return number > next.lost_after ? next.lost_after : null
 }
 
 /**
@@ -92,7 +140,7 @@ export async function beginEraBeyond(
     readonly ground: {
       readonly era: number
       readonly head: number
-      readonly beyond: { readonly era: number; readonly head: number } | null
+      readonly beyond: { readonly era: number; readonly head: number; readonly endedAt?: number } | null
     }
     readonly actor: string
   },
@@ -100,7 +148,9 @@ export async function beginEraBeyond(
   const { network, ground, actor } = found
   const { beyond } = ground
   if (beyond === null) throw new Error(`nothing is beyond the head of network ${network}`)
-  const why = `${actor} quotes era ${beyond.era} and number ${beyond.head}, the ledger is in era ${ground.era} at ${ground.head}`
+  const { endedAt } = beyond
+  const ended = endedAt === undefined ? '' : `, and era ${eraOf(beyond.head)} ended at ${endedAt}`
+  const why = `${actor} quotes era ${beyond.era} and number ${beyond.head}, the ledger is in era ${ground.era} at ${ground.head}${ended}`
   return beginEra(ledger, {
     network,
     era: ground.era,

@@ -146,7 +146,13 @@ export const SEEN_READS = {
       where l.network_id = $1 and l.quarantined_by = a.source
         and l.quarantine_reason in (${reasonsOf(SIGHTING_REASONS)})
         and l.state = 'QUARANTINED') q`,
-  fences: `select ${FENCE_COLUMNS.map((column) => `o.${column}`).join(', ')}
+  // With the last report from that boot, of a source that was in no other since: a boot that reports is not over (6.3).
+  fences: `select ${FENCE_COLUMNS.map((column) => `o.${column}`).join(', ')}, (
+        select max(b.last_begun_at) from (
+          select s.epoch, s.last_begun_at from ipledger.source s
+          where s.network_id = $1 and s.node >= o.node and s.node <= o.node
+          order by s.node, s.source_id limit ${MOST_OF_ONE}) b
+        where b.epoch = o.boot) as reported_at
     from unnest($2::text[], $3::text[]) as k (node, boot)
     cross join lateral (
       select f.* from ipledger.fence f
@@ -163,6 +169,20 @@ export const SEEN_READS = {
     cross join lateral (
       select q.reserved, q.active, q.quarantined from ipledger.pool_position q
       where q.network_id = $1 and q.pool_id = p.pool_id order by q.seq desc limit 1) x`,
+  // Leases do not overlap: of those that begin before an address only the nearest can contain it.
+  leasesSeen: `select k.source, k.up_to, w.entries, w.leases
+    from unnest($2::text[], $3::int[]) as k (source, up_to)
+    cross join lateral (
+      select count(*)::int as entries, count(distinct h.address)::int as leases
+      from (
+        select s.address, s.live from ipledger.sighting s
+        where s.network_id = $1 and s.source_id >= k.source and s.source_id <= k.source and s.vanished_sequence is null
+        order by s.source_id, s.entry_key limit k.up_to) e
+      left join lateral (
+        select l.address, l.prefix_length from ipledger.lease l
+        where l.network_id = $1 and l.address <= e.address
+        order by l.address desc limit 1) h
+      on e.live and (h.address = e.address or set_masklen(h.address, h.prefix_length) >>= e.address)) w`,
   // Of thousands of sources a few are looked at: whether there is any is all that their number says.
   strictness: `select k.node,
       (select count(*) from (${enabled('is null', 1)} union all ${enabled('>= 0', 1)}) few) as sources,
@@ -213,6 +233,12 @@ type SourceBookRow = {
   era: number | null
   size: number
 }
+type LeasesSeenRow = {
+  readonly source: string
+  readonly up_to: number
+  readonly entries: number
+  readonly leases: number
+}
 type StrictnessRow = {
   node: string
   sources: number
@@ -232,6 +258,8 @@ export type WantedSeen = {
   readonly holds: Set<string>
   readonly absence: Set<string>
   heldLeases: boolean
+  /** By source: among how many entries. */
+  readonly leasesSeen: Map<string, number>
   readonly strictness: Set<string>
 }
 
@@ -245,6 +273,7 @@ export function wantNothingSeen(): WantedSeen {
     holds: new Set(),
     absence: new Set(),
     heldLeases: false,
+    leasesSeen: new Map(),
     strictness: new Set(),
   }
 }
@@ -281,10 +310,13 @@ export function askForSeen(slice: Slice, wanted: WantedSeen): readonly Ask[] {
     const boots = [...wanted.fences.values()]
     const values = [network, boots.map(({ node }) => node), boots.map(({ boot }) => boot)]
     asks.push(
-      read<FenceRow>('fences', values, (rows) => {
-        const found = new Map(rows.map((row) => [bootKey(row.node, row.boot), readFence(row)]))
-        for (const key of wanted.fences.keys())
-          if (!books.fences.has(key)) books.fences.set(key, found.get(key) ?? null)
+      read<FenceRow & { reported_at: number | null }>('fences', values, (rows) => {
+        const found = new Map(rows.map((row) => [bootKey(row.node, row.boot), row]))
+        for (const key of wanted.fences.keys()) {
+          const row = found.get(key)
+          if (!books.fences.has(key)) books.fences.set(key, row === undefined ? null : readFence(row))
+          if (!books.fencedReports.has(key)) books.fencedReports.set(key, row?.reported_at ?? null)
+        }
       }),
     )
   }
@@ -314,6 +346,16 @@ export function askForSeen(slice: Slice, wanted: WantedSeen): readonly Ask[] {
     asks.push(
       read<{ held: number }>('heldLeases', [network], ([row]) => {
         books.heldLeases ??= row!.held + changeOf(slice, () => true)
+      }),
+    )
+  }
+  if (wanted.leasesSeen.size > 0) {
+    const values = [network, [...wanted.leasesSeen.keys()], [...wanted.leasesSeen.values()]]
+    asks.push(
+      read<LeasesSeenRow>('leasesSeen', values, (rows) => {
+        // Nothing of a batch is in it, so that a longer look takes the place of a shorter one.
+        for (const { source, up_to: upTo, entries, leases } of rows)
+          books.leasesSeen.set(source, { upTo, entries, leases })
       }),
     )
   }

@@ -388,6 +388,7 @@ export function askHead(slice: Slice): readonly Ask[] {
       books.network = row!.network_id === null || !locked ? null : readNetwork(row!)
       books.head = row!.head ?? 0
       books.now = Math.max(row!.clock, row!.head_at ?? 0)
+      slice.clock = row!.clock
       books.slowestIntervalMs = row!.slowest_interval
       slice.watched = row!.slowest_interval > 0
       slice.database = readSeen(row!)
@@ -851,6 +852,9 @@ function gather(needs: readonly Need[]): Wanted {
         break
       case 'heldLeases':
         wanted.seen.heldLeases = true
+        break
+      case 'leasesSeen':
+        wanted.seen.leasesSeen.set(need.source, need.upTo)
         break
       case 'strictness':
         wanted.seen.strictness.add(need.node)

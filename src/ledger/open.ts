@@ -4,11 +4,12 @@ import { LEDGER_DEFAULTS } from '../config.ts'
 import { refusal } from '../core/refusal.ts'
 import { connect } from '../postgres/connect.ts'
 import { sever } from '../postgres/trip.ts'
-import { refusals } from '../telemetry.ts'
+import { addGauges, countClockJump, countUniqueViolation, currentTraceId, MOST_SERIES } from '../telemetry.ts'
 import { newAbsenceMemory } from './absence.ts'
 import { type Hints, newHints } from './anticipate.ts'
 import { refusedOutcome, runBatch } from './batch.ts'
 import { type Batcher, type BatcherLimits, createBatcher, sqlState } from './batcher.ts'
+import { watchClock } from './clock.ts'
 import type { EraRules } from './eras.ts'
 import type { Ledger } from './ledger.ts'
 import { readAddress } from './rows.ts'
@@ -77,17 +78,31 @@ export function openLedger(options: LedgerOptions): OpenLedger {
           'the database is older than itself: a new era was begun',
         ),
     }
+    const clock = watchClock((byMs) => {
+      countClockJump(network)
+      options.log?.warn({ network, byMs: Math.round(byMs) }, "the database's clock was set")
+    })
     const batcher = createBatcher(
-      (commands, decides, signal) =>
+      (commands, decides, signal, observed) =>
         connections.use(
           signal,
-          (client) => runBatch(client, network, commands, { hints, absence, setAside, decides, eras }),
+          (client) =>
+            runBatch(client, network, commands, {
+              hints,
+              absence,
+              setAside,
+              decides,
+              eras,
+              clock,
+              observed,
+            }),
           // Whatever failed may be the connection's: a plan that a migration made stale fails for ever.
           (result) => result.kind === 'unsent' || result.kind === 'unknown',
         ),
       limits,
       {
         onVeto: (error, command) => {
+          if (sqlState(error) === '23505') countUniqueViolation()
           const address = vetoedAddress(error)
           if (address === undefined || setAside.has(address) || setAside.size >= bounds.setAside) return false
           setAside.add(address)
@@ -102,7 +117,6 @@ export function openLedger(options: LedgerOptions): OpenLedger {
             options.log?.warn({ network, kind: result.kind, err: result.error }, 'batch failed')
         },
         onRefused: (refused, command) => {
-          refusals.add(1, { reason: refused.reason })
           if (refused.metadata.beyondHead === undefined) return
           options.log?.error(
             { network, command: command.type, actor: command.actor.name, ...refused.metadata },
@@ -121,6 +135,13 @@ export function openLedger(options: LedgerOptions): OpenLedger {
     return opened
   }
 
+  const endGauges = addGauges(() =>
+    [...networks]
+      .map(([network, { batcher }]) => ['queue', [network], batcher.queued()] as const)
+      .sort((a, b) => b[2] - a[2])
+      .slice(0, MOST_SERIES),
+  )
+
   return {
     submit(command, submitOptions = {}) {
       if (closing) {
@@ -128,11 +149,14 @@ export function openLedger(options: LedgerOptions): OpenLedger {
           refusedOutcome(refusal('OVERLOADED', 'the server is stopping; ask another', {}, 1_000)),
         )
       }
-      return open(command.network).batcher.submit(command, submitOptions)
+      const traceId = command.traceId ?? currentTraceId()
+      const traced = traceId === command.traceId ? command : { ...command, traceId }
+      return open(command.network).batcher.submit(traced, submitOptions)
     },
     networks: () => [...networks.keys()],
     async close() {
       closing = true
+      endGauges()
       await Promise.all([...networks.values()].map(({ batcher }) => batcher.drained()))
       await connections.close()
     },

@@ -8,6 +8,7 @@ import type { IpAddress } from '../core/address.ts'
 import type { Answer } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
 import type { Tables } from '../postgres/tables.ts'
+import { onTrip } from '../telemetry.ts'
 import { type EventFilter, type EventPage, readEvents } from './read-events.ts'
 import {
   type LeaseFilter,
@@ -28,8 +29,8 @@ export type RequestFound = {
 }
 
 export type Reads = {
-  /** A round trip to the database. */
-  ping(): Promise<void>
+  /** Whether there is a database, and what is wrong with it. */
+  condition(): Promise<Condition>
   networks(filter: Parameters<typeof readNetworks>[1]): Promise<readonly NetworkAt[]>
   /** Null here and below: there is no such network. */
   network(name: string): Promise<NetworkAt | null>
@@ -50,6 +51,14 @@ export type Reads = {
   ): Promise<EventPage | null>
   /** `found` is null when the id was never committed, or too long ago. */
   request(network: string, requestId: string): Promise<{ readonly found: RequestFound | null } | null>
+}
+
+export type Condition = {
+  /** How many were applied. */
+  readonly migrations: number
+  /** Networks that reserve nothing. */
+  readonly recovering: number
+  readonly rebuilding: number
 }
 
 /** The database did not answer, or said that it cannot now. Nothing is known to be wrong with the question. */
@@ -74,7 +83,7 @@ export function createReads(pool: pg.Pool): Reads {
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
 
   return {
-    ping: () => asking(sql`select 1`.execute(db).then(() => undefined)),
+    condition: () => asking(readCondition(db)),
     networks: (filter) => asking(readNetworks(db, filter)),
     network: async (name) => {
       const found = await asking(readNetworks(db, { name, labels: {}, only: null, after: null, limit: 1 }))
@@ -109,13 +118,25 @@ function impatient(pool: pg.Pool): PostgresPool {
           silent = true
           reject(new Error('no answer: timeout of a read'))
         }, ANSWER_WITHIN_MS)
-        const answer = client.query(text, [...parameters]).finally(() => clearTimeout(timer))
-        return Promise.race([answer, promise])
+        return onTrip('read', 1, () => {
+          const answer = client.query(text, [...parameters]).finally(() => clearTimeout(timer))
+          return Promise.race([answer, promise])
+        })
       }
       // Of its two signatures only this one is used here: no cursors.
       return { query: query as unknown as PostgresPoolClient['query'], release: () => client.release(silent) }
     },
   }
+}
+
+async function readCondition(db: Kysely<Tables>): Promise<Condition> {
+  const { rows } = await sql<Condition>`
+    select (select count(*) from ipledger.migration) as migrations,
+      count(*) filter (where n.state = 'RECOVERING') as recovering,
+      count(*) filter (where n.state = 'REBUILDING') as rebuilding
+    from ipledger.network n
+  `.execute(db)
+  return rows[0]!
 }
 
 async function readRequest(

@@ -42,6 +42,8 @@ export type Slice = {
   watched: boolean
   /** Read with the head. */
   database: DatabaseSeen | null
+  /** What the database's clock said then, before it was made monotonic. */
+  clock: number
 }
 
 /**
@@ -67,6 +69,7 @@ export function emptySlice(
     absence,
     watched,
     database: null,
+    clock: 0,
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * The two kinds of short transaction in which the whole ledger is looked at. Both tell the planner what the service's
+ * The kinds of short transaction in which the whole ledger is looked at. All tell the planner what the service's
  * role tells it, because an administrator's login has no such settings and no time-outs either.
  */
 import type pg from 'pg'
@@ -16,6 +16,11 @@ const WRITE = `begin; ${SETTINGS}`
 /** Everything that `work` reads is of one moment; as every batch is one transaction, no batch is seen by half. */
 export function inSnapshot<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
   return transact(client, SNAPSHOT, work)
+}
+
+/** For what is derived from the log and has locks of its own. */
+export function inTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+  return transact(client, WRITE, work)
 }
 
 /** Batches queue for the lock as we do, and one may be slow; three seconds each is the time-out of the role. */

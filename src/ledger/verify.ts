@@ -12,8 +12,8 @@
  * checkpoint moves only when nothing was found.
  *
  * That tokens are unique and no version is beyond the head needs no question of its own: a row that equals its event
- * has the number of an event of its own address. Not asked: whether an event between others was altered in a way that leaves the log legal and its last state as it
- * was. The log is not chained by hashes; the service's role cannot change it.
+ * has the number of an event of its own address. Asked only with `seals`: whether an event between others was altered in a way that leaves the
+ * log legal and its last state as it was (`verify-seals.ts`).
  */
 import type pg from 'pg'
 import { type Family, formatValue } from '../core/address.ts'
@@ -46,10 +46,12 @@ import {
 } from './fold.ts'
 import { walkNumbers } from './numbers.ts'
 import { readAddress } from './rows.ts'
+import type { SealFindingCode } from './seal-chain.ts'
 import { advanceShape, misplaced, newShape, poolOver, type Shape } from './shape.ts'
 import { CELLS_OF, compareShape, networksInLog, type ShapeDifference } from './shape-rows.ts'
 import { type Tally, tallyPool, wrongBounds } from './tally.ts'
 import { createPace, inSnapshot } from './transaction.ts'
+import { type Exported, type SealsVerified, walkExported, walkSeals } from './verify-seals.ts'
 
 export type VerifyOptions = {
   /** The service's login is enough: nothing but `verify_checkpoint` is written. */
@@ -58,6 +60,10 @@ export type VerifyOptions = {
   readonly network?: string | undefined
   /** From the first event; otherwise from where the last clean run ended. */
   readonly full?: boolean | undefined
+  /** Whether the log is still what was sealed, from the first seal on. */
+  readonly seals?: boolean | undefined
+  /** Whether it is what these digests say, that were exported before. */
+  readonly against?: readonly Exported[] | undefined
   readonly onProgress?: ((progress: VerifyProgress) => void) | undefined
   readonly signal?: AbortSignal | undefined
   /** Rows per transaction instead of what proves fast enough: for tests of the seams. */
@@ -66,7 +72,14 @@ export type VerifyOptions = {
 
 export type VerifyProgress = {
   readonly network: string
-  readonly what: 'numbers' | 'addresses' | 'closed attachments' | 'requests' | 'pools'
+  readonly what:
+    | 'numbers'
+    | 'addresses'
+    | 'closed attachments'
+    | 'requests'
+    | 'pools'
+    | 'seals'
+    | 'exported digests'
   readonly done: number
   /** How many there are; unknown while it is null. */
   readonly of: number | null
@@ -80,6 +93,10 @@ export type NetworkVerified = {
   /** Events up to this one were taken as found in order before. */
   readonly from: number
   readonly eventsChecked: number
+  /** Null: they were not asked about. */
+  readonly seals: SealsVerified | null
+  /** Exported digests of the network that it was held against. */
+  readonly exported: number
   readonly findings: readonly Finding[]
   /** Findings beyond the first thousand. */
   readonly omitted: number
@@ -123,6 +140,7 @@ export type FindingCode =
   | 'FENCE_MISSING'
   | 'FENCE_UNEXPLAINED'
   | 'FENCE_DIFFERS'
+  | SealFindingCode
 
 export type Finding = {
   readonly network: string
@@ -163,7 +181,8 @@ type Run = {
 export async function verify(options: VerifyOptions): Promise<VerifyReport> {
   const client = await connect({ url: options.url, applicationName: 'ipledger verify' })
   try {
-    const all = options.network === undefined ? await knownNetworks(client) : [options.network]
+    const exported = (options.against ?? []).map(({ network }) => network)
+    const all = options.network === undefined ? await knownNetworks(client, exported) : [options.network]
     const networks: NetworkVerified[] = []
     for (const network of all) {
       options.signal?.throwIfAborted()
@@ -175,9 +194,10 @@ export async function verify(options: VerifyOptions): Promise<VerifyReport> {
   }
 }
 
-async function knownNetworks(client: pg.Client): Promise<readonly string[]> {
+/** With those that only digests know of: their events are gone. */
+async function knownNetworks(client: pg.Client, exported: readonly string[]): Promise<readonly string[]> {
   const { rows } = await client.query<{ network_id: string }>('select network_id from ipledger.network')
-  const names = new Set([...rows.map((row) => row.network_id), ...(await networksInLog(client))])
+  const names = new Set([...rows.map((row) => row.network_id), ...(await networksInLog(client)), ...exported])
   return [...names].sort()
 }
 
@@ -246,9 +266,21 @@ async function verifyNetwork(
   await checkClosings(run, full)
   await checkRequests(run, full ? null : checkpoint.at)
   await checkPools(run)
+  const seals = options.seals === true ? await checkSeals(run) : null
+  const exported = (options.against ?? []).filter((one) => one.network === network)
+  await checkExported(run, exported)
   if (findings.length === 0)
     await writeCheckpoint(client, network, head, events + (full ? 0 : checkpoint.events))
-  return { network, head, from, eventsChecked: events, findings, omitted }
+  return {
+    network,
+    head,
+    from,
+    eventsChecked: events,
+    seals,
+    exported: exported.length,
+    findings,
+    omitted,
+  }
 }
 
 type Checkpoint = { readonly seq: number; readonly events: number; readonly at: number }
@@ -796,6 +828,26 @@ function checkTally({ network, report }: Run, tally: Tally): void {
     )
   }
   for (const { why } of wrongBounds(tally)) report('POSITION_WRONG', `${about}: ${why}`, fields)
+}
+
+function checkSeals(run: Run): Promise<SealsVerified> {
+  const { client, network, shape, report, signal, slice } = run
+  return walkSeals(client, network, {
+    use: ({ what, message, ...fields }) => report(what, message, fields),
+    onProgress: (events) => run.progress('seals', events, shape.head),
+    signal,
+    slice,
+  })
+}
+
+async function checkExported(run: Run, exported: readonly Exported[]): Promise<void> {
+  const { client, network, report, signal, slice } = run
+  await walkExported(client, network, exported, {
+    use: ({ what, message, ...fields }) => report(what, message, fields),
+    onProgress: (stretches, of) => run.progress('exported digests', stretches, of),
+    signal,
+    slice,
+  })
 }
 
 // Words.

@@ -16,9 +16,11 @@ import { TERMINAL } from '../core/command.ts'
 import { seenFor } from '../core/decide-sighting.ts'
 import { isSameWorkload, type LeaseEvidence, type LookupAnswer, type WitnessEvidence } from '../core/judge.ts'
 import { KEEPS_CLOSED, type Lease } from '../core/lease.ts'
+import { provesEnd } from '../core/listed.ts'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
 import { MOST_OF_ONE, type OwnerRow, readOwner, reasonsOf } from '../ledger/rows.ts'
+import { onConnection } from '../postgres/on-connection.ts'
 import { COMMIT, type Statement, trip } from '../postgres/trip.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
 import type { CountedSnapshot } from './standing.ts'
@@ -89,6 +91,9 @@ const SIGHTED = `
              max(s.state) filter (where s.vanished_sequence is null) as listed_state,
              min(s.appeared_at) filter (where s.vanished_sequence is null) as listed_since,
              max(s.appeared_at) filter (where s.vanished_sequence is null) as listed_at,
+             max(s.appeared_sequence) filter (where s.vanished_sequence is null) as listed_sequence,
+             min(s.appeared_head) filter (where s.vanished_sequence is null) as listed_head,
+             max(s.appeared_head) as appeared_head,
              max(s.vanished_sequence) as vanished_sequence,
              max(s.vanished_head) as vanished_head,
              max(s.vanished_at) as vanished_at,
@@ -104,8 +109,14 @@ const SIGHTED = `
              s.node, s.boot, s.state = '${TERMINAL}'
        order by listed desc limit ${MOST_SEEN}) g`
 
+// With the last report from that boot, of a source that was in no other since, retired or not.
 const FENCES = `
-  select f.node, f.boot, f.fenced_seq, f.fenced_at, f.fenced_by, f.why
+  select f.node, f.boot, f.fenced_seq, f.fenced_at, f.fenced_by, f.why,
+         (select max(s.last_begun_at) from (
+            select x.epoch, x.last_begun_at from ipledger.source x
+             where x.network_id = $1 and x.node >= f.node and x.node <= f.node
+             order by x.node, x.source_id limit ${MOST_OF_ONE}) s
+           where s.epoch = f.boot) as reported_at
     from unnest($2::text[], $3::text[]) as k (node, boot)
     cross join lateral (
       select * from ipledger.fence x
@@ -192,6 +203,11 @@ type SightedRow = Readonly<OwnerRow> & {
   readonly listed_state: string | null
   readonly listed_since: number | null
   readonly listed_at: number | null
+  readonly listed_sequence: number | null
+  /** The oldest of what is listed; 0: one of it proves no beginning. */
+  readonly listed_head: number | null
+  /** The newest, listed or not. */
+  readonly appeared_head: number
   readonly vanished_sequence: number | null
   readonly vanished_head: number | null
   readonly vanished_at: number | null
@@ -208,6 +224,7 @@ type FenceRow = {
   readonly fenced_at: number
   readonly fenced_by: string
   readonly why: string
+  readonly reported_at: number | null
 }
 
 type LookupRow = {
@@ -328,15 +345,7 @@ export async function takeEvidence(
   leases: readonly Lease[],
   options: EvidenceOptions = {},
 ): Promise<EvidenceRead | null> {
-  const client = await database.connect()
-  let failed = true
-  try {
-    const found = await readEvidence(client as unknown as pg.Client, network, leases, options)
-    failed = false
-    return found
-  } finally {
-    client.release(failed)
-  }
+  return onConnection(database, (client) => readEvidence(client, network, leases, options))
 }
 
 /** The address itself, or the last of the block. */
@@ -357,28 +366,46 @@ type Draft = {
 
 type Group = {
   readonly source: string
+  /** The same for all who saw the same workload. */
+  readonly key: string
   readonly about: Owner | null
   readonly isHolder: boolean
+  /** Only another life of the holder was seen. */
+  readonly anotherLife: boolean
   readonly rows: readonly SightedRow[]
 }
 
 function draftOf(lease: Lease, rows: readonly SightedRow[]): Draft {
-  const ofThisLife = rows.filter(
-    (row) =>
-      (row.listed > 0 || (row.vanished_head !== null && row.vanished_head >= lease.fencingToken)) &&
-      (isLive(row) || !isOfAnotherLife(lease, row)),
+  const ofThisLease = rows.filter(
+    (row) => isOfThisLease(lease, row) && !(row.ended && isOfAnotherLife(lease, row)),
   )
-  const groups = [...groupBy(ofThisLife, (row) => `${row.source_id} ${aboutKey(lease, row)}`).values()].map(
+  const groups = [...groupBy(ofThisLease, (row) => `${row.source_id} ${aboutKey(lease, row)}`).values()].map(
     (of): Group => {
       const isHolder = isAboutHolder(lease, of[0]!)
-      const about = isHolder ? lease.owner : readOwner(of[0]!)
-      return { source: of[0]!.source_id, about, isHolder, rows: of }
+      return {
+        source: of[0]!.source_id,
+        key: aboutKey(lease, of[0]!),
+        about: isHolder ? lease.owner : readOwner(of[0]!),
+        isHolder,
+        anotherLife: isHolder && of.every((row) => isOfAnotherLife(lease, row)),
+        rows: of,
+      }
     },
   )
   return { lease, rows, groups }
 }
 
-/** That an earlier life of the owner has ended, or is gone, is no news of this one, which may be starting (W-03). */
+function isOfThisLease(
+  { fencingToken }: Lease,
+  { listed, appeared_head, vanished_head }: SightedRow,
+): boolean {
+  return listed > 0 || appeared_head >= fencingToken || (vanished_head ?? 0) >= fencingToken
+}
+
+/**
+ * That an earlier life of the owner has ended is no news of this one, which may be starting (W-03). Whoever saw it there
+ * is a witness all the same: two sources may have two words for one life.
+ */
 function isOfAnotherLife({ owner }: Lease, row: SightedRow): boolean {
   const seen = readOwner(row)
   if (owner === null || seen === null || !isSameWorkload(owner, seen)) return false
@@ -418,25 +445,52 @@ function seersOf(
     .filter(({ source }) => isThere(sources.get(source)))
     .map((group): Seer => ({ ...group, why: 'SIGHTED' }))
   const sightedBy = seers.filter(({ isHolder }) => isHolder || lease.owner === null)
+  const hasSighted = (id: string) => sightedBy.some(({ source }) => source === id)
   const unseen = (source: string, why: 'NAMED' | 'COVERS'): Seer => ({
     source,
+    key: 'holder',
     about: lease.owner,
     isHolder: true,
+    anotherLife: false,
     rows: [],
     why,
   })
   const { witness } = lease
   if (witness !== '') {
-    const speaks = isThere(sources.get(witness)) && !sightedBy.some(({ source }) => source === witness)
+    const speaks = isThere(sources.get(witness)) && !hasSighted(witness)
     return speaks ? [...seers, unseen(witness, 'NAMED')] : seers
   }
-  if (sightedBy.length > 0) return seers
+  // What a caller saw, each source that covers the network must miss, whoever saw it (DESIGN §3); and of this life of the
+  // owner those that saw another know as little as the rest (W-03).
+  const seenWell = sightedBy.some(({ anotherLife }) => !anotherLife)
+  if (seenWell && lease.quarantine?.reason !== 'SEEN_BY_CALLER') return seers
   const covering = [...sources.values()].filter(
     ({ id, state, node }) =>
       (state === 'ENABLED' || (id === asIfEnabled && state === 'REGISTERED')) &&
-      (node === '' || node === lease.placement.node),
+      (node === '' || node === lease.placement.node) &&
+      !hasSighted(id),
   )
   return [...seers, ...covering.map(({ id }) => unseen(id, 'COVERS'))]
+}
+
+/**
+ * Who was retired having seen a workload there that nobody else has seen: that the others miss what they never knew
+ * says nothing. Of an entry without an owner nobody could be asked after anyway.
+ */
+function retiredOf(
+  { groups }: Draft,
+  sources: ReadonlyMap<string, Source>,
+): NonNullable<LeaseEvidence['retired']> {
+  const isKnown = ({ key, anotherLife }: Group) =>
+    groups.some(
+      (other) =>
+        isThere(sources.get(other.source)) && other.key === key && (anotherLife || !other.anotherLife),
+    )
+  return groups.flatMap((group) => {
+    const { source, about } = group
+    const isOver = sources.get(source)?.state === 'RETIRED'
+    return isOver && about !== null && !isKnown(group) ? [{ source, about }] : []
+  })
 }
 
 function isThere(source: Source | undefined): source is Source {
@@ -456,7 +510,8 @@ type Known = {
   readonly lookups: ReadonlyMap<string, LookupRow>
 }
 
-function evidenceOf({ lease, rows }: Draft, seers: readonly Seer[], known: Known): LeaseEvidence {
+function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEvidence {
+  const { lease, rows } = draft
   const { ground, sources } = known
   const { owner, placement } = lease
   const fence = known.fences.get(bootKey(placement.node, placement.boot))
@@ -488,8 +543,10 @@ function evidenceOf({ lease, rows }: Draft, seers: readonly Seer[], known: Known
             by: fence.fenced_by,
             why: fence.why,
             at: fence.fenced_at,
+            reportedAt: fence.reported_at,
           },
     witnesses: seers.map((seer) => witnessOf(lease, seer, known)),
+    retired: retiredOf(draft, sources),
     placements: seers.flatMap(({ source, rows: seen }) =>
       seen.filter(isLive).map(({ node, boot }) => ({ node, boot, source })),
     ),
@@ -524,13 +581,14 @@ function nonNull<T>(value: T | null): readonly T[] {
 }
 
 function witnessOf(lease: Lease, seer: Seer, known: Known): WitnessEvidence {
-  const { source: id, about, isHolder, rows, why } = seer
+  const { source: id, about, isHolder, anotherLife, rows, why } = seer
   const source = known.sources.get(id)!
   const { standing } = source
   const asIf = known.asIfEnabled === id && source.state === 'REGISTERED'
   const alive = rows.filter((row) => !row.ended)
   const live = liveOf(alive, lease)
   const ended = rows.filter((row) => row.ended && row.listed > 0)
+  const isOver = ended.length > 0 && ended.every((row) => isBelieved(row, source, known))
   const vanished = alive.flatMap(({ vanished_sequence }) => nonNull(vanished_sequence))
   const vanishedAt = alive.flatMap(({ vanished_at }) => nonNull(vanished_at))
   const streak = standing.recent.filter(({ counted }) => counted > standing.streakFrom)
@@ -551,9 +609,10 @@ function witnessOf(lease: Lease, seer: Seer, known: Known): WitnessEvidence {
     enabledHead: asIf ? known.ground.head : source.enabledHead,
     why,
     about,
+    anotherLife,
     live,
     listedTerminal:
-      live !== null || ended.length === 0
+      live !== null || !isOver
         ? null
         : { since: Math.max(...ended.map(({ listed_since }) => listed_since!)) },
     vanishedAt: live !== null || vanishedAt.length === 0 ? null : Math.max(...vanishedAt),
@@ -562,6 +621,20 @@ function witnessOf(lease: Lease, seer: Seer, known: Known): WitnessEvidence {
     lookup: about === null ? null : lookupOf(lease, about, source, known),
     bootEnded: isHolder ? bootEndedOf(lease, source, known) : null,
   }
+}
+
+/**
+ * Listed as ended by a report that proves it, and lately: of a source that fell silent since nobody knows what runs there
+ * now, and one that lists it in part, or in a life that is closed, has to be asked (INV-6, M-06).
+ */
+function isBelieved(row: SightedRow, { intervalMs, standing }: Source, { ground }: Known): boolean {
+  const { complete } = standing
+  const appeared = { sequence: row.listed_sequence!, head: row.listed_head!, begunAt: row.listed_at! }
+  return (
+    provesEnd(appeared, standing) &&
+    complete !== null &&
+    ground.now - complete.begunAt <= POLICY.gapIntervals * intervalMs
+  )
 }
 
 /** Another life of the owner, if there is one beside its own: that is what speaks against it (W-03). */

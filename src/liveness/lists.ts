@@ -21,16 +21,19 @@ import {
   readHold,
   readOwner,
 } from '../ledger/rows.ts'
-import { sever } from '../postgres/trip.ts'
+import { ask } from '../postgres/on-connection.ts'
 import { MOST_SOURCES } from './register.ts'
 import type { SourceState } from './source.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
 
+/** Why a complete snapshot did not count. */
+const WARM_UP = 'WARM_UP'
+const TOO_SOON = 'TOO_SOON'
+/** Numbers of an era are its own above this many bits (core/policy.ts). */
+const ERA_BITS = 40
+
 /** As many leases are walked for a page of them. */
 export const MOST_WALKED = 10_000
-
-/** Longer than the role's own time-out of a statement: then nobody is there who would say so. */
-const ANSWER_WITHIN_MS = 7_000
 
 const HELD = `exists (
     select from ipledger.hold h where h.network_id = $1 and h.source_id = any(array['', s.source_id]))`
@@ -48,10 +51,36 @@ const SOURCES_OF_NODE = `${SOURCE}
 
 const SOURCE_NAMED = `${SOURCE} where s.network_id = $1 and s.source_id = $2`
 
+/** Reports before one that are looked at for the last that counted. */
+const MOST_BEFORE = 64
+
+// Why a complete one did not count is not kept; this much follows (standing.ts). The first of an epoch warms it up, and so
+// did all of one that is cold still. Once one of it counted it is warm, and stays so in its era: then one that does not
+// count came too soon after the last that did. What is left is not told.
+const UNCOUNTED = `case when s.complete and not s.counted then case
+           when e.begun_sequence = s.sequence or (o.epoch = s.epoch and o.era = s.era and not o.warm) then '${WARM_UP}'
+           when exists (
+             select from (
+               select x.epoch, x.era, x.counted from ipledger.snapshot x
+                where x.network_id = $1 and x.source_id = $2 and x.sequence < s.sequence and x.sequence >= e.begun_sequence
+                order by x.sequence desc, x.reported_at desc limit ${MOST_BEFORE}) x
+              where x.counted and x.epoch = s.epoch and x.era = s.era)
+             or (o.epoch = s.epoch and exists (
+               select from json_to_recordset(o.recent) as r (sequence bigint, head bigint)
+                where r.sequence between e.begun_sequence and s.sequence - 1 and r.head >> ${ERA_BITS} = s.era))
+           then '${TOO_SOON}' end end as uncounted_because`
+
 const SNAPSHOTS = `
   select s.source_id, s.sequence, s.epoch, s.era, s.head, s.begun_at, s.reported_at, s.complete, s.counted,
-         s.partial_because, s.entries, s.unreadable, s.ignored, s.appeared, s.vanished
+         s.partial_because, ${UNCOUNTED}, s.entries, s.unreadable, s.ignored, s.appeared, s.vanished
     from ipledger.snapshot s
+    left join lateral (
+      select x.begun_sequence from ipledger.source_epoch x
+       where x.network_id = $1 and x.source_id = $2 and x.epoch >= s.epoch and x.epoch <= s.epoch
+       order by x.epoch limit 1) e on true
+    left join lateral (
+      select x.epoch, x.era, x.warm, x.recent from ipledger.source x
+       where x.network_id = $1 and x.source_id >= $2 and x.source_id <= $2 order by x.source_id limit 1) o on true
    where s.network_id = $1 and s.source_id = $2 and s.sequence >= $3::bigint
      and (s.sequence, s.reported_at) < ($4::bigint, to_timestamp($5::float8 / 1000))
    order by s.sequence desc, s.reported_at desc limit $6`
@@ -184,6 +213,7 @@ export type SnapshotKept = {
   readonly reportedAt: number
   readonly complete: boolean
   readonly counted: boolean
+  /** Why it is partial, or did not count; of one that did not, empty where what is kept does not tell. */
   readonly because: readonly string[]
   readonly entries: number
   readonly unreadable: number
@@ -205,6 +235,7 @@ type SnapshotRow = {
   complete: boolean
   counted: boolean
   partial_because: string[]
+  uncounted_because: string | null
   entries: number
   unreadable: number
   ignored: number
@@ -246,7 +277,7 @@ function readSnapshot(row: SnapshotRow): SnapshotKept {
     reportedAt: row.reported_at,
     complete: row.complete,
     counted: row.counted,
-    because: row.partial_because,
+    because: row.uncounted_because === null ? row.partial_because : [row.uncounted_because],
     entries: row.entries,
     unreadable: row.unreadable,
     ignored: row.ignored,
@@ -386,24 +417,4 @@ export async function readFence(
   const { network, node, boot } = fenced
   const [row] = await ask<{ fenced_seq: number; leases: number }>(database, FENCED, [network, node, boot])
   return row === undefined ? null : { seq: row.fenced_seq, leases: row.leases }
-}
-
-/** One statement. A connection that does not answer is given up, and its place in the pool with it. */
-async function ask<Row>(
-  database: pg.Pool,
-  text: string,
-  values: readonly unknown[],
-): Promise<readonly Row[]> {
-  const client = await database.connect()
-  // A pool's client is one of the driver's own.
-  const patience = setTimeout(() => sever(client as unknown as pg.Client), ANSWER_WITHIN_MS)
-  let failed = true
-  try {
-    const { rows } = await client.query(text, [...values])
-    failed = false
-    return rows as Row[]
-  } finally {
-    clearTimeout(patience)
-    client.release(failed)
-  }
 }

@@ -17,6 +17,7 @@ import type { Pool } from '../core/pool.ts'
 import { invalid, type Refusal, refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import { POOL_COLUMNS, type PoolRow, readPool } from '../ledger/rows.ts'
+import { ask } from '../postgres/on-connection.ts'
 import { lastAddressOf, takeEvidence } from './evidence.ts'
 import { findSource } from './register.ts'
 import {
@@ -95,9 +96,9 @@ export async function planNetwork(
 ): Promise<Plan | Refusal> {
   const { database } = at
   const { network, limit } = wanted
-  const { rows } = await database.query<{ head: number }>(NETWORK, [network])
-  if (rows[0] === undefined) return noNetwork(network)
-  const { head } = rows[0]
+  const [ground] = await ask<{ head: number }>(database, NETWORK, [network])
+  if (ground === undefined) return noNetwork(network)
+  const { head } = ground
   for (const id of [wanted.source, wanted.asIfEnabled]) {
     if (id !== null && (await findSource(database, network, id)) === undefined) {
       return refusal('SOURCE_NOT_FOUND', `network ${network} has no source ${id}`, { network, source: id })
@@ -130,11 +131,11 @@ async function rangeOf(database: pg.Pool, wanted: PlanWanted): Promise<AddressRa
   const { network, pool: name, address } = wanted
   let range: AddressRange = { after: LOWEST, upTo: HIGHEST }
   if (name !== null) {
-    const { rows } = await database.query<PoolRow>(POOL_NAMED, [network, name])
-    if (rows[0] === undefined) {
+    const [row] = await ask<PoolRow>(database, POOL_NAMED, [network, name])
+    if (row === undefined) {
       return refusal('POOL_NOT_FOUND', `network ${network} has no pool ${name}`, { network, pool: name })
     }
-    const { family, range: cidr } = readPool(rows[0])
+    const { family, range: cidr } = readPool(row)
     range = { after: before(family, cidr.first), upTo: formatValue(family, cidr.last) }
   }
   if (address === null) return range
@@ -144,8 +145,8 @@ async function rangeOf(database: pg.Pool, wanted: PlanWanted): Promise<AddressRa
   if (name !== null && !(isAfter(address, range.after) && !isAfter(address, range.upTo))) {
     return invalid('address', `is not in pool ${name}`)
   }
-  const { rows } = await database.query<PoolRow>(POOL_AT, [network, address])
-  const prefixLength = rows[0] === undefined ? null : readPool(rows[0]).prefixLength
+  const [row] = await ask<PoolRow>(database, POOL_AT, [network, address])
+  const prefixLength = row === undefined ? null : readPool(row).prefixLength
   const first = prefixLength === null ? value : blockBase(family, value, prefixLength)
   const upTo =
     prefixLength === null ? address : lastAddressOf({ address: formatValue(family, first), prefixLength })

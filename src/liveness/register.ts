@@ -8,6 +8,7 @@
  */
 import type pg from 'pg'
 import { type Refusal, refusal } from '../core/refusal.ts'
+import { ask } from '../postgres/on-connection.ts'
 import { SIGHTING_STATEMENTS } from './sightings.ts'
 import type { SourceDeclaration, SourceState } from './source.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
@@ -85,8 +86,8 @@ export const REGISTER_STATEMENTS = {
 /** The same declaration again answers the same; one that looks at the same and says other things of it is in dry run again. */
 export async function registerSource(database: pg.Pool, wanted: Registration): Promise<Source | Refusal> {
   const { network, id } = wanted
-  const { rows } = await database.query<{ sources: number }>(NETWORK, [network])
-  if (rows[0] === undefined) return noNetwork(network)
+  const [found] = await ask<{ sources: number }>(database, NETWORK, [network])
+  if (found === undefined) return noNetwork(network)
   const cells = [
     network,
     id,
@@ -101,7 +102,7 @@ export async function registerSource(database: pg.Pool, wanted: Registration): P
     wanted.by,
   ]
   const known = await one(database, FIND, [network, id])
-  if (known === undefined && rows[0].sources >= MOST_SOURCES) {
+  if (known === undefined && found.sources >= MOST_SOURCES) {
     return refusal('ILLEGAL_STATE', `network ${network} has ${MOST_SOURCES} sources, the most it can have`, {
       network,
     })
@@ -137,17 +138,17 @@ export async function retireSource(
   if (source === undefined) return noSource(network, id)
   const { standing, retiredAt } = source
   for (;;) {
-    const listed = await database.query<{ entry_key: string }>(SIGHTING_STATEMENTS.listed, [
+    const listed = await ask<{ entry_key: string }>(database, SIGHTING_STATEMENTS.listed, [
       network,
       id,
       '',
       SLICE,
     ])
-    if (listed.rows.length === 0) return source
-    const keys = listed.rows.map((row) => row.entry_key)
+    if (listed.length === 0) return source
+    const keys = listed.map((row) => row.entry_key)
     const head = standing.complete?.head ?? 0
     const ended = [network, id, keys, standing.lastSequence + 1, head, retiredAt, retiredAt, null, '']
-    await database.query(SIGHTING_STATEMENTS.vanish, ended)
+    await ask(database, SIGHTING_STATEMENTS.vanish, ended)
   }
 }
 
@@ -156,8 +157,7 @@ export async function listSources(
   database: pg.Pool,
   { network, after, limit }: { readonly network: string; readonly after: string; readonly limit: number },
 ): Promise<readonly Source[]> {
-  const { rows } = await database.query<SourceRow>(LIST, [network, after, limit])
-  return rows.map(readSource)
+  return (await ask<SourceRow>(database, LIST, [network, after, limit])).map(readSource)
 }
 
 export async function findSource(
@@ -169,14 +169,14 @@ export async function findSource(
 }
 
 async function one(database: pg.Pool, text: string, cells: readonly unknown[]): Promise<Source | undefined> {
-  const { rows } = await database.query<SourceRow>(text, [...cells])
-  return rows[0] === undefined ? undefined : readSource(rows[0])
+  const [row] = await ask<SourceRow>(database, text, cells)
+  return row === undefined ? undefined : readSource(row)
 }
 
 async function looksAtTheSame(database: pg.Pool, wanted: Registration): Promise<boolean> {
   const { network, id, kind, node, settings } = wanted
   const cells = [network, id, kind, node, JSON.stringify(settings)]
-  return (await database.query(LOOKS_AT_THE_SAME, cells)).rows.length > 0
+  return (await ask(database, LOOKS_AT_THE_SAME, cells)).length > 0
 }
 
 function noNetwork(network: string): Refusal {
@@ -195,7 +195,7 @@ function isAnother({ id, state, kind, node }: Source): Refusal {
   const where = node === '' ? 'the whole network' : `node ${node}`
   return refusal(
     'ILLEGAL_STATE',
-    `source ${id} is of kind ${kind} and sees ${where}; one of another kind, node or settings is another source: retire it and register another id`,
+    `source ${id} is of kind ${kind} and sees ${where}; one of another kind, node or settings is another source: register and enable another id, let it report, then retire this one`,
     { source: id, state },
   )
 }

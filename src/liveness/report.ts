@@ -3,7 +3,8 @@
  *
  * Each reads the head of the ledger first. A report is one short transaction under the lock of its source's row, on a
  * connection of the service and never under the network's lock: what it writes are observations, and the ledger is
- * asked about them afterwards (`process-snapshot`). A set that did not change touches that one row.
+ * asked about them afterwards (`process-snapshot`). A set that did not change touches that one row; of reports that say
+ * so many are taken in one transaction, if they come together (gather.ts).
  *
  * Whatever is wrong with a report makes it partial instead of refusing it: what it lists is in use all the same. Only
  * who is not known, or retired, is refused.
@@ -13,15 +14,19 @@ import { attachmentKey, type Owner } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
 import { invalid, type Refusal, refusal } from '../core/refusal.ts'
 import { OF_NETWORK } from '../ledger/append.ts'
+import { lostAfter } from '../ledger/eras.ts'
 import { MOST_OF_ONE, readAddress, readOwner } from '../ledger/rows.ts'
-import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, sever, trip } from '../postgres/trip.ts'
+import { onConnection } from '../postgres/on-connection.ts'
+import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, trip } from '../postgres/trip.ts'
+import { countLookup, countReport } from '../telemetry.ts'
 import {
   addDigests,
   digestOf,
   digestOfGiven,
   type Entry,
   type EntrySet,
-  joinEntries,
+  type Listed,
+  listedOf,
   type Packed,
   pack,
   readManyEntries,
@@ -37,9 +42,18 @@ import {
   type Source,
   type SourceRow,
   standingCells,
+  standingColumns,
   UPDATE_STANDING,
+  UPDATE_STANDINGS,
 } from './source-rows.ts'
-import { type Assessment, advance, assess, type PartialReason, type ReportFacts } from './standing.ts'
+import {
+  type Assessment,
+  advance,
+  assess,
+  type PartialReason,
+  type ReportFacts,
+  type Standing,
+} from './standing.ts'
 
 export type Intake = {
   /** Connections of the service's role. */
@@ -50,12 +64,19 @@ export type Intake = {
 /** Chunks of one snapshot, and entries of all of them; each chunk is a request and has its own limit. */
 export const MOST_CHUNKS = 200
 export const MOST_ENTRIES = 200_000
+/** Entries that are new and are handed back, to be looked at, at once; the rest is the job's. */
+export const MOST_NEWS = 10_000
 /** Questions handed over with one answer. */
 const MOST_ASKS = 64
 export const MOST_VERDICTS = 1_000
 
 /** Numbers of the ledger that somebody quotes or has signed, and that it has not reached. */
-export type Beyond = { readonly era: number; readonly head: number }
+export type Beyond = {
+  readonly era: number
+  readonly head: number
+  /** Where the era of `head` ended, if that is over: beyond it, and not beyond the ledger's head. */
+  readonly endedAt?: number
+}
 
 /** Where the ledger stands. */
 export type Ground = {
@@ -143,11 +164,13 @@ export type Reported = {
   readonly ignored: number
   readonly appeared: number
   readonly vanished: number
-  /** What it lists and did not list before, ended ones too. */
+  /** What it lists and did not list before, ended ones too; no more than is looked at, at once. */
   readonly news: readonly Entry[]
   /** By which the next report can say "unchanged"; empty: it cannot. */
   readonly digest: string
   readonly asks: readonly Ask[]
+  /** For the next report, begun with this one; null: it begins by itself. */
+  readonly next: { readonly token: string; readonly expiresAt: number } | null
   /** When somebody vouched that the boot it comes from is over; null: nobody did, before it was begun. */
   readonly fencedAt: number | null
   readonly ground: Ground
@@ -180,8 +203,23 @@ const MAKE_KEY = `
 const SOURCE = `
   select ${SOURCE_COLUMNS.join(', ')} from ipledger.source where network_id = $1 and source_id = $2`
 const LOCK_SOURCE = `${SOURCE} for no key update`
+// In one order, so that two transactions never wait for each other; nor for a report of megabytes, so that one source
+// holds up no other.
+const LOCK_SOURCES = `
+  select ${SOURCE_COLUMNS.join(', ')} from ipledger.source
+   where network_id = $1 and source_id = any($2::text[]) order by source_id for no key update skip locked`
 const EPOCH = `
   select e.closed_at from ipledger.source_epoch e where e.network_id = $1 and e.source_id = $2 and e.epoch = $3`
+// Of several reports: whether each one's epoch is closed, and since when its boot is fenced.
+const MARKS = `
+  select k.source_id, (
+           select e.closed_at from ipledger.source_epoch e
+            where e.network_id = $1 and e.source_id = k.source_id and e.epoch = k.epoch) as closed_at, (
+           select f.fenced_at from ipledger.fence f
+            where f.network_id = $1 and f.node = s.node and f.boot = k.epoch and s.node <> '') as fenced_at
+    from unnest($2::text[], $3::text[]) as k (source_id, epoch)
+    cross join lateral (
+      select x.node from ipledger.source x where x.network_id = $1 and x.source_id = k.source_id limit 1) s`
 const OPEN_EPOCH = `
   insert into ipledger.source_epoch (network_id, source_id, epoch, begun_at, begun_sequence, begun_head)
   values ($1, $2, $3, to_timestamp($4::float8 / 1000), $5, $6)`
@@ -232,6 +270,14 @@ const WAITING = `
     from ipledger.lookup l
    where l.network_id = $1 and l.source_id = $2 and l.answer is null
    order by l.wanted_at limit ${MOST_ASKS}`
+const ALL_WAITING = `
+  select w.* from unnest($2::text[]) as k (source_id)
+    cross join lateral (
+      select l.source_id, l.fencing_token, l.version, l.address, l.owner_kind, l.owner_name, l.owner_uid, l.owner_uid_named,
+             l.owner_incarnation, l.owner_interface, l.node, l.asked_at
+        from ipledger.lookup l
+       where l.network_id = $1 and l.source_id >= k.source_id and l.source_id <= k.source_id and l.answer is null
+       order by l.source_id, l.wanted_at limit ${MOST_ASKS}) w`
 // The first time it is handed over is what counts: the answer is not older than that.
 const ASKED = `
   update ipledger.lookup set asked_at = to_timestamp($4::float8 / 1000)
@@ -262,17 +308,21 @@ export const REPORT_STATEMENTS = {
   makeKey: MAKE_KEY,
   source: SOURCE,
   lockSource: LOCK_SOURCE,
+  lockSources: LOCK_SOURCES,
+  marks: MARKS,
   epoch: EPOCH,
   fence: FENCE,
   openEpoch: OPEN_EPOCH,
   closeEpoch: CLOSE_EPOCH,
   updateStanding: UPDATE_STANDING,
+  updateStandings: UPDATE_STANDINGS,
   keepSnapshot: KEEP_SNAPSHOT,
   keepPart: KEEP_PART,
   part: PART,
   dropOlderParts: DROP_OLDER_PARTS,
   dropParts: DROP_PARTS,
   waiting: WAITING,
+  allWaiting: ALL_WAITING,
   asked: ASKED,
   answered: ANSWERED,
 } as const
@@ -331,7 +381,18 @@ async function readGround(client: pg.Client, asked: Naming): Promise<Known | Ref
     run('ground', network),
     run('key', network),
   ])
-  return knownFrom(answers, asked)
+  return withLost(client, asked, knownFrom(answers, asked))
+}
+
+/** What the caller quotes of an era that is over may be what a failover lost; that is asked for only then. */
+async function withLost(
+  client: pg.Client,
+  { network, quoted }: Naming,
+  known: Known | Refusal,
+): Promise<Known | Refusal> {
+  if (isRefusal(known) || known.ground.beyond !== null) return known
+  const endedAt = await lostAfter(client, network, quoted.head, known.ground.era)
+  return endedAt === null ? known : { ...known, ground: { ...known.ground, beyond: { ...quoted, endedAt } } }
 }
 
 function knownFrom([source, ground, key]: readonly Answered[], asked: Naming): Known | Refusal {
@@ -400,10 +461,14 @@ export async function reportSnapshot(
   if (report.epoch === '') return invalid('epoch', 'required')
   if ('unchanged' in content) {
     if (chunk !== null) return invalid('chunk', 'a set that did not change has no chunks')
-    return take(intake, report, { unchanged: content.unchanged })
+    const [outcome] = await reportUnchanged(intake, [{ ...report, unchanged: content.unchanged }])
+    if (outcome!.status === 'rejected') throw outcome!.reason
+    return outcome!.value
   }
   if (chunk === null) {
-    return take(intake, report, { read: (scope) => readManyEntries(content.entries, scope) })
+    return take(intake, report, {
+      read: async (scope) => listedOf(await readManyEntries(content.entries, scope)),
+    })
   }
   if (chunk.number >= MOST_CHUNKS) return invalid('chunk.number', `must be below ${MOST_CHUNKS}`)
   if (chunk.last !== null && chunk.last.entries > MOST_ENTRIES) {
@@ -419,7 +484,7 @@ export function takeSnapshot(
 ): Promise<Reported | Awaiting | Refusal> {
   const { network, source } = begun
   const quoted = { era: 0, head: 0 }
-  return take(intake, { network, source, epoch, complete, begun, quoted }, { read: () => set })
+  return take(intake, { network, source, epoch, complete, begun, quoted }, { read: () => listedOf(set) })
 }
 
 type ToTake = Naming & {
@@ -430,9 +495,9 @@ type ToTake = Naming & {
 /** Of one that came in chunks: what putting it together found, and whether what cannot be read was told of. */
 type Chunks = { readonly problems: readonly PartialReason[]; readonly told: boolean }
 
-type Content =
-  | { readonly unchanged: string }
-  | { readonly read: (scope: Scope) => EntrySet | Promise<EntrySet> }
+type Content = {
+  readonly read: (scope: Scope, client: pg.Client) => Listed | Promise<Listed>
+}
 
 async function take(
   intake: Intake,
@@ -452,103 +517,293 @@ async function take(
       run('waiting', network, id),
       run('fence', network, id, report.epoch),
     ])
-    const known = knownFrom(answers, report)
+    const known = await withLost(client, report, knownFrom(answers, report))
     if (isRefusal(known)) return leave(client, known)
     const { source } = known
     const [, , , epochs, waiting, fence] = answers
     if ('token' in report && source.kind !== 'push') return leave(client, isAsked(source))
-    const epochClosed = (epochs!.rows[0]?.closed_at ?? null) !== null
-    const fencedAt = (fence!.rows[0]?.fenced_at ?? null) as number | null
-    const beginning = readBeginning(report, known)
+    const marks = {
+      epochClosed: (epochs!.rows[0]?.closed_at ?? null) !== null,
+      fencedAt: (fence!.rows[0]?.fenced_at ?? null) as number | null,
+    }
+    const beginning = await readBeginning(client, report, known, marks)
     if (isOnlyQuoted(beginning, known)) return leave(client, { is: 'beyond' as const, ground: known.ground })
-    const ground = { ...known.ground, beyond: beginning.beyond }
-    const { standing } = source
-    if ('unchanged' in content && !isListed(content.unchanged, report.epoch, source)) {
-      return leave(client, { is: 'resend' as const, ground })
+    const arrived: Arrived = {
+      report,
+      source,
+      ground: { ...known.ground, beyond: beginning.beyond },
+      key: known.key,
+      beginning,
+      ...marks,
+      waiting: waiting!.rows,
     }
-    const set =
-      'unchanged' in content ? null : await content.read({ network, node: source.node, epoch: report.epoch })
-    const problems: PartialReason[] = [...beginning.problems, ...(chunks?.problems ?? [])]
-    if (!report.complete) problems.push('DECLARED')
-    if (set !== null && set.unreadableCount > 0) problems.push('UNREADABLE_ENTRY')
-    const facts: ReportFacts = {
-      begun: beginning.begun,
-      reportedAt: ground.now,
-      era: ground.era,
-      epoch: report.epoch,
-      epochClosed,
-      intervalMs: source.intervalMs,
-      size: set === null ? standing.size : set.entries.size,
-      digest: set === null ? standing.digest : digestOf(set),
-      problems,
-    }
-    const assessment = assess(standing, facts)
-    const found = set === null ? NO_DIFFERENCE : await compare(client, source, assessment, set)
-    const difference = assessment.ends ? found : { ...found, vanished: [] }
-    const after = advance(standing, facts, assessment, {
-      added: difference.appeared.length,
-      kept: found.vanished.length - difference.vanished.length,
-    })
-    // What came out of order, or from a life that is over, protects and decides nothing: it has no head.
-    const proven = assessment.because.some(isUnproven) ? null : beginning.begun
-    const at: At = {
-      network,
-      source: id,
-      epoch: report.epoch,
-      sequence: after.lastSequence,
-      head: proven?.head ?? 0,
-      begunAt: proven?.begunAt ?? ground.now,
-      lastSeenAt: standing.lastBegunAt ?? 0,
-      bootBegunAt: source.node === '' ? null : standing.epochBegunAt,
-    }
-    const asks = after.epoch === report.epoch ? asksOf(waiting!, ground.now) : []
-    const toAsk = asks.filter(({ asked }) => !asked).map(({ ask }) => ask.fencingToken)
-    for (const write of writeDifference(difference, at)) await trip(client, [write])
+    const set = await content.read({ network, node: source.node, epoch: report.epoch }, client)
+    const facts = factsOf(arrived, set, chunks)
+    const assessment = assess(source.standing, facts)
+    const found = await compare(client, source, assessment, set)
+    const concluded = conclude(arrived, { set, facts, assessment, found })
+    const { at, after, difference } = concluded
+    const news = await writeDifference(client, difference, { at, listed: set, most: MOST_NEWS })
     expectCommitted(
       await trip(client, [
-        ...(assessment.opensEpoch ? turnEpochs(at, standing.epoch, ground.now) : []),
         run('updateStanding', network, id, ...standingCells(after)),
-        ...(isWorthKeeping(source, assessment, difference)
-          ? [keepSnapshot({ at, ground, proven, assessment, facts, set, difference })]
-          : []),
-        ...(toAsk.length > 0 ? [run('asked', network, id, toAsk, ground.now)] : []),
+        ...concluded.besides,
         ...(chunks !== null && beginning.begun !== null
           ? [run('dropParts', network, id, beginning.begun.begunAt)]
           : []),
         COMMIT,
       ]),
     )
-    if (set !== null && chunks?.told !== true) logUnreadable(intake, at, set)
-    if (assessment.complete) logMuchShorter(intake, at, standing.size, facts.size)
-    return {
-      is: 'taken' as const,
-      source: { ...source, standing: after },
-      sequence: at.sequence,
-      assessment,
-      closedEpoch: assessment.opensEpoch ? standing.epoch : '',
-      size: facts.size,
-      sizeBefore: standing.size,
-      unreadable: set?.unreadableCount ?? 0,
-      ignored: set?.ignored ?? 0,
-      appeared: difference.appeared.length,
-      vanished: difference.vanished.length,
-      news: difference.appeared,
-      digest: after.epoch === report.epoch ? after.digest : '',
-      asks: asks.map(({ ask }) => ask),
-      fencedAt: fencedAt !== null && fencedAt < at.begunAt ? fencedAt : null,
-      ground,
-    }
+    countReport(network, assessment.complete)
+    if (chunks?.told !== true) logUnreadable(intake, at, set)
+    if (assessment.complete) logMuchShorter(intake, at, source.standing.size, facts.size)
+    return { ...concluded.reported, news }
   })
+}
+
+/** A report, and what was read for it under the lock of its source. */
+type Arrived = Marks & {
+  readonly report: ToTake
+  readonly source: Source
+  readonly ground: Ground
+  readonly key: Known['key']
+  readonly beginning: BeginningFound
+  readonly waiting: Answered['rows']
+}
+
+type Marks = { readonly epochClosed: boolean; readonly fencedAt: number | null }
+
+/** `set`: null, if it is said to be the one that is listed. */
+function factsOf(
+  { report, source: { standing, intervalMs }, ground, beginning, epochClosed }: Arrived,
+  set: Listed | null,
+  chunks: Chunks | null,
+): ReportFacts {
+  const problems: PartialReason[] = [...beginning.problems, ...(chunks?.problems ?? [])]
+  if (!report.complete) problems.push('DECLARED')
+  if (set !== null && set.unreadableCount > 0) problems.push('UNREADABLE_ENTRY')
+  return {
+    begun: beginning.begun,
+    reportedAt: ground.now,
+    era: ground.era,
+    epoch: report.epoch,
+    epochClosed,
+    intervalMs,
+    size: set === null ? standing.size : set.keys.size,
+    digest: set === null ? standing.digest : digestOf(set.keys),
+    problems,
+  }
+}
+
+type Concluded = {
+  readonly at: At
+  readonly after: Standing
+  /** To be written with what is vanished by it and with the standing. */
+  readonly difference: Difference
+  readonly besides: readonly Statement[]
+  readonly reported: Reported
+}
+
+function conclude(
+  { report, source, ground, key, beginning, fencedAt, waiting }: Arrived,
+  {
+    set,
+    facts,
+    assessment,
+    found,
+  }: {
+    readonly set: Listed | null
+    readonly facts: ReportFacts
+    readonly assessment: Assessment
+    readonly found: Difference
+  },
+): Concluded {
+  const { network, source: id } = report
+  const { standing } = source
+  const difference = assessment.ends ? found : { ...found, vanished: [] }
+  const after = advance(standing, facts, assessment, {
+    added: difference.appeared.size,
+    kept: found.vanished.length - difference.vanished.length,
+  })
+  // What came out of order, or from a life that is over, protects and decides nothing: it has no head.
+  const proven = assessment.because.some(isUnproven) ? null : beginning.begun
+  const at: At = {
+    network,
+    source: id,
+    epoch: report.epoch,
+    sequence: after.lastSequence,
+    head: proven?.head ?? 0,
+    begunAt: proven?.begunAt ?? ground.now,
+    lastSeenAt: standing.lastBegunAt ?? 0,
+    bootBegunAt: source.node === '' ? null : standing.epochBegunAt,
+  }
+  const asks = after.epoch === report.epoch ? asksOf(waiting, ground.now) : []
+  const toAsk = asks.filter(({ asked }) => !asked).map(({ ask }) => ask.fencingToken)
+  const besides = [
+    ...(assessment.opensEpoch ? turnEpochs(at, standing.epoch, ground.now) : []),
+    ...(isWorthKeeping(source, assessment, difference)
+      ? [keepSnapshot({ at, ground, proven, assessment, facts, set, difference })]
+      : []),
+    ...(toAsk.length > 0 ? [run('asked', network, id, toAsk, ground.now)] : []),
+  ]
+  const reported: Reported = {
+    is: 'taken',
+    source: { ...source, standing: after },
+    sequence: at.sequence,
+    assessment,
+    closedEpoch: assessment.opensEpoch ? standing.epoch : '',
+    size: facts.size,
+    sizeBefore: standing.size,
+    unreadable: set?.unreadableCount ?? 0,
+    ignored: set?.ignored ?? 0,
+    appeared: difference.appeared.size,
+    vanished: difference.vanished.length,
+    news: [],
+    digest: after.epoch === report.epoch ? after.digest : '',
+    asks: asks.map(({ ask }) => ask),
+    next: nextOf(source, after, ground, key),
+    fencedAt: fencedAt !== null && fencedAt < at.begunAt ? fencedAt : null,
+    ground,
+  }
+  return { at, after, difference, besides, reported }
+}
+
+/** Of an interval, so that a token lasts to the end of the next look. Not measured. */
+const LASTS_INTERVALS = 1.5
+
+/**
+ * One call an interval is enough for who has nothing new to say. It is begun here, before its source looks again, so it
+ * is evidence of less than one that is begun then, and of nothing else.
+ */
+function nextOf(
+  { network, id, kind, intervalMs }: Source,
+  { lastSequence }: Standing,
+  ground: Ground,
+  key: Known['key'],
+): Reported['next'] {
+  const { era, head, now, beyond } = ground
+  const tooShort = lifeMs(ground) < LASTS_INTERVALS * intervalMs
+  if (kind !== 'push' || key === null || beyond !== null || tooShort) return null
+  const begun = { network, source: id, era, head, begunAt: now, sequence: lastSequence + 1 }
+  return { token: signToken(begun, key), expiresAt: now + lifeMs(ground) }
+}
+
+// Sets that stay.
+
+/** A report that says so: no entries, and no chunks. */
+export type UnchangedReport = Omit<SnapshotReport, 'content' | 'chunk'> & { readonly unchanged: string }
+
+type Outcome = Reported | Awaiting | Refusal
+
+/**
+ * Reports of different sources of one network whose sets stay as they are, in one transaction: of 2,000 agents that
+ * have nothing new to say each takes a row of it and no trip of its own. One whose source somebody else is writing to is
+ * taken by itself, and waits for that alone; so is each of them, if the database refuses what one would write.
+ */
+export async function reportUnchanged(
+  { database }: Pick<Intake, 'database'>,
+  reports: readonly UnchangedReport[],
+): Promise<readonly PromiseSettledResult<Outcome>[]> {
+  const taking = (some: readonly UnchangedReport[]) =>
+    onConnection(database, (client) => takeUnchanged(client, some))
+  const together =
+    reports.length === 1
+      ? [null]
+      : await taking(reports).catch((error: unknown) => {
+          if (!isAboutRows(error)) throw error
+          return reports.map(() => null)
+        })
+  const outcomes: PromiseSettledResult<Outcome>[] = []
+  for (const [place, outcome] of together.entries()) {
+    const [settled] = await Promise.allSettled([outcome ?? taking([reports[place]!]).then(([one]) => one!)])
+    outcomes.push(settled)
+  }
+  return outcomes
+}
+
+/** SQLSTATE classes 22 and 23: nothing of the transaction is there, and each may be tried by itself. */
+function isAboutRows(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && /^2[23]/.test(String(error.code))
+}
+
+/** Null: its source was not found, or is locked. Never of one alone. */
+async function takeUnchanged(
+  client: pg.Client,
+  reports: readonly UnchangedReport[],
+): Promise<readonly (Outcome | null)[]> {
+  const { network } = reports[0]!
+  const ids = reports.map(({ source }) => source)
+  const alone = reports.length === 1
+  const [, sources, ground, key, marks, waiting] = await trip(client, [
+    BEGIN,
+    // First, so that what is read next is what it waited for.
+    alone ? run('lockSource', network, ids[0]) : run('lockSources', network, ids),
+    run('ground', network),
+    run('key', network),
+    run(
+      'marks',
+      network,
+      ids,
+      reports.map(({ epoch }) => epoch),
+    ),
+    run('allWaiting', network, ids),
+  ])
+  const rows = new Map(sources!.rows.map((row) => [row.source_id, row]))
+  const marksOf = new Map(marks!.rows.map((row) => [row.source_id, row]))
+  const waitingFor = Map.groupBy(waiting!.rows, (row) => row.source_id)
+
+  async function weigh(report: UnchangedReport): Promise<Concluded | Awaiting | Refusal | null> {
+    const row = rows.get(report.source)
+    if (row === undefined && !alone) return null
+    const own = { ...sources!, rows: row === undefined ? [] : [row] }
+    const known = await withLost(client, report, knownFrom([own, ground!, key!], report))
+    if (isRefusal(known)) return known
+    const { source } = known
+    if (source.kind !== 'push') return isAsked(source)
+    const { closed_at, fenced_at } = marksOf.get(report.source) ?? {}
+    const read = { epochClosed: (closed_at ?? null) !== null, fencedAt: (fenced_at ?? null) as number | null }
+    const beginning = await readBeginning(client, report, known, read)
+    if (isOnlyQuoted(beginning, known)) return { is: 'beyond', ground: known.ground }
+    const arrived: Arrived = {
+      report,
+      source,
+      ground: { ...known.ground, beyond: beginning.beyond },
+      key: known.key,
+      beginning,
+      ...read,
+      waiting: waitingFor.get(report.source) ?? [],
+    }
+    if (!isListed(report.unchanged, report.epoch, source)) return { is: 'resend', ground: arrived.ground }
+    const facts = factsOf(arrived, null, null)
+    const assessment = assess(source.standing, facts)
+    return conclude(arrived, { set: null, facts, assessment, found: NO_DIFFERENCE })
+  }
+
+  const weighed: Awaited<ReturnType<typeof weigh>>[] = []
+  for (const report of reports) weighed.push(await weigh(report))
+  const taken = weighed.filter((one) => one !== null && 'reported' in one)
+  if (taken.length === 0) await trip(client, [ROLLBACK])
+  else {
+    expectCommitted(
+      await trip(client, [
+        run('updateStandings', network, ...standingColumns(taken.map(({ at, after }) => [at.source, after]))),
+        ...taken.flatMap(({ besides }) => besides),
+        COMMIT,
+      ]),
+    )
+    for (const { reported } of taken) countReport(network, reported.assessment.complete)
+  }
+  return weighed.map((one) => (one !== null && 'reported' in one ? one.reported : one))
 }
 
 async function compare(
   client: pg.Client,
   { network, id }: Source,
   { complete, unchanged }: Assessment,
-  { entries }: EntrySet,
+  { keys }: Listed,
 ): Promise<Difference> {
   if (unchanged) return NO_DIFFERENCE
-  return (complete ? compareAll : compareNew)(client, { network, source: id }, entries)
+  return (complete ? compareAll : compareNew)(client, { network, source: id }, keys)
 }
 
 /** Of another epoch the same entries may be another set: on a node, they have another boot. */
@@ -556,7 +811,7 @@ function isListed(digest: string, epoch: string, { standing }: Source): boolean 
   return digest !== '' && digest === standing.digest && epoch === standing.epoch
 }
 
-const NO_DIFFERENCE: Difference = { appeared: [], vanished: [] }
+const NO_DIFFERENCE: Difference = { appeared: new Set(), vanished: [] }
 
 function isUnproven(reason: PartialReason): boolean {
   return reason === 'OUT_OF_SEQUENCE' || reason === 'CLOSED_EPOCH'
@@ -569,7 +824,12 @@ type BeginningFound = {
   readonly beyond: Beyond | null
 }
 
-function readBeginning(report: ToTake, { ground, key }: Known): BeginningFound {
+async function readBeginning(
+  client: pg.Client,
+  report: ToTake,
+  { ground, key }: Known,
+  { fencedAt }: Pick<Marks, 'fencedAt'>,
+): Promise<BeginningFound> {
   const unproven = (why: PartialReason, beyond: Beyond | null = null): BeginningFound => ({
     begun: null,
     problems: [why],
@@ -582,8 +842,15 @@ function readBeginning(report: ToTake, { ground, key }: Known): BeginningFound {
     return unproven('TOKEN_OF_ANOTHER_SOURCE')
   }
   if (isBeyond(begun, ground)) return unproven('BEYOND_HEAD', { era: begun.era, head: begun.head })
-  if (begun.era < ground.era) return unproven('OTHER_ERA')
+  if (begun.era < ground.era) {
+    const { era, head } = begun
+    const endedAt = await lostAfter(client, report.network, head, ground.era)
+    return endedAt === null ? unproven('OTHER_ERA') : unproven('BEYOND_HEAD', { era, head, endedAt })
+  }
   if (ground.now > begun.begunAt + lifeMs(ground)) return unproven('TOKEN_EXPIRED')
+  // Whether its source looked before somebody vouched for the end of its boot, or after, the token does not tell: it was
+  // heard when it arrived (6.3).
+  if (fencedAt !== null && begun.begunAt <= fencedAt) return unproven('TOKEN_EXPIRED')
   return { begun, problems: [], beyond: null }
 }
 
@@ -602,7 +869,7 @@ function turnEpochs(at: At, before: string, now: number): readonly Statement[] {
 function isWorthKeeping({ standing }: Source, assessment: Assessment, difference: Difference): boolean {
   return (
     assessment.opensEpoch ||
-    difference.appeared.length + difference.vanished.length > 0 ||
+    difference.appeared.size + difference.vanished.length > 0 ||
     standing.reportedAt === null ||
     assessment.because.join() !== standing.partialBecause.join()
   )
@@ -622,7 +889,7 @@ function keepSnapshot({
   readonly proven: Begun | null
   readonly assessment: Assessment
   readonly facts: ReportFacts
-  readonly set: EntrySet | null
+  readonly set: Listed | null
   readonly difference: Difference
 }): Statement {
   return run(
@@ -641,7 +908,7 @@ function keepSnapshot({
     facts.size,
     set?.unreadableCount ?? 0,
     set?.ignored ?? 0,
-    difference.appeared.length,
+    difference.appeared.size,
     difference.vanished.length,
     facts.digest,
   )
@@ -650,7 +917,7 @@ function keepSnapshot({
 function logUnreadable(
   { log }: Intake,
   at: Pick<At, 'network' | 'source' | 'sequence'>,
-  set: EntrySet,
+  set: Pick<Listed, 'unreadable' | 'unreadableCount'>,
 ): void {
   const { network, source, sequence } = at
   for (const { text, why } of set.unreadable) {
@@ -688,7 +955,8 @@ async function takeChunk(
     if (isRefusal(known)) return known
     const { ground, source } = known
     if (source.kind !== 'push') return isAsked(source)
-    const beginning = readBeginning(report, known)
+    // The last chunk is read once more, with what marks its epoch.
+    const beginning = await readBeginning(client, report, known, { fencedAt: null })
     const { begun } = beginning
     const set = await readManyEntries(given, { network, node: source.node, epoch })
     if (isOnlyQuoted(beginning, known)) return { set, ground, whole: 'beyond' }
@@ -722,19 +990,35 @@ async function takeChunk(
   if (whole === 'beyond') return { is: 'beyond', ground }
   // Nothing proves which snapshot it is a part of: what it lists protects.
   if (whole === null) {
-    return take(intake, report, { read: () => set }, { problems: ['CHUNK_MISSING'], told: false })
+    return takeRest(false)
   }
-  return take(intake, report, { read: () => whole.set }, { problems: whole.problems, told: true })
+  try {
+    const content: Content = { read: (_, client) => whole.listed(client) }
+    return await take(intake, report, content, { problems: whole.problems, told: true })
+  } catch (error) {
+    if (!(error instanceof PartGone)) throw error
+    return takeRest(true)
+  }
+
+  function takeRest(told: boolean): Promise<Reported | Awaiting | Refusal> {
+    return take(intake, report, { read: () => listedOf(set) }, { problems: ['CHUNK_MISSING'], told })
+  }
 }
 
-type Whole = { readonly set: EntrySet; readonly problems: readonly PartialReason[] }
+type Whole = {
+  readonly listed: (client: pg.Client) => Listed
+  readonly problems: readonly PartialReason[]
+}
 type Staged = {
   readonly set: EntrySet
   readonly ground: Ground
   readonly whole: Whole | 'later' | 'beyond' | null
 }
 
-/** The last chunk and all before it. One at a time: the whole in one answer would be megabytes. */
+/**
+ * The last chunk and all before it, one at a time: the whole in one answer would be megabytes, and all of its entries in
+ * the process a hundred. Keys are held, and the entries of those that are new are read once more.
+ */
 async function putTogether(
   client: pg.Client,
   { network, source, epoch }: SnapshotReport,
@@ -746,25 +1030,65 @@ async function putTogether(
     readonly chunk: Chunk
   },
 ): Promise<Whole> {
-  const sets: EntrySet[] = [last.set]
+  const keys = new Set<string>(last.set.entries.keys())
+  /** Which of them each part is the only one to have, or the first. */
+  const parts: { readonly part: number; readonly keys: ReadonlySet<string> }[] = []
   const digests = [last.digest]
   let given = last.given.length
+  let { unreadableCount, ignored } = last.set
   for (let part = 0; part < last.chunk.number; part += 1) {
-    const [answered] = await trip(client, [run('part', network, source, begun.begunAt, part)])
-    const row = answered!.rows[0] as PartRow | undefined
+    const row = await readPart(client, { network, source, epoch, begun, part })
     // The count will tell.
-    if (row === undefined || row.epoch !== epoch) continue
-    sets.push({
-      entries: new Map(row.entries.map((packed) => [packed[0], unpack(packed)])),
-      // Told of when it arrived.
-      unreadable: [],
-      unreadableCount: row.unreadable,
-      ignored: row.ignored,
-    })
+    if (row === undefined) continue
+    const own = new Set<string>()
+    for (const [key] of row.entries) {
+      if (!keys.has(key)) own.add(key)
+      keys.add(key)
+    }
+    parts.push({ part, keys: own })
+    unreadableCount += row.unreadable
+    ignored += row.ignored
     digests.push(row.digest)
     given += row.given
   }
-  return { set: joinEntries(sets), problems: compareTotal(last.chunk.last!, given, addDigests(digests)) }
+
+  async function* pages(reading: pg.Client, wanted: ReadonlySet<string>): AsyncGenerator<readonly Entry[]> {
+    yield [...last.set.entries.values()].filter(({ key }) => wanted.has(key))
+    for (const { part, keys: own } of parts) {
+      if (own.isDisjointFrom(wanted)) continue
+      const row = await readPart(reading, { network, source, epoch, begun, part })
+      const entries = row?.entries.filter(([key]) => own.has(key) && wanted.has(key)) ?? []
+      if (entries.length < own.intersection(wanted).size) throw new PartGone()
+      yield entries.map(unpack)
+    }
+  }
+
+  return {
+    listed: (reading) => ({
+      keys,
+      // Of other parts it was told when they arrived.
+      unreadable: last.set.unreadable,
+      unreadableCount,
+      ignored,
+      pages: (wanted) => pages(reading, wanted),
+    }),
+    problems: compareTotal(last.chunk.last!, given, addDigests(digests)),
+  }
+}
+
+async function readPart(
+  client: pg.Client,
+  {
+    network,
+    source,
+    epoch,
+    begun,
+    part,
+  }: Pick<SnapshotReport, 'network' | 'source' | 'epoch'> & { readonly begun: Begun; readonly part: number },
+): Promise<PartRow | undefined> {
+  const [answered] = await trip(client, [run('part', network, source, begun.begunAt, part)])
+  const row = answered!.rows[0] as PartRow | undefined
+  return row?.epoch === epoch ? row : undefined
 }
 
 function compareTotal(
@@ -775,6 +1099,9 @@ function compareTotal(
   if (given !== total.entries) return ['CHUNK_MISSING']
   return digest === total.digest ? [] : ['DIGEST_DIFFERS']
 }
+
+/** Its source began another snapshot meanwhile, whose parts are kept instead, or sent this one again as something else. */
+class PartGone extends Error {}
 
 type PartRow = {
   readonly epoch: string
@@ -819,6 +1146,7 @@ export async function reportVerdicts(
         rows.map((row) => row.detail),
       ),
     ])
+    for (const { answer } of rows) countLookup(source.kind, answer)
     return { accepted: answered!.rowCount, ignored: verdicts.length - answered!.rowCount, ground }
   })
 }
@@ -869,7 +1197,10 @@ function readAskId(id: string): AskNamed | null {
   return numbers.every(Number.isSafeInteger) ? { token, version, asked, about: found[4]! } : null
 }
 
-function asksOf({ rows }: Answered, now: number): readonly { readonly ask: Ask; readonly asked: boolean }[] {
+function asksOf(
+  rows: Answered['rows'],
+  now: number,
+): readonly { readonly ask: Ask; readonly asked: boolean }[] {
   return rows.map((row) => {
     const token = row.fencing_token as number
     const version = row.version as number
@@ -890,28 +1221,6 @@ function asksOf({ rows }: Answered, now: number): readonly { readonly ask: Ask; 
 }
 
 // Connections.
-
-/**
- * Each statement has a time-out of its own, but of a database that went silent nobody hears. Far more than the largest
- * report takes; not measured.
- */
-const ANSWER_WITHIN_MS = 60_000
-
-async function onConnection<T>(database: pg.Pool, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  // A pool's client is one of the driver's own.
-  const client = (await database.connect()) as unknown as pg.Client & pg.PoolClient
-  const patience = setTimeout(() => sever(client), ANSWER_WITHIN_MS)
-  let failed = true
-  try {
-    const result = await work(client)
-    failed = false
-    return result
-  } finally {
-    clearTimeout(patience)
-    // Whatever it was in the middle of ends with it.
-    client.release(failed)
-  }
-}
 
 async function leave<T>(client: pg.Client, result: T): Promise<T> {
   await trip(client, [ROLLBACK])

@@ -15,7 +15,8 @@ import { lastListing } from '../core/listed.ts'
 import { firstSeqOfEra } from '../core/policy.ts'
 import type { Refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
-import { type OwnerRow, readAddress, readOwner } from '../ledger/rows.ts'
+import { MOST_OF_ONE, type OwnerRow, readAddress, readOwner } from '../ledger/rows.ts'
+import { ask } from '../postgres/on-connection.ts'
 import type { Reported } from './report.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
 
@@ -35,17 +36,21 @@ export type Sighted = {
   readonly refused: Refusal | null
 }
 
-/** At once, on every snapshot. Nothing follows from the list of a source in dry run. */
+/**
+ * At once, on every snapshot. Nothing follows from the list of a source in dry run. Of much that is new, as in a first
+ * list, most may be in the books already: the ledger is asked about the rest.
+ */
 export async function sightNews(
-  ledger: Ledger,
+  { database, ledger }: { readonly database: pg.Pool; readonly ledger: Ledger },
   network: string,
   reported: Reported,
   actor: string,
 ): Promise<Sighted> {
   const { source, sequence, news, ground } = reported
-  const entries = news.filter(({ state }) => state !== TERMINAL)
   const tally = newTally()
   if (source.state !== 'ENABLED') return tally
+  const live = news.filter(({ state }) => state !== TERMINAL)
+  const entries = live.length > MOST_ENTRIES ? await withoutBooked(database, network, live) : live
   const at = {
     source: source.id,
     epoch: source.standing.epoch,
@@ -110,14 +115,11 @@ const BOUND = `
 // Leases do not overlap, nor do released addresses: of those that begin before it only the nearest can contain it. Walking
 // backwards to that one reads a page of the index, 70 µs; an address that is leased by itself is found in 5.
 // Whom an entry is about is decide-sighting.ts's to say; here it is said of what would change nothing.
-const UNBOOKED = `
+const unbookedOf = (sightings: string) => `
   select s.address, s.source_id, s.owner_kind, s.owner_name, s.owner_uid, s.owner_uid_named, s.owner_incarnation,
          s.owner_interface, s.node, s.boot, s.state, s.appeared_sequence, s.appeared_head, s.appeared_at,
          h.held, h.version, h.pool_id
-    from (
-      select x.* from ipledger.sighting x
-       where x.network_id = $1 and x.live and x.address > $2::inet and x.address <= $3::inet
-       order by x.address offset 0) s
+    from (${sightings}) s
     left join lateral (
       (select l.* from ipledger.lease l
         where l.network_id = $1 and l.address >= s.address and l.address <= s.address order by l.address limit 1)
@@ -145,6 +147,19 @@ const UNBOOKED = `
          else w.block and l.state = 'RESERVED'
        end) h`
 
+const UNBOOKED = unbookedOf(`
+      select x.* from ipledger.sighting x
+       where x.network_id = $1 and x.live and x.address > $2::inet and x.address <= $3::inet
+       order by x.address offset 0`)
+
+const UNBOOKED_AT = unbookedOf(`
+      select y.* from unnest($2::inet[]) as k (address)
+       cross join lateral (
+         select x.* from ipledger.sighting x
+          where x.network_id = $1 and x.live and x.address >= k.address and x.address <= k.address
+          order by x.address limit ${MOST_OF_ONE}) y
+       offset 0`)
+
 // Of the free ones: the pool they are in, and the last event there.
 const FREE = `
   select k.place, p.pool_id, r.released_seq
@@ -170,6 +185,7 @@ const GROUND = `
 export const SIGHTED_STATEMENTS = {
   sightedBound: BOUND,
   sightedUnbooked: UNBOOKED,
+  sightedUnbookedAt: UNBOOKED_AT,
   sightedFree: FREE,
   sightedSources: SOURCES,
   sightedGround: GROUND,
@@ -212,8 +228,8 @@ export async function boundOf(
   network: string,
   { after, upTo, size }: { readonly after: string; readonly upTo: string; readonly size: number },
 ): Promise<string> {
-  const { rows } = await database.query<{ address: string }>(BOUND, [network, after, upTo, size - 1])
-  return rows[0] === undefined ? upTo : readAddress(rows[0].address)
+  const [row] = await ask<{ address: string }>(database, BOUND, [network, after, upTo, size - 1])
+  return row === undefined ? upTo : readAddress(row.address)
 }
 
 /** In pools alone: what is seen elsewhere waits for the pool that may be made there. By address. */
@@ -222,21 +238,21 @@ export async function readUnbooked(
   network: string,
   { after, upTo }: { readonly after: string; readonly upTo: string },
 ): Promise<readonly Unbooked[]> {
-  const { rows } = await database.query<UnbookedRow>(UNBOOKED, [network, after, upTo])
+  const rows = await ask<UnbookedRow>(database, UNBOOKED, [network, after, upTo])
   if (rows.length === 0) return []
   const free = rows.flatMap((row, place) => (row.held ? [] : [{ place, address: row.address }]))
-  const placed = await database.query<{ place: number; pool_id: number; released_seq: number | null }>(FREE, [
+  const placed = await ask<{ place: number; pool_id: number; released_seq: number | null }>(database, FREE, [
     network,
     free.map(({ place }) => place),
     free.map(({ address }) => address),
   ])
-  const inPool = new Map(placed.rows.map((row) => [row.place, row]))
+  const inPool = new Map(placed.map((row) => [row.place, row]))
   const sources = new Map<string, Source>()
-  const found = await database.query<SourceRow>(SOURCES, [
+  const found = await ask<SourceRow>(database, SOURCES, [
     network,
     [...new Set(rows.map((row) => row.source_id))],
   ])
-  for (const row of found.rows) sources.set(row.source_id, readSource(row))
+  for (const row of found) sources.set(row.source_id, readSource(row))
   return rows.flatMap((row, place) => {
     const source = sources.get(row.source_id)
     const poolId = row.pool_id ?? inPool.get(place)?.pool_id
@@ -261,6 +277,21 @@ export async function readUnbooked(
   })
 }
 
+/** As they are listed now, whoever lists them. */
+async function withoutBooked<T extends Pick<SightedEntry, 'address'>>(
+  database: pg.Pool,
+  network: string,
+  entries: readonly T[],
+): Promise<readonly T[]> {
+  const unbooked = new Set<string>()
+  for (let from = 0; from < entries.length; from += PAGE) {
+    const addresses = entries.slice(from, from + PAGE).map(({ address }) => address)
+    const rows = await ask<Pick<UnbookedRow, 'address'>>(database, UNBOOKED_AT, [network, addresses])
+    for (const { address } of rows) unbooked.add(readAddress(address))
+  }
+  return entries.filter(({ address }) => unbooked.has(address))
+}
+
 function evidenceOf(row: UnbookedRow, { id, standing }: Source): Unbooked['at'] {
   const { appeared_sequence: sequence, appeared_head: head, appeared_at: begunAt } = row
   const listing = lastListing({ sequence, head, begunAt }, standing)
@@ -272,10 +303,7 @@ export type Network = { readonly state: string; readonly era: number; readonly h
 
 /** One small query; null: there is no such network. */
 export async function readGround(database: pg.Pool, network: string): Promise<Network | null> {
-  const { rows } = await database.query<{ state: string; era: number; has_sources: boolean }>(GROUND, [
-    network,
-  ])
-  const row = rows[0]
+  const [row] = await ask<{ state: string; era: number; has_sources: boolean }>(database, GROUND, [network])
   return row === undefined ? null : { state: row.state, era: row.era, hasSources: row.has_sources }
 }
 

@@ -9,7 +9,7 @@ import type pg from 'pg'
 import { TERMINAL } from '../core/command.ts'
 import { type Column, insertText, OF_NETWORK, OWNER, ownerCells, values } from '../ledger/append.ts'
 import { type Statement, trip } from '../postgres/trip.ts'
-import type { Entry } from './entries.ts'
+import type { Entry, Listed } from './entries.ts'
 
 const PAGE = 5_000
 /** Rows of one statement: some 30 ms of the database (not measured). */
@@ -33,9 +33,9 @@ export type At = {
   readonly bootBegunAt: number | null
 }
 
+/** Keys. */
 export type Difference = {
-  readonly appeared: readonly Entry[]
-  /** Keys. */
+  readonly appeared: ReadonlySet<string>
   readonly vanished: readonly string[]
 }
 
@@ -87,47 +87,57 @@ export const SIGHTING_STATEMENTS = { listed: LISTED, known: KNOWN, appear: APPEA
 export async function compareAll(
   client: pg.Client,
   at: Pick<At, 'network' | 'source'>,
-  entries: ReadonlyMap<string, Entry>,
+  listed: Listed['keys'],
 ): Promise<Difference> {
-  const stays = new Set<string>()
+  const appeared = new Set(listed)
   const vanished: string[] = []
   for (let after = ''; ; ) {
     const page = await keys(client, statement('listed', LISTED, [at.network, at.source, after, PAGE]))
     for (const key of page) {
-      if (entries.has(key)) stays.add(key)
-      else vanished.push(key)
+      // Each is listed once.
+      if (!appeared.delete(key)) vanished.push(key)
     }
     if (page.length < PAGE) break
     after = page.at(-1)!
   }
-  return { appeared: [...entries.values()].filter(({ key }) => !stays.has(key)), vanished }
+  return { appeared, vanished }
 }
 
 /** What is new alone: a list with holes ends nothing (INV-6). */
 export async function compareNew(
   client: pg.Client,
   at: Pick<At, 'network' | 'source'>,
-  entries: ReadonlyMap<string, Entry>,
+  listed: Listed['keys'],
 ): Promise<Difference> {
-  const appeared: Entry[] = []
-  for (const slice of slices([...entries.values()])) {
-    const given = slice.map(({ key }) => key)
-    const known = new Set(await keys(client, statement('known', KNOWN, [at.network, at.source, given])))
-    appeared.push(...slice.filter(({ key }) => !known.has(key)))
+  const appeared = new Set(listed)
+  for (const slice of slices([...listed])) {
+    const known = await keys(client, statement('known', KNOWN, [at.network, at.source, slice]))
+    for (const key of known) appeared.delete(key)
   }
   return { appeared, vanished: [] }
 }
 
-export function* writeDifference(difference: Difference, at: At): Generator<Statement> {
-  for (const slice of slices(difference.vanished)) {
+/** Answers the first of what appeared, at most `most`. */
+export async function writeDifference(
+  client: pg.Client,
+  { appeared, vanished }: Difference,
+  { at, listed, most }: { readonly at: At; readonly listed: Listed | null; readonly most: number },
+): Promise<readonly Entry[]> {
+  for (const slice of slices(vanished)) {
     const { network, source, epoch, sequence, head, begunAt, lastSeenAt, bootBegunAt } = at
     const ended = [network, source, slice, sequence, head, begunAt, lastSeenAt, bootBegunAt, epoch]
-    yield statement('vanish', VANISH, ended)
+    await trip(client, [statement('vanish', VANISH, ended)])
   }
-  for (const slice of slices(difference.appeared)) {
-    const cells = values(at.network, SIGHTING, slice, (entry) => cellsOf(entry, at))
-    yield statement('appear', APPEAR, cells)
+  const first: Entry[] = []
+  if (listed === null || appeared.size === 0) return first
+  for await (const page of listed.pages(appeared)) {
+    for (const slice of slices(page)) {
+      const cells = values(at.network, SIGHTING, slice, (entry) => cellsOf(entry, at))
+      await trip(client, [statement('appear', APPEAR, cells)])
+      if (first.length < most) first.push(...slice.slice(0, most - first.length))
+    }
   }
+  return first
 }
 
 function cellsOf({ key, address, owner, node, boot, state }: Entry, at: At): readonly unknown[] {

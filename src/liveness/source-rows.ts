@@ -1,5 +1,6 @@
 /** Rows of `source` as they arrive and as they are written, and what they mean. */
 import type { Family } from '../core/address.ts'
+import { OF_NETWORK } from '../ledger/append.ts'
 import type { SourceDeclaration, SourceKind, SourceState } from './source.ts'
 import type { CountedSnapshot, PartialReason, Standing } from './standing.ts'
 
@@ -187,4 +188,54 @@ export const UPDATE_STANDING = `update ipledger.source set ${STANDING.map(
 
 export function standingCells(standing: Standing): readonly unknown[] {
   return STANDING.map(({ cell }) => cell(standing))
+}
+
+/** An array's elements are not arrays: a list of reasons travels as one text. */
+const SENT: Readonly<Record<StandingColumn['type'], string>> = {
+  text: 'text',
+  bigint: 'bigint',
+  integer: 'integer',
+  boolean: 'boolean',
+  time: 'float8',
+  json: 'text',
+  'text[]': 'text',
+}
+
+function received({ name, type }: StandingColumn): string {
+  switch (type) {
+    case 'time':
+      return `to_timestamp(v.${name} / 1000)`
+    case 'json':
+      return `v.${name}::json`
+    case 'text[]':
+      return `string_to_array(v.${name}, ',')`
+    default:
+      return `v.${name}`
+  }
+}
+
+/** The same of several, each once: ($1 network, then what `standingColumns` makes). */
+export const UPDATE_STANDINGS = `
+  update ipledger.source s
+     set ${STANDING.map((column) => `${column.name} = ${received(column)}`).join(', ')}
+    from unnest($2::text[], ${STANDING.map(({ type }, index) => `$${index + 3}::${SENT[type]}[]`).join(', ')})
+           as v (source_id, ${STANDING.map(({ name }) => name).join(', ')})
+    cross join lateral (
+      select x.ctid as row_id from ipledger.source x
+       where x.network_id = $1 and x.source_id >= v.source_id and x.source_id <= v.source_id order by x.source_id limit 1) w
+   where s.ctid = w.row_id and ${OF_NETWORK}`
+
+/** Per column an array, in which the sources come in the same order. */
+export function standingColumns(
+  standings: readonly (readonly [source: string, standing: Standing])[],
+): readonly (readonly unknown[])[] {
+  return [
+    standings.map(([source]) => source),
+    ...STANDING.map(({ type, cell }) =>
+      standings.map(([, standing]) => {
+        const value = cell(standing)
+        return type === 'text[]' ? (value as readonly string[]).join(',') : value
+      }),
+    ),
+  ]
 }

@@ -24,7 +24,7 @@ export type PartialReason =
   | 'TOKEN_OF_ANOTHER_SOURCE'
   | 'TOKEN_EXPIRED'
   | 'OTHER_ERA'
-  /** Signed by us, with numbers this ledger has not reached. */
+  /** Signed by us, with numbers this ledger has not reached, or had not when their era ended. */
   | 'BEYOND_HEAD'
   /** A newer one, or this very one, was accepted before. */
   | 'OUT_OF_SEQUENCE'

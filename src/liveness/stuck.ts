@@ -15,6 +15,7 @@ import { type JudgePolicy, judgePolicy, POLICY } from '../core/policy.ts'
 import type { Pool } from '../core/pool.ts'
 import { contains } from '../core/ranges.ts'
 import type { Refusal } from '../core/refusal.ts'
+import { ask } from '../postgres/on-connection.ts'
 import { EVIDENCE_STATEMENTS, type EvidenceRead, takeEvidence } from './evidence.ts'
 import { readHolds } from './lists.ts'
 import { isAfter, noNetwork, readWindow } from './plan.ts'
@@ -132,8 +133,7 @@ type Mark =
 
 export async function listStuck(database: pg.Pool, wanted: StuckWanted): Promise<StuckPage | Refusal> {
   const { network, codes, limit } = wanted
-  const { rows } = await database.query<NetworkRow>(NETWORK, [network])
-  const ground = rows[0]
+  const [ground] = await ask<NetworkRow>(database, NETWORK, [network])
   if (ground === undefined) return noNetwork(network)
   const isWanted = (code: StuckCode) => codes.length === 0 || codes.includes(code)
   const stuck: StuckItem[] = []
@@ -159,8 +159,9 @@ export async function listStuck(database: pg.Pool, wanted: StuckWanted): Promise
     }
     mark = { in: 'leases', after: LOWEST }
   }
-  const others = [...NETWORK_CODES, ...SOURCE_CODES] as readonly string[]
-  if (codes.length > 0 && codes.every((code) => others.includes(code))) return { stuck, next: null }
+  const others = [...NETWORK_CODES, ...SOURCE_CODES].filter((code) => code !== 'FENCE_CONTRADICTED')
+  if (codes.length > 0 && codes.every((code) => (others as readonly string[]).includes(code)))
+    return { stuck, next: null }
   for (let windows = 0; windows < MOST_WINDOWS; windows += 1) {
     if (stuck.length >= limit) return { stuck, next: writeMark(mark) }
     const found = await ofWindow(database, network, mark.after, ground)
@@ -220,8 +221,8 @@ async function ofNetwork(
     const text = `the last event is ${Math.round(ahead / 1_000)} s ahead of the database's clock: until then nothing cools, no deadline passes and no proof is young enough; look at the clocks of its hosts`
     items.push({ ...ofNobody, code: 'CLOCK_AHEAD', since: ground.now, text })
   }
-  const oldest = await database.query<TransactionRow>(OLDEST_TRANSACTION)
-  for (const { process_id, role, application, state, begun_at: since } of oldest.rows) {
+  const oldest = await ask<TransactionRow>(database, OLDEST_TRANSACTION)
+  for (const { process_id, role, application, state, begun_at: since } of oldest) {
     if (ground.now - since < OLD_TRANSACTION_MS) continue
     const text = `process ${process_id} of ${role} (${application}, ${state}) has a transaction open: what dies meanwhile is not vacuumed`
     items.push({ ...ofNobody, code: 'OLD_TRANSACTION', since, text })
@@ -267,18 +268,18 @@ async function readAbout(
   const about = new Map<string, AboutSource>()
   const add = (id: string, more: AboutSource) => about.set(id, { ...about.get(id), ...more })
   if (silent.length > 0) {
-    const failures = await database.query<FailureRow>(FAILURES, [network, silent])
-    for (const { source_id, failure } of failures.rows) add(source_id, { failure })
-    const stale = await database.query<StaleRow>(STALE, [network, silent])
-    for (const [id, rows] of Map.groupBy(stale.rows, ({ source_id }) => source_id))
+    const failures = await ask<FailureRow>(database, FAILURES, [network, silent])
+    for (const { source_id, failure } of failures) add(source_id, { failure })
+    const stale = await ask<StaleRow>(database, STALE, [network, silent])
+    for (const [id, rows] of Map.groupBy(stale, ({ source_id }) => source_id))
       add(id, { stale: rows.map(({ address }) => address) })
   }
   if (booted.length > 0) {
     const nodes = booted.map(({ node }) => node)
     const boots = booted.map((one) => one.standing.epoch)
-    const fences = await database.query<FenceRow>(EVIDENCE_STATEMENTS.evidenceFences, [network, nodes, boots])
+    const fences = await ask<FenceRow>(database, EVIDENCE_STATEMENTS.evidenceFences, [network, nodes, boots])
     for (const { id, node, standing: of } of booted) {
-      const fence = fences.rows.find((row) => row.node === node && row.boot === of.epoch)
+      const fence = fences.find((row) => row.node === node && row.boot === of.epoch)
       if (fence !== undefined && (of.lastBegunAt ?? 0) > fence.fenced_at) add(id, { fence })
     }
   }
@@ -383,6 +384,7 @@ const CODE_OF: Readonly<Partial<Record<ReasonCode, StuckCode>>> = {
   LOOKUP_UNKNOWN: 'LOOKUP_FAILING',
   LOOKUP_UNANSWERED: 'LOOKUP_FAILING',
   NAMED_WITNESS_MISSING: 'PROOF_BLOCKED',
+  WITNESS_RETIRED: 'NOBODY_CAN_TELL',
   NOT_ENABLED: 'PROOF_BLOCKED',
   CANNOT_SEE: 'PROOF_BLOCKED',
   HELD: 'PROOF_BLOCKED',
@@ -392,6 +394,8 @@ const CODE_OF: Readonly<Partial<Record<ReasonCode, StuckCode>>> = {
 const AWAITED: readonly ReasonCode[] = ['TOO_FEW_MISSES', 'NOT_WARM', 'ERA_NOT_REPORTED']
 
 const WHAT_ENDS_IT = 'Release with confirmed removal, supersedes, or Reap'
+const WHAT_REPLACES_IT =
+  'register and enable its successor and let it report; or fence the node, or Release with confirmed removal, or Reap'
 
 /** What no doubt blocks, and what waits all the same: nothing that is under way will end it, or it should have by now. */
 function ofWaiting(
@@ -401,7 +405,7 @@ function ofWaiting(
   policy: JudgePolicy,
   hadSources: boolean,
 ): Omit<StuckItem, 'lease' | 'pool'> | null {
-  const { lease, witnesses } = evidence
+  const { lease, witnesses, fencedBy } = evidence
   const has = (...codes: readonly ReasonCode[]) => because.some(({ code }) => codes.includes(code))
   const whom = lease.owner === null ? 'nobody known' : describeOwner(lease.owner)
   const why = because.map((reason) => reason.text).join('; ')
@@ -410,6 +414,13 @@ function ofWaiting(
   if (has('NOBODY_CAN_TELL')) {
     const text = `held for ${whom}, and kept for ever: ${why}; ${WHAT_ENDS_IT}, or a source that sees it`
     return hadSources ? { code: 'NOBODY_CAN_TELL', since, source: '', text } : null
+  }
+  // Of one that is not retired its source's item tells.
+  const isToldOf = ({ node, state, standing }: Source) =>
+    state !== 'RETIRED' && node === fencedBy?.node && standing.epoch === fencedBy.boot
+  if (fencedBy !== null && has('FENCE_CONTRADICTED') && ![...sources.values()].some(isToldOf)) {
+    const text = `held for ${whom}: ${why}, and no source is left there that would say more; fence it again if it is over now, or ${WHAT_ENDS_IT}`
+    return { code: 'FENCE_CONTRADICTED', since: fencedBy.at, source: '', text }
   }
   for (const { code, source: id } of because) {
     const source = id === undefined ? undefined : sources.get(id)
@@ -450,7 +461,8 @@ function ofLease(
   const since =
     first === doubt && witness?.lookup != null ? witness.lookup.at : (witness?.vanishedAt ?? changedAt(lease))
   const whom = lease.owner === null ? 'nobody known' : describeOwner(lease.owner)
-  const text = `held for ${whom}: ${because.map((reason) => reason.text).join('; ')}`
+  const remedy = first.code === 'WITNESS_RETIRED' ? `; ${WHAT_REPLACES_IT}` : ''
+  const text = `held for ${whom}: ${because.map((reason) => reason.text).join('; ')}${remedy}`
   return { code: CODE_OF[first.code] ?? 'PROOF_BLOCKED', since, source, text }
 }
 

@@ -31,7 +31,8 @@ import {
   readLease,
   readPool,
 } from '../ledger/rows.ts'
-import type { Logger } from '../telemetry.ts'
+import { ask as askFor } from '../postgres/on-connection.ts'
+import { countLookup, type Logger } from '../telemetry.ts'
 import { type Asked, type EvidenceRead, MOST_LEASES, takeEvidence, unansweredAfterMs } from './evidence.ts'
 import { HIGHEST, isBusy, LOWEST, readGround } from './sighted.ts'
 import type { LookUpReply, Question } from './source.ts'
@@ -268,12 +269,13 @@ export async function readSuspects(
   suspects: Suspects,
   { after, upTo }: { readonly after: string; readonly upTo: string },
 ): Promise<{ readonly leases: readonly Lease[]; readonly next: string | null }> {
-  const bound =
+  const walked =
     suspects === 'setAside'
-      ? undefined
-      : (await database.query<{ address: string }>(WALK, [network, after, upTo, WALKED - 1])).rows[0]?.address
+      ? []
+      : await askFor<{ address: string }>(database, WALK, [network, after, upTo, WALKED - 1])
+  const bound = walked[0]?.address
   const end = bound ?? upTo
-  const { rows } = await database.query<LeaseRow>(SUSPECTS[suspects], [network, after, end, MOST_LEASES])
+  const rows = await askFor<LeaseRow>(database, SUSPECTS[suspects], [network, after, end, MOST_LEASES])
   const leases = rows.map(readLease)
   if (rows.length === MOST_LEASES) return { leases, next: leases.at(-1)!.address }
   return { leases, next: bound ?? null }
@@ -420,7 +422,7 @@ export async function readPoolsOf(
   leases: readonly Pick<Lease, 'poolId'>[],
 ): Promise<ReadonlyMap<number, Pool>> {
   const ids = [...new Set(leases.map(({ poolId }) => poolId))]
-  const { rows } = await database.query<PoolRow>(POOLS, [network, ids])
+  const rows = await askFor<PoolRow>(database, POOLS, [network, ids])
   return new Map(rows.map((row) => [row.pool_id, readPool(row)]))
 }
 
@@ -623,6 +625,7 @@ async function askSource(
       const reply = await replyTo(judging, due)
       // That we stop is no answer.
       if (judging.signal.aborted) return
+      countLookup(due.source.kind, reply.answer)
       failures.set(id, reply.answer === 'error' ? (failures.get(id) ?? 0) + 1 : 0)
       // Asked after the evidence was read, so no later than that is claimed.
       cells.push({ due, askedAt: due.now, reply })

@@ -35,6 +35,8 @@ type Options = Readonly<{
    * same, but none is made where there was none.
    */
   embedded: 'own' | 'share' | 'found'
+  /** Makes the views and functions of `db/audit` again, also where they are as they should be. */
+  auditAnew?: boolean
   /** The embedded server died and could not be started again. */
   onFailure?: (error: Error) => void
 }>
@@ -46,13 +48,13 @@ export async function openDatabase(config: Place, options: Options): Promise<Dat
   requireBoth(config)
   if (config.databaseUrl !== undefined) {
     return {
-      ...(await prepare(config.databaseUrl, config.databaseAdminUrl, options.log)),
+      ...(await prepare(config.databaseUrl, config.databaseAdminUrl, options)),
       stop: async () => {},
     }
   }
   const server = await launch(config.directory, options)
   try {
-    return { ...(await prepare(server.url, undefined, options.log)), stop: server.stop }
+    return { ...(await prepare(server.url, undefined, options)), stop: server.stop }
   } catch (error) {
     await server.stop()
     throw error
@@ -112,7 +114,7 @@ async function launch(directory: string, options: Options): Promise<EmbeddedServ
 async function prepare(
   databaseUrl: string,
   databaseAdminUrl: string | undefined,
-  log: Logger,
+  { log, auditAnew }: Pick<Options, 'log' | 'auditAnew'>,
 ): Promise<Omit<Database, 'stop'>> {
   const given = await withClient(databaseUrl, inspectLogin)
   const adminUrl = databaseAdminUrl ?? (given.administers ? databaseUrl : undefined)
@@ -120,7 +122,7 @@ async function prepare(
     adminUrl === undefined
       ? await withClient(databaseUrl, (service) => adoptService(service, databaseUrl))
       : await withClient(adminUrl, (admin) =>
-          administer(admin, databaseUrl, { keepService: !given.administers, log }),
+          administer(admin, databaseUrl, { keepService: !given.administers, log, anew: auditAnew ?? false }),
         )
   await withClient(logins.serviceUrl, (service) => checkServiceLogin(service, log))
   return { ...logins, adminUrl }
@@ -144,7 +146,7 @@ async function adoptService(service: pg.Client, databaseUrl: string): Promise<Lo
 async function administer(
   admin: pg.Client,
   databaseUrl: string,
-  options: Readonly<{ keepService: boolean; log: Logger }>,
+  { keepService, log, anew }: Readonly<{ keepService: boolean; log: Logger; anew: boolean }>,
 ): Promise<Logins> {
   const self = await inspectLogin(admin)
   if (!self.administers) {
@@ -152,9 +154,9 @@ async function administer(
       `Role "${self.role}" of DATABASE_ADMIN_URL owns neither the database nor the schema: let it name the owner of the database.`,
     )
   }
-  const logins = await ensureRoles(admin, databaseUrl, options.log, { keepService: options.keepService })
-  await migrate(admin, options.log)
-  await migrateJobs(admin, logins.jobsUrl, options.log)
+  const logins = await ensureRoles(admin, databaseUrl, log, { keepService })
+  await migrate(admin, log, undefined, { anew })
+  await migrateJobs(admin, logins.jobsUrl, log)
   return logins
 }
 

@@ -2,8 +2,8 @@
  * Forward-only migrations: `db/migrations/NNNN_name.sql`, each in its own transaction, never edited after landing.
  *
  * The row of a migration is inserted before its statements, so that of two starters one waits on the other's row and
- * then yields (as graphile/worker does). Afterwards everything in `db/audit` is applied again. A database that is
- * newer than this code, or whose migrations are not these files, is refused. Roles must exist first (`roles.ts`):
+ * then yields (as graphile/worker does). Afterwards `db/audit` is applied where it differs (`audit-schema.ts`). A database
+ * that is newer than this code, or whose migrations are not these files, is refused. Roles must exist first (`roles.ts`):
  * migrations grant to them.
  */
 
@@ -14,6 +14,7 @@ import { Logger as JobsLogger, runMigrations } from 'graphile-worker'
 import pg from 'pg'
 import { StartRefused } from '../config.ts'
 import type { Logger } from '../telemetry.ts'
+import { applyAudit } from './audit-schema.ts'
 import { createPool, readUrl } from './connect.ts'
 
 export const JOBS_SCHEMA = 'graphile_worker'
@@ -52,8 +53,9 @@ const MIGRATION_TABLE = `
 const INSERT_MIGRATION = 'insert into ipledger.migration (version, name, checksum) values ($1, $2, $3)'
 
 /**
- * Brings the schema `ipledger` up to this code. Safe to run by several starters at once; each migration is applied
- * once. Returns the versions this call applied.
+ * Brings the schemas `ipledger` and `ipledger_audit` up to this code. Safe to run by several starters at once; each
+ * migration is applied once, the audit also where nothing differs if it is wanted `anew`. Returns the versions this call
+ * applied.
  *
  * @throws StartRefused when a landed file was edited or the database is newer than this code
  */
@@ -61,6 +63,7 @@ export async function migrate(
   admin: pg.Client,
   log: Logger,
   sources: MigrationSources = SOURCES,
+  options: Readonly<{ anew?: boolean }> = {},
 ): Promise<readonly number[]> {
   const migrations = await readMigrations(sources.migrations)
   const before = await readApplied(admin)
@@ -73,7 +76,9 @@ export async function migrate(
     }
   }
   refuseStrangers(await readApplied(admin), migrations)
-  await applyAudit(admin, sources.audit)
+  if (await applyAudit(admin, sources.audit, await sqlFiles(sources.audit), options)) {
+    log.info('views and functions of ipledger_audit applied')
+  }
   return applied
 }
 
@@ -240,16 +245,6 @@ async function apply(admin: pg.Client, migration: Migration): Promise<boolean> {
     }
     throw new Error(`migration ${migration.name} failed: ${said}`, { cause: error })
   }
-}
-
-async function applyAudit(admin: pg.Client, directory: string): Promise<void> {
-  const files = await sqlFiles(directory)
-  if (files.length === 0) return
-  await transaction(admin, async () => {
-    // Two starters replacing one view at once fail with "tuple concurrently updated".
-    await admin.query('lock table ipledger.migration in share row exclusive mode')
-    for (const file of files) await admin.query(await readFile(`${directory}/${file}`, 'utf8'))
-  })
 }
 
 async function transaction(client: pg.Client, work: () => Promise<void>): Promise<void> {

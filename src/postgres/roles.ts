@@ -3,8 +3,9 @@
  *
  *   ipledger_service   the ledger and its readers; owns nothing, may insert into and read `event`
  *   ipledger_jobs      graphile-worker; owns only its schema
+ *   ipledger_auditor   people and dashboards; reads schema `ipledger_audit` and nothing else
  *
- * When DATABASE_URL logs in as an owner or superuser, these roles are created and used in its place. Their passwords
+ * When DATABASE_URL logs in as an owner or superuser, these roles are created and the first two used in its place. Their passwords
  * are derived from the password in DATABASE_URL and the identity of the cluster, so that every process that was given
  * the same URL knows them and none is stored; what is sent to the server is a SCRAM verifier, which its statement log
  * may show. Without a password in DATABASE_URL (peer, trust) the roles get none and log in the same way.
@@ -13,6 +14,7 @@
  * DATABASE_URLs name the same login. A role's comment says from which login its password follows. A start with another
  * login stops: a new password would shut out, at their next connection, the processes that use the role now. With the
  * same login, its password was changed, and the role's follows it; processes that were given the old one are shut out.
+ * The auditor gets no password from us: it logs in once an operator has set one, and what the operator set stays.
  *
  * Time-outs and plan settings belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not.
  */
@@ -25,6 +27,7 @@ import { ConnectFailed, connectUnchecked, readUrl, replaceLogin } from './connec
 
 export const SERVICE_ROLE = 'ipledger_service'
 export const JOBS_ROLE = 'ipledger_jobs'
+export const AUDITOR_ROLE = 'ipledger_auditor'
 
 type Settings = Readonly<Record<string, string>>
 
@@ -64,6 +67,18 @@ export const JOBS_SETTINGS: Settings = {
   statement_timeout: '60s',
 }
 
+/** Typed by people, refreshed by dashboards: a forgotten session must not keep dead rows, nor a wide question the database. */
+export const AUDITOR_SETTINGS: Settings = {
+  timezone: 'UTC',
+  datestyle: 'ISO, MDY',
+  search_path: 'ipledger_audit',
+  default_transaction_read_only: 'on',
+  idle_in_transaction_session_timeout: '60s',
+  lock_timeout: '3s',
+  statement_timeout: '30s',
+  jit: 'off',
+}
+
 const TIMEOUTS = ['idle_in_transaction_session_timeout', 'lock_timeout', 'statement_timeout'] as const
 
 export type Logins = Readonly<{ serviceUrl: string; jobsUrl: string }>
@@ -76,6 +91,8 @@ export type LoginKind = Readonly<{
 
 /** What we log in as, and the login that its password follows from. */
 type OwnLogin = Readonly<{ url: string; follows: string }>
+/** `operators`: nobody logs in as it unless an operator lets somebody; `auditors`: once an operator set a password. */
+type Login = OwnLogin | 'operators' | 'auditors'
 
 type RoleState = Readonly<{
   canLogin: boolean
@@ -138,10 +155,11 @@ export async function ensureRoles(
     admin,
     SERVICE_ROLE,
     SERVICE_SETTINGS,
-    options.keepService ? undefined : { url: logins.serviceUrl, follows },
+    options.keepService ? 'operators' : { url: logins.serviceUrl, follows },
     log,
   )
   await ensureRole(admin, JOBS_ROLE, JOBS_SETTINGS, { url: logins.jobsUrl, follows }, log)
+  await ensureRole(admin, AUDITOR_ROLE, AUDITOR_SETTINGS, 'auditors', log)
   return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
 }
 
@@ -218,12 +236,12 @@ async function ensureRole(
   admin: pg.Client,
   role: string,
   settings: Settings,
-  own: OwnLogin | undefined,
+  login: Login,
   log: Logger,
 ): Promise<void> {
   // Roles belong to the cluster: several starters, in several databases, may change the same row at once.
   for (let attempt = 1; ; attempt++) {
-    const statements = await missing(admin, role, settings, own, log)
+    const statements = await missing(admin, role, settings, login, log)
     if (statements.length === 0) return
     try {
       for (const statement of statements) await admin.query(statement)
@@ -244,23 +262,27 @@ async function missing(
   admin: pg.Client,
   role: string,
   settings: Settings,
-  own: OwnLogin | undefined,
+  login: Login,
   log: Logger,
 ): Promise<readonly string[]> {
   const name = pg.escapeIdentifier(role)
   const statements: string[] = []
   const state = await readRole(admin, role)
+  const own = typeof login === 'string' ? undefined : login
   const password = own === undefined ? undefined : readUrl(own.url).password
   const secret = password === undefined ? '' : ` password '${scramVerifier(password)}'`
-  const said =
-    own === undefined || password === undefined
-      ? []
-      : [`comment on role ${name} is ${pg.escapeLiteral(FOLLOWS + own.follows)}`]
+  const comment =
+    login === 'auditors'
+      ? AUDITOR
+      : own === undefined || password === undefined
+        ? null
+        : FOLLOWS + own.follows
+  const said = comment === null ? [] : [`comment on role ${name} is ${pg.escapeLiteral(comment)}`]
   if (state === undefined) {
     // An operator's own service login still needs the role to exist: migrations grant to it.
-    const login = own === undefined ? 'nologin' : 'login'
+    const logsIn = login === 'operators' ? 'nologin' : 'login'
     statements.push(
-      `create role ${name} ${login} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
+      `create role ${name} ${logsIn} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
       ...said,
     )
   } else if (own !== undefined && (!state.canLogin || !(await canLogIn(own.url)))) {
@@ -284,6 +306,8 @@ async function missing(
   return statements
 }
 
+const AUDITOR =
+  'of ipledger; reads schema ipledger_audit and nothing else; has no password until an operator sets one'
 /** A role's comment begins so. */
 const FOLLOWS = 'of ipledger; its password follows from that of login '
 

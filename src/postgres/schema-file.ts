@@ -15,9 +15,9 @@ import { openDatabase } from './database.ts'
 
 const FILE = fileURLToPath(new URL('../../db/schema.sql', import.meta.url))
 
-const HEADER = `-- The schema "ipledger" as db/migrations and db/audit make it. Written by "npm run generate"; do not edit.\n`
+const HEADER = `-- The schemas "ipledger" and "ipledger_audit" as db/migrations and db/audit make them. Written by "npm run generate"; do not edit.\n`
 
-/** The schema `ipledger` as text, in an order that does not depend on how it came about. */
+/** The schemas as text, in an order that does not depend on how it came about. */
 export async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
   for (const sql of [EXTENSIONS, TYPES, FUNCTIONS, TABLES, INDEXES, VIEWS, TRIGGERS, COMMENTS, GRANTS]) {
@@ -27,6 +27,8 @@ export async function describeSchema(client: pg.Client): Promise<string> {
   return parts.join('\n')
 }
 
+const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
+
 const EXTENSIONS = `
   select format('create extension %I with schema %I;', e.extname, n.nspname) as text
     from pg_extension e join pg_namespace n on n.oid = e.extnamespace
@@ -34,22 +36,22 @@ const EXTENSIONS = `
    order by e.extname`
 
 const TYPES = `
-  select format('create type ipledger.%I as enum (%s);', t.typname,
+  select format('create type %s.%I as enum (%s);', t.typnamespace::regnamespace, t.typname,
                 string_agg(quote_literal(e.enumlabel), ', ' order by e.enumsortorder)) as text
     from pg_type t join pg_enum e on e.enumtypid = t.oid
-   where t.typnamespace = 'ipledger'::regnamespace
+   where t.typnamespace in ${OURS}
    group by t.oid, t.typname
-   order by t.typname`
+   order by t.typnamespace::regnamespace::text, t.typname`
 
 const FUNCTIONS = `
   select rtrim(pg_get_functiondef(p.oid), E'\\n') || ';' as text
     from pg_proc p
-   where p.pronamespace = 'ipledger'::regnamespace and p.prokind <> 'a'
-   order by p.proname, pg_get_function_identity_arguments(p.oid)`
+   where p.pronamespace in ${OURS} and p.prokind <> 'a'
+   order by p.pronamespace::regnamespace::text, p.proname, pg_get_function_identity_arguments(p.oid)`
 
 // Columns in the order they were written, constraints by name; a NOT NULL is shown at its column.
 const TABLES = `
-  select format(E'create table ipledger.%I (\\n%s\\n)%s;', c.relname,
+  select format(E'create table %s.%I (\\n%s\\n)%s;', c.relnamespace::regnamespace, c.relname,
            (select string_agg('  ' || line, E',\\n' order by kind, place, line)
               from (select 1 as kind, a.attnum::int as place,
                            a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
@@ -71,50 +73,50 @@ const TABLES = `
            case when c.reloptions is null then ''
                 else format(' with (%s)', (select string_agg(o, ', ' order by o) from unnest(c.reloptions) as o)) end) as text
     from pg_class c
-   where c.relnamespace = 'ipledger'::regnamespace and c.relkind in ('r', 'p')
-   order by c.relname`
+   where c.relnamespace in ${OURS} and c.relkind in ('r', 'p')
+   order by c.relnamespace::regnamespace::text, c.relname`
 
 const INDEXES = `
   select pg_get_indexdef(i.indexrelid) || ';' as text
     from pg_index i
     join pg_class t on t.oid = i.indrelid
     join pg_class c on c.oid = i.indexrelid
-   where t.relnamespace = 'ipledger'::regnamespace
+   where t.relnamespace in ${OURS}
      and not exists (select 1 from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
-   order by t.relname, c.relname`
+   order by t.relnamespace::regnamespace::text, t.relname, c.relname`
 
 const VIEWS = `
-  select format(E'create %sview ipledger.%I as\\n%s', case c.relkind when 'm' then 'materialized ' else '' end,
-                c.relname, pg_get_viewdef(c.oid, true)) as text
+  select format(E'create %sview %s.%I as\\n%s', case c.relkind when 'm' then 'materialized ' else '' end,
+                c.relnamespace::regnamespace, c.relname, pg_get_viewdef(c.oid, true)) as text
     from pg_class c
-   where c.relnamespace = 'ipledger'::regnamespace and c.relkind in ('v', 'm')
-   order by c.relname`
+   where c.relnamespace in ${OURS} and c.relkind in ('v', 'm')
+   order by c.relnamespace::regnamespace::text, c.relname`
 
 const TRIGGERS = `
   select pg_get_triggerdef(g.oid, true) || ';' as text
     from pg_trigger g join pg_class c on c.oid = g.tgrelid
-   where c.relnamespace = 'ipledger'::regnamespace and not g.tgisinternal
-   order by c.relname, g.tgname`
+   where c.relnamespace in ${OURS} and not g.tgisinternal
+   order by c.relnamespace::regnamespace::text, c.relname, g.tgname`
 
 const COMMENTS = `
   select format('comment on %s is %L;', object, description) as text
     from (select format('schema %I', n.nspname) as object, obj_description(n.oid, 'pg_namespace') as description
-            from pg_namespace n where n.nspname = 'ipledger'
+            from pg_namespace n where n.oid in ${OURS}
           union all
-          select format('%s ipledger.%I', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'i' then 'index' else 'table' end, c.relname),
+          select format('%s %s.%I', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'i' then 'index' else 'table' end, c.relnamespace::regnamespace, c.relname),
                  obj_description(c.oid, 'pg_class')
-            from pg_class c where c.relnamespace = 'ipledger'::regnamespace
+            from pg_class c where c.relnamespace in ${OURS}
           union all
-          select format('column ipledger.%I.%I', c.relname, a.attname), col_description(c.oid, a.attnum)
+          select format('column %s.%I.%I', c.relnamespace::regnamespace, c.relname, a.attname), col_description(c.oid, a.attnum)
             from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-           where c.relnamespace = 'ipledger'::regnamespace
+           where c.relnamespace in ${OURS}
           union all
-          select format('constraint %I on ipledger.%I', x.conname, c.relname), obj_description(x.oid, 'pg_constraint')
+          select format('constraint %I on %s.%I', x.conname, c.relnamespace::regnamespace, c.relname), obj_description(x.oid, 'pg_constraint')
             from pg_constraint x join pg_class c on c.oid = x.conrelid
-           where c.relnamespace = 'ipledger'::regnamespace
+           where c.relnamespace in ${OURS}
           union all
           select 'function ' || p.oid::regprocedure, obj_description(p.oid, 'pg_proc')
-            from pg_proc p where p.pronamespace = 'ipledger'::regnamespace) as commented
+            from pg_proc p where p.pronamespace in ${OURS}) as commented
    where description is not null
    order by object`
 
@@ -124,22 +126,22 @@ const GRANTS = `
     from (select format('schema %I', n.nspname) as object, a.privilege_type as privilege,
                  case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end as grantee
             from pg_namespace n, aclexplode(n.nspacl) a
-           where n.nspname = 'ipledger' and a.grantee <> n.nspowner
+           where n.oid in ${OURS} and a.grantee <> n.nspowner
           union all
-          select format('%s ipledger.%I', case c.relkind when 'S' then 'sequence' else 'table' end, c.relname), a.privilege_type,
+          select format('%s %s.%I', case c.relkind when 'S' then 'sequence' else 'table' end, c.relnamespace::regnamespace, c.relname), a.privilege_type,
                  case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
             from pg_class c, aclexplode(c.relacl) a
-           where c.relnamespace = 'ipledger'::regnamespace and a.grantee <> c.relowner
+           where c.relnamespace in ${OURS} and a.grantee <> c.relowner
           union all
-          select format('table ipledger.%I', c.relname), format('%s (%I)', a.privilege_type, t.attname),
+          select format('table %s.%I', c.relnamespace::regnamespace, c.relname), format('%s (%I)', a.privilege_type, t.attname),
                  case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
             from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
-           where c.relnamespace = 'ipledger'::regnamespace and a.grantee <> c.relowner
+           where c.relnamespace in ${OURS} and a.grantee <> c.relowner
           union all
           select 'function ' || p.oid::regprocedure, a.privilege_type,
                  case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
             from pg_proc p, aclexplode(p.proacl) a
-           where p.pronamespace = 'ipledger'::regnamespace and a.grantee <> p.proowner) as granted
+           where p.pronamespace in ${OURS} and a.grantee <> p.proowner) as granted
    group by object, grantee
    order by object, grantee`
 

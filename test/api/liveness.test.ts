@@ -151,10 +151,10 @@ describe('sources', () => {
     const { network, source, begin, report, sightings } = await withSource()
     await report({ token: await begin(), entries: [entry('10.0.9.1')] })
     expect(await sightings()).toHaveLength(1)
-    expect((await ok('RetireSource', { network, id: source })).source).toMatchObject({
-      state: 'RETIRED',
-      retiredAt: expect.any(String),
-    })
+    const retired = await ok('RetireSource', { network, id: source })
+    expect(retired.source).toMatchObject({ state: 'RETIRED', retiredAt: expect.any(String) })
+    // What it listed was adopted.
+    expect(retired).toMatchObject({ uncovered: 1, atLeast: false })
     expect(await sightings()).toEqual([])
     for (const [method, body] of [
       ['RegisterSource', { id: source, sight: POD }],
@@ -491,6 +491,13 @@ describe('snapshots', () => {
       { headers },
     )
     expect(reported).toMatchObject({ complete: true, sequence: 1n })
+    const { digest: unchanged, nextToken, nextExpiresAt } = reported
+    expect(nextExpiresAt!.seconds).toBeGreaterThan(BigInt(Math.floor(Date.now() / 1_000)))
+    const again = await liveness.reportSnapshot(
+      { network, source, token: nextToken, epoch: 'e1', complete: true, unchanged },
+      { headers },
+    )
+    expect(again).toMatchObject({ complete: true, sequence: 2n, digest: unchanged })
     const { sources } = await liveness.listSources({ network, states: [SourceState.ENABLED] }, { headers })
     expect(sources).toMatchObject([{ id: source, size: 1 }])
   })

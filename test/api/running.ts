@@ -27,7 +27,9 @@ export type Running = {
 }
 
 /** At the top of a test file; everything ends after its tests. With the network `default`. */
-export async function useServer(options: { readonly tokens?: Tokens } = {}): Promise<Running> {
+export async function useServer(
+  options: Pick<Parameters<typeof serverOn>[0], 'tokens' | 'metrics'> = {},
+): Promise<Running> {
   const database = await useTestDatabase()
   const ledger = openTestLedger({ url: database.serviceUrl })
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test reads', max: 4 })
@@ -52,6 +54,7 @@ export function serverOn(options: {
   readonly tokens?: Tokens
   readonly deadlineMs?: number
   readonly logger?: Logger
+  readonly metrics?: (() => Promise<string>) | null
 }): Promise<RunningServer> {
   return startServer({
     ledger: options.ledger,
@@ -60,6 +63,7 @@ export function serverOn(options: {
     tokens: options.tokens ?? loopbackTokens(),
     config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: options.deadlineMs ?? 10_000 },
     logger: options.logger ?? createLogger('fatal'),
+    metrics: options.metrics ?? null,
   })
 }
 

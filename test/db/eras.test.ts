@@ -12,7 +12,7 @@ import type { LedgerOptions } from '../../src/ledger/open.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { rebuild } from '../../src/ledger/rebuild.ts'
 import { enableSource } from '../../src/liveness/register.ts'
-import type { SnapshotReport } from '../../src/liveness/report.ts'
+import { beginSnapshot, type SnapshotReport } from '../../src/liveness/report.ts'
 import { createPool as createConnections } from '../../src/postgres/connect.ts'
 import {
   claim,
@@ -26,7 +26,7 @@ import {
 } from '../support/commands.ts'
 import { copyOf, useOwnDatabase } from '../support/copies.ts'
 import { type TestDatabase, withClient } from '../support/database.ts'
-import { INTERVAL, register, report, type TestIntake, tokenFor } from '../support/intake.ts'
+import { INTERVAL, register, report, settled, type TestIntake, tokenFor } from '../support/intake.ts'
 import { openTestLedger, type TestLedger } from '../support/ledger.ts'
 import { moveToThePast } from '../support/past.ts'
 import { openJobs } from '../support/run-jobs.ts'
@@ -136,6 +136,16 @@ async function loseDescription(database: TestDatabase): Promise<void> {
 /** As if the log had gone on elsewhere. */
 function alterLife(database: TestDatabase, change: string) {
   return sql(database, `update ipledger.database_life set ${change} where network_id = $1`, [NETWORK])
+}
+
+function openIntake(database: TestDatabase): TestIntake {
+  const connections = createConnections({
+    url: database.serviceUrl,
+    applicationName: 'test intake',
+    max: 2,
+  })
+  onTestFinished(() => connections.end())
+  return { database: connections, logged: [], log: { warn: () => undefined } }
 }
 
 describe('a database', () => {
@@ -287,6 +297,74 @@ describe('a failover', () => {
     await expectVerified(database)
   })
 
+  /** The last commit of era 0 is lost, and era 1 has begun as one that lost none; with a process that saw the loss. */
+  async function thatLost() {
+    const { database, leases } = await withPast()
+    const seer = open(database, { commitsAreNeverLost: true })
+    await seer.accept(describeAs('lost'))
+    const intake = openIntake(database)
+    await register(intake, NETWORK, 'agent')
+    const token = await tokenFor(intake, NETWORK, 'agent')
+    await loseDescription(database)
+    await alterLife(database, 'timeline = timeline + 1')
+    const other = open(database, { commitsAreNeverLost: true })
+    await other.take(any('three'))
+    expect(await standing(database)).toMatchObject({ state: 'READY', era: 1 })
+    const endedAt = leases[1]!.version
+    return { database, intake, seer, other, token, endedAt, lost: { era: 0, head: endedAt + 1 } }
+  }
+
+  test('that was declared to lose no commits, and did, is found out by a process that saw them', async () => {
+    const { database, seer, other } = await thatLost()
+    await seer.refuse(any('four'), 'NETWORK_RECOVERING')
+    expect(await erasOf(database)).toMatchObject([
+      { seq: ERA, cause: 'FAILED_OVER', recovering: false },
+      {
+        seq: 2 * ERA,
+        cause: 'EVENTS_LOST',
+        recovering: true,
+        why: 'era 0 ended at 4, and the log was at 5 before: committed events are gone',
+      },
+    ])
+    // Once.
+    await seer.refuse(any('four'), 'NETWORK_RECOVERING')
+    await other.accept(endRecovery())
+    await seer.take(any('four'))
+    expect(await erasOf(database)).toHaveLength(2)
+  })
+
+  test('and by numbers beyond the end of the era that it ended', async () => {
+    const { database, intake, other, endedAt, lost } = await thatLost()
+    const quote = async (head: number) => {
+      const quoted = { era: 0, head }
+      return settled(await beginSnapshot(intake, { network: NETWORK, source: 'agent', quoted })).ground
+    }
+    expect((await quote(endedAt)).beyond).toBeNull()
+    const ground = await quote(lost.head)
+    expect(ground.beyond).toEqual({ ...lost, endedAt })
+    expect(await beginEraBeyond(other, { network: NETWORK, ground, actor: 'agent' })).toMatchObject({
+      ok: true,
+    })
+    await other.refuse(any('four'), 'NETWORK_RECOVERING')
+    expect((await erasOf(database)).at(-1)).toMatchObject({
+      seq: 2 * ERA,
+      cause: 'BEYOND_HEAD',
+      why: expect.stringMatching(
+        /quotes era 0 and number 5, the ledger is in era 1 at .*, and era 0 ended at 4$/,
+      ),
+    })
+    // Recovered from, it tells nothing more.
+    expect((await quote(lost.head)).beyond).toBeNull()
+  })
+
+  test('and by a token that was signed before', async () => {
+    const { intake, token, endedAt, lost } = await thatLost()
+    expect(await report(intake, { network: NETWORK, source: 'agent', token })).toMatchObject({
+      assessment: { because: ['BEYOND_HEAD'] },
+      ground: { beyond: { ...lost, endedAt } },
+    })
+  })
+
   test('that a number beyond the head finds out about recovers all the same', async () => {
     const { database } = await withPast()
     await alterLife(database, 'timeline = timeline + 1')
@@ -367,16 +445,6 @@ describe('sources', () => {
   async function reportLater(database: TestDatabase, intake: TestIntake): Promise<void> {
     await moveToThePast(database, INTERVAL, NETWORK)
     await reportNow(intake)
-  }
-
-  function openIntake(database: TestDatabase): TestIntake {
-    const connections = createConnections({
-      url: database.serviceUrl,
-      applicationName: 'test intake',
-      max: 2,
-    })
-    onTestFinished(() => connections.end())
-    return { database: connections, logged: [], log: { warn: () => undefined } }
   }
 
   async function reportNow(intake: TestIntake, fields: Partial<SnapshotReport> = {}) {

@@ -285,6 +285,26 @@ test('a boot that ended, a fence, and what changed since', async () => {
   expect((await evidence(network, lease.address)).lease.version).toBeGreaterThan(lease.version)
 })
 
+test('a fence comes with the last report from its boot, whatever that listed (6.3)', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'agent', { node: 'n1' })
+  const lease = await truth.lease(network, A, { placement: { node: 'n1', boot: 'b1', labels: {} } })
+  const fencedBy = async () => (await evidence(network, lease.address)).fencedBy!
+  await truth.watch(network, 'agent', [[]], { epoch: 'b1', endedAgo: 0 })
+  await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+  const { at, reportedAt } = await fencedBy()
+  expect(reportedAt!).toBeLessThan(at)
+  await truth.past(network, INTERVAL)
+  await truth.watch(network, 'agent', [[]], { epoch: 'b1', endedAgo: 0, complete: false })
+  const again = await fencedBy()
+  expect(again.reportedAt!).toBeGreaterThan(again.at)
+  // In another boot, it says nothing of this one; nor does a source of another node in one of the same name.
+  await truth.source(network, 'other', { node: 'n2' })
+  await truth.watch(network, 'other', [[]], { epoch: 'b1', endedAgo: 0 })
+  await truth.watch(network, 'agent', [[]], { epoch: 'b2', endedAgo: 0 })
+  expect((await fencedBy()).reportedAt).toBeNull()
+})
+
 test('its owner is closed for as long as late calls of it may arrive', async () => {
   const { network, lease, address, entry } = await withLease()
   await truth.ledger.accept(release(lease.fencingToken, { network }))

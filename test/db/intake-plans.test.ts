@@ -38,6 +38,11 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   key: { values: [NETWORK], scans: { network_has_one_signing_key: [] } },
   source: { values: [NETWORK, 's1'], scans: SOURCE },
   lockSource: { values: [NETWORK, 's1'], scans: SOURCE },
+  lockSources: { values: [NETWORK, '{s1,s2}'], scans: SOURCE },
+  marks: {
+    values: [NETWORK, '{s1,s2}', '{e1,e1}'],
+    scans: { ...SOURCE, ...EPOCH, boot_is_fenced_once: ['node', 'boot'] },
+  },
   epoch: { values: [NETWORK, 's1', 'e1'], scans: EPOCH },
   fence: {
     values: [NETWORK, 's1', 'e1'],
@@ -51,6 +56,15 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
     ],
     scans: SOURCE,
   },
+  updateStandings: {
+    values: [
+      ...[NETWORK, '{s1,s2}', '{e1,e1}', '{1,1}', '{true,true}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'],
+      ...['{0,0}', '{1,1}', '{1,1}', '{1,1}', '{1,1}', '{1,1}', '{1,1}', '{1,1}', '{d,d}', '{1,1}', '{1,1}'],
+      ...['{"[]","[]"}', '{NULL,NULL}', '{"",""}'],
+    ],
+    scans: SOURCE,
+    byRowId: 'source',
+  },
   part: { values: [NETWORK, 's1', '1700000000000', '0'], scans: PART },
   dropOlderParts: {
     values: [NETWORK, 's1', '1700000000000'],
@@ -59,6 +73,7 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   },
   dropParts: { values: [NETWORK, 's1', '1700000000000'], scans: PART, byRowId: 'snapshot_part' },
   waiting: { values: [NETWORK, 's1'], scans: WAITING },
+  allWaiting: { values: [NETWORK, '{s1,s2}'], scans: WAITING },
   asked: { values: [NETWORK, 's1', '{1,2}', '1700000000000'], scans: LOOKUP, byRowId: 'lookup' },
   answered: {
     values: [NETWORK, 's1', 'e1', '{1,2}', '{a,b}', '{1,2}', '{1,2}', '{gone,live}', '{NULL,NULL}', '{a,b}'],

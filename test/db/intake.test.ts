@@ -14,8 +14,11 @@ import {
   type Ask,
   beginSnapshot,
   isRefusal,
+  type Reported,
   reportSnapshot,
+  reportUnchanged,
   reportVerdicts,
+  type UnchangedReport,
 } from '../../src/liveness/report.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
 import { connect } from '../../src/postgres/connect.ts'
@@ -36,6 +39,7 @@ import {
 } from '../support/intake.ts'
 import { freshNetwork, useLedger } from '../support/ledger.ts'
 import { seededRandom } from '../support/random.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 const database = await useTestDatabase()
 const ledger = useLedger({ url: database.serviceUrl })
@@ -517,6 +521,31 @@ describe('a snapshot in chunks', () => {
     expect(await send(2, TOTAL)).toMatchObject({ assessment: { because: ['CHUNK_MISSING'] } })
   })
 
+  test('of which a part is gone when its entries are written is partial, and the last of it protects', async () => {
+    const { network, source, send } = await started()
+    for (const number of [0, 1]) await send(number)
+    await withClient(database.adminUrl, async (holder) => {
+      await holder.query('begin')
+      await holder.query('select from ipledger.source where network_id = $1 for update', [network])
+      const last = send(2, TOTAL)
+      await waitFor(async () => {
+        const { rows } = await admin.query(
+          `select from pg_stat_activity where application_name = 'test intake' and wait_event_type = 'Lock'`,
+        )
+        return rows.length > 0
+      })
+      await admin.query('delete from ipledger.snapshot_part where network_id = $1', [network])
+      await holder.query('rollback')
+      expect(await last).toMatchObject({
+        assessment: { because: ['CHUNK_MISSING'] },
+        appeared: 1,
+        vanished: 0,
+        digest: '',
+      })
+    })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.4', '10.0.0.9'])
+  })
+
   test('of two epochs is of none', async () => {
     const { network, source, send } = await started()
     const token = await tokenFor(intake, network, source)
@@ -597,6 +626,180 @@ describe('"unchanged", by the digest of the last answer', () => {
   test('in another epoch wants the entries', async () => {
     const { digest, say } = await listed()
     expect(await say(digest, { epoch: 'e2' })).toMatchObject({ is: 'resend' })
+  })
+})
+
+describe('"unchanged", of several sources together', () => {
+  /** Sources of one network that have listed one pod each, and what each would say next. */
+  async function several(...sources: readonly string[]) {
+    const network = await freshNetwork(ledger)
+    const reports: UnchangedReport[] = []
+    for (const [number, source] of sources.entries()) {
+      await register(intake, network, source)
+      const eye = createEye(intake, network, source)
+      const { digest: unchanged } = await eye.look([pod(`10.0.0.${number + 1}`)])
+      const token = await tokenFor(intake, network, source)
+      const quoted = NOTHING_SEEN
+      reports.push({ network, source, token, epoch: 'e1', complete: true, quoted, unchanged })
+    }
+    const standings = async () =>
+      Promise.all(
+        sources.map(async (source) => (await findSource(intake.database, network, source))!.standing),
+      )
+    return { network, reports, standings }
+  }
+  const together = async (reports: readonly UnchangedReport[]) =>
+    (await reportUnchanged(intake, reports)).map((one) => (one.status === 'fulfilled' ? one.value : one))
+
+  test('each is taken as it would be by itself', async () => {
+    const { reports, standings } = await several('a', 'b', 'c', 'd')
+    const [a, b, c, d] = reports as [UnchangedReport, UnchangedReport, UnchangedReport, UnchangedReport]
+    const before = await standings()
+    const outcomes = await together([d, { ...c, complete: false }, { ...b, unchanged: 'other' }, a])
+    expect(outcomes).toMatchObject([
+      { is: 'taken', source: { id: 'd' }, sequence: 2, size: 1, assessment: { complete: true }, news: [] },
+      { is: 'taken', source: { id: 'c' }, assessment: { complete: false, because: ['DECLARED'] } },
+      { is: 'resend' },
+      { is: 'taken', source: { id: 'a' }, sequence: 2, assessment: { complete: true } },
+    ])
+    const after = await standings()
+    expect(after[1]).toEqual(before[1])
+    for (const [outcome, place] of [
+      [0, 3],
+      [1, 2],
+      [3, 0],
+    ] as const) {
+      expect(after[place]).toEqual(taken(outcomes[outcome] as Reported).source.standing)
+    }
+    expect(after[2]).toMatchObject({ partialBecause: ['DECLARED'], lastSequence: 2 })
+    expect(after[0]).toMatchObject({ partialBecause: [], complete: { sequence: 2 }, digest: a.unchanged })
+  })
+
+  test('who is refused keeps nobody else from being heard', async () => {
+    const { network, reports, standings } = await several('a', 'b')
+    const [a, b] = reports as [UnchangedReport, UnchangedReport]
+    settled(await retireSource(intake.database, { network, id: 'b', by: 'root' }))
+    expect(await together([b, { ...a, source: 'nobody' }, a])).toMatchObject([
+      { reason: 'ILLEGAL_STATE' },
+      { reason: 'SOURCE_NOT_FOUND' },
+      { is: 'taken', sequence: 2 },
+    ])
+    expect((await standings())[0]).toMatchObject({ lastSequence: 2 })
+  })
+
+  test('nor does one whose source somebody else is writing to', async () => {
+    const { network, reports, standings } = await several('a', 'b')
+    await withClient(database.adminUrl, async (holder) => {
+      await holder.query('begin')
+      await holder.query(`select from ipledger.source where network_id = $1 and source_id = 'a' for update`, [
+        network,
+      ])
+      const outcomes = together(reports)
+      await waitFor(async () => (await standings())[1]!.lastSequence === 2)
+      expect((await standings())[0]!.lastSequence).toBe(1)
+      await holder.query('rollback')
+      expect(await outcomes).toMatchObject([
+        { is: 'taken', sequence: 2 },
+        { is: 'taken', sequence: 2 },
+      ])
+    })
+  })
+
+  test('nor one that the database refuses', async () => {
+    const { network, reports } = await several('a', 'b')
+    const never = `sighted_never_by_a_test check (network_id <> '${network}' or source_id <> 'a' or last_sequence < 2)`
+    await admin.query(`alter table ipledger.source add constraint ${never}`)
+    try {
+      expect(await together(reports)).toMatchObject([
+        { status: 'rejected', reason: { constraint: 'sighted_never_by_a_test' } },
+        { is: 'taken', sequence: 2 },
+      ])
+    } finally {
+      await admin.query('alter table ipledger.source drop constraint sighted_never_by_a_test')
+    }
+  })
+
+  test('what is wanted of each is asked of it', async () => {
+    const { network, reports } = await several('a', 'b')
+    await admin.query(
+      `insert into ipledger.lookup
+         (network_id, source_id, fencing_token, attachment_key, version, address, owner_kind, owner_name, owner_uid,
+          owner_uid_named, owner_incarnation, owner_interface, node, wanted_at, epoch, detail, attempts)
+       select $1, s, 7, 'pod|eth0||' || s, 7, '10.0.0.9', 'pod', s, s, false, '', 'eth0', '', now(), '', '', 0
+         from unnest(array['b', 'c']) s`,
+      [network],
+    )
+    expect(await together(reports)).toMatchObject([{ asks: [] }, { asks: [{ owner: { name: 'b' } }] }])
+    const { rows } = await admin.query(
+      `select source_id as of from ipledger.lookup where network_id = $1 and asked_at is not null`,
+      [network],
+    )
+    expect(rows).toEqual([{ of: 'b' }])
+  })
+})
+
+describe('the token for the next report', () => {
+  test('is begun with this one: one call an interval is enough for who has nothing new to say', async () => {
+    const { network, source } = await withSource()
+    const first = taken(
+      await report(intake, {
+        network,
+        source,
+        token: await tokenFor(intake, network, source),
+        content: { entries: [A] },
+      }),
+    )
+    expect(first.next!.expiresAt).toBeGreaterThan(first.ground.now + 1.5 * first.source.intervalMs)
+    await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24' }, { network }))
+    const second = taken(
+      await report(intake, {
+        network,
+        source,
+        token: first.next!.token,
+        content: { unchanged: first.digest },
+      }),
+    )
+    expect(second).toMatchObject({ sequence: 2, assessment: { complete: true } })
+    // Evidence of what was known when it was begun, and of nothing later.
+    expect(second.source.standing.complete).toEqual({
+      sequence: 2,
+      head: first.ground.head,
+      begunAt: first.ground.now,
+      era: 0,
+    })
+    expect(second.ground.head).toBeGreaterThan(first.ground.head)
+    const again = { network, source, token: first.next!.token, content: { unchanged: first.digest } }
+    expect(taken(await report(intake, again)).assessment.because).toEqual(['OUT_OF_SEQUENCE'])
+  })
+
+  test('is not given where it would not last until then, nor to one that is asked', async () => {
+    const { network, source } = await withSource()
+    await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24', cooldownMs: 80_000 }, { network }))
+    const fields = { network, source, token: await tokenFor(intake, network, source) }
+    expect(taken(await report(intake, fields)).next).toBeNull()
+    const asked = await withSource('cluster', { kind: 'kubernetes' })
+    await tokenFor(intake, asked.network, asked.source)
+    expect((await asked.eye.look([A])).next).toBeNull()
+  })
+
+  test('proves no beginning once its boot was fenced: it is heard when it arrived (6.3)', async () => {
+    const { network, source } = await withSource('agent', { node: 'n1' })
+    const say = async (fields: Parameters<typeof report>[1]) => taken(await report(intake, fields))
+    const token = await tokenFor(intake, network, source)
+    const first = await say({ network, source, token, content: { entries: [A] } })
+    // In the same millisecond, and told in a later one.
+    await admin.query(
+      `insert into ipledger.fence values ($1, 'n1', 'e1', 1, to_timestamp($2::float8 / 1000), 'op', 'gone')`,
+      [network, first.ground.now],
+    )
+    await waitFor(() => Date.now() > first.ground.now + 1)
+    const content = { unchanged: first.digest }
+    const second = await say({ network, source, token: first.next!.token, content })
+    expect(second).toMatchObject({ assessment: { because: ['TOKEN_EXPIRED'] }, fencedAt: expect.any(Number) })
+    expect(second.source.standing.lastBegunAt).toBeGreaterThanOrEqual(second.fencedAt!)
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1'])
+    const third = await say({ network, source, token: second.next!.token, content })
+    expect(third.assessment.because).toEqual([])
   })
 })
 

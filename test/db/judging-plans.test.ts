@@ -6,12 +6,14 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { OBSERVE_STATEMENTS } from '../../src/jobs/observe-pools.ts'
 import { statementsOf } from '../../src/jobs/prune.ts'
-import { OBSERVATIONS } from '../../src/jobs/prune-observations.ts'
+import { OBSERVATIONS, RETIRED_TURNS } from '../../src/jobs/prune-observations.ts'
+import { ERA_STATEMENTS } from '../../src/ledger/eras.ts'
 import { EVIDENCE_STATEMENTS } from '../../src/liveness/evidence.ts'
 import { PLAN_STATEMENTS } from '../../src/liveness/plan.ts'
 import { SIGHTED_STATEMENTS } from '../../src/liveness/sighted.ts'
 import { STUCK_STATEMENTS } from '../../src/liveness/stuck.ts'
 import { SUSPECT_STATEMENTS } from '../../src/liveness/suspects.ts'
+import { UNCOVERED_STATEMENTS } from '../../src/liveness/uncovered.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { type Case, expectScans, scansOf } from '../support/plans.ts'
@@ -46,6 +48,9 @@ const STATEMENTS: Readonly<Record<string, string>> = {
   ...PLAN_STATEMENTS,
   ...STUCK_STATEMENTS,
   ...OBSERVE_STATEMENTS,
+  ...UNCOVERED_STATEMENTS,
+  ...ERA_STATEMENTS,
+  turnsRetired: RETIRED_TURNS,
   ...Object.fromEntries(
     Object.entries(OBSERVATIONS).flatMap(([what, observations]) => {
       const { bound, prune } = statementsOf(observations)
@@ -63,7 +68,10 @@ const CASES: Readonly<Record<string, Case>> = {
     values: [NETWORK, '{0,1}', '{10.0.0.1,10.0.0.2}', '{10.0.0.1,10.0.0.2}'],
     scans: { sighting_begins_once: ['address'] },
   },
-  evidenceFences: { values: [NETWORK, '{n1}', '{b1}'], scans: { boot_is_fenced_once: ['node', 'boot'] } },
+  evidenceFences: {
+    values: [NETWORK, '{n1}', '{b1}'],
+    scans: { boot_is_fenced_once: ['node', 'boot'], ...SOURCE_BY_NODE },
+  },
   evidenceClosed: {
     values: [NETWORK, '{pod|eth0||w1}'],
     scans: {
@@ -81,6 +89,7 @@ const CASES: Readonly<Record<string, Case>> = {
   evidenceLookups: { values: [NETWORK, '{s1}', '{1}'], scans: { ...LOOKUP } },
   sightedBound: { values: [...PAGE, '100'], scans: LIVE },
   sightedUnbooked: { values: PAGE, scans: { ...LIVE, ...LEASE } },
+  sightedUnbookedAt: { values: [NETWORK, '{10.0.0.1,10.0.0.2}'], scans: { ...LIVE, ...LEASE } },
   sightedFree: { values: [NETWORK, '{0}', '{10.0.0.1}'], scans: { ...POOL_BY_CIDR, ...RELEASED } },
   sightedSources: { values: [NETWORK, '{s1,s2}'], scans: SOURCE },
   sightedGround: { values: [NETWORK], scans: { ...NETWORK_ROW, source_by_era: [] } },
@@ -116,6 +125,23 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   stuckFailures: { values: [NETWORK, '{s1}'], scans: { source_is_asked_by_one_at_a_time: ['source_id'] } },
   stuckStale: { values: [NETWORK, '{s1}'], scans: { source_lists_an_entry_once: ['source_id'], ...LEASE } },
+  uncoveredEverywhere: {
+    values: [NETWORK, '', '{pod}', '{4}'],
+    scans: { address_has_one_lease: [], ...SOURCE_BY_NODE },
+  },
+  uncoveredOnNode: {
+    values: [NETWORK, 'n1', '{pod}', '{4}'],
+    scans: { lease_by_node: ['node'], ...SOURCE_BY_NODE },
+  },
+  beginnings: {
+    values: [NETWORK, '{1099511627776}'],
+    scans: { event_is_numbered_once_per_network: ['seq'] },
+  },
+  turnsRetired: {
+    values: [NETWORK],
+    scans: { source_is_asked_by_one_at_a_time: [], ...SOURCE },
+    byRowId: 'turn',
+  },
   observeUsed: {
     values: [NETWORK, '0', '100'],
     scans: {
@@ -205,6 +231,7 @@ async function fill(): Promise<void> {
        owner_incarnation, owner_interface, node, wanted_at, asked_at, answered_at, answer, epoch, detail, attempts)
       select '${NETWORK}', 's' || i % 50, i, 'a' || i, i, '10.0.0.0'::inet + i, 'pod', 'x', 'x', false, '', 'eth0', '', now(),
        now(), now() + i * interval '1 ms', 'live', '', '', 0 from generate_series(1, ${ROWS / 5}) i;
+    insert into ipledger.turn select '${NETWORK}', 's' || i, now(), 'test', now(), '' from generate_series(1, 2000) i;
     insert into ipledger.hold select '${NETWORK}', 's' || i, i, now(), '', 1, 1 from generate_series(1, 1000) i;
     insert into ipledger.fence select '${NETWORK}', 'n' || i, 'b' || i, i, now(), 'test', '' from generate_series(1, 1000) i;
     insert into ipledger.pool_sample
@@ -223,6 +250,7 @@ async function thinOut(): Promise<void> {
     delete from ipledger.source_epoch where source_id > 's13';
     delete from ipledger.snapshot where source_id > 's13';
     delete from ipledger.snapshot_part where part > 1;
+    delete from ipledger.turn where source_id > 's13';
     delete from ipledger.hold where held_seq > 1;
     delete from ipledger.fence where fenced_seq > 1;
     delete from ipledger.pool_sample where pool_id > 3;
@@ -233,7 +261,7 @@ async function thinOut(): Promise<void> {
 
 beforeAll(async () => {
   for (const table of [
-    ...['sighting', 'lookup', 'source', 'source_epoch', 'snapshot', 'snapshot_part', 'hold', 'fence'],
+    ...['sighting', 'lookup', 'source', 'source_epoch', 'snapshot', 'snapshot_part', 'hold', 'fence', 'turn'],
     ...[
       'pool',
       'pool_position',

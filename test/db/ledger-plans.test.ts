@@ -147,7 +147,7 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
     values: [NETWORK, '{s1,s2}'],
     scans: { lease_by_quarantiner: ['quarantined_by'] },
   },
-  fences: { values: [NETWORK, '{n1,n2}', '{b1,b1}'], scans: FENCE },
+  fences: { values: [NETWORK, '{n1,n2}', '{b1,b1}'], scans: { ...FENCE, source_by_node: ['node'] } },
   holds: { values: [NETWORK, '{s1,s2}'], scans: { source_is_held_once: ['source_id'] } },
   absence: {
     values: [NETWORK, String(LEASES + 5), '1700000000000'],
@@ -155,6 +155,10 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
   },
   // All pools of the network are summed up.
   heldLeases: { values: [NETWORK], scans: { pool_id_is_unique_in_its_network: [], ...POSITION } },
+  leasesSeen: {
+    values: [NETWORK, '{s1,s2}', '{256,4096}'],
+    scans: { source_lists_an_entry_once: ['source_id'], ...LEASE },
+  },
   strictness: {
     values: [NETWORK, '{n1}', '{}', '{}'],
     // Any of the enabled ones, those of another era and those that are cold: at most a few are looked at.

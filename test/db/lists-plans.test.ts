@@ -35,7 +35,11 @@ const CASES: Readonly<Record<keyof typeof LIST_STATEMENTS, Case>> = {
   },
   snapshots: {
     values: [NETWORK, 's1', '0', '9007199254740991', '253402300799000', '101'],
-    scans: { report_is_kept_once: ['source_id', 'sequence'] },
+    scans: {
+      report_is_kept_once: ['source_id', 'sequence'],
+      epoch_is_begun_once_per_source: ['source_id', 'epoch'],
+      source_id_is_unique_in_its_network: ['source_id'],
+    },
   },
   sightings: {
     values: [...FROM, 'false', '', '0', '101'],

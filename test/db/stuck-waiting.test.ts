@@ -18,8 +18,8 @@ afterAll(() => expectVerified(database, { full: true }))
 
 const on = (node: string, boot: string) => ({ node, boot, labels: {} })
 
-async function list(network: string) {
-  const page = await listStuck(truth.connections, { network, codes: [], after: null, limit: 100 })
+async function list(network: string, { codes = [] as readonly string[] } = {}) {
+  const page = await listStuck(truth.connections, { network, codes, after: null, limit: 100 })
   return settled(page).stuck
 }
 
@@ -155,6 +155,27 @@ test('a fenced boot that reports', async () => {
   expect(stuck!.text).toContain('b1 of n1')
   await goesOn(network, 'agent', 2, 'b2')
   expect(await told(network)).toEqual([])
+})
+
+test('a lease of a fenced boot that has reported, once no source is left there that would', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'agent', { node: 'n1' })
+  const placement = { node: 'n1', boot: 'b1', labels: {} }
+  const lease = await truth.lease(network, workload('w'), { placement })
+  await truth.watch(network, 'agent', [[], []], { epoch: 'b1', endedAgo: 0 })
+  await truth.past(network, INTERVAL)
+  await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+  await goesOn(network, 'agent', 1, 'b1')
+  expect(await told(network)).toEqual(['FENCE_CONTRADICTED agent'])
+  settled(await retireSource(truth.connections, { network, id: 'agent', by: 'test' }))
+  const [stuck, ...more] = await list(network, { codes: ['FENCE_CONTRADICTED'] })
+  expect(more).toEqual([])
+  expect(stuck).toMatchObject({ code: 'FENCE_CONTRADICTED', source: '', lease: { address: lease.address } })
+  expect(stuck!.text).toContain('fence it again if it is over now')
+  await truth.past(network, INTERVAL)
+  await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+  await truth.run(createVerifySuspects({ stayMs: 0 }))
+  expect(await truth.state(network, lease.address)).toBe('FREE')
 })
 
 test('what a silent node listed last, at an address that another has now', async () => {

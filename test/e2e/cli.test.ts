@@ -388,7 +388,9 @@ test('sources: registered, enabled, looked at, retired', async () => {
     /^SOURCE +KIND +NODE +SEES +STATE +SIZE +REPORTED +STANDING\nagent-n1 +push +n1 +pod,vm +ENABLED +1 +\S+ +warming up: nothing is missed yet\n$/,
   )
   const snapshots = await run('snapshot', 'list', 'agent-n1', ...at)
-  expect(snapshots.stdout).toMatch(/^SEQUENCE .*\n2 .* complete\n1 .* partial: UNREADABLE_ENTRY\n$/)
+  expect(snapshots.stdout).toMatch(
+    /^SEQUENCE .*\n2 .* complete, not counted: WARM_UP\n1 .* partial: UNREADABLE_ENTRY\n$/,
+  )
   const first = await run('snapshot', 'show', 'agent-n1', '1', ...at)
   expect(first.stdout).toMatch(/^snapshot +1\nsource +agent-n1\ntaken as +partial: UNREADABLE_ENTRY\n/)
   expect(first.stdout).toMatch(
@@ -402,7 +404,12 @@ test('sources: registered, enabled, looked at, retired', async () => {
   })
   expect((await run('lease', 'get', '10.8.0.7', ...at)).stdout).toMatch(/\nstate +ACTIVE\n/)
 
-  expect((await run('source', 'retire', 'agent-n1', ...at)).stdout).toMatch(/\nstanding +over for good\n/)
+  const retired = await run('source', 'retire', 'agent-n1', ...at)
+  expect(retired.stdout).toMatch(/\nstanding +over for good\n/)
+  expect(retired.stderr).toMatch(
+    /^[12] leases? (is|are) covered by no other enabled source: .* reaped by an operator/,
+  )
+  expect(await json<object>('source', 'retire', 'agent-n1', ...at)).toMatchObject({ atLeast: false })
   expect((await run('sighting', 'list', ...at)).stdout).toBe('no sightings\n')
   expect((await run('source', 'show', 'nobody', ...at)).stderr).toBe(
     'ipledger: network seen has no source nobody.\n',

@@ -235,16 +235,61 @@ describe('a boot that was fenced and reports again', () => {
   test('between the verdict and the reap: under the lock nothing is taken', async () => {
     const { network, x, list } = await fencedNode(true)
     await fence(network)
+    const refusals = await reportingLate(network, list)
+    expect(await truth.state(network, x.address)).toBe('ACTIVE')
+    expect(refusals).toEqual([['ILLEGAL_STATE', 'is seen live by agent']])
+  })
+
+  // What the boot did not list, or does not list any more, is on it all the same (6.3).
+  const unlisted = async () => {
+    const { network, x, list } = await fencedNode(true)
+    const y = await truth.lease(network, workload('y'), { placement: { node: 'n1', boot: 'b1', labels: {} } })
+    await fence(network)
+    return { network, x, y, list }
+  }
+
+  test('listing a part of what it had, keeps all of it', async () => {
+    const { network, x, y, list } = await unlisted()
+    await truth.watch(network, 'agent', [list], { epoch: 'b1', endedAgo: 0 })
+    await truth.run(verify)
+    expect(await truth.state(network, y.address)).toBe('ACTIVE')
+    expect(await truth.state(network, x.address)).toBe('ACTIVE')
+    // Whoever says it again knows that it reported.
+    await truth.past(network, INTERVAL)
+    await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+    await truth.run(verify)
+    expect(await truth.state(network, y.address)).toBe('FREE')
+  })
+
+  test('listing nothing, between the verdict and the reap: under the lock nothing is taken', async () => {
+    const { network, x, y } = await unlisted()
+    const refusals = await reportingLate(network, [])
+    expect(await truth.state(network, y.address)).toBe('ACTIVE')
+    expect(await truth.state(network, x.address)).toBe('ACTIVE')
+    expect(refusals).toContainEqual([
+      'VERSION_MISMATCH',
+      'boot b1 of n1, which was fenced, has reported since',
+    ])
+  })
+
+  /** Just before each reap the boot reports, in part; why each was refused. */
+  async function reportingLate(network: string, list: readonly GivenEntry[]) {
+    const refusals: (readonly [reason: string, why: string])[] = []
     const late: Pick<typeof truth.ledger, 'submit'> = {
       submit: async (command, options) => {
-        if (command.type === 'reapProven')
-          await truth.watch(network, 'agent', [list], { epoch: 'b1', endedAgo: 0, complete: false })
-        return truth.ledger.submit(command, options)
+        if (command.type !== 'reapProven') return truth.ledger.submit(command, options)
+        await truth.watch(network, 'agent', [list], { epoch: 'b1', endedAgo: 0, complete: false })
+        const outcome = await truth.ledger.submit(command, options)
+        if (!outcome.ok) {
+          const { reason, message } = outcome.refusal
+          refusals.push([reason, /is seen live by \w+|boot .* since/.exec(message)?.[0] ?? message])
+        }
+        return outcome
       },
     }
     await truth.run(verify, { ledger: { ...truth.ledger, ...late } })
-    expect(await truth.state(network, x.address)).toBe('ACTIVE')
-  })
+    return refusals
+  }
 })
 
 describe('a life that is followed by another at its address', () => {

@@ -2,9 +2,10 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { observePools } from '../../src/jobs/observe-pools.ts'
 import { pruneObservations } from '../../src/jobs/prune-observations.ts'
+import { retireSource } from '../../src/liveness/register.ts'
 import { createPool, release } from '../support/commands.ts'
-import { useTestDatabase } from '../support/database.ts'
-import { INTERVAL } from '../support/intake.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
+import { INTERVAL, register, settled } from '../support/intake.ts'
 import { HOUR, listedAs, MINUTE, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
 
@@ -137,4 +138,21 @@ describe('sightings and snapshots', () => {
     await truth.ledger.accept(release(lease.fencingToken, { network }))
     expect(await prune()).toMatchObject({ questions: 1 })
   })
+})
+
+test('turns of sources that are retired are over', async () => {
+  const network = await truth.network()
+  for (const id of ['asked', 'over']) {
+    const settings = { listUrl: 'http://127.0.0.1:1/', lookUpUrl: 'http://127.0.0.1:1/' }
+    await register(truth.intake, network, id, { kind: 'http', settings })
+    await withClient(database.adminUrl, (admin) =>
+      admin.query(`insert into ipledger.turn values ($1, $2, now(), 'test', now(), '')`, [network, id]),
+    )
+  }
+  expect(await prune()).toMatchObject({ turns: 0 })
+  settled(await retireSource(truth.connections, { network, id: 'over', by: 'test' }))
+  expect(await prune()).toMatchObject({ turns: 1 })
+  expect(await truth.rows('select source_id from ipledger.turn where network_id = $1', network)).toEqual([
+    { source_id: 'asked' },
+  ])
 })

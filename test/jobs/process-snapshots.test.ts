@@ -192,7 +192,14 @@ describe('the news of a report', () => {
     const network = await withAgent()
     const reported = await truth.watch(network, 'agent', [[listedAs('10.0.0.40', A)]], { endedAgo: 0 })
     expect(reported.news.map(({ address }) => address)).toEqual(['10.0.0.40'])
-    expect(await sightNews(truth.ledger, network, reported, 'agent-token')).toEqual({
+    expect(
+      await sightNews(
+        { database: truth.intake.database, ledger: truth.ledger },
+        network,
+        reported,
+        'agent-token',
+      ),
+    ).toEqual({
       findings: { ADOPTED: 1 },
       refused: null,
     })
@@ -203,17 +210,53 @@ describe('the news of a report', () => {
     await truth.past(network, INTERVAL)
     const again = await truth.watch(network, 'agent', [[listedAs('10.0.0.40', A)]], { endedAgo: 0 })
     expect(again.news).toEqual([])
-    expect(await sightNews(truth.ledger, network, again, 'agent-token')).toEqual({
+    expect(
+      await sightNews(
+        { database: truth.intake.database, ledger: truth.ledger },
+        network,
+        again,
+        'agent-token',
+      ),
+    ).toEqual({
       findings: {},
       refused: null,
     })
+  })
+
+  test('of much that is new, as in a first list, the ledger is asked about what the books do not say', async () => {
+    const network = await withAgent({ cidr: '10.8.0.0/20' })
+    await truth.source(network, 'other')
+    const list = Array.from({ length: 601 }, (_, number) =>
+      listedAs(`10.8.${8 + Math.floor(number / 250)}.${1 + (number % 250)}`, workload(`w-${number}`)),
+    )
+    const first = await truth.watch(network, 'agent', [list.slice(1)], { endedAgo: 0 })
+    const { intake, ledger } = truth
+    expect(await sightNews({ database: intake.database, ledger }, network, first, 'agent-token')).toEqual({
+      findings: { ADOPTED: 600 },
+      refused: null,
+    })
+    const { asked, ledger: counted } = counting()
+    const second = await truth.watch(network, 'other', [list], { endedAgo: 0 })
+    expect(second.news).toHaveLength(601)
+    expect(
+      await sightNews({ database: intake.database, ledger: counted }, network, second, 'other-token'),
+    ).toEqual({ findings: { ADOPTED: 1 }, refused: null })
+    expect(asked).toEqual([1])
+    expect(await truth.state(network, '10.8.8.1')).toBe('ACTIVE')
   })
 
   test('of a source in dry run nothing follows', async () => {
     const network = await truth.network()
     await register(truth.intake, network, 'agent')
     const reported = await truth.watch(network, 'agent', [[listedAs('10.0.0.41', A)]], { endedAgo: 0 })
-    expect(await sightNews(truth.ledger, network, reported, 'agent-token')).toEqual({
+    expect(
+      await sightNews(
+        { database: truth.intake.database, ledger: truth.ledger },
+        network,
+        reported,
+        'agent-token',
+      ),
+    ).toEqual({
       findings: {},
       refused: null,
     })

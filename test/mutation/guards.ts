@@ -235,7 +235,12 @@ const JUDGED: readonly Guard[] = [
   ),
   judge(
     'fencing frees nothing that was seen on another node',
-    '  fenceContradicted,\n  seenOnAnotherNode,\n',
+    '  fencedBootReports,\n  seenOnAnotherNode,\n',
+    '  fencedBootReports,\n',
+  ),
+  judge(
+    'fencing frees nothing of a boot that has reported since, listed or not',
+    '  fenceContradicted,\n  fencedBootReports,\n',
     '  fenceContradicted,\n',
   ),
   judge(
@@ -294,11 +299,7 @@ const LOOKED_AT_AGAIN: readonly Guard[] = [
     'const hold = holdOf(books, source)\n    if (hold !== null)',
     'const hold = holdOf(books, source)\n    if (hold !== null && false)',
   ),
-  proven(
-    'what was seen is looked at again under the lock',
-    'heldBack(books, lease, sources) ?? seenSince(books, lease, proof)',
-    'heldBack(books, lease, sources)',
-  ),
+  proven('what was seen is looked at again under the lock', '    seenSince(books, lease, proof) ??\n', ''),
   proven('whoever sees it now keeps it', 'if (seen !== undefined) return seenLive(lease, seen)', ''),
   proven(
     'seen since the evidence was read',
@@ -324,6 +325,11 @@ const LOOKED_AT_AGAIN: readonly Guard[] = [
     'a fenced boot that speaks again was fenced falsely',
     'return fence !== null && (head === null ? listedAt < fence.at : head < fence.seq)',
     'return fence !== null',
+  ),
+  proven(
+    'a fenced boot that reports again was fenced falsely for all of its leases',
+    'return reportedAt > at\n',
+    'return false\n',
   ),
   proven(
     'nothing is given back to a closed life',
@@ -605,15 +611,16 @@ const IN_THE_SHELL: readonly Guard[] = [
     '',
   ),
   report(
+    'a token from before its boot was fenced proves no beginning',
+    "if (fencedAt !== null && begun.begunAt <= fencedAt) return unproven('TOKEN_EXPIRED')",
+    '',
+  ),
+  report(
     'a token of another source proves nothing',
     'if (begun.network !== report.network || begun.source !== report.source) {',
     'if (false) {',
   ),
-  report(
-    'a token of an earlier era proves nothing',
-    "if (begun.era < ground.era) return unproven('OTHER_ERA')",
-    '',
-  ),
+  report('a token of an earlier era proves nothing', 'if (begun.era < ground.era) {', 'if (false) {'),
   report(
     'a token beyond the head tells of an older database',
     "if (isBeyond(begun, ground)) return unproven('BEYOND_HEAD', { era: begun.era, head: begun.head })",
@@ -694,6 +701,32 @@ const IN_THE_SHELL: readonly Guard[] = [
     'fence === undefined\n        ? null',
     'fence === undefined || true\n        ? null',
   ),
+  evidence(
+    'a fenced boot that has reported since is read with its fence',
+    'reportedAt: fence.reported_at,',
+    'reportedAt: null,',
+  ),
+  {
+    guard: 'a failover that lost what this process saw recovers, whatever was declared',
+    file: ERAS,
+    text: 'if (endedAt !== null) {',
+    replacement: 'if (false) {',
+    fails: 'test/db/eras.test.ts',
+  },
+  {
+    guard: 'a quoted number beyond the end of its era was lost',
+    file: REPORT,
+    text: 'return endedAt === null ? known :',
+    replacement: 'return endedAt !== undefined ? known :',
+    fails: 'test/db/eras.test.ts',
+  },
+  {
+    guard: 'a signed number beyond the end of its era was lost',
+    file: REPORT,
+    text: "return endedAt === null ? unproven('OTHER_ERA')",
+    replacement: "return endedAt !== undefined ? unproven('OTHER_ERA')",
+    fails: 'test/db/eras.test.ts',
+  },
   {
     guard: 'a copy of a database is another life',
     file: ERAS,
@@ -872,7 +905,7 @@ const ASKED: readonly Guard[] = [
   pulled('only who took a turn ends it', 'and taken_by = $3`', 'and $3::text is not null`'),
   registered(
     'a source of another kind, node or settings is another source',
-    'return (await database.query(LOOKS_AT_THE_SAME, cells)).rows.length > 0',
+    'return (await ask(database, LOOKS_AT_THE_SAME, cells)).length > 0',
     'return cells.length > 0',
   ),
   registered(
@@ -887,8 +920,8 @@ const ASKED: readonly Guard[] = [
   ),
   registered(
     'what a retired source saw is over',
-    'if (listed.rows.length === 0) return source',
-    'if (listed.rows.length >= 0) return source',
+    'if (listed.length === 0) return source',
+    'if (listed.length >= 0) return source',
   ),
   listed('what has ended is not live', '    state !== TERMINAL,\n', '    true,\n'),
   pruned('the last sighting of a held lease stays', 'when: `(\n', 'when: `(true or\n'),
@@ -1004,6 +1037,13 @@ const LISTED_SINCE: readonly Guard[] = [
     text: 'return mayBeListed ? Math.max(row.listed_at!, standing.lastBegunAt ?? 0) : row.listed_at!',
     replacement: 'return row.listed_at!',
     fails: 'test/db/evidence.test.ts',
+  },
+  {
+    guard: 'when a fenced boot reported last is read under the lock',
+    file: 'src/ledger/load-seen.ts',
+    text: 'row?.reported_at ?? null',
+    replacement: 'null',
+    fails: LISTED_SINCE_TEST,
   },
   {
     guard: 'when a listed entry was reported last is read under the lock',

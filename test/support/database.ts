@@ -13,17 +13,21 @@ export type TestDatabase = Readonly<{
   jobsUrl: string
   drop: () => Promise<void>
 }>
+/** With the login of who reads `ipledger_audit`. */
+export type AuditedDatabase = TestDatabase & Readonly<{ auditorUrl: string }>
 
 /** `const database = await useTestDatabase()` at the top of a test file; dropped after its tests. */
-export async function useTestDatabase(): Promise<TestDatabase> {
+export async function useTestDatabase(): Promise<AuditedDatabase> {
   const database = await createTestDatabase()
   afterAll(() => database.drop())
   return database
 }
 
 /** With `empty`, a database without any schema, as an operator would create it. */
-export async function createTestDatabase(options: Readonly<{ empty?: boolean }> = {}): Promise<TestDatabase> {
-  const { url, template, serviceUrl, jobsUrl } = inject('postgres')
+export async function createTestDatabase(
+  options: Readonly<{ empty?: boolean }> = {},
+): Promise<AuditedDatabase> {
+  const { url, template, serviceUrl, jobsUrl, auditorUrl } = inject('postgres')
   const name = `test_${randomBytes(6).toString('hex')}`
   const from = options.empty ? 'template1' : template
   await asSuperuser(`create database ${name} template ${from}`)
@@ -32,6 +36,7 @@ export async function createTestDatabase(options: Readonly<{ empty?: boolean }> 
     adminUrl: replaceDatabase(url, name),
     serviceUrl: replaceDatabase(serviceUrl, name),
     jobsUrl: replaceDatabase(jobsUrl, name),
+    auditorUrl: replaceDatabase(auditorUrl, name),
     drop: () => asSuperuser(`drop database if exists ${name} with (force)`),
   }
 }

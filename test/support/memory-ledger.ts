@@ -8,7 +8,14 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { expect } from 'vitest'
-import { blockSize, formatValue, isMalformed, parseCidr } from '../../src/core/address.ts'
+import {
+  blockBase,
+  blockSize,
+  type Family,
+  formatValue,
+  isMalformed,
+  parseCidr,
+} from '../../src/core/address.ts'
 import {
   type AddressBook,
   addressValue,
@@ -24,7 +31,7 @@ import {
   type Remembered,
   workloadKey,
 } from '../../src/core/books.ts'
-import type { Answer, Command } from '../../src/core/command.ts'
+import { type Answer, type Command, TERMINAL } from '../../src/core/command.ts'
 import { decide } from '../../src/core/decide.ts'
 import { isEndedEvent, isHeldEvent, type LedgerEvent } from '../../src/core/event.ts'
 import {
@@ -271,6 +278,16 @@ function leasesOf(store: Store, fits: (lease: Lease) => boolean): readonly Lease
   return [...store.addresses.values()].flatMap(({ lease }) => (lease !== null && fits(lease) ? [lease] : []))
 }
 
+function leaseContaining(store: Store, address: string): Lease | undefined {
+  const family: Family = address.includes(':') ? 6 : 4
+  return leasesOf(
+    store,
+    (lease) =>
+      lease.address.includes(':') === address.includes(':') &&
+      formatValue(family, blockBase(family, addressValue(address), lease.prefixLength)) === lease.address,
+  )[0]
+}
+
 function releasedOf(store: Store, fits: (released: ReleasedAddress) => boolean): readonly ReleasedAddress[] {
   return [...store.addresses.values()]
     .flatMap(({ released }) => (released !== null && fits(released) ? [released] : []))
@@ -512,6 +529,8 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
     case 'fence': {
       const key = bootKey(need.node, need.boot)
       if (!books.fences.has(key)) books.fences.set(key, store.fences.get(key) ?? null)
+      if (!books.fencedReports.has(key))
+        books.fencedReports.set(key, context.world.lastReportFrom(need.node, need.boot))
       return
     }
     case 'hold':
@@ -526,6 +545,18 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
         ({ lease }) => lease !== null,
       ).length
       return
+    case 'leasesSeen': {
+      const { source, upTo } = need
+      const entries = context.world.listed(source).slice(0, upTo)
+      const seen = new Set(
+        entries.flatMap(({ address, state }) => {
+          const lease = state === TERMINAL ? undefined : leaseContaining(store, address)
+          return lease === undefined ? [] : [lease.address]
+        }),
+      )
+      books.leasesSeen.set(source, { upTo, entries: entries.length, leases: seen.size })
+      return
+    }
     case 'strictness': {
       const fences = [...new Map([...store.fences, ...books.fences]).values()].filter((one) => one !== null)
       books.strictness.set(need.node, context.world.strictnessFor(need.node, books.network!.era, fences))

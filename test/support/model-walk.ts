@@ -53,6 +53,7 @@ const ACTORS: readonly Actor[] = [
   { name: 'n2', node: 'n2' },
 ]
 const NODES = ['', 'n1', 'n2'] as const
+const BOOTS = ['', 'b1', 'b1', 'b2'] as const
 
 const OWNERS: readonly Owner[] = [
   ...['', '1', '2', '3'].map((incarnation) => ownerOf('pod', 'web', 'web', incarnation)),
@@ -575,7 +576,7 @@ function reserveOf(asked: Asked, step: ReserveStep): Reserve {
         }
   const content = {
     owner,
-    placement: { node: at(NODES, step.node), boot: '', labels: {} },
+    placement: { node: at(NODES, step.node), boot: at(BOOTS, Math.floor(step.node / 7)), labels: {} },
     claims,
     liveAddresses: liveOf(addresses, step.live),
     confirmWithinMs: withinOf(asked, step.within),

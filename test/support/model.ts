@@ -77,6 +77,7 @@ export type ModelLease = {
   by: string | null
   owner: Owner | null
   node: string
+  boot: string
   labels: Labels
   confirmBy: number | null
   reservedAt: number
@@ -126,7 +127,7 @@ export type ModelSource = {
   readonly intervalMs: number
   epoch: string
   /** Of the last complete snapshot. */
-  complete: { readonly at: number; readonly size: number } | null
+  complete: { readonly at: number } | null
 }
 
 type Seen = {
@@ -661,6 +662,7 @@ export function createModel(): Model {
       by: null,
       owner: command.owner,
       node: command.placement.node,
+      boot: command.placement.boot,
       labels: command.placement.labels,
       confirmBy: command.confirmed || within === null ? null : now + within,
       reservedAt: now,
@@ -677,6 +679,7 @@ export function createModel(): Model {
 
   function reuse(command: Reserve, lease: ModelLease): ModelLease {
     const { node } = command.actor
+    askedFrom(command.placement, lease)
     if (node !== null && node !== lease.node) return lease
     if (lease.state === 'RESERVED' && command.confirmed)
       return change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null })
@@ -685,6 +688,12 @@ export function createModel(): Model {
     if (within === null) return promise(lease)
     const confirmBy = Math.max(lease.confirmBy, now + within)
     return confirmBy === lease.confirmBy ? lease : change(lease, 'lease.updated', { confirmBy })
+  }
+
+  /** Told on another node, or in another boot, that it is his: it may run there. */
+  function askedFrom({ node, boot }: Reserve['placement'], lease: ModelLease): void {
+    const elsewhere = (node !== '' && node !== lease.node) || (boot !== '' && boot !== lease.boot)
+    if (lease.boot !== '' && elsewhere) change(lease, 'lease.updated', { boot: '' })
   }
 
   function promise(lease: ModelLease): ModelLease {
@@ -963,7 +972,7 @@ export function createModel(): Model {
     for (const entry of entries)
       if (!seen.some((one) => one.source === id && one.lastAt === null && same(one.entry, entry)))
         seen.push({ source: id, entry, head, at, lastAt: null })
-    if (how.complete && how.proven) source.complete = { at, size: entries.length }
+    if (how.complete && how.proven) source.complete = { at }
     heardAt.set(id, at)
   }
 
@@ -1091,6 +1100,7 @@ export function createModel(): Model {
       if (capped) return null
       const made = quarantineFree(pool, address, reason, source, whose)
       made.node = node
+      made.boot = boot
       return made
     }
     if (owner === null || !owner.uidNamed) return aside('FOREIGN', null)
@@ -1128,6 +1138,7 @@ export function createModel(): Model {
       by: null,
       owner: named,
       node,
+      boot,
       labels: {},
       confirmBy: null,
       reservedAt: now,
@@ -1175,13 +1186,15 @@ export function createModel(): Model {
     const last = lastSeenAt(lease.address)
     if (last !== null && (proof.lastSightedAt === null || last > proof.lastSightedAt))
       throw new Refused('VERSION_MISMATCH')
+    if (proof.cause === 'FENCED' && reportedSinceFenced(proof.fencedBy!))
+      throw new Refused('VERSION_MISMATCH')
     if (proof.cause === 'PROVEN_ABSENT') {
       const beyond = scopes.filter((scope) => {
         const taken = state.absences.filter(
           (one) =>
             one.source === scope && one.at > now - HOUR_MS && one.seq > (state.resumed.get(scope) ?? 0),
         ).length
-        const of = scope === '' ? state.leases.size + taken : sourceOf(scope)!.complete!.size + taken + 1
+        const of = scope === '' ? state.leases.size + taken : leasesListedBy(scope) + taken + 1
         return taken + 1 > 3 && taken + 1 > of / 5
       })
       if (beyond.length > 0) throw new RefusedAndHeld(beyond)
@@ -1189,6 +1202,23 @@ export function createModel(): Model {
     }
     end(lease, 'lease.reaped')
     return accepted([{ ...expected(lease), version: state.head, shown: 'REAPED', confirmBy: null }])
+  }
+
+  function leasesListedBy(id: string): number {
+    const entries = listed(id).filter((entry) => entry.state !== 'terminal')
+    return [...state.leases.values()].filter((lease) => {
+      const pool = poolOf(lease.poolId)
+      return entries.some(
+        ({ address }) => poolWith(address)?.id === pool.id && blockOf(pool, address) === lease.address,
+      )
+    }).length
+  }
+
+  function reportedSinceFenced({ node, boot }: NonNullable<ReapProven['proof']['fencedBy']>): boolean {
+    const fence = state.fences.findLast((one) => one.node === node && one.boot === boot)!
+    return sources.some(
+      (one) => one.node === node && one.epoch === boot && (heardAt.get(one.id) ?? 0) > fence.at,
+    )
   }
 
   function restore(command: Restore): Accepted {
@@ -1259,6 +1289,7 @@ export function createModel(): Model {
       by,
       owner,
       node: '',
+      boot: '',
       labels: {},
       confirmBy: null,
       reservedAt: now,

@@ -27,6 +27,10 @@ const TABLES = [
   'lookup',
   'pool_sample',
   'turn',
+  'stuck_item',
+  'tenure',
+  'tenure_position',
+  'tenure_overlap',
 ] as const
 
 /** The counted snapshots that are kept in the row of their source. */
@@ -36,6 +40,9 @@ const recent = (network: string, ms: string) => `
        select json_agg(jsonb_set(r.one, '{begunAt}', to_jsonb((r.one ->> 'begunAt')::float8 - ${ms}::float8)) order by r.at)
          from jsonb_array_elements(recent::jsonb) with ordinality as r (one, at)), '[]')
    where network_id = ${network}`
+
+/** Events at other times are other events than those that were sealed: a job seals them anew. */
+const unsealed = (network: string) => `delete from ipledger.seal where network_id = ${network}`
 
 type TimesOf = { readonly name: string; readonly columns: readonly string[] }
 
@@ -71,9 +78,14 @@ export async function moveToThePast(
       return `update ipledger.${pg.escapeIdentifier(name)} set ${earlier.join(', ')} where network_id = ${named}`
     })
     await admin.query(
-      ['begin', 'set local synchronous_commit = off', ...updates, recent(named, `(${by})`), 'commit'].join(
-        ';\n',
-      ),
+      [
+        'begin',
+        'set local synchronous_commit = off',
+        ...updates,
+        recent(named, `(${by})`),
+        unsealed(named),
+        'commit',
+      ].join(';\n'),
     )
   })
 }

@@ -1,8 +1,9 @@
 /** Vitest's global setup: one PostgreSQL for all test files, with a migrated database that each file clones. */
 
 import type { TestProject } from 'vitest/node'
-import { connect } from '../../src/postgres/connect.ts'
+import { connect, replaceLogin } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
+import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { startTestServer } from './server.ts'
 
@@ -16,6 +17,8 @@ declare module 'vitest' {
       template: string
       serviceUrl: string
       jobsUrl: string
+      /** With a password, as an operator would set one. */
+      auditorUrl: string
     }>
   }
 }
@@ -29,9 +32,16 @@ export default async function setup(project: TestProject): Promise<() => Promise
       { databaseUrl: server.url(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
       { log: createLogger('warn'), embedded: 'own' },
     )
+    await admin.query(`alter role ${AUDITOR_ROLE} password 'auditor'`)
     await admin.query(`alter database ${TEMPLATE} with is_template true allow_connections false`)
     await admin.end()
-    project.provide('postgres', { url: server.url('postgres'), template: TEMPLATE, serviceUrl, jobsUrl })
+    project.provide('postgres', {
+      url: server.url('postgres'),
+      template: TEMPLATE,
+      serviceUrl,
+      jobsUrl,
+      auditorUrl: replaceLogin(serviceUrl, { user: AUDITOR_ROLE, password: 'auditor' }),
+    })
   } catch (error) {
     await server.stop()
     throw error

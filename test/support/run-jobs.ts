@@ -1,6 +1,7 @@
 /** The jobs of the worker, each run when a test says so, with a ledger and connections of their own as in its thread. */
 import type pg from 'pg'
 import type { Done, Job, JobContext } from '../../src/jobs/job.ts'
+import { createProjectTenure } from '../../src/jobs/project-tenure.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
 import { createAskedSources } from '../../src/liveness/asked.ts'
@@ -24,6 +25,7 @@ export function openJobs(serviceUrl: string): TestJobs {
   const schedule: Readonly<Record<string, { readonly run: Job }>> = {
     ...createSchedule(),
     'verify-suspects': { run: createVerifySuspects({ stayMs: 0 }) },
+    'project-tenure': { run: createProjectTenure({ slotMs: 0 }) },
   }
   const context: JobContext = {
     database,

@@ -53,6 +53,8 @@ export type World = {
   /** Blocks of this size that somebody sees live. */
   seenIn(family: Family, prefixLength: number): readonly string[]
   strictnessFor(node: string, era: number, fences: readonly Fence[]): Strictness
+  /** When the last report from a boot of a node was begun. */
+  lastReportFrom(node: string, boot: string): number | null
   slowestIntervalMs(): number
 }
 
@@ -167,6 +169,12 @@ export function createWorld(): World {
             completeAt: one.era === era && one.warm ? one.complete!.begunAt : null,
           })),
       }
+    },
+    lastReportFrom(node, boot) {
+      const times = [...sources.values()].flatMap((one) =>
+        one.node === node && one.epoch === boot && one.lastBegunAt !== null ? [one.lastBegunAt] : [],
+      )
+      return times.length === 0 ? null : Math.max(...times)
     },
     slowestIntervalMs: () =>
       Math.max(

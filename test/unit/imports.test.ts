@@ -12,10 +12,10 @@ const BELOW: Readonly<Record<string, readonly string[]>> = {
   postgres: ['core'],
   ledger: ['core', 'postgres'],
   liveness: ['core', 'postgres', 'ledger'],
-  jobs: ['core', 'postgres', 'ledger', 'liveness'],
+  jobs: ['core', 'postgres', 'ledger', 'liveness', 'telemetry-export'],
   api: ['core', 'postgres', 'ledger', 'liveness', 'gen'],
   client: ['core', 'gen'],
-  cli: ['core', 'postgres', 'ledger', 'jobs', 'api', 'client', 'gen'],
+  cli: ['core', 'postgres', 'ledger', 'jobs', 'api', 'client', 'gen', 'observed', 'telemetry-export'],
   demo: ['core', 'postgres', 'ledger', 'liveness', 'jobs', 'api', 'client', 'gen', 'cli'],
 }
 const OPEN = ['config', 'telemetry']
@@ -58,4 +58,15 @@ test('only config.ts reads the environment', () => {
     /process\.env\b/.test(readFileSync(join(SOURCE, file), 'utf8')),
   )
   expect(readers).toEqual(['config.ts'])
+})
+
+test('only telemetry knows OpenTelemetry, and only what exports it an SDK', () => {
+  const known = imports.filter(({ from }) => from.startsWith('@opentelemetry/'))
+  expect([...new Set(known.map(({ file }) => file))].sort()).toEqual([
+    'telemetry-export.ts',
+    'telemetry-page.ts',
+    'telemetry.ts',
+  ])
+  const inTelemetry = known.filter(({ file }) => file === 'telemetry.ts').map(({ from }) => from)
+  expect(inTelemetry).toEqual(['@opentelemetry/api', '@opentelemetry/semantic-conventions'])
 })

@@ -103,6 +103,7 @@ function anyWitness(
     enabledHead: mostly<number | null>(ENABLED_HEAD, null, TOKEN, VERSION),
     why,
     about,
+    anotherLife: mostly(false, true),
     live: anyLive,
     listedTerminal: mostly<WitnessEvidence['listedTerminal']>(
       null,
@@ -168,6 +169,7 @@ const anyEvidence: fc.Arbitrary<LeaseEvidence> = anyLease.chain((lease) => {
       { weight: 4, arbitrary: witnesses(mostly('SIGHTED', 'NAMED')) },
       witnesses(fc.constant('COVERS')),
     ),
+    retired: mostly<NonNullable<LeaseEvidence['retired']>>([], [{ source: 'old', about: WEB }]),
     placements: mostly<LeaseEvidence['placements']>(
       [],
       [{ node: 'n1', boot: 'b1', source: 'agent-n1' }],
@@ -230,6 +232,7 @@ test('nothing is taken back for absence with a sighting, an error, a miss too fe
       expect(witnesses.every(({ live }) => live === null)).toBe(true)
       expect(evidence.placements).toEqual([])
       expect(witnesses.length).toBeGreaterThan(0)
+      expect(evidence.retired).toEqual([])
       expect(lease.reservedAt).toBeLessThanOrEqual(ago(5 * MINUTE))
       // Sources that merely cover the lease speak only if they can; all others must.
       const speaking = witnesses.filter(
@@ -393,6 +396,10 @@ const PROTECTIONS: Readonly<Record<string, Protection>> = {
     quarantine: { reason: 'OPERATOR', at: ago(HOUR), by: 'ops', why: 'given' },
   })),
   'a named witness nobody knows': withLease(() => ({ witness: 'nobody' })),
+  'a witness that was retired': (evidence) => ({
+    ...evidence,
+    retired: [{ source: 'old', about: WEB }],
+  }),
   'no witness at all': (evidence) => ({ ...evidence, witnesses: [], fencedBy: null }),
 }
 

@@ -407,6 +407,18 @@ describe('time and count', () => {
       kept: 'keep TOO_YOUNG',
       unless: { lease: held({ confirmedAt: ago(HOUR) }), ...one({ why: 'COVERS' }) },
     },
+    'nor where only another life of its owner was seen (W-03)': {
+      fields: { lease: held({ confirmedAt: ago(HOUR) + 1 }), ...one({ anotherLife: true }) },
+      kept: 'keep TOO_YOUNG',
+      unless: { lease: held({ confirmedAt: ago(HOUR) }), ...one({ anotherLife: true }) },
+    },
+    'which is no matter where this one was seen as well': {
+      fields: {
+        lease: held({ confirmedAt: ago(HOUR) + 1 }),
+        witnesses: [witness({ lookup: null }), witness({ source: 'k8s', anotherLife: true })],
+      },
+      kept: 'lookUp LOOKUP_NEEDED(agent-n1)',
+    },
     'fewer misses than k (M-17)': {
       fields: one({ misses: THREE.slice(1) }),
       kept: 'keep TOO_FEW_MISSES(agent-n1)',
@@ -533,6 +545,59 @@ describe('who can tell', () => {
     'only who saw a foreign address can miss it (DESIGN §3)': {
       fields: { lease: inQuarantine('FOREIGN'), ...covering({ about: null, scopeNode: '' }) },
       kept: 'blocked NO_EXIT',
+    },
+    'who saw another life alone tells of this one only where it would see it (W-03)': {
+      fields: one({ anotherLife: true, scopeNode: 'n2' }),
+      kept: 'keep NOBODY_CAN_TELL',
+      unless: one({ anotherLife: true, scopeNode: '' }),
+    },
+    'and for none that covers it and is younger than it (16.8)': {
+      fields: {
+        witnesses: [
+          witness({ anotherLife: true, scopeNode: '' }),
+          witness({ source: 'late', why: 'COVERS', enabledHead: TOKEN, misses: [] }),
+        ],
+      },
+      kept: 'blocked PREDATES_SOURCE(late)',
+      unless: {
+        witnesses: [
+          witness({ anotherLife: true, scopeNode: '' }),
+          witness({ source: 'late', why: 'COVERS' }),
+        ],
+      },
+    },
+    'it must miss it and say that it is gone beside whoever saw this life (16.5)': {
+      fields: {
+        witnesses: [
+          witness(),
+          witness({ source: 'agent-n2', scopeNode: 'n2', anotherLife: true, lookup: null }),
+        ],
+      },
+      kept: 'lookUp LOOKUP_NEEDED(agent-n2)',
+    },
+    'each source that covers the network must miss what a caller saw, whoever saw it since (DESIGN §3)': {
+      fields: {
+        lease: bySomeCaller,
+        witnesses: [
+          witness({ source: 'k8s', about: OTHER, scopeNode: '' }),
+          witness({ source: 'docker', why: 'COVERS', about: null, scopeNode: '', misses: [] }),
+        ],
+      },
+      kept: 'keep TOO_FEW_MISSES(docker)',
+    },
+    'a witness that was retired can tell no more, and nobody tells for it (16.8)': {
+      fields: { retired: [{ source: 'docker', about: WEB }], ...covering({}) },
+      kept: 'blocked WITNESS_RETIRED(docker)',
+      unless: { retired: [], ...covering({}) },
+    },
+    'nor does anybody for one that saw another there': {
+      fields: { lease: inQuarantine('CONFLICT'), retired: [{ source: 'docker', about: OTHER }] },
+      kept: 'blocked WITNESS_RETIRED(docker)',
+    },
+    'a fence needs no witness': {
+      fields: { retired: [{ source: 'docker', about: WEB }], witnesses: [] },
+      kept: 'blocked WITNESS_RETIRED(docker) NOBODY_CAN_TELL',
+      unless: { retired: [{ source: 'docker', about: WEB }], witnesses: [], fencedBy: FENCE },
     },
     'a named witness that is no source blocks (DESIGN §4)': {
       fields: { lease: held({ witness: 'docker' }) },
@@ -756,6 +821,11 @@ describe('a new boot', () => {
       kept: 'blocked NOT_ENABLED(agent-n1) TOO_FEW_MISSES(agent-n1)',
     },
     'nor without its word': { fields: boot({ lookup: null }), kept: 'lookUp LOOKUP_NEEDED(agent-n1)' },
+    'nor while a witness was retired that nobody replaces (16.8)': {
+      fields: { ...boot(), retired: [{ source: 'agent-n2', about: WEB }] },
+      kept: 'blocked WITNESS_RETIRED(agent-n2) TOO_FEW_MISSES(agent-n1)',
+      unless: boot(),
+    },
     'nor while asking fails': {
       fields: boot({ lookup: answered('error') }),
       kept: 'blocked LOOKUP_ERROR(agent-n1)',
@@ -914,6 +984,16 @@ describe('a fence', () => {
       fields: fenced({ lastSightedAt: FENCE.at + 1 }),
       kept: 'keep FENCE_CONTRADICTED SEEN_LIVE(agent-n1)',
       unless: fenced({ lastSightedAt: FENCE.at }),
+    },
+    'is contradicted by whatever its boot reports later (6.3)': {
+      fields: fenced({ fencedBy: { ...FENCE, reportedAt: FENCE.at + 1 } }),
+      kept: 'keep FENCE_CONTRADICTED SEEN_LIVE(agent-n1)',
+      unless: fenced({ fencedBy: { ...FENCE, reportedAt: FENCE.at } }),
+    },
+    'is contradicted for what its boot lists nowhere (6.3)': {
+      fields: { fencedBy: { ...FENCE, reportedAt: FENCE.at + 1 }, witnesses: [], placements: [] },
+      kept: 'keep FENCE_CONTRADICTED',
+      unless: { fencedBy: { ...FENCE, reportedAt: null }, witnesses: [], placements: [] },
     },
     'is contradicted by a later look-up': {
       fields: {

@@ -52,6 +52,7 @@ function agree(ledger: MemoryLedger, model: Model): void {
             lease.quarantine?.reason ?? null,
             lease.owner,
             lease.confirmBy,
+            lease.placement.boot,
             lease.placement.labels,
           ],
         ],
@@ -64,6 +65,7 @@ function agree(ledger: MemoryLedger, model: Model): void {
     one.reason,
     one.owner,
     one.confirmBy,
+    one.boot,
     one.labels,
   ])
   expect(new Map(standing.map((row) => [row[0], row]))).toEqual(new Map(expected.map((row) => [row[0], row])))

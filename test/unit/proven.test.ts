@@ -557,6 +557,30 @@ describe('a node that was fenced', () => {
     books.when(reapProven(proof)).refused('ILLEGAL_STATE')
   })
 
+  test.each([
+    [
+      'completely',
+      (books: Given) => lists('agent', entry(SUBJECT, stranger, { state: 'terminal' }))(books.ledger),
+    ],
+    ['in part', (books: Given) => listsPartly('agent', [], null)(books.ledger)],
+  ])('and reports again %s, without what it had, was fenced falsely for all of it (6.3)', (_what, report) => {
+    const books = dark(fenced('n1', 'b1'))
+    const proof = proofIn(books)
+    books.ledger.world.report('agent', [], {
+      head: books.ledger.fold().head,
+      begunAt: books.ledger.now() - MINUTE,
+      era: 0,
+      complete: true,
+    })
+    books.wait(1)
+    report(books)
+    books.when(reapProven(proof)).refused('VERSION_MISMATCH')
+    // Said again in the knowledge of it, it holds.
+    books.wait(MINUTE)
+    fenced('n1', 'b1')(books.ledger)
+    books.when(reapProven(proofIn(books))).then(REAPED)
+  })
+
   test('frees what it listed when it last reported, in part, before it was fenced', () => {
     const books = dark(
       (ledger) => listsPartly('agent', [entry(SUBJECT, api)], ledger.fold().head)(ledger),

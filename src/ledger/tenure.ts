@@ -1,0 +1,259 @@
+/**
+ * Tenure: who held which address over which span of the log, in a table whose constraint refuses that two hold one
+ * address at once. It is made from the log, slice by slice, each slice one transaction under the lock of the network's
+ * `tenure_position`; the log is gapless and in one order, so that whoever reads up to its head has missed nothing.
+ *
+ * - A tenure begins with the event that creates a lease, and with one that leaves it to another owner; it ends with the
+ *   event that ends the lease or begins the next tenure of it. Every other event changes neither.
+ * - Only numbers travel: the rows are copied from their events by the database.
+ * - What begins and ends within one slice is written once, closed. 10 million events, 5 million leases: see
+ *   `project-tenure.ts`.
+ * - A tenure that the constraint refuses is an overlap: it is written down in `tenure_overlap` and nothing waits for it.
+ *   Which of two is refused does not depend on the slices: the one that began later.
+ *
+ * It only reads the log and decides nothing. A log that is another than the one it was made from is refused.
+ */
+import type pg from 'pg'
+import { OF_NETWORK } from './append.ts'
+import { sqlState } from './batcher.ts'
+import { MOST_OF_ONE, OWNER_COLUMNS } from './rows.ts'
+import { inTransaction } from './transaction.ts'
+
+const ENDED = `('lease.released', 'lease.reaped')`
+const ownerOf = (row: string) => `row(${OWNER_COLUMNS.map((column) => `${row}.${column}`).join(', ')})`
+
+/** Whether event `e` begins a tenure: it creates its lease, or the event before it at the address left it to another. */
+export const BEGINS = `(e.type not in ${ENDED} and (e.seq = e.fencing_token or coalesce((
+      select p.type in ${ENDED} or p.fencing_token <> e.fencing_token or ${ownerOf('p')} is distinct from ${ownerOf('e')}
+        from ipledger.event p
+       where p.network_id = $1 and p.address >= e.address and (p.address, p.seq) < (e.address, e.seq)
+       order by p.address desc, p.seq desc limit 1), true)))`
+
+const TENURE_COLUMNS = `network_id, first_seq, fencing_token, pool_id, address, span, ${OWNER_COLUMNS.join(', ')},
+      began_at, ended_at, began_as, ended_as`
+
+/** Tenures by their first event `e` and, unless they are open, the event `u` that ends them. */
+export const TENURE_CELLS = `$1, e.seq, e.fencing_token, e.pool_id, set_masklen(e.address, e.prefix_length), int8range(e.seq, u.seq),
+      ${OWNER_COLUMNS.map((column) => `e.${column}`).join(', ')},
+      e.at, u.at, e.type || '/' || e.cause, u.type || '/' || u.cause`
+
+const BEGUN = `from unnest($2::bigint[], $3::bigint[]) with ordinality as b (first_seq, ended_seq, place)
+    cross join lateral (
+      select * from ipledger.event
+       where event.network_id = $1 and event.seq >= b.first_seq and event.seq <= b.first_seq order by event.seq limit 1) e
+    left join lateral (
+      select seq, at, type, cause from ipledger.event
+       where event.network_id = $1 and event.seq >= b.ended_seq and event.seq <= b.ended_seq order by event.seq limit 1) u on true`
+
+/** The rows of `table` that are open: of the lease `c.token`, ended by the event `c.ended_seq`. */
+const OPEN = (table: string) => `select o.row_id, c.ended_seq, u.at, u.type || '/' || u.cause as ended_as
+      from unnest($2::bigint[], $3::bigint[]) as c (token, ended_seq)
+      cross join lateral (
+        (select s.ctid as row_id, s.span from ${table} s
+          where s.network_id = $1 and s.first_seq >= c.token and s.first_seq <= c.token order by s.first_seq limit 1)
+        union all
+        (select s.ctid, s.span from ${table} s
+          where s.network_id = $1 and s.fencing_token >= c.token and s.fencing_token <= c.token and s.first_seq <> s.fencing_token
+          order by s.fencing_token, s.first_seq limit ${MOST_OF_ONE})) o
+      cross join lateral (
+        select at, type, cause from ipledger.event
+         where event.network_id = $1 and event.seq >= c.ended_seq and event.seq <= c.ended_seq order by event.seq limit 1) u
+     where upper_inf(o.span)`
+
+/** For the test of their plans. */
+export const TENURE_STATEMENTS = {
+  position: `insert into ipledger.tenure_position (network_id, seq, at) values ($1, 0, '-infinity') on conflict do nothing`,
+  lock: `select p.seq from ipledger.tenure_position p where p.network_id = $1 for update skip locked`,
+  ahead: `select coalesce(
+        (select e.seq from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq offset $3 - 1 limit 1),
+        (select e.seq from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq desc limit 1)) as upto,
+      $2 = 0 or exists (
+        select from ipledger.tenure_position p join ipledger.event e on e.network_id = $1 and e.seq = p.seq and e.at = p.at
+         where p.network_id = $1) as known`,
+  boundaries: `select b.seq, b.fencing_token as token, b.begins from (
+      select e.seq, e.fencing_token, e.type in ${ENDED} as ends, ${BEGINS} as begins
+        from ipledger.event e
+       where e.network_id = $1 and e.seq > $2 and e.seq <= $3 and e.type like 'lease.%' order by e.seq) b
+     where b.ends or b.begins`,
+  end: `update ipledger.tenure t
+       set span = int8range(t.first_seq, x.ended_seq), ended_at = x.at, ended_as = x.ended_as
+      from (${OPEN('ipledger.tenure')}) x
+     where t.ctid = x.row_id and t.${OF_NETWORK}`,
+  endOverlap: `update ipledger.tenure_overlap t set span = int8range(t.first_seq, c.ended_seq)
+      from unnest($2::bigint[], $3::bigint[]) as c (token, ended_seq)
+     where t.network_id = $1 and t.fencing_token = c.token and upper_inf(t.span)`,
+  begin: `insert into ipledger.tenure (${TENURE_COLUMNS}) select ${TENURE_CELLS} ${BEGUN} order by b.place`,
+  beginIfFree: `insert into ipledger.tenure (${TENURE_COLUMNS}) select ${TENURE_CELLS} ${BEGUN} order by b.place
+    on conflict do nothing returning first_seq`,
+  overlap: `insert into ipledger.tenure_overlap
+      (network_id, first_seq, fencing_token, pool_id, address, span, other_first_seq, other_fencing_token, other_address, found_at)
+    select $1, e.seq, e.fencing_token, e.pool_id, set_masklen(e.address, e.prefix_length), int8range(e.seq, u.seq),
+           o.first_seq, o.fencing_token, o.address, clock_timestamp()
+      ${BEGUN}
+      cross join lateral (
+        select t.first_seq, t.fencing_token, t.address from ipledger.tenure t
+         where t.network_id = $1 and t.address && set_masklen(e.address, e.prefix_length) and t.span && int8range(e.seq, u.seq)
+         limit 1) o
+    on conflict do nothing`,
+  move: `update ipledger.tenure_position p set seq = e.seq, at = e.at from ipledger.event e
+     where p.network_id = $1 and e.network_id = $1 and e.seq = $2`,
+  clear: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(
+      select s.ctid from ipledger.tenure s where s.network_id = $1 and s.first_seq > 0 order by s.first_seq limit $2))`,
+  clearOverlaps: `delete from ipledger.tenure_overlap where network_id = $1`,
+  reset: `insert into ipledger.tenure_position (network_id, seq, at) values ($1, 0, '-infinity')
+    on conflict (network_id) do update set seq = excluded.seq, at = excluded.at`,
+  behind: `select n.network_id from ipledger.network n
+      left join ipledger.tenure_position p on p.network_id = n.network_id
+     where (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) > coalesce(p.seq, 0)
+     order by n.network_id`,
+} as const
+
+export type ProjectedSlice = {
+  readonly events: number
+  readonly begun: number
+  readonly ended: number
+  /** Tenures that the constraint refused. */
+  readonly overlaps: number
+  /** Rows of before a rebuild that were removed first. */
+  readonly cleared: number
+  /** Nothing was left when it was looked. */
+  readonly done: boolean
+}
+
+/** The log is not the one that the tenure was made from: it was restored without the tables beside it, or altered. */
+export class OtherLog extends Error {}
+
+const NOTHING: ProjectedSlice = { events: 0, begun: 0, ended: 0, overlaps: 0, cleared: 0, done: true }
+
+/** Networks with events that tenure takes no account of. */
+export async function networksBehind(client: pg.Client | pg.Pool): Promise<readonly string[]> {
+  const { rows } = await client.query<{ network_id: string }>(TENURE_STATEMENTS.behind)
+  return rows.map(({ network_id }) => network_id)
+}
+
+/**
+ * The next `most` events of a network, in one transaction. Nothing is done while somebody else is at it.
+ *
+ * @throws OtherLog
+ */
+export function projectSlice(client: pg.Client, network: string, most: number): Promise<ProjectedSlice> {
+  return inTransaction(client, async () => {
+    const from = await lockPosition(client, network)
+    if (from === null) return NOTHING
+    if (from === 0) {
+      const cleared = await clear(client, network, most)
+      if (cleared > 0) return { ...NOTHING, cleared, done: false }
+    }
+    const { rows: found } = await client.query<{ upto: number | null; known: boolean }>(
+      TENURE_STATEMENTS.ahead,
+      [network, from, most],
+    )
+    const { upto, known } = found[0]!
+    if (!known)
+      throw new OtherLog(
+        `the tenure of network ${network} was made up to number ${from} of another log than this one: run ipledger rebuild --tenure`,
+      )
+    if (upto === null) return NOTHING
+    const { rows } = await client.query<Boundary>(TENURE_STATEMENTS.boundaries, [network, from, upto])
+    const { begun, ended } = foldBoundaries(rows)
+    await endTenures(client, network, ended)
+    const overlaps = await beginTenures(client, network, begun)
+    await client.query(TENURE_STATEMENTS.move, [network, upto])
+    return {
+      // As the slice was asked for: an era's first number is far from the one before.
+      events: Math.min(most, upto - from),
+      begun: begun.length,
+      ended: ended.length,
+      overlaps,
+      cleared: 0,
+      done: upto - from < most,
+    }
+  })
+}
+
+async function lockPosition(client: pg.Client, network: string): Promise<number | null> {
+  const lock = async () =>
+    (await client.query<{ seq: number }>(TENURE_STATEMENTS.lock, [network])).rows[0]?.seq ?? null
+  const seq = await lock()
+  if (seq !== null) return seq
+  const { rowCount } = await client.query(TENURE_STATEMENTS.position, [network])
+  return rowCount === 1 ? lock() : null
+}
+
+async function clear(client: pg.Client, network: string, most: number): Promise<number> {
+  const { rowCount } = await client.query(TENURE_STATEMENTS.clear, [network, most])
+  if (rowCount === 0) await client.query(TENURE_STATEMENTS.clearOverlaps, [network])
+  return rowCount ?? 0
+}
+
+/** An event that begins a tenure, ends one, or both. */
+export type Boundary = { readonly seq: number; readonly token: number; readonly begins: boolean }
+
+export type Begun = { readonly firstSeq: number; readonly endedSeq: number | null }
+/** Of a tenure that began before the slice. */
+export type EndedTenure = { readonly token: number; readonly endedSeq: number }
+
+/** In order of number. */
+export function foldBoundaries(boundaries: readonly Boundary[]): {
+  readonly begun: readonly Begun[]
+  readonly ended: readonly EndedTenure[]
+} {
+  const begun: { firstSeq: number; endedSeq: number | null }[] = []
+  const ended: EndedTenure[] = []
+  const current = new Map<number, { endedSeq: number | null }>()
+  for (const { seq, token, begins } of boundaries) {
+    const open = current.get(token)
+    if (open !== undefined) open.endedSeq ??= seq
+    else if (seq !== token) {
+      ended.push({ token, endedSeq: seq })
+      current.set(token, { endedSeq: seq })
+    }
+    if (begins) {
+      const tenure = { firstSeq: seq, endedSeq: null }
+      begun.push(tenure)
+      current.set(token, tenure)
+    }
+  }
+  return { begun, ended }
+}
+
+async function endTenures(client: pg.Client, network: string, ended: readonly EndedTenure[]): Promise<void> {
+  if (ended.length === 0) return
+  const cells = [network, ended.map(({ token }) => token), ended.map(({ endedSeq }) => endedSeq)]
+  const { rowCount } = await client.query(TENURE_STATEMENTS.end, cells)
+  if (rowCount !== ended.length) await client.query(TENURE_STATEMENTS.endOverlap, cells)
+}
+
+const EXCLUSION_VIOLATION = '23P01'
+
+/** Answers how many were refused. */
+async function beginTenures(client: pg.Client, network: string, begun: readonly Begun[]): Promise<number> {
+  if (begun.length === 0) return 0
+  const cells = (some: readonly Begun[]) => [
+    network,
+    some.map(({ firstSeq }) => firstSeq),
+    some.map(({ endedSeq }) => endedSeq),
+  ]
+  await client.query('savepoint before_tenures')
+  try {
+    await client.query(TENURE_STATEMENTS.begin, cells(begun))
+    return 0
+  } catch (error) {
+    if (sqlState(error) !== EXCLUSION_VIOLATION) throw error
+  }
+  await client.query('rollback to savepoint before_tenures')
+  const { rows } = await client.query<{ first_seq: number }>(TENURE_STATEMENTS.beginIfFree, cells(begun))
+  const taken = new Set(rows.map((row) => row.first_seq))
+  const refused = begun.filter(({ firstSeq }) => !taken.has(firstSeq))
+  const { rowCount } = await client.query(TENURE_STATEMENTS.overlap, cells(refused))
+  if (rowCount !== refused.length)
+    throw new Error(
+      `${refused.length} tenures of network ${network} were refused, and ${rowCount} overlap others`,
+    )
+  return refused.length
+}
+
+/** From the first event again: what is there is removed by whoever goes on, slice by slice. */
+export async function resetTenure(client: pg.Client, network: string): Promise<void> {
+  await client.query(TENURE_STATEMENTS.reset, [network])
+}
