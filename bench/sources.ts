@@ -41,7 +41,7 @@ export type Paced = {
   /** Due when the one before had not come back: left out. */
   readonly late: number
   readonly lastedMs: number
-  /** Of begin and report. */
+  /** Of a report; its begin came with the answer to the one before. */
   readonly p50: number
   readonly p99: number
   /** Of the process, in cores. */

@@ -37,6 +37,17 @@ CREATE OR REPLACE FUNCTION ipledger.seal_digest(previous_digest bytea, network_i
  IMMUTABLE PARALLEL SAFE
 RETURN sha256(((previous_digest || convert_to((((((network_id || ' '::text) || (first_seq)::text) || ' '::text) || (last_seq)::text) || chr(10)), 'UTF8'::name)) || leaves));
 
+CREATE OR REPLACE FUNCTION ipledger_audit.address_at(family integer, number numeric)
+ RETURNS inet
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select case family
+           when 4 then '0.0.0.0'::inet + number::bigint
+           else (select string_agg(lpad(to_hex(mod(div(number, power(65536::numeric, 7 - w.place)), 65536)::int), 4, '0'), ':' order by w.place)
+                   from generate_series(0, 7) as w (place))::inet end
+$function$;
+
 CREATE OR REPLACE FUNCTION ipledger_audit.address_history(network text, address inet, "from" timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, "to" timestamp with time zone DEFAULT 'infinity'::timestamp with time zone)
  RETURNS SETOF ipledger_audit.event
  LANGUAGE sql
@@ -47,9 +58,10 @@ CREATE OR REPLACE FUNCTION ipledger_audit.address_history(network text, address 
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   with span as materialized (
-    select set_masklen(network(address_history.address)::inet, -1) as first, set_masklen(broadcast(address_history.address), -1) as last,
+    select set_masklen(network(address_history.address)::inet, -1) as first,
            ipledger_audit.position_at(address_history.network, address_history."from" - interval '1 microsecond') as after,
            ipledger_audit.position_at(address_history.network, address_history."to") as upto
   ),
@@ -57,14 +69,13 @@ AS $function$
     select l.seq from span s cross join lateral ipledger_audit.possible_bases(s.first) as b (base)
      cross join lateral (
        select l.seq, l.address, l.prefix_length from ipledger_audit.log l
-        where l.network_id = address_history.network and (l.address, l.seq) > (b.base, s.after) and (l.address, l.seq) <= (b.base, s.upto)
-        order by l.address, l.seq) l
+        where l.network_id = address_history.network and l.address = b.base and l.seq > s.after and l.seq <= s.upto) l
      where set_masklen(l.address, l.prefix_length) >>= s.first
     union all
-    select l.seq from span s cross join lateral (
-      select l.seq from ipledger_audit.log l
-       where l.network_id = address_history.network and l.address > s.first and l.address <= s.last and l.seq > s.after and l.seq <= s.upto
-       order by l.address, l.seq) l
+    select l.seq from span s cross join lateral ipledger_audit.known_addresses(address_history.network, address_history.address) as k (address)
+     cross join lateral (
+       select l.seq from ipledger_audit.log l
+        where l.network_id = address_history.network and l.address = k.address and l.seq > s.after and l.seq <= s.upto) l
   )
   select e.* from about a join ipledger_audit.event e on e.network = address_history.network and e.seq = a.seq
    order by e.seq
@@ -79,7 +90,7 @@ AS $function$
            when 4 then (set_masklen(address, 32) - '0.0.0.0'::inet)::numeric
            else ('x' || substr(w.words, 1, 8))::bit(32)::bigint * 79228162514264337593543950336
               + ('x' || substr(w.words, 9, 8))::bit(32)::bigint * 18446744073709551616
-              + ('x' || substr(w.words, 17, 8))::bit(32)::bigint * 4294967296
+              + ('x' || substr(w.words, 17, 8))::bit(32)::bigint * 4294967296::numeric
               + ('x' || substr(w.words, 25, 8))::bit(32)::bigint end
     from (select encode(substr(inet_send(address), 5), 'hex') as words) w
 $function$;
@@ -94,6 +105,7 @@ CREATE OR REPLACE FUNCTION ipledger_audit.churn("from" timestamp with time zone 
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   select c.network_id,
          case when c.by_owner = 0 then 'owner' when c.by_node = 0 then 'node' else 'pool' end,
@@ -135,11 +147,11 @@ CREATE OR REPLACE FUNCTION ipledger_audit.describe_lease(event ipledger_audit.lo
 AS $function$
   select case
     when event.type in ('lease.released', 'lease.reaped') then concat(
-      case when event.available_at > at then concat('is free and cooling until ', ipledger_audit.moment(event.available_at))
+      case when event.available_at > describe_lease.at then concat('is free and cooling until ', ipledger_audit.moment(event.available_at))
            else concat('is free, and has cooled since ', ipledger_audit.moment(event.available_at)) end,
       ': ', s.lease, ', held for ', s.owner, ', was ', split_part(event.type, '.', 2), ' ', ipledger_audit.moment(event.at), ' by ', event.actor,
       ' (', event.cause, ')',
-      case when event.available_at <= at then ''
+      case when event.available_at <= describe_lease.at then ''
            when event.removal_confirmed and event.owner_kind is not null then '; until then only its last holder may have it back'
            else '; until then nobody gets it' end)
     when event.state = 'QUARANTINED' then concat(
@@ -230,7 +242,7 @@ AS $function$
              when 'NAMED' then ', which Reserve had named as witness,'
              when 'COVERS' then ', which covers its kind and node,' else '' end,
            case when proof ->> 'cause' = 'PREVIOUS_BOOT' then concat(
-                  ' reports boot ', witness #>> '{bootEnded,newBoot}', ' since ', ipledger_audit.moment(witness #> '{bootEnded,at}'),
+                  ' reports boot ', witness #>> '{bootEnded,newBoot}', ' of the node since ', ipledger_audit.moment(witness #> '{bootEnded,at}'),
                   ', which ended all of boot ', witness #>> '{bootEnded,boot}', ', where the lease was placed')
                 when witness #>> '{live,state}' is not null then concat(
                   ' listed ', ipledger_audit.describe_owner(witness -> 'about'), ' there as ', witness #>> '{live,state}',
@@ -264,6 +276,7 @@ CREATE OR REPLACE FUNCTION ipledger_audit.event_rate("from" timestamp with time 
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   select l.network_id, date_bin(event_rate.step, l.at, 'epoch'::timestamptz), l.type, l.cause, count(*),
          count(*) / extract(epoch from event_rate.step)::float8
@@ -375,6 +388,7 @@ CREATE OR REPLACE FUNCTION ipledger_audit.explain_address(network text, address 
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   with asked as materialized (
     select explain_address.network, set_masklen(explain_address.address, -1) as address, explain_address.at,
@@ -447,13 +461,13 @@ AS $function$
   story as materialized (
     select l.* from last x cross join lateral (
       select l.* from ipledger_audit.log l
-       where l.network_id = x.network_id and (l.address, l.seq) >= (x.address, x.fencing_token) and (l.address, l.seq) <= (x.address, x.seq)
-       order by l.address desc, l.seq desc limit 100) l
+       where l.network_id = x.network_id and l.address = x.address and l.seq >= x.fencing_token and l.seq <= x.seq
+       order by l.seq desc limit 100) l
     union all
     select l.* from before x cross join lateral (
       select l.* from ipledger_audit.log l
-       where l.network_id = x.network_id and (l.address, l.seq) >= (x.address, x.fencing_token) and (l.address, l.seq) <= (x.address, x.seq)
-       order by l.address desc, l.seq desc limit 100) l
+       where l.network_id = x.network_id and l.address = x.address and l.seq >= x.fencing_token and l.seq <= x.seq
+       order by l.seq desc limit 100) l
     union all
     select l.* from pool p join ipledger_audit.log l on l.network_id = p.network_id and l.seq = p.seq
      where not exists (select from last x where x.seq > p.seq)
@@ -472,28 +486,39 @@ CREATE OR REPLACE FUNCTION ipledger_audit.held_at(network text, address inet, up
  LANGUAGE sql
  STABLE
 AS $function$
+  select e.*
+    from ipledger_audit.last_events(held_at.network, set_masklen(network(held_at.address)::inet, -1), held_at.upto) e
+   where e.type not in ('lease.released', 'lease.reaped')
+  union all
+  select e.*
+    from ipledger_audit.known_addresses(held_at.network, held_at.address) as k (address)
+    cross join lateral (
+      select l.* from ipledger_audit.log l
+       where l.network_id = held_at.network and l.address >= k.address and (l.address, l.seq) <= (k.address, held_at.upto)
+       order by l.address desc, l.seq desc limit 1) e
+   where e.type not in ('lease.released', 'lease.reaped')
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.known_addresses(network text, address inet)
+ RETURNS SETOF inet
+ LANGUAGE sql
+ STABLE
+AS $function$
   with recursive bounds as (
-    select set_masklen(network(held_at.address)::inet, -1) as first, set_masklen(broadcast(held_at.address), -1) as last
+    select set_masklen(network(known_addresses.address)::inet, -1) as first, set_masklen(broadcast(known_addresses.address), -1) as last
   ),
   known (address) as (
     (select l.address from bounds b cross join lateral (
        select l.address from ipledger_audit.log l
-        where l.network_id = held_at.network and l.address > b.first and l.address <= b.last
+        where l.network_id = known_addresses.network and l.address > b.first and l.address <= b.last
         order by l.address, l.seq limit 1) l)
     union all
     select n.address from known k cross join bounds b cross join lateral (
       select l.address from ipledger_audit.log l
-       where l.network_id = held_at.network and l.address > k.address and l.address <= b.last
+       where l.network_id = known_addresses.network and l.address > k.address and l.address <= b.last
        order by l.address, l.seq limit 1) n
   )
-  select e.* from bounds b cross join lateral ipledger_audit.last_events(held_at.network, b.first, held_at.upto) e
-   where e.type not in ('lease.released', 'lease.reaped')
-  union all
-  select e.* from known k cross join lateral (
-    select l.* from ipledger_audit.log l
-     where l.network_id = held_at.network and l.address >= k.address and (l.address, l.seq) <= (k.address, held_at.upto)
-     order by l.address desc, l.seq desc limit 1) e
-   where e.type not in ('lease.released', 'lease.reaped')
+  select k.address from known k
 $function$;
 
 CREATE OR REPLACE FUNCTION ipledger_audit.last_events(network text, address inet, upto bigint)
@@ -520,13 +545,14 @@ CREATE OR REPLACE FUNCTION ipledger_audit.lease_history(lease_id text)
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   with named as materialized (
     select split_part(lease_history.lease_id, '/', 1) as network, split_part(lease_history.lease_id, '/', 2)::bigint as token
      where lease_history.lease_id ~ '^[^/]{1,63}/[1-9][0-9]{0,15}$'
   ),
-  about as materialized (
-    select b.network_id, l.seq
+  span as materialized (
+    select b.network_id, b.address, b.seq as first, coalesce(ended.seq, 9223372036854775807) as last
       from named n
       join ipledger_audit.log b on b.network_id = n.network and b.seq = n.token and b.fencing_token = n.token
       left join lateral (
@@ -534,15 +560,87 @@ AS $function$
          where x.network_id = b.network_id and x.address <= b.address and (x.address, x.seq) > (b.address, b.seq)
            and x.type in ('lease.released', 'lease.reaped')
          order by x.address, x.seq limit 1) ended on true
-      cross join lateral (
-        select l.seq, l.fencing_token from ipledger_audit.log l
-         where l.network_id = b.network_id and (l.address, l.seq) >= (b.address, b.seq)
-           and (l.address, l.seq) <= (b.address, coalesce(ended.seq, 9223372036854775807))
-         order by l.address, l.seq) l
-     where l.fencing_token = n.token
+  ),
+  about as materialized (
+    select s.network_id, l.seq from span s cross join lateral (
+      select l.seq, l.fencing_token from ipledger_audit.log l
+       where l.network_id = s.network_id and l.address = s.address and l.seq >= s.first and l.seq <= s.last) l
+     where l.fencing_token = s.first
   )
   select e.* from about a join ipledger_audit.event e on e.network = a.network_id and e.seq = a.seq
    order by e.seq
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.leases_as_of(network text, at timestamp with time zone, after inet DEFAULT NULL::inet, most bigint DEFAULT NULL::bigint)
+ RETURNS SETOF ipledger_audit.lease
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select l.* from ipledger_audit.leases_as_of(
+    leases_as_of.network, ipledger_audit.position_at(leases_as_of.network, leases_as_of.at), leases_as_of.after, leases_as_of.most) l
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.leases_as_of(network text, seq bigint, after inet DEFAULT NULL::inet, most bigint DEFAULT NULL::bigint)
+ RETURNS SETOF ipledger_audit.lease
+ LANGUAGE sql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_sort TO 'on'
+ SET enable_memoize TO 'off'
+ SET jit TO 'off'
+ SET max_parallel_workers_per_gather TO '0'
+ SET work_mem TO '128MB'
+AS $function$
+  with base as materialized (
+    select coalesce((
+      select c.seq from ipledger_audit.checkpoint c
+       where c.network = leases_as_of.network and c.seq <= leases_as_of.seq order by c.seq desc limit 1), 0) as seq
+  ),
+  names as materialized (
+    select coalesce(jsonb_object_agg(p.pool_id, p.pool), '{}') as names from ipledger_audit.pool p where p.network = leases_as_of.network
+  )
+  select h.network_id, set_masklen(h.address, h.prefix_length),
+         coalesce(names.names ->> h.pool_id::text, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
+         h.network_id || '/' || h.fencing_token, h.fencing_token, h.seq, h.owner_kind, h.owner_name, h.owner_uid, h.owner_incarnation,
+         h.owner_interface, h.node, h.boot, h.labels, h.reserved_at, h.confirmed_at, h.confirm_by, h.quarantine_reason, h.quarantined_at,
+         h.quarantined_by, h.quarantine_why,
+         case when h.seq = h.fencing_token then h.at
+              else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end
+    from names
+    cross join (
+      select distinct on (e.address) e.*
+        from (
+          select l.*
+            from base
+            join ipledger_audit.checkpoint_part p on p.network = leases_as_of.network and p.seq = base.seq
+            join ipledger_audit.log l on l.network_id = leases_as_of.network and l.seq = any(p.events)
+           where leases_as_of.after is null or p.last_address > leases_as_of.after
+          union all
+          (select l.* from ipledger_audit.log l
+            where l.network_id = leases_as_of.network and l.seq > (select base.seq from base) and l.seq <= leases_as_of.seq
+              and l.type like 'lease.%'
+            order by l.seq)) e
+       where leases_as_of.after is null or e.address > leases_as_of.after
+       order by e.address, e.seq desc) h
+   where h.type not in ('lease.released', 'lease.reaped')
+   order by h.address
+   limit leases_as_of.most
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.marks("from" timestamp with time zone, "to" timestamp with time zone)
+ RETURNS TABLE(network text, seq bigint, at timestamp with time zone, mark text, what text)
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select e.network, e.seq, e.at,
+         case e.type when 'lease.reaped' then 'reap' when 'lease.quarantined' then 'conflict' when 'era.begun' then 'era'
+                     when 'node.fenced' then 'fence' else 'hold' end,
+         e.what
+    from ipledger_audit.event e
+   where e.at >= "from" and e.at <= "to"
+     and (e.type in ('lease.reaped', 'era.begun', 'node.fenced', 'reconcile.held', 'reconcile.resumed')
+          or (e.type = 'lease.quarantined' and e.quarantine_reason = 'CONFLICT'))
 $function$;
 
 CREATE OR REPLACE FUNCTION ipledger_audit.moment(milliseconds jsonb)
@@ -571,6 +669,7 @@ CREATE OR REPLACE FUNCTION ipledger_audit.owner_history(network text, name text)
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   with about as materialized (
     select l.seq from ipledger_audit.log l
@@ -599,7 +698,7 @@ CREATE OR REPLACE FUNCTION ipledger_audit.pool_exclusions(settings jsonb)
  LANGUAGE sql
  IMMUTABLE
 AS $function$
-  select (settings ->> 'gateway')::inet, (settings ->> 'gateway')::inet, 'the gateway of the pool' where settings ->> 'gateway' <> ''
+  select nullif(settings ->> 'gateway', '')::inet, nullif(settings ->> 'gateway', '')::inet, 'the gateway of the pool' where settings ->> 'gateway' <> ''
   union all
   select split_part(x.range, '-', 1)::inet, coalesce(nullif(split_part(x.range, '-', 2), ''), x.range)::inet, 'excluded by the pool''s settings (' || x.range || ')'
     from jsonb_array_elements_text(settings -> 'exclude') as x (range)
@@ -658,6 +757,7 @@ CREATE OR REPLACE FUNCTION ipledger_audit.pool_usage_history(INOUT network text,
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   select pool_usage_history.network, pool_usage_history.pool, s.at, p.cidr, family(p.cidr)::smallint, s.size, s.allocatable, s.free, s.cooling, s.reserved,
          s.active, s.quarantined, s.excluded, ((s.reserved + s.active + s.quarantined) / nullif(s.allocatable, 0))::float8
@@ -720,9 +820,10 @@ CREATE OR REPLACE FUNCTION ipledger_audit.reaps("from" timestamp with time zone,
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   select l.network_id, l.seq, l.at, set_masklen(l.address, l.prefix_length), l.network_id || '/' || l.fencing_token,
-         ipledger_audit.pool_name(l.network_id, l.pool_id), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
+         coalesce(p.pool, ipledger_audit.pool_name(l.network_id, l.pool_id)), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
          l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'source', w.witness ->> 'why', m.snapshots, m.heads,
          coalesce(cardinality(m.snapshots), 0), to_timestamp((l.evidence #>> '{proof,lastSightedAt}')::float8 / 1000),
          w.witness #>> '{lookup,answer}', to_timestamp((w.witness #>> '{lookup,at}')::float8 / 1000), w.witness #>> '{lookup,detail}',
@@ -732,6 +833,7 @@ AS $function$
       select r.* from ipledger_audit.log r
        where r.network_id = n.network and r.type = 'lease.reaped' and r.at >= reaps."from" and r.at <= reaps."to"
        order by r.at, r.seq) l
+    left join ipledger_audit.pool p on p.network = l.network_id and p.pool_id = l.pool_id
     left join lateral (
       select s.witness, s.place from jsonb_array_elements(l.evidence #> '{proof,sources}') with ordinality as s (witness, place)
        where l.evidence -> 'sources' ? (s.witness ->> 'source')) w on true
@@ -751,12 +853,14 @@ CREATE OR REPLACE FUNCTION ipledger_audit.who_had(INOUT network text, INOUT addr
  SET enable_mergejoin TO 'off'
  SET enable_sort TO 'on'
  SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
-  select e.network_id, set_masklen(e.address, e.prefix_length), ipledger_audit.pool_name(e.network_id, e.pool_id), e.state,
+  select e.network_id, set_masklen(e.address, e.prefix_length), coalesce(p.pool, ipledger_audit.pool_name(e.network_id, e.pool_id)), e.state,
          e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
          e.owner_interface, e.node, e.boot, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
          e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
     from ipledger_audit.held_at(who_had.network, who_had.address, ipledger_audit.position_at(who_had.network, who_had.at)) e
+    left join ipledger_audit.pool p on p.network = e.network_id and p.pool_id = e.pool_id
     left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
     left join lateral (
       select n.at, n.type, n.cause from ipledger_audit.log n
@@ -855,7 +959,9 @@ create table ipledger.fence (
   fenced_at timestamp with time zone not null,
   fenced_by text collate "C" not null,
   why text not null,
-  constraint boot_is_fenced_once PRIMARY KEY (network_id, node, boot)
+  fenced_head bigint,
+  constraint boot_is_fenced_once PRIMARY KEY (network_id, node, boot),
+  constraint fence_is_of_leases_before_it CHECK (fenced_head < fenced_seq)
 );
 
 create table ipledger.hold (
@@ -985,6 +1091,7 @@ create table ipledger.network (
   version bigint not null,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  rebuilding_since timestamp with time zone,
   constraint network_name_is_unique PRIMARY KEY (network_id),
   constraint network_era_is_not_negative CHECK (era >= 0),
   constraint network_name_is_a_dns_like_label CHECK (network_id ~ '^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$'::text),
@@ -1241,6 +1348,27 @@ create table ipledger.source_epoch (
   constraint closed_epoch_names_its_successor CHECK ((closed_at IS NULL) = (closed_by IS NULL))
 );
 
+create table ipledger.stuck_item (
+  network_id text collate "C" not null,
+  code text collate "C" not null,
+  source_id text collate "C" not null,
+  item_key text collate "C" not null,
+  fencing_token bigint,
+  address inet,
+  prefix_length smallint,
+  pool text collate "C",
+  since timestamp with time zone not null,
+  what text not null,
+  observed_at timestamp with time zone not null,
+  constraint stuck_item_is_kept_once PRIMARY KEY (network_id, code, source_id, item_key),
+  constraint stuck_address_is_a_host CHECK (masklen(address) =
+CASE family(address)
+    WHEN 4 THEN 32
+    ELSE 128
+END),
+  constraint stuck_lease_has_an_address CHECK (num_nulls(fencing_token, address, prefix_length) = ANY (ARRAY[0, 3]))
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
+
 create table ipledger.tenure (
   network_id text collate "C" not null,
   first_seq bigint not null,
@@ -1303,6 +1431,18 @@ create table ipledger.turn (
   constraint next_turn_comes_after_this_one CHECK (next_at >= taken_at)
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
 
+create table ipledger.unknown_source (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  era bigint not null,
+  node text collate "C" not null,
+  heard_from text collate "C" not null,
+  first_at timestamp with time zone not null,
+  last_at timestamp with time zone not null,
+  constraint unknown_source_is_kept_once PRIMARY KEY (network_id, source_id),
+  constraint unknown_source_is_heard_first_before_last CHECK (last_at >= first_at)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
+
 create table ipledger.untouched_range (
   network_id text collate "C" not null,
   pool_id bigint not null,
@@ -1340,6 +1480,8 @@ CREATE INDEX event_by_owner ON ipledger.event USING btree (network_id, owner_nam
 CREATE INDEX event_by_time ON ipledger.event USING btree (network_id, at, seq);
 
 CREATE INDEX event_of_absence ON ipledger.event USING btree (network_id, at, seq) WHERE (((type = 'lease.reaped'::text) AND (cause = 'PROVEN_ABSENT'::text)) OR (type = 'reconcile.resumed'::text));
+
+CREATE INDEX event_of_reap ON ipledger.event USING btree (network_id, at, seq) WHERE (type = 'lease.reaped'::text);
 
 CREATE INDEX event_of_shape ON ipledger.event USING btree (network_id, seq) WHERE (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text, 'node.fenced'::text, 'reconcile.held'::text, 'reconcile.resumed'::text]));
 
@@ -1392,6 +1534,24 @@ CREATE INDEX source_warming_up ON ipledger.source USING btree (network_id, sourc
 CREATE INDEX tenure_by_address ON ipledger.tenure USING btree (network_id, address, first_seq);
 
 CREATE INDEX tenure_of_another_owner ON ipledger.tenure USING btree (network_id, fencing_token, first_seq) WHERE (first_seq <> fencing_token);
+
+create view ipledger_audit.checkpoint as
+ SELECT network_id AS network,
+    seq,
+    leases,
+    parts,
+    made_at
+   FROM ipledger.lease_checkpoint c;
+
+create view ipledger_audit.checkpoint_part as
+ SELECT network_id AS network,
+    seq,
+    part,
+    first_address,
+    last_address,
+    leases,
+    events
+   FROM ipledger.lease_checkpoint_part p;
 
 create view ipledger_audit.conflicts as
  SELECT l.network,
@@ -1695,6 +1855,50 @@ create view ipledger_audit.pool_forecast as
                   WHERE s.network = p.network_id AND s.pool_id = p.pool_id AND s.at > (now() - '01:00:00'::interval)) r
           WHERE r.at IS NOT NULL) f;
 
+create view ipledger_audit.pool_map as
+ SELECT p.network_id AS network,
+    p.name AS pool,
+    m.part,
+    set_masklen(ipledger_audit.address_at(p.family::integer, d.first + m.part::numeric * d.step), masklen(p.cidr::inet) + d.bits) AS first_address,
+    d.size,
+    m.cooling,
+    m.reserved,
+    m.active,
+    m.quarantined,
+    ((m.cooling + m.reserved + m.active + m.quarantined)::numeric / d.size)::double precision AS used_ratio
+   FROM ipledger.pool p
+     CROSS JOIN LATERAL ( SELECT s.bits,
+            ipledger_audit.address_number(set_masklen(network(p.cidr::inet)::inet, '-1'::integer)) AS first,
+            trunc(power(2::numeric, (
+                CASE p.family
+                    WHEN 4 THEN 32
+                    ELSE 128
+                END - masklen(p.cidr::inet) - s.bits)::numeric)) AS step,
+            trunc(power(2::numeric, (s.prefix_length - masklen(p.cidr::inet) - s.bits)::numeric)) AS size
+           FROM ( SELECT LEAST(8, ((p.settings ->> 'prefixLength'::text)::integer) - masklen(p.cidr::inet)) AS bits,
+                    (p.settings ->> 'prefixLength'::text)::integer AS prefix_length) s) d
+     CROSS JOIN LATERAL ( SELECT x.part,
+            count(*) FILTER (WHERE x.state = 'COOLING'::text) AS cooling,
+            count(*) FILTER (WHERE x.state = 'RESERVED'::text) AS reserved,
+            count(*) FILTER (WHERE x.state = 'ACTIVE'::text) AS active,
+            count(*) FILTER (WHERE x.state = 'QUARANTINED'::text) AS quarantined
+           FROM ( SELECT g.part,
+                    NULL::text AS state
+                   FROM generate_series(0, (1 << d.bits) - 1) g(part)
+                UNION ALL
+                 SELECT div(ipledger_audit.address_number(t.address) - d.first, d.step)::integer AS div,
+                    t.state
+                   FROM ( SELECT l.address,
+                            l.state
+                           FROM ipledger.lease l
+                          WHERE l.network_id = p.network_id AND l.pool_id = p.pool_id AND l.address >= set_masklen(network(p.cidr::inet)::inet, '-1'::integer) AND l.address <= set_masklen(broadcast(p.cidr::inet), '-1'::integer)
+                        UNION ALL
+                         SELECT r.address,
+                            'COOLING'::text
+                           FROM ipledger.released_address r
+                          WHERE r.network_id = p.network_id AND r.pool_id = p.pool_id AND r.available_at > now()) t) x
+          GROUP BY x.part) m;
+
 create view ipledger_audit.pool_samples as
  SELECT network_id AS network,
     pool_id,
@@ -1779,6 +1983,16 @@ create view ipledger_audit.quarantines as
    FROM ipledger_audit.lease l
   WHERE state = 'QUARANTINED'::text;
 
+create view ipledger_audit.seals as
+ SELECT network_id AS network,
+    first_seq,
+    last_seq,
+    last_seq - first_seq + 1 AS events,
+    encode(digest, 'hex'::text) AS digest,
+    encode(previous_digest, 'hex'::text) AS previous_digest,
+    sealed_at
+   FROM ipledger.seal s;
+
 create view ipledger_audit.sightings as
  SELECT network_id AS network,
     address,
@@ -1837,16 +2051,104 @@ create view ipledger_audit.stuck as
     observed_at - since AS age,
     what,
     observed_at
-   FROM ( SELECT NULL::text AS network_id,
-            NULL::text AS code,
-            NULL::text AS source_id,
-            NULL::bigint AS fencing_token,
-            NULL::inet AS address,
-            NULL::text AS pool,
-            NULL::timestamp with time zone AS since,
-            NULL::timestamp with time zone AS observed_at,
-            NULL::text AS what
-          WHERE false) s;
+   FROM ipledger.stuck_item s;
+
+create view ipledger_audit.suspects as
+ SELECT q.network_id AS network,
+    set_masklen(h.address, h.prefix_length::integer) AS address,
+    (q.network_id || '/'::text) || q.fencing_token AS lease_id,
+    q.owner_kind,
+    q.owner_name,
+    q.owner_uid,
+    q.owner_incarnation,
+    q.owner_interface,
+    q.source_id AS source,
+    q.wanted_at AS question_at,
+    q.answer,
+    q.attempts,
+    q.next_at,
+    now() - q.wanted_at AS waiting,
+    concat(q.source_id, ' lists ', ipledger_audit.describe_owner(q.owner_kind, q.owner_name, q.owner_uid, q.owner_incarnation, q.owner_interface), ' no more at ', host(q.address), ' and ',
+        CASE
+            WHEN q.answer IS NULL AND q.asked_at IS NULL THEN 'is to be asked after it'::text
+            WHEN q.answer IS NULL THEN concat('was asked after it ', ipledger_audit.moment(q.asked_at), ' without an answer so far')
+            ELSE concat('answered ', q.answer, ' ', ipledger_audit.moment(q.answered_at), (' ('::text || NULLIF(q.detail, ''::text)) || ')'::text)
+        END, '.') AS what
+   FROM ipledger.lookup q
+     JOIN ipledger.lease h ON h.network_id = q.network_id AND h.fencing_token = q.fencing_token AND h.version = q.version
+UNION ALL
+ SELECT s.network_id AS network,
+    set_masklen(s.address, s.prefix_length::integer) AS address,
+    (s.network_id || '/'::text) || s.fencing_token AS lease_id,
+    h.owner_kind,
+    h.owner_name,
+    h.owner_uid,
+    h.owner_incarnation,
+    h.owner_interface,
+    s.source_id AS source,
+    s.since AS question_at,
+    NULL::text AS answer,
+    NULL::integer AS attempts,
+    NULL::timestamp with time zone AS next_at,
+    s.observed_at - s.since AS waiting,
+    s.what || '.'::text AS what
+   FROM ipledger.stuck_item s
+     JOIN ipledger.lease h ON h.network_id = s.network_id AND h.fencing_token = s.fencing_token
+  WHERE (s.code = ANY (ARRAY['PROOF_BLOCKED'::text, 'LOOKUP_FAILING'::text, 'LOOKUP_WAITING'::text, 'OWNER_LIVES_ELSEWHERE'::text, 'NEVER_SIGHTED'::text, 'NOBODY_CAN_TELL'::text])) AND NOT (EXISTS ( SELECT
+           FROM ipledger.lookup q
+          WHERE q.network_id = s.network_id AND q.source_id = s.source_id AND q.fencing_token = s.fencing_token));
+
+create view ipledger_audit.tenure as
+ SELECT network_id AS network,
+    address,
+    (network_id || '/'::text) || fencing_token AS lease_id,
+    fencing_token,
+    owner_kind,
+    owner_name,
+    owner_uid,
+    owner_incarnation,
+    owner_interface,
+    span,
+    first_seq,
+    upper(span) AS last_seq,
+    began_at,
+    ended_at,
+    began_as,
+    ended_as
+   FROM ipledger.tenure t;
+
+create view ipledger_audit.tenure_overlaps as
+ SELECT network_id AS network,
+    address,
+    (network_id || '/'::text) || fencing_token AS lease_id,
+    (network_id || '/'::text) || other_fencing_token AS other_lease_id,
+    span,
+    found_at,
+    concat('Lease ', network_id, '/', fencing_token, ' on ', abbrev(address), ' began with event ', first_seq,
+        CASE
+            WHEN upper_inf(span) THEN ' and is held still'::text
+            ELSE ' and ended with event '::text || upper(span)
+        END, '; lease ', network_id, '/', other_fencing_token, ' on ', abbrev(other_address), ', which began with event ', other_first_seq, ', was held then.') AS what
+   FROM ipledger.tenure_overlap o;
+
+create view ipledger_audit.tenure_position as
+ SELECT n.network_id AS network,
+    COALESCE(p.seq, 0::bigint) AS seq,
+    p.at,
+    COALESCE(h.seq, 0::bigint) AS head,
+    next.at AS waiting_since
+   FROM ipledger.network n
+     LEFT JOIN ipledger.tenure_position p ON p.network_id = n.network_id
+     LEFT JOIN LATERAL ( SELECT e.seq
+           FROM ipledger.event e
+          WHERE e.network_id = n.network_id
+          ORDER BY e.seq DESC
+         LIMIT 1) h ON true
+     LEFT JOIN LATERAL ( SELECT e.at
+           FROM ipledger.event e
+          WHERE e.network_id = n.network_id AND e.seq > COALESCE(p.seq, 0::bigint)
+          ORDER BY e.seq
+         LIMIT 1) next ON true;
 
 comment on column ipledger.closed_attachment.pool_id is '0: in every pool.';
 
@@ -1883,6 +2185,8 @@ comment on column ipledger.event.seq is 'Number in the network; also the version
 comment on column ipledger.event.settings is 'Of a pool or network event: the settings after it.';
 
 comment on column ipledger.event.state is 'State of the lease after the event; of an ended lease, its last one.';
+
+comment on column ipledger.fence.fenced_head is 'As far as who said it had seen the ledger: of leases with a token up to this. Null: up to fenced_seq.';
 
 comment on column ipledger.hold.held_seq is 'Number of the event that held it.';
 
@@ -1925,6 +2229,8 @@ comment on column ipledger.lookup.version is 'Version of the lease when it was s
 comment on column ipledger.lookup.wanted_at is 'When the question arose.';
 
 comment on column ipledger.network.era is 'Life of the ledger; numbers of era e begin at e × 2^40.';
+
+comment on column ipledger.network.rebuilding_since is 'When it became REBUILDING last. Of the database and not of the log: a rebuild leaves it as it is.';
 
 comment on column ipledger.network.state is 'READY; REBUILDING: projections are being replaced; RECOVERING: a new era has not been observed yet.';
 
@@ -2042,6 +2348,18 @@ comment on column ipledger.source_epoch.begun_sequence is 'Its first snapshot.';
 
 comment on column ipledger.source_epoch.closed_by is 'The epoch that followed it.';
 
+comment on column ipledger.stuck_item.code is 'What kind of thing waits: HELD, SOURCE_SILENT, PROOF_BLOCKED, …';
+
+comment on column ipledger.stuck_item.item_key is 'The fencing token of the lease it is about; of others a digest of what is said.';
+
+comment on column ipledger.stuck_item.observed_at is 'When the job that found it last began to look.';
+
+comment on column ipledger.stuck_item.pool is 'Its name; null: it is about none.';
+
+comment on column ipledger.stuck_item.since is 'Since when it waits.';
+
+comment on column ipledger.stuck_item.source_id is 'Empty: it is about none.';
+
 comment on column ipledger.tenure.address is 'What was held, as a block: its prefix length is the mask.';
 
 comment on column ipledger.tenure.began_as is 'Type and cause of its first event: lease.reserved/Reserve.';
@@ -2066,6 +2384,14 @@ comment on column ipledger.turn.next_at is 'Nobody else asks before. While the s
 
 comment on column ipledger.turn.taken_by is 'Who took the turn: one run of one worker. Only that one ends it early.';
 
+comment on column ipledger.unknown_source.era is 'In which it was heard last: the recovery of another era does not wait for it.';
+
+comment on column ipledger.unknown_source.heard_from is 'Whose token it was.';
+
+comment on column ipledger.unknown_source.node is 'That its token is bound to; empty: none.';
+
+comment on column ipledger.unknown_source.source_id is 'As it calls itself.';
+
 comment on column ipledger_audit.applied.identity is 'As PostgreSQL names it.';
 
 comment on column ipledger_audit.applied.object is 'As its file names it.';
@@ -2079,6 +2405,11 @@ comment on function ipledger.event_line(ipledger.event) is 'The canonical line o
 comment on function ipledger.oldest_transaction() is 'The transaction of this database that has been open longest, as far as the owner of the schema may see: nothing that died since is vacuumed.';
 
 comment on function ipledger.seal_digest(bytea,text,bigint,bigint,bytea) is 'SHA-256 of the digest before (32 bytes, zeros before the first), a line "network first last" and the leaves one after the other.';
+
+comment on function ipledger_audit.address_at(integer,numeric) is 'The address of a number, 0 to 2^32 - 1 in family 4 or 2^128 - 1 in family 6: what address_number is of an address.
+
+Example:
+  select address_at(4, address_number(''10.8.64.2'') + 1);';
 
 comment on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) is 'Everything that happened to an address, or to the addresses of a CIDR, between two times (both included; without them, ever), in order.
 Blocks that hold the address count.
@@ -2183,6 +2514,11 @@ looks at an index for each address of the CIDR that was ever held; for a whole n
 Example:
   select seq, address, owner_name from held_at(''default'', ''10.8.64.0/24'', 1000);';
 
+comment on function ipledger_audit.known_addresses(text,inet) is 'The addresses of a CIDR, but for its first, at which a lease ever began.
+
+Example:
+  select count(*) from known_addresses(''default'', ''10.8.64.0/24'');';
+
 comment on function ipledger_audit.last_events(text,inet,bigint) is 'The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
 that was held then. Rows of view `log`.
 
@@ -2195,6 +2531,28 @@ Columns: those of view `event`.
 
 Example:
   select seq, at, state, what from lease_history(''default/42'');';
+
+comment on function ipledger_audit.leases_as_of(text,bigint,inet,bigint) is 'The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
+means now. For one address or a CIDR use who_had. `after` and `most` page through it: leases behind that address, and how many.
+
+Columns as of view lease: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token;
+version (number of the event that made it so); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: nobody known);
+node; boot; labels; reserved_at; confirmed_at; confirm_by; quarantine_reason, quarantined_at, quarantined_by, quarantine_why; since.
+
+Example:
+  select address, state, owner_name from leases_as_of(''default'', 120000);';
+
+comment on function ipledger_audit.leases_as_of(text,timestamp with time zone,inet,bigint) is 'The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
+written as one: timestamptz ''2026-01-01 03:12Z'', or now() - interval ''1 hour''.
+
+Example:
+  select address, state, owner_name from leases_as_of(''default'', now() - interval ''1 hour'');';
+
+comment on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) is 'What a chart marks: reaps, conflicts, new eras, fences, holds and their ends, in a span of time. It reads every event of the span.
+Columns: network; seq; at; mark (reap, conflict, era, fence, hold); what (a sentence).
+
+Example:
+  select at, mark, what from marks(now() - interval ''1 day'', now()) where network = ''default'' order by at;';
 
 comment on function ipledger_audit.moment(jsonb) is 'A time as evidence stores it, milliseconds since 1970, as sentences write it.
 
@@ -2294,6 +2652,8 @@ comment on index ipledger.event_by_time is 'Turns a time into a position of the 
 
 comment on index ipledger.event_of_absence is 'Reaps on absence of the last hour, and from when they count anew: the rolling caps.';
 
+comment on index ipledger.event_of_reap is 'Reaps between two times.';
+
 comment on index ipledger.event_of_shape is 'History of a network, its pools, and what people say of reaping.';
 
 comment on index ipledger.lease_by_attachment is 'Retries, Release by owner.';
@@ -2356,7 +2716,7 @@ comment on table ipledger.dropped_range is 'Ranges of deleted pools in which row
 
 comment on table ipledger.event is 'The log: append-only by privilege, numbered without a gap per network and era. Each row carries the full state after it.';
 
-comment on table ipledger.fence is 'Projection: boots of nodes that somebody vouches are over (node.fenced); of leases with a token up to fenced_seq.';
+comment on table ipledger.fence is 'Projection: boots of nodes that somebody vouches are over (node.fenced).';
 
 comment on table ipledger.hold is 'Projection: whose proofs of absence reap nothing until an operator resumes (reconcile.held, reconcile.resumed).';
 
@@ -2398,6 +2758,8 @@ comment on table ipledger.source is 'What can say which addresses are live, what
 
 comment on table ipledger.source_epoch is 'Lives of sources. A closed one never opens again, so these rows are never pruned: one a boot.';
 
+comment on table ipledger.stuck_item is 'What waited for a person, or for an answer that does not come, when it was last looked for.';
+
 comment on table ipledger.tenure is 'Who held which address over which span of the log, in quarantine too. A lease is one tenure for as long as its owner is one; it begins with the event `first_seq` and ends before the event `upper(span)`.';
 
 comment on table ipledger.tenure_overlap is 'Tenures by the log that the constraint refused: while they were held, somebody else held the same address. There is never to be one.';
@@ -2406,11 +2768,29 @@ comment on table ipledger.tenure_position is 'Up to where tenure is the log. Loc
 
 comment on table ipledger.turn is 'When each source that is asked was asked last, and from when on it may be asked again.';
 
+comment on table ipledger.unknown_source is 'Who asked to report while its network recovered, and was no source of it. An observation; removed once the network is READY.';
+
 comment on table ipledger.untouched_range is 'Free space, part two: ranges nobody ever held. The range named by the pool''s last position begins at its cursor instead.';
 
 comment on table ipledger.verify_checkpoint is 'Up to where the log and its projections were found in order.';
 
 comment on table ipledger_audit.applied is 'Which views and functions of ipledger are here, and the SHA-256 of the files that made them. What is not in it is somebody else''s, and left alone.';
+
+comment on view ipledger_audit.checkpoint is 'Numbers of the log at which the whole table of leases is kept, so that leases_as_of reads one of them and the events after it. A job
+makes the next one when as many events have come as leases were held (at least 20,000, at most 500,000).
+
+Columns: network; seq (number of the last event it takes account of); leases (held then); parts (rows of view checkpoint_part); made_at.
+
+Example:
+  select seq, leases from checkpoint where network = ''default'' order by seq desc limit 5;';
+
+comment on view ipledger_audit.checkpoint_part is 'What the checkpoints hold, for leases_as_of. Parts of a number that view checkpoint does not have are not finished and say nothing.
+
+Columns: network; seq (of the checkpoint); part (from 0, in order of address); first_address, last_address; leases; events (for each lease
+the number of the last event about it, in order of address).
+
+Example:
+  select part, first_address, last_address, leases from checkpoint_part where network = ''default'' and seq = 20000 order by part;';
 
 comment on view ipledger_audit.conflicts is 'Addresses that more than one workload uses, as far as sources saw: held as CONFLICT and handed to nobody.
 
@@ -2497,6 +2877,15 @@ samples); exhausted_in (from the last sample on; null: it does not fill, or not 
 Example:
   select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval ''1 day'';';
 
+comment on view ipledger_audit.pool_map is 'Where in its CIDR a pool is used now: each pool cut into up to 256 equal parts, in order of address. Ask for one pool: it counts all
+of its leases.
+
+Columns: network; pool; part (0, 1, …); first_address (of the part, which is this CIDR); size (leases that fit in it, excluded ones too);
+cooling, reserved, active, quarantined (leases of it); used_ratio (those four, of size: 0 to 1).
+
+Example:
+  select part, first_address, used_ratio from pool_map where network = ''default'' and pool = ''web'' and used_ratio > 0 order by part;';
+
 comment on view ipledger_audit.pool_samples is 'How full each pool was, once a minute, for 90 days. By name and with the ratio: pool_usage_history.
 
 Columns: network; pool_id (number of the event that made it); at (the minute); size, allocatable, free, cooling, reserved, active,
@@ -2521,6 +2910,14 @@ observed within the last minutes; empty: nothing, it waits for time).
 
 Example:
   select address, quarantine_reason, age, exit, blocked_by from quarantines where network = ''default'' order by age desc;';
+
+comment on view ipledger_audit.seals is 'Digests of closed stretches of each log, each of which names the one before: who alters an event later is found by `ipledger verify
+--seals`, and who makes the seals anew by digests that were exported before.
+
+Columns: network; first_seq, last_seq (the stretch); events; digest, previous_digest (hexadecimal); sealed_at.
+
+Example:
+  select first_seq, last_seq, digest from seals where network = ''default'' order by first_seq desc limit 1;';
 
 comment on view ipledger_audit.sightings is 'Who saw which address for which owner, from when to when. An observation, not a fact of the ledger, and pruned by age.
 
@@ -2552,7 +2949,50 @@ empty: about none); since; age (when it was observed); what (a sentence); observ
 Example:
   select code, source, address, age, what from stuck where network = ''default'' order by since;';
 
+comment on view ipledger_audit.suspects is 'Leases that somebody misses and that are kept: the questions to the sources about them, with the last answer, and, of the others, the
+witness that blocks the proof, as it was observed within the last minutes.
+
+Columns: network; address (a block with its mask); lease_id; owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (whom
+the question is after: the holder, or another who was seen there); source (that is asked, or that blocks; empty: none); question_at (when
+the question arose, or since when it waits); answer (the last: live, terminal, gone, unknown, error, unanswered; null: none yet);
+attempts; next_at (when it is asked again); waiting; what (a sentence).
+
+Example:
+  select address, owner_name, source, answer, waiting, what from suspects where network = ''default'' order by waiting desc;';
+
+comment on view ipledger_audit.tenure is 'Who held which address over which span of the log, in quarantine too: one row for each owner of a lease. The database refuses that two rows
+of a network hold one address (or blocks that share one) over spans that share a number; what it refused is in tenure_overlaps. A job
+follows the log within seconds; view tenure_position says up to where.
+
+Columns: network; address (a block with its mask); lease_id; fencing_token; owner_kind, owner_name, owner_uid, owner_incarnation,
+owner_interface (null: nobody known); span (numbers of the log: from its first event to before the one that ended it); first_seq; last_seq
+(number of the event that ended it; null: held still); began_at; ended_at; began_as and ended_as (type/cause of these events).
+
+Example:
+  select address, owner_name, began_at, ended_at, ended_as from tenure where network = ''default'' and address && inet ''10.8.64.0/24'';';
+
+comment on view ipledger_audit.tenure_overlaps is 'Addresses that two held at once by the log: tenures that the constraint of table tenure refused. There is never to be a row: one is a defect,
+or a log that was tampered with.
+
+Columns: network; address and lease_id of the later one, which was refused; other_lease_id; span (numbers of the log over which the later
+one was held); found_at; what (a sentence).
+
+Example:
+  select found_at, what from tenure_overlaps where network = ''default'';';
+
+comment on view ipledger_audit.tenure_position is 'Up to where view tenure is the log, for each network.
+
+Columns: network; seq (number of the last event it takes account of; 0: none); at (time of that event); head (number of the last event of
+the log); waiting_since (time of the first event it does not take account of; null: there is none).
+
+Example:
+  select network, head - seq as events, now() - waiting_since as behind from tenure_position;';
+
 grant execute on function ipledger.oldest_transaction() to ipledger_service;
+
+grant execute on function ipledger_audit.address_at(integer,numeric) to ipledger_auditor;
+
+grant execute on function ipledger_audit.address_at(integer,numeric) to ipledger_service;
 
 grant execute on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) to ipledger_auditor;
 
@@ -2618,6 +3058,10 @@ grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_a
 
 grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_service;
 
+grant execute on function ipledger_audit.known_addresses(text,inet) to ipledger_auditor;
+
+grant execute on function ipledger_audit.known_addresses(text,inet) to ipledger_service;
+
 grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_auditor;
 
 grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_service;
@@ -2625,6 +3069,18 @@ grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledg
 grant execute on function ipledger_audit.lease_history(text) to ipledger_auditor;
 
 grant execute on function ipledger_audit.lease_history(text) to ipledger_service;
+
+grant execute on function ipledger_audit.leases_as_of(text,bigint,inet,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.leases_as_of(text,bigint,inet,bigint) to ipledger_service;
+
+grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone,inet,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone,inet,bigint) to ipledger_service;
+
+grant execute on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
+
+grant execute on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) to ipledger_service;
 
 grant execute on function ipledger_audit.moment(jsonb) to ipledger_auditor;
 
@@ -2736,6 +3192,8 @@ grant delete, insert, select, update on table ipledger.source to ipledger_servic
 
 grant insert, select, update on table ipledger.source_epoch to ipledger_service;
 
+grant delete, insert, select, update on table ipledger.stuck_item to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.tenure to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.tenure_overlap to ipledger_service;
@@ -2744,6 +3202,8 @@ grant delete, insert, select, update on table ipledger.tenure_position to ipledg
 
 grant delete, insert, select, update on table ipledger.turn to ipledger_service;
 
+grant delete, insert, select, update on table ipledger.unknown_source to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.untouched_range to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.verify_checkpoint to ipledger_service;
@@ -2751,6 +3211,14 @@ grant delete, insert, select, update on table ipledger.verify_checkpoint to iple
 grant select on table ipledger_audit.applied to ipledger_auditor;
 
 grant select on table ipledger_audit.applied to ipledger_service;
+
+grant select on table ipledger_audit.checkpoint to ipledger_auditor;
+
+grant select on table ipledger_audit.checkpoint to ipledger_service;
+
+grant select on table ipledger_audit.checkpoint_part to ipledger_auditor;
+
+grant select on table ipledger_audit.checkpoint_part to ipledger_service;
 
 grant select on table ipledger_audit.conflicts to ipledger_auditor;
 
@@ -2792,6 +3260,10 @@ grant select on table ipledger_audit.pool_forecast to ipledger_auditor;
 
 grant select on table ipledger_audit.pool_forecast to ipledger_service;
 
+grant select on table ipledger_audit.pool_map to ipledger_auditor;
+
+grant select on table ipledger_audit.pool_map to ipledger_service;
+
 grant select on table ipledger_audit.pool_samples to ipledger_auditor;
 
 grant select on table ipledger_audit.pool_samples to ipledger_service;
@@ -2804,6 +3276,10 @@ grant select on table ipledger_audit.quarantines to ipledger_auditor;
 
 grant select on table ipledger_audit.quarantines to ipledger_service;
 
+grant select on table ipledger_audit.seals to ipledger_auditor;
+
+grant select on table ipledger_audit.seals to ipledger_service;
+
 grant select on table ipledger_audit.sightings to ipledger_auditor;
 
 grant select on table ipledger_audit.sightings to ipledger_service;
@@ -2815,3 +3291,19 @@ grant select on table ipledger_audit.sources to ipledger_service;
 grant select on table ipledger_audit.stuck to ipledger_auditor;
 
 grant select on table ipledger_audit.stuck to ipledger_service;
+
+grant select on table ipledger_audit.suspects to ipledger_auditor;
+
+grant select on table ipledger_audit.suspects to ipledger_service;
+
+grant select on table ipledger_audit.tenure to ipledger_auditor;
+
+grant select on table ipledger_audit.tenure to ipledger_service;
+
+grant select on table ipledger_audit.tenure_overlaps to ipledger_auditor;
+
+grant select on table ipledger_audit.tenure_overlaps to ipledger_service;
+
+grant select on table ipledger_audit.tenure_position to ipledger_auditor;
+
+grant select on table ipledger_audit.tenure_position to ipledger_service;

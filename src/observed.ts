@@ -49,7 +49,8 @@ const POOLS = `
              where r.network_id = $1 and r.pool_id = p.pool_id and r.available_at > now()
              order by r.available_at offset 0 limit ${MOST_COUNTED}) c) as cooling,
          coalesce((select s.cooling from ipledger.pool_sample s
-            where s.network_id = $1 and s.pool_id = p.pool_id order by s.at desc limit 1), 0) as sampled_cooling
+            where s.network_id = $1 and s.pool_id >= p.pool_id and s.pool_id <= p.pool_id
+            order by s.pool_id desc, s.at desc limit 1), 0) as sampled_cooling
     from (
       select o.* from ipledger.pool o where o.network_id = $1 order by o.pool_id limit $2) p
     left join lateral (
@@ -75,13 +76,14 @@ const STUCK = `
       select i.code from ipledger.stuck_item i where i.network_id = $1 limit ${MOST_COUNTED}) k
    group by k.code`
 
+// Of a network that no job has come to yet, all of the log is missing.
 const TENURE = `
   select t.seq,
          (select extract(epoch from clock_timestamp() - e.at)::float8 from ipledger.event e
            where e.network_id = $1 and e.seq > t.seq order by e.seq limit 1) as behind_seconds,
          (select count(*) from (
             select o.network_id from ipledger.tenure_overlap o where o.network_id = $1 limit ${MOST_COUNTED}) c) as overlaps
-    from ipledger.tenure_position t where t.network_id = $1`
+    from (select coalesce((select p.seq from ipledger.tenure_position p where p.network_id = $1), 0) as seq) t`
 
 const SEALED = `select (select s.last_seq from ipledger.seal s where s.network_id = $1
   order by s.first_seq desc limit 1) as seq`

@@ -1,29 +1,17 @@
--- Addresses of a CIDR are walked from one to the next that the log knows: two looks at an index for each, whatever
--- happened to it since. Leases that begin before the CIDR can only be blocks that hold its first address.
+-- Leases that begin before the CIDR and reach into it can only be blocks that hold its first address.
 create or replace function ipledger_audit.held_at(network text, address inet, upto bigint) returns setof ipledger_audit.log
   language sql stable
 as $$
-  with recursive bounds as (
-    select set_masklen(network(held_at.address)::inet, -1) as first, set_masklen(broadcast(held_at.address), -1) as last
-  ),
-  known (address) as (
-    (select l.address from bounds b cross join lateral (
-       select l.address from ipledger_audit.log l
-        where l.network_id = held_at.network and l.address > b.first and l.address <= b.last
-        order by l.address, l.seq limit 1) l)
-    union all
-    select n.address from known k cross join bounds b cross join lateral (
-      select l.address from ipledger_audit.log l
-       where l.network_id = held_at.network and l.address > k.address and l.address <= b.last
-       order by l.address, l.seq limit 1) n
-  )
-  select e.* from bounds b cross join lateral ipledger_audit.last_events(held_at.network, b.first, held_at.upto) e
+  select e.*
+    from ipledger_audit.last_events(held_at.network, set_masklen(network(held_at.address)::inet, -1), held_at.upto) e
    where e.type not in ('lease.released', 'lease.reaped')
   union all
-  select e.* from known k cross join lateral (
-    select l.* from ipledger_audit.log l
-     where l.network_id = held_at.network and l.address >= k.address and (l.address, l.seq) <= (k.address, held_at.upto)
-     order by l.address desc, l.seq desc limit 1) e
+  select e.*
+    from ipledger_audit.known_addresses(held_at.network, held_at.address) as k (address)
+    cross join lateral (
+      select l.* from ipledger_audit.log l
+       where l.network_id = held_at.network and l.address >= k.address and (l.address, l.seq) <= (k.address, held_at.upto)
+       order by l.address desc, l.seq desc limit 1) e
    where e.type not in ('lease.released', 'lease.reaped')
 $$;
 comment on function ipledger_audit.held_at(text, inet, bigint) is

@@ -6,13 +6,14 @@ create or replace function ipledger_audit.who_had(
     out quarantine_reason text, out quarantined_at timestamptz, out quarantined_by text, out quarantine_why text, out since timestamptz,
     out seq bigint, out given_by text, out given_cause text, out until timestamptz, out ended_as text)
   returns setof record language sql stable rows 1
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
-  select e.network_id, set_masklen(e.address, e.prefix_length), ipledger_audit.pool_name(e.network_id, e.pool_id), e.state,
+  select e.network_id, set_masklen(e.address, e.prefix_length), coalesce(p.pool, ipledger_audit.pool_name(e.network_id, e.pool_id)), e.state,
          e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
          e.owner_interface, e.node, e.boot, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
          e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
     from ipledger_audit.held_at(who_had.network, who_had.address, ipledger_audit.position_at(who_had.network, who_had.at)) e
+    left join ipledger_audit.pool p on p.network = e.network_id and p.pool_id = e.pool_id
     left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
     left join lateral (
       select n.at, n.type, n.cause from ipledger_audit.log n

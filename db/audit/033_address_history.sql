@@ -1,10 +1,10 @@
 create or replace function ipledger_audit.address_history(
     network text, address inet, "from" timestamptz default '-infinity', "to" timestamptz default 'infinity')
   returns setof ipledger_audit.event language sql stable
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   with span as materialized (
-    select set_masklen(network(address_history.address)::inet, -1) as first, set_masklen(broadcast(address_history.address), -1) as last,
+    select set_masklen(network(address_history.address)::inet, -1) as first,
            ipledger_audit.position_at(address_history.network, address_history."from" - interval '1 microsecond') as after,
            ipledger_audit.position_at(address_history.network, address_history."to") as upto
   ),
@@ -12,14 +12,13 @@ as $$
     select l.seq from span s cross join lateral ipledger_audit.possible_bases(s.first) as b (base)
      cross join lateral (
        select l.seq, l.address, l.prefix_length from ipledger_audit.log l
-        where l.network_id = address_history.network and (l.address, l.seq) > (b.base, s.after) and (l.address, l.seq) <= (b.base, s.upto)
-        order by l.address, l.seq) l
+        where l.network_id = address_history.network and l.address = b.base and l.seq > s.after and l.seq <= s.upto) l
      where set_masklen(l.address, l.prefix_length) >>= s.first
     union all
-    select l.seq from span s cross join lateral (
-      select l.seq from ipledger_audit.log l
-       where l.network_id = address_history.network and l.address > s.first and l.address <= s.last and l.seq > s.after and l.seq <= s.upto
-       order by l.address, l.seq) l
+    select l.seq from span s cross join lateral ipledger_audit.known_addresses(address_history.network, address_history.address) as k (address)
+     cross join lateral (
+       select l.seq from ipledger_audit.log l
+        where l.network_id = address_history.network and l.address = k.address and l.seq > s.after and l.seq <= s.upto) l
   )
   select e.* from about a join ipledger_audit.event e on e.network = address_history.network and e.seq = a.seq
    order by e.seq

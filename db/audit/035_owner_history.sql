@@ -1,6 +1,6 @@
 create or replace function ipledger_audit.owner_history(network text, name text)
   returns setof ipledger_audit.event language sql stable
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   with about as materialized (
     select l.seq from ipledger_audit.log l

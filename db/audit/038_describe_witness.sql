@@ -7,7 +7,7 @@ as $$
              when 'NAMED' then ', which Reserve had named as witness,'
              when 'COVERS' then ', which covers its kind and node,' else '' end,
            case when proof ->> 'cause' = 'PREVIOUS_BOOT' then concat(
-                  ' reports boot ', witness #>> '{bootEnded,newBoot}', ' since ', ipledger_audit.moment(witness #> '{bootEnded,at}'),
+                  ' reports boot ', witness #>> '{bootEnded,newBoot}', ' of the node since ', ipledger_audit.moment(witness #> '{bootEnded,at}'),
                   ', which ended all of boot ', witness #>> '{bootEnded,boot}', ', where the lease was placed')
                 when witness #>> '{live,state}' is not null then concat(
                   ' listed ', ipledger_audit.describe_owner(witness -> 'about'), ' there as ', witness #>> '{live,state}',

@@ -3,7 +3,7 @@
 create or replace function ipledger_audit.explain_address(
     network text, address inet, out step integer, inout at timestamptz default now(), out seq bigint, out what text, out evidence jsonb)
   returns setof record language sql stable rows 10
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   with asked as materialized (
     select explain_address.network, set_masklen(explain_address.address, -1) as address, explain_address.at,
@@ -76,13 +76,13 @@ as $$
   story as materialized (
     select l.* from last x cross join lateral (
       select l.* from ipledger_audit.log l
-       where l.network_id = x.network_id and (l.address, l.seq) >= (x.address, x.fencing_token) and (l.address, l.seq) <= (x.address, x.seq)
-       order by l.address desc, l.seq desc limit 100) l
+       where l.network_id = x.network_id and l.address = x.address and l.seq >= x.fencing_token and l.seq <= x.seq
+       order by l.seq desc limit 100) l
     union all
     select l.* from before x cross join lateral (
       select l.* from ipledger_audit.log l
-       where l.network_id = x.network_id and (l.address, l.seq) >= (x.address, x.fencing_token) and (l.address, l.seq) <= (x.address, x.seq)
-       order by l.address desc, l.seq desc limit 100) l
+       where l.network_id = x.network_id and l.address = x.address and l.seq >= x.fencing_token and l.seq <= x.seq
+       order by l.seq desc limit 100) l
     union all
     select l.* from pool p join ipledger_audit.log l on l.network_id = p.network_id and l.seq = p.seq
      where not exists (select from last x where x.seq > p.seq)

@@ -4,10 +4,10 @@ create or replace function ipledger_audit.reaps("from" timestamptz, "to" timesta
     snapshots bigint[], heads bigint[], misses integer, last_sighted_at timestamptz, lookup_answer text, lookup_at timestamptz,
     lookup_detail text, policy jsonb, evidence jsonb)
   language sql stable
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   select l.network_id, l.seq, l.at, set_masklen(l.address, l.prefix_length), l.network_id || '/' || l.fencing_token,
-         ipledger_audit.pool_name(l.network_id, l.pool_id), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
+         coalesce(p.pool, ipledger_audit.pool_name(l.network_id, l.pool_id)), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
          l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'source', w.witness ->> 'why', m.snapshots, m.heads,
          coalesce(cardinality(m.snapshots), 0), to_timestamp((l.evidence #>> '{proof,lastSightedAt}')::float8 / 1000),
          w.witness #>> '{lookup,answer}', to_timestamp((w.witness #>> '{lookup,at}')::float8 / 1000), w.witness #>> '{lookup,detail}',
@@ -17,6 +17,7 @@ as $$
       select r.* from ipledger_audit.log r
        where r.network_id = n.network and r.type = 'lease.reaped' and r.at >= reaps."from" and r.at <= reaps."to"
        order by r.at, r.seq) l
+    left join ipledger_audit.pool p on p.network = l.network_id and p.pool_id = l.pool_id
     left join lateral (
       select s.witness, s.place from jsonb_array_elements(l.evidence #> '{proof,sources}') with ordinality as s (witness, place)
        where l.evidence -> 'sources' ? (s.witness ->> 'source')) w on true

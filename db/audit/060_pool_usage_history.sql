@@ -3,7 +3,7 @@ create or replace function ipledger_audit.pool_usage_history(
     out at timestamptz, out cidr cidr, out family smallint, out size numeric, out allocatable numeric, out free numeric, out cooling bigint, out reserved bigint,
     out active bigint, out quarantined bigint, out excluded numeric, out used_ratio float8)
   returns setof record language sql stable
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   select pool_usage_history.network, pool_usage_history.pool, s.at, p.cidr, family(p.cidr)::smallint, s.size, s.allocatable, s.free, s.cooling, s.reserved,
          s.active, s.quarantined, s.excluded, ((s.reserved + s.active + s.quarantined) / nullif(s.allocatable, 0))::float8

@@ -1,7 +1,7 @@
 create or replace function ipledger_audit.churn("from" timestamptz default now() - interval '1 hour', "to" timestamptz default now())
   returns table (network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
   language sql stable
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   select c.network_id,
          case when c.by_owner = 0 then 'owner' when c.by_node = 0 then 'node' else 'pool' end,

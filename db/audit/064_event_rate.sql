@@ -1,7 +1,7 @@
 create or replace function ipledger_audit.event_rate("from" timestamptz, "to" timestamptz, step interval default '1 minute')
   returns table (network text, at timestamptz, type text, cause text, events bigint, per_second float8)
   language sql stable
-  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off
+  set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   select l.network_id, date_bin(event_rate.step, l.at, 'epoch'::timestamptz), l.type, l.cause, count(*),
          count(*) / extract(epoch from event_rate.step)::float8

@@ -16,16 +16,16 @@ export const TAG = 'ipledger'
 export type LinkTo = {
   readonly to: Target
   readonly title: string
-  /** Variable of the target: column of the row, or a variable of this dashboard where it begins with `$`. */
+  /** Variable of the target: a column of the row, or, as `$name`, the variable of that name of this dashboard. */
   readonly with: Readonly<Record<string, string>>
 }
 
 export type DataLink = { readonly title: string; readonly url: string; readonly targetBlank: false }
 
 export function dataLink({ to, title, with: given }: LinkTo): DataLink {
-  const variables = Object.entries(given).map(
-    ([name, from]) =>
-      `var-${name}=${from.startsWith('$') ? `\${${from.slice(1)}:percentencode}` : `\${__data.fields.${from}:percentencode}`}`,
+  const variables = Object.entries(given).map(([name, from]) =>
+    // A variable may have several values; so written it names itself.
+    from === `$${name}` ? `\${${name}:queryparam}` : `var-${name}=\${__data.fields.${from}:percentencode}`,
   )
   return {
     title,

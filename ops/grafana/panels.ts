@@ -45,7 +45,17 @@ import { PanelBuilder as SeriesBuilder } from '@grafana/grafana-foundation-sdk/t
 import { dataLink, type LinkTo } from './links.ts'
 import type { Query } from './queries.ts'
 
-export type Colour = 'green' | 'yellow' | 'orange' | 'red' | 'blue' | 'purple' | 'text'
+export type Colour =
+  | 'green'
+  | 'yellow'
+  | 'orange'
+  | 'red'
+  | 'super-light-blue'
+  | 'light-blue'
+  | 'blue'
+  | 'dark-blue'
+  | 'purple'
+  | 'text'
 
 /** From this value on, this colour; below the first one, the base colour. */
 export type Steps = { readonly base: Colour; readonly from: readonly (readonly [number, Colour])[] }
@@ -72,6 +82,16 @@ export const TIME_LEFT: Steps = {
   from: [
     [3_600, 'yellow'],
     [86_400, 'green'],
+  ],
+}
+
+/** How much of a part of a pool is used: a full one is nothing to be alarmed at. */
+export const DENSITY: Steps = {
+  base: 'super-light-blue',
+  from: [
+    [0.01, 'light-blue'],
+    [0.5, 'blue'],
+    [0.95, 'dark-blue'],
   ],
 }
 

@@ -1,13 +1,13 @@
 /** One pool: how full, of what, by whom, and where in its address space. */
 import { TO_ADDRESS, TO_LEASE, TO_OWNER } from './links.ts'
-import { type Column, FULLNESS, STATE_COLOURS, series, stat, TIME_LEFT, table } from './panels.ts'
+import { type Column, DENSITY, FULLNESS, STATE_COLOURS, series, stat, TIME_LEFT, table } from './panels.ts'
 import { FROM, NETWORK, POOL, sql, sqlSeries, TO } from './queries.ts'
 import { dashboard, NETWORK_VARIABLE } from './sheet.ts'
 
 /** A row of the map has so many cells; pool_map has at most 16 rows of them. */
 const CELLS = Array.from({ length: 16 }, (_, cell) => cell)
 
-const CELL: Column = { unit: 'percentunit', look: 'coloured', steps: FULLNESS, decimals: 0, width: 62 }
+const CELL: Column = { unit: 'percentunit', look: 'coloured', steps: DENSITY, decimals: 0, width: 62 }
 
 export const pool = dashboard({
   target: 'pool',
@@ -249,7 +249,8 @@ export const pool = dashboard({
         table({
           title: 'Who takes and gives back most, in the whole network',
           tells: {
-            shows: 'Owners and nodes by what they reserved and gave back within the time range.',
+            shows:
+              'Owners and nodes by what they reserved and gave back within the last hour of the time range.',
             normal: 'many small ones.',
             act: 'One owner far above the others is a crash loop; one node is a sick node.',
           },
@@ -257,7 +258,7 @@ export const pool = dashboard({
           height: 10,
           query: sql(`
             select network, "by" as kind, key, reserved, released, reaped, adopted, quarantined
-              from ipledger_audit.churn(${FROM}, ${TO})
+              from ipledger_audit.churn(greatest(${FROM}, ${TO} - interval '1 hour'), ${TO})
              where network = ${NETWORK} and "by" in ('owner', 'node')
              order by reserved desc, key
              limit 50`),

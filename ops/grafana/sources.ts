@@ -2,7 +2,7 @@
 import { TO_ADDRESS, TO_LEASE, TO_OWNER } from './links.ts'
 import { METRICS } from './metrics.ts'
 import { bars, NONE_IS_RIGHT, series, stat, table } from './panels.ts'
-import { FROM, IN_NETWORKS, NETWORK, promql, SOURCES, sql, TO } from './queries.ts'
+import { FROM, IN_NETWORKS, NETWORKS, promql, SOURCES, sql, TO } from './queries.ts'
 import { dashboard, NETWORK_VARIABLE } from './sheet.ts'
 
 const IN_SOURCES = `source=~"\${source:regex}"`
@@ -13,13 +13,13 @@ export const sources = dashboard({
   about:
     'Sources by lag and completeness, what is suspected and what blocks it, holds and fences, look-ups and their answers.',
   variables: [
-    NETWORK_VARIABLE,
+    { ...NETWORK_VARIABLE, many: true },
     {
       name: 'source',
       label: 'Source',
-      about: 'Sources of the network, retired ones too.',
+      about: 'Sources of these networks, retired ones too.',
       from: 'postgresql',
-      query: `select source from ipledger_audit.sources where network = ${NETWORK} order by source`,
+      query: `select distinct source from ipledger_audit.sources where network = ${NETWORKS} order by source`,
       many: true,
     },
   ],
@@ -42,7 +42,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as silent
               from ipledger_audit.sources
-             where network = ${NETWORK} and source = ${SOURCES} and state = 'ENABLED' and lag > 3 * "interval"`),
+             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and lag > 3 * "interval"`),
         }),
         stat({
           title: 'Partial',
@@ -58,7 +58,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as partial
               from ipledger_audit.sources
-             where network = ${NETWORK} and source = ${SOURCES} and state = 'ENABLED' and cardinality(partial_because) > 0`),
+             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and cardinality(partial_because) > 0`),
         }),
         stat({
           title: 'Held',
@@ -75,7 +75,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as held
               from ipledger_audit.holds
-             where network = ${NETWORK}`),
+             where network = ${NETWORKS}`),
         }),
         stat({
           title: 'Suspects',
@@ -97,7 +97,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as suspects
               from ipledger_audit.suspects
-             where network = ${NETWORK}`),
+             where network = ${NETWORKS}`),
         }),
         stat({
           title: 'Stuck',
@@ -113,7 +113,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as stuck
               from ipledger_audit.stuck
-             where network = ${NETWORK}`),
+             where network = ${NETWORKS}`),
         }),
         stat({
           title: 'Fenced boots',
@@ -129,7 +129,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as fenced
               from ipledger_audit.fences
-             where network = ${NETWORK}`),
+             where network = ${NETWORKS}`),
         }),
       ],
     },
@@ -152,10 +152,10 @@ export const sources = dashboard({
                    extract(epoch from complete_lag)::float8 as complete_lag, listed, warm, held, era, sequence, epoch,
                    array_to_string(partial_because, ', ') as partial_because, looks
               from ipledger_audit.sources
-             where network = ${NETWORK} and source = ${SOURCES}
+             where network = ${NETWORKS} and source = ${SOURCES}
              order by lag desc nulls first, source`),
           columns: {
-            network: { hidden: true },
+            network: { title: 'Network', width: 100 },
             source: { title: 'Source' },
             kind: { title: 'Kind' },
             node: { title: 'Node' },
@@ -205,9 +205,9 @@ export const sources = dashboard({
           queries: [
             promql(
               `
-                max by (source) (${METRICS.sourceLag}{${IN_NETWORKS}, ${IN_SOURCES}})
-                  / max by (source) (${METRICS.sourceInterval}{${IN_NETWORKS}, ${IN_SOURCES}})`,
-              '{{source}}',
+                max by (network, source) (${METRICS.sourceLag}{${IN_NETWORKS}, ${IN_SOURCES}})
+                  / max by (network, source) (${METRICS.sourceInterval}{${IN_NETWORKS}, ${IN_SOURCES}})`,
+              '{{network}} {{source}}',
             ),
           ],
         }),
@@ -300,9 +300,9 @@ export const sources = dashboard({
           unit: 'short',
           steps: { base: 'blue', from: [] },
           query: sql(`
-            select coalesce(source, 'no source') as metric, count(distinct seq) as value
+            select coalesce(source, 'no source') as metric, count(distinct (network, seq)) as value
               from ipledger_audit.reaps(${FROM}, ${TO})
-             where network = ${NETWORK}
+             where network = ${NETWORKS}
              group by source
              order by value desc, metric
              limit 20`),
@@ -321,7 +321,7 @@ export const sources = dashboard({
             select extract(epoch from waiting)::float8 as waiting, network, abbrev(address) as address, lease_id as lease,
                    owner_name as owner, source, answer, attempts, next_at, what
               from ipledger_audit.suspects
-             where network = ${NETWORK}
+             where network = ${NETWORKS}
              order by suspects.waiting desc nulls last
              limit 500`),
           columns: {
@@ -337,7 +337,7 @@ export const sources = dashboard({
                 ],
               },
             },
-            network: { hidden: true },
+            network: { title: 'Network', width: 100 },
             address: { title: 'Address', links: [TO_ADDRESS] },
             lease: { title: 'Lease', links: [TO_LEASE] },
             owner: { title: 'Owner', links: [TO_OWNER] },
@@ -363,12 +363,13 @@ export const sources = dashboard({
           width: 12,
           height: 7,
           query: sql(`
-            select at, case when source = '' then 'the whole network' else source end as source, reaps, leases, why
+            select at, network, case when source = '' then 'the whole network' else source end as source, reaps, leases, why
               from ipledger_audit.holds
-             where network = ${NETWORK}
+             where network = ${NETWORKS}
              order by at`),
           columns: {
             at: { title: 'Since', width: 170 },
+            network: { title: 'Network', width: 100 },
             source: { title: 'Source' },
             reaps: { title: 'Reaps', unit: 'short' },
             leases: { title: 'of leases', unit: 'short' },
@@ -385,13 +386,14 @@ export const sources = dashboard({
           width: 12,
           height: 7,
           query: sql(`
-            select at, node, boot, actor, why
+            select at, network, node, boot, actor, why
               from ipledger_audit.fences
-             where network = ${NETWORK}
+             where network = ${NETWORKS}
              order by at desc
              limit 200`),
           columns: {
             at: { title: 'At', width: 170 },
+            network: { title: 'Network', width: 100 },
             node: { title: 'Node' },
             boot: { title: 'Boot' },
             actor: { title: 'By' },
@@ -412,7 +414,7 @@ export const sources = dashboard({
             select extract(epoch from age)::float8 as age, code, network, source, abbrev(address) as address, lease_id as lease, pool, what,
                    observed_at
               from ipledger_audit.stuck
-             where network = ${NETWORK}
+             where network = ${NETWORKS}
              order by stuck.age desc
              limit 500`),
           columns: {
@@ -429,7 +431,7 @@ export const sources = dashboard({
               },
             },
             code: { title: 'Code', width: 190 },
-            network: { hidden: true },
+            network: { title: 'Network', width: 100 },
             source: { title: 'Source' },
             address: { title: 'Address', links: [TO_ADDRESS] },
             lease: { title: 'Lease', links: [TO_LEASE] },

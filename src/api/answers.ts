@@ -134,13 +134,14 @@ export function networkMessage({ network, head }: NetworkAt): networkPb.Network 
   }
 }
 
-export function recoveryMessage({ since, why, sources, unreported }: Recovery): networkPb.Recovery {
+export function recoveryMessage({ since, why, sources, unreported, unknown }: Recovery): networkPb.Recovery {
   return {
     $typeName: 'ipledger.v1.Recovery',
     since: timestampMessage(since),
     why,
     sources,
     unreported: [...unreported],
+    unknown: [...unknown],
   }
 }
 

@@ -93,7 +93,8 @@ export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
   NETWORK_RECOVERING: {
     code: Code.FailedPrecondition,
     caller: 'Retry later.',
-    operator: 'REBUILDING ends by itself. RECOVERING ends when every source has reported, or by EndRecovery.',
+    operator:
+      'REBUILDING ends with its rebuild; one that broke off leaves it so until ipledger rebuild is run again. RECOVERING ends when every source has reported, or by EndRecovery.',
   },
   POOL_DRAINING: {
     code: Code.FailedPrecondition,
@@ -128,8 +129,9 @@ export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
   },
   SOURCE_NOT_FOUND: {
     code: Code.NotFound,
-    caller: 'Register the source.',
-    operator: 'Nothing.',
+    caller: 'Register the source, and have it enabled.',
+    operator:
+      'While the network recovers: stuck lists it; register and enable it, or end the recovery by hand.',
   },
   INVALID_FIELD: {
     code: Code.InvalidArgument,

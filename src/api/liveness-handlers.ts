@@ -34,6 +34,7 @@ import {
 import { LOWEST, sightNews } from '../liveness/sighted.ts'
 import { listStuck } from '../liveness/stuck.ts'
 import { countUncovered } from '../liveness/uncovered.ts'
+import { rememberUnknown } from '../liveness/unknown-sources.ts'
 import {
   type Backend,
   beyondHead,
@@ -185,7 +186,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
 
     beginSnapshot: async (message, call) => {
       const wanted = readReporting(message, call)
-      const begin = async () => accepted(await asking(beginSnapshot(intake, wanted)))
+      const begin = async () => heard(backend, call, wanted, await asking(beginSnapshot(intake, wanted)))
       let begun = await begin()
       if (begun.ground.beyond !== null) {
         await believe(backend, call, wanted, begun.ground)
@@ -197,7 +198,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
 
     reportSnapshot: async (message, call) => {
       const report = readReport(message, call)
-      const send = async () => accepted(await writing(take(report)))
+      const send = async () => heard(backend, call, report, await writing(take(report)))
       let reported = await send()
       if (reported.is === 'beyond') {
         await believe(backend, call, report, reported.ground)
@@ -352,6 +353,30 @@ async function rangeAround({ reads }: Backend, network: string, at: string): Pro
 }
 
 // Reports.
+
+/**
+ * While the books recover, a source that they do not know may be one that was registered after they were copied: they
+ * wait for it (12.1). A token that is bound to a node is told no more than that the source is none of its.
+ */
+async function heard<T extends object>(
+  { intake, log }: Backend,
+  call: Call,
+  { network, source }: Reporting,
+  result: T | Refusal,
+): Promise<T> {
+  if (!isRefusal(result)) return result
+  const { name: by, node } = call.caller
+  if (result.reason === 'SOURCE_NOT_FOUND' || result.reason === 'SOURCE_MISMATCH') {
+    const called = { network, id: source, node: node ?? '', by }
+    if (await asking(rememberUnknown(intake.database, called))) {
+      log.warn(
+        { network, source, node, actor: by },
+        'a source that is not known reports while the network recovers: the recovery waits until it is registered and enabled',
+      )
+    }
+  }
+  throw new Refused(result)
+}
 
 /** At once, after a report was taken: whatever goes wrong here, it is taken, and the jobs do the same again. */
 async function followUp(

@@ -282,6 +282,7 @@ export function readFenceNode(message: pb.FenceNodeRequest, call: Call): FenceNo
     type: 'fenceNode' as const,
     node,
     boot: requiredText(message.boot, 'boot', LIMITS.nameBytes),
+    head: message.head === 0n ? null : ledgerNumber(message.head, 'head'),
     why: requiredText(message.why, 'why', LIMITS.whyBytes),
   }
   return { ...envelope(call, network, message.requestId, content), ...content }

@@ -118,7 +118,7 @@ function sheetOf(network: Network | undefined): string {
 
 function recoveryOf({ name, recovery }: Network): readonly [string, string][] {
   if (recovery === undefined) return []
-  const { since, why, sources, unreported } = recovery
+  const { since, why, sources, unreported, unknown } = recovery
   const named = unreported.join(', ')
   return [
     ['recovering', `since ${time(since)}: ${why}`],
@@ -128,6 +128,9 @@ function recoveryOf({ name, recovery }: Network): readonly [string, string][] {
         ? `an operator, no source is enabled: ipledger recover --end ${name}`
         : `${sources} sources${named === '' ? ', all have reported' : `; still to report: ${named}`}`,
     ],
+    ...(unknown.length === 0
+      ? []
+      : [['not registered', `${unknown.join(', ')}: source register, source enable`] as [string, string]]),
   ]
 }
 

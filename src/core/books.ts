@@ -116,11 +116,14 @@ export type Hold = {
   readonly leases: number
 }
 
-/** Somebody answers for it that this boot of the node is over; of leases with a token up to `seq`. */
+/** Somebody answers for it that this boot of the node is over. */
 export type Fence = {
   readonly node: string
   readonly boot: string
+  /** Number of the statement. */
   readonly seq: number
+  /** It is about leases with a token up to this: as far as its caller had seen the ledger. */
+  readonly head: number
   readonly at: number
   readonly by: string
   readonly why: string
@@ -131,6 +134,8 @@ export type Strictness = {
   readonly sources: number
   /** Some of those that have not reported completely in this era, or are warming up. */
   readonly unreported: readonly string[]
+  /** Some of those that have called in this era, while the network recovered, and that nobody has registered and enabled. */
+  readonly unknown: readonly string[]
   /** Those that see the asking node: its own and the network's. */
   readonly asking: readonly {
     readonly source: string

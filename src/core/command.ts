@@ -140,6 +140,8 @@ export type FenceNode = Envelope & {
   readonly type: 'fenceNode'
   readonly node: string
   readonly boot: string
+  /** Up to which number the caller had seen the ledger; null: up to the statement. */
+  readonly head: number | null
   readonly why: string
 }
 export type CreateNetwork = Envelope & { readonly type: 'createNetwork'; readonly settings: NetworkSettings }

@@ -88,9 +88,13 @@ export function decideEndRecovery(books: Books, command: EndRecovery): Verdict {
   const network = books.network!
   if (network.state === 'REBUILDING') {
     return refused(
-      refusal('ILLEGAL_STATE', `network ${network.network} is being rebuilt; that ends by itself`, {
-        state: network.state,
-      }),
+      refusal(
+        'ILLEGAL_STATE',
+        `network ${network.network} is being rebuilt, or a rebuild broke off: ipledger rebuild ends it`,
+        {
+          state: network.state,
+        },
+      ),
     )
   }
   if (network.state === 'READY') return settle(books, command, [])
@@ -112,15 +116,18 @@ export function decideEndRecovery(books: Books, command: EndRecovery): Verdict {
 /** What a job saw may be of the era before: another restore, while it was paused (INV-24). */
 function notObserved(books: Books): Refusal | null {
   const { network, era } = books.network!
-  const { sources, unreported } = strictnessFor(books, '')
-  if (sources > 0 && unreported.length === 0) return null
+  const { sources, unreported, unknown } = strictnessFor(books, '')
+  if (sources > 0 && unreported.length === 0 && unknown.length === 0) return null
   const why =
     sources === 0
       ? 'it has no enabled source'
-      : `${unreported.join(', ')} has not reported completely, or is warming up`
+      : unreported.length > 0
+        ? `${unreported.join(', ')} has not reported completely, or is warming up`
+        : // Registered after the copy was made (12.1): what it sees is in no book.
+          `${unknown.join(', ')} has called, and is not registered and enabled`
   return refusal('LIVENESS_STALE', `network ${network} has not been observed in era ${era}: ${why}`, {
     network,
-    sources: unreported.join(','),
+    sources: [...unreported, ...unknown].join(','),
   })
 }
 

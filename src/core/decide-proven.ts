@@ -111,13 +111,17 @@ export function decideResumeHold(books: Books, command: ResumeHold): Verdict {
   )
 }
 
-/** Said again, it is said of all leases up to now. */
+/** Said again, what was said last counts: of all leases up to now, or up to the head that it names. */
 export function decideFenceNode(books: Books, command: FenceNode): Verdict {
-  const { node, boot, why } = command
+  const { node, boot, head, why } = command
   if (node === '') return refused(invalid('node', 'required: the node whose boot is over'))
   // Without it the statement would cover the boot that the node comes back with.
   if (boot === '') return refused(invalid('boot', 'required: the boot of the node that is over'))
-  const evidence = { node, boot, why }
+  if (head !== null && head > books.head) {
+    const message = `head ${head} is beyond this ledger's last number ${books.head}; if it was ever answered, the database is an older copy`
+    return refused(refusal('VERSION_MISMATCH', message, { beyondHead: String(books.head) }))
+  }
+  const evidence = { node, boot, why, ...(head === null ? {} : { head }) }
   return settle(
     books,
     command,

@@ -410,16 +410,19 @@ function notOpen(books: Books): Refusal | null {
     refusal('NETWORK_RECOVERING', `network ${network} ${why}`, { network, state, ...metadata }, 1_000)
   if (state === 'REBUILDING')
     return refused(`is ${state}; nothing is handed out until its books are trusted again`)
-  const { sources, unreported } = strictnessFor(books, '')
+  const { sources, unreported, unknown } = strictnessFor(books, '')
+  const strangers = `somebody has registered and enabled who has called and is not known: ${unknown.join(', ')}`
   const waits =
     sources === 0
       ? `an operator ends it, since no source is enabled: ipledger recover --end ${network}`
       : unreported.length === 0
-        ? 'that is written down: every source has reported completely in it'
-        : `each source has reported completely in it and is warm; still to come: ${unreported.join(', ')}`
+        ? unknown.length > 0
+          ? strangers
+          : 'that is written down: every source has reported completely in it'
+        : `each source has reported completely in it and is warm; still to come: ${unreported.join(', ')}${unknown.length > 0 ? `; and ${strangers}` : ''}`
   return refused(`is ${state} since era ${era} began; nothing is handed out until ${waits}`, {
     era: String(era),
-    sources: unreported.join(','),
+    sources: [...unreported, ...unknown].join(','),
   })
 }
 

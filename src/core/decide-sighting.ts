@@ -193,12 +193,16 @@ export function seenFor(
 ): Trigger {
   const known = lease.owner !== null && owner !== null ? compare(lease.owner, owner) : 'UNKNOWN'
   if (known === 'SAME') return 'SIGHTED'
-  if (pool.prefixLength < maxPrefix(pool.family)) {
+  if (isBlock(pool)) {
     const holder = lease.placement.node
     const elsewhere = holder !== '' && node !== '' && holder !== node
     return known === 'OTHER' && elsewhere ? 'SIGHTED_FOR_ANOTHER' : 'SIGHTED'
   }
   return known === 'OTHER' ? 'SIGHTED_FOR_ANOTHER' : 'SIGHTED_FOR_UNKNOWN'
+}
+
+function isBlock({ family, prefixLength }: Pick<Pool, 'family' | 'prefixLength'>): boolean {
+  return prefixLength < maxPrefix(family)
 }
 
 function compare(holder: Owner, seen: Owner): 'SAME' | 'OTHER' | 'UNKNOWN' {
@@ -221,6 +225,15 @@ function seenFree(books: Books, command: Sight, book: PoolBook, at: SeenFree): O
   const { node, boot, owner } = entry
   const fence = node === '' || boot === '' ? null : fenceOf(books, node, boot)
   if (fence !== null && at.head < fence.seq) return nothing('FENCED')
+  // Whoever is inside a block is a guest of whom it was given to: the block is not his to keep, to release, or to miss
+  // alone (12.1). Entries name single addresses, so that none can say that it means the block.
+  if (isBlock(book.pool)) {
+    return setAside(books, command, book, at, {
+      trigger: 'SIGHTED_FOR_UNKNOWN',
+      owner: null,
+      why: `${describeSeen(entry)} at ${entry.address}, inside a block that nobody holds`,
+    })
+  }
   // Known is who can be asked after: (kind, uid), both named.
   if (owner === null || !owner.uidNamed) {
     return setAside(books, command, book, at, {

@@ -61,8 +61,13 @@ export type ClosedEvent = EventHeader & {
 /** Statements about reaping; they change no lease by themselves, and what they say is their evidence. */
 export type FencedEvent = EventHeader & {
   readonly type: 'node.fenced'
-  /** Of leases up to its own number. */
-  readonly evidence: { readonly node: string; readonly boot: string; readonly why: string }
+  /** Of leases up to `head`, as its caller had seen the ledger; without it, up to its own number. */
+  readonly evidence: {
+    readonly node: string
+    readonly boot: string
+    readonly why: string
+    readonly head?: number
+  }
 }
 export type HoldEvent = EventHeader & {
   readonly type: 'reconcile.held'

@@ -156,8 +156,8 @@ export function evolveHold(event: HoldEvent | ResumedEvent): Hold | null {
 
 /** A boot that was fenced stays so; said again, it is said of all leases up to then. */
 export function evolveFence(event: FencedEvent): Fence {
-  const { node, boot, why } = event.evidence
-  return { node, boot, seq: event.seq, at: event.at, by: event.actor, why }
+  const { node, boot, why, head = event.seq } = event.evidence
+  return { node, boot, seq: event.seq, head: Math.min(head, event.seq), at: event.at, by: event.actor, why }
 }
 
 export function evolvePool(before: Pool | null, event: LedgerEvent): Pool | null {

@@ -113,7 +113,7 @@ export type LeaseEvidence = {
 }
 
 /** What a reason does to the verdict: life keeps, a doubt blocks until somebody acts, time passes, a question is asked. */
-const EFFECT = {
+export const EFFECT = {
   SEEN_LIVE: 'life',
   SEEN_ELSEWHERE: 'life',
   LOOKUP_LIVE: 'life',

@@ -1,6 +1,7 @@
 /**
  * What was observed, and need not be remembered any longer: old snapshots, sightings that ended long ago, chunks of
- * snapshots that were never finished, questions about leases that are over, samples, turns of sources that are retired.
+ * snapshots that were never finished, questions about leases that are over, samples, turns of sources that are retired,
+ * callers that a recovery waited for.
  * Epochs are never forgotten: a closed one must never open again.
  *
  * Of a held lease the last sighting of each workload by each source stays, however old: it is what makes that source a
@@ -8,6 +9,7 @@
  */
 import { OF_NETWORK } from '../ledger/append.ts'
 import { dropQuestions } from '../liveness/suspects.ts'
+import { forgetUnknown } from '../liveness/unknown-sources.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
 import { type Pruned, pruneUpTo } from './prune.ts'
 
@@ -67,6 +69,7 @@ async function pruneNetwork(context: JobContext, network: string): Promise<Done>
     done[what] = pruned
   }
   done.turns = (await context.database.query(RETIRED_TURNS, [network])).rowCount ?? 0
+  done.unknown = await forgetUnknown(context.database, network)
   done.questions = await dropQuestions(context.database, network, context.signal)
   return done
 }

@@ -156,6 +156,7 @@ export const FENCE: readonly Column[] = [
   { name: 'fenced_at', type: 'time' },
   { name: 'fenced_by', type: 'text' },
   { name: 'why', type: 'text' },
+  { name: 'fenced_head', type: 'bigint' },
 ]
 
 const REQUEST: readonly Column[] = [
@@ -247,7 +248,8 @@ const INSERTS = {
     table: 'ipledger.fence',
     columns: FENCE,
     onConflict: `on conflict (network_id, node, boot) do update set fenced_seq = excluded.fenced_seq,
-      fenced_at = excluded.fenced_at, fenced_by = excluded.fenced_by, why = excluded.why`,
+      fenced_at = excluded.fenced_at, fenced_by = excluded.fenced_by, why = excluded.why,
+      fenced_head = excluded.fenced_head`,
   },
   requests: { table: 'ipledger.request', columns: REQUEST },
 } as const satisfies Readonly<Record<string, Insert>>
@@ -777,8 +779,8 @@ export function holdCells(hold: Hold): readonly unknown[] {
   return [hold.source, hold.seq, hold.at, hold.why, hold.reaps, hold.leases]
 }
 
-export function fenceCells(fence: Fence): readonly unknown[] {
-  return [fence.node, fence.boot, fence.seq, fence.at, fence.by, fence.why]
+export function fenceCells({ node, boot, seq, head, at, by, why }: Fence): readonly unknown[] {
+  return [node, boot, seq, at, by, why, head === seq ? null : head]
 }
 
 export function networkCells(network: Network): readonly unknown[] {

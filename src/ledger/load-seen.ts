@@ -108,6 +108,14 @@ const WARMING_UP = `(
         select s.source_id from ipledger.source s
         where s.network_id = $1 and s.state = 'ENABLED' and not s.warm and ${NOT_FENCED}
         order by s.source_id limit ${SOURCES_NAMED})`
+/** Called for while the books recover, and known to none of them, or in dry run (liveness/unknown-sources.ts). */
+const UNKNOWN = `(
+        select x.source_id from ipledger.unknown_source x
+        where x.network_id = $1 and x.era = ${THIS_ERA} and coalesce((
+          select s.state from ipledger.source s
+          where s.network_id = $1 and s.source_id >= x.source_id and s.source_id <= x.source_id
+          order by s.source_id limit 1), 'REGISTERED') = 'REGISTERED'
+        order by x.source_id limit ${SOURCES_NAMED})`
 const seeing = (node: string) => `(
         select s.source_id, s.report_interval_ms, s.complete_at, s.era, s.warm from ipledger.source s
         where s.network_id = $1 and s.node >= ${node} and s.node <= ${node} and s.state = 'ENABLED' and ${NOT_FENCED}
@@ -189,6 +197,7 @@ export const SEEN_READS = {
       (select json_agg(u.source_id) from (
         ${['is null', `< ${THIS_ERA}`, `> ${THIS_ERA}`].map((era) => enabled(era, SOURCES_NAMED)).join(' union all ')}
         union ${WARMING_UP}) u) as unreported,
+      (select json_agg(u.source_id) from ${UNKNOWN} u) as unknown,
       (select json_agg(json_build_array(
           n.source_id, n.report_interval_ms,
           case when n.era = ${THIS_ERA} and n.warm then ${ms('n.complete_at')} end))
@@ -243,6 +252,7 @@ type StrictnessRow = {
   node: string
   sources: number
   unreported: readonly string[] | null
+  unknown: readonly string[] | null
   asking: readonly (readonly [source: string, intervalMs: number, completeAt: number | null])[] | null
 }
 
@@ -379,10 +389,11 @@ function askForStrictness(books: Books, nodes: readonly string[]): Ask {
   const fences = [...books.fences.values()].flatMap((fence) => fence ?? [])
   const values = [books.networkName, nodes, fences.map(({ node }) => node), fences.map(({ boot }) => boot)]
   return read<StrictnessRow>('strictness', values, (rows) => {
-    for (const { node, sources, unreported: named, asking } of rows) {
+    for (const { node, sources, unreported: named, unknown, asking } of rows) {
       books.strictness.set(node, {
         sources,
         unreported: (named ?? []).slice(0, SOURCES_NAMED),
+        unknown: unknown ?? [],
         asking: (asking ?? []).map(([source, intervalMs, completeAt]) => ({
           source,
           intervalMs,

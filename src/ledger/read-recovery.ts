@@ -10,6 +10,8 @@ export type Recovery = {
   readonly sources: number
   /** Some of those that have not reported completely in this era, or are warming up. */
   readonly unreported: readonly string[]
+  /** Some of those that have called in this era and are not registered: it waits for them, or for an operator. */
+  readonly unknown: readonly string[]
 }
 
 /** As many as a refusal names. */
@@ -22,6 +24,7 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
     why: string | null
     sources: number
     unreported: readonly string[]
+    unknown: readonly string[]
   }>`
     with waiting as (
       select s.source_id, s.era is distinct from n.era or not s.warm as unreported
@@ -33,7 +36,12 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
             where f.network_id = ${network} and s.node <> '' and f.node = s.node and f.boot = s.epoch))
     select e.at, e.evidence ->> 'why' as why,
            (select count(*) from waiting) as sources,
-           array(select w.source_id from waiting w where w.unreported order by w.source_id limit ${LISTED}) as unreported
+           array(select w.source_id from waiting w where w.unreported order by w.source_id limit ${LISTED}) as unreported,
+           array(select u.source_id from ipledger.unknown_source u
+                  where u.network_id = ${network} and u.era = n.era
+                    and not exists (
+                      select from ipledger.source s where s.network_id = ${network} and s.source_id = u.source_id)
+                  order by u.source_id limit ${LISTED}) as unknown
       from ipledger.network n
       cross join lateral (
         select b.at, b.evidence from ipledger.event b
@@ -42,5 +50,6 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
   `.execute(db)
   const [row] = rows
   if (row === undefined) return null
-  return { since: row.at, why: row.why ?? '', sources: row.sources, unreported: row.unreported }
+  const { at: since, why, sources, unreported, unknown } = row
+  return { since, why: why ?? '', sources, unreported, unknown }
 }

@@ -7,7 +7,8 @@
  * folded for that. Then the slices that differ are folded under the network's lock, at its head, and the rows that
  * differ are replaced: events that came in between are in that fold, so there is nothing to catch up with and nothing
  * stale to write. Between two slices the service writes; while more than one is outstanding the network is REBUILDING
- * and refuses Reserve. A rebuild that breaks off leaves it so; the next one ends it. Right rows are never touched, so a
+ * and refuses Reserve. It does not end by itself: a rebuild that breaks off leaves it so, and the next one ends it; so
+ * does a service that finds projections lost when it starts (`closeIfLost`). Right rows are never touched, so a
  * rebuild of sound projections changes nothing.
  *
  * The shadow of DESIGN §5 is a slice in memory, not tables: writing what was folded to tables of the same shape took
@@ -547,12 +548,17 @@ async function replaceFence(run: Run, expected: Cells | null, found: Cells | nul
     )
 }
 
+// One that broke off goes on being the same.
+const REBUILDING_SINCE = `
+  update ipledger.network set rebuilding_since = clock_timestamp() where network_id = $1 and state <> 'REBUILDING'`
+
 async function setNetwork(
   { client, shape }: Pick<Run, 'client' | 'shape'>,
   rebuilding: boolean,
 ): Promise<void> {
   const network = shape.network!
   const state = rebuilding ? 'REBUILDING' : network.state
+  if (rebuilding) await client.query(REBUILDING_SINCE, [network.network])
   await client.query(WRITES.networkSet, [...networkCells({ ...network, state })])
   await client.query(
     `update ipledger.network set created_at = to_timestamp($2::float8 / 1000)
@@ -732,6 +738,7 @@ async function close(client: pg.Client, shape: Shape): Promise<void> {
     await setNetwork({ client, shape }, true)
     return
   }
+  await client.query(REBUILDING_SINCE, [shape.networkName])
   await client.query(`update ipledger.network set state = 'REBUILDING' where network_id = $1`, [
     shape.networkName,
   ])

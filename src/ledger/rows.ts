@@ -261,6 +261,8 @@ export type FenceRow = {
   fenced_at: number
   fenced_by: string
   why: string
+  /** Null: up to `fenced_seq`. */
+  fenced_head: number | null
 }
 
 export const FENCE_COLUMNS = [
@@ -270,11 +272,12 @@ export const FENCE_COLUMNS = [
   'fenced_at',
   'fenced_by',
   'why',
+  'fenced_head',
 ] as const satisfies readonly (keyof FenceRow)[]
 
 export function readFence(row: FenceRow): Fence {
-  const { node, boot, fenced_seq: seq, fenced_at: at, fenced_by: by, why } = row
-  return { node, boot, seq, at, by, why }
+  const { node, boot, fenced_seq: seq, fenced_at: at, fenced_by: by, why, fenced_head: head } = row
+  return { node, boot, seq, head: head ?? seq, at, by, why }
 }
 
 export type EventRow = OwnerRow & {

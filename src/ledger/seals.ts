@@ -16,8 +16,8 @@ import { eraOf, firstSeqOfEra } from '../core/policy.ts'
 import { sqlState } from './batcher.ts'
 
 /**
- * Events of a seal: 16 bytes each and some 250 for the seal. An alteration is found by reading one seal's events again.
- * Sealing 4,096 took 60 ms, 16.3 bytes each (2 cores).
+ * Events of a seal: 16 bytes each and some 250 for the seal, 17 bytes an event in all. Sealing 4,096 took 58 ms, 0.3 s at
+ * worst beside other work (2 cores): 70,000 events/s.
  */
 export const EVENTS_PER_SEAL = 4_096
 /** A stretch that is not full is sealed when its first event is this old. Not measured: a network with one event in five minutes gets a seal for each. */

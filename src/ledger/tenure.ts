@@ -8,8 +8,10 @@
  * - Only numbers travel: the rows are copied from their events by the database.
  * - What begins and ends within one slice is written once, closed. 10 million events, 5 million leases: see
  *   `project-tenure.ts`.
- * - A tenure that the constraint refuses is an overlap: it is written down in `tenure_overlap` and nothing waits for it.
- *   Which of two is refused does not depend on the slices: the one that began later.
+ * - Two that overlap are never both in the table. The constraint refuses whatever can be told by what has ended; the rest is
+ *   seen by reading: each tenure that begins is held against the one before it at its address, and against blocks of other
+ *   sizes over it. Of two the one that began later is refused, whatever the slices were; it is written down in
+ *   `tenure_overlap`, and nothing waits for it.
  *
  * It only reads the log and decides nothing. A log that is another than the one it was made from is refused.
  */
@@ -17,6 +19,7 @@ import type pg from 'pg'
 import { OF_NETWORK } from './append.ts'
 import { sqlState } from './batcher.ts'
 import { MOST_OF_ONE, OWNER_COLUMNS } from './rows.ts'
+import { IS_SHAPE } from './shape.ts'
 import { inTransaction } from './transaction.ts'
 
 const ENDED = `('lease.released', 'lease.reaped')`
@@ -60,6 +63,26 @@ const OPEN = (table: string) => `select o.row_id, c.ended_seq, u.at, u.type || '
          where event.network_id = $1 and event.seq >= c.ended_seq and event.seq <= c.ended_seq order by event.seq limit 1) u
      where upper_inf(o.span)`
 
+/**
+ * Of tenure `t`: one that was there when it began. The last before it at the address, and the last that began before its end
+ * in each block of another size ($3) that it lies in; those before these had ended, or would have been refused themselves.
+ */
+export const NEIGHBOURS = `select n.first_seq, n.fencing_token, n.address, n.span
+      from (
+        (select p.first_seq, p.fencing_token, p.address, p.span from ipledger.tenure p
+          where p.network_id = $1 and p.address >= t.address and (p.address, p.first_seq) < (t.address, t.first_seq)
+          order by p.address desc, p.first_seq desc limit 1)
+        union all
+        select w.first_seq, w.fencing_token, w.address, w.span
+          from unnest($3::int[]) as g (size)
+          cross join lateral (
+            select p.first_seq, p.fencing_token, p.address, p.span from ipledger.tenure p
+             where p.network_id = $1 and p.address >= network(set_masklen(t.address, g.size))::inet
+               and (p.address, p.first_seq) < (network(set_masklen(t.address, g.size))::inet, coalesce(upper(t.span), ${Number.MAX_SAFE_INTEGER}))
+             order by p.address desc, p.first_seq desc limit 1) w
+         where g.size < masklen(t.address)) n
+     where n.span && t.span`
+
 /** For the test of their plans. */
 export const TENURE_STATEMENTS = {
   position: `insert into ipledger.tenure_position (network_id, seq, at) values ($1, 0, '-infinity') on conflict do nothing`,
@@ -79,13 +102,15 @@ export const TENURE_STATEMENTS = {
        set span = int8range(t.first_seq, x.ended_seq), ended_at = x.at, ended_as = x.ended_as
       from (${OPEN('ipledger.tenure')}) x
      where t.ctid = x.row_id and t.${OF_NETWORK}`,
+  open: `select s.first_seq from ipledger.tenure s
+     where s.${OF_NETWORK} and s.ctid = any(array(select x.row_id from (${OPEN('ipledger.tenure')}) x))`,
   endOverlap: `update ipledger.tenure_overlap t set span = int8range(t.first_seq, c.ended_seq)
       from unnest($2::bigint[], $3::bigint[]) as c (token, ended_seq)
      where t.network_id = $1 and t.fencing_token = c.token and upper_inf(t.span)`,
   begin: `insert into ipledger.tenure (${TENURE_COLUMNS}) select ${TENURE_CELLS} ${BEGUN} order by b.place`,
   beginIfFree: `insert into ipledger.tenure (${TENURE_COLUMNS}) select ${TENURE_CELLS} ${BEGUN} order by b.place
     on conflict do nothing returning first_seq`,
-  overlap: `insert into ipledger.tenure_overlap
+  refuse: `insert into ipledger.tenure_overlap
       (network_id, first_seq, fencing_token, pool_id, address, span, other_first_seq, other_fencing_token, other_address, found_at)
     select $1, e.seq, e.fencing_token, e.pool_id, set_masklen(e.address, e.prefix_length), int8range(e.seq, u.seq),
            o.first_seq, o.fencing_token, o.address, clock_timestamp()
@@ -93,8 +118,21 @@ export const TENURE_STATEMENTS = {
       cross join lateral (
         select t.first_seq, t.fencing_token, t.address from ipledger.tenure t
          where t.network_id = $1 and t.address && set_masklen(e.address, e.prefix_length) and t.span && int8range(e.seq, u.seq)
+           and t.first_seq <> e.seq
          limit 1) o
     on conflict do nothing`,
+  overlapping: `select t.first_seq as "firstSeq", upper(t.span) as "endedSeq"
+      from unnest($2::bigint[]) with ordinality as b (first_seq, place)
+      cross join lateral (
+        select s.* from ipledger.tenure s
+         where s.network_id = $1 and s.first_seq >= b.first_seq and s.first_seq <= b.first_seq order by s.first_seq limit 1) t
+      cross join lateral (${NEIGHBOURS}) o
+     order by b.place limit 1`,
+  remove: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(
+      select s.ctid from ipledger.tenure s
+       where s.network_id = $1 and s.first_seq >= $2::bigint and s.first_seq <= $2::bigint order by s.first_seq limit 1))`,
+  sizes: `select distinct (e.settings #>> '{pool,prefixLength}')::int as size from ipledger.event e
+     where e.network_id = $1 and ${IS_SHAPE} and e.type = 'pool.created'`,
   move: `update ipledger.tenure_position p set seq = e.seq, at = e.at from ipledger.event e
      where p.network_id = $1 and e.network_id = $1 and e.seq = $2`,
   clear: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(
@@ -112,7 +150,7 @@ export type ProjectedSlice = {
   readonly events: number
   readonly begun: number
   readonly ended: number
-  /** Tenures that the constraint refused. */
+  /** Tenures that were refused. */
   readonly overlaps: number
   /** Rows of before a rebuild that were removed first. */
   readonly cleared: number
@@ -156,8 +194,7 @@ export function projectSlice(client: pg.Client, network: string, most: number): 
     if (upto === null) return NOTHING
     const { rows } = await client.query<Boundary>(TENURE_STATEMENTS.boundaries, [network, from, upto])
     const { begun, ended } = foldBoundaries(rows)
-    await endTenures(client, network, ended)
-    const overlaps = await beginTenures(client, network, begun)
+    const overlaps = (await endTenures(client, network, ended)) + (await beginTenures(client, network, begun))
     await client.query(TENURE_STATEMENTS.move, [network, upto])
     return {
       // As the slice was asked for: an era's first number is far from the one before.
@@ -217,16 +254,50 @@ export function foldBoundaries(boundaries: readonly Boundary[]): {
   return { begun, ended }
 }
 
-async function endTenures(client: pg.Client, network: string, ended: readonly EndedTenure[]): Promise<void> {
-  if (ended.length === 0) return
-  const cells = [network, ended.map(({ token }) => token), ended.map(({ endedSeq }) => endedSeq)]
-  const { rowCount } = await client.query(TENURE_STATEMENTS.end, cells)
-  if (rowCount !== ended.length) await client.query(TENURE_STATEMENTS.endOverlap, cells)
+const REFUSED: readonly (string | undefined)[] = ['23P01', '23505']
+
+/** Answers how many could not end as the log says: only rows that were put there past this job are in their way. */
+async function endTenures(
+  client: pg.Client,
+  network: string,
+  ended: readonly EndedTenure[],
+): Promise<number> {
+  if (ended.length === 0) return 0
+  const cells = (some: readonly EndedTenure[]) => [
+    network,
+    some.map(({ token }) => token),
+    some.map(({ endedSeq }) => endedSeq),
+  ]
+  const end = async (some: readonly EndedTenure[]) => {
+    const { rowCount } = await client.query(TENURE_STATEMENTS.end, cells(some))
+    if (rowCount !== some.length) await client.query(TENURE_STATEMENTS.endOverlap, cells(some))
+  }
+  if (await unlessRefused(client, () => end(ended))) return 0
+  let refused = 0
+  for (const one of ended) {
+    if (await unlessRefused(client, () => end([one]))) continue
+    const { rows } = await client.query<{ first_seq: number }>(TENURE_STATEMENTS.open, cells([one]))
+    for (const { first_seq: firstSeq } of rows) await refuse(client, network, { ...one, firstSeq })
+    refused += 1
+  }
+  return refused
 }
 
-const EXCLUSION_VIOLATION = '23P01'
+/** False: a constraint refused it, and nothing was done. */
+async function unlessRefused(client: pg.Client, work: () => Promise<unknown>): Promise<boolean> {
+  await client.query('savepoint before_tenures')
+  try {
+    await work()
+    await client.query('release savepoint before_tenures')
+    return true
+  } catch (error) {
+    if (!REFUSED.includes(sqlState(error))) throw error
+    await client.query('rollback to savepoint before_tenures')
+    return false
+  }
+}
 
-/** Answers how many were refused. */
+/** Answers how many overlap others and are not in the table. */
 async function beginTenures(client: pg.Client, network: string, begun: readonly Begun[]): Promise<number> {
   if (begun.length === 0) return 0
   const cells = (some: readonly Begun[]) => [
@@ -234,23 +305,38 @@ async function beginTenures(client: pg.Client, network: string, begun: readonly 
     some.map(({ firstSeq }) => firstSeq),
     some.map(({ endedSeq }) => endedSeq),
   ]
-  await client.query('savepoint before_tenures')
-  try {
-    await client.query(TENURE_STATEMENTS.begin, cells(begun))
-    return 0
-  } catch (error) {
-    if (sqlState(error) !== EXCLUSION_VIOLATION) throw error
+  let refused: readonly Begun[] = []
+  if (!(await unlessRefused(client, () => client.query(TENURE_STATEMENTS.begin, cells(begun))))) {
+    const { rows } = await client.query<{ first_seq: number }>(TENURE_STATEMENTS.beginIfFree, cells(begun))
+    const taken = new Set(rows.map((row) => row.first_seq))
+    refused = begun.filter(({ firstSeq }) => !taken.has(firstSeq))
+    for (const one of refused) await refuse(client, network, one)
   }
-  await client.query('rollback to savepoint before_tenures')
-  const { rows } = await client.query<{ first_seq: number }>(TENURE_STATEMENTS.beginIfFree, cells(begun))
-  const taken = new Set(rows.map((row) => row.first_seq))
-  const refused = begun.filter(({ firstSeq }) => !taken.has(firstSeq))
-  const { rowCount } = await client.query(TENURE_STATEMENTS.overlap, cells(refused))
-  if (rowCount !== refused.length)
+  const sizes = await readSizes(client, network)
+  let found = refused.length
+  // The first first: without it others may overlap nothing.
+  for (const numbers = begun.map(({ firstSeq }) => firstSeq); ; found += 1) {
+    const { rows } = await client.query<Begun>(TENURE_STATEMENTS.overlapping, [network, numbers, sizes])
+    const [first] = rows
+    if (first === undefined) return found
+    await refuse(client, network, first)
+    numbers.splice(0, numbers.indexOf(first.firstSeq) + 1)
+  }
+}
+
+async function refuse(client: pg.Client, network: string, { firstSeq, endedSeq }: Begun): Promise<void> {
+  const { rowCount } = await client.query(TENURE_STATEMENTS.refuse, [network, [firstSeq], [endedSeq]])
+  if (rowCount === 0)
     throw new Error(
-      `${refused.length} tenures of network ${network} were refused, and ${rowCount} overlap others`,
+      `the tenure of network ${network} from number ${firstSeq} on was refused, and overlaps none`,
     )
-  return refused.length
+  await client.query(TENURE_STATEMENTS.remove, [network, firstSeq])
+}
+
+/** Prefix lengths of all leases there ever were, where that is more than one. */
+export async function readSizes(client: pg.Client, network: string): Promise<readonly number[]> {
+  const { rows } = await client.query<{ size: number }>(TENURE_STATEMENTS.sizes, [network])
+  return rows.map(({ size }) => size).sort((a, b) => a - b)
 }
 
 /** From the first event again: what is there is removed by whoever goes on, slice by slice. */

@@ -111,7 +111,7 @@ const SIGHTED = `
 
 // With the last report from that boot, of a source that was in no other since, retired or not.
 const FENCES = `
-  select f.node, f.boot, f.fenced_seq, f.fenced_at, f.fenced_by, f.why,
+  select f.node, f.boot, coalesce(f.fenced_head, f.fenced_seq) as fenced_head, f.fenced_at, f.fenced_by, f.why,
          (select max(s.last_begun_at) from (
             select x.epoch, x.last_begun_at from ipledger.source x
              where x.network_id = $1 and x.node >= f.node and x.node <= f.node
@@ -153,12 +153,12 @@ const ENDED_BOOTS = `
   select k.node, k.boot, s.source_id
     from unnest($2::text[], $3::text[]) as k (node, boot)
     cross join lateral (
-      select x.source_id, x.epoch, x.boot_ends_all from ipledger.source x
+      select x.source_id, x.epoch from ipledger.source x
        where x.network_id = $1 and x.node >= k.node and x.node <= k.node order by x.node, x.source_id limit ${MOST_OF_ONE}) s
     cross join lateral (
       select e.closed_at from ipledger.source_epoch e
        where e.network_id = $1 and e.source_id = s.source_id and e.epoch = k.boot order by e.epoch limit 1) e
-   where s.boot_ends_all and s.epoch <> k.boot and e.closed_at is not null`
+   where s.epoch <> k.boot and e.closed_at is not null`
 
 const HOLDS = `
   select h.source_id from unnest($2::text[]) as k (source)
@@ -220,7 +220,8 @@ type SightedRow = Readonly<OwnerRow> & {
 type FenceRow = {
   readonly node: string
   readonly boot: string
-  readonly fenced_seq: number
+  /** Up to which number it is about leases. */
+  readonly fenced_head: number
   readonly fenced_at: number
   readonly fenced_by: string
   readonly why: string
@@ -539,7 +540,7 @@ function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEv
         : {
             node: fence.node,
             boot: fence.boot,
-            head: fence.fenced_seq,
+            head: fence.fenced_head,
             by: fence.fenced_by,
             why: fence.why,
             at: fence.fenced_at,

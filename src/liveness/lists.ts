@@ -138,7 +138,7 @@ const FENCED = `
   select f.fenced_seq,
          (select count(*) from ipledger.lease l
            where l.network_id = $1 and l.node = $2 and l.node <> '' and l.boot = $3
-             and l.fencing_token <= f.fenced_seq) as leases
+             and l.fencing_token <= coalesce(f.fenced_head, f.fenced_seq)) as leases
     from ipledger.fence f where f.network_id = $1 and f.node = $2 and f.boot = $3`
 
 /** For the test of their plans. */

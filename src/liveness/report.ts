@@ -403,11 +403,12 @@ function knownFrom([source, ground, key]: readonly Answered[], asked: Naming): K
   const sourceRow = source!.rows[0]
   if (asked.boundTo !== undefined && sourceRow?.node !== asked.boundTo) {
     // The same for one that is not there: what there is elsewhere is not its business.
-    const why = `${asked.source} is no source of node ${asked.boundTo}, and a token that is bound to a node speaks for no other`
+    const why = `${asked.source} is no source of node ${asked.boundTo}, and a token that is bound to a node speaks for no other; if it is new here, an admin registers and enables it`
     return refusal('SOURCE_MISMATCH', why, { source: asked.source, node: asked.boundTo })
   }
   if (sourceRow === undefined) {
-    const why = `network ${asked.network} has no source ${asked.source}; register it first`
+    const waits = row.state === 'RECOVERING' ? ': the network recovers, and waits for that' : ''
+    const why = `network ${asked.network} has no source ${asked.source}; register and enable it first${waits}`
     return refusal('SOURCE_NOT_FOUND', why, { source: asked.source })
   }
   const found = readSource(sourceRow as SourceRow)

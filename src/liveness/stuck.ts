@@ -8,7 +8,14 @@
 
 import type pg from 'pg'
 import { isMalformed, parseAddress } from '../core/address.ts'
-import { changedAt, judgeHeld, type LeaseEvidence, type ReasonCode, type Verdict } from '../core/judge.ts'
+import {
+  changedAt,
+  EFFECT,
+  judgeHeld,
+  type LeaseEvidence,
+  type ReasonCode,
+  type Verdict,
+} from '../core/judge.ts'
 import type { Lease } from '../core/lease.ts'
 import { describeOwner } from '../core/owner.ts'
 import { type JudgePolicy, judgePolicy, POLICY } from '../core/policy.ts'
@@ -23,9 +30,12 @@ import { listSources } from './register.ts'
 import { HIGHEST, LOWEST, type Unbooked } from './sighted.ts'
 import type { Source } from './source-rows.ts'
 import { readPoolsOf } from './suspects.ts'
+import { readUnknown } from './unknown-sources.ts'
 
 export type StuckCode =
   | 'NETWORK_RECOVERING'
+  | 'NETWORK_REBUILDING'
+  | 'SOURCE_UNKNOWN'
   | 'HELD'
   | 'OLD_TRANSACTION'
   | 'CLOCK_AHEAD'
@@ -33,6 +43,7 @@ export type StuckCode =
   | 'SOURCE_SILENT'
   | 'SOURCE_PARTIAL'
   | 'SOURCE_COLD'
+  | 'SOURCE_SELDOM'
   | 'FENCE_CONTRADICTED'
   | 'STALE_SIGHTING'
   | 'PROOF_BLOCKED'
@@ -64,12 +75,20 @@ export type StuckWanted = {
 
 export type StuckPage = { readonly stuck: readonly StuckItem[]; readonly next: string | null }
 
-const NETWORK_CODES: readonly StuckCode[] = ['NETWORK_RECOVERING', 'HELD', 'OLD_TRANSACTION', 'CLOCK_AHEAD']
+const NETWORK_CODES: readonly StuckCode[] = [
+  'NETWORK_RECOVERING',
+  'NETWORK_REBUILDING',
+  'SOURCE_UNKNOWN',
+  'HELD',
+  'OLD_TRANSACTION',
+  'CLOCK_AHEAD',
+]
 const SOURCE_CODES: readonly StuckCode[] = [
   'SOURCE_NOT_ENABLED',
   'SOURCE_SILENT',
   'SOURCE_PARTIAL',
   'SOURCE_COLD',
+  'SOURCE_SELDOM',
   'FENCE_CONTRADICTED',
   'STALE_SIGHTING',
 ]
@@ -78,6 +97,10 @@ const SOURCE_CODES: readonly StuckCode[] = [
 const OLD_TRANSACTION_MS = 60_000
 /** The books' time never goes back: behind an event of the future everything that waits for a time stands still. */
 const CLOCK_AHEAD_MS = 10_000
+/** A rebuild of 10 million events takes longer (DESIGN §7); that its network is closed is worth knowing before. */
+const REBUILDING_MS = 60_000
+/** Callers that a recovery waits for, each by itself; of more the last says so. */
+const UNKNOWN_NAMED = 100
 /** What is answered within so many intervals was only under way. */
 const WAITING_INTERVALS = 5
 const SOURCES_AT_ONCE = 500
@@ -88,7 +111,7 @@ const STALE_NAMED = 5
 const MOST_WINDOWS = 4
 
 const NETWORK = `
-  select n.state, n.updated_at, clock_timestamp() as now,
+  select n.state, n.updated_at, coalesce(n.rebuilding_since, n.updated_at) as rebuilding_since, clock_timestamp() as now,
          (select e.at from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1) as head_at,
          (select s.source_id from ipledger.source s where s.network_id = $1 order by s.source_id limit 1) is not null as had_sources
     from ipledger.network n where n.network_id = $1`
@@ -193,6 +216,7 @@ function writeMark({ in: of, after }: Mark): string {
 type NetworkRow = {
   readonly state: string
   readonly updated_at: number
+  readonly rebuilding_since: number
   readonly now: number
   readonly head_at: number | null
   /** Has, or had: where nobody ever looks, nobody is awaited. */
@@ -212,6 +236,13 @@ async function ofNetwork(
       'reported completely, or an operator ends it (ipledger recover --end)'
     items.push({ ...ofNobody, code: 'NETWORK_RECOVERING', since: ground.updated_at, text })
   }
+  if (ground.state === 'REBUILDING' && ground.now - ground.rebuilding_since > REBUILDING_MS) {
+    const text =
+      'the books are being rebuilt from the log for more than a minute: nothing is reserved, adopted or taken back; if no ' +
+      'rebuild is running any more it broke off, and the next one ends it (ipledger rebuild)'
+    items.push({ ...ofNobody, code: 'NETWORK_REBUILDING', since: ground.rebuilding_since, text })
+  }
+  items.push(...(await ofUnknown(database, network)))
   for (const { source, at: since, why } of await readHolds(database, network)) {
     const resume = `ipledger hold resume${source === '' ? '' : ` ${source}`}`
     items.push({ ...ofNobody, source, code: 'HELD', since, text: `${why}; look at them, then ${resume}` })
@@ -228,6 +259,17 @@ async function ofNetwork(
     items.push({ ...ofNobody, code: 'OLD_TRANSACTION', since, text })
   }
   return items
+}
+
+/** Who has called while the network recovers, and is in no book. */
+async function ofUnknown(database: pg.Pool, network: string): Promise<readonly StuckItem[]> {
+  const unknown = await readUnknown(database, network, UNKNOWN_NAMED + 1)
+  const more = unknown.length > UNKNOWN_NAMED ? '; and there are more' : ''
+  return unknown.slice(0, UNKNOWN_NAMED).map(({ id, node, heardFrom, firstAt: since }, index) => {
+    const whose = `${heardFrom}${node === '' ? '' : ` of node ${node}`}`
+    const text = `${whose} reports for it, and these books do not know it: they are older than it, and the recovery waits for what it sees; register and enable it (ipledger source register, source enable), or end the recovery by hand (ipledger recover --end)${index === UNKNOWN_NAMED - 1 ? more : ''}`
+    return { code: 'SOURCE_UNKNOWN', since, source: id, lease: null, pool: null, text }
+  })
 }
 
 type TransactionRow = {
@@ -321,8 +363,18 @@ export function ofSource(source: Source, now: number, about: AboutSource = {}): 
       `reports only in part: ${standing.partialBecause.join(', ')}`,
     )
   }
-  if (!standing.warm && standing.epochBegunAt !== null && now - standing.epochBegunAt > patience) {
-    say('SOURCE_COLD', standing.epochBegunAt, 'its list has not stopped growing, so it misses nothing yet')
+  const coldSince = isColdSince(source, now)
+  if (coldSince !== null) {
+    const what =
+      standing.epochBegunAt !== null && now - standing.epochBegunAt > patience
+        ? 'its list has not stopped growing'
+        : 'it begins anew before its list has stopped growing: of an agent, look why its epoch changes with every report'
+    say('SOURCE_COLD', coldSince, `${what}, so it misses nothing yet`)
+  }
+  const seldomSince = isSeldomSince(source)
+  if (seldomSince !== null) {
+    const text = `its reports come further apart than three of its intervals of ${intervalMs / 1_000} s, so that no two of them count; have it report more often, or declare a longer interval (ipledger source register --interval, source enable)`
+    say('SOURCE_SELDOM', seldomSince, text)
   }
   const { fence, stale } = about
   if (fence !== undefined) {
@@ -335,6 +387,27 @@ export function ofSource(source: Source, now: number, about: AboutSource = {}): 
     say('STALE_SIGHTING', heardAt, text)
   }
   return items
+}
+
+/** Its last counted report was that of a warm source. Of one that goes on opening epochs each is young (5.1). */
+function isColdSince({ standing, registeredAt, intervalMs }: Source, now: number): number | null {
+  const { warm, epochBegunAt, recent, lastSequence } = standing
+  if (warm || epochBegunAt === null) return null
+  const patience = POLICY.gapIntervals * intervalMs
+  if (now - epochBegunAt > patience) return epochBegunAt
+  const last = recent.at(-1)
+  const since = last?.begunAt ?? registeredAt
+  // One that was away for long, or was registered long ago, has just come.
+  const reports = lastSequence - (last?.sequence ?? 0)
+  return now - since > patience && reports > POLICY.gapIntervals ? since : null
+}
+
+/** Each counted report began the streak anew, so that nothing is ever missed often enough. Since the first of them. */
+function isSeldomSince({ standing: { recent }, intervalMs }: Source): number | null {
+  let first = recent.length - 1
+  while (first > 0 && recent[first]!.begunAt - recent[first - 1]!.begunAt > POLICY.gapIntervals * intervalMs)
+    first -= 1
+  return recent.length - first >= POLICY.misses ? recent[first]!.begunAt : null
 }
 
 // Leases and sightings.
@@ -375,23 +448,62 @@ async function ofWindow(
   return { items: items.sort((a, b) => (isAfter(a.address, b.address) ? 1 : -1)), next }
 }
 
-const CODE_OF: Readonly<Partial<Record<ReasonCode, StuckCode>>> = {
+/**
+ * What each reason to keep is told as. Exhaustive, so that no lease waits without anybody hearing of it: `ALIVE` and
+ * `PASSING` end without a person, `BESIDE` stands in the way of one ground only, and another ground says what is waited
+ * for; `OF_SOURCE` is told of its source and, while that has something wrong with it, of the lease.
+ */
+export const TOLD_AS = {
+  SEEN_LIVE: 'ALIVE',
+  SEEN_ELSEWHERE: 'ALIVE',
+  LOOKUP_LIVE: 'OWNER_LIVES_ELSEWHERE',
+  FENCE_CONTRADICTED: 'FENCE_CONTRADICTED',
   OPERATOR_ONLY: 'NO_EXIT',
+  INFRASTRUCTURE: 'NO_EXIT',
+  RECOVERING: 'NETWORK_RECOVERING',
+  OTHER_ERA: 'PASSING',
+  NOBODY_CAN_TELL: 'NOBODY_CAN_TELL',
+  CONFIRM_PENDING: 'PASSING',
+  TOO_YOUNG: 'PASSING',
+  ERA_NOT_REPORTED: 'OF_SOURCE',
+  NOT_WARM: 'OF_SOURCE',
+  TOO_FEW_MISSES: 'OF_SOURCE',
+  TERMINAL_IN_GRACE: 'PASSING',
+  NOT_FENCED: 'BESIDE',
+  SEEN_ON_ANOTHER_NODE: 'BESIDE',
+  OTHERS_WERE_SEEN: 'BESIDE',
+  NOT_ENDED_BY_BOOT: 'BESIDE',
   NO_EXIT: 'NO_EXIT',
-  PREDATES_SOURCE: 'NEVER_SIGHTED',
-  IMPORTED: 'NEVER_SIGHTED',
-  LOOKUP_ERROR: 'LOOKUP_FAILING',
-  LOOKUP_UNKNOWN: 'LOOKUP_FAILING',
-  LOOKUP_UNANSWERED: 'LOOKUP_FAILING',
   NAMED_WITNESS_MISSING: 'PROOF_BLOCKED',
   WITNESS_RETIRED: 'NOBODY_CAN_TELL',
   NOT_ENABLED: 'PROOF_BLOCKED',
   CANNOT_SEE: 'PROOF_BLOCKED',
   HELD: 'PROOF_BLOCKED',
+  IMPORTED: 'NEVER_SIGHTED',
+  STOPPED_UNSEEN: 'NO_EXIT',
+  PREDATES_SOURCE: 'NEVER_SIGHTED',
+  LOOKUP_ERROR: 'LOOKUP_FAILING',
+  LOOKUP_UNKNOWN: 'LOOKUP_FAILING',
+  LOOKUP_UNANSWERED: 'LOOKUP_FAILING',
+  LOOKUP_NEEDED: 'LOOKUP_WAITING',
+  FENCED: 'PASSING',
+  PREVIOUS_BOOT: 'PASSING',
+  ABSENT: 'PASSING',
+  SEEN_ALONE: 'PASSING',
+  NOBODY_ELSE: 'PASSING',
+} as const satisfies Readonly<Record<ReasonCode, StuckCode | 'ALIVE' | 'PASSING' | 'BESIDE' | 'OF_SOURCE'>>
+
+/** Reasons that block until somebody acts. */
+function isDoubt(code: ReasonCode): boolean {
+  return EFFECT[code] === 'doubt' || code === 'OPERATOR_ONLY'
 }
 
-/** Reasons that time would end, if their source spoke. */
-const AWAITED: readonly ReasonCode[] = ['TOO_FEW_MISSES', 'NOT_WARM', 'ERA_NOT_REPORTED']
+function codeOf(code: ReasonCode): StuckCode {
+  const told = TOLD_AS[code]
+  return told === 'ALIVE' || told === 'PASSING' || told === 'BESIDE' || told === 'OF_SOURCE'
+    ? 'PROOF_BLOCKED'
+    : told
+}
 
 const WHAT_ENDS_IT = 'Release with confirmed removal, supersedes, or Reap'
 const WHAT_REPLACES_IT =
@@ -446,24 +558,37 @@ function ofLease(
   { verdict, because }: Verdict,
   { sources, ground }: EvidenceRead,
 ): Omit<StuckItem, 'lease' | 'pool'> | null {
-  const doubt = because.find(({ code }) => CODE_OF[code] !== undefined)
+  const doubt = because.find(({ code }) => isDoubt(code) || isKeptWithoutEnd(lease, code))
   const silent = because.find(
     ({ code, source }) =>
-      AWAITED.includes(code) &&
+      TOLD_AS[code] === 'OF_SOURCE' &&
       source !== undefined &&
       sources.has(source) &&
       ofSource(sources.get(source)!, ground.now).length > 0,
   )
-  const first = verdict === 'blocked' || doubt?.code === 'OPERATOR_ONLY' ? doubt : silent
+  const first =
+    verdict === 'blocked' || (doubt !== undefined && EFFECT[doubt.code] === 'time') ? doubt : silent
   if (first === undefined) return null
   const source = first.source ?? ''
   const witness = witnesses.find((one) => one.source === source)
   const since =
     first === doubt && witness?.lookup != null ? witness.lookup.at : (witness?.vanishedAt ?? changedAt(lease))
   const whom = lease.owner === null ? 'nobody known' : describeOwner(lease.owner)
-  const remedy = first.code === 'WITNESS_RETIRED' ? `; ${WHAT_REPLACES_IT}` : ''
-  const text = `held for ${whom}: ${because.map((reason) => reason.text).join('; ')}${remedy}`
-  return { code: CODE_OF[first.code] ?? 'PROOF_BLOCKED', since, source, text }
+  const remedy = REMEDIES[first.code]
+  const text = `held for ${whom}: ${because.map((reason) => reason.text).join('; ')}${remedy === undefined ? '' : `; ${remedy}`}`
+  return { code: codeOf(first.code), since, source, text }
+}
+
+/** Infrastructure is meant to be held. What is set aside of it waits for somebody, and no source is asked. */
+function isKeptWithoutEnd({ state }: Lease, code: ReasonCode): boolean {
+  return code === 'INFRASTRUCTURE' && state === 'QUARANTINED'
+}
+
+const REMEDIES: Readonly<Partial<Record<ReasonCode, string>>> = {
+  WITNESS_RETIRED: WHAT_REPLACES_IT,
+  INFRASTRUCTURE: WHAT_ENDS_IT,
+  // Listed once without an owner: nobody can be asked after it, and a list without the stopped does not say that it is over.
+  STOPPED_UNSEEN: `who was seen there is not known, so nobody can be asked after: look there, then ${WHAT_ENDS_IT}`,
 }
 
 function describeStanding({ standing: { warm, partialBecause } }: Source): string {

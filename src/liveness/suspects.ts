@@ -131,20 +131,22 @@ const ALL = `
   select ${LEASE} from ipledger.lease l
    where l.network_id = $1 and l.address > $2::inet and l.address <= $3::inet order by l.address limit $4`
 
-// What a fenced boot listed last stays listed for ever: its leases are found by their node.
+// What a fenced boot listed last stays listed for ever: its leases are found by their node. Those that are set aside too:
+// without a source nobody else looks at them.
 const FENCES = `
-  select f.node, f.boot, f.fenced_seq from ipledger.fence f
+  select f.node, f.boot, coalesce(f.fenced_head, f.fenced_seq) as fenced_head from ipledger.fence f
    where f.network_id = $1 and (f.node, f.boot) > ($2, $3)
      and (select l.address from ipledger.lease l
            where l.network_id = $1 and l.node >= f.node and l.node <= f.node and l.node <> ''
-             and l.boot = f.boot and l.fencing_token <= f.fenced_seq and l.state in ('RESERVED', 'ACTIVE')
+             and l.boot = f.boot and l.fencing_token <= coalesce(f.fenced_head, f.fenced_seq)
+             and l.quarantine_reason is distinct from 'OPERATOR'
            order by l.node, l.address limit 1) is not null
    order by f.node, f.boot limit 100`
 
 const FENCED = `
   select ${LEASE} from ipledger.lease l
    where l.network_id = $1 and l.node >= $2 and l.node <= $2 and l.node <> '' and l.address > $5::inet
-     and l.boot = $3 and l.fencing_token <= $4 and l.state in ('RESERVED', 'ACTIVE')
+     and l.boot = $3 and l.fencing_token <= $4 and l.quarantine_reason is distinct from 'OPERATOR'
    order by l.node, l.address limit $6`
 
 const ANSWERED = `
@@ -286,19 +288,19 @@ async function hasFences(database: pg.Pool, network: string): Promise<boolean> {
   return rows[0]!.has_fences
 }
 
-type FenceRow = { readonly node: string; readonly boot: string; readonly fenced_seq: number }
+type FenceRow = { readonly node: string; readonly boot: string; readonly fenced_head: number }
 
 async function judgeFenced(judging: Judging, network: string, run: Run): Promise<void> {
   const { database, signal } = judging
   for (let last: Pick<FenceRow, 'node' | 'boot'> = { node: '', boot: '' }; !signal.aborted; ) {
     const { rows } = await database.query<FenceRow>(FENCES, [network, last.node, last.boot])
-    for (const { node, boot, fenced_seq } of rows) {
+    for (const { node, boot, fenced_head } of rows) {
       for (let after = LOWEST; !signal.aborted && !run.busy && run.judged < MOST_OF_A_RUN; ) {
         const found = await database.query<LeaseRow>(FENCED, [
           network,
           node,
           boot,
-          fenced_seq,
+          fenced_head,
           after,
           MOST_LEASES,
         ])

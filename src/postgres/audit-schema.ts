@@ -52,9 +52,12 @@ const SCHEMA = `
 const HAS_SCHEMA = `
   select exists (select from pg_namespace n where n.nspname = 'ipledger_audit') as present`
 
+/** With the role its grants go: a role that was made anew, or a dump that was restored without it, has none. */
 const HAS_APPLIED = `
   select exists (
-    select from pg_class c where c.relname = 'applied' and c.relnamespace = to_regnamespace('ipledger_audit')) as present`
+    select from pg_class c
+     where c.relname = 'applied' and c.relnamespace = to_regnamespace('ipledger_audit')
+       and has_schema_privilege(to_regrole('${AUDITOR_ROLE}'), c.relnamespace, 'usage')) as present`
 
 /** Identities are looked up in the catalogue: a name whose types are gone cannot be parsed. */
 const IDENTITIES = `

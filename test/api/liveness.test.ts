@@ -12,7 +12,7 @@ import { addDigests, digestOfGiven } from '../../src/liveness/entries.ts'
 import { signToken } from '../../src/liveness/snapshot-token.ts'
 import { createPool as connectionPool } from '../../src/postgres/connect.ts'
 import { createLogger } from '../../src/telemetry.ts'
-import { createNetwork, createPool } from '../support/commands.ts'
+import { beginEra, createNetwork, createPool } from '../support/commands.ts'
 import { withClient } from '../support/database.ts'
 import { startProxy } from '../support/proxy.ts'
 import { clientOf, post, serverOn, told, urls, useServer } from './running.ts'
@@ -660,6 +660,14 @@ describe('fencing', () => {
     expect(await refused('FenceNode', { ...fence, boot: 'b2' })).toMatchObject({
       reason: 'REQUEST_ID_REUSED',
     })
+    // As far as its caller had seen it.
+    const named = await ok('FenceNode', { network, node: 'n3', boot: 'b3', why: 'x', head: fenced.seq })
+    expect(named).toEqual({ seq: String(Number(fenced.seq) + 1), leases: 0 })
+    const beyond = { network, node: 'n3', boot: 'b1', why: 'x', head: String(Number(named.seq) + 1) }
+    expect(await refused('FenceNode', beyond)).toMatchObject({
+      reason: 'VERSION_MISMATCH',
+      metadata: { beyondHead: named.seq },
+    })
     const events = await post(
       running,
       'AuditService/ListEvents',
@@ -668,7 +676,70 @@ describe('fencing', () => {
     )
     expect(events.body.events).toMatchObject([
       { seq: fenced.seq, evidence: { node: 'n3', boot: 'b1', why: 'power is off' } },
+      { seq: named.seq, evidence: { node: 'n3', boot: 'b3', why: 'x', head: Number(fenced.seq) } },
     ])
+  })
+})
+
+describe('a source that is not known', () => {
+  const ofN2 = createToken({ file, name: 'agent-n2', role: 'agent', node: 'n2' })
+  const remembered = (network: string) =>
+    sql('select source_id, node, heard_from from ipledger.unknown_source where network_id = $1 order by 1', [
+      network,
+    ])
+
+  test('is told to be registered, and waited for while the network recovers (12.1)', async () => {
+    const { network } = await withSource({ sight: { node: 'n1' } })
+    const report = { network, epoch: 'e1', complete: true, entries: [entry('10.0.0.1')] }
+    const fromN2 = (method: string, body: object) =>
+      post(running, `LivenessService/${method}`, body, { authorization: `Bearer ${ofN2}` })
+    const first = await refused('BeginSnapshot', { network, source: 'cluster' })
+    expect(first).toMatchObject({ reason: 'SOURCE_NOT_FOUND' })
+    expect(first.message).toContain('register and enable it first')
+    expect(await remembered(network)).toEqual([])
+
+    await ledger.accept(beginEra(1, { network }))
+    const begun = await refused('BeginSnapshot', { network, source: 'cluster' }, 'orchestrator')
+    expect(begun).toMatchObject({ reason: 'SOURCE_NOT_FOUND' })
+    expect(begun.message).toContain('the network recovers, and waits for that')
+    // A token that is bound to a node is told the same of one that is there and of one that is not.
+    await expect
+      .poll(async () => told(await fromN2('ReportSnapshot', { ...report, source: 'n2' })).reason)
+      .toBe('SOURCE_MISMATCH')
+    expect(told(await fromN2('ReportSnapshot', { ...report, source: 'eyes' })).reason).toBe('SOURCE_MISMATCH')
+    expect((await refused('ReportSnapshot', { ...report, source: 'eyes2', epoch: '' })).reason).toBe(
+      'INVALID_FIELD',
+    )
+    expect(await remembered(network)).toEqual([
+      { source_id: 'cluster', node: '', heard_from: 'orchestrator' },
+      { source_id: 'n2', node: 'n2', heard_from: 'agent-n2' },
+    ])
+    const { stuck } = await ok('ListStuck', { network, codes: ['SOURCE_UNKNOWN'] })
+    expect(stuck.map((one: { source: string }) => one.source)).toEqual(['cluster', 'n2'])
+    const { body } = await post(running, 'NetworkService/GetNetwork', { name: network }, bearer('admin'))
+    expect(body.network.recovery).toMatchObject({
+      sources: 1,
+      unreported: ['eyes'],
+      unknown: ['cluster', 'n2'],
+    })
+  })
+
+  test('is not remembered from whom may not report, or not there', async () => {
+    const { network } = await withSource()
+    await ledger.accept(beginEra(1, { network }))
+    const auditor = createToken({ file, name: 'auditor', role: 'auditor' })
+    const elsewhere = createToken({ file, name: 'elsewhere', role: 'orchestrator', networks: ['another'] })
+    for (const token of [auditor, elsewhere]) {
+      const said = () =>
+        post(
+          running,
+          'LivenessService/BeginSnapshot',
+          { network, source: 'x' },
+          { authorization: `Bearer ${token}` },
+        )
+      await expect.poll(async () => told(await said()).reason).toBe('PERMISSION_DENIED')
+    }
+    expect(await remembered(network)).toEqual([])
   })
 })
 

@@ -12,10 +12,19 @@ import { createPool as createConnections } from '../../src/postgres/connect.ts'
 import { addGauges, createLogger, METRICS } from '../../src/telemetry.ts'
 import { startTelemetry } from '../../src/telemetry-export.ts'
 import { pageName } from '../../src/telemetry-page.ts'
+import { createAgent } from '../support/agent.ts'
 import { type CollectedSpan, startCollector } from '../support/collector.ts'
-import { createPool } from '../support/commands.ts'
+import {
+  claim,
+  createNetwork,
+  createPool,
+  owner as ownerOf,
+  reserve as reserveOf,
+} from '../support/commands.ts'
 import { withClient } from '../support/database.ts'
 import { startProxy } from '../support/proxy.ts'
+import { createReality } from '../support/reality.ts'
+import { rpc } from '../support/rpc.ts'
 import { readPage, type Scraped } from '../support/scraped.ts'
 import { waitFor } from '../support/wait-for.ts'
 import { clientOf, post, serverOn, told, urls, useServer } from './running.ts'
@@ -261,6 +270,11 @@ describe('metrics', () => {
         readings.find(([metric, of]) => metric === key && of.join() === labels.join())?.[2]
       expect(value('poolAddresses', 'default', 'web', 'reserved')).toBe(rows[0]!.held)
       expect(value('head', 'default')).toBe(rows[0]!.head)
+      // No job runs here: all of the log is neither projected nor sealed.
+      expect(value('tenureLagEvents', 'default')).toBe(rows[0]!.head)
+      expect(value('tenureLag', 'default')).toBeGreaterThan(0)
+      expect(value('tenureOverlaps', 'default')).toBe(0)
+      expect(value('sealLagEvents', 'default')).toBe(rows[0]!.head)
       expect(value('networkState', 'default', 'READY')).toBe(1)
       expect(value('networkState', 'default', 'RECOVERING')).toBe(0)
       expect(value('databaseUp')).toBe(1)
@@ -278,6 +292,90 @@ describe('metrics', () => {
     } finally {
       await gauges.end()
     }
+  })
+
+  test('a row that the database refuses and the books allow is counted', async () => {
+    const violations = async () => (await scrape()).value('ipledger_unique_violations_total')
+    expect(await violations()).toBe(0)
+    const network = 'crowded'
+    await running.ledger.accept(createNetwork(network))
+    await running.ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24' }, { network }))
+    await withClient(running.database.adminUrl, (admin) =>
+      admin.query(
+        `insert into ipledger.lease (network_id, address, prefix_length, pool_id, fencing_token, version, state,
+           owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key, attachment_key,
+           node, boot, labels, witness, reserved_at)
+         select $1, '10.0.0.1', 32, pool_id, 900000, 900000, 'ACTIVE', 'pod', 'phantom', 'phantom', false, '', 'eth0',
+           'pod|eth0|phantom', 'pod|eth0||phantom', '', '', '{}', '', now()
+         from ipledger.pool where network_id = $1`,
+        [network],
+      ),
+    )
+    const lease = await running.ledger.take(
+      reserveOf({ network, owner: ownerOf({ name: 'next' }), claims: [claim({ pool: 'a' })] }),
+    )
+    expect(lease.address).toBe('10.0.0.2')
+    expect(await violations()).toBe(1)
+    const page = await scrape()
+    expect(page.value('ipledger_batches_total', { outcome: 'rolled_back' })).toBeGreaterThanOrEqual(1)
+    await withClient(running.database.adminUrl, (admin) =>
+      admin.query(`delete from ipledger.lease where network_id = $1 and fencing_token = 900000`, [network]),
+    )
+  })
+
+  test("a clock of the database that moves otherwise than this process's is counted", async () => {
+    const network = 'default'
+    const jumps = async () => (await scrape()).value('ipledger_clock_jumps_total', { network })
+    await reserve('before-the-jump')
+    expect(await jumps()).toBe(0)
+    const now = performance.now.bind(performance)
+    const set = vi.spyOn(performance, 'now').mockImplementation(() => now() + 5_000)
+    try {
+      await reserve('after-the-jump')
+    } finally {
+      set.mockRestore()
+    }
+    expect(await jumps()).toBe(1)
+    expect(running.ledger.logged.at(-1)).toMatchObject({
+      level: 'warn',
+      message: "the database's clock was set",
+      fields: { network },
+    })
+  })
+
+  test('reports and sources', async () => {
+    const network = 'seen'
+    const call = rpc(running.url)
+    await call.ok('NetworkService/CreateNetwork', { name: network })
+    const agent = await createAgent({ call, network, reality: createReality() }, 'agent-1')
+    await createAgent({ call, network, reality: createReality() }, 'agent-2', { enabled: false })
+    await agent.report()
+    await agent.report({ complete: false })
+    const page = await scrape()
+    expect(page.value('ipledger_reports_total', { network, complete: 'yes' })).toBe(1)
+    expect(page.value('ipledger_reports_total', { network, complete: 'no' })).toBe(1)
+    const connections = createConnections({
+      url: running.database.serviceUrl,
+      applicationName: 'test gauges',
+      max: 2,
+    })
+    const readings = await createObserved(connections, log).readings()
+    await connections.end()
+    call.close()
+    const of = (key: string) =>
+      readings
+        .filter(([metric, [name]]) => metric === key && name === network)
+        .map(([, [, ...labels], value]) => [...labels, Math.floor(value)])
+    expect(of('sources')).toEqual([
+      ['ENABLED', 'cold', 1],
+      ['REGISTERED', 'cold', 1],
+    ])
+    expect(of('sourceInterval')).toEqual([
+      ['agent-1', 30],
+      ['agent-2', 30],
+    ])
+    expect(of('sourceLag').map(([source]) => source)).toEqual(['agent-1', 'agent-2'])
+    expect(of('holds')).toEqual([[0]])
   })
 
   test('labels that are odd are written as the format has it', async () => {

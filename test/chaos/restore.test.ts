@@ -204,6 +204,77 @@ test('12.1: 50 Reserves and 50 Releases after the dump: nobody shares an address
   await close()
 }, 240_000)
 
+test('12.1: a node that was added after the dump is waited for: its source is in no restored book, and neither is its workload', async () => {
+  const reality = createReality()
+  const server = await startServer()
+  const original = await createDatabase(server, 'ledger')
+
+  const before = await open(original, reality)
+  await before.scene.call.ok('NetworkService/CreateNetwork', { name: NETWORK })
+  await before.scene.pool('10.0.0.0/29')
+  await before.scene.agent('n1')
+  await before.close()
+  const restore = await dump(server)
+
+  const after = await open(original, reality)
+  await after.scene.agent('n2')
+  const lost = await after.scene.start({ name: 'lost', node: 'n2' })
+  expect(lost.lease.address).toBe('10.0.0.1')
+  await after.scene.cycles(1)
+  const { head } = await networkOf(after.scene)
+  await after.close()
+
+  const { scene, close } = await open(await restore(), reality)
+  const first = await scene.newAgent('n1')
+  const begins = { network: NETWORK, source: 'n2', seenHead: head }
+  const told = await scene.call('LivenessService/BeginSnapshot', begins)
+  expect([told.reason, told.body.message]).toEqual([
+    'SOURCE_NOT_FOUND',
+    expect.stringContaining('register and enable it'),
+  ])
+  for (let look = 0; look < 3; look += 1) {
+    await scene.passes(30_000)
+    await first.report()
+    await scene.jobs('process-snapshots', 'end-recovery', 'prune-observations')
+  }
+  expect(await networkOf(scene)).toMatchObject({
+    state: 'RECOVERING',
+    recovery: { sources: 1, unknown: ['n2'] },
+  })
+  const refused = await scene.call('LeaseService/Reserve', {
+    network: NETWORK,
+    owner: { kind: 'sandbox', name: 'next', uid: 'next', incarnation: '1' },
+    claims: [{ pool: 'web' }],
+  })
+  expect([refused.reason, refused.body.message]).toEqual([
+    'NETWORK_RECOVERING',
+    expect.stringContaining('n2'),
+  ])
+  const { stuck } = await scene.call.ok('LivenessService/ListStuck', { network: NETWORK })
+  expect(stuck.map(({ code, source }: { code: string; source: string }) => [code, source])).toContainEqual([
+    'SOURCE_UNKNOWN',
+    'n2',
+  ])
+
+  const second = await scene.newAgent('n2')
+  for (let look = 0; look < 2; look += 1) {
+    await scene.passes(30_000)
+    await first.report()
+    await second.report()
+    await scene.jobs('process-snapshots', 'end-recovery')
+  }
+  expect(await networkOf(scene)).toMatchObject({ state: 'READY', era: 1 })
+  expect(await scene.at('10.0.0.1')).toMatchObject({
+    state: 'ACTIVE',
+    owner: { name: 'lost', uid: lost.workload.uid },
+  })
+  const next = await scene.start({ name: 'next', node: 'n1' })
+  expect(next.lease.address).not.toBe('10.0.0.1')
+  reality.expectApart()
+  await scene.jobs('prune-observations')
+  await close()
+}, 240_000)
+
 test('12.1: a copy of the whole data directory is the same life, and is found out by a token that it signed itself', async () => {
   const reality = createReality()
   const server = await startServer()

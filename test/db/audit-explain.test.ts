@@ -542,6 +542,25 @@ describe('taken back: what it rested on', () => {
     )
   })
 
+  test('PREVIOUS_BOOT: the boots, and the answer of the new one', async () => {
+    const network = await withAgent({ node: 'n1', bootEndsAll: true })
+    const lease = await truth.lease(network, A, { placement: { node: 'n1', boot: 'b1', labels: {} } })
+    await truth.past(network, OLD)
+    const entries = [listedAs(lease.address, A)]
+    await truth.watch(network, 'agent', times(3, entries), { epoch: 'b1', endedAgo: 3 * INTERVAL })
+    await truth.watch(network, 'agent', times(3, []), { epoch: 'b2' })
+    await verifySuspects()
+    await truth.past(network, INTERVAL)
+    const { asks } = await truth.watch(network, 'agent', [[]], { epoch: 'b2', endedAgo: 0 })
+    await truth.answer(network, 'agent', asks, GONE, 'b2')
+    expect(await verifySuspects()).toMatchObject({ reaped: 1 })
+    expect((await chain(network, lease.address)).at(-1)).toMatch(
+      sentence(
+        'was reaped by job:verify-suspects (PREVIOUS_BOOT): source agent, which had seen it, reports boot b2 of the node since @, which ended all of boot b1, where the lease was placed; asked @ it said gone (no such workload)',
+      ),
+    )
+  })
+
   test('out of quarantine: the reason it was in', async () => {
     const network = await withAgent()
     const lease = await truth.lease(network, A)

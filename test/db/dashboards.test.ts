@@ -5,6 +5,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { QUARANTINE_REASONS } from '../../src/core/lease.ts'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { useServer } from '../api/running.ts'
 import { withClient } from '../support/database.ts'
@@ -14,6 +15,8 @@ import {
   EDGE_NETWORK,
   FULL_POOL,
   GHOST,
+  HANDED,
+  HANDED_ADDRESS,
   LOOPING,
   liveADay,
   STORIED_ADDRESS,
@@ -66,7 +69,10 @@ const CHOSEN: Readonly<Record<string, Values>> = {
   overview: { network: [DAY_NETWORK, EDGE_NETWORK] },
   pool: { network: DAY_NETWORK, pool: 'web' },
   address: { network: DAY_NETWORK, address: STORIED_ADDRESS, owner: '', lease: '' },
-  sources: { network: DAY_NETWORK, source: [1, 2, 3, 4, 5, 6].map((n) => `node-${n}`) },
+  sources: {
+    network: [DAY_NETWORK, EDGE_NETWORK],
+    source: ['edge-1', ...[1, 2, 3, 4, 5, 6, 7].map((n) => `node-${n}`)],
+  },
   service: { network: [DAY_NETWORK, EDGE_NETWORK] },
 }
 
@@ -227,6 +233,18 @@ async function shown(name: string, title: string, values: Values = CHOSEN[name]!
   return (await ask(panel.targets![0]!.rawSql!, values, panel.maxDataPoints)).rows
 }
 
+test('the day has every cause of a reap and every reason of a quarantine', async () => {
+  const causes = (await shown('overview', 'Reaps by cause')).map(({ metric }) => metric)
+  expect(new Set(causes)).toEqual(
+    new Set(['NEVER_CONFIRMED', 'PROVEN_ABSENT', 'PREVIOUS_BOOT', 'FENCED', 'Reap']),
+  )
+  const { rows } = await auditor.query<{ reason: string }>(
+    `select distinct quarantine_reason as reason from event where network = $1 and type = 'lease.quarantined'`,
+    [DAY_NETWORK],
+  )
+  expect(rows.map(({ reason }) => reason).sort()).toEqual([...QUARANTINE_REASONS].sort())
+})
+
 test('the timeline of the storied address names its three holders in turn, with gaps between them', async () => {
   const rows = await shown('address', 'Holders and states')
   expect(rows.map(({ holder }) => holder)).toEqual([
@@ -241,6 +259,16 @@ test('the timeline of the storied address names its three holders in turn, with 
     `${STORIED_OWNERS[2]} 1`,
   ])
   expect(rows.at(-1)).toMatchObject({ address: STORIED_ADDRESS, state: 'QUARANTINED CONFLICT' })
+})
+
+test('of two events at one time the timeline has the last: a handover leaves no gap', async () => {
+  const rows = await shown('address', 'Holders and states', {
+    network: DAY_NETWORK,
+    address: HANDED_ADDRESS,
+    owner: '',
+    lease: '',
+  })
+  expect(rows.map(({ holder }) => holder)).toEqual(['1', '1', '2', '2'].map((life) => `${HANDED} ${life}`))
 })
 
 test('its timeline begins with who held it before the time range', async () => {
@@ -329,13 +357,8 @@ function keep(name: string, svg: string): void {
 }
 
 async function marksOf(name: string): Promise<readonly Mark[]> {
-  const all = dashboards.get(name)!.annotations.list as readonly {
-    readonly name: string
-    readonly iconColor: string
-    readonly target: { readonly rawSql?: string }
-  }[]
   const marks: Mark[] = []
-  for (const { iconColor, target } of all) {
+  for (const { iconColor, target } of dashboards.get(name)!.annotations.list) {
     const { rows } = await ask(target.rawSql!, CHOSEN[name]!)
     marks.push(...rows.map(({ time, text }) => ({ at: Number(time), colour: iconColor, name: String(text) })))
   }
@@ -372,6 +395,7 @@ describe('pictures', () => {
           why: 80,
           misses: 60,
           lookup_answer: 70,
+          last_sighted_at: 70,
         },
         day,
         12,
@@ -415,7 +439,7 @@ describe('pictures', () => {
       drawRows(
         panelOf('address', 'Events'),
         await shown('address', 'Events'),
-        { at: 50, seq: 50, type: 130, owner: 90, actor: 110, cause: 110, what: 390 },
+        { at: 50, seq: 60, type: 120, owner: 90, actor: 130, cause: 110, what: 370 },
         day,
         9,
       ),
@@ -424,14 +448,16 @@ describe('pictures', () => {
         await shown('address', 'Reaps of this address, with their proof'),
         {
           at: 50,
-          owner: 100,
-          cause: 120,
+          owner: 85,
+          cause: 115,
           source: 70,
           why: 80,
-          snapshots: 110,
-          heads: 140,
+          snapshots: 130,
+          heads: 130,
           misses: 60,
-          lookup_answer: 70,
+          last_sighted_at: 80,
+          lookup_answer: 60,
+          lookup_at: 60,
         },
         day,
       ),

@@ -388,7 +388,7 @@ describe('a failover', () => {
       admin.query(`
         create table ipledger.restored (like ipledger.event including all);
         insert into ipledger.restored select * from ipledger.event;
-        drop table ipledger.event;
+        drop table ipledger.event cascade;
         alter table ipledger.restored rename to event;
         grant select, insert on ipledger.event to ipledger_service`),
     )

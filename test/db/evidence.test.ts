@@ -7,7 +7,8 @@ import { POLICY } from '../../src/core/policy.ts'
 import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
 import { LEASE_COLUMNS, type LeaseRow, readLease } from '../../src/ledger/rows.ts'
 import { readEvidence, takeEvidence } from '../../src/liveness/evidence.ts'
-import { retireSource } from '../../src/liveness/register.ts'
+import { findSource, retireSource } from '../../src/liveness/register.ts'
+import type { GivenEntry } from '../../src/liveness/source.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { claim, fenceNode, release, updateLabels } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
@@ -113,19 +114,25 @@ describe('what a source has seen and missed', () => {
     expect(found.lastSightedAt).toBe(before - INTERVAL)
   })
 
-  test('another life of its owner, ended or gone, is no news of it; listed, it keeps the address', async () => {
+  test('who saw another life of its owner must miss it and knows nothing of this one; its end is no news', async () => {
     const { network, address } = await withLease()
     const other = listedAs(address, workload('a', { incarnation: 'life-0' }))
     await truth.watch(network, 'agent', [[other], [other], [other]], { endedAgo: 0 })
     expect(of(await evidence(network, address), 'agent')).toMatchObject({
       why: 'SIGHTED',
+      anotherLife: true,
       live: { incarnation: 'life-0' },
     })
     for (const list of [[ended(other)], []]) {
       await truth.past(network, INTERVAL)
       await truth.watch(network, 'agent', [list], { endedAgo: 0 })
       const found = await evidence(network, address)
-      expect(of(found, 'agent')).toMatchObject({ why: 'COVERS', live: null, listedTerminal: null })
+      expect(of(found, 'agent')).toMatchObject({
+        why: 'SIGHTED',
+        anotherLife: true,
+        live: null,
+        listedTerminal: null,
+      })
       // All the same somebody was there.
       expect(found.lastSightedAt).not.toBeNull()
     }
@@ -140,6 +147,47 @@ describe('what a source has seen and missed', () => {
     expect(agent.listedTerminal).toEqual({ since: agent.misses[0]!.begunAt })
     expect(agent.misses).toHaveLength(3)
     expect(found.placements).toEqual([])
+  })
+
+  test('beside whom those that cover it testify, until one has seen this life', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.source(network, 'other')
+    const whys = async () =>
+      (await evidence(network, address)).witnesses.map(({ source, why }) => `${source} ${why}`).sort()
+    const before = listedAs(address, workload('a', { incarnation: 'life-0' }))
+    await truth.watch(network, 'agent', [[before]], { endedAgo: 0 })
+    expect(await whys()).toEqual(['agent SIGHTED', 'other COVERS'])
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'agent', [[before, entry]], { endedAgo: 0 })
+    expect(await whys()).toEqual(['agent SIGHTED'])
+    expect(of(await evidence(network, address), 'agent').anotherLife).toBe(false)
+  })
+
+  test.each<[string, (network: string, list: readonly GivenEntry[]) => Promise<unknown>]>([
+    [
+      'after a report with holes',
+      (network, list) => truth.watch(network, 'agent', [list], { endedAgo: 0, complete: false }),
+    ],
+    [
+      'while its source warms up again',
+      (network, list) => truth.watch(network, 'agent', [list], { endedAgo: 0, epoch: 'e2' }),
+    ],
+    ['after three intervals without a report', (network) => truth.past(network, 3 * INTERVAL)],
+  ])('listed as ended is no end %s, until its source is believed again', async (_when, doubt) => {
+    const { network, address, entry } = await withLease()
+    const over = [ended(entry)]
+    const listedTerminal = async () => of(await evidence(network, address), 'agent').listedTerminal
+    await truth.watch(network, 'agent', seenThenMissed([entry], 3, over), { endedAgo: 0 })
+    expect(await listedTerminal()).not.toBeNull()
+    await truth.past(network, INTERVAL)
+    await doubt(network, over)
+    expect(await listedTerminal()).toBeNull()
+    const { standing } = (await findSource(truth.intake.database, network, 'agent'))!
+    for (let n = 0; n < 2; n += 1) {
+      await truth.past(network, INTERVAL)
+      await truth.watch(network, 'agent', [over], { endedAgo: 0, epoch: standing.epoch })
+    }
+    expect(await listedTerminal()).not.toBeNull()
   })
 
   test('a gap begins the count again', async () => {
@@ -170,6 +218,37 @@ describe('what a source has seen and missed', () => {
     expect(found.witnesses).toEqual([])
     expect(found.placements).toEqual([])
     expect(found.lastSightedAt).not.toBeNull()
+    expect(found.retired).toMatchObject([{ source: 'agent', about: { uid: 'uid-a' } }])
+  })
+
+  test('of retired ones those are told whose workload no other has seen since the lease began', async () => {
+    const { network, lease, address, entry } = await withLease()
+    for (const id of ['heir', 'third']) await truth.source(network, id)
+    const other = listedAs(address, B)
+    await truth.watch(network, 'agent', [[entry, other, listedAs(address, null)]], { endedAgo: 0 })
+    const retired = async () =>
+      (await evidence(network, address)).retired!.map(({ about }) => about.uid).sort()
+    await truth.watch(network, 'heir', [[listedAs(address, workload('a', { incarnation: 'life-0' }))]], {
+      endedAgo: 0,
+    })
+    settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
+    expect(await retired(), 'another life is not this one').toEqual(['uid-a', 'uid-b'])
+    await truth.watch(network, 'third', [[entry]], { endedAgo: 0 })
+    expect(await retired()).toEqual(['uid-b'])
+    // What it saw was of the lease before.
+    await truth.ledger.accept(release(lease.fencingToken, { network }))
+    await truth.past(network, 2 * HOUR)
+    await truth.watch(network, 'heir', [[], [], []], { endedAgo: 0 })
+    await truth.watch(network, 'third', [[], [], []], { endedAgo: 0 })
+    await truth.lease(network, B, { claims: [claim({ pool: 'web', address })] })
+    expect(await retired()).toEqual([])
+  })
+
+  test('and of those that listed it in part alone', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.watch(network, 'agent', [[entry]], { endedAgo: 0, complete: false })
+    settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
+    expect((await evidence(network, address)).retired).toMatchObject([{ source: 'agent' }])
   })
 })
 
@@ -213,6 +292,21 @@ describe('who testifies without having seen it', () => {
       (await evidence(network, address)).witnesses.map(({ source, why }) => `${source} ${why}`).sort()
     expect(await whys(unseen.address)).toEqual(['all COVERS', 'here COVERS'])
     expect(await whys(named.address)).toEqual(['there NAMED'])
+  })
+
+  test('each that covers the network of what a caller saw, whoever has seen it since', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'all')
+    await truth.source(network, 'seer')
+    await truth.source(network, 'here', { node: 'n1' })
+    await truth.lease(network, A, { liveAddresses: ['10.0.0.1'] })
+    const whys = async () =>
+      (await evidence(network, '10.0.0.1')).witnesses.map(({ source, why }) => `${source} ${why}`).sort()
+    expect(await whys()).toEqual(['all COVERS', 'seer COVERS'])
+    const list = [[listedAs('10.0.0.1', B)]]
+    await truth.watch(network, 'here', list, { epoch: 'b1', endedAgo: 0 })
+    await truth.watch(network, 'seer', list, { endedAgo: 0 })
+    expect(await whys()).toEqual(['all COVERS', 'here SIGHTED', 'seer SIGHTED'])
   })
 
   test('sees only the kinds and families it declares', async () => {

@@ -14,6 +14,7 @@ import { SIGHTED_STATEMENTS } from '../../src/liveness/sighted.ts'
 import { STUCK_STATEMENTS } from '../../src/liveness/stuck.ts'
 import { SUSPECT_STATEMENTS } from '../../src/liveness/suspects.ts'
 import { UNCOVERED_STATEMENTS } from '../../src/liveness/uncovered.ts'
+import { UNKNOWN_STATEMENTS } from '../../src/liveness/unknown-sources.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { type Case, expectScans, scansOf } from '../support/plans.ts'
@@ -49,6 +50,7 @@ const STATEMENTS: Readonly<Record<string, string>> = {
   ...STUCK_STATEMENTS,
   ...OBSERVE_STATEMENTS,
   ...UNCOVERED_STATEMENTS,
+  ...UNKNOWN_STATEMENTS,
   ...ERA_STATEMENTS,
   turnsRetired: RETIRED_TURNS,
   ...Object.fromEntries(
@@ -116,6 +118,15 @@ const CASES: Readonly<Record<string, Case>> = {
     byRowId: 'lookup',
   },
   suspectHasFences: { values: [NETWORK], scans: { boot_is_fenced_once: [] } },
+  unknownList: {
+    values: [NETWORK, '100'],
+    scans: { ...NETWORK_ROW, ...SOURCE, unknown_source_is_kept_once: [] },
+  },
+  unknownForget: {
+    values: [NETWORK],
+    scans: { ...NETWORK_ROW, unknown_source_is_kept_once: [] },
+    byRowId: 'unknown_source',
+  },
   planNetwork: { values: [NETWORK], scans: { ...NETWORK_ROW, ...EVENT } },
   planPoolNamed: { values: [NETWORK, 'p1'], scans: { pool_name_is_unique_in_its_network: ['name'] } },
   planPoolAt: { values: [NETWORK, '10.0.0.1'], scans: POOL_BY_CIDR },
@@ -234,6 +245,8 @@ async function fill(): Promise<void> {
     insert into ipledger.turn select '${NETWORK}', 's' || i, now(), 'test', now(), '' from generate_series(1, 2000) i;
     insert into ipledger.hold select '${NETWORK}', 's' || i, i, now(), '', 1, 1 from generate_series(1, 1000) i;
     insert into ipledger.fence select '${NETWORK}', 'n' || i, 'b' || i, i, now(), 'test', '' from generate_series(1, 1000) i;
+    insert into ipledger.unknown_source
+      select '${NETWORK}', 'u' || i, 0, '', 'test', now(), now() from generate_series(1, 1000) i;
     insert into ipledger.pool_sample
       select '${NETWORK}', i % 100, now() + i * interval '1 s', 256, 254, 0, 0, 0, 0, 2 from generate_series(1, ${ROWS / 5}) i`)
 }
@@ -253,6 +266,7 @@ async function thinOut(): Promise<void> {
     delete from ipledger.turn where source_id > 's13';
     delete from ipledger.hold where held_seq > 1;
     delete from ipledger.fence where fenced_seq > 1;
+    delete from ipledger.unknown_source where source_id > 'u13';
     delete from ipledger.pool_sample where pool_id > 3;
     delete from ipledger.pool_position where seq > 1;
     delete from ipledger.pool where pool_id > 3;
@@ -261,7 +275,7 @@ async function thinOut(): Promise<void> {
 
 beforeAll(async () => {
   for (const table of [
-    ...['sighting', 'lookup', 'source', 'source_epoch', 'snapshot', 'snapshot_part', 'hold', 'fence', 'turn'],
+    ...['sighting', 'lookup', 'source', 'source_epoch', 'snapshot', 'snapshot_part', 'hold', 'fence', 'turn', 'unknown_source'],
     ...[
       'pool',
       'pool_position',

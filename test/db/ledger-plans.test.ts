@@ -167,6 +167,9 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
       source_warming_up: [],
       source_by_node: ['node'],
       network_name_is_unique: [],
+      // Those that call while the books recover: a thousand at most, and none otherwise.
+      unknown_source_is_kept_once: [],
+      source_id_is_unique_in_its_network: ['source_id'],
       ...FENCE,
     },
   },
@@ -246,6 +249,8 @@ async function fill(): Promise<void> {
       select '${NETWORK}', '10.0.0.0'::inet + i, 's' || i % 50, 'k' || i, 1, '', '', 'live', i % 3 > 0, 'b1', 1, now(),
        case i % 3 when 0 then now() end, case i % 3 when 0 then 2 end, case i % 3 when 0 then 1 end, case i % 3 when 0 then now() end
       from generate_series(1, ${LEASES}) i;
+    insert into ipledger.unknown_source
+      select '${NETWORK}', 'u' || i, 0, '', 'test', now(), now() from generate_series(1, 1000) i;
     insert into ipledger.fence
       select '${NETWORK}', 'n' || i, 'b0', i, now(), 'test', 'test' from generate_series(1, ${LEASES / 50}) i;
     insert into ipledger.hold
@@ -266,6 +271,7 @@ async function thinOut(): Promise<void> {
     delete from ipledger.source where source_id > 's13';
     delete from ipledger.sighting where address > '10.0.0.1';
     delete from ipledger.fence where fenced_seq > 1;
+    delete from ipledger.unknown_source where source_id > 'u13';
     delete from ipledger.hold where held_seq > 1;
     analyze ipledger.source, ipledger.sighting, ipledger.fence, ipledger.hold, ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool,
       ipledger.pool_position, ipledger.request, ipledger.closed_attachment, ipledger.network, ipledger.network_lock`)

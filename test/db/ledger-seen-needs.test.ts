@@ -339,7 +339,8 @@ test('a fence is not waited for by a STRICT pool, whether it is stored or of thi
   await inBatch(network, async ({ books }, read) => {
     await read({ what: 'strictness', node: 'n1' })
     expect(strict(books)).toMatchObject({ unreported: ['agent-n2'] })
-    const fence = { node: 'n2', boot: EPOCH, seq: books.head + 1, at: books.now, by: 'ops', why: 'off' }
+    const seq = books.head + 1
+    const fence = { node: 'n2', boot: EPOCH, seq, head: seq, at: books.now, by: 'ops', why: 'off' }
     books.fences.set(bootKey('n2', EPOCH), fence)
     books.strictness.clear()
     await read({ what: 'strictness', node: 'n1' })
@@ -417,6 +418,47 @@ test('what is read late of a batch is carried on with what the batch has changed
     expect(Object.fromEntries(books.absenceReaps)).toEqual({ '': 1, s: 1, other: 0 })
     expect([...books.closedLives.get(workloadKey('pod', 'u'))!.keys()]).toEqual([attachmentKey(web)])
     expect(books.fences.get(bootKey('n1', 'b1'))).toMatchObject({ seq: books.head })
+  })
+})
+
+test('leases are counted among what a source lists live, each once, and as many entries as are asked for', async () => {
+  const network = await freshNetwork(ledger)
+  await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24' }, { network }))
+  await ledger.accept(createPool({ name: 'b', cidr: '10.1.0.0/24', prefixLength: 28 }, { network }))
+  for (let index = 0; index < 4; index += 1) {
+    const claims = [claim({ pool: index < 3 ? 'a' : 'b' })]
+    await ledger.take(reserve({ network, owner: owner({ name: `w${index}` }), claims }))
+  }
+  const listed = [
+    ...['10.0.0.1', '10.0.0.2', '10.1.0.1', '10.1.0.15', '10.1.0.16', '10.0.0.9', '10.9.0.1', 'fd00::1'],
+    ...['10.0.0.3 terminal', '10.0.0.3 vanished', '10.0.0.3 of another'],
+  ]
+  for (const [index, entry] of listed.entries()) {
+    const [address, how] = entry.split(' ')
+    await service.query(
+      `insert into ipledger.sighting
+         (network_id, address, source_id, entry_key, appeared_sequence, node, boot, state, live, epoch, appeared_head,
+          appeared_at, last_seen_at, vanished_sequence, vanished_head, vanished_at)
+       values ($1, $2, $3, $4, 1, '', '', $5, $6, 'e1', 1, now(), $7, $8, $8, $7)`,
+      [
+        network,
+        address,
+        how === 'of' ? 'other' : 's',
+        `k${index}`,
+        how === 'terminal' ? 'terminal' : 'running',
+        how !== 'terminal' && how !== 'vanished',
+        how === 'vanished' ? new Date() : null,
+        how === 'vanished' ? 2 : null,
+      ],
+    )
+  }
+  await inBatch(network, async ({ books }, read) => {
+    await read({ what: 'leasesSeen', source: 's', upTo: 100 }, { what: 'leasesSeen', source: 'no', upTo: 5 })
+    // Two addresses and one block; those that ended are entries, too.
+    expect(books.leasesSeen.get('s')).toEqual({ upTo: 100, entries: 9, leases: 3 })
+    expect(books.leasesSeen.get('no')).toEqual({ upTo: 5, entries: 0, leases: 0 })
+    await read({ what: 'leasesSeen', source: 's', upTo: 1 })
+    expect(books.leasesSeen.get('s')).toEqual({ upTo: 1, entries: 1, leases: 1 })
   })
 })
 

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
-import { readUrl, replaceDatabase, replaceLogin } from '../../src/postgres/connect.ts'
+import { connectUnchecked, readUrl, replaceDatabase, replaceLogin } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
 import {
+  AUDITOR_SETTINGS,
   checkServiceLogin,
   deriveLogins,
   ensureRoles,
@@ -44,7 +45,7 @@ describe('the roles an administrator gets', () => {
       const { rows } = await admin.query<{ role: string; settings: string[] }>(
         `select r.rolname as role, s.setconfig as settings
            from pg_db_role_setting s join pg_roles r on r.oid = s.setrole
-          where s.setdatabase = 0 and r.rolname like 'ipledger\\_%' and r.rolname in ('ipledger_service', 'ipledger_jobs')`,
+          where s.setdatabase = 0 and r.rolname like 'ipledger\\_%' and r.rolname in ('ipledger_service', 'ipledger_jobs', 'ipledger_auditor')`,
       )
       const settings = new Map(
         rows.map((row) => [row.role, row.settings.map((one) => one.toLowerCase()).sort()]),
@@ -55,6 +56,7 @@ describe('the roles an administrator gets', () => {
           .sort()
       expect(settings.get('ipledger_service')).toEqual(wanted(SERVICE_SETTINGS))
       expect(settings.get('ipledger_jobs')).toEqual(wanted(JOBS_SETTINGS))
+      expect(settings.get('ipledger_auditor')).toEqual(wanted(AUDITOR_SETTINGS))
     })
   })
 
@@ -118,6 +120,83 @@ describe('the roles an administrator gets', () => {
       expect(rows).toEqual([{ timeout: '1min' }])
     })
     await asSuperuser('alter role ipledger_jobs reset jit')
+  })
+})
+
+describe('the auditor', () => {
+  const login = (password: string) => replaceLogin(database.adminUrl, { user: 'ipledger_auditor', password })
+  const logsIn = async (password: string) => {
+    const client = await connectUnchecked({ url: login(password), applicationName: 'test' }).catch(() => null)
+    await client?.end()
+    return client !== null
+  }
+
+  test('has no password until an operator sets one, and keeps it', async () => {
+    await withClient(database.adminUrl, async (admin) => {
+      const { rows } = await admin.query(
+        `select rolpassword, rolcanlogin, shobj_description(oid, 'pg_authid') as said from pg_authid where rolname = 'ipledger_auditor'`,
+      )
+      expect(rows).toEqual([
+        {
+          rolpassword: null,
+          rolcanlogin: true,
+          said: 'of ipledger; reads schema ipledger_audit and nothing else; has no password until an operator sets one',
+        },
+      ])
+    })
+    expect(await logsIn('')).toBe(false)
+    await asSuperuser(`alter role ipledger_auditor password 'chosen'`)
+    await open(server.url('ledger'))
+    expect(await logsIn('chosen')).toBe(true)
+    // Whoever shut it out meant it.
+    await asSuperuser('alter role ipledger_auditor nologin')
+    await open(server.url('ledger'))
+    expect(await logsIn('chosen')).toBe(false)
+    await asSuperuser('alter role ipledger_auditor login password null')
+  })
+
+  test('is made by who may, or by the statements that are told', async () => {
+    await asSuperuser(
+      `create role ipledger_small_owner login password 'own'`,
+      'create database small owner ipledger_small_owner',
+    )
+    onTestFinished(async () => {
+      await asSuperuser('drop database small with (force)', 'drop role ipledger_small_owner')
+      await giveBack()
+    })
+    // As a release before it left the server; only databases of this test are in it.
+    await withClient(database.adminUrl, (admin) => admin.query('drop owned by ipledger_auditor'))
+    await asSuperuser('drop owned by ipledger_auditor', 'drop role ipledger_auditor')
+    await asSuperuser('alter role ipledger_service nologin', 'alter role ipledger_jobs nologin')
+    const url = replaceLogin(server.url('small'), { user: 'ipledger_small_owner', password: 'own' })
+    for (const role of ['ipledger_service', 'ipledger_jobs', 'ipledger_auditor']) {
+      const refusal = await open(url).then(
+        () => '',
+        (error: Error) => error.message,
+      )
+      expect(refusal).toContain(
+        `Role "ipledger_small_owner" may not set up role "${role}". Let a superuser run this once`,
+      )
+      const statements = refusal.split('\n').filter((line) => line.startsWith('  '))
+      if (role === 'ipledger_auditor')
+        expect(statements.slice(0, 2)).toEqual([
+          '  create role "ipledger_auditor" login nosuperuser nocreatedb nocreaterole noreplication;',
+          `  comment on role "ipledger_auditor" is 'of ipledger; reads schema ipledger_audit and nothing else; has no password until an operator sets one';`,
+        ])
+      await asSuperuser(...statements.map((statement) => statement.replace(/;$/, '')))
+    }
+    await (await open(url)).stop()
+    await withClient(server.url('small'), async (admin) => {
+      await admin.query('set role ipledger_auditor')
+      expect((await admin.query('select network from ipledger_audit.network')).rows).toEqual([])
+    })
+    // A database whose grants went with the role has them again after its next start.
+    await giveBack()
+    await open(server.url('ledger'))
+    await withClient(database.adminUrl, async (admin) => {
+      await admin.query('set role ipledger_auditor')
+      await admin.query('select network from ipledger_audit.network')
+    })
   })
 })
 

@@ -10,7 +10,7 @@ import { exportLog, sealLine } from '../../src/ledger/export-log.ts'
 import { EVENT_COLUMNS } from '../../src/ledger/rows.ts'
 import { leafOf, sealDigest } from '../../src/ledger/seal-chain.ts'
 import { NO_DIGEST, readSeals, type Seal, type SealOutcome, sealNext } from '../../src/ledger/seals.ts'
-import { type Finding, verify } from '../../src/ledger/verify.ts'
+import { type Finding, type VerifyProgress, verify } from '../../src/ledger/verify.ts'
 import type { Exported } from '../../src/ledger/verify-seals.ts'
 import { createPool as createConnections } from '../../src/postgres/connect.ts'
 import { beginEra } from '../support/commands.ts'
@@ -259,6 +259,15 @@ describe('sealing', () => {
       seals: { upTo: head, events: head },
       findings: [],
     })
+    // A slice is so many events, whatever the seals have: it is what its transaction takes.
+    const done = [0]
+    const onProgress = ({ what, done: events }: VerifyProgress) => {
+      if (what === 'seals') done.push(events)
+    }
+    await verify({ url: database.serviceUrl, network, seals: true, slice: 25, onProgress })
+    const slices = done.map((events, index) => events - (done[index - 1] ?? 0))
+    expect(Math.max(...slices), 'more than one seal').toBeGreaterThan(10)
+    expect(Math.max(...slices)).toBeLessThanOrEqual(25)
   })
 
   test('a new era is the next of the chain; what ended the one before is sealed at once', async () => {

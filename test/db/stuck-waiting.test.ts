@@ -85,7 +85,7 @@ describe('what nobody can tell', () => {
     await truth.watch(network, 'n1', [entries, entries, entries], { epoch: 'b1', endedAgo: 0 })
     settled(await retireSource(truth.intake.database, { network, id: 'n1', by: 'test' }))
     await truth.past(network, HOUR)
-    expect(await told(network)).toEqual([`NOBODY_CAN_TELL ${lease.address}`])
+    expect(await told(network)).toEqual([`NOBODY_CAN_TELL n1 ${lease.address}`])
   })
 
   test('where there never was a source, nobody is awaited', async () => {

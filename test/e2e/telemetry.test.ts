@@ -8,10 +8,12 @@ import { startCollector } from '../support/collector.ts'
 import { createTestDatabase, withClient } from '../support/database.ts'
 import { moveToThePast } from '../support/past.ts'
 import { readPage, type Scraped } from '../support/scraped.ts'
-import { waitFor } from '../support/wait-for.ts'
+import { waitFor as waitAWhile } from '../support/wait-for.ts'
 import { CHECKOUT, ipledgerJson, startProcess, startService, stopService } from './service.ts'
 
-vi.setConfig({ testTimeout: 60_000 })
+vi.setConfig({ testTimeout: 120_000 })
+/** Each is of processes that start, and of jobs that run behind others. */
+const waitFor = <T>(condition: () => T | Promise<T>) => waitAWhile(condition, { timeout: 30_000 })
 
 async function ownDatabase() {
   const database = await createTestDatabase()
@@ -148,7 +150,7 @@ test('a worker has a page of its own, with its state', async () => {
     IPLEDGER_METRICS: 'yes',
     IPLEDGER_METRICS_PORT: '0',
   })
-  const url = await waitFor(() => /Metrics: (\S+)\/metrics/.exec(worker.stdout())?.[1], { timeout: 30_000 })
+  const url = await waitFor(() => /Metrics: (\S+)\/metrics/.exec(worker.stdout())?.[1])
   const ready = await fetch(`${url}/readyz`)
   expect([ready.status, await ready.text()]).toEqual([200, 'ipledger is ready: the database answers\n'])
   await waitFor(async () => (await scrape(url)).of('ipledger_job_duration_seconds_count').length > 5)

@@ -1,12 +1,14 @@
 /** What sources list and the books do not say: brought before the ledger, at once and again and again. */
 import { afterAll, describe, expect, test } from 'vitest'
+import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
 import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
 import { enableSource } from '../../src/liveness/register.ts'
 import { sightNews } from '../../src/liveness/sighted.ts'
-import { claim, createPool, release, reserve } from '../support/commands.ts'
+import type { LookUpReply } from '../../src/liveness/source.ts'
+import { claim, createPool, owner, release, releaseOf, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { INTERVAL, register, settled } from '../support/intake.ts'
-import { ended, HOUR, listedAs, useTruth, workload } from '../support/truth.ts'
+import { ended, GONE, HOUR, listedAs, MINUTE, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
 
 const database = await useTestDatabase()
@@ -104,6 +106,45 @@ describe('what follows', () => {
     await truth.watch(network, 'agent', [[inside(3, 'n1'), inside(5, 'n2')]], { endedAgo: 0 })
     expect(await run()).toEqual({ conflict: 1 })
     expect(await truth.state(network, block.address)).toBe('CONFLICT')
+  })
+})
+
+describe('inside a block that nobody holds (12.1)', () => {
+  const P1 = workload('p1')
+  const P2 = workload('p2')
+  const inside = (last: number, of: typeof P1) => listedAs(`10.0.0.${last}`, of, { interface: 'eth0' })
+
+  test('it is set aside, for as long as any guest is listed, and until each of them is gone', async () => {
+    const network = await truth.network({ cidr: '10.0.0.0/24', prefixLength: 28 })
+    await truth.source(network, 'n1', { node: 'n1' })
+    const both = [inside(17, P1), inside(18, P2)]
+    await truth.watch(network, 'n1', [both, both, both], { epoch: 'b1' })
+    expect(await run()).toEqual({ foreign: 1 })
+    expect(await truth.state(network, '10.0.0.16')).toBe('FOREIGN')
+    // Neither is its holder, so that neither releases it.
+    expect(await truth.ledger.submit(releaseOf(P1, { network }))).toMatchObject({ ok: true })
+    expect(await truth.state(network, '10.0.0.16')).toBe('FOREIGN')
+    const node = owner({ kind: 'vm', name: 'n1', uid: 'node-1' })
+    expect(await truth.lease(network, node)).toMatchObject({ address: '10.0.0.0', prefixLength: 28 })
+
+    const clear = createClearQuarantine()
+    const looks = async (left: typeof both, answer: LookUpReply) => {
+      for (let look = 0; look < 5; look += 1) {
+        await truth.past(network, INTERVAL)
+        const { asks } = await truth.watch(network, 'n1', [left], { epoch: 'b1', endedAgo: 0 })
+        await truth.answer(network, 'n1', asks, answer, 'b1')
+        await truth.run(clear)
+      }
+    }
+    await truth.past(network, 10 * MINUTE)
+    await looks([inside(18, P2)], GONE)
+    expect(await truth.state(network, '10.0.0.16')).toBe('FOREIGN')
+    // Its lists lag: who is asked after lives.
+    await looks([], { answer: 'live', detail: 'running' })
+    expect(await truth.state(network, '10.0.0.16')).toBe('FOREIGN')
+    await looks([], GONE)
+    expect(await truth.state(network, '10.0.0.16')).toBe('FREE')
+    expect((await truth.events(network, 'lease.adopted')).length).toBe(0)
   })
 })
 

@@ -643,6 +643,11 @@ const IN_THE_SHELL: readonly Guard[] = [
     'return []',
   ),
   report(
+    'complete: not with a part gone before its entries are written',
+    'if (entries.length < own.intersection(wanted).size) throw new PartGone()',
+    '',
+  ),
+  report(
     'what came out of order has no head',
     'assessment.because.some(isUnproven) ? null : beginning.begun',
     'beginning.begun',
@@ -979,8 +984,8 @@ const ASKED: readonly Guard[] = [
   {
     guard: 'a promise that Reserve renews is life',
     file: RESERVE,
-    text: 'if (lease.confirmBy === null) return { ...made, draft: renewDraft(books, lease) }',
-    replacement: 'if (lease.confirmBy === null) return { ...made, draft: null }',
+    text: 'if (lease.confirmBy === null) return renewDraft(books, lease)',
+    replacement: 'if (lease.confirmBy === null) return null',
     fails: 'test/unit/renewed.test.ts',
   },
 ]
@@ -1055,14 +1060,14 @@ const LISTED_SINCE: readonly Guard[] = [
   {
     guard: 'the end of one life is no end of the next',
     file: EVIDENCE,
-    text: '(isLive(row) || !isOfAnotherLife(lease, row))',
+    text: '!(row.ended && isOfAnotherLife(lease, row))',
     replacement: 'true',
-    fails: LISTED_SINCE_TEST,
+    fails: 'test/db/evidence.test.ts',
   },
   {
-    guard: 'another life that is live keeps the address',
+    guard: 'whoever has seen another life is a witness',
     file: EVIDENCE,
-    text: '(isLive(row) || !isOfAnotherLife(lease, row))',
+    text: '!(row.ended && isOfAnotherLife(lease, row))',
     replacement: '!isOfAnotherLife(lease, row)',
     fails: 'test/db/evidence.test.ts',
   },
@@ -1087,6 +1092,360 @@ const LISTED_SINCE: readonly Guard[] = [
   },
 ]
 
+const SEEN_NEEDS_TEST = 'test/db/ledger-seen-needs.test.ts'
+
+/** Who is a witness, and what makes an end one; those of the shell are not part of the quick form. */
+const WITNESSES: readonly Guard[] = [
+  judge(
+    'a witness that was retired can tell no more',
+    'const ABSENCE: readonly Rule[] = [\n  seenLive,\n  lookedUpLive,\n  noWitnessWasRetired,',
+    'const ABSENCE: readonly Rule[] = [\n  seenLive,\n  lookedUpLive,',
+  ),
+  judge(
+    'nor does a new boot tell for one that was retired',
+    'const NEW_BOOT: readonly Rule[] = [\n  seenLive,\n  lookedUpLive,\n  noWitnessWasRetired,',
+    'const NEW_BOOT: readonly Rule[] = [\n  seenLive,\n  lookedUpLive,',
+  ),
+  judge(
+    'the longer age where only another life was seen',
+    'return sighted.length > 0 && sighted.every(({ anotherLife }) => anotherLife === true)',
+    'return false',
+  ),
+  judge(
+    'who saw another life tells nothing where one that is younger than the lease covers it',
+    'if (able.some(({ anotherLife }) => anotherLife !== true)) return []',
+    'if (able.length > 0) return []',
+  ),
+  judge(
+    'who saw another life tells nothing of another node',
+    "if (able.some(({ scopeNode }) => scopeNode === '' || scopeNode === lease.placement.node)) return []",
+    'if (able.length > 0) return []',
+  ),
+  {
+    guard: 'a listed end is believed of a warm source alone',
+    file: LISTED,
+    text: 'source.warm ? lastListing(appeared, source) : null',
+    replacement: 'lastListing(appeared, source)',
+    fails: LISTED_TEST,
+  },
+  {
+    guard: 'a listed end is believed of a complete report alone',
+    file: LISTED,
+    text: 'return listing !== null && listing.sequence === source.complete?.sequence',
+    replacement: 'return listing !== null',
+    fails: LISTED_TEST,
+  },
+  evidence(
+    'a listed end is believed where its last report proves it',
+    'provesEnd(appeared, standing) &&',
+    '',
+  ),
+  evidence(
+    'a listed end is none while its source is silent',
+    'ground.now - complete.begunAt <= POLICY.gapIntervals * intervalMs',
+    'true',
+  ),
+  evidence(
+    'who was retired having seen the lease is told',
+    'isOver && about !== null && !isKnown(group) ?',
+    'false ?',
+  ),
+  evidence(
+    'another life is no heir of what a retired source saw',
+    '(anotherLife || !other.anotherLife)',
+    'true',
+  ),
+  evidence(
+    'what was listed only in part was seen in the life of the lease',
+    'appeared_head >= fencingToken || ',
+    '',
+  ),
+  evidence(
+    'beside whoever saw another life, those that cover this one testify',
+    'const seenWell = sightedBy.some(({ anotherLife }) => !anotherLife)',
+    'const seenWell = sightedBy.length > 0',
+  ),
+  evidence(
+    'what a caller saw all that cover the network must miss',
+    "if (seenWell && lease.quarantine?.reason !== 'SEEN_BY_CALLER') return seers",
+    'if (seenWell) return seers',
+  ),
+  {
+    guard: 'a Reserve from another boot is written down',
+    file: RESERVE,
+    text: "if (placement.boot === '' || !isElsewhere) return null",
+    replacement: "if (placement.boot === '' || isElsewhere) return null",
+    fails: 'test/unit/reserve.test.ts',
+  },
+  {
+    guard: 'and by a token that may not touch the lease',
+    file: RESERVE,
+    text: 'return { ...made, drafts: [moved, changes].flatMap((draft) => draft ?? []) }',
+    replacement: 'return { ...made, drafts: changes === null ? [] : [changes] }',
+    fails: 'test/unit/reserve.test.ts',
+  },
+  proven(
+    'the cap of a source is a share of leases',
+    'leasesSeenOf(books, sourceNamed(books, source)!, enough) + reaps',
+    'sourceNamed(books, source)!.size + reaps',
+  ),
+  {
+    guard: 'what is listed as ended is no lease that is there',
+    file: 'src/ledger/load-seen.ts',
+    text: 'on e.live and (h.address',
+    replacement: 'on (h.address',
+    fails: SEEN_NEEDS_TEST,
+  },
+  {
+    guard: 'a block that is listed many times is one lease',
+    file: 'src/ledger/load-seen.ts',
+    text: 'count(distinct h.address)',
+    replacement: 'count(h.address)',
+    fails: SEEN_NEEDS_TEST,
+  },
+]
+
+const SEALS = 'src/ledger/seals.ts'
+const SEAL_CHAIN = 'src/ledger/seal-chain.ts'
+const VERIFY_SEALS = 'src/ledger/verify-seals.ts'
+const CHECK_EXPORT = 'src/ledger/check-export.ts'
+const SEALS_TEST = 'test/db/seals.test.ts'
+function sealed(guard: string, file: string, text: string, replacement: string): Guard {
+  return { guard, file, text, replacement, fails: SEALS_TEST }
+}
+
+/** Of the log itself: without one of these an event could be altered or removed unnoticed (15.1). */
+const SEALED: readonly Guard[] = [
+  sealed(
+    'the line of an event has all its columns',
+    'db/migrations/0011_seals.sql',
+    '    event.trace_id,\n',
+    '',
+  ),
+  sealed(
+    'a digest is over the one before it',
+    'db/migrations/0011_seals.sql',
+    '    previous_digest\n    || convert_to',
+    '    convert_to',
+  ),
+  sealed(
+    'a seal has a leaf for each event',
+    'db/migrations/0011_seals.sql',
+    '  constraint seal_has_a_leaf_for_each_event check (octet_length(leaves) = 16 * (last_seq - first_seq + 1)),\n',
+    '',
+  ),
+  sealed('sealing stops at a gap', SEALS, '  if (!follows(sealed, first))', '  if (false as boolean)'),
+  sealed(
+    'sealing stops where the log is shorter than its seals',
+    SEALS,
+    'if (sealed !== null && (head ?? 0) < sealed)',
+    'if (false as boolean)',
+  ),
+  sealed(
+    'each seal names the digest of the one before',
+    SEAL_CHAIN,
+    '  if (previousDigest === expected) return null',
+    "  if (previousDigest !== '') return null",
+  ),
+  sealed(
+    'seals between others are missed',
+    SEAL_CHAIN,
+    '  if (!follows(before?.last ?? null, first)) {',
+    '  if (false as boolean) {',
+  ),
+  sealed(
+    'events that were not sealed before an era ended are missed',
+    VERIFY_SEALS,
+    '  if (first <= before + 1) return null',
+    '  if (first > 0) return null',
+  ),
+  sealed('events that nobody seals are missed', VERIFY_SEALS, 'now - first_at > LATE_MS', 'false'),
+  sealed(
+    'digests that were exported are held against the log',
+    VERIFY_SEALS,
+    'if (rows[index]!.digest === stretch.digest) continue',
+    'if (rows[index] !== undefined) continue',
+  ),
+  sealed(
+    'a file has each line once, in its place',
+    CHECK_EXPORT,
+    '      if (seq <= before) {',
+    '      if (seq < 0) {',
+  ),
+]
+
+const REVIEWED_TEST = 'test/db/stuck-endless.test.ts'
+const UNKNOWN_TEST = 'test/db/unknown-sources.test.ts'
+const HANDLERS = 'src/api/liveness-handlers.ts'
+const STUCK = 'src/liveness/stuck.ts'
+const told = guardsIn(STUCK, REVIEWED_TEST)
+const called = guardsIn(HANDLERS, 'test/api/liveness.test.ts')
+
+/** What a restored dump does not know, blocks without a holder, how far a fence reaches, and who is told what waits. */
+const REVIEWED: readonly Guard[] = [
+  sighting('a block is not given to a guest of it', 'if (isBlock(book.pool)) {', 'if (false as boolean) {'),
+  {
+    guard: 'a recovery waits for who has called and is in no book',
+    file: 'src/core/decide-pool.ts',
+    text: 'if (sources > 0 && unreported.length === 0 && unknown.length === 0) return null',
+    replacement: 'if (sources > 0 && unreported.length === 0) return null',
+    fails: UNKNOWN_TEST,
+  },
+  {
+    guard: 'who has called is read under the lock',
+    file: 'src/ledger/load-seen.ts',
+    text: 'unknown: unknown ?? [],',
+    replacement: 'unknown: [],',
+    fails: UNKNOWN_TEST,
+  },
+  {
+    guard: 'who has called is waited for until it is enabled',
+    file: 'src/ledger/load-seen.ts',
+    text: "order by s.source_id limit 1), 'REGISTERED') = 'REGISTERED'",
+    replacement: "order by s.source_id limit 1), '') = ''",
+    fails: UNKNOWN_TEST,
+  },
+  called(
+    'who calls with a token of its node is waited for as well',
+    "result.reason === 'SOURCE_NOT_FOUND' || result.reason === 'SOURCE_MISMATCH'",
+    "result.reason === 'SOURCE_NOT_FOUND'",
+  ),
+  called(
+    'an era is begun at the word of an agent alone',
+    "role === 'agent' ? await named(backend, network, asked.source) : null",
+    'role === null ? null : await named(backend, network, asked.source)',
+  ),
+  called(
+    'an era is begun at the word of no source in dry run',
+    "source === null || source.state !== 'ENABLED' || source.node !== node",
+    'source === null || source.node !== node',
+  ),
+  {
+    guard: 'a token of a node speaks for a source of that node',
+    file: REPORT,
+    text: 'if (asked.boundTo !== undefined && sourceRow?.node !== asked.boundTo) {',
+    replacement: 'if (false as boolean) {',
+    fails: 'test/api/liveness.test.ts',
+  },
+  {
+    guard: 'a fence reaches as far as its caller had seen',
+    file: 'src/core/evolve.ts',
+    text: 'head: Math.min(head, event.seq)',
+    replacement: 'head: event.seq',
+    fails: PROVEN_TEST,
+  },
+  proven(
+    'a fence up to a number that nobody was given is refused',
+    'if (head !== null && head > books.head) {',
+    'if (false as boolean) {',
+  ),
+  {
+    guard: 'how far a fence reaches is written down',
+    file: 'src/ledger/append.ts',
+    text: 'return [node, boot, seq, at, by, why, head === seq ? null : head]',
+    replacement: 'return [node, boot, seq, at, by, why, head === seq ? null : null]',
+    fails: REVIEWED_TEST,
+  },
+  {
+    guard: 'how far a fence reaches is read with it',
+    file: EVIDENCE,
+    text: 'coalesce(f.fenced_head, f.fenced_seq) as fenced_head',
+    replacement: 'f.fenced_seq as fenced_head',
+    fails: REVIEWED_TEST,
+  },
+  {
+    guard: 'what is set aside on a fenced boot is judged without a source, too',
+    file: 'src/liveness/suspects.ts',
+    text: "and l.boot = $3 and l.fencing_token <= $4 and l.quarantine_reason is distinct from 'OPERATOR'",
+    replacement: "and l.boot = $3 and l.fencing_token <= $4 and l.state in ('RESERVED', 'ACTIVE')",
+    fails: REVIEWED_TEST,
+  },
+  {
+    guard: 'a boot ends nothing of a source that does not declare so',
+    file: EVIDENCE,
+    text: '!source.bootEndsAll || !warm ||',
+    replacement: '!warm ||',
+    fails: 'test/jobs/suspects.test.ts',
+  },
+  evidence(
+    'a boot ends nothing before its source is warm',
+    '!source.bootEndsAll || !warm ||',
+    '!source.bootEndsAll ||',
+  ),
+  evidence(
+    'what was seen before the lease is of the one before',
+    'return listed > 0 || appeared_head >= fencingToken || (vanished_head ?? 0) >= fencingToken',
+    'return listed >= 0',
+  ),
+  evidence(
+    'where more is seen than is looked at, nothing is judged',
+    'isCutOff(draft) ? [] : [evidenceOf(draft, seers[index]!, known)]',
+    '[evidenceOf(draft, seers[index]!, known)]',
+  ),
+  report(
+    'a verdict is taken once',
+    'l.answered_at is null and l.version = v.version',
+    'l.version = v.version',
+  ),
+  report(
+    'a verdict is about the version that was asked after',
+    'l.answered_at is null and l.version = v.version',
+    'l.answered_at is null',
+  ),
+  report(
+    'a verdict answers the question that was put',
+    'and l.asked_at = to_timestamp(v.asked / 1000)`',
+    'and l.asked_at is not null`',
+  ),
+  {
+    guard: 'an entry that cannot be read keeps its address',
+    file: 'src/liveness/entries.ts',
+    text: "return { entry: entryOf(canonical, null, scope.node, bootOf('', scope), LIVE), why }",
+    replacement: 'return { entry: null, why }',
+    fails: 'test/unit/entries.test.ts',
+  },
+  {
+    guard: 'docker: containers outlive a boot of the engine',
+    file: 'src/liveness/asked.ts',
+    text: "if (kind === 'docker' && bootEndsAll) {",
+    replacement: 'if (false as boolean) {',
+    fails: 'test/unit/asked-settings.test.ts',
+  },
+  told(
+    'infrastructure that is set aside is told of',
+    "return code === 'INFRASTRUCTURE' && state === 'QUARANTINED'",
+    "return code === 'INFRASTRUCTURE' && state === 'RESERVED'",
+  ),
+  told(
+    'who was seen without a name is told of',
+    "EFFECT[code] === 'doubt' ||",
+    "(EFFECT[code] === 'doubt' && code !== 'STOPPED_UNSEEN') ||",
+  ),
+  told(
+    'a source that begins anew with each report is told of',
+    'return now - since > patience && reports > POLICY.gapIntervals ? since : null',
+    'return null',
+  ),
+  told(
+    'a source that was away is not cold before it is here',
+    '&& reports > POLICY.gapIntervals ?',
+    '&& reports >= 0 ?',
+  ),
+  told(
+    'a source that reports too seldom is told of',
+    'return recent.length - first >= POLICY.misses ?',
+    'return false ?',
+  ),
+  told('a rebuild that broke off is told of', "ground.state === 'REBUILDING' &&", 'false &&'),
+  {
+    guard: 'each reason that blocks is told of',
+    file: STUCK,
+    text: "STOPPED_UNSEEN: 'NO_EXIT',",
+    replacement: "STOPPED_UNSEEN: 'PASSING',",
+    fails: 'test/unit/stuck-told.test.ts',
+  },
+]
+
 export const GUARDS: readonly Guard[] = [
   ...JUDGED,
   ...LOOKED_AT_AGAIN,
@@ -1096,6 +1455,9 @@ export const GUARDS: readonly Guard[] = [
   ...IN_THE_SHELL,
   ...ASKED,
   ...LISTED_SINCE,
+  ...WITNESSES,
+  ...SEALED,
+  ...REVIEWED,
 ]
 
 export function isQuick({ fails }: Guard): boolean {

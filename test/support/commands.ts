@@ -145,7 +145,7 @@ export function resumeHold(source: string | null, fields: Fields<ResumeHold> = {
 }
 
 export function fenceNode(node: string, boot: string, fields: Fields<FenceNode> = {}): FenceNode {
-  return { ...envelope, type: 'fenceNode', node, boot, why: 'powered off', ...fields }
+  return { ...envelope, type: 'fenceNode', node, boot, head: null, why: 'powered off', ...fields }
 }
 
 export function beginEra(era: number, fields: Fields<BeginEra> = {}): BeginEra {

@@ -27,11 +27,15 @@ export const SECOND_ADDRESS = '10.20.0.150'
 export const ADOPTED_ADDRESS = '10.20.0.160'
 export const SEEN_ADDRESS = '10.20.0.170'
 export const OPERATOR_ADDRESS = '10.20.0.180'
+/** Handed on from one life of its owner to the next, without a gap. */
+export const HANDED_ADDRESS = '10.20.0.90'
+export const HANDED = 'shop/handed'
 export const LOOPING = 'shop/loop'
 export const BLOCKED = 'shop/unanswered'
 export const SILENT_SOURCE = 'node-3'
 export const PARTIAL_SOURCE = 'node-4'
 export const FENCED_NODE = 'node-5'
+export const REBOOTED_SOURCE = 'node-7'
 export const HELD_SOURCE = 'node-2'
 export const FULL_POOL = 'small'
 
@@ -61,6 +65,7 @@ export async function liveADay(running: Pick<Running, 'database' | 'ledger' | 'u
     const day = openScene({ network: DAY_NETWORK, call, jobs, database: running.database })
     const edge = openScene({ network: EDGE_NETWORK, call, jobs, database: running.database })
     const told = await play({ day, edge, running })
+    await moveEvidence(running.database)
     for (const name of ['project-tenure', 'keep-checkpoints', 'seal-log', 'observe-stuck']) {
       if (!(name in createSchedule())) continue
       for (const network of [DAY_NETWORK, EDGE_NETWORK]) await jobs.run(name, network)
@@ -87,6 +92,7 @@ async function play({ day, edge, running }: Stage): Promise<Omit<DayOfLife, 'fro
   for (const source of ['node-1', HELD_SOURCE, SILENT_SOURCE, PARTIAL_SOURCE, FENCED_NODE]) {
     agents.set(source, await day.agent(source))
   }
+  agents.set(REBOOTED_SOURCE, await day.agent(REBOOTED_SOURCE, { bootEndsAll: true }))
   await day.newAgent('node-6', { enabled: false })
   await edge.agent('edge-1')
   const agent = (source: string) => agents.get(source)!
@@ -106,6 +112,7 @@ async function play({ day, edge, running }: Stage): Promise<Omit<DayOfLife, 'fro
   const held: Started[] = []
   for (let n = 0; n < 8; n += 1) held.push(await day.start({ name: `shop/batch-${n}`, node: HELD_SOURCE }))
   for (let n = 0; n < 4; n += 1) await day.start({ name: `shop/lost-${n}`, node: FENCED_NODE })
+  for (let n = 0; n < 2; n += 1) await day.start({ name: `shop/reboot-${n}`, node: REBOOTED_SOURCE })
   for (let n = 0; n < 6; n += 1) await day.start({ name: `mesh/v6-${n}`, node: 'node-1', pool: 'v6' })
   for (let n = 0; n < 3; n += 1) await day.start({ name: `machine-${n}`, kind: 'node', pool: 'blocks' })
   for (let n = 0; n < 18; n += 1) await day.start({ name: `queue/q-${n}`, node: 'node-1', pool: FULL_POOL })
@@ -125,7 +132,19 @@ async function play({ day, edge, running }: Stage): Promise<Omit<DayOfLife, 'fro
   /** What happens at the begin of each two hours besides the churn. */
   const happens: Readonly<Record<number, () => Promise<void>>> = {
     2: () => end(storied[0]!),
-    3: () => inTurn(1),
+    3: async () => {
+      await inTurn(1)
+      const first = await day.start({ name: HANDED, node: 'node-2', address: HANDED_ADDRESS })
+      reality.end(first.workload)
+      const supersedes = { incarnation: '1', removal: 'CONFIRMED' }
+      await day.start({
+        name: HANDED,
+        incarnation: '2',
+        node: 'node-2',
+        address: HANDED_ADDRESS,
+        more: { supersedes },
+      })
+    },
     4: async () => {
       // It dies without a word.
       reality.end(storied[1]!.workload)
@@ -171,6 +190,8 @@ async function play({ day, edge, running }: Stage): Promise<Omit<DayOfLife, 'fro
       const lying = agent('node-1')
       const entries = lying.entries
       lying.entries = () => [...entries(), { address: FOREIGN_ADDRESS, state: 'running' }]
+      reality.crash(REBOOTED_SOURCE)
+      agent(REBOOTED_SOURCE).epoch = 'boot-2'
       const { workload } = standing[4]!
       workload.addresses = [...workload.addresses, SECOND_ADDRESS]
     },
@@ -283,6 +304,46 @@ async function samples(
       await scene.jobs('observe-pools')
     }
   }
+}
+
+const DAY = 24 * HOUR
+/** As proofs write times: milliseconds, or as in JSON. Numbers of events of a later era have as many digits. */
+const TIMES = /\b1\d{12}(?:\.\d+)?\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
+
+/**
+ * What `past.ts` leaves where it was: times within evidence. They are moved to where their event is now, so that a person who reads a
+ * proof finds its last time just before the reap. The log is no longer what was written; nothing that is compared with it has these.
+ */
+async function moveEvidence(database: { readonly adminUrl: string }): Promise<void> {
+  await withClient(database.adminUrl, async (admin) => {
+    const { rows } = await admin.query<{ network: string; seq: number; at: number; evidence: string }>(
+      'select network_id as network, seq, at, evidence::text as evidence from ipledger.event where evidence is not null',
+    )
+    const now = Date.now()
+    const read = (text: string) => (text.includes('T') ? Date.parse(text) : Number(text))
+    const isTime = (time: number) => Math.abs(time - now) < 2 * DAY
+    const moved = rows.flatMap(({ network, seq, at, evidence }) => {
+      const times = [...evidence.matchAll(TIMES)].map(([text]) => read(text)).filter(isTime)
+      const by = Math.max(...times) - at
+      if (times.length === 0 || by < MINUTE) return []
+      const earlier = evidence.replaceAll(TIMES, (text) => {
+        const time = read(text)
+        if (!isTime(time)) return text
+        return text.includes('T') ? new Date(time - by).toISOString() : String(time - by)
+      })
+      return [{ network, seq, evidence: earlier }]
+    })
+    await admin.query(
+      `update ipledger.event e set evidence = m.evidence::jsonb
+         from unnest($1::text[], $2::bigint[], $3::text[]) as m (network_id, seq, evidence)
+        where e.network_id = m.network_id and e.seq = m.seq`,
+      [
+        moved.map(({ network }) => network),
+        moved.map(({ seq }) => seq),
+        moved.map(({ evidence }) => evidence),
+      ],
+    )
+  })
 }
 
 /** A node nobody hears of any more. */

@@ -18,7 +18,10 @@ const COLOURS: Readonly<Record<string, string>> = {
   yellow: '#e0b400',
   orange: '#eb7b18',
   red: '#c4162a',
+  'super-light-blue': '#dbe7fa',
+  'light-blue': '#a8c5f2',
   blue: '#3274d9',
+  'dark-blue': '#1f60c4',
   purple: '#8f3bb8',
   text: '#6e7780',
 }
@@ -34,6 +37,7 @@ export function picture(title: string, parts: readonly Drawn[]): string {
   })
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH + 20}" height="${y}" viewBox="0 0 ${WIDTH + 20} ${y}" font-family="Inter, Helvetica, Arial, sans-serif" font-size="12" fill="#24292e">`,
+    `<title>${escaped(title)}</title>`,
     `<rect width="100%" height="100%" fill="#f4f5f5"/>`,
     words(10, 28, title, { size: 17, weight: 600 }),
     ...placed,
@@ -95,7 +99,9 @@ export function drawSeries(panel: PanelJson, rows: Rows, span: Span, marks: read
     if (bars) {
       return points
         .filter(({ from, to }) => to > from)
-        .map(({ at, from, to }) => rect(x(at) - barWidth / 2, y(to), barWidth, y(from) - y(to), colour, name))
+        .map(({ at, from, to }) =>
+          rect(Math.max(LEFT, x(at)), y(to), barWidth, y(from) - y(to), colour, name),
+        )
         .join('')
     }
     if (!stacked)
@@ -188,7 +194,7 @@ export function drawCells(panel: PanelJson, rows: Rows): Drawn {
       if (value === null || value === undefined) return ''
       const steps = (settingOf(properties, 'thresholds') as { steps: Steps } | undefined)?.steps ?? []
       const share = Number(value)
-      const fill = share === 0 ? '#e4e7e9' : (COLOURS[stepOf(steps, share)] ?? '#e4e7e9')
+      const fill = COLOURS[stepOf(steps, share)] ?? '#e4e7e9'
       const label =
         share === 0
           ? ''
@@ -351,7 +357,7 @@ function legend(names: readonly (readonly [string, string])[], y: number): strin
   return names
     .map(([name, colour]) => {
       const at = x
-      x += 26 + 6.6 * name.length
+      x += 28 + 7.4 * name.length
       return rect(at, y - 8, 12, 4, colour, name) + words(at + 16, y, name, { size: 11, fill: '#6e7780' })
     })
     .join('')

@@ -190,12 +190,12 @@ export function sightOf(
 }
 
 /** Somebody answers for it that this boot is over. */
-export function fenced(node: string, boot: string): Fact {
+export function fenced(node: string, boot: string, head?: number): Fact {
   return (ledger) =>
     record(ledger, (header) => ({
       ...header,
       type: 'node.fenced',
-      evidence: { node, boot, why: 'powered off' },
+      evidence: { node, boot, why: 'powered off', ...(head !== undefined && { head }) },
     }))
 }
 

@@ -68,6 +68,7 @@ export type DashboardJson = {
   readonly annotations: {
     readonly list: readonly {
       readonly name: string
+      readonly iconColor: string
       readonly datasource: { readonly uid: string }
       readonly target: Target
     }[]

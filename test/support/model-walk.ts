@@ -336,7 +336,7 @@ function commandOf(asked: Asked, step: Exclude<Step, WaitStep | ReportStep>): Co
     }
     case 'fenceNode': {
       const node = at(['n1', 'n2', 'n1', 'n2', ''], step.source)
-      return { ...plain(step.envelope), type: 'fenceNode', node, boot: 'b1', why: 'model' }
+      return { ...plain(step.envelope), type: 'fenceNode', node, boot: 'b1', head: null, why: 'model' }
     }
   }
 }

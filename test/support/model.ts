@@ -1103,7 +1103,8 @@ export function createModel(): Model {
       made.boot = boot
       return made
     }
-    if (owner === null || !owner.uidNamed) return aside('FOREIGN', null)
+    const inBlock = pool.prefixLength !== (spaceOf(pool.cidr).family === 4 ? 32 : 128)
+    if (inBlock || owner === null || !owner.uidNamed) return aside('FOREIGN', null)
     const named = { ...owner, interface: owner.interface === '' ? `?${address}` : owner.interface }
     if (fence !== undefined) return aside('RELEASED_BUT_LIVE', named)
     const life = state.closings

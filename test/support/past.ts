@@ -21,6 +21,7 @@ const TABLES = [
   'fence',
   'source',
   'source_epoch',
+  'unknown_source',
   'snapshot',
   'snapshot_part',
   'sighting',

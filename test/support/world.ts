@@ -42,6 +42,8 @@ export type Report = {
 
 export type World = {
   readonly sources: Map<string, WorldSource>
+  /** Who has called while the network recovered. */
+  readonly unknown: Set<string>
   /** ENABLED and warm, unless the fields say otherwise. */
   register(source: string, fields?: Partial<WorldSource>): void
   report(source: string, entries: readonly SightedEntry[], report: Report): void
@@ -62,6 +64,7 @@ const LISTED = 20
 
 export function createWorld(): World {
   const sources = new Map<string, WorldSource>()
+  const unknown = new Set<string>()
   let intervals: Interval[] = []
 
   const isRetired = (source: string) => sources.get(source)?.state === 'RETIRED'
@@ -73,6 +76,7 @@ export function createWorld(): World {
 
   return {
     sources,
+    unknown,
     register(source, fields = {}) {
       sources.set(source, {
         source,
@@ -161,6 +165,7 @@ export function createWorld(): World {
         unreported: enabled
           .flatMap((one) => (one.era === era && one.warm ? [] : [one.source]))
           .slice(0, LISTED),
+        unknown: [...unknown].filter((id) => (sources.get(id)?.state ?? 'REGISTERED') === 'REGISTERED'),
         asking: enabled
           .filter((one) => one.node === '' || one.node === node)
           .map((one) => ({

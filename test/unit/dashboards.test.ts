@@ -141,7 +141,9 @@ describe.each([...dashboards])('%s', (_, dashboard) => {
         const target = byUid.get(uid ?? '')
         expect(target, `${panel.title}: ${title}`).toBeDefined()
         const names = target!.templating.list.map(({ name }) => name)
-        for (const [, variable] of query!.matchAll(/var-(\w+)=/g)) expect(names).toContain(variable)
+        for (const [, set, same] of query!.matchAll(/var-(\w+)=|\$\{(\w+):queryparam\}/g)) {
+          expect(names).toContain(set ?? same)
+        }
         expect(query, 'with the time that is shown').toContain(`\${__url_time_range}`)
       }
     }

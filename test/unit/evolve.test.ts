@@ -186,6 +186,7 @@ describe('pools and networks', () => {
         node: 'n1',
         boot: 'b1',
         seq,
+        head: seq,
         at: 1,
         by: 'a',
         why: 'off',

@@ -1,6 +1,6 @@
 /** Which report an entry that stays listed is evidence of (DESIGN §4: partial evidence only protects). */
 import { describe, expect, test } from 'vitest'
-import { type Appeared, lastListing, type Reports } from '../../src/core/listed.ts'
+import { type Appeared, lastListing, provesEnd, type Reports } from '../../src/core/listed.ts'
 
 const at = (sequence: number, head = 10 * sequence) => ({ sequence, head, begunAt: 1_000 * sequence })
 const APPEARED: Appeared = at(3)
@@ -49,5 +49,26 @@ describe('an entry', () => {
 
   test('is not made doubtful by a report that was begun before the last one', () => {
     expect(lastListing(APPEARED, source(5, { lastBegunAt: 4_999 }))).toEqual(at(5))
+  })
+})
+
+describe('an entry that is listed as ended', () => {
+  test.each<[string, Appeared, Reports]>([
+    ['appeared in the last complete report', APPEARED, source(3)],
+    ['stays in it', APPEARED, source(7)],
+    ['appeared without proof, and stays in it', at(3, 0), source(4)],
+  ])('is believed where it %s', (_what, appeared, reports) => {
+    expect(provesEnd(appeared, reports)).toBe(true)
+  })
+
+  test.each<[string, Appeared, Reports]>([
+    ['with holes', APPEARED, source(3, { complete: at(2) })],
+    ['that is the first of its source', APPEARED, source(3, { complete: null })],
+    ['of a source that warms up', APPEARED, source(3, { warm: false })],
+    ['that proves no beginning', at(3, 0), source(3)],
+    ['after which one with holes came', APPEARED, source(5, { complete: at(4) })],
+    ['after which one without a token came', APPEARED, source(5, { lastBegunAt: 5_001 })],
+  ])('is not in a report %s', (_what, appeared, reports) => {
+    expect(provesEnd(appeared, reports)).toBe(false)
   })
 })

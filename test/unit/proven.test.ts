@@ -3,9 +3,10 @@
  * fails without it; that a proof proves anything at all is the judge's business (judge.test.ts).
  */
 import { describe, expect, test } from 'vitest'
-import type { Command } from '../../src/core/command.ts'
-import type { LeaseEvidence, Proof } from '../../src/core/judge.ts'
-import { POLICY, type ReapPolicy } from '../../src/core/policy.ts'
+import { emptyBooks, leasesSeenOf, MOST_ENTRIES } from '../../src/core/books.ts'
+import { type Command, type SightedEntry, TERMINAL } from '../../src/core/command.ts'
+import { judgeHeld, type LeaseEvidence, type Proof } from '../../src/core/judge.ts'
+import { judgePolicy, POLICY, type ReapPolicy } from '../../src/core/policy.ts'
 import {
   active,
   claim,
@@ -337,8 +338,13 @@ function hold(held: string): Fact {
 
 describe('caps of reaps on absence (cilium#9888, aws#3876, calico#5044)', () => {
   const address = (n: number) => `10.0.0.${n}`
-  /** So many leases, and what the source lists besides. */
-  const crowd = (leases: number, listed: number) =>
+  const last = (leases: number, listed: number) =>
+    Array.from({ length: listed }, (_, n) => {
+      const of = leases - listed + n
+      return entry(address(of + 1), owner({ name: `w${of}`, uid: `w${of}` }))
+    })
+  /** So many leases, the last of which the source lists, and what it lists besides. */
+  const crowd = (leases: number, listed: number, besides: readonly SightedEntry[] = []) =>
     given(
       pool('a', '10.0.0.0/24'),
       ...Array.from({ length: leases }, (_, n) =>
@@ -346,7 +352,7 @@ describe('caps of reaps on absence (cilium#9888, aws#3876, calico#5044)', () => 
       ),
       elapsed(HOUR),
       source('agent'),
-      lists('agent', ...Array.from({ length: listed }, (_, n) => entry(`10.9.0.${n}`, null))),
+      lists('agent', ...last(leases, listed), ...besides),
     )
   const reapOf = (books: Given, n: number, fields: Partial<LeaseEvidence> = {}): Command =>
     reapProven(absence(books.ledger, address(n), fields))
@@ -379,11 +385,55 @@ describe('caps of reaps on absence (cilium#9888, aws#3876, calico#5044)', () => 
     expect(books.ledger.events.at(-1)!.evidence).toMatchObject({ reaps: 6, leases: 26 })
   })
 
+  test('what it lists besides leases makes nothing safer (5.4)', () => {
+    const foreign = Array.from({ length: 200 }, (_, n) => entry(`10.9.0.${n}`, null))
+    const over = { ...entry(address(30), null), state: TERMINAL }
+    const books = crowd(100, 0, [...foreign, over, over])
+    for (const n of [1, 2, 3]) books.accept(reapOf(books, n))
+    books.when(reapOf(books, 4)).refused('ILLEGAL_STATE', 'reconcile.held agent')
+    expect(books.ledger.events.at(-1)!.evidence).toMatchObject({ source: 'agent', reaps: 4, leases: 4 })
+  })
+
+  test('a block in which it lists many is one lease', () => {
+    const block = (n: number) => `10.0.${n}.0`
+    const books = given(
+      pool('a', '10.0.0.0/16', { prefixLength: 24 }),
+      ...Array.from({ length: 40 }, (_, n) => active(block(n), owner({ name: `w${n}`, uid: `w${n}` }))),
+      elapsed(HOUR),
+      source('agent'),
+      lists('agent', ...Array.from({ length: 90 }, (_, n) => entry(`10.0.39.${n + 1}`, null))),
+    )
+    const ended = (n: number) => reapProven(absence(books.ledger, block(n)))
+    for (const n of [0, 1, 2]) books.accept(ended(n))
+    books.when(ended(3)).refused('ILLEGAL_STATE', 'reconcile.held agent')
+    expect(books.ledger.events.at(-1)!.evidence).toMatchObject({ reaps: 4, leases: 5 })
+  })
+
+  test('of a long list some is looked at, and the rest is taken to be like it', () => {
+    const books = crowd(200, 0)
+    books.ledger.world.register('agent', { size: 100_000 })
+    const lost = (looked: { readonly entries: number; readonly leases: number }) => {
+      const seen = { ...emptyBooks('default'), heldLeases: 200 }
+      seen.leasesSeen.set('agent', { upTo: MOST_ENTRIES, ...looked })
+      return leasesSeenOf(seen, books.ledger.world.bookOf('agent')!, 1_000)
+    }
+    expect(lost({ entries: MOST_ENTRIES, leases: 4 })).toBe(97)
+    expect(lost({ entries: MOST_ENTRIES, leases: 900 }), 'no more than there are').toBe(200)
+    expect(lost({ entries: MOST_ENTRIES - 1, leases: 4 }), 'all of it was looked at').toBe(4)
+  })
+
   test('of the network: of what is held, and what was taken', () => {
-    // 5 of 25 is a fifth, 6 of 25 is more; the source lists ever so many.
-    const books = crowd(25, 200)
-    for (const n of [1, 2, 3, 4, 5]) books.accept(reapOf(books, n))
-    books.when(reapOf(books, 6)).refused('ILLEGAL_STATE', 'reconcile.held everything')
+    // 5 of 25 is a fifth, 6 of 25 is more; of each source they are three.
+    const books = crowd(25, 0)
+    source('other')(books.ledger)
+    lists('other')(books.ledger)
+    const byOther = (n: number) =>
+      reapOf(books, n, {
+        witnesses: [missing(books.ledger, books.leaseAt(address(n))!, { source: 'other' })],
+      })
+    for (const n of [1, 2, 3]) books.accept(reapOf(books, n))
+    for (const n of [4, 5]) books.accept(byOther(n))
+    books.when(byOther(6)).refused('ILLEGAL_STATE', 'reconcile.held everything')
   })
 
   test('are reached within one batch', () => {
@@ -402,7 +452,7 @@ describe('caps of reaps on absence (cilium#9888, aws#3876, calico#5044)', () => 
   test('of one source do not stop another', () => {
     const books = crowd(60, 0)
     source('other')(books.ledger)
-    lists('other', ...Array.from({ length: 40 }, (_, n) => entry(`10.8.0.${n}`, null)))(books.ledger)
+    lists('other', ...last(60, 40))(books.ledger)
     for (const n of [1, 2, 3]) books.accept(reapOf(books, n))
     books.when(reapOf(books, 4)).refused('ILLEGAL_STATE', 'reconcile.held agent')
     const lease = books.leaseAt(address(4))!
@@ -485,7 +535,7 @@ describe('a node that was fenced', () => {
   const ON_N1 = { placement: { node: 'n1', boot: 'b1', labels: {} } }
   const fencedBy = (books: Given) => {
     const fence = books.ledger.fold().fences.values().next().value!
-    return { node: 'n1', boot: 'b1', head: fence.seq, by: fence.by, why: fence.why, at: fence.at }
+    return { node: 'n1', boot: 'b1', head: fence.head, by: fence.by, why: fence.why, at: fence.at }
   }
   const dark = (...facts: readonly Fact[]) =>
     given(
@@ -611,11 +661,34 @@ describe('a node that was fenced', () => {
     books.when(fenceNode('n1', 'b1')).then('node.fenced n1 b1')
     const { seq, at } = books.ledger.events.at(-1)!
     expect([...books.ledger.fold().fences.values()]).toEqual([
-      { node: 'n1', boot: 'b1', seq, at, by: 'test', why: 'powered off' },
+      { node: 'n1', boot: 'b1', seq, head: seq, at, by: 'test', why: 'powered off' },
     ])
     // Said again, of what was reserved since as well.
     books.when(fenceNode('n1', 'b1')).then('node.fenced n1 b1')
-    expect([...books.ledger.fold().fences.values()]).toMatchObject([{ seq: seq + 1 }])
+    expect([...books.ledger.fold().fences.values()]).toMatchObject([{ seq: seq + 1, head: seq + 1 }])
+  })
+
+  test('up to the head that its caller had seen, and to no number of later (6.3)', () => {
+    const books = dark()
+    const { fencingToken } = books.leaseAt(SUBJECT)!
+    const head = fencingToken - 1
+    books.when(fenceNode('n1', 'b1', { head })).then('node.fenced n1 b1')
+    const { seq } = books.ledger.events.at(-1)!
+    expect([...books.ledger.fold().fences.values()]).toMatchObject([{ seq, head }])
+    const evidence = evidenceOf(books.ledger, SUBJECT, {
+      fencedBy: { ...fencedBy(books), head },
+      lastSightedAt: books.ledger.now() - MINUTE,
+      witnesses: [],
+      placements: [{ node: 'n1', boot: 'b1', source: 'agent' }],
+    })
+    const { verdict, because } = judgeHeld(evidence, judgePolicy({}))
+    expect([verdict, because.map(({ code }) => code)]).toEqual(['keep', ['SEEN_LIVE']])
+    books.when(fenceNode('n1', 'b1', { head: fencingToken })).then('node.fenced n1 b1')
+    books.when(reapProven(proofIn(books))).then(REAPED)
+    const beyond = books.ledger.fold().head + 1
+    expect(books.refuse(fenceNode('n1', 'b1', { head: beyond }), 'VERSION_MISMATCH').metadata).toEqual({
+      beyondHead: String(beyond - 1),
+    })
   })
 
   test('is named with its boot: it comes back under another', () => {

@@ -1,5 +1,6 @@
 /** Reserve: what it answers, what it reuses, which pool and which address it takes (DESIGN §2, §6). */
 import { describe, expect, test } from 'vitest'
+import type { Reserve } from '../../src/core/command.ts'
 import type { Owner } from '../../src/core/owner.ts'
 import type { PoolInput } from '../../src/core/pool.ts'
 import {
@@ -126,6 +127,60 @@ describe('an attachment that holds a lease', () => {
       .when(reserve({ owner: web(1), ...inA }))
       .then()
     expect(lease).toMatchObject({ address: '10.0.0.3', reused: true, state: 'ACTIVE' })
+  })
+
+  const booted = (boot: string, state: 'ACTIVE' | 'RESERVED' = 'ACTIVE') => {
+    const placement = { node: 'n1', boot, labels: { a: 'b' } }
+    const held = state === 'ACTIVE' ? active : reserved
+    return given(pool('a', '10.0.0.0/29'), held('10.0.0.3', web(1), { placement }))
+  }
+  const from = (node: string, boot: string, fields: Partial<Reserve> = {}) =>
+    reserve({ owner: web(1), ...inA, placement: { node, boot, labels: {} }, ...fields })
+
+  test.each([
+    ['from another node', 'n2', 'b1'],
+    ['from another node that names no boot', 'n2', ''],
+    ['from another boot of its node', 'n1', 'b2'],
+    ['from another boot of no node', '', 'b2'],
+  ])('%s, and it is written down that it may run there, once', (_where, node, boot) => {
+    const books = booted('b1')
+    const before = books.leaseAt('10.0.0.3')!
+    const lease = books.when(from(node, boot)).then('lease.updated 10.0.0.3')
+    expect(lease).toMatchObject({ reused: true, version: before.version + 1 })
+    expect(books.ledger.events.at(-1)!.evidence).toEqual({ askedFrom: { node, boot } })
+    expect(books.leaseAt('10.0.0.3')).toEqual({
+      ...before,
+      version: before.version + 1,
+      placement: { node: 'n1', boot: '', labels: { a: 'b' } },
+    })
+    books.when(from(node, boot)).then()
+    books.when(from('n3', 'b3')).then()
+  })
+
+  test.each([
+    ['from the boot it was placed on', 'b1', 'n1', 'b1'],
+    ['from its node, which names no boot', 'b1', 'n1', ''],
+    ['from nowhere', 'b1', '', ''],
+    ['that was placed on no boot', '', 'n2', 'b2'],
+  ])('%s without an event', (_where, placed, node, boot) => {
+    booted(placed).when(from(node, boot)).then()
+  })
+
+  test('from elsewhere, told by a token that may not touch it, or confirmed there, all the same', () => {
+    const told = booted('b1')
+    told.when(from('n2', 'b1', { actor: agentOf('n2') })).then('lease.updated 10.0.0.3')
+    expect(told.leaseAt('10.0.0.3')!.placement.boot).toBe('')
+    const confirmed = booted('b1', 'RESERVED')
+    confirmed
+      .when(from('n2', 'b2', { confirmed: true }))
+      .then('lease.updated 10.0.0.3', 'lease.confirmed 10.0.0.3')
+    expect(confirmed.leaseAt('10.0.0.3')).toMatchObject({
+      state: 'ACTIVE',
+      placement: { node: 'n1', boot: '' },
+    })
+    booted('b1')
+      .when(from('n2', 'b2', { validateOnly: true }))
+      .then()
   })
 
   test('gets it from any of its pools, whatever their order', () => {

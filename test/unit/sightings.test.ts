@@ -33,6 +33,7 @@ import {
   recovering,
   release,
   released,
+  releaseOf,
   reserve,
   reserved,
   sightOf,
@@ -527,13 +528,36 @@ describe('inside a delegated block', () => {
     expect(books.ledger.events.at(-1)!.evidence).toMatchObject({ seen: { address: '10.0.0.21' } })
   })
 
-  test('that is free, the block is adopted', () => {
-    const books = block(lists('agent', entry('10.0.0.21', bare(guest))))
-    expect(because(books)).toEqual(['ADOPTED'])
-    expect(books.leaseAt('10.0.0.16')).toMatchObject({
-      prefixLength: 28,
-      owner: { interface: '?10.0.0.16' },
-    })
+  const other = owner({ name: 'other', uid: 'g2' })
+  test.each([
+    ['a guest', '10.0.0.21', guest, []],
+    ['a guest, interface not told', '10.0.0.21', bare(guest), []],
+    ['a guest at its first address', '10.0.0.16', guest, []],
+    ['nobody known', '10.0.0.21', null, []],
+    ['one that was released', '10.0.0.21', guest, [closed(guest)]],
+    ['one that has a block', '10.0.0.21', guest, [active('10.0.0.32', guest)]],
+    ['a guest on a boot that was fenced', '10.0.0.21', guest, [fenced('n1', 'b1')]],
+    ['one after another', '10.0.0.21', guest, [active('10.0.0.16', holder), released('10.0.0.16')]],
+  ] satisfies [string, string, ReturnType<typeof owner> | null, readonly Fact[]][])(
+    'that is free, it is set aside and nobody’s: %s (12.1)',
+    (_who, address, seen, facts) => {
+      const books = block(...facts, lists('agent', entry(address, seen)))
+      expect(because(books)).toEqual(['FOREIGN'])
+      expect(books.leaseAt('10.0.0.16')).toMatchObject({
+        prefixLength: 28,
+        state: 'QUARANTINED',
+        owner: null,
+        quarantine: { reason: 'FOREIGN', why: expect.stringContaining(`at ${address}`) },
+      })
+      expect(books.ledger.events.at(-1)!.evidence).toMatchObject({ seen: { address, owner: seen } })
+    },
+  )
+
+  test('that nobody holds, its guests neither keep it from each other nor release it', () => {
+    const books = block(lists('agent', entry('10.0.0.21', guest), entry('10.0.0.22', other)))
+    expect(because(books)).toEqual(['FOREIGN', 'OLDER_THAN_THE_BOOKS'])
+    books.when(releaseOf({ ...guest, incarnation: '1' })).then('attachment.closed guest#1 everywhere')
+    expect(books.leaseAt('10.0.0.16')).toMatchObject({ state: 'QUARANTINED', owner: null })
   })
 })
 

@@ -1,0 +1,346 @@
+/**
+ * Who is a witness of a lease, and what makes an end one: whoever has seen the workload must miss it, whatever it called
+ * its life and whatever became of the source; and an end that is listed frees only while its source is to be believed.
+ */
+import { afterAll, describe, expect, test } from 'vitest'
+import type { LeaseView } from '../../src/core/command.ts'
+import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
+import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
+import { retireSource } from '../../src/liveness/register.ts'
+import type { GivenEntry, LookUpReply } from '../../src/liveness/source.ts'
+import { listStuck } from '../../src/liveness/stuck.ts'
+import { claim, fenceNode, reserve } from '../support/commands.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { INTERVAL, settled } from '../support/intake.ts'
+import {
+  ended,
+  GONE,
+  HOUR,
+  listedAs,
+  MINUTE,
+  SECOND,
+  seenThenMissed,
+  useTruth,
+  workload,
+} from '../support/truth.ts'
+import { expectVerified } from '../support/verified.ts'
+
+const database = await useTestDatabase()
+const truth = await useTruth(database)
+afterAll(() => expectVerified(database, { full: true }))
+
+const verify = createVerifySuspects({ stayMs: 0 })
+const clear = createClearQuarantine()
+const OLD = 10 * MINUTE
+const X = '10.0.0.1'
+const V = workload('v')
+const LIVE: LookUpReply = { answer: 'live', detail: 'running' }
+const on = (node: string, boot: string) => ({ placement: { node, boot, labels: {} } })
+const retire = async (network: string, id: string) =>
+  settled(await retireSource(truth.intake.database, { network, id, by: 'test' }))
+
+function repeat<T>(count: number, one: T): readonly T[] {
+  return Array.from({ length: count }, () => one)
+}
+
+/** Two leases, so that an address has no other to be given instead; V has the first. */
+async function small(fields: Parameters<typeof truth.lease>[2] = {}) {
+  const network = await truth.network({ cidr: '10.0.0.0/30', cooldownMs: OLD })
+  const lease = await truth.lease(network, V, fields)
+  expect(lease.address).toBe(X)
+  await truth.lease(network, workload('filler'))
+  return { network, lease, seen: listedAs(X, V) }
+}
+
+/** The sources report once more and answer what they are asked, so many times, and each time all is judged. */
+async function cycles(
+  network: string,
+  count: number,
+  sources: Readonly<
+    Record<
+      string,
+      {
+        readonly list?: readonly GivenEntry[]
+        readonly reply?: LookUpReply
+        readonly epoch?: string
+        readonly complete?: boolean
+      }
+    >
+  >,
+): Promise<number> {
+  let asked = 0
+  for (let cycle = 0; cycle < count; cycle += 1) {
+    await truth.past(network, INTERVAL)
+    for (const [source, { list = [], reply = GONE, epoch = 'e1', complete = true }] of Object.entries(
+      sources,
+    )) {
+      const { asks } = await truth.watch(network, source, [list], { epoch, complete, endedAgo: 0 })
+      asked += await truth.answer(network, source, asks, reply, epoch)
+    }
+    await truth.run(verify)
+    await truth.run(clear)
+  }
+  return asked
+}
+
+/** Whom the address is given to when somebody asks for one; long after everything was judged. */
+async function givenTo(network: string): Promise<string> {
+  await truth.past(network, OLD + MINUTE)
+  const outcome = await truth.ledger.submit(
+    reserve({ network, owner: workload('newcomer'), claims: [claim({ pool: 'web' })] }),
+  )
+  return outcome.ok ? outcome.answer.leases[0]!.address : outcome.refusal.reason
+}
+
+async function expectKept(network: string, lease: LeaseView): Promise<void> {
+  expect(
+    await truth.rows(
+      'select fencing_token from ipledger.lease where network_id = $1 and address = $2',
+      network,
+      X,
+    ),
+  ).toEqual([{ fencing_token: lease.fencingToken }])
+  expect(await truth.events(network, 'lease.reaped')).toEqual([])
+  expect(await givenTo(network)).not.toBe(X)
+}
+
+async function stuck(network: string) {
+  const page = settled(await listStuck(truth.connections, { network, codes: [], after: null, limit: 100 }))
+  return page.stuck.map(({ code, source, lease, text }) => ({ code, source, address: lease?.address, text }))
+}
+
+describe('an end that is listed', () => {
+  async function seenByAgent() {
+    const at = await small()
+    await truth.source(at.network, 'agent')
+    await truth.past(at.network, OLD)
+    return at
+  }
+
+  test('by complete reports past its grace frees, and nobody is asked (M-06, M-07)', async () => {
+    const { network, seen } = await seenByAgent()
+    await truth.watch(network, 'agent', seenThenMissed([seen], 3, [ended(seen)]), { endedAgo: 0 })
+    expect(await cycles(network, 12, { agent: { list: [ended(seen)] } })).toBe(0)
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('is none while its source is silent', async () => {
+    const { network, lease, seen } = await seenByAgent()
+    await truth.watch(network, 'agent', seenThenMissed([seen], 3, [ended(seen)]), { endedAgo: 0 })
+    await truth.past(network, 3 * HOUR)
+    await truth.run(verify)
+    await expectKept(network, lease)
+  })
+
+  test('is none in reports with holes: its source is asked', async () => {
+    const { network, lease, seen } = await seenByAgent()
+    await truth.watch(network, 'agent', seenThenMissed([seen], 3), { endedAgo: 0 })
+    const partial = { list: [ended(seen)], complete: false, reply: LIVE }
+    expect(await cycles(network, 14, { agent: partial })).toBeGreaterThan(0)
+    await expectKept(network, lease)
+  })
+
+  test('is none from a life of its source that is closed', async () => {
+    const { network, lease, seen } = await seenByAgent()
+    await truth.watch(network, 'agent', repeat(3, [seen]), { epoch: 'e0', endedAgo: 0 })
+    await truth.past(network, 4 * INTERVAL)
+    await truth.watch(network, 'agent', seenThenMissed([seen], 3), { endedAgo: 0 })
+    await truth.past(network, SECOND)
+    const late = await truth.watch(network, 'agent', [[ended(seen)]], { epoch: 'e0', endedAgo: 0 })
+    expect(late.assessment.because).toEqual(['CLOSED_EPOCH'])
+    await truth.past(network, 6 * MINUTE)
+    await truth.run(verify)
+    await expectKept(network, lease)
+  })
+})
+
+describe('whoever has seen the owner in another life', () => {
+  const elsewhere = listedAs(X, { ...V, incarnation: 'life-on-nb' })
+
+  test('must miss it and say that it is gone: a workload that moved to where its life has another name (16.5)', async () => {
+    const { network, lease, seen } = await small(on('na', 'a1'))
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.source(network, 'nb', { node: 'nb' })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(3, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, 4 * INTERVAL)
+    await truth.watch(network, 'nb', repeat(3, [elsewhere]), { epoch: 'b1', endedAgo: 0 })
+    await truth.watch(network, 'na', repeat(3, []), { epoch: 'a1', endedAgo: 0 })
+    // The index behind nb's list lags.
+    await cycles(network, 8, { na: { epoch: 'a1' }, nb: { epoch: 'b1', reply: LIVE } })
+    await expectKept(network, lease)
+  })
+
+  test('keeps it from a fence of the node it was placed on (16.5)', async () => {
+    const { network, lease } = await small(on('na', 'a1'))
+    await truth.source(network, 'nb', { node: 'nb' })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'nb', repeat(3, [elsewhere]), { epoch: 'b1', endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'nb', [[]], { epoch: 'b1', endedAgo: 0 })
+    await truth.ledger.accept(fenceNode('na', 'a1', { network }))
+    await truth.run(verify)
+    await expectKept(network, lease)
+  })
+
+  test('and nobody else, frees it by its word, after the long age (W-01, W-03)', async () => {
+    const { network, lease } = await small()
+    // Enabled later than the lease, it knows it by what it saw.
+    await truth.source(network, 'agent')
+    await truth.past(network, OLD)
+    await truth.watch(network, 'agent', repeat(3, [elsewhere]), { endedAgo: 0 })
+    await cycles(network, 8, { agent: {} })
+    expect(
+      await truth.rows(
+        'select fencing_token from ipledger.lease where network_id = $1 and address = $2',
+        network,
+        X,
+      ),
+    ).toEqual([{ fencing_token: lease.fencingToken }])
+    await truth.past(network, HOUR)
+    await cycles(network, 6, { agent: {} })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('does not speak for those that cover this one (16.8)', async () => {
+    const { network, lease } = await small(on('nb', 'b1'))
+    const other = listedAs(X, { ...V, incarnation: 'life-before' })
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.source(network, 'nb', { node: 'nb' })
+    await truth.past(network, 2 * HOUR)
+    // nb has not reported yet.
+    await truth.watch(network, 'na', repeat(3, [other]), { epoch: 'a1', endedAgo: 0 })
+    await cycles(network, 8, { na: { epoch: 'a1' } })
+    await expectKept(network, lease)
+  })
+})
+
+describe('a witness that was retired', () => {
+  test('can tell no more: nobody who never saw the lease tells for it (16.8)', async () => {
+    const { network, lease, seen } = await small()
+    await truth.source(network, 'k1')
+    await truth.source(network, 'k2')
+    await truth.past(network, 2 * HOUR)
+    await truth.watch(network, 'k1', repeat(4, [seen]), { endedAgo: 0 })
+    await truth.watch(network, 'k2', repeat(4, []), { endedAgo: 0 })
+    await retire(network, 'k1')
+    await truth.source(network, 'k1b')
+    await cycles(network, 6, { k2: {} })
+    expect(await stuck(network)).toContainEqual({
+      code: 'NOBODY_CAN_TELL',
+      source: 'k1',
+      address: X,
+      text: expect.stringMatching(
+        /k1 has seen .* there and was retired.*; register and enable its successor and let it report/,
+      ),
+    })
+    await expectKept(network, lease)
+  })
+
+  test('is followed by whoever sees the lease as well', async () => {
+    const { network, seen } = await small()
+    await truth.source(network, 'k1')
+    await truth.past(network, 2 * HOUR)
+    await truth.watch(network, 'k1', repeat(4, [seen]), { endedAgo: 0 })
+    await retire(network, 'k1')
+    await truth.source(network, 'k1b')
+    await truth.watch(network, 'k1b', repeat(3, [seen]), { endedAgo: 0 })
+    await cycles(network, 3, { k1b: { list: [seen] } })
+    expect(await truth.state(network, X)).toBe('ACTIVE')
+    expect((await stuck(network)).filter(({ address }) => address === X)).toEqual([])
+    await cycles(network, 6, { k1b: {} })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('is not needed for a fence', async () => {
+    const { network, seen } = await small(on('na', 'a1'))
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, MINUTE)
+    await retire(network, 'na')
+    await truth.run(verify)
+    expect(await truth.state(network, X)).toBe('ACTIVE')
+    await truth.ledger.accept(fenceNode('na', 'a1', { network }))
+    await truth.run(verify)
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+})
+
+describe('what a caller saw', () => {
+  async function seenByCaller() {
+    const network = await truth.network({ cidr: '10.0.0.0/24', cooldownMs: OLD })
+    await truth.source(network, 'c')
+    await truth.source(network, 'd')
+    for (const source of ['c', 'd']) await truth.watch(network, source, repeat(3, []), { endedAgo: 0 })
+    const other = await truth.lease(network, workload('w'), { liveAddresses: [X] })
+    expect(other.address).not.toBe(X)
+    await truth.past(network, OLD)
+    return network
+  }
+  const someone = listedAs(X, workload('x'))
+
+  test('each source that covers the network must miss, whoever saw it since (DESIGN §3)', async () => {
+    const network = await seenByCaller()
+    await truth.watch(network, 'c', repeat(3, [someone]), { endedAgo: 0 })
+    await cycles(network, 8, { c: {} })
+    expect(await truth.state(network, X)).toBe('SEEN_BY_CALLER')
+    expect(await stuck(network)).toContainEqual(
+      expect.objectContaining({ code: 'PROOF_BLOCKED', source: 'd', address: X }),
+    )
+    await cycles(network, 8, { c: {}, d: {} })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('and they tell where only a node has seen somebody', async () => {
+    const network = await seenByCaller()
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.watch(network, 'na', repeat(3, [someone]), { epoch: 'a1', endedAgo: 0 })
+    await cycles(network, 8, { na: { epoch: 'a1' }, c: {}, d: {} })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+})
+
+describe('a Reserve from another boot than the lease was placed on', () => {
+  test('keeps it from the fence of that boot (6.3, 16.5)', async () => {
+    const { network, lease } = await small(on('na', 'a1'))
+    await truth.past(network, HOUR)
+    const again = await truth.lease(network, V, on('nb', 'b1'))
+    expect(again).toMatchObject({ address: X, fencingToken: lease.fencingToken, reused: true })
+    const [told] = await truth.events(network, 'lease.updated')
+    expect(told).toMatchObject({ address: X, evidence: { askedFrom: { node: 'nb', boot: 'b1' } } })
+    await truth.past(network, MINUTE)
+    await truth.ledger.accept(fenceNode('na', 'a1', { network }))
+    await truth.run(verify)
+    await expectKept(network, lease)
+  })
+
+  test('and from the end of that boot (12.2)', async () => {
+    const { network, lease } = await small(on('na', 'a1'))
+    await truth.source(network, 'na', { node: 'na', bootEndsAll: true })
+    await truth.watch(network, 'na', repeat(3, []), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, OLD)
+    await truth.lease(network, V, on('nb', 'b1'))
+    await truth.past(network, OLD)
+    await cycles(network, 8, { na: { epoch: 'a2' } })
+    await expectKept(network, lease)
+  })
+})
+
+test('the cap of a source is a share of the leases it lists, not of all it lists (5.4)', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'k8s')
+  const owners = Array.from({ length: 20 }, (_, n) => workload(n))
+  const leases: LeaseView[] = []
+  for (const of of owners) leases.push(await truth.lease(network, of))
+  // What others see, so that the cap of the network is not met.
+  for (let n = 0; n < 80; n += 1) await truth.lease(network, workload(`vm${n}`, { kind: 'vm' }))
+  await truth.past(network, 2 * HOUR)
+  const foreign = Array.from({ length: 200 }, (_, n) => listedAs(`192.168.7.${n + 1}`, workload(`x${n}`)))
+  const mine = leases.map(({ address }, n) => listedAs(address, owners[n]!))
+  await truth.watch(network, 'k8s', repeat(4, [...mine, ...foreign]), { endedAgo: 0 })
+  await cycles(network, 6, { k8s: { list: foreign } })
+  expect(await truth.events(network, 'lease.reaped')).toHaveLength(3)
+  const [held] = await truth.events(network, 'reconcile.held')
+  expect(held!.evidence).toMatchObject({ source: 'k8s', reaps: 4, leases: 4 })
+})
