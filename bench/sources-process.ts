@@ -25,8 +25,11 @@ type Reporter = {
   /** By which it says "unchanged". */
   digest: string
   /** From the last answer: by which it says so without a begin. */
-  next: string
+  next: { token: string; until: number }
 }
+const NO_NEXT = { token: '', until: 0 }
+/** Between a token that is taken and its report. */
+const IN_TIME_MS = 1_000
 
 let target: Target
 let place: Place
@@ -39,7 +42,7 @@ const tasks: {
 } = {
   async declare({ source, intervalMs }) {
     reporter ??= await openReporter(source)
-    reporter = { ...reporter, source, digest: '', next: '' }
+    reporter = { ...reporter, source, digest: '', next: NO_NEXT }
     await declare(reporter, '', intervalMs)
     return null
   },
@@ -102,7 +105,7 @@ function connect(): Promise<KeepAlive> {
 }
 
 async function openReporter(source: string): Promise<Reporter> {
-  return { source, connection: await connect(), seen: { era: 0, head: '0' }, digest: '', next: '' }
+  return { source, connection: await connect(), seen: { era: 0, head: '0' }, digest: '', next: NO_NEXT }
 }
 
 async function declare({ connection, source }: Reporter, node: string, intervalMs: number): Promise<void> {
@@ -131,6 +134,8 @@ type Answer = {
   readonly staged: boolean
   readonly digest: string
   readonly nextToken: string
+  /** Absent where there is none. */
+  readonly nextExpiresAt?: string
 }
 
 /** The server closes what was silent for longer than a minute. */
@@ -186,7 +191,7 @@ async function report(one: Reporter, body: string): Promise<Answer> {
   const answer = await ask(one.connection, 'LivenessService/ReportSnapshot', body)
   one.seen.era = answer.era
   one.seen.head = answer.head
-  one.next = answer.nextToken
+  one.next = { token: answer.nextToken, until: Date.parse(answer.nextExpiresAt ?? '') }
   return answer
 }
 
@@ -243,7 +248,8 @@ async function pace({ intervalMs, intervals }: Extract<SourcesTask, { type: 'pac
     try {
       const from = performance.now()
       await beConnected(agent)
-      await reportUnchanged(agent, agent.next === '' ? await begin(agent) : agent.next)
+      const { token, until } = agent.next
+      await reportUnchanged(agent, Date.now() + IN_TIME_MS < until ? token : await begin(agent))
       samples.add(performance.now() - from)
       reports += 1
     } catch (error) {

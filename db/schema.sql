@@ -228,7 +228,7 @@ AS $function$
            ' at ', evidence #>> '{seen,address}', ' as ', evidence #>> '{seen,state}',
            ' on node ' || nullif(evidence #>> '{seen,node}', ''), ' (boot ' || nullif(evidence #>> '{seen,boot}', '') || ')',
            ' in snapshot ', evidence ->> 'sequence', ', begun ', ipledger_audit.moment((evidence ->> 'begunAt')::timestamptz),
-           ', evidence of number ', evidence ->> 'head')
+           ' at head ', evidence ->> 'head')
 $function$;
 
 CREATE OR REPLACE FUNCTION ipledger_audit.describe_witness(proof jsonb, witness jsonb)
@@ -326,8 +326,7 @@ AS $function$
     when 'lease.quarantined' then concat(s.lease,
       case when event.evidence ? 'releasedBy' then concat(' stays in quarantine as ', event.quarantine_reason, ' without a holder, since ',
              event.evidence ->> 'releasedBy', ' released it', s.doer)
-           else concat(' was set aside as ', event.quarantine_reason,
-             case when event.owner_kind is null then ', held for nobody known' else ', held for ' || s.owner end, s.doer, ': ',
+           else concat(' was set aside as ', event.quarantine_reason, s.doer, ', held for ', s.owner, ': ',
              case when event.evidence ? 'seen' then concat(
                     case when event.quarantine_reason = 'CONFLICT'
                          then concat('the books have ', ipledger_audit.describe_owner(event.evidence -> 'holder'), ', and ')
@@ -378,7 +377,7 @@ AS $function$
    where x.first <= b.last and x.last >= b.first
 $function$;
 
-CREATE OR REPLACE FUNCTION ipledger_audit.explain_address(network text, address inet, OUT step integer, INOUT at timestamp with time zone DEFAULT now(), OUT seq bigint, OUT what text, OUT evidence jsonb)
+CREATE OR REPLACE FUNCTION ipledger_audit.explain_address(network text, address inet, OUT step integer, INOUT at timestamp with time zone DEFAULT now(), OUT seq bigint, OUT what text, OUT evidence jsonb, upto bigint DEFAULT NULL::bigint)
  RETURNS SETOF record
  LANGUAGE sql
  STABLE ROWS 10
@@ -392,7 +391,7 @@ CREATE OR REPLACE FUNCTION ipledger_audit.explain_address(network text, address 
 AS $function$
   with asked as materialized (
     select explain_address.network, set_masklen(explain_address.address, -1) as address, explain_address.at,
-           ipledger_audit.position_at(explain_address.network, explain_address.at) as upto
+           coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto
   ),
   known as materialized (
     select a.*, n.head, f.at as begun_at
@@ -453,7 +452,12 @@ AS $function$
                case when s.alive and not h.is_held then ' It is seen live though the books have nobody there, and is not handed out while it is listed.' end) end,
              case when w.words is not null then concat(' It waits: ', w.words, '.') end) as what,
            case when h.is_held or x.seq is not null then x.seq else p.seq end as seq,
-           jsonb_strip_nulls(jsonb_build_object('position', k.upto, 'sightings', s.list, 'stuck', w.list)) as evidence
+           jsonb_strip_nulls(jsonb_build_object('position', k.upto, 'sightings', s.list, 'stuck', w.list, 'state',
+             case when h.is_held then x.state
+                  when p.seq is null or p.type = 'pool.deleted' then 'OUTSIDE'
+                  when ipledger_audit.excluded_because(p.pool, k.address) is not null then 'EXCLUDED'
+                  when x.available_at > k.at then 'COOLING'
+                  else 'FREE' end)) as evidence
       from known k cross join seen s cross join waits w cross join is_held h
       left join last x on true
       left join pool p on true
@@ -632,15 +636,23 @@ CREATE OR REPLACE FUNCTION ipledger_audit.marks("from" timestamp with time zone,
  RETURNS TABLE(network text, seq bigint, at timestamp with time zone, mark text, what text)
  LANGUAGE sql
  STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET jit TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
-  select e.network, e.seq, e.at,
+  select n.network, e.seq, e.at,
          case e.type when 'lease.reaped' then 'reap' when 'lease.quarantined' then 'conflict' when 'era.begun' then 'era'
                      when 'node.fenced' then 'fence' else 'hold' end,
          e.what
-    from ipledger_audit.event e
-   where e.at >= "from" and e.at <= "to"
-     and (e.type in ('lease.reaped', 'era.begun', 'node.fenced', 'reconcile.held', 'reconcile.resumed')
-          or (e.type = 'lease.quarantined' and e.quarantine_reason = 'CONFLICT'))
+    from ipledger_audit.network n
+    cross join lateral (
+      select l.seq, l.at, l.type, l.what, l.quarantine_reason from ipledger_audit.event l
+       where l.network = n.network and l.at >= marks."from" and l.at <= marks."to"
+         and l.type in ('lease.reaped', 'lease.quarantined', 'era.begun', 'node.fenced', 'reconcile.held', 'reconcile.resumed')) e
+   where e.type <> 'lease.quarantined' or e.quarantine_reason = 'CONFLICT'
 $function$;
 
 CREATE OR REPLACE FUNCTION ipledger_audit.moment(milliseconds jsonb)
@@ -1395,7 +1407,7 @@ CASE
 END),
   constraint tenure_owner_is_whole CHECK (num_nulls(owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface) = ANY (ARRAY[0, 6])),
   constraint tenure_span_begins_at_its_first_number CHECK (NOT isempty(span) AND NOT lower(span) IS DISTINCT FROM first_seq),
-  constraint no_two_owners_hold_one_address EXCLUDE USING gist (address inet_ops WITH &&, network_id WITH =, span WITH &&)
+  constraint no_two_owners_hold_one_address EXCLUDE USING gist (address inet_ops WITH &&, network_id WITH =, int8range(first_seq, COALESCE(upper(span), first_seq + 1)) WITH &&)
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
 
 create table ipledger.tenure_overlap (
@@ -1481,9 +1493,9 @@ CREATE INDEX event_by_time ON ipledger.event USING btree (network_id, at, seq);
 
 CREATE INDEX event_of_absence ON ipledger.event USING btree (network_id, at, seq) WHERE (((type = 'lease.reaped'::text) AND (cause = 'PROVEN_ABSENT'::text)) OR (type = 'reconcile.resumed'::text));
 
-CREATE INDEX event_of_reap ON ipledger.event USING btree (network_id, at, seq) WHERE (type = 'lease.reaped'::text);
-
 CREATE INDEX event_of_shape ON ipledger.event USING btree (network_id, seq) WHERE (type = ANY (ARRAY['network.created'::text, 'network.updated'::text, 'era.begun'::text, 'pool.created'::text, 'pool.updated'::text, 'pool.deleted'::text, 'node.fenced'::text, 'reconcile.held'::text, 'reconcile.resumed'::text]));
+
+CREATE INDEX event_seldom ON ipledger.event USING btree (network_id, type, at, seq) WHERE (type <> ALL (ARRAY['lease.reserved'::text, 'lease.confirmed'::text, 'lease.released'::text, 'lease.adopted'::text, 'lease.updated'::text, 'attachment.closed'::text]));
 
 CREATE INDEX lease_by_attachment ON ipledger.lease USING btree (network_id, attachment_key);
 
@@ -1530,6 +1542,8 @@ CREATE INDEX source_by_node ON ipledger.source USING btree (network_id, node, so
 CREATE INDEX source_that_is_asked ON ipledger.source USING btree (network_id, source_id) WHERE ((kind <> 'push'::text) AND (state <> 'RETIRED'::text));
 
 CREATE INDEX source_warming_up ON ipledger.source USING btree (network_id, source_id) WHERE ((state = 'ENABLED'::text) AND (NOT warm));
+
+CREATE UNIQUE INDEX one_address_has_one_open_tenure ON ipledger.tenure USING btree (network_id, address) WHERE upper_inf(span);
 
 CREATE INDEX tenure_by_address ON ipledger.tenure USING btree (network_id, address, first_seq);
 
@@ -2230,7 +2244,7 @@ comment on column ipledger.lookup.wanted_at is 'When the question arose.';
 
 comment on column ipledger.network.era is 'Life of the ledger; numbers of era e begin at e × 2^40.';
 
-comment on column ipledger.network.rebuilding_since is 'When it became REBUILDING last. Of the database and not of the log: a rebuild leaves it as it is.';
+comment on column ipledger.network.rebuilding_since is 'Since when it is REBUILDING; null: it is not. Of the database and not of the log, so it is no part of what is compared.';
 
 comment on column ipledger.network.state is 'READY; REBUILDING: projections are being replaced; RECOVERING: a new era has not been observed yet.';
 
@@ -2498,12 +2512,14 @@ comment on function ipledger_audit.excluded_because(jsonb,inet) is 'Why a pool n
 Example:
   select excluded_because(settings, ''10.8.64.1'') from pool where network = ''default'';';
 
-comment on function ipledger_audit.explain_address(text,inet,timestamp with time zone) is 'Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
+comment on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) is 'Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
 sources saw there at that time and, of now, what it waits for; the steps after it are the events that led there, oldest first: the lease it
-has or had last, the lease before it (at most 100 events of each), and its pool where that was changed since, or deleted.
+has or had last, the lease before it (at most 100 events of each), and its pool where that was changed since, or deleted. Several events
+may have one time: `upto` is the number of the last that counts, if it is not to be the last of that time.
 
 Columns: step; at (of step 0 the time asked about, then of the event); seq (number of the event); what (a sentence); evidence (of step 0:
-position in the log, sightings, stuck items; of an event what it rested on).
+position in the log, state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, or OUTSIDE every pool), sightings, stuck items; of an
+event what it rested on).
 
 Example:
   select step, at, what from explain_address(''default'', ''10.8.64.2'');';
@@ -2548,7 +2564,7 @@ written as one: timestamptz ''2026-01-01 03:12Z'', or now() - interval ''1 hour'
 Example:
   select address, state, owner_name from leases_as_of(''default'', now() - interval ''1 hour'');';
 
-comment on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) is 'What a chart marks: reaps, conflicts, new eras, fences, holds and their ends, in a span of time. It reads every event of the span.
+comment on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) is 'What a chart marks: reaps, conflicts, new eras, fences, holds and their ends, between two times (both included).
 Columns: network; seq; at; mark (reap, conflict, era, fence, hold); what (a sentence).
 
 Example:
@@ -2652,9 +2668,9 @@ comment on index ipledger.event_by_time is 'Turns a time into a position of the 
 
 comment on index ipledger.event_of_absence is 'Reaps on absence of the last hour, and from when they count anew: the rolling caps.';
 
-comment on index ipledger.event_of_reap is 'Reaps between two times.';
-
 comment on index ipledger.event_of_shape is 'History of a network, its pools, and what people say of reaping.';
+
+comment on index ipledger.event_seldom is 'Reaps, quarantines, eras, fences, holds and changes of pools between two times.';
 
 comment on index ipledger.lease_by_attachment is 'Retries, Release by owner.';
 
@@ -2673,6 +2689,8 @@ comment on index ipledger.lookup_by_answer is 'What was answered a moment ago, a
 comment on index ipledger.lookup_by_next_time is 'What is to be asked again.';
 
 comment on index ipledger.lookup_waits_for_its_source is 'What the next answer to a report asks.';
+
+comment on index ipledger.one_address_has_one_open_tenure is 'No two hold one address now. Blocks of other sizes over it are found when either ends, and by whoever writes it.';
 
 comment on index ipledger.pool_sample_by_time is 'Pruning; a chart of a whole network.';
 
@@ -2700,7 +2718,7 @@ comment on index ipledger.source_that_is_asked is 'The few sources that are aske
 
 comment on index ipledger.source_warming_up is 'Enabled sources whose lists do not count yet: recovery, STRICT.';
 
-comment on index ipledger.tenure_by_address is 'Holders of an address in order: what verify reads to see overlaps without the constraint.';
+comment on index ipledger.tenure_by_address is 'Holders of an address in order: whether the one before had ended, also where the constraint is missing.';
 
 comment on index ipledger.tenure_of_another_owner is 'Tenures of a lease after its owner changed.';
 
@@ -2762,7 +2780,7 @@ comment on table ipledger.stuck_item is 'What waited for a person, or for an ans
 
 comment on table ipledger.tenure is 'Who held which address over which span of the log, in quarantine too. A lease is one tenure for as long as its owner is one; it begins with the event `first_seq` and ends before the event `upper(span)`.';
 
-comment on table ipledger.tenure_overlap is 'Tenures by the log that the constraint refused: while they were held, somebody else held the same address. There is never to be one.';
+comment on table ipledger.tenure_overlap is 'Tenures by the log that were refused: while they were held, somebody else held the same address. There is never to be one.';
 
 comment on table ipledger.tenure_position is 'Up to where tenure is the log. Locked by who goes on from there.';
 
@@ -3050,9 +3068,9 @@ grant execute on function ipledger_audit.excluded_because(jsonb,inet) to ipledge
 
 grant execute on function ipledger_audit.excluded_because(jsonb,inet) to ipledger_service;
 
-grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone) to ipledger_auditor;
+grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) to ipledger_auditor;
 
-grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone) to ipledger_service;
+grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) to ipledger_service;
 
 grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_auditor;
 

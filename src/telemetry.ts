@@ -180,7 +180,7 @@ const HISTOGRAMS = {
   job: {
     name: 'ipledger.job.duration',
     unit: 's',
-    labels: ['job', 'outcome'],
+    labels: ['job_name', 'outcome'],
     is: 'Runs of jobs; outcome is done or failed',
     buckets: JOB_SECONDS,
   },
@@ -196,7 +196,7 @@ const GAUGES = {
   jobSuccess: {
     name: 'ipledger.job.last_success.timestamp',
     unit: 's',
-    labels: ['job'],
+    labels: ['job_name'],
     is: 'When a run of the job last ended well in this process, since 1970',
   },
   jobsWaiting: {

@@ -33,8 +33,7 @@ as $$
     when 'lease.quarantined' then concat(s.lease,
       case when event.evidence ? 'releasedBy' then concat(' stays in quarantine as ', event.quarantine_reason, ' without a holder, since ',
              event.evidence ->> 'releasedBy', ' released it', s.doer)
-           else concat(' was set aside as ', event.quarantine_reason,
-             case when event.owner_kind is null then ', held for nobody known' else ', held for ' || s.owner end, s.doer, ': ',
+           else concat(' was set aside as ', event.quarantine_reason, s.doer, ', held for ', s.owner, ': ',
              case when event.evidence ? 'seen' then concat(
                     case when event.quarantine_reason = 'CONFLICT'
                          then concat('the books have ', ipledger_audit.describe_owner(event.evidence -> 'holder'), ', and ')

@@ -7,7 +7,7 @@ as $$
            ' at ', evidence #>> '{seen,address}', ' as ', evidence #>> '{seen,state}',
            ' on node ' || nullif(evidence #>> '{seen,node}', ''), ' (boot ' || nullif(evidence #>> '{seen,boot}', '') || ')',
            ' in snapshot ', evidence ->> 'sequence', ', begun ', ipledger_audit.moment((evidence ->> 'begunAt')::timestamptz),
-           ', evidence of number ', evidence ->> 'head')
+           ' at head ', evidence ->> 'head')
 $$;
 comment on function ipledger_audit.describe_seen(jsonb) is
 $$What a source listed, in words, from the evidence of an event that followed at once from a sighting.

@@ -1,13 +1,14 @@
 -- The answer first, then the lease that the address has or had last and the one before it: how it came to be free, and to
 -- be given away. Where no lease explains it, the pool does.
 create or replace function ipledger_audit.explain_address(
-    network text, address inet, out step integer, inout at timestamptz default now(), out seq bigint, out what text, out evidence jsonb)
+    network text, address inet, out step integer, inout at timestamptz default now(), out seq bigint, out what text, out evidence jsonb,
+    upto bigint default null)
   returns setof record language sql stable rows 10
   set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   with asked as materialized (
     select explain_address.network, set_masklen(explain_address.address, -1) as address, explain_address.at,
-           ipledger_audit.position_at(explain_address.network, explain_address.at) as upto
+           coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto
   ),
   known as materialized (
     select a.*, n.head, f.at as begun_at
@@ -68,7 +69,12 @@ as $$
                case when s.alive and not h.is_held then ' It is seen live though the books have nobody there, and is not handed out while it is listed.' end) end,
              case when w.words is not null then concat(' It waits: ', w.words, '.') end) as what,
            case when h.is_held or x.seq is not null then x.seq else p.seq end as seq,
-           jsonb_strip_nulls(jsonb_build_object('position', k.upto, 'sightings', s.list, 'stuck', w.list)) as evidence
+           jsonb_strip_nulls(jsonb_build_object('position', k.upto, 'sightings', s.list, 'stuck', w.list, 'state',
+             case when h.is_held then x.state
+                  when p.seq is null or p.type = 'pool.deleted' then 'OUTSIDE'
+                  when ipledger_audit.excluded_because(p.pool, k.address) is not null then 'EXCLUDED'
+                  when x.available_at > k.at then 'COOLING'
+                  else 'FREE' end)) as evidence
       from known k cross join seen s cross join waits w cross join is_held h
       left join last x on true
       left join pool p on true
@@ -95,13 +101,15 @@ as $$
    where masklen(explain_address.address) = case family(explain_address.address) when 4 then 32 else 128 end
    order by 1
 $$;
-comment on function ipledger_audit.explain_address(text, inet, timestamptz) is
+comment on function ipledger_audit.explain_address(text, inet, timestamptz, bigint) is
 $$Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
 sources saw there at that time and, of now, what it waits for; the steps after it are the events that led there, oldest first: the lease it
-has or had last, the lease before it (at most 100 events of each), and its pool where that was changed since, or deleted.
+has or had last, the lease before it (at most 100 events of each), and its pool where that was changed since, or deleted. Several events
+may have one time: `upto` is the number of the last that counts, if it is not to be the last of that time.
 
 Columns: step; at (of step 0 the time asked about, then of the event); seq (number of the event); what (a sentence); evidence (of step 0:
-position in the log, sightings, stuck items; of an event what it rested on).
+position in the log, state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, or OUTSIDE every pool), sightings, stuck items; of an
+event what it rested on).
 
 Example:
   select step, at, what from explain_address('default', '10.8.64.2');$$;

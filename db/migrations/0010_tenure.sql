@@ -56,13 +56,15 @@ create table ipledger.tenure_position (
   network_id text collate "C" not null,
   seq bigint not null,
   at timestamptz not null,
+  verified_seq bigint not null,
   constraint network_has_one_tenure_position primary key (network_id),
-  constraint tenure_position_is_not_negative check (seq >= 0)
+  constraint tenure_position_is_not_negative check (seq >= 0 and verified_seq between 0 and seq)
 ) with (fillfactor = 50);
 comment on table ipledger.tenure_position is
   'Up to where tenure is the log. Locked by who goes on from there.';
 comment on column ipledger.tenure_position.seq is 'The last number it takes account of; 0: nothing, and what is there is removed first.';
 comment on column ipledger.tenure_position.at is 'Time of that event: another log than this one has another there.';
+comment on column ipledger.tenure_position.verified_seq is 'Up to where verify found it to be the log; it goes on from there.';
 
 create table ipledger.tenure_overlap (
   network_id text collate "C" not null,
@@ -87,12 +89,14 @@ create table ipledger.lease_checkpoint (
   leases bigint not null,
   parts integer not null,
   made_at timestamptz not null,
+  verified_at timestamptz,
   constraint checkpoint_is_made_once_at_a_number primary key (network_id, seq)
 );
 comment on table ipledger.lease_checkpoint is
   'Numbers at which the whole table of leases is kept, as `lease_checkpoint_part` has it. The row comes with the last part: without it the parts say nothing.';
 comment on column ipledger.lease_checkpoint.seq is '0: where nothing is held. All others are made from the one before.';
 comment on column ipledger.lease_checkpoint.leases is 'Held after that event.';
+comment on column ipledger.lease_checkpoint.verified_at is 'When verify found it to hold what was held. Null: it did not look yet.';
 
 create table ipledger.lease_checkpoint_part (
   network_id text collate "C" not null,
@@ -136,9 +140,9 @@ alter table ipledger.lease_checkpoint_part
 insert into ipledger.tenure values
   ('sample', 1, 1, 1, '192.0.2.1', '[1,2)', 'pod', 'sample/sample', 'sample', true, '', 'eth0', now(), now(), 'sample', 'sample'),
   ('sample', 4, 3, 1, '192.0.2.2', '[4,)', null, null, null, null, null, null, now(), null, 'sample', null);
-insert into ipledger.tenure_position values ('sample', 1, now());
+insert into ipledger.tenure_position values ('sample', 1, now(), 0);
 insert into ipledger.tenure_overlap values ('sample', 1, 1, 1, '192.0.2.1', '[1,2)', 1, 1, '192.0.2.1', now());
-insert into ipledger.lease_checkpoint values ('sample', 1, 1, 1, now());
+insert into ipledger.lease_checkpoint values ('sample', 1, 1, 1, now(), null);
 insert into ipledger.lease_checkpoint_part values ('sample', 1, 0, '192.0.2.1', '192.0.2.1', 1, '{1}');
 analyze ipledger.tenure, ipledger.tenure_position, ipledger.tenure_overlap, ipledger.lease_checkpoint, ipledger.lease_checkpoint_part;
 savepoint sampled;

@@ -28,9 +28,11 @@ comment on column ipledger.stuck_item.observed_at is 'When the job that found it
 
 grant select, insert, update, delete on ipledger.stuck_item to ipledger_service;
 
--- Reaps are few and are what is asked for after an incident: of a log of millions a month of them is one short walk.
-create index event_of_reap on ipledger.event (network_id, at, seq) where type = 'lease.reaped';
-comment on index ipledger.event_of_reap is 'Reaps between two times.';
+-- What is seldom is what is asked for after an incident: of a log of millions a month of it is one short walk. The types
+-- that are left out are those of every workload's life.
+create index event_seldom on ipledger.event (network_id, type, at, seq)
+  where type not in ('lease.reserved', 'lease.confirmed', 'lease.released', 'lease.adopted', 'lease.updated', 'attachment.closed');
+comment on index ipledger.event_seldom is 'Reaps, quarantines, eras, fences, holds and changes of pools between two times.';
 
 -- Plans pinned by statistics, as in 0001 (ops/decisions/0002-plans.md).
 

@@ -31,7 +31,7 @@ comment on table ipledger.fence is 'Projection: boots of nodes that somebody vou
 
 alter table ipledger.network add column rebuilding_since timestamptz;
 comment on column ipledger.network.rebuilding_since is
-  'When it became REBUILDING last. Of the database and not of the log: a rebuild leaves it as it is.';
+  'Since when it is REBUILDING; null: it is not. Of the database and not of the log, so it is no part of what is compared.';
 
 -- Plans pinned by statistics, as in 0001 (ops/decisions/0002-plans.md).
 

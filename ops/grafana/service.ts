@@ -6,9 +6,6 @@ import { dashboard, NETWORK_VARIABLE } from './sheet.ts'
 
 const RATE = '[$__rate_interval]'
 
-/** Prometheus gives every series the `job` of its own configuration, and keeps a metric's under this name (honor_labels: false). */
-const JOB = 'exported_job'
-
 /** The share `q` of a histogram, by a label. */
 function quantile(q: number, metric: string, by: string | null, where = IN_INSTANCES): string {
   const labels = by === null ? 'le' : `le, ${by}`
@@ -317,7 +314,7 @@ export const service = dashboard({
             ],
           },
           queries: [
-            promql(`time() - max by (${JOB}) (${METRICS.jobLastSuccess}{${IN_INSTANCES}})`, `{{${JOB}}}`),
+            promql(`time() - max by (job_name) (${METRICS.jobLastSuccess}{${IN_INSTANCES}})`, `{{job_name}}`),
           ],
         }),
         series({
@@ -330,7 +327,7 @@ export const service = dashboard({
           width: 12,
           height: 8,
           unit: 's',
-          queries: [promql(quantile(0.99, METRICS.jobDuration, JOB), `{{${JOB}}}`)],
+          queries: [promql(quantile(0.99, METRICS.jobDuration, 'job_name'), `{{job_name}}`)],
         }),
         stat({
           title: 'Jobs waiting',

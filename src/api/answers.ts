@@ -13,6 +13,8 @@ import type * as auditPb from '../gen/ipledger/v1/audit_pb.ts'
 import * as networkPb from '../gen/ipledger/v1/network_pb.ts'
 import * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
 import * as pb from '../gen/ipledger/v1/types_pb.ts'
+import type { HeldState } from '../ledger/holders.ts'
+import type { Entry, HolderShown, LeasesAsOf, Step } from '../ledger/read-audit.ts'
 import type { EventShown } from '../ledger/read-events.ts'
 import type { NetworkAt, PoolUsage, Usage } from '../ledger/read-pools.ts'
 import type { Recovery } from '../ledger/read-recovery.ts'
@@ -325,6 +327,66 @@ function closedMessage(event: ClosedEvent, pool: string): auditPb.ClosedAttachme
     pool: event.poolId === null ? '' : pool,
     until: timestampMessage(event.at + POLICY.retryHorizonMs),
   }
+}
+
+export function entryMessage({ what, ...shown }: Entry): auditPb.HistoryEntry {
+  return { $typeName: 'ipledger.v1.HistoryEntry', event: eventMessage(shown), what }
+}
+
+export function holderMessage({ holder, face }: HolderShown): auditPb.Holder {
+  const { owner, placement, from, until, availableAt } = holder
+  const message: auditPb.Holder = {
+    $typeName: 'ipledger.v1.Holder',
+    leaseId: holder.leaseId,
+    address: holder.address,
+    prefixLength: holder.prefixLength,
+    pool: face.pool,
+    fromSeq: BigInt(from.seq),
+    fromTime: timestampMessage(from.at),
+    beganAs: from.as,
+    givenBy: from.actor,
+    untilSeq: BigInt(until?.seq ?? 0),
+    endedAs: until?.as ?? '',
+    states: holder.states.map(heldStateMessage),
+  }
+  if (owner !== null) message.owner = ownerMessage(owner, placement)
+  if (until !== null) message.untilTime = timestampMessage(until.at)
+  if (availableAt !== null) message.availableAt = timestampMessage(availableAt)
+  return message
+}
+
+function heldStateMessage({ state, reason, seq, at }: HeldState): auditPb.HeldState {
+  return {
+    $typeName: 'ipledger.v1.HeldState',
+    state: LEASE_STATES[state],
+    quarantineReason:
+      reason === null ? pb.QuarantineReason.QUARANTINE_REASON_UNSPECIFIED : QUARANTINE_REASONS[reason],
+    seq: BigInt(seq),
+    time: timestampMessage(at),
+  }
+}
+
+/** A lease as it was; what its pool is called and offers now. */
+export function pastLeaseMessage({ lease, face }: LeasesAsOf['leases'][number]): pb.Lease {
+  return leaseFields({
+    ...lease,
+    ...face,
+    leaseId: leaseId(lease.network, lease.fencingToken),
+    endedAt: null,
+    availableAt: null,
+    reused: false,
+  })
+}
+
+export function stepMessage({ seq, at, what, evidence }: Step): auditPb.ExplainStep {
+  const message: auditPb.ExplainStep = {
+    $typeName: 'ipledger.v1.ExplainStep',
+    seq: BigInt(seq),
+    time: timestampMessage(at),
+    what,
+  }
+  if (evidence !== null) message.evidence = jsonObject(evidence)
+  return message
 }
 
 function mapOf(labels: Labels): { [key: string]: string } {

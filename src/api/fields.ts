@@ -4,7 +4,7 @@
  * What depends on the books is the core's business.
  */
 import type { DescEnum } from '@bufbuild/protobuf'
-import type { Duration } from '@bufbuild/protobuf/wkt'
+import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt'
 import {
   type Cidr,
   formatAddress,
@@ -185,6 +185,17 @@ export function duration(
     throw invalidField(path, `must be between ${leastMs / 1000}s and ${mostMs / 1000}s`)
   }
   return ms
+}
+
+/** The years 1 to 9999, as protobuf has it. */
+const FIRST_SECOND = -62_135_596_800n
+const LAST_SECOND = 253_402_300_799n
+
+/** Milliseconds since 1970; what is finer is cut off. */
+export function instant({ seconds, nanos }: Timestamp, path: string): number {
+  const sound = seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= 999_999_999
+  if (!sound) throw invalidField(path, 'is no time of the years 1 to 9999')
+  return Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000)
 }
 
 /** A number of the ledger: version, token, position. All of them are below 2^53. */

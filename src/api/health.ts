@@ -97,7 +97,7 @@ export function createHealth({ look, services, stopping, worker }: HealthOptions
       ...(rebuilding === 0
         ? []
         : [
-            `${networks(rebuilding, 'is being rebuilt and reserves', 'are being rebuilt and reserve')} nothing: it ends by itself, or ipledger rebuild`,
+            `${networks(rebuilding, 'is being rebuilt and reserves', 'are being rebuilt and reserve')} nothing: it ends with the rebuild; if that broke off, ipledger rebuild`,
           ]),
       ...(trouble === null
         ? []

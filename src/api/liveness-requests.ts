@@ -3,7 +3,6 @@
  * what is wrong with one makes the snapshot partial and nothing more, since what it lists is in use all the same.
  */
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
-import type { Timestamp } from '@bufbuild/protobuf/wkt'
 import type { Family } from '../core/address.ts'
 import type { FenceNode, ResumeHold } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
@@ -25,6 +24,7 @@ import { invalidField, Refused } from './errors.ts'
 import {
   atMost,
   duration,
+  instant,
   known,
   LIMITS,
   ledgerNumber,
@@ -260,16 +260,6 @@ function readDetail(detail: string, path: string): string {
   if (Buffer.byteLength(detail) > DETAIL_BYTES)
     throw invalidField(path, `is longer than ${DETAIL_BYTES} bytes`)
   return detail.toWellFormed().replace(CONTROL_CHARACTERS, ' ')
-}
-
-/** The years 1 to 9999, as protobuf has it. */
-const FIRST_SECOND = -62_135_596_800n
-const LAST_SECOND = 253_402_300_799n
-
-function instant({ seconds, nanos }: Timestamp, path: string): number {
-  const sound = seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= 999_999_999
-  if (!sound) throw invalidField(path, 'is no time of the years 1 to 9999')
-  return Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000)
 }
 
 // Commands.

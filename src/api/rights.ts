@@ -67,6 +67,11 @@ export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
   'ipledger.v1.LivenessService/ListStuck': READERS,
 
   'ipledger.v1.AuditService/ListEvents': READERS,
+  'ipledger.v1.AuditService/GetAddressHistory': READERS,
+  'ipledger.v1.AuditService/GetLeaseHistory': READERS,
+  'ipledger.v1.AuditService/ListLeasesAsOf': READERS,
+  'ipledger.v1.AuditService/ExplainAddress': READERS,
+  'ipledger.v1.AuditService/VerifyNetwork': READERS,
 }
 
 /** `validateOnly` of Reserve. */

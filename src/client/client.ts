@@ -99,7 +99,7 @@ function bearer(token: string): Interceptor {
 
 const repeatIfSafe: Interceptor = (next) => async (request) => {
   const safe =
-    /^(Get|List|BeginSnapshot$|Reconcile$)/.test(request.method.name) ||
+    /^(Get|List|Explain|BeginSnapshot$|Reconcile$|VerifyNetwork$)/.test(request.method.name) ||
     ('requestId' in request.message && request.message.requestId !== '')
   for (let attempt = 1; ; attempt++) {
     try {

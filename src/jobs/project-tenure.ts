@@ -70,5 +70,7 @@ async function takeTurn({ database, log, paces, done }: Run, network: string): P
       'two held one address at once: see ipledger_audit.tenure_overlaps',
     )
   }
+  if (slice.strays > 0)
+    log.error({ network, rows: slice.strays }, 'rows of tenure that are not of the log were removed')
   return slice.done
 }

@@ -4,11 +4,24 @@
  */
 import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
 import pg from 'pg'
-import type { IpAddress } from '../core/address.ts'
+import type { Cidr, IpAddress } from '../core/address.ts'
 import type { Answer } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
 import type { Tables } from '../postgres/tables.ts'
 import { onTrip } from '../telemetry.ts'
+import {
+  type Beyond,
+  type Explained,
+  type HistoryAsked,
+  type HistoryPage,
+  type LeasesAsOf,
+  type Moment,
+  type Range,
+  readAddressHistory,
+  readExplanation,
+  readLeaseHistory,
+  readLeasesAsOf,
+} from './read-audit.ts'
 import { type EventFilter, type EventPage, readEvents } from './read-events.ts'
 import {
   type LeaseFilter,
@@ -20,6 +33,7 @@ import {
 } from './read-leases.ts'
 import { type NetworkAt, type PoolsAt, readNetworks, readPools } from './read-pools.ts'
 import { type Recovery, readRecovery } from './read-recovery.ts'
+import { type VerifiedBriefly, verifyBriefly } from './verify-briefly.ts'
 
 export type RequestFound = {
   readonly method: string
@@ -49,6 +63,17 @@ export type Reads = {
     filter: EventFilter,
     page: { readonly descending: boolean; readonly size: number },
   ): Promise<EventPage | null>
+  addressHistory(network: string, cidr: Cidr, range: Range, asked: HistoryAsked): Promise<HistoryPage | null>
+  /** Undefined: no lease has this token. */
+  leaseHistory(network: string, token: number, asked: HistoryAsked): Promise<HistoryPage | undefined | null>
+  leasesAsOf(
+    network: string,
+    moment: Moment,
+    asked: { readonly pool: string | null; readonly after: string | null; readonly size: number },
+  ): Promise<LeasesAsOf | Beyond | null>
+  explanation(network: string, address: IpAddress, moment: Moment): Promise<Explained | Beyond | null>
+  /** One network at a time; whoever asks for the same shares the answer. */
+  verification(network: string): Promise<VerifiedBriefly | 'busy' | null>
   /** `found` is null when the id was never committed, or too long ago. */
   request(network: string, requestId: string): Promise<{ readonly found: RequestFound | null } | null>
 }
@@ -81,6 +106,7 @@ export async function asking<T>(question: Promise<T>): Promise<T> {
 /** The pool stays the caller's: closing it ends the reads. */
 export function createReads(pool: pg.Pool): Reads {
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
+  let verifying: { readonly network: string; readonly run: Promise<VerifiedBriefly | null> } | undefined
 
   return {
     condition: () => asking(readCondition(db)),
@@ -95,6 +121,21 @@ export function createReads(pool: pg.Pool): Reads {
     leaseAt: (network, address) => asking(readLeaseAt(db, network, address)),
     leases: (network, filter, page) => asking(readLeases(db, network, filter, page)),
     events: (network, filter, page) => asking(readEvents(db, network, filter, page)),
+    addressHistory: (network, cidr, range, asked) =>
+      asking(readAddressHistory(db, network, cidr, range, asked)),
+    leaseHistory: (network, token, asked) => asking(readLeaseHistory(db, network, token, asked)),
+    leasesAsOf: (network, moment, asked) => asking(readLeasesAsOf(db, network, moment, asked)),
+    explanation: (network, address, moment) => asking(readExplanation(db, network, address, moment)),
+    verification: async (network) => {
+      if (verifying !== undefined && verifying.network !== network) return 'busy'
+      verifying ??= {
+        network,
+        run: asking(verifyOn(pool, network)).finally(() => {
+          verifying = undefined
+        }),
+      }
+      return verifying.run
+    },
     request: (network, requestId) => asking(readRequest(db, network, requestId)),
   }
 }
@@ -126,6 +167,19 @@ function impatient(pool: pg.Pool): PostgresPool {
       // Of its two signatures only this one is used here: no cursors.
       return { query: query as unknown as PostgresPoolClient['query'], release: () => client.release(silent) }
     },
+  }
+}
+
+/** Many short transactions on one connection; one that failed in their midst is not given to others. */
+async function verifyOn(pool: pg.Pool, network: string): Promise<VerifiedBriefly | null> {
+  const client = await pool.connect()
+  let failed = true
+  try {
+    const verified = await verifyBriefly(client, network)
+    failed = false
+    return verified
+  } finally {
+    client.release(failed)
   }
 }
 

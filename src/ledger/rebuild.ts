@@ -548,9 +548,10 @@ async function replaceFence(run: Run, expected: Cells | null, found: Cells | nul
     )
 }
 
-// One that broke off goes on being the same.
+// A rebuild that broke off goes on being the same one.
 const REBUILDING_SINCE = `
-  update ipledger.network set rebuilding_since = clock_timestamp() where network_id = $1 and state <> 'REBUILDING'`
+  update ipledger.network set rebuilding_since = case state when 'REBUILDING' then coalesce(rebuilding_since, clock_timestamp()) end
+   where network_id = $1`
 
 async function setNetwork(
   { client, shape }: Pick<Run, 'client' | 'shape'>,
@@ -558,8 +559,8 @@ async function setNetwork(
 ): Promise<void> {
   const network = shape.network!
   const state = rebuilding ? 'REBUILDING' : network.state
-  if (rebuilding) await client.query(REBUILDING_SINCE, [network.network])
   await client.query(WRITES.networkSet, [...networkCells({ ...network, state })])
+  await client.query(REBUILDING_SINCE, [network.network])
   await client.query(
     `update ipledger.network set created_at = to_timestamp($2::float8 / 1000)
       where network_id = $1 and created_at <> to_timestamp($2::float8 / 1000)`,
@@ -738,10 +739,10 @@ async function close(client: pg.Client, shape: Shape): Promise<void> {
     await setNetwork({ client, shape }, true)
     return
   }
-  await client.query(REBUILDING_SINCE, [shape.networkName])
   await client.query(`update ipledger.network set state = 'REBUILDING' where network_id = $1`, [
     shape.networkName,
   ])
+  await client.query(REBUILDING_SINCE, [shape.networkName])
 }
 
 /**

@@ -22,21 +22,23 @@ import { MOST_OF_ONE, OWNER_COLUMNS } from './rows.ts'
 import { IS_SHAPE } from './shape.ts'
 import { inTransaction } from './transaction.ts'
 
-const ENDED = `('lease.released', 'lease.reaped')`
+export const ENDED = `('lease.released', 'lease.reaped')`
 const ownerOf = (row: string) => `row(${OWNER_COLUMNS.map((column) => `${row}.${column}`).join(', ')})`
 
-/** Whether event `e` begins a tenure: it creates its lease, or the event before it at the address left it to another. */
-export const BEGINS = `(e.type not in ${ENDED} and (e.seq = e.fencing_token or coalesce((
-      select p.type in ${ENDED} or p.fencing_token <> e.fencing_token or ${ownerOf('p')} is distinct from ${ownerOf('e')}
+/** Whether an event begins a tenure: it creates its lease, or the event before it at the address left it to another. */
+export const begins = (
+  row: string,
+) => `(${row}.type not in ${ENDED} and (${row}.seq = ${row}.fencing_token or coalesce((
+      select p.type in ${ENDED} or p.fencing_token <> ${row}.fencing_token or ${ownerOf('p')} is distinct from ${ownerOf(row)}
         from ipledger.event p
-       where p.network_id = $1 and p.address >= e.address and (p.address, p.seq) < (e.address, e.seq)
+       where p.network_id = $1 and p.address >= ${row}.address and (p.address, p.seq) < (${row}.address, ${row}.seq)
        order by p.address desc, p.seq desc limit 1), true)))`
 
 const TENURE_COLUMNS = `network_id, first_seq, fencing_token, pool_id, address, span, ${OWNER_COLUMNS.join(', ')},
       began_at, ended_at, began_as, ended_as`
 
 /** Tenures by their first event `e` and, unless they are open, the event `u` that ends them. */
-export const TENURE_CELLS = `$1, e.seq, e.fencing_token, e.pool_id, set_masklen(e.address, e.prefix_length), int8range(e.seq, u.seq),
+const TENURE_CELLS = `$1, e.seq, e.fencing_token, e.pool_id, set_masklen(e.address, e.prefix_length), int8range(e.seq, u.seq),
       ${OWNER_COLUMNS.map((column) => `e.${column}`).join(', ')},
       e.at, u.at, e.type || '/' || e.cause, u.type || '/' || u.cause`
 
@@ -64,12 +66,12 @@ const OPEN = (table: string) => `select o.row_id, c.ended_seq, u.at, u.type || '
      where upper_inf(o.span)`
 
 /**
- * Of tenure `t`: one that was there when it began. The last before it at the address, and the last that began before its end
- * in each block of another size ($3) that it lies in; those before these had ended, or would have been refused themselves.
+ * Of tenure `t`: the last before it at its address, and of each other size ($3) the last that began before `bound` in the block
+ * that it lies in. Those before these had ended, or overlap these themselves.
  */
-export const NEIGHBOURS = `select n.first_seq, n.fencing_token, n.address, n.span
-      from (
-        (select p.first_seq, p.fencing_token, p.address, p.span from ipledger.tenure p
+export const neighbours = (
+  bound: string,
+) => `(select p.first_seq, p.fencing_token, p.address, p.span from ipledger.tenure p
           where p.network_id = $1 and p.address >= t.address and (p.address, p.first_seq) < (t.address, t.first_seq)
           order by p.address desc, p.first_seq desc limit 1)
         union all
@@ -78,14 +80,25 @@ export const NEIGHBOURS = `select n.first_seq, n.fencing_token, n.address, n.spa
           cross join lateral (
             select p.first_seq, p.fencing_token, p.address, p.span from ipledger.tenure p
              where p.network_id = $1 and p.address >= network(set_masklen(t.address, g.size))::inet
-               and (p.address, p.first_seq) < (network(set_masklen(t.address, g.size))::inet, coalesce(upper(t.span), ${Number.MAX_SAFE_INTEGER}))
+               and (p.address, p.first_seq) < (network(set_masklen(t.address, g.size))::inet, ${bound})
              order by p.address desc, p.first_seq desc limit 1) w
-         where g.size < masklen(t.address)) n
+         where g.size < masklen(t.address)`
+
+/** What was there when tenure `t` began. What lies in it and had ended, the constraint sees. */
+const THERE_BEFORE = `select n.first_seq from (
+        ${neighbours('t.first_seq')}
+        union all
+        (select i.first_seq, i.fencing_token, i.address, i.span from ipledger.tenure i
+          where i.network_id = $1 and upper_inf(i.span) and i.first_seq < t.first_seq
+            and i.address > t.address and i.address <= set_masklen(broadcast(t.address), -1)
+            and masklen(t.address) < case family(t.address) when 4 then 32 else 128 end
+          order by i.address limit 1)) n
      where n.span && t.span`
 
 /** For the test of their plans. */
 export const TENURE_STATEMENTS = {
-  position: `insert into ipledger.tenure_position (network_id, seq, at) values ($1, 0, '-infinity') on conflict do nothing`,
+  position: `insert into ipledger.tenure_position (network_id, seq, at, verified_seq) values ($1, 0, '-infinity', 0)
+    on conflict do nothing`,
   lock: `select p.seq from ipledger.tenure_position p where p.network_id = $1 for update skip locked`,
   ahead: `select coalesce(
         (select e.seq from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq offset $3 - 1 limit 1),
@@ -94,7 +107,7 @@ export const TENURE_STATEMENTS = {
         select from ipledger.tenure_position p join ipledger.event e on e.network_id = $1 and e.seq = p.seq and e.at = p.at
          where p.network_id = $1) as known`,
   boundaries: `select b.seq, b.fencing_token as token, b.begins from (
-      select e.seq, e.fencing_token, e.type in ${ENDED} as ends, ${BEGINS} as begins
+      select e.seq, e.fencing_token, e.type in ${ENDED} as ends, ${begins('e')} as begins
         from ipledger.event e
        where e.network_id = $1 and e.seq > $2 and e.seq <= $3 and e.type like 'lease.%' order by e.seq) b
      where b.ends or b.begins`,
@@ -118,7 +131,7 @@ export const TENURE_STATEMENTS = {
       cross join lateral (
         select t.first_seq, t.fencing_token, t.address from ipledger.tenure t
          where t.network_id = $1 and t.address && set_masklen(e.address, e.prefix_length) and t.span && int8range(e.seq, u.seq)
-           and t.first_seq <> e.seq
+           and t.first_seq < e.seq
          limit 1) o
     on conflict do nothing`,
   overlapping: `select t.first_seq as "firstSeq", upper(t.span) as "endedSeq"
@@ -126,7 +139,7 @@ export const TENURE_STATEMENTS = {
       cross join lateral (
         select s.* from ipledger.tenure s
          where s.network_id = $1 and s.first_seq >= b.first_seq and s.first_seq <= b.first_seq order by s.first_seq limit 1) t
-      cross join lateral (${NEIGHBOURS}) o
+      cross join lateral (${THERE_BEFORE}) o
      order by b.place limit 1`,
   remove: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(
       select s.ctid from ipledger.tenure s
@@ -135,11 +148,13 @@ export const TENURE_STATEMENTS = {
      where e.network_id = $1 and ${IS_SHAPE} and e.type = 'pool.created'`,
   move: `update ipledger.tenure_position p set seq = e.seq, at = e.at from ipledger.event e
      where p.network_id = $1 and e.network_id = $1 and e.seq = $2`,
+  strays: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(
+      select s.ctid from ipledger.tenure s where s.network_id = $1 and s.first_seq > $2 order by s.first_seq limit $3))`,
   clear: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(
       select s.ctid from ipledger.tenure s where s.network_id = $1 and s.first_seq > 0 order by s.first_seq limit $2))`,
   clearOverlaps: `delete from ipledger.tenure_overlap where network_id = $1`,
-  reset: `insert into ipledger.tenure_position (network_id, seq, at) values ($1, 0, '-infinity')
-    on conflict (network_id) do update set seq = excluded.seq, at = excluded.at`,
+  reset: `insert into ipledger.tenure_position (network_id, seq, at, verified_seq) values ($1, 0, '-infinity', 0)
+    on conflict (network_id) do update set seq = excluded.seq, at = excluded.at, verified_seq = excluded.verified_seq`,
   behind: `select n.network_id from ipledger.network n
       left join ipledger.tenure_position p on p.network_id = n.network_id
      where (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) > coalesce(p.seq, 0)
@@ -152,6 +167,8 @@ export type ProjectedSlice = {
   readonly ended: number
   /** Tenures that were refused. */
   readonly overlaps: number
+  /** Rows that somebody else had put behind the position, and that were removed. */
+  readonly strays: number
   /** Rows of before a rebuild that were removed first. */
   readonly cleared: number
   /** Nothing was left when it was looked. */
@@ -161,7 +178,15 @@ export type ProjectedSlice = {
 /** The log is not the one that the tenure was made from: it was restored without the tables beside it, or altered. */
 export class OtherLog extends Error {}
 
-const NOTHING: ProjectedSlice = { events: 0, begun: 0, ended: 0, overlaps: 0, cleared: 0, done: true }
+const NOTHING: ProjectedSlice = {
+  events: 0,
+  begun: 0,
+  ended: 0,
+  overlaps: 0,
+  strays: 0,
+  cleared: 0,
+  done: true,
+}
 
 /** Networks with events that tenure takes no account of. */
 export async function networksBehind(client: pg.Client | pg.Pool): Promise<readonly string[]> {
@@ -192,6 +217,7 @@ export function projectSlice(client: pg.Client, network: string, most: number): 
         `the tenure of network ${network} was made up to number ${from} of another log than this one: run ipledger rebuild --tenure`,
       )
     if (upto === null) return NOTHING
+    const { rowCount: strays } = await client.query(TENURE_STATEMENTS.strays, [network, from, most])
     const { rows } = await client.query<Boundary>(TENURE_STATEMENTS.boundaries, [network, from, upto])
     const { begun, ended } = foldBoundaries(rows)
     const overlaps = (await endTenures(client, network, ended)) + (await beginTenures(client, network, begun))
@@ -202,6 +228,7 @@ export function projectSlice(client: pg.Client, network: string, most: number): 
       begun: begun.length,
       ended: ended.length,
       overlaps,
+      strays: strays ?? 0,
       cleared: 0,
       done: upto - from < most,
     }

@@ -9,7 +9,8 @@
  *
  * With `full` every event is walked and every row compared. Without, only the events since the checkpoint and the
  * addresses they are about, and the sums of every pool, which miss or exceed when an older row was lost. The
- * checkpoint moves only when nothing was found.
+ * checkpoint moves only when nothing was found. What was found is written down (`findings.ts`) until a later look at all
+ * of it finds it no more.
  *
  * That tokens are unique and no version is beyond the head needs no question of its own: a row that equals its event
  * has the number of an event of its own address. Asked only with `seals`: whether an event between others was altered in a way that leaves the
@@ -25,6 +26,7 @@ import { type Pool, poolSize } from '../core/pool.ts'
 import { contains, type Range } from '../core/ranges.ts'
 import { connect } from '../postgres/connect.ts'
 import { CLOSED_NAMES, type ClosingDifference, walkClosings } from './closings.ts'
+import { forgetFindings, keepFindings, readClock } from './findings.ts'
 import {
   type Cells,
   compareRows,
@@ -50,11 +52,12 @@ import type { SealFindingCode } from './seal-chain.ts'
 import { advanceShape, misplaced, newShape, poolOver, type Shape } from './shape.ts'
 import { CELLS_OF, compareShape, networksInLog, type ShapeDifference } from './shape-rows.ts'
 import { type Tally, tallyPool, wrongBounds } from './tally.ts'
+import { checkCheckpoints, checkTenure, type TenureOdd } from './tenure-check.ts'
 import { createPace, inSnapshot } from './transaction.ts'
 import { type Exported, type SealsVerified, walkExported, walkSeals } from './verify-seals.ts'
 
 export type VerifyOptions = {
-  /** The service's login is enough: nothing but `verify_checkpoint` is written. */
+  /** The service's login is enough: nothing but `verify_checkpoint` and `verify_finding` is written. */
   readonly url: string
   /** Without one, every network the database knows of. */
   readonly network?: string | undefined
@@ -65,6 +68,8 @@ export type VerifyOptions = {
   /** Whether it is what these digests say, that were exported before. */
   readonly against?: readonly Exported[] | undefined
   readonly onProgress?: ((progress: VerifyProgress) => void) | undefined
+  /** As soon as it is known, for a run that may not come to its end. */
+  readonly onFinding?: ((finding: Finding) => void) | undefined
   readonly signal?: AbortSignal | undefined
   /** Rows per transaction instead of what proves fast enough: for tests of the seams. */
   readonly slice?: number | undefined
@@ -78,6 +83,7 @@ export type VerifyProgress = {
     | 'closed attachments'
     | 'requests'
     | 'pools'
+    | 'tenures'
     | 'seals'
     | 'exported digests'
   readonly done: number
@@ -140,6 +146,7 @@ export type FindingCode =
   | 'FENCE_MISSING'
   | 'FENCE_UNEXPLAINED'
   | 'FENCE_DIFFERS'
+  | TenureOdd['what']
   | SealFindingCode
 
 export type Finding = {
@@ -157,7 +164,13 @@ export type Finding = {
   readonly found: string | null
 }
 
-const MOST_FINDINGS = 1_000
+export const MOST_FINDINGS = 1_000
+/**
+ * Not written down: what was found against seals and exported digests, which nobody looks at again by himself, and a
+ * rebuild that is on its way, which says so itself.
+ */
+const IS_TOLD_ONLY = /^(SEAL|EXPORT)_|^EVENTS?_(ALTERED|DELETED)$|^NETWORK_IS_REBUILDING$/
+export const isKept = ({ what }: Pick<Finding, 'what'>): boolean => !IS_TOLD_ONLY.test(what)
 
 type Report = (
   what: FindingCode,
@@ -166,7 +179,7 @@ type Report = (
 ) => void
 
 /** One network's verification on its way. */
-type Run = {
+export type Run = {
   readonly client: pg.Client
   readonly network: string
   readonly shape: Shape
@@ -201,41 +214,16 @@ async function knownNetworks(client: pg.Client, exported: readonly string[]): Pr
   return [...names].sort()
 }
 
-async function verifyNetwork(
+/** On a connection of the caller's. */
+export async function verifyNetwork(
   client: pg.Client,
   network: string,
-  options: VerifyOptions,
+  options: Omit<VerifyOptions, 'url' | 'network'>,
 ): Promise<NetworkVerified> {
-  const findings: Finding[] = []
-  let omitted = 0
-  const report: Report = (what, message, fields = {}) => {
-    if (findings.length >= MOST_FINDINGS) {
-      omitted += 1
-      return
-    }
-    findings.push({
-      network,
-      what,
-      message,
-      address: null,
-      leaseId: null,
-      pool: null,
-      seq: null,
-      expected: null,
-      found: null,
-      ...fields,
-    })
-  }
-  const run: Run = {
-    client,
-    network,
-    shape: newShape(network),
-    unknownPools: new Set(),
-    report,
-    progress: (what, done, of) => options.onProgress?.({ network, what, done, of }),
-    signal: options.signal,
-    slice: options.slice,
-  }
+  const { run, findings, omitted } = newRun(client, network, options)
+  const { report } = run
+  const looksAtAll = options.full === true
+  const begun = looksAtAll ? await readClock(client) : null
   const checkpoint = await readCheckpoint(client, network)
   await inSnapshot(client, () => advanceShape(client, run.shape))
   const { head } = run.shape
@@ -246,7 +234,7 @@ async function verifyNetwork(
       { seq: head, expected: String(checkpoint.seq), found: String(head) },
     )
   }
-  const full = options.full === true || checkpoint.seq > head || checkpoint.seq === 0
+  const full = looksAtAll || checkpoint.seq > head || checkpoint.seq === 0
   const from = full ? 0 : checkpoint.seq
   const events = await walkNumbers(
     client,
@@ -261,14 +249,17 @@ async function verifyNetwork(
     },
   )
   await checkShape(run)
-  if (full) for (const family of [4, 6] as const) await walkAddresses(run, family, events)
+  if (full) for (const family of [4, 6] as const) await walkAddresses(run, family, { total: events })
   else await walkEvents(run, from, head)
   await checkClosings(run, full)
   await checkRequests(run, full ? null : checkpoint.at)
   await checkPools(run)
+  await checkTenures(run, looksAtAll)
   const seals = options.seals === true ? await checkSeals(run) : null
   const exported = (options.against ?? []).filter((one) => one.network === network)
   await checkExported(run, exported)
+  await keepFindings(client, network, findings.filter(isKept))
+  if (begun !== null && omitted() === 0) await forgetFindings(client, network, begun)
   if (findings.length === 0)
     await writeCheckpoint(client, network, head, events + (full ? 0 : checkpoint.events))
   return {
@@ -279,13 +270,54 @@ async function verifyNetwork(
     seals,
     exported: exported.length,
     findings,
-    omitted,
+    omitted: omitted(),
   }
+}
+
+/** What a look at a network is told, and what it finds. */
+export function newRun(
+  client: pg.Client,
+  network: string,
+  options: Pick<VerifyOptions, 'onProgress' | 'onFinding' | 'signal' | 'slice'>,
+): { readonly run: Run; readonly findings: readonly Finding[]; readonly omitted: () => number } {
+  const findings: Finding[] = []
+  let omitted = 0
+  const report: Report = (what, message, fields = {}) => {
+    if (findings.length >= MOST_FINDINGS) {
+      omitted += 1
+      return
+    }
+    const finding = {
+      network,
+      what,
+      message,
+      address: null,
+      leaseId: null,
+      pool: null,
+      seq: null,
+      expected: null,
+      found: null,
+      ...fields,
+    }
+    findings.push(finding)
+    options.onFinding?.(finding)
+  }
+  const run: Run = {
+    client,
+    network,
+    shape: newShape(network),
+    unknownPools: new Set(),
+    report,
+    progress: (what, done, of) => options.onProgress?.({ network, what, done, of }),
+    signal: options.signal,
+    slice: options.slice,
+  }
+  return { run, findings, omitted: () => omitted }
 }
 
 type Checkpoint = { readonly seq: number; readonly events: number; readonly at: number }
 
-async function readCheckpoint(client: pg.Client, network: string): Promise<Checkpoint> {
+export async function readCheckpoint(client: pg.Client, network: string): Promise<Checkpoint> {
   const { rows } = await client.query<Checkpoint>(
     'select seq, events, at from ipledger.verify_checkpoint where network_id = $1',
     [network],
@@ -293,7 +325,7 @@ async function readCheckpoint(client: pg.Client, network: string): Promise<Check
   return rows[0] ?? { seq: 0, events: 0, at: 0 }
 }
 
-async function writeCheckpoint(
+export async function writeCheckpoint(
   client: pg.Client,
   network: string,
   seq: number,
@@ -307,7 +339,7 @@ async function writeCheckpoint(
   )
 }
 
-async function checkShape(run: Run): Promise<void> {
+export async function checkShape(run: Run): Promise<void> {
   const { client, shape, report } = run
   await inSnapshot(client, async () => {
     await advanceShape(client, shape)
@@ -443,13 +475,28 @@ const MOST_EVENTS = 40_000
 /** Where the walk is in the events of an address that did not fit into one slice. */
 type Chain = { readonly address: string; readonly seq: number; readonly book: AddressBook }
 
-async function walkAddresses(run: Run, family: Family, total: number): Promise<void> {
+/** Where a walk goes on: with this address, of whose events those up to `seq` are folded; 0: none is. */
+export type WalkedTo = { readonly first: bigint; readonly seq: number }
+
+type AddressWalk = {
+  readonly total: number | null
+  readonly from?: WalkedTo
+  /** Asked after each slice: whether the rest is for another time. */
+  readonly enough?: () => boolean
+}
+
+/** Null: all of them were looked at. */
+export async function walkAddresses(
+  run: Run,
+  family: Family,
+  { total, from: begin, enough = () => false }: AddressWalk,
+): Promise<WalkedTo | null> {
   const { client, network, shape } = run
   const { last } = wholeFamily(family)
   const end = formatValue(family, last)
   const pace = createPace(EVENTS_AT_FIRST, MOST_EVENTS, run.slice)
-  let first = 0n
-  let chain: Chain | null = null
+  let first = begin?.first ?? 0n
+  let chain: Chain | null = await readChain(run, family, begin)
   let walked = 0
   for (;;) {
     run.signal?.throwIfAborted()
@@ -484,14 +531,36 @@ async function walkAddresses(run: Run, family: Family, total: number): Promise<v
     chain = foldLinks(run, read.links, chain, until)
     walked += read.links.length
     run.progress('addresses', walked, total)
-    if (read.slice === null) continue
+    if (read.slice === null) {
+      if (enough()) return { first, seq: chain!.seq }
+      continue
+    }
     checkSlice(run, read.slice)
     first = read.slice.interval.last + 1n
     // The chain goes on with the address that did not fit, unless rows cut the slice short before it.
     if (read.cut) chain = null
-    else if (read.exhausted) return
-    if (first > last) return
+    else if (read.exhausted) return null
+    if (first > last) return null
+    if (enough()) return { first, seq: 0 }
   }
+}
+
+const LINK = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id from ipledger.event e
+  where e.network_id = $1 and e.address = $2::inet and e.seq = $3`
+
+async function readChain(run: Run, family: Family, begin: WalkedTo | undefined): Promise<Chain | null> {
+  if (begin === undefined || begin.seq === 0) return null
+  const address = formatValue(family, begin.first)
+  const { rows } = await run.client.query<[...Link]>({
+    rowMode: 'array',
+    text: LINK,
+    values: [run.network, address, begin.seq],
+  })
+  // Gone since: it is missed by number, and its address is folded from its first event again.
+  const link = rows[0]
+  return link === undefined
+    ? null
+    : { address: link[0], seq: begin.seq, book: stateAfter(linkEvent(run.network, link)) }
 }
 
 function distinct(links: readonly Link[], chain: Chain | null): string[] {
@@ -653,7 +722,7 @@ const BEFORE = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id
     select * from ipledger.event f
      where f.network_id = $1 and f.address = a.address and f.seq <= $3 order by f.seq desc limit 1) e`
 
-async function walkEvents(run: Run, from: number, head: number): Promise<void> {
+export async function walkEvents(run: Run, from: number, head: number): Promise<void> {
   const { client, network, shape } = run
   const pace = createPace(5_000, 10_000, run.slice)
   for (let after = from; after < head; ) {
@@ -719,11 +788,11 @@ function checkUntouched(run: Run, standings: readonly Standing[], stored: Readon
 
 // What is beside the addresses.
 
-async function checkClosings(run: Run, full: boolean): Promise<void> {
+export async function checkClosings(run: Run, full: boolean, signal = run.signal): Promise<void> {
   let found = 0
   await walkClosings(run.client, run.shape, {
     guarded: full,
-    signal: run.signal,
+    signal,
     slice: run.slice,
     use: async (differences) => {
       for (const difference of differences) reportClosing(run, difference)
@@ -756,7 +825,7 @@ const REQUESTS = `select count(*) as requests, max(s.at)::text as last, min(s.re
 type RequestsRow = { requests: number; last: string | null; late: string | null; late_count: number }
 
 /** Requests remembered since a time, or all: none may name a number that the log has not reached. */
-async function checkRequests(run: Run, since: number | null): Promise<void> {
+export async function checkRequests(run: Run, since: number | null): Promise<void> {
   const { client, network, shape } = run
   const pace = createPace(20_000, 100_000, run.slice)
   let checked = 0
@@ -785,12 +854,16 @@ async function checkRequests(run: Run, since: number | null): Promise<void> {
 }
 
 async function checkPools(run: Run): Promise<void> {
-  const { client, shape, signal, slice } = run
-  const ids = [...shape.pools.keys()]
+  const ids = [...run.shape.pools.keys()]
   for (const [index, poolId] of ids.entries()) {
-    await tallyPool(client, shape, poolId, async (tally) => checkTally(run, tally), { signal, slice })
+    await checkPool(run, poolId)
     run.progress('pools', index + 1, ids.length)
   }
+}
+
+export async function checkPool(run: Run, poolId: number, signal = run.signal): Promise<void> {
+  const { client, shape, slice } = run
+  await tallyPool(client, shape, poolId, async (tally) => checkTally(run, tally), { signal, slice })
 }
 
 function checkTally({ network, report }: Run, tally: Tally): void {
@@ -848,6 +921,22 @@ async function checkExported(run: Run, exported: readonly Exported[]): Promise<v
     signal,
     slice,
   })
+}
+
+/** Each goes on from where it was found in order itself: it follows the log, and may be made anew meanwhile. */
+async function checkTenures(
+  { client, network, report, progress, signal, slice }: Run,
+  full: boolean,
+): Promise<void> {
+  const options = {
+    full,
+    use: ({ what, message, ...fields }: TenureOdd) => report(what, message, fields),
+    onProgress: (events: number) => progress('tenures', events, null),
+    signal,
+    slice,
+  }
+  await checkTenure(client, network, options)
+  await checkCheckpoints(client, network, options)
 }
 
 // Words.

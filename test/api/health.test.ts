@@ -76,7 +76,7 @@ test('a network that recovers, or is rebuilt, is a warning and no more', async (
   expect(words.split('\n')).toEqual([
     READY.trim(),
     'warning: 2 networks recover and reserve nothing: ipledger stuck',
-    'warning: 1 network is being rebuilt and reserves nothing: it ends by itself, or ipledger rebuild',
+    'warning: 1 network is being rebuilt and reserves nothing: it ends with the rebuild; if that broke off, ipledger rebuild',
     '',
   ])
 })

@@ -78,6 +78,11 @@ const TABLE: Record<string, readonly Role[]> = {
   'LivenessService/ResumeHold': ['admin'],
   'LivenessService/ListStuck': ['admin', 'orchestrator', 'auditor'],
   'AuditService/ListEvents': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/GetAddressHistory': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/GetLeaseHistory': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/ListLeasesAsOf': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/ExplainAddress': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/VerifyNetwork': ['admin', 'orchestrator', 'auditor'],
 }
 const METHODS = SERVICES.flatMap((service) =>
   service.methods.map((method) => `${service.typeName.replace('ipledger.v1.', '')}/${method.name}`),

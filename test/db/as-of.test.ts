@@ -9,13 +9,14 @@ import { isEndedEvent, isHeldEvent } from '../../src/core/event.ts'
 import { addressOf, evolveAddress } from '../../src/core/evolve.ts'
 import { leaseId } from '../../src/core/lease.ts'
 import { makeCheckpoint } from '../../src/ledger/checkpoints.ts'
-import { EVENT_COLUMNS, type EventRow, readAddress, readEvent } from '../../src/ledger/rows.ts'
+import { readAddress } from '../../src/ledger/rows.ts'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { createNetwork } from '../support/commands.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import { useLedger } from '../support/ledger.ts'
 import { writeLongHistory } from '../support/long-history.ts'
 import { seededRandom } from '../support/random.ts'
+import { readLog } from '../support/read-log.ts'
 import { openJobs } from '../support/run-jobs.ts'
 import { expectVerified } from '../support/verified.ts'
 
@@ -35,16 +36,6 @@ const NETWORK = 'past'
 const POINTS = 1_000
 
 type Shown = Readonly<Record<string, unknown>>
-
-async function readLog(network: string): Promise<readonly LedgerEvent[]> {
-  return withClient(database.serviceUrl, async (client) => {
-    const { rows } = await client.query<EventRow>(
-      `select ${EVENT_COLUMNS.join(', ')} from ipledger.event where network_id = $1 order by seq`,
-      [network],
-    )
-    return rows.map(readEvent)
-  })
-}
 
 /** The fold of a log, event by event. */
 function createFold(network: string) {
@@ -103,7 +94,7 @@ function shown(row: Shown): Shown {
   return { ...row, address: `${readAddress(address!)}/${length ?? full}` }
 }
 
-async function asOf(seq: number, page: { readonly after?: string; readonly most?: number } = {}) {
+async function asOf(seq: number, page: { readonly after?: string | undefined; readonly most?: number } = {}) {
   const { rows } = await auditor.query<Shown>('select * from leases_as_of($1, $2::bigint, $3, $4)', [
     NETWORK,
     seq,
@@ -139,7 +130,7 @@ describe('the leases as of a number', () => {
   test('are the fold of the log at 1,000 points, before, between and behind checkpoints', async () => {
     await ledger.accept(createNetwork(NETWORK))
     await writeLongHistory({ ledger, jobs, random }, NETWORK, { rounds: 10, commands: 600 })
-    log = await readLog(NETWORK)
+    log = await readLog(database, NETWORK)
     // A few numbers before any checkpoint is there.
     const anywhere = () => random.pick(log).seq + random.below(3) - 1
     await compareAt(log, Array.from({ length: 20 }, anywhere))

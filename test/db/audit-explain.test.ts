@@ -271,7 +271,7 @@ describe('somebody has it', () => {
       sentence(
         'was adopted for',
         `since nobody held it: source agent listed ${NAME_OF_A} at 10.0.0.88 as running on node n7`,
-        'in snapshot 3, begun @, evidence of number',
+        'in snapshot 3, begun @ at head',
       ),
     )
   })
@@ -341,7 +341,7 @@ describe('set aside: the reason, what it rests on, and the way out', () => {
     )
     expect((await chain(network, lease.address)).at(-1)).toMatch(
       sentence(
-        `was set aside as CONFLICT, held for ${NAME_OF_A} by job:process-snapshots (SIGHTED): the books have ${NAME_OF_A}, and source agent listed pod default/web-b`,
+        `was set aside as CONFLICT by job:process-snapshots (SIGHTED), held for ${NAME_OF_A}: the books have ${NAME_OF_A}, and source agent listed pod default/web-b`,
         `at ${lease.address} as running in snapshot`,
       ),
     )
@@ -405,7 +405,7 @@ describe('set aside: the reason, what it rests on, and the way out', () => {
     expect(told.at(-2)).toMatch(sentence(`(lease ${lease.leaseId})`, 'was released by test'))
     expect(told.at(-1)).toMatch(
       sentence(
-        `was set aside as RELEASED_BUT_LIVE, held for ${NAME_OF_A} by job:process-snapshots (SIGHTED): agent sees`,
+        `was set aside as RELEASED_BUT_LIVE by job:process-snapshots (SIGHTED), held for ${NAME_OF_A}: agent sees`,
         'source agent listed',
       ),
     )

@@ -531,6 +531,7 @@ describe('sources', () => {
       why: expect.stringContaining('a failover'),
       sources: 2,
       unreported: ['other'],
+      unknown: [],
     })
     await register(intake, NETWORK, 'of-a-node', { node: 'n9' })
     await enableSource(intake.database, { network: NETWORK, id: 'of-a-node', by: 'test' })

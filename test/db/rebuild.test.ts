@@ -249,6 +249,14 @@ test('a network stays closed when a rebuild breaks off, until one ends', async (
     reserve({ network, owner: owner({ name: 'new' }), claims: [claim({ pool: 'wide' })] }),
     'NETWORK_RECOVERING',
   )
+  // Since when, whoever looks for what waits is told.
+  const since = async () =>
+    (await sql('select rebuilding_since as since from ipledger.network where network_id = $1', [network]))
+      .rows[0]!.since
+  const closedAt = await since()
+  expect(closedAt).not.toBeNull()
+  await expect(run(network, { signal: AbortSignal.abort(new Error('again')) })).rejects.toThrow('again')
+  expect(await since()).toEqual(closedAt)
   // What gives nothing out is answered.
   await ledger.accept(confirm(kept.fencingToken, { network }))
   await ledger.refuse(confirm(1, { network }), 'LEASE_NOT_FOUND')

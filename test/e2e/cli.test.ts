@@ -435,10 +435,17 @@ test('what would be done, what is held, what waits', async () => {
 
 test('a boot that is over is vouched for', async () => {
   const lease = await reserved('fenced', '--node', 'n9', '--boot', 'b9')
+  // Found out before the lease was there, it is not about it.
+  const before = String(BigInt(lease.version) - 1n)
+  const early = await run('fence', 'n9', '--boot', 'b9', '--why', 'dark', '--head', before)
+  expect(early.stdout).toMatch(/\nleases +0\n$/)
   const fenced = await run('fence', 'n9', '--boot', 'b9', '--why', 'power is off')
   expect(fenced.stdout).toMatch(/^node +n9\nboot +b9\nevent +\d+\nleases +1\n$/)
   const log = await json<{ events: readonly { seq: string }[] }>('events', '--type', 'node.fenced')
-  expect(log.events).toMatchObject([{ evidence: { node: 'n9', boot: 'b9', why: 'power is off' } }])
+  expect(log.events).toMatchObject([
+    { evidence: { node: 'n9', boot: 'b9', why: 'dark', head: Number(before) } },
+    { evidence: { node: 'n9', boot: 'b9', why: 'power is off' } },
+  ])
   expect(Number(log.events[0]!.seq)).toBeGreaterThan(Number(lease.version))
 })
 

@@ -94,13 +94,13 @@ test('metrics of the jobs arrive on the page of their process, and OTLP takes sp
 
   const page = await waitFor(async () => {
     const scraped = await scrape(service.url)
-    const job = { job: 'expire-unconfirmed' }
+    const job = { job_name: 'expire-unconfirmed' }
     return scraped.value('ipledger_job_last_success_timestamp_seconds', job) !== undefined && scraped
   })
   expect(
-    page.value('ipledger_job_duration_seconds_count', { job: 'prune-requests', outcome: 'done' }),
+    page.value('ipledger_job_duration_seconds_count', { job_name: 'prune-requests', outcome: 'done' }),
   ).toBeGreaterThanOrEqual(1)
-  const at = page.value('ipledger_job_last_success_timestamp_seconds', { job: 'observe-pools' })!
+  const at = page.value('ipledger_job_last_success_timestamp_seconds', { job_name: 'observe-pools' })!
   expect(Math.abs(Date.now() / 1_000 - at)).toBeLessThan(60)
 
   const pushed = ['rpc.server.call.duration', 'ipledger.commands', 'ipledger.job.duration', 'ipledger.head']

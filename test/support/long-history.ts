@@ -3,7 +3,17 @@
  * pools that are deleted and made again over the same space with leases of another size, eras.
  */
 import { clearDropped } from '../../src/jobs/clear-dropped.ts'
-import { beginEra, claim, createPool, deletePool, owner, release, reserve } from './commands.ts'
+import {
+  beginEra,
+  claim,
+  createPool,
+  deletePool,
+  owner,
+  quarantine,
+  reap,
+  release,
+  reserve,
+} from './commands.ts'
 import type { TestLedger } from './ledger.ts'
 import type { Random } from './random.ts'
 import type { TestJobs } from './run-jobs.ts'
@@ -39,7 +49,14 @@ export async function writeLongHistory(
           ),
         ),
       )
-      await Promise.all(leases.map(({ fencingToken }) => ledger.accept(release(fencingToken, { network }))))
+      const [first] = leases
+      await ledger.accept(quarantine({ address: first!.address }, { network }))
+      // Its holder lets go of it, and it stays held.
+      const kept = await ledger.take(release(first!.fencingToken, { network }))
+      await ledger.accept(reap(kept.fencingToken, kept.version, { network }))
+      await Promise.all(
+        leases.slice(1).map(({ fencingToken }) => ledger.accept(release(fencingToken, { network }))),
+      )
       await ledger.accept(deletePool(name, { network }))
       await clearDropped(jobs.context)
     }

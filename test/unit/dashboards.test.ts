@@ -50,8 +50,8 @@ const EXPOSED: ReadonlyMap<string, readonly string[]> = new Map(
     ]
   }),
 )
-/** Prometheus's own. A metric's label of such a name is kept as `exported_…`. */
-const OF_THE_SCRAPE = ['instance', 'exported_job']
+/** Prometheus's own. */
+const OF_THE_SCRAPE = ['instance']
 
 /** Everything that stands somewhere in a dashboard, as text. */
 function texts(dashboard: DashboardJson): string {

@@ -335,7 +335,7 @@ describe('a network whose projections are being replaced', () => {
     expect(books).toMatchObject({ head: 2 ** 40, network: { state: 'REBUILDING', era: 1 } })
   })
 
-  test('is not recovered by an operator: it ends by itself', () => {
+  test('is not recovered by an operator: a rebuild ends it', () => {
     expect(decide(rebuilding(), endRecovery)).toMatchObject({
       kind: 'refused',
       refusal: { reason: 'ILLEGAL_STATE', metadata: { state: 'REBUILDING' } },

@@ -10,7 +10,7 @@ import type { Network } from "./network_pb.ts";
 import { file_ipledger_v1_network } from "./network_pb.ts";
 import type { Pool } from "./pool_pb.ts";
 import { file_ipledger_v1_pool } from "./pool_pb.ts";
-import type { Lease, Owner } from "./types_pb.ts";
+import type { Lease, LeaseState, Owner, QuarantineReason } from "./types_pb.ts";
 import { file_ipledger_v1_types } from "./types_pb.ts";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/audit.proto.
  */
 export const file_ipledger_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEibgoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEgwKBHBvb2wYAiABKAkSKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu8CCgVFdmVudBIPCgduZXR3b3JrGAEgASgJEgsKA3NlcRgCIAEoBBIMCgR0eXBlGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAUgASgJEg0KBWNhdXNlGAYgASgJEiEKBWxlYXNlGAcgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USHwoEcG9vbBgIIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wSLgoQbmV0d29ya19zZXR0aW5ncxgJIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsSLQoGY2xvc2VkGAogASgLMh0uaXBsZWRnZXIudjEuQ2xvc2VkQXR0YWNobWVudBIpCghldmlkZW5jZRgLIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKcmVxdWVzdF9pZBgMIAEoCRIQCgh0cmFjZV9pZBgNIAEoCSKCAgoRTGlzdEV2ZW50c1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIRCglhZnRlcl9zZXEYAiABKAQSFwoKYmVmb3JlX3NlcRgDIAEoBEgAiAEBEg8KB2FkZHJlc3MYBCABKAkSDAoEY2lkchgFIAEoCRISCgpvd25lcl9raW5kGAYgASgJEhIKCm93bmVyX25hbWUYByABKAkSEAoIbGVhc2VfaWQYCCABKAkSDQoFdHlwZXMYCSADKAkSEQoJcGFnZV9zaXplGAogASgNEhIKCnBhZ2VfdG9rZW4YCyABKAkSEgoKZGVzY2VuZGluZxgMIAEoCEINCgtfYmVmb3JlX3NlcSJfChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuaXBsZWRnZXIudjEuRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgwKBGhlYWQYAyABKAQyXQoMQXVkaXRTZXJ2aWNlEk0KCkxpc3RFdmVudHMSHi5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RFdmVudHNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
+  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEibgoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEgwKBHBvb2wYAiABKAkSKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu8CCgVFdmVudBIPCgduZXR3b3JrGAEgASgJEgsKA3NlcRgCIAEoBBIMCgR0eXBlGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAUgASgJEg0KBWNhdXNlGAYgASgJEiEKBWxlYXNlGAcgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USHwoEcG9vbBgIIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wSLgoQbmV0d29ya19zZXR0aW5ncxgJIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsSLQoGY2xvc2VkGAogASgLMh0uaXBsZWRnZXIudjEuQ2xvc2VkQXR0YWNobWVudBIpCghldmlkZW5jZRgLIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKcmVxdWVzdF9pZBgMIAEoCRIQCgh0cmFjZV9pZBgNIAEoCSKCAgoRTGlzdEV2ZW50c1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIRCglhZnRlcl9zZXEYAiABKAQSFwoKYmVmb3JlX3NlcRgDIAEoBEgAiAEBEg8KB2FkZHJlc3MYBCABKAkSDAoEY2lkchgFIAEoCRISCgpvd25lcl9raW5kGAYgASgJEhIKCm93bmVyX25hbWUYByABKAkSEAoIbGVhc2VfaWQYCCABKAkSDQoFdHlwZXMYCSADKAkSEQoJcGFnZV9zaXplGAogASgNEhIKCnBhZ2VfdG9rZW4YCyABKAkSEgoKZGVzY2VuZGluZxgMIAEoCEINCgtfYmVmb3JlX3NlcSJfChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuaXBsZWRnZXIudjEuRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgwKBGhlYWQYAyABKAQiPwoMSGlzdG9yeUVudHJ5EiEKBWV2ZW50GAEgASgLMhIuaXBsZWRnZXIudjEuRXZlbnQSDAoEd2hhdBgCIAEoCSKkAQoJSGVsZFN0YXRlEiYKBXN0YXRlGAEgASgOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRI4ChFxdWFyYW50aW5lX3JlYXNvbhgCIAEoDjIdLmlwbGVkZ2VyLnYxLlF1YXJhbnRpbmVSZWFzb24SCwoDc2VxGAMgASgEEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIocDCgZIb2xkZXISEAoIbGVhc2VfaWQYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAMgASgNEgwKBHBvb2wYBCABKAkSIQoFb3duZXIYBSABKAsyEi5pcGxlZGdlci52MS5Pd25lchIQCghmcm9tX3NlcRgGIAEoBBItCglmcm9tX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGJlZ2FuX2FzGAggASgJEhAKCGdpdmVuX2J5GAkgASgJEhEKCXVudGlsX3NlcRgKIAEoBBIuCgp1bnRpbF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghlbmRlZF9hcxgMIAEoCRIwCgxhdmFpbGFibGVfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKBnN0YXRlcxgOIAMoCzIWLmlwbGVkZ2VyLnYxLkhlbGRTdGF0ZSKSAgoYR2V0QWRkcmVzc0hpc3RvcnlSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIMCgRjaWRyGAMgASgJEigKBGZyb20YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglhZnRlcl9zZXEYBiABKAQSFwoKYmVmb3JlX3NlcRgHIAEoBEgAiAEBEhEKCXBhZ2Vfc2l6ZRgIIAEoDRISCgpwYWdlX3Rva2VuGAkgASgJEhIKCmRlc2NlbmRpbmcYCiABKAhCDQoLX2JlZm9yZV9zZXEilAEKGUdldEFkZHJlc3NIaXN0b3J5UmVzcG9uc2USKgoHZW50cmllcxgBIAMoCzIZLmlwbGVkZ2VyLnYxLkhpc3RvcnlFbnRyeRIkCgdob2xkZXJzGAIgAygLMhMuaXBsZWRnZXIudjEuSG9sZGVyEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIMCgRoZWFkGAQgASgEImUKFkdldExlYXNlSGlzdG9yeVJlcXVlc3QSEAoIbGVhc2VfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKZGVzY2VuZGluZxgEIAEoCCKSAQoXR2V0TGVhc2VIaXN0b3J5UmVzcG9uc2USKgoHZW50cmllcxgBIAMoCzIZLmlwbGVkZ2VyLnYxLkhpc3RvcnlFbnRyeRIkCgdob2xkZXJzGAIgAygLMhMuaXBsZWRnZXIudjEuSG9sZGVyEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIMCgRoZWFkGAQgASgEIqEBChVMaXN0TGVhc2VzQXNPZlJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIQCgNzZXEYAiABKARIAIgBARIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRwb29sGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJQgYKBF9zZXEimgEKFkxpc3RMZWFzZXNBc09mUmVzcG9uc2USIgoGbGVhc2VzGAEgAygLMhIuaXBsZWRnZXIudjEuTGVhc2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgsKA3NlcRgDIAEoBBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRoZWFkGAUgASgEIn0KFUV4cGxhaW5BZGRyZXNzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSEAoDc2VxGAMgASgESACIAQESKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBgoEX3NlcSJ9CgtFeHBsYWluU3RlcBILCgNzZXEYASABKAQSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEd2hhdBgDIAEoCRIpCghldmlkZW5jZRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3Qi0AEKFkV4cGxhaW5BZGRyZXNzUmVzcG9uc2USDgoGYW5zd2VyGAEgASgJEg0KBXN0YXRlGAIgASgJEgsKA3NlcRgDIAEoBBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVzdGVwcxgFIAMoCzIYLmlwbGVkZ2VyLnYxLkV4cGxhaW5TdGVwEikKCGV2aWRlbmNlGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIMCgRoZWFkGAcgASgEIicKFFZlcmlmeU5ldHdvcmtSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkijQEKDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSEAoIbGVhc2VfaWQYBCABKAkSDAoEcG9vbBgFIAEoCRILCgNzZXEYBiABKAQSEAoIZXhwZWN0ZWQYByABKAkSDQoFZm91bmQYCCABKAkirwEKFVZlcmlmeU5ldHdvcmtSZXNwb25zZRIPCgduZXR3b3JrGAEgASgJEhAKCGNvbXBsZXRlGAIgASgIEhAKCGZyb21fc2VxGAMgASgEEhQKDHZlcmlmaWVkX3NlcRgEIAEoBBIMCgRoZWFkGAUgASgEEiwKCGZpbmRpbmdzGAYgAygLMhouaXBsZWRnZXIudjEuVmVyaWZ5RmluZGluZxIPCgdvbWl0dGVkGAcgASgEMq0ECgxBdWRpdFNlcnZpY2USTQoKTGlzdEV2ZW50cxIeLmlwbGVkZ2VyLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuTGlzdEV2ZW50c1Jlc3BvbnNlEmIKEUdldEFkZHJlc3NIaXN0b3J5EiUuaXBsZWRnZXIudjEuR2V0QWRkcmVzc0hpc3RvcnlSZXF1ZXN0GiYuaXBsZWRnZXIudjEuR2V0QWRkcmVzc0hpc3RvcnlSZXNwb25zZRJcCg9HZXRMZWFzZUhpc3RvcnkSIy5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXF1ZXN0GiQuaXBsZWRnZXIudjEuR2V0TGVhc2VIaXN0b3J5UmVzcG9uc2USWQoOTGlzdExlYXNlc0FzT2YSIi5pcGxlZGdlci52MS5MaXN0TGVhc2VzQXNPZlJlcXVlc3QaIy5pcGxlZGdlci52MS5MaXN0TGVhc2VzQXNPZlJlc3BvbnNlElkKDkV4cGxhaW5BZGRyZXNzEiIuaXBsZWRnZXIudjEuRXhwbGFpbkFkZHJlc3NSZXF1ZXN0GiMuaXBsZWRnZXIudjEuRXhwbGFpbkFkZHJlc3NSZXNwb25zZRJWCg1WZXJpZnlOZXR3b3JrEiEuaXBsZWRnZXIudjEuVmVyaWZ5TmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
 
 /**
  * An attachment whose late calls are refused with ATTACHMENT_CLOSED.
@@ -298,7 +298,817 @@ export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PUR
   messageDesc(file_ipledger_v1_audit, 3);
 
 /**
- * The event log, read only.
+ * One event of a history.
+ *
+ * @generated from message ipledger.v1.HistoryEntry
+ */
+export type HistoryEntry = Message<"ipledger.v1.HistoryEntry"> & {
+  /**
+   * The event as it is in the log.
+   *
+   * @generated from field: ipledger.v1.Event event = 1;
+   */
+  event?: Event | undefined;
+
+  /**
+   * The same in one sentence: what happened, to which lease of whom, who did it, on what evidence. Times are UTC.
+   *
+   * @generated from field: string what = 2;
+   */
+  what: string;
+};
+
+/**
+ * Describes the message ipledger.v1.HistoryEntry.
+ * Use `create(HistoryEntrySchema)` to create a new message.
+ */
+export const HistoryEntrySchema: GenMessage<HistoryEntry> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 4);
+
+/**
+ * From when on a lease was in a state.
+ *
+ * @generated from message ipledger.v1.HeldState
+ */
+export type HeldState = Message<"ipledger.v1.HeldState"> & {
+  /**
+   * RESERVED, ACTIVE or QUARANTINED.
+   *
+   * @generated from field: ipledger.v1.LeaseState state = 1;
+   */
+  state: LeaseState;
+
+  /**
+   * Why, if QUARANTINED.
+   *
+   * @generated from field: ipledger.v1.QuarantineReason quarantine_reason = 2;
+   */
+  quarantineReason: QuarantineReason;
+
+  /**
+   * Number of the event that made it so.
+   *
+   * @generated from field: uint64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * Time of that event.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message ipledger.v1.HeldState.
+ * Use `create(HeldStateSchema)` to create a new message.
+ */
+export const HeldStateSchema: GenMessage<HeldState> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 5);
+
+/**
+ * A span over which one owner held an address. A lease is one span for as long as its owner is one; a quarantine whose
+ * holder released it goes on as another, held for nobody.
+ *
+ * @generated from message ipledger.v1.Holder
+ */
+export type Holder = Message<"ipledger.v1.Holder"> & {
+  /**
+   * The lease, `default/42`.
+   *
+   * @generated from field: string lease_id = 1;
+   */
+  leaseId: string;
+
+  /**
+   * The address, or the first address of the block.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * Size of the lease: 32 or 128 for a single address, less for a block.
+   *
+   * @generated from field: uint32 prefix_length = 3;
+   */
+  prefixLength: number;
+
+  /**
+   * Present name of its pool. Empty: the pool is gone.
+   *
+   * @generated from field: string pool = 4;
+   */
+  pool: string;
+
+  /**
+   * Who held it. Absent: nobody known, quarantined.
+   *
+   * @generated from field: ipledger.v1.Owner owner = 5;
+   */
+  owner?: Owner | undefined;
+
+  /**
+   * Number of the event by which it began.
+   *
+   * @generated from field: uint64 from_seq = 6;
+   */
+  fromSeq: bigint;
+
+  /**
+   * Time of that event.
+   *
+   * @generated from field: google.protobuf.Timestamp from_time = 7;
+   */
+  fromTime?: Timestamp | undefined;
+
+  /**
+   * Type and cause of that event, `lease.reserved/Reserve`.
+   *
+   * @generated from field: string began_as = 8;
+   */
+  beganAs: string;
+
+  /**
+   * Who gave it: the token or job of that event.
+   *
+   * @generated from field: string given_by = 9;
+   */
+  givenBy: string;
+
+  /**
+   * Number of the event by which it ended, as far as is known when this is answered. 0: it is held still.
+   *
+   * @generated from field: uint64 until_seq = 10;
+   */
+  untilSeq: bigint;
+
+  /**
+   * Time of that event. Absent: it is held still.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 11;
+   */
+  untilTime?: Timestamp | undefined;
+
+  /**
+   * Type and cause of that event. Empty: it is held still.
+   *
+   * @generated from field: string ended_as = 12;
+   */
+  endedAs: string;
+
+  /**
+   * The address was cooling until then. Absent: it is held still, or the lease went on.
+   *
+   * @generated from field: google.protobuf.Timestamp available_at = 13;
+   */
+  availableAt?: Timestamp | undefined;
+
+  /**
+   * Its states, oldest first; of a lease that changed more than 100 times, the newest.
+   *
+   * @generated from field: repeated ipledger.v1.HeldState states = 14;
+   */
+  states: HeldState[];
+};
+
+/**
+ * Describes the message ipledger.v1.Holder.
+ * Use `create(HolderSchema)` to create a new message.
+ */
+export const HolderSchema: GenMessage<Holder> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 6);
+
+/**
+ * Input of GetAddressHistory. One of `address` and `cidr` is required.
+ *
+ * @generated from message ipledger.v1.GetAddressHistoryRequest
+ */
+export type GetAddressHistoryRequest = Message<"ipledger.v1.GetAddressHistoryRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * An address. Not together with `cidr`.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * Addresses of a CIDR.
+   *
+   * @generated from field: string cidr = 3;
+   */
+  cidr: string;
+
+  /**
+   * Only what happened then or later. Absent: from the beginning.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 4;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * Only what happened then or earlier. Absent: up to now.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 5;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * Only events with a greater number. Default 0.
+   *
+   * @generated from field: uint64 after_seq = 6;
+   */
+  afterSeq: bigint;
+
+  /**
+   * Only events with a smaller number. Absent: all up to the head.
+   *
+   * @generated from field: optional uint64 before_seq = 7;
+   */
+  beforeSeq?: bigint | undefined;
+
+  /**
+   * Default 100, at most 1,000.
+   *
+   * @generated from field: uint32 page_size = 8;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, with the same filters and order.
+   *
+   * @generated from field: string page_token = 9;
+   */
+  pageToken: string;
+
+  /**
+   * Newest first.
+   *
+   * @generated from field: bool descending = 10;
+   */
+  descending: boolean;
+};
+
+/**
+ * Describes the message ipledger.v1.GetAddressHistoryRequest.
+ * Use `create(GetAddressHistoryRequestSchema)` to create a new message.
+ */
+export const GetAddressHistoryRequestSchema: GenMessage<GetAddressHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 7);
+
+/**
+ * Answer of GetAddressHistory.
+ *
+ * @generated from message ipledger.v1.GetAddressHistoryResponse
+ */
+export type GetAddressHistoryResponse = Message<"ipledger.v1.GetAddressHistoryResponse"> & {
+  /**
+   * In order of number, or from the newest down. May be fewer than asked for, even none, on a page that is not the last:
+   * one page looks at no more than 10,000 events.
+   *
+   * @generated from field: repeated ipledger.v1.HistoryEntry entries = 1;
+   */
+  entries: HistoryEntry[];
+
+  /**
+   * Whoever held while the numbers of this page passed, oldest first: also those whom no event of it is about, because
+   * they held throughout. Of a CIDR with more than 1,000 addresses that were ever held, only those whom events of this
+   * page are about. Spans are whole, so pages may repeat them; `lease_id` and `from_seq` tell which.
+   *
+   * @generated from field: repeated ipledger.v1.Holder holders = 2;
+   */
+  holders: Holder[];
+
+  /**
+   * Empty: this was the last page.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+
+  /**
+   * The head of the ledger when this page was read.
+   *
+   * @generated from field: uint64 head = 4;
+   */
+  head: bigint;
+};
+
+/**
+ * Describes the message ipledger.v1.GetAddressHistoryResponse.
+ * Use `create(GetAddressHistoryResponseSchema)` to create a new message.
+ */
+export const GetAddressHistoryResponseSchema: GenMessage<GetAddressHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 8);
+
+/**
+ * Input of GetLeaseHistory.
+ *
+ * @generated from message ipledger.v1.GetLeaseHistoryRequest
+ */
+export type GetLeaseHistoryRequest = Message<"ipledger.v1.GetLeaseHistoryRequest"> & {
+  /**
+   * Required. `default/42`.
+   *
+   * @generated from field: string lease_id = 1;
+   */
+  leaseId: string;
+
+  /**
+   * Default 100, at most 1,000.
+   *
+   * @generated from field: uint32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, with the same lease and order.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+
+  /**
+   * Newest first.
+   *
+   * @generated from field: bool descending = 4;
+   */
+  descending: boolean;
+};
+
+/**
+ * Describes the message ipledger.v1.GetLeaseHistoryRequest.
+ * Use `create(GetLeaseHistoryRequestSchema)` to create a new message.
+ */
+export const GetLeaseHistoryRequestSchema: GenMessage<GetLeaseHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 9);
+
+/**
+ * Answer of GetLeaseHistory.
+ *
+ * @generated from message ipledger.v1.GetLeaseHistoryResponse
+ */
+export type GetLeaseHistoryResponse = Message<"ipledger.v1.GetLeaseHistoryResponse"> & {
+  /**
+   * In order of number, or from the newest down.
+   *
+   * @generated from field: repeated ipledger.v1.HistoryEntry entries = 1;
+   */
+  entries: HistoryEntry[];
+
+  /**
+   * The spans of the whole lease: one, or two where its holder released it from quarantine.
+   *
+   * @generated from field: repeated ipledger.v1.Holder holders = 2;
+   */
+  holders: Holder[];
+
+  /**
+   * Empty: this was the last page.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+
+  /**
+   * The head of the ledger when this page was read.
+   *
+   * @generated from field: uint64 head = 4;
+   */
+  head: bigint;
+};
+
+/**
+ * Describes the message ipledger.v1.GetLeaseHistoryResponse.
+ * Use `create(GetLeaseHistoryResponseSchema)` to create a new message.
+ */
+export const GetLeaseHistoryResponseSchema: GenMessage<GetLeaseHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 10);
+
+/**
+ * Input of ListLeasesAsOf. With neither `seq` nor `time` it is as of the head when the first page is read.
+ *
+ * @generated from message ipledger.v1.ListLeasesAsOfRequest
+ */
+export type ListLeasesAsOfRequest = Message<"ipledger.v1.ListLeasesAsOfRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * After this event; 0 is before the first. Not together with `time`.
+   *
+   * @generated from field: optional uint64 seq = 2;
+   */
+  seq?: bigint | undefined;
+
+  /**
+   * After the last event at or before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 3;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * Only leases of the pool that has this name now. Empty: of all.
+   *
+   * @generated from field: string pool = 4;
+   */
+  pool: string;
+
+  /**
+   * Default 100, at most 1,000.
+   *
+   * @generated from field: uint32 page_size = 5;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, with the same filters.
+   *
+   * @generated from field: string page_token = 6;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message ipledger.v1.ListLeasesAsOfRequest.
+ * Use `create(ListLeasesAsOfRequestSchema)` to create a new message.
+ */
+export const ListLeasesAsOfRequestSchema: GenMessage<ListLeasesAsOfRequest> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 11);
+
+/**
+ * Answer of ListLeasesAsOf.
+ *
+ * @generated from message ipledger.v1.ListLeasesAsOfResponse
+ */
+export type ListLeasesAsOfResponse = Message<"ipledger.v1.ListLeasesAsOfResponse"> & {
+  /**
+   * In order of address. `pool`, `subnet` and `gateway` are those of the pool as it is now; `options` are absent. May be
+   * fewer than asked for, even none, on a page that is not the last: with `pool`, one page looks at no more than 10,000.
+   *
+   * @generated from field: repeated ipledger.v1.Lease leases = 1;
+   */
+  leases: Lease[];
+
+  /**
+   * Empty: this was the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * The number these leases are true at. 0: before the first event.
+   *
+   * @generated from field: uint64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * Time of that event. Absent: before the first.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * The head of the ledger when this page was read.
+   *
+   * @generated from field: uint64 head = 5;
+   */
+  head: bigint;
+};
+
+/**
+ * Describes the message ipledger.v1.ListLeasesAsOfResponse.
+ * Use `create(ListLeasesAsOfResponseSchema)` to create a new message.
+ */
+export const ListLeasesAsOfResponseSchema: GenMessage<ListLeasesAsOfResponse> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 12);
+
+/**
+ * Input of ExplainAddress. With neither `seq` nor `time` it is about now.
+ *
+ * @generated from message ipledger.v1.ExplainAddressRequest
+ */
+export type ExplainAddressRequest = Message<"ipledger.v1.ExplainAddressRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * Required. One address.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * After this event; 0 is before the first. Not together with `time`.
+   *
+   * @generated from field: optional uint64 seq = 3;
+   */
+  seq?: bigint | undefined;
+
+  /**
+   * At this time. Cooling and sightings are told as of it, a time in the future is now.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message ipledger.v1.ExplainAddressRequest.
+ * Use `create(ExplainAddressRequestSchema)` to create a new message.
+ */
+export const ExplainAddressRequestSchema: GenMessage<ExplainAddressRequest> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 13);
+
+/**
+ * One event that led to what is so.
+ *
+ * @generated from message ipledger.v1.ExplainStep
+ */
+export type ExplainStep = Message<"ipledger.v1.ExplainStep"> & {
+  /**
+   * Its number.
+   *
+   * @generated from field: uint64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * Its time.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 2;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * What happened, in a sentence.
+   *
+   * @generated from field: string what = 3;
+   */
+  what: string;
+
+  /**
+   * What it was decided on. Absent: on nothing besides the call.
+   *
+   * @generated from field: google.protobuf.Struct evidence = 4;
+   */
+  evidence?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message ipledger.v1.ExplainStep.
+ * Use `create(ExplainStepSchema)` to create a new message.
+ */
+export const ExplainStepSchema: GenMessage<ExplainStep> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 14);
+
+/**
+ * Answer of ExplainAddress.
+ *
+ * @generated from message ipledger.v1.ExplainAddressResponse
+ */
+export type ExplainAddressResponse = Message<"ipledger.v1.ExplainAddressResponse"> & {
+  /**
+   * What is so and why, in one sentence or a few, with what sources see there and, of now, what it waits for.
+   *
+   * @generated from field: string answer = 1;
+   */
+  answer: string;
+
+  /**
+   * `FREE`, `COOLING`, `RESERVED`, `ACTIVE`, `QUARANTINED`, `EXCLUDED` (never handed out by its pool), `OUTSIDE` (of
+   * every pool).
+   *
+   * @generated from field: string state = 2;
+   */
+  state: string;
+
+  /**
+   * The number this is true at. 0: before the first event.
+   *
+   * @generated from field: uint64 seq = 3;
+   */
+  seq: bigint;
+
+  /**
+   * The time asked about; of a number the time of its event. Absent: before the first event.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * The events that led there, oldest first: of the lease the address has or had last, of the one before it (at most 100
+   * each), and of its pool where that was changed since, or deleted.
+   *
+   * @generated from field: repeated ipledger.v1.ExplainStep steps = 5;
+   */
+  steps: ExplainStep[];
+
+  /**
+   * What the answer rests on besides the steps: `sightings` and `stuck` items, as in ListSightings and ListStuck.
+   *
+   * @generated from field: google.protobuf.Struct evidence = 6;
+   */
+  evidence?: JsonObject | undefined;
+
+  /**
+   * The head of the ledger when this was read.
+   *
+   * @generated from field: uint64 head = 7;
+   */
+  head: bigint;
+};
+
+/**
+ * Describes the message ipledger.v1.ExplainAddressResponse.
+ * Use `create(ExplainAddressResponseSchema)` to create a new message.
+ */
+export const ExplainAddressResponseSchema: GenMessage<ExplainAddressResponse> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 15);
+
+/**
+ * Input of VerifyNetwork.
+ *
+ * @generated from message ipledger.v1.VerifyNetworkRequest
+ */
+export type VerifyNetworkRequest = Message<"ipledger.v1.VerifyNetworkRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+};
+
+/**
+ * Describes the message ipledger.v1.VerifyNetworkRequest.
+ * Use `create(VerifyNetworkRequestSchema)` to create a new message.
+ */
+export const VerifyNetworkRequestSchema: GenMessage<VerifyNetworkRequest> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 16);
+
+/**
+ * Something that is not in order.
+ *
+ * @generated from message ipledger.v1.VerifyFinding
+ */
+export type VerifyFinding = Message<"ipledger.v1.VerifyFinding"> & {
+  /**
+   * Stable: `LEASE_DIFFERS`, `EVENT_MISSING`, … ; those of `ipledger verify`.
+   *
+   * @generated from field: string what = 1;
+   */
+  what: string;
+
+  /**
+   * A sentence for people.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * Empty here and below: it is not about one.
+   *
+   * @generated from field: string address = 3;
+   */
+  address: string;
+
+  /**
+   * The lease.
+   *
+   * @generated from field: string lease_id = 4;
+   */
+  leaseId: string;
+
+  /**
+   * Name of the pool.
+   *
+   * @generated from field: string pool = 5;
+   */
+  pool: string;
+
+  /**
+   * Number of the event. 0: it is not about one.
+   *
+   * @generated from field: uint64 seq = 6;
+   */
+  seq: bigint;
+
+  /**
+   * What it is to be by the log.
+   *
+   * @generated from field: string expected = 7;
+   */
+  expected: string;
+
+  /**
+   * What was found.
+   *
+   * @generated from field: string found = 8;
+   */
+  found: string;
+};
+
+/**
+ * Describes the message ipledger.v1.VerifyFinding.
+ * Use `create(VerifyFindingSchema)` to create a new message.
+ */
+export const VerifyFindingSchema: GenMessage<VerifyFinding> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 17);
+
+/**
+ * Answer of VerifyNetwork.
+ *
+ * @generated from message ipledger.v1.VerifyNetworkResponse
+ */
+export type VerifyNetworkResponse = Message<"ipledger.v1.VerifyNetworkResponse"> & {
+  /**
+   * The network.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * It came to its end. If not, `ipledger verify` finishes what this had no time for.
+   *
+   * @generated from field: bool complete = 2;
+   */
+  complete: boolean;
+
+  /**
+   * Events up to this number were found in order by an earlier run and were not looked at again. 0: it began at the
+   * first.
+   *
+   * @generated from field: uint64 from_seq = 3;
+   */
+  fromSeq: bigint;
+
+  /**
+   * Events up to this number, and the addresses they are about, were looked at: the head if it is complete. 0: it began
+   * at the first and did not end.
+   *
+   * @generated from field: uint64 verified_seq = 4;
+   */
+  verifiedSeq: bigint;
+
+  /**
+   * The head of the ledger when it began.
+   *
+   * @generated from field: uint64 head = 5;
+   */
+  head: bigint;
+
+  /**
+   * Empty: as far as it looked, everything is in order.
+   *
+   * @generated from field: repeated ipledger.v1.VerifyFinding findings = 6;
+   */
+  findings: VerifyFinding[];
+
+  /**
+   * Findings beyond the first 100.
+   *
+   * @generated from field: uint64 omitted = 7;
+   */
+  omitted: bigint;
+};
+
+/**
+ * Describes the message ipledger.v1.VerifyNetworkResponse.
+ * Use `create(VerifyNetworkResponseSchema)` to create a new message.
+ */
+export const VerifyNetworkResponseSchema: GenMessage<VerifyNetworkResponse> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 18);
+
+/**
+ * What happened: the event log, and what can be told from it. Read only, but for where VerifyNetwork ended.
+ *
+ * A time means the last event at or before it; a time in the future means now, and before the first event nothing was
+ * there, which is no error. Several events may have one time; a number is exact.
  *
  * Rights: admin, orchestrator and auditor.
  *
@@ -315,6 +1125,66 @@ export const AuditService: GenService<{
     methodKind: "unary";
     input: typeof ListEventsRequestSchema;
     output: typeof ListEventsResponseSchema;
+  },
+  /**
+   * What happened to an address, or to the addresses of a CIDR, in sentences, and who held it meanwhile. Blocks that
+   * hold the address count.
+   * VERSION_MISMATCH: `after_seq` is beyond the head.
+   *
+   * @generated from rpc ipledger.v1.AuditService.GetAddressHistory
+   */
+  getAddressHistory: {
+    methodKind: "unary";
+    input: typeof GetAddressHistoryRequestSchema;
+    output: typeof GetAddressHistoryResponseSchema;
+  },
+  /**
+   * The life of one lease, also of one that has ended.
+   * LEASE_NOT_FOUND: no lease has this id. VERSION_MISMATCH: it is beyond the head.
+   *
+   * @generated from rpc ipledger.v1.AuditService.GetLeaseHistory
+   */
+  getLeaseHistory: {
+    methodKind: "unary";
+    input: typeof GetLeaseHistoryRequestSchema;
+    output: typeof GetLeaseHistoryResponseSchema;
+  },
+  /**
+   * All leases as they were held at a number or a time, in order of address. All pages are of one number, whatever
+   * happens while they are read.
+   * VERSION_MISMATCH: `seq` is beyond the head. POOL_NOT_FOUND.
+   *
+   * @generated from rpc ipledger.v1.AuditService.ListLeasesAsOf
+   */
+  listLeasesAsOf: {
+    methodKind: "unary";
+    input: typeof ListLeasesAsOfRequestSchema;
+    output: typeof ListLeasesAsOfResponseSchema;
+  },
+  /**
+   * Why an address is free, cooling, held, quarantined or was taken back: the answer in a sentence, and the events that
+   * led there with their evidence.
+   * VERSION_MISMATCH: `seq` is beyond the head.
+   *
+   * @generated from rpc ipledger.v1.AuditService.ExplainAddress
+   */
+  explainAddress: {
+    methodKind: "unary";
+    input: typeof ExplainAddressRequestSchema;
+    output: typeof ExplainAddressResponseSchema;
+  },
+  /**
+   * Whether the books of a network are in order: the log without a gap, the projections its fold. It goes on from where
+   * the last run that found nothing ended, takes at most 5 s, and keeps nobody waiting; `ipledger verify` takes all the
+   * time it needs. Whoever asks for the same network meanwhile gets the same answer.
+   * OVERLOADED: this process verifies another network.
+   *
+   * @generated from rpc ipledger.v1.AuditService.VerifyNetwork
+   */
+  verifyNetwork: {
+    methodKind: "unary";
+    input: typeof VerifyNetworkRequestSchema;
+    output: typeof VerifyNetworkResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_ipledger_v1_audit, 0);

@@ -2256,7 +2256,9 @@ export const LookUpAnswerSchema: GenEnum<LookUpAnswer> = /*@__PURE__*/
  * Rights: BeginSnapshot, ReportSnapshot and ReportVerdicts for admin, orchestrator, and an agent for the sources of its
  * own node (SOURCE_MISMATCH: another's); the lists and Reconcile for admin, orchestrator and auditor; the rest for admin.
  *
- * Every method can answer SOURCE_NOT_FOUND where it names one, and ILLEGAL_STATE where that one is RETIRED.
+ * Every method can answer SOURCE_NOT_FOUND where it names one, and ILLEGAL_STATE where that one is RETIRED. Who asks to report
+ * for one that is not there while the network recovers is remembered: the recovery waits until it is registered and enabled and
+ * has reported (ListStuck, SOURCE_UNKNOWN), or EndRecovery.
  *
  * @generated from service ipledger.v1.LivenessService
  */
