@@ -13,7 +13,7 @@ export default defineConfig({
           ...shared,
           name: 'postgres',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/unit/**', 'test/docker/**'],
+          exclude: ['test/unit/**', 'test/docker/**', 'test/prometheus/**'],
           globalSetup: ['test/support/postgres.ts'],
         },
       },
@@ -27,6 +27,21 @@ export default defineConfig({
                 include: ['test/docker/**/*.test.ts'],
                 globalSetup: ['test/support/postgres.ts'],
                 testTimeout: 180_000,
+                hookTimeout: 120_000,
+              },
+            },
+          ]
+        : []),
+      // It starts a Prometheus: where Debian's package is installed.
+      ...(process.env.IPLEDGER_TEST_PROMETHEUS
+        ? [
+            {
+              test: {
+                ...shared,
+                name: 'prometheus',
+                include: ['test/prometheus/**/*.test.ts'],
+                globalSetup: ['test/support/postgres.ts'],
+                testTimeout: 120_000,
                 hookTimeout: 120_000,
               },
             },

@@ -6,6 +6,7 @@ import { readdirSync, statfsSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { rebuild } from '../src/ledger/rebuild.ts'
+import { audit } from './audit.ts'
 import type { History } from './history.ts'
 import type { Place, Work } from './load.ts'
 import { alternate, type Bench, compare, type Figures, run, type Subject } from './measure.ts'
@@ -32,6 +33,7 @@ export const LINES = {
   exhausted,
   age,
   rebuild: rebuildLine,
+  audit: auditLine,
   reconcile,
   agents,
   telemetry: telemetryLine,
@@ -311,6 +313,11 @@ async function rebuildLine(bench: Bench): Promise<void> {
     await old.admin.query(`delete from ipledger.${table} where network_id = $1`, [place.network])
   }
   await again('rebuild, projections lost (events)', 'everything')
+}
+
+async function auditLine(bench: Bench): Promise<void> {
+  const { old, place } = await agedStage(bench)
+  await audit(bench, old, place)
 }
 
 const REBUILT_PER_SECOND = 200_000

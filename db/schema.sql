@@ -616,10 +616,10 @@ AS $function$
       select distinct on (e.address) e.*
         from (
           select l.*
-            from base
-            join ipledger_audit.checkpoint_part p on p.network = leases_as_of.network and p.seq = base.seq
+            from ipledger_audit.checkpoint_part p
             join ipledger_audit.log l on l.network_id = leases_as_of.network and l.seq = any(p.events)
-           where leases_as_of.after is null or p.last_address > leases_as_of.after
+           where p.network = leases_as_of.network and p.seq = (select base.seq from base)
+             and (leases_as_of.after is null or p.last_address > leases_as_of.after)
           union all
           (select l.* from ipledger_audit.log l
             where l.network_id = leases_as_of.network and l.seq > (select base.seq from base) and l.seq <= leases_as_of.seq
@@ -882,6 +882,15 @@ AS $function$
    order by e.address
 $function$;
 
+create table ipledger.boot_report (
+  network_id text collate "C" not null,
+  node text collate "C" not null,
+  boot text collate "C" not null,
+  source_id text collate "C" not null,
+  reported_at timestamp with time zone not null,
+  constraint boot_is_heard_of_once_by_a_source PRIMARY KEY (network_id, node, boot, source_id)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=90);
+
 create table ipledger.closed_attachment (
   network_id text collate "C" not null,
   attachment_key text collate "C" not null,
@@ -1041,6 +1050,7 @@ create table ipledger.lease_checkpoint (
   leases bigint not null,
   parts integer not null,
   made_at timestamp with time zone not null,
+  verified_at timestamp with time zone,
   constraint checkpoint_is_made_once_at_a_number PRIMARY KEY (network_id, seq)
 );
 
@@ -1428,8 +1438,9 @@ create table ipledger.tenure_position (
   network_id text collate "C" not null,
   seq bigint not null,
   at timestamp with time zone not null,
+  verified_seq bigint not null,
   constraint network_has_one_tenure_position PRIMARY KEY (network_id),
-  constraint tenure_position_is_not_negative CHECK (seq >= 0)
+  constraint tenure_position_is_not_negative CHECK (seq >= 0 AND verified_seq >= 0 AND verified_seq <= seq)
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
 
 create table ipledger.turn (
@@ -1464,6 +1475,27 @@ create table ipledger.untouched_range (
   constraint untouched_range_is_not_empty CHECK (first_address <= last_address)
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
 
+create table ipledger.verification (
+  network_id text collate "C" not null,
+  seq bigint not null,
+  looked_at timestamp with time zone,
+  part text collate "C" not null,
+  after_seq bigint not null,
+  from_address inet,
+  begins_at timestamp with time zone not null,
+  events bigint not null,
+  worked_ms bigint not null,
+  worked_at timestamp with time zone,
+  finished_at timestamp with time zone,
+  finished_events bigint,
+  finished_ms bigint,
+  claimed_by text collate "C" not null,
+  claimed_until timestamp with time zone not null,
+  constraint network_is_verified_once_at_a_time PRIMARY KEY (network_id),
+  constraint verification_is_at_a_part CHECK (part = ANY (ARRAY['numbers'::text, 'addresses'::text, 'requests'::text, 'pools'::text, 'closings'::text])),
+  constraint verification_tells_all_of_what_finished CHECK (num_nulls(finished_at, finished_events, finished_ms) = ANY (ARRAY[0, 3]))
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
+
 create table ipledger.verify_checkpoint (
   network_id text collate "C" not null,
   seq bigint not null,
@@ -1471,6 +1503,23 @@ create table ipledger.verify_checkpoint (
   at timestamp with time zone not null,
   constraint network_has_one_checkpoint PRIMARY KEY (network_id)
 );
+
+create table ipledger.verify_finding (
+  network_id text collate "C" not null,
+  finding_key text collate "C" not null,
+  what text collate "C" not null,
+  message text not null,
+  address inet,
+  lease_id text collate "C",
+  pool text collate "C",
+  seq bigint,
+  expected text,
+  found text,
+  found_at timestamp with time zone not null,
+  seen_at timestamp with time zone not null,
+  constraint finding_is_kept_once PRIMARY KEY (network_id, finding_key),
+  constraint finding_is_found_before_it_is_seen_again CHECK (seen_at >= found_at)
+) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
 
 create table ipledger_audit.applied (
   object text collate "C" not null,
@@ -2164,6 +2213,43 @@ create view ipledger_audit.tenure_position as
           ORDER BY e.seq
          LIMIT 1) next ON true;
 
+create view ipledger_audit.verification as
+ SELECT n.network_id AS network,
+    c.seq AS in_order_up_to,
+    c.at AS in_order_at,
+    v.seq AS looked_up_to,
+    v.looked_at,
+    v.finished_at AS all_looked_at,
+    v.finished_events AS all_events,
+    v.finished_ms::double precision * '00:00:00.001'::interval AS all_worked,
+        CASE
+            WHEN v.begins_at <= now() THEN v.part
+            ELSE ''::text
+        END AS now_at,
+    v.events AS now_events,
+    v.begins_at
+   FROM ipledger.network n
+     LEFT JOIN ipledger.verify_checkpoint c ON c.network_id = n.network_id
+     LEFT JOIN ipledger.verification v ON v.network_id = n.network_id;
+
+create view ipledger_audit.verify_findings as
+ SELECT network_id AS network,
+    what,
+    address,
+    lease_id,
+    COALESCE(pool, ''::text) AS pool,
+    seq,
+    expected,
+    found,
+    message,
+    found_at,
+    seen_at
+   FROM ipledger.verify_finding v;
+
+comment on column ipledger.boot_report.boot is 'The epoch of the report; of the one that its source is in, source.last_begun_at tells.';
+
+comment on column ipledger.boot_report.reported_at is 'Begin of the last report from it; where nothing proves that, when it came.';
+
 comment on column ipledger.closed_attachment.pool_id is '0: in every pool.';
 
 comment on column ipledger.database_life.database_oid is 'Of the database in its cluster: another one means a copy beside the first, or a dump restored into a new database.';
@@ -2225,6 +2311,8 @@ comment on column ipledger.lease.version is 'Number of the last event about the 
 comment on column ipledger.lease_checkpoint.leases is 'Held after that event.';
 
 comment on column ipledger.lease_checkpoint.seq is '0: where nothing is held. All others are made from the one before.';
+
+comment on column ipledger.lease_checkpoint.verified_at is 'When verify found it to hold what was held. Null: it did not look yet.';
 
 comment on column ipledger.lease_checkpoint_part.part is 'From 0, in order of address.';
 
@@ -2392,6 +2480,8 @@ comment on column ipledger.tenure_position.at is 'Time of that event: another lo
 
 comment on column ipledger.tenure_position.seq is 'The last number it takes account of; 0: nothing, and what is there is removed first.';
 
+comment on column ipledger.tenure_position.verified_seq is 'Up to where verify found it to be the log; it goes on from there.';
+
 comment on column ipledger.turn.failure is 'Why the last turn came to nothing, for people; empty: it did not.';
 
 comment on column ipledger.turn.next_at is 'Nobody else asks before. While the source is being asked: the end of that turn, whatever became of the worker; afterwards: its next turn.';
@@ -2405,6 +2495,40 @@ comment on column ipledger.unknown_source.heard_from is 'Whose token it was.';
 comment on column ipledger.unknown_source.node is 'That its token is bound to; empty: none.';
 
 comment on column ipledger.unknown_source.source_id is 'As it calls itself.';
+
+comment on column ipledger.verification.after_seq is 'Of numbers the last event that was looked at, of pools the last pool, of addresses the event of from_address after which to go on.';
+
+comment on column ipledger.verification.begins_at is 'When the look at all of it began; or, if that lies ahead, when it will.';
+
+comment on column ipledger.verification.claimed_by is 'The run that is at a piece; whoever comes after claimed_until goes on where the last piece ended.';
+
+comment on column ipledger.verification.events is 'Events that it has walked so far.';
+
+comment on column ipledger.verification.finished_at is 'When all of it was last looked at; beside it how many events that were, and how long it worked.';
+
+comment on column ipledger.verification.from_address is 'Of addresses the one to go on with; null: the first of all.';
+
+comment on column ipledger.verification.looked_at is 'When that was.';
+
+comment on column ipledger.verification.part is 'All of it: what is being looked at; it begins with numbers and ends with closings.';
+
+comment on column ipledger.verification.seq is 'New events: looked at up to this one, whatever was found.';
+
+comment on column ipledger.verification.worked_at is 'When the last piece of it ended: whose turn was longest ago comes first.';
+
+comment on column ipledger.verification.worked_ms is 'Milliseconds that it has worked so far.';
+
+comment on column ipledger.verify_finding.expected is 'By the log.';
+
+comment on column ipledger.verify_finding.finding_key is 'A digest of what it is about: the same difference found again is the same row.';
+
+comment on column ipledger.verify_finding.found is 'In the projections.';
+
+comment on column ipledger.verify_finding.message is 'A sentence for people.';
+
+comment on column ipledger.verify_finding.seen_at is 'When it was found last.';
+
+comment on column ipledger.verify_finding.what is 'What kind of difference: LEASE_DIFFERS, EVENT_MISSING, …';
 
 comment on column ipledger_audit.applied.identity is 'As PostgreSQL names it.';
 
@@ -2726,6 +2850,8 @@ comment on schema ipledger is 'Event-sourced IP address allocation: the log, and
 
 comment on schema ipledger_audit is 'What people ask of the ledger: who had an address, on what evidence, what is stuck. Views and functions for psql and dashboards, read by ipledger_auditor; made anew by each version of ipledger.';
 
+comment on table ipledger.boot_report is 'An observation: boots of nodes that a source has left for another, or that report beside the one it is in. As lasting as source_epoch.';
+
 comment on table ipledger.closed_attachment is 'Incarnations that were released or superseded: late calls for them hold nothing.';
 
 comment on table ipledger.database_life is 'The life of the database that a ledger was last written in. It goes with the database into its copies, and there it is wrong.';
@@ -2790,12 +2916,16 @@ comment on table ipledger.unknown_source is 'Who asked to report while its netwo
 
 comment on table ipledger.untouched_range is 'Free space, part two: ranges nobody ever held. The range named by the pool''s last position begins at its cursor instead.';
 
+comment on table ipledger.verification is 'How far a job has verified a network: new events as they come, and all of it again and again, a piece at a time.';
+
 comment on table ipledger.verify_checkpoint is 'Up to where the log and its projections were found in order.';
+
+comment on table ipledger.verify_finding is 'Differences between a log and its projections, or within a log, that a verification found and no later look at all of it has missed. At most 1,000 of a network.';
 
 comment on table ipledger_audit.applied is 'Which views and functions of ipledger are here, and the SHA-256 of the files that made them. What is not in it is somebody else''s, and left alone.';
 
 comment on view ipledger_audit.checkpoint is 'Numbers of the log at which the whole table of leases is kept, so that leases_as_of reads one of them and the events after it. A job
-makes the next one when as many events have come as leases were held (at least 20,000, at most 500,000).
+makes the next one when half as many events have come as leases were held (at least 20,000, at most 250,000).
 
 Columns: network; seq (number of the last event it takes account of); leases (held then); parts (rows of view checkpoint_part); made_at.
 
@@ -3006,6 +3136,25 @@ the log); waiting_since (time of the first event it does not take account of; nu
 Example:
   select network, head - seq as events, now() - waiting_since as behind from tenure_position;';
 
+comment on view ipledger_audit.verification is 'How far the books were verified, and when: the events that are new, within minutes, and all of each network again and again (job
+`verify-log`). What was found is in `verify_findings`.
+
+Columns: network; in_order_up_to, in_order_at (the last time nothing was wrong, and with which event the log ended); looked_up_to, looked_at (new events,
+whatever was found); all_looked_at, all_events, all_worked (the last look at all of it: when it ended, events, time it worked);
+now_at, now_events (the part it is at now, and events so far; empty: it rests); begins_at (of that look, or of the next).
+
+Example:
+  select network, in_order_at, all_looked_at, now_at from verification order by in_order_at nulls first;';
+
+comment on view ipledger_audit.verify_findings is 'Where a log and its projections differ, or a log is not whole: what verification found, by a job or by `ipledger verify`, and no later
+look at all of the network has missed. Empty: nothing is known to be wrong; see `verification` for when that was looked at.
+
+Columns: network; what (LEASE_DIFFERS, EVENT_MISSING, …); address, lease_id, pool, seq (what it is about; null or empty: not about
+one); expected (by the log); found (in the projections); message (a sentence); found_at (first), seen_at (last).
+
+Example:
+  select what, address, seq, message, found_at from verify_findings where network = ''default'' order by found_at;';
+
 grant execute on function ipledger.oldest_transaction() to ipledger_service;
 
 grant execute on function ipledger_audit.address_at(integer,numeric) to ipledger_auditor;
@@ -3160,6 +3309,8 @@ grant usage on schema ipledger_audit to ipledger_auditor;
 
 grant usage on schema ipledger_audit to ipledger_service;
 
+grant delete, insert, select, update on table ipledger.boot_report to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.closed_attachment to ipledger_service;
 
 grant insert, select, update on table ipledger.database_life to ipledger_service;
@@ -3224,7 +3375,11 @@ grant delete, insert, select, update on table ipledger.unknown_source to ipledge
 
 grant delete, insert, select, update on table ipledger.untouched_range to ipledger_service;
 
+grant delete, insert, select, update on table ipledger.verification to ipledger_service;
+
 grant delete, insert, select, update on table ipledger.verify_checkpoint to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.verify_finding to ipledger_service;
 
 grant select on table ipledger_audit.applied to ipledger_auditor;
 
@@ -3325,3 +3480,11 @@ grant select on table ipledger_audit.tenure_overlaps to ipledger_service;
 grant select on table ipledger_audit.tenure_position to ipledger_auditor;
 
 grant select on table ipledger_audit.tenure_position to ipledger_service;
+
+grant select on table ipledger_audit.verification to ipledger_auditor;
+
+grant select on table ipledger_audit.verification to ipledger_service;
+
+grant select on table ipledger_audit.verify_findings to ipledger_auditor;
+
+grant select on table ipledger_audit.verify_findings to ipledger_service;

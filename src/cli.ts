@@ -5,12 +5,15 @@
 
 import { Command, CommanderError } from 'commander'
 import { TokenFileError } from './api/tokens.ts'
+import { asOfCommand } from './cli/as-of.ts'
 import { auditCommands } from './cli/audit.ts'
 import { benchCommand } from './cli/bench.ts'
 import { demoCommand } from './cli/demo.ts'
 import { eventsCommand } from './cli/events.ts'
+import { explainCommand } from './cli/explain.ts'
 import { failureJson, failureText, Unclear, Unsuccessful } from './cli/failure.ts'
 import { fenceCommand } from './cli/fence.ts'
+import { historyCommand } from './cli/history.ts'
 import { holdCommands } from './cli/hold.ts'
 import { leaseCommands } from './cli/lease.ts'
 import { networkCommands } from './cli/network.ts'
@@ -68,6 +71,9 @@ Start:
   poolCommands(program)
   reserveCommand(program)
   leaseCommands(program)
+  historyCommand(program)
+  explainCommand(program)
+  asOfCommand(program)
   eventsCommand(program)
   auditCommands(program)
   sourceCommands(program)

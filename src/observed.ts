@@ -37,7 +37,8 @@ const NETWORK = `
          (select count(*) from ipledger.hold h where h.network_id = $1) as holds,
          (select count(*) from ipledger.pool p where p.network_id = $1) as pools,
          (select count(*) from ipledger.source s where s.network_id = $1) as sources,
-         coalesce((select v.at from ipledger.verify_checkpoint v where v.network_id = $1), n.created_at) as verified_at
+         coalesce((select v.at from ipledger.verify_checkpoint v where v.network_id = $1), n.created_at) as verified_at,
+         (select count(*) from ipledger.verify_finding f where f.network_id = $1) as differences
     from ipledger.network n where n.network_id = $1`
 
 // What is cooling beyond the bound is as many as the last sample says (observe-pools).
@@ -161,6 +162,7 @@ export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Ob
       ['era', [network], ground.era],
       ['holds', [network], ground.holds],
       ['verifyAge', [network], Math.max(0, now - ground.verified_at) / 1_000],
+      ['verifyDifferences', [network], ground.differences],
       ['conflicts', [network], quarantined.find(({ label }) => label === 'CONFLICT')?.items ?? 0],
       ...quarantined.map(({ label, items }): Reading => ['quarantined', [network, label], items]),
       ...suspects.map(({ label, items }): Reading => ['suspects', [network, label], items]),
@@ -269,6 +271,7 @@ type NetworkRow = {
   readonly pools: number
   readonly sources: number
   readonly verified_at: number
+  readonly differences: number
 }
 type UsedRow = PoolRow & {
   readonly reserved: number

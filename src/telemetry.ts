@@ -344,7 +344,7 @@ const GAUGES = {
     name: 'ipledger.verify.differences',
     unit: '{difference}',
     labels: ['network'],
-    is: 'Differences that the last verification of this process found',
+    is: 'Differences that verification has found and not missed since',
   },
 } as const satisfies Kinds
 
@@ -601,11 +601,6 @@ export function keepJobs(jobs: { readonly waiting: number; readonly failing: num
   if (!counting) return
   keep('jobsWaiting', [], jobs.waiting)
   keep('jobsFailing', [], jobs.failing)
-}
-
-/** What a verification of the network found. */
-export function keepVerified(network: string, differences: number): void {
-  if (counting) keep('verifyDifferences', [network], differences)
 }
 
 /** False: nobody would hear of it. */

@@ -26,10 +26,10 @@ as $$
       select distinct on (e.address) e.*
         from (
           select l.*
-            from base
-            join ipledger_audit.checkpoint_part p on p.network = leases_as_of.network and p.seq = base.seq
+            from ipledger_audit.checkpoint_part p
             join ipledger_audit.log l on l.network_id = leases_as_of.network and l.seq = any(p.events)
-           where leases_as_of.after is null or p.last_address > leases_as_of.after
+           where p.network = leases_as_of.network and p.seq = (select base.seq from base)
+             and (leases_as_of.after is null or p.last_address > leases_as_of.after)
           union all
           (select l.* from ipledger_audit.log l
             where l.network_id = leases_as_of.network and l.seq > (select base.seq from base) and l.seq <= leases_as_of.seq

@@ -22,10 +22,10 @@ create table ipledger.tenure (
   ended_as text collate "C",
   constraint tenure_begins_once_at_a_number primary key (network_id, first_seq),
   -- Whatever ended shares no number with anything else that ended, and nothing began in it; of what is open still this
-  -- index has the number at which it began, and the unique one below allows an address one. With whole open spans no
-  -- index of this kind can tell them apart by number, nor leases by address where a pool is handed out from its beginning on: a lease
-  -- that ends and one that begins took 330 µs of the database's processor, like this 55 (60,000 open; on PostgreSQL 15 280
-  -- and 50). With the network first, which every row shares, all of it takes twice as long.
+  -- index has the number at which it began, and the unique one below allows an address one. With whole open spans no index
+  -- of this kind can tell them apart by number, nor leases by address where a pool is handed out from its beginning on: an
+  -- end and a begin took 180 to 340 µs of the database's processor, like this 53 (60,000 open; on PostgreSQL 15 210 to 300
+  -- and 45). With the network first, which the rows share, all of it takes twice as long.
   constraint no_two_owners_hold_one_address exclude using gist (
     address inet_ops with &&, network_id with =, int8range(first_seq, coalesce(upper(span), first_seq + 1)) with &&),
   constraint tenure_span_begins_at_its_first_number check (not isempty(span) and lower(span) is not distinct from first_seq),

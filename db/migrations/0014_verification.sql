@@ -37,6 +37,7 @@ create table ipledger.verification (
   begins_at timestamptz not null,
   events bigint not null,
   worked_ms bigint not null,
+  worked_at timestamptz,
   finished_at timestamptz,
   finished_events bigint,
   finished_ms bigint,
@@ -58,6 +59,7 @@ comment on column ipledger.verification.from_address is 'Of addresses the one to
 comment on column ipledger.verification.begins_at is 'When the look at all of it began; or, if that lies ahead, when it will.';
 comment on column ipledger.verification.events is 'Events that it has walked so far.';
 comment on column ipledger.verification.worked_ms is 'Milliseconds that it has worked so far.';
+comment on column ipledger.verification.worked_at is 'When the last piece of it ended: whose turn was longest ago comes first.';
 comment on column ipledger.verification.finished_at is 'When all of it was last looked at; beside it how many events that were, and how long it worked.';
 comment on column ipledger.verification.claimed_by is 'The run that is at a piece; whoever comes after claimed_until goes on where the last piece ended.';
 
@@ -73,7 +75,7 @@ alter table ipledger.verification
 insert into ipledger.verify_finding values
   ('sample', 'sample', 'sample', 'sample', '192.0.2.1', 'sample', 'sample', 1, 'sample', 'sample', now(), now());
 insert into ipledger.verification values
-  ('sample', 1, now(), 'addresses', 1, '192.0.2.1', now(), 1, 1, now(), 1, 1, '', now());
+  ('sample', 1, now(), 'addresses', 1, '192.0.2.1', now(), 1, 1, now(), now(), 1, 1, '', now());
 analyze ipledger.verify_finding, ipledger.verification;
 savepoint sampled;
 truncate ipledger.verify_finding, ipledger.verification;

@@ -41,7 +41,8 @@ export function auditHandlers(backend: Backend): Handlers<typeof pb.AuditService
       const { descending } = message
       const size = pageSize(message.pageSize)
       const position = decodePage(message.pageToken, asked)
-      const page = await backend.reads.events(network, from(filter, position, descending), {
+      const narrowed = await between(backend, network, filter, message)
+      const page = await backend.reads.events(network, from(narrowed, position, descending), {
         descending,
         size,
       })
@@ -265,8 +266,27 @@ function readListEvents(
     token: key?.token ?? null,
     types: message.types.map(readType),
   }
-  const canonical = { ...filter, address: at, cidr: cidr === null ? null : formatCidr(cidr) }
+  const times = [optionalInstant(message.from, 'from'), optionalInstant(message.to, 'to')]
+  const canonical = { ...filter, address: at, cidr: cidr === null ? null : formatCidr(cidr), times }
   return { network, filter, asked: ['ListEvents', network, canonical, message.descending] }
+}
+
+/** Times as numbers. */
+async function between(
+  { reads }: Backend,
+  network: string,
+  filter: EventFilter,
+  message: Pick<pb.ListEventsRequest, 'from' | 'to'>,
+): Promise<EventFilter> {
+  const times = { from: optionalInstant(message.from, 'from'), to: optionalInstant(message.to, 'to') }
+  if (times.from === null && times.to === null) return filter
+  const bounds = await reads.between(network, times)
+  if (bounds === null) throw networkNotFound(network)
+  return {
+    ...filter,
+    afterSeq: Math.max(filter.afterSeq, bounds.after),
+    beforeSeq: Math.min(filter.beforeSeq ?? bounds.before, bounds.before),
+  }
 }
 
 function parsed(canonical: string) {

@@ -16,6 +16,8 @@ export type Call = {
   readonly method: string
   /** `performance.now()` after which nobody waits for the answer any more. */
   readonly deadline: number
+  /** Its caller went away: nobody hears the answer. */
+  readonly isGone: () => boolean
   readonly traceId: string | null
   /** Null: nobody wants to know how it goes. */
   readonly rpc: RpcObserved | null

@@ -28,6 +28,7 @@ import {
   beginCall,
   deadlinePassed,
   type Front,
+  type Header,
   MOST_REQUEST_BYTES,
   refuse,
   statusOf,
@@ -74,14 +75,16 @@ export function createConnectLane(
     const { desc } = method
     const tell = (error: unknown, call: Call | null): ConnectError =>
       ourError(refuse(front, method, call, error))
-    const begin = ({ requestHeader, timeoutMs, protocolName }: HandlerContext): Call =>
-      beginCall(front, method, {
+    const begin = ({ requestHeader, timeoutMs, protocolName, signal }: HandlerContext): Call => {
+      const said: Header = {
         system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
         authorization: requestHeader.get('authorization') ?? undefined,
         timeoutMs: timeoutMs(),
         traceparent: requestHeader.get('traceparent') ?? undefined,
         tracestate: requestHeader.get('tracestate') ?? undefined,
-      })
+      }
+      return beginCall(front, method, said, () => signal.aborted)
+    }
     router.rpc(
       desc,
       async (message, context) => {

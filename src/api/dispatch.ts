@@ -91,7 +91,7 @@ export type Header = {
 }
 
 /** Everything that can be refused before the body is read. */
-export function beginCall(front: Front, method: Method, header: Header): Call {
+export function beginCall(front: Front, method: Method, header: Header, isGone: Call['isGone']): Call {
   const rpc = beginRpc(method.path.slice(1), header.system, header)
   try {
     return {
@@ -99,6 +99,7 @@ export function beginCall(front: Front, method: Method, header: Header): Call {
       method: method.desc.name,
       deadline:
         performance.now() + Math.min(header.timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
+      isGone,
       traceId: rpc === null ? traceIdOf(header.traceparent) : rpc.traceId,
       rpc,
     }

@@ -22,14 +22,13 @@ import { planNetwork } from '../liveness/plan.ts'
 import { enableSource, registerSource, retireSource } from '../liveness/register.ts'
 import {
   beginSnapshot,
+  createUnchangedIntake,
   type Ground,
   isRefusal,
   type Reported,
   reportSnapshot,
-  reportUnchanged,
   reportVerdicts,
   type SnapshotReport,
-  type UnchangedReport,
 } from '../liveness/report.ts'
 import { LOWEST, sightNews } from '../liveness/sighted.ts'
 import { listStuck } from '../liveness/stuck.ts'
@@ -77,13 +76,18 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
   const { ledger, intake } = backend
   const { database } = intake
   const sayUnchanged = createGathering({
-    perform: (reports: readonly UnchangedReport[]) => reportUnchanged(intake, reports),
+    perform: createUnchangedIntake(intake),
     groupOf: ({ network }) => network,
     keyOf: ({ network, source }) => `${network} ${source}`,
+    isAwaited: (call) => call.isAwaited(),
   })
-  const take = (report: SnapshotReport) =>
+  const take = (report: SnapshotReport, call: Call) =>
     'unchanged' in report.content
-      ? sayUnchanged({ ...report, unchanged: report.content.unchanged })
+      ? sayUnchanged({
+          ...report,
+          unchanged: report.content.unchanged,
+          isAwaited: () => performance.now() < call.deadline && !call.isGone(),
+        })
       : reportSnapshot(intake, report)
 
   return {
@@ -198,7 +202,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
 
     reportSnapshot: async (message, call) => {
       const report = readReport(message, call)
-      const send = async () => heard(backend, call, report, await writing(take(report)))
+      const send = async () => heard(backend, call, report, await writing(take(report, call)))
       let reported = await send()
       if (reported.is === 'beyond') {
         await believe(backend, call, report, reported.ground)
@@ -355,27 +359,31 @@ async function rangeAround({ reads }: Backend, network: string, at: string): Pro
 // Reports.
 
 /**
- * While the books recover, a source that they do not know may be one that was registered after they were copied: they
- * wait for it (12.1). A token that is bound to a node is told no more than that the source is none of its.
+ * While the books recover, a source that they do not know may be one that was registered after they were copied, and one
+ * in dry run may have been enabled since: they wait for it (12.1). A token that is bound to a node is told no more than
+ * that the source is none of its.
  */
-async function heard<T extends object>(
+async function heard<T extends { readonly ground: Ground; readonly source?: { readonly state: string } }>(
   { intake, log }: Backend,
   call: Call,
   { network, source }: Reporting,
   result: T | Refusal,
 ): Promise<T> {
-  if (!isRefusal(result)) return result
   const { name: by, node } = call.caller
-  if (result.reason === 'SOURCE_NOT_FOUND' || result.reason === 'SOURCE_MISMATCH') {
+  const isWaitedFor = isRefusal(result)
+    ? result.reason === 'SOURCE_NOT_FOUND' || result.reason === 'SOURCE_MISMATCH'
+    : result.ground.networkState === 'RECOVERING' && result.source?.state === 'REGISTERED'
+  if (isWaitedFor) {
     const called = { network, id: source, node: node ?? '', by }
     if (await asking(rememberUnknown(intake.database, called))) {
       log.warn(
         { network, source, node, actor: by },
-        'a source that is not known reports while the network recovers: the recovery waits until it is registered and enabled',
+        'a source that is not known, or in dry run, reports while the network recovers: the recovery waits until it is registered and enabled',
       )
     }
   }
-  throw new Refused(result)
+  if (isRefusal(result)) throw new Refused(result)
+  return result
 }
 
 /** At once, after a report was taken: whatever goes wrong here, it is taken, and the jobs do the same again. */

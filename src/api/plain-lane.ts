@@ -11,7 +11,15 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fromBinary, fromJsonString, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
 import type { Call, Method } from './call.ts'
-import { answer, beginCall, type Front, MOST_REQUEST_BYTES, refuse, timeoutOf } from './dispatch.ts'
+import {
+  answer,
+  beginCall,
+  type Front,
+  type Header,
+  MOST_REQUEST_BYTES,
+  refuse,
+  timeoutOf,
+} from './dispatch.ts'
 import { invalidField, Refused, toErrorJson } from './errors.ts'
 import { malformedBinary, malformedJson } from './malformed.ts'
 
@@ -36,13 +44,14 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     const tooLong = Number(headers['content-length'] ?? 0) > MOST_REQUEST_BYTES
     let call: Call | null = null
     try {
-      call = beginCall(front, method, {
+      const said: Header = {
         system: 'connectrpc',
         authorization: headers.authorization,
         timeoutMs: timeoutOf(header(headers['connect-timeout-ms'])),
         traceparent: header(headers.traceparent),
         tracestate: header(headers.tracestate),
-      })
+      }
+      call = beginCall(front, method, said, () => response.destroyed)
       if (tooLong) throw tooLarge()
     } catch (error) {
       // Answered when the request has arrived: a connection closed while its caller still sends is reset, and the

@@ -4,6 +4,7 @@ import { connect } from './connection.ts'
 import { type CallOptions, given, list, seq, withJson, withNetwork, withPage } from './options.ts'
 import { printAnswer, printMore, table, time } from './print.ts'
 import { addressOf, holderOf, stateOf } from './show-lease.ts'
+import { rangeOf, WHEN_HELP, type When, whenOption } from './when.ts'
 
 type Options = CallOptions &
   Readonly<{
@@ -16,12 +17,16 @@ type Options = CallOptions &
     leaseId?: string
     type?: readonly string[]
     descending?: boolean
+    from?: When
+    to?: When
     pageSize?: number
     pageToken?: string
   }>
 
 export function eventsCommand(program: Command): void {
   withPage(withJson(withNetwork(program.command('events').description("a network's log"))))
+    .option('--from <when>', 'from then on', whenOption)
+    .option('--to <when>', 'up to then', whenOption)
     .option('--after-seq <n>', 'only events with a greater number', seq)
     .option('--before-seq <n>', 'only events with a smaller number', seq)
     .option('--address <address>', 'only about the lease or block that contains it')
@@ -37,15 +42,18 @@ export function eventsCommand(program: Command): void {
     .option('--descending', 'newest first')
     .addHelpText(
       'after',
-      `
+      `${WHEN_HELP}
+
 Examples:
   ipledger events --address 10.0.0.17 --descending
+  ipledger events --from -15m --type lease.reaped
   ipledger events --owner-kind pod --owner-name default/web-0`,
     )
     .action(async (options: Options) => {
       const { network, afterSeq, beforeSeq, address, cidr, ownerKind, ownerName, leaseId } = options
-      const { descending, pageSize, pageToken, type } = options
+      const { descending, pageSize, pageToken, type, from, to } = options
       const answer = await connect().audit.listEvents({
+        ...rangeOf({ from, to }),
         ...given({ network, afterSeq, beforeSeq, address, cidr, ownerKind, ownerName, leaseId }),
         ...given({ descending, pageSize, pageToken, types: type && [...type] }),
       })

@@ -73,3 +73,43 @@ export function labels(map: Readonly<Record<string, string>>): string {
     .map(([key, value]) => `${key}=${value}`)
     .join(',')
 }
+
+/** What people see of a line: as wide as the terminal, or as is read well where there is none. */
+export function lineWidth(): number {
+  return process.stdout.columns ?? 100
+}
+
+/** Lines of at most so many characters, broken between words; a longer word stays whole. */
+export function wrapped(text: string, width: number): readonly string[] {
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1)
+    if (last === undefined || last.length + 1 + word.length > width) lines.push(word)
+    else lines[lines.length - 1] = `${last} ${word}`
+  }
+  return lines
+}
+
+/** As a table; the last column is broken where the line ends. On a narrow terminal it begins a line of its own. */
+export function prose(
+  titles: readonly string[],
+  rows: readonly (readonly string[])[],
+  width: number,
+): string {
+  const before = table(
+    titles.slice(0, -1),
+    rows.map((row) => row.slice(0, -1)),
+  ).split('\n')
+  const indent = Math.max(...before.map((line) => line.length)) + 2
+  const texts = [titles, ...rows].map((row) => row.at(-1)!)
+  const room = width - indent
+  return before
+    .flatMap((line, at) => {
+      if (room < 40)
+        return [line, ...(at === 0 ? [] : wrapped(texts[at]!, width - 2).map((one) => `  ${one}`))]
+      const [first = '', ...others] = wrapped(texts[at]!, room)
+      return [`${line.padEnd(indent)}${first}`, ...others.map((one) => ' '.repeat(indent) + one)]
+    })
+    .map((line) => line.trimEnd())
+    .join('\n')
+}

@@ -1,4 +1,5 @@
 import { type RebuildReport, rebuild } from '../ledger/rebuild.ts'
+import { type RebuildTenureReport, rebuildTenure } from '../ledger/rebuild-tenure.ts'
 import { findDatabase } from '../postgres/database.ts'
 import { endProgress, onDatabase, showProgress } from './on-database.ts'
 import { sheet } from './print.ts'
@@ -23,6 +24,38 @@ export async function runRebuild(
       return dryRun !== true || Object.values(report.counts).every((count) => count === 0)
     },
   )
+}
+
+/** False when the log itself has two at one address. */
+export async function runRebuildTenure(
+  options: Readonly<{ network: string; json?: boolean }>,
+): Promise<boolean> {
+  const { network } = options
+  return onDatabase(
+    (config, log) => findDatabase(config, { log }),
+    async ({ adminUrl }, signal) => {
+      const report = await rebuildTenure({
+        adminUrl,
+        network,
+        signal,
+        onProgress: (progress) => showProgress(`${progress.network}: ${progress.what}`, progress),
+      })
+      endProgress()
+      console.log(options.json === true ? JSON.stringify(report, null, 2) : remade(report))
+      return report.overlaps === 0
+    },
+  )
+}
+
+function remade({ network, events, tenures, overlaps, checkpoints, restored }: RebuildTenureReport): string {
+  return sheet([
+    ['network', network],
+    ['events', String(events)],
+    ['tenures', String(tenures)],
+    ['overlaps', overlaps === 0 ? 'none' : `${overlaps}, see ipledger_audit.tenure_overlaps`],
+    ['checkpoints', String(checkpoints)],
+    ['constraints put back', restored.length === 0 ? 'none' : restored.join(', ')],
+  ])
 }
 
 function rebuilt(report: RebuildReport): string {

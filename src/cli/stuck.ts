@@ -12,6 +12,7 @@ export const STUCK_CODES: Readonly<Record<string, string>> = {
   NETWORK_RECOVERING: 'nothing is handed out before its sources have reported: recover --end',
   NETWORK_REBUILDING: 'being rebuilt from its log for more than a minute, or no more: rebuild',
   SOURCE_UNKNOWN: 'reports while the network recovers, and is not registered: source register, recover --end',
+  BOOKS_DIFFER: 'verification found differences: verify',
   HELD: 'too much was missed in an hour: hold list, hold resume',
   OLD_TRANSACTION: 'a transaction in the database is open for more than a minute',
   CLOCK_AHEAD: "the last event is later than the database's clock",

@@ -277,7 +277,7 @@ export type Books = {
   readonly closedLives: Map<string, ReadonlyMap<string, Owner>>
   /** By `bootKey`. */
   readonly fences: Map<string, Fence | null>
-  /** By `bootKey`: when the last report from a boot that is fenced was begun; null: none is known. */
+  /** By `bootKey`: when the last report from a boot that is fenced was begun, before or after; null: none is known. */
   readonly fencedReports: Map<string, number | null>
   /** By source; the network's without one. */
   readonly holds: Map<string, Hold | null>
@@ -539,6 +539,11 @@ export function fenceOf(books: Books, node: string, boot: string): Fence | null 
   const found = books.fences.get(bootKey(node, boot))
   if (found === undefined) throw new Missing({ what: 'fence', node, boot })
   return found
+}
+
+/** Seen at a head at which it may still have been there, by who says that it is over (6.3). */
+export function isBeforeFence(fence: Fence, head: number): boolean {
+  return head < Math.min(fence.seq, fence.head + 1)
 }
 
 /** Of a boot that is fenced; it comes with its fence. */

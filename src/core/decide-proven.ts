@@ -10,10 +10,12 @@
 import {
   absenceReapsOf,
   type Books,
+  type Fence,
   fencedReportOf,
   fenceOf,
   heldLeasesOf,
   holdOf,
+  isBeforeFence,
   type LiveSighting,
   leaseByToken,
   leasesSeenOf,
@@ -215,17 +217,22 @@ function isOfFencedBoot(books: Books, proof: Proof, seen: LiveSighting): boolean
   if (proof.cause !== 'FENCED' || fenced === null || node !== fenced.node || boot !== fenced.boot)
     return false
   const fence = fenceOf(books, node, boot)
-  return fence !== null && (head === null ? listedAt < fence.at : head < fence.seq)
+  if (fence === null) return false
+  return head === null ? listedAt < fencedSince(fence, fenced) : isBeforeFence(fence, head)
+}
+
+/** Said again since the evidence was read, of all up to then, it is said in the knowledge of what was reported before. */
+function fencedSince(fence: Fence | null, { at, since = at }: NonNullable<Proof['fencedBy']>): number {
+  return fence !== null && fence.at > at && fence.head === fence.seq ? fence.at : since
 }
 
 /** The fenced boot reports, whatever it lists: the statement is false for all of its leases (6.3). */
 function reportedSinceFenced(books: Books, lease: Lease, { cause, fencedBy }: Proof): Refusal | null {
   if (cause !== 'FENCED' || fencedBy === null) return null
   const { node, boot } = fencedBy
-  // Said again since, it is said in the knowledge of what was reported before.
-  const at = fenceOf(books, node, boot)?.at ?? fencedBy.at
-  const reportedAt = fencedReportOf(books, node, boot) ?? at
-  return reportedAt > at
+  const since = fencedSince(fenceOf(books, node, boot), fencedBy)
+  const reportedAt = fencedReportOf(books, node, boot) ?? since
+  return reportedAt > since
     ? changed(lease, `boot ${boot} of ${node}, which was fenced, has reported since`)
     : null
 }

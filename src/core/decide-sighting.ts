@@ -16,6 +16,7 @@ import {
   closingsOf,
   fenceOf,
   forkBooks,
+  isBeforeFence,
   type LiveSighting,
   leasesOfAttachment,
   leasesOfHolder,
@@ -224,7 +225,7 @@ function seenFree(books: Books, command: Sight, book: PoolBook, at: SeenFree): O
   const { entry } = at
   const { node, boot, owner } = entry
   const fence = node === '' || boot === '' ? null : fenceOf(books, node, boot)
-  if (fence !== null && at.head < fence.seq) return nothing('FENCED')
+  if (fence !== null && isBeforeFence(fence, at.head)) return nothing('FENCED')
   // Whoever is inside a block is a guest of whom it was given to: the block is not his to keep, to release, or to miss
   // alone (12.1). Entries name single addresses, so that none can say that it means the block.
   if (isBlock(book.pool)) {

@@ -99,15 +99,25 @@ export type LeaseEvidence = {
     readonly by: string
     readonly why: string
     readonly at: number
+    /**
+     * From when on life contradicts it: of a statement as of an earlier head, when the ledger went beyond that; `at` otherwise.
+     * Proofs stored before it was asked lack it.
+     */
+    readonly since?: number
     /** Begin of the last report from that boot; null: none is known. Proofs stored before it was asked lack it. */
     readonly reportedAt?: number | null
   } | null
   readonly witnesses: readonly WitnessEvidence[]
   /**
-   * Who was retired having seen somebody there whom no other source has seen since the lease began: a witness that can
-   * testify no more. Proofs stored before it was asked lack it.
+   * Who was retired having seen somebody there whom no other source that looks where it looked has seen since: a witness
+   * that can testify no more. Null: it listed somebody there to the end, and can't tell whom. `scopeNode`: where it looked,
+   * empty for the whole network. Proofs stored before they were asked lack the list, or the node.
    */
-  readonly retired?: readonly { readonly source: string; readonly about: Owner }[]
+  readonly retired?: readonly {
+    readonly source: string
+    readonly about: Owner | null
+    readonly scopeNode?: string
+  }[]
   /** Where the address is seen live. */
   readonly placements: readonly { readonly node: string; readonly boot: string; readonly source: string }[]
 }
@@ -417,7 +427,7 @@ const noWitnessWasRetired: Rule = ({ retired = [] }) =>
   retired.map(({ source, about }) => ({
     code: 'WITNESS_RETIRED',
     source,
-    text: `${source} has seen ${describeOwner(about)} there and was retired, and no other source has`,
+    text: `${source} has seen ${about === null ? 'somebody' : describeOwner(about)} there and was retired, and no other source that looks there has since`,
   }))
 
 // Standing of each witness.
@@ -696,31 +706,36 @@ function isFenced(placement: { node: string; boot: string }, { fencedBy }: Lease
 
 /** It reports again, or was confirmed since: the statement was false, and says so (6.3). */
 const fenceContradicted: Rule = (evidence) => {
-  const { by, node, at } = evidence.fencedBy!
-  return aliveAt(evidence) > at
+  const { by, node, at, since = at } = evidence.fencedBy!
+  return aliveAt(evidence) > since
     ? [{ code: 'FENCE_CONTRADICTED', text: `seen or confirmed after ${by} fenced ${node}` }]
     : []
 }
 
 /** A boot that reports is not over, whatever it lists: the statement is false for all of its leases (6.3). */
 const fencedBootReports: Rule = ({ fencedBy }) => {
-  const { by, node, boot, at, reportedAt } = fencedBy!
-  return (reportedAt ?? at) > at
-    ? [{ code: 'FENCE_CONTRADICTED', text: `boot ${boot} of ${node} has reported after ${by} fenced it` }]
-    : []
+  const { by, node, boot, at, since = at, reportedAt } = fencedBy!
+  if ((reportedAt ?? since) <= since) return []
+  const after = since < at ? `what ${by} had seen when it fenced it` : `${by} fenced it`
+  return [{ code: 'FENCE_CONTRADICTED', text: `boot ${boot} of ${node} has reported after ${after}` }]
 }
 
-/** A node's end says nothing about a workload that was seen on another (16.5). */
-const seenOnAnotherNode: Rule = ({ lease, witnesses }) =>
-  witnesses
-    .filter(
-      ({ why, scopeNode }) => why === 'SIGHTED' && scopeNode !== '' && scopeNode !== lease.placement.node,
-    )
+/** A node's end says nothing about a workload that was seen on another (16.5), by whoever could see it there. */
+const seenOnAnotherNode: Rule = ({ lease, witnesses, retired = [] }) => {
+  const isElsewhere = (node: string) => node !== '' && node !== lease.placement.node
+  const still = witnesses
+    .filter(({ why, scopeNode }) => why === 'SIGHTED' && isElsewhere(scopeNode))
     .map(({ source, scopeNode }) => ({
-      code: 'SEEN_ON_ANOTHER_NODE',
       source,
       text: `was also seen on ${scopeNode} by ${source}, which must miss it`,
     }))
+  const once = retired.flatMap(({ source, scopeNode = '' }) =>
+    isElsewhere(scopeNode)
+      ? [{ source, text: `was also seen on ${scopeNode} by ${source}, which was retired` }]
+      : [],
+  )
+  return [...still, ...once].map((reason) => ({ code: 'SEEN_ON_ANOTHER_NODE', ...reason }))
+}
 
 /** Nor about the other party of a conflict, nor where nobody is known to hold the address. */
 const othersWereThere: Rule = ({ lease, witnesses }) =>

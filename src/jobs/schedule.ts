@@ -14,6 +14,7 @@ import { createPrunePositions, pruneClosedAttachments, pruneRequests } from './p
 import { pruneObservations } from './prune-observations.ts'
 import { createPullSources } from './pull-sources.ts'
 import { sealLog } from './seal-log.ts'
+import { createVerifyLog } from './verify-log.ts'
 import { createVerifySuspects } from './verify-suspects.ts'
 
 export type Scheduled = Readonly<{
@@ -43,6 +44,7 @@ export function createSchedule(): Readonly<Record<string, Scheduled>> {
     'clear-dropped': { everyMinutes: 1, run: clearDropped },
     'prune-closed-attachments': { everyMinutes: 1, run: pruneClosedAttachments },
     'seal-log': { everyMinutes: 1, run: sealLog },
+    'verify-log': { everyMinutes: 1, run: createVerifyLog() },
     'prune-requests': { everyMinutes: 10, run: pruneRequests },
     'prune-observations': { everyMinutes: 10, run: pruneObservations },
   }

@@ -24,11 +24,12 @@ const KEEP = `
     set message = excluded.message, lease_id = excluded.lease_id, seq = excluded.seq, expected = excluded.expected,
         found = excluded.found, seen_at = greatest(v.seen_at, excluded.seen_at)`
 const FORGET = `
-  delete from ipledger.verify_finding where network_id = $1 and seen_at < to_timestamp($2::float8 / 1000) and not what = any($3::text[])`
+  delete from ipledger.verify_finding where network_id = $1 and seen_at < to_timestamp($2::float8 / 1000)`
 const STILL = `
   update ipledger.verify_finding set seen_at = statement_timestamp()
-   where network_id = $1 and what like $2 and ($3::text is null or pool = $3)`
-const ANY = 'select v.finding_key from ipledger.verify_finding v where v.network_id = $1 order by v.finding_key limit 1'
+   where network_id = $1 and what like any($2::text[]) and ($3::text is null or pool = $3)`
+const ANY =
+  'select v.finding_key from ipledger.verify_finding v where v.network_id = $1 order by v.finding_key limit 1'
 
 /** For the test of their plans. */
 export const FINDING_STATEMENTS = {
@@ -68,21 +69,16 @@ export async function keepFindings(
   return fresh.map(([, finding]) => finding)
 }
 
-/** After a look at all of it that began at `since`: what it did not find is there no more, except what it cannot find. */
-export async function forgetFindings(
-  client: pg.Client,
-  network: string,
-  since: number,
-  except: readonly FindingCode[] = [],
-): Promise<void> {
-  await client.query(FORGET, [network, since, except])
+/** After a look at all of it that began at `since`: what it did not find is there no more. */
+export async function forgetFindings(client: pg.Client, network: string, since: number): Promise<void> {
+  await client.query(FORGET, [network, since])
 }
 
-/** What could not be looked at is as it was found. `codes`: a pattern of SQL; `pool`: only of this one. */
+/** What was not looked at is as it was found. `codes`: patterns of `like`; `pool`: only of this one. */
 export async function leaveFindings(
   client: pg.Client,
   network: string,
-  { codes, pool }: { readonly codes: string; readonly pool: string | null },
+  { codes, pool = null }: { readonly codes: readonly string[]; readonly pool?: string | null },
 ): Promise<void> {
   await client.query(STILL, [network, codes, pool])
 }
@@ -113,6 +109,10 @@ const OF_THE_NETWORK: ReadonlySet<FindingCode> = new Set([
 
 /** What it is about. Sentences and numbers of the rest move with the log. */
 function keyOf({ what, message, address, pool, seq }: Finding): string {
-  const about = OF_THE_NETWORK.has(what) ? '' : OF_AN_EVENT.has(what) ? String(seq) : (address ?? pool ?? message)
+  const about = OF_THE_NETWORK.has(what)
+    ? ''
+    : OF_AN_EVENT.has(what)
+      ? String(seq)
+      : (address ?? pool ?? message)
   return hash('md5', `${what} ${about}`, 'hex')
 }

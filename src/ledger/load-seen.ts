@@ -126,6 +126,18 @@ export const SLOWEST_INTERVAL = `coalesce((
         select s.report_interval_ms from ipledger.source s
         where s.network_id = $1 and s.state <> 'RETIRED' order by s.report_interval_ms desc limit 1), 0) as slowest_interval`
 
+/** When a boot was last heard of: by a source that is in it, or that was, or beside the one it is in; retired or not. */
+export const REPORTED_FROM = (fence: string) => `greatest((
+          select max(b.last_begun_at) from (
+            select x.epoch, x.last_begun_at from ipledger.source x
+            where x.network_id = $1 and x.node >= ${fence}.node and x.node <= ${fence}.node
+            order by x.node, x.source_id limit ${MOST_OF_ONE}) b
+          where b.epoch = ${fence}.boot), (
+          select max(b.reported_at) from (
+            select x.reported_at from ipledger.boot_report x
+            where x.network_id = $1 and x.node = ${fence}.node and x.boot = ${fence}.boot
+            order by x.node, x.boot, x.source_id limit ${MOST_OF_ONE}) b))`
+
 export const SEEN_READS = {
   // When an address was seen last, its newest interval says; in a block any address may have it.
   sightings: `select k.place, ${seenFrom('k.first_address', 'k.last_address')} as seen,
@@ -154,13 +166,8 @@ export const SEEN_READS = {
       where l.network_id = $1 and l.quarantined_by = a.source
         and l.quarantine_reason in (${reasonsOf(SIGHTING_REASONS)})
         and l.state = 'QUARANTINED') q`,
-  // With the last report from that boot, of a source that was in no other since: a boot that reports is not over (6.3).
-  fences: `select ${FENCE_COLUMNS.map((column) => `o.${column}`).join(', ')}, (
-        select max(b.last_begun_at) from (
-          select s.epoch, s.last_begun_at from ipledger.source s
-          where s.network_id = $1 and s.node >= o.node and s.node <= o.node
-          order by s.node, s.source_id limit ${MOST_OF_ONE}) b
-        where b.epoch = o.boot) as reported_at
+  // With the last report from that boot: one that reports is not over (6.3).
+  fences: `select ${FENCE_COLUMNS.map((column) => `o.${column}`).join(', ')}, ${REPORTED_FROM('o')} as reported_at
     from unnest($2::text[], $3::text[]) as k (node, boot)
     cross join lateral (
       select f.* from ipledger.fence f

@@ -59,6 +59,17 @@ export type HistoryAsked = {
   readonly descending: boolean
   readonly size: number
   readonly position: number | null
+  /** Events looked at instead of `MOST_EXAMINED`: for tests of the seams. */
+  readonly examined?: number
+}
+
+/** `after`: the last address of the page before. */
+export type AsOfAsked = {
+  readonly pool: string | null
+  readonly after: string | null
+  readonly size: number
+  /** Leases looked at instead of `MOST_EXAMINED`: for tests of the seams. */
+  readonly examined?: number
 }
 
 export type LeasesAsOf = {
@@ -119,7 +130,11 @@ export async function readAddressHistory(
     ...(await heldAt(db, network, cidr, bases, lowest)),
     ...entries.flatMap(({ event }) => tokenOf(event) ?? []),
   ])
-  return { entries, holders: await readHolders(db, network, [...tokens]), next: walked.next, head }
+  const highest = descending ? before - 1 : (walked.next ?? before - 1)
+  const holders = (await readHolders(db, network, [...tokens])).filter(
+    ({ holder }) => holder.from.seq <= highest && (holder.until === null || holder.until.seq > lowest),
+  )
+  return { entries, holders, next: walked.next, head }
 }
 
 /** Undefined: no lease has this token. */
@@ -147,9 +162,11 @@ export async function readLeaseHistory(
   }
 }
 
-type Bounds = { readonly after: number; readonly before: number; readonly head: number }
+/** Exclusive. */
+export type Bounds = { readonly after: number; readonly before: number; readonly head: number }
 
-async function readBounds(db: Kysely<Tables>, network: string, range: Range): Promise<Bounds | null> {
+/** The narrower of what numbers and times say. */
+export async function readBounds(db: Kysely<Tables>, network: string, range: Range): Promise<Bounds | null> {
   const { afterSeq, beforeSeq, from, to } = range
   const { rows } = await sql<{ head: number | null; before_from: number | null; upto: number | null }>`
     select (select max(e.seq) from ipledger.event e where e.network_id = ${network}) as head,
@@ -189,9 +206,9 @@ async function merge(
   cidr: Cidr,
   bases: readonly string[],
   bounds: { readonly after: number; readonly before: number },
-  { descending, size }: HistoryAsked,
+  { descending, size, examined = MOST_EXAMINED }: HistoryAsked,
 ): Promise<Walked> {
-  const share = Math.max(1, Math.floor(MOST_EXAMINED / bases.length))
+  const share = Math.max(1, Math.floor(examined / bases.length))
   const rows = await readSeqs(db, network, bases, bounds, descending, share)
   const counts = new Map<string, number>()
   let horizon: number | null = null
@@ -397,20 +414,19 @@ async function readPosition(
   return seq! > head ? { beyond: head } : { seq: seq!, at, head }
 }
 
-/** `after`: the last address of the page before. */
 export async function readLeasesAsOf(
   db: Kysely<Tables>,
   network: string,
   moment: Moment,
-  asked: { readonly pool: string | null; readonly after: string | null; readonly size: number },
+  asked: AsOfAsked,
 ): Promise<LeasesAsOf | Beyond | null> {
   const position = await readPosition(db, network, moment)
   if (position === null || 'beyond' in position) return position
-  const { pool, after, size } = asked
+  const { pool, after, size, examined = MOST_EXAMINED } = asked
   if (pool !== null && !(await wasPool(db, network, pool))) {
     return { ...position, leases: [], next: null, poolUnknown: true }
   }
-  const most = pool === null ? size + 1 : MOST_EXAMINED
+  const most = pool === null ? size + 1 : examined
   const { rows } = await sql<{ address: string; version: number; pool: string }>`
     select host(l.address)::inet as address, l.version, l.pool
     from ipledger_audit.leases_as_of(${network}, ${position.seq}::bigint, ${after}::inet, ${most}::bigint) l

@@ -10,7 +10,7 @@ export type Recovery = {
   readonly sources: number
   /** Some of those that have not reported completely in this era, or are warming up. */
   readonly unreported: readonly string[]
-  /** Some of those that have called in this era and are not registered: it waits for them, or for an operator. */
+  /** Some of those that have called in this era and are not registered, or in dry run: it waits for them, or for an operator. */
   readonly unknown: readonly string[]
 }
 
@@ -40,7 +40,8 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
            array(select u.source_id from ipledger.unknown_source u
                   where u.network_id = ${network} and u.era = n.era
                     and not exists (
-                      select from ipledger.source s where s.network_id = ${network} and s.source_id = u.source_id)
+                      select from ipledger.source s
+                       where s.network_id = ${network} and s.source_id = u.source_id and s.state <> 'REGISTERED')
                   order by u.source_id limit ${LISTED}) as unknown
       from ipledger.network n
       cross join lateral (

@@ -10,7 +10,9 @@ import { POLICY } from '../core/policy.ts'
 import type { Tables } from '../postgres/tables.ts'
 import { onTrip } from '../telemetry.ts'
 import {
+  type AsOfAsked,
   type Beyond,
+  type Bounds,
   type Explained,
   type HistoryAsked,
   type HistoryPage,
@@ -18,6 +20,7 @@ import {
   type Moment,
   type Range,
   readAddressHistory,
+  readBounds,
   readExplanation,
   readLeaseHistory,
   readLeasesAsOf,
@@ -66,14 +69,12 @@ export type Reads = {
   addressHistory(network: string, cidr: Cidr, range: Range, asked: HistoryAsked): Promise<HistoryPage | null>
   /** Undefined: no lease has this token. */
   leaseHistory(network: string, token: number, asked: HistoryAsked): Promise<HistoryPage | undefined | null>
-  leasesAsOf(
-    network: string,
-    moment: Moment,
-    asked: { readonly pool: string | null; readonly after: string | null; readonly size: number },
-  ): Promise<LeasesAsOf | Beyond | null>
+  leasesAsOf(network: string, moment: Moment, asked: AsOfAsked): Promise<LeasesAsOf | Beyond | null>
   explanation(network: string, address: IpAddress, moment: Moment): Promise<Explained | Beyond | null>
   /** One network at a time; whoever asks for the same shares the answer. */
   verification(network: string): Promise<VerifiedBriefly | 'busy' | null>
+  /** The numbers between two times, both ends of which are exclusive. */
+  between(network: string, times: Pick<Range, 'from' | 'to'>): Promise<Bounds | null>
   /** `found` is null when the id was never committed, or too long ago. */
   request(network: string, requestId: string): Promise<{ readonly found: RequestFound | null } | null>
 }
@@ -121,6 +122,7 @@ export function createReads(pool: pg.Pool): Reads {
     leaseAt: (network, address) => asking(readLeaseAt(db, network, address)),
     leases: (network, filter, page) => asking(readLeases(db, network, filter, page)),
     events: (network, filter, page) => asking(readEvents(db, network, filter, page)),
+    between: (network, times) => asking(readBounds(db, network, { afterSeq: 0, beforeSeq: null, ...times })),
     addressHistory: (network, cidr, range, asked) =>
       asking(readAddressHistory(db, network, cidr, range, asked)),
     leaseHistory: (network, token, asked) => asking(readLeaseHistory(db, network, token, asked)),

@@ -71,8 +71,10 @@ export const TENURE_CHECKS = {
           and pg_get_constraintdef(x.oid) like 'EXCLUDE USING gist (address inet\\_ops WITH &&, network\\_id WITH =, int8range(first\\_seq, %) WITH &&)') as ended,
       exists (select from pg_index i where i.indrelid = 'ipledger.tenure'::regclass
         and i.indexrelid = to_regclass('ipledger.one_address_has_one_open_tenure') and i.indisunique and i.indisvalid) as open`,
-  position: `select p.seq, p.verified_seq, e.seq is not null as known from ipledger.tenure_position p
-      left join ipledger.event e on e.network_id = p.network_id and e.seq = p.seq and e.at = p.at
+  position: `select p.seq, p.verified_seq, coalesce(p.at = e.at, false) as known from ipledger.tenure_position p
+      left join lateral (
+        select k.at from ipledger.event k
+         where k.network_id = $1 and k.seq >= p.seq and k.seq <= p.seq order by k.seq limit 1) e on true
      where p.network_id = $1`,
   begun: `select x.first_seq, x.fencing_token, x.address, t.first_seq is null as missing,
         (select o.other_fencing_token from ipledger.tenure_overlap o

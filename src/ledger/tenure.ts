@@ -6,8 +6,8 @@
  * - A tenure begins with the event that creates a lease, and with one that leaves it to another owner; it ends with the
  *   event that ends the lease or begins the next tenure of it. Every other event changes neither.
  * - Only numbers travel: the rows are copied from their events by the database.
- * - What begins and ends within one slice is written once, closed. 10 million events, 5 million leases: see
- *   `project-tenure.ts`.
+ * - What begins and ends within one slice is written once, closed: a million events, 550,000 leases, in 23 s, 39 µs of the
+ *   database's processor and 3 of ours a lease (2 cores). One that ends in a later slice costs 35 µs more.
  * - Two that overlap are never both in the table. The constraint refuses whatever can be told by what has ended; the rest is
  *   seen by reading: each tenure that begins is held against the one before it at its address, and against blocks of other
  *   sizes over it. Of two the one that began later is refused, whatever the slices were; it is written down in
@@ -103,9 +103,8 @@ export const TENURE_STATEMENTS = {
   ahead: `select coalesce(
         (select e.seq from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq offset $3 - 1 limit 1),
         (select e.seq from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq desc limit 1)) as upto,
-      $2 = 0 or exists (
-        select from ipledger.tenure_position p join ipledger.event e on e.network_id = $1 and e.seq = p.seq and e.at = p.at
-         where p.network_id = $1) as known`,
+      $2 = 0 or coalesce((select p.at from ipledger.tenure_position p where p.network_id = $1)
+        = (select k.at from ipledger.event k where k.network_id = $1 and k.seq >= $2 and k.seq <= $2 order by k.seq limit 1), false) as known`,
   boundaries: `select b.seq, b.fencing_token as token, b.begins from (
       select e.seq, e.fencing_token, e.type in ${ENDED} as ends, ${begins('e')} as begins
         from ipledger.event e
@@ -131,8 +130,9 @@ export const TENURE_STATEMENTS = {
       cross join lateral (
         select t.first_seq, t.fencing_token, t.address from ipledger.tenure t
          where t.network_id = $1 and t.address && set_masklen(e.address, e.prefix_length) and t.span && int8range(e.seq, u.seq)
-           and t.first_seq < e.seq
-         limit 1) o
+           and t.first_seq <> e.seq
+         -- The sum, so that no index of the order is walked instead.
+         order by t.first_seq + 0 limit 1) o
     on conflict do nothing`,
   overlapping: `select t.first_seq as "firstSeq", upper(t.span) as "endedSeq"
       from unnest($2::bigint[]) with ordinality as b (first_seq, place)
@@ -144,8 +144,9 @@ export const TENURE_STATEMENTS = {
   remove: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(
       select s.ctid from ipledger.tenure s
        where s.network_id = $1 and s.first_seq >= $2::bigint and s.first_seq <= $2::bigint order by s.first_seq limit 1))`,
-  sizes: `select distinct (e.settings #>> '{pool,prefixLength}')::int as size from ipledger.event e
-     where e.network_id = $1 and ${IS_SHAPE} and e.type = 'pool.created'`,
+  sizes: `select distinct s.size from (
+      select (e.settings #>> '{pool,prefixLength}')::int as size from ipledger.event e
+       where e.network_id = $1 and e.seq > 0 and ${IS_SHAPE} and e.type = 'pool.created' order by e.seq) s`,
   move: `update ipledger.tenure_position p set seq = e.seq, at = e.at from ipledger.event e
      where p.network_id = $1 and e.network_id = $1 and e.seq = $2`,
   strays: `delete from ipledger.tenure where ${OF_NETWORK} and ctid = any(array(

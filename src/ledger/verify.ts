@@ -330,10 +330,15 @@ export async function writeCheckpoint(
   network: string,
   seq: number,
   events: number,
+  isHead = true,
 ): Promise<void> {
   if (seq === 0) return
+  // Of what came after it nothing is known yet.
+  const at = isHead
+    ? 'clock_timestamp()'
+    : '(select e.at from ipledger.event e where e.network_id = $1 and e.seq <= $2 order by e.seq desc limit 1)'
   await client.query(
-    `insert into ipledger.verify_checkpoint (network_id, seq, events, at) values ($1, $2, $3, clock_timestamp())
+    `insert into ipledger.verify_checkpoint (network_id, seq, events, at) values ($1, $2, $3, ${at})
       on conflict (network_id) do update set seq = excluded.seq, events = excluded.events, at = excluded.at`,
     [network, seq, events],
   )
@@ -924,10 +929,8 @@ async function checkExported(run: Run, exported: readonly Exported[]): Promise<v
 }
 
 /** Each goes on from where it was found in order itself: it follows the log, and may be made anew meanwhile. */
-async function checkTenures(
-  { client, network, report, progress, signal, slice }: Run,
-  full: boolean,
-): Promise<void> {
+export async function checkTenures(run: Run, full: boolean, signal = run.signal): Promise<void> {
+  const { client, network, report, progress, slice } = run
   const options = {
     full,
     use: ({ what, message, ...fields }: TenureOdd) => report(what, message, fields),

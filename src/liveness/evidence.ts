@@ -19,6 +19,7 @@ import { KEEPS_CLOSED, type Lease } from '../core/lease.ts'
 import { provesEnd } from '../core/listed.ts'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
+import { REPORTED_FROM } from '../ledger/load-seen.ts'
 import { MOST_OF_ONE, type OwnerRow, readOwner, reasonsOf } from '../ledger/rows.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { COMMIT, type Statement, trip } from '../postgres/trip.ts'
@@ -109,14 +110,15 @@ const SIGHTED = `
              s.node, s.boot, s.state = '${TERMINAL}'
        order by listed desc limit ${MOST_SEEN}) g`
 
-// With the last report from that boot, of a source that was in no other since, retired or not.
+// With the last report from that boot, of a source that is in it or was, retired or not; and with when the ledger went
+// beyond what the statement is about.
 const FENCES = `
   select f.node, f.boot, coalesce(f.fenced_head, f.fenced_seq) as fenced_head, f.fenced_at, f.fenced_by, f.why,
-         (select max(s.last_begun_at) from (
-            select x.epoch, x.last_begun_at from ipledger.source x
-             where x.network_id = $1 and x.node >= f.node and x.node <= f.node
-             order by x.node, x.source_id limit ${MOST_OF_ONE}) s
-           where s.epoch = f.boot) as reported_at
+         coalesce((
+           select e.at from ipledger.event e
+            where e.network_id = $1 and e.seq > coalesce(f.fenced_head, f.fenced_seq - 1) order by e.seq limit 1),
+           f.fenced_at) as since_at,
+         ${REPORTED_FROM('f')} as reported_at
     from unnest($2::text[], $3::text[]) as k (node, boot)
     cross join lateral (
       select * from ipledger.fence x
@@ -160,6 +162,14 @@ const ENDED_BOOTS = `
        where e.network_id = $1 and e.source_id = s.source_id and e.epoch = k.boot order by e.epoch limit 1) e
    where s.epoch <> k.boot and e.closed_at is not null`
 
+// Who was placed on a boot and is on none was asked for from elsewhere since (core/decide-reserve.ts).
+const MOVED = `
+  select k.token from unnest($2::bigint[]) as k (token)
+    cross join lateral (
+      select x.boot from ipledger.event x
+       where x.network_id = $1 and x.seq >= k.token and x.seq <= k.token order by x.seq limit 1) e
+   where e.boot <> ''`
+
 const HOLDS = `
   select h.source_id from unnest($2::text[]) as k (source)
     cross join lateral (
@@ -184,6 +194,7 @@ export const EVIDENCE_STATEMENTS = {
   evidenceSources: SOURCES,
   evidenceCovering: COVERING,
   evidenceEndedBoots: ENDED_BOOTS,
+  evidenceMoved: MOVED,
   evidenceHolds: HOLDS,
   evidenceLookups: LOOKUPS,
 } as const
@@ -225,6 +236,7 @@ type FenceRow = {
   readonly fenced_at: number
   readonly fenced_by: string
   readonly why: string
+  readonly since_at: number
   readonly reported_at: number | null
 }
 
@@ -274,20 +286,30 @@ export async function readEvidence(
   const seenAt = groupBy(sighted!.rows as unknown as readonly SightedRow[], ({ place }) => place)
   const drafts = leases.map((lease, place) => draftOf(lease, seenAt.get(place) ?? []))
   const named = leases.flatMap(({ witness }) => (witness === '' ? [] : [witness]))
-  const [byId, covering, endedBoots] = await trip(client, [
+  const [byId, covering, endedBoots, movedRows] = await trip(client, [
     read('evidenceSources', network, [
       ...new Set([...named, ...drafts.flatMap(({ rows }) => rows.map(({ source_id }) => source_id))]),
     ]),
     // All of them: one that is not read is one that is not asked.
     read('evidenceCovering', network, [...new Set(['', ...leases.map(({ placement }) => placement.node)])]),
     read('evidenceEndedBoots', network, nodes, boots),
+    read(
+      'evidenceMoved',
+      network,
+      leases
+        .filter(({ placement }) => placement.node !== '' && placement.boot === '')
+        .map(({ fencingToken }) => fencingToken),
+    ),
   ])
+  const moved = new Set(movedRows!.rows.map(({ token }) => token as number))
   const sources = new Map<string, Source>()
   for (const { rows } of [byId!, covering!]) {
     for (const row of rows as unknown as readonly SourceRow[]) sources.set(row.source_id, readSource(row))
   }
   const asIfEnabled = options.asIfEnabled ?? null
-  const seers = drafts.map((draft) => seersOf(draft, sources, asIfEnabled))
+  const seers = drafts.map((draft) =>
+    seersOf(draft, sources, { asIfEnabled, moved: moved.has(draft.lease.fencingToken) }),
+  )
   const pairs = drafts.flatMap(({ lease }, index) =>
     seers[index]!.map(({ source }) => ({ source, token: lease.fencingToken })),
   )
@@ -440,7 +462,7 @@ type Seer = Group & { readonly why: WitnessEvidence['why'] }
 function seersOf(
   { lease, groups }: Draft,
   sources: ReadonlyMap<string, Source>,
-  asIfEnabled: string | null,
+  { asIfEnabled, moved }: { readonly asIfEnabled: string | null; readonly moved: boolean },
 ): readonly Seer[] {
   const seers = groups
     .filter(({ source }) => isThere(sources.get(source)))
@@ -468,30 +490,49 @@ function seersOf(
   const covering = [...sources.values()].filter(
     ({ id, state, node }) =>
       (state === 'ENABLED' || (id === asIfEnabled && state === 'REGISTERED')) &&
-      (node === '' || node === lease.placement.node) &&
+      // Who was told of the lease elsewhere may run there: no node's source misses it by its declaration alone (16.5).
+      (node === '' || (node === lease.placement.node && !moved)) &&
       !hasSighted(id),
   )
   return [...seers, ...covering.map(({ id }) => unseen(id, 'COVERS'))]
 }
 
 /**
- * Who was retired having seen a workload there that nobody else has seen: that the others miss what they never knew
- * says nothing. Of an entry without an owner nobody could be asked after anyway.
+ * Who was retired having seen a workload there that nobody who looks there has seen since: that the others miss what they
+ * never knew, or knew before it went where the retired one saw it, says nothing (16.5, 16.8). An entry without an owner
+ * counts if it was listed to the end: nobody can be asked after it.
  */
 function retiredOf(
   { groups }: Draft,
   sources: ReadonlyMap<string, Source>,
 ): NonNullable<LeaseEvidence['retired']> {
-  const isKnown = ({ key, anotherLife }: Group) =>
-    groups.some(
-      (other) =>
-        isThere(sources.get(other.source)) && other.key === key && (anotherLife || !other.anotherLife),
-    )
   return groups.flatMap((group) => {
-    const { source, about } = group
-    const isOver = sources.get(source)?.state === 'RETIRED'
-    return isOver && about !== null && !isKnown(group) ? [{ source, about }] : []
+    const { source: id, about, key, anotherLife, rows } = group
+    const source = sources.get(id)
+    if (source?.state !== 'RETIRED') return []
+    const listedToTheEnd = rows.some((row) => row.listed > 0 || (row.vanished_at ?? 0) >= source.retiredAt!)
+    if (about === null && !listedToTheEnd) return []
+    const seenAt = lastLiveAt(group, source)
+    const hasHeir = groups.some((other) => {
+      const heir = sources.get(other.source)
+      return (
+        isThere(heir) &&
+        (heir.node === '' || heir.node === source.node) &&
+        other.key === key &&
+        (anotherLife || !other.anotherLife) &&
+        lastLiveAt(other, heir) > seenAt
+      )
+    })
+    return hasHeir ? [] : [{ source: id, about, scopeNode: source.node }]
   })
+}
+
+/** When it last saw them live. Of a source that was retired nothing was seen after its last report came. */
+function lastLiveAt({ source: id, rows }: Group, source: Source): number {
+  const seen = lastSeenAt(rows, new Map([[id, source]])) ?? Number.NEGATIVE_INFINITY
+  if (source.state !== 'RETIRED') return seen
+  const last = source.standing.reportedAt ?? source.retiredAt!
+  return rows.some(isLive) ? last : Math.min(seen, last)
 }
 
 function isThere(source: Source | undefined): source is Source {
@@ -544,6 +585,7 @@ function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEv
             by: fence.fenced_by,
             why: fence.why,
             at: fence.fenced_at,
+            since: fence.since_at,
             reportedAt: fence.reported_at,
           },
     witnesses: seers.map((seer) => witnessOf(lease, seer, known)),

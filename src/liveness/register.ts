@@ -68,6 +68,11 @@ const RETIRE = `
    where network_id = $1 and source_id = $2 and state <> 'RETIRED'
   returning ${COLUMNS}`
 
+// As far as the ledger had come: whatever was leased by then, it may have listed (16.8).
+const HEAD_THEN = `
+  select e.seq from ipledger.event e
+   where e.network_id = $1 and e.at <= to_timestamp($2::float8 / 1000) order by e.at desc, e.seq desc limit 1`
+
 const LIST = `
   select ${COLUMNS} from ipledger.source
    where network_id = $1 and source_id > $2 order by source_id limit $3`
@@ -80,6 +85,7 @@ export const REGISTER_STATEMENTS = {
   find: FIND,
   enable: ENABLE,
   retire: RETIRE,
+  headThen: HEAD_THEN,
   list: LIST,
 } as const
 
@@ -137,6 +143,9 @@ export async function retireSource(
     (await one(database, RETIRE, [network, id, by])) ?? (await one(database, FIND, [network, id]))
   if (source === undefined) return noSource(network, id)
   const { standing, retiredAt } = source
+  // Its time is cut to the millisecond.
+  const [then] = await ask<{ seq: number }>(database, HEAD_THEN, [network, retiredAt! + 1])
+  const head = then?.seq ?? 0
   for (;;) {
     const listed = await ask<{ entry_key: string }>(database, SIGHTING_STATEMENTS.listed, [
       network,
@@ -146,7 +155,6 @@ export async function retireSource(
     ])
     if (listed.length === 0) return source
     const keys = listed.map((row) => row.entry_key)
-    const head = standing.complete?.head ?? 0
     const ended = [network, id, keys, standing.lastSequence + 1, head, retiredAt, retiredAt, null, '']
     await ask(database, SIGHTING_STATEMENTS.vanish, ended)
   }

@@ -33,6 +33,7 @@ import {
   type Scope,
   unpack,
 } from './entries.ts'
+import { notAwaited } from './gather.ts'
 import { type At, compareAll, compareNew, type Difference, writeDifference } from './sightings.ts'
 import { type Begun, newSigningKey, readToken, signToken, tokenLifeMs } from './snapshot-token.ts'
 import type { GivenEntry, LookUpReply } from './source.ts'
@@ -210,11 +211,9 @@ const LOCK_SOURCES = `
    where network_id = $1 and source_id = any($2::text[]) order by source_id for no key update skip locked`
 const EPOCH = `
   select e.closed_at from ipledger.source_epoch e where e.network_id = $1 and e.source_id = $2 and e.epoch = $3`
-// Of several reports: whether each one's epoch is closed, and since when its boot is fenced.
+// Of several reports: since when the boot of each is fenced. A set that stays is of the epoch that is open (`isListed`).
 const MARKS = `
   select k.source_id, (
-           select e.closed_at from ipledger.source_epoch e
-            where e.network_id = $1 and e.source_id = k.source_id and e.epoch = k.epoch) as closed_at, (
            select f.fenced_at from ipledger.fence f
             where f.network_id = $1 and f.node = s.node and f.boot = k.epoch and s.node <> '') as fenced_at
     from unnest($2::text[], $3::text[]) as k (source_id, epoch)
@@ -226,6 +225,12 @@ const OPEN_EPOCH = `
 const CLOSE_EPOCH = `
   update ipledger.source_epoch set closed_at = to_timestamp($4::float8 / 1000), closed_by = $5
    where network_id = $1 and source_id = $2 and epoch = $3 and closed_at is null`
+// Of the boot that its source is in, the source's row tells; of one that it leaves, or that reports beside it, this does.
+const HEAR_BOOT = `
+  insert into ipledger.boot_report as r (network_id, node, boot, source_id, reported_at)
+  values ($1, $2, $3, $4, to_timestamp($5::float8 / 1000))
+  on conflict (network_id, node, boot, source_id) do update
+    set reported_at = greatest(r.reported_at, excluded.reported_at)`
 const KEEP_SNAPSHOT = `
   insert into ipledger.snapshot
     (network_id, source_id, sequence, reported_at, epoch, era, head, begun_at, complete, counted, partial_because,
@@ -314,6 +319,7 @@ export const REPORT_STATEMENTS = {
   fence: FENCE,
   openEpoch: OPEN_EPOCH,
   closeEpoch: CLOSE_EPOCH,
+  hearBoot: HEAR_BOOT,
   updateStanding: UPDATE_STANDING,
   updateStandings: UPDATE_STANDINGS,
   keepSnapshot: KEEP_SNAPSHOT,
@@ -462,9 +468,7 @@ export async function reportSnapshot(
   if (report.epoch === '') return invalid('epoch', 'required')
   if ('unchanged' in content) {
     if (chunk !== null) return invalid('chunk', 'a set that did not change has no chunks')
-    const [outcome] = await reportUnchanged(intake, [{ ...report, unchanged: content.unchanged }])
-    if (outcome!.status === 'rejected') throw outcome!.reason
-    return outcome!.value
+    return takeAlone(intake, { ...report, unchanged: content.unchanged })
   }
   if (chunk === null) {
     return take(intake, report, {
@@ -622,10 +626,13 @@ function conclude(
   const { network, source: id } = report
   const { standing } = source
   const difference = assessment.ends ? found : { ...found, vanished: [] }
-  const after = advance(standing, facts, assessment, {
+  const advanced = advance(standing, facts, assessment, {
     added: difference.appeared.size,
     kept: found.vanished.length - difference.vanished.length,
   })
+  // Of the boot that the node's source is in, a report from another says nothing: of that one it is kept (6.3).
+  const ofOther = source.node !== '' && advanced.epoch !== report.epoch
+  const after = ofOther ? { ...advanced, lastBegunAt: standing.lastBegunAt } : advanced
   // What came out of order, or from a life that is over, protects and decides nothing: it has no head.
   const proven = assessment.because.some(isUnproven) ? null : beginning.begun
   const at: At = {
@@ -642,6 +649,7 @@ function conclude(
   const toAsk = asks.filter(({ asked }) => !asked).map(({ ask }) => ask.fencingToken)
   const besides = [
     ...(assessment.opensEpoch ? turnEpochs(at, standing.epoch, ground.now) : []),
+    ...heardFrom(source, after, report.epoch, at.begunAt),
     ...(isWorthKeeping(source, assessment, difference)
       ? [keepSnapshot({ at, ground, proven, assessment, facts, set, difference })]
       : []),
@@ -694,32 +702,64 @@ function nextOf(
 /** A report that says so: no entries, and no chunks. */
 export type UnchangedReport = Omit<SnapshotReport, 'content' | 'chunk'> & { readonly unchanged: string }
 
+/** Where it may have to wait for others. */
+export type UnchangedCall = UnchangedReport & {
+  /** False: nobody waits for the answer any more. */
+  readonly isAwaited: () => boolean
+}
+
 type Outcome = Reported | Awaiting | Refusal
+
+/** Half of the intake's connections: each of these may wait as long as the role waits for a lock. Not measured. */
+export const MOST_ALONE = 4
 
 /**
  * Reports of different sources of one network whose sets stay as they are, in one transaction: of 2,000 agents that
  * have nothing new to say each takes a row of it and no trip of its own. One whose source somebody else is writing to is
- * taken by itself, and waits for that alone; so is each of them, if the database refuses what one would write.
+ * taken by itself, and waits for that alone; so is each of them, if the database refuses what one would write. Of these
+ * no more than `MOST_ALONE` are taken at once, whatever group they came with, and nobody else's answer waits for them.
  */
-export async function reportUnchanged(
-  { database }: Pick<Intake, 'database'>,
-  reports: readonly UnchangedReport[],
-): Promise<readonly PromiseSettledResult<Outcome>[]> {
-  const taking = (some: readonly UnchangedReport[]) =>
-    onConnection(database, (client) => takeUnchanged(client, some))
-  const together =
-    reports.length === 1
-      ? [null]
-      : await taking(reports).catch((error: unknown) => {
-          if (!isAboutRows(error)) throw error
-          return reports.map(() => null)
-        })
-  const outcomes: PromiseSettledResult<Outcome>[] = []
-  for (const [place, outcome] of together.entries()) {
-    const [settled] = await Promise.allSettled([outcome ?? taking([reports[place]!]).then(([one]) => one!)])
-    outcomes.push(settled)
+export function createUnchangedIntake(
+  intake: Pick<Intake, 'database'>,
+): (calls: readonly UnchangedCall[]) => readonly Promise<Outcome>[] {
+  const inTurn = createTurns(MOST_ALONE)
+
+  return function take(calls) {
+    if (calls.length === 1) return calls.map((call) => takeAlone(intake, call))
+    const together = onConnection(intake.database, (client) => takeUnchanged(client, calls)).catch(
+      (error: unknown) => {
+        if (!isAboutRows(error)) throw error
+        return []
+      },
+    )
+    return calls.map(async (call, place) => {
+      const outcome = (await together)[place] ?? null
+      return outcome ?? inTurn(async () => (call.isAwaited() ? await takeAlone(intake, call) : notAwaited()))
+    })
   }
-  return outcomes
+}
+
+async function takeAlone({ database }: Pick<Intake, 'database'>, report: UnchangedReport): Promise<Outcome> {
+  const [outcome] = await onConnection(database, (client) => takeUnchanged(client, [report]))
+  return outcome!
+}
+
+/** So many at once; the others in the order in which they came. */
+function createTurns(most: number) {
+  const queue: (() => void)[] = []
+  let free = most
+
+  return async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (free > 0) free -= 1
+    else await new Promise<void>((resolve) => queue.push(resolve))
+    try {
+      return await work()
+    } finally {
+      const next = queue.shift()
+      if (next === undefined) free += 1
+      else next()
+    }
+  }
 }
 
 /** SQLSTATE classes 22 and 23: nothing of the transaction is there, and each may be tried by itself. */
@@ -761,8 +801,8 @@ async function takeUnchanged(
     if (isRefusal(known)) return known
     const { source } = known
     if (source.kind !== 'push') return isAsked(source)
-    const { closed_at, fenced_at } = marksOf.get(report.source) ?? {}
-    const read = { epochClosed: (closed_at ?? null) !== null, fencedAt: (fenced_at ?? null) as number | null }
+    const fencedAt = (marksOf.get(report.source)?.fenced_at ?? null) as number | null
+    const read = { epochClosed: false, fencedAt }
     const beginning = await readBeginning(client, report, known, read)
     if (isOnlyQuoted(beginning, known)) return { is: 'beyond', ground: known.ground }
     const arrived: Arrived = {
@@ -864,6 +904,22 @@ function turnEpochs(at: At, before: string, now: number): readonly Statement[] {
   const { network, source, epoch, sequence, head } = at
   const open = run('openEpoch', network, source, epoch, now, sequence, head)
   return before === '' ? [open] : [run('closeEpoch', network, source, before, now, epoch), open]
+}
+
+/** When the boots of a node were last heard of, but for the one that its source is in. */
+function heardFrom(
+  { network, id, node, standing }: Source,
+  { epoch }: Standing,
+  of: string,
+  begunAt: number,
+): readonly Statement[] {
+  if (node === '') return []
+  const { epoch: before, lastBegunAt } = standing
+  const hasLeft = before !== '' && before !== epoch && lastBegunAt !== null
+  return [
+    ...(hasLeft ? [run('hearBoot', network, node, before, id, lastBegunAt)] : []),
+    ...(of !== epoch && of !== '' ? [run('hearBoot', network, node, of, id, begunAt)] : []),
+  ]
 }
 
 /** One that changed nothing, and says of its source what the one before said, leaves no row: nothing grows. */

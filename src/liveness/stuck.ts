@@ -36,6 +36,7 @@ export type StuckCode =
   | 'NETWORK_RECOVERING'
   | 'NETWORK_REBUILDING'
   | 'SOURCE_UNKNOWN'
+  | 'BOOKS_DIFFER'
   | 'HELD'
   | 'OLD_TRANSACTION'
   | 'CLOCK_AHEAD'
@@ -79,6 +80,7 @@ const NETWORK_CODES: readonly StuckCode[] = [
   'NETWORK_RECOVERING',
   'NETWORK_REBUILDING',
   'SOURCE_UNKNOWN',
+  'BOOKS_DIFFER',
   'HELD',
   'OLD_TRANSACTION',
   'CLOCK_AHEAD',
@@ -119,6 +121,10 @@ const NETWORK = `
 const OLDEST_TRANSACTION = `
   select o.process_id, o.role::text as role, o.application, o.state, o.begun_at from ipledger.oldest_transaction() o`
 
+const DIFFERENCES = `
+  select v.message, v.found_at, count(*) over () as differences from ipledger.verify_finding v
+   where v.network_id = $1 order by v.found_at, v.finding_key limit 1`
+
 const FAILURES = `
   select t.source_id, t.failure from unnest($2::text[]) as k (source)
     cross join lateral (
@@ -145,6 +151,7 @@ const STALE = `
 /** For the test of their plans. */
 export const STUCK_STATEMENTS = {
   stuckNetwork: NETWORK,
+  stuckDifferences: DIFFERENCES,
   stuckFailures: FAILURES,
   stuckStale: STALE,
 } as const
@@ -243,6 +250,13 @@ async function ofNetwork(
     items.push({ ...ofNobody, code: 'NETWORK_REBUILDING', since: ground.rebuilding_since, text })
   }
   items.push(...(await ofUnknown(database, network)))
+  const [difference] = await ask<DifferenceRow>(database, DIFFERENCES, [network])
+  if (difference !== undefined) {
+    const { message, found_at: since, differences } = difference
+    const more = differences === 1 ? '' : `, and ${differences - 1} more`
+    const text = `the books are not in order: ${message}${more}; ipledger verify --full, or ipledger_audit.verify_findings`
+    items.push({ ...ofNobody, code: 'BOOKS_DIFFER', since, text })
+  }
   for (const { source, at: since, why } of await readHolds(database, network)) {
     const resume = `ipledger hold resume${source === '' ? '' : ` ${source}`}`
     items.push({ ...ofNobody, source, code: 'HELD', since, text: `${why}; look at them, then ${resume}` })
@@ -260,6 +274,8 @@ async function ofNetwork(
   }
   return items
 }
+
+type DifferenceRow = { readonly message: string; readonly found_at: number; readonly differences: number }
 
 /** Who has called while the network recovers, and is in no book. */
 async function ofUnknown(database: pg.Pool, network: string): Promise<readonly StuckItem[]> {
@@ -296,6 +312,8 @@ type FenceRow = {
   readonly boot: string
   readonly fenced_at: number
   readonly fenced_by: string
+  readonly since_at: number
+  readonly reported_at: number | null
 }
 
 async function readAbout(
@@ -322,7 +340,7 @@ async function readAbout(
     const fences = await ask<FenceRow>(database, EVIDENCE_STATEMENTS.evidenceFences, [network, nodes, boots])
     for (const { id, node, standing: of } of booted) {
       const fence = fences.find((row) => row.node === node && row.boot === of.epoch)
-      if (fence !== undefined && (of.lastBegunAt ?? 0) > fence.fenced_at) add(id, { fence })
+      if (fence !== undefined && (fence.reported_at ?? 0) > fence.since_at) add(id, { fence })
     }
   }
   return about

@@ -1,6 +1,6 @@
 /**
- * Callers that report for a source which the books do not know, while these recover: the source may have been registered
- * after the copy was made that they are restored from (12.1, calico#4374). What it sees is kept by nothing, so the end of
+ * Callers that report for a source which the books do not know, or know only in dry run, while these recover: the source may
+ * have been registered, or enabled, after the copy was made that they are restored from (12.1, calico#4374). What it sees is kept by nothing, so the end of
  * the recovery waits until somebody has registered and enabled it and it has reported, or ends it by hand.
  *
  * Whoever calls has the right to report; that the source is one, an operator says. So many are remembered and no more:
@@ -16,15 +16,17 @@ import { ask } from '../postgres/on-connection.ts'
 /** Of one network. As many rows are walked with each batch that asks what a recovery waits for. */
 const MOST_UNKNOWN = 1_000
 
-const IS_KNOWN = (id: string) => `(
-           select s.source_id from ipledger.source s
-            where s.network_id = $1 and s.source_id >= ${id} and s.source_id <= ${id} order by s.source_id limit 1) is not null`
+const IS_KNOWN = (id: string, where = 'true') => `exists (
+           select from (
+             select s.state from ipledger.source s
+              where s.network_id = $1 and s.source_id >= ${id} and s.source_id <= ${id} order by s.source_id limit 1) s
+            where ${where})`
 
 const REMEMBER = `
   insert into ipledger.unknown_source as u (network_id, source_id, era, node, heard_from, first_at, last_at)
   select $1, $2, n.era, $3, $4, clock_timestamp(), clock_timestamp()
     from ipledger.network n
-   where n.network_id = $1 and n.state = 'RECOVERING' and not ${IS_KNOWN('$2')}
+   where n.network_id = $1 and n.state = 'RECOVERING' and not ${IS_KNOWN('$2', "s.state <> 'REGISTERED'")}
      and ((select count(*) from (select 1 from ipledger.unknown_source x where x.network_id = $1 limit ${MOST_UNKNOWN}) few) < ${MOST_UNKNOWN}
        or exists (select from ipledger.unknown_source x where x.network_id = $1 and x.source_id = $2))
   on conflict (network_id, source_id) do update

@@ -1,6 +1,7 @@
 /** AuditService: who had it, why, how it was, and whether the books are in order. */
 import { timestampDate, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { isMalformed, parseCidr } from '../../src/core/address.ts'
 import {
   AuditService,
   type GetAddressHistoryResponse,
@@ -16,7 +17,7 @@ import {
   QuarantineReasonSchema,
   Removal,
 } from '../../src/gen/ipledger/v1/types_pb.ts'
-import { MOST_MERGED } from '../../src/ledger/read-audit.ts'
+import { type HistoryPage, MOST_MERGED } from '../../src/ledger/read-audit.ts'
 import { verifyBriefly } from '../../src/ledger/verify-briefly.ts'
 import { withClient } from '../support/database.ts'
 import { seededRandom } from '../support/random.ts'
@@ -268,7 +269,7 @@ describe('much happened', () => {
       })
     }
     const held: Lease[] = []
-    for (let turn = 0; turn < 250; turn++) {
+    for (let turn = 0; turn < 150; turn++) {
       const many = held.length > 20 || (held.length > 5 && random.chance(0.5))
       if (many) {
         const [lease] = held.splice(random.below(held.length), 1)
@@ -280,6 +281,14 @@ describe('much happened', () => {
         if (random.chance(0.5)) await leases.confirm({ leaseId: made[0]!.leaseId })
         held.push(...made)
       }
+    }
+    for (const pool of ['web', 'nets', 'six']) {
+      const { leases: made } = await leases.reserve({
+        network,
+        owner: pod('last'),
+        claims: [{ pools: [pool] }],
+      })
+      held.push(...made)
     }
     all = held
   }, 60_000)
@@ -297,7 +306,7 @@ describe('much happened', () => {
     { cidr: 'fd00::/64' },
     { cidr: '10.0.0.200/29' },
   ]
-  test.each(PLACES)('$address$cidr: pages neither skip nor repeat, up and down', async (place) => {
+  test.each(PLACES)('%j: pages neither skip nor repeat, up and down', async (place) => {
     const expected = await walk((pageToken) =>
       audit.listEvents({ network, ...place, pageToken, pageSize: 1000 }),
     )
@@ -314,6 +323,33 @@ describe('much happened', () => {
       .flatMap((page) => page.entries)
       .filter(({ event }) => event!.type === 'lease.reserved')
     expect(holdersOf(whole).map((one) => one.fromSeq)).toEqual(reserved.map(({ event }) => event!.seq))
+  })
+
+  test('a page that looked at all it may goes on where that ended', async () => {
+    const range = { afterSeq: 0, beforeSeq: null, from: null, to: null }
+    for (const text of ['10.0.0.0/24', '10.1.0.37/32', '10.0.0.3/32', 'fd00::/64']) {
+      const cidr = parseCidr(text)
+      if (isMalformed(cidr)) throw new Error(cidr.malformed)
+      const { events } = await audit.listEvents({ network, cidr: text, pageSize: 1000 })
+      const seqs = events.map((one) => Number(one.seq))
+      for (const descending of [false, true]) {
+        const found: number[] = []
+        const holders = new Map<number, string>()
+        let pages = 0
+        for (let position: number | null = null; ; pages++) {
+          // No more than one event of each address.
+          const asked = { descending, size: 50, position, examined: 60 }
+          const page: HistoryPage | null = await running.reads.addressHistory(network, cidr, range, asked)
+          found.push(...page!.entries.map(({ event }) => event.seq))
+          for (const { holder } of page!.holders) holders.set(holder.from.seq, holder.leaseId)
+          position = page!.next
+          if (position === null) break
+        }
+        expect(found).toEqual(descending ? seqs.toReversed() : seqs)
+        expect(holders.size).toBe(events.filter((one) => one.type === 'lease.reserved').length)
+        if (text === '10.0.0.0/24') expect(pages).toBeGreaterThan(3)
+      }
+    }
   })
 
   test('the holders of a stretch are those that the log has there', async () => {
@@ -367,9 +403,26 @@ describe('much happened', () => {
     }
   })
 
+  test('as of a number, of one pool: a page that looked at all it may goes on where that ended', async () => {
+    const { leases: now, head } = await leases.listLeases({ network, pageSize: 1000 })
+    const wanted = now.filter((one) => one.pool === 'six').map((one) => one.address)
+    const found: string[] = []
+    let pages = 0
+    for (let after: string | null = null; ; pages++) {
+      const asked = { pool: 'six', after, size: 3, examined: 4 }
+      const page = await running.reads.leasesAsOf(network, { seq: Number(head), at: null }, asked)
+      if (page === null || 'beyond' in page) throw new Error('no page')
+      found.push(...page.leases.map(({ lease }) => lease.address))
+      after = page.next
+      if (after === null) break
+    }
+    expect(found).toEqual(wanted)
+    expect(pages).toBeGreaterThanOrEqual(Math.floor(now.length / 4))
+  })
+
   test('as of a time, before the first event and in the future', async () => {
     const { events } = await audit.listEvents({ network, pageSize: 1000 })
-    const some = events[150]!
+    const some = events[100]!
     const last = events.findLast((one) => timestampDate(one.time!) <= timestampDate(some.time!))!
     const then = await audit.listLeasesAsOf({ network, time: some.time!, pageSize: 1000 })
     expect(then).toMatchObject({ seq: last.seq, time: some.time })
@@ -535,13 +588,15 @@ describe('verification', () => {
   })
 
   test('one network at a time; those who ask for it together are told the same', async () => {
-    const [one, other, third] = await Promise.all([
-      audit.verifyNetwork({ network: 'busy' }),
-      audit.verifyNetwork({ network: 'busy' }),
-      post(running, 'AuditService/VerifyNetwork', { network: 'story' }),
+    const { reads } = running
+    const [one, other, busy] = await Promise.all([
+      reads.verification('busy'),
+      reads.verification('busy'),
+      reads.verification('story'),
     ])
-    expect(other).toEqual(one)
-    if (third.status !== 200) expect(told(third)).toMatchObject({ reason: 'OVERLOADED', retryAfter: '5s' })
+    expect(busy).toBe('busy')
+    expect(other).toBe(one)
+    expect(await reads.verification('story')).toMatchObject({ complete: true, findings: [] })
   })
 
   test('what had no time is said, and moves nothing', async () => {

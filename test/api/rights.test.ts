@@ -213,6 +213,11 @@ describe('networks', () => {
     ['LivenessService/ListHolds', {}],
     ['LivenessService/ResumeHold', { why: 'x' }],
     ['LivenessService/ListStuck', {}],
+    ['AuditService/GetAddressHistory', { address: '10.0.0.9' }],
+    ['AuditService/GetLeaseHistory', { leaseId: 'default/1' }],
+    ['AuditService/ListLeasesAsOf', {}],
+    ['AuditService/ExplainAddress', { address: '10.0.0.9' }],
+    ['AuditService/VerifyNetwork', {}],
     ['AuditService/ListEvents', {}],
     ['AuditService/ListEvents', { leaseId: 'default/1' }],
   ]

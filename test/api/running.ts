@@ -12,12 +12,12 @@ import type { Intake } from '../../src/liveness/report.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { createLogger, type Logger } from '../../src/telemetry.ts'
 import { createNetwork } from '../support/commands.ts'
-import { type TestDatabase, useTestDatabase } from '../support/database.ts'
+import { type AuditedDatabase, useTestDatabase } from '../support/database.ts'
 import { openTestLedger, type TestLedger } from '../support/ledger.ts'
 import { expectVerified } from '../support/verified.ts'
 
 export type Running = {
-  readonly database: TestDatabase
+  readonly database: AuditedDatabase
   readonly ledger: TestLedger
   readonly reads: Reads
   readonly intake: Intake

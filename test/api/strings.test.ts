@@ -94,6 +94,14 @@ const REQUESTS: Readonly<Record<string, readonly object[]>> = {
     { network: 'default', cidr: '10.0.0.0/24', types: ['lease.reserved'] },
     { leaseId: 'default/1' },
   ],
+  GetAddressHistory: [
+    { network: 'default', address: '10.0.0.5', ...page },
+    { network: 'default', cidr: '10.0.0.0/24' },
+  ],
+  GetLeaseHistory: [{ leaseId: 'default/1', ...page }],
+  ListLeasesAsOf: [{ network: 'default', pool: 'web', ...page }],
+  ExplainAddress: [{ network: 'default', address: '10.0.0.5' }],
+  VerifyNetwork: [{ network: 'default' }],
   RegisterSource: [
     {
       network: 'default',

@@ -227,14 +227,14 @@ describe('what a source has seen and missed', () => {
     const other = listedAs(address, B)
     await truth.watch(network, 'agent', [[entry, other, listedAs(address, null)]], { endedAgo: 0 })
     const retired = async () =>
-      (await evidence(network, address)).retired!.map(({ about }) => about.uid).sort()
+      (await evidence(network, address)).retired!.map(({ about }) => about?.uid ?? 'nobody').sort()
     await truth.watch(network, 'heir', [[listedAs(address, workload('a', { incarnation: 'life-0' }))]], {
       endedAgo: 0,
     })
     settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
-    expect(await retired(), 'another life is not this one').toEqual(['uid-a', 'uid-b'])
+    expect(await retired(), 'another life is not this one').toEqual(['nobody', 'uid-a', 'uid-b'])
     await truth.watch(network, 'third', [[entry]], { endedAgo: 0 })
-    expect(await retired()).toEqual(['uid-b'])
+    expect(await retired()).toEqual(['nobody', 'uid-b'])
     // What it saw was of the lease before.
     await truth.ledger.accept(release(lease.fencingToken, { network }))
     await truth.past(network, 2 * HOUR)
@@ -242,6 +242,33 @@ describe('what a source has seen and missed', () => {
     await truth.watch(network, 'third', [[], [], []], { endedAgo: 0 })
     await truth.lease(network, B, { claims: [claim({ pool: 'web', address })] })
     expect(await retired()).toEqual([])
+  })
+
+  test('an heir has seen it since, live, and where the retired one looked', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.source(network, 'before')
+    await truth.source(network, 'n1', { node: 'n1' })
+    await truth.source(network, 'heir')
+    const retired = async () => (await evidence(network, address)).retired
+    await truth.watch(network, 'before', [[entry], []], { endedAgo: 0 })
+    await truth.watch(network, 'agent', [[entry]], { endedAgo: 0 })
+    settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
+    await truth.watch(network, 'n1', [[entry]], { epoch: 'b1', endedAgo: 0 })
+    await truth.watch(network, 'heir', [[ended(entry)]], { endedAgo: 0 })
+    expect(await retired()).toEqual([
+      { source: 'agent', about: expect.objectContaining({ uid: 'uid-a' }), scopeNode: '' },
+    ])
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'heir', [[entry]], { endedAgo: 0 })
+    expect(await retired()).toEqual([])
+  })
+
+  test('who was seen there and could not be named counts if he was listed to the end', async () => {
+    const { network, address } = await withLease()
+    const nameless = [listedAs(address, null)]
+    await truth.watch(network, 'agent', [nameless, nameless, nameless, []], { endedAgo: 0 })
+    settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
+    expect((await evidence(network, address)).retired).toEqual([])
   })
 
   test('and of those that listed it in part alone', async () => {

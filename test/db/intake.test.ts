@@ -13,15 +13,17 @@ import {
 import {
   type Ask,
   beginSnapshot,
+  createUnchangedIntake,
   isRefusal,
+  MOST_ALONE,
   type Reported,
   reportSnapshot,
-  reportUnchanged,
   reportVerdicts,
-  type UnchangedReport,
+  type UnchangedCall,
 } from '../../src/liveness/report.ts'
+import { signToken } from '../../src/liveness/snapshot-token.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
-import { connect } from '../../src/postgres/connect.ts'
+import { connect, createPool as connectionPool } from '../../src/postgres/connect.ts'
 import { claim, createPool, owner, release, reserve } from '../support/commands.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import {
@@ -38,6 +40,7 @@ import {
   useIntake,
 } from '../support/intake.ts'
 import { freshNetwork, useLedger } from '../support/ledger.ts'
+import { startProxy, type TestProxy } from '../support/proxy.ts'
 import { seededRandom } from '../support/random.ts'
 import { waitFor } from '../support/wait-for.ts'
 
@@ -64,6 +67,14 @@ async function count(table: string, network: string): Promise<number> {
   const { rows } = await admin.query<{ n: number }>(
     `select count(*) as n from ipledger.${table} where network_id = $1`,
     [network],
+  )
+  return rows[0]!.n
+}
+
+async function waitingForLocks(applicationName: string): Promise<number> {
+  const { rows } = await admin.query<{ n: number }>(
+    `select count(*)::int as n from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`,
+    [applicationName],
   )
   return rows[0]!.n
 }
@@ -633,14 +644,15 @@ describe('"unchanged", of several sources together', () => {
   /** Sources of one network that have listed one pod each, and what each would say next. */
   async function several(...sources: readonly string[]) {
     const network = await freshNetwork(ledger)
-    const reports: UnchangedReport[] = []
+    const reports: UnchangedCall[] = []
     for (const [number, source] of sources.entries()) {
       await register(intake, network, source)
       const eye = createEye(intake, network, source)
       const { digest: unchanged } = await eye.look([pod(`10.0.0.${number + 1}`)])
       const token = await tokenFor(intake, network, source)
       const quoted = NOTHING_SEEN
-      reports.push({ network, source, token, epoch: 'e1', complete: true, quoted, unchanged })
+      const isAwaited = () => true
+      reports.push({ network, source, token, epoch: 'e1', complete: true, quoted, unchanged, isAwaited })
     }
     const standings = async () =>
       Promise.all(
@@ -648,12 +660,26 @@ describe('"unchanged", of several sources together', () => {
       )
     return { network, reports, standings }
   }
-  const together = async (reports: readonly UnchangedReport[]) =>
-    (await reportUnchanged(intake, reports)).map((one) => (one.status === 'fulfilled' ? one.value : one))
+  const together = async (reports: readonly UnchangedCall[]) =>
+    (await Promise.allSettled(createUnchangedIntake(intake)(reports))).map((one) =>
+      one.status === 'fulfilled' ? one.value : one,
+    )
+  /** While the work runs, somebody else writes to these sources of the network. */
+  async function whileWritten(network: string, ids: readonly string[], work: () => Promise<void>) {
+    await withClient(database.adminUrl, async (holder) => {
+      await holder.query('begin')
+      await holder.query(
+        'select from ipledger.source where network_id = $1 and source_id = any($2) for update',
+        [network, ids],
+      )
+      await work()
+      await holder.query('rollback')
+    })
+  }
 
   test('each is taken as it would be by itself', async () => {
     const { reports, standings } = await several('a', 'b', 'c', 'd')
-    const [a, b, c, d] = reports as [UnchangedReport, UnchangedReport, UnchangedReport, UnchangedReport]
+    const [a, b, c, d] = reports as [UnchangedCall, UnchangedCall, UnchangedCall, UnchangedCall]
     const before = await standings()
     const outcomes = await together([d, { ...c, complete: false }, { ...b, unchanged: 'other' }, a])
     expect(outcomes).toMatchObject([
@@ -677,7 +703,7 @@ describe('"unchanged", of several sources together', () => {
 
   test('who is refused keeps nobody else from being heard', async () => {
     const { network, reports, standings } = await several('a', 'b')
-    const [a, b] = reports as [UnchangedReport, UnchangedReport]
+    const [a, b] = reports as [UnchangedCall, UnchangedCall]
     settled(await retireSource(intake.database, { network, id: 'b', by: 'root' }))
     expect(await together([b, { ...a, source: 'nobody' }, a])).toMatchObject([
       { reason: 'ILLEGAL_STATE' },
@@ -687,22 +713,51 @@ describe('"unchanged", of several sources together', () => {
     expect((await standings())[0]).toMatchObject({ lastSequence: 2 })
   })
 
-  test('nor does one whose source somebody else is writing to', async () => {
-    const { network, reports, standings } = await several('a', 'b')
-    await withClient(database.adminUrl, async (holder) => {
-      await holder.query('begin')
-      await holder.query(`select from ipledger.source where network_id = $1 and source_id = 'a' for update`, [
-        network,
-      ])
-      const outcomes = together(reports)
-      await waitFor(async () => (await standings())[1]!.lastSequence === 2)
-      expect((await standings())[0]!.lastSequence).toBe(1)
-      await holder.query('rollback')
-      expect(await outcomes).toMatchObject([
+  test('nor does one whose source somebody else is writing to, nor is an answer held up by it', async () => {
+    const { network, reports, standings } = await several('a', 'b', 'c')
+    let slow: Promise<unknown> | undefined
+    await whileWritten(network, ['a'], async () => {
+      const [a, ...others] = createUnchangedIntake(intake)(reports)
+      slow = a
+      expect(await Promise.all(others)).toMatchObject([
         { is: 'taken', sequence: 2 },
         { is: 'taken', sequence: 2 },
       ])
+      expect((await standings()).map(({ lastSequence }) => lastSequence)).toEqual([1, 2, 2])
     })
+    expect(await slow).toMatchObject({ is: 'taken', sequence: 2 })
+  })
+
+  test('those that wait for somebody else wait beside each other, a few at a time, while anybody awaits them', async () => {
+    const ids = Array.from({ length: MOST_ALONE + 2 }, (_, number) => `s${number}`)
+    const { network, reports, standings } = await several(...ids)
+    const [late, ...others] = reports.toReversed() as [UnchangedCall, ...UnchangedCall[]]
+    let awaited = true
+    const pool = connectionPool({
+      url: database.serviceUrl,
+      applicationName: 'test several',
+      max: 2 * MOST_ALONE,
+    })
+    const take = createUnchangedIntake({ database: pool })
+    let outcomes: readonly Promise<unknown>[] = []
+    try {
+      await whileWritten(network, ids, async () => {
+        // Of two groups, and counted together.
+        const first = take(others.slice(0, 3))
+        const then = take([...others.slice(3), { ...late, isAwaited: () => awaited }])
+        outcomes = [...first, ...then]
+        await waitFor(async () => (await waitingForLocks('test several')) === MOST_ALONE)
+        expect(pool.totalCount - pool.idleCount).toBe(MOST_ALONE)
+        awaited = false
+      })
+      expect(await Promise.all(outcomes)).toMatchObject([
+        ...others.map(() => ({ is: 'taken', sequence: 2 })),
+        { reason: 'OVERLOADED' },
+      ])
+      expect((await standings()).at(-1)).toMatchObject({ lastSequence: 1 })
+    } finally {
+      await pool.end()
+    }
   })
 
   test('nor one that the database refuses', async () => {
@@ -717,6 +772,50 @@ describe('"unchanged", of several sources together', () => {
     } finally {
       await admin.query('alter table ipledger.source drop constraint sighted_never_by_a_test')
     }
+  })
+
+  describe('through a connection that fails', () => {
+    async function throughProxy(
+      work: (proxy: TestProxy, take: ReturnType<typeof createUnchangedIntake>) => unknown,
+    ) {
+      const proxy = await startProxy(database.serviceUrl)
+      const pool = connectionPool({ url: proxy.url, applicationName: 'test lost', max: 2 })
+      try {
+        await work(proxy, createUnchangedIntake({ database: pool }))
+      } finally {
+        proxy.down(true)
+        await pool.end()
+        await proxy.close()
+      }
+    }
+
+    test('a group of which nobody knows whether it was committed is not sent again', async () => {
+      const { reports, standings } = await several('a', 'b')
+      await throughProxy(async (proxy, take) => {
+        proxy.loseNextCommit('after')
+        expect(await Promise.allSettled(take(reports))).toMatchObject([
+          { reason: { message: expect.stringMatching(/terminated/) } },
+          { reason: { message: expect.stringMatching(/terminated/) } },
+        ])
+        expect(proxy.commits()).toBe(1)
+      })
+      for (const standing of await standings()) {
+        expect(standing).toMatchObject({ lastSequence: 2, partialBecause: [] })
+      }
+    })
+
+    test.each([1, 2])(
+      '%i together whose commit is answered by a rollback are not told that they were taken',
+      async (some) => {
+        const { reports } = await several('a', 'b')
+        await throughProxy(async (proxy, take) => {
+          proxy.answerNextCommitWithRollback()
+          for (const one of await Promise.allSettled(take(reports.slice(0, some)))) {
+            expect(one).toMatchObject({ reason: { message: "the report's transaction ended with ROLLBACK" } })
+          }
+        })
+      },
+    )
   })
 
   test('what is wanted of each is asked of it', async () => {
@@ -780,6 +879,20 @@ describe('the token for the next report', () => {
     const asked = await withSource('cluster', { kind: 'kubernetes' })
     await tokenFor(intake, asked.network, asked.source)
     expect((await asked.eye.look([A])).next).toBeNull()
+  })
+
+  test('is not given with numbers that this ledger never gave out: a new era is due', async () => {
+    const { network, source } = await withSource()
+    const { begun } = settled(await beginSnapshot(intake, { network, source, quoted: NOTHING_SEEN }))
+    const { rows } = await admin.query<{ secret: string }>(
+      'select secret from ipledger.signing_key where network_id = $1',
+      [network],
+    )
+    const token = signToken({ ...begun, head: begun.head + 1_000 }, rows[0]!.secret)
+    expect(taken(await report(intake, { network, source, token }))).toMatchObject({
+      ground: { beyond: { head: begun.head + 1_000 } },
+      next: null,
+    })
   })
 
   test('proves no beginning once its boot was fenced: it is heard when it arrived (6.3)', async () => {

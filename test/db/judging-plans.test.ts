@@ -134,6 +134,7 @@ const CASES: Readonly<Record<string, Case>> = {
     values: [NETWORK],
     scans: { ...NETWORK_ROW, ...EVENT, source_id_is_unique_in_its_network: [] },
   },
+  stuckDifferences: { values: [NETWORK], scans: { finding_is_kept_once: [] } },
   stuckFailures: { values: [NETWORK, '{s1}'], scans: { source_is_asked_by_one_at_a_time: ['source_id'] } },
   stuckStale: { values: [NETWORK, '{s1}'], scans: { source_lists_an_entry_once: ['source_id'], ...LEASE } },
   uncoveredEverywhere: {
@@ -275,7 +276,18 @@ async function thinOut(): Promise<void> {
 
 beforeAll(async () => {
   for (const table of [
-    ...['sighting', 'lookup', 'source', 'source_epoch', 'snapshot', 'snapshot_part', 'hold', 'fence', 'turn', 'unknown_source'],
+    ...[
+      'sighting',
+      'lookup',
+      'source',
+      'source_epoch',
+      'snapshot',
+      'snapshot_part',
+      'hold',
+      'fence',
+      'turn',
+      'unknown_source',
+    ],
     ...[
       'pool',
       'pool_position',

@@ -46,7 +46,7 @@ const CASES: Readonly<Record<keyof typeof OBSERVED_STATEMENTS, Case>> = {
 }
 /** Tables whose rows are few, or are all counted: any index will do. */
 const BY_ANY_INDEX: Readonly<Partial<Record<keyof typeof CASES, readonly string[]>>> = {
-  observedNetwork: ['source', 'pool'],
+  observedNetwork: ['source', 'pool', 'verify_finding'],
   observedStuck: ['stuck_item'],
   observedTenure: ['tenure_overlap'],
 }

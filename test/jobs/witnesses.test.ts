@@ -7,11 +7,12 @@ import type { LeaseView } from '../../src/core/command.ts'
 import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
 import { retireSource } from '../../src/liveness/register.ts'
+import { beginSnapshot, reportSnapshot } from '../../src/liveness/report.ts'
 import type { GivenEntry, LookUpReply } from '../../src/liveness/source.ts'
 import { listStuck } from '../../src/liveness/stuck.ts'
 import { claim, fenceNode, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
-import { INTERVAL, settled } from '../support/intake.ts'
+import { INTERVAL, NOTHING_SEEN, settled, taken } from '../support/intake.ts'
 import {
   ended,
   GONE,
@@ -100,7 +101,8 @@ async function expectKept(network: string, lease: LeaseView): Promise<void> {
       X,
     ),
   ).toEqual([{ fencing_token: lease.fencingToken }])
-  expect(await truth.events(network, 'lease.reaped')).toEqual([])
+  const reaped = await truth.events(network, 'lease.reaped')
+  expect(reaped.filter(({ address }) => address === X)).toEqual([])
   expect(await givenTo(network)).not.toBe(X)
 }
 
@@ -252,6 +254,118 @@ describe('a witness that was retired', () => {
     expect(await truth.state(network, X)).toBe('FREE')
   })
 
+  /** It moved from na to nb, which is retired while it lists it; na knew it before. */
+  async function moved(fields: { readonly bootEndsAll?: boolean } = {}) {
+    const at = await small(on('na', 'a1'))
+    const { network, seen } = at
+    await truth.source(network, 'na', { node: 'na', ...fields })
+    await truth.source(network, 'nb', { node: 'nb' })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(3, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, 4 * INTERVAL)
+    await truth.watch(network, 'nb', repeat(4, [seen]), { epoch: 'b1', endedAgo: 0 })
+    await truth.watch(network, 'na', repeat(3, []), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'nb', [[seen]], { epoch: 'b1', endedAgo: 0 })
+    await retire(network, 'nb')
+    return at
+  }
+
+  test('is not replaced by who saw the lease before it went there (16.5, 16.8)', async () => {
+    const { network, lease } = await moved()
+    await cycles(network, 10, { na: { epoch: 'a1' } })
+    expect(await stuck(network)).toContainEqual(
+      expect.objectContaining({ code: 'NOBODY_CAN_TELL', source: 'nb', address: X }),
+    )
+    await expectKept(network, lease)
+  })
+
+  test('on another node keeps it from the fence of the one it was placed on (16.5)', async () => {
+    const { network, lease } = await moved()
+    await truth.past(network, MINUTE)
+    await truth.ledger.accept(fenceNode('na', 'a1', { network }))
+    await truth.run(verify)
+    await expectKept(network, lease)
+  })
+
+  test('and from the end of its boot (12.2)', async () => {
+    const { network, lease } = await moved({ bootEndsAll: true })
+    await truth.past(network, MINUTE)
+    await cycles(network, 8, { na: { epoch: 'a2' } })
+    await expectKept(network, lease)
+  })
+
+  test('is not replaced by one that looks at another node', async () => {
+    const { network, lease, seen } = await small()
+    await truth.source(network, 'k1')
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.past(network, 2 * HOUR)
+    await truth.watch(network, 'k1', repeat(4, [seen]), { endedAgo: 0 })
+    await truth.watch(network, 'na', repeat(2, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await retire(network, 'k1')
+    await cycles(network, 2, { na: { list: [seen], epoch: 'a1' } })
+    await cycles(network, 8, { na: { epoch: 'a1' } })
+    await expectKept(network, lease)
+  })
+
+  /** Two that see the whole network; V is old enough to be missed by one that never saw it. */
+  async function seenByOne(before?: (network: string) => Promise<unknown>) {
+    const network = await truth.network({ cidr: '10.0.0.0/30', cooldownMs: HOUR })
+    await truth.source(network, 'k1')
+    await truth.source(network, 'k2')
+    const listed = await before?.(network)
+    const lease = await truth.lease(network, V)
+    expect(lease.address).toBe(X)
+    await truth.lease(network, workload('filler'))
+    return { network, lease, seen: listedAs(X, V), listed }
+  }
+
+  test('has seen it in reports without a token, too', async () => {
+    const { network, lease, seen } = await seenByOne()
+    await truth.past(network, 2 * HOUR)
+    const report = { network, source: 'k1', quoted: NOTHING_SEEN, token: '', epoch: 'e1', complete: true }
+    taken(
+      settled(await reportSnapshot(truth.intake, { ...report, content: { entries: [seen] }, chunk: null })),
+    )
+    await truth.watch(network, 'k2', repeat(4, []), { endedAgo: 0 })
+    await retire(network, 'k1')
+    await cycles(network, 10, { k2: {} })
+    await expectKept(network, lease)
+  })
+
+  test('has seen it in a report that was begun before the lease, too', async () => {
+    const begin = async (network: string) => {
+      await truth.watch(network, 'k1', repeat(3, []), { endedAgo: 0 })
+      await truth.past(network, INTERVAL)
+      return settled(await beginSnapshot(truth.intake, { network, source: 'k1', quoted: NOTHING_SEEN }))
+    }
+    const { network, lease, seen, listed } = await seenByOne(begin)
+    const { token } = listed as Awaited<ReturnType<typeof begin>>
+    const report = { network, source: 'k1', quoted: NOTHING_SEEN, token, epoch: 'e1', complete: true }
+    const { assessment } = taken(
+      settled(await reportSnapshot(truth.intake, { ...report, content: { entries: [seen] }, chunk: null })),
+    )
+    expect(assessment.complete).toBe(true)
+    await retire(network, 'k1')
+    await truth.past(network, 2 * HOUR)
+    await truth.watch(network, 'k2', repeat(4, []), { endedAgo: 0 })
+    await cycles(network, 10, { k2: {} })
+    await expectKept(network, lease)
+  })
+
+  test('keeps it with whom it listed there to the end and could not name', async () => {
+    const { network, lease, seen } = await seenByOne()
+    await truth.past(network, OLD)
+    await truth.watch(network, 'k1', repeat(4, [{ address: X }]), { endedAgo: 0 })
+    await truth.watch(network, 'k2', repeat(4, [seen]), { endedAgo: 0 })
+    await retire(network, 'k1')
+    await cycles(network, 10, { k2: {} })
+    expect(await stuck(network)).toContainEqual(
+      expect.objectContaining({ code: 'NOBODY_CAN_TELL', source: 'k1', address: X }),
+    )
+    await expectKept(network, lease)
+  })
+
   test('is not needed for a fence', async () => {
     const { network, seen } = await small(on('na', 'a1'))
     await truth.source(network, 'na', { node: 'na' })
@@ -323,6 +437,96 @@ describe('a Reserve from another boot than the lease was placed on', () => {
     await truth.lease(network, V, on('nb', 'b1'))
     await truth.past(network, OLD)
     await cycles(network, 8, { na: { epoch: 'a2' } })
+    await expectKept(network, lease)
+  })
+})
+
+test('a Reserve from another node keeps it from the silence of the node it was placed on (16.5)', async () => {
+  const network = await truth.network({ cidr: '10.0.0.0/30', cooldownMs: OLD })
+  await truth.source(network, 'na', { node: 'na' })
+  await truth.source(network, 'nb', { node: 'nb' })
+  await truth.watch(network, 'na', repeat(3, []), { epoch: 'a1', endedAgo: 0 })
+  const lease = await truth.lease(network, V, on('na', 'a1'))
+  expect(lease.address).toBe(X)
+  await truth.lease(network, workload('filler'))
+  await truth.past(network, OLD)
+  expect(await truth.lease(network, V, on('nb', 'b1'))).toMatchObject({ address: X, reused: true })
+  // nb has not reported yet.
+  await truth.past(network, 3 * HOUR)
+  await cycles(network, 10, { na: { epoch: 'a1' } })
+  await expectKept(network, lease)
+})
+
+describe('a boot that was fenced and has reported', () => {
+  async function seenOn(boot: string, before: readonly string[] = []) {
+    const at = await small(on('na', boot))
+    const { network, seen } = at
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.past(network, OLD)
+    for (const epoch of before) {
+      await truth.watch(network, 'na', repeat(2, []), { epoch, endedAgo: 0 })
+      await truth.past(network, 2 * INTERVAL)
+    }
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: boot, endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    return at
+  }
+  const fence = (network: string, boot: string, head: number | null = null) =>
+    truth.ledger.accept(fenceNode('na', boot, { network, head }))
+
+  test('keeps its leases when its source goes on in another epoch (6.3)', async () => {
+    const { network, lease } = await seenOn('a1')
+    await fence(network, 'a1')
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'na', [[]], { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'na', [[]], { epoch: 'a2', endedAgo: 0 })
+    await truth.run(verify)
+    expect(await stuck(network)).toContainEqual(
+      expect.objectContaining({ code: 'FENCE_CONTRADICTED', address: X }),
+    )
+    await expectKept(network, lease)
+    // Said again in the knowledge of it, it holds.
+    await fence(network, 'a1')
+    await truth.run(verify)
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('and when it is in another epoch already (6.3)', async () => {
+    const { network, lease } = await seenOn('a1')
+    await truth.watch(network, 'na', [[]], { epoch: 'a2', endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    await fence(network, 'a1')
+    await truth.past(network, SECOND)
+    const late = await truth.watch(network, 'na', [[]], { epoch: 'a1', endedAgo: 0 })
+    expect(late.assessment.because).toContain('CLOSED_EPOCH')
+    await truth.run(verify)
+    await expectKept(network, lease)
+  })
+
+  test('is no other boot of its node, whose fence holds', async () => {
+    const { network } = await seenOn('a2', ['a1'])
+    await fence(network, 'a2')
+    await truth.past(network, SECOND)
+    const late = await truth.watch(network, 'na', [[]], { epoch: 'a1', endedAgo: 0 })
+    expect(late.assessment.because).toContain('CLOSED_EPOCH')
+    expect((await stuck(network)).map(({ code }) => code)).not.toContain('FENCE_CONTRADICTED')
+    await truth.run(verify)
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('contradicts a statement of what its caller had seen before that (6.3)', async () => {
+    const { network, lease, seen } = await seenOn('a1')
+    const [{ head }] = (await truth.rows<{ head: number }>(
+      'select max(seq) as head from ipledger.event where network_id = $1',
+      network,
+    )) as [{ head: number }]
+    await fence(network, 'other')
+    await truth.past(network, 2 * INTERVAL)
+    await truth.watch(network, 'na', repeat(2, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, SECOND)
+    await fence(network, 'a1', head)
+    await truth.run(verify)
     await expectKept(network, lease)
   })
 })

@@ -606,6 +606,21 @@ function evidence(guard: string, text: string, replacement: string): Guard {
 /** Guards that stand in the shell, each with a test on a real database. Not part of the quick form. */
 const IN_THE_SHELL: readonly Guard[] = [
   report(
+    'a group of which nobody knows whether it was committed is not sent again',
+    'if (!isAboutRows(error)) throw error',
+    'if (false as boolean) throw error',
+  ),
+  report(
+    'reports whose commit was answered by a rollback are not told as taken',
+    "expectCommitted(\n      await trip(client, [\n        run('updateStandings'",
+    "Boolean(\n      await trip(client, [\n        run('updateStandings'",
+  ),
+  report(
+    'no token is begun with numbers that this ledger never gave out',
+    'key === null || beyond !== null || tooShort',
+    'key === null || tooShort',
+  ),
+  report(
     'a token that is too old proves no beginning',
     "if (ground.now > begun.begunAt + lifeMs(ground)) return unproven('TOKEN_EXPIRED')",
     '',

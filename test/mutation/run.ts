@@ -5,14 +5,21 @@
  *
  * `--quick`: those whose tests need no database. `--only`: guards whose words or file contain the text. Ends with 1 if a
  * guard can be taken out unnoticed, or if a test fails with all of them in place. The tree itself is never changed.
+ *
+ * Guards whose tests need no database are asked of a vitest that stays (`standing.ts`), a third of the time. It might run a
+ * text that is no longer there; so each changed text writes a stamp when it is loaded, and an answer counts only if the run has
+ * loaded the stamp of its guard and no other. Whatever else comes of it, an unnoticed guard above all, is asked again of a
+ * vitest of its own. A guard that is none ends each copy: its run must pass.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { type ChildProcess, fork, spawn } from 'node:child_process'
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { GUARDS, type Guard, isQuick } from './guards.ts'
+import { type Outcome, read } from './report.ts'
+import type { Answer, Question } from './standing.ts'
 
 const TREE = fileURLToPath(new URL('../../', import.meta.url))
 const NOT_COPIED = new Set(['node_modules', '.git', '.ipledger'])
@@ -23,7 +30,16 @@ const LONGEST_MS = 180_000
 /** All files of tests, one run. */
 const LONGEST_WHOLE_MS = 900_000
 
-type Outcome = { readonly failed: number; readonly first: string; readonly problem: string }
+type Copy = {
+  readonly tree: string
+  /** Started with the first question, and again when it is gone. */
+  standing: ChildProcess | null
+  /** What it was not told of yet. */
+  readonly changed: Set<string>
+  asked: number
+  /** Answers that did not count. */
+  unbelieved: number
+}
 
 const { values } = parseArgs({
   options: {
@@ -47,16 +63,19 @@ async function main(): Promise<number> {
   }
   const work = mkdtempSync(join(tmpdir(), 'ipledger-guards-'))
   const end = () => {
-    for (const child of running) child.kill('SIGKILL')
+    for (const child of running) endGroup(child)
     rmSync(work, { recursive: true, force: true })
   }
   process.once('SIGINT', () => process.exit(130))
   process.once('exit', end)
-  const copies = Array.from({ length: COPIES }, (_, index) => copyTree(join(work, `tree-${index}`)))
+  const copies = Array.from({ length: COPIES }, (_, index): Copy => {
+    const tree = copyTree(join(work, `tree-${index}`))
+    return { tree, standing: null, changed: new Set(), asked: 0, unbelieved: 0 }
+  })
 
   const begun = performance.now()
   const files = [...new Set(chosen.map(({ fails }) => fails))]
-  const whole = await runTests(copies[0]!, files, LONGEST_WHOLE_MS)
+  const whole = await runTests(copies[0]!.tree, files, LONGEST_WHOLE_MS)
   if (whole.failed > 0 || whole.problem !== '') {
     console.error(`With every guard in place: ${whole.first}${whole.problem}`)
     return 1
@@ -68,7 +87,9 @@ async function main(): Promise<number> {
   let done = 0
   await Promise.all(
     copies.map(async (copy) => {
+      let last: Guard | undefined
       for (let guard = waiting.shift(); guard !== undefined; guard = waiting.shift()) {
+        if (isQuick(guard)) last = guard
         const { failed, first, problem } = await without(copy, guard)
         done += 1
         if (failed > 0) {
@@ -80,12 +101,16 @@ async function main(): Promise<number> {
           `${done}/${chosen.length} ${guard.guard}\n      NOTHING FAILS in ${guard.fails} ${problem}`,
         )
       }
+      if (last !== undefined) await expectNoGuard(copy, last)
+      if (copy.standing !== null) endGroup(copy.standing)
     }),
   )
   const seconds = Math.round((performance.now() - begun) / 1_000)
   console.log(
     `${chosen.length - unnoticed.length} of ${chosen.length} guards are missed when they are gone (${seconds} s).`,
   )
+  const [asked, unbelieved] = [sum(copies, ({ asked }) => asked), sum(copies, (copy) => copy.unbelieved)]
+  if (asked > 0) console.log(`${asked} questions to a vitest that stays, ${unbelieved} of them asked again.`)
   for (const { guard, file } of unnoticed) console.error(`unnoticed: ${guard} (${file})`)
   return unnoticed.length === 0 ? 0 : 1
 }
@@ -96,21 +121,125 @@ function copyTree(to: string): string {
   return to
 }
 
-async function without(copy: string, { file, text, replacement, fails }: Guard): Promise<Outcome> {
-  const path = join(copy, file)
-  const source = readFileSync(path, 'utf8')
+async function without(copy: Copy, guard: Guard): Promise<Outcome> {
+  const { file, text, replacement, fails } = guard
+  const source = readFileSync(join(copy.tree, file), 'utf8')
   if (source.split(text).length !== 2)
     return { failed: 0, first: '', problem: `: its text is not once in ${file}` }
   // Not a pattern: `$` stands for itself.
-  writeFileSync(
-    path,
-    source.replace(text, () => replacement),
+  const changed = source.replace(text, () => replacement)
+  return withText(copy, { file, source, changed }, async () => {
+    if (isQuick(guard)) {
+      const outcome = await askStanding(copy, { file, changed, fails })
+      if (outcome !== null && outcome.failed > 0) return outcome
+      copy.unbelieved += 1
+      writeFileSync(join(copy.tree, file), changed)
+    }
+    return runTests(copy.tree, [fails], LONGEST_MS, '--bail=1')
+  })
+}
+
+/** A guard that is none: what was changed before is no longer there. */
+async function expectNoGuard(copy: Copy, { file, fails }: Guard): Promise<void> {
+  const source = readFileSync(join(copy.tree, file), 'utf8')
+  const outcome = await withText(copy, { file, source, changed: source }, () =>
+    askStanding(copy, { file, changed: source, fails }),
   )
+  if (outcome !== null && outcome.failed > 0) throw new Error(`with every guard in place: ${outcome.first}`)
+}
+
+type Change = { readonly file: string; readonly source: string; readonly changed: string }
+
+async function withText<T>(
+  copy: Copy,
+  { file, source, changed }: Change,
+  work: () => Promise<T>,
+): Promise<T> {
+  const path = join(copy.tree, file)
+  copy.changed.add(file)
+  writeFileSync(path, changed)
   try {
-    return await runTests(copy, [fails], LONGEST_MS, '--bail=1')
+    return await work()
   } finally {
     writeFileSync(path, source)
+    copy.changed.add(file)
   }
+}
+
+type Asked = { readonly file: string; readonly changed: string; readonly fails: string }
+
+/** Null: it is not known, or not certain that the run had this text. */
+async function askStanding(copy: Copy, { file, changed, fails }: Asked): Promise<Outcome | null> {
+  copy.asked += 1
+  const stamp = `${copy.asked} ${file}`
+  const stamps = join(copy.tree, 'stamps')
+  rmSync(stamps, { force: true })
+  writeFileSync(
+    join(copy.tree, file),
+    `${changed}\nprocess.getBuiltinModule('node:fs').appendFileSync(${JSON.stringify(stamps)}, ${JSON.stringify(`${stamp}\n`)})\n`,
+  )
+  const outcome = await put(copy, { changed: [...copy.changed], file: fails })
+  if (outcome === null || !existsSync(stamps)) return null
+  const loaded = new Set(readFileSync(stamps, 'utf8').trim().split('\n'))
+  return loaded.size === 1 && loaded.has(stamp) ? outcome : null
+}
+
+/** Null: it ended instead. */
+async function put(copy: Copy, question: Question): Promise<Outcome | null> {
+  copy.standing ??= await startStanding(copy.tree)
+  const child = copy.standing
+  if (child === null) return null
+  copy.changed.clear()
+  const { promise, resolve } = Promise.withResolvers<Outcome | null>()
+  const answered = ({ outcome }: Answer) => resolve(outcome)
+  const ended = () => resolve(null)
+  child.once('message', answered)
+  child.once('close', ended)
+  const late = setTimeout(
+    () => resolve({ failed: 1, first: `no end after ${LONGEST_MS / 1_000} s`, problem: '' }),
+    LONGEST_MS,
+  )
+  if (child.connected) child.send(question)
+  else resolve(null)
+  const outcome = await promise
+  clearTimeout(late)
+  child.off('message', answered)
+  child.off('close', ended)
+  // One that hangs is no good any more, and one that ended is not there.
+  if (outcome === null || outcome.first.startsWith('no end after')) {
+    endGroup(child)
+    copy.standing = null
+  }
+  return outcome
+}
+
+/** Null: it does not start. */
+async function startStanding(tree: string): Promise<ChildProcess | null> {
+  const child = fork('test/mutation/standing.ts', {
+    cwd: tree,
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    detached: true,
+  })
+  running.add(child)
+  child.once('close', () => running.delete(child))
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  child.once('message', () => resolve(true))
+  child.once('close', () => resolve(false))
+  return (await promise) ? child : null
+}
+
+/** With the processes that its tests run in: one that hangs hears nothing. */
+function endGroup(child: ChildProcess): void {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
+  try {
+    process.kill(-child.pid, 'SIGKILL')
+  } catch {
+    child.kill('SIGKILL')
+  }
+}
+
+function sum(copies: readonly Copy[], of: (copy: Copy) => number): number {
+  return copies.reduce((total, copy) => total + of(copy), 0)
 }
 
 async function runTests(
@@ -131,10 +260,10 @@ async function runTests(
       `--outputFile=${report}`,
       ...options,
     ],
-    { cwd: copy, stdio: 'ignore' },
+    { cwd: copy, stdio: 'ignore', detached: true },
   )
   running.add(child)
-  const late = setTimeout(() => child.kill('SIGKILL'), longestMs)
+  const late = setTimeout(() => endGroup(child), longestMs)
   const code = await new Promise<number | null>((resolve) => child.once('close', resolve))
   clearTimeout(late)
   running.delete(child)
@@ -143,30 +272,5 @@ async function runTests(
     return read(JSON.parse(readFileSync(report, 'utf8')))
   } catch (error) {
     return { failed: 0, first: '', problem: `no report: ${error}` }
-  }
-}
-
-type Report = {
-  readonly numFailedTests: number
-  readonly testResults: readonly {
-    readonly name: string
-    readonly status: string
-    readonly message: string
-    readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[]
-  }[]
-}
-
-/** A file that cannot even be loaded proves nothing: the guard has to be missed by a test. */
-function read({ numFailedTests, testResults }: Report): Outcome {
-  const first = testResults
-    .flatMap(({ assertionResults }) => assertionResults)
-    .find(({ status }) => status === 'failed')
-  const broken = testResults.find(
-    ({ status, assertionResults }) => status === 'failed' && assertionResults.length === 0,
-  )
-  return {
-    failed: numFailedTests,
-    first: first?.fullName ?? '',
-    problem: broken === undefined ? '' : `${broken.name}: ${broken.message}`,
   }
 }

@@ -218,7 +218,7 @@ const PROMQL_WORDS: ReadonlySet<string> = new Set([
 /** The metrics that an expression reads: what is neither a function, nor a label, nor a value. */
 export function metricsOf(expr: string): readonly string[] {
   const bare = expr
-    .replaceAll(/"[^"]*"/g, '')
+    .replaceAll(/"[^"]*"|`[^`]*`/g, '')
     .replaceAll(/\{[^}]*\}/g, ' ')
     .replaceAll(/\[[^\]]*\]/g, ' ')
     .replaceAll(/\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)/g, ' ')
@@ -229,7 +229,7 @@ export function metricsOf(expr: string): readonly string[] {
 
 /** The labels that an expression chooses, groups or matches by. */
 export function labelsOf(expr: string): readonly string[] {
-  const bare = expr.replaceAll(/"[^"]*"/g, '""')
+  const bare = expr.replaceAll(/"[^"]*"|`[^`]*`/g, '""')
   const lists = bare.matchAll(
     /\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)|\{([^}]*)\}/g,
   )

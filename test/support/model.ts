@@ -146,7 +146,13 @@ type State = {
   resting: Map<string, Rest & { readonly poolId: number }>
   ended: Map<number, Ended>
   closings: Closing[]
-  fences: { readonly node: string; readonly boot: string; readonly seq: number; readonly at: number }[]
+  fences: {
+    readonly node: string
+    readonly boot: string
+    readonly seq: number
+    readonly head: number
+    readonly at: number
+  }[]
   held: string[]
   absences: { readonly source: string; readonly seq: number; readonly at: number }[]
   /** From which number on reaps on absence count. */
@@ -1095,7 +1101,7 @@ export function createModel(): Model {
       return change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null })
     }
     const fence = state.fences.findLast((one) => one.node === node && one.boot === boot)
-    if (fence !== undefined && listing.head < fence.seq) return null
+    if (fence !== undefined && listing.head <= fence.head && listing.head < fence.seq) return null
     const aside = (reason: string, whose: Owner | null) => {
       if (capped) return null
       const made = quarantineFree(pool, address, reason, source, whose)
@@ -1180,7 +1186,7 @@ export function createModel(): Model {
         proof.fencedBy!.node === entry.node &&
         proof.fencedBy!.boot === entry.boot &&
         fence !== undefined &&
-        (head === null ? heard < fence.at : head < fence.seq)
+        (head === null ? heard < fence.at : head <= fence.head && head < fence.seq)
       return !over
     })
     if (alive.length > 0) throw new Refused('ILLEGAL_STATE')
@@ -1246,9 +1252,10 @@ export function createModel(): Model {
     return accepted([])
   }
 
-  function fenceNode({ node, boot }: FenceNode): Accepted {
+  function fenceNode({ node, boot, head }: FenceNode): Accepted {
     if (node === '' || boot === '') throw new Refused('INVALID_FIELD')
-    state.fences.push({ node, boot, seq: emit(`node.fenced ${node} ${boot}`), at: now })
+    const seq = emit(`node.fenced ${node} ${boot}`)
+    state.fences.push({ node, boot, seq, head: head ?? seq, at: now })
     return accepted([])
   }
 

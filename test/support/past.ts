@@ -21,6 +21,7 @@ const TABLES = [
   'fence',
   'source',
   'source_epoch',
+  'boot_report',
   'unknown_source',
   'snapshot',
   'snapshot_part',
@@ -29,6 +30,8 @@ const TABLES = [
   'pool_sample',
   'turn',
   'stuck_item',
+  'verification',
+  'verify_finding',
   'tenure',
   'tenure_position',
   'tenure_overlap',
@@ -82,6 +85,8 @@ export async function moveToThePast(
       [
         'begin',
         'set local synchronous_commit = off',
+        // What the job writes meanwhile would be of both times.
+        'lock table ipledger.tenure_position in exclusive mode',
         ...updates,
         recent(named, `(${by})`),
         unsealed(named),

@@ -594,6 +594,11 @@ describe('who can tell', () => {
       fields: { lease: inQuarantine('CONFLICT'), retired: [{ source: 'docker', about: OTHER }] },
       kept: 'blocked WITNESS_RETIRED(docker)',
     },
+    'nor while one was retired that could not tell who was there': {
+      fields: { retired: [{ source: 'docker', about: null }], ...covering({}) },
+      kept: 'blocked WITNESS_RETIRED(docker)',
+      unless: { retired: [], ...covering({}) },
+    },
     'a fence needs no witness': {
       fields: { retired: [{ source: 'docker', about: WEB }], witnesses: [] },
       kept: 'blocked WITNESS_RETIRED(docker) NOBODY_CAN_TELL',
@@ -1010,6 +1015,28 @@ describe('a fence', () => {
       fields: fenced({ lease: held({ confirmedAt: FENCE.at + 1 }) }),
       kept: 'keep FENCE_CONTRADICTED SEEN_LIVE(agent-n1)',
       unless: fenced({ lease: held({ confirmedAt: FENCE.at }) }),
+    },
+    'of what was seen at an earlier head is contradicted by what its boot reported after that (6.3)': {
+      fields: fenced({ fencedBy: { ...FENCE, since: FENCE.at - MINUTE, reportedAt: FENCE.at - 1 } }),
+      kept: 'keep FENCE_CONTRADICTED SEEN_LIVE(agent-n1)',
+      unless: fenced({
+        fencedBy: { ...FENCE, since: FENCE.at - MINUTE, reportedAt: FENCE.at - MINUTE },
+        lastSightedAt: FENCE.at - MINUTE,
+        lease: held({ confirmedAt: FENCE.at - MINUTE, reservedAt: FENCE.at - MINUTE }),
+      }),
+    },
+    'and by a Confirm after that': {
+      fields: fenced({
+        fencedBy: { ...FENCE, since: FENCE.at - MINUTE },
+        lease: held({ confirmedAt: FENCE.at - 1 }),
+      }),
+      kept: 'keep FENCE_CONTRADICTED SEEN_LIVE(agent-n1)',
+      unless: fenced({ lease: held({ confirmedAt: FENCE.at - 1 }) }),
+    },
+    'frees nothing that another node had seen whose source was retired (16.5)': {
+      fields: fenced({ retired: [{ source: 'agent-n2', about: WEB, scopeNode: 'n2' }] }),
+      kept: 'keep SEEN_LIVE(agent-n1)',
+      unless: fenced({ retired: [{ source: 'agent-n2', about: WEB, scopeNode: 'n1' }] }),
     },
     'frees nothing that another node has seen (16.5)': {
       fields: alsoBy({ scopeNode: 'n2' }),

@@ -67,7 +67,7 @@ test('the table of settings has every variable that is read, with its default', 
 
 test('the table of commands names every command', () => {
   const named = tableAfter('| command | does |').flatMap(([cell]) =>
-    [...cell!.matchAll(/`([a-z]+)`/g)].map((found) => found[1]!),
+    [...cell!.matchAll(/`([a-z-]+)`/g)].map((found) => found[1]!),
   )
   expect(named.sort()).toEqual(
     createProgram()
