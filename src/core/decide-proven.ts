@@ -223,7 +223,8 @@ function isOfFencedBoot(books: Books, proof: Proof, seen: LiveSighting): boolean
 
 /** Said again since the evidence was read, of all up to then, it is said in the knowledge of what was reported before. */
 function fencedSince(fence: Fence | null, { at, since = at }: NonNullable<Proof['fencedBy']>): number {
-  return fence !== null && fence.at > at && fence.head === fence.seq ? fence.at : since
+  if (fence === null) return since
+  return fence.at > at && fence.head === fence.seq ? fence.at : Math.min(since, fence.at)
 }
 
 /** The fenced boot reports, whatever it lists: the statement is false for all of its leases (6.3). */

@@ -92,8 +92,12 @@ async function gathering(fields: Partial<Parameters<typeof serverOn>[0]> = {}) {
     say,
     /** The answer to come, once it is known that the report waits. */
     async waits(source: string, headers: Readonly<Record<string, string>> = {}) {
-      const answer = say(source, headers)
-      await waitFor(() => held !== null)
+      let waits = true
+      const answer = say(source, headers).finally(() => {
+        waits = false
+      })
+      await waitFor(() => held !== null || !waits)
+      expect(waits, 'it waits for others').toBe(true)
       return { answer }
     },
     sequenceOf: async (source: string) =>
@@ -102,9 +106,10 @@ async function gathering(fields: Partial<Parameters<typeof serverOn>[0]> = {}) {
 }
 
 test('each source is answered for itself', async () => {
-  const { server, say, sequenceOf } = await gathering()
-  const answers = ['source-0', 'source-1', 'source-2'].map((source) => say(source))
-  expect(await sending(Promise.all(answers))).toMatchObject([
+  const { server, say, waits, sequenceOf } = await gathering()
+  const { answer: first } = await waits('source-0')
+  const others = ['source-1', 'source-2'].map((source) => say(source))
+  expect(await sending(Promise.all([first, ...others]))).toMatchObject([
     { status: 200, body: { complete: true, sequence: '3' } },
     { status: 200, body: { complete: true, sequence: '3' } },
     { status: 200, body: { complete: true, sequence: '3' } },

@@ -724,6 +724,21 @@ describe('a source that is not known', () => {
     })
   })
 
+  test('and one in dry run, by whatever it says (12.1)', async () => {
+    const { network } = await withSource()
+    for (const id of ['begins', 'reports', 'silent']) await ok('RegisterSource', { network, id, sight: POD })
+    const report = { network, epoch: 'e1', complete: true, entries: [entry('10.0.0.1')] }
+    await ok('BeginSnapshot', { network, source: 'begins' })
+    expect(await remembered(network)).toEqual([])
+    await ledger.accept(beginEra(1, { network }))
+    await ok('BeginSnapshot', { network, source: 'eyes' })
+    await ok('BeginSnapshot', { network, source: 'begins' })
+    await ok('ReportSnapshot', { ...report, source: 'reports' })
+    expect((await remembered(network)).map(({ source_id }) => source_id)).toEqual(['begins', 'reports'])
+    const { body } = await post(running, 'NetworkService/GetNetwork', { name: network }, bearer('admin'))
+    expect(body.network.recovery).toMatchObject({ unknown: ['begins', 'reports'] })
+  })
+
   test('is not remembered from whom may not report, or not there', async () => {
     const { network } = await withSource()
     await ledger.accept(beginEra(1, { network }))

@@ -8,7 +8,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { QUARANTINE_REASONS } from '../../src/core/lease.ts'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { useServer } from '../api/running.ts'
-import { withClient } from '../support/database.ts'
 import {
   DAY_NETWORK,
   type DayOfLife,
@@ -34,7 +33,6 @@ import {
   withMacros,
   withVariables,
 } from '../support/grafana.ts'
-import { waitFor } from '../support/wait-for.ts'
 
 const running = await useServer()
 const dashboards = readDashboards()
@@ -44,25 +42,12 @@ let auditor: pg.Client
 
 beforeAll(async () => {
   day = await liveADay(running)
-  auditor = await connectAsAuditor()
+  auditor = await connectUnchecked({
+    url: running.database.auditorUrl,
+    applicationName: 'test dashboards',
+  })
 }, 120_000)
 afterAll(() => auditor?.end())
-
-/** As an operator lets people in. The role is that of every test file, so another may set another password between the two. */
-function connectAsAuditor(): Promise<pg.Client> {
-  return waitFor(
-    async () => {
-      await withClient(running.database.adminUrl, (admin) =>
-        admin.query(`alter role ipledger_auditor password 'dashboards'`),
-      )
-      const url = new URL(running.database.adminUrl)
-      url.username = 'ipledger_auditor'
-      url.password = 'dashboards'
-      return connectUnchecked({ url: url.href, applicationName: 'test dashboards' })
-    },
-    { what: 'the auditor to be let in' },
-  )
-}
 
 /** What a person chose, or a link: everything where several may be chosen. */
 const CHOSEN: Readonly<Record<string, Values>> = {

@@ -422,8 +422,28 @@ test('a fence comes with the last report from its boot, whatever that listed (6.
   // In another boot, it says nothing of this one; nor does a source of another node in one of the same name.
   await truth.source(network, 'other', { node: 'n2' })
   await truth.watch(network, 'other', [[]], { epoch: 'b1', endedAgo: 0 })
-  await truth.watch(network, 'agent', [[]], { epoch: 'b2', endedAgo: 0 })
-  expect((await fencedBy()).reportedAt).toBeNull()
+  await truth.watch(network, 'agent', [[], []], { epoch: 'b2', endedAgo: 0 })
+  expect(await fencedBy()).toEqual(again)
+  // Beside it, it does.
+  await truth.watch(network, 'agent', [[]], { epoch: 'b1', endedAgo: 0 })
+  expect((await fencedBy()).reportedAt!).toBeGreaterThan(again.reportedAt!)
+})
+
+test('a fence as of an earlier head holds from when the ledger went beyond that (6.3)', async () => {
+  const network = await truth.network()
+  const lease = await truth.lease(network, A, { placement: { node: 'n1', boot: 'b1', labels: {} } })
+  const fencedBy = async () => (await evidence(network, lease.address)).fencedBy!
+  await truth.past(network, MINUTE)
+  await truth.ledger.accept(fenceNode('n2', 'b1', { network }))
+  await truth.past(network, MINUTE)
+  await truth.ledger.accept(fenceNode('n1', 'b1', { network, head: lease.fencingToken }))
+  const { at, since, head } = await fencedBy()
+  expect(head).toBe(lease.fencingToken)
+  expect(at - since!).toBeGreaterThanOrEqual(MINUTE)
+  expect(at - since!).toBeLessThan(2 * MINUTE)
+  await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+  const again = await fencedBy()
+  expect(again.since).toBe(again.at)
 })
 
 test('its owner is closed for as long as late calls of it may arrive', async () => {

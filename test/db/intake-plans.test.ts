@@ -41,7 +41,7 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   lockSources: { values: [NETWORK, '{s1,s2}'], scans: SOURCE },
   marks: {
     values: [NETWORK, '{s1,s2}', '{e1,e1}'],
-    scans: { ...SOURCE, ...EPOCH, boot_is_fenced_once: ['node', 'boot'] },
+    scans: { ...SOURCE, boot_is_fenced_once: ['node', 'boot'] },
   },
   epoch: { values: [NETWORK, 's1', 'e1'], scans: EPOCH },
   fence: {
@@ -92,6 +92,7 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   redeclare: { values: [NETWORK, 's1', ...DECLARED], scans: SOURCE },
   enable: { values: [NETWORK, 's1', 'test'], scans: { ...SOURCE, ...EVENT } },
   retire: { values: [NETWORK, 's1', 'test'], scans: SOURCE },
+  headThen: { values: [NETWORK, '1700000000000'], scans: { event_by_time: ['at'] } },
   list: { values: [NETWORK, '', '100'], scans: SOURCE },
 }
 

@@ -743,8 +743,9 @@ describe('"unchanged", of several sources together', () => {
     try {
       await whileWritten(network, ids, async () => {
         // Of two groups, and counted together.
-        const first = take(others.slice(0, 3))
-        const then = take([...others.slice(3), { ...late, isAwaited: () => awaited }])
+        const first = take(others.slice(0, MOST_ALONE - 1))
+        await waitFor(async () => (await waitingForLocks('test several')) === MOST_ALONE - 1)
+        const then = take([...others.slice(MOST_ALONE - 1), { ...late, isAwaited: () => awaited }])
         outcomes = [...first, ...then]
         await waitFor(async () => (await waitingForLocks('test several')) === MOST_ALONE)
         expect(pool.totalCount - pool.idleCount).toBe(MOST_ALONE)

@@ -72,7 +72,12 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   evidenceFences: {
     values: [NETWORK, '{n1}', '{b1}'],
-    scans: { boot_is_fenced_once: ['node', 'boot'], ...SOURCE_BY_NODE },
+    scans: {
+      boot_is_fenced_once: ['node', 'boot'],
+      ...SOURCE_BY_NODE,
+      boot_is_heard_of_once_by_a_source: ['node', 'boot'],
+      event_is_numbered_once_per_network: ['seq'],
+    },
   },
   evidenceClosed: {
     values: [NETWORK, '{pod|eth0||w1}'],
@@ -86,6 +91,10 @@ const CASES: Readonly<Record<string, Case>> = {
   evidenceEndedBoots: {
     values: [NETWORK, '{n1}', '{b1}'],
     scans: { ...SOURCE_BY_NODE, epoch_is_begun_once_per_source: ['source_id', 'epoch'] },
+  },
+  evidenceMoved: {
+    values: [NETWORK, '{1,2}'],
+    scans: { event_is_numbered_once_per_network: ['seq'] },
   },
   evidenceHolds: { values: [NETWORK, '{s1}'], scans: { source_is_held_once: ['source_id'] } },
   evidenceLookups: { values: [NETWORK, '{s1}', '{1}'], scans: { ...LOOKUP } },
@@ -246,6 +255,8 @@ async function fill(): Promise<void> {
     insert into ipledger.turn select '${NETWORK}', 's' || i, now(), 'test', now(), '' from generate_series(1, 2000) i;
     insert into ipledger.hold select '${NETWORK}', 's' || i, i, now(), '', 1, 1 from generate_series(1, 1000) i;
     insert into ipledger.fence select '${NETWORK}', 'n' || i, 'b' || i, i, now(), 'test', '' from generate_series(1, 1000) i;
+    insert into ipledger.boot_report
+      select '${NETWORK}', 'n' || i % 2000, 'b' || i / 2000, 's' || i % 2000, now() from generate_series(1, ${ROWS / 5}) i;
     insert into ipledger.unknown_source
       select '${NETWORK}', 'u' || i, 0, '', 'test', now(), now() from generate_series(1, 1000) i;
     insert into ipledger.pool_sample
@@ -267,6 +278,7 @@ async function thinOut(): Promise<void> {
     delete from ipledger.turn where source_id > 's13';
     delete from ipledger.hold where held_seq > 1;
     delete from ipledger.fence where fenced_seq > 1;
+    delete from ipledger.boot_report where node > 'n13';
     delete from ipledger.unknown_source where source_id > 'u13';
     delete from ipledger.pool_sample where pool_id > 3;
     delete from ipledger.pool_position where seq > 1;
@@ -285,6 +297,7 @@ beforeAll(async () => {
       'snapshot_part',
       'hold',
       'fence',
+      'boot_report',
       'turn',
       'unknown_source',
     ],

@@ -147,7 +147,14 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
     values: [NETWORK, '{s1,s2}'],
     scans: { lease_by_quarantiner: ['quarantined_by'] },
   },
-  fences: { values: [NETWORK, '{n1,n2}', '{b1,b1}'], scans: { ...FENCE, source_by_node: ['node'] } },
+  fences: {
+    values: [NETWORK, '{n1,n2}', '{b1,b1}'],
+    scans: {
+      ...FENCE,
+      source_by_node: ['node'],
+      boot_is_heard_of_once_by_a_source: ['node', 'boot'],
+    },
+  },
   holds: { values: [NETWORK, '{s1,s2}'], scans: { source_is_held_once: ['source_id'] } },
   absence: {
     values: [NETWORK, String(LEASES + 5), '1700000000000'],
@@ -249,6 +256,8 @@ async function fill(): Promise<void> {
       select '${NETWORK}', '10.0.0.0'::inet + i, 's' || i % 50, 'k' || i, 1, '', '', 'live', i % 3 > 0, 'b1', 1, now(),
        case i % 3 when 0 then now() end, case i % 3 when 0 then 2 end, case i % 3 when 0 then 1 end, case i % 3 when 0 then now() end
       from generate_series(1, ${LEASES}) i;
+    insert into ipledger.boot_report
+      select '${NETWORK}', 'n' || i % 1000, 'b' || i / 1000, 's' || i % 1000, now() from generate_series(1, ${LEASES}) i;
     insert into ipledger.unknown_source
       select '${NETWORK}', 'u' || i, 0, '', 'test', now(), now() from generate_series(1, 1000) i;
     insert into ipledger.fence
@@ -271,16 +280,17 @@ async function thinOut(): Promise<void> {
     delete from ipledger.source where source_id > 's13';
     delete from ipledger.sighting where address > '10.0.0.1';
     delete from ipledger.fence where fenced_seq > 1;
+    delete from ipledger.boot_report where node > 'n13';
     delete from ipledger.unknown_source where source_id > 'u13';
     delete from ipledger.hold where held_seq > 1;
-    analyze ipledger.source, ipledger.sighting, ipledger.fence, ipledger.hold, ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool,
+    analyze ipledger.source, ipledger.sighting, ipledger.fence, ipledger.boot_report, ipledger.hold, ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool,
       ipledger.pool_position, ipledger.request, ipledger.closed_attachment, ipledger.network, ipledger.network_lock`)
 }
 
 beforeAll(async () => {
   for (const table of [
     ...['event', 'lease', 'released_address', 'untouched_range', 'pool', 'pool_position', 'request'],
-    ...['closed_attachment', 'network', 'network_lock', 'source', 'sighting', 'fence', 'hold'],
+    ...['closed_attachment', 'network', 'network_lock', 'source', 'sighting', 'fence', 'boot_report', 'hold'],
   ]) {
     await admin.query(`alter table ipledger.${table} set (autovacuum_enabled = false)`)
   }

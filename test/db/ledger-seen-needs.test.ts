@@ -379,6 +379,23 @@ test('closed lives of a workload are found by its uid, with all their closings',
   })
 })
 
+test('of a fenced boot is read when that boot reported last, and not another one of its node (6.3)', async () => {
+  const network = await freshNetwork(ledger)
+  await register(intake, network, 'agent', { node: 'n1' })
+  const eye = createEye(intake, network, 'agent')
+  const reported = async (epoch: string) =>
+    (await eye.look([], { epoch, node: 'n1' })).source.standing.lastBegunAt
+  const first = await reported('b1')
+  const second = await reported('b2')
+  expect(second).toBeGreaterThan(first!)
+  const boots = ['b1', 'b2', 'never']
+  for (const boot of boots) await ledger.accept(fenceNode('n1', boot, { network }))
+  await inBatch(network, async ({ books }, read) => {
+    await read(...boots.map((boot) => ({ what: 'fence', node: 'n1', boot }) as const))
+    expect(boots.map((boot) => books.fencedReports.get(bootKey('n1', boot)))).toEqual([first, second, null])
+  })
+})
+
 test('what is read late of a batch is carried on with what the batch has changed', async () => {
   const network = await freshNetwork(ledger)
   await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24' }, { network }))

@@ -92,6 +92,26 @@ describe('who calls and is in no book', () => {
     expect(await truth.ledger.take(next(network))).toMatchObject({ address: '10.0.0.2' })
   })
 
+  test('keeps it open where the books know it in dry run: it was enabled since', async () => {
+    const network = await truth.network({ cidr: '10.0.0.0/29' })
+    await truth.source(network, 'n1', { node: 'n1' })
+    await register(truth.intake, network, 'n2', { node: 'n2' })
+    await truth.ledger.accept(beginEra(1, { network }))
+    expect(await calls(network)).toBe(true)
+    await n1Reports(network)
+    expect(await ended()).toBe(0)
+    expect(await truth.ledger.submit(next(network))).toMatchObject({
+      ok: false,
+      refusal: { reason: 'NETWORK_RECOVERING', metadata: { sources: 'n2' } },
+    })
+    settled(await enableSource(truth.connections, { network, id: 'n2', by: 'test' }))
+    const lost = listedAs('10.0.0.1', workload('lost'))
+    await truth.watch(network, 'n2', [[lost], [lost]], { epoch: 'b9', endedAgo: 0 })
+    await truth.run(createProcessSnapshots())
+    expect(await ended()).toBe(1)
+    expect(await truth.ledger.take(next(network))).toMatchObject({ address: '10.0.0.2' })
+  })
+
   test('an operator may end it by hand', async () => {
     const network = await restored()
     await calls(network)

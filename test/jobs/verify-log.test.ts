@@ -11,6 +11,7 @@ import { connect } from '../../src/postgres/connect.ts'
 import { addGauges, createLogger } from '../../src/telemetry.ts'
 import { startTelemetry } from '../../src/telemetry-export.ts'
 import { useAuditor } from '../support/auditor.ts'
+import { claim, reserve, updateLabels } from '../support/commands.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import { settled } from '../support/intake.ts'
 import { freshNetwork } from '../support/ledger.ts'
@@ -276,6 +277,12 @@ test.each([4, 20])(
   'in pieces of slices of %i rows everything is looked at once, and each difference found',
   async (slice) => {
     const { network } = await withTraffic(150)
+    // An address whose events are more than a slice, or some.
+    const { fencingToken: token } = await truth.ledger.take(
+      reserve({ network, owner: workload('changed'), claims: [claim({ pool: 'slow' })] }),
+    )
+    for (let n = 0; n < 30; n += 1)
+      await truth.ledger.accept(updateLabels(token, { n: String(n) }, { network }))
     const head = await headOf(network)
     const pieces = async () => {
       let [looked, events] = [0, 0]

@@ -323,12 +323,12 @@ const LOOKED_AT_AGAIN: readonly Guard[] = [
   ),
   proven(
     'a fenced boot that speaks again was fenced falsely',
-    'return fence !== null && (head === null ? listedAt < fence.at : head < fence.seq)',
-    'return fence !== null',
+    'return head === null ? listedAt < fencedSince(fence, fenced) : isBeforeFence(fence, head)',
+    'return true',
   ),
   proven(
     'a fenced boot that reports again was fenced falsely for all of its leases',
-    'return reportedAt > at\n',
+    'return reportedAt > since\n',
     'return false\n',
   ),
   proven(
@@ -1048,8 +1048,8 @@ const LISTED_SINCE: readonly Guard[] = [
   },
   proven(
     'a fenced boot that has reported since is not over: under the lock',
-    '(head === null ? listedAt < fence.at : head < fence.seq)',
-    '(head === null || head < fence.seq)',
+    'head === null ? listedAt < fencedSince(fence, fenced) : isBeforeFence(fence, head)',
+    'head === null || isBeforeFence(fence, head)',
   ),
   {
     guard: 'a fenced boot that has reported since is not over: in the evidence',
@@ -1109,6 +1109,10 @@ const LISTED_SINCE: readonly Guard[] = [
 
 const SEEN_NEEDS_TEST = 'test/db/ledger-seen-needs.test.ts'
 
+function witnessed(guard: string, file: string, text: string, replacement: string): Guard {
+  return { guard, file, text, replacement, fails: 'test/jobs/witnesses.test.ts' }
+}
+
 /** Who is a witness, and what makes an end one; those of the shell are not part of the quick form. */
 const WITNESSES: readonly Guard[] = [
   judge(
@@ -1162,14 +1166,100 @@ const WITNESSES: readonly Guard[] = [
   ),
   evidence(
     'who was retired having seen the lease is told',
-    'isOver && about !== null && !isKnown(group) ?',
-    'false ?',
+    'return hasHeir ? [] :',
+    'return hasHeir || true ? [] :',
   ),
   evidence(
     'another life is no heir of what a retired source saw',
     '(anotherLife || !other.anotherLife)',
     'true',
   ),
+  evidence(
+    'an heir looks where the retired one looked',
+    "(heir.node === '' || heir.node === source.node) &&",
+    '',
+  ),
+  evidence('an heir has seen it since', 'lastLiveAt(other, heir) > seenAt', 'true'),
+  evidence(
+    'who was listed without a name before a source was retired is no witness',
+    'if (about === null && !listedToTheEnd) return []',
+    '',
+  ),
+  witnessed(
+    'who was listed to the end blocks, named or not',
+    EVIDENCE,
+    'if (about === null && !listedToTheEnd) return []',
+    'if (about === null) return []',
+  ),
+  witnessed(
+    'what a retired source lists it has seen of all that was leased by then',
+    'src/liveness/register.ts',
+    'const head = then?.seq ?? 0',
+    'const head = source.standing.complete?.head ?? 0',
+  ),
+  witnessed(
+    'who is told of its lease on another node may run there: no node misses it by its declaration',
+    EVIDENCE,
+    '(node === lease.placement.node && !moved)',
+    'node === lease.placement.node',
+  ),
+  judge(
+    'what another node saw whose source was retired is no business of this one',
+    'return [...still, ...once].map(',
+    'return [...still].map(',
+  ),
+  witnessed(
+    'a boot is heard of when its source has left it',
+    REPORT,
+    "...(hasLeft ? [run('hearBoot'",
+    "...(hasLeft && false ? [run('hearBoot'",
+  ),
+  witnessed(
+    'and beside the one that its source is in',
+    REPORT,
+    "...(of !== epoch && of !== '' ?",
+    "...(of !== epoch && of === '' ?",
+  ),
+  witnessed(
+    'a report from another boot says nothing of this one',
+    REPORT,
+    "const ofOther = source.node !== '' && advanced.epoch !== report.epoch",
+    'const ofOther = false as boolean',
+  ),
+  evidence(
+    'a fence as of an earlier head holds from when the ledger went beyond that',
+    'since: fence.since_at,',
+    'since: fence.fenced_at,',
+  ),
+  judge(
+    'a fence as of an earlier head is contradicted by what was reported after that',
+    '  const { by, node, boot, at, since = at, reportedAt } = fencedBy!',
+    '  const { by, node, boot, at, reportedAt } = fencedBy!\n  const since = at',
+  ),
+  judge(
+    'and by what was confirmed after that',
+    '  const { by, node, at, since = at } = evidence.fencedBy!',
+    '  const { by, node, at } = evidence.fencedBy!\n  const since = at',
+  ),
+  proven(
+    'under the lock, too',
+    'fence.head === fence.seq ? fence.at : Math.min(since, fence.at)',
+    'fence.head === fence.seq ? fence.at : fence.at',
+  ),
+  {
+    guard: 'whoever calls for a source in dry run is remembered',
+    file: 'src/liveness/unknown-sources.ts',
+    text: `, "s.state <> 'REGISTERED'")`,
+    replacement: ', "true")',
+    fails: 'test/db/unknown-sources.test.ts',
+  },
+  {
+    guard: 'a source in dry run that calls while the network recovers is waited for',
+    file: 'src/api/liveness-handlers.ts',
+    text: "result.source?.state === 'REGISTERED'",
+    replacement: 'result.source?.state === undefined',
+    fails: 'test/api/liveness.test.ts',
+  },
   evidence(
     'what was listed only in part was seen in the life of the lease',
     'appeared_head >= fencingToken || ',

@@ -691,6 +691,39 @@ describe('a node that was fenced', () => {
     })
   })
 
+  test.each([
+    ['lists it', (books: Given) => lists('agent', entry(SUBJECT, api))(books.ledger), 'ILLEGAL_STATE'],
+    ['does not', (books: Given) => listsPartly('agent', [], null)(books.ledger), 'VERSION_MISMATCH'],
+  ] as const)(
+    'said as of an earlier head, frees nothing of a boot that reported after that, which %s (6.3)',
+    (_what, report, refusal) => {
+      const books = dark()
+      const { fencingToken: head } = books.leaseAt(SUBJECT)!
+      books.ledger.world.report('agent', [], {
+        head: books.ledger.fold().head,
+        begunAt: books.ledger.now() - MINUTE,
+        era: 0,
+        complete: true,
+      })
+      books.when(fenceNode('n3', 'b1')).then('node.fenced n3 b1')
+      const since = books.ledger.now()
+      books.wait(MINUTE)
+      report(books)
+      books.wait(MINUTE)
+      books.when(fenceNode('n1', 'b1', { head })).then('node.fenced n1 b1')
+      const { at } = books.ledger.events.at(-1)!
+      const proof = proofOf(
+        evidenceOf(books.ledger, SUBJECT, {
+          fencedBy: { node: 'n1', boot: 'b1', head, by: 'test', why: 'powered off', at, since },
+          lastSightedAt: since - 1,
+          witnesses: [],
+          placements: [{ node: 'n1', boot: 'b1', source: 'agent' }],
+        }),
+      )
+      books.when(reapProven(proof)).refused(refusal)
+    },
+  )
+
   test('is named with its boot: it comes back under another', () => {
     const books = dark()
     expect(books.refuse(fenceNode('n1', ''), 'INVALID_FIELD').metadata.field).toBe('boot')

@@ -556,7 +556,7 @@ describe('inside a delegated block', () => {
   test('that nobody holds, its guests neither keep it from each other nor release it', () => {
     const books = block(lists('agent', entry('10.0.0.21', guest), entry('10.0.0.22', other)))
     expect(because(books)).toEqual(['FOREIGN', 'OLDER_THAN_THE_BOOKS'])
-    books.when(releaseOf({ ...guest, incarnation: '1' })).then('attachment.closed guest#1 everywhere')
+    books.when(releaseOf({ ...guest, incarnation: '1' })).then('attachment.closed g1#1 everywhere')
     expect(books.leaseAt('10.0.0.16')).toMatchObject({ state: 'QUARANTINED', owner: null })
   })
 })
@@ -568,6 +568,17 @@ describe('a boot that was fenced (6.3)', () => {
     const books = given(...past, lists('agent', entry(SUBJECT, api)), fenced('n1', 'b1'))
     expect(because(books)).toEqual(['FENCED'])
     expect(books.since()).toEqual([])
+  })
+
+  test('says what it listed after the head that the statement is about', () => {
+    const books = given(
+      ...past,
+      fenced('n3', 'b1'),
+      fenced('n3', 'b2'),
+      lists('agent', entry(SUBJECT, api)),
+      (ledger) => fenced('n1', 'b1', ledger.fold().head - 1)(ledger),
+    )
+    expect(because(books)).toEqual(['RELEASED_BUT_LIVE'])
   })
 
   test('that lists it again was fenced falsely: it is set aside, and not handed on', () => {

@@ -1560,7 +1560,8 @@ export type FenceNodeRequest = Message<"ipledger.v1.FenceNodeRequest"> & {
 
   /**
    * Head of the ledger when it was found out that the boot is over: the statement is about leases with a fencing token up
-   * to it, and about none that was reserved since. 0: up to the statement. VERSION_MISMATCH: beyond the ledger's head.
+   * to it, and about none that was reserved since; what the boot reports after it contradicts the statement.
+   * 0: up to the statement. VERSION_MISMATCH: beyond the ledger's head.
    *
    * @generated from field: uint64 head = 6;
    */
