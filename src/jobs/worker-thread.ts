@@ -19,7 +19,8 @@ import type { JobContext } from './job.ts'
 import { createSchedule, type Scheduled } from './schedule.ts'
 import type { FromThread, WorkerInput } from './worker.ts'
 
-const SERVICE_CONNECTIONS = 2
+/** Two jobs may each hold one for most of a slot: tenures of a long log, and what is verified. */
+const SERVICE_CONNECTIONS = 4
 const LEDGER_CONNECTIONS = 2
 /** A list of 100,000 entries holds one for seconds. */
 const INTAKE_CONNECTIONS = 2

@@ -33,7 +33,7 @@ const PARTS_AT_ONCE = 10
 export const CHECKPOINT_STATEMENTS = {
   base: `insert into ipledger.lease_checkpoint (network_id, seq, leases, parts, made_at)
     values ($1, 0, 0, 0, clock_timestamp()) on conflict do nothing`,
-  last: `select c.seq, c.leases, c.parts from ipledger.lease_checkpoint c where c.network_id = $1 order by c.seq desc limit 1`,
+  last: `select c.seq, c.leases, c.parts, c.made_at::text as made from ipledger.lease_checkpoint c where c.network_id = $1 order by c.seq desc limit 1`,
   due: `select e.seq from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq offset $3 - 1 limit 1`,
   changed: `select s.address, s.seq, s.type not in ('lease.released', 'lease.reaped') as held from (
       select distinct on (e.address) e.address, e.seq, e.type from (
@@ -49,7 +49,8 @@ export const CHECKPOINT_STATEMENTS = {
          where event.network_id = $1 and event.seq >= k.seq and event.seq <= k.seq order by event.seq limit 1) e
      where p.network_id = $1 and p.seq = $2 and p.part >= $3 and p.part < $4
      order by p.part, k.place`,
-  lockCheckpoint: `select c.seq from ipledger.lease_checkpoint c where c.network_id = $1 and c.seq = $2 for update skip locked`,
+  lockCheckpoint: `select c.seq from ipledger.lease_checkpoint c where c.network_id = $1 and c.seq = $2 and c.made_at = $3::timestamptz
+    for update skip locked`,
   part: `insert into ipledger.lease_checkpoint_part (network_id, seq, part, first_address, last_address, leases, events)
     values ($1, $2, $3, $4, $5, cardinality($6::bigint[]), $6) on conflict do nothing`,
   leftOver: `delete from ipledger.lease_checkpoint_part where ${OF_NETWORK} and ctid = any(array(
@@ -64,7 +65,13 @@ export const CHECKPOINT_STATEMENTS = {
   forget: `delete from ipledger.lease_checkpoint c where c.network_id = $1`,
 } as const
 
-type Checkpoint = { readonly seq: number; readonly leases: number; readonly parts: number }
+type Checkpoint = {
+  readonly seq: number
+  readonly leases: number
+  readonly parts: number
+  /** To the microsecond: another that was made at the same number since is another. */
+  readonly made: string
+}
 
 /** The last event about a held address. */
 type Kept = { readonly seq: number; readonly address: string }
@@ -141,11 +148,11 @@ async function lastCheckpoint(client: pg.Client, network: string): Promise<Check
 function underLock(
   client: pg.Client,
   network: string,
-  { seq }: Checkpoint,
+  { seq, made }: Checkpoint,
   work: () => Promise<boolean>,
 ): Promise<boolean> {
   return inTransaction(client, async () => {
-    const { rowCount } = await client.query(CHECKPOINT_STATEMENTS.lockCheckpoint, [network, seq])
+    const { rowCount } = await client.query(CHECKPOINT_STATEMENTS.lockCheckpoint, [network, seq, made])
     return rowCount === 1 && work()
   })
 }

@@ -106,7 +106,7 @@ const CASES: Readonly<Record<Exclude<Name, 'behind'>, MyCase>> = {
   leftOver: { values: [NETWORK, '1000', '500'], scans: PART, byRowId: 'lease_checkpoint_part' },
   whole: { values: [NETWORK, '1000', '1', '1'], scans: PART },
   forget: { values: [NETWORK], scans: { checkpoint_is_made_once_at_a_number: [] } },
-  lockCheckpoint: { values: [NETWORK, '0'], scans: CHECKPOINT },
+  lockCheckpoint: { values: [NETWORK, '0', '2026-01-01Z'], scans: CHECKPOINT },
 }
 
 async function fill(): Promise<void> {

@@ -136,7 +136,10 @@ describe('tenure that is not the log', () => {
     },
     {
       what: 'ended, although it is held',
-      damage: `update ipledger.tenure set span = int8range(first_seq, first_seq + 1), ended_at = now(), ended_as = 'x' where first_seq = $2`,
+      // With the event that comes next, which is about another lease.
+      damage: `update ipledger.tenure set span = int8range(first_seq, first_seq + 1),
+        (ended_at, ended_as) = (select e.at, e.type || '/' || e.cause from ipledger.event e where e.network_id = $1 and e.seq = $2 + 1)
+        where first_seq = $2`,
       code: 'TENURE_DIFFERS',
     },
   ])('one that is $what', async ({ damage, code }) => {

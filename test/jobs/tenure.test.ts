@@ -69,31 +69,89 @@ test('a long log is followed by two at once, and by who comes after one that was
   await expectVerified(database, { network: NETWORK })
 }, 60_000)
 
-test('checkpoints that are forgotten while they are made are made again, whole', async () => {
+/** Does something else, on another connection, when a statement is about to run for the nth time. */
+function disturbed(
+  client: pg.Client,
+  text: string,
+  nth: number,
+  disturb: (other: pg.Client) => Promise<unknown>,
+) {
+  const ran = { times: 0 }
+  const query = async (given: unknown, cells?: unknown[]) => {
+    if (textOf(given) === text) {
+      ran.times += 1
+      if (ran.times === nth) await withClient(database.serviceUrl, disturb)
+    }
+    return client.query(given as string, cells)
+  }
+  const disturbing: pg.Client = Object.create(client, { query: { value: query } })
+  return { disturbing, ran }
+}
+
+const OFTEN = { distance: 2_000, part: 50 }
+
+/** From nothing; the checkpoint after which the next has parts of it to read. */
+async function makeAll(client: pg.Client, most = Number.POSITIVE_INFINITY): Promise<void> {
+  await forgetCheckpoints(client, NETWORK)
+  while ((await checkpoints()) < most && (await makeCheckpoint(client, NETWORK, OFTEN)));
+}
+
+test('what is made from a checkpoint that is forgotten meanwhile, and made again, does not count', async () => {
   await withClient(database.serviceUrl, async (client) => {
-    let forgotten = false
-    // Another connection: a rebuild is another process.
-    const disturbed = (text: string) =>
-      Object.create(client, {
-        query: {
-          value: async (given: unknown, cells?: unknown[]) => {
-            if (textOf(given) === text && !forgotten) {
-              forgotten = true
-              await withClient(database.serviceUrl, (other) => forgetCheckpoints(other, NETWORK))
-            }
-            return client.query(given as string, cells)
-          },
-        },
-      }) as pg.Client
-    for (const text of [CHECKPOINT_STATEMENTS.kept, CHECKPOINT_STATEMENTS.changed]) {
-      await forgetCheckpoints(client, NETWORK)
-      forgotten = false
-      const options = { distance: 2_000, part: 50 }
-      while (await makeCheckpoint(disturbed(text), NETWORK, options));
-      expect(forgotten).toBe(true)
-      while (await makeCheckpoint(client, NETWORK, options));
-      expect(await checkpoints()).toBeGreaterThan(30)
+    await makeAll(client)
+    const all = await checkpoints()
+    expect(all).toBeGreaterThan(30)
+    const last = await locksOfOne(client, all)
+    for (const [text, nth] of [
+      [CHECKPOINT_STATEMENTS.kept, 1],
+      [LOCK, 2],
+      [LOCK, last],
+    ] as const) {
+      await makeAll(client, all - 1)
+      // The one that the next is made from is wrong, and a rebuild mends it while the next is being made.
+      await withClient(database.adminUrl, (admin) =>
+        admin.query(
+          `update ipledger.lease_checkpoint_part set events = events[2:2] || events[2:] where network_id = $1 and part = 0
+             and seq = (select max(seq) from ipledger.lease_checkpoint where network_id = $1)`,
+          [NETWORK],
+        ),
+      )
+      const { disturbing, ran } = disturbed(client, text, nth, (other) => makeAll(other, all - 1))
+      expect(await makeCheckpoint(disturbing, NETWORK, OFTEN)).toBe(false)
+      expect(ran.times).toBe(nth)
+      while (await makeCheckpoint(client, NETWORK, OFTEN));
+      expect(await checkpoints()).toBe(all)
       await expectVerified(database, { network: NETWORK })
     }
+  })
+}, 120_000)
+
+const LOCK = CHECKPOINT_STATEMENTS.lockCheckpoint
+
+/** How often the last one takes the lock: each time, somebody else may have been there before. */
+async function locksOfOne(client: pg.Client, all: number): Promise<number> {
+  await makeAll(client, all - 1)
+  const { disturbing, ran } = disturbed(client, LOCK, 0, async () => {})
+  expect(await makeCheckpoint(disturbing, NETWORK, OFTEN)).toBe(true)
+  expect(ran.times).toBeGreaterThan(4)
+  return ran.times
+}
+
+test('a checkpoint whose parts another removed is not whole', async () => {
+  await withClient(database.serviceUrl, async (client) => {
+    await makeAll(client)
+    const all = await checkpoints()
+    const last = await locksOfOne(client, all)
+    await makeAll(client, all - 1)
+    // Another began with it, removed what it found of it, and was killed.
+    const { disturbing, ran } = disturbed(client, LOCK, last, async (other) => {
+      const killed = breaking(other, CHECKPOINT_STATEMENTS.changed, 1)
+      await expect(makeCheckpoint(killed, NETWORK, OFTEN)).rejects.toThrow('killed')
+    })
+    expect(await makeCheckpoint(disturbing, NETWORK, OFTEN)).toBe(false)
+    expect(ran.times).toBe(last)
+    expect(await checkpoints()).toBe(all - 1)
+    expect(await makeCheckpoint(client, NETWORK, OFTEN)).toBe(true)
+    await expectVerified(database, { network: NETWORK })
   })
 }, 60_000)
