@@ -204,11 +204,14 @@ const MAKE_KEY = `
 const SOURCE = `
   select ${SOURCE_COLUMNS.join(', ')} from ipledger.source where network_id = $1 and source_id = $2`
 const LOCK_SOURCE = `${SOURCE} for no key update`
-// In one order, so that two transactions never wait for each other; nor for a report of megabytes, so that one source
-// holds up no other.
+// Whatever is locked is passed over: no transaction waits for another here, nor for a report of megabytes, so that one
+// source holds up no other. One look-up each: PostgreSQL 15 would walk all sources for a list of them in order.
 const LOCK_SOURCES = `
-  select ${SOURCE_COLUMNS.join(', ')} from ipledger.source
-   where network_id = $1 and source_id = any($2::text[]) order by source_id for no key update skip locked`
+  select ${SOURCE_COLUMNS.join(', ')} from unnest($2::text[]) as k (wanted)
+    cross join lateral (
+      select ${SOURCE_COLUMNS.join(', ')} from ipledger.source
+       where network_id = $1 and source_id >= k.wanted and source_id <= k.wanted
+       order by source_id limit 1 for no key update skip locked) s`
 const EPOCH = `
   select e.closed_at from ipledger.source_epoch e where e.network_id = $1 and e.source_id = $2 and e.epoch = $3`
 // Of several reports: since when the boot of each is fenced. A set that stays is of the epoch that is open (`isListed`).
