@@ -9,13 +9,14 @@
  * - Every process that serves reads them: in a query over several processes take the maximum, not the sum.
  */
 import type pg from 'pg'
+import { eraOf, firstSeqOfEra } from './core/policy.ts'
 import { poolSize } from './core/pool.ts'
 import { POOL_COLUMNS, type PoolRow, readPool } from './ledger/rows.ts'
 import { listSources } from './liveness/register.ts'
 import type { Source } from './liveness/source-rows.ts'
 import { ofSource } from './liveness/stuck.ts'
 import { ask } from './postgres/on-connection.ts'
-import { expectNetwork, type Logger, MOST_SERIES as MOST, type Reading } from './telemetry.ts'
+import { expectNetwork, type Logger, MOST_SERIES as MOST, noLongerThan, type Reading } from './telemetry.ts'
 
 const READ_EVERY_MS = 10_000
 /** Forecasts change slowly, and are made of an hour of samples. */
@@ -347,12 +348,9 @@ function readingsOfTenure(network: string, head: number, row: TenureRow): readon
   ]
 }
 
-/** Numbers of a later era begin at era × 2^40: of what lies before it, only that it is behind can be said. */
-const ERA = 2 ** 40
-
+/** Of what lies before the era of the head, only that it is behind can be said. */
 function eventsBetween(position: number, head: number): number {
-  const begin = Math.floor(head / ERA) * ERA
-  return Math.max(0, head - Math.max(position, begin))
+  return Math.max(0, head - Math.max(position, firstSeqOfEra(eraOf(head)) - 1))
 }
 
 /** Relations, schemas and columns that are not there, or not ours to read. */
@@ -360,11 +358,4 @@ const MISSING: ReadonlySet<string> = new Set(['42P01', '3F000', '42703', '42501'
 
 function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && MISSING.has(String(error.code))
-}
-
-async function noLongerThan(ms: number, work: Promise<void>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, Math.max(0, ms))
-  await Promise.race([work, promise])
-  clearTimeout(timer)
 }

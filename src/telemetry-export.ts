@@ -15,6 +15,7 @@ import type { SamplerName, TelemetryConfig } from './config.ts'
 import {
   type Logger,
   type Measurements,
+  noLongerThan,
   SERVICE_NAME,
   startCounting,
   startHandingOver,
@@ -107,7 +108,7 @@ async function trace(config: TelemetryConfig): Promise<() => Promise<void>> {
   const stop = startTracing()
   return async () => {
     stop()
-    await within(FLUSH_WITHIN_MS, provider.shutdown())
+    await noLongerThan(FLUSH_WITHIN_MS, provider.shutdown())
     api.trace.disable()
     api.context.disable()
   }
@@ -183,7 +184,7 @@ async function count(
         return writePage(resourceMetrics.scopeMetrics)
       }),
     close: async () => {
-      await within(FLUSH_WITHIN_MS, provider.shutdown())
+      await noLongerThan(FLUSH_WITHIN_MS, provider.shutdown())
       stop()
       api.metrics.disable()
     },
@@ -235,11 +236,4 @@ async function tellOfFailures(log: Logger): Promise<() => void> {
     { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
   )
   return () => diag.disable()
-}
-
-async function within(ms: number, work: Promise<void>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, ms)
-  await Promise.race([work.catch(() => {}), promise])
-  clearTimeout(timer)
 }

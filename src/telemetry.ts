@@ -862,3 +862,11 @@ export async function onJob<T>(job: string, work: () => Promise<T>): Promise<T> 
     throw error
   }
 }
+
+/** Waits for it and no longer, whatever becomes of it: what tells of the work never holds it up. */
+export async function noLongerThan(ms: number, work: Promise<void>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, Math.max(0, ms))
+  await Promise.race([work.catch(() => {}), promise])
+  clearTimeout(timer)
+}

@@ -109,11 +109,14 @@ export function judgePolicy(pool: Partial<JudgePolicy> = {}): JudgePolicy {
   }
 }
 
+/** Of a number: below these bits it counts, above is its era (DESIGN §1). */
+export const ERA_BITS = 40
+
 /** Numbers of era `e` begin here; the first era begins at 1, because 0 means "nothing yet". */
 export function firstSeqOfEra(era: number): number {
-  return era === 0 ? 1 : era * 2 ** 40
+  return era === 0 ? 1 : era * 2 ** ERA_BITS
 }
 
 export function eraOf(seq: number): number {
-  return Math.floor(seq / 2 ** 40)
+  return Math.floor(seq / 2 ** ERA_BITS)
 }

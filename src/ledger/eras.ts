@@ -154,7 +154,7 @@ export async function beginEraBeyond(
   return beginEra(ledger, {
     network,
     era: ground.era,
-    above: Math.max(beyond.head, firstOf(beyond.era)),
+    above: Math.max(beyond.head, firstSeqOfEra(beyond.era)),
     actor,
     cause: 'BEYOND_HEAD',
     recovering: true,
@@ -200,10 +200,6 @@ export async function beginDueEras(
     await ledger.submit(known, { lane: 'reconciler' })
   }
   return rows.map(({ network_id }) => network_id)
-}
-
-function firstOf(era: number): number {
-  return era * 2 ** 40
 }
 
 function envelope(network: string, actor: string, cause: string) {

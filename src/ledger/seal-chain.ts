@@ -6,7 +6,7 @@
  * digest fits the events, the leaves beside it were altered; where what follows fits the events, the seal was.
  */
 import { createHash, hash } from 'node:crypto'
-import { eraOf } from '../core/policy.ts'
+import { eraOf, firstSeqOfEra } from '../core/policy.ts'
 import { follows, LEAF_BYTES, NO_DIGEST, type SealedStretch } from './seals.ts'
 
 export type SealFindingCode =
@@ -148,8 +148,8 @@ function followingOf(
     }
   if (!follows(before?.last ?? null, first)) {
     const from =
-      before === null || eraOf(before.last) < eraOf(first) ? eraOf(first) * 2 ** 40 : before.last + 1
-    const gap = { first: Math.max(1, from), last: first - 1 }
+      before === null || eraOf(before.last) < eraOf(first) ? firstSeqOfEra(eraOf(first)) : before.last + 1
+    const gap = { first: from, last: first - 1 }
     return {
       what: 'SEAL_MISSING',
       message: `no seal covers ${events(network, gap)}, and one covers those after`,

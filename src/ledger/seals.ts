@@ -12,7 +12,7 @@
  * What it does not prove: that nobody made all seals anew after a change. Digests that were kept elsewhere do.
  */
 import type pg from 'pg'
-import { eraOf, firstSeqOfEra } from '../core/policy.ts'
+import { ERA_BITS, eraOf, firstSeqOfEra } from '../core/policy.ts'
 import { sqlState } from './batcher.ts'
 
 /**
@@ -54,7 +54,7 @@ export const SEAL_STATEMENTS = {
          where e.network_id = $1 and e.seq > coalesce(s.last_seq, 0) order by e.seq limit 1) f on true
       left join lateral (
         select e.seq from ipledger.event e
-         where e.network_id = $1 and e.seq < ((f.seq >> 40) + 1) << 40 order by e.seq desc limit 1) l on true
+         where e.network_id = $1 and e.seq < ((f.seq >> ${ERA_BITS}) + 1) << ${ERA_BITS} order by e.seq desc limit 1) l on true
       left join lateral (
         select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1) h on true`,
   /** Only behind the seal that was read. */

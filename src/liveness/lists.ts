@@ -12,6 +12,7 @@ import type pg from 'pg'
 import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
 import type { Hold } from '../core/books.ts'
 import type { Owner } from '../core/owner.ts'
+import { ERA_BITS } from '../core/policy.ts'
 import {
   HOLD_COLUMNS,
   type HoldRow,
@@ -29,8 +30,6 @@ import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './sourc
 /** Why a complete snapshot did not count. */
 const WARM_UP = 'WARM_UP'
 const TOO_SOON = 'TOO_SOON'
-/** Numbers of an era are its own above this many bits (core/policy.ts). */
-const ERA_BITS = 40
 
 /** As many leases are walked for a page of them. */
 export const MOST_WALKED = 10_000
