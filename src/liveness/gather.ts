@@ -11,7 +11,7 @@
  */
 import { type Refusal, refusal } from '../core/refusal.ts'
 
-/** Longest wait. 67 reports a second on 2 cores: 16 of them share a transaction (0.21 cores alone, 0.05 so). */
+/** Longest wait. 67 reports a second on 2 cores: 16 of them share a transaction (0.21 cores alone, 0.05 so, without the jobs that follow the log). */
 export const GATHERED_MS = 250
 /** Callers within as long a time, from which on the next ones are gathered. Not measured. */
 export const FEWEST = 4
