@@ -333,6 +333,16 @@ async function readEntries(
     .sort((one, other) => (descending ? other.event.seq - one.event.seq : one.event.seq - other.event.seq))
 }
 
+/** The event that ended the lease of event `b`, as `x`. */
+function endOf(network: string) {
+  return sql`left join lateral (
+      select n.seq from ipledger.event n
+      where n.network_id = ${network} and n.address >= b.address and n.address <= b.address
+        and (n.address, n.seq) > (b.address, b.seq)
+        and n.type in ('lease.released', 'lease.reaped')
+      order by n.address, n.seq limit 1) x on true`
+}
+
 async function readEnd(
   db: Kysely<Tables>,
   network: string,
@@ -341,12 +351,7 @@ async function readEnd(
   const { rows } = await sql<{ address: string; end: number | null }>`
     select b.address, x.seq as end
     from ipledger.event b
-    left join lateral (
-      select n.seq from ipledger.event n
-      where n.network_id = ${network} and n.address >= b.address and n.address <= b.address
-        and (n.address, n.seq) > (b.address, b.seq)
-        and n.type in ('lease.released', 'lease.reaped')
-      order by n.address, n.seq limit 1) x on true
+    ${endOf(network)}
     where b.network_id = ${network} and b.seq = ${token} and b.fencing_token = ${token}
   `.execute(db)
   return rows[0]
@@ -363,12 +368,7 @@ async function readHolders(
     select ${EVENT}, ${FACE}
     from unnest(${tokens}::bigint[]) as t (token)
     join ipledger.event b on b.network_id = ${network} and b.seq = t.token
-    left join lateral (
-      select n.seq from ipledger.event n
-      where n.network_id = ${network} and n.address >= b.address and n.address <= b.address
-        and (n.address, n.seq) > (b.address, b.seq)
-        and n.type in ('lease.released', 'lease.reaped')
-      order by n.address, n.seq limit 1) x on true
+    ${endOf(network)}
     cross join lateral (
       select * from (select b.*) first
       union all
