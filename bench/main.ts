@@ -126,7 +126,8 @@ async function perform(
     stages,
     say,
     show(row) {
-      rows.push(row)
+      // Too short to be a figure is too short to be held against a goal.
+      rows.push(quick ? { ...row, reached: null } : row)
       say(
         `${row.what}: ${row.amount === undefined ? `${count(row.perSecond)}/s` : amount(row.amount)}${row.ratio === null ? '' : `, ${row.ratio.value.toFixed(2)} of ${row.floor?.what}`}`,
       )

@@ -78,7 +78,9 @@ export function people(report: Report): string {
     `${machine.cpu}, ${machine.cores} cores shared by generator, server${machine.fileSystem === null ? '' : ' and PostgreSQL'}, ${machine.memoryGib} GiB, ${machine.system}`,
     `Node.js ${machine.node}, PostgreSQL ${machine.postgres}, ${disk}${machine.revision === null ? '' : `, ipledger ${machine.revision}`}`,
     `Load: ${GENERATOR}. CPU: cores used by generator / server / PostgreSQL.`,
-    ...(report.quick ? ['Quick: each run is too short to be a figure.'] : []),
+    ...(report.quick
+      ? ['Quick: each run is too short to be a figure, so none is held against its goal.']
+      : []),
     ...report.profile.map((file) => `CPU profile: ${file}`),
     report.verified.findings.length === 0
       ? `verify: clean (${count(report.verified.networks)} networks, ${count(report.verified.events)} events)`

@@ -1,6 +1,6 @@
 /** `ipledger serve` as anybody starts it, in a process of its own, on a port of its own. */
 import { spawn } from 'node:child_process'
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Target } from './keep-alive.ts'
 import type { ScratchDatabase } from './scratch.ts'
@@ -28,6 +28,10 @@ export type ServerOptions = {
 const START_TIMEOUT_MS = 30_000
 const STOP_TIMEOUT_MS = 20_000
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+/** As `npm start` has them. */
+const SERVICE_FLAGS: readonly string[] = JSON.parse(
+  readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
+).config.serviceFlags.split(' ')
 
 export async function startServer(options: ServerOptions, signal: AbortSignal): Promise<Server> {
   const { database, profile } = options
@@ -37,7 +41,7 @@ export async function startServer(options: ServerOptions, signal: AbortSignal): 
     [
       ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]),
       ...(options.script === undefined
-        ? [MAIN, 'serve', ...(options.worker ? [] : ['--no-worker'])]
+        ? [...SERVICE_FLAGS, MAIN, 'serve', ...(options.worker ? [] : ['--no-worker'])]
         : [options.script]),
     ],
     {

@@ -72,6 +72,7 @@ export async function reconcile(bench: Bench): Promise<void> {
     const held = listed + courses * changed
     const pods = { confirmed: listed, nodes: NODES }
     const place = await stage.place(WIDE, { held, pairs: 0, churned: 0, pods }, COOLDOWN_SECONDS)
+    await catchUp(bench, stage, walker)
     sources = await startSources(stage.servers[0]!.target, place, bench.signal)
     const alone: Course[] = []
     const beside: Course[] = []
@@ -161,14 +162,35 @@ async function takeCourse({
 }
 
 const WALKS = ['process-snapshots', 'verify-suspects'] as const
+/** What follows the log: a history that was written in one go is not what they have before them otherwise. */
+const FOLLOWERS = ['project-tenure', 'keep-checkpoints', 'seal-log', 'verify-log'] as const
 const LONGEST_WALK_MS = 120_000
 const LOOK_EVERY_MS = 5
 
+/** Until what follows the log has followed it to its end. */
+async function catchUp(bench: Bench, { admin }: Stage, walker: pg.Client): Promise<void> {
+  bench.say('waiting for tenure, checkpoints and seals')
+  for (;;) {
+    await walk(walker, bench.signal, FOLLOWERS)
+    const { rows } = await admin.query<{ behind: boolean }>(
+      `select exists (
+         select from ipledger.network n
+          where coalesce((select t.seq from ipledger.tenure_position t where t.network_id = n.network_id), 0)
+              < coalesce((select max(e.seq) from ipledger.event e where e.network_id = n.network_id), 0)) as behind`,
+    )
+    if (!rows[0]!.behind) return
+  }
+}
+
 /** What a minute's slot does about it, now. */
-async function walk(walker: pg.Client, signal: AbortSignal): Promise<Walked> {
+async function walk(
+  walker: pg.Client,
+  signal: AbortSignal,
+  names: readonly string[] = WALKS,
+): Promise<Walked> {
   const begun = performance.now()
   const waiting = new Map<string, string>()
-  for (const job of WALKS) {
+  for (const job of names) {
     const { rows } = await walker.query<{ id: string }>(
       `select id::text as id from ${JOBS_SCHEMA}.add_job($1, '{}'::json, max_attempts := 1)`,
       [job],
@@ -306,6 +328,7 @@ const SETTLING_PER_SECOND = 500
 export async function agents(bench: Bench): Promise<void> {
   const { agents: nodes, agentIntervalMs: intervalMs, agentIntervals: intervals } = bench.scale
   const stage = await open(bench, 'agents')
+  const walker = await connect({ url: stage.database.jobsUrl, applicationName: 'ipledger bench jobs' })
   let sources: Sources | undefined
   try {
     const held = nodes * PODS_EACH
@@ -317,6 +340,7 @@ export async function agents(bench: Bench): Promise<void> {
     const settling = Math.max(APART_MS, (nodes * 1_000) / SETTLING_PER_SECOND)
     await sources.ask({ type: 'pace', intervalMs: settling, intervals: SETTLING_REPORTS })
     await sources.ask({ type: 'redeclare', intervalMs })
+    await catchUp(bench, stage, walker)
 
     const pace = (times: number) => sources!.ask({ type: 'pace', intervalMs, intervals: times })
     await pace(1)
@@ -343,6 +367,7 @@ export async function agents(bench: Bench): Promise<void> {
     })
   } finally {
     await sources?.stop()
+    await walker.end()
     await stage.close()
   }
 }

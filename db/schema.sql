@@ -61,7 +61,8 @@ CREATE OR REPLACE FUNCTION ipledger_audit.address_history(network text, address 
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   with span as materialized (
-    select set_masklen(network(address_history.address)::inet, -1) as first,
+    select ipledger_audit.plain_address(address_history.address) as address,
+           set_masklen(network(ipledger_audit.plain_address(address_history.address))::inet, -1) as first,
            ipledger_audit.position_at(address_history.network, address_history."from" - interval '1 microsecond') as after,
            ipledger_audit.position_at(address_history.network, address_history."to") as upto
   ),
@@ -72,7 +73,7 @@ AS $function$
         where l.network_id = address_history.network and l.address = b.base and l.seq > s.after and l.seq <= s.upto) l
      where set_masklen(l.address, l.prefix_length) >>= s.first
     union all
-    select l.seq from span s cross join lateral ipledger_audit.known_addresses(address_history.network, address_history.address) as k (address)
+    select l.seq from span s cross join lateral ipledger_audit.known_addresses(address_history.network, s.address) as k (address)
      cross join lateral (
        select l.seq from ipledger_audit.log l
         where l.network_id = address_history.network and l.address = k.address and l.seq > s.after and l.seq <= s.upto) l
@@ -390,8 +391,11 @@ CREATE OR REPLACE FUNCTION ipledger_audit.explain_address(network text, address 
  SET plan_cache_mode TO 'force_generic_plan'
 AS $function$
   with asked as materialized (
-    select explain_address.network, set_masklen(explain_address.address, -1) as address, explain_address.at,
+    select explain_address.network, set_masklen(p.address, -1) as address, p.address as given,
+           masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range, explain_address.at,
            coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto
+      from (select ipledger_audit.plain_address(explain_address.address) as address) p
+     where p.address is not null
   ),
   known as materialized (
     select a.*, n.head, f.at as begun_at
@@ -400,41 +404,58 @@ AS $function$
       left join lateral (select l.at from ipledger_audit.log l where l.network_id = a.network order by l.seq limit 1) f on true
   ),
   last as materialized (
-    select e.* from asked a cross join lateral ipledger_audit.last_events(a.network, a.address, a.upto) e order by e.seq desc limit 1
+    select e.* from asked a cross join lateral ipledger_audit.last_event_of(a.network, a.address, a.upto) e
   ),
   before as materialized (
-    select e.* from last x cross join lateral ipledger_audit.last_events(x.network_id, (select a.address from asked a), x.fencing_token - 1) e
-     order by e.seq desc limit 1
+    select e.* from last x cross join lateral ipledger_audit.last_event_of(x.network_id, (select a.address from asked a), x.fencing_token - 1) e
   ),
   pool as materialized (
     select p.*, p.settings::jsonb -> 'pool' as pool from asked a cross join lateral ipledger_audit.pool_at(a.network, a.address, a.upto) p
   ),
+  -- What it is handed out with.
+  block as materialized (
+    select set_masklen(network(w.block)::inet, -1) as first, set_masklen(broadcast(w.block), -1) as last
+      from (select set_masklen(a.address, coalesce(
+                     (select x.prefix_length::int from last x where x.type not in ('lease.released', 'lease.reaped')),
+                     (select (p.pool ->> 'prefixLength')::int from pool p where p.type <> 'pool.deleted'), masklen(a.address))) as block
+              from asked a) w
+  ),
   seen as materialized (
     select count(*) as sightings,
            string_agg(concat('Source ', s.source, ' listed ', ipledger_audit.describe_owner(s.owner_kind, s.owner_name, s.owner_uid, s.owner_incarnation, s.owner_interface),
-                             ' there as ', s.state, ' on node ' || nullif(s.node, ''), ' since ', ipledger_audit.moment(s.appeared_at)), '; ' order by s.appeared_at)
+                             case when s.address = (select a.address from asked a) then ' there' else ' at ' || host(s.address) || ' in its block' end,
+                             ' as ', s.state, ' on node ' || nullif(s.node, ''), ' since ', ipledger_audit.moment(s.appeared_at)), '; ' order by s.appeared_at)
              filter (where s.place <= 5) as words,
            jsonb_agg(to_jsonb(s) - 'place' order by s.appeared_at) as list,
            bool_or(s.state <> 'terminal') as alive
-      from (select v.source, v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface, v.node, v.boot, v.state,
+      from (select v.address, v.source, v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface, v.node, v.boot, v.state,
                    v.appeared_at, v.appeared_sequence, v.appeared_head, v.last_seen_at, row_number() over (order by v.appeared_at desc) as place
               from asked a
-              join ipledger_audit.sightings v on v.network = a.network and v.address = a.address
+              cross join block b
+              join ipledger_audit.sightings v on v.network = a.network and v.address >= b.first and v.address <= b.last
              where v.appeared_at <= a.at and (v.vanished_at is null or v.last_seen_at >= a.at)
              order by v.appeared_at desc limit 20) s
   ),
   waits as materialized (
     select string_agg(concat(w.code, ', observed ', ipledger_audit.moment(w.observed_at), ': ', w.what), '; ' order by w.since) as words,
            jsonb_agg(to_jsonb(w) order by w.since) as list
-      from known k join ipledger_audit.stuck w on w.network = k.network
-     where k.upto = k.head and (w.address = k.address or w.lease_id = (select x.network_id || '/' || x.fencing_token from last x))
+      from known k cross join block b join ipledger_audit.stuck w on w.network = k.network
+      left join last x on true
+     where k.upto = k.head and (w.address = k.address or w.lease_id = x.network_id || '/' || x.fencing_token)
+       -- Observed before what refutes it.
+       and (x.at > w.observed_at and x.type <> 'lease.updated') is not true
+       and not exists (
+         select from ipledger_audit.sightings v
+          where v.network = k.network and v.address >= b.first and v.address <= b.last and v.live and w.source in ('', v.source)
+            and w.code in ('NEVER_SIGHTED', 'NOBODY_CAN_TELL', 'PROOF_BLOCKED', 'LOOKUP_FAILING', 'LOOKUP_WAITING')
+            and (v.appeared_at > w.observed_at or (w.code = 'NEVER_SIGHTED' and v.owner_kind = x.owner_kind and v.owner_uid = x.owner_uid)))
   ),
   is_held as (select exists (select from last x where x.type not in ('lease.released', 'lease.reaped')) as is_held),
   answer as (
     select concat('At ', ipledger_audit.moment(k.at), ' ',
              case
-               when masklen(explain_address.address) < masklen(k.address) then concat(
-                 explain_address.address, ' is a range: who_had says who has its addresses, and this function explains one of them')
+               when k.is_range then concat(
+                 k.given, ' is a range: who_had says who has its addresses, and this function explains one of them')
                when k.head is null then concat('there was no network ', k.network)
                when k.upto = 0 then concat('nothing was known of ', host(k.address), ': network ', k.network, ' was begun ', ipledger_audit.moment(k.begun_at))
                else concat(host(k.address), case when p.type <> 'pool.deleted' then ' of pool ' || (p.pool ->> 'name') end, ' ',
@@ -481,7 +502,7 @@ AS $function$
   select row_number() over (order by l.seq)::int, l.at, l.seq, ipledger_audit.event_sentence(l, ipledger_audit.pool_name(l.network_id, l.pool_id)), l.evidence
     from (select s.network_id, s.seq from story s order by s.seq desc limit 200) s
     join ipledger_audit.log l on l.network_id = s.network_id and l.seq = s.seq
-   where masklen(explain_address.address) = case family(explain_address.address) when 4 then 32 else 128 end
+   where not (select a.is_range from asked a)
    order by 1
 $function$;
 
@@ -523,6 +544,32 @@ AS $function$
        order by l.address, l.seq limit 1) n
   )
   select k.address from known k
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.last_event_of(network text, address inet, upto bigint)
+ RETURNS SETOF ipledger_audit.log
+ LANGUAGE sql
+ STABLE ROWS 1
+AS $function$
+  with recursive found as (
+    select e.*
+      from ipledger_audit.possible_bases(last_event_of.address) as b (base)
+      cross join lateral (
+        select l.* from ipledger_audit.log l
+         where l.network_id = last_event_of.network and l.address >= b.base and (l.address, l.seq) <= (b.base, last_event_of.upto)
+         order by l.address desc, l.seq desc limit 1) e
+    union all
+    select e.*
+      from found f
+      cross join lateral (
+        select l.* from ipledger_audit.log l
+         where l.network_id = last_event_of.network and l.address >= f.address and (l.address, l.seq) < (f.address, f.pool_id)
+         order by l.address desc, l.seq desc limit 1) e
+     where not set_masklen(f.address, f.prefix_length) >>= last_event_of.address
+  )
+  select f.* from found f
+   where set_masklen(f.address, f.prefix_length) >>= last_event_of.address
+   order by f.seq desc limit 1
 $function$;
 
 CREATE OR REPLACE FUNCTION ipledger_audit.last_events(network text, address inet, upto bigint)
@@ -596,13 +643,75 @@ CREATE OR REPLACE FUNCTION ipledger_audit.leases_as_of(network text, seq bigint,
  SET max_parallel_workers_per_gather TO '0'
  SET work_mem TO '128MB'
 AS $function$
-  with base as materialized (
+  with recursive base as materialized (
     select coalesce((
       select c.seq from ipledger_audit.checkpoint c
        where c.network = leases_as_of.network and c.seq <= leases_as_of.seq order by c.seq desc limit 1), 0) as seq
   ),
   names as materialized (
-    select coalesce(jsonb_object_agg(p.pool_id, p.pool), '{}') as names from ipledger_audit.pool p where p.network = leases_as_of.network
+    select coalesce(jsonb_object_agg(k.pool_id, k.pool), '{}') as names
+      from (select p.pool_id, p.pool from ipledger_audit.pool p where p.network = leases_as_of.network
+            union all
+            select d.pool_id, ipledger_audit.pool_name(d.network_id, d.pool_id)
+              from ipledger_audit.log d
+             where d.network_id = leases_as_of.network and d.seq > leases_as_of.seq and d.type = 'pool.deleted') k
+  ),
+  asked as materialized (
+    select b.seq as base, coalesce(set_masklen(leases_as_of.after, -1), '0.0.0.0/0') as after, s.steps,
+           s.steps >= leases_as_of.most as is_walked
+      from base b
+      cross join lateral (
+        select least(coalesce(max(l.seq), 0) - b.seq, 250000) / 20 as steps from (
+          select l.seq from ipledger_audit.log l
+           where l.network_id = leases_as_of.network and l.seq <= leases_as_of.seq order by l.seq desc limit 1) l) s
+  ),
+  walked (address, step) as (
+    (select n.address, 1::bigint from asked a cross join lateral (
+       select l.address from ipledger_audit.log l
+        where l.network_id = leases_as_of.network and l.address > a.after order by l.address, l.seq limit 1) n
+      where a.is_walked)
+    union all
+    select n.address, w.step + 1 from walked w cross join lateral (
+      select l.address from ipledger_audit.log l
+       where l.network_id = leases_as_of.network and l.address > w.address order by l.address, l.seq limit 1) n
+     where w.step <= (select a.steps from asked a)
+  ),
+  page as materialized (
+    select e.seq from walked w cross join lateral (
+      select l.seq, l.type from ipledger_audit.log l
+       where l.network_id = leases_as_of.network and l.address >= w.address and (l.address, l.seq) <= (w.address, leases_as_of.seq)
+       order by l.address desc, l.seq desc limit 1) e
+     where e.type not in ('lease.released', 'lease.reaped')
+     limit leases_as_of.most
+  ),
+  is_page as materialized (
+    select case when a.is_walked then
+             case when (select count(*) from page) >= leases_as_of.most then true
+                  else (select coalesce(max(w.step), 0) from walked w) <= a.steps end
+           else false end as is_page
+      from asked a
+  ),
+  part as (
+    select p.part, p.first_address, p.last_address, p.leases from ipledger_audit.checkpoint_part p
+     where p.network = leases_as_of.network and p.seq = (select a.base from asked a) and p.last_address > (select a.after from asked a)
+  ),
+  reach as materialized (
+    select case when leases_as_of.most is null or i.is_page then null else (
+      select r.last_address from (
+        select k.part, k.last_address, sum(greatest(k.leases - k.ended, 0)) over (order by k.part) as sure
+          from (select m.part, max(m.last_address) as last_address, count(*) - 1 as ended,
+                       max(m.leases) filter (where m.address > (select a.after from asked a)) as leases
+                  from (select x.address, x.last_address, x.leases, max(x.part) over (order by x.address) as part
+                          from (select p.first_address as address, p.part, p.last_address, p.leases from part p
+                                union all
+                                select distinct l.address, null::integer, null::inet, null::integer
+                                  from (select l.address, l.type from ipledger_audit.log l
+                                         where l.network_id = leases_as_of.network and l.seq > (select a.base from asked a) and l.seq <= leases_as_of.seq
+                                         order by l.seq) l
+                                 where l.type in ('lease.released', 'lease.reaped') and l.address > (select a.after from asked a)) x) m
+                 group by m.part) k) r
+       where r.sure >= leases_as_of.most order by r.part limit 1) end as last_address
+      from is_page i
   )
   select h.network_id, set_masklen(h.address, h.prefix_length),
          coalesce(names.names ->> h.pool_id::text, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
@@ -618,14 +727,22 @@ AS $function$
           select l.*
             from ipledger_audit.checkpoint_part p
             join ipledger_audit.log l on l.network_id = leases_as_of.network and l.seq = any(p.events)
-           where p.network = leases_as_of.network and p.seq = (select base.seq from base)
-             and (leases_as_of.after is null or p.last_address > leases_as_of.after)
+           where not (select i.is_page from is_page i)
+             and p.network = leases_as_of.network and p.seq = (select a.base from asked a) and p.last_address > (select a.after from asked a)
+             and ((select r.last_address from reach r) is null or p.first_address <= (select r.last_address from reach r))
           union all
           (select l.* from ipledger_audit.log l
-            where l.network_id = leases_as_of.network and l.seq > (select base.seq from base) and l.seq <= leases_as_of.seq
+            where not (select i.is_page from is_page i)
+              and l.network_id = leases_as_of.network and l.seq > (select a.base from asked a) and l.seq <= leases_as_of.seq
               and l.type like 'lease.%'
-            order by l.seq)) e
-       where leases_as_of.after is null or e.address > leases_as_of.after
+            order by l.seq)
+          union all
+          select l.* from page p cross join lateral (
+            select x.* from ipledger_audit.log x
+             where x.network_id = leases_as_of.network and x.seq >= p.seq and x.seq <= p.seq order by x.seq limit 1) l
+           where (select i.is_page from is_page i)) e
+       where e.address > (select a.after from asked a)
+         and ((select r.last_address from reach r) is null or e.address <= (select r.last_address from reach r))
        order by e.address, e.seq desc) h
    where h.type not in ('lease.released', 'lease.reaped')
    order by h.address
@@ -690,6 +807,16 @@ AS $function$
   )
   select e.* from about a join ipledger_audit.event e on e.network = owner_history.network and e.seq = a.seq
    order by e.seq
+$function$;
+
+CREATE OR REPLACE FUNCTION ipledger_audit.plain_address(address inet)
+ RETURNS inet
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+  select case when family(address) = 6 and masklen(address) >= 96 and address <<= '::ffff:0:0/96'
+              then set_masklen('0.0.0.0'::inet + (set_masklen(address, 128) - '::ffff:0:0'::inet), masklen(address) - 96)
+              else address end
 $function$;
 
 CREATE OR REPLACE FUNCTION ipledger_audit.pool_at(network text, address inet, upto bigint)
@@ -871,7 +998,7 @@ AS $function$
          e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
          e.owner_interface, e.node, e.boot, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
          e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
-    from ipledger_audit.held_at(who_had.network, who_had.address, ipledger_audit.position_at(who_had.network, who_had.at)) e
+    from ipledger_audit.held_at(who_had.network, ipledger_audit.plain_address(who_had.address), ipledger_audit.position_at(who_had.network, who_had.at)) e
     left join ipledger_audit.pool p on p.network = e.network_id and p.pool_id = e.pool_id
     left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
     left join lateral (
@@ -1023,6 +1150,7 @@ create table ipledger.lease (
   reserved_at timestamp with time zone not null,
   confirmed_at timestamp with time zone,
   confirm_by timestamp with time zone,
+  asked_from text collate "C" not null default ''::text,
   constraint address_has_one_lease PRIMARY KEY (network_id, address),
   constraint held_lease_has_an_owner CHECK (num_nulls(owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, holder_key, attachment_key) =
 CASE
@@ -1220,6 +1348,11 @@ create table ipledger.seal (
   constraint seal_stays_within_an_era CHECK ((first_seq >> 40) = (last_seq >> 40))
 );
 
+create table ipledger.seal_lock (
+  network_id text collate "C" not null,
+  constraint seal_lock_has_one_row_per_network PRIMARY KEY (network_id)
+);
+
 create table ipledger.sighting (
   network_id text collate "C" not null,
   address inet not null,
@@ -1299,6 +1432,7 @@ create table ipledger.snapshot_part (
   digest text collate "C" not null,
   unreadable integer not null,
   ignored integer not null,
+  keys text collate "C",
   constraint part_of_a_snapshot_is_kept_once PRIMARY KEY (network_id, source_id, begun_at, part),
   constraint part_is_numbered_from_nothing CHECK (part >= 0)
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
@@ -1492,7 +1626,7 @@ create table ipledger.verification (
   claimed_by text collate "C" not null,
   claimed_until timestamp with time zone not null,
   constraint network_is_verified_once_at_a_time PRIMARY KEY (network_id),
-  constraint verification_is_at_a_part CHECK (part = ANY (ARRAY['numbers'::text, 'addresses'::text, 'requests'::text, 'pools'::text, 'closings'::text])),
+  constraint verification_is_at_a_part CHECK (part = ANY (ARRAY['numbers'::text, 'addresses'::text, 'requests'::text, 'pools'::text, 'tenures'::text, 'checkpoints'::text, 'seals'::text, 'closings'::text])),
   constraint verification_tells_all_of_what_finished CHECK (num_nulls(finished_at, finished_events, finished_ms) = ANY (ARRAY[0, 3]))
 ) with (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
 
@@ -1718,30 +1852,45 @@ create view ipledger_audit.crash_loops as
           WHERE h.network_id = r.network AND h.holder_key = concat(r.owner_kind, '|', r.owner_interface, '|', r.owner_name)) AS held_now,
     first_at,
     last_at
-   FROM ( SELECT n.network,
-            l.owner_kind,
-            l.owner_name,
-            l.owner_interface,
-            (array_agg(l.pool_id ORDER BY l.seq DESC))[1] AS pool_id,
-            count(*) AS lives,
-            count(DISTINCT l.address) AS addresses,
-            min(l.at) AS first_at,
-            max(l.at) AS last_at
-           FROM ipledger_audit.network n
-             CROSS JOIN LATERAL ( SELECT x.seq,
-                    x.at,
-                    x.type,
-                    x.pool_id,
-                    x.address,
-                    x.owner_kind,
-                    x.owner_name,
-                    x.owner_interface
-                   FROM ipledger_audit.log x
-                  WHERE x.network_id = n.network AND x.at > (now() - '00:15:00'::interval)
-                  ORDER BY x.at, x.seq) l
-          WHERE l.type = 'lease.reserved'::text
-          GROUP BY n.network, l.owner_kind, l.owner_name, l.owner_interface
-         HAVING count(*) >= 5) r;
+   FROM ( SELECT o.network,
+            o.owner_kind,
+            o.owner_name,
+            o.owner_interface,
+            g.pool_id,
+            g.lives,
+            g.addresses,
+            g.first_at,
+            g.last_at
+           FROM ( SELECT n.network,
+                    l.owner_kind,
+                    l.owner_name,
+                    l.owner_interface,
+                    array_agg(l.seq) AS seqs
+                   FROM ipledger_audit.network n
+                     CROSS JOIN LATERAL ( SELECT x.seq,
+                            x.at,
+                            x.type,
+                            x.owner_kind,
+                            x.owner_name,
+                            x.owner_interface
+                           FROM ipledger_audit.log x
+                          WHERE x.network_id = n.network AND x.at > (now() - '00:15:00'::interval)
+                          ORDER BY x.at, x.seq) l
+                  WHERE l.type = 'lease.reserved'::text
+                  GROUP BY n.network, l.owner_kind, l.owner_name, l.owner_interface
+                 HAVING count(*) >= 5) o
+             CROSS JOIN LATERAL ( SELECT (array_agg(l.pool_id ORDER BY l.seq DESC))[1] AS pool_id,
+                    count(DISTINCT l.address) AS addresses,
+                    min(l.at) AS first_at,
+                    max(l.at) AS last_at,
+                    count(DISTINCT concat_ws('|'::text, l.owner_uid, l.owner_incarnation,
+                        CASE
+                            WHEN l.owner_incarnation = ''::text THEN l.at
+                            ELSE NULL::timestamp with time zone
+                        END)) AS lives
+                   FROM unnest(o.seqs) s(seq)
+                     JOIN ipledger_audit.log l ON l.network_id = o.network AND l.seq = s.seq) g
+          WHERE g.lives >= 5) r;
 
 create view ipledger_audit.event as
  SELECT l.network_id AS network,
@@ -2159,7 +2308,7 @@ UNION ALL
      JOIN ipledger.lease h ON h.network_id = s.network_id AND h.fencing_token = s.fencing_token
   WHERE (s.code = ANY (ARRAY['PROOF_BLOCKED'::text, 'LOOKUP_FAILING'::text, 'LOOKUP_WAITING'::text, 'OWNER_LIVES_ELSEWHERE'::text, 'NEVER_SIGHTED'::text, 'NOBODY_CAN_TELL'::text])) AND NOT (EXISTS ( SELECT
            FROM ipledger.lookup q
-          WHERE q.network_id = s.network_id AND q.source_id = s.source_id AND q.fencing_token = s.fencing_token));
+          WHERE q.network_id = s.network_id AND q.source_id = s.source_id AND q.fencing_token = s.fencing_token AND q.version = h.version));
 
 create view ipledger_audit.tenure as
  SELECT network_id AS network,
@@ -2181,18 +2330,30 @@ create view ipledger_audit.tenure as
    FROM ipledger.tenure t;
 
 create view ipledger_audit.tenure_overlaps as
- SELECT network_id AS network,
-    address,
-    (network_id || '/'::text) || fencing_token AS lease_id,
-    (network_id || '/'::text) || other_fencing_token AS other_lease_id,
-    span,
-    found_at,
-    concat('Lease ', network_id, '/', fencing_token, ' on ', abbrev(address), ' began with event ', first_seq,
+ SELECT o.network_id AS network,
+    o.address,
+    (o.network_id || '/'::text) || o.fencing_token AS lease_id,
+    (o.network_id || '/'::text) || o.other_fencing_token AS other_lease_id,
+    o.span,
+    o.found_at,
+    concat('Lease ', o.network_id, '/', o.fencing_token, ' on ', abbrev(o.address), ' began with event ', o.first_seq,
         CASE
-            WHEN upper_inf(span) THEN ' and is held still'::text
-            ELSE ' and ended with event '::text || upper(span)
-        END, '; lease ', network_id, '/', other_fencing_token, ' on ', abbrev(other_address), ', which began with event ', other_first_seq, ', was held then.') AS what
-   FROM ipledger.tenure_overlap o;
+            WHEN upper_inf(o.span) THEN ' and is held still'::text
+            ELSE ' and ended with event '::text || upper(o.span)
+        END, '; lease ', o.network_id, '/', o.other_fencing_token, ' on ', abbrev(o.other_address), ', which began with event ', o.other_first_seq, ', was held then.') AS what
+   FROM ipledger.tenure_overlap o
+UNION ALL
+ SELECT v.network_id AS network,
+    v.address,
+    v.lease_id,
+    NULL::text AS other_lease_id,
+    NULL::int8range AS span,
+    v.found_at,
+    v.message AS what
+   FROM ipledger.verify_finding v
+  WHERE v.what = 'TENURE_OVERLAPS'::text AND NOT (EXISTS ( SELECT
+           FROM ipledger.tenure_overlap o
+          WHERE o.network_id = v.network_id AND v.lease_id = ((o.network_id || '/'::text) || o.fencing_token)));
 
 create view ipledger_audit.tenure_position as
  SELECT n.network_id AS network,
@@ -2214,7 +2375,7 @@ create view ipledger_audit.tenure_position as
          LIMIT 1) next ON true;
 
 create view ipledger_audit.verification as
- SELECT n.network_id AS network,
+ SELECT COALESCE(n.network_id, v.network_id) AS network,
     c.seq AS in_order_up_to,
     c.at AS in_order_at,
     v.seq AS looked_up_to,
@@ -2229,8 +2390,8 @@ create view ipledger_audit.verification as
     v.events AS now_events,
     v.begins_at
    FROM ipledger.network n
-     LEFT JOIN ipledger.verify_checkpoint c ON c.network_id = n.network_id
-     LEFT JOIN ipledger.verification v ON v.network_id = n.network_id;
+     FULL JOIN ipledger.verification v ON v.network_id = n.network_id
+     LEFT JOIN ipledger.verify_checkpoint c ON c.network_id = COALESCE(n.network_id, v.network_id);
 
 create view ipledger_audit.verify_findings as
  SELECT network_id AS network,
@@ -2295,6 +2456,8 @@ comment on column ipledger.hold.leases is 'Leases that those are a share of.';
 comment on column ipledger.hold.reaps is 'Reaps of the hour, the refused one included.';
 
 comment on column ipledger.hold.source_id is 'Empty: the whole network.';
+
+comment on column ipledger.lease.asked_from is 'Other nodes that asked for it since it was placed, in order, one a line; empty: none. Events carry them in settings.';
 
 comment on column ipledger.lease.attachment_key is 'kind|interface|incarnation|uid: retries, Release and closing go by it.';
 
@@ -2402,6 +2565,8 @@ comment on column ipledger.snapshot_part.entries is 'In canonical form.';
 
 comment on column ipledger.snapshot_part.given is 'Entries as they were sent, all of them.';
 
+comment on column ipledger.snapshot_part.keys is 'Keys of its entries, 24 characters each, one after the other. Null: written before 0017; the snapshot it is a part of is partial.';
+
 comment on column ipledger.source.boot_ends_all is 'Whether a new boot of its node proves that everything of the older ones ended.';
 
 comment on column ipledger.source.complete_head is 'Head of the ledger when its last complete snapshot was begun: what a warm source listed before and lists still is evidence of that head, until a report comes that is not complete.';
@@ -2496,7 +2661,7 @@ comment on column ipledger.unknown_source.node is 'That its token is bound to; e
 
 comment on column ipledger.unknown_source.source_id is 'As it calls itself.';
 
-comment on column ipledger.verification.after_seq is 'Of numbers the last event that was looked at, of pools the last pool, of addresses the event of from_address after which to go on.';
+comment on column ipledger.verification.after_seq is 'Of numbers and tenures the last event that was looked at, of checkpoints and seals the last one, of pools the last pool, of addresses the event of from_address after which to go on.';
 
 comment on column ipledger.verification.begins_at is 'When the look at all of it began; or, if that lies ahead, when it will.';
 
@@ -2550,7 +2715,8 @@ Example:
   select address_at(4, address_number(''10.8.64.2'') + 1);';
 
 comment on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) is 'Everything that happened to an address, or to the addresses of a CIDR, between two times (both included; without them, ever), in order.
-Blocks that hold the address count.
+Blocks that hold the address count. No row: nothing ever happened there, or there is no such network. An IPv4 address that is written as
+IPv6 (::ffff:10.8.64.2) means the IPv4 one.
 
 Columns: those of view `event`.
 
@@ -2637,9 +2803,11 @@ Example:
   select excluded_because(settings, ''10.8.64.1'') from pool where network = ''default'';';
 
 comment on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) is 'Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
-sources saw there at that time and, of now, what it waits for; the steps after it are the events that led there, oldest first: the lease it
-has or had last, the lease before it (at most 100 events of each), and its pool where that was changed since, or deleted. Several events
-may have one time: `upto` is the number of the last that counts, if it is not to be the last of that time.
+sources saw there at that time, or elsewhere in the block that it is handed out with, and, of now, what it waits for; the steps after it
+are the events that led there, oldest first: the lease it has or had last, the lease before it (at most 100 events of each), and its pool
+where that was changed since, or deleted. Several events may have one time: `upto` is the number of the last that counts, if it is not to
+be the last of that time. An IPv4 address that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one; of no address (null) there is no
+row.
 
 Columns: step; at (of step 0 the time asked about, then of the event); seq (number of the event); what (a sentence); evidence (of step 0:
 position in the log, state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, or OUTSIDE every pool), sightings, stuck items; of an
@@ -2659,6 +2827,12 @@ comment on function ipledger_audit.known_addresses(text,inet) is 'The addresses 
 Example:
   select count(*) from known_addresses(''default'', ''10.8.64.0/24'');';
 
+comment on function ipledger_audit.last_event_of(text,inet,bigint) is 'The last event, up to a number, of the lease that held the address then, or was the last to hold it: also of one in a pool that was
+deleted since and whose space is leased in another size. Rows of view `log`.
+
+Example:
+  select seq, type, address from last_event_of(''default'', ''10.8.64.2'', 1000);';
+
 comment on function ipledger_audit.last_events(text,inet,bigint) is 'The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
 that was held then. Rows of view `log`.
 
@@ -2673,7 +2847,8 @@ Example:
   select seq, at, state, what from lease_history(''default/42'');';
 
 comment on function ipledger_audit.leases_as_of(text,bigint,inet,bigint) is 'The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
-means now. For one address or a CIDR use who_had. `after` and `most` page through it: leases behind that address, and how many.
+means now. For one address or a CIDR use who_had. `after` and `most` page through it: leases behind that address, and how many. A page
+costs what is in it, or at most what the events since the last checkpoint do. No row: nothing was held, or there is no such network.
 
 Columns as of view lease: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token;
 version (number of the event that made it so); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: nobody known);
@@ -2711,6 +2886,11 @@ Columns: those of view `event`.
 
 Example:
   select at, address, owner_incarnation, what from owner_history(''default'', ''default/web-0'');';
+
+comment on function ipledger_audit.plain_address(inet) is 'An address or a CIDR as the log writes it: an IPv4 one that is written as IPv6 (::ffff:10.8.64.2) is the IPv4 one.
+
+Example:
+  select plain_address(''::ffff:10.8.64.2'');';
 
 comment on function ipledger_audit.pool_at(text,inet,bigint) is 'The pool that an address belonged to after an event, or else the one that was deleted last of those it had belonged to: its last event up
 to then, of type pool.deleted if it is gone. Rows of view `log`.
@@ -2771,8 +2951,9 @@ lookup_detail (what it said when it was asked); policy (in force then, times in 
 Example:
   select at, address, owner_name, cause, source, snapshots, lookup_answer from reaps(now() - interval ''1 day'', now());';
 
-comment on function ipledger_audit.who_had(text,inet,timestamp with time zone) is 'Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too; no row means free. A
-time means the last event at or before it.
+comment on function ipledger_audit.who_had(text,inet,timestamp with time zone) is 'Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too. No row: nobody held
+it then, or there is no such network (view `network` has those that are). A time means the last event at or before it. An IPv4 address
+that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one.
 
 Columns: network; address (a block with its mask); pool; state; lease_id; fencing_token; version and seq (number of the event that made it
 so); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: nobody known); node; boot; labels; reserved_at;
@@ -2890,6 +3071,8 @@ comment on table ipledger.request is 'Answers of committed commands, for a day: 
 
 comment on table ipledger.seal is 'Closed stretches of the log, without a gap within an era, in a chain per network. Inserted by a job, never changed.';
 
+comment on table ipledger.seal_lock is 'One row per network, locked for no key update by who seals a stretch of its log; never updated, referenced by nothing.';
+
 comment on table ipledger.sighting is 'Who sees which address for which owner: from the snapshot that first listed the entry to the complete one, of a warm epoch, that did not. What an entry says never changes: an owner on another node, or one that was paused, is another entry.';
 
 comment on table ipledger.signing_key is 'Secret that snapshot tokens of a network are signed with. Made once; goes with the database into its copies, so that a token of a later life is still known to be ours.';
@@ -2949,10 +3132,12 @@ sentence).
 Example:
   select address, since, seen_by, what from conflicts where network = ''default'';';
 
-comment on view ipledger_audit.crash_loops is 'Owners that were given five leases or more within the last 15 minutes: something starts and ends again and again.
+comment on view ipledger_audit.crash_loops is 'Owners that were given leases in five lives or more within the last 15 minutes: something starts and ends again and again. What one
+Reserve gave, or several of one incarnation, is one life; an owner that names no incarnation has one for each Reserve. Reads every event
+of that time: name the network.
 
-Columns: network; owner_kind, owner_name, owner_interface; pool (of the last one); lives (leases it was given), addresses (different ones),
-held_now (leases it has, quarantined ones included); first_at, last_at (of these leases).
+Columns: network; owner_kind, owner_name, owner_interface; pool (of the last lease); lives; addresses (different ones), held_now (leases it
+has, quarantined ones included); first_at, last_at (of these leases).
 
 Example:
   select owner_name, lives, addresses, held_now from crash_loops where network = ''default'' order by lives desc;';
@@ -3109,8 +3294,9 @@ Example:
   select address, owner_name, source, answer, waiting, what from suspects where network = ''default'' order by waiting desc;';
 
 comment on view ipledger_audit.tenure is 'Who held which address over which span of the log, in quarantine too: one row for each owner of a lease. The database refuses that two rows
-of a network hold one address (or blocks that share one) over spans that share a number; what it refused is in tenure_overlaps. A job
-follows the log within seconds; view tenure_position says up to where.
+of a network hold one address (or blocks that share one) over spans that share a number, if both have ended, and that an address is held
+twice now. A row put past ipledger into the span of one that is held still it refuses only when that one ends; until then verification
+finds it. What was refused or found is in tenure_overlaps. A job follows the log within seconds; view tenure_position says up to where.
 
 Columns: network; address (a block with its mask); lease_id; fencing_token; owner_kind, owner_name, owner_uid, owner_incarnation,
 owner_interface (null: nobody known); span (numbers of the log: from its first event to before the one that ended it); first_seq; last_seq
@@ -3119,11 +3305,11 @@ owner_interface (null: nobody known); span (numbers of the log: from its first e
 Example:
   select address, owner_name, began_at, ended_at, ended_as from tenure where network = ''default'' and address && inet ''10.8.64.0/24'';';
 
-comment on view ipledger_audit.tenure_overlaps is 'Addresses that two held at once by the log: tenures that the constraint of table tenure refused. There is never to be a row: one is a defect,
-or a log that was tampered with.
+comment on view ipledger_audit.tenure_overlaps is 'Addresses that two held at once: tenures by the log that the constraint of table tenure refused, and those that verification found in the
+table, put there past ipledger. There is never to be a row: one is a defect, or a database that was tampered with.
 
-Columns: network; address and lease_id of the later one, which was refused; other_lease_id; span (numbers of the log over which the later
-one was held); found_at; what (a sentence).
+Columns: network; address and lease_id of the later one; other_lease_id; span (numbers of the log over which the later one was held; both
+null: found in the table, and what names them); found_at; what (a sentence).
 
 Example:
   select found_at, what from tenure_overlaps where network = ''default'';';
@@ -3229,6 +3415,10 @@ grant execute on function ipledger_audit.known_addresses(text,inet) to ipledger_
 
 grant execute on function ipledger_audit.known_addresses(text,inet) to ipledger_service;
 
+grant execute on function ipledger_audit.last_event_of(text,inet,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.last_event_of(text,inet,bigint) to ipledger_service;
+
 grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_auditor;
 
 grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_service;
@@ -3260,6 +3450,10 @@ grant execute on function ipledger_audit.moment(timestamp with time zone) to ipl
 grant execute on function ipledger_audit.owner_history(text,text) to ipledger_auditor;
 
 grant execute on function ipledger_audit.owner_history(text,text) to ipledger_service;
+
+grant execute on function ipledger_audit.plain_address(inet) to ipledger_auditor;
+
+grant execute on function ipledger_audit.plain_address(inet) to ipledger_service;
 
 grant execute on function ipledger_audit.pool_at(text,inet,bigint) to ipledger_auditor;
 
@@ -3348,6 +3542,8 @@ grant delete, insert, select, update on table ipledger.released_address to ipled
 grant delete, insert, select, update on table ipledger.request to ipledger_service;
 
 grant insert, select on table ipledger.seal to ipledger_service;
+
+grant insert, select, update (network_id) on table ipledger.seal_lock to ipledger_service;
 
 grant delete, insert, select, update on table ipledger.sighting to ipledger_service;
 

@@ -8,6 +8,7 @@ import { TokenFileError } from './api/tokens.ts'
 import { asOfCommand } from './cli/as-of.ts'
 import { auditCommands } from './cli/audit.ts'
 import { benchCommand } from './cli/bench.ts'
+import { databaseCommands } from './cli/database.ts'
 import { demoCommand } from './cli/demo.ts'
 import { eventsCommand } from './cli/events.ts'
 import { explainCommand } from './cli/explain.ts'
@@ -85,6 +86,7 @@ Start:
   verifyCommand(program)
   rebuildCommand(program)
   recoverCommand(program)
+  databaseCommands(program)
   tokenCommands(program)
   benchCommand(program)
   demoCommand(program)

@@ -32,8 +32,17 @@ const COUNT_NETWORKS = 'select count(*) as networks from ipledger.network'
 const OLDEST_TRANSACTION =
   'select extract(epoch from clock_timestamp() - o.begun_at)::float8 as seconds from ipledger.oldest_transaction() o'
 
+// All of them is gone but what was found.
+const DIFFERENCES_OF_GONE = `
+  select f.network_id, count(*) as differences from ipledger.verify_finding f
+   where not exists (select from ipledger.network n where n.network_id = f.network_id)
+   group by f.network_id order by f.network_id limit $1`
+
 const NETWORK = `
   select n.state, n.era, clock_timestamp() as now,
+         case when n.era > 0 then (
+           select b.at from ipledger.event b
+            where b.network_id = $1 and b.seq >= n.era * 1099511627776 order by b.seq limit 1) end as era_begun_at,
          (select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1) as head,
          (select count(*) from ipledger.hold h where h.network_id = $1) as holds,
          (select count(*) from ipledger.pool p where p.network_id = $1) as pools,
@@ -83,8 +92,10 @@ const TENURE = `
   select t.seq,
          (select extract(epoch from clock_timestamp() - e.at)::float8 from ipledger.event e
            where e.network_id = $1 and e.seq > t.seq order by e.seq limit 1) as behind_seconds,
-         (select count(*) from (
-            select o.network_id from ipledger.tenure_overlap o where o.network_id = $1 limit ${MOST_COUNTED}) c) as overlaps
+         greatest(
+           (select count(*) from (
+              select o.network_id from ipledger.tenure_overlap o where o.network_id = $1 limit ${MOST_COUNTED}) c),
+           (select count(*) from ipledger.verify_finding f where f.network_id = $1 and f.what = 'TENURE_OVERLAPS')) as overlaps
     from (select coalesce((select p.seq from ipledger.tenure_position p where p.network_id = $1), 0) as seq) t`
 
 const SEALED = `select (select s.last_seq from ipledger.seal s where s.network_id = $1
@@ -161,6 +172,9 @@ export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Ob
       ...STATES.map((state): Reading => ['networkState', [network, state], state === ground.state ? 1 : 0]),
       ['head', [network], head],
       ['era', [network], ground.era],
+      ...(ground.era_begun_at === null
+        ? []
+        : [['eraBegun', [network], ground.era_begun_at / 1_000] as const]),
       ['holds', [network], ground.holds],
       ['verifyAge', [network], Math.max(0, now - ground.verified_at) / 1_000],
       ['verifyDifferences', [network], ground.differences],
@@ -209,7 +223,10 @@ export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Ob
       known.set(network, { at: performance.now(), readings })
       stoppedAt = ''
     }
+    const gone = await ask<{ network_id: string; differences: number }>(database, DIFFERENCES_OF_GONE, [MOST])
+    for (const { network_id } of gone) expectNetwork(network_id)
     const readings: Reading[] = [
+      ...gone.map(({ network_id, differences }): Reading => ['verifyDifferences', [network_id], differences]),
       ['oldestTransaction', [], Math.max(0, oldest?.seconds ?? 0)],
       ['leftOut', ['networks'], Math.max(0, all!.networks - MOST)],
       ['leftOut', ['pools'], room.leftOut.pools],
@@ -267,6 +284,7 @@ type NetworkRow = {
   readonly state: string
   readonly era: number
   readonly now: number
+  readonly era_begun_at: number | null
   readonly head: number | null
   readonly holds: number
   readonly pools: number
@@ -306,6 +324,7 @@ function readingsOfPool(network: string, row: UsedRow): readonly Reading[] {
   }
   return [
     ['poolSize', [network, pool.name], Number(size)],
+    ['poolDraining', [network, pool.name], pool.draining ? 1 : 0],
     ...Object.entries(states).map(
       ([state, leases]): Reading => ['poolAddresses', [network, pool.name, state], leases],
     ),

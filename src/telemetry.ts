@@ -125,7 +125,7 @@ const COUNTERS = {
   uniqueViolations: {
     name: 'ipledger.unique_violations',
     unit: '{violation}',
-    labels: [],
+    labels: ['network'],
     is: 'Rows that a unique constraint of the database refused although the books allowed them: a defect, or a second writer',
   },
   clockJumps: {
@@ -242,6 +242,12 @@ const GAUGES = {
     labels: ['network', 'pool'],
     is: 'Leases the pool has room for, excluded ones included',
   },
+  poolDraining: {
+    name: 'ipledger.pool.draining',
+    unit: '',
+    labels: ['network', 'pool'],
+    is: '1 for a pool that is draining: it hands out nothing, however much is free',
+  },
   poolExhausted: {
     name: 'ipledger.pool.exhausted_in',
     unit: 's',
@@ -298,6 +304,12 @@ const GAUGES = {
   },
   head: { name: 'ipledger.head', unit: '', labels: ['network'], is: 'Number of the last event' },
   era: { name: 'ipledger.era', unit: '', labels: ['network'], is: 'Era of the ledger' },
+  eraBegun: {
+    name: 'ipledger.era.begun.timestamp',
+    unit: 's',
+    labels: ['network'],
+    is: 'When the era began, since 1970; absent in the first one',
+  },
   networkState: {
     name: 'ipledger.network.state',
     unit: '',
@@ -467,7 +479,6 @@ export function startCounting(): EndOfCounting {
     const { user, system } = process.cpuUsage()
     result.observe((user + system) / 1e6)
   })
-  add('uniqueViolations', [], 0)
   const gauges = new Map<GaugeKey, Observable>(
     Object.entries(GAUGES).map(([key, { name, unit, is }]) => [
       key as GaugeKey,
@@ -564,8 +575,10 @@ const REAP_CAUSES = ['NEVER_CONFIRMED', 'PROVEN_ABSENT', 'PREVIOUS_BOOT', 'FENCE
 
 /** A network that is there, so that what seldom happens in it begins at nought; as long as there is room. */
 export function expectNetwork(network: string): void {
-  if (!counting || tallyOf(counts, 'reaps').size > MOST_SERIES / 2) return
+  if (!counting) return
   add('clockJumps', [network], 0)
+  add('uniqueViolations', [network], 0)
+  if (tallyOf(counts, 'reaps').size > MOST_SERIES / 2) return
   for (const cause of REAP_CAUSES) add('reaps', [network, cause], 0)
 }
 
@@ -589,8 +602,8 @@ export function countLookup(sourceKind: string, answer: string): void {
   if (counting) add('lookups', [sourceKind, answer])
 }
 
-export function countUniqueViolation(): void {
-  if (counting) add('uniqueViolations', [])
+export function countUniqueViolation(network: string): void {
+  if (counting) add('uniqueViolations', [network])
 }
 
 export function countClockJump(network: string): void {

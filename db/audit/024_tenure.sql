@@ -5,8 +5,9 @@ create or replace view ipledger_audit.tenure as
     from ipledger.tenure t;
 comment on view ipledger_audit.tenure is
 $$Who held which address over which span of the log, in quarantine too: one row for each owner of a lease. The database refuses that two rows
-of a network hold one address (or blocks that share one) over spans that share a number; what it refused is in tenure_overlaps. A job
-follows the log within seconds; view tenure_position says up to where.
+of a network hold one address (or blocks that share one) over spans that share a number, if both have ended, and that an address is held
+twice now. A row put past ipledger into the span of one that is held still it refuses only when that one ends; until then verification
+finds it. What was refused or found is in tenure_overlaps. A job follows the log within seconds; view tenure_position says up to where.
 
 Columns: network; address (a block with its mask); lease_id; fencing_token; owner_kind, owner_name, owner_uid, owner_incarnation,
 owner_interface (null: nobody known); span (numbers of the log: from its first event to before the one that ended it); first_seq; last_seq

@@ -12,7 +12,7 @@ as $$
          e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
          e.owner_interface, e.node, e.boot, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
          e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
-    from ipledger_audit.held_at(who_had.network, who_had.address, ipledger_audit.position_at(who_had.network, who_had.at)) e
+    from ipledger_audit.held_at(who_had.network, ipledger_audit.plain_address(who_had.address), ipledger_audit.position_at(who_had.network, who_had.at)) e
     left join ipledger_audit.pool p on p.network = e.network_id and p.pool_id = e.pool_id
     left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
     left join lateral (
@@ -23,8 +23,9 @@ as $$
    order by e.address
 $$;
 comment on function ipledger_audit.who_had(text, inet, timestamptz) is
-$$Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too; no row means free. A
-time means the last event at or before it.
+$$Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too. No row: nobody held
+it then, or there is no such network (view `network` has those that are). A time means the last event at or before it. An IPv4 address
+that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one.
 
 Columns: network; address (a block with its mask); pool; state; lease_id; fencing_token; version and seq (number of the event that made it
 so); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: nobody known); node; boot; labels; reserved_at;

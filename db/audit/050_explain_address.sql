@@ -7,8 +7,11 @@ create or replace function ipledger_audit.explain_address(
   set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_sort = on set jit = off set plan_cache_mode = force_generic_plan
 as $$
   with asked as materialized (
-    select explain_address.network, set_masklen(explain_address.address, -1) as address, explain_address.at,
+    select explain_address.network, set_masklen(p.address, -1) as address, p.address as given,
+           masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range, explain_address.at,
            coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto
+      from (select ipledger_audit.plain_address(explain_address.address) as address) p
+     where p.address is not null
   ),
   known as materialized (
     select a.*, n.head, f.at as begun_at
@@ -17,41 +20,58 @@ as $$
       left join lateral (select l.at from ipledger_audit.log l where l.network_id = a.network order by l.seq limit 1) f on true
   ),
   last as materialized (
-    select e.* from asked a cross join lateral ipledger_audit.last_events(a.network, a.address, a.upto) e order by e.seq desc limit 1
+    select e.* from asked a cross join lateral ipledger_audit.last_event_of(a.network, a.address, a.upto) e
   ),
   before as materialized (
-    select e.* from last x cross join lateral ipledger_audit.last_events(x.network_id, (select a.address from asked a), x.fencing_token - 1) e
-     order by e.seq desc limit 1
+    select e.* from last x cross join lateral ipledger_audit.last_event_of(x.network_id, (select a.address from asked a), x.fencing_token - 1) e
   ),
   pool as materialized (
     select p.*, p.settings::jsonb -> 'pool' as pool from asked a cross join lateral ipledger_audit.pool_at(a.network, a.address, a.upto) p
   ),
+  -- What it is handed out with.
+  block as materialized (
+    select set_masklen(network(w.block)::inet, -1) as first, set_masklen(broadcast(w.block), -1) as last
+      from (select set_masklen(a.address, coalesce(
+                     (select x.prefix_length::int from last x where x.type not in ('lease.released', 'lease.reaped')),
+                     (select (p.pool ->> 'prefixLength')::int from pool p where p.type <> 'pool.deleted'), masklen(a.address))) as block
+              from asked a) w
+  ),
   seen as materialized (
     select count(*) as sightings,
            string_agg(concat('Source ', s.source, ' listed ', ipledger_audit.describe_owner(s.owner_kind, s.owner_name, s.owner_uid, s.owner_incarnation, s.owner_interface),
-                             ' there as ', s.state, ' on node ' || nullif(s.node, ''), ' since ', ipledger_audit.moment(s.appeared_at)), '; ' order by s.appeared_at)
+                             case when s.address = (select a.address from asked a) then ' there' else ' at ' || host(s.address) || ' in its block' end,
+                             ' as ', s.state, ' on node ' || nullif(s.node, ''), ' since ', ipledger_audit.moment(s.appeared_at)), '; ' order by s.appeared_at)
              filter (where s.place <= 5) as words,
            jsonb_agg(to_jsonb(s) - 'place' order by s.appeared_at) as list,
            bool_or(s.state <> 'terminal') as alive
-      from (select v.source, v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface, v.node, v.boot, v.state,
+      from (select v.address, v.source, v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface, v.node, v.boot, v.state,
                    v.appeared_at, v.appeared_sequence, v.appeared_head, v.last_seen_at, row_number() over (order by v.appeared_at desc) as place
               from asked a
-              join ipledger_audit.sightings v on v.network = a.network and v.address = a.address
+              cross join block b
+              join ipledger_audit.sightings v on v.network = a.network and v.address >= b.first and v.address <= b.last
              where v.appeared_at <= a.at and (v.vanished_at is null or v.last_seen_at >= a.at)
              order by v.appeared_at desc limit 20) s
   ),
   waits as materialized (
     select string_agg(concat(w.code, ', observed ', ipledger_audit.moment(w.observed_at), ': ', w.what), '; ' order by w.since) as words,
            jsonb_agg(to_jsonb(w) order by w.since) as list
-      from known k join ipledger_audit.stuck w on w.network = k.network
-     where k.upto = k.head and (w.address = k.address or w.lease_id = (select x.network_id || '/' || x.fencing_token from last x))
+      from known k cross join block b join ipledger_audit.stuck w on w.network = k.network
+      left join last x on true
+     where k.upto = k.head and (w.address = k.address or w.lease_id = x.network_id || '/' || x.fencing_token)
+       -- Observed before what refutes it.
+       and (x.at > w.observed_at and x.type <> 'lease.updated') is not true
+       and not exists (
+         select from ipledger_audit.sightings v
+          where v.network = k.network and v.address >= b.first and v.address <= b.last and v.live and w.source in ('', v.source)
+            and w.code in ('NEVER_SIGHTED', 'NOBODY_CAN_TELL', 'PROOF_BLOCKED', 'LOOKUP_FAILING', 'LOOKUP_WAITING')
+            and (v.appeared_at > w.observed_at or (w.code = 'NEVER_SIGHTED' and v.owner_kind = x.owner_kind and v.owner_uid = x.owner_uid)))
   ),
   is_held as (select exists (select from last x where x.type not in ('lease.released', 'lease.reaped')) as is_held),
   answer as (
     select concat('At ', ipledger_audit.moment(k.at), ' ',
              case
-               when masklen(explain_address.address) < masklen(k.address) then concat(
-                 explain_address.address, ' is a range: who_had says who has its addresses, and this function explains one of them')
+               when k.is_range then concat(
+                 k.given, ' is a range: who_had says who has its addresses, and this function explains one of them')
                when k.head is null then concat('there was no network ', k.network)
                when k.upto = 0 then concat('nothing was known of ', host(k.address), ': network ', k.network, ' was begun ', ipledger_audit.moment(k.begun_at))
                else concat(host(k.address), case when p.type <> 'pool.deleted' then ' of pool ' || (p.pool ->> 'name') end, ' ',
@@ -98,14 +118,16 @@ as $$
   select row_number() over (order by l.seq)::int, l.at, l.seq, ipledger_audit.event_sentence(l, ipledger_audit.pool_name(l.network_id, l.pool_id)), l.evidence
     from (select s.network_id, s.seq from story s order by s.seq desc limit 200) s
     join ipledger_audit.log l on l.network_id = s.network_id and l.seq = s.seq
-   where masklen(explain_address.address) = case family(explain_address.address) when 4 then 32 else 128 end
+   where not (select a.is_range from asked a)
    order by 1
 $$;
 comment on function ipledger_audit.explain_address(text, inet, timestamptz, bigint) is
 $$Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
-sources saw there at that time and, of now, what it waits for; the steps after it are the events that led there, oldest first: the lease it
-has or had last, the lease before it (at most 100 events of each), and its pool where that was changed since, or deleted. Several events
-may have one time: `upto` is the number of the last that counts, if it is not to be the last of that time.
+sources saw there at that time, or elsewhere in the block that it is handed out with, and, of now, what it waits for; the steps after it
+are the events that led there, oldest first: the lease it has or had last, the lease before it (at most 100 events of each), and its pool
+where that was changed since, or deleted. Several events may have one time: `upto` is the number of the last that counts, if it is not to
+be the last of that time. An IPv4 address that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one; of no address (null) there is no
+row.
 
 Columns: step; at (of step 0 the time asked about, then of the event); seq (number of the event); what (a sentence); evidence (of step 0:
 position in the log, state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, or OUTSIDE every pool), sightings, stuck items; of an

@@ -15,7 +15,8 @@ create or replace view ipledger_audit.suspects as
     join ipledger.lease h on h.network_id = s.network_id and h.fencing_token = s.fencing_token
    where s.code in ('PROOF_BLOCKED', 'LOOKUP_FAILING', 'LOOKUP_WAITING', 'OWNER_LIVES_ELSEWHERE', 'NEVER_SIGHTED', 'NOBODY_CAN_TELL')
      and not exists (select from ipledger.lookup q
-                      where q.network_id = s.network_id and q.source_id = s.source_id and q.fencing_token = s.fencing_token);
+                      where q.network_id = s.network_id and q.source_id = s.source_id and q.fencing_token = s.fencing_token
+                        and q.version = h.version);
 comment on view ipledger_audit.suspects is
 $$Leases that somebody misses and that are kept: the questions to the sources about them, with the last answer, and, of the others, the
 witness that blocks the proof, as it was observed within the last minutes.

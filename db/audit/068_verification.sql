@@ -1,10 +1,10 @@
 create or replace view ipledger_audit.verification as
-  select n.network_id as network, c.seq as in_order_up_to, c.at as in_order_at, v.seq as looked_up_to, v.looked_at,
+  select coalesce(n.network_id, v.network_id) as network, c.seq as in_order_up_to, c.at as in_order_at, v.seq as looked_up_to, v.looked_at,
          v.finished_at as all_looked_at, v.finished_events as all_events, v.finished_ms * interval '1 millisecond' as all_worked,
          case when v.begins_at <= now() then v.part else '' end as now_at, v.events as now_events, v.begins_at as begins_at
     from ipledger.network n
-    left join ipledger.verify_checkpoint c on c.network_id = n.network_id
-    left join ipledger.verification v on v.network_id = n.network_id;
+    full join ipledger.verification v on v.network_id = n.network_id
+    left join ipledger.verify_checkpoint c on c.network_id = coalesce(n.network_id, v.network_id);
 comment on view ipledger_audit.verification is
 $$How far the books were verified, and when: the events that are new, within minutes, and all of each network again and again (job
 `verify-log`). What was found is in `verify_findings`.

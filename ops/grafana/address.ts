@@ -220,7 +220,7 @@ export const address = dashboard({
                    array_to_string(snapshots, ', ') as snapshots, array_to_string(heads, ', ') as heads, misses,
                    last_sighted_at, lookup_answer, lookup_at, lookup_detail, policy::text as policy
               from ipledger_audit.reaps(${FROM}, ${TO})
-             where network = ${NETWORK} and address <<= ${ADDRESS}
+             where network = ${NETWORK} and address && ${ADDRESS}
              order by at desc, seq desc, source
              limit ${MOST_ROWS}`),
           columns: {

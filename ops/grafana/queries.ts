@@ -26,6 +26,7 @@ export const TO = '$__timeTo()::timestamptz'
 
 /** In PromQL: label values that are chosen. In backticks: in quotes the `\.` that a dot becomes is no escape, and an error. */
 export const IN_NETWORKS = `network=~\`\${network:regex}\``
+export const IN_SOURCES = `source=~\`\${source:regex}\``
 export const IN_INSTANCES = `instance=~\`\${instance:regex}\``
 
 /** The model of Grafana's PostgreSQL data source, for which the SDK has no type. */

@@ -262,7 +262,7 @@ export const service = dashboard({
           unit: 'short',
           steps: NONE_IS_RIGHT,
           none: '0',
-          query: promqlNow(`sum(increase(${METRICS.uniqueViolations}[$__range]))`, 'vetoes'),
+          query: promqlNow(`sum(increase(${METRICS.uniqueViolations}{${IN_NETWORKS}}[$__range]))`, 'vetoes'),
         }),
         stat({
           title: 'Clock jumps',

@@ -2,10 +2,8 @@
 import { TO_ADDRESS, TO_LEASE, TO_OWNER } from './links.ts'
 import { METRICS } from './metrics.ts'
 import { bars, NONE_IS_RIGHT, series, stat, table } from './panels.ts'
-import { FROM, IN_NETWORKS, NETWORKS, promql, SOURCES, sql, TO } from './queries.ts'
+import { FROM, IN_NETWORKS, IN_SOURCES, NETWORKS, promql, SOURCES, sql, TO } from './queries.ts'
 import { dashboard, NETWORK_VARIABLE } from './sheet.ts'
-
-const IN_SOURCES = `source=~"\${source:regex}"`
 
 export const sources = dashboard({
   target: 'sources',

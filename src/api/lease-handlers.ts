@@ -120,7 +120,7 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
       if (found.is === 'unknown' && token !== null && token > found.head) {
         throw beyondHead(backend, call, what, { network, number: token, head: found.head })
       }
-      if (found.is !== 'held') throw leaseNotFound(found, what)
+      if (found.is !== 'held') throw leaseNotFound(found, { what, address: message.address })
       return {
         $typeName: 'ipledger.v1.GetLeaseResponse',
         lease: leaseMessage(found.lease),
@@ -299,9 +299,16 @@ async function findLease(
   }
 }
 
-function leaseNotFound(found: Exclude<LeaseFound, { is: 'held' }>, what: string): Refused {
+function leaseNotFound(
+  found: Exclude<LeaseFound, { is: 'held' }>,
+  { what, address: asked }: Readonly<{ what: string; address: string }>,
+): Refused {
   if (found.is === 'unknown') {
-    return new Refused(refusal('LEASE_NOT_FOUND', `${what}: there is no such lease`))
+    return new Refused(
+      asked === ''
+        ? refusal('LEASE_NOT_FOUND', `${what}: there is no such lease`)
+        : refusal('LEASE_NOT_FOUND', `nobody holds ${what}`, { address: asked }),
+    )
   }
   const endedAt = new Date(found.endedAt).toISOString()
   const { state, address: held } = found

@@ -127,7 +127,7 @@ export function reportedMessage(reported: Reported): pb.ReportSnapshotResponse {
     sequence: BigInt(reported.sequence),
     complete: assessment.complete,
     counted: assessment.counted,
-    because: [...assessment.because],
+    because: assessment.uncounted === null ? [...assessment.because] : [assessment.uncounted],
     staged: false,
     resend: false,
     digest: reported.digest,

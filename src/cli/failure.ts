@@ -49,7 +49,7 @@ export function failureText(failure: CallFailed, url: string): string {
       .filter(([, value]) => value !== '' && !message.includes(value))
       .map(([key, value]) => `  ${key}: ${value}`),
     ...(retryAfterMs === undefined ? [] : [`  try again in ${milliseconds(retryAfterMs)}`]),
-    ...remedy(reason),
+    ...remedy(reason, failure),
   ].join('\n')
 }
 
@@ -59,12 +59,19 @@ const HERE: Readonly<Partial<Record<Reason, string>>> = {
 }
 
 /** A newer server may know reasons that this table does not. */
-function remedy(reason: string): readonly string[] {
+function remedy(reason: string, { metadata: { beyondHead, address } }: CallFailed): readonly string[] {
+  if (beyondHead !== undefined) return [`  ${BEYOND}`]
+  // Whoever looked, and did not confirm or release, has nothing to unconfigure.
+  if (reason === 'LEASE_NOT_FOUND' && address !== undefined)
+    return [`  "ipledger explain ${address}" says who had it, and how that ended.`]
   const here = Object.hasOwn(HERE, reason) ? HERE[reason as Reason] : undefined
   if (here !== undefined) return [`  ${here}`]
   const meaning = Object.hasOwn(MEANINGS, reason) ? MEANINGS[reason as Reason] : undefined
   return meaning === undefined ? [] : [`  ${meaning.caller}`]
 }
+
+const BEYOND =
+  'Check what you typed. If ipledger did give out this number, the database was set back: see "ipledger recover --help".'
 
 function unanswered(failure: CallFailed, url: string): string {
   const causes = chain(failure.cause)

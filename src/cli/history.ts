@@ -220,9 +220,9 @@ function timeline(
   const times = entries.map(({ event }) => ms(event!.time)!)
   const begins = [...times, ...holders.map((one) => ms(one.fromTime)!)]
   const isOlder = pageToken !== undefined && times.length > 0
-  const ends = isOlder
-    ? times
-    : [...times, ...holders.map((one) => ms(one.availableAt ?? one.untilTime) ?? now)]
+  const addresses = new Set(holders.map((one) => one.address))
+  const spans = drawnOf(holders, addresses.size > 1)
+  const ends = isOlder ? times : [...times, ...spans.map((one) => one.coolsUntil ?? one.until ?? now)]
   const asked = (when: When | undefined) => (when !== undefined && 'ms' in when ? when.ms : undefined)
   const first =
     asked(from) ??
@@ -230,10 +230,9 @@ function timeline(
   const shown = Math.max(...ends)
   const end = isOlder ? shown : (asked(to) ?? (asked(from) === undefined ? shown : now))
   const last = Math.min(end, Math.max(now, ...times))
-  const addresses = new Set(holders.map((one) => one.address))
   const drawing = drawTimeline({
     titles: ['ADDRESS', 'LEASE', 'OWNER'],
-    spans: holders.map((one) => drawnOf(one, addresses.size > 1)),
+    spans,
     from: first,
     to: Math.max(first, last),
     width,
@@ -247,21 +246,29 @@ const MARKS: Readonly<Partial<Record<LeaseState, Mark>>> = {
   [LeaseState.QUARANTINED]: 'quarantined',
 }
 
-function drawnOf(holder: Holder, withAddress: boolean): Drawn {
-  const { owner, address, prefixLength } = holder
+/** As they follow each other. An address that was handed on before its time cools no more (DESIGN §3, `preferPrevious`). */
+export function drawnOf(holders: readonly Holder[], withAddress: boolean): Drawn[] {
+  return holders.map((holder, at) => {
+    const next = holders.slice(at + 1).find(({ address }) => address === holder.address)
+    const cool = ms(holder.availableAt)
+    return {
+      cells: cellsOf(holder, withAddress),
+      from: ms(holder.fromTime)!,
+      until: ms(holder.untilTime) ?? null,
+      coolsUntil: cool === undefined ? null : Math.min(cool, ms(next?.fromTime) ?? cool),
+      states: holder.states.map(({ state, time: at }) => ({ mark: MARKS[state] ?? 'active', at: ms(at)! })),
+    }
+  })
+}
+
+function cellsOf({ owner, address, prefixLength, leaseId }: Holder, withAddress: boolean): string[] {
   const single = address.includes(':') ? 128 : 32
   const block = prefixLength === single ? address : `${address}/${prefixLength}`
-  return {
-    cells: [
-      withAddress ? block : '',
-      holder.leaseId,
-      owner === undefined ? 'nobody known' : `${owner.kind} ${owner.name}`,
-    ],
-    from: ms(holder.fromTime)!,
-    until: ms(holder.untilTime) ?? null,
-    coolsUntil: ms(holder.availableAt) ?? null,
-    states: holder.states.map(({ state, time: at }) => ({ mark: MARKS[state] ?? 'active', at: ms(at)! })),
-  }
+  return [
+    withAddress ? block : '',
+    leaseId,
+    owner === undefined ? 'nobody known' : `${owner.kind} ${owner.name}`,
+  ]
 }
 
 function ms(at: Timestamp | undefined): number | undefined {

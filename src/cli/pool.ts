@@ -16,6 +16,7 @@ import {
 } from '../gen/ipledger/v1/pool_pb.ts'
 import type { PoolOptionsSchema } from '../gen/ipledger/v1/types_pb.ts'
 import { connect } from './connection.ts'
+import { changedExclusions, changesExclusions, type ExclusionOptions } from './exclusions.ts'
 import { Unclear } from './failure.ts'
 import {
   type CallOptions,
@@ -63,7 +64,7 @@ type SettingsOptions = CallOptions &
     requestId?: string
   }>
 type CreateOptions = SettingsOptions & Readonly<{ cidr: string; prefixLength?: number }>
-type UpdateOptions = SettingsOptions & Readonly<{ newName?: string; version?: bigint }>
+type UpdateOptions = SettingsOptions & ExclusionOptions & Readonly<{ newName?: string; version?: bigint }>
 type ListOptions = CallOptions &
   Readonly<{ label?: LabelMap; cidr?: string; pageSize?: number; pageToken?: string }>
 type DeleteOptions = CallOptions & Readonly<{ version?: bigint; requestId?: string }>
@@ -136,6 +137,12 @@ Examples:
     .option('--new-name <name>', 'rename it')
     .option('--cidr <cidr>', 'grow or shrink it')
     .option('--no-gateway', 'it has none')
+    .option('--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable, or with commas', list)
+    .option(
+      '--remove-exclude <address|cidr|first-last>',
+      'hand this out again; repeatable, or with commas',
+      list,
+    )
     .option('--no-exclude', 'remove all exclusions')
     .option('--no-confirm-within', 'Reserves have no deadline of the pool')
     .option('--no-default', 'not used by a Reserve that names no pool')
@@ -147,24 +154,32 @@ Examples:
     .addHelpText(
       'after',
       `
---exclude replaces all exclusions, --label all labels; --route, --dns and --mtu together replace all of theirs.
+--exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.
+--label replaces all labels; --route, --dns and --mtu together replace all of theirs.
 Refused with POOL_IN_USE when it would strand a held address or forget a cooling one.
 
 Examples:
   ipledger pool update web --cidr 10.0.0.0/23
+  ipledger pool update web --add-exclude 10.0.0.128/25
   ipledger pool update web --draining`,
     )
     .action(async (poolName: string, options: UpdateOptions) => {
-      const { network, newName, cidr, subnet, cooldown, liveness, ownerLimit, draining, version, requestId } =
-        options
+      const { network, newName, cidr, subnet, cooldown, liveness, ownerLimit, draining, requestId } = options
       const { gateway, confirmWithin } = options
+      const { pools } = connect()
+      let { exclude, version } = options
+      if (changesExclusions(options)) {
+        const { pool: found } = await pools.getPool({ name: poolName, ...given({ network }) })
+        exclude = changedExclusions(found!, options)
+        version ??= found!.version
+      }
       const entries = options.labels === false ? {} : options.label
       const clear = [
         ...(gateway === false ? ['gateway'] : []),
         ...(confirmWithin === false ? ['confirmWithin'] : []),
         ...(options.reapPolicy === false ? ['reapPolicy'] : []),
       ]
-      const answer = await connect().pools.updatePool({
+      const answer = await pools.updatePool({
         name: poolName,
         clear,
         ...given({
@@ -181,7 +196,7 @@ Examples:
         }),
         ...given({ gateway: gateway || undefined, confirmWithin: confirmWithin || undefined }),
         ...given({
-          exclude: options.exclude === undefined ? undefined : { entries: [...(options.exclude || [])] },
+          exclude: exclude === undefined ? undefined : { entries: [...(exclude || [])] },
         }),
         ...given({ isDefault: options.default, labels: entries && { entries } }),
         ...given({ options: options.options === false ? {} : handedOut(options) }),

@@ -44,7 +44,8 @@ function whereOf({ databaseUrl, directory }: Config): string {
   return databaseUrl === undefined ? `the embedded PostgreSQL in ${directory}` : place(databaseUrl)
 }
 
-function verified(networks: readonly NetworkVerified[]): string {
+/** For people: what was looked at, and what was found. */
+export function verified(networks: readonly NetworkVerified[]): string {
   const summary = table(
     ['NETWORK', 'HEAD', 'FROM', 'EVENTS', 'SEALED', 'KEPT DIGESTS', 'FINDINGS'],
     networks.map((one) => [

@@ -198,7 +198,8 @@ export function callersUrl(host: string, port: number): string {
   return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
 }
 
-function welcome(config: Config, ports: Readonly<{ httpPort: number; grpcPort: number }>): string {
+/** What a person sees who starts it: commands that work as they are printed. */
+export function welcome(config: Config, ports: Readonly<{ httpPort: number; grpcPort: number }>): string {
   const url = callersUrl(config.host, ports.httpPort)
   const settings = [
     ...(url === 'http://127.0.0.1:8080' ? [] : [`IPLEDGER_URL=${url} `]),

@@ -28,7 +28,7 @@ export const STUCK_CODES: Readonly<Record<string, string>> = {
   LOOKUP_WAITING: 'asked after a workload, a source has not answered for five intervals',
   OWNER_LIVES_ELSEWHERE: 'listed no more, and alive when asked after',
   NOBODY_CAN_TELL: 'no source can see the workload, or the one that saw it was retired',
-  NO_EXIT: "ends by an operator's word only",
+  NO_EXIT: "no source's word ends it: its holder's release where the text says so, or reap",
   NEVER_SIGHTED: 'older than the source that should see it, and not seen by it yet',
   SIGHTING_EXCLUDED: 'seen on a gateway or an excluded address',
   SIGHTING_NOT_RECORDED: 'seen, not handed out, and not in the books',

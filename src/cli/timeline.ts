@@ -15,7 +15,7 @@ export type Drawn = {
   readonly from: number
   /** Null: it goes on. */
   readonly until: number | null
-  /** Null: nothing cools after it. */
+  /** Null: nothing cools after it. Drawn until then, or until somebody else has the address. */
   readonly coolsUntil: number | null
   /** Oldest first, the first at `from`. */
   readonly states: readonly { readonly mark: Mark; readonly at: number }[]

@@ -58,6 +58,18 @@ export function parseAddress(text: string): IpAddress | Malformed {
   return read
 }
 
+/**
+ * The one address that a refused spelling can only mean: an IPv4-mapped one, or one with the prefix length of its
+ * interface, as CNI results have it. Null: none, or it could be read as two. For what is in use, and for nothing else.
+ */
+export function addressMeant(text: string): IpAddress | null {
+  if (text.length > MAX_TEXT) return null
+  const slash = text.indexOf('/')
+  const read = readAddress((slash < 0 ? text : text.slice(0, slash)).trim())
+  if (typeof read === 'string') return null
+  return isMapped(read) ? { family: 4, value: read.value & LOW_32_BITS } : read
+}
+
 /** A network with its prefix length. A bare address is refused: it could mean the address or its network. */
 export function parseCidr(text: string): Cidr | Malformed {
   return readCidr(text, false)

@@ -7,7 +7,8 @@
  * Two rules keep late reads honest: rows read later are added only where nothing is known yet, because what is
  * known may already carry this batch's events; and nothing is changed that has not been read before.
  */
-import { blockSize, formatValue, isMalformed, parseAddress } from './address.ts'
+import { blockSize, formatValue, isMalformed, maxPrefix, parseAddress } from './address.ts'
+import { isSameWorkload } from './judge.ts'
 import { Layer } from './layer.ts'
 import type { EndedLease, Lease } from './lease.ts'
 import type { Network } from './network.ts'
@@ -26,6 +27,18 @@ export type ReleasedAddress = {
   /** Its last holder; only it may have the address back before it has cooled, and only if removal was confirmed. */
   readonly holderKey: string
   readonly removalConfirmed: boolean
+}
+
+/** Whose lease an address was last, and where. */
+export type LastHolder = {
+  readonly owner: Owner | null
+  readonly node: string
+  /** Other nodes have asked for it: that it was removed is said of one of them, and nobody knows which. */
+  readonly isMoved: boolean
+}
+
+export function lastHolderOf({ owner, placement: { node }, askedFrom = [] }: Lease): LastHolder {
+  return { owner, node, isMoved: askedFrom.length > 0 }
 }
 
 export type ClosedAttachment = {
@@ -129,13 +142,11 @@ export type Fence = {
   readonly why: string
 }
 
-/** What a STRICT pool goes by, and the end of a recovery. Sources are the enabled ones whose node's boot is not fenced. */
+/** What a STRICT pool goes by. Sources are the enabled ones whose node's boot is not fenced. */
 export type Strictness = {
   readonly sources: number
   /** Some of those that have not reported completely in this era, or are warming up. */
   readonly unreported: readonly string[]
-  /** Some of those that have called in this era, while the network recovered, and that nobody has registered and enabled. */
-  readonly unknown: readonly string[]
   /** Those that see the asking node: its own and the network's. */
   readonly asking: readonly {
     readonly source: string
@@ -143,6 +154,18 @@ export type Strictness = {
     /** When its last complete snapshot of this era was begun; null while it warms up. */
     readonly completeAt: number | null
   }[]
+}
+
+/**
+ * What a recovery waits for. Of enabled sources none is left out for a fence: which boot a node is in the restored books
+ * know from before, and what it runs by now only its source can tell (12.1).
+ */
+export type Unobserved = {
+  readonly sources: number
+  /** Some of those that have not reported completely in this era, or are warming up. */
+  readonly unreported: readonly string[]
+  /** Some of those that have called in this era, while the network recovered, and that nobody has registered and enabled. */
+  readonly unknown: readonly string[]
 }
 
 /** What stands at an address: a lease, or its place in the queue of released addresses, or neither (untouched). */
@@ -178,6 +201,8 @@ export type Need =
   | { readonly what: 'closings'; readonly key: string }
   /** What an attachment held that holds nothing now. */
   | { readonly what: 'endings'; readonly owner: Owner }
+  /** Of the lease that ended with that number. */
+  | { readonly what: 'lastHolder'; readonly seq: number }
   | { readonly what: 'request'; readonly id: string }
   /** Pieces of untouched space, and released addresses that have cooled, in order. */
   | { readonly what: 'candidates'; readonly pool: string; readonly ranges: number; readonly released: number }
@@ -200,6 +225,8 @@ export type Need =
   /** How many held leases are among so many entries that a source lists. */
   | { readonly what: 'leasesSeen'; readonly source: string; readonly upTo: number }
   | { readonly what: 'strictness'; readonly node: string }
+  | { readonly what: 'unobserved' }
+  | { readonly what: 'lastRecovery' }
   | {
       readonly what: 'occupants'
       readonly poolId: number
@@ -261,6 +288,8 @@ export type Books = {
   readonly closings: Map<string, readonly ClosedAttachment[]>
   /** By attachment. */
   readonly endings: Map<string, readonly EndedLease[]>
+  /** By the number of the end of their lease; null: there is no such event. */
+  readonly lastHolders: Map<number, LastHolder | null>
   readonly requests: Map<string, Remembered | null>
   readonly previous: Map<string, readonly string[]>
   readonly nextCooled: Map<number, number | null>
@@ -288,6 +317,9 @@ export type Books = {
   readonly leasesSeen: Map<string, LeasesSeen>
   /** By asking node. */
   readonly strictness: Map<string, Strictness>
+  unobserved: Unobserved | undefined
+  /** Number of the event that began the last era with a recovery; 0: none did. */
+  lastRecovery: number | undefined
   /** Longest report interval of the sources that are not retired; 0 without any. Read with the head. */
   slowestIntervalMs: number
   readonly poolsAt: Map<string, number | null>
@@ -314,6 +346,7 @@ export function emptyBooks(networkName: string, setAside: ReadonlySet<string> = 
     byToken: new Map(),
     closings: new Map(),
     endings: new Map(),
+    lastHolders: new Map(),
     requests: new Map(),
     previous: new Map(),
     nextCooled: new Map(),
@@ -330,6 +363,8 @@ export function emptyBooks(networkName: string, setAside: ReadonlySet<string> = 
     heldLeases: undefined,
     leasesSeen: new Map(),
     strictness: new Map(),
+    unobserved: undefined,
+    lastRecovery: undefined,
     slowestIntervalMs: 0,
     poolsAt: new Map(),
     overlaps: new Map(),
@@ -352,6 +387,7 @@ export function forkBooks(books: Books): Books {
     byToken: new Layer(books.byToken),
     closings: new Layer(books.closings),
     endings: new Layer(books.endings),
+    lastHolders: new Layer(books.lastHolders),
     requests: new Layer(books.requests),
     previous: new Layer(books.previous),
     nextCooled: new Layer(books.nextCooled),
@@ -542,7 +578,7 @@ export function fenceOf(books: Books, node: string, boot: string): Fence | null 
 }
 
 /** Seen at a head at which it may still have been there, by who says that it is over (6.3). */
-export function isBeforeFence(fence: Fence, head: number): boolean {
+export function isBeforeFence(fence: Pick<Fence, 'seq' | 'head'>, head: number): boolean {
   return head < Math.min(fence.seq, fence.head + 1)
 }
 
@@ -587,6 +623,18 @@ export function strictnessFor(books: Books, node: string): Strictness {
   const found = books.strictness.get(node)
   if (found === undefined) throw new Missing({ what: 'strictness', node })
   return found
+}
+
+export function unobservedIn(books: Books): Unobserved {
+  if (books.unobserved === undefined) throw new Missing({ what: 'unobserved' })
+  return books.unobserved
+}
+
+/** What was promised before this number may be lost, and promises that were made about it. 0: nothing was ever lost. */
+export function lastRecoveryOf(books: Books): number {
+  if (books.network?.era === 0) return 0
+  if (books.lastRecovery === undefined) throw new Missing({ what: 'lastRecovery' })
+  return books.lastRecovery
 }
 
 /** A rest between two holders covers two reports of the slowest source: each could still say that it is live. */
@@ -636,14 +684,98 @@ export function* candidates(books: Books, book: PoolBook, seen: Set<string> = ne
     released: MORE_CANDIDATES,
   } as const
   if (book.untouchedUpTo !== null) throw new Missing(more)
-  for (const { address, availableAt, releasedSeq } of book.cooled.values()) {
-    if (availableAt > books.now) continue
-    if (isSeenSince(sightingsAt(books, address, pool.prefixLength), releasedSeq)) seen.add(address)
-    else yield address
+  for (const released of book.cooled.values()) {
+    if (released.availableAt > books.now) continue
+    if (isSeenAtFree(books, book, released)) seen.add(released.address)
+    else yield released.address
   }
   if (!book.cooledComplete) throw new Missing(more)
   // Released under this lock: what anybody saw before is older.
   yield* books.freed.get(pool.poolId)?.keys() ?? []
+}
+
+/** What is missing about one of them is asked for about all: each by itself would be a trip. */
+function isSeenAtFree(books: Books, { pool, cooled }: PoolBook, released: ReleasedAddress): boolean {
+  const isSeen = (one: ReleasedAddress) => {
+    const { live } = sightingsAt(books, one.address, pool.prefixLength)
+    return live.some((seen) => !isRefuted(books, seen, one))
+  }
+  try {
+    return isSeen(released)
+  } catch (error) {
+    if (!(error instanceof Missing)) throw error
+    readTogether(
+      [...cooled.values()].filter(({ availableAt }) => availableAt <= books.now),
+      isSeen,
+    )
+    throw error
+  }
+}
+
+/** What may refute what was seen at a released address. */
+export type Refutation = {
+  readonly released: Pick<ReleasedAddress, 'address' | 'prefixLength' | 'releasedSeq' | 'removalConfirmed'>
+  readonly holder: LastHolder | null
+  /** Of the boot it was seen in. */
+  readonly fence: Pick<Fence, 'seq' | 'head'> | null
+}
+
+/**
+ * Whether what was seen at an address before its last event is over by that event or by a fence. Whoever released it said
+ * so of itself and of where it was; a reap proved it of whom nobody listed any more, so that it says nothing of what is
+ * listed. Everybody else is there however old the list is, until the source reports again, is retired, or its boot is
+ * fenced: a source that falls silent has not said that anybody has gone (INV-12, azure#1259).
+ */
+export function refutes(
+  { released, holder, fence }: Refutation,
+  seen: Pick<LiveSighting, 'head' | 'owner' | 'node'>,
+): boolean {
+  const { head } = seen
+  if (head === null || head >= released.releasedSeq) return false
+  if (released.removalConfirmed && holder !== null && isRemovedWith(holder, released, seen)) return true
+  return fence !== null && isBeforeFence(fence, head)
+}
+
+export function isRefuted(
+  books: Books,
+  seen: LiveSighting,
+  released: ReleasedAddress,
+  /** Where the end of its lease has no number yet. */
+  handedOnBy?: LastHolder,
+): boolean {
+  const { head, node, boot } = seen
+  const { releasedSeq: seq, removalConfirmed } = released
+  if (head === null || head >= seq) return false
+  const holder = removalConfirmed ? (handedOnBy ?? books.lastHolders.get(seq)) : null
+  const fence = node === '' || boot === '' ? null : books.fences.get(bootKey(node, boot))
+  // Wanted together, so that it is one trip.
+  if (holder === undefined)
+    throw new Missing({ what: 'lastHolder', seq }, fence === undefined ? [{ what: 'fence', node, boot }] : [])
+  if (fence === undefined) throw new Missing({ what: 'fence', node, boot })
+  return refutes({ released, holder, fence }, seen)
+}
+
+/** A block's holder gives its addresses to whom it likes, on its own node. */
+function isRemovedWith(
+  holder: LastHolder,
+  { address, prefixLength }: Refutation['released'],
+  seen: Pick<LiveSighting, 'owner' | 'node'>,
+): boolean {
+  const isBlock = prefixLength < maxPrefix(address.includes(':') ? 6 : 4)
+  const isElsewhere = holder.node !== seen.node
+  if (holder.isMoved && seen.node !== '') return false
+  if (isBlock) return seen.node !== '' && !isElsewhere
+  if (isElsewhere && holder.node !== '' && seen.node !== '') return false
+  return holder.owner !== null && isItself(seen, holder.owner)
+}
+
+/** As far as both tell lives apart. */
+export function isItself({ owner: seen }: Pick<LiveSighting, 'owner'>, owner: Owner): boolean {
+  return (
+    seen !== null &&
+    isSameWorkload(owner, seen) &&
+    (seen.incarnation === '' || owner.incarnation === '' || seen.incarnation === owner.incarnation)
+  )
 }
 
 /** Evidence begun before the address's last event says nothing about what came after; of no proven age, it protects. */

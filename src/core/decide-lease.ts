@@ -5,8 +5,10 @@ import {
   bookAt,
   closingsOf,
   cooldownOf,
+  fenceOf,
   isSeenSince,
   lastEndingsOf,
+  lastRecoveryOf,
   leaseByToken,
   leasesOfAttachment,
   poolAt,
@@ -39,7 +41,7 @@ import {
   type QuarantineReason,
 } from './lease.ts'
 import { type AddressState, stateOf, type Trigger, transition } from './lifecycle.ts'
-import { describeOwner, type Owner, type Placement, sameAttachment } from './owner.ts'
+import { describeOwner, isMistakenFor, type Owner, type Placement, sameAttachment } from './owner.ts'
 import { judgePolicy, POLICY } from './policy.ts'
 import { contains } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
@@ -109,18 +111,25 @@ export function confirmDraft(lease: Lease, now: number, evidence: Evidence | nul
 
 /**
  * A promise made again is life: whoever is told once more that the lease is his will use the address, and proofs that are
- * under way about it start anew, with its version and its age (2.4). Said again soon, and of what a source lists, it
- * leaves nothing: a storm of retries writes nothing, and is protected by the age or by the list. A deadline has rules
- * of its own. Null: nothing to write.
+ * under way about it start anew, with its version and its age (2.4). Said again soon it leaves nothing: a storm of retries
+ * writes nothing, and is protected by the age; but once after a fence of its boot, which knows no age (6.3). That a source
+ * lists it is no protection: it may list the life before, or a boot that is fenced or over, whose leases need no misses to
+ * be freed (6.3, 12.2). A deadline has rules of its own. Null: nothing to write.
  */
 export function renewDraft(books: Books, lease: Lease): Draft | null {
   if (lease.confirmBy !== null || transition(stateOf(lease), 'RENEW') === undefined) return null
   const { minimumAgeMs } = judgePolicy(poolById(books, lease.poolId).pool.reapPolicy)
-  if (books.now - changedAt(lease) <= minimumAgeMs * POLICY.renewedAfterShare) return null
-  if (sightingsAt(books, lease.address, lease.prefixLength).live.length > 0) return null
+  const isYoung = books.now - changedAt(lease) <= minimumAgeMs * POLICY.renewedAfterShare
+  if (isYoung && !isFencedSince(books, lease)) return null
   return lease.state === 'ACTIVE'
     ? confirmDraft(lease, books.now, null)
     : updateDraft({ ...lease, reservedAt: books.now })
+}
+
+function isFencedSince(books: Books, lease: Lease): boolean {
+  const { node, boot } = lease.placement
+  const fence = node === '' || boot === '' ? null : fenceOf(books, node, boot)
+  return fence !== null && fence.at >= changedAt(lease)
 }
 
 export function decideRelease(books: Books, command: Release): Verdict {
@@ -151,7 +160,7 @@ export function decideRelease(books: Books, command: Release): Verdict {
   const ends: Draft[] = []
   const stays: Draft[] = []
   for (const lease of found.leases) {
-    const bad = mayTouch(command.actor, lease) ?? matches(reference, lease)
+    const bad = mayEnd(books, command.actor, lease) ?? matches(reference, lease)
     if (bad !== null) return refused(bad)
     const state = stateOf(lease)
     const becomes = transition(state, trigger)
@@ -337,6 +346,15 @@ export function decideExpire(books: Books, command: Expire): Verdict {
         `lease ${idOf(lease)} may still be confirmed`,
         stateMetadata(lease),
         due - books.now + 1,
+      ),
+    )
+  }
+  // Told in the books that were lost that it is his, its caller uses it: only proof of absence ends it (INV-24, 12.4).
+  if (lease.fencingToken < lastRecoveryOf(books)) {
+    return refused(
+      illegalBecause(
+        lease,
+        `lease ${idOf(lease)} was reserved before the last recovery, and its Confirm may be lost; its deadline ends it no more`,
       ),
     )
   }
@@ -554,9 +572,10 @@ function placeOf(
   return { address, poolId: pool.poolId }
 }
 
-/** A token bound to a node acts for that node's leases only. */
+/** A token bound to a node acts for that node's leases only: those placed there, and those asked for there since. */
 export function mayTouch(actor: Actor, lease: Lease): Refusal | null {
   if (actor.node === null || lease.placement.node === actor.node) return null
+  if (lease.askedFrom?.includes(actor.node)) return null
   return refusal(
     'PERMISSION_DENIED',
     `this token is bound to node ${actor.node}, lease ${idOf(lease)} is on another`,
@@ -566,12 +585,47 @@ export function mayTouch(actor: Actor, lease: Lease): Refusal | null {
   )
 }
 
+/**
+ * A node speaks for itself. Of a lease that was asked for elsewhere since, the node it was placed on says no more than that
+ * it is not there, as its source would, and the workload may be starting on the other (16.5). The one that asked may end it,
+ * where nobody else has asked and nobody sees it on another node; after that only a token of no node.
+ */
+export function mayEnd(books: Books, actor: Actor, lease: Lease): Refusal | null {
+  const bad = mayTouch(actor, lease)
+  const { askedFrom = [] } = lease
+  if (bad !== null || actor.node === null || askedFrom.length === 0) return bad
+  const metadata = { ...stateMetadata(lease), node: actor.node, askedFrom: askedFrom.join(', ') }
+  const remedy = "an orchestrator's token ends it"
+  if (askedFrom.length > 1 || askedFrom[0] !== actor.node) {
+    const who = askedFrom.length > 1 ? '' : ` a token of ${askedFrom[0]} or`
+    const message = `lease ${idOf(lease)} was asked for from ${askedFrom.join(', ')} since; that it is not on node ${actor.node} ends nothing:${who} ${remedy}`
+    return refusal('ILLEGAL_STATE', message, metadata)
+  }
+  const { live } = sightingsAt(books, lease.address, lease.prefixLength)
+  const seen = live.find(({ node }) => node !== '' && node !== actor.node)
+  if (seen === undefined) return null
+  const message = `lease ${idOf(lease)} is seen live on ${seen.node} by ${seen.source}, and node ${actor.node} speaks for itself: nothing has ended; ${remedy}, or wait until it is not seen there`
+  return refusal('ILLEGAL_STATE', message, { ...metadata, seenBy: seen.source })
+}
+
 function matches(reference: LeaseReference, lease: Lease): Refusal | null {
-  if (reference.token === null || reference.owner === null) return null
+  if (reference.token === null) return mistaken(reference.owner, lease)
+  if (reference.owner === null) return null
   if (lease.owner !== null && sameAttachment(reference.owner, lease.owner)) return null
   return illegalBecause(
     lease,
     `lease ${idOf(lease)} is held by ${lease.owner === null ? 'nobody' : describeOwner(lease.owner)}, not by ${describeOwner(reference.owner)}`,
+  )
+}
+
+/** The uid of one workload may be the name of another, of which no uid is known: nobody is told another's lease. */
+export function mistaken(owner: Owner, lease: Lease): Refusal | null {
+  const { owner: holder } = lease
+  if (holder === null || !isMistakenFor(holder, owner)) return null
+  const [named, other] = holder.uidNamed ? [holder, owner] : [owner, holder]
+  return illegalBecause(
+    lease,
+    `${lease.address} is held by ${describeOwner(holder)}: the uid of ${named.name} is the name of ${other.name}, which has none; give it a uid, or name the lease id`,
   )
 }
 

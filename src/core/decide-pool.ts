@@ -11,7 +11,7 @@ import {
   poolById,
   poolNamed,
   poolsOverlapping,
-  strictnessFor,
+  unobservedIn,
 } from './books.ts'
 import type {
   Answer,
@@ -116,7 +116,7 @@ export function decideEndRecovery(books: Books, command: EndRecovery): Verdict {
 /** What a job saw may be of the era before: another restore, while it was paused (INV-24). */
 function notObserved(books: Books): Refusal | null {
   const { network, era } = books.network!
-  const { sources, unreported, unknown } = strictnessFor(books, '')
+  const { sources, unreported, unknown } = unobservedIn(books)
   if (sources > 0 && unreported.length === 0 && unknown.length === 0) return null
   const why =
     sources === 0

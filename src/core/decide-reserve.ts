@@ -12,7 +12,10 @@ import {
   candidates,
   cooldownOf,
   defaultPools,
+  isItself,
+  isRefuted,
   type LiveSighting,
+  lastHolderOf,
   leasesOfAttachment,
   leasesOfHolder,
   nextCooledAt,
@@ -25,6 +28,7 @@ import {
   type ReleasedAddress,
   sightingsAt,
   strictnessFor,
+  unobservedIn,
 } from './books.ts'
 import type { Claim, LeaseView, Reserve, Supersedes } from './command.ts'
 import type { Verdict } from './decide.ts'
@@ -36,7 +40,9 @@ import {
   endDraft,
   idOf,
   illegalBecause,
+  mayEnd,
   mayTouch,
+  mistaken,
   quarantineDraft,
   quarantineFreeDraft,
   renewDraft,
@@ -44,10 +50,9 @@ import {
 } from './decide-lease.ts'
 import { type Draft, number } from './draft.ts'
 import type { Evidence } from './event.ts'
-import { isSameWorkload } from './judge.ts'
 import type { Lease } from './lease.ts'
 import { stateOf, type Trigger, transition } from './lifecycle.ts'
-import { attachmentKey, describeOwner, holderKey, type Owner, sameAttachment } from './owner.ts'
+import { attachmentKey, describeOwner, holderKey, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { type Pool, quarantineCap } from './pool.ts'
 import { contains } from './ranges.ts'
@@ -104,6 +109,8 @@ export function decideReserve(books: Books, command: Reserve): Verdict {
       (one) => one.state !== 'QUARANTINED' && open.books.some(({ pool }) => pool.poolId === one.poolId),
     )
     if (lease === undefined) continue
+    const bad = mistaken(owner, lease)
+    if (bad !== null) return refused(bad)
     if (open.named !== null && open.named.address !== lease.address) {
       return refused(
         illegalBecause(
@@ -326,7 +333,7 @@ function supersede(books: Books, command: Reserve, takes: boolean): Succession |
       // Reserve has overtaken it before.
       if (!takes || owner.incarnation === '' || closedIn(books, holder, null)) continue
     } else if (becomes.to === 'COOLING') {
-      const bad = mayTouch(command.actor, lease)
+      const bad = mayEnd(books, command.actor, lease)
       if (bad !== null) return bad
       drafts.push(
         endDraft(lease, 'lease.released', books, {
@@ -410,7 +417,7 @@ function notOpen(books: Books): Refusal | null {
     refusal('NETWORK_RECOVERING', `network ${network} ${why}`, { network, state, ...metadata }, 1_000)
   if (state === 'REBUILDING')
     return refused(`is ${state}; nothing is handed out until its books are trusted again`)
-  const { sources, unreported, unknown } = strictnessFor(books, '')
+  const { sources, unreported, unknown } = unobservedIn(books)
   const strangers = `somebody has registered and enabled who has called and is not known: ${unknown.join(', ')}`
   const waits =
     sources === 0
@@ -534,9 +541,8 @@ function pickNamed(
 }
 
 /**
- * Whoever sees a free address live (INV-12, azure#1259): of evidence begun before its last event nothing follows. What
- * goes on to its last holder before it has cooled had no time to be seen again; there only the holder itself, which said
- * that it is removed, may be in the lists of before.
+ * Whoever sees a free address live, and has not been refuted since (INV-12, azure#1259). Before it has cooled it goes on
+ * to its last holder alone; nobody's own list of before is in its way.
  */
 function seenBySources(
   books: Books,
@@ -548,23 +554,12 @@ function seenBySources(
 ): readonly LiveSighting[] {
   const { live } = sightingsAt(books, address, book.pool.prefixLength)
   if (released === null) return live
-  const rested = released.availableAt <= books.now && !succession.released.has(address)
-  return live.filter(
-    ({ head, owner }) =>
-      head === null || head >= released.releasedSeq || (!rested && !isOfHolder(owner, command.owner)),
-  )
-}
-
-function isOfHolder(seen: Owner | null, owner: Owner): boolean {
-  return seen !== null && seen.kind === owner.kind && (seen.uid === owner.uid || seen.name === owner.name)
-}
-
-function isItself({ owner: seen }: LiveSighting, owner: Owner): boolean {
-  return (
-    seen !== null &&
-    isSameWorkload(owner, seen) &&
-    (seen.incarnation === '' || owner.incarnation === '' || seen.incarnation === owner.incarnation)
-  )
+  const handedOn = succession.released.get(address)
+  const rested = released.availableAt <= books.now && handedOn === undefined
+  const isOwn = (seen: LiveSighting) =>
+    !rested && seen.head !== null && seen.head < released.releasedSeq && isItself(seen, command.owner)
+  const holder = handedOn && lastHolderOf(handedOn)
+  return live.filter((seen) => !isOwn(seen) && !isRefuted(books, seen, released, holder))
 }
 
 function pickFrom(
@@ -771,10 +766,10 @@ type Made = {
  */
 function reuse(books: Books, command: Reserve, lease: Lease): Made {
   const made = { address: lease.address, pool: poolById(books, lease.poolId), lease }
-  const moved = askedElsewhere(command, lease)
-  const now = moved === null ? lease : withoutBoot(lease)
-  // A token bound to another node is told what its attachment holds, and changes nothing else.
-  const changes = mayTouch(command.actor, lease) === null ? againDraft(books, command, now) : null
+  const moved = askedElsewhere(books, command, lease)
+  const now = moved === null ? lease : promisedElsewhere(books, command, lease)
+  // A token bound to a node that did not ask is told what its attachment holds, and changes nothing.
+  const changes = mayTouch(command.actor, now) === null ? againDraft(books, command, now) : null
   return { ...made, drafts: [moved, changes].flatMap((draft) => draft ?? []) }
 }
 
@@ -790,18 +785,34 @@ function againDraft(books: Books, command: Reserve, lease: Lease): Draft | null 
 
 /**
  * Who is told of it on another node, or in another boot, may run there: the end of the boot it was placed on, or its
- * fencing, says nothing of it any more (6.3, 16.5). Written once, for no boot is left to be the only one.
+ * fencing, says nothing of it any more (6.3, 16.5). Written once for each node, and for the end of the only boot.
  */
-function askedElsewhere({ placement: { node, boot } }: Reserve, lease: Lease): Draft | null {
-  const { placement } = lease
+function askedElsewhere(books: Books, command: Reserve, lease: Lease): Draft | null {
+  const { placement, askedFrom = [] } = lease
+  const { node, boot } = command.placement
   const isElsewhere = (node !== '' && node !== placement.node) || (boot !== '' && boot !== placement.boot)
-  if (placement.boot === '' || !isElsewhere) return null
+  const isAnother = askingNodes(lease, node).length > askedFrom.length
+  if (!isAnother && (placement.boot === '' || !isElsewhere)) return null
   if (transition(stateOf(lease), 'RESERVE_ELSEWHERE') === undefined) return null
-  return updateDraft(withoutBoot(lease), { askedFrom: { node, boot } })
+  return updateDraft(promisedElsewhere(books, command, lease), { askedFrom: { node, boot } })
 }
 
-function withoutBoot(lease: Lease): Lease {
-  return { ...lease, placement: { ...lease.placement, boot: '' } }
+/**
+ * Nodes that asked for it, in order, as long as nobody can mistake where it is: of more than one, and of the first when it
+ * asks again, a late retry may be among them.
+ */
+function askingNodes({ placement, askedFrom = [] }: Lease, node: string): readonly string[] {
+  if (node === '' || placement.node === '') return askedFrom
+  const isKnown = askedFrom.includes(node) || (askedFrom.length === 0 && node === placement.node)
+  return isKnown || askedFrom.length === POLICY.askingNodes ? askedFrom : [...askedFrom, node]
+}
+
+/** Promised from now on, as it is where it was (2.4); but with a deadline, which goes by when it was reserved. */
+function promisedElsewhere(books: Books, { placement: { node } }: Reserve, lease: Lease): Lease {
+  const reservedAt = lease.confirmBy === null ? books.now : lease.reservedAt
+  const askedFrom = askingNodes(lease, node)
+  const promised = { ...lease, placement: { ...lease.placement, boot: '' }, reservedAt }
+  return askedFrom.length === 0 ? promised : { ...promised, askedFrom }
 }
 
 function reserveDraft(books: Books, command: Reserve, pick: Picked): Draft {

@@ -196,20 +196,18 @@ function replayAnswer(books: Books, command: Command, remembered: Remembered): A
     )
   }
   const answer = JSON.parse(remembered.answer) as Answer
-  if (
-    command.type !== 'reserve' &&
-    !(command.type === 'allOrNothing' && command.items[0]?.type === 'reserve')
-  )
-    return answer
+  const { type } = command.type === 'allOrNothing' ? (command.items[0] ?? command) : command
+  if (type !== 'reserve' && type !== 'confirm') return answer
   for (const view of [answer, ...(answer.items ?? [])].flatMap((one) => one.leases)) {
-    const lost = lostSince(books, view)
+    const remedy = type === 'confirm' ? 'unconfigure the address' : 'reserve with a new requestId'
+    const lost = lostSince(books, view, remedy)
     if (lost !== null) return lost
   }
   return answer
 }
 
-/** An old answer must never hand out an address that has ended or been quarantined meanwhile. */
-function lostSince(books: Books, view: LeaseView): Refusal | null {
+/** An old answer must never say that an address is held that has ended or been quarantined meanwhile, whoever has it now. */
+function lostSince(books: Books, view: LeaseView, remedy: string): Refusal | null {
   const found = books.byToken.get(view.fencingToken)
   if (found === undefined) throw new Missing({ what: 'token', token: view.fencingToken })
   if (found !== null && 'address' in found) {
@@ -217,18 +215,14 @@ function lostSince(books: Books, view: LeaseView): Refusal | null {
     if (book === undefined) throw new Missing({ what: 'address', address: found.address })
     if (book.lease?.state === 'RESERVED' || book.lease?.state === 'ACTIVE') return null
     const reason = book.lease?.quarantine?.reason ?? ''
-    return refusal(
-      'LEASE_LOST',
-      `lease ${view.leaseId} has been quarantined since (${reason}); reserve with a new requestId`,
-      {
-        leaseId: view.leaseId,
-        state: 'QUARANTINED',
-        quarantineReason: reason,
-      },
-    )
+    return refusal('LEASE_LOST', `lease ${view.leaseId} has been quarantined since (${reason}); ${remedy}`, {
+      leaseId: view.leaseId,
+      state: 'QUARANTINED',
+      quarantineReason: reason,
+    })
   }
   const ended = found?.ended
-  return refusal('LEASE_LOST', `lease ${view.leaseId} has ended since; reserve with a new requestId`, {
+  return refusal('LEASE_LOST', `lease ${view.leaseId} has ended since; ${remedy}`, {
     leaseId: view.leaseId,
     ...(ended === undefined
       ? {}

@@ -13,6 +13,7 @@ import {
   type ClosedAttachment,
   type Fence,
   type Hold,
+  lastHolderOf,
   type PoolBook,
   type ReleasedAddress,
   replaceBook,
@@ -199,6 +200,7 @@ export function evolve(books: Books, event: LedgerEvent): Books {
       books.heldLeases += (after.lease === null ? 0 : 1) - (before.lease === null ? 0 : 1)
     if (isEndedEvent(event)) {
       books.byToken.set(event.ended.lease.fencingToken, { ended: event.ended })
+      books.lastHolders.set(event.seq, lastHolderOf(event.ended.lease))
       addEnding(books, event.ended)
       countReap(books, event)
     }
@@ -206,9 +208,14 @@ export function evolve(books: Books, event: LedgerEvent): Books {
   const closes = closedOrReopened(event)
   if (closes !== null) evolveClosingsOf(books, attachmentKey(closes), event)
   switch (event.type) {
+    case 'era.begun':
+      // In the new era nothing has been observed yet.
+      books.unobserved = undefined
+      if (event.recovering) books.lastRecovery = event.seq
+      books.network = evolveNetwork(books.network, event)
+      return books
     case 'network.created':
     case 'network.updated':
-    case 'era.begun':
       books.network = evolveNetwork(books.network, event)
       return books
     case 'pool.created':

@@ -23,6 +23,9 @@ export type LookupAnswer =
     }
   | { readonly answer: 'terminal'; readonly since: number; readonly at: number; readonly detail: string }
 
+/** Empty: not known. */
+export type SeenPlace = { readonly node: string; readonly boot: string }
+
 /** A counted snapshot of a source. */
 export type SnapshotRef = { readonly sequence: number; readonly head: number; readonly begunAt: number }
 
@@ -59,8 +62,13 @@ export type WitnessEvidence = {
    * another node than its holder's). Null where the source can't tell who it was; nobody can be asked after then.
    */
   readonly about: Owner | null
-  /** It has seen the owner in another life alone: must miss it, and knows nothing of this one. Older proofs lack it. */
+  /**
+   * It has seen the owner in another life alone, or only in reports that knew nothing of this lease: must miss it, and
+   * knows nothing of this one. Older proofs lack it.
+   */
   readonly anotherLife?: boolean
+  /** Where it has seen them alive in this lease, now or before. Of an engine whose epoch is no boot, its node alone. Older proofs lack it. */
+  readonly seenOn?: readonly SeenPlace[]
   /** It lists them at the address now. */
   readonly live: {
     readonly state: string
@@ -85,10 +93,17 @@ export type LeaseEvidence = {
   readonly era: number
   /** The network's state is RECOVERING. */
   readonly recovering: boolean
+  /**
+   * When the last era with a recovery began: what was promised or confirmed until then may be lost with the books of before.
+   * Null: none did. Proofs stored before it was asked lack it.
+   */
+  readonly recoveredAt?: number | null
   /** Begin of the last snapshot that listed the address, for anybody and for anybody but the lease's owner. */
   readonly lastSightedAt: number | null
   readonly othersSightedAt: number | null
   readonly imported: boolean
+  /** The boot it was placed on, if it was asked for from outside of it since (16.5); null: it was not. Older proofs lack it. */
+  readonly leftBoot?: string | null
   /** The lease's attachment is closed. */
   readonly ownerClosed: boolean
   /** The last statement that the boot the lease was placed on is gone for good. */
@@ -111,16 +126,29 @@ export type LeaseEvidence = {
   /**
    * Who was retired having seen somebody there whom no other source that looks where it looked has seen since: a witness
    * that can testify no more. Null: it listed somebody there to the end, and can't tell whom. `scopeNode`: where it looked,
-   * empty for the whole network. Proofs stored before they were asked lack the list, or the node.
+   * empty for the whole network. Proofs stored before they were asked lack the list, the node, or where it saw them.
    */
   readonly retired?: readonly {
     readonly source: string
     readonly about: Owner | null
     readonly scopeNode?: string
+    readonly seenOn?: readonly SeenPlace[]
   }[]
   /** Where the address is seen live. */
-  readonly placements: readonly { readonly node: string; readonly boot: string; readonly source: string }[]
+  readonly placements: readonly (SeenPlace & { readonly source: string })[]
+  /** `RULES` when it was read. Proofs stored before the rules had a number lack it. */
+  readonly rules?: number
 }
+
+/**
+ * Raised with a rule that would come to something else for evidence of before: a stored proof is judged again by the
+ * rules of its day (INV-20).
+ *
+ * 2: A source of a node that Reserve named and that has never seen the lease is held to what it would cover. Who else was
+ *    seen at an address is asked after before it is given back to its owner, and stands in the way of a fence though his
+ *    source was retired; and so does a deadline that was promised after it.
+ */
+export const RULES = 2
 
 /** What a reason does to the verdict: life keeps, a doubt blocks until somebody acts, time passes, a question is asked. */
 export const EFFECT = {
@@ -224,10 +252,10 @@ export function judgeHeld(evidence: LeaseEvidence, policy: JudgePolicy): Verdict
     return { verdict: 'reap', because: proven.because, proof: proofOf(proven.cause, evidence, policy) }
   }
   const alone = seenAlone(evidence, policy)
-  if (alone !== undefined) {
-    return { verdict: 'restore', because: alone, proof: proofOf('SEEN_ALONE', evidence, policy) }
+  if (alone?.inTheWay.length === 0) {
+    return { verdict: 'restore', because: alone.because, proof: proofOf(alone.cause, evidence, policy) }
   }
-  return waiting(findings)
+  return waiting(alone === undefined ? findings : [...findings, alone])
 }
 
 /** The stored proof judged again (INV-20, 15.2), by the policy of its day or by another. */
@@ -366,7 +394,7 @@ const confirmationIsPending: Rule = ({ lease, now }, policy) =>
 
 /** Count and age, not either (INV-3, 2.3); longer where the lease was never seen and may still be on its way (W-01). */
 const tooYoung: Rule = (evidence, policy) => {
-  const age = evidence.now - changedAt(evidence.lease)
+  const age = evidence.now - promisedAt(evidence)
   const unseen = evidence.lease.owner !== null && isUnseen(evidence)
   const minimum = unseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
   return age < minimum
@@ -374,12 +402,35 @@ const tooYoung: Rule = (evidence, policy) => {
     : []
 }
 
-/** Nobody has seen it, or only another life of its owner (W-03). */
+/** The last promise that is known, or that may be lost (INV-24, 12.4). */
+function promisedAt({ lease, recoveredAt }: LeaseEvidence): number {
+  return Math.max(changedAt(lease), recoveredAt ?? 0)
+}
+
+/** Nobody has seen it, or only another life of its owner (W-03), or only where it was before it was asked for (16.5). */
 function isUnseen(evidence: LeaseEvidence): boolean {
   const holders = testifying(evidence).filter((witness) => isAboutHolder(witness, evidence.lease))
   if (holders.some(({ why }) => why === 'COVERS')) return true
   const sighted = holders.filter(({ why }) => why === 'SIGHTED')
-  return sighted.length > 0 && sighted.every(({ anotherLife }) => anotherLife === true)
+  if (sighted.length === 0) return knowsRule(2, evidence) && holders.some(({ scopeNode }) => scopeNode !== '')
+  const known = sighted.filter(({ anotherLife }) => anotherLife !== true)
+  return known.length === 0 || isOnItsWay(known, evidence)
+}
+
+/** By sources of nodes it was not seen yet on each node that asked for it, or nowhere but in the boot that it left. */
+function isOnItsWay(known: readonly WitnessEvidence[], evidence: LeaseEvidence): boolean {
+  if (known.some(({ scopeNode }) => scopeNode === '')) return false
+  const { lease, leftBoot = null } = evidence
+  const { placement, askedFrom = [] } = lease
+  const places = known.flatMap(({ seenOn = [] }) => seenOn)
+  const isLeft = ({ node, boot }: SeenPlace) =>
+    node === placement.node && (leftBoot === null || boot === '' || boot === leftBoot)
+  if (askedFrom.length === 0) return leftBoot !== null && places.every(isLeft)
+  return askedFrom.some((asked) => !places.some((place) => place.node === asked && !isLeft(place)))
+}
+
+function wasAskedFromElsewhere({ lease, leftBoot = null }: LeaseEvidence): boolean {
+  return leftBoot !== null || (lease.askedFrom ?? []).length > 0
 }
 
 // Who can tell.
@@ -388,7 +439,7 @@ function isUnseen(evidence: LeaseEvidence): boolean {
 const somebodyCanTell: Rule = (evidence) => {
   const { lease } = evidence
   const able = testifying(evidence).filter(
-    (witness) => isAboutHolder(witness, lease) && seesWhereItMayBe(witness, lease),
+    (witness) => isAboutHolder(witness, lease) && seesWhereItMayBe(witness, evidence),
   )
   if (able.some(({ anotherLife }) => anotherLife !== true)) return []
   const strangers = evidence.witnesses
@@ -398,13 +449,28 @@ const somebodyCanTell: Rule = (evidence) => {
   // Who has seen another life alone speaks of this one where it would see it, as those that cover it do (W-03).
   if (able.some(({ scopeNode }) => scopeNode === '' || scopeNode === lease.placement.node)) return []
   return lease.state === 'QUARANTINED'
-    ? [{ code: 'NO_EXIT', text: 'no source can tell whether the address is in use; an operator must' }]
+    ? [{ code: 'NO_EXIT', text: `no source can tell whether the address is in use: ${whoElseEnds(lease)}` }]
     : [{ code: 'NOBODY_CAN_TELL', text: 'no source has seen the lease or covers its kind, family and node' }]
 }
 
-/** What a caller saw may be on any node, so only a source of the whole network can say that it is not there (M-10). */
-function seesWhereItMayBe(witness: WitnessEvidence, lease: Lease): boolean {
-  return lease.quarantine?.reason !== 'SEEN_BY_CALLER' || witness.scopeNode === ''
+function whoElseEnds({ quarantine }: Lease): string {
+  const isTheHolders = quarantine?.reason === 'SUPERSEDED' || quarantine?.reason === 'REMOVAL_UNCONFIRMED'
+  return isTheHolders
+    ? "its holder's Release with confirmed removal ends it, or an operator's Reap"
+    : "an operator's Reap ends it"
+}
+
+/**
+ * What a caller saw may be on any node, so only a source of the whole network can say that it is not there (M-10). One of
+ * a node that was named, and has never seen the lease, says nothing of one that was placed on another node, or that was
+ * asked for from elsewhere (16.5).
+ */
+function seesWhereItMayBe({ why, scopeNode }: WitnessEvidence, evidence: LeaseEvidence): boolean {
+  const { lease } = evidence
+  if (scopeNode === '') return true
+  if (lease.quarantine?.reason === 'SEEN_BY_CALLER') return false
+  if (why !== 'NAMED' || !knowsRule(2, evidence)) return true
+  return !wasAskedFromElsewhere(evidence) && ['', scopeNode].includes(lease.placement.node)
 }
 
 /** A witness that Reserve named and that doesn't speak blocks like any silent one (DESIGN §4). */
@@ -659,8 +725,12 @@ const placedOnAnotherBoot: StandingRule = ({ source, scopeNode, bootEnded }, { l
 
 /** Whoever saw it since, or confirmed it since, contradicts that it ended with the boot (12.2, 9.2). */
 const aliveSinceTheBoot: StandingRule = ({ source, bootEnded }, evidence) =>
-  aliveAt(evidence) > bootEnded!.at
-    ? { code: 'NOT_ENDED_BY_BOOT', source, text: `seen or confirmed after boot ${bootEnded!.newBoot} began` }
+  Math.max(aliveAt(evidence), evidence.recoveredAt ?? 0) > bootEnded!.at
+    ? {
+        code: 'NOT_ENDED_BY_BOOT',
+        source,
+        text: `seen or confirmed after boot ${bootEnded!.newBoot} began, or that may be lost`,
+      }
     : undefined
 
 /** FenceNode: somebody answers for it that the node's boot is gone for good (6.1, 6.3). Absence plays no part. */
@@ -684,6 +754,34 @@ const youngerThanTheFence: Rule = ({ lease, fencedBy }) =>
   lease.fencingToken > fencedBy!.head
     ? [{ code: 'NOT_FENCED', text: `reserved after ${fencedBy!.node} was fenced` }]
     : []
+
+/** Promised since the statement with a deadline, it may be used until then (6.3, DESIGN §2). */
+const promisedSinceTheFence: Rule = (evidence, policy) =>
+  knowsRule(2, evidence) && evidence.lease.version > evidence.fencedBy!.head
+    ? confirmationIsPending(evidence, policy)
+    : []
+
+/**
+ * Whoever was asked for it from another node, or confirmed it after the statement, may be among what a recovery has lost:
+ * the statement has to be of this era, and who runs elsewhere has as long to be seen as after any change (INV-24, 12.4).
+ */
+const lostSinceTheFence: Rule = ({ now, recoveredAt, fencedBy }, policy) => {
+  if (recoveredAt == null) return []
+  const { at, since = at } = fencedBy!
+  if (since <= recoveredAt)
+    return [
+      { code: 'NOT_FENCED', text: `${fencedBy!.node} was fenced in books that were lost; fence it again` },
+    ]
+  const age = now - recoveredAt
+  return age < policy.minimumAgeMs
+    ? [
+        {
+          code: 'TOO_YOUNG',
+          text: `the last recovery began ${seconds(age)} ago, judged after ${seconds(policy.minimumAgeMs)}`,
+        },
+      ]
+    : []
+}
 
 /** Its sole placement is the fenced boot (6.3, 16.5). */
 const placedOutsideTheFence: Rule = ({ lease, fencedBy }) =>
@@ -720,30 +818,42 @@ const fencedBootReports: Rule = ({ fencedBy }) => {
   return [{ code: 'FENCE_CONTRADICTED', text: `boot ${boot} of ${node} has reported after ${after}` }]
 }
 
-/** A node's end says nothing about a workload that was seen on another (16.5), by whoever could see it there. */
+/**
+ * A node's end says nothing about a workload that was seen on another, nor that of a boot about one that was seen in
+ * another boot (16.5, 12.2): by whoever could see it there, whether he lists it now or was retired.
+ */
 const seenOnAnotherNode: Rule = ({ lease, witnesses, retired = [] }) => {
-  const isElsewhere = (node: string) => node !== '' && node !== lease.placement.node
   const still = witnesses
-    .filter(({ why, scopeNode }) => why === 'SIGHTED' && isElsewhere(scopeNode))
-    .map(({ source, scopeNode }) => ({
-      source,
-      text: `was also seen on ${scopeNode} by ${source}, which must miss it`,
-    }))
-  const once = retired.flatMap(({ source, scopeNode = '' }) =>
-    isElsewhere(scopeNode)
-      ? [{ source, text: `was also seen on ${scopeNode} by ${source}, which was retired` }]
-      : [],
-  )
-  return [...still, ...once].map((reason) => ({ code: 'SEEN_ON_ANOTHER_NODE', ...reason }))
+    .filter(({ why }) => why === 'SIGHTED')
+    .map((one) => ({ ...one, which: 'must miss it' }))
+  const once = retired.map((one) => ({ ...one, which: 'was retired' }))
+  return [...still, ...once].flatMap(({ source, scopeNode = '', seenOn = [], which }) => {
+    const elsewhere = [{ node: scopeNode, boot: '' }, ...seenOn].find((place) => isElsewhere(place, lease))
+    if (elsewhere === undefined) return []
+    const { node, boot } = elsewhere
+    const where = node === lease.placement.node ? `in boot ${boot} of ${node}` : `on ${node}`
+    return [
+      { code: 'SEEN_ON_ANOTHER_NODE', source, text: `was also seen ${where} by ${source}, which ${which}` },
+    ]
+  })
 }
 
-/** Nor about the other party of a conflict, nor where nobody is known to hold the address. */
-const othersWereThere: Rule = ({ lease, witnesses }) =>
-  lease.owner === null ||
-  lease.quarantine?.reason === 'CONFLICT' ||
-  witnesses.some((witness) => !isAboutHolder(witness, lease))
+/** What is not known is no other place. */
+function isElsewhere({ node, boot }: SeenPlace, { placement }: Lease): boolean {
+  if (node === '') return false
+  return node !== placement.node || (boot !== '' && boot !== placement.boot)
+}
+
+/** Nor about the other party of a conflict, though his source was retired, nor where nobody is known to hold the address. */
+const othersWereThere: Rule = (evidence) => {
+  const { lease, witnesses, retired = [] } = evidence
+  const seen = knowsRule(2, evidence) ? [...witnesses, ...retired] : witnesses
+  return lease.owner === null ||
+    lease.quarantine?.reason === 'CONFLICT' ||
+    seen.some((one) => !isAboutHolder(one, lease))
     ? [{ code: 'OTHERS_WERE_SEEN', text: 'others than its owner were seen at the address' }]
     : []
+}
 
 const NEW_BOOT: readonly Rule[] = [
   seenLive,
@@ -764,6 +874,8 @@ const FENCING: readonly Rule[] = [
   fencedBootReports,
   seenOnAnotherNode,
   othersWereThere,
+  promisedSinceTheFence,
+  lostSinceTheFence,
 ]
 
 const GROUNDS: readonly Ground[] = [fencing, newBoot, absence]
@@ -772,8 +884,11 @@ const GROUNDS: readonly Ground[] = [fencing, newBoot, absence]
 
 const RESTORED: readonly QuarantineReason[] = ['CONFLICT', 'SECOND_ADDRESS', 'RELEASED_BUT_LIVE']
 
-/** k counted snapshots of every source that saw the address, with only the named, unclosed owner (DESIGN §3). */
-function seenAlone(evidence: LeaseEvidence, policy: JudgePolicy): VerdictReason[] | undefined {
+/**
+ * k counted snapshots of every source that saw the address, with only the named, unclosed owner (DESIGN §3). Whoever else
+ * was seen there is asked after as for a reap: a list that leaves him out is a hint (M-02).
+ */
+const seenAlone: Ground = (evidence, policy) => {
   const { lease, witnesses, placements, ownerClosed } = evidence
   if (lease.quarantine === null || !RESTORED.includes(lease.quarantine.reason)) return undefined
   if (lease.owner === null || ownerClosed) return undefined
@@ -791,12 +906,34 @@ function seenAlone(evidence: LeaseEvidence, policy: JudgePolicy): VerdictReason[
     others.every((witness) => isGoneFromHere(witness, evidence, policy)) &&
     [...own, ...others].every((witness) => showsNobodyElse(witness, evidence, policy))
   if (!agreed) return undefined
-  return [...own, ...others].map((witness) => {
-    const { source } = witness
-    return showing.includes(witness)
-      ? { code: 'SEEN_ALONE', source, text: `${source} lists ${describeOwner(lease.owner!)} and nobody else` }
-      : { code: 'NOBODY_ELSE', source, text: `${source} has seen the address, and lists nobody else there` }
-  })
+  return {
+    cause: 'SEEN_ALONE',
+    inTheWay: knowsRule(2, evidence) ? othersMayBeThere(others, evidence, policy) : [],
+    because: [...own, ...others].map((witness) => {
+      const { source } = witness
+      return showing.includes(witness)
+        ? {
+            code: 'SEEN_ALONE',
+            source,
+            text: `${source} lists ${describeOwner(lease.owner!)} and nobody else`,
+          }
+        : { code: 'NOBODY_ELSE', source, text: `${source} has seen the address, and lists nobody else there` }
+    }),
+  }
+}
+
+/** Not said to be gone since they were last seen, or seen by a source that can tell no more. */
+function othersMayBeThere(
+  others: readonly WitnessEvidence[],
+  evidence: LeaseEvidence,
+  policy: JudgePolicy,
+): readonly Obstacle[] {
+  const { lease, othersSightedAt, retired = [] } = evidence
+  const retiredOthers = retired.filter((one) => !isAboutHolder(one, lease))
+  return [
+    ...noWitnessWasRetired({ ...evidence, retired: retiredOthers }, policy),
+    ...judgeEach(others, [notSaidGone], { ...evidence, lastSightedAt: othersSightedAt }, policy),
+  ]
 }
 
 /** Another life of the owner at its address is not the owner that was named (3.1, W-03). */
@@ -830,7 +967,7 @@ export function isSameWorkload(owner: Owner, seen: Owner): boolean {
 }
 
 /** Where nobody is known to hold the address, everybody who saw it testifies about it. */
-function isAboutHolder({ about }: WitnessEvidence, { owner }: Lease): boolean {
+function isAboutHolder({ about }: Pick<WitnessEvidence, 'about'>, { owner }: Lease): boolean {
   return owner === null || (about !== null && isSameWorkload(owner, about))
 }
 
@@ -857,6 +994,11 @@ function judgeEach(
   policy: JudgePolicy,
 ): Obstacle[] {
   return witnesses.flatMap((witness) => rules.flatMap((rule) => rule(witness, evidence, policy) ?? []))
+}
+
+/** A stored proof is judged again by the rules of its day (INV-20). */
+function knowsRule(number: number, { rules = 1 }: LeaseEvidence): boolean {
+  return rules >= number
 }
 
 /** When it was last promised, confirmed or set aside. */

@@ -61,6 +61,8 @@ export type Lease = {
   /** Null only in quarantine, where nobody known holds the address. */
   readonly owner: Owner | null
   readonly placement: Placement
+  /** Other nodes that asked for it since, in order: it may run there. Absent: none. */
+  readonly askedFrom?: readonly string[]
   /** A source named in Reserve that can testify about this lease; empty when none was. */
   readonly witness: string
   readonly reservedAt: number

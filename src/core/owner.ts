@@ -40,6 +40,11 @@ export function sameAttachment(a: Owner, b: Owner): boolean {
   )
 }
 
+/** The uid of one is the name of the other, which has none: their keys are the same, and they are two. */
+export function isMistakenFor(a: Owner, b: Owner): boolean {
+  return sameAttachment(a, b) && a.uidNamed !== b.uidNamed && a.name !== b.name
+}
+
 /** How an owner is named in sentences for people. */
 export function describeOwner(owner: Owner): string {
   const uid = owner.uid === owner.name ? '' : ` uid ${owner.uid}`

@@ -41,10 +41,12 @@ export const POLICY = {
   misses: 3,
   /** Since the last change of the lease: count and age, not either (INV-3, kubernetes#115075). */
   minimumAgeMs: 300_000,
-  /** The same for a lease that no source has seen and none was named for (W-01). */
+  /** The same for a lease that no source has seen where it may be, and none of the whole network was named for (W-01). */
   unwitnessedAgeMs: 3_600_000,
   /** A lease that is promised again is written down again once it is older than this share of the minimum age (2.4). */
   renewedAfterShare: 0.5,
+  /** Nodes that asked for a lease elsewhere, as many as are written down: of two nobody knows which has it. */
+  askingNodes: 4,
   /** How long an ended workload still counts as there (M-07). */
   terminalGraceMs: 300_000,
   /** A proof, and an answer within it, older than this proves nothing any more (DESIGN §4, the look under the lock). */

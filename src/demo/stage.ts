@@ -17,7 +17,7 @@ import { readConfig, StartRefused } from '../config.ts'
 import { createClearQuarantine } from '../jobs/clear-quarantine.ts'
 import type { JobContext } from '../jobs/job.ts'
 import { createVerifySuspects } from '../jobs/verify-suspects.ts'
-import { verify } from '../ledger/verify.ts'
+import { type NetworkVerified, verify } from '../ledger/verify.ts'
 import { createAskedSources } from '../liveness/asked.ts'
 import { createPool } from '../postgres/connect.ts'
 import { createLogger } from '../telemetry.ts'
@@ -28,7 +28,7 @@ export type Stage<Name extends string> = Readonly<{
   /** Runs the jobs that judge, `verify-suspects` and `clear-quarantine`. */
   judge: () => Promise<void>
   /** As `ipledger verify --full`. */
-  verify: () => Promise<Readonly<{ events: number; findings: readonly string[] }>>
+  verify: () => Promise<readonly NetworkVerified[]>
 }>
 
 const JOB_CONNECTIONS = 2
@@ -88,13 +88,7 @@ export async function openStage<Name extends string>(
       await verifySuspects(context)
       await clearQuarantine(context)
     },
-    verify: async () => {
-      const { networks } = await verify({ url: database.serviceUrl, full: true })
-      return {
-        events: networks.reduce((sum, one) => sum + one.eventsChecked, 0),
-        findings: networks.flatMap((one) => one.findings.map(({ message }) => message)),
-      }
-    },
+    verify: async () => (await verify({ url: database.serviceUrl, full: true })).networks,
   }
 }
 

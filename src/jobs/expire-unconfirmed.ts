@@ -2,11 +2,12 @@
  * Reservations whose caller promised to confirm and did not: once the deadline and its grace are over, the ledger is
  * asked to reap them, with the version that was judged. It decides by its own clock and books; what happened to a
  * lease since it was listed (a confirm, a longer deadline) makes it refuse, and nothing is lost. A lease without a
- * deadline is never listed.
+ * deadline is never listed, nor one of before a recovery: that has none any more (ops/decisions/0008-eras.md).
  */
 
 import { POLICY } from '../core/policy.ts'
 import type { Outcome } from '../ledger/ledger.ts'
+import { LAST_RECOVERY } from '../ledger/load-seen.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
 
 const EXPIRE_ACTOR = 'job:expire-unconfirmed'
@@ -23,6 +24,8 @@ export const LIST_DUE = `
     from ipledger.lease l
    where l.network_id = $1
      and l.confirm_by < now()
+     and l.fencing_token >= coalesce((
+           select ${LAST_RECOVERY('seq')} from ipledger.network n where n.network_id = $1), 0)
      and l.confirm_by < now() - interval '1 millisecond' * coalesce(
            ((select jsonb_object_agg(p.pool_id, p.settings #> '{reapPolicy,confirmGraceMs}')
                from ipledger.pool p

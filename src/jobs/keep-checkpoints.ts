@@ -4,7 +4,7 @@
  */
 import { makeCheckpoint } from '../ledger/checkpoints.ts'
 import { onConnection } from '../postgres/on-connection.ts'
-import { inEachNetwork, type Job } from './job.ts'
+import { inTurns, type Job } from './job.ts'
 
 /** The job runs each minute. One more begun at its end takes seconds. */
 const SLOT_MS = 45_000
@@ -15,21 +15,13 @@ export const keepCheckpoints: Job = async (context) => {
   const { database, signal } = context
   const end = performance.now() + SLOT_MS
   const inTime = () => !signal.aborted && performance.now() < end
-  const sums = { checkpoints: 0 }
-  for (let more = true; more && inTime(); ) {
-    more = false
-    await inEachNetwork(context, async (network) => {
-      for (let made = 0; inTime(); ) {
-        if (!(await onConnection(database, (client) => makeCheckpoint(client, network, { signal })))) break
-        sums.checkpoints += 1
-        made += 1
-        if (made === IN_A_ROW) {
-          more = true
-          break
-        }
-      }
-      return {}
-    })
+  const takeTurn = async (network: string) => {
+    let made = 0
+    while (made < IN_A_ROW && inTime()) {
+      if (!(await onConnection(database, (client) => makeCheckpoint(client, network, { signal })))) break
+      made += 1
+    }
+    return { done: { checkpoints: made }, more: made === IN_A_ROW }
   }
-  return sums
+  return { checkpoints: 0, ...(await inTurns(context, takeTurn, inTime)) }
 }

@@ -1,13 +1,14 @@
 /**
  * Tenure follows the log (ledger/tenure.ts): looked at every second, for as long as the slot lasts, so that it is never
  * behind by much more. A slice of each network in turn: one with a long log to read holds up no other. Whoever finds
- * another at a network leaves it to that one.
+ * another at a network leaves it to that one. A network in which it fails is left to the next run, and said; the others
+ * are followed on.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { networksBehind, OtherLog, projectSlice } from '../ledger/tenure.ts'
 import { createPace, type Pace } from '../ledger/transaction.ts'
 import { onConnection } from '../postgres/on-connection.ts'
-import type { Job, JobContext } from './job.ts'
+import { collectFailures, type Job, type JobContext } from './job.ts'
 
 const LOOK_EVERY_MS = 1_000
 /** The job runs each minute; what comes later is the next run's. */
@@ -22,12 +23,18 @@ export function createProjectTenure({ slotMs = SLOT_MS }: { readonly slotMs?: nu
   return async (context) => {
     const { database, signal } = context
     const end = performance.now() + slotMs
-    const run: Run = { ...context, paces: new Map(), refused: new Set(), done: { tenures: 0, overlaps: 0 } }
+    const run: Run = {
+      ...context,
+      paces: new Map(),
+      refused: new Set(),
+      failures: collectFailures(context.log),
+      done: { tenures: 0, overlaps: 0 },
+    }
     for (;;) {
       let behind: readonly string[] = await networksBehind(database)
       while (behind.length > 0 && !signal.aborted) behind = await takeTurns(run, behind)
       const left = end - performance.now()
-      if (signal.aborted || left <= 0) return run.done
+      if (signal.aborted || left <= 0) return run.failures.end(run.done)
       await delay(Math.min(LOOK_EVERY_MS, left), undefined, { signal }).catch(() => undefined)
     }
   }
@@ -35,8 +42,9 @@ export function createProjectTenure({ slotMs = SLOT_MS }: { readonly slotMs?: nu
 
 type Run = Pick<JobContext, 'database' | 'log' | 'signal'> & {
   readonly paces: Map<string, Pace>
-  /** Networks whose log is another than the one their tenure was made from: said once a run. */
+  /** Networks whose log is another than the one their tenure was made from, or that fail: said once a run. */
   readonly refused: Set<string>
+  readonly failures: ReturnType<typeof collectFailures>
   readonly done: { tenures: number; overlaps: number }
 }
 
@@ -48,9 +56,10 @@ async function takeTurns(run: Run, networks: readonly string[]): Promise<readonl
     try {
       if (!(await takeTurn(run, network))) more.push(network)
     } catch (error) {
-      if (!(error instanceof OtherLog)) throw error
+      if (run.signal.aborted) throw error
       run.refused.add(network)
-      run.log.error({ network, err: error }, 'tenure cannot follow the log')
+      if (error instanceof OtherLog) run.log.error({ network, err: error }, 'tenure cannot follow the log')
+      else run.failures.add(network, error)
     }
   }
   return more

@@ -1,13 +1,14 @@
 /**
  * What was observed, and need not be remembered any longer: old snapshots, sightings that ended long ago, chunks of
  * snapshots that were never finished, questions about leases that are over, samples, turns of sources that are retired,
- * callers that a recovery waited for.
+ * callers that a recovery waited for. And what sources that are retired still list, ends.
  * Epochs are never forgotten: a closed one must never open again.
  *
  * Of a held lease the last sighting of each workload by each source stays, however old: it is what makes that source a
  * witness, and without its witness a lease would be judged by whoever is left (16.8).
  */
 import { OF_NETWORK } from '../ledger/append.ts'
+import { endRetired } from '../liveness/register.ts'
 import { dropQuestions } from '../liveness/suspects.ts'
 import { forgetUnknown } from '../liveness/unknown-sources.ts'
 import { type Done, inEachNetwork, type Job, type JobContext } from './job.ts'
@@ -68,6 +69,7 @@ async function pruneNetwork(context: JobContext, network: string): Promise<Done>
     const { pruned = 0 } = await pruneUpTo(context, network, observations)
     done[what] = pruned
   }
+  done.retired = await endRetired(context.database, network, context.signal)
   done.turns = (await context.database.query(RETIRED_TURNS, [network])).rowCount ?? 0
   done.unknown = await forgetUnknown(context.database, network)
   done.questions = await dropQuestions(context.database, network, context.signal)

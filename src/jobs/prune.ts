@@ -134,19 +134,25 @@ export function createPrunePositions(): Job {
   let prunedUpTo = new Map<string, number>()
   return async (context) => {
     const seen = new Map<string, number>()
-    const done = await inEachNetwork(context, async (network) => {
-      const { rows } = await context.database.query<{ pool_id: number }>(LIST_POSITIONED, [network])
-      let pruned = 0
-      for (const { pool_id } of rows) {
-        const key = `${network}/${pool_id}`
-        const result = await prunePool(context, network, pool_id, prunedUpTo.get(key) ?? 0)
-        pruned += result.pruned
-        seen.set(key, result.upTo)
-      }
-      return { pruned }
-    })
-    prunedUpTo = seen
-    return done
+    try {
+      const done = await inEachNetwork(context, async (network) => {
+        const { rows } = await context.database.query<{ pool_id: number }>(LIST_POSITIONED, [network])
+        let pruned = 0
+        for (const { pool_id } of rows) {
+          const key = `${network}/${pool_id}`
+          const result = await prunePool(context, network, pool_id, prunedUpTo.get(key) ?? 0)
+          pruned += result.pruned
+          seen.set(key, result.upTo)
+        }
+        return { pruned }
+      })
+      prunedUpTo = seen
+      return done
+    } catch (error) {
+      // Of a network that failed it is what was known before.
+      prunedUpTo = new Map([...prunedUpTo, ...seen])
+      throw error
+    }
   }
 }
 

@@ -21,6 +21,8 @@ export type Scheduled = Readonly<{
   /** A divisor of 60. */
   everyMinutes: number
   run: Job
+  /** It stays for most of its minute, looking every second or two: that a run takes long says nothing. */
+  stays?: true
 }>
 
 /** Most of a slot: answers that are awaited are looked at as they come, and the next run begins with what is left. */
@@ -31,13 +33,17 @@ export function createSchedule(): Readonly<Record<string, Scheduled>> {
   return {
     'expire-unconfirmed': { everyMinutes: 1, run: expireUnconfirmed },
     'end-recovery': { everyMinutes: 1, run: endRecovery },
-    'pull-sources': { everyMinutes: 1, run: createPullSources() },
+    'pull-sources': { everyMinutes: 1, run: createPullSources(), stays: true },
     'process-snapshots': { everyMinutes: 1, run: createProcessSnapshots() },
-    'verify-suspects': { everyMinutes: 1, run: createVerifySuspects({ stayMs: STAY_FOR_ANSWERS_MS }) },
+    'verify-suspects': {
+      everyMinutes: 1,
+      run: createVerifySuspects({ stayMs: STAY_FOR_ANSWERS_MS }),
+      stays: true,
+    },
     'clear-quarantine': { everyMinutes: 1, run: createClearQuarantine() },
     'observe-pools': { everyMinutes: 1, run: observePools },
     'observe-stuck': { everyMinutes: 1, run: observeStuck },
-    'project-tenure': { everyMinutes: 1, run: createProjectTenure() },
+    'project-tenure': { everyMinutes: 1, run: createProjectTenure(), stays: true },
     'keep-checkpoints': { everyMinutes: 1, run: keepCheckpoints },
     // A network writes up to 2,000 of them a second.
     'prune-positions': { everyMinutes: 1, run: createPrunePositions() },

@@ -11,6 +11,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
+import { networksWithoutRow } from '../ledger/shape-rows.ts'
 import { type Looked, type LookOptions, lookAtAll, lookAtRecent } from '../ledger/verification.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { inEachNetwork, type Job, type JobContext } from './job.ts'
@@ -27,11 +28,12 @@ const REST_AFTER_WHOLE = 3
 /** Said one by one; of the rest how many there are. */
 const MOST_SAID = 20
 
-/** A row of each network, from either table. */
+/** Of those that have no row nothing is left but what others remember: they are looked at too, so that somebody says so. */
 const TURNS = `
   select k.network_id from unnest($1::text[]) as k (network_id)
-    join ipledger.network n on n.network_id = k.network_id and n.state <> 'REBUILDING'
+    left join ipledger.network n on n.network_id = k.network_id
     left join ipledger.verification v on v.network_id = k.network_id
+   where n.state is distinct from 'REBUILDING'
    order by v.worked_at nulls first, k.network_id`
 
 export type VerifyLogOptions = {
@@ -80,6 +82,7 @@ async function inTurn(context: JobContext): Promise<readonly string[]> {
     names.push(network)
     return {}
   })
+  names.push(...(await networksWithoutRow(context.database)))
   const { rows } = await context.database.query<{ network_id: string }>(TURNS, [names])
   return rows.map(({ network_id }) => network_id)
 }

@@ -131,12 +131,14 @@ function slotsOf(task: string, everyMinutes: number) {
   }
 }
 
-function taskOf(name: string, { run: work }: Scheduled): Task {
+function taskOf(name: string, { run: work, stays }: Scheduled): Task {
   return () =>
     onJob(name, async () => {
       const begun = performance.now()
       const done = await work(context)
-      const fields = { job: name, ...done, ms: Math.round(performance.now() - begun) }
+      const ms = Math.round(performance.now() - begun)
+      // Of one that stays it is no time that the work took.
+      const fields = { job: name, ...done, ...(stays === true ? { stayedMs: ms } : { ms }) }
       if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
       else log.debug(fields, 'job had nothing to do')
     })

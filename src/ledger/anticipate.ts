@@ -72,7 +72,7 @@ export function anticipate(command: Command, hints: Hints): readonly Need[] {
       needs.push({ what: 'pool', name: command.name })
       break
     case 'endRecovery':
-      if (command.observed) needs.push({ what: 'strictness', node: '' })
+      if (command.observed) needs.push({ what: 'unobserved' })
       break
     case 'createNetwork':
     case 'updateNetwork':
@@ -188,7 +188,9 @@ export function alikeOf(books: Books, need: Need, commands: readonly Command[]):
     case 'closedLives':
     case 'holder':
       return all.flatMap((command) =>
-        command.type === 'sight' ? command.entries.flatMap((entry) => ownerSeenFree(books, entry)) : [],
+        command.type === 'sight'
+          ? command.entries.flatMap((entry) => ownerSeenFree(books, entry))
+          : fencesOfKnown(books, command),
       )
     case 'closings':
     case 'attachment':
@@ -224,16 +226,6 @@ function sightingsOfKnown(books: Books, command: Command): readonly Need[] {
       const lease = found != null && 'address' in found ? books.addresses.get(found.address)?.lease : null
       return lease == null ? [] : unseen(books, lease)
     }
-    case 'confirm': {
-      const { token, owner } = command.lease
-      const found = token === null ? undefined : books.byToken.get(token)
-      const named = found != null && 'address' in found ? [found.address] : []
-      const held = token === null ? (books.byAttachment.get(attachmentKey(owner)) ?? []) : named
-      return [...held].flatMap((address) => {
-        const lease = books.addresses.get(address)?.lease
-        return lease == null ? [] : unseen(books, lease)
-      })
-    }
     case 'reserve': {
       const held = books.byHolder.get(holderKey(command.owner)) ?? []
       return [
@@ -247,6 +239,24 @@ function sightingsOfKnown(books: Books, command: Command): readonly Need[] {
     default:
       return []
   }
+}
+
+/** Of leases that may be promised again. */
+function fencesOfKnown(books: Books, command: Command): readonly Need[] {
+  return leasesSaidAgain(books, command).flatMap(({ placement: { node, boot } }): readonly Need[] =>
+    node === '' || boot === '' || books.fences.has(bootKey(node, boot))
+      ? []
+      : [{ what: 'fence', node, boot }],
+  )
+}
+
+function leasesSaidAgain(books: Books, command: Command): readonly Lease[] {
+  if (command.type !== 'reserve' && command.type !== 'confirm') return []
+  const { token, owner } = command.type === 'confirm' ? command.lease : { token: null, owner: command.owner }
+  const found = token === null ? undefined : books.byToken.get(token)
+  const named = found != null && 'address' in found ? [found.address] : []
+  const held = token === null ? (books.byAttachment.get(attachmentKey(owner)) ?? []) : named
+  return [...held].flatMap((address) => books.addresses.get(address)?.lease ?? [])
 }
 
 type Place = { readonly address: string; readonly prefixLength: number }
@@ -266,14 +276,14 @@ function placeOf(books: Books, text: string | null): readonly Place[] {
   return book === undefined ? [] : [{ address: formatAddress(parsed), prefixLength: book.pool.prefixLength }]
 }
 
-/** Whether an owner that is seen at an address which is free may have it. */
+/** Whether an owner that is seen at an address which is free may have it; or confirms it, where it is reserved. */
 function ownerSeenFree(books: Books, { address, owner, node, boot, state }: SightedEntry): readonly Need[] {
-  const standing = books.addresses.get(address)
-  if (state === TERMINAL || (standing !== undefined && standing.lease !== null)) return []
-  if (books.poolsAt.get(address) == null) return []
+  if (state === TERMINAL || books.poolsAt.get(address) == null) return []
   const needs: Need[] = []
   if (node !== '' && boot !== '' && !books.fences.has(bootKey(node, boot)))
     needs.push({ what: 'fence', node, boot })
+  const lease = books.addresses.get(address)?.lease
+  if (lease != null) return lease.state === 'RESERVED' ? needs : []
   if (owner === null || !owner.uidNamed) return needs
   const { kind, uid } = owner
   if (!books.closedLives.has(workloadKey(kind, uid))) needs.push({ what: 'closedLives', kind, uid })

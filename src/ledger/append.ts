@@ -21,7 +21,7 @@ import { type Pool, type PoolSettings, settingsOf } from '../core/pool.ts'
 import type { Range } from '../core/ranges.ts'
 import type { Statement } from '../postgres/trip.ts'
 import { arrayLiteral } from '../postgres/values.ts'
-import { MOST_OF_ONE } from './rows.ts'
+import { MOST_OF_ONE, writeNodes } from './rows.ts'
 import type { PoolStorage, Slice } from './slice.ts'
 
 /** A remembered answer to be written with its batch. */
@@ -98,6 +98,7 @@ export const LEASE: readonly Column[] = [
   { name: 'boot', type: 'text' },
   { name: 'labels', type: 'jsonb' },
   { name: 'witness', type: 'text' },
+  { name: 'asked_from', type: 'text' },
   { name: 'reserved_at', type: 'time' },
   { name: 'confirmed_at', type: 'time' },
   { name: 'confirm_by', type: 'time' },
@@ -724,8 +725,16 @@ function settingsCell(event: LedgerEvent): string | null {
     case 'era.begun':
       return JSON.stringify({ era: event.era, recovering: event.recovering })
     default:
-      return null
+      return 'lease' in event
+        ? askedFromCell(event.lease)
+        : 'ended' in event
+          ? askedFromCell(event.ended.lease)
+          : null
   }
+}
+
+function askedFromCell({ askedFrom = [] }: Lease): string | null {
+  return askedFrom.length === 0 ? null : JSON.stringify({ askedFrom })
 }
 
 export function leaseCells(lease: Lease): readonly unknown[] {
@@ -747,6 +756,7 @@ export function leaseCells(lease: Lease): readonly unknown[] {
     lease.placement.boot,
     JSON.stringify(lease.placement.labels),
     lease.witness,
+    writeNodes(lease.askedFrom),
     lease.reservedAt,
     lease.confirmedAt,
     lease.confirmBy,

@@ -24,7 +24,8 @@ const KEEP = `
     set message = excluded.message, lease_id = excluded.lease_id, seq = excluded.seq, expected = excluded.expected,
         found = excluded.found, seen_at = greatest(v.seen_at, excluded.seen_at)`
 const FORGET = `
-  delete from ipledger.verify_finding where network_id = $1 and seen_at < to_timestamp($2::float8 / 1000)`
+  delete from ipledger.verify_finding
+   where network_id = $1 and seen_at < to_timestamp($2::float8 / 1000) and ($3::text[] is null or what like any($3))`
 const STILL = `
   update ipledger.verify_finding set seen_at = statement_timestamp()
    where network_id = $1 and what like any($2::text[]) and ($3::text is null or pool = $3)`
@@ -69,10 +70,18 @@ export async function keepFindings(
   return fresh.map(([, finding]) => finding)
 }
 
-/** After a look at all of it that began at `since`: what it did not find is there no more. */
-export async function forgetFindings(client: pg.Client, network: string, since: number): Promise<void> {
-  await client.query(FORGET, [network, since])
+/** After a look at all of it that began at `since`, or at all that `codes` are about: what it did not find is there no more. */
+export async function forgetFindings(
+  client: pg.Client,
+  network: string,
+  since: number,
+  codes: readonly string[] | null = null,
+): Promise<void> {
+  await client.query(FORGET, [network, since, codes])
 }
+
+/** Those of a log that is not what was sealed, and of seals that are not what was made, as patterns of `like`. */
+export const CODES_OF_SEALS: readonly string[] = ['EVENT_ALTERED', 'EVENTS_DELETED', 'SEAL_%']
 
 /** What was not looked at is as it was found. `codes`: patterns of `like`; `pool`: only of this one. */
 export async function leaveFindings(
@@ -97,6 +106,11 @@ const OF_AN_EVENT: ReadonlySet<FindingCode> = new Set([
   'ERA_WRONG',
   'TIME_GOES_BACK',
   'EVENT_ILLEGAL',
+  'EVENT_ALTERED',
+  'EVENTS_DELETED',
+  'SEAL_ALTERED',
+  'SEAL_MISSING',
+  'SEAL_DOES_NOT_FOLLOW',
 ])
 const OF_THE_NETWORK: ReadonlySet<FindingCode> = new Set([
   'LOG_SHORTER_THAN_BEFORE',

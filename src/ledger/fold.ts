@@ -141,9 +141,9 @@ export function standingAfter(shape: Shape, event: LeaseEvent): Standing {
 }
 
 /** Columns that make an event of a lease; the others say who caused it and why. */
-const WITHOUT: readonly string[] = ['actor', 'cause', 'request_id', 'trace_id', 'settings', 'evidence']
+const WITHOUT: readonly string[] = ['actor', 'cause', 'request_id', 'trace_id', 'evidence']
 const STATE_COLUMNS = EVENT_COLUMNS.filter((column) => !WITHOUT.includes(column))
-type StateRow = Omit<EventRow, 'actor' | 'cause' | 'request_id' | 'trace_id' | 'settings' | 'evidence'>
+type StateRow = Omit<EventRow, 'actor' | 'cause' | 'request_id' | 'trace_id' | 'evidence'>
 
 const BLANK: EventRow = {
   network_id: '',
@@ -293,7 +293,9 @@ export async function readRowsAt(
 const KEYS: readonly string[] = ['holder_key', 'attachment_key']
 const isQuarantine = ({ name }: Column) => name.startsWith('quarantine')
 /** Columns that an event has under the same name; the number of a row is that of its event. */
-const ALIKE_LEASE = LEASE.filter((one) => !isQuarantine(one) && !KEYS.includes(one.name))
+const ALIKE_LEASE = LEASE.filter(
+  (one) => !isQuarantine(one) && !KEYS.includes(one.name) && one.name !== 'asked_from',
+)
 const ALIKE_RELEASED = RELEASED.filter(({ name }) => !KEYS.includes(name))
 const inEvent = ({ name }: Column) => (name === 'version' || name === 'released_seq' ? 'seq' : name)
 const alike = (columns: readonly Column[], row: string) =>
@@ -313,7 +315,8 @@ const SETTLED = `select e.address, e.seq, e.pool_id, e.prefix_length, e.fencing_
      where event.network_id = $1 and event.address = a.address order by event.seq desc limit 1) e
   left join lateral (
     select l.holder_key, l.attachment_key, ${alike(ALIKE_LEASE, 'l')}
-        and ${without(LEASE.filter(isQuarantine), 'e')} and ${without(LEASE.filter(isQuarantine), 'l')} as alike
+        and ${without(LEASE.filter(isQuarantine), 'e')} and ${without(LEASE.filter(isQuarantine), 'l')}
+        and e.settings is null and l.asked_from = '' as alike
       from ipledger.lease l
      where l.network_id = $1 and l.address = a.address and not ${ENDED} and e.type like 'lease.%' offset 0) l on true
   left join lateral (

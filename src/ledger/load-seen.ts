@@ -16,6 +16,7 @@ import {
   addressValue,
   type Books,
   bootKey,
+  type LastHolder,
   type LiveSighting,
   NEVER_SEEN,
   type PoolBook,
@@ -24,6 +25,7 @@ import {
 } from '../core/books.ts'
 import { type Lease, SIGHTING_REASONS } from '../core/lease.ts'
 import { lastListing, type Report } from '../core/listed.ts'
+import { firstSeqOfEra } from '../core/policy.ts'
 import type { Range } from '../core/ranges.ts'
 import { ABSENCE_SINCE, type AbsenceRow, countAbsence, lastRemembered, remember } from './absence.ts'
 import type { Ask } from './load.ts'
@@ -66,7 +68,7 @@ const liveFrom = (first: string, last: string, most: number | string) => `
 const ms = (time: string) => `(extract(epoch from ${time}) * 1000)::bigint`
 
 /** The same as `SeenCells`, null for none. */
-const seenFrom = (first: string, last: string) => `case when exists (
+const seenFrom = (first: string, last: string, more = '') => `case when exists (
         select 1 from ipledger.sighting s
         where s.network_id = $1 and s.address >= ${first} and s.address <= ${last} and s.live)
       then (
@@ -74,13 +76,28 @@ const seenFrom = (first: string, last: string) => `case when exists (
           host(t.address), t.source_id, t.owner_kind, t.owner_name, t.owner_uid, t.owner_uid_named, t.owner_incarnation,
           t.owner_interface, t.node, t.boot,
           t.appeared_sequence, t.appeared_head, ${ms('t.appeared_at')}, t.source_node, t.source_epoch, t.warm,
-          t.last_sequence, ${ms('t.last_begun_at')}, t.complete_sequence, t.complete_head, ${ms('t.complete_at')}))
+          t.last_sequence, ${ms('t.last_begun_at')}, t.complete_sequence, t.complete_head, ${ms('t.complete_at')}${more}))
         from (${liveFrom(first, last, MOST_OF_ONE)}) t) end`
 
-/** One column more beside a row of `released_address`: what is seen live at it, or in its block. */
+/** Whose lease ended with a number, and where: `LastHolderCells`. */
+export const holderEndedAt = (seq: string) => `(
+            select json_build_array(e.owner_kind, e.owner_name, e.owner_uid, e.owner_uid_named, e.owner_incarnation,
+              e.owner_interface, e.node, e.settings is not null)
+            from ipledger.event e
+            where e.network_id = $1 and e.seq >= ${seq} and e.seq <= ${seq} order by e.seq limit 1)`
+/** Numbers of the fence of the boot that something was seen in. */
+export const fenceOfSeen = (seen: string) => `(
+            select json_build_array(f.fenced_seq, coalesce(f.fenced_head, f.fenced_seq)) from ipledger.fence f
+            where f.network_id = $1 and f.node = ${seen}.node and f.boot = ${seen}.boot order by f.node, f.boot limit 1)`
+
+/**
+ * One column more beside a row of `released_address`: what is seen live at it, or in its block; and, of what is seen there,
+ * what may refute it (core/books.ts).
+ */
 export const SEEN_AT_RELEASED = `, ${seenFrom(
   'r.address',
   'set_masklen(broadcast(set_masklen(r.address, r.prefix_length)), -1)',
+  `, ${fenceOfSeen('t')}, case when r.removal_confirmed then ${holderEndedAt('r.released_seq')} end`,
 )} as seen`
 
 /** One column more beside a piece of untouched space, of which the position says where it begins: below, all is held and seen. */
@@ -99,15 +116,21 @@ const NOT_FENCED = `(
           where f.node = s.node and f.boot = s.epoch limit 1) is null`
 const THIS_ERA = '(select n.era from ipledger.network n where n.network_id = $1)'
 /** Asked for by era, so that only one index serves. */
-const enabled = (era: string, most: number) => `(
+const enabled = (era: string, most: number, but: string) => `(
         select s.source_id from ipledger.source s
-        where s.network_id = $1 and s.state = 'ENABLED' and s.era ${era} and ${NOT_FENCED}
+        where s.network_id = $1 and s.state = 'ENABLED' and s.era ${era}${but}
         order by s.era, s.source_id limit ${most})`
 /** Their first lists may be of a moment before the world was put back into them (cilium#9888). */
-const WARMING_UP = `(
+const warmingUp = (but: string) => `(
         select s.source_id from ipledger.source s
-        where s.network_id = $1 and s.state = 'ENABLED' and not s.warm and ${NOT_FENCED}
+        where s.network_id = $1 and s.state = 'ENABLED' and not s.warm${but}
         order by s.source_id limit ${SOURCES_NAMED})`
+/** Of thousands of sources a few are looked at: whether there is any is all that their number says. */
+const reportedYet = (but: string) => `(
+        select count(*) from (${enabled('is null', 1, but)} union all ${enabled('>= 0', 1, but)}) few) as sources,
+      (select json_agg(u.source_id) from (
+        ${['is null', `< ${THIS_ERA}`, `> ${THIS_ERA}`].map((era) => enabled(era, SOURCES_NAMED, but)).join(' union all ')}
+        union ${warmingUp(but)}) u) as unreported`
 /** Called for while the books recover, and known to none of them, or in dry run (liveness/unknown-sources.ts). */
 const UNKNOWN = `(
         select x.source_id from ipledger.unknown_source x
@@ -125,6 +148,18 @@ const seeing = (node: string) => `(
 export const SLOWEST_INTERVAL = `coalesce((
         select s.report_interval_ms from ipledger.source s
         where s.network_id = $1 and s.state <> 'RETIRED' order by s.report_interval_ms desc limit 1), 0) as slowest_interval`
+
+/**
+ * Of the event that began the last era with a recovery; null: none did. Whatever was acknowledged before it may be lost.
+ * Eras are few, and each begins with its own first number.
+ */
+export const LAST_RECOVERY = (column: 'seq' | 'at') => `(
+      select b.${column} from generate_series(1, n.era) as k (era)
+      cross join lateral (
+        select e.seq, e.at, e.settings from ipledger.event e
+        where e.network_id = $1 and e.seq >= k.era * ${firstSeqOfEra(1)} and e.seq <= k.era * ${firstSeqOfEra(1)}
+        order by e.seq limit 1) b
+      where (b.settings ->> 'recovering')::boolean order by b.seq desc limit 1)`
 
 /** When a boot was last heard of: by a source that is in it, or that was, or beside the one it is in; retired or not. */
 export const REPORTED_FROM = (fence: string) => `greatest((
@@ -151,6 +186,7 @@ export const SEEN_READS = {
         where e.network_id = $1 and e.address >= k.first_address and e.address <= k.last_address
           and e.vanished_sequence is not null and e.state <> 'terminal') end as last_seen_at
     from unnest($2::inet[], $3::inet[]) with ordinality as k (first_address, last_address, place)`,
+  lastHolders: `select k.seq, ${holderEndedAt('k.seq')} as holder from unnest($2::bigint[]) as k (seq)`,
   sightedIn: `select g.place, s.address
     from unnest($2::inet[], $3::inet[]) with ordinality as g (first_address, last_address, place)
     cross join lateral (${liveFrom('g.first_address', 'g.last_address', MORE_SIGHTED)}) s`,
@@ -198,18 +234,18 @@ export const SEEN_READS = {
         where l.network_id = $1 and l.address <= e.address
         order by l.address desc limit 1) h
       on e.live and (h.address = e.address or set_masklen(h.address, h.prefix_length) >>= e.address)) w`,
-  // Of thousands of sources a few are looked at: whether there is any is all that their number says.
   strictness: `select k.node,
-      (select count(*) from (${enabled('is null', 1)} union all ${enabled('>= 0', 1)}) few) as sources,
-      (select json_agg(u.source_id) from (
-        ${['is null', `< ${THIS_ERA}`, `> ${THIS_ERA}`].map((era) => enabled(era, SOURCES_NAMED)).join(' union all ')}
-        union ${WARMING_UP}) u) as unreported,
-      (select json_agg(u.source_id) from ${UNKNOWN} u) as unknown,
+      ${reportedYet(` and ${NOT_FENCED}`)},
       (select json_agg(json_build_array(
           n.source_id, n.report_interval_ms,
           case when n.era = ${THIS_ERA} and n.warm then ${ms('n.complete_at')} end))
         from (${seeing("''")} union all ${seeing("nullif(k.node, '')")}) n) as asking
     from unnest($2::text[]) as k (node)`,
+  unobserved: `select
+      ${reportedYet('')},
+      (select json_agg(u.source_id) from ${UNKNOWN} u) as unknown`,
+  lastRecovery: `select n.recovery_seq from (
+      select ${LAST_RECOVERY('seq')} as recovery_seq from ipledger.network n where n.network_id = $1) n`,
 } as const
 
 /** A live sighting as it travels. */
@@ -236,6 +272,21 @@ export type SeenCells = readonly [
   completeSequence: number | null,
   completeHead: number | null,
   completeAt: number | null,
+  // Beside a released address alone.
+  fence?: FenceCells | null,
+  lastHolder?: LastHolderCells | null,
+]
+export type FenceCells = readonly [seq: number, head: number]
+export type LastHolderCells = readonly [
+  kind: string | null,
+  name: string,
+  uid: string,
+  uidNamed: boolean,
+  incarnation: string,
+  on: string,
+  node: string,
+  /** Where other nodes asked for it, its events have settings. */
+  isMoved: boolean,
 ]
 /** Without the column where nobody was expected to see anything. */
 export type SeenReleasedRow = ReleasedRow & { seen?: readonly SeenCells[] | null }
@@ -259,14 +310,21 @@ type StrictnessRow = {
   node: string
   sources: number
   unreported: readonly string[] | null
-  unknown: readonly string[] | null
   asking: readonly (readonly [source: string, intervalMs: number, completeAt: number | null])[] | null
+}
+
+type UnobservedRow = {
+  readonly sources: number
+  readonly unreported: readonly string[] | null
+  readonly unknown: readonly string[] | null
 }
 
 /** What of the needs is answered here. */
 export type WantedSeen = {
   /** By `placeKey`. */
   readonly sightings: Map<string, { readonly address: string; readonly prefixLength: number }>
+  /** By the number of the end of their lease. */
+  readonly lastHolders: Set<number>
   readonly sightedIn: { readonly poolId: number; readonly ranges: readonly Range[] }[]
   readonly sources: Set<string>
   readonly quarantiningSources: Set<string>
@@ -278,11 +336,14 @@ export type WantedSeen = {
   /** By source: among how many entries. */
   readonly leasesSeen: Map<string, number>
   readonly strictness: Set<string>
+  unobserved: boolean
+  lastRecovery: boolean
 }
 
 export function wantNothingSeen(): WantedSeen {
   return {
     sightings: new Map(),
+    lastHolders: new Set(),
     sightedIn: [],
     sources: new Set(),
     quarantiningSources: new Set(),
@@ -292,6 +353,8 @@ export function wantNothingSeen(): WantedSeen {
     heldLeases: false,
     leasesSeen: new Map(),
     strictness: new Set(),
+    unobserved: false,
+    lastRecovery: false,
   }
 }
 
@@ -300,6 +363,16 @@ export function askForSeen(slice: Slice, wanted: WantedSeen): readonly Ask[] {
   const network = books.networkName
   const asks: Ask[] = []
   if (wanted.sightings.size > 0) asks.push(askForSightings(books, [...wanted.sightings.values()]))
+  if (wanted.lastHolders.size > 0) {
+    const numbers = [...wanted.lastHolders]
+    asks.push(
+      read<{ seq: number; holder: LastHolderCells | null }>('lastHolders', [network, numbers], (rows) => {
+        for (const { seq, holder } of rows)
+          if (!books.lastHolders.has(seq))
+            books.lastHolders.set(seq, holder === null ? null : readLastHolder(holder))
+      }),
+    )
+  }
   for (const { poolId, ranges } of wanted.sightedIn) asks.push(askForSighted(books, poolId, ranges))
   if (wanted.sources.size > 0) {
     const ids = [...wanted.sources]
@@ -377,6 +450,26 @@ export function askForSeen(slice: Slice, wanted: WantedSeen): readonly Ask[] {
     )
   }
   if (wanted.strictness.size > 0) asks.push(askForStrictness(books, [...wanted.strictness]))
+  if (wanted.unobserved) {
+    asks.push(
+      read<UnobservedRow>('unobserved', [network], ([row]) => {
+        const { sources, unreported, unknown } = row!
+        books.unobserved = {
+          sources,
+          unreported: (unreported ?? []).slice(0, SOURCES_NAMED),
+          unknown: unknown ?? [],
+        }
+      }),
+    )
+  }
+  if (wanted.lastRecovery) {
+    asks.push(
+      read<{ recovery_seq: number | null }>('lastRecovery', [network], ([row]) => {
+        // Of an era that began in this batch its event has said it.
+        books.lastRecovery ??= row?.recovery_seq ?? 0
+      }),
+    )
+  }
   return asks
 }
 
@@ -396,11 +489,10 @@ function askForStrictness(books: Books, nodes: readonly string[]): Ask {
   const fences = [...books.fences.values()].flatMap((fence) => fence ?? [])
   const values = [books.networkName, nodes, fences.map(({ node }) => node), fences.map(({ boot }) => boot)]
   return read<StrictnessRow>('strictness', values, (rows) => {
-    for (const { node, sources, unreported: named, unknown, asking } of rows) {
+    for (const { node, sources, unreported: named, asking } of rows) {
       books.strictness.set(node, {
         sources,
         unreported: (named ?? []).slice(0, SOURCES_NAMED),
-        unknown: unknown ?? [],
         asking: (asking ?? []).map(([source, intervalMs, completeAt]) => ({
           source,
           intervalMs,
@@ -450,10 +542,11 @@ function lastAddress({ address, prefixLength }: Place): string {
 
 function readSighting(cells: SeenCells): LiveSighting {
   const [address, source, kind, name, uid, uidNamed, incarnation, on, node, boot, ...of] = cells
-  const [sequence, head, begunAt, sourceNode, epoch, warm, lastSequence, lastBegunAt, ...complete] = of
+  const [sequence, head, begunAt, sourceNode, epoch, warm, lastSequence, lastBegunAt, ...rest] = of
+  const [completeSequence, completeHead, completeAt] = rest
   const listing = lastListing(
     { sequence, head, begunAt },
-    { warm, lastSequence, lastBegunAt, complete: readComplete(complete) },
+    { warm, lastSequence, lastBegunAt, complete: readComplete([completeSequence, completeHead, completeAt]) },
   )
   // A node's older boot lists nothing any more.
   const mayBeListed = sourceNode === '' || boot === epoch
@@ -472,8 +565,26 @@ function readComplete([sequence, head, begunAt]: readonly (number | null)[]): Re
   return sequence == null ? null : { sequence, head: head!, begunAt: begunAt! }
 }
 
+export function readLastHolder(cells: LastHolderCells): LastHolder {
+  const [kind, name, uid, uidNamed, incarnation, on, node, isMoved] = cells
+  return {
+    owner: kind === null ? null : { kind, name, uid, uidNamed, incarnation, interface: on },
+    node,
+    isMoved,
+  }
+}
+
 /** When it was seen last is not asked of an address that nobody holds. */
-export function addSeen({ books, watched }: Slice, { address, prefix_length, seen }: SeenReleasedRow): void {
+export function addSeen({ books, watched }: Slice, row: SeenReleasedRow): void {
+  const { address, prefix_length, released_seq, seen } = row
+  for (const cells of seen ?? []) {
+    const { 8: node, 9: boot, 21: fence, 22: holder } = cells
+    const key = bootKey(node, boot)
+    // Of one that is fenced more is known than its numbers: it is read by itself.
+    if (fence === null && !books.fences.has(key)) books.fences.set(key, null)
+    if (holder != null && !books.lastHolders.has(released_seq))
+      books.lastHolders.set(released_seq, readLastHolder(holder))
+  }
   const key = placeKey(readAddress(address), prefix_length)
   if (books.sightings.has(key) || (watched && seen === undefined)) return
   books.sightings.set(key, seen == null ? NEVER_SEEN : { live: seen.map(readSighting), lastSeenAt: null })

@@ -835,6 +835,9 @@ function gather(needs: readonly Need[]): Wanted {
       case 'sightings':
         wanted.seen.sightings.set(placeKey(need.address, need.prefixLength), need)
         break
+      case 'lastHolder':
+        wanted.seen.lastHolders.add(need.seq)
+        break
       case 'sightedIn':
         wanted.seen.sightedIn.push(need)
         break
@@ -858,6 +861,12 @@ function gather(needs: readonly Need[]): Wanted {
         break
       case 'strictness':
         wanted.seen.strictness.add(need.node)
+        break
+      case 'unobserved':
+        wanted.seen.unobserved = true
+        break
+      case 'lastRecovery':
+        wanted.seen.lastRecovery = true
         break
       case 'wholeFreeSpace':
         more(wanted, need.pool, { ranges: EVERYTHING, released: 0 })

@@ -102,7 +102,7 @@ export function openLedger(options: LedgerOptions): OpenLedger {
       limits,
       {
         onVeto: (error, command) => {
-          if (sqlState(error) === '23505') countUniqueViolation()
+          if (sqlState(error) === '23505') countUniqueViolation(network)
           const address = vetoedAddress(error)
           if (address === undefined || setAside.has(address) || setAside.size >= bounds.setAside) return false
           setAside.add(address)

@@ -6,7 +6,7 @@ export type Recovery = {
   /** When its era began, and why. */
   readonly since: number
   readonly why: string
-  /** Enabled sources, but those of a boot that is fenced. With none, only an operator ends it. */
+  /** Enabled sources. With none, only an operator ends it. */
   readonly sources: number
   /** Some of those that have not reported completely in this era, or are warming up. */
   readonly unreported: readonly string[]
@@ -30,10 +30,7 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
       select s.source_id, s.era is distinct from n.era or not s.warm as unreported
         from ipledger.network n
         join ipledger.source s on s.network_id = ${network} and s.state = 'ENABLED'
-       where n.network_id = ${network} and n.state = 'RECOVERING'
-         and not exists (
-           select from ipledger.fence f
-            where f.network_id = ${network} and s.node <> '' and f.node = s.node and f.boot = s.epoch))
+       where n.network_id = ${network} and n.state = 'RECOVERING')
     select e.at, e.evidence ->> 'why' as why,
            (select count(*) from waiting) as sources,
            array(select w.source_id from waiting w where w.unreported order by w.source_id limit ${LISTED}) as unreported,

@@ -52,6 +52,7 @@ export type LeaseRow = OwnerRow & {
   boot: string
   labels: Labels
   witness: string
+  asked_from: string
   reserved_at: number
   confirmed_at: number | null
   confirm_by: number | null
@@ -74,6 +75,7 @@ export const LEASE_COLUMNS = [
   'boot',
   'labels',
   'witness',
+  'asked_from',
   'reserved_at',
   'confirmed_at',
   'confirm_by',
@@ -82,6 +84,13 @@ export const LEASE_COLUMNS = [
 /** As a statement has them: `'CONFLICT', 'FOREIGN'`. */
 export function reasonsOf(reasons: readonly QuarantineReason[]): string {
   return reasons.map((reason) => `'${reason}'`).join(', ')
+}
+
+/** No name has a control character. */
+const NODES_APART = '\n'
+
+export function writeNodes(nodes: readonly string[] = []): string {
+  return nodes.join(NODES_APART)
 }
 
 export function readLease(row: LeaseRow): Lease {
@@ -104,6 +113,7 @@ export function readLease(row: LeaseRow): Lease {
           },
     owner: readOwner(row),
     placement: { node: row.node, boot: row.boot, labels: row.labels },
+    ...(row.asked_from === '' ? {} : { askedFrom: row.asked_from.split(NODES_APART) }),
     witness: row.witness,
     reservedAt: row.reserved_at,
     confirmedAt: row.confirmed_at,
@@ -343,13 +353,15 @@ export const EVENT_COLUMNS = [
   'evidence',
 ] as const satisfies readonly (keyof EventRow)[]
 
-/** Pool and network events keep what has no column of its own in `settings`. */
+/** What has no column of its own. */
 type StoredSettings = {
   readonly pool?: PoolSettings
   readonly network?: { readonly description: string; readonly labels: Labels }
   readonly recoveryEnded?: boolean
   readonly era?: number
   readonly recovering?: boolean
+  /** Of a lease, if there are any. */
+  readonly askedFrom?: readonly string[]
 }
 
 export function readEvent(row: EventRow): LedgerEvent {
@@ -407,6 +419,7 @@ export function readEvent(row: EventRow): LedgerEvent {
 }
 
 function leaseOfEvent(row: EventRow): Lease {
+  const { askedFrom } = (row.settings ?? {}) as StoredSettings
   return readLease({
     ...row,
     address: row.address!,
@@ -419,6 +432,7 @@ function leaseOfEvent(row: EventRow): Lease {
     boot: row.boot ?? '',
     labels: row.labels ?? {},
     witness: row.witness ?? '',
+    asked_from: writeNodes(askedFrom),
     reserved_at: row.reserved_at!,
   })
 }

@@ -118,10 +118,19 @@ export type Chain = {
   add(stretch: SealedStretch, digest?: string): SealFinding | null
 }
 
-/** `from` is given where the chain does not begin at its beginning: the first is taken as it comes. */
-export function createChain({ whole }: { readonly whole: boolean }): Chain {
-  let before: (Run & { readonly digest: string }) | null = null
-  let begun = false
+/**
+ * `whole`: the first is the first of its network; else it is taken as it comes, or follows `after`, where a piece of the chain
+ * was looked at before.
+ */
+export function createChain({
+  whole,
+  after = null,
+}: {
+  readonly whole: boolean
+  readonly after?: SealedStretch | null
+}): Chain {
+  let before: (Run & { readonly digest: string }) | null = after
+  let begun = after !== null
   return {
     add(stretch, digest = stretch.digest) {
       const finding = begun || whole ? followingOf(before, stretch) : null

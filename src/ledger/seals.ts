@@ -6,14 +6,16 @@
  *
  * An event that is committed is final: the log is written under a lock, numbered without a gap, and nothing is committed
  * before a lower number was. So whoever seals the events after the last seal seals the same ones as anybody else, and
- * of two at once one inserts nothing. A seal never reaches over the end of an era. Over a gap there is none: sealing
+ * of two at once one inserts nothing; a lock sees to it that it does not hash them for that either. A seal never reaches over the end of an era. Over a gap there is none: sealing
  * stops there, because a seal would say that nothing is missing.
  *
  * What it does not prove: that nobody made all seals anew after a change. Digests that were kept elsewhere do.
  */
 import type pg from 'pg'
 import { ERA_BITS, eraOf, firstSeqOfEra } from '../core/policy.ts'
+import { onConnection } from '../postgres/on-connection.ts'
 import { sqlState } from './batcher.ts'
+import { inTransaction } from './transaction.ts'
 
 /**
  * Events of a seal: 16 bytes each and some 250 for the seal, 17 bytes an event in all. Sealing 4,096 took 58 ms, 0.3 s at
@@ -57,6 +59,8 @@ export const SEAL_STATEMENTS = {
          where e.network_id = $1 and e.seq < ((f.seq >> ${ERA_BITS}) + 1) << ${ERA_BITS} order by e.seq desc limit 1) l on true
       left join lateral (
         select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1) h on true`,
+  lock: 'select 1 from ipledger.seal_lock where network_id = $1 for no key update skip locked',
+  lockRow: 'insert into ipledger.seal_lock (network_id) values ($1) on conflict do nothing',
   /** Only behind the seal that was read. */
   seal: `
     insert into ipledger.seal (network_id, first_seq, last_seq, leaves, digest, previous_digest, sealed_at)
@@ -91,21 +95,52 @@ type NextRow = {
   readonly now: number
 }
 
-/** What one look came to: sealed so many events; nothing to seal yet; or sealing stops, and why. */
+/** What one look came to: sealed so many events; nothing to seal yet; another is at it; or sealing stops, and why. */
 export type SealOutcome =
   | { readonly sealed: number }
   | { readonly waiting: true }
+  | { readonly busy: true }
   | { readonly stopped: string }
 
-/** Seals the next stretch of a network, if one is closed. Statements of their own, no transaction around them. */
+type Limits = { readonly events: number; readonly afterMs: number }
+type Next = { readonly first: number; readonly upTo: number; readonly digest: string }
+
+/** Seals the next stretch of a network, if one is closed: in a transaction that others do not wait for. */
 export async function sealNext(
-  database: Pick<pg.Pool, 'query'>,
+  database: pg.Pool,
   network: string,
-  limits: { readonly events: number; readonly afterMs: number } = {
-    events: EVENTS_PER_SEAL,
-    afterMs: SEAL_AFTER_MS,
-  },
+  limits: Limits = { events: EVENTS_PER_SEAL, afterMs: SEAL_AFTER_MS },
 ): Promise<SealOutcome> {
+  // Most of the time there is nothing to seal, and nothing to lock.
+  const next = await findNext(database, network, limits)
+  if (!('first' in next)) return next
+  return onConnection(database, async (client) => {
+    await client.query(SEAL_STATEMENTS.lockRow, [network])
+    let stretch = next
+    try {
+      return await inTransaction(client, async (): Promise<SealOutcome> => {
+        const { rows } = await client.query(SEAL_STATEMENTS.lock, [network])
+        if (rows.length === 0) return { busy: true }
+        // Whoever had the lock before has sealed what was next then.
+        const found = await findNext(client, network, limits)
+        if (!('first' in found)) return found
+        stretch = found
+        const { first, upTo, digest } = found
+        const { rowCount } = await client.query(SEAL_STATEMENTS.seal, [network, first, upTo, digest])
+        return { sealed: rowCount === 0 ? 0 : upTo - first + 1 }
+      })
+    } catch (error) {
+      if (sqlState(error) !== CHECK_VIOLATION) throw error
+      return { stopped: `events are missing between ${stretch.first} and ${stretch.upTo}` }
+    }
+  })
+}
+
+async function findNext(
+  database: Pick<pg.Pool | pg.Client, 'query'>,
+  network: string,
+  limits: Limits,
+): Promise<Next | Exclude<SealOutcome, { readonly sealed: number }>> {
   const { rows } = await database.query<NextRow>(SEAL_STATEMENTS.next, [network])
   const { sealed, digest, first, first_at, last, head, now } = rows[0]!
   if (sealed !== null && (head ?? 0) < sealed)
@@ -120,19 +155,7 @@ export async function sealNext(
   // Full, or of an era that is over; else it is waited for more.
   const isClosed = upTo === full || last < head!
   if (!isClosed && now - first_at < limits.afterMs) return { waiting: true }
-  try {
-    const { rowCount } = await database.query(SEAL_STATEMENTS.seal, [
-      network,
-      first,
-      upTo,
-      digest ?? NO_DIGEST,
-    ])
-    // Another run sealed it meanwhile: look again.
-    return { sealed: rowCount === 0 ? 0 : upTo - first + 1 }
-  } catch (error) {
-    if (sqlState(error) !== CHECK_VIOLATION) throw error
-    return { stopped: `events are missing between ${first} and ${upTo}` }
-  }
+  return { first, upTo, digest: digest ?? NO_DIGEST }
 }
 
 /** Whether an event may come next after a sealed one: the next number, or the first of a later era. */
@@ -156,10 +179,10 @@ const PAGE = 500
 export async function* readSeals(
   client: Pick<pg.Client, 'query'>,
   network: string,
-  { after, upTo }: { readonly after: number; readonly upTo: number },
+  { after, upTo, most }: { readonly after: number; readonly upTo: number; readonly most?: number },
 ): AsyncGenerator<Seal> {
   for (let from = after; ; ) {
-    const { rows } = await client.query<SealRow>(SEAL_STATEMENTS.list, [network, from, upTo, PAGE])
+    const { rows } = await client.query<SealRow>(SEAL_STATEMENTS.list, [network, from, upTo, most ?? PAGE])
     for (const row of rows) {
       yield {
         network,
@@ -171,7 +194,7 @@ export async function* readSeals(
       }
     }
     const end = rows.at(-1)
-    if (end === undefined || rows.length < PAGE) return
+    if (end === undefined || rows.length < PAGE || most !== undefined) return
     from = end.first_seq
   }
 }

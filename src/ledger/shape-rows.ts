@@ -92,6 +92,30 @@ export async function networksInLog(client: pg.ClientBase): Promise<readonly str
   return rows.map((row) => row.network_id)
 }
 
+/**
+ * What outlives the rows and events of a network: where it was found in order, where its tenures and its look at all of it
+ * stand, its seals. One row each but for seals, where it skips from network to network.
+ */
+export const REMEMBERED_NETWORKS = `with recursive sealed as (
+    (select network_id from ipledger.seal order by network_id limit 1)
+    union all
+    select (select s.network_id from ipledger.seal s where s.network_id > sealed.network_id order by s.network_id limit 1)
+      from sealed where sealed.network_id is not null)
+  select network_id from sealed where network_id is not null
+  union select network_id from ipledger.verify_checkpoint
+  union select network_id from ipledger.verification
+  union select network_id from ipledger.tenure_position`
+
+/** Networks that something knows of which has no row: all else of them may be gone. */
+export async function networksWithoutRow(
+  database: Pick<pg.ClientBase | pg.Pool, 'query'>,
+): Promise<readonly string[]> {
+  const { rows } = await database.query<{ network_id: string }>(WITHOUT_ROW)
+  return rows.map((row) => row.network_id)
+}
+const WITHOUT_ROW = `select k.network_id from (${REMEMBERED_NETWORKS} union select l.network_id from (${NETWORKS}) l) k
+   where not exists (select from ipledger.network n where n.network_id = k.network_id) order by k.network_id`
+
 const RANGED_POOLS = `with recursive ranged as (
     (select pool_id from ipledger.untouched_range where network_id = $1 order by pool_id limit 1)
     union all

@@ -6,6 +6,9 @@
  * The log is walked by number, and the tenures that begin in each slice with it, in one snapshot a slice. An end is asked for
  * where its event is; an end that no event explains is seen where its tenure begins. What lies behind the position is
  * nobody's yet.
+ *
+ * A closed tenure that somebody put over one that is held still is seen here and nowhere else: the constraint compares it
+ * with the number at which the open one began, until that one ends (ops/decisions/0018-tenure.md).
  */
 import type pg from 'pg'
 import { leaseId } from '../core/lease.ts'
@@ -158,6 +161,9 @@ export const TENURE_CHECKS = {
         or w.before >= w.address or w.before_part >= w.first_address
      limit 10`,
   checkpointVerified: `update ipledger.lease_checkpoint c set verified_at = clock_timestamp() where c.network_id = $1 and c.seq = $2`,
+  // So that every look looks at it again, until it is in order or gone.
+  checkpointDiffers: `update ipledger.lease_checkpoint c set verified_at = null
+     where c.network_id = $1 and c.seq = $2 and c.verified_at is not null`,
 } as const
 
 /** Answers how many events tenure was compared with. */
@@ -166,10 +172,71 @@ export async function checkTenure(
   network: string,
   options: TenureCheckOptions,
 ): Promise<number> {
-  const { use } = options
   let found = 0
-  const report: Use = (what, message, fields = {}) => {
+  const report = reporter(network, (odd) => {
     found += 1
+    options.use(odd)
+  })
+  await checkConstraints(client, report)
+  const position = await begin(client, network, report)
+  if (position === null) return 0
+  const sizes = await readSizes(client, network)
+  const from = options.full ? 0 : position.verifiedSeq
+  const { events } = await walkTenures(
+    client,
+    network,
+    { ...options, from, upto: position.upto, sizes },
+    report,
+  )
+  await checkEnd(client, network, sizes, report)
+  if (found === 0) await tenureIsInOrder(client, network, position.upto)
+  return events
+}
+
+/** How far a piece came. */
+export type TenurePiece =
+  | { readonly after: number }
+  /** All of it is looked at, up to this number. */
+  | { readonly upto: number }
+  /** There is none to look at, it was made anew since the piece before, or it is of another log, which was said. */
+  | { readonly nothing: true }
+
+/**
+ * The same as `checkTenure` from the first event on, a piece at a time: from `after` on, until it is `enough`. That all of it
+ * was in order only the caller knows: `tenureIsInOrder`.
+ */
+export async function checkTenurePiece(
+  client: pg.Client,
+  network: string,
+  options: Omit<TenureCheckOptions, 'full' | 'onProgress'> & {
+    readonly after: number
+    readonly enough: () => boolean
+  },
+): Promise<TenurePiece> {
+  const report = reporter(network, options.use)
+  if (options.after === 0) await checkConstraints(client, report)
+  const position = await begin(client, network, report)
+  if (position === null || position.upto < options.after) return { nothing: true }
+  const sizes = await readSizes(client, network)
+  const { upto } = position
+  const { after } = await walkTenures(
+    client,
+    network,
+    { ...options, from: options.after, upto, sizes },
+    report,
+  )
+  if (after < upto) return { after }
+  await checkEnd(client, network, sizes, report)
+  return { upto }
+}
+
+/** What `verify` need not look at again. */
+export async function tenureIsInOrder(client: pg.Client, network: string, upto: number): Promise<void> {
+  await client.query(TENURE_CHECKS.verified, [network, upto])
+}
+
+function reporter(network: string, use: TenureCheckOptions['use']): Use {
+  return (what, message, fields = {}) =>
     use({
       what,
       message: `network ${network}: ${message}`,
@@ -178,29 +245,47 @@ export async function checkTenure(
       seq: null,
       ...fields,
     })
-  }
-  await checkConstraints(client, report)
-  const from = await begin(client, network, options.full, report)
-  if (from === null) return 0
-  const sizes = await readSizes(client, network)
-  const pace = createPace(5_000, 40_000, options.slice)
+}
+
+/** The log and the tenures that begin in (from, upto], as far as it came. */
+async function walkTenures(
+  client: pg.Client,
+  network: string,
+  options: Pick<TenureCheckOptions, 'onProgress' | 'signal' | 'slice'> & {
+    readonly from: number
+    readonly upto: number
+    readonly sizes: readonly number[]
+    readonly enough?: () => boolean
+  },
+  report: Use,
+): Promise<{ readonly after: number; readonly events: number }> {
+  const { upto: last, sizes, enough, onProgress, signal, slice } = options
+  const pace = createPace(5_000, 40_000, slice)
   let events = 0
-  let after = from.after
-  while (after < from.upto) {
-    options.signal?.throwIfAborted()
+  let after = options.from
+  while (after < last) {
+    signal?.throwIfAborted()
     const begun = performance.now()
     const { upto, boundaries } = await inSnapshot(client, () =>
-      checkSlice(client, network, { after, last: from.upto, most: pace.size(), sizes }, report),
+      checkSlice(client, network, { after, last, most: pace.size(), sizes }, report),
     )
     pace.took(performance.now() - begun)
     after = upto
     events += boundaries
-    options.onProgress?.(events)
+    onProgress?.(events)
+    if (enough?.() === true) break
   }
+  return { after, events }
+}
+
+async function checkEnd(
+  client: pg.Client,
+  network: string,
+  sizes: readonly number[],
+  report: Use,
+): Promise<void> {
   await inSnapshot(client, () => checkBehind(client, network, sizes, report))
   await checkRefused(client, network, report)
-  if (found === 0) await client.query(TENURE_CHECKS.verified, [network, from.upto])
-  return events
 }
 
 type Use = (
@@ -221,13 +306,12 @@ async function checkConstraints(client: pg.Client, report: Use): Promise<void> {
   if (!open) missing('one_address_has_one_open_tenure')
 }
 
-/** Where to look. Null: tenure was not begun, or does not follow this log. */
+/** How far to look. Null: tenure was not begun, or does not follow this log. */
 async function begin(
   client: pg.Client,
   network: string,
-  full: boolean,
   report: Use,
-): Promise<{ readonly after: number; readonly upto: number } | null> {
+): Promise<{ readonly verifiedSeq: number; readonly upto: number } | null> {
   const { rows } = await client.query<{ seq: number; verified_seq: number; known: boolean }>(
     TENURE_CHECKS.position,
     [network],
@@ -242,7 +326,7 @@ async function begin(
     )
     return null
   }
-  return { after: full ? 0 : position.verified_seq, upto: position.seq }
+  return { verifiedSeq: position.verified_seq, upto: position.seq }
 }
 
 type Part = {
@@ -396,57 +480,67 @@ async function checkRefused(client: pg.Client, network: string, report: Use): Pr
 
 const PARTS_AT_ONCE = 10
 
-/** Those that were not looked at yet, or all. */
+/** Those that were not found in order yet, or all. */
 export async function checkCheckpoints(
   client: pg.Client,
   network: string,
-  { full, use, signal }: TenureCheckOptions,
+  options: TenureCheckOptions,
 ): Promise<void> {
-  for (let after = 0; ; ) {
-    const { rows } = await client.query<{ seq: number; leases: number; parts: number; before: number }>(
-      TENURE_CHECKS.checkpoints,
-      [network, after, full],
-    )
-    const checkpoint = rows[0]
-    if (checkpoint === undefined) return
-    const { seq, leases, parts, before } = checkpoint
-    after = seq
-    let found = 0
-    const report = (why: string, address: string | null = null) => {
-      found += 1
-      const message = `network ${network}: the checkpoint of its leases at number ${seq} ${why}; run ipledger rebuild --tenure`
-      use({ what: 'CHECKPOINT_DIFFERS', message, address, leaseId: null, seq })
-    }
-    signal?.throwIfAborted()
-    const counted = await inSnapshot(client, async () => {
-      const { rows } = await client.query<{ leases: number; parts: number; listed: number }>(
-        TENURE_CHECKS.held,
-        [network, before, seq],
-      )
-      return rows[0]!
-    })
-    if (counted.leases !== leases || counted.listed !== leases || counted.parts !== parts)
-      report(
-        `says ${leases} leases in ${parts} parts and has ${counted.listed} in ${counted.parts}; by the log ${counted.leases} were held`,
-      )
-    for (let part = 0; part < parts; part += PARTS_AT_ONCE) {
-      signal?.throwIfAborted()
-      const odd = await inSnapshot(client, () =>
-        client.query<{ seq: number; address: string | null }>(TENURE_CHECKS.listed, [
-          network,
-          seq,
-          part,
-          part + PARTS_AT_ONCE,
-        ]),
-      )
-      for (const one of odd.rows) {
-        const address = one.address === null ? null : readAddress(one.address)
-        report(
-          `names event ${one.seq} for ${address ?? 'an address'}, which is not its last event there, or not in its place`,
-          address,
-        )
-      }
-    }
-    if (found === 0) await client.query(TENURE_CHECKS.checkpointVerified, [network, seq])
+  for (let after: number | null = 0; after !== null; )
+    after = await checkNextCheckpoint(client, network, after, options)
+}
+
+/** The next one after a number. Null: there is none. */
+export async function checkNextCheckpoint(
+  client: pg.Client,
+  network: string,
+  after: number,
+  { full, use, signal }: TenureCheckOptions,
+): Promise<number | null> {
+  const { rows } = await client.query<{ seq: number; leases: number; parts: number; before: number }>(
+    TENURE_CHECKS.checkpoints,
+    [network, after, full],
+  )
+  const checkpoint = rows[0]
+  if (checkpoint === undefined) return null
+  const { seq, leases, parts, before } = checkpoint
+  let found = 0
+  const report = (why: string, address: string | null = null) => {
+    found += 1
+    const message = `network ${network}: the checkpoint of its leases at number ${seq} ${why}; run ipledger rebuild --tenure`
+    use({ what: 'CHECKPOINT_DIFFERS', message, address, leaseId: null, seq })
   }
+  signal?.throwIfAborted()
+  const counted = await inSnapshot(client, async () => {
+    const { rows } = await client.query<{ leases: number; parts: number; listed: number }>(
+      TENURE_CHECKS.held,
+      [network, before, seq],
+    )
+    return rows[0]!
+  })
+  if (counted.leases !== leases || counted.listed !== leases || counted.parts !== parts)
+    report(
+      `says ${leases} leases in ${parts} parts and has ${counted.listed} in ${counted.parts}; by the log ${counted.leases} were held`,
+    )
+  for (let part = 0; part < parts; part += PARTS_AT_ONCE) {
+    signal?.throwIfAborted()
+    const odd = await inSnapshot(client, () =>
+      client.query<{ seq: number; address: string | null }>(TENURE_CHECKS.listed, [
+        network,
+        seq,
+        part,
+        part + PARTS_AT_ONCE,
+      ]),
+    )
+    for (const one of odd.rows) {
+      const address = one.address === null ? null : readAddress(one.address)
+      report(
+        `names event ${one.seq} for ${address ?? 'an address'}, which is not its last event there, or not in its place`,
+        address,
+      )
+    }
+  }
+  const said = found === 0 ? TENURE_CHECKS.checkpointVerified : TENURE_CHECKS.checkpointDiffers
+  await client.query(said, [network, seq])
+  return seq
 }

@@ -9,8 +9,9 @@
  *   at once while there are findings, because only what a whole look misses is over.
  * - A piece is claimed by its row for as long as it may take. A worker that is killed loses one piece; two never do the same.
  *
- * Not looked at here: the seals, which hash the whole log (`ipledger verify --seals`), and tenures that were found in order once.
- * What takes longer than `MOST_WHOLE_MS` and cannot be divided (tenures, closed attachments, the sums of a pool) is left to
+ * With all of it go the seals: an event that was altered and is legal still is found by nothing else. Not looked at here:
+ * checkpoints that were found in order once, which cost as many look-ups as there are leases, each of them. What takes longer
+ * than `MOST_WHOLE_MS` and cannot be divided (a checkpoint, closed attachments, the sums of a pool) is left to
  * `ipledger verify --full`, and said.
  */
 import type pg from 'pg'
@@ -20,22 +21,24 @@ import { forgetFindings, hasFindings, keepFindings, leaveFindings } from './find
 import { familyOf } from './fold.ts'
 import { walkNumbers } from './numbers.ts'
 import { advanceShape } from './shape.ts'
+import { checkNextCheckpoint, checkTenurePiece, tenureIsInOrder } from './tenure-check.ts'
 import { inSnapshot } from './transaction.ts'
 import {
   checkClosings,
   checkPool,
   checkRequests,
   checkShape,
-  checkTenures,
   type Finding,
-  isKept,
   newRun,
+  ofSeals,
+  ofTenure,
   type Run,
   readCheckpoint,
   walkAddresses,
   walkEvents,
   writeCheckpoint,
 } from './verify.ts'
+import { walkSealsPiece } from './verify-seals.ts'
 
 export type LookOptions = {
   /** Of one run of the job. */
@@ -125,7 +128,7 @@ type Standing = {
   readonly worked_ms: number
   readonly finished_at: number | null
 }
-type Part = 'numbers' | 'addresses' | 'requests' | 'pools' | 'closings'
+type Part = 'numbers' | 'addresses' | 'requests' | 'pools' | 'tenures' | 'checkpoints' | 'seals' | 'closings'
 
 /** New events, one stretch of them. Null: another is at it. */
 export function lookAtRecent(
@@ -134,7 +137,7 @@ export function lookAtRecent(
   options: LookOptions,
 ): Promise<Looked | null> {
   return claimed(client, network, { ...options, always: true }, async (standing) => {
-    const { run, findings } = newRun(client, network, options)
+    const { run, kept } = newRun(client, network, options)
     const head = await lastOf(client, network)
     if (head < standing.seq)
       run.report(
@@ -151,7 +154,7 @@ export function lookAtRecent(
       await checkShape(run)
       await walkEvents(run, walk.from, end)
     }
-    const found = await keepFindings(client, network, findings.filter(isKept))
+    const found = await keepFindings(client, network, kept())
     const isInOrder = !(await hasFindings(client, network))
     await client.query(SAVE_RECENT, [network, options.by, end, !isInOrder])
     // Of a log that nobody has looked at as a whole nothing is known.
@@ -166,25 +169,25 @@ export function lookAtRecent(
 export function lookAtAll(client: pg.Client, network: string, options: LookOptions): Promise<Looked | null> {
   return claimed(client, network, { ...options, always: false }, async (standing) => {
     const began = performance.now()
-    const { run, findings } = newRun(client, network, options)
+    const { run, findings, kept } = newRun(client, network, options)
     await inSnapshot(client, () => advanceShape(client, run.shape))
     const piece: Piece = {
       run,
       leftOut: [],
       at: { part: standing.part, after: standing.after_seq, address: standing.from_address },
       events: standing.events,
+      isInOrder: async () => findings.length === 0 && !(await hasFindings(client, network)),
       enough: () => performance.now() - began >= options.workMs,
     }
     let done = false
     do done = await takeStep(piece)
     while (!done && !piece.enough())
-    const found = await keepFindings(client, network, findings.filter(isKept))
+    const found = await keepFindings(client, network, kept())
     const workedMs = Math.round(standing.worked_ms + performance.now() - began)
     const { at, events, leftOut } = piece
     if (done) {
-      // Not looked at whole, or not to be seen again.
-      const codes = ['LOG_SHORTER_THAN_BEFORE', 'TENURE_%', 'CHECKPOINT_%']
-      await leaveFindings(client, network, { codes })
+      // Not to be seen again: it is where the log ends now that is looked at.
+      await leaveFindings(client, network, { codes: ['LOG_SHORTER_THAN_BEFORE'] })
       await forgetFindings(client, network, standing.begins_at)
       const isInOrder = !(await hasFindings(client, network))
       const rest = isInOrder ? Math.max(LEAST_REST_MS, REST_TIMES * workedMs) : 0
@@ -204,6 +207,8 @@ type Piece = {
   readonly leftOut: string[]
   at: { readonly part: Part; readonly after: number; readonly address: string | null }
   events: number
+  /** Nothing is known to be wrong, and nothing was found so far. */
+  readonly isInOrder: () => Promise<boolean>
   readonly enough: () => boolean
 }
 
@@ -237,7 +242,7 @@ async function takeStep(piece: Piece): Promise<boolean> {
       return false
     case 'pools': {
       const poolId = [...run.shape.pools.keys()].sort((one, other) => one - other).find((id) => id > after)
-      if (poolId === undefined) piece.at = at('closings')
+      if (poolId === undefined) piece.at = at('tenures')
       else {
         const { name } = run.shape.pools.get(poolId)!
         if (!(await inTime(run, (signal) => checkPool(run, poolId, signal)))) {
@@ -249,9 +254,37 @@ async function takeStep(piece: Piece): Promise<boolean> {
       }
       return false
     }
+    case 'tenures': {
+      const { enough } = piece
+      const { signal, slice } = run
+      const to = await checkTenurePiece(client, network, { after, enough, use: ofTenure(run), signal, slice })
+      // Nothing was looked at: what was found before may be there still.
+      if ('nothing' in to) await leaveFindings(client, network, { codes: ['TENURE_%'] })
+      if ('upto' in to && (await piece.isInOrder())) await tenureIsInOrder(client, network, to.upto)
+      piece.at = 'after' in to ? at('tenures', to.after) : at('checkpoints')
+      return false
+    }
+    case 'checkpoints': {
+      let next: number | null = null
+      const use = ofTenure(run)
+      const isInTime = await inTime(run, async (signal) => {
+        next = await checkNextCheckpoint(client, network, after, { full: false, use, signal })
+      })
+      if (!isInTime) {
+        piece.leftOut.push('checkpoints')
+        await leaveFindings(client, network, { codes: ['CHECKPOINT_%'] })
+      }
+      piece.at = next === null ? at('seals') : at('checkpoints', next)
+      return false
+    }
+    case 'seals': {
+      const { enough } = piece
+      const { signal, slice } = run
+      const next = await walkSealsPiece(client, network, { after, enough, use: ofSeals(run), signal, slice })
+      piece.at = next === null ? at('closings') : at('seals', next)
+      return false
+    }
     case 'closings':
-      // From where it was found in order: what a whole look at it found is looked for by another alone.
-      if (!(await inTime(run, (signal) => checkTenures(run, false, signal)))) piece.leftOut.push('tenures')
       if (!(await inTime(run, (signal) => checkClosings(run, true, signal)))) {
         piece.leftOut.push('closed attachments')
         await leaveFindings(client, network, { codes: ['CLOSING_%'] })

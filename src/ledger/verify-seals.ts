@@ -3,6 +3,10 @@
  * were made. All of them, from the first: an old event may be altered today. The database makes the leaves and digests
  * of a slice anew and answers whether they agree; only of a seal that does not are the leaves read.
  *
+ * The job that verifies by itself does the same a piece at a time, and writes down what it finds (`verification.ts`): a
+ * piece goes on after the last seal of the one before, as if there had been no end between them; only a run of deleted
+ * events is told in two.
+ *
  * `--against` asks the log instead what digests say that were exported before: whoever altered an event and made all
  * seals anew, did not make those anew. The seals in the database have no say in it.
  *
@@ -21,7 +25,7 @@ import {
   type SealFinding,
   sealAlteredFinding,
 } from './seal-chain.ts'
-import { SEAL_AFTER_MS, type Seal, type SealedStretch } from './seals.ts'
+import { readSeals, SEAL_AFTER_MS, type Seal, type SealedStretch } from './seals.ts'
 import { IS_SHAPE } from './shape.ts'
 import { createPace, inSnapshot } from './transaction.ts'
 
@@ -110,6 +114,9 @@ export const VERIFY_SEAL_STATEMENTS = {
 
 const MOST_COUNTED = 100_000
 
+/** Behind every number. */
+const NO_END = Number.MAX_SAFE_INTEGER
+
 type SliceRow = {
   readonly first_seq: number
   readonly last_seq: number
@@ -123,19 +130,77 @@ type SliceRow = {
 export async function walkSeals(
   client: pg.Client,
   network: string,
-  { use, onProgress, signal, slice }: SealsOptions,
+  { useLate, ...options }: SealsOptions & { readonly useLate: SealsOptions['use'] },
 ): Promise<SealsVerified> {
-  const chain = createChain({ whole: true })
+  const { after: _, ...done } = await walkChain(client, network, FIRST, options)
+  const unsealed = await checkTail(client, network, done.upTo, useLate)
+  return { ...done, unsealed }
+}
+
+/**
+ * A piece of it: from the seal after `after` on, until it is `enough`. Answers the seal to go on after; null: that was the
+ * last one. What is not sealed yet is not asked about: it is what the job that seals has still to do, and has a gauge.
+ */
+export async function walkSealsPiece(
+  client: pg.Client,
+  network: string,
+  { after, ...options }: SealsOptions & { readonly after: number; readonly enough: () => boolean },
+): Promise<number | null> {
+  const from = after === 0 ? FIRST : await resume(client, network, after)
+  // One that is looked at once more is no progress.
+  return (await walkChain(client, network, from, { ...options, least: from.after < after ? 2 : 1 })).after
+}
+
+type From = {
+  readonly after: number
+  readonly upTo: number
+  readonly chain: Parameters<typeof createChain>[0]
+}
+const FIRST: From = { after: 0, upTo: 0, chain: { whole: true } }
+
+/** Where a piece ended with the seal `at`. */
+async function resume(client: pg.Client, network: string, at: number): Promise<From> {
+  const seals = readSeals(client, network, { after: at - 1, upTo: NO_END, most: 2 })
+  const [last, next] = await inSnapshot(client, () => Array.fromAsync(seals))
+  // Removed or made anew meanwhile: of what was looked at nothing is known.
+  if (last?.first !== at) return FIRST
+  // Which of the two is wrong its events say: they are looked at once more.
+  if (next !== undefined && next.previousDigest !== last.digest)
+    return { after: at - 1, upTo: at - 1, chain: { whole: false } }
+  return { after: at, upTo: last.last, chain: { whole: false, after: last } }
+}
+
+type Walked = Omit<SealsVerified, 'unsealed'> & { readonly after: number | null }
+
+async function walkChain(
+  client: pg.Client,
+  network: string,
+  from: From,
+  {
+    use,
+    onProgress,
+    signal,
+    slice,
+    enough,
+    least = 1,
+  }: SealsOptions & {
+    readonly enough?: () => boolean
+    /** Seals to look at whatever is enough. */
+    readonly least?: number
+  },
+): Promise<Walked> {
+  const chain = createChain(from.chain)
   const deleted = createDeleted(network)
   const pace = createPace(EVENTS_AT_FIRST, MOST_EVENTS, slice)
-  const done = { seals: 0, events: 0, upTo: 0 }
+  const done = { seals: 0, events: 0, upTo: from.upTo }
   const tell = (finding: SealFinding | null) => {
     if (finding !== null) use(finding)
   }
-  for (let after = 0; ; ) {
+  let after: number | null = from.after
+  while (after !== null) {
     signal?.throwIfAborted()
     const begun = performance.now()
-    const rows = await inSnapshot(client, async () => {
+    const rows: readonly SliceRow[] = await inSnapshot(client, async () => {
       const bounds = await client.query<Run>(VERIFY_SEAL_STATEMENTS.bounds, [network, after, MOST_SEALS])
       const end = atOnce(bounds.rows, pace.size()).at(-1)
       if (end === undefined) return []
@@ -168,13 +233,11 @@ export async function walkSeals(
       done.upTo = Math.max(done.upTo, seal.last)
     }
     onProgress?.(done.events, null)
-    const end = rows.at(-1)
-    if (end === undefined) break
-    after = end.first_seq
+    after = rows.at(-1)?.first_seq ?? null
+    if (done.seals >= least && enough?.() === true) break
   }
   tell(deleted.end())
-  const unsealed = await checkTail(client, network, done.upTo, use)
-  return { ...done, unsealed }
+  return { ...done, after }
 }
 
 /** The first of them, one at least, as far as they have so many events together. */

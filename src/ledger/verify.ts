@@ -26,7 +26,7 @@ import { type Pool, poolSize } from '../core/pool.ts'
 import { contains, type Range } from '../core/ranges.ts'
 import { connect } from '../postgres/connect.ts'
 import { CLOSED_NAMES, type ClosingDifference, walkClosings } from './closings.ts'
-import { forgetFindings, keepFindings, readClock } from './findings.ts'
+import { CODES_OF_SEALS, forgetFindings, keepFindings, leaveFindings, readClock } from './findings.ts'
 import {
   type Cells,
   compareRows,
@@ -48,9 +48,9 @@ import {
 } from './fold.ts'
 import { walkNumbers } from './numbers.ts'
 import { readAddress } from './rows.ts'
-import type { SealFindingCode } from './seal-chain.ts'
+import type { SealFinding, SealFindingCode } from './seal-chain.ts'
 import { advanceShape, misplaced, newShape, poolOver, type Shape } from './shape.ts'
-import { CELLS_OF, compareShape, networksInLog, type ShapeDifference } from './shape-rows.ts'
+import { CELLS_OF, compareShape, networksWithoutRow, type ShapeDifference } from './shape-rows.ts'
 import { type Tally, tallyPool, wrongBounds } from './tally.ts'
 import { checkCheckpoints, checkTenure, type TenureOdd } from './tenure-check.ts'
 import { createPace, inSnapshot } from './transaction.ts'
@@ -165,12 +165,6 @@ export type Finding = {
 }
 
 export const MOST_FINDINGS = 1_000
-/**
- * Not written down: what was found against seals and exported digests, which nobody looks at again by himself, and a
- * rebuild that is on its way, which says so itself.
- */
-const IS_TOLD_ONLY = /^(SEAL|EXPORT)_|^EVENTS?_(ALTERED|DELETED)$|^NETWORK_IS_REBUILDING$/
-export const isKept = ({ what }: Pick<Finding, 'what'>): boolean => !IS_TOLD_ONLY.test(what)
 
 type Report = (
   what: FindingCode,
@@ -186,6 +180,11 @@ export type Run = {
   /** Pools that events name and none created, as far as they were reported. */
   readonly unknownPools: Set<number>
   readonly report: Report
+  /**
+   * The same, of what is not written down: what was found against exported digests, which nobody looks at again by himself, that
+   * something is not sealed yet, and a rebuild that is on its way, which say so themselves.
+   */
+  readonly tell: Report
   readonly progress: (what: VerifyProgress['what'], done: number, of: number | null) => void
   readonly signal: AbortSignal | undefined
   readonly slice: number | undefined
@@ -207,11 +206,11 @@ export async function verify(options: VerifyOptions): Promise<VerifyReport> {
   }
 }
 
-/** With those that only digests know of: their events are gone. */
+/** With those that only seals, positions or exported digests know of: their rows and events are gone. */
 async function knownNetworks(client: pg.Client, exported: readonly string[]): Promise<readonly string[]> {
   const { rows } = await client.query<{ network_id: string }>('select network_id from ipledger.network')
-  const names = new Set([...rows.map((row) => row.network_id), ...(await networksInLog(client)), ...exported])
-  return [...names].sort()
+  const others = await networksWithoutRow(client)
+  return [...new Set([...rows.map((row) => row.network_id), ...others, ...exported])].sort()
 }
 
 /** On a connection of the caller's. */
@@ -220,10 +219,10 @@ export async function verifyNetwork(
   network: string,
   options: Omit<VerifyOptions, 'url' | 'network'>,
 ): Promise<NetworkVerified> {
-  const { run, findings, omitted } = newRun(client, network, options)
+  const { run, findings, kept, omitted } = newRun(client, network, options)
   const { report } = run
   const looksAtAll = options.full === true
-  const begun = looksAtAll ? await readClock(client) : null
+  const begun = await readClock(client)
   const checkpoint = await readCheckpoint(client, network)
   await inSnapshot(client, () => advanceShape(client, run.shape))
   const { head } = run.shape
@@ -258,8 +257,12 @@ export async function verifyNetwork(
   const seals = options.seals === true ? await checkSeals(run) : null
   const exported = (options.against ?? []).filter((one) => one.network === network)
   await checkExported(run, exported)
-  await keepFindings(client, network, findings.filter(isKept))
-  if (begun !== null && omitted() === 0) await forgetFindings(client, network, begun)
+  await keepFindings(client, network, kept())
+  if (omitted() === 0) {
+    if (looksAtAll && seals === null) await leaveFindings(client, network, { codes: CODES_OF_SEALS })
+    if (looksAtAll) await forgetFindings(client, network, begun)
+    else if (seals !== null) await forgetFindings(client, network, begun, CODES_OF_SEALS)
+  }
   if (findings.length === 0)
     await writeCheckpoint(client, network, head, events + (full ? 0 : checkpoint.events))
   return {
@@ -279,13 +282,20 @@ export function newRun(
   client: pg.Client,
   network: string,
   options: Pick<VerifyOptions, 'onProgress' | 'onFinding' | 'signal' | 'slice'>,
-): { readonly run: Run; readonly findings: readonly Finding[]; readonly omitted: () => number } {
+): {
+  readonly run: Run
+  readonly findings: readonly Finding[]
+  /** Those that are to be written down. */
+  readonly kept: () => readonly Finding[]
+  readonly omitted: () => number
+} {
   const findings: Finding[] = []
+  const toldOnly = new Set<Finding>()
   let omitted = 0
-  const report: Report = (what, message, fields = {}) => {
+  const add = (...[what, message, fields = {}]: Parameters<Report>): Finding | null => {
     if (findings.length >= MOST_FINDINGS) {
       omitted += 1
-      return
+      return null
     }
     const finding = {
       network,
@@ -301,18 +311,24 @@ export function newRun(
     }
     findings.push(finding)
     options.onFinding?.(finding)
+    return finding
   }
   const run: Run = {
     client,
     network,
     shape: newShape(network),
     unknownPools: new Set(),
-    report,
+    report: (...said) => void add(...said),
+    tell: (...said) => {
+      const finding = add(...said)
+      if (finding !== null) toldOnly.add(finding)
+    },
     progress: (what, done, of) => options.onProgress?.({ network, what, done, of }),
     signal: options.signal,
     slice: options.slice,
   }
-  return { run, findings, omitted: () => omitted }
+  const kept = () => findings.filter((finding) => !toldOnly.has(finding))
+  return { run, findings, kept, omitted: () => omitted }
 }
 
 type Checkpoint = { readonly seq: number; readonly events: number; readonly at: number }
@@ -353,7 +369,7 @@ export async function checkShape(run: Run): Promise<void> {
   for (const { seq, why } of shape.broken) report('EVENT_ILLEGAL', why, { seq })
 }
 
-function reportShape({ network, report }: Run, difference: ShapeDifference): void {
+function reportShape({ network, report, tell }: Run, difference: ShapeDifference): void {
   const { what, name, seq, columns, expected, found } = difference
   const names = CELLS_OF[what]
   const fields = { seq, expected: describe(expected, names, columns), found: describe(found, names, columns) }
@@ -365,7 +381,7 @@ function reportShape({ network, report }: Run, difference: ShapeDifference): voi
       )
       return
     case 'rebuilding':
-      report(
+      tell(
         'NETWORK_IS_REBUILDING',
         `network ${network} is being rebuilt, or a rebuild broke off: run ipledger rebuild`,
       )
@@ -909,9 +925,10 @@ function checkTally({ network, report }: Run, tally: Tally): void {
 }
 
 function checkSeals(run: Run): Promise<SealsVerified> {
-  const { client, network, shape, report, signal, slice } = run
+  const { client, network, shape, tell, signal, slice } = run
   return walkSeals(client, network, {
-    use: ({ what, message, ...fields }) => report(what, message, fields),
+    use: ofSeals(run),
+    useLate: ({ what, message, ...fields }) => tell(what, message, fields),
     onProgress: (events) => run.progress('seals', events, shape.head),
     signal,
     slice,
@@ -919,9 +936,9 @@ function checkSeals(run: Run): Promise<SealsVerified> {
 }
 
 async function checkExported(run: Run, exported: readonly Exported[]): Promise<void> {
-  const { client, network, report, signal, slice } = run
+  const { client, network, tell, signal, slice } = run
   await walkExported(client, network, exported, {
-    use: ({ what, message, ...fields }) => report(what, message, fields),
+    use: ({ what, message, ...fields }) => tell(what, message, fields),
     onProgress: (stretches, of) => run.progress('exported digests', stretches, of),
     signal,
     slice,
@@ -929,17 +946,25 @@ async function checkExported(run: Run, exported: readonly Exported[]): Promise<v
 }
 
 /** Each goes on from where it was found in order itself: it follows the log, and may be made anew meanwhile. */
-export async function checkTenures(run: Run, full: boolean, signal = run.signal): Promise<void> {
-  const { client, network, report, progress, slice } = run
+async function checkTenures(run: Run, full: boolean): Promise<void> {
+  const { client, network, progress, signal, slice } = run
   const options = {
     full,
-    use: ({ what, message, ...fields }: TenureOdd) => report(what, message, fields),
+    use: ofTenure(run),
     onProgress: (events: number) => progress('tenures', events, null),
     signal,
     slice,
   }
   await checkTenure(client, network, options)
   await checkCheckpoints(client, network, options)
+}
+
+export function ofTenure({ report }: Run): (odd: TenureOdd) => void {
+  return ({ what, message, ...fields }) => report(what, message, fields)
+}
+
+export function ofSeals({ report }: Run): (finding: SealFinding) => void {
+  return ({ what, message, ...fields }) => report(what, message, fields)
 }
 
 // Words.

@@ -3,7 +3,7 @@
  * each entry once.
  *
  * - What cannot be read makes the snapshot partial, so that nothing is missed on its account, and is handed back to be
- *   logged (M-20). If its address can be read the address is kept all the same, as somebody's: it is in use.
+ *   logged (M-20). If its address can be read, or can only mean one, that is kept all the same, as somebody's: it is in use.
  * - Link-local and loopback addresses, and entries of another network, are valid and ignored: every workload has some,
  *   and they say nothing about this network (IPv6 of every interface would make every snapshot partial).
  * - A zone id belongs to the host that wrote it. A link-local address with one is ignored like any; another address is
@@ -15,7 +15,7 @@
  */
 import { hash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
-import { formatAddress, isMalformed, parseAddress } from '../core/address.ts'
+import { addressMeant, formatAddress, isMalformed, parseAddress } from '../core/address.ts'
 import type { SightedEntry } from '../core/command.ts'
 import { isNowhere } from '../core/nowhere.ts'
 import type { Owner } from '../core/owner.ts'
@@ -151,6 +151,11 @@ export function unpack([key, address, node, boot, state, given]: Packed): Entry 
 const KEY_BYTES = 18
 const KEY_CHARACTERS = 24
 
+/** Of keys that were written one after the other. */
+export function* splitKeys(text: string): Generator<string> {
+  for (let at = 0; at < text.length; at += KEY_CHARACTERS) yield text.slice(at, at + KEY_CHARACTERS)
+}
+
 /** Sums of the keys' parts, each far below 2^53: of 100,000 entries in 30 ms. */
 export function digestOf(keys: ReadonlySet<string>): string {
   const sums = new Float64Array(KEY_BYTES / 2)
@@ -204,9 +209,10 @@ function readEntry(given: GivenEntry, scope: Scope): Read {
   const { network = '' } = given
   if (network !== '' && network !== scope.network) return 'ignored'
   const zone = given.address.indexOf('%')
-  const address = parseAddress(zone < 0 ? given.address : given.address.slice(0, zone))
-  if (isMalformed(address)) return { entry: null, why: address.malformed }
-  if (zone >= 0 && address.family === 4) return { entry: null, why: 'is an IPv4 address with a zone id' }
+  const text = zone < 0 ? given.address : given.address.slice(0, zone)
+  const address = parseAddress(text)
+  if (isMalformed(address)) return readMeant(text, address.malformed, scope)
+  if (zone >= 0 && address.family === 4) return readMeant(text, 'is an IPv4 address with a zone id', scope)
   if (isNowhere(address)) return 'ignored'
   const canonical = formatAddress(address)
   const why = whyUnreadable(given, scope)
@@ -225,6 +231,14 @@ function readEntry(given: GivenEntry, scope: Scope): Read {
     ),
     why: null,
   }
+}
+
+/** Of a spelling that is refused the address is kept where there is no doubt which: somebody has configured it (INV-12). */
+function readMeant(text: string, why: string, scope: Scope): Read {
+  const meant = addressMeant(text)
+  if (meant === null) return { entry: null, why }
+  if (isNowhere(meant)) return 'ignored'
+  return { entry: entryOf(formatAddress(meant), null, scope.node, bootOf('', scope), LIVE), why }
 }
 
 /** The epoch of a node's source is the boot of its node. */

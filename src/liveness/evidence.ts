@@ -8,18 +8,26 @@
  * network's lock (core/decide-proven.ts).
  *
  * What is not here is not evidence. Rows that are older than the lease are of its predecessors: they say when the
- * address was last seen, and nothing else.
+ * address was last seen, and nothing else. One that is still listed keeps the lease, and is of another life until a report
+ * that knew of the lease has it.
  */
 import type pg from 'pg'
 import { blockSize, type Family, formatValue, isMalformed, parseAddress } from '../core/address.ts'
 import { TERMINAL } from '../core/command.ts'
 import { seenFor } from '../core/decide-sighting.ts'
-import { isSameWorkload, type LeaseEvidence, type LookupAnswer, type WitnessEvidence } from '../core/judge.ts'
+import {
+  isSameWorkload,
+  type LeaseEvidence,
+  type LookupAnswer,
+  RULES,
+  type SeenPlace,
+  type WitnessEvidence,
+} from '../core/judge.ts'
 import { KEEPS_CLOSED, type Lease } from '../core/lease.ts'
 import { provesEnd } from '../core/listed.ts'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
-import { REPORTED_FROM } from '../ledger/load-seen.ts'
+import { LAST_RECOVERY, REPORTED_FROM } from '../ledger/load-seen.ts'
 import { MOST_OF_ONE, type OwnerRow, readOwner, reasonsOf } from '../ledger/rows.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { COMMIT, type Statement, trip } from '../postgres/trip.ts'
@@ -45,6 +53,8 @@ export type EvidenceGround = {
   readonly head: number
   /** By the database's clock, when the evidence was read. */
   readonly now: number
+  /** When the last era with a recovery began. */
+  readonly recovered_at: number | null
 }
 
 /** A question as it stands: what was asked about a lease, and when to ask again. */
@@ -77,7 +87,7 @@ const BEGIN_READING: Statement = {
 }
 
 const GROUND = `
-  select n.state, n.era, clock_timestamp() as now,
+  select n.state, n.era, clock_timestamp() as now, ${LAST_RECOVERY('at')} as recovered_at,
          coalesce((select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1), 0) as head
     from ipledger.network n where n.network_id = $1`
 
@@ -162,13 +172,12 @@ const ENDED_BOOTS = `
        where e.network_id = $1 and e.source_id = s.source_id and e.epoch = k.boot order by e.epoch limit 1) e
    where s.epoch <> k.boot and e.closed_at is not null`
 
-// Who was placed on a boot and is on none was asked for from elsewhere since (core/decide-reserve.ts).
-const MOVED = `
-  select k.token from unnest($2::bigint[]) as k (token)
+// How they began. Who was placed on a boot and is on none was asked for from elsewhere since (core/decide-reserve.ts).
+const BEGINNINGS = `
+  select k.token, e.type, e.at, e.boot from unnest($2::bigint[]) as k (token)
     cross join lateral (
-      select x.boot from ipledger.event x
-       where x.network_id = $1 and x.seq >= k.token and x.seq <= k.token order by x.seq limit 1) e
-   where e.boot <> ''`
+      select x.type, x.at, x.boot from ipledger.event x
+       where x.network_id = $1 and x.seq >= k.token and x.seq <= k.token order by x.seq limit 1) e`
 
 const HOLDS = `
   select h.source_id from unnest($2::text[]) as k (source)
@@ -194,7 +203,7 @@ export const EVIDENCE_STATEMENTS = {
   evidenceSources: SOURCES,
   evidenceCovering: COVERING,
   evidenceEndedBoots: ENDED_BOOTS,
-  evidenceMoved: MOVED,
+  evidenceBeginnings: BEGINNINGS,
   evidenceHolds: HOLDS,
   evidenceLookups: LOOKUPS,
 } as const
@@ -238,6 +247,14 @@ type FenceRow = {
   readonly why: string
   readonly since_at: number
   readonly reported_at: number | null
+}
+
+/** The first event of a lease. */
+type Beginning = {
+  readonly token: number
+  readonly type: string
+  readonly at: number
+  readonly boot: string
 }
 
 type LookupRow = {
@@ -284,32 +301,33 @@ export async function readEvidence(
     ),
   ])
   const seenAt = groupBy(sighted!.rows as unknown as readonly SightedRow[], ({ place }) => place)
-  const drafts = leases.map((lease, place) => draftOf(lease, seenAt.get(place) ?? []))
+  const places = leases.map((lease, place): Place => ({ lease, rows: seenAt.get(place) ?? [] }))
   const named = leases.flatMap(({ witness }) => (witness === '' ? [] : [witness]))
-  const [byId, covering, endedBoots, movedRows] = await trip(client, [
+  const [byId, covering, endedBoots, beginningRows] = await trip(client, [
     read('evidenceSources', network, [
-      ...new Set([...named, ...drafts.flatMap(({ rows }) => rows.map(({ source_id }) => source_id))]),
+      ...new Set([...named, ...places.flatMap(({ rows }) => rows.map(({ source_id }) => source_id))]),
     ]),
     // All of them: one that is not read is one that is not asked.
     read('evidenceCovering', network, [...new Set(['', ...leases.map(({ placement }) => placement.node)])]),
     read('evidenceEndedBoots', network, nodes, boots),
     read(
-      'evidenceMoved',
+      'evidenceBeginnings',
       network,
-      leases
-        .filter(({ placement }) => placement.node !== '' && placement.boot === '')
-        .map(({ fencingToken }) => fencingToken),
+      places.filter(dependsOnItsBeginning).map(({ lease }) => lease.fencingToken),
     ),
   ])
-  const moved = new Set(movedRows!.rows.map(({ token }) => token as number))
+  const beginnings = new Map(
+    (beginningRows!.rows as unknown as readonly Beginning[]).map((row) => [row.token, row]),
+  )
   const sources = new Map<string, Source>()
   for (const { rows } of [byId!, covering!]) {
     for (const row of rows as unknown as readonly SourceRow[]) sources.set(row.source_id, readSource(row))
   }
   const asIfEnabled = options.asIfEnabled ?? null
-  const seers = drafts.map((draft) =>
-    seersOf(draft, sources, { asIfEnabled, moved: moved.has(draft.lease.fencingToken) }),
+  const drafts = places.map((place) =>
+    draftOf(place, sources, beginnings.get(place.lease.fencingToken) ?? null),
   )
+  const seers = drafts.map((draft) => seersOf(draft, sources, asIfEnabled))
   const pairs = drafts.flatMap(({ lease }, index) =>
     seers[index]!.map(({ source }) => ({ source, token: lease.fencingToken })),
   )
@@ -378,11 +396,16 @@ export function lastAddressOf({ address, prefixLength }: Pick<Lease, 'address' |
   return formatValue(parsed.family, parsed.value + blockSize(parsed.family, prefixLength) - 1n)
 }
 
-// A lease and the rows at its addresses, before it is known who the sources are.
+// A lease and the rows at its addresses.
 
-type Draft = {
+type Place = {
   readonly lease: Lease
   readonly rows: readonly SightedRow[]
+}
+
+type Draft = Place & {
+  /** The boot it was placed on, where it was asked for from elsewhere since. */
+  readonly leftBoot: string | null
   /** Of rows in the lease's life, by source and by whom they are about. */
   readonly groups: readonly Group[]
 }
@@ -393,15 +416,26 @@ type Group = {
   readonly key: string
   readonly about: Owner | null
   readonly isHolder: boolean
-  /** Only another life of the holder was seen. */
+  /** Only another life of the holder was seen, or one that was listed before the lease and not since. */
   readonly anotherLife: boolean
   readonly rows: readonly SightedRow[]
 }
 
-function draftOf(lease: Lease, rows: readonly SightedRow[]): Draft {
-  const ofThisLease = rows.filter(
-    (row) => isOfThisLease(lease, row) && !(row.ended && isOfAnotherLife(lease, row)),
-  )
+/** Whose first event is asked for: those that may have been asked for from elsewhere, and those with rows of before. */
+function dependsOnItsBeginning({ lease, rows }: Place): boolean {
+  const { placement, witness, owner } = lease
+  if (placement.boot === '' && (placement.node !== '' || witness !== '')) return true
+  return owner !== null && rows.some((row) => isOlderThan(lease, row) && isOfThisLease(lease, row))
+}
+
+function draftOf(
+  { lease, rows }: Place,
+  sources: ReadonlyMap<string, Source>,
+  beginning: Beginning | null,
+): Draft {
+  const isOfAnother = (row: SightedRow) =>
+    isOfAnotherLife(lease, row) || isOfBefore(lease, row, sources.get(row.source_id), beginning)
+  const ofThisLease = rows.filter((row) => isOfThisLease(lease, row) && !(row.ended && isOfAnother(row)))
   const groups = [...groupBy(ofThisLease, (row) => `${row.source_id} ${aboutKey(lease, row)}`).values()].map(
     (of): Group => {
       const isHolder = isAboutHolder(lease, of[0]!)
@@ -410,12 +444,13 @@ function draftOf(lease: Lease, rows: readonly SightedRow[]): Draft {
         key: aboutKey(lease, of[0]!),
         about: isHolder ? lease.owner : readOwner(of[0]!),
         isHolder,
-        anotherLife: isHolder && of.every((row) => isOfAnotherLife(lease, row)),
+        anotherLife: isHolder && of.every(isOfAnother),
         rows: of,
       }
     },
   )
-  return { lease, rows, groups }
+  const hasLeft = lease.placement.boot === '' && beginning !== null && beginning.boot !== ''
+  return { lease, rows, leftBoot: hasLeft ? beginning.boot : null, groups }
 }
 
 function isOfThisLease(
@@ -423,6 +458,34 @@ function isOfThisLease(
   { listed, appeared_head, vanished_head }: SightedRow,
 ): boolean {
   return listed > 0 || appeared_head >= fencingToken || (vanished_head ?? 0) >= fencingToken
+}
+
+function isOlderThan({ fencingToken }: Lease, { appeared_head }: SightedRow): boolean {
+  return appeared_head < fencingToken
+}
+
+/**
+ * Of the holder as far as its name or uid tells, and listed before the lease was reserved: whoever had the address then
+ * under that name may be on his way out. Only a report that knew of the lease says that he is of this one (W-03). What was
+ * adopted or set aside began with the row.
+ */
+function isOfBefore(
+  lease: Lease,
+  row: SightedRow,
+  source: Source | undefined,
+  beginning: Beginning | null,
+): boolean {
+  if (beginning?.type !== 'lease.reserved' || !isOlderThan(lease, row) || !isAboutHolder(lease, row))
+    return false
+  // An end that is told again is no other end.
+  if (row.ended) return true
+  if (row.listed > 0 && source !== undefined) {
+    const { warm, complete } = source.standing
+    // Of a warm source it was in the last complete report, or would have been ended by it.
+    const isIn = warm && complete !== null && complete.sequence > row.listed_sequence!
+    if (isIn && complete.head >= lease.fencingToken) return false
+  }
+  return (row.last_seen_at ?? 0) < beginning.at
 }
 
 /**
@@ -460,9 +523,9 @@ function familyOf({ address }: Lease): Family {
 type Seer = Group & { readonly why: WitnessEvidence['why'] }
 
 function seersOf(
-  { lease, groups }: Draft,
+  { lease, leftBoot, groups }: Draft,
   sources: ReadonlyMap<string, Source>,
-  { asIfEnabled, moved }: { readonly asIfEnabled: string | null; readonly moved: boolean },
+  asIfEnabled: string | null,
 ): readonly Seer[] {
   const seers = groups
     .filter(({ source }) => isThere(sources.get(source)))
@@ -478,7 +541,8 @@ function seersOf(
     rows: [],
     why,
   })
-  const { witness } = lease
+  const { witness, askedFrom = [] } = lease
+  const isMoved = leftBoot !== null || askedFrom.length > 0
   if (witness !== '') {
     const speaks = isThere(sources.get(witness)) && !hasSighted(witness)
     return speaks ? [...seers, unseen(witness, 'NAMED')] : seers
@@ -491,7 +555,7 @@ function seersOf(
     ({ id, state, node }) =>
       (state === 'ENABLED' || (id === asIfEnabled && state === 'REGISTERED')) &&
       // Who was told of the lease elsewhere may run there: no node's source misses it by its declaration alone (16.5).
-      (node === '' || (node === lease.placement.node && !moved)) &&
+      (node === '' || (node === lease.placement.node && !isMoved)) &&
       !hasSighted(id),
   )
   return [...seers, ...covering.map(({ id }) => unseen(id, 'COVERS'))]
@@ -523,8 +587,16 @@ function retiredOf(
         lastLiveAt(other, heir) > seenAt
       )
     })
-    return hasHeir ? [] : [{ source: id, about, scopeNode: source.node }]
+    return hasHeir ? [] : [{ source: id, about, scopeNode: source.node, seenOn: seenOn(rows, source) }]
   })
+}
+
+/** Where it was seen alive. The epoch of a Docker engine is its own id, and no boot of its node. */
+function seenOn(rows: readonly SightedRow[], { kind }: Source): readonly SeenPlace[] {
+  const places = rows
+    .filter(({ ended, node }) => !ended && node !== '')
+    .map(({ node, boot }): SeenPlace => ({ node, boot: kind === 'docker' ? '' : boot }))
+  return [...new Map(places.map((place) => [bootKey(place.node, place.boot), place])).values()]
 }
 
 /** When it last saw them live. Of a source that was retired nothing was seen after its last report came. */
@@ -553,7 +625,7 @@ type Known = {
 }
 
 function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEvidence {
-  const { lease, rows } = draft
+  const { lease, rows, leftBoot } = draft
   const { ground, sources } = known
   const { owner, placement } = lease
   const fence = known.fences.get(bootKey(placement.node, placement.boot))
@@ -563,6 +635,7 @@ function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEv
     now: ground.now,
     era: ground.era,
     recovering: ground.state === 'RECOVERING',
+    recoveredAt: ground.recovered_at,
     lastSightedAt: lastSeenAt(rows, sources),
     othersSightedAt: lastSeenAt(
       rows.filter((row) => !isAboutHolder(lease, row)),
@@ -570,6 +643,7 @@ function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEv
     ),
     // Nothing imports yet.
     imported: false,
+    leftBoot,
     // One without lives is never closed (decide-lease.ts).
     ownerClosed:
       owner !== null &&
@@ -593,6 +667,7 @@ function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEv
     placements: seers.flatMap(({ source, rows: seen }) =>
       seen.filter(isLive).map(({ node, boot }) => ({ node, boot, source })),
     ),
+    rules: RULES,
   }
 }
 
@@ -653,6 +728,7 @@ function witnessOf(lease: Lease, seer: Seer, known: Known): WitnessEvidence {
     why,
     about,
     anotherLife,
+    seenOn: seenOn(rows, source),
     live,
     listedTerminal:
       live !== null || !isOver

@@ -26,10 +26,11 @@ import { ask } from '../postgres/on-connection.ts'
 import { MOST_SOURCES } from './register.ts'
 import type { SourceState } from './source.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
+import type { UncountedReason } from './standing.ts'
 
 /** Why a complete snapshot did not count. */
-const WARM_UP = 'WARM_UP'
-const TOO_SOON = 'TOO_SOON'
+const WARM_UP = 'WARM_UP' satisfies UncountedReason
+const TOO_SOON = 'TOO_SOON' satisfies UncountedReason
 
 /** As many leases are walked for a page of them. */
 export const MOST_WALKED = 10_000

@@ -73,6 +73,16 @@ const HEAD_THEN = `
   select e.seq from ipledger.event e
    where e.network_id = $1 and e.at <= to_timestamp($2::float8 / 1000) order by e.at desc, e.seq desc limit 1`
 
+// A network has thousands of sources at most, and of those that are over hardly one lists anything.
+const RETIRED_LISTING = `
+  select s.source_id from ipledger.source s
+   where s.network_id = $1 and s.state = 'RETIRED' and s.source_id > $2
+     and (select x.entry_key from ipledger.sighting x
+           where x.network_id = $1 and x.source_id >= s.source_id and x.source_id <= s.source_id
+             and x.vanished_sequence is null
+           order by x.source_id, x.entry_key limit 1) is not null
+   order by s.source_id limit 1`
+
 const LIST = `
   select ${COLUMNS} from ipledger.source
    where network_id = $1 and source_id > $2 order by source_id limit $3`
@@ -86,6 +96,7 @@ export const REGISTER_STATEMENTS = {
   enable: ENABLE,
   retire: RETIRE,
   headThen: HEAD_THEN,
+  retiredListing: RETIRED_LISTING,
   list: LIST,
 } as const
 
@@ -133,7 +144,7 @@ export async function enableSource(
 
 /**
  * Ends a source for good, and its sightings: nobody asks it, nobody waits for it, nobody believes it. The state is what
- * counts; sightings that are left when this is interrupted end when it is called again.
+ * counts; sightings that are left when this is interrupted end when it is called again, as a job does (`endRetired`).
  */
 export async function retireSource(
   database: pg.Pool,
@@ -158,6 +169,21 @@ export async function retireSource(
     const ended = [network, id, keys, standing.lastSequence + 1, head, retiredAt, retiredAt, null, '']
     await ask(database, SIGHTING_STATEMENTS.vanish, ended)
   }
+}
+
+/**
+ * Ends what sources that are retired still list: one retired by a process that died, or a report that was under way. Listed,
+ * a lease would be nobody's to judge, and no list would say why. How many sources it was.
+ */
+export async function endRetired(database: pg.Pool, network: string, signal: AbortSignal): Promise<number> {
+  let ended = 0
+  for (let after = ''; !signal.aborted; ended += 1) {
+    const [left] = await ask<{ source_id: string }>(database, RETIRED_LISTING, [network, after])
+    if (left === undefined) break
+    after = left.source_id
+    await retireSource(database, { network, id: after, by: '' })
+  }
+  return ended
 }
 
 /** In order of id, after `after`. */

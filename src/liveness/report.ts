@@ -31,6 +31,7 @@ import {
   pack,
   readManyEntries,
   type Scope,
+  splitKeys,
   unpack,
 } from './entries.ts'
 import { notAwaited } from './gather.ts'
@@ -244,16 +245,18 @@ const KEEP_SNAPSHOT = `
 // A chunk that is sent again replaces itself: its answer was lost.
 const KEEP_PART = `
   insert into ipledger.snapshot_part
-    (network_id, source_id, begun_at, part, received_at, epoch, entries, given, digest, unreadable, ignored)
-  values ($1, $2, to_timestamp($3::float8 / 1000), $4, clock_timestamp(), $5, $6, $7, $8, $9, $10)
+    (network_id, source_id, begun_at, part, received_at, epoch, entries, keys, given, digest, unreadable, ignored)
+  values ($1, $2, to_timestamp($3::float8 / 1000), $4, clock_timestamp(), $5, $6, $7, $8, $9, $10, $11)
   on conflict (network_id, source_id, begun_at, part) do update
-    set received_at = excluded.received_at, epoch = excluded.epoch, entries = excluded.entries, given = excluded.given,
-        digest = excluded.digest, unreadable = excluded.unreadable, ignored = excluded.ignored`
-const PART = `
-  select p.epoch, p.entries, p.given, p.digest, p.unreadable, p.ignored from ipledger.snapshot_part p
+    set received_at = excluded.received_at, epoch = excluded.epoch, entries = excluded.entries, keys = excluded.keys,
+        given = excluded.given, digest = excluded.digest, unreadable = excluded.unreadable, ignored = excluded.ignored`
+const partOf = (columns: string) => `
+  select p.epoch, ${columns} from ipledger.snapshot_part p
    where p.network_id = $1 and p.source_id >= $2 and p.source_id <= $2 and p.begun_at = to_timestamp($3::float8 / 1000)
      and p.part = $4
    order by p.source_id, p.begun_at, p.part limit 1`
+const PART_KEYS = partOf('p.keys, p.given, p.digest, p.unreadable, p.ignored')
+const PART_ENTRIES = partOf('p.entries')
 const DROP_OLDER_PARTS = `
   delete from ipledger.snapshot_part
    where ${OF_NETWORK} and ctid = any(array(
@@ -327,7 +330,8 @@ export const REPORT_STATEMENTS = {
   updateStandings: UPDATE_STANDINGS,
   keepSnapshot: KEEP_SNAPSHOT,
   keepPart: KEEP_PART,
-  part: PART,
+  partKeys: PART_KEYS,
+  partEntries: PART_ENTRIES,
   dropOlderParts: DROP_OLDER_PARTS,
   dropParts: DROP_PARTS,
   waiting: WAITING,
@@ -1034,6 +1038,7 @@ async function takeChunk(
           chunk.number,
           epoch,
           JSON.stringify([...set.entries.values()].map(pack)),
+          [...set.entries.keys()].join(''),
           given.length,
           digest,
           set.unreadableCount,
@@ -1077,7 +1082,7 @@ type Staged = {
 
 /**
  * The last chunk and all before it, one at a time: the whole in one answer would be megabytes, and all of its entries in
- * the process a hundred. Keys are held, and the entries of those that are new are read once more.
+ * the process a hundred. Only their keys are read, and held; the entries of those that are new are asked for then.
  */
 async function putTogether(
   client: pg.Client,
@@ -1097,11 +1102,11 @@ async function putTogether(
   let given = last.given.length
   let { unreadableCount, ignored } = last.set
   for (let part = 0; part < last.chunk.number; part += 1) {
-    const row = await readPart(client, { network, source, epoch, begun, part })
+    const row = await readPart<PartKeys>(client, 'partKeys', { network, source, epoch, begun, part })
     // The count will tell.
-    if (row === undefined) continue
+    if (row === undefined || row.keys === null) continue
     const own = new Set<string>()
-    for (const [key] of row.entries) {
+    for (const key of splitKeys(row.keys)) {
       if (!keys.has(key)) own.add(key)
       keys.add(key)
     }
@@ -1116,7 +1121,7 @@ async function putTogether(
     yield [...last.set.entries.values()].filter(({ key }) => wanted.has(key))
     for (const { part, keys: own } of parts) {
       if (own.isDisjointFrom(wanted)) continue
-      const row = await readPart(reading, { network, source, epoch, begun, part })
+      const row = await readPart<PartEntries>(reading, 'partEntries', { network, source, epoch, begun, part })
       const entries = row?.entries.filter(([key]) => own.has(key) && wanted.has(key)) ?? []
       if (entries.length < own.intersection(wanted).size) throw new PartGone()
       yield entries.map(unpack)
@@ -1136,8 +1141,9 @@ async function putTogether(
   }
 }
 
-async function readPart(
+async function readPart<T extends { readonly epoch: string }>(
   client: pg.Client,
+  name: 'partKeys' | 'partEntries',
   {
     network,
     source,
@@ -1145,9 +1151,9 @@ async function readPart(
     begun,
     part,
   }: Pick<SnapshotReport, 'network' | 'source' | 'epoch'> & { readonly begun: Begun; readonly part: number },
-): Promise<PartRow | undefined> {
-  const [answered] = await trip(client, [run('part', network, source, begun.begunAt, part)])
-  const row = answered!.rows[0] as PartRow | undefined
+): Promise<T | undefined> {
+  const [answered] = await trip(client, [run(name, network, source, begun.begunAt, part)])
+  const row = answered!.rows[0] as T | undefined
   return row?.epoch === epoch ? row : undefined
 }
 
@@ -1163,14 +1169,16 @@ function compareTotal(
 /** Its source began another snapshot meanwhile, whose parts are kept instead, or sent this one again as something else. */
 class PartGone extends Error {}
 
-type PartRow = {
+type PartKeys = {
   readonly epoch: string
-  readonly entries: readonly Packed[]
+  readonly keys: string | null
   readonly given: number
   readonly digest: string
   readonly unreadable: number
   readonly ignored: number
 }
+
+type PartEntries = { readonly epoch: string; readonly entries: readonly Packed[] }
 
 // ReportVerdicts.
 

@@ -9,12 +9,20 @@
  * ledger.
  */
 import type pg from 'pg'
+import { refutes } from '../core/books.ts'
 import type { Sight, SightedEntry } from '../core/command.ts'
 import { TERMINAL } from '../core/command.ts'
 import { lastListing } from '../core/listed.ts'
 import { firstSeqOfEra } from '../core/policy.ts'
 import type { Refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
+import {
+  type FenceCells,
+  fenceOfSeen,
+  holderEndedAt,
+  type LastHolderCells,
+  readLastHolder,
+} from '../ledger/load-seen.ts'
 import { MOST_OF_ONE, type OwnerRow, readAddress, readOwner } from '../ledger/rows.ts'
 import { ask } from '../postgres/on-connection.ts'
 import type { Reported } from './report.ts'
@@ -160,14 +168,15 @@ const UNBOOKED_AT = unbookedOf(`
           order by x.address limit ${MOST_OF_ONE}) y
        offset 0`)
 
-// Of the free ones: the pool they are in, and the last event there.
+// Of the free ones: the pool they are in, the last event there, and what may refute them.
 const FREE = `
-  select k.place, p.pool_id, r.released_seq
-    from unnest($2::int[], $3::inet[]) as k (place, address)
+  select k.place, p.pool_id, host(r.address) as address, r.prefix_length, r.released_seq, r.removal_confirmed,
+         case when r.removal_confirmed then ${holderEndedAt('r.released_seq')} end as holder, ${fenceOfSeen('k')} as fence
+    from unnest($2::int[], $3::inet[], $4::text[], $5::text[]) as k (place, address, node, boot)
     cross join lateral (
       select x.pool_id from ipledger.pool x where x.network_id = $1 and x.cidr >>= k.address limit 1) p
     left join lateral (
-      select x.released_seq, x.address, x.prefix_length from ipledger.released_address x
+      select x.released_seq, x.address, x.prefix_length, x.removal_confirmed from ipledger.released_address x
        where x.network_id = $1 and x.address <= k.address order by x.address desc limit 1) r
       on r.address = k.address or set_masklen(r.address, r.prefix_length) >>= k.address`
 
@@ -217,6 +226,19 @@ export type Unbooked = {
   readonly held: boolean
   /** Number of the last event on the address. */
   readonly lastEvent: number
+  /** Of a free one: that event, or a fence, says that it is over. */
+  readonly isRefuted: boolean
+}
+
+type FreeRow = {
+  readonly place: number
+  readonly pool_id: number
+  readonly address: string | null
+  readonly prefix_length: number | null
+  readonly released_seq: number | null
+  readonly removal_confirmed: boolean | null
+  readonly holder: LastHolderCells | null
+  readonly fence: FenceCells | null
 }
 
 export const LOWEST = '0.0.0.0/0'
@@ -240,11 +262,13 @@ export async function readUnbooked(
 ): Promise<readonly Unbooked[]> {
   const rows = await ask<UnbookedRow>(database, UNBOOKED, [network, after, upTo])
   if (rows.length === 0) return []
-  const free = rows.flatMap((row, place) => (row.held ? [] : [{ place, address: row.address }]))
-  const placed = await ask<{ place: number; pool_id: number; released_seq: number | null }>(database, FREE, [
+  const free = rows.flatMap((row, place) => (row.held ? [] : [{ place, row }]))
+  const placed = await ask<FreeRow>(database, FREE, [
     network,
     free.map(({ place }) => place),
-    free.map(({ address }) => address),
+    free.map(({ row }) => row.address),
+    free.map(({ row }) => row.node),
+    free.map(({ row }) => row.boot),
   ])
   const inPool = new Map(placed.map((row) => [row.place, row]))
   const sources = new Map<string, Source>()
@@ -257,21 +281,24 @@ export async function readUnbooked(
     const source = sources.get(row.source_id)
     const poolId = row.pool_id ?? inPool.get(place)?.pool_id
     if (source === undefined || source.state === 'RETIRED' || poolId === undefined) return []
+    const at = evidenceOf(row, source)
+    const seen = { head: at.head, owner: readOwner(row), node: row.node }
     return [
       {
         source,
         entry: {
           address: readAddress(row.address),
-          owner: readOwner(row),
+          owner: seen.owner,
           node: row.node,
           boot: row.boot,
           state: row.state,
         },
-        at: evidenceOf(row, source),
+        at,
         since: row.appeared_at,
         poolId,
         held: row.held,
         lastEvent: row.version ?? inPool.get(place)?.released_seq ?? 0,
+        isRefuted: isOver(inPool.get(place), seen),
       },
     ]
   })
@@ -290,6 +317,23 @@ async function withoutBooked<T extends Pick<SightedEntry, 'address'>>(
     for (const { address } of rows) unbooked.add(readAddress(address))
   }
   return entries.filter(({ address }) => unbooked.has(address))
+}
+
+function isOver(at: FreeRow | undefined, seen: Parameters<typeof refutes>[1]): boolean {
+  if (at === undefined || at.released_seq === null) return false
+  return refutes(
+    {
+      released: {
+        address: at.address!,
+        prefixLength: at.prefix_length!,
+        releasedSeq: at.released_seq,
+        removalConfirmed: at.removal_confirmed!,
+      },
+      holder: at.holder === null ? null : readLastHolder(at.holder),
+      fence: at.fence === null ? null : { seq: at.fence[0], head: at.fence[1] },
+    },
+    seen,
+  )
 }
 
 function evidenceOf(row: UnbookedRow, { id, standing }: Source): Unbooked['at'] {

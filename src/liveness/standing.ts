@@ -35,6 +35,13 @@ export type PartialReason =
   | 'CHUNK_MISSING'
   | 'DIGEST_DIFFERS'
 
+/** Why a complete one is no miss of what it does not list. */
+export type UncountedReason =
+  /** Its epoch was not warm yet. */
+  | 'WARM_UP'
+  /** Begun less than half an interval after the last that counted. */
+  | 'TOO_SOON'
+
 export type CountedSnapshot = {
   /** What `counted` was with it. */
   readonly counted: number
@@ -116,6 +123,8 @@ export type Assessment = {
   /** The first of a new epoch; the one before, if any, is closed with it. */
   readonly opensEpoch: boolean
   readonly counted: boolean
+  /** Null: it counted, or was partial. */
+  readonly uncounted: UncountedReason | null
   /** What it does not list is listed no more. */
   readonly ends: boolean
   /** What it lists is what is listed already: there is nothing to compare. */
@@ -138,14 +147,21 @@ export function assess(before: Standing, facts: ReportFacts): Assessment {
   if (facts.epochClosed) because.push('CLOSED_EPOCH')
   const complete = because.length === 0
   const opensEpoch = inOrder && !facts.epochClosed && facts.epoch !== standing.epoch
+  const uncounted = complete ? whyUncounted(standing, facts, opensEpoch) : null
   return {
     because,
     complete,
     opensEpoch,
-    counted: complete && !opensEpoch && standing.warm && isSpaced(lastCountedAt(standing), facts),
+    counted: complete && uncounted === null,
+    uncounted,
     ends: complete && !opensEpoch && warmUp(standing, facts).warm,
     unchanged: facts.digest !== '' && facts.digest === standing.digest,
   }
+}
+
+function whyUncounted(standing: Standing, facts: ReportFacts, opensEpoch: boolean): UncountedReason | null {
+  if (opensEpoch || !standing.warm) return 'WARM_UP'
+  return isSpaced(lastCountedAt(standing), facts) ? null : 'TOO_SOON'
 }
 
 export function advance(

@@ -452,7 +452,7 @@ async function ofWindow(
     if (item !== null) items.push({ item: { ...item, lease, pool }, address: lease.address })
   }
   for (const lease of read?.unread ?? []) {
-    const text = 'more is seen at it than is looked at; an operator must'
+    const text = "more is seen at it than is looked at: an operator's Reap ends it"
     const pool = pools.get(lease.poolId) ?? null
     items.push({
       item: { code: 'NO_EXIT', since: changedAt(lease), source: '', lease, pool, text },
@@ -542,8 +542,12 @@ function ofWaiting(
   const since = changedAt(lease)
   if (has('TOO_YOUNG', 'CONFIRM_PENDING')) return null
   if (has('NOBODY_CAN_TELL')) {
-    const text = `held for ${whom}, and kept for ever: ${why}; ${WHAT_ENDS_IT}, or a source that sees it`
-    return hadSources ? { code: 'NOBODY_CAN_TELL', since, source: '', text } : null
+    const lost = mayHaveBeenConfirmed(evidence)
+    const because = lost
+      ? `${why}, and its deadline is over, but a Confirm of it may be lost with the books of before`
+      : why
+    const text = `held for ${whom}, and kept for ever: ${because}; ${lost ? 'Confirm, ' : ''}${WHAT_ENDS_IT}, or a source that sees it`
+    return hadSources || lost ? { code: 'NOBODY_CAN_TELL', since, source: '', text } : null
   }
   // Of one that is not retired its source's item tells.
   const isToldOf = ({ node, state, standing }: Source) =>
@@ -569,6 +573,11 @@ function ofWaiting(
     return { ...said, code: 'LOOKUP_WAITING', text: `held for ${whom}: ${why}; no answer has come in time` }
   }
   return null
+}
+
+/** Of a deadline that a recovery has undone; without a source nothing but this list says so (INV-24, 12.4). */
+function mayHaveBeenConfirmed({ lease, recoveredAt }: LeaseEvidence): boolean {
+  return lease.confirmBy !== null && lease.reservedAt < (recoveredAt ?? 0)
 }
 
 function ofLease(
@@ -615,7 +624,7 @@ function describeStanding({ standing: { warm, partialBecause } }: Source): strin
 
 /** What is seen and never gets into the books: no allocation is at stake, and somebody has configured it. */
 function ofSighting(
-  { source, entry, since, at, lastEvent, held }: Unbooked,
+  { source, entry, since, at, lastEvent, held, isRefuted }: Unbooked,
   pool: Pool | null,
   now: number,
 ): StuckItem | null {
@@ -628,9 +637,12 @@ function ofSighting(
     return { ...of, code: 'SIGHTING_EXCLUDED', text }
   }
   const isOld = now - since > POLICY.gapIntervals * source.intervalMs
-  if (source.state !== 'ENABLED' || !isOld || (at.head !== null && at.head < lastEvent)) return null
-  const why =
-    at.head === null
+  const isOlder = at.head !== null && at.head < lastEvent
+  if (source.state !== 'ENABLED' || !isOld || isRefuted || (isOlder && held)) return null
+  const { node, boot } = entry
+  const why = isOlder
+    ? `its list is older than the end of the last lease there, which says nothing of them; it is over when ${source.id} reports again, or is retired (ipledger source retire)${node === '' || boot === '' ? '' : `, or boot ${boot} of ${node} is fenced (ipledger fence)`}`
+    : at.head === null
       ? `nothing proves when it was last listed, which the next complete list of a warm source does (${describeStanding(source)})`
       : 'a cap on quarantines is reached'
   const text = `${source.id} lists ${whom} at ${entry.address}, which the books ${held ? 'have otherwise, and keep so' : 'have as free, and which is not handed out'}: ${why}`

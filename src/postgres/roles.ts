@@ -94,6 +94,8 @@ type OwnLogin = Readonly<{ url: string; follows: string }>
 /** `operators`: nobody logs in as it unless an operator lets somebody; `auditors`: once an operator set a password. */
 type Login = OwnLogin | 'operators' | 'auditors'
 
+type Wanted = Readonly<{ role: string; settings: Settings; login: Login }>
+
 type RoleState = Readonly<{
   canLogin: boolean
   /** Null: nobody said, and whoever set a password was not ipledger. */
@@ -138,8 +140,9 @@ export async function readSystemIdentifier(client: pg.Client): Promise<string> {
 }
 
 /**
- * Creates the roles and brings their settings up to date; changes nothing when nothing differs. With `keepService`
- * the service's password is the operator's, who named the role in DATABASE_URL.
+ * Creates the roles and brings their settings up to date; changes nothing when nothing differs, and nothing when it
+ * refuses: all of it is one transaction. With `keepService` the service's password is the operator's, who named the role
+ * in DATABASE_URL.
  *
  * @throws StartRefused with the statements to run when this login may not, or when others use the roles already
  */
@@ -151,15 +154,16 @@ export async function ensureRoles(
 ): Promise<Logins> {
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
   const { user: follows } = readUrl(databaseUrl)
-  await ensureRole(
+  const service: Login = options.keepService ? 'operators' : { url: logins.serviceUrl, follows }
+  await ensureAll(
     admin,
-    SERVICE_ROLE,
-    SERVICE_SETTINGS,
-    options.keepService ? 'operators' : { url: logins.serviceUrl, follows },
+    [
+      { role: SERVICE_ROLE, settings: SERVICE_SETTINGS, login: service },
+      { role: JOBS_ROLE, settings: JOBS_SETTINGS, login: { url: logins.jobsUrl, follows } },
+      { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, login: 'auditors' },
+    ],
     log,
   )
-  await ensureRole(admin, JOBS_ROLE, JOBS_SETTINGS, { url: logins.jobsUrl, follows }, log)
-  await ensureRole(admin, AUDITOR_ROLE, AUDITOR_SETTINGS, 'auditors', log)
   return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
 }
 
@@ -232,28 +236,44 @@ export async function checkServiceLogin(service: pg.Client, log: Logger): Promis
   }
 }
 
-async function ensureRole(
-  admin: pg.Client,
-  role: string,
-  settings: Settings,
-  login: Login,
-  log: Logger,
-): Promise<void> {
-  // Roles belong to the cluster: several starters, in several databases, may change the same row at once.
+/**
+ * Roles belong to the cluster: several starters, in several databases, may change the same row at once. And what a start
+ * changed before it was refused would stay for all of them, so a refusal at the second role takes back the first.
+ */
+async function ensureAll(admin: pg.Client, wanted: readonly Wanted[], log: Logger): Promise<void> {
   for (let attempt = 1; ; attempt++) {
-    const statements = await missing(admin, role, settings, login, log)
-    if (statements.length === 0) return
     try {
-      for (const statement of statements) await admin.query(statement)
-      log.info({ role }, 'role created or brought up to date')
+      await admin.query('begin')
+      const altered: string[] = []
+      for (const one of wanted) if (await ensureRole(admin, one, log)) altered.push(one.role)
+      await admin.query('commit')
+      for (const role of altered) log.info({ role }, 'role created or brought up to date')
       return
     } catch (error) {
+      await admin.query('rollback')
       const state = error instanceof pg.DatabaseError ? error.code : undefined
-      if (state === INSUFFICIENT_PRIVILEGE)
-        throw refuseRole(await currentRole(admin), role, statements, error)
       const collided = state === '42710' || state === '23505' || state === 'XX000'
       if (!collided || attempt === ROLE_ATTEMPTS) throw error
     }
+  }
+}
+
+/** True if something was missing. */
+async function ensureRole(
+  admin: pg.Client,
+  { role, settings, login }: Wanted,
+  log: Logger,
+): Promise<boolean> {
+  const statements = await missing(admin, role, settings, login, log)
+  if (statements.length === 0) return false
+  const self = await currentRole(admin)
+  try {
+    for (const statement of statements) await admin.query(statement)
+    return true
+  } catch (error) {
+    if (error instanceof pg.DatabaseError && error.code === INSUFFICIENT_PRIVILEGE)
+      throw refuseRole(self, role, statements, error)
+    throw error
   }
 }
 

@@ -87,6 +87,7 @@ export type LeaseTable = OwnerColumns & {
   boot: string
   labels: Labels
   witness: string
+  asked_from: string
   reserved_at: number
   confirmed_at: number | null
   confirm_by: number | null

@@ -256,7 +256,7 @@ describe('snapshots', () => {
       sequence: '1',
       complete: true,
       counted: false,
-      because: [],
+      because: ['WARM_UP'],
       staged: false,
       resend: false,
       digest: expect.stringMatching(/./),
@@ -380,7 +380,7 @@ describe('snapshots', () => {
     }
     expect(await sightings()).toEqual([])
     const reported = await report({ token, entries: chunks[7]!, chunk: { number: 7, total } })
-    expect(reported).toMatchObject({ complete: true, because: [], sequence: '1', staged: false })
+    expect(reported).toMatchObject({ complete: true, because: ['WARM_UP'], sequence: '1', staged: false })
     expect(await standing()).toMatchObject({ size: 20_000 })
     const [last] = await sightings({ address: all.at(-1)!.address })
     expect(last).toMatchObject({ owner: { uid: all.at(-1)!.uid } })

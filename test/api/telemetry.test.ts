@@ -15,6 +15,7 @@ import { pageName } from '../../src/telemetry-page.ts'
 import { createAgent } from '../support/agent.ts'
 import { type CollectedSpan, startCollector } from '../support/collector.ts'
 import {
+  beginEra,
   claim,
   createNetwork,
   createPool,
@@ -219,7 +220,7 @@ describe('metrics', () => {
     expect(grown('ipledger_batch_commands_sum', {})).toBe(1)
     expect(grown('ipledger_database_duration_seconds_count', { statement: 'commit' })).toBe(1)
     expect(after.value('ipledger_queue_commands', { network })).toBe(0)
-    expect(after.value('ipledger_unique_violations_total')).toBe(0)
+    expect(after.value('ipledger_unique_violations_total', { network })).toBe(0)
     expect(after.value('ipledger_clock_jumps_total', { network })).toBe(0)
     expect(after.value('ipledger_reaps_total', { network, cause: 'NEVER_CONFIRMED' })).toBe(0)
     expect(after.value('process_resident_memory_bytes')).toBeGreaterThan(1e7)
@@ -278,6 +279,9 @@ describe('metrics', () => {
       expect(value('networkState', 'default', 'READY')).toBe(1)
       expect(value('networkState', 'default', 'RECOVERING')).toBe(0)
       expect(value('databaseUp')).toBe(1)
+      expect(value('poolDraining', 'default', 'web')).toBe(0)
+      expect(value('era', 'default')).toBe(0)
+      expect(value('eraBegun', 'default'), 'the first era began nowhere').toBeUndefined()
       const parts = readings.filter(([metric]) => metric === 'poolAddresses')
       expect(parts.map(([, labels]) => labels[2])).toEqual([
         'free',
@@ -295,10 +299,11 @@ describe('metrics', () => {
   })
 
   test('a row that the database refuses and the books allow is counted', async () => {
-    const violations = async () => (await scrape()).value('ipledger_unique_violations_total')
-    expect(await violations()).toBe(0)
     const network = 'crowded'
+    const violations = async () => (await scrape()).value('ipledger_unique_violations_total', { network })
     await running.ledger.accept(createNetwork(network))
+    // A rate is of two numbers.
+    expect(await violations()).toBe(0)
     await running.ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/24' }, { network }))
     await withClient(running.database.adminUrl, (admin) =>
       admin.query(
@@ -341,6 +346,31 @@ describe('metrics', () => {
       message: "the database's clock was set",
       fields: { network },
     })
+  })
+
+  test('a new era says since when, and a pool that drains that it does', async () => {
+    const network = 'restored'
+    await running.ledger.accept(createNetwork(network))
+    await running.ledger.accept(createPool({ name: 'old', cidr: '10.0.0.0/24', draining: true }, { network }))
+    await running.ledger.accept(beginEra(3, { network }))
+    const { rows } = await withClient(running.database.serviceUrl, (client) =>
+      client.query<{ at: number }>(
+        `select at from ipledger.event where network_id = $1 and type = 'era.begun'`,
+        [network],
+      ),
+    )
+    const connections = createConnections({
+      url: running.database.serviceUrl,
+      applicationName: 'test gauges',
+      max: 2,
+    })
+    const readings = await createObserved(connections, log).readings()
+    await connections.end()
+    const of = (key: string) =>
+      readings.flatMap(([metric, [name], value]) => (metric === key && name === network ? [value] : []))
+    expect(of('era')).toEqual([3])
+    expect(of('eraBegun')).toEqual([new Date(rows[0]!.at).getTime() / 1_000])
+    expect(of('poolDraining')).toEqual([1])
   })
 
   test('reports and sources', async () => {

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest'
 import type { Owner } from '../../src/core/owner.ts'
 import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
 import { expireUnconfirmed } from '../../src/jobs/expire-unconfirmed.ts'
+import { observeStuck } from '../../src/jobs/observe-stuck.ts'
 import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
@@ -13,6 +14,7 @@ import { useAuditor } from '../support/auditor.ts'
 import {
   claim,
   confirm,
+  createPool,
   deletePool,
   fenceNode,
   quarantine,
@@ -110,6 +112,23 @@ describe('nobody has it', () => {
       ),
     )
     expect(await audit.answer(network, '10.0.0.0/24')).toMatch(sentence('10.0.0.0/24 is a range: who_had'))
+    expect(await audit.ask('select step from explain_address($1, null::inet)', network)).toEqual([])
+  })
+
+  test('in a block of a pool that was made again since with single addresses', async () => {
+    const network = await truth.network({ prefixLength: 28, gateway: '10.0.0.1', cooldownMs: 0 })
+    const block = await truth.lease(network, A)
+    expect(block.address).toBe('10.0.0.16')
+    await truth.ledger.accept(release(block.fencingToken, { network }))
+    await truth.ledger.accept(deletePool('web', { network }))
+    await truth.ledger.accept(createPool({ name: 'web', cidr: '10.0.0.0/24' }, { network }))
+    // Where the block began, so that its events are no longer the last there.
+    await truth.lease(network, B, { claims: [claim({ pool: 'web', address: '10.0.0.16' })] })
+    const [answer, ...steps] = await audit.explain(network, '10.0.0.20')
+    expect(answer!.what).toMatch(
+      sentence('10.0.0.20 of pool web is free, and has cooled since @: block 10.0.0.16/28', block.leaseId),
+    )
+    expect(steps.map(({ what }) => what).join('\n')).toContain(block.leaseId)
   })
 
   test('in a pool that was deleted', async () => {
@@ -183,6 +202,25 @@ describe('nobody has it', () => {
       ),
     )
     expect(answer!.evidence).toMatchObject({ sightings: [{ source: 'dry', owner_uid: 'uid-b' }] })
+  })
+
+  test('seen live elsewhere in the block it is handed out with', async () => {
+    const network = await truth.network({ prefixLength: 28 })
+    await register(truth.intake, network, 'dry')
+    await truth.past(network, 4 * INTERVAL)
+    await truth.watch(network, 'dry', times(3, [listedAs('10.0.0.9', B)]), { endedAgo: 0 })
+    for (const [address, where] of [
+      ['10.0.0.0', 'at 10.0.0.9 in its block'],
+      ['10.0.0.9', 'there'],
+    ] as const)
+      expect(await audit.answer(network, address)).toMatch(
+        sentence(
+          `${address} of pool web is free, and nobody has ever held it.`,
+          `Source dry listed pod default/web-b uid uid-b incarnation life-b ${where} as running since @.`,
+          'It is seen live though the books have nobody there, and is not handed out while it is listed.',
+        ),
+      )
+    expect(await audit.answer(network, '10.0.0.16')).not.toContain('listed')
   })
 })
 
@@ -274,6 +312,54 @@ describe('somebody has it', () => {
         'in snapshot 3, begun @ at head',
       ),
     )
+  })
+
+  test('and its source says so since it was found stuck', async () => {
+    const network = await truth.network()
+    const lease = await truth.lease(network, A)
+    await truth.source(network, 'agent')
+    await truth.past(network, 2 * HOUR)
+    await later(network, times(6, []))
+    await truth.run(observeStuck)
+    expect(await audit.answer(network, lease.address)).toContain('It waits: NEVER_SIGHTED, observed')
+    await truth.watch(network, 'agent', [[listedAs(lease.address, A)]], { endedAgo: 0 })
+    expect(await audit.answer(network, lease.address)).toMatch(
+      sentence(
+        'Source agent listed pod default/web-a uid uid-a incarnation life-a there as running since @.',
+      ),
+    )
+    expect(await audit.answer(network, lease.address)).not.toContain('It waits')
+    await truth.run(observeStuck)
+    expect(await audit.answer(network, lease.address)).not.toContain('It waits')
+  })
+
+  test('and no longer waits for what was observed before its last event', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'agent')
+    const lease = await truth.lease(network, A)
+    await truth.ledger.accept(quarantine({ token: lease.fencingToken }, { network }))
+    await truth.run(observeStuck)
+    expect(await audit.answer(network, lease.address)).toContain('It waits: NO_EXIT, observed')
+    const { version } = (
+      await truth.rows<{ version: number }>(
+        'select version from ipledger.lease where network_id = $1',
+        network,
+      )
+    )[0]!
+    await truth.ledger.accept(reap(lease.fencingToken, version, { network }))
+    expect(await audit.answer(network, lease.address)).not.toContain('It waits')
+  })
+
+  test('asked after in the spelling of IPv6', async () => {
+    const network = await truth.network()
+    const lease = await truth.lease(network, A)
+    const mapped = `::ffff:${lease.address}`
+    expect(await audit.whoHad(network, mapped)).toMatchObject([{ lease_id: lease.leaseId }])
+    expect(await audit.whoHad(network, `${mapped}/120`)).toMatchObject([{ lease_id: lease.leaseId }])
+    expect(await audit.answer(network, mapped)).toMatch(sentence(`At @ ${lease.address} of pool web is held`))
+    expect(await audit.ask('select lease_id from address_history($1, $2)', network, mapped)).toEqual([
+      { lease_id: lease.leaseId },
+    ])
   })
 
   test('in a block: the block is named', async () => {
@@ -380,6 +466,9 @@ describe('set aside: the reason, what it rests on, and the way out', () => {
     await later(network, times(1, [own, listedAs(lease.address, B)]))
     await processSnapshots()
     await later(network, times(3, [own]))
+    await clear()
+    const { asks } = await later(network, [[own]])
+    await truth.answer(network, 'agent', asks, GONE)
     expect(await clear()).toMatchObject({ restored: 1 })
     expect((await chain(network, lease.address)).at(-1)).toMatch(
       sentence(

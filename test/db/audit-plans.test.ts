@@ -11,6 +11,7 @@ import { claim, createNetwork, createPool, owner, reserve } from '../support/com
 import { useTestDatabase } from '../support/database.ts'
 import { useLedger } from '../support/ledger.ts'
 import { writeLongLog } from '../support/long-log.ts'
+import { filledStatement, readPages } from '../support/runbooks.ts'
 
 const database = await useTestDatabase()
 const ledger = useLedger({ url: database.serviceUrl })
@@ -23,6 +24,13 @@ const LEASES = 20_000
 const OVER = 500
 const ADDRESS = '10.0.0.77'
 const EVENTS_OF_ONE = (3 * LEASES) / OVER
+
+const CLOCK_JUMPED = readPages().find(({ path }) => path.endsWith('/clock-jumped.md'))!
+/** Named in full: the service has another search path than the auditor. */
+const LAST_EVENT = filledStatement(CLOCK_JUMPED.statements[0]!, { network: NETWORK }).replaceAll(
+  /from (network|event)\b/g,
+  'from ipledger_audit.$1',
+)
 
 /** The question, and how many rows of the log it may read in a log of 60,000: some for each event it answers with. */
 const QUESTIONS = {
@@ -81,6 +89,7 @@ const QUESTIONS = {
   suspects: ['select * from ipledger_audit.suspects', 0],
   stuck: ['select * from ipledger_audit.stuck', 0],
   network: ['select * from ipledger_audit.network', 10],
+  'the last event, as the page clock-jumped asks for it': [LAST_EVENT, 10],
 } as const satisfies Readonly<Record<string, readonly [string, number]>>
 
 type Read = Readonly<{ scans: number; read: number }>

@@ -5,10 +5,13 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { formatValue, parseAddress } from '../../src/core/address.ts'
 import { judgeHeld } from '../../src/core/judge.ts'
+import type { Owner } from '../../src/core/owner.ts'
 import { buildPool, parsePoolSettings, poolSize, settingsOf } from '../../src/core/pool.ts'
 import { contains } from '../../src/core/ranges.ts'
 import { expireUnconfirmed } from '../../src/jobs/expire-unconfirmed.ts'
 import { observePools } from '../../src/jobs/observe-pools.ts'
+import { observeStuck } from '../../src/jobs/observe-stuck.ts'
+import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
 import { useAuditor } from '../support/auditor.ts'
 import {
   beginEra,
@@ -16,6 +19,7 @@ import {
   createPool,
   deletePool,
   fenceNode,
+  owner,
   quarantine,
   release,
   reserve,
@@ -27,7 +31,7 @@ import { useTestDatabase, withClient } from '../support/database.ts'
 import { evidence, held, NOW, witness } from '../support/evidence.ts'
 import { INTERVAL, register } from '../support/intake.ts'
 import { seededRandom } from '../support/random.ts'
-import { HOUR, listedAs, MINUTE, useTruth, workload } from '../support/truth.ts'
+import { answering, HOUR, listedAs, MINUTE, seenThenMissed, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
 
 const database = await useTestDatabase()
@@ -290,9 +294,61 @@ describe('comings and goings', () => {
     await truth.past(network, 16 * MINUTE)
     expect(await audit.ask('select 1 from crash_loops where network = $1', network)).toEqual([])
   })
+
+  test('many leases of one life are no loop; many lives without an incarnation are', async () => {
+    const network = await truth.network()
+    const pools = Array.from({ length: 5 }, (_, n) => ({
+      name: `p${n}`,
+      cidr: `10.1.${n}.0/24`,
+      cooldownMs: 0,
+    }))
+    for (const pool of pools) await truth.ledger.accept(createPool(pool, { network }))
+    const claims = pools.map(({ name }) => claim({ pool: name }))
+    const once = async (given: Partial<Owner>, wanted = claims) => {
+      const asked = reserve({ network, owner: owner({ kind: 'vm', ...given }), claims: wanted })
+      return (await truth.ledger.accept(asked)).leases
+    }
+    await once({ name: 'at-once', incarnation: '1' })
+    for (const one of claims) await once({ name: 'one-by-one', incarnation: '1' }, [one])
+    await once({ name: 'nameless', incarnation: '' })
+    for (let n = 0; n < 5; n += 1) {
+      const [lease] = await once({ name: 'unnamed', incarnation: '' }, [claims[0]!])
+      await truth.ledger.accept(release(lease!.fencingToken, { network }))
+    }
+    expect(
+      await audit.ask(
+        'select owner_name, lives, addresses, held_now from crash_loops where network = $1',
+        network,
+      ),
+    ).toEqual([{ owner_name: 'unnamed', lives: 5, addresses: 5, held_now: 0 }])
+  })
 })
 
 describe('what is seen', () => {
+  test('whom a witness blocks, though it was asked about the lease as it was before', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'engine', { kind: 'docker' })
+    const lease = await truth.lease(network, workload('a'))
+    await truth.past(network, 10 * MINUTE)
+    await truth.watch(network, 'engine', seenThenMissed([listedAs(lease.address, workload('a'))], 3))
+    const asked = answering(async () => {
+      throw new Error('connection refused')
+    })
+    await truth.run(createVerifySuspects({ stayMs: 0 }), { asked })
+    await truth.run(observeStuck)
+    const suspects = () =>
+      audit.ask<{ answer: string | null; what: string }>(
+        'select answer, what from suspects where network = $1 and lease_id = $2',
+        network,
+        lease.leaseId,
+      )
+    expect(await suspects()).toMatchObject([{ what: expect.stringContaining('engine lists') }])
+    await truth.ledger.accept(updateLabels(lease.fencingToken, { team: 'net' }, { network }))
+    expect(await suspects()).toMatchObject([
+      { answer: null, what: expect.stringContaining('connection refused') },
+    ])
+  })
+
   test('sources, how they stand, and what they saw', async () => {
     const network = await truth.network()
     await truth.source(network, 'agent', { node: 'n1' })

@@ -10,7 +10,7 @@ import { readEvidence, takeEvidence } from '../../src/liveness/evidence.ts'
 import { findSource, retireSource } from '../../src/liveness/register.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
 import { connect } from '../../src/postgres/connect.ts'
-import { claim, fenceNode, release, updateLabels } from '../support/commands.ts'
+import { claim, fenceNode, owner, release, updateLabels } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { INTERVAL, settled } from '../support/intake.ts'
 import {
@@ -49,6 +49,10 @@ async function evidence(network: string, address: string): Promise<LeaseEvidence
 
 function of(found: LeaseEvidence, source: string): WitnessEvidence {
   return found.witnesses.find((one) => one.source === source)!
+}
+
+function times<T>(count: number, one: T): readonly T[] {
+  return Array.from({ length: count }, () => one)
 }
 
 async function withLease(fields: Parameters<typeof truth.source>[2] = {}) {
@@ -210,6 +214,121 @@ describe('what a source has seen and missed', () => {
     expect(found.lastSightedAt).not.toBeNull()
   })
 
+  test('where it saw it alive, now or before: node and boot, of an engine the node alone (16.5)', async () => {
+    const { network, address, entry } = await withLease()
+    await truth.source(network, 'n1', { node: 'n1' })
+    await truth.source(network, 'engine', { node: 'n1', kind: 'docker' })
+    const on = (node: string, boot: string) => ({ ...entry, node, boot })
+    await truth.watch(network, 'agent', [[entry], [on('n2', 'b2')], [ended(on('n3', 'b3'))]], { endedAgo: 0 })
+    await truth.watch(network, 'n1', [[entry]], { epoch: 'b1', endedAgo: INTERVAL })
+    await truth.watch(network, 'n1', [[entry]], { epoch: 'b2', endedAgo: 0 })
+    await truth.watch(network, 'engine', [[entry], []], { epoch: 'engine-id', endedAgo: 0 })
+    const found = await evidence(network, address)
+    const seenOn = (source: string) =>
+      of(found, source)
+        .seenOn!.map(({ node, boot }) => `${node} ${boot}`)
+        .sort()
+    expect(seenOn('agent')).toEqual(['n2 b2'])
+    expect(seenOn('n1')).toEqual(['n1 b1', 'n1 b2'])
+    expect(seenOn('engine')).toEqual(['n1 '])
+    for (const id of ['agent', 'n1'])
+      settled(await retireSource(truth.intake.database, { network, id, by: 'test' }))
+    await truth.watch(network, 'engine', [[], []], { epoch: 'engine-id', endedAgo: 0 })
+    const { retired } = await evidence(network, address)
+    expect(retired).toMatchObject([
+      { source: 'agent', seenOn: [{ node: 'n2', boot: 'b2' }] },
+      { source: 'n1', scopeNode: 'n1', seenOn: expect.arrayContaining([{ node: 'n1', boot: 'b2' }]) },
+    ])
+  })
+
+  test('the boot that was left, where it was asked for from elsewhere; null where it was not', async () => {
+    const network = await truth.network()
+    const placed = (node: string, boot: string) => ({ placement: { node, boot, labels: {} } })
+    const stays = await truth.lease(network, A, placed('n1', 'b1'))
+    const unknown = await truth.lease(network, workload('u'), placed('n1', ''))
+    const leaves = await truth.lease(network, B, placed('n1', 'b1'))
+    await truth.lease(network, B, placed('n2', 'b7'))
+    const leftBoot = async ({ address }: { readonly address: string }) =>
+      (await evidence(network, address)).leftBoot
+    expect([await leftBoot(stays), await leftBoot(unknown), await leftBoot(leaves)]).toEqual([
+      null,
+      null,
+      'b1',
+    ])
+  })
+
+  describe('listed before the lease was reserved', () => {
+    const web = owner({ name: 'web' })
+    async function reservedAgain() {
+      const network = await truth.network()
+      await truth.source(network, 'agent')
+      const first = await truth.lease(network, web)
+      const former = listedAs(first.address, owner({ name: 'web', uid: 'c1' }))
+      await truth.past(network, 10 * MINUTE)
+      return { network, first, former }
+    }
+    async function again(
+      network: string,
+      first: { readonly fencingToken: number; readonly address: string },
+    ) {
+      await truth.ledger.accept(release(first.fencingToken, { network }))
+      const claims = [claim({ pool: 'web', address: first.address })]
+      return truth.lease(network, web, { claims })
+    }
+
+    test('alive: of another life, which keeps it, until a report that knew of it has it', async () => {
+      const { network, first, former } = await reservedAgain()
+      await truth.watch(network, 'agent', times(4, [former]), { endedAgo: 0 })
+      await again(network, first)
+      const agent = async () => of(await evidence(network, first.address), 'agent')
+      expect(await agent()).toMatchObject({ why: 'SIGHTED', anotherLife: true, live: { state: 'running' } })
+      await truth.past(network, INTERVAL)
+      await truth.watch(network, 'agent', [[former]], { endedAgo: 0 })
+      expect(await agent()).toMatchObject({ why: 'SIGHTED', anotherLife: false })
+      await truth.past(network, INTERVAL)
+      await truth.watch(network, 'agent', [[former]], { endedAgo: 0, epoch: 'e2' })
+      await truth.past(network, INTERVAL)
+      await truth.watch(network, 'agent', [[], []], { endedAgo: 0, epoch: 'e2' })
+      expect(await agent()).toMatchObject({ why: 'SIGHTED', anotherLife: false, live: null })
+    })
+
+    test('alive, and gone by the first that knew of it: of another life for good', async () => {
+      const { network, first, former } = await reservedAgain()
+      await truth.watch(network, 'agent', times(4, [former]), { endedAgo: 0 })
+      await truth.past(network, SECOND)
+      await again(network, first)
+      await truth.past(network, INTERVAL)
+      await truth.watch(network, 'agent', [[]], { endedAgo: 0 })
+      expect(of(await evidence(network, first.address), 'agent')).toMatchObject({
+        why: 'SIGHTED',
+        anotherLife: true,
+        live: null,
+      })
+    })
+
+    test('as ended: nothing, and no witness', async () => {
+      const { network, first, former } = await reservedAgain()
+      await truth.watch(network, 'agent', [...times(4, [former]), [ended(former)]], { endedAgo: 0 })
+      await again(network, first)
+      await truth.past(network, INTERVAL)
+      await truth.watch(network, 'agent', [[ended(former)]], { endedAgo: 0 })
+      expect(of(await evidence(network, first.address), 'agent')).toMatchObject({
+        why: 'COVERS',
+        listedTerminal: null,
+      })
+    })
+
+    test('what was adopted by it is what it is about', async () => {
+      const network = await truth.network()
+      await truth.source(network, 'agent')
+      const list = [listedAs('10.0.0.9', A)]
+      await truth.watch(network, 'agent', times(3, list), { endedAgo: 0 })
+      await truth.run(createProcessSnapshots())
+      expect(await truth.state(network, '10.0.0.9')).toBe('ACTIVE')
+      expect(of(await evidence(network, '10.0.0.9'), 'agent').anotherLife).toBe(false)
+    })
+  })
+
   test('in dry run it testifies, and is not enabled; retired it testifies no more', async () => {
     const { network, address, entry } = await withLease()
     await truth.watch(network, 'agent', [[entry], [entry], [entry]])
@@ -256,7 +375,7 @@ describe('what a source has seen and missed', () => {
     await truth.watch(network, 'n1', [[entry]], { epoch: 'b1', endedAgo: 0 })
     await truth.watch(network, 'heir', [[ended(entry)]], { endedAgo: 0 })
     expect(await retired()).toEqual([
-      { source: 'agent', about: expect.objectContaining({ uid: 'uid-a' }), scopeNode: '' },
+      { source: 'agent', about: expect.objectContaining({ uid: 'uid-a' }), scopeNode: '', seenOn: [] },
     ])
     await truth.past(network, INTERVAL)
     await truth.watch(network, 'heir', [[entry]], { endedAgo: 0 })

@@ -58,7 +58,12 @@ describe.each([
     const found = await scansOf(service, LIST_DUE, [NETWORK, '60000', '-infinity', '0.0.0.0', '500'])
     expectScans(
       found,
-      { lease_by_deadline: ['confirm_by'], pool_id_is_unique_in_its_network: [] },
+      {
+        lease_by_deadline: ['confirm_by'],
+        pool_id_is_unique_in_its_network: [],
+        network_name_is_unique: [],
+        event_is_numbered_once_per_network: ['seq'],
+      },
       'due',
       true,
     )

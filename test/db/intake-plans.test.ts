@@ -65,7 +65,8 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
     scans: SOURCE,
     byRowId: 'source',
   },
-  part: { values: [NETWORK, 's1', '1700000000000', '0'], scans: PART },
+  partKeys: { values: [NETWORK, 's1', '1700000000000', '0'], scans: PART },
+  partEntries: { values: [NETWORK, 's1', '1700000000000', '0'], scans: PART },
   dropOlderParts: {
     values: [NETWORK, 's1', '1700000000000'],
     scans: PART,
@@ -81,6 +82,7 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
     byRowId: 'lookup',
   },
   listed: { values: [NETWORK, 's1', '', '5000'], scans: LISTED },
+  listedKeys: { values: [NETWORK, 's1', '', '5000'], scans: LISTED },
   known: { values: [NETWORK, 's1', '{a,b}'], scans: LISTED },
   vanish: {
     values: [NETWORK, 's1', '{a,b}', '2', '1', '1700000000000', '1700000000000', '1700000000000', 'e1'],
@@ -92,6 +94,10 @@ const CASES: Readonly<Partial<Record<keyof typeof STATEMENTS, Case>>> = {
   redeclare: { values: [NETWORK, 's1', ...DECLARED], scans: SOURCE },
   enable: { values: [NETWORK, 's1', 'test'], scans: { ...SOURCE, ...EVENT } },
   retire: { values: [NETWORK, 's1', 'test'], scans: SOURCE },
+  retiredListing: {
+    values: [NETWORK, 's1'],
+    scans: { ...SOURCE, source_lists_an_entry_once: ['source_id'] },
+  },
   headThen: { values: [NETWORK, '1700000000000'], scans: { event_by_time: ['at'] } },
   list: { values: [NETWORK, '', '100'], scans: SOURCE },
 }

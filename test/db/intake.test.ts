@@ -557,6 +557,19 @@ describe('a snapshot in chunks', () => {
     expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.4', '10.0.0.9'])
   })
 
+  test('one of which a process before 0017 wrote is partial, and ends nothing', async () => {
+    const { network, source, send } = await started()
+    for (const number of [0, 1]) await send(number)
+    await admin.query('update ipledger.snapshot_part set keys = null where network_id = $1 and part = 1', [
+      network,
+    ])
+    expect(await send(2, TOTAL)).toMatchObject({
+      assessment: { because: ['CHUNK_MISSING'] },
+      vanished: 0,
+    })
+    expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.4', '10.0.0.9'])
+  })
+
   test('of two epochs is of none', async () => {
     const { network, source, send } = await started()
     const token = await tokenFor(intake, network, source)

@@ -38,6 +38,7 @@ const LIVE = { sighting_live: ['address'] }
 const LOOKUP = { lookup_is_kept_once_per_lease_owner_and_source: ['source_id'] }
 const POOL = { pool_id_is_unique_in_its_network: ['pool_id'] }
 const POOL_BY_CIDR = { pools_of_a_network_never_overlap: ['cidr'] }
+const FENCE = { boot_is_fenced_once: ['node', 'boot'] }
 const RELEASED = { address_is_released_once: ['address'] }
 
 const PAGE = [NETWORK, '10.0.0.0', HIGHEST]
@@ -92,7 +93,7 @@ const CASES: Readonly<Record<string, Case>> = {
     values: [NETWORK, '{n1}', '{b1}'],
     scans: { ...SOURCE_BY_NODE, epoch_is_begun_once_per_source: ['source_id', 'epoch'] },
   },
-  evidenceMoved: {
+  evidenceBeginnings: {
     values: [NETWORK, '{1,2}'],
     scans: { event_is_numbered_once_per_network: ['seq'] },
   },
@@ -101,7 +102,10 @@ const CASES: Readonly<Record<string, Case>> = {
   sightedBound: { values: [...PAGE, '100'], scans: LIVE },
   sightedUnbooked: { values: PAGE, scans: { ...LIVE, ...LEASE } },
   sightedUnbookedAt: { values: [NETWORK, '{10.0.0.1,10.0.0.2}'], scans: { ...LIVE, ...LEASE } },
-  sightedFree: { values: [NETWORK, '{0}', '{10.0.0.1}'], scans: { ...POOL_BY_CIDR, ...RELEASED } },
+  sightedFree: {
+    values: [NETWORK, '{0}', '{10.0.0.1}', '{n1}', '{b1}'],
+    scans: { ...POOL_BY_CIDR, ...RELEASED, ...EVENT, ...FENCE },
+  },
   sightedSources: { values: [NETWORK, '{s1,s2}'], scans: SOURCE },
   sightedGround: { values: [NETWORK], scans: { ...NETWORK_ROW, source_by_era: [] } },
   suspectWalk: { values: [...PAGE, '100'], scans: LEASE },

@@ -110,6 +110,7 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
       released_in_order_of_reuse: ['pool_id', 'available_at'],
       event_is_numbered_once_per_network: [],
       ...LIVE,
+      ...FENCE,
     },
   },
   nextCooled: {
@@ -122,7 +123,7 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
   },
   previousSeen: {
     values: [NETWORK, 'w5', 'pod|eth0|w5'],
-    scans: { event_by_owner: ['owner_name'], ...RELEASED, ...LIVE },
+    scans: { event_by_owner: ['owner_name'], ...RELEASED, ...LIVE, ...FENCE, ...EVENT },
   },
   requests: { values: [NETWORK, '{r1,r2}'], scans: { request_id_is_remembered_once: ['request_id'] } },
   quarantinesBy: { values: [NETWORK, '{test}'], scans: { lease_by_quarantiner: ['quarantined_by'] } },
@@ -141,6 +142,7 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
     values: [NETWORK, '{10.0.1.0,10.0.2.2}', '{10.0.1.15,10.0.2.2}'],
     scans: { ...LIVE, sighting_by_last_seen: ['address'] },
   },
+  lastHolders: { values: [NETWORK, '{5,6,7}'], scans: EVENT },
   sightedIn: { values: [NETWORK, '{10.0.1.0}', '{10.0.1.255}'], scans: LIVE },
   sources: { values: [NETWORK, '{s1,s2}'], scans: SOURCE },
   quarantinesBySource: {
@@ -174,12 +176,22 @@ const READ_CASES: Readonly<Record<keyof typeof READS, Case>> = {
       source_warming_up: [],
       source_by_node: ['node'],
       network_name_is_unique: [],
-      // Those that call while the books recover: a thousand at most, and none otherwise.
-      unknown_source_is_kept_once: [],
-      source_id_is_unique_in_its_network: ['source_id'],
       ...FENCE,
     },
   },
+  unobserved: {
+    values: [NETWORK],
+    scans: {
+      source_by_era: [],
+      source_warming_up: [],
+      network_name_is_unique: [],
+      // Those that call while the books recover: a thousand at most, and none otherwise.
+      unknown_source_is_kept_once: [],
+      source_id_is_unique_in_its_network: ['source_id'],
+    },
+  },
+  // Eras are few.
+  lastRecovery: { values: [NETWORK], scans: { network_name_is_unique: [], ...EVENT } },
 }
 
 /** Inserts find what they conflict with by the arbiter; only the statements that search are listed. */

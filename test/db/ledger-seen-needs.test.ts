@@ -193,7 +193,11 @@ test.each([false, true])(
         ...places.map((place): Need => ({ what: 'sightings', ...place })),
         ...[...SOURCES.map(({ id }) => id), 'nobody'].map((source): Need => ({ what: 'source', source })),
         ...['', 'n1', 'n2', 'n3'].map((node): Need => ({ what: 'strictness', node })),
+        { what: 'unobserved' },
       )
+      const { sources, ...unobserved } = books.unobserved!
+      const awaited = world.unobservedIn(0)
+      expect({ ...unobserved, sources: sources > 0 }).toEqual({ ...awaited, sources: awaited.sources > 0 })
       for (const { address, prefixLength } of places) {
         const key = placeKey(address, prefixLength)
         // A retired source ends what it lists when it is retired, which the world does not tell.
@@ -238,12 +242,9 @@ test('candidates are all that is free and that nobody sees, in order', async () 
           const address = formatValue(pool.family, value)
           if (!seen.has(address)) free.push(address)
         }
-      const { addresses } = await foldOf(service, network)
-      for (const { address } of released) {
-        const { releasedSeq } = addresses.get(address)!.released!
-        const { live } = world.at(address, pool.prefixLength)
-        if (!live.some(({ head }) => head === null || head >= releasedSeq)) free.push(address)
-      }
+      // Whoever is seen is none of those who released it, so that it is never too old.
+      for (const { address } of released)
+        if (world.at(address, pool.prefixLength).live.length === 0) free.push(address)
       for (const window of [1, 8]) {
         await inBatch(network, async ({ books }, read) => {
           await read({ what: 'candidates', pool: name, ranges: window, released: window })

@@ -198,13 +198,37 @@ describe('what is sighted is never handed out', () => {
     })
   })
 
-  test('what a list from before the release says is not held against the address', async () => {
-    const { network, eye } = await seenNetwork({ cidr: '10.0.0.0/30' })
-    const [first] = [await ledger.take(any(network, 'h1')), await ledger.take(any(network, 'h2'))]
-    await eye.look([pod('10.0.0.1'), pod('10.0.0.2')])
-    await ledger.take(release(first.fencingToken, { network }))
+  test('of a list from before the release, its holder is not held against the address, and everybody else is', async () => {
+    const { network, eye } = await seenNetwork({ cidr: '10.0.0.0/29' })
+    const who = (index: number) => owner({ name: `h${index}`, uid: `u${index}` })
+    const leases = await Promise.all(
+      Array.from({ length: 6 }, (_, i) =>
+        ledger.take(reserve({ network, owner: who(i + 1), claims: [claim({ pool: 'a' })] })),
+      ),
+    )
+    const own = (last: number) => pod(`10.0.0.${last}`, { name: `h${last}`, uid: `u${last}` })
+    await eye.look([
+      own(1),
+      pod('10.0.0.2'),
+      pod('10.0.0.3', { node: 'n1', boot: 'b1' }),
+      own(4),
+      own(5),
+      own(6),
+    ])
+    for (const index of [0, 2, 1]) await ledger.take(release(leases[index]!.fencingToken, { network }))
     await moveToThePast(database, HOUR, network)
-    expect(await take(network, 'x')).toBe('10.0.0.1')
+    const { trips } = await tripsOf(network, [any(network, 'x')])
+    expect((await held(network, '10.0.0.1')).owner!.name).toBe('x')
+    expect(trips, 'what refutes a list comes with it').toBe(2)
+    expect((await ledger.refuse(any(network, 'y'), 'POOL_EXHAUSTED')).metadata.seenLive).toBe('2')
+    const named = any(network, 'y', { address: '10.0.0.2' })
+    expect((await ledger.refuse(named, 'ADDRESS_QUARANTINED')).metadata.seenBy).toBe('docker')
+    // The ways out: a fence of the boot, or the end of the source.
+    await ledger.accept(fenceNode('n1', 'b1', { network }))
+    expect(await take(network, 'y')).toBe('10.0.0.3')
+    await ledger.refuse(any(network, 'z'), 'POOL_EXHAUSTED')
+    settled(await retireSource(intake.database, { network, id: 'docker', by: 'test' }))
+    expect(await take(network, 'z')).toBe('10.0.0.2')
   })
 
   test('nor an address by name, but for whom it is seen', async () => {

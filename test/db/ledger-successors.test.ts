@@ -9,7 +9,9 @@ import { connect } from '../../src/postgres/connect.ts'
 import {
   allOrNothing,
   claim,
+  confirm,
   createPool,
+  fenceNode,
   owner,
   quarantine,
   releaseOf,
@@ -21,7 +23,8 @@ import { moveToThePast } from '../support/past.ts'
 import { expectVerified } from '../support/verified.ts'
 
 const database = await useTestDatabase()
-const eras = { commitsAreNeverLost: false, seen: { head: 0 }, onBegun: () => undefined }
+const newEras = () => ({ commitsAreNeverLost: false, seen: { head: 0 }, onBegun: () => undefined })
+const eras = newEras()
 const ledger = useLedger({ url: database.serviceUrl })
 afterAll(() => expectVerified(database))
 
@@ -95,4 +98,45 @@ test('a storm of releases by owner that were said before is read in one trip', a
   })
   expect(trips.mock.calls.length).toBeLessThan(10)
   await client.end()
+})
+
+test('leases of many boots that are promised again at once read in one trip whether these are fenced', async () => {
+  const network = await freshNetwork(ledger)
+  await ledger.accept(createPool({ name: 'a', cidr: '10.0.0.0/20' }, { network }))
+  const first = Array.from({ length: 200 }, (_, index) =>
+    reserve({
+      network,
+      owner: owner({ name: `w${index}` }),
+      claims: [claim({ pool: 'a' })],
+      placement: { node: `n${index}`, boot: `b${index}`, labels: {} },
+      confirmed: true,
+    }),
+  )
+  const held = await Promise.all(first.map((one) => ledger.take(one)))
+  await ledger.accept(fenceNode('n7', 'b7', { network }))
+  const confirms = held.map(({ fencingToken }) => confirm(fencingToken, { network }))
+  const together = [
+    allOrNothing(confirms.slice(0, 100), { network }),
+    allOrNothing(first.slice(100), { network }),
+  ]
+  for (const commands of [together, [...confirms, ...first]]) {
+    const client = await connect({ url: database.serviceUrl, applicationName: 'test' })
+    const trips = vi.spyOn(client, 'query')
+    const options = {
+      hints: newHints(),
+      absence: newAbsenceMemory(),
+      setAside: new Set<string>(),
+      eras: newEras(),
+    }
+    const again = await runBatch(client, network, commands, { ...options, decides: () => true })
+    expect(again).toMatchObject({ kind: 'committed', outcomes: commands.map(() => ({ ok: true })) })
+    expect(trips.mock.calls.length).toBeLessThan(10)
+    await client.end()
+  }
+  // Of the one whose boot was fenced it was written down, once.
+  const { address, version, fencingToken } = held[7]!
+  const again = await ledger.take(confirm(fencingToken, { network }))
+  expect(again).toMatchObject({ address, state: 'ACTIVE' })
+  expect(again.version).toBeGreaterThan(version)
+  expect((await ledger.take(confirm(fencingToken, { network }))).version).toBe(again.version)
 })

@@ -48,7 +48,7 @@ const CASES: Readonly<Record<keyof typeof OBSERVED_STATEMENTS, Case>> = {
 const BY_ANY_INDEX: Readonly<Partial<Record<keyof typeof CASES, readonly string[]>>> = {
   observedNetwork: ['source', 'pool', 'verify_finding'],
   observedStuck: ['stuck_item'],
-  observedTenure: ['tenure_overlap'],
+  observedTenure: ['tenure_overlap', 'verify_finding'],
 }
 
 async function fill(): Promise<void> {

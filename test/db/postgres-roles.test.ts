@@ -246,6 +246,25 @@ describe('two databases in one server', () => {
     await loginsIn(prod.serviceUrl)
   })
 
+  test('a start that is refused for the one role has not touched the other', async () => {
+    // The service's role as an operator makes it who keeps the owner's password; of ann, since the jobs' is hers.
+    await open(as('ann', 'prod'))
+    await asSuperuser('alter role ipledger_service nologin', 'comment on role ipledger_service is null')
+    const roles = () =>
+      withClient(server.url('postgres'), async (admin) => {
+        const { rows } = await admin.query(
+          `select r.rolname, r.rolcanlogin, a.rolpassword, r.rolconfig, shobj_description(r.oid, 'pg_authid') as said
+             from pg_roles r join pg_authid a on a.oid = r.oid where r.rolname like 'ipledger\\_%' order by 1`,
+        )
+        return rows
+      })
+    const before = await roles()
+    await expect(open(as('bob', 'staging'))).rejects.toThrow(
+      'Role "ipledger_jobs" has a password that follows from the login "ann", not from "bob"',
+    )
+    expect(await roles()).toEqual(before)
+  })
+
   test('a password that nobody says anything of is not ours to replace', async () => {
     await asSuperuser(
       `alter role ipledger_jobs login password 'by hand'`,

@@ -28,6 +28,8 @@ const STATEMENTS: Readonly<Record<string, string>> = {
 const CASES: Readonly<Record<string, Case>> = {
   // The last seal and the head have no number to go by.
   next: { values: [NETWORK], scans: { ...HEAD, event_is_sealed_once: [] } },
+  lock: { values: [NETWORK], scans: { seal_lock_has_one_row_per_network: [] } },
+  lockRow: { values: [NETWORK], scans: {} },
   seal: { values: [NETWORK, '1', '100', NO_DIGEST], scans: { ...EVENT, ...SEAL } },
   list: { values: [NETWORK, '1', '100', '500'], scans: SEAL },
   around: { values: [NETWORK, '100'], scans: SEAL },
@@ -52,7 +54,8 @@ async function fill(): Promise<void> {
     insert into ipledger.seal
       select '${NETWORK}', i, i, l.leaves, ipledger.seal_digest(l.zeros, '${NETWORK}', i, i, l.leaves), l.zeros, now()
         from generate_series(1, 20000) i,
-             (select decode(repeat('00', 16), 'hex') as leaves, decode('${NO_DIGEST}', 'hex') as zeros) l`)
+             (select decode(repeat('00', 16), 'hex') as leaves, decode('${NO_DIGEST}', 'hex') as zeros) l;
+    insert into ipledger.seal_lock select 'n' || i from generate_series(1, 5000) i`)
 }
 
 /** Everything but a few rows is dead, and the statistics are of those few. */
@@ -60,11 +63,12 @@ async function thinOut(): Promise<void> {
   await admin.query(`
     delete from ipledger.event where seq > 3;
     delete from ipledger.seal where first_seq > 3;
-    analyze ipledger.event, ipledger.seal`)
+    delete from ipledger.seal_lock where network_id > 'n1';
+    analyze ipledger.event, ipledger.seal, ipledger.seal_lock`)
 }
 
 beforeAll(async () => {
-  for (const table of ['event', 'seal']) {
+  for (const table of ['event', 'seal', 'seal_lock']) {
     await admin.query(`alter table ipledger.${table} set (autovacuum_enabled = false)`)
   }
 })

@@ -3,15 +3,23 @@
  * or a seal, with a superuser's rights is found and named (incidents 15.1, INV-20).
  */
 import { createHash } from 'node:crypto'
+import type pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
 import { firstSeqOfEra } from '../../src/core/policy.ts'
 import { checkExport, readExported, UnreadableExport } from '../../src/ledger/check-export.ts'
 import { exportLog, sealLine } from '../../src/ledger/export-log.ts'
 import { EVENT_COLUMNS } from '../../src/ledger/rows.ts'
 import { leafOf, sealDigest } from '../../src/ledger/seal-chain.ts'
-import { NO_DIGEST, readSeals, type Seal, type SealOutcome, sealNext } from '../../src/ledger/seals.ts'
+import {
+  NO_DIGEST,
+  readSeals,
+  SEAL_STATEMENTS,
+  type Seal,
+  type SealOutcome,
+  sealNext,
+} from '../../src/ledger/seals.ts'
 import { type Finding, type VerifyProgress, verify } from '../../src/ledger/verify.ts'
-import type { Exported } from '../../src/ledger/verify-seals.ts'
+import { type Exported, walkSealsPiece } from '../../src/ledger/verify-seals.ts'
 import { createPool as createConnections } from '../../src/postgres/connect.ts'
 import { beginEra } from '../support/commands.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
@@ -236,10 +244,32 @@ describe('sealing', () => {
     })
   })
 
-  test('twice at once seals each event once', async () => {
+  test('twice at once seals each event once, and hashes it once', async () => {
     const network = await withEvents(120)
     const head = await headOf(network)
-    await Promise.all(Array.from({ length: 4 }, () => seal(network)))
+    let hashed = 0
+    const counted = (client: pg.Client) =>
+      Object.create(client, {
+        release: { value: (failed: boolean) => (client as unknown as pg.PoolClient).release(failed) },
+        query: {
+          value: (text: string, values?: unknown[]) => {
+            if (text === SEAL_STATEMENTS.seal) hashed += 1
+            return client.query(text, values)
+          },
+        },
+      })
+    const counting: pg.Pool = Object.create(connections, {
+      query: { value: (text: string, values?: unknown[]) => connections.query(text, values) },
+      connect: { value: async () => counted((await connections.connect()) as unknown as pg.Client) },
+    })
+    const all = async () => {
+      for (;;) {
+        const outcome = await sealNext(counting, network, AT_ONCE)
+        if (!('sealed' in outcome)) return
+      }
+    }
+    await Promise.all(Array.from({ length: 4 }, all))
+    expect(hashed).toBe((await sealsOf(network)).length)
     const seals = await sealsOf(network)
     expect(seals.reduce((sum, { first, last }) => sum + last - first + 1, 0)).toBe(head)
     expect(await verified(network)).toMatchObject({ seals: { upTo: head }, findings: [] })
@@ -388,6 +418,32 @@ describe('verify --seals', () => {
       [network],
     )
     expect(await said(network)).toEqual(['SEAL_ALTERED 21', 'SEAL_ALTERED 41'])
+  })
+
+  test('in pieces of one seal each says the same, and comes to an end, where a seal does not name the one before', async () => {
+    const network = await withEvents(80)
+    await seal(network)
+    const altered = 'digest = set_byte(digest, 0, get_byte(digest, 0) # 1)'
+    for (const first of [21, 51])
+      await tamperSeal(`update ipledger.seal set ${altered} where network_id = $1 and first_seq = $2`, [
+        network,
+        first,
+      ])
+    const whole = await said(network)
+    expect(whole).toEqual(['SEAL_ALTERED 21', 'SEAL_ALTERED 51'])
+    const found = new Set<string>()
+    await withClient(database.serviceUrl, async (client) => {
+      for (let after: number | null = 0, pieces = 0; after !== null; pieces += 1) {
+        expect(pieces, 'each goes on').toBeLessThan(20)
+        after = await walkSealsPiece(client, network, {
+          after,
+          slice: 1,
+          enough: () => true,
+          use: ({ what, seq }) => void found.add(`${what} ${seq}`),
+        })
+      }
+    })
+    expect([...found].sort()).toEqual(whole)
   })
 
   test('names seals that are missing: between others, the first, and the last', async () => {

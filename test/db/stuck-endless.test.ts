@@ -53,6 +53,9 @@ describe('a fenced boot without any source', () => {
     const active = await truth.lease(network, workload('c'), { placement: on('n1', 'b1') })
     await truth.past(network, 10 * MINUTE)
     expect(await told(network)).toEqual([`NO_EXIT ${superseded.address}`, `NO_EXIT ${unremoved.address}`])
+    for (const { text } of await list(network)) {
+      expect(text).toContain("its holder's Release with confirmed removal ends it, or an operator's Reap")
+    }
     await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
     await judge()
     for (const { address } of [superseded, unremoved, active]) {

@@ -23,7 +23,7 @@ const CASES: Readonly<Record<keyof typeof STATEMENTS, Case>> = {
     values: [NETWORK, '{k}', '{w}', '{m}', '{10.0.0.1}', '{l}', '{p}', '{1}', '{e}', '{f}'],
     scans: {},
   },
-  findingsForget: { values: [NETWORK, '0'], scans: FINDINGS },
+  findingsForget: { values: [NETWORK, '0', '{a%}'], scans: FINDINGS },
   findingsStill: { values: [NETWORK, '{a%}', null], scans: FINDINGS },
   findingsAny: { values: [NETWORK], scans: FINDINGS },
   verificationBegin: { values: [NETWORK], scans: { ...HEAD, network_has_one_checkpoint: [] } },

@@ -1,6 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import type pg from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { MOST_EXAMINED } from '../../src/ledger/read-leases.ts'
@@ -119,6 +122,96 @@ test('a pool with every setting comes back as it was made, and changes', async (
   expect((await run('pool', 'get', 'some')).stderr).toMatch(/^ipledger: POOL_NOT_FOUND: /)
 })
 
+test('an exclusion more or less leaves the others as they are', async () => {
+  type One = { readonly pool: { readonly exclude: readonly string[]; readonly version: string } }
+  await json('network', 'create', 'shared')
+  const shared = (...args: readonly string[]) => [...args, '--network', 'shared']
+  const update = (...args: readonly string[]) => run('pool', 'update', 'web', ...shared(...args))
+  const get = async () => (await json<One>('pool', 'get', 'web', ...shared())).pool
+  const { pool: made } = await json<One>(
+    ...['pool', 'create', 'web', '--cidr', '10.8.0.0/24', '--exclude', '10.8.0.1-10.8.0.9,10.8.0.200'],
+    ...shared(),
+  )
+  // A second allocator has 10.8.0.10 to 10.8.0.15, and the upper half is somebody else's anyway.
+  expect(
+    await update('--add-exclude', '10.8.0.10-10.8.0.15', '--add-exclude', '10.8.0.128/25'),
+  ).toMatchObject({
+    code: 0,
+  })
+  const all = ['10.8.0.1-10.8.0.9', '10.8.0.200', '10.8.0.10-10.8.0.15', '10.8.0.128-10.8.0.255']
+  expect((await get()).exclude).toEqual(all)
+  expect(await update('--add-exclude', '10.8.0.12')).toMatchObject({ code: 0 })
+  expect((await get()).exclude).toEqual(all)
+  const { leases } = await json('reserve', '--kind', 'pod', '--name', 'first', '--pool', 'web', ...shared())
+  expect(leases[0]!.address).toBe('10.8.0.16')
+
+  // 10.8.0.200 was in two of them.
+  expect(await update('--remove-exclude', '10.8.0.200,10.8.0.4')).toMatchObject({ code: 0 })
+  const left = ['10.8.0.1-10.8.0.3', '10.8.0.5-10.8.0.9', '10.8.0.10-10.8.0.15']
+  const halves = ['10.8.0.128-10.8.0.199', '10.8.0.201-10.8.0.255']
+  const { exclude, version } = await get()
+  expect(exclude).toEqual([...left, ...halves])
+  const { leases: second } = await json(
+    ...['reserve', '--kind', 'pod', '--name', 'second', '--pool', 'web', '--address', '10.8.0.4'],
+    ...shared(),
+  )
+  expect(second[0]!.address).toBe('10.8.0.4')
+
+  for (const [args, said] of [
+    [['--remove-exclude', '10.8.0.50'], /^ipledger: 10\.8\.0\.50 is not among the exclusions of pool web, /],
+    [['--add-exclude', '10.8.0.4'], /^ipledger: POOL_IN_USE: .*10\.8\.0\.4 RESERVED shared\/\d+/],
+    [['--add-exclude', '10.8.0.300'], /^ipledger: "10\.8\.0\.300" .+\.\n$/],
+    [['--add-exclude', '10.8.0.50', '--exclude', '10.8.0.60'], /--exclude and --no-exclude say all of it/],
+    [['--add-exclude', '10.8.0.50', '--request-id', 'once'], /need no --request-id/],
+    [['--add-exclude', '10.8.0.50', '--version', made.version], /^ipledger: VERSION_MISMATCH: /],
+  ] as const) {
+    expect(await update(...args)).toMatchObject({ code: 1, stderr: expect.stringMatching(said) })
+  }
+  expect(await get()).toMatchObject({ exclude, version })
+})
+
+test('an exclusion that came between reading and writing is not lost', async () => {
+  await json('pool', 'create', 'two', '--cidr', '10.8.1.0/24', '--exclude', '10.8.1.9')
+  const between = createServer(async (request, response) => {
+    const body = Buffer.concat(await request.toArray())
+    // Somebody else is quicker, between GetPool and UpdatePool.
+    const other = { name: 'two', exclude: { entries: ['10.8.1.9', '10.8.1.16'] } }
+    if (request.url!.endsWith('/UpdatePool')) await post('UpdatePool', JSON.stringify(other))
+    const answer = await post(request.url!.split('/').at(-1)!, body, request.headers['content-type'])
+    response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type')! })
+    response.end(Buffer.from(await answer.arrayBuffer()))
+  })
+  const post = (method: string, body: string | Buffer<ArrayBuffer>, type = 'application/json') =>
+    fetch(`${service.url}/ipledger.v1.PoolService/${method}`, {
+      method: 'POST',
+      headers: { 'content-type': type },
+      body,
+    })
+  await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve))
+  onTestFinished(async () => void (await promisify(between.close.bind(between))()))
+  const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`
+  const late = await ipledger({ url }, ['pool', 'update', 'two', '--add-exclude', '10.8.1.32'])
+  expect(late).toMatchObject({ code: 1, stderr: expect.stringMatching(/^ipledger: VERSION_MISMATCH: /) })
+  const { pool } = await json<{ pool: { exclude: readonly string[] } }>('pool', 'get', 'two')
+  expect(pool.exclude).toEqual(['10.8.1.9', '10.8.1.16'])
+})
+
+test('a free address and a mistyped lease are told as what they are', async () => {
+  const free = await run('lease', 'get', '10.0.0.200')
+  expect(free).toEqual({
+    code: 1,
+    stdout: '',
+    stderr:
+      'ipledger: LEASE_NOT_FOUND: nobody holds 10.0.0.200 in network default\n' +
+      '  "ipledger explain 10.0.0.200" says who had it, and how that ended.\n',
+  })
+  const typed = await run('release', 'default/99999')
+  expect(typed.stderr).toMatch(
+    /^ipledger: VERSION_MISMATCH: lease default\/99999 is beyond .*\n {2}Check what you typed\. If ipledger did give out /,
+  )
+  expect(typed.stderr).not.toContain('Read it again')
+})
+
 test('networks', async () => {
   await json('network', 'create', 'vpc-1', '--description', 'first', '--label', 'a=b')
   await json('network', 'update', 'vpc-1', '--description', 'second', '--no-labels')
@@ -152,7 +245,14 @@ test('reserve, confirm, labels, look, release', async () => {
     ),
   )
   expect((await json('release', lease.leaseId)).leases[0]).toMatchObject({ state: 'ENDED' })
-  expect(await run('lease', 'get', lease.leaseId)).toMatchObject({ code: 1, stdout: '' })
+  expect(await run('lease', 'get', lease.leaseId)).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringMatching(
+      `^ipledger: LEASE_NOT_FOUND: lease ${lease.leaseId} was RELEASED at .*; it held ${lease.address}\n` +
+        `(?: .*\n)*  "ipledger explain ${lease.address}" says who had it, and how that ended\\.\n$`,
+    ),
+  })
   const log = await run('events', '--lease-id', lease.leaseId)
   expect(log.stdout.match(/lease\.\w+/g)).toEqual([
     'lease.reserved',

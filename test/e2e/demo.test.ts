@@ -105,6 +105,9 @@ test('MIR-1238: what is told of each address is in its log', async () => {
   // Lists that were told are those the source is known for.
   expect(source.warm).toBe(true)
   expect(stdout.match(/^ +list \d+ .* counts$/gm)).toHaveLength(source.counted)
+  expect(stdout).toMatch(
+    /\$ ipledger verify --full\n +NETWORK +HEAD .*FINDINGS\n +default +(\d+) +0 +\1 .*none\n/,
+  )
   expect(stdout).toContain('At no time did two sandboxes run with one address.')
 })
 

@@ -1,7 +1,8 @@
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -49,6 +50,51 @@ test('from an empty directory: start, the three commands, restart, the lease is 
   expect((await ipledgerJson<Leases>(second, ['lease', 'list'])).leases).toEqual(before.leases)
   expect(await stopService(second, 'SIGINT')).toMatchObject({ code: 0 })
   expect(processesOf(directory)).toEqual([])
+})
+
+test('database url: how to reach the embedded database, and as whom', async () => {
+  const directory = temporaryDirectory()
+  const env = { IPLEDGER_DIR: join(directory, '.ipledger') }
+  const before = await ipledger({ url: '' }, ['database', 'url'], env)
+  expect(before).toMatchObject({ code: 1, stdout: '' })
+  expect(before.stderr).toBe(
+    `ipledger: No PostgreSQL runs in ${env.IPLEDGER_DIR}: start the service there, or let IPLEDGER_DIR or DATABASE_URL name another.\n`,
+  )
+  expect(existsSync(env.IPLEDGER_DIR)).toBe(false)
+
+  const service = await startService(env)
+  const printed = async (...args: readonly string[]) => {
+    const { code, stdout, stderr } = await ipledger(service, ['database', 'url', ...args], env)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    return stdout.trim()
+  }
+  await withClient(await printed(), async (owner) => {
+    const { rows } = await owner.query('select current_user as role, current_database() as database')
+    expect(rows).toEqual([{ role: 'postgres', database: 'ipledger' }])
+    await owner.query(`alter role ipledger_auditor password 'chosen'`)
+  })
+  const auditor = await printed('--role', 'auditor')
+  expect(auditor).not.toContain(':chosen')
+  const reader = await connectUnchecked({
+    url: auditor.replace('ipledger_auditor@', 'ipledger_auditor:chosen@'),
+    applicationName: 'test',
+  })
+  expect((await reader.query('select network from ipledger_audit.network')).rows).toEqual([
+    { network: 'default' },
+  ])
+  await expect(reader.query('select seq from ipledger.event')).rejects.toThrow('permission denied')
+  await reader.end()
+  await stopService(service)
+
+  // Of a database of one's own: the owner's, and it is not asked.
+  const own = {
+    DATABASE_URL: 'postgresql://app:x@db/ledger',
+    DATABASE_ADMIN_URL: 'postgresql://o:y@db/ledger',
+  }
+  expect((await ipledger({ url: '' }, ['database', 'url'], own)).stdout).toBe(`${own.DATABASE_ADMIN_URL}\n`)
+  expect((await ipledger({ url: '' }, ['database', 'url', '--role', 'auditor'], own)).stdout).toBe(
+    'postgresql://ipledger_auditor@db/ledger\n',
+  )
 })
 
 test('a second start in the same directory is refused in one sentence', async () => {

@@ -86,7 +86,7 @@ incident(
         witness: 'n1',
       })
     ).leases
-    await scene.passes(2 * POLICY.minimumAgeMs)
+    await scene.passes(POLICY.unwitnessedAgeMs)
     for (let look = 0; look < 10; look += 1) {
       await scene.passes(INTERVAL)
       // Begun; then the lease changes; then the look is over, and does not have it.

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from 'vitest'
 import { observePools } from '../../src/jobs/observe-pools.ts'
 import { pruneObservations } from '../../src/jobs/prune-observations.ts'
 import { retireSource } from '../../src/liveness/register.ts'
+import { listStuck } from '../../src/liveness/stuck.ts'
 import { createPool, release } from '../support/commands.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import { INTERVAL, register, settled } from '../support/intake.ts'
@@ -155,4 +156,33 @@ test('turns of sources that are retired are over', async () => {
   expect(await truth.rows('select source_id from ipledger.turn where network_id = $1', network)).toEqual([
     { source_id: 'asked' },
   ])
+})
+
+test('a source that was retired by a process that died lists nothing any more: its leases are judged again', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'na', { node: 'na' })
+  await truth.source(network, 'nb', { node: 'nb' })
+  const placement = { node: 'na', boot: 'a1', labels: {} }
+  const lease = await truth.lease(network, workload(1), { placement })
+  const seen = listedAs(lease.address, workload(1))
+  await truth.watch(network, 'na', [[seen], [seen]], { epoch: 'a1', endedAgo: 0 })
+  await withClient(database.adminUrl, (admin) =>
+    admin.query(
+      `update ipledger.source set state = 'RETIRED', retired_at = clock_timestamp(), retired_by = 'test'
+        where network_id = $1 and source_id = 'na'`,
+      [network],
+    ),
+  )
+  const told = async () => {
+    const { stuck } = settled(
+      await listStuck(truth.connections, { network, codes: [], after: null, limit: 100 }),
+    )
+    return stuck.flatMap((one) => (one.lease === null ? [] : [`${one.lease.address} ${one.code}`]))
+  }
+  await truth.past(network, HOUR)
+  // Listed live, and so nobody's to judge.
+  expect(await told()).toEqual([])
+  expect(await prune()).toMatchObject({ retired: 1 })
+  expect(await told()).toEqual([`${lease.address} NOBODY_CAN_TELL`])
+  expect(await prune()).toMatchObject({ retired: 0 })
 })

@@ -3,10 +3,12 @@ import { afterAll, describe, expect, test } from 'vitest'
 import type { Owner } from '../../src/core/owner.ts'
 import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
 import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
+import { retireSource } from '../../src/liveness/register.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
+import { listStuck } from '../../src/liveness/stuck.ts'
 import { claim, quarantine, release, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
-import { INTERVAL } from '../support/intake.ts'
+import { INTERVAL, settled } from '../support/intake.ts'
 import { GONE, listedAs, MINUTE, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
 
@@ -102,6 +104,9 @@ describe('CONFLICT', () => {
   test('is given back to its owner when nobody else has been seen for three snapshots', async () => {
     const { network, lease, own } = await conflict()
     await later(network, times(3, [own]))
+    // Missed, and not asked after yet.
+    expect(await clear()).toMatchObject({ restored: 0 })
+    expect(await saysGone(network, [own])).toBe(1)
     expect(await clear()).toMatchObject({ restored: 1 })
     expect(await truth.state(network, lease.address)).toBe('ACTIVE')
     const [event] = (await truth.events(network, 'lease.confirmed')).slice(-1)
@@ -111,6 +116,45 @@ describe('CONFLICT', () => {
       cause: 'SEEN_ALONE',
       evidence: { reason: 'SEEN_ALONE', sources: ['agent'] },
     })
+  })
+
+  test('stays while the other is found when he is asked after, whatever the lists leave out (M-02)', async () => {
+    const { network, lease, own } = await conflict()
+    await later(network, times(3, [own]))
+    await clear()
+    for (let look = 0; look < 4; look += 1) {
+      const { asks } = await later(network, [[own]])
+      await truth.answer(network, 'agent', asks, { answer: 'live', detail: 'running' })
+      await clear()
+    }
+    expect(await truth.state(network, lease.address)).toBe('CONFLICT')
+    // Its holder lets go: the address stays for the other.
+    await truth.ledger.accept(release(lease.fencingToken, { network }))
+    expect(await truth.state(network, lease.address)).toBe('CONFLICT')
+  })
+
+  test('stays when the source that saw the other was retired, and is told (16.8)', async () => {
+    const network = await withAgent()
+    await truth.source(network, 'second')
+    const lease = await truth.lease(network, A)
+    const own = listedAs(lease.address, A)
+    await later(network, times(3, [own]), OLD)
+    await truth.watch(network, 'second', times(3, [listedAs(lease.address, B)]), { endedAgo: 0 })
+    expect(await processSnapshots()).toMatchObject({ conflict: 1 })
+    settled(await retireSource(truth.intake.database, { network, id: 'second', by: 'test' }))
+    await later(network, times(4, [own]))
+    await clear()
+    expect(await truth.state(network, lease.address)).toBe('CONFLICT')
+    const { stuck } = settled(
+      await listStuck(truth.connections, { network, codes: [], after: null, limit: 100 }),
+    )
+    expect(stuck).toContainEqual(
+      expect.objectContaining({
+        code: 'NOBODY_CAN_TELL',
+        source: 'second',
+        lease: expect.objectContaining({ address: lease.address }),
+      }),
+    )
   })
 
   test('stays while both are seen', async () => {

@@ -1,8 +1,8 @@
 /** The job that seals logs: what it does in a run, and what it says where it must not go on. */
 import { afterAll, expect, test } from 'vitest'
 import { createSchedule } from '../../src/jobs/schedule.ts'
-import { sealLog } from '../../src/jobs/seal-log.ts'
-import { EVENTS_PER_SEAL, SEAL_AFTER_MS } from '../../src/ledger/seals.ts'
+import { createSealLog, sealLog } from '../../src/jobs/seal-log.ts'
+import { EVENTS_PER_SEAL, SEAL_AFTER_MS, SEAL_STATEMENTS } from '../../src/ledger/seals.ts'
 import { verify } from '../../src/ledger/verify.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
@@ -79,8 +79,24 @@ function onlyLong() {
     text.startsWith('select network_id from ipledger.network ')
       ? { rows: [{ network_id: 'long' }] }
       : truth.connections.query(text, values)
-  return { query } as unknown as typeof truth.connections
+  return Object.create(truth.connections, { query: { value: query } }) as typeof truth.connections
 }
+
+test('a run ends when its slot is over, and the next goes on; a network that is being sealed is left to who is at it', async () => {
+  await withClient(database.adminUrl, (admin) =>
+    admin.query('delete from ipledger.seal where network_id = $1', ['long']),
+  )
+  const job = (slotMs: number) => createSealLog({ slotMs })(truth.context({ database: onlyLong() }))
+  expect(await job(0)).toEqual({})
+  // As a process that was stopped in the middle of a seal.
+  await withClient(database.serviceUrl, async (holder) => {
+    await holder.query('begin')
+    await holder.query(SEAL_STATEMENTS.lock, ['long'])
+    expect(await job(5_000)).toEqual({ seals: 0, sealed: 0, stopped: 0 })
+    await holder.query('rollback')
+  })
+  expect(await job(5_000)).toMatchObject({ seals: 1 })
+})
 
 test('it is in the schedule, every minute', () => {
   expect(createSchedule()['seal-log']).toEqual({ everyMinutes: 1, run: sealLog })

@@ -1,8 +1,14 @@
 /** Verification without anybody asking: what it finds, where it says so, and how it goes on wherever it was stopped. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
+import { leaseId } from '../../src/core/lease.ts'
+import { createProjectTenure } from '../../src/jobs/project-tenure.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { createVerifyLog, type VerifyLogOptions } from '../../src/jobs/verify-log.ts'
+import { makeCheckpoint } from '../../src/ledger/checkpoints.ts'
+import { rebuildTenure } from '../../src/ledger/rebuild-tenure.ts'
+import { sealNext } from '../../src/ledger/seals.ts'
+import { resetTenure } from '../../src/ledger/tenure.ts'
 import { lookAtAll, lookAtRecent } from '../../src/ledger/verification.ts'
 import { verify } from '../../src/ledger/verify.ts'
 import { listStuck } from '../../src/liveness/stuck.ts'
@@ -417,4 +423,283 @@ test('while new events are still to be looked at, the checkpoint says how old th
 
 test('it is in the schedule, every minute', () => {
   expect(createSchedule()['verify-log']).toEqual({ everyMinutes: 1, run: expect.any(Function) })
+})
+
+/** The next look at all of it is due. Not `past`: events at other times are other events than those that were sealed. */
+async function lookAgain(network: string): Promise<void> {
+  await tamper(`update ipledger.verification set begins_at = now() where network_id = $1`, network)
+  await run(network)
+}
+
+const sealAll = async (network: string) => {
+  while ('sealed' in (await sealNext(truth.connections, network, { events: 4, afterMs: 0 })));
+}
+
+const codes = async (network: string) => (await findings(network)).map(({ what }) => what)
+
+/** Everything but what has found it out is as it was. */
+async function mended(network: string, rows: string, mend: () => Promise<unknown>): Promise<void> {
+  expect(await codes(network), rows).not.toEqual([])
+  await mend()
+  await lookAgain(network)
+  expect(await findings(network), rows).toEqual([])
+}
+
+test('a closed tenure that was put over one that is held still, in a stretch that was found in order once, is found and named', async () => {
+  const network = await truth.network()
+  const one = await truth.lease(network, workload('one'))
+  // Its second event: no tenure begins there.
+  const two = await truth.lease(network, workload('two'))
+  await truth.ledger.accept(updateLabels(two.fencingToken, { a: 'b' }, { network }))
+  await truth.lease(network, workload('three'))
+  await truth.run(createProjectTenure({ slotMs: 0 }))
+  await verify({ url: database.serviceUrl, network })
+  await run(network)
+  expect(await findings(network)).toEqual([])
+  const first = two.fencingToken + 1
+  // The constraints are in place, and let it pass.
+  await tamper(
+    `insert into ipledger.tenure (network_id, first_seq, fencing_token, pool_id, address, span, owner_kind, owner_name, owner_uid,
+        owner_uid_named, owner_incarnation, owner_interface, began_at, ended_at, began_as, ended_as)
+      select network_id, $2::bigint, $2::bigint, pool_id, address, int8range($2::bigint, $2::bigint + 1), owner_kind, 'mallory', 'mallory', true, '', 'eth0',
+             now(), now(), 'lease.reserved/Reserve', 'lease.released/Release'
+        from ipledger.tenure where network_id = $1 and address = $3`,
+    network,
+    first,
+    one.address,
+  )
+  await verify({ url: database.serviceUrl, network })
+  expect(await findings(network), 'what was found in order once is not looked at again').toEqual([])
+  await lookAgain(network)
+  expect(await findings(network)).toEqual([
+    {
+      what: 'TENURE_OVERLAPS',
+      address: one.address,
+      message: expect.stringContaining(
+        `lease ${leaseId(network, first)} on ${one.address} over [${first},${first + 1}), and lease ${one.leaseId} on`,
+      ),
+    },
+    {
+      what: 'TENURE_UNEXPLAINED',
+      address: one.address,
+      message: expect.stringContaining(leaseId(network, first)),
+    },
+  ])
+  expect(await gauge('ipledger_tenure_overlaps', network)).toBe(1)
+  expect(
+    await audit.ask(
+      'select host(address) as address, lease_id from tenure_overlaps where network = $1',
+      network,
+    ),
+  ).toEqual([{ address: one.address, lease_id: leaseId(network, first) }])
+  // What a person looked at with "verify --full" is not what a look at all of it may forget.
+  await lookAgain(network)
+  expect(await codes(network)).toEqual(['TENURE_OVERLAPS', 'TENURE_UNEXPLAINED'])
+  await mended(network, 'tenures made anew', () => rebuildTenure({ adminUrl: database.adminUrl, network }))
+})
+
+test('tenures are looked at in slices, from the first event, whatever was found in order before', async () => {
+  const { network } = await withTraffic(150)
+  await truth.run(createProjectTenure({ slotMs: 0 }))
+  await verify({ url: database.serviceUrl, network })
+  await tamper(
+    `update ipledger.tenure set owner_name = 'default/mallory' where network_id = $1 and owner_name is not null`,
+    network,
+  )
+  const altered = await truth.rows<{ address: string }>(
+    `select distinct host(address) as address from ipledger.tenure where network_id = $1 and owner_name = 'default/mallory' order by 1`,
+    network,
+  )
+  expect(altered.length).toBeGreaterThan(10)
+  while ((await lookOnce(network, 7))!.more);
+  const found = await findings(network)
+  expect(new Set(found.map(({ what }) => what))).toEqual(new Set(['TENURE_DIFFERS']))
+  expect(found.map(({ address }) => address).sort()).toEqual(altered.map(({ address }) => address).sort())
+  await mended(network, 'tenures made anew', () => rebuildTenure({ adminUrl: database.adminUrl, network }))
+})
+
+test('what was found of tenures is there still while they are made anew, and over once they are looked at', async () => {
+  const { network } = await withTraffic(60)
+  await truth.run(createProjectTenure({ slotMs: 0 }))
+  await tamper(
+    `delete from ipledger.tenure where network_id = $1 and first_seq = (select max(first_seq) from ipledger.tenure where network_id = $1)`,
+    network,
+  )
+  await run(network)
+  expect(await codes(network)).toEqual(['TENURE_MISSING'])
+  await withClient(database.serviceUrl, (client) => resetTenure(client, network))
+  await lookAgain(network)
+  expect(await codes(network), 'nothing was looked at').toEqual(['TENURE_MISSING'])
+  await mended(network, 'made anew', () => truth.run(createProjectTenure({ slotMs: 0 })))
+})
+
+test('a checkpoint that "verify --full" found to be wrong is found again by every look, until it is made anew', async () => {
+  const { network } = await withTraffic(150)
+  await withClient(database.serviceUrl, async (client) => {
+    while (await makeCheckpoint(client, network, { distance: 50, part: 5 }));
+  })
+  await run(network)
+  expect(await findings(network)).toEqual([])
+  await tamper(
+    `update ipledger.lease_checkpoint_part set events = array[1::bigint] || events[2:] where network_id = $1 and part = 0
+      and seq = (select max(seq) from ipledger.lease_checkpoint where network_id = $1)`,
+    network,
+  )
+  await verify({ url: database.serviceUrl, network, full: true })
+  expect(new Set(await codes(network))).toEqual(new Set(['CHECKPOINT_DIFFERS']))
+  await lookAgain(network)
+  expect(new Set(await codes(network))).toEqual(new Set(['CHECKPOINT_DIFFERS']))
+  await mended(network, 'made anew', () => rebuildTenure({ adminUrl: database.adminUrl, network }))
+})
+
+test('an event that was altered and is legal still is found by a look at all of it, and by "verify --seals"', async () => {
+  const network = await truth.network()
+  const { version } = await truth.lease(network, workload('a'))
+  for (let n = 0; n < 12; n += 1) await truth.lease(network, workload(n))
+  await sealAll(network)
+  await run(network)
+  expect(await findings(network)).toEqual([])
+  const actor = (name: string) =>
+    tamper(`update ipledger.event set actor = $3 where network_id = $1 and seq = $2`, network, version, name)
+  await actor('nobody')
+  const altered = {
+    what: 'EVENT_ALTERED',
+    address: null,
+    message: expect.stringContaining(`event ${network}/${version} is not what was sealed`),
+  }
+  await lookAgain(network)
+  expect(await findings(network)).toEqual([altered])
+  expect(said).toEqual([
+    [expect.objectContaining({ network, what: 'EVENT_ALTERED', seq: version }), expect.any(String)],
+  ])
+  expect(await gauge('ipledger_verify_differences', network)).toBe(1)
+  // Who does not ask for the seals does not know that it is over.
+  await verify({ url: database.serviceUrl, network, full: true })
+  expect(await findings(network)).toEqual([altered])
+  await mended(network, 'the event is what it was', () => actor('test'))
+
+  await actor('nobody')
+  await verify({ url: database.serviceUrl, network, seals: true })
+  expect(await findings(network)).toEqual([altered])
+  await actor('test')
+  await verify({ url: database.serviceUrl, network })
+  expect(await findings(network)).toEqual([altered])
+  await verify({ url: database.serviceUrl, network, seals: true })
+  expect(await findings(network)).toEqual([])
+})
+
+test.each([3, 8, 30])(
+  'in pieces of %i events the seals are one chain, and what does not fit is named',
+  async (slice) => {
+    const { network } = await withTraffic(60)
+    await sealAll(network)
+    const head = await headOf(network)
+    while ((await lookOnce(network, slice))!.more);
+    expect(await findings(network)).toEqual([])
+    const seals = await truth.rows<{ first: number; last: number }>(
+      'select first_seq as first, last_seq as last from ipledger.seal where network_id = $1 order by 1',
+      network,
+    )
+    expect(seals.length).toBeGreaterThan(head / 5)
+    await tamper(
+      `delete from ipledger.seal where network_id = $1 and first_seq = $2`,
+      network,
+      seals[3]!.first,
+    )
+    await tamper(
+      `update ipledger.event set actor = 'nobody' where network_id = $1 and seq in ($2, $3)`,
+      network,
+      seals[7]!.last,
+      seals[8]!.first,
+    )
+    await tamper(`update ipledger.verification set begins_at = now() where network_id = $1`, network)
+    while ((await lookOnce(network, slice))!.more);
+    expect(
+      (
+        await audit.ask<{ what: string; seq: number }>(
+          'select what, seq from verify_findings where network = $1 order by seq',
+          network,
+        )
+      ).map(({ what, seq }) => `${what} ${seq}`),
+    ).toEqual([
+      `SEAL_MISSING ${seals[4]!.first}`,
+      `EVENT_ALTERED ${seals[7]!.last}`,
+      `EVENT_ALTERED ${seals[8]!.first}`,
+    ])
+    await mended(network, 'sealed anew', async () => {
+      await tamper(`delete from ipledger.seal where network_id = $1`, network)
+      await sealAll(network)
+    })
+  },
+)
+
+test('deleted events are named with all that is gone, by their numbers and by their seals', async () => {
+  const network = await truth.network()
+  for (let n = 0; n < 20; n += 1) await truth.lease(network, workload(n))
+  await sealAll(network)
+  await run(network)
+  await tamper(
+    'create table deleted as select * from ipledger.event where network_id = $1 and seq between 8 and 12',
+    network,
+  )
+  await tamper('delete from ipledger.event where network_id = $1 and seq between 8 and 12', network)
+  await lookAgain(network)
+  const found = await findings(network)
+  expect(found.map(({ what }) => what)).toEqual(expect.arrayContaining(['EVENT_MISSING', 'EVENTS_DELETED']))
+  expect(found.find(({ what }) => what === 'EVENTS_DELETED')?.message).toContain(
+    `events ${network}/8 to 12 are gone, and were sealed`,
+  )
+  await mended(network, 'put back', () => tamper('insert into ipledger.event select * from deleted'))
+})
+
+test('what is not sealed yet is no difference', async () => {
+  const network = await truth.network()
+  await truth.lease(network, workload('a'))
+  await truth.past(network, HOUR)
+  await run(network)
+  await verify({ url: database.serviceUrl, network, seals: true })
+  expect(await findings(network)).toEqual([])
+})
+
+test.each([
+  { left: 'its seals', gone: ['tenure_position', 'verify_checkpoint', 'verification'] },
+  { left: 'its checkpoint', gone: ['seal', 'tenure_position', 'verification'] },
+  { left: 'where its look stands', gone: ['seal', 'tenure_position', 'verify_checkpoint'] },
+  { left: 'where its tenures stand', gone: ['seal', 'verify_checkpoint', 'verification'] },
+])('a network that is gone with its events is missed by $left', async ({ gone }) => {
+  const network = await truth.network()
+  for (let n = 0; n < 5; n += 1) await truth.lease(network, workload(n))
+  await truth.run(createProjectTenure({ slotMs: 0 }))
+  await sealAll(network)
+  await run(network)
+  const tables = [
+    'event',
+    'network',
+    'network_lock',
+    'lease',
+    'pool',
+    'untouched_range',
+    'pool_position',
+    ...gone,
+  ]
+  for (const table of tables) {
+    await tamper(
+      `create table "gone ${network} ${table}" as select * from ipledger.${table} where network_id = $1`,
+      network,
+    )
+    await tamper(`delete from ipledger.${table} where network_id = $1`, network)
+  }
+  const { networks } = await verify({ url: database.serviceUrl })
+  const found = networks.find((one) => one.network === network)
+  expect(found?.findings.map(({ what }) => what)).toContain('NETWORK_MISSING')
+  await tamper('delete from ipledger.verify_finding where network_id = $1', network)
+  await tamper(`update ipledger.verification set begins_at = now() where network_id = $1`, network)
+  await run(await truth.network())
+  expect(await codes(network)).toContain('NETWORK_MISSING')
+  expect(await gauge('ipledger_verify_differences', network)).toBeGreaterThan(0)
+  await tamper('delete from ipledger.verification where network_id = $1', network)
+  for (const table of tables)
+    await tamper(`insert into ipledger.${table} select * from "gone ${network} ${table}"`)
+  await verify({ url: database.serviceUrl, network, full: true, seals: true })
+  expect(await findings(network)).toEqual([])
 })

@@ -10,7 +10,7 @@ import { retireSource } from '../../src/liveness/register.ts'
 import { beginSnapshot, reportSnapshot } from '../../src/liveness/report.ts'
 import type { GivenEntry, LookUpReply } from '../../src/liveness/source.ts'
 import { listStuck } from '../../src/liveness/stuck.ts'
-import { claim, fenceNode, reserve } from '../support/commands.ts'
+import { claim, fenceNode, owner, release, reserve } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { INTERVAL, NOTHING_SEEN, settled, taken } from '../support/intake.ts'
 import {
@@ -429,6 +429,38 @@ describe('a Reserve from another boot than the lease was placed on', () => {
     await expectKept(network, lease)
   })
 
+  test('keeps it from the node it left for the long age: it may be on its way (16.5, W-01)', async () => {
+    const { network, lease, seen } = await small(on('na', 'a1'))
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.source(network, 'nb', { node: 'nb' })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.watch(network, 'nb', repeat(3, []), { epoch: 'b1', endedAgo: 0 })
+    expect(await truth.lease(network, V, on('nb', 'b1'))).toMatchObject({ address: X, reused: true })
+    const state = async () => {
+      await cycles(network, 6, { na: { epoch: 'a1' }, nb: { epoch: 'b1' } })
+      return truth.state(network, X)
+    }
+    await truth.past(network, 50 * MINUTE)
+    expect(await state()).toBe('ACTIVE')
+    await truth.past(network, HOUR)
+    expect(await state()).toBe('FREE')
+    expect(lease.address).toBe(X)
+  })
+
+  test('and no longer once it was seen where it went', async () => {
+    const { network, seen } = await small(on('na', 'a1'))
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.source(network, 'nb', { node: 'nb' })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.lease(network, V, on('nb', 'b1'))
+    await truth.past(network, 4 * INTERVAL)
+    await truth.watch(network, 'nb', repeat(4, [seen]), { epoch: 'b1', endedAgo: 0 })
+    await cycles(network, 14, { na: { epoch: 'a1' }, nb: { epoch: 'b1' } })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
   test('and from the end of that boot (12.2)', async () => {
     const { network, lease } = await small(on('na', 'a1'))
     await truth.source(network, 'na', { node: 'na', bootEndsAll: true })
@@ -452,6 +484,221 @@ test('a Reserve from another node keeps it from the silence of the node it was p
   await truth.past(network, OLD)
   expect(await truth.lease(network, V, on('nb', 'b1'))).toMatchObject({ address: X, reused: true })
   // nb has not reported yet.
+  await truth.past(network, 3 * HOUR)
+  await cycles(network, 10, { na: { epoch: 'a1' } })
+  await expectKept(network, lease)
+})
+
+describe('a lease that was seen elsewhere than it was placed', () => {
+  /** Placed on na and seen there, and since then on nb: by one of the whole network. */
+  async function moved(fields: { readonly bootEndsAll?: boolean } = {}) {
+    const at = await small(on('na', 'a1'))
+    const { network } = at
+    await truth.source(network, 'all')
+    await truth.source(network, 'na', { node: 'na', ...fields })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'all', repeat(3, [listedAs(X, V, { node: 'na' })]), { endedAgo: 0 })
+    await truth.watch(network, 'na', repeat(3, [listedAs(X, V)]), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, 4 * INTERVAL)
+    await truth.watch(network, 'all', repeat(4, [listedAs(X, V, { node: 'nb' })]), { endedAgo: 0 })
+    await truth.watch(network, 'na', repeat(4, []), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    return at
+  }
+  async function fence(network: string) {
+    await truth.past(network, SECOND)
+    await truth.ledger.accept(fenceNode('na', 'a1', { network }))
+    await truth.run(verify)
+  }
+
+  test('is kept from the fence of its node when that source was retired (16.5)', async () => {
+    const { network, lease } = await moved()
+    await retire(network, 'all')
+    await fence(network)
+    await expectKept(network, lease)
+  })
+
+  test('and when that source has left it out once', async () => {
+    const { network, lease } = await moved()
+    await truth.watch(network, 'all', [[]], { endedAgo: 0 })
+    await fence(network)
+    await expectKept(network, lease)
+  })
+
+  test('and from the end of the boot there (12.2)', async () => {
+    const { network, lease } = await moved({ bootEndsAll: true })
+    await truth.watch(network, 'all', [[]], { endedAgo: 0 })
+    await cycles(network, 6, { na: { epoch: 'a2' } })
+    await expectKept(network, lease)
+  })
+
+  test('until that source misses it as well, and says that it is gone', async () => {
+    const { network } = await moved()
+    await truth.watch(network, 'all', [[]], { endedAgo: 0 })
+    await fence(network)
+    await cycles(network, 6, { all: {}, na: { epoch: 'a2' } })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  /** Placed in boot a1 of na and seen there; after the reboot it may be seen in a2. */
+  async function rebooted(fields: { readonly bootEndsAll?: boolean } = {}) {
+    const at = await small(on('na', 'a1'))
+    const { network, seen } = at
+    await truth.source(network, 'na', { node: 'na', ...fields })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, 6 * INTERVAL)
+    return at
+  }
+
+  test('in another boot of its node, is kept from the fence of the first by one that was retired (6.3)', async () => {
+    const { network, lease, seen } = await rebooted()
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: 'a2', endedAgo: 0 })
+    await truth.past(network, SECOND)
+    await retire(network, 'na')
+    await fence(network)
+    await expectKept(network, lease)
+  })
+
+  test('and by one that has left it out once', async () => {
+    const { network, lease, seen } = await rebooted()
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: 'a2', endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'na', [[]], { epoch: 'a2', endedAgo: 0 })
+    await fence(network)
+    await expectKept(network, lease)
+  })
+
+  test('in the first report of another boot alone, does not end with the first boot (12.2)', async () => {
+    const { network, seen } = await rebooted({ bootEndsAll: true })
+    // Begun 5 s before it arrives, which is when the boot is known.
+    await truth.watch(network, 'na', [[seen]], { epoch: 'a2', endedAgo: 5 * SECOND })
+    await cycles(network, 10, { na: { epoch: 'a2' } })
+    // By absence, three misses and its word, as any other.
+    expect(
+      (await truth.events(network, 'lease.reaped')).map(({ address, cause }) => `${address} ${cause}`),
+    ).toEqual([`${X} PROVEN_ABSENT`])
+  })
+
+  test("an engine's own id is no boot: the fence of its node holds", async () => {
+    const { network, seen } = await small(on('na', 'a1'))
+    await truth.source(network, 'engine', { node: 'na', kind: 'docker' })
+    await truth.past(network, OLD)
+    await truth.watch(network, 'engine', [...repeat(4, [seen]), []], { epoch: 'engine-id', endedAgo: 0 })
+    await fence(network)
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('for another, by one that was retired, is not for the fence of its node to free (INV-12)', async () => {
+    const { network, lease, seen } = await small(on('na', 'a1'))
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.source(network, 'all')
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(4, [seen]), { epoch: 'a1', endedAgo: 0 })
+    await truth.watch(network, 'all', repeat(4, [listedAs(X, workload('y'))]), { endedAgo: 0 })
+    await truth.past(network, SECOND)
+    await retire(network, 'all')
+    await fence(network)
+    await expectKept(network, lease)
+  })
+})
+
+describe('a source of a node that Reserve named', () => {
+  async function withNamed(witness: string) {
+    const network = await truth.network({ cidr: '10.0.0.0/30', cooldownMs: OLD })
+    await truth.source(network, witness, { node: witness })
+    await truth.watch(network, witness, repeat(3, []), { epoch: 'e1', endedAgo: 0 })
+    const lease = await truth.lease(network, V, { ...on('na', 'a1'), witness })
+    expect(lease.address).toBe(X)
+    await truth.lease(network, workload('filler'), { witness: 'nobody' })
+    return { network, lease }
+  }
+
+  test('says nothing of what was placed on another node: not here (16.5)', async () => {
+    const { network, lease } = await withNamed('nz')
+    await truth.past(network, 2 * HOUR)
+    await cycles(network, 12, { nz: {} })
+    expect(await stuck(network)).toContainEqual(
+      expect.objectContaining({ code: 'NOBODY_CAN_TELL', address: X }),
+    )
+    await expectKept(network, lease)
+  })
+
+  test('nor of what was asked for from elsewhere since (16.5)', async () => {
+    const { network, lease } = await withNamed('na')
+    await truth.past(network, MINUTE)
+    await truth.lease(network, V, on('nb', 'b1'))
+    await truth.past(network, 2 * HOUR)
+    await cycles(network, 12, { na: {} })
+    await expectKept(network, lease)
+  })
+
+  test('says of what was placed on its own that it never came, after the long age (W-01)', async () => {
+    const { network } = await withNamed('na')
+    await truth.past(network, OLD)
+    await cycles(network, 6, { na: {} })
+    expect(await truth.state(network, X)).toBe('ACTIVE')
+    await truth.past(network, HOUR)
+    await cycles(network, 6, { na: {} })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+})
+
+describe('what was listed before the lease was reserved', () => {
+  const web = owner({ name: 'na/web' })
+  const former = listedAs(X, owner({ name: 'na/web', uid: 'c1' }))
+  /** Released with its container still listed, and reserved again under the same name. */
+  async function reservedAgain(left: readonly GivenEntry[]) {
+    const network = await truth.network({ cidr: '10.0.0.0/30', cooldownMs: OLD })
+    await truth.source(network, 'na', { node: 'na' })
+    const first = await truth.lease(network, web, on('na', 'a1'))
+    expect(first.address).toBe(X)
+    await truth.past(network, OLD)
+    await truth.watch(network, 'na', repeat(4, [former]), { epoch: 'a1', endedAgo: 0 })
+    await truth.past(network, INTERVAL)
+    await truth.watch(network, 'na', [left], { epoch: 'a1', endedAgo: 0 })
+    await truth.ledger.accept(release(first.fencingToken, { network }))
+    const claims = [claim({ pool: 'web', preferPrevious: true })]
+    const fresh = await truth.lease(network, web, { ...on('na', 'a1'), claims })
+    expect(fresh.address).toBe(X)
+    expect(fresh.fencingToken).toBeGreaterThan(first.fencingToken)
+    await truth.lease(network, workload('filler'), { witness: 'nobody' })
+    return { network, fresh }
+  }
+
+  test.each([
+    ['an end, is no end of the next (W-03)', [ended(former)], [ended(former)]],
+    ['alive, and gone by the first report that knew of it, is no witness of the next (W-01)', [former], []],
+  ])('%s', async (_what, left, then) => {
+    const { network, fresh } = await reservedAgain(left)
+    await cycles(network, 16, { na: { list: then, epoch: 'a1' } })
+    await expectKept(network, fresh)
+  })
+
+  test('ends after the long age as what nobody has seen (W-01)', async () => {
+    const { network } = await reservedAgain([former])
+    await truth.past(network, HOUR)
+    await cycles(network, 6, { na: { epoch: 'a1' } })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+
+  test('is a witness once a report that knew of it has it', async () => {
+    const { network } = await reservedAgain([former])
+    await cycles(network, 2, { na: { list: [former], epoch: 'a1' } })
+    await cycles(network, 14, { na: { epoch: 'a1' } })
+    expect(await truth.state(network, X)).toBe('FREE')
+  })
+})
+
+test('and though it was placed there in a boot that nobody named', async () => {
+  const network = await truth.network({ cidr: '10.0.0.0/30', cooldownMs: OLD })
+  await truth.source(network, 'na', { node: 'na' })
+  await truth.watch(network, 'na', repeat(3, []), { epoch: 'a1', endedAgo: 0 })
+  const lease = await truth.lease(network, V, on('na', ''))
+  expect(lease.address).toBe(X)
+  await truth.lease(network, workload('filler'))
+  await truth.past(network, OLD)
+  expect(await truth.lease(network, V, on('nb', 'b1'))).toMatchObject({ address: X, reused: true })
   await truth.past(network, 3 * HOUR)
   await cycles(network, 10, { na: { epoch: 'a1' } })
   await expectKept(network, lease)

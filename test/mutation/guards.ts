@@ -16,6 +16,7 @@ export type Guard = {
 
 const JUDGE = 'src/core/judge.ts'
 const JUDGE_TEST = 'test/unit/judge.test.ts'
+const RECOVERED_TEST = 'test/unit/judge-recovery.test.ts'
 const PROVEN = 'src/core/decide-proven.ts'
 const PROVEN_TEST = 'test/unit/proven.test.ts'
 const SIGHTING = 'src/core/decide-sighting.ts'
@@ -26,6 +27,9 @@ const STANDING_TEST = 'test/unit/standing.test.ts'
 
 function judge(guard: string, text: string, replacement: string): Guard {
   return { guard, file: JUDGE, text, replacement, fails: JUDGE_TEST }
+}
+function recovered(guard: string, text: string, replacement: string): Guard {
+  return { guard, file: JUDGE, text, replacement, fails: RECOVERED_TEST }
 }
 function proven(guard: string, text: string, replacement: string): Guard {
   return { guard, file: PROVEN, text, replacement, fails: PROVEN_TEST }
@@ -106,8 +110,8 @@ const JUDGED: readonly Guard[] = [
   ),
   judge(
     'what a caller saw may be on any node',
-    "return lease.quarantine?.reason !== 'SEEN_BY_CALLER' || witness.scopeNode === ''",
-    'return true',
+    "if (lease.quarantine?.reason === 'SEEN_BY_CALLER') return false",
+    '',
   ),
   judge(
     'a source covers nothing that it cannot see',
@@ -242,6 +246,56 @@ const JUDGED: readonly Guard[] = [
     'fencing frees nothing of a boot that has reported since, listed or not',
     '  fenceContradicted,\n  fencedBootReports,\n',
     '  fenceContradicted,\n',
+  ),
+  judge(
+    'a source of another node says nothing for having been named',
+    "return !wasAskedFromElsewhere(evidence) && ['', scopeNode].includes(lease.placement.node)",
+    'return !wasAskedFromElsewhere(evidence)',
+  ),
+  judge(
+    'a named source says nothing of what was asked for from elsewhere since',
+    "return !wasAskedFromElsewhere(evidence) && ['', scopeNode].includes(lease.placement.node)",
+    "return ['', scopeNode].includes(lease.placement.node)",
+  ),
+  judge(
+    'a longer age for what nobody has seen and a source of a node was named for',
+    'return knowsRule(2, evidence) && holders.some((',
+    'return false && holders.some((',
+  ),
+  judge(
+    'a longer age for what was asked for from elsewhere, and was seen only where it was before',
+    'return known.length === 0 || isOnItsWay(known, evidence)',
+    'return known.length === 0',
+  ),
+  judge(
+    'nor is it there before it was seen on each node that asked for it',
+    'return askedFrom.some((asked) => !places.some((place) => place.node === asked && !isLeft(place)))',
+    'return places.every(isLeft)',
+  ),
+  judge(
+    'a fence and a boot end nothing that one of the whole network has seen elsewhere',
+    "[{ node: scopeNode, boot: '' }, ...seenOn]",
+    "[{ node: scopeNode, boot: '' }]",
+  ),
+  judge(
+    'a fence and a boot end nothing that was seen in another boot',
+    "return node !== placement.node || (boot !== '' && boot !== placement.boot)",
+    'return node !== placement.node',
+  ),
+  judge(
+    'fencing frees nothing where one that was retired had seen another',
+    'const seen = knowsRule(2, evidence) ? [...witnesses, ...retired] : witnesses',
+    'const seen = witnesses',
+  ),
+  judge(
+    'a quarantine ends only when everybody else is said to be gone',
+    'inTheWay: knowsRule(2, evidence) ? othersMayBeThere(others, evidence, policy) : [],',
+    'inTheWay: [],',
+  ),
+  judge(
+    'a quarantine does not end for want of a source that has seen another there',
+    '    ...noWitnessWasRetired({ ...evidence, retired: retiredOthers }, policy),\n',
+    '',
   ),
   judge(
     'a quarantine goes back to no closed life',
@@ -439,6 +493,13 @@ const SOURCES: readonly Guard[] = [
     replacement: "if (isMalformed(address)) return 'ignored'",
     fails: 'test/unit/entries.test.ts',
   },
+  {
+    guard: 'an address in a spelling that is refused is in use all the same',
+    file: 'src/liveness/entries.ts',
+    text: '  const meant = addressMeant(text)\n',
+    replacement: '  const meant = null as ReturnType<typeof addressMeant>\n',
+    fails: 'test/unit/entries.test.ts',
+  },
 ]
 
 /** What is handed out. */
@@ -453,14 +514,42 @@ const HANDED_OUT: readonly Guard[] = [
   {
     guard: 'a recycled address that is seen live is no candidate',
     file: 'src/core/books.ts',
-    text: 'if (isSeenSince(sightingsAt(books, address, pool.prefixLength), releasedSeq)) seen.add(address)\n    else yield address',
-    replacement: 'yield address',
+    text: 'if (isSeenAtFree(books, book, released)) seen.add(released.address)\n    else yield released.address',
+    replacement: 'yield released.address',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'what a silent source listed before the last event stays listed, unless it is the one that let go',
+    file: 'src/core/books.ts',
+    text: '  return holder.owner !== null && isItself(seen, holder.owner)\n',
+    replacement: '  return true\n',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'a Release says nothing of another node',
+    file: 'src/core/books.ts',
+    text: "  if (isElsewhere && holder.node !== '' && seen.node !== '') return false\n",
+    replacement: '',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'nor the Release of a block of guests on another node',
+    file: 'src/core/books.ts',
+    text: "  if (isBlock) return seen.node !== '' && !isElsewhere\n",
+    replacement: '  if (isBlock) return true\n',
+    fails: 'test/unit/sighted-candidates.test.ts',
+  },
+  {
+    guard: 'a reap says nothing of what is listed, but of a boot that is fenced',
+    file: 'src/core/books.ts',
+    text: '  if (released.removalConfirmed && holder !== null && isRemovedWith(holder, released, seen)) return true\n  return fence !== null && isBeforeFence(fence, head)',
+    replacement: '  return true',
     fails: 'test/unit/sighted-candidates.test.ts',
   },
   {
     guard: 'cooling: an address rests between two holders',
     file: 'src/core/books.ts',
-    text: '    if (availableAt > books.now) continue\n',
+    text: '    if (released.availableAt > books.now) continue\n',
     replacement: '',
     fails: 'test/unit/candidates.test.ts',
   },
@@ -583,6 +672,44 @@ const HANDED_OUT: readonly Guard[] = [
     replacement: '',
     fails: 'test/unit/expiry.test.ts',
   },
+  {
+    guard: 'never confirmed: not by books that were restored',
+    file: 'src/core/decide-lease.ts',
+    text: 'if (lease.fencingToken < lastRecoveryOf(books)) {',
+    replacement: 'if (false) {',
+    fails: 'test/unit/expiry.test.ts',
+  },
+  {
+    guard: 'a replayed Confirm says nothing of a lease that is lost',
+    file: 'src/core/decide.ts',
+    text: "if (type !== 'reserve' && type !== 'confirm') return answer",
+    replacement: "if (type !== 'reserve') return answer",
+    fails: 'test/unit/requests.test.ts',
+  },
+  {
+    guard: 'a fence ends no recovery',
+    file: 'src/ledger/load-seen.ts',
+    text: "reportedYet('')",
+    replacement:
+      'reportedYet(" and not exists (select from ipledger.fence f where f.network_id = $1 and f.node = s.node and f.boot = s.epoch)")',
+    fails: 'test/jobs/recovered.test.ts',
+  },
+  recovered(
+    'an age begins anew with a recovery',
+    'return Math.max(changedAt(lease), recoveredAt ?? 0)',
+    'return changedAt(lease)',
+  ),
+  recovered('a fence of lost books frees nothing', 'if (since <= recoveredAt)', 'if (false)'),
+  recovered(
+    'a fence frees nothing soon after a recovery',
+    '  promisedSinceTheFence,\n  lostSinceTheFence,\n]',
+    '  promisedSinceTheFence,\n]',
+  ),
+  recovered(
+    'a boot that began in lost books ends nothing',
+    'Math.max(aliveAt(evidence), evidence.recoveredAt ?? 0) > bootEnded!.at',
+    'aliveAt(evidence) > bootEnded!.at',
+  ),
   {
     guard: 'recovery ends when every source has reported',
     file: 'src/core/decide-pool.ts',
@@ -988,20 +1115,41 @@ const ASKED: readonly Guard[] = [
   ),
   renewed(
     'a storm of retries writes nothing',
-    'if (books.now - changedAt(lease) <= minimumAgeMs * POLICY.renewedAfterShare) return null',
+    'if (isYoung && !isFencedSince(books, lease)) return null',
     '',
   ),
   renewed(
-    'what is listed needs no other life',
-    'if (sightingsAt(books, lease.address, lease.prefixLength).live.length > 0) return null',
-    '',
+    'a promise after a fence contradicts it, however young the lease is',
+    'if (isYoung && !isFencedSince(books, lease)) return null',
+    'if (isYoung) return null',
   ),
+  {
+    guard: 'a promise with a deadline that was made after a fence keeps it until then',
+    file: JUDGE,
+    text: '    ? confirmationIsPending(evidence, policy)\n',
+    replacement: '    ? []\n',
+    fails: 'test/jobs/renewed.test.ts',
+  },
   {
     guard: 'a promise that Reserve renews is life',
     file: RESERVE,
     text: 'if (lease.confirmBy === null) return renewDraft(books, lease)',
     replacement: 'if (lease.confirmBy === null) return null',
     fails: 'test/unit/renewed.test.ts',
+  },
+  {
+    guard: 'a promise to another node is life',
+    file: RESERVE,
+    text: 'const reservedAt = lease.confirmBy === null ? books.now : lease.reservedAt',
+    replacement: 'const { reservedAt } = lease',
+    fails: 'test/unit/renewed.test.ts',
+  },
+  {
+    guard: 'a promise to another node with a deadline goes by its reservation',
+    file: RESERVE,
+    text: 'const reservedAt = lease.confirmBy === null ? books.now : lease.reservedAt',
+    replacement: 'const reservedAt = books.now',
+    fails: 'test/unit/expiry.test.ts',
   },
 ]
 
@@ -1075,15 +1223,15 @@ const LISTED_SINCE: readonly Guard[] = [
   {
     guard: 'the end of one life is no end of the next',
     file: EVIDENCE,
-    text: '!(row.ended && isOfAnotherLife(lease, row))',
+    text: '!(row.ended && isOfAnother(row))',
     replacement: 'true',
     fails: 'test/db/evidence.test.ts',
   },
   {
     guard: 'whoever has seen another life is a witness',
     file: EVIDENCE,
-    text: '!(row.ended && isOfAnotherLife(lease, row))',
-    replacement: '!isOfAnotherLife(lease, row)',
+    text: '!(row.ended && isOfAnother(row))',
+    replacement: '!isOfAnother(row)',
     fails: 'test/db/evidence.test.ts',
   },
   {
@@ -1127,8 +1275,8 @@ const WITNESSES: readonly Guard[] = [
   ),
   judge(
     'the longer age where only another life was seen',
-    'return sighted.length > 0 && sighted.every(({ anotherLife }) => anotherLife === true)',
-    'return false',
+    'return known.length === 0 || isOnItsWay(known, evidence)',
+    'return isOnItsWay(known, evidence)',
   ),
   judge(
     'who saw another life tells nothing where one that is younger than the lease covers it',
@@ -1200,13 +1348,13 @@ const WITNESSES: readonly Guard[] = [
   witnessed(
     'who is told of its lease on another node may run there: no node misses it by its declaration',
     EVIDENCE,
-    '(node === lease.placement.node && !moved)',
+    '(node === lease.placement.node && !isMoved)',
     'node === lease.placement.node',
   ),
   judge(
     'what another node saw whose source was retired is no business of this one',
-    'return [...still, ...once].map(',
-    'return [...still].map(',
+    'return [...still, ...once].flatMap(',
+    'return [...still].flatMap(',
   ),
   witnessed(
     'a boot is heard of when its source has left it',
@@ -1321,6 +1469,28 @@ function sealed(guard: string, file: string, text: string, replacement: string):
 
 /** Of the log itself: without one of these an event could be altered or removed unnoticed (15.1). */
 const SEALED: readonly Guard[] = [
+  {
+    guard: 'the job that verifies looks at the seals',
+    file: 'src/ledger/verification.ts',
+    text: "next === null ? at('seals') : at('checkpoints', next)",
+    replacement: "next === null ? at('closings') : at('checkpoints', next)",
+    fails: 'test/jobs/verify-log.test.ts',
+  },
+  {
+    guard: 'the job that verifies looks at tenures from the first event',
+    file: 'src/ledger/verification.ts',
+    text: "if (poolId === undefined) piece.at = at('tenures')",
+    replacement: "if (poolId === undefined) piece.at = at('checkpoints')",
+    fails: 'test/jobs/verify-log.test.ts',
+  },
+  {
+    guard: 'networks of which rows and events are gone are verified',
+    file: 'src/jobs/verify-log.ts',
+    text: 'names.push(...(await networksWithoutRow(context.database)))',
+    replacement: 'void networksWithoutRow',
+    fails: 'test/jobs/verify-log.test.ts',
+  },
+  sealed('a stretch is sealed by one at a time', SEALS, 'if (rows.length === 0) return { busy: true }', ''),
   sealed(
     'the line of an event has all its columns',
     'db/migrations/0011_seals.sql',
@@ -1483,6 +1653,23 @@ const REVIEWED: readonly Guard[] = [
     'return listed >= 0',
   ),
   evidence(
+    'an end that was listed before the lease is no end of it',
+    '  if (row.ended) return true\n',
+    '  if (row.ended) return false\n',
+  ),
+  evidence(
+    'what was listed before the lease and not since is no witness of it',
+    'return (row.last_seen_at ?? 0) < beginning.at',
+    'return false',
+  ),
+  evidence('where a source has seen it, now or before', 'seenOn: seenOn(rows, source),\n    live,', 'live,'),
+  evidence(
+    'where a source that was retired had seen it',
+    'scopeNode: source.node, seenOn: seenOn(rows, source) }]',
+    'scopeNode: source.node }]',
+  ),
+  evidence('what was asked for from elsewhere since', '    leftBoot,\n', '    leftBoot: null,\n'),
+  evidence(
     'where more is seen than is looked at, nothing is judged',
     'isCutOff(draft) ? [] : [evidenceOf(draft, seers[index]!, known)]',
     '[evidenceOf(draft, seers[index]!, known)]',
@@ -1548,6 +1735,20 @@ const REVIEWED: readonly Guard[] = [
     text: "STOPPED_UNSEEN: 'NO_EXIT',",
     replacement: "STOPPED_UNSEEN: 'PASSING',",
     fails: 'test/unit/stuck-told.test.ts',
+  },
+  {
+    guard: 'an exclusion that is added leaves the others',
+    file: 'src/cli/exclusions.ts',
+    text: 'let entries: readonly IpRange[] = pool.exclude.map(range)',
+    replacement: 'let entries: readonly IpRange[] = []',
+    fails: 'test/e2e/cli.test.ts',
+  },
+  {
+    guard: 'exclusions are changed only as they were read',
+    file: 'src/cli/pool.ts',
+    text: 'version ??= found!.version',
+    replacement: 'version ??= undefined',
+    fails: 'test/e2e/cli.test.ts',
   },
 ]
 

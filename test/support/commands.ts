@@ -6,6 +6,7 @@ import type {
   Claim,
   Confirm,
   DeletePool,
+  EndRecovery,
   Expire,
   FenceNode,
   PoolChange,
@@ -150,6 +151,10 @@ export function fenceNode(node: string, boot: string, fields: Fields<FenceNode> 
 
 export function beginEra(era: number, fields: Fields<BeginEra> = {}): BeginEra {
   return { ...envelope, type: 'beginEra', era, recovering: true, why: 'restored', ...fields }
+}
+
+export function endRecovery(fields: Fields<EndRecovery> = {}): EndRecovery {
+  return { ...envelope, type: 'endRecovery', why: 'looked at every host', ...fields }
 }
 
 export function allOrNothing(items: AllOrNothing['items'], fields: Fields<AllOrNothing> = {}): AllOrNothing {

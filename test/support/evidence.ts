@@ -10,7 +10,7 @@ import type {
   Verdict,
   WitnessEvidence,
 } from '../../src/core/judge.ts'
-import { judgeHeld } from '../../src/core/judge.ts'
+import { judgeHeld, RULES } from '../../src/core/judge.ts'
 import type { Lease, QuarantineReason } from '../../src/core/lease.ts'
 import { judgePolicy } from '../../src/core/policy.ts'
 import { owner } from './commands.ts'
@@ -133,6 +133,7 @@ export function evidence(fields: Partial<LeaseEvidence> = {}): LeaseEvidence {
     fencedBy: null,
     witnesses: [witness()],
     placements: [],
+    rules: RULES,
     ...fields,
   }
 }

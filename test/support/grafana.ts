@@ -204,6 +204,9 @@ const PROMQL_WORDS: ReadonlySet<string> = new Set([
   'count',
   'rate',
   'increase',
+  'max_over_time',
+  'min_over_time',
+  'absent',
   'histogram_quantile',
   'time',
   'vector',
@@ -222,7 +225,7 @@ export function metricsOf(expr: string): readonly string[] {
     .replaceAll(/\{[^}]*\}/g, ' ')
     .replaceAll(/\[[^\]]*\]/g, ' ')
     .replaceAll(/\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)/g, ' ')
-    .replaceAll(/\$\w+/g, ' ')
+    .replaceAll(/\$\w+|\boffset \w+/g, ' ')
   const words = bare.match(/[a-zA-Z_:][a-zA-Z0-9_:]*/g) ?? []
   return [...new Set(words.filter((word) => !PROMQL_WORDS.has(word)))]
 }

@@ -25,6 +25,7 @@ import {
   emptyBooks,
   type Fence,
   type Hold,
+  lastHolderOf,
   type Need,
   placeKey,
   type ReleasedAddress,
@@ -513,6 +514,11 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
     case 'sightings':
       bringSightings(context, books, need.address, need.prefixLength)
       return
+    case 'lastHolder': {
+      const ended = [...store.ended.values()].find(({ seq }) => seq === need.seq)?.lease
+      books.lastHolders.set(need.seq, ended === undefined ? null : lastHolderOf(ended))
+      return
+    }
     case 'sightedIn':
       bringSighted(context, books, need.poolId, need.ranges)
       return
@@ -562,6 +568,13 @@ function answerNeed(context: Context, books: Books, read: Map<number, Read>, nee
       books.strictness.set(need.node, context.world.strictnessFor(need.node, books.network!.era, fences))
       return
     }
+    case 'unobserved':
+      books.unobserved = context.world.unobservedIn(books.network!.era)
+      return
+    case 'lastRecovery':
+      books.lastRecovery ??=
+        store.events.findLast((event) => event.type === 'era.begun' && event.recovering)?.seq ?? 0
+      return
     case 'occupants': {
       const inside = (address: string) => contains(need.ranges, addressValue(address))
       const held = leasesOf(store, (one) => one.poolId === need.poolId && inside(one.address))

@@ -79,6 +79,8 @@ export type ModelLease = {
   node: string
   boot: string
   labels: Labels
+  /** Other nodes that were told that it is theirs, the first four. */
+  asked?: readonly string[]
   confirmBy: number | null
   reservedAt: number
   /** Promised, confirmed or set aside. */
@@ -90,6 +92,10 @@ type Rest = {
   readonly seq: number
   readonly holder: string
   readonly removed: boolean
+  /** Whoever was there, and on which node. */
+  readonly owner: Owner | null
+  readonly node: string
+  readonly moved: boolean
 }
 
 type Ended = { readonly lease: ModelLease; readonly state: 'RELEASED' | 'REAPED'; readonly at: number }
@@ -257,7 +263,7 @@ export function createModel(): Model {
         state.requests.set(command.requestId, {
           fingerprint: command.fingerprint ?? '',
           expected,
-          tokens: handsOut(command)
+          tokens: holds(command)
             ? [expected.leases, ...(expected.items ?? [])].flat().map((one) => one.token)
             : [],
         })
@@ -281,10 +287,10 @@ export function createModel(): Model {
     }
   }
 
-  function handsOut(command: Command): boolean {
-    return (
-      command.type === 'reserve' || (command.type === 'allOrNothing' && command.items[0]?.type === 'reserve')
-    )
+  /** Its answer says that leases are held. */
+  function holds(command: Command): boolean {
+    const { type } = command.type === 'allOrNothing' ? (command.items[0] ?? command) : command
+    return type === 'reserve' || type === 'confirm'
   }
 
   function replayOf(command: Command): Accepted | null {
@@ -581,17 +587,26 @@ export function createModel(): Model {
       if (vetoes(pool, address).some((one) => !isItself(one, owner))) throw refuse('ADDRESS_QUARANTINED')
       return address
     }
-    /** Who sees a free address, and is not made out of date by its last event. */
+    /** Who sees a free address; not whoever said since that it is removed, nor what a boot listed that is over. */
     const vetoes = (pool: ModelPool, address: string) => {
       const rest = state.resting.get(address)
       const rested = rest !== undefined && rest.availableAt <= now && !handedOn.includes(address)
-      return liveAt(pool, address).filter(
-        ({ head, entry }) =>
-          rest === undefined ||
-          head === null ||
-          head >= rest.seq ||
-          (!rested && !isOfHolder(entry.owner, owner)),
-      )
+      return liveAt(pool, address).filter((seen) => {
+        const { head, entry } = seen
+        if (rest === undefined || head === null || head >= rest.seq) return true
+        if (!rested && isItself(seen, owner)) return false
+        if (rest.removed && isOfLast(pool, rest, seen)) return false
+        const fence = state.fences.findLast((one) => one.node === entry.node && one.boot === entry.boot)
+        return fence === undefined || entry.node === '' || head > fence.head || head >= fence.seq
+      })
+    }
+    const isOfLast = (pool: ModelPool, rest: Rest, seen: Seen) => {
+      const { node } = seen.entry
+      if (rest.moved && node !== '') return false
+      if (pool.prefixLength !== (spaceOf(pool.cidr).family === 4 ? 32 : 128))
+        return node !== '' && node === rest.node
+      const there = node === '' || rest.node === '' || node === rest.node
+      return there && rest.owner !== null && isItself(seen, rest.owner)
     }
 
     const pickFrom = (pool: ModelPool, previous: boolean): string | null => {
@@ -686,7 +701,7 @@ export function createModel(): Model {
   function reuse(command: Reserve, lease: ModelLease): ModelLease {
     const { node } = command.actor
     askedFrom(command.placement, lease)
-    if (node !== null && node !== lease.node) return lease
+    if (node !== null && node !== lease.node && !lease.asked?.includes(node)) return lease
     if (lease.state === 'RESERVED' && command.confirmed)
       return change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null })
     if (lease.confirmBy === null) return renew(lease)
@@ -699,17 +714,28 @@ export function createModel(): Model {
   /** Told on another node, or in another boot, that it is his: it may run there. */
   function askedFrom({ node, boot }: Reserve['placement'], lease: ModelLease): void {
     const elsewhere = (node !== '' && node !== lease.node) || (boot !== '' && boot !== lease.boot)
-    if (lease.boot !== '' && elsewhere) change(lease, 'lease.updated', { boot: '' })
+    const { asked = [] } = lease
+    const another =
+      node !== '' &&
+      lease.node !== '' &&
+      !asked.includes(node) &&
+      (asked.length > 0 || node !== lease.node) &&
+      asked.length < 4
+    if (!another && (lease.boot === '' || !elsewhere)) return
+    // A deadline goes by when it was reserved.
+    const promised = lease.confirmBy === null ? { reservedAt: now, changedAt: now } : {}
+    change(lease, 'lease.updated', { boot: '', ...promised, ...(another && { asked: [...asked, node] }) })
   }
 
   function promise(lease: ModelLease): ModelLease {
     return change(lease, 'lease.updated', { confirmBy: null, reservedAt: now, changedAt: now })
   }
 
-  /** Promised again: written down where the promise has grown old and nobody lists it. */
+  /** Promised again: written down where the promise has grown old. */
   function renew(lease: ModelLease): ModelLease {
-    const isYoung = now - lease.changedAt <= HALF_THE_AGE_MS
-    if (isYoung || liveAt(poolOf(lease.poolId), lease.address).length > 0) return lease
+    const fence = state.fences.findLast((one) => one.node === lease.node && one.boot === lease.boot)
+    const isFencedSince = fence !== undefined && lease.boot !== '' && fence.at >= lease.changedAt
+    if (now - lease.changedAt <= HALF_THE_AGE_MS && !isFencedSince) return lease
     return lease.state === 'ACTIVE' ? change(lease, 'lease.confirmed', {}) : promise(lease)
   }
 
@@ -772,7 +798,7 @@ export function createModel(): Model {
       if (alive && holder.uid !== owner.uid && elsewhere && owner.kind !== 'pod' && !named)
         throw new Refused('ILLEGAL_STATE')
       if (removed && (alive || lease.reason === 'SUPERSEDED' || lease.reason === 'REMOVAL_UNCONFIRMED')) {
-        mayTouch(command.actor, lease)
+        mayEnd(command.actor, lease)
         end(lease, 'lease.released')
         handedOn.push(lease.address)
       } else if (alive) quarantineHeld(lease, 'SUPERSEDED', command.actor)
@@ -832,7 +858,7 @@ export function createModel(): Model {
     }
     if (command.lease.token === null && found.length === 0) return releaseAgain(command, owner!)
     for (const lease of found) {
-      mayTouch(command.actor, lease)
+      mayEnd(command.actor, lease)
       matches(command.lease, lease)
       if (lease.reason === 'CONFLICT' && !command.removalConfirmed) throw new Refused('ILLEGAL_STATE')
       if ((lease.reason === 'FOREIGN' || lease.reason === 'SEEN_BY_CALLER') && command.removalConfirmed)
@@ -1030,10 +1056,6 @@ export function createModel(): Model {
     return holder.uidNamed ? holder.uid === other.uid : holder.name === other.name
   }
 
-  function isOfHolder(who: Owner | null, holder: Owner): boolean {
-    return who !== null && who.kind === holder.kind && (who.uid === holder.uid || who.name === holder.name)
-  }
-
   function isItself({ entry: { owner: who } }: Seen, claimant: Owner): boolean {
     if (who === null || !isSame(claimant, who)) return false
     return who.incarnation === '' || claimant.incarnation === '' || who.incarnation === claimant.incarnation
@@ -1076,6 +1098,8 @@ export function createModel(): Model {
     const lease = state.leases.get(address)
     const last = lease?.version ?? state.resting.get(address)?.seq ?? 0
     if (listing.head < last) return null
+    const fence = state.fences.findLast((one) => one.node === node && one.boot === boot)
+    const isFenced = fence !== undefined && listing.head <= fence.head && listing.head < fence.seq
     const quarantines = [...state.leases.values()].filter((one) => one.state === 'QUARANTINED')
     const capped =
       quarantines.filter((one) => one.by === source && SIGHTING_REASONS.includes(one.reason!)).length >=
@@ -1097,11 +1121,10 @@ export function createModel(): Model {
           confirmBy: null,
         })
       }
-      if (lease.state === 'ACTIVE' || (single && !own)) return null
+      if (lease.state === 'ACTIVE' || (single && !own) || isFenced) return null
       return change(lease, 'lease.confirmed', { state: 'ACTIVE', confirmBy: null })
     }
-    const fence = state.fences.findLast((one) => one.node === node && one.boot === boot)
-    if (fence !== undefined && listing.head <= fence.head && listing.head < fence.seq) return null
+    if (isFenced) return null
     const aside = (reason: string, whose: Owner | null) => {
       if (capped) return null
       const made = quarantineFree(pool, address, reason, source, whose)
@@ -1318,6 +1341,9 @@ export function createModel(): Model {
       seq,
       holder: lease.owner === null ? '' : holderOf(lease.owner),
       removed: type === 'lease.released',
+      owner: lease.owner,
+      node: lease.node,
+      moved: lease.asked !== undefined,
     })
     state.ended.set(lease.token, {
       lease: { ...lease, version: seq },
@@ -1387,7 +1413,18 @@ export function createModel(): Model {
   }
 
   function mayTouch(actor: Actor, lease: ModelLease): void {
-    if (actor.node !== null && actor.node !== lease.node) throw new Refused('PERMISSION_DENIED')
+    if (actor.node !== null && actor.node !== lease.node && !lease.asked?.includes(actor.node))
+      throw new Refused('PERMISSION_DENIED')
+  }
+
+  /** Of what was asked for elsewhere, the one that asked; if only it did, and nobody sees it on another node. */
+  function mayEnd(actor: Actor, lease: ModelLease): void {
+    mayTouch(actor, lease)
+    if (actor.node === null || lease.asked === undefined) return
+    const seen = liveAt(poolOf(lease.poolId), lease.address).some(
+      ({ entry }) => entry.node !== '' && entry.node !== actor.node,
+    )
+    if (lease.asked.join() !== actor.node || seen) throw new Refused('ILLEGAL_STATE')
   }
 
   function matches(reference: LeaseReference, lease: ModelLease): void {

@@ -10,7 +10,14 @@ import {
   maxPrefix,
   parseAddress,
 } from '../../src/core/address.ts'
-import type { Fence, LiveSighting, Sightings, SourceBook, Strictness } from '../../src/core/books.ts'
+import type {
+  Fence,
+  LiveSighting,
+  Sightings,
+  SourceBook,
+  Strictness,
+  Unobserved,
+} from '../../src/core/books.ts'
 import { type SightedEntry, TERMINAL } from '../../src/core/command.ts'
 
 export type WorldSource = SourceBook & {
@@ -55,6 +62,7 @@ export type World = {
   /** Blocks of this size that somebody sees live. */
   seenIn(family: Family, prefixLength: number): readonly string[]
   strictnessFor(node: string, era: number, fences: readonly Fence[]): Strictness
+  unobservedIn(era: number): Unobserved
   /** When the last report from a boot of a node was begun. */
   lastReportFrom(node: string, boot: string): number | null
   slowestIntervalMs(): number
@@ -165,7 +173,6 @@ export function createWorld(): World {
         unreported: enabled
           .flatMap((one) => (one.era === era && one.warm ? [] : [one.source]))
           .slice(0, LISTED),
-        unknown: [...unknown].filter((id) => (sources.get(id)?.state ?? 'REGISTERED') === 'REGISTERED'),
         asking: enabled
           .filter((one) => one.node === '' || one.node === node)
           .map((one) => ({
@@ -173,6 +180,16 @@ export function createWorld(): World {
             intervalMs: one.intervalMs,
             completeAt: one.era === era && one.warm ? one.complete!.begunAt : null,
           })),
+      }
+    },
+    unobservedIn(era) {
+      const enabled = [...sources.values()].filter((one) => one.state === 'ENABLED')
+      return {
+        sources: enabled.length,
+        unreported: enabled
+          .flatMap((one) => (one.era === era && one.warm ? [] : [one.source]))
+          .slice(0, LISTED),
+        unknown: [...unknown].filter((id) => (sources.get(id)?.state ?? 'REGISTERED') === 'REGISTERED'),
       }
     },
     lastReportFrom(node, boot) {

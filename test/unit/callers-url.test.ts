@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { callersUrl } from '../../src/cli/serve.ts'
+import { callersUrl, welcome } from '../../src/cli/serve.ts'
+import { readConfig } from '../../src/config.ts'
 
 test.each([
   ['127.0.0.1', 'http://127.0.0.1:8080'],
@@ -14,4 +15,13 @@ test.each([
   ['localhost', 'http://127.0.0.1:8080'],
 ])('a server on %s is asked at %s', (host, url) => {
   expect(callersUrl(host, 8080)).toBe(url)
+})
+
+test.each([
+  [{}, '  npx ipledger lease list'],
+  [{ IPLEDGER_PORT: '9000' }, '  IPLEDGER_URL=http://127.0.0.1:9000 npx ipledger lease list'],
+  [{ IPLEDGER_TOKENS: 'tokens.jsonl' }, '  IPLEDGER_TOKEN=… npx ipledger lease list'],
+])('what a start prints names what its commands need: %j', (set, line) => {
+  const config = readConfig(set)
+  expect(welcome(config, { httpPort: config.port, grpcPort: config.grpcPort })).toContain(`\n${line}\n`)
 })

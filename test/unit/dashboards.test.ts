@@ -2,8 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { METRICS } from '../../src/telemetry.ts'
-import { pageName } from '../../src/telemetry-page.ts'
+import { EXPOSED, OF_THE_SCRAPE } from '../support/exposed.ts'
 import {
   type DashboardJson,
   labelsOf,
@@ -36,22 +35,6 @@ test('the auditor is who asks PostgreSQL, and no password is written down', () =
   expect(provisioned).toMatch(/^ +user: ipledger_auditor$/m)
   expect(provisioned).toMatch(/^ +password: \$\{IPLEDGER_AUDITOR_PASSWORD\}$/m)
 })
-
-/** Labels by the name of the series, as `/metrics` has them: a test of telemetry reads all of them from a page. */
-const EXPOSED: ReadonlyMap<string, readonly string[]> = new Map(
-  METRICS.flatMap(({ name, unit, kind, labels }): [string, readonly string[]][] => {
-    const exposed = pageName(name, unit, kind === 'counter')
-    const written = labels.map((label) => label.replaceAll('.', '_'))
-    if (kind !== 'histogram') return [[exposed, written]]
-    return [
-      [`${exposed}_bucket`, [...written, 'le']],
-      [`${exposed}_sum`, written],
-      [`${exposed}_count`, written],
-    ]
-  }),
-)
-/** Prometheus's own. */
-const OF_THE_SCRAPE = ['instance']
 
 /** Everything that stands somewhere in a dashboard, as text. */
 function texts(dashboard: DashboardJson): string {
@@ -162,6 +145,8 @@ describe.each([...dashboards])('%s', (_, dashboard) => {
         })
         const labels = new Set([...OF_THE_SCRAPE, ...described.flat()])
         for (const label of labelsOf(expr)) expect(labels, expr).toContain(label)
+        // In quotes the `\\.` that a dot of a name becomes is no escape, and an error.
+        expect(expr, 'a variable stands in backticks').not.toMatch(/"[^"`]*\$\{/)
       }
     }
   })

@@ -97,7 +97,28 @@ describe('what cannot be read is told, with its text', () => {
     expect(readEntries([message], WIDE).unreadable).toMatchObject([{ text: '{"address":"x","uid":"u1"}' }])
   })
 
-  test.each(['10.0.0.300', '', '::ffff:10.0.0.5', '010.0.0.5', '10.0.0.5/32', 'web-0', '10.0.0.5%eth0'])(
+  test.each([
+    '::ffff:10.0.0.5',
+    '::FFFF:a00:5',
+    '10.0.0.5/32',
+    '10.0.0.5/24',
+    '::ffff:10.0.0.5/120',
+    '10.0.0.5%eth0',
+    ' 10.0.0.5',
+  ])('address %j: told, and the address that it can only mean is in use', (address) => {
+    const { entries, unreadable } = readEntries([{ ...POD, address }], WIDE)
+    expect(unreadable[0]?.text).toContain(JSON.stringify(address))
+    expect([...entries.values()]).toMatchObject([{ address: '10.0.0.5', owner: null, state: 'live' }])
+  })
+
+  test.each(['fe80::1/64', '127.0.0.1/8', '::ffff:169.254.1.1'])(
+    'address %j of every host is ignored',
+    (address) => {
+      expect(read({ ...POD, address })).toMatchObject({ why: undefined, ignored: 1 })
+    },
+  )
+
+  test.each(['10.0.0.300', '', '010.0.0.5', '10.0.0/24', 'web-0', '/24', '::ffff:010.0.0.5'])(
     'address %j: nothing is kept',
     (address) => {
       const { entries, unreadable, unreadableCount } = readEntries([{ ...POD, address }], WIDE)

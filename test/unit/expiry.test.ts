@@ -1,7 +1,9 @@
 /** Never confirmed by its deadline plus grace: reaped. Without a deadline: never (DESIGN §2 "The caller's contract"; incidents 2.1, 3.2). */
 import { describe, expect, test } from 'vitest'
 import type { LeaseView } from '../../src/core/command.ts'
+import { endRecovery } from '../support/commands.ts'
 import {
+  beginEra,
   claim,
   confirm,
   DAY,
@@ -20,6 +22,7 @@ import {
   reserved,
   SECOND,
   source,
+  updateLabels,
   updatePool,
   web,
 } from '../support/given.ts'
@@ -184,10 +187,60 @@ describe('without a deadline', () => {
   })
 })
 
-test('not while the books may be older than the world: the Confirm may be among what was lost', () => {
+describe('a new era', () => {
+  const end = (books: Given) => books.accept(endRecovery())
+
+  test('whose books may be older than the world: the Confirm may be among what was lost', () => {
+    const books = network()
+    const { fencingToken, version } = reserveWithin(books, MINUTE)
+    books.wait(DAY)
+    recovering()(books.ledger)
+    books.refuse(expire(fencingToken, version), 'NETWORK_RECOVERING')
+    end(books)
+    // And it is lost for ever, whatever has changed of the lease and however many eras have begun since.
+    const refusal = books.wait(DAY).refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+    expect(refusal.message).toContain('its Confirm may be lost')
+    const labelled = books.take(updateLabels(fencingToken, { rack: 'r1' }))
+    books.refuse(expire(fencingToken, labelled.version), 'ILLEGAL_STATE')
+    const again = reserveWithin(books, 2 * MINUTE)
+    expect(again).toMatchObject({ address: '10.0.0.1', fencingToken, reused: true })
+    books.wait(DAY).refuse(expire(fencingToken, again.version), 'ILLEGAL_STATE')
+    books.accept(beginEra(2, { recovering: false }))
+    books.wait(DAY).refuse(expire(fencingToken, again.version), 'ILLEGAL_STATE')
+    expect(books.leaseAt('10.0.0.1')).toMatchObject({ state: 'RESERVED', owner: web(1) })
+    expect(books.take(confirm(fencingToken))).toMatchObject({ state: 'ACTIVE' })
+  })
+
+  test('has deadlines of its own', () => {
+    const books = network()
+    recovering()(books.ledger)
+    end(books)
+    const { fencingToken, version } = reserveWithin(books, MINUTE)
+    books.wait(DAY)
+    books.when(expire(fencingToken, version)).then('lease.reaped 10.0.0.1')
+  })
+
+  test('that lost nothing changes no deadline', () => {
+    const books = network()
+    const { fencingToken, version } = reserveWithin(books, MINUTE)
+    books.accept(beginEra(1, { recovering: false }))
+    books.wait(DAY)
+    books.when(expire(fencingToken, version)).then('lease.reaped 10.0.0.1')
+  })
+})
+
+test('asked for from another node, what was seen before stays seen: it never expires', () => {
   const books = network()
-  const { fencingToken, version } = reserveWithin(books, MINUTE)
-  books.wait(DAY)
-  recovering()(books.ledger)
-  books.refuse(expire(fencingToken, version), 'NETWORK_RECOVERING')
+  source('dry', { state: 'REGISTERED' })(books.ledger)
+  const from = (node: string, boot: string) =>
+    reserve({ owner: web(1), ...inA, placement: { node, boot, labels: {} }, confirmWithinMs: MINUTE })
+  const { fencingToken } = books.take(from('na', 'a1'))
+  books.wait(1)
+  lists('dry', entry('10.0.0.1', web(1)))(books.ledger)
+  books.wait(1)
+  lists('dry')(books.ledger)
+  books.wait(1)
+  const { version } = books.take(from('nb', 'b1'))
+  const refusal = books.wait(DAY).refuse(expire(fencingToken, version), 'ILLEGAL_STATE')
+  expect(refusal.message).toContain('seen live')
 })

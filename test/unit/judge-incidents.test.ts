@@ -57,7 +57,7 @@ test('1.2 async-status-as-live-set: reasons to keep are joined, and both must mi
 })
 
 test('2.1 pending-workload-reaped: a hundred passes before the deadline take nothing', () => {
-  const lease = held({ state: 'RESERVED', confirmedAt: null, reservedAt: ago(20 * MINUTE), confirmBy: NOW })
+  const lease = held({ state: 'RESERVED', confirmedAt: null, reservedAt: ago(2 * HOUR), confirmBy: NOW })
   const missed = witness({
     why: 'NAMED',
     misses: snapshots(Array.from({ length: 8 }, (_, at) => (8 - at) * MINUTE)),

@@ -10,7 +10,9 @@ import {
   type LeaseEvidence,
   type LookupAnswer,
   type Proof,
+  RULES,
   rejudge,
+  type SeenPlace,
   type SnapshotRef,
   type Verdict,
   type WitnessEvidence,
@@ -85,6 +87,17 @@ const anyLive = mostly<WitnessEvidence['live']>(
   listed({ incarnation: 'two' }),
 )
 
+const anySeenOn = mostly<readonly SeenPlace[]>(
+  [{ node: 'n1', boot: 'b1' }],
+  [],
+  [{ node: 'n1', boot: '' }],
+  [{ node: 'n1', boot: 'b2' }],
+  [
+    { node: 'n1', boot: 'b1' },
+    { node: 'n2', boot: '' },
+  ],
+)
+
 function anyWitness(
   why: fc.Arbitrary<WitnessEvidence['why']>,
   about: fc.Arbitrary<WitnessEvidence['about']>,
@@ -104,6 +117,7 @@ function anyWitness(
     why,
     about,
     anotherLife: mostly(false, true),
+    seenOn: anySeenOn,
     live: anyLive,
     listedTerminal: mostly<WitnessEvidence['listedTerminal']>(
       null,
@@ -169,7 +183,14 @@ const anyEvidence: fc.Arbitrary<LeaseEvidence> = anyLease.chain((lease) => {
       { weight: 4, arbitrary: witnesses(mostly('SIGHTED', 'NAMED')) },
       witnesses(fc.constant('COVERS')),
     ),
-    retired: mostly<NonNullable<LeaseEvidence['retired']>>([], [{ source: 'old', about: WEB }]),
+    leftBoot: mostly<string | null>(null, 'b1'),
+    retired: mostly<NonNullable<LeaseEvidence['retired']>>(
+      [],
+      [{ source: 'old', about: WEB }],
+      [{ source: 'old', about: OTHER, scopeNode: '', seenOn: [] }],
+      [{ source: 'old', about: WEB, scopeNode: '', seenOn: [{ node: 'n2', boot: '' }] }],
+    ),
+    rules: fc.constant(RULES),
     placements: mostly<LeaseEvidence['placements']>(
       [],
       [{ node: 'n1', boot: 'b1', source: 'agent-n1' }],
@@ -265,18 +286,78 @@ test('nothing is taken back for absence with a sighting, an error, a miss too fe
   )
 })
 
+function expectHere(seenOn: readonly SeenPlace[], { placement }: Lease): void {
+  for (const { node, boot } of seenOn) {
+    expect(['', placement.node]).toContain(node)
+    expect(['', placement.boot]).toContain(boot)
+  }
+}
+
+test('nothing is given back before everybody else who was seen there is said to be gone', () => {
+  fc.assert(
+    fc.property(anyEvidence, (evidence) => {
+      if (causeOf(judge(evidence)) !== 'SEEN_ALONE') return
+      const { lease, witnesses, retired = [] } = evidence
+      const isOther = ({ about }: Pick<WitnessEvidence, 'about'>) =>
+        about === null || about.kind !== lease.owner!.kind || about.uid !== lease.owner!.uid
+      expect(retired.filter(isOther)).toEqual([])
+      for (const { lookup, listedTerminal, about } of witnesses.filter(
+        (one) => one.why === 'SIGHTED' && isOther(one),
+      )) {
+        if (about === null) continue
+        expect(listedTerminal !== null || ['gone', 'terminal'].includes(lookup?.answer ?? '')).toBe(true)
+      }
+    }),
+    { numRuns: 5_000 },
+  )
+})
+
+test('nothing is taken back for absence on the word of a node that is not known to be where it is', () => {
+  fc.assert(
+    fc.property(anyEvidence, (evidence) => {
+      if (causeOf(judge(evidence)) !== 'PROVEN_ABSENT') return
+      const { lease, leftBoot, witnesses } = evidence
+      if (lease.owner === null) return
+      const age = NOW - Math.max(lease.reservedAt, lease.confirmedAt ?? 0, lease.quarantine?.at ?? 0)
+      const sighted = witnesses.filter(({ why }) => why === 'SIGHTED')
+      const here = ({ node, boot }: SeenPlace) =>
+        node === lease.placement.node && (boot === '' || boot === leftBoot)
+      const named = witnesses.filter(({ why, scopeNode }) => why === 'NAMED' && scopeNode !== '')
+      if (witnesses.every(({ why }) => why === 'NAMED')) {
+        const placed = ['', ...named.map(({ scopeNode }) => scopeNode)]
+        if (named.length === witnesses.length) {
+          expect(leftBoot).toBeNull()
+          expect(placed).toContain(lease.placement.node)
+        }
+        if (named.length > 0) expect(age).toBeGreaterThanOrEqual(HOUR)
+      }
+      const isLeft = (one: WitnessEvidence) => one.scopeNode !== '' && one.seenOn!.every(here)
+      const holders = sighted.filter(({ about }) => about !== null && about.uid === lease.owner!.uid)
+      if (leftBoot !== null && holders.length > 0 && holders.every(isLeft))
+        expect(age).toBeGreaterThanOrEqual(HOUR)
+    }),
+    { numRuns: 5_000 },
+  )
+})
+
 test('nothing is taken back for a boot or a fence with life elsewhere', () => {
   fc.assert(
     fc.property(anyEvidence, (evidence) => {
       const cause = causeOf(judge(evidence))
-      const { lease, witnesses, placements, lastSightedAt } = evidence
+      const { lease, witnesses, placements, lastSightedAt, retired = [] } = evidence
       if (cause !== 'FENCED' && cause !== 'PREVIOUS_BOOT') return
       expect(lease.owner).not.toBeNull()
       expect(placements.every(({ node, boot }) => node === 'n1' && boot === 'b1')).toBe(true)
       const fencedSources = placements.map(({ source }) => source)
-      for (const { live, source, scopeNode, why } of witnesses) {
+      for (const { live, source, scopeNode, why, seenOn = [] } of witnesses) {
         if (live !== null) expect(cause === 'FENCED' && fencedSources.includes(source)).toBe(true)
         if (why === 'SIGHTED') expect(['', lease.placement.node]).toContain(scopeNode)
+        if (why === 'SIGHTED') expectHere(seenOn, lease)
+      }
+      for (const { about, scopeNode = '', seenOn = [] } of retired) {
+        expect(about).toEqual(expect.objectContaining({ kind: lease.owner!.kind, uid: lease.owner!.uid }))
+        expect(['', lease.placement.node]).toContain(scopeNode)
+        expectHere(seenOn, lease)
       }
       if (cause === 'FENCED') {
         expect(lease.fencingToken).toBeLessThanOrEqual(evidence.fencedBy!.head)
@@ -343,6 +424,8 @@ const THIRD: WitnessEvidence = {
   bootEnded: null,
 }
 
+const seenOnN3 = withWitness(({ seenOn = [] }) => ({ seenOn: [...seenOn, { node: 'n3', boot: '' }] }))
+
 const PROTECTIONS: Readonly<Record<string, Protection>> = {
   'a sighting by a witness': withWitness(() => ({ live: listed() })),
   'a sighting by another source': andWitness({ live: listed() }),
@@ -396,9 +479,15 @@ const PROTECTIONS: Readonly<Record<string, Protection>> = {
     quarantine: { reason: 'OPERATOR', at: ago(HOUR), by: 'ops', why: 'given' },
   })),
   'a named witness nobody knows': withLease(() => ({ witness: 'nobody' })),
+  // Of one that was asked for from elsewhere it would say where it went.
+  'a witness that saw it on another node too': (evidence, index) =>
+    evidence.leftBoot === null && evidence.lease.askedFrom === undefined
+      ? seenOnN3(evidence, index)
+      : evidence,
+  'a Reserve from elsewhere': (evidence) => ({ ...evidence, leftBoot: 'b1' }),
   'a witness that was retired': (evidence) => ({
     ...evidence,
-    retired: [{ source: 'old', about: WEB }],
+    retired: [...(evidence.retired ?? []), { source: 'older', about: WEB }],
   }),
   'no witness at all': (evidence) => ({ ...evidence, witnesses: [], fencedBy: null }),
 }

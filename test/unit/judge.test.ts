@@ -3,7 +3,12 @@
  * thing changed, and what that keeps. The table is written out from DESIGN §3 and §4, not from the rules.
  */
 import { describe, expect, test } from 'vitest'
-import { isSameWorkload, type LeaseEvidence, type WitnessEvidence } from '../../src/core/judge.ts'
+import {
+  isSameWorkload,
+  type LeaseEvidence,
+  type SeenPlace,
+  type WitnessEvidence,
+} from '../../src/core/judge.ts'
 import { type Lease, QUARANTINE_REASONS } from '../../src/core/lease.ts'
 import { firstSeqOfEra, judgePolicy } from '../../src/core/policy.ts'
 import { owner } from '../support/commands.ts'
@@ -297,6 +302,8 @@ function guards(list: Readonly<Record<string, Guard>>): void {
 }
 
 const one = (fields: Partial<WitnessEvidence>) => ({ witnesses: [witness(fields)] })
+/** Where the lease of these tests is placed. */
+const HERE: SeenPlace = { node: 'n1', boot: 'b1' }
 
 test('the evidence the guards change proves absence', () => {
   expect(said(judged())).toBe('reap ABSENT(agent-n1)')
@@ -379,6 +386,16 @@ describe('life keeps', () => {
 
 describe('time and count', () => {
   const reserved = (ms: number) => held({ state: 'RESERVED', confirmedAt: null, confirmBy: NOW - ms })
+  const leftFor = (fields: Partial<WitnessEvidence>, confirmedAt: number) => ({
+    lease: held({ confirmedAt, placement: { node: 'n1', boot: '', labels: {} } }),
+    leftBoot: 'b1',
+    ...one(fields),
+  })
+  const askedBy = (askedFrom: readonly string[], fields: Partial<WitnessEvidence>, confirmedAt: number) => ({
+    lease: held({ confirmedAt, askedFrom, placement: { node: 'n1', boot: '', labels: {} } }),
+    leftBoot: 'b1',
+    ...one(fields),
+  })
   guards({
     'a reservation is left alone until its deadline and grace are over (2.1, W-01)': {
       fields: { lease: reserved(MINUTE) },
@@ -393,6 +410,69 @@ describe('time and count', () => {
       fields: { lease: held({ confirmedAt: ago(5 * MINUTE) + 1 }) },
       kept: 'keep TOO_YOUNG',
       unless: { lease: held({ confirmedAt: ago(5 * MINUTE) }) },
+    },
+    'nor where it was named and has seen nothing, as a source of its node (W-01)': {
+      fields: { lease: held({ confirmedAt: ago(HOUR) + 1 }), ...one({ why: 'NAMED' }) },
+      kept: 'keep TOO_YOUNG',
+      unless: { lease: held({ confirmedAt: ago(HOUR) }), ...one({ why: 'NAMED' }) },
+    },
+    'a named one of the whole network is a witness at once (DESIGN §1)': {
+      fields: { lease: held({ confirmedAt: ago(5 * MINUTE) + 1 }), ...one({ why: 'NAMED', scopeNode: '' }) },
+      kept: 'keep TOO_YOUNG',
+      unless: { lease: held({ confirmedAt: ago(5 * MINUTE) }), ...one({ why: 'NAMED', scopeNode: '' }) },
+    },
+    'nor where it was asked for from elsewhere, and only what it left has seen it (16.5)': {
+      fields: leftFor({ seenOn: [HERE] }, ago(HOUR) + 1),
+      kept: 'keep TOO_YOUNG',
+      unless: leftFor({ seenOn: [HERE] }, ago(HOUR)),
+    },
+    'nor while nobody knows in which boot it saw it': {
+      fields: leftFor({ seenOn: [{ node: 'n1', boot: '' }] }, ago(HOUR) + 1),
+      kept: 'keep TOO_YOUNG',
+    },
+    'unless its source has seen it in another boot since': {
+      fields: leftFor({ seenOn: [HERE, { node: 'n1', boot: 'b2' }] }, ago(5 * MINUTE) + 1),
+      kept: 'keep TOO_YOUNG',
+      unless: leftFor({ seenOn: [HERE, { node: 'n1', boot: 'b2' }] }, ago(5 * MINUTE)),
+    },
+    'or another node has': {
+      fields: leftFor({ scopeNode: 'n2', seenOn: [{ node: 'n2', boot: 'b1' }] }, ago(5 * MINUTE) + 1),
+      kept: 'keep TOO_YOUNG',
+      unless: leftFor({ scopeNode: 'n2', seenOn: [{ node: 'n2', boot: 'b1' }] }, ago(5 * MINUTE)),
+    },
+    'not while another node has that did not ask': {
+      fields: askedBy(['n2'], { seenOn: [{ node: 'n3', boot: '' }] }, ago(HOUR) + 1),
+      kept: 'keep TOO_YOUNG',
+      unless: askedBy(['n2'], { seenOn: [{ node: 'n2', boot: '' }] }, ago(5 * MINUTE)),
+    },
+    'nor before each has that did': {
+      fields: askedBy(['n2', 'n3'], { seenOn: [{ node: 'n2', boot: '' }] }, ago(HOUR) + 1),
+      kept: 'keep TOO_YOUNG',
+      unless: askedBy(
+        ['n2', 'n3'],
+        {
+          seenOn: [
+            { node: 'n2', boot: '' },
+            { node: 'n3', boot: '' },
+          ],
+        },
+        ago(5 * MINUTE),
+      ),
+    },
+    'nor by what the first has seen before it asked again': {
+      fields: askedBy(['n1'], { seenOn: [HERE] }, ago(HOUR) + 1),
+      kept: 'keep TOO_YOUNG',
+      unless: askedBy(['n1'], { seenOn: [HERE, { node: 'n1', boot: 'b2' }] }, ago(5 * MINUTE)),
+    },
+    'nor where the boot that it left was not known': {
+      fields: { ...askedBy(['n2'], { seenOn: [HERE] }, ago(HOUR) + 1), leftBoot: null },
+      kept: 'keep TOO_YOUNG',
+      unless: { ...askedBy(['n2'], { seenOn: [HERE] }, ago(HOUR)), leftBoot: null },
+    },
+    'or one of the whole network has': {
+      fields: leftFor({ scopeNode: '', seenOn: [HERE] }, ago(5 * MINUTE) + 1),
+      kept: 'keep TOO_YOUNG',
+      unless: leftFor({ scopeNode: '', seenOn: [HERE] }, ago(5 * MINUTE)),
     },
     'a quarantine is a change': {
       fields: {
@@ -603,6 +683,37 @@ describe('who can tell', () => {
       fields: { retired: [{ source: 'docker', about: WEB }], witnesses: [] },
       kept: 'blocked WITNESS_RETIRED(docker) NOBODY_CAN_TELL',
       unless: { retired: [{ source: 'docker', about: WEB }], witnesses: [], fencedBy: FENCE },
+    },
+    'a source of another node says: not here, though Reserve named it (16.5)': {
+      fields: one({ why: 'NAMED', scopeNode: 'n2' }),
+      kept: 'keep NOBODY_CAN_TELL',
+      unless: one({ why: 'NAMED', scopeNode: 'n1' }),
+    },
+    'nor does its own one speak of what was asked for from elsewhere since (16.5)': {
+      fields: { leftBoot: 'b1', ...one({ why: 'NAMED' }) },
+      kept: 'keep NOBODY_CAN_TELL',
+      unless: { leftBoot: null, ...one({ why: 'NAMED' }) },
+    },
+    'nor if no boot was known that it left': {
+      fields: { lease: held({ askedFrom: ['n2'] }), leftBoot: null, ...one({ why: 'NAMED' }) },
+      kept: 'keep NOBODY_CAN_TELL',
+    },
+    'unless it has seen it': {
+      fields: { leftBoot: 'b1', ...one({ lookup: null }) },
+      kept: 'lookUp LOOKUP_NEEDED(agent-n1)',
+      unless: { leftBoot: 'b1', ...one({ why: 'NAMED', scopeNode: '' }) },
+    },
+    'a named one must miss it beside whoever has seen it, wherever it looks (DESIGN §4)': {
+      fields: {
+        witnesses: [witness(), witness({ source: 'nz', why: 'NAMED', scopeNode: 'n2', misses: [] })],
+      },
+      kept: 'keep TOO_FEW_MISSES(nz)',
+      unless: { witnesses: [witness(), witness({ source: 'nz', why: 'NAMED', scopeNode: 'n2' })] },
+    },
+    'of what was placed on no known node, the node that was named tells': {
+      fields: { lease: nowhere, ...one({ why: 'NAMED', lookup: null }) },
+      kept: 'lookUp LOOKUP_NEEDED(agent-n1)',
+      unless: { lease: nowhere, ...one({ why: 'NAMED' }) },
     },
     'a named witness that is no source blocks (DESIGN §4)': {
       fields: { lease: held({ witness: 'docker' }) },
@@ -842,9 +953,9 @@ describe('a new boot', () => {
     'nor where the lease was placed on another node': {
       fields: {
         lease: held({ placement: { node: 'n2', boot: 'b1', labels: {} } }),
-        ...boot({ why: 'NAMED' }),
+        ...boot({ scopeNode: 'n1' }),
       },
-      kept: kept('NOT_ENDED_BY_BOOT(agent-n1)'),
+      kept: 'keep SEEN_ON_ANOTHER_NODE(agent-n1) NOT_ENDED_BY_BOOT(agent-n1) TOO_FEW_MISSES(agent-n1)',
     },
     'nor is the new epoch of a network-wide source': {
       fields: {
@@ -901,6 +1012,16 @@ describe('a new boot', () => {
       kept: 'keep SEEN_ON_ANOTHER_NODE(other) TOO_FEW_MISSES(agent-n1) TOO_FEW_MISSES(other)',
       unless: alsoBy({ scopeNode: '' }),
     },
+    'nor where one of the whole network has seen it on another node (16.5)': {
+      fields: alsoBy({ scopeNode: '', seenOn: [HERE, { node: 'n2', boot: '' }] }),
+      kept: 'keep SEEN_ON_ANOTHER_NODE(other) TOO_FEW_MISSES(agent-n1) TOO_FEW_MISSES(other)',
+      unless: alsoBy({ scopeNode: '', seenOn: [HERE, { node: '', boot: '' }, { node: 'n1', boot: '' }] }),
+    },
+    'nor what was seen in the new boot, though before the boot was known (12.2)': {
+      fields: boot({ seenOn: [HERE, { node: 'n1', boot: 'b2' }] }),
+      kept: 'keep SEEN_ON_ANOTHER_NODE(agent-n1) TOO_FEW_MISSES(agent-n1)',
+      unless: boot({ seenOn: [HERE] }),
+    },
     'nor where another owner was seen at the address': {
       fields: alsoBy({ about: OTHER, scopeNode: '' }),
       kept: 'keep OTHERS_WERE_SEEN TOO_FEW_MISSES(agent-n1) TOO_FEW_MISSES(other)',
@@ -927,6 +1048,8 @@ describe('a fence', () => {
     placements: [{ node: 'n1', boot: 'b1', source: 'agent-n1' }],
     ...fields,
   })
+  const retiredHaving = (seenOn: readonly SeenPlace[]) =>
+    fenced({ retired: [{ source: 'old', about: WEB, scopeNode: '', seenOn }] })
   const alsoBy = (fields: Partial<WitnessEvidence>) =>
     fenced({
       witnesses: [last, witness({ source: 'other', scopeNode: '', misses: [], lookup: null, ...fields })],
@@ -1038,6 +1161,38 @@ describe('a fence', () => {
       kept: 'keep SEEN_LIVE(agent-n1)',
       unless: fenced({ retired: [{ source: 'agent-n2', about: WEB, scopeNode: 'n1' }] }),
     },
+    'frees nothing that one of the whole network had seen on another node before it was retired (16.5)': {
+      fields: retiredHaving([HERE, { node: 'n2', boot: '' }]),
+      kept: 'keep SEEN_LIVE(agent-n1)',
+      unless: retiredHaving([HERE, { node: '', boot: '' }]),
+    },
+    'nor what was seen in another boot of its node by one that was retired (6.3)': {
+      fields: retiredHaving([{ node: 'n1', boot: 'b2' }]),
+      kept: 'keep SEEN_LIVE(agent-n1)',
+      unless: retiredHaving([{ node: 'n1', boot: '' }]),
+    },
+    'nor what one of the whole network has seen on another node (16.5)': {
+      fields: alsoBy({ seenOn: [{ node: 'n2', boot: 'b1' }] }),
+      kept: 'keep SEEN_LIVE(agent-n1)',
+      unless: alsoBy({ seenOn: [HERE] }),
+    },
+    'nor what its own source has seen in another boot (6.3)': {
+      fields: {
+        fencedBy: FENCE,
+        witnesses: [witness({ misses: [], seenOn: [HERE, { node: 'n1', boot: 'b2' }] })],
+      },
+      kept: 'keep SEEN_ON_ANOTHER_NODE(agent-n1) TOO_FEW_MISSES(agent-n1)',
+      unless: { fencedBy: FENCE, witnesses: [witness({ misses: [], seenOn: [HERE] })] },
+    },
+    'nor where another was seen whose source was retired': {
+      fields: fenced({ retired: [{ source: 'old', about: OTHER, scopeNode: '', seenOn: [] }] }),
+      kept: 'keep SEEN_LIVE(agent-n1)',
+      unless: fenced({ rules: 1, retired: [{ source: 'old', about: OTHER, scopeNode: '' }] }),
+    },
+    'nor where nobody could tell who that was': {
+      fields: fenced({ retired: [{ source: 'old', about: null, scopeNode: '', seenOn: [] }] }),
+      kept: 'keep SEEN_LIVE(agent-n1)',
+    },
     'frees nothing that another node has seen (16.5)': {
       fields: alsoBy({ scopeNode: 'n2' }),
       kept: 'keep SEEN_LIVE(agent-n1)',
@@ -1061,7 +1216,7 @@ describe('a fence', () => {
 
 describe('the way back from a quarantine', () => {
   const conflict = inQuarantine('CONFLICT')
-  const gone = witness({ source: 'docker', scopeNode: '', about: OTHER, lookup: null })
+  const gone = witness({ source: 'docker', scopeNode: '', about: OTHER })
   const alone = (fields: Partial<LeaseEvidence> = {}): Partial<LeaseEvidence> => ({
     lease: conflict,
     lastSightedAt: ago(20 * SECOND),
@@ -1113,6 +1268,47 @@ describe('the way back from a quarantine', () => {
     expect(judged(fields).verdict).toBe('keep')
   })
 
+  test.each([
+    ['nobody has asked', { lookup: null }],
+    ['it was asked too long ago', { lookup: answered('gone', 61 * SECOND) }],
+    [
+      'it was asked before the other was last seen',
+      { lookup: answered('gone', 3 * MINUTE), answersForMs: HOUR },
+    ],
+  ])('asks after the other party first: %s (M-02)', (_, fields) => {
+    const verdict = judged(other(fields))
+    expect(said(verdict)).toBe('lookUp LOOKUP_NEEDED(docker)')
+    expect(verdict).toMatchObject({ ask: [{ source: 'docker', owner: OTHER }] })
+  })
+
+  test.each([
+    ['an error', answered('error'), 'blocked LOOKUP_ERROR(docker)'],
+    ['an unknown state', answered('unknown'), 'blocked LOOKUP_UNKNOWN(docker)'],
+    ['no answer', answered('unanswered'), 'blocked LOOKUP_UNANSWERED(docker)'],
+    ['an end just now', ended(4 * MINUTE), 'keep SEEN_LIVE(agent-n1)'],
+    ['an end past its grace', ended(5 * MINUTE), 'restore SEEN_ALONE(agent-n1) NOBODY_ELSE(docker)'],
+  ])('of the other party %s', (_, lookup, expected) => {
+    expect(said(judged(other({ lookup })))).toBe(expected)
+  })
+
+  test('while its owner is listed all the time, an answer stands since the other was last seen', () => {
+    const lookup = answered('gone', 50 * SECOND)
+    expect(judged({ ...other({ lookup }), lastSightedAt: ago(SECOND) }).verdict).toBe('restore')
+  })
+
+  test('waits for who was retired having seen another there (16.8)', () => {
+    const retired = (about: typeof OTHER | null) => ({ ...alone(), retired: [{ source: 'old', about }] })
+    expect(said(judged(retired(OTHER)))).toBe('blocked WITNESS_RETIRED(old)')
+    expect(said(judged(retired(null)))).toBe('blocked WITNESS_RETIRED(old)')
+    expect(judged(retired(WEB)).verdict).toBe('restore')
+  })
+
+  test('of another that nobody can be asked after, needs a list that has the stopped (M-19)', () => {
+    const unknown = { about: null, lookup: null }
+    expect(judged(other(unknown)).verdict).toBe('restore')
+    expect(said(judged(other({ ...unknown, seesStopped: false })))).toBe('blocked STOPPED_UNSEEN(docker)')
+  })
+
   test('asks nothing of a source in dry run that sees its owner too', () => {
     const dry = sees({ source: 'new', enabled: false, seen: [] })
     expect(judged(alone({ witnesses: [sees(), gone, dry] })).verdict).toBe('restore')
@@ -1124,7 +1320,7 @@ describe('the way back from a quarantine', () => {
   })
 
   test('counts misses of a node it has left', () => {
-    const left = witness({ source: 'agent-n2', scopeNode: 'n2', seen: [] })
+    const left = witness({ source: 'agent-n2', scopeNode: 'n2', seen: [], lookup: null })
     expect(judged(alone({ witnesses: [sees(), gone, left] })).verdict).toBe('restore')
   })
 })

@@ -54,6 +54,7 @@ function agree(ledger: MemoryLedger, model: Model): void {
             lease.confirmBy,
             lease.placement.boot,
             lease.placement.labels,
+            lease.askedFrom,
           ],
         ],
   )
@@ -67,6 +68,7 @@ function agree(ledger: MemoryLedger, model: Model): void {
     one.confirmBy,
     one.boot,
     one.labels,
+    one.asked,
   ])
   expect(new Map(standing.map((row) => [row[0], row]))).toEqual(new Map(expected.map((row) => [row[0], row])))
   const resting = [...fold.addresses].flatMap(([address, { released }]) =>
@@ -86,7 +88,12 @@ function agree(ledger: MemoryLedger, model: Model): void {
   )
   expect(Object.fromEntries(resting)).toEqual(
     Object.fromEntries(
-      [...model.state.resting].map(([address, { holder: _holder, ...rest }]) => [address, rest]),
+      [...model.state.resting].map(
+        ([address, { holder: _holder, owner: _owner, node: _node, moved: _moved, ...rest }]) => [
+          address,
+          rest,
+        ],
+      ),
     ),
   )
   for (const pool of model.state.pools) {

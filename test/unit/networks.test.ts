@@ -217,16 +217,18 @@ describe('a recovery that the sources end', () => {
     expect(books.ledger.fold().network!.state).toBe('READY')
   })
 
-  test('waits for none in dry run, and for none whose node was fenced', () => {
-    const books = given(
-      ...past,
-      source('dry', { state: 'REGISTERED' }),
-      source('dark', { node: 'n1' }),
-      recovering(),
-      lists('agent'),
-    )
-    books.refuse(observed, 'LIVENESS_STALE')
+  test('waits for none in dry run', () => {
+    const books = given(...past, source('dry', { state: 'REGISTERED' }), recovering(), lists('agent'))
+    books.when(observed).then('network.updated')
+  })
+
+  test('waits for one whose node was fenced: what that node runs now is in no restored book (12.1)', () => {
+    const books = given(...past, source('dark', { node: 'n1' }), recovering(), lists('agent'))
     books.accept(fenceNode('n1', 'b1'))
+    expect(books.refuse(observed, 'LIVENESS_STALE').metadata.sources).toBe('dark')
+    expect(books.refuse(reserve({ owner: web(1) }), 'NETWORK_RECOVERING').metadata.sources).toBe('dark')
+    // It came back in another boot, and says so; or it never will, and is retired.
+    source('dark', { node: 'n1', state: 'RETIRED' })(books.ledger)
     books.when(observed).then('network.updated')
   })
 

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { expect, test } from 'vitest'
 import { MEANINGS } from '../../src/api/errors.ts'
@@ -6,6 +6,7 @@ import { createProgram } from '../../src/cli.ts'
 import { readConfig } from '../../src/config.ts'
 import { QUARANTINE_REASONS } from '../../src/core/lease.ts'
 import type { Reason } from '../../src/core/refusal.ts'
+import { SERVICE_SETTINGS } from '../../src/postgres/roles.ts'
 
 const file = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')
 const readme = file('README.md')
@@ -40,6 +41,21 @@ test('the table of quarantines has every reason', () => {
   expect(tableAfter('<!-- quarantines').map(([reason]) => reason)).toEqual(
     QUARANTINE_REASONS.map((reason) => `\`${reason}\``),
   )
+})
+
+test('the statements for a role of its own are all that the service was measured with', () => {
+  const block = readme.slice(readme.indexOf('<!-- roles')).split('```')[1]!
+  const set = [...block.matchAll(/^alter role app set (\w+) = '(.*)';$/gm)].map(([, name, value]) => [
+    name,
+    value,
+  ])
+  expect(Object.fromEntries(set)).toEqual(SERVICE_SETTINGS)
+})
+
+test('what it links to is there', () => {
+  const targets = [...readme.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(([, target]) => target!)
+  expect(targets.length).toBeGreaterThan(10)
+  expect(targets.filter((target) => !existsSync(new URL(`../../${target}`, import.meta.url)))).toEqual([])
 })
 
 test('the table of settings has every variable that is read, with its default', () => {

@@ -18,6 +18,7 @@ import {
   inQuarantine,
   NEW_BOOT,
   NOW,
+  OTHER,
   sees,
   TOKEN,
   witness,
@@ -89,6 +90,51 @@ test('by the policy of its day what is no proof any more comes to something else
   const { ground, ...judged } = again(forged)
   expect(judged.verdict).toBe('keep')
   expect(isAsStored(judged, ground)).toBe(false)
+})
+
+describe('a proof stored before a rule is judged by the rules of its day', () => {
+  const unnumbered = (of: StoredVerdict) =>
+    changed(of, (proof) => {
+      delete proof.rules
+    })
+  const absent = reaped({ lease: held({ reservedAt: ago(2 * HOUR) }) })
+  const other = witness({ source: 'docker', scopeNode: '', about: OTHER })
+  const alone = reaped({
+    lease: inQuarantine('CONFLICT'),
+    lastSightedAt: ago(20 * SECOND),
+    othersSightedAt: ago(3 * MINUTE),
+    witnesses: [sees(), other],
+  })
+  const fenced = reaped({ fencedBy: FENCE, witnesses: [] })
+  const withSources = (of: StoredVerdict, fields: Record<string, Json>) =>
+    changed(of, (proof) => {
+      proof.sources = (proof.sources as unknown as readonly Record<string, Json>[]).map((source) => ({
+        ...source,
+        ...fields,
+      })) as Json
+    })
+
+  test.each([
+    ['named, and of another node', 'reap', withSources(absent, { why: 'NAMED', scopeNode: 'n2' })],
+    [
+      'nobody was asked after',
+      'restore',
+      changed(alone, (proof) => {
+        const sources = proof.sources as unknown as readonly Record<string, Json>[]
+        proof.sources = sources.map((source) => ({ ...source, lookup: null })) as Json
+      }),
+    ],
+    [
+      'another had been seen by one that was retired',
+      'reap',
+      changed(fenced, (proof) => {
+        proof.retired = [{ source: 'old', about: OTHER, scopeNode: '' }] as unknown as Json
+      }),
+    ],
+  ] as const)('%s', (_, verdict, of) => {
+    expect(again(unnumbered(of)).verdict).toBe(verdict)
+    expect(again(of).verdict).not.toBe(verdict)
+  })
 })
 
 describe('a proof stored by an earlier version', () => {

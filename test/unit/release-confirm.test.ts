@@ -11,7 +11,9 @@ import {
   confirmOf,
   DAY,
   elapsed,
+  entry,
   given,
+  lists,
   on,
   owner,
   pool,
@@ -23,8 +25,10 @@ import {
   release,
   released,
   releaseOf,
+  removed,
   reserve,
   reserved,
+  source,
   updateLabels,
   web,
 } from '../support/given.ts'
@@ -434,6 +438,92 @@ describe('a token bound to a node', () => {
     books.refuse(release(3, { actor: here }), 'PERMISSION_DENIED')
     books.refuse(releaseOf(web(1), { actor: here }), 'PERMISSION_DENIED')
     books.when(releaseOf(web(1), { actor: agentOf('n2') })).then('attachment.closed web#1 everywhere')
+  })
+})
+
+describe('a lease that was asked for from another node than it was placed on', () => {
+  const placed = (boot: string) => ({ placement: { node: 'n1', boot, labels: {} } })
+  const askFrom = (node: string) =>
+    reserve({ owner: web(1), ...inA, placement: { node, boot: '', labels: {} } })
+  /** Held on n1, and told to each of these. */
+  const asked = (nodes: readonly string[], boot = 'b1') => {
+    const books = given(pool('a', '10.0.0.0/29'), source('s'), reserved('10.0.0.5', web(1), placed(boot)))
+    for (const node of nodes) books.accept(askFrom(node))
+    return { books, token: books.leaseAt('10.0.0.5')!.fencingToken }
+  }
+  const by = (node: string) => ({ actor: agentOf(node) })
+
+  test.each(['b1', ''])(
+    'is ended by the node that asked, not by the one it left (placed on boot "%s")',
+    (boot) => {
+      const { books, token } = asked(['n2'], boot)
+      const { head } = books.ledger.fold()
+      for (const command of [
+        release(token, by('n1')),
+        release(token, { ...by('n1'), removalConfirmed: false }),
+        releaseOf(web(1), by('n1')),
+      ]) {
+        const { metadata, message } = books.refuse(command, 'ILLEGAL_STATE')
+        expect(metadata).toMatchObject({ address: '10.0.0.5', node: 'n1', askedFrom: 'n2' })
+        expect(message).toContain("a token of n2 or an orchestrator's token ends it")
+        // Nor is its attachment closed.
+        expect(books.ledger.fold().head).toBe(head)
+      }
+      books.refuse(confirm(token, by('n3')), 'PERMISSION_DENIED')
+      books.refuse(release(token, by('n3')), 'PERMISSION_DENIED')
+      books.when(confirm(token, by('n2'))).then('lease.confirmed 10.0.0.5')
+      expect(books.leaseAt('10.0.0.5')).toMatchObject({ placement: { node: 'n1' }, askedFrom: ['n2'] })
+      books.when(release(token, by('n2'))).then('lease.released 10.0.0.5', 'attachment.closed web#1 in a')
+      for (const node of ['n1', 'n2']) books.when(release(token, by(node))).then()
+    },
+  )
+
+  test('is ended by no node where two have asked, or the first one again; by whoever is of no node', () => {
+    for (const nodes of [
+      ['n2', 'n3'],
+      ['n2', 'n1'],
+    ]) {
+      const { books, token } = asked(nodes)
+      for (const node of new Set(['n1', ...nodes])) {
+        expect(books.refuse(release(token, by(node)), 'ILLEGAL_STATE').metadata.askedFrom).toBe(
+          nodes.join(', '),
+        )
+        books.accept(confirm(token, by(node)))
+      }
+      books.accept(release(token))
+      expect(books.leaseAt('10.0.0.5')).toBeNull()
+    }
+  })
+
+  test('is not ended by the node that asked while it is seen on another', () => {
+    const { books, token } = asked(['n2'])
+    lists('s', entry('10.0.0.5', web(1), { node: 'n1' }))(books.ledger)
+    expect(books.refuse(release(token, by('n2')), 'ILLEGAL_STATE').metadata.seenBy).toBe('s')
+    lists('s', entry('10.0.0.5', web(1), { node: 'n2' }))(books.ledger)
+    books.accept(release(token, by('n2')))
+  })
+
+  test('is not handed on by the node it left either', () => {
+    const { books } = asked(['n2'])
+    const next = { owner: web(2), ...inA, supersedes: removed({ incarnation: '1' }) }
+    books.refuse(reserve({ ...next, ...by('n1'), placement: on('n1') }), 'ILLEGAL_STATE')
+    books.accept(reserve({ ...next, ...by('n2'), placement: on('n2') }))
+  })
+
+  test('says nothing by its end of what is listed on a node', () => {
+    for (const [nodes, address] of [
+      [[], '10.0.0.1'],
+      [['n2'], null],
+    ] as const) {
+      const books = given(pool('a', '10.0.0.1/32'), source('s'), reserved('10.0.0.1', web(1), placed('b1')))
+      for (const node of nodes) books.accept(askFrom(node))
+      lists('s', entry('10.0.0.1', web(1), { node: 'n1' }))(books.ledger)
+      books.accept(release(books.leaseAt('10.0.0.1')!.fencingToken))
+      books.wait(DAY)
+      const newcomer = reserve({ owner: web(7), ...inA })
+      if (address === null) books.refuse(newcomer, 'POOL_EXHAUSTED')
+      else expect(books.take(newcomer).address).toBe(address)
+    }
   })
 })
 

@@ -133,6 +133,48 @@ describe('a replayed Reserve', () => {
   })
 })
 
+describe('a replayed Confirm', () => {
+  const confirmed = () => {
+    const books = given(pool('a', '10.0.0.0/32', { cooldownMs: 0 }))
+    const { fencingToken, leaseId } = books.take(reserve({ owner: web(1), ...inA }))
+    const again = confirm(fencingToken, once)
+    const { answer } = books.ledger.submit(again)
+    return { books, fencingToken, leaseId, again, answer }
+  }
+
+  test('has the same answer while the lease is held', () => {
+    const { books, again, answer } = confirmed()
+    books.wait(DAY - 1)
+    expect(books.ledger.submit(again)).toEqual({ events: [], answer, refusal: null, replayed: true })
+  })
+
+  test('of a lease that was released is LEASE_LOST, whoever has the address now', () => {
+    const { books, fencingToken, leaseId, again } = confirmed()
+    books.accept(release(fencingToken))
+    expect(books.refuse(again, 'LEASE_LOST').metadata).toMatchObject({ leaseId, state: 'RELEASED' })
+    expect(books.take(reserve({ owner: other, ...inA }))).toMatchObject({ address: '10.0.0.0' })
+    expect(books.refuse(again, 'LEASE_LOST').message).toContain('unconfigure')
+  })
+
+  test('of a lease in quarantine is LEASE_LOST', () => {
+    const { books, fencingToken, again } = confirmed()
+    books.accept(quarantine({ token: fencingToken }))
+    expect(books.refuse(again, 'LEASE_LOST').metadata).toMatchObject({ state: 'QUARANTINED' })
+  })
+
+  test('of a batch is LEASE_LOST as well', () => {
+    const books = network()
+    const leases = [web(1), other].map((holder) => books.take(reserve({ owner: holder, ...inA })))
+    const batch = allOrNothing(
+      leases.map(({ fencingToken }) => confirm(fencingToken)),
+      once,
+    )
+    books.accept(batch)
+    books.accept(release(leases[1]!.fencingToken))
+    expect(books.refuse(batch, 'LEASE_LOST').metadata).toMatchObject({ leaseId: leases[1]!.leaseId })
+  })
+})
+
 describe('what is remembered', () => {
   test('only commits: a refused request may be sent again, and with other content', () => {
     const books = given(pool('a', '10.0.0.0/32', { cooldownMs: 0 }), active('10.0.0.0', other))
@@ -143,17 +185,12 @@ describe('what is remembered', () => {
       .then('lease.reserved 10.0.0.0')
   })
 
-  test('the answer of any command, also when its lease has ended', () => {
+  test('the answer of a command that lets go, also when its lease has ended', () => {
     const books = network()
     const lease = books.take(reserve({ owner: web(1), ...inA }))
-    const confirmed = books.ledger.submit(confirm(lease.fencingToken, once)).answer
     const letGo = { requestId: 'r2', fingerprint: 'f2' }
     const freed = books.ledger.submit(release(lease.fencingToken, letGo)).answer
     books.wait(DAY)
-    expect(books.ledger.submit(confirm(lease.fencingToken, once))).toMatchObject({
-      answer: confirmed,
-      events: [],
-    })
     expect(books.ledger.submit(release(lease.fencingToken, letGo))).toMatchObject({
       answer: freed,
       events: [],

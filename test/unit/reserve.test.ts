@@ -8,6 +8,7 @@ import {
   agentOf,
   claim,
   confirm,
+  confirmOf,
   elapsed,
   type Given,
   given,
@@ -21,6 +22,7 @@ import {
   quarantined,
   recovering,
   release,
+  releaseOf,
   reserve,
   reserved,
   SECOND,
@@ -138,11 +140,11 @@ describe('an attachment that holds a lease', () => {
     reserve({ owner: web(1), ...inA, placement: { node, boot, labels: {} }, ...fields })
 
   test.each([
-    ['from another node', 'n2', 'b1'],
-    ['from another node that names no boot', 'n2', ''],
-    ['from another boot of its node', 'n1', 'b2'],
-    ['from another boot of no node', '', 'b2'],
-  ])('%s, and it is written down that it may run there, once', (_where, node, boot) => {
+    ['from another node', 'n2', 'b1', ['n2']],
+    ['from another node that names no boot', 'n2', '', ['n2']],
+    ['from another boot of its node', 'n1', 'b2', undefined],
+    ['from another boot of no node', '', 'b2', undefined],
+  ])('%s, and it is written down that it may run there, once', (_where, node, boot, askedFrom) => {
     const books = booted('b1')
     const before = books.leaseAt('10.0.0.3')!
     const lease = books.when(from(node, boot)).then('lease.updated 10.0.0.3')
@@ -152,16 +154,30 @@ describe('an attachment that holds a lease', () => {
       ...before,
       version: before.version + 1,
       placement: { node: 'n1', boot: '', labels: { a: 'b' } },
+      ...(askedFrom && { askedFrom }),
     })
     books.when(from(node, boot)).then()
-    books.when(from('n3', 'b3')).then()
+  })
+
+  test('from one node after the other: each is written down, and the first one again', () => {
+    const books = booted('')
+    const asked = () => books.leaseAt('10.0.0.3')!.askedFrom
+    books.when(from('n1', '')).then()
+    expect(asked()).toBeUndefined()
+    for (const node of ['n2', 'n1', 'n3', 'n4']) {
+      books.when(from(node, '')).then('lease.updated 10.0.0.3')
+      books.when(from(node, '')).then()
+    }
+    books.when(from('n5', '')).then()
+    expect(asked()).toEqual(['n2', 'n1', 'n3', 'n4'])
+    books.when(from('', '')).then()
   })
 
   test.each([
     ['from the boot it was placed on', 'b1', 'n1', 'b1'],
     ['from its node, which names no boot', 'b1', 'n1', ''],
     ['from nowhere', 'b1', '', ''],
-    ['that was placed on no boot', '', 'n2', 'b2'],
+    ['that was placed on no boot', '', 'n1', 'b2'],
   ])('%s without an event', (_where, placed, node, boot) => {
     booted(placed).when(from(node, boot)).then()
   })
@@ -217,10 +233,31 @@ describe('an attachment that holds a lease', () => {
       .then()
   })
 
-  test('keeps node, boot, labels and witness as they were', () => {
+  test.each([
+    ['whose uid is its name', { name: 'tenant-b/db', uid: 'u-1' }, { name: 'u-1' }],
+    ['whose name is its uid', { name: 'u-1' }, { name: 'tenant-b/db', uid: 'u-1' }],
+  ])('is not told the lease of another %s', (_which, first, second) => {
+    const books = given(pool('a', '10.0.0.0/29'))
+    const life = { incarnation: '1' }
+    const held = books.take(reserve({ owner: owner({ ...first, ...life }), ...inA, confirmed: true }))
+    expect(held.address).toBe('10.0.0.1')
+    const other = owner({ ...second, ...life })
+    for (const command of [reserve({ owner: other, ...inA }), confirmOf(other), releaseOf(other)]) {
+      const { message, metadata } = books.refuse(command, 'ILLEGAL_STATE')
+      expect(metadata).toMatchObject({ address: '10.0.0.1' })
+      expect(message).toContain('the uid of tenant-b/db is the name of u-1')
+    }
+    // By its uid alone it is the same.
+    const itself = owner({ ...first, ...life })
+    const byUid = { ...itself, name: itself.uidNamed ? itself.uid : itself.name }
+    expect(books.take(reserve({ owner: byUid, ...inA })).fencingToken).toBe(held.fencingToken)
+  })
+
+  test('keeps node, labels and witness as they were', () => {
     const placement = { node: 'n2', boot: 'b2', labels: { a: 'b' } }
     const here = books()
-    const lease = here.when(reserve({ owner: web(1), ...inA, placement, witness: 'w2' })).then()
+    const again = reserve({ owner: web(1), ...inA, placement, witness: 'w2' })
+    const lease = here.when(again).then('lease.updated 10.0.0.3')
     expect(lease).toMatchObject({ placement: on('n1'), witness: '' })
   })
 
@@ -312,14 +349,25 @@ describe('the deadline', () => {
     expect(lease).toMatchObject({ state: 'ACTIVE', confirmBy: null, confirmedAt: books.ledger.now() })
   })
 
-  test('is not moved by a token of another node, nor is the lease confirmed by it', () => {
+  test('is not moved by a token of another node that does not say where, nor is the lease confirmed by it', () => {
     const books = settled()
     const lease = books.take(reserve({ owner: web(1), ...inA, confirmWithinMs: HOUR, placement: on('n1') }))
     for (const asked of [asking(null), asking(2 * HOUR), { ...asking(null), confirmed: true }]) {
-      const again = books.when({ ...asked, actor: agentOf('n2'), placement: on('n2') }).then()
+      const again = books.when({ ...asked, actor: agentOf('n2') }).then()
       expect(again).toEqual({ ...lease, reused: true })
     }
     books.when({ ...asking(null), actor: agentOf('n1') }).then('lease.updated 10.0.0.1')
+  })
+
+  test('is moved for the node that asks, which counts on it, and may confirm', () => {
+    const books = settled()
+    const lease = books.take(reserve({ owner: web(1), ...inA, confirmWithinMs: HOUR, placement: on('n1') }))
+    const there = { actor: agentOf('n2'), placement: on('n2') }
+    const moved = books
+      .when({ ...asking(2 * HOUR), ...there })
+      .then('lease.updated 10.0.0.1', 'lease.updated 10.0.0.1')
+    expect(moved.confirmBy).toBe(lease.confirmBy! + HOUR)
+    books.when({ ...asking(null), ...there, confirmed: true }).then('lease.confirmed 10.0.0.1')
   })
 
   test('of an ACTIVE lease there is none', () => {

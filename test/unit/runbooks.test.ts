@@ -15,6 +15,7 @@ const VALUES = {
   owner: 'node-1/api',
   node: 'node-1',
   boot: '5f0c',
+  range: '10.0.0.128/25',
 }
 
 test('each alert has a severity, a sentence, a description and a page of its own name', () => {

@@ -182,9 +182,70 @@ describe('a recycled candidate', () => {
     books.when(reserve({ owner: web(1), ...inA })).refused('POOL_EXHAUSTED')
   })
 
-  test('that was seen before its last event, and never since, is free: its source is silent', () => {
+  test('that only its last holder was seen at, before it said that it is gone, is free: its source is silent', () => {
     const books = recycled(lists('agent', ...seen('10.0.0.1')), ...both)
     books.when(reserve({ owner: api, ...inA })).then('lease.reserved 10.0.0.1')
+  })
+
+  test.each([
+    ['somebody else', entry('10.0.0.1', owner({ name: 'other', uid: 'u8' }))],
+    ['another life of its holder', entry('10.0.0.1', { ...stranger, incarnation: '2' })],
+    ['nobody known', entry('10.0.0.1', null)],
+  ])('where a silent source saw %s before it was released is passed over', (_who, one) => {
+    const books = recycled(lists('agent', one), ...both)
+    books.when(reserve({ owner: api, ...inA })).then('lease.reserved 10.0.0.2')
+    books.refuse(reserve({ owner: web(1), ...inA }), 'POOL_EXHAUSTED')
+    const refusal = books.refuse(reserve({ owner: web(1), ...named('10.0.0.1') }), 'ADDRESS_QUARANTINED')
+    expect(refusal.metadata.seenBy).toBe('agent')
+  })
+
+  test('that its holder was seen at on another node than the one it was released on is passed over', () => {
+    const at = (node: string) => ({ placement: { node, boot: 'b1', labels: {} } })
+    for (const [node, address] of [
+      ['n1', '10.0.0.1'],
+      ['n2', '10.0.0.2'],
+    ] as const) {
+      const books = given(
+        pool('a', '10.0.0.0/30'),
+        source('agent'),
+        active('10.0.0.1', stranger, at(node)),
+        active('10.0.0.2', owner({ name: 'y' })),
+        lists('agent', ...seen('10.0.0.1')),
+        ...both,
+        elapsed(HOUR),
+      )
+      books.when(reserve({ owner: api, ...inA })).then(`lease.reserved ${address}`)
+    }
+  })
+
+  test('that a silent source saw before it was reaped is passed over: of what is seen nothing was proven', () => {
+    const books = recycled(lists('agent', ...seen('10.0.0.1')), reaped('10.0.0.1'), released('10.0.0.2'))
+    books.when(reserve({ owner: api, ...inA })).then('lease.reserved 10.0.0.2')
+    books.refuse(reserve({ owner: web(1), ...inA }), 'POOL_EXHAUSTED')
+    fenced('n1', 'b1')(books.ledger)
+    books.when(reserve({ owner: web(1), ...inA })).then('lease.reserved 10.0.0.1')
+  })
+
+  test('in a block goes by who released it: its guests on its node went with it, those elsewhere did not', () => {
+    const from = (node: string) =>
+      given(
+        pool('a', '10.0.0.0/27', { prefixLength: 28 }),
+        source('agent'),
+        active('10.0.0.0', owner({ name: 'n1' }), { placement: { node: 'n1', boot: 'b1', labels: {} } }),
+        active('10.0.0.16', owner({ name: 'n3' })),
+        lists('agent', entry('10.0.0.7', stranger, { node })),
+        released('10.0.0.0'),
+        elapsed(HOUR),
+      )
+    from('n1')
+      .when(reserve({ owner: api, ...inA }))
+      .then('lease.reserved 10.0.0.0')
+    from('n2')
+      .when(reserve({ owner: api, ...inA }))
+      .refused('POOL_EXHAUSTED')
+    from('')
+      .when(reserve({ owner: api, ...inA }))
+      .refused('POOL_EXHAUSTED')
   })
 
   test('that a fenced node listed last is free', () => {

@@ -570,6 +570,17 @@ describe('a boot that was fenced (6.3)', () => {
     expect(books.since()).toEqual([])
   })
 
+  test('confirms nothing by what it listed before, which would contradict the statement for ever', () => {
+    const seen = lists('agent', entry(SUBJECT, api))
+    const held = reserved(SUBJECT, api)
+    const books = given(...past, held, seen, fenced('n1', 'b1'))
+    expect(because(books)).toEqual(['FENCED'])
+    expect(books.leaseAt(SUBJECT)).toMatchObject({ state: 'RESERVED', confirmedAt: null })
+    // It reports again: the statement was false.
+    expect(because(given(...past, held, fenced('n1', 'b1'), seen))).toEqual(['CONFIRMED'])
+    expect(because(given(...past, held, seen, fenced('n1', 'b2')))).toEqual(['CONFIRMED'])
+  })
+
   test('says what it listed after the head that the statement is about', () => {
     const books = given(
       ...past,

@@ -88,7 +88,8 @@ describe('warm-up: two complete snapshots whose size has stopped growing (cilium
     const two = hear(one.standing, { at: 1 })
     expect([one.standing.warm, two.standing.warm]).toEqual([false, true])
     expect([one.assessment.counted, two.assessment.counted]).toEqual([false, false])
-    expect(hear(two.standing, { at: 2 }).assessment.counted).toBe(true)
+    expect([one.assessment.uncounted, two.assessment.uncounted]).toEqual(['WARM_UP', 'WARM_UP'])
+    expect(hear(two.standing, { at: 2 }).assessment).toMatchObject({ counted: true, uncounted: null })
   })
 
   test('a set that is still being put together does not end it: 0, 10, 200, then 200', () => {
@@ -151,7 +152,7 @@ describe('what counts', () => {
 
   test('not one begun sooner than half an interval after the last counted one', () => {
     const soon = hear(WARM, { at: 2.49 })
-    expect(soon.assessment).toMatchObject({ complete: true, counted: false })
+    expect(soon.assessment).toMatchObject({ complete: true, counted: false, uncounted: 'TOO_SOON' })
     expect(soon.standing.complete?.sequence).toBe(4)
     expect(hear(soon.standing, { at: 2.5 }).assessment.counted).toBe(true)
   })
@@ -177,6 +178,7 @@ describe('partial evidence only protects (INV-6)', () => {
     const { standing, assessment } = hear(WARM, report)
     expect(assessment).toMatchObject({ complete: false, counted: false, opensEpoch: false, ends: false })
     expect(assessment.because).toHaveLength(1)
+    expect(assessment.uncounted).toBeNull()
     expect(standing).toMatchObject({
       epoch: 'boot-1',
       warm: true,

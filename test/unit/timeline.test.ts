@@ -1,7 +1,11 @@
 /** The drawing of holders over time, and the times people type: given input, exact lines. */
+import { create } from '@bufbuild/protobuf'
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, test } from 'vitest'
+import { drawnOf } from '../../src/cli/history.ts'
 import { type Drawn, drawTimeline, MOST_DRAWN, type Timeline } from '../../src/cli/timeline.ts'
 import { when } from '../../src/cli/when.ts'
+import { HolderSchema } from '../../src/gen/ipledger/v1/audit_pb.ts'
 
 const NOON = Date.parse('2026-11-20T03:00:00Z')
 const at = (minutes: number): number => NOON + Math.round(minutes * 60_000)
@@ -99,6 +103,30 @@ describe('a timeline', () => {
 
       - reserved  = active  # quarantined  . cooling  < began before  > goes on"
     `)
+  })
+
+  test('of an address that was handed on before it had cooled: the dots end where the next lease begins', () => {
+    const holder = (address: string, seq: bigint, from: number, until: number | null) =>
+      create(HolderSchema, {
+        leaseId: `default/${seq}`,
+        address,
+        prefixLength: 32,
+        fromSeq: seq,
+        fromTime: timestampFromMs(at(from)),
+        ...(until === null
+          ? {}
+          : { untilTime: timestampFromMs(at(until)), availableAt: timestampFromMs(at(until + 20)) }),
+      })
+    const holders = [
+      holder('10.0.0.4', 4n, 0, 5),
+      holder('10.0.0.9', 5n, 2, 6),
+      holder('10.0.0.4', 6n, 10, null),
+    ]
+    const spans = drawnOf(holders, true)
+    expect(spans.map(({ coolsUntil }) => coolsUntil)).toEqual([at(10), at(26), null])
+    const [, first, other, second] = draw({ spans }).split('\n')
+    expect(first!.length - 1).toBe(second!.indexOf('['))
+    expect(other!.length).toBeGreaterThan(first!.length)
   })
 
   test('of several addresses, and of more holders than are drawn', () => {

@@ -1183,11 +1183,11 @@ export const LeaseService: GenService<{
   },
   /**
    * Says that the address is configured: RESERVED becomes ACTIVE. Confirming an ACTIVE lease gives the same answer; if it
-   * last changed long ago and no source lists it, with a new version and `confirmed_at` (Reserve does so, too).
+   * last changed long ago, with a new version and `confirmed_at` (Reserve does so, too).
    * A refused Confirm means: unconfigure.
    *
-   * LEASE_NOT_FOUND, LEASE_LOST (ended, or held by another), ATTACHMENT_CLOSED, ILLEGAL_STATE (quarantined, or by
-   * another incarnation).
+   * LEASE_NOT_FOUND, LEASE_LOST (ended, or held by another; a replayed `request_id` whose lease has ended or was
+   * quarantined), ATTACHMENT_CLOSED, ILLEGAL_STATE (quarantined, or by another incarnation).
    *
    * @generated from rpc ipledger.v1.LeaseService.Confirm
    */

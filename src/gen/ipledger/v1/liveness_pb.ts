@@ -1297,7 +1297,9 @@ export type ReportSnapshotResponse = Message<"ipledger.v1.ReportSnapshotResponse
   /**
    * Why it was partial. NO_TOKEN, TOKEN_INVALID, TOKEN_OF_ANOTHER_SOURCE, TOKEN_EXPIRED, OTHER_ERA, BEYOND_HEAD (it was
    * begun in a later life of this database), OUT_OF_SEQUENCE (another was taken since it was begun), CLOSED_EPOCH,
-   * DECLARED (`complete` was false), UNREADABLE_ENTRY, CHUNK_MISSING, DIGEST_DIFFERS.
+   * DECLARED (`complete` was false), UNREADABLE_ENTRY, CHUNK_MISSING, DIGEST_DIFFERS. Of a complete one that did not count:
+   * WARM_UP, its source has not listed twice without growing since it started; TOO_SOON, it was begun less than half an
+   * interval after the last that counted. Neither is an error.
    *
    * @generated from field: repeated string because = 4;
    */

@@ -121,7 +121,7 @@ export type Recovery = Message<"ipledger.v1.Recovery"> & {
   why: string;
 
   /**
-   * Enabled sources that are waited for in all; of a node that was fenced, none is. 0: only EndRecovery ends it.
+   * Enabled sources that are waited for in all, whether their node was fenced or not. 0: only EndRecovery ends it.
    *
    * @generated from field: uint32 sources = 3;
    */
