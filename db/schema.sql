@@ -696,7 +696,7 @@ AS $function$
      where p.network = leases_as_of.network and p.seq = (select a.base from asked a) and p.last_address > (select a.after from asked a)
   ),
   reach as materialized (
-    select case when leases_as_of.most is null or i.is_page then null else (
+    select case when leases_as_of.most is null or i.is_page or (select sum(p.leases) > leases_as_of.most from part p) is not true then null else (
       select r.last_address from (
         select k.part, k.last_address, sum(greatest(k.leases - k.ended, 0)) over (order by k.part) as sure
           from (select m.part, max(m.last_address) as last_address, count(*) - 1 as ended,
@@ -714,14 +714,13 @@ AS $function$
       from is_page i
   )
   select h.network_id, set_masklen(h.address, h.prefix_length),
-         coalesce(names.names ->> h.pool_id::text, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
+         coalesce((select n.names from names n) ->> h.pool_id::text, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
          h.network_id || '/' || h.fencing_token, h.fencing_token, h.seq, h.owner_kind, h.owner_name, h.owner_uid, h.owner_incarnation,
          h.owner_interface, h.node, h.boot, h.labels, h.reserved_at, h.confirmed_at, h.confirm_by, h.quarantine_reason, h.quarantined_at,
          h.quarantined_by, h.quarantine_why,
          case when h.seq = h.fencing_token then h.at
               else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end
-    from names
-    cross join (
+    from (
       select distinct on (e.address) e.*
         from (
           select l.*
@@ -741,7 +740,7 @@ AS $function$
             select x.* from ipledger_audit.log x
              where x.network_id = leases_as_of.network and x.seq >= p.seq and x.seq <= p.seq order by x.seq limit 1) l
            where (select i.is_page from is_page i)) e
-       where e.address > (select a.after from asked a)
+       where (leases_as_of.after is null or e.address > (select a.after from asked a))
          and ((select r.last_address from reach r) is null or e.address <= (select r.last_address from reach r))
        order by e.address, e.seq desc) h
    where h.type not in ('lease.released', 'lease.reaped')

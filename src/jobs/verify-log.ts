@@ -4,9 +4,10 @@
  *
  * It is never in a hurry: after each piece it rests, and a run ends after `SLOT_MS` wherever it is. Measured with a log of
  * 970,000 events and 50,000 leases, on 2 cores that had other work: new events take 13 µs of CPU each (in Node and PostgreSQL together), and a run
- * follows 7,000 a second (its lag shows in ipledger_verify_age_seconds); all of it 7 µs an event, 87,000 events a second while it works, which
- * is a twelfth of the time at most; a network with nothing new 1.5 ms a minute. A look at 100 million events is done in 4 hours, and
- * the next one begins 6 hours later; one at a million takes two minutes, and the next begins after five.
+ * follows 7,000 a second (its lag shows in ipledger_verify_age_seconds); a network with nothing new 1.5 ms a minute. All of it, measured later
+ * with 400,000 events and 50,000 leases: 22 µs an event, of which tenures are 10 and seals 5; 45,000 events a second while it works, which
+ * is a twelfth of the time at most. A look at 100 million events is done in 8 hours by that, and the next one begins 12 hours later;
+ * one at a million takes five minutes, and the next begins after seven.
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'

@@ -304,7 +304,7 @@ describe('comings and goings', () => {
     }))
     for (const pool of pools) await truth.ledger.accept(createPool(pool, { network }))
     const claims = pools.map(({ name }) => claim({ pool: name }))
-    const once = async (given: Partial<Owner>, wanted = claims) => {
+    const once = async (given: Pick<Owner, 'name' | 'incarnation'>, wanted = claims) => {
       const asked = reserve({ network, owner: owner({ kind: 'vm', ...given }), claims: wanted })
       return (await truth.ledger.accept(asked)).leases
     }

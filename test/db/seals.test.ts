@@ -429,8 +429,18 @@ describe('verify --seals', () => {
         network,
         first,
       ])
-    const whole = await said(network)
-    expect(whole).toEqual(['SEAL_ALTERED 21', 'SEAL_ALTERED 51'])
+    // One is gone, and the next was made to name the one before that.
+    await tamper('delete from ipledger.seal where network_id = $1 and (first_seq = 61 or first_seq > 71)', [
+      network,
+    ])
+    await tamperSeal(
+      `update ipledger.seal s set previous_digest = b.digest,
+              digest = ipledger.seal_digest(b.digest, s.network_id, s.first_seq, s.last_seq, s.leaves)
+         from ipledger.seal b where b.network_id = $1 and b.first_seq = 51 and s.network_id = $1 and s.first_seq = 71`,
+      [network],
+    )
+    const whole = (await said(network)).sort()
+    expect(whole).toEqual(['SEAL_ALTERED 21', 'SEAL_ALTERED 51', 'SEAL_MISSING 71'])
     const found = new Set<string>()
     await withClient(database.serviceUrl, async (client) => {
       for (let after: number | null = 0, pieces = 0; after !== null; pieces += 1) {

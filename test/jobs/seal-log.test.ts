@@ -79,7 +79,7 @@ function onlyLong() {
     text.startsWith('select network_id from ipledger.network ')
       ? { rows: [{ network_id: 'long' }] }
       : truth.connections.query(text, values)
-  return Object.create(truth.connections, { query: { value: query } }) as typeof truth.connections
+  return { query, connect: () => truth.connections.connect() } as unknown as typeof truth.connections
 }
 
 test('a run ends when its slot is over, and the next goes on; a network that is being sealed is left to who is at it', async () => {

@@ -146,6 +146,17 @@ describe('listed for somebody else than who let go of it', () => {
   })
 })
 
+test.each(['::ffff:10.0.0.1', '10.0.0.1/24'])(
+  'listed as %s it is in use, whosever it is',
+  async (address) => {
+    const network = await truth.network({ cidr: '10.0.0.0/30', cooldownMs: OLD })
+    await truth.source(network, 'na', { node: 'na' })
+    await truth.watch(network, 'na', [[listedAs(address, Y)]], { epoch: 'a1', endedAgo: 0 })
+    expect(await truth.lease(network, V)).toMatchObject({ address: '10.0.0.2' })
+    expect(await asNewcomer(network)).toMatchObject(KEPT)
+  },
+)
+
 describe('listed for whoever had it', () => {
   test('and let go of it: it is free', async () => {
     const { network, lease } = await small()

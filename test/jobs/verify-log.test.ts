@@ -47,14 +47,13 @@ const log = Object.assign(createLogger('silent'), { error: (...words: unknown[])
 
 async function run(network: string, options: VerifyLogOptions = {}) {
   said.length = 0
-  const within = Object.create(truth.connections, {
-    query: {
-      value: (text: string, values?: unknown[]) =>
-        text.startsWith('select network_id from ipledger.network ')
-          ? { rows: [{ network_id: network }] }
-          : truth.connections.query(text, values),
-    },
-  })
+  const within = {
+    query: (text: string, values?: unknown[]) =>
+      text.startsWith('select network_id from ipledger.network ')
+        ? { rows: [{ network_id: network }] }
+        : truth.connections.query(text, values),
+    connect: () => truth.connections.connect(),
+  } as unknown as typeof truth.connections
   return createVerifyLog(options)(truth.context({ database: within, log }))
 }
 

@@ -56,5 +56,6 @@ const LIST_NETWORKS = 'select network_id from ipledger.network order by network_
 function within(database: pg.Pool, network: string): pg.Pool {
   const query = (text: string, cells?: unknown[]) =>
     text === LIST_NETWORKS ? { rows: [{ network_id: network }] } : database.query(text, cells)
-  return Object.create(database, { query: { value: query } })
+  // Not derived from it: of what a derived pool forgets when it was idle for long the other waits for the end.
+  return { query, connect: () => database.connect() } as unknown as pg.Pool
 }
