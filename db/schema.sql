@@ -740,7 +740,7 @@ AS $function$
             select x.* from ipledger_audit.log x
              where x.network_id = leases_as_of.network and x.seq >= p.seq and x.seq <= p.seq order by x.seq limit 1) l
            where (select i.is_page from is_page i)) e
-       where (leases_as_of.after is null or e.address > (select a.after from asked a))
+       where e.address > (select a.after from asked a)
          and ((select r.last_address from reach r) is null or e.address <= (select r.last_address from reach r))
        order by e.address, e.seq desc) h
    where h.type not in ('lease.released', 'lease.reaped')

@@ -142,12 +142,23 @@ async function open(url: string): Promise<Place> {
   return { service, call: rpc(service.url, { sockets: CALLERS }) }
 }
 
-/** One that is writing, if there is one at that moment. */
+/** One that is writing, if there is one at that moment. The server may be on its way back from the kill before. */
 async function killBackend(url: string): Promise<void> {
-  const admin = await connect({ url, applicationName: 'test' })
-  const { rows } = await admin.query<{ pid: number }>(
-    `select pid from pg_stat_activity where application_name = 'ipledger ledger' order by (state = 'active') desc limit 1`,
-  )
-  process.kill(rows[0]!.pid, 'SIGKILL')
-  await admin.end().catch(() => undefined)
+  await waitFor(async () => {
+    try {
+      const admin = await connect({ url, applicationName: 'test' })
+      try {
+        const { rows } = await admin.query<{ pid: number }>(
+          `select pid from pg_stat_activity where application_name = 'ipledger ledger' order by (state = 'active') desc limit 1`,
+        )
+        if (rows[0] === undefined) return false
+        process.kill(rows[0].pid, 'SIGKILL')
+        return true
+      } finally {
+        await admin.end().catch(() => undefined)
+      }
+    } catch {
+      return false
+    }
+  })
 }
