@@ -6,7 +6,8 @@
  * - Each checkpoint is made from the one before and the events since; the first is at 0, where nothing is held. What is
  *   in it follows from the log alone, so that two who make one at once write the same rows.
  * - A part is written in a transaction of its own, under the lock of the checkpoint it rests on: if that is gone, a
- *   rebuild has begun, and nothing goes on. Only the row that comes with the last part makes the others count.
+ *   rebuild has begun, and if there is a later one, somebody else has made what follows: nothing goes on, least of all the
+ *   removal of what looks left over. Only the row that comes with the last part makes the others count.
  * - The log is not scanned: the events of one distance are read once, by number.
  */
 import type pg from 'pg'
@@ -51,6 +52,7 @@ export const CHECKPOINT_STATEMENTS = {
      order by p.part, k.place`,
   lockCheckpoint: `select c.seq from ipledger.lease_checkpoint c where c.network_id = $1 and c.seq = $2 and c.made_at = $3::timestamptz
     for update skip locked`,
+  later: `select c.seq from ipledger.lease_checkpoint c where c.network_id = $1 and c.seq > $2 order by c.seq limit 1`,
   part: `insert into ipledger.lease_checkpoint_part (network_id, seq, part, first_address, last_address, leases, events)
     values ($1, $2, $3, $4, $5, cardinality($6::bigint[]), $6) on conflict do nothing`,
   leftOver: `delete from ipledger.lease_checkpoint_part where ${OF_NETWORK} and ctid = any(array(
@@ -118,12 +120,18 @@ export async function makeCheckpoint(
     }
     return true
   }
-  for await (const kept of merged(client, network, last, changed)) {
+  const read = { leases: 0 }
+  for await (const kept of merged(client, network, last, changed, read)) {
     waiting.push(kept)
     if (waiting.length >= part * PARTS_AT_ONCE && !(await write(part * PARTS_AT_ONCE))) return false
   }
   if (!(await write(1))) return false
   return underLock(client, network, last, async () => {
+    // What is gone of it is gone for good: nobody else may remove it while it is the last.
+    if (read.leases !== last.leases) {
+      const what = `the checkpoint of network ${network} at number ${last.seq}`
+      throw new Error(`${what} has not all of its leases; run ipledger rebuild --tenure`)
+    }
     const cells = [network, seq, written.leases, written.parts]
     const { rowCount } = await client.query(CHECKPOINT_STATEMENTS.whole, cells)
     return rowCount === 1
@@ -144,7 +152,7 @@ async function lastCheckpoint(client: pg.Client, network: string): Promise<Check
   return last()
 }
 
-/** False: the checkpoint is gone, or another works on what follows it. */
+/** False: the checkpoint is gone or is not the last, or another works on what follows it. */
 function underLock(
   client: pg.Client,
   network: string,
@@ -153,7 +161,10 @@ function underLock(
 ): Promise<boolean> {
   return inTransaction(client, async () => {
     const { rowCount } = await client.query(CHECKPOINT_STATEMENTS.lockCheckpoint, [network, seq, made])
-    return rowCount === 1 && work()
+    if (rowCount !== 1) return false
+    // Asked once it is locked: who makes what follows does so under this lock.
+    const later = await client.query(CHECKPOINT_STATEMENTS.later, [network, seq])
+    return later.rowCount === 0 && work()
   })
 }
 
@@ -200,6 +211,7 @@ async function* merged(
   network: string,
   last: Checkpoint,
   changed: readonly Changed[],
+  read: { leases: number },
 ): AsyncGenerator<Kept> {
   let next = 0
   for (let from = 0; from < last.parts; from += PARTS_AT_ONCE) {
@@ -208,6 +220,7 @@ async function* merged(
       text: CHECKPOINT_STATEMENTS.kept,
       values: [network, last.seq, from, from + PARTS_AT_ONCE],
     })
+    read.leases += rows.length
     for (const [seq, text] of rows) {
       const address = readAddress(text)
       let same = false

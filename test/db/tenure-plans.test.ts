@@ -108,6 +108,7 @@ const CASES: Readonly<Record<Exclude<Name, 'behind'>, MyCase>> = {
   whole: { values: [NETWORK, '1000', '1', '1'], scans: PART },
   forget: { values: [NETWORK], scans: { checkpoint_is_made_once_at_a_number: [] } },
   lockCheckpoint: { values: [NETWORK, '0', '2026-01-01Z'], scans: CHECKPOINT },
+  later: { values: [NETWORK, '0'], scans: CHECKPOINT },
 }
 
 async function fill(): Promise<void> {

@@ -137,6 +137,46 @@ async function locksOfOne(client: pg.Client, all: number): Promise<number> {
   return ran.times
 }
 
+test('who comes late, with the checkpoint before the last, removes nothing of the last', async () => {
+  await withClient(database.serviceUrl, async (client) => {
+    await makeAll(client, 3)
+    const parts = () =>
+      count('select count(*)::int as count from ipledger.lease_checkpoint_part where network_id = $1')
+    // It has read which is the last; another makes the next one, and goes on from that.
+    let others = 0
+    const { disturbing, ran } = disturbed(client, CHECKPOINT_STATEMENTS.due, 1, async (other) => {
+      expect(await makeCheckpoint(other, NETWORK, OFTEN)).toBe(true)
+      others = await parts()
+    })
+    expect(await makeCheckpoint(breaking(disturbing, CHECKPOINT_STATEMENTS.changed, 1), NETWORK, OFTEN)).toBe(
+      false,
+    )
+    expect(ran.times).toBe(1)
+    expect(await parts(), 'all of the checkpoint that the other made').toBe(others)
+    expect(await makeCheckpoint(client, NETWORK, OFTEN)).toBe(true)
+    await expectVerified(database, { network: NETWORK })
+  })
+}, 60_000)
+
+test('from a checkpoint of which a part is gone none is made, and it says what to do', async () => {
+  await withClient(database.serviceUrl, async (client) => {
+    await makeAll(client, 3)
+    await withClient(database.adminUrl, (admin) =>
+      admin.query(
+        `delete from ipledger.lease_checkpoint_part where network_id = $1 and part = 0
+           and seq = (select max(seq) from ipledger.lease_checkpoint where network_id = $1)`,
+        [NETWORK],
+      ),
+    )
+    await expect(makeCheckpoint(client, NETWORK, OFTEN)).rejects.toThrow(
+      /^the checkpoint of network long at number [0-9]+ has not all of its leases; run ipledger rebuild --tenure$/,
+    )
+    expect(await checkpoints()).toBe(3)
+    await makeAll(client)
+    await expectVerified(database, { network: NETWORK })
+  })
+}, 60_000)
+
 test('a checkpoint whose parts another removed is not whole', async () => {
   await withClient(database.serviceUrl, async (client) => {
     await makeAll(client)
