@@ -4,8 +4,8 @@ const shared = { testTimeout: 20_000, hookTimeout: 60_000, pool: 'forks' as cons
 
 export default defineConfig({
   test: {
-    // Each drives a server and a database beside itself, and waits for them for a good part of its time: three on two cores.
-    maxWorkers: 3,
+    // Each worker drives a server and a database beside itself.
+    maxWorkers: 2,
     projects: [
       { test: { ...shared, name: 'unit', include: ['test/unit/**/*.test.ts'] } },
       {

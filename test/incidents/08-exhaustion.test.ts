@@ -90,30 +90,37 @@ incident(
     const { network, call, reality } = scene
     await scene.pool('10.8.16.0/20')
     await using slow = await openReplica(running.database.serviceUrl, { deadlineMs: 700 })
-    // Somebody else holds the network's row nearly all the time: of three batches a second, few come through.
+    const ask = (from: number, upTo: number) =>
+      Promise.all(
+        Array.from({ length: upTo - from }, (_, index) =>
+          slow.call('LeaseService/Reserve', {
+            network,
+            owner: sandbox(`herd-${from + index}`),
+            claims: [{ pool: 'web' }],
+            requestId: `herd-${from + index}`,
+          }),
+        ),
+      )
     const elephant = await connect({ url: running.database.adminUrl, applicationName: 'test' })
+    const lock = async () => {
+      await elephant.query('begin')
+      await elephant.query('select 1 from ipledger.network_lock where network_id = $1 for update', [network])
+    }
+    // Somebody else holds the network's row until half of the herd has had its answer,
+    await lock()
+    const tooLate = await ask(0, 1_000)
+    await elephant.query('commit')
+    // and from then on nearly all the time: of three batches a second, few come through.
     const over = new AbortController()
     const stamping = (async () => {
       while (!over.signal.aborted) {
-        await elephant.query('begin')
-        await elephant.query('select 1 from ipledger.network_lock where network_id = $1 for update', [
-          network,
-        ])
-        await elephant.query('select pg_sleep(0.5)')
+        await lock()
+        await elephant.query('select pg_sleep(0.3)')
         await elephant.query('commit')
         await elephant.query('select pg_sleep(0.01)')
       }
     })()
-    const told = await Promise.all(
-      Array.from({ length: 2_000 }, (_, index) =>
-        slow.call('LeaseService/Reserve', {
-          network,
-          owner: sandbox(`herd-${index}`),
-          claims: [{ pool: 'web' }],
-          requestId: `herd-${index}`,
-        }),
-      ),
-    )
+    const told = [...tooLate, ...(await ask(1_000, 2_000))]
     over.abort()
     await stamping
     await elephant.end()
