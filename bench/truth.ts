@@ -163,23 +163,25 @@ async function takeCourse({
 
 const WALKS = ['process-snapshots', 'verify-suspects'] as const
 /** What follows the log: a history that was written in one go is not what they have before them otherwise. */
-const FOLLOWERS = ['project-tenure', 'keep-checkpoints', 'seal-log', 'verify-log'] as const
+const FOLLOWERS = ['keep-checkpoints', 'seal-log'] as const
 const LONGEST_WALK_MS = 120_000
 const LOOK_EVERY_MS = 5
 
 /** Until what follows the log has followed it to its end. */
 async function catchUp(bench: Bench, { admin }: Stage, walker: pg.Client): Promise<void> {
   bench.say('waiting for tenure, checkpoints and seals')
+  // The job of tenures stays for its slot, and follows.
   for (;;) {
-    await walk(walker, bench.signal, FOLLOWERS)
     const { rows } = await admin.query<{ behind: boolean }>(
       `select exists (
          select from ipledger.network n
           where coalesce((select t.seq from ipledger.tenure_position t where t.network_id = n.network_id), 0)
               < coalesce((select max(e.seq) from ipledger.event e where e.network_id = n.network_id), 0)) as behind`,
     )
-    if (!rows[0]!.behind) return
+    if (!rows[0]!.behind) break
+    await delay(LOOK_EVERY_MS, undefined, { signal: bench.signal })
   }
+  await walk(walker, bench.signal, FOLLOWERS)
 }
 
 /** What a minute's slot does about it, now. */
