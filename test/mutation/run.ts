@@ -12,7 +12,16 @@
  * vitest of its own. A guard that is none ends each copy: its run must pass.
  */
 import { type ChildProcess, fork, spawn } from 'node:child_process'
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -62,6 +71,8 @@ async function main(): Promise<number> {
     return 1
   }
   const work = mkdtempSync(join(tmpdir(), 'ipledger-guards-'))
+  // A test runs a command of the tree as somebody else.
+  chmodSync(work, 0o755)
   const end = () => {
     for (const child of running) endGroup(child)
     rmSync(work, { recursive: true, force: true })
