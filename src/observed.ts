@@ -42,7 +42,7 @@ const NETWORK = `
   select n.state, n.era, clock_timestamp() as now,
          case when n.era > 0 then (
            select b.at from ipledger.event b
-            where b.network_id = $1 and b.seq >= n.era * 1099511627776 order by b.seq limit 1) end as era_begun_at,
+            where b.network_id = $1 and b.seq >= n.era * ${firstSeqOfEra(1)} order by b.seq limit 1) end as era_begun_at,
          (select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1) as head,
          (select count(*) from ipledger.hold h where h.network_id = $1) as holds,
          (select count(*) from ipledger.pool p where p.network_id = $1) as pools,

@@ -571,7 +571,9 @@ export function bootKey(node: string, boot: string): string {
   return JSON.stringify([node, boot])
 }
 
+/** Null: not fenced, or it is not known which boot. */
 export function fenceOf(books: Books, node: string, boot: string): Fence | null {
+  if (node === '' || boot === '') return null
   const found = books.fences.get(bootKey(node, boot))
   if (found === undefined) throw new Missing({ what: 'fence', node, boot })
   return found

@@ -128,7 +128,7 @@ export function renewDraft(books: Books, lease: Lease): Draft | null {
 
 function isFencedSince(books: Books, lease: Lease): boolean {
   const { node, boot } = lease.placement
-  const fence = node === '' || boot === '' ? null : fenceOf(books, node, boot)
+  const fence = fenceOf(books, node, boot)
   return fence !== null && fence.at >= changedAt(lease)
 }
 

@@ -14,7 +14,6 @@ import {
   bookAt,
   closedLivesOf,
   closingsOf,
-  type Fence,
   fenceOf,
   forkBooks,
   isBeforeFence,
@@ -157,10 +156,6 @@ function isSameEntry(a: Owner | null, b: Owner | null): boolean {
   )
 }
 
-function fenceOfBoot(books: Books, { node, boot }: SightedEntry): Fence | null {
-  return node === '' || boot === '' ? null : fenceOf(books, node, boot)
-}
-
 function lastEventOf({ lease, released }: AddressBook): number {
   return lease?.version ?? released?.releasedSeq ?? 0
 }
@@ -178,7 +173,7 @@ function seenHeld(
   if (becomes === undefined || becomes.to === 'UNCHANGED') return nothing('AS_BOOKED')
   if (becomes.to === 'ACTIVE') {
     // Confirmed on it, the lease would contradict for ever what was said of that boot since (6.3).
-    const fence = fenceOfBoot(books, entry)
+    const fence = fenceOf(books, entry.node, entry.boot)
     if (fence !== null && isBeforeFence(fence, at.head)) return nothing('FENCED')
     return { because: 'CONFIRMED', draft: confirmDraft(lease, books.now, evidenceOf(command, at)) }
   }
@@ -231,8 +226,8 @@ type SeenFree = { readonly entry: SightedEntry; readonly address: string; readon
 
 function seenFree(books: Books, command: Sight, book: PoolBook, at: SeenFree): Outcome {
   const { entry } = at
-  const { owner, node } = entry
-  const fence = fenceOfBoot(books, entry)
+  const { owner, node, boot } = entry
+  const fence = fenceOf(books, node, boot)
   if (fence !== null && isBeforeFence(fence, at.head)) return nothing('FENCED')
   // Whoever is inside a block is a guest of whom it was given to: the block is not his to keep, to release, or to miss
   // alone (12.1). Entries name single addresses, so that none can say that it means the block.

@@ -147,8 +147,9 @@ export type LeaseEvidence = {
  * 2: A source of a node that Reserve named and that has never seen the lease is held to what it would cover. Who else was
  *    seen at an address is asked after before it is given back to its owner, and stands in the way of a fence though his
  *    source was retired; and so does a deadline that was promised after it.
+ * 3: That another source has seen a lease makes a new boot no proof by a node's source that never has.
  */
-export const RULES = 2
+export const RULES = 3
 
 /** What a reason does to the verdict: life keeps, a doubt blocks until somebody acts, time passes, a question is asked. */
 export const EFFECT = {
@@ -855,11 +856,22 @@ const othersWereThere: Rule = (evidence) => {
     : []
 }
 
+/**
+ * Who says that it is gone with its boot has to have seen it there, or to have waited long enough for it: that another has
+ * seen it says nothing about this boot, and is asked nothing here (W-01).
+ */
+const tooYoungForItsNode: Rule = (evidence, policy) => {
+  if (!knowsRule(3, evidence)) return []
+  const ended = evidence.witnesses.filter(({ bootEnded }) => bootEnded !== null)
+  return tooYoung({ ...evidence, witnesses: ended }, policy)
+}
+
 const NEW_BOOT: readonly Rule[] = [
   seenLive,
   lookedUpLive,
   noWitnessWasRetired,
   confirmationIsPending,
+  tooYoungForItsNode,
   tooYoung,
   seenOnAnotherNode,
   othersWereThere,

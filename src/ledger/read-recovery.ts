@@ -1,5 +1,6 @@
 /** What a network that recovers waits for: for people, since the ledger judges it anew under the lock. */
 import { type Kysely, sql } from 'kysely'
+import { firstSeqOfEra } from '../core/policy.ts'
 import type { Tables } from '../postgres/tables.ts'
 
 export type Recovery = {
@@ -43,7 +44,7 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
       from ipledger.network n
       cross join lateral (
         select b.at, b.evidence from ipledger.event b
-         where b.network_id = ${network} and b.seq >= n.era * 1099511627776 order by b.seq limit 1) e
+         where b.network_id = ${network} and b.seq >= n.era * ${sql.lit(firstSeqOfEra(1))} order by b.seq limit 1) e
      where n.network_id = ${network} and n.state = 'RECOVERING'
   `.execute(db)
   const [row] = rows

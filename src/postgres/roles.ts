@@ -250,7 +250,8 @@ async function ensureAll(admin: pg.Client, wanted: readonly Wanted[], log: Logge
       for (const role of altered) log.info({ role }, 'role created or brought up to date')
       return
     } catch (error) {
-      await admin.query('rollback')
+      // Where the connection is lost, that is what is told.
+      await admin.query('rollback').catch(() => undefined)
       const state = error instanceof pg.DatabaseError ? error.code : undefined
       const collided = state === '42710' || state === '23505' || state === 'XX000'
       if (!collided || attempt === ROLE_ATTEMPTS) throw error

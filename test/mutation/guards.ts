@@ -208,6 +208,11 @@ const JUDGED: readonly Guard[] = [
     '  tooYoung,\n  othersWereThere,\n]',
   ),
   judge(
+    'a new boot ends nothing that its source has never seen, though another has, before the longer age',
+    '  tooYoungForItsNode,\n  tooYoung,\n',
+    '  tooYoung,\n',
+  ),
+  judge(
     'a new boot ends nothing where others were seen',
     '  tooYoung,\n  seenOnAnotherNode,\n  othersWereThere,\n]',
     '  tooYoung,\n  seenOnAnotherNode,\n]',

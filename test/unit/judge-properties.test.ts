@@ -164,12 +164,19 @@ const anyLease: fc.Arbitrary<Lease> = fc
     placement: { node, boot, labels: {} },
   }))
 
+/** A Reserve from elsewhere takes the boot of the placement: the lease is on it no more. */
+const askedFromElsewhere = (evidence: LeaseEvidence): LeaseEvidence => ({
+  ...evidence,
+  lease: { ...evidence.lease, placement: { ...evidence.lease.placement, boot: '' } },
+  leftBoot: 'b1',
+})
+
 /** COVERS only where nobody is a witness, as the evidence is defined. */
 const anyEvidence: fc.Arbitrary<LeaseEvidence> = anyLease.chain((lease) => {
   const about = mostly(lease.owner, OTHER, null)
   const witnesses = (why: fc.Arbitrary<WitnessEvidence['why']>) =>
     fc.array(anyWitness(why, about), { minLength: 0, maxLength: 3 })
-  return fc.record<LeaseEvidence>({
+  const evidence = fc.record<LeaseEvidence>({
     lease: fc.constant(lease),
     now: fc.constant(NOW),
     era: mostly(0, 1),
@@ -183,7 +190,7 @@ const anyEvidence: fc.Arbitrary<LeaseEvidence> = anyLease.chain((lease) => {
       { weight: 4, arbitrary: witnesses(mostly('SIGHTED', 'NAMED')) },
       witnesses(fc.constant('COVERS')),
     ),
-    leftBoot: mostly<string | null>(null, 'b1'),
+    leftBoot: fc.constant(null),
     retired: mostly<NonNullable<LeaseEvidence['retired']>>(
       [],
       [{ source: 'old', about: WEB }],
@@ -197,6 +204,9 @@ const anyEvidence: fc.Arbitrary<LeaseEvidence> = anyLease.chain((lease) => {
       [{ node: 'n2', boot: 'b7', source: 'agent-n2' }],
     ),
   })
+  return fc
+    .tuple(evidence, mostly(false, true))
+    .map(([one, isMoved]) => (isMoved ? askedFromElsewhere(one) : one))
 })
 
 const judge = (evidence: LeaseEvidence) => judgeHeld(evidence, POLICY)
@@ -484,7 +494,7 @@ const PROTECTIONS: Readonly<Record<string, Protection>> = {
     evidence.leftBoot === null && evidence.lease.askedFrom === undefined
       ? seenOnN3(evidence, index)
       : evidence,
-  'a Reserve from elsewhere': (evidence) => ({ ...evidence, leftBoot: 'b1' }),
+  'a Reserve from elsewhere': askedFromElsewhere,
   'a witness that was retired': (evidence) => ({
     ...evidence,
     retired: [...(evidence.retired ?? []), { source: 'older', about: WEB }],

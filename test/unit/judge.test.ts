@@ -1033,6 +1033,21 @@ describe('a new boot', () => {
       },
       kept: 'keep TOO_YOUNG TOO_FEW_MISSES(agent-n1)',
     },
+    'nor on the word of a source that was named and has never seen it, for as long, though another has (W-01)':
+      {
+        fields: {
+          lease: held({ confirmedAt: ago(HOUR) + 1 }),
+          witnesses: [
+            rebooted({ why: 'NAMED', seenOn: [] }),
+            witness({ source: 'k8s', scopeNode: '', misses: [], lookup: null }),
+          ],
+        },
+        kept: 'keep TOO_YOUNG TOO_FEW_MISSES(agent-n1) TOO_FEW_MISSES(k8s)',
+        unless: {
+          lease: held({ confirmedAt: ago(HOUR) + 1 }),
+          witnesses: [rebooted(), witness({ source: 'k8s', scopeNode: '', misses: [], lookup: null })],
+        },
+      },
     'nor while it may still be confirmed (2.1)': {
       fields: { lease: held({ state: 'RESERVED', confirmedAt: null, confirmBy: NOW }), ...boot() },
       kept: 'keep CONFIRM_PENDING TOO_FEW_MISSES(agent-n1)',

@@ -135,6 +135,24 @@ describe('a proof stored before a rule is judged by the rules of its day', () =>
     expect(again(unnumbered(of)).verdict).toBe(verdict)
     expect(again(of).verdict).not.toBe(verdict)
   })
+
+  test('a node that had not seen what another had', () => {
+    const rebooted = reaped({
+      lease: held({ confirmedAt: ago(HOUR) + 1 }),
+      witnesses: [
+        witness({ bootEnded: NEW_BOOT }),
+        witness({ source: 'k8s', scopeNode: '', misses: [], lookup: null }),
+      ],
+    })
+    const unseenByItsNode = (rules: number) =>
+      changed(rebooted, (proof) => {
+        const [node, ...others] = proof.sources as unknown as readonly Record<string, Json>[]
+        proof.sources = [{ ...node, why: 'NAMED' }, ...others] as Json
+        proof.rules = rules
+      })
+    expect(again(unseenByItsNode(2)).verdict).toBe('reap')
+    expect(again(unseenByItsNode(3)).verdict).toBe('keep')
+  })
 })
 
 describe('a proof stored by an earlier version', () => {
