@@ -396,6 +396,17 @@ describe('what a source has seen and missed', () => {
     settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
     expect((await evidence(network, address)).retired).toMatchObject([{ source: 'agent' }])
   })
+
+  test('also where the clock was behind when they were retired, so that what they listed ends before it began', async () => {
+    const { network, lease, address, entry } = await withLease()
+    await truth.watch(network, 'agent', [[entry]], { endedAgo: 0, complete: false })
+    settled(await retireSource(truth.intake.database, { network, id: 'agent', by: 'test' }))
+    await truth.connections.query('update ipledger.sighting set vanished_head = $2 where network_id = $1', [
+      network,
+      lease.fencingToken - 1,
+    ])
+    expect((await evidence(network, address)).retired).toMatchObject([{ source: 'agent' }])
+  })
 })
 
 describe('whom it is about', () => {

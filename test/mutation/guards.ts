@@ -1461,7 +1461,7 @@ const WITNESSES: readonly Guard[] = [
     fails: 'test/api/liveness.test.ts',
   },
   evidence(
-    'what was listed only in part was seen in the life of the lease',
+    'what appeared in the life of the lease was seen in it, whatever head its end says',
     'appeared_head >= fencingToken || ',
     '',
   ),
