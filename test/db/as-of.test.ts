@@ -129,14 +129,14 @@ describe('the leases as of a number', () => {
 
   test('are the fold of the log at 1,000 points, before, between and behind checkpoints', async () => {
     await ledger.accept(createNetwork(NETWORK))
-    await writeLongHistory({ ledger, jobs, random }, NETWORK, { rounds: 10, commands: 600 })
+    await writeLongHistory({ ledger, jobs, random }, NETWORK, { rounds: 8, commands: 300 })
     log = await readLog(database, NETWORK)
     // A few numbers before any checkpoint is there.
     const anywhere = () => random.pick(log).seq + random.below(3) - 1
     await compareAt(log, Array.from({ length: 20 }, anywhere))
     const made = await withClient(database.serviceUrl, async (client) => {
       let count = 0
-      while (await makeCheckpoint(client, NETWORK, { distance: 700, part: 40 })) count += 1
+      while (await makeCheckpoint(client, NETWORK, { distance: 300, part: 40 })) count += 1
       return count
     })
     expect(made).toBeGreaterThan(5)

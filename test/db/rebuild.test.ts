@@ -141,8 +141,8 @@ describe('projections that were truncated', () => {
   let traffic: Traffic
   let networks: readonly string[] = []
   beforeAll(async () => {
-    const one = await busyNetwork(1_500)
-    const two = await busyNetwork(300)
+    const one = await busyNetwork(600)
+    const two = await busyNetwork(150)
     traffic = one.traffic
     networks = [one.network, two.network]
   })
@@ -401,7 +401,7 @@ test('a rebuild of everything while eight writers hammer the ledger', async () =
 }, 60_000)
 
 test.each([4, 17])('in slices of %i addresses the outcome is the same', async (slice) => {
-  const { network } = await busyNetwork(250)
+  const { network } = await busyNetwork(100)
   const before = await dump(network)
   expect(await run(network, { slice })).toMatchObject({ differences: [], replaced: 0 })
   for (const table of ['lease', 'released_address', 'untouched_range', 'closed_attachment', 'pool_position'])

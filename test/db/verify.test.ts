@@ -35,7 +35,7 @@ async function findingsOf(network: string, full = true) {
 test('traffic of every kind verifies, from the start and from the checkpoint', async () => {
   const network = await freshNetwork(ledger)
   const traffic = await makeTraffic(ledger, network, random)
-  await traffic.run(2_000)
+  await traffic.run(1_200)
   await expectVerified(database, { network })
   for (let round = 0; round < 3; round += 1) {
     await traffic.run(300)
@@ -207,7 +207,7 @@ describe('what was changed behind the ledger is found and named', () => {
   beforeAll(async () => {
     network = await freshNetwork(ledger)
     const traffic = await makeTraffic(ledger, network, random)
-    await traffic.run(800)
+    await traffic.run(250)
     // Of each kind that is damaged below at least one, whatever the traffic was: a pool that was changed, one that
     // never was, leases of a name of their own.
     await ledger.accept(updatePool('small', { labels: { changed: 'yes' } }, { network }))

@@ -534,7 +534,8 @@ describe('fences', () => {
 test('a run that stays for answers uses them as they come', async () => {
   const { network, entries, address } = await withLease()
   await truth.watch(network, 'agent', seenThenMissed(entries, 3))
-  const done = truth.run(createVerifySuspects({ stayMs: 20_000 }))
+  const over = new AbortController()
+  const done = truth.run(createVerifySuspects({ stayMs: 60_000 }), { signal: over.signal })
   const asks = await waitFor(async () => {
     const rows = await truth.rows('select 1 from ipledger.lookup where network_id = $1', network)
     if (rows.length === 0) return undefined
@@ -542,5 +543,6 @@ test('a run that stays for answers uses them as they come', async () => {
   })
   await truth.answer(network, 'agent', asks, GONE)
   await waitFor(async () => ((await truth.state(network, address)) === 'FREE' ? true : undefined))
+  over.abort()
   expect((await done).reaped).toBe(1)
 }, 40_000)

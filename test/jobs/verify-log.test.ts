@@ -105,7 +105,7 @@ const findings = (network: string) =>
     network,
   )
 
-async function withTraffic(commands = 400) {
+async function withTraffic(commands = 200) {
   const network = await freshNetwork(truth.ledger)
   const traffic = await makeTraffic(truth.ledger, network, random)
   await traffic.run(commands)
@@ -324,7 +324,7 @@ test.each([4, 20])(
 )
 
 test('two at once do the work of one', async () => {
-  const { network, traffic } = await withTraffic(300)
+  const { network, traffic } = await withTraffic(150)
   const head = await headOf(network)
   const both = (options: VerifyLogOptions) =>
     Promise.all([run(network, options), run(network, options), run(network, options)])
