@@ -435,7 +435,10 @@ function draftOf(
 ): Draft {
   const isOfAnother = (row: SightedRow) =>
     isOfAnotherLife(lease, row) || isOfBefore(lease, row, sources.get(row.source_id), beginning)
-  const ofThisLease = rows.filter((row) => isOfThisLease(lease, row) && !(row.ended && isOfAnother(row)))
+  const isEndedGuest = (row: SightedRow) => row.ended && isGuest(lease, row)
+  const ofThisLease = rows.filter(
+    (row) => isOfThisLease(lease, row) && !(row.ended && isOfAnother(row)) && !isEndedGuest(row),
+  )
   const groups = [...groupBy(ofThisLease, (row) => `${row.source_id} ${aboutKey(lease, row)}`).values()].map(
     (of): Group => {
       const isHolder = isAboutHolder(lease, of[0]!)
@@ -507,6 +510,12 @@ function isAboutHolder(lease: Lease, row: SightedRow): boolean {
   if (lease.owner === null) return false
   const pool = { prefixLength: lease.prefixLength, family: familyOf(lease) }
   return seenFor(pool, lease, { owner: readOwner(row), node: row.node }) === 'SIGHTED'
+}
+
+/** Somebody else inside a block, whose sighting is one of its holder: his end is not the holder's (DESIGN §6). */
+function isGuest(lease: Lease, row: SightedRow): boolean {
+  const seen = readOwner(row)
+  return isAboutHolder(lease, row) && (seen === null || !isSameWorkload(lease.owner!, seen))
 }
 
 function aboutKey(lease: Lease, row: SightedRow): string {

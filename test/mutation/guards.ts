@@ -884,6 +884,13 @@ const IN_THE_SHELL: readonly Guard[] = [
     replacement: 'known.held.has(id)',
     fails: 'test/incidents/05-incomplete-live-set.test.ts',
   },
+  {
+    guard: 'the end of a guest is not that of his block',
+    file: EVIDENCE,
+    text: '&& !isEndedGuest(row)',
+    replacement: '',
+    fails: 'test/jobs/guests.test.ts',
+  },
   evidence('families that a source cannot see', 'source.families.includes(familyOf(lease)) &&', 'true &&'),
   evidence(
     'kinds that a source cannot see',

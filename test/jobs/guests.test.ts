@@ -1,0 +1,70 @@
+/** What is seen inside a delegated block, and what it says of who holds the block (DESIGN §6, 16.5). */
+import { afterAll, describe, expect, test } from 'vitest'
+import type { LeaseView } from '../../src/core/command.ts'
+import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
+import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
+import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
+import type { GivenEntry, LookUpReply } from '../../src/liveness/source.ts'
+import { owner } from '../support/commands.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { INTERVAL } from '../support/intake.ts'
+import { ended, GONE, listedAs, useTruth, workload } from '../support/truth.ts'
+import { expectVerified } from '../support/verified.ts'
+
+const database = await useTestDatabase()
+const truth = await useTruth(database)
+afterAll(() => expectVerified(database, { full: true }))
+
+const verify = createVerifySuspects({ stayMs: 0 })
+const clear = createClearQuarantine()
+const processed = createProcessSnapshots()
+const LIVE: LookUpReply = { answer: 'live', detail: 'running' }
+const on = (node: string) => ({ placement: { node, boot: '', labels: {} } })
+const HOLDER = owner({ kind: 'vm', name: 'v', uid: 'uid-v' })
+const KINDS = ['vm', 'pod']
+
+async function withBlock() {
+  const network = await truth.network({ cidr: '10.0.0.0/24', prefixLength: 28 })
+  await truth.source(network, 'n1', { node: 'n1', ownerKinds: KINDS })
+  await truth.source(network, 'n2', { node: 'n2', ownerKinds: KINDS })
+  const block = await truth.lease(network, HOLDER, on('n1'))
+  expect(block.address).toBe('10.0.0.0')
+  return { network, block }
+}
+
+type Sources = Readonly<
+  Record<string, { readonly list?: readonly GivenEntry[]; readonly reply?: LookUpReply }>
+>
+
+async function cycles(network: string, count: number, sources: Sources): Promise<void> {
+  for (let cycle = 0; cycle < count; cycle += 1) {
+    await truth.past(network, INTERVAL)
+    for (const [source, { list = [], reply = GONE }] of Object.entries(sources)) {
+      const { asks } = await truth.watch(network, source, [list], { epoch: 'b1', endedAgo: 0 })
+      await truth.answer(network, source, asks, reply, 'b1')
+    }
+    await truth.run(processed)
+    await truth.run(verify)
+    await truth.run(clear)
+  }
+}
+
+async function expectKept(network: string, { address, fencingToken }: LeaseView): Promise<void> {
+  const found = await truth.rows(
+    'select fencing_token from ipledger.lease where network_id = $1 and address = $2',
+    network,
+    address,
+  )
+  expect(found).toEqual([{ fencing_token: fencingToken }])
+  expect(await truth.events(network, 'lease.reaped')).toEqual([])
+}
+
+describe('a guest of a block', () => {
+  test('that is listed as ended is no end of who holds the block: he is asked after', async () => {
+    const { network, block } = await withBlock()
+    const guest = listedAs('10.0.0.3', workload('guest'))
+    await cycles(network, 4, { n1: { list: [guest], reply: LIVE } })
+    await cycles(network, 40, { n1: { list: [ended(guest)], reply: LIVE } })
+    await expectKept(network, block)
+  })
+})
