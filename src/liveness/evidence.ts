@@ -505,17 +505,25 @@ function isCutOff({ rows }: Draft): boolean {
   return rows.length >= MOST_SEEN
 }
 
-/** As a sighting of it would be taken: inside a block whatever is on its holder's node is the holder's. */
+/**
+ * As a sighting of it would be taken: inside a block whatever is on its holder's node is the holder's. Somebody on another
+ * node may be his or not: it keeps the block, and makes that node's source no witness of him (16.5).
+ */
 function isAboutHolder(lease: Lease, row: SightedRow): boolean {
   if (lease.owner === null) return false
   const pool = { prefixLength: lease.prefixLength, family: familyOf(lease) }
-  return seenFor(pool, lease, { owner: readOwner(row), node: row.node }) === 'SIGHTED'
+  if (seenFor(pool, lease, { owner: readOwner(row), node: row.node }) !== 'SIGHTED') return false
+  return isHolder(lease, row) || [lease.placement.node, ''].includes(row.node)
+}
+
+function isHolder({ owner }: Lease, row: SightedRow): boolean {
+  const seen = readOwner(row)
+  return owner !== null && seen !== null && isSameWorkload(owner, seen)
 }
 
 /** Somebody else inside a block, whose sighting is one of its holder: his end is not the holder's (DESIGN §6). */
 function isGuest(lease: Lease, row: SightedRow): boolean {
-  const seen = readOwner(row)
-  return isAboutHolder(lease, row) && (seen === null || !isSameWorkload(lease.owner!, seen))
+  return isAboutHolder(lease, row) && !isHolder(lease, row)
 }
 
 function aboutKey(lease: Lease, row: SightedRow): string {

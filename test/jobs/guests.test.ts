@@ -23,11 +23,11 @@ const on = (node: string) => ({ placement: { node, boot: '', labels: {} } })
 const HOLDER = owner({ kind: 'vm', name: 'v', uid: 'uid-v' })
 const KINDS = ['vm', 'pod']
 
-async function withBlock() {
+async function withBlock(node = 'n1') {
   const network = await truth.network({ cidr: '10.0.0.0/24', prefixLength: 28 })
   await truth.source(network, 'n1', { node: 'n1', ownerKinds: KINDS })
   await truth.source(network, 'n2', { node: 'n2', ownerKinds: KINDS })
-  const block = await truth.lease(network, HOLDER, on('n1'))
+  const block = await truth.lease(network, HOLDER, on(node))
   expect(block.address).toBe('10.0.0.0')
   return { network, block }
 }
@@ -65,6 +65,20 @@ describe('a guest of a block', () => {
     const guest = listedAs('10.0.0.3', workload('guest'))
     await cycles(network, 4, { n1: { list: [guest], reply: LIVE } })
     await cycles(network, 40, { n1: { list: [ended(guest)], reply: LIVE } })
+    await expectKept(network, block)
+  })
+
+  test('seen by nobody known on another node makes no witness of that node', async () => {
+    const { network, block } = await withBlock()
+    await cycles(network, 4, { n2: { list: [listedAs('10.0.0.3', null)] } })
+    await cycles(network, 20, { n2: {} })
+    await expectKept(network, block)
+  })
+
+  test('makes no witness of his node where nobody knows the node of the block', async () => {
+    const { network, block } = await withBlock('')
+    await cycles(network, 4, { n2: { list: [listedAs('10.0.0.3', workload('guest'))] } })
+    await cycles(network, 20, { n2: {} })
     await expectKept(network, block)
   })
 })
