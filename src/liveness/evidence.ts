@@ -723,7 +723,8 @@ function witnessOf(lease: Lease, seer: Seer, known: Known): WitnessEvidence {
   const alive = rows.filter((row) => !row.ended)
   const live = liveOf(alive, lease)
   const ended = rows.filter((row) => row.ended && row.listed > 0)
-  const isOver = ended.length > 0 && ended.every((row) => isBelieved(row, source, known))
+  const isItsEnd = (row: SightedRow) => !isHolder || isEndOf(lease, row)
+  const isOver = ended.length > 0 && ended.every((row) => isItsEnd(row) && isBelieved(row, source, known))
   const vanished = alive.flatMap(({ vanished_sequence }) => nonNull(vanished_sequence))
   const vanishedAt = alive.flatMap(({ vanished_at }) => nonNull(vanished_at))
   const streak = standing.recent.filter(({ counted }) => counted > standing.streakFrom)
@@ -771,6 +772,15 @@ function isBelieved(row: SightedRow, { intervalMs, standing }: Source, { ground 
     complete !== null &&
     ground.now - complete.begunAt <= POLICY.gapIntervals * intervalMs
   )
+}
+
+/**
+ * Of an owner that is known by its name there may be another by now, and one that was promised the address since may be
+ * starting: an end that does not tell of that has to be asked about (W-03, 2.4).
+ */
+function isEndOf({ owner, reservedAt, confirmedAt }: Lease, row: SightedRow): boolean {
+  if (owner?.uidNamed === false && row.owner_uid_named) return false
+  return row.listed_since! >= Math.max(reservedAt, confirmedAt ?? 0)
 }
 
 /** Another life of the owner, if there is one beside its own: that is what speaks against it (W-03). */

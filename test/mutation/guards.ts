@@ -898,6 +898,20 @@ const IN_THE_SHELL: readonly Guard[] = [
     replacement: 'return true',
     fails: 'test/jobs/guests.test.ts',
   },
+  {
+    guard: 'the end of one container is not that of its name',
+    file: EVIDENCE,
+    text: 'if (owner?.uidNamed === false && row.owner_uid_named) return false',
+    replacement: '',
+    fails: 'test/jobs/made-anew.test.ts',
+  },
+  {
+    guard: 'an end from before a promise is not that of who was promised',
+    file: EVIDENCE,
+    text: 'return row.listed_since! >= Math.max(reservedAt, confirmedAt ?? 0)',
+    replacement: 'return true',
+    fails: 'test/jobs/made-anew.test.ts',
+  },
   evidence('families that a source cannot see', 'source.families.includes(familyOf(lease)) &&', 'true &&'),
   evidence(
     'kinds that a source cannot see',
