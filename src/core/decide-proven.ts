@@ -39,8 +39,9 @@ import {
   stateMetadata,
   versionMismatch,
 } from './decide-lease.ts'
+import { seenFor } from './decide-sighting.ts'
 import { type Draft, number } from './draft.ts'
-import { isSameWorkload, type Proof, rejudge } from './judge.ts'
+import { type Proof, rejudge } from './judge.ts'
 import type { Lease } from './lease.ts'
 import { stateOf, transition } from './lifecycle.ts'
 import { describeOwner } from './owner.ts'
@@ -93,7 +94,9 @@ export function decideRestore(books: Books, command: Restore): Verdict {
     )
   }
   const { live } = sightingsAt(books, lease.address, lease.prefixLength)
-  const other = live.find((seen) => seen.owner === null || !isSameWorkload(owner, seen.owner))
+  const { pool } = poolById(books, lease.poolId)
+  // As it was seen when it was set aside: whatever is in a block on its holder's node is the holder's.
+  const other = live.find((seen) => seenFor(pool, lease, seen) !== 'SIGHTED')
   if (other !== undefined) return refused(seenLive(lease, other))
   if (live.length === 0) return refused(changed(lease, `${describeOwner(owner)} is seen there no more`))
   const evidence = { reason: command.proof.cause, sources, proof: command.proof }

@@ -786,15 +786,14 @@ function isEndOf({ owner, reservedAt, confirmedAt }: Lease, row: SightedRow): bo
 /** Another life of the owner, if there is one beside its own: that is what speaks against it (W-03). */
 function liveOf(alive: readonly SightedRow[], lease: Lease): WitnessEvidence['live'] {
   const listed = alive.filter(isLive)
-  const named = lease.owner?.incarnation ?? ''
-  const isOther = ({ owner_incarnation: one }: SightedRow) => one !== null && one !== '' && one !== named
-  const row = listed.find(isOther) ?? listed[0]
+  const row = listed.find((one) => isOfAnotherLife(lease, one)) ?? listed[0]
   if (row === undefined) return null
   return {
     state: row.listed_state!,
     node: row.node,
     since: row.listed_since!,
-    incarnation: row.owner_incarnation ?? '',
+    // A guest's life is not his host's.
+    incarnation: isGuest(lease, row) ? '' : (row.owner_incarnation ?? ''),
   }
 }
 

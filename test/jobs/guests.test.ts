@@ -8,7 +8,7 @@ import type { GivenEntry, LookUpReply } from '../../src/liveness/source.ts'
 import { owner } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { INTERVAL } from '../support/intake.ts'
-import { ended, GONE, listedAs, useTruth, workload } from '../support/truth.ts'
+import { ended, GONE, HOUR, listedAs, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
 
 const database = await useTestDatabase()
@@ -20,7 +20,7 @@ const clear = createClearQuarantine()
 const processed = createProcessSnapshots()
 const LIVE: LookUpReply = { answer: 'live', detail: 'running' }
 const on = (node: string) => ({ placement: { node, boot: '', labels: {} } })
-const HOLDER = owner({ kind: 'vm', name: 'v', uid: 'uid-v' })
+const HOLDER = owner({ kind: 'vm', name: 'v', uid: 'uid-v', incarnation: 'life-v' })
 const KINDS = ['vm', 'pod']
 
 async function withBlock(node = 'n1') {
@@ -80,5 +80,16 @@ describe('a guest of a block', () => {
     await cycles(network, 4, { n2: { list: [listedAs('10.0.0.3', workload('guest'))] } })
     await cycles(network, 20, { n2: {} })
     await expectKept(network, block)
+  })
+
+  test('on his node is no other party of a conflict that is over', async () => {
+    const { network, block } = await withBlock()
+    const own = listedAs('10.0.0.3', workload('guest'))
+    const stranger = listedAs('10.0.0.9', workload('stranger'))
+    await cycles(network, 4, { n1: { list: [own] }, n2: { list: [stranger] } })
+    expect(await truth.state(network, block.address)).toBe('CONFLICT')
+    await truth.past(network, HOUR)
+    await cycles(network, 20, { n1: { list: [own], reply: LIVE }, n2: {} })
+    expect(await truth.state(network, block.address)).toBe('ACTIVE')
   })
 })
