@@ -101,6 +101,11 @@ export type LeaseEvidence = {
   /** Begin of the last snapshot that listed the address, for anybody and for anybody but the lease's owner. */
   readonly lastSightedAt: number | null
   readonly othersSightedAt: number | null
+  /**
+   * Until when a list that showed it, and that was followed by one that did not, may have looked: it was begun by
+   * `lastSightedAt`. Null: none was. Proofs stored before it was asked lack it.
+   */
+  readonly seenUpTo?: number | null
   readonly imported: boolean
   /** The boot it was placed on, if it was asked for from outside of it since (16.5); null: it was not. Older proofs lack it. */
   readonly leftBoot?: string | null
@@ -1019,9 +1024,9 @@ export function changedAt({ reservedAt, confirmedAt, quarantine }: Lease): numbe
 }
 
 /** When anybody last said that the lease is in use: its caller, a list, or a look-up. */
-function aliveAt({ lease, lastSightedAt, witnesses }: LeaseEvidence): number {
+function aliveAt({ lease, lastSightedAt, seenUpTo, witnesses }: LeaseEvidence): number {
   const found = witnesses.map(({ lookup }) => (lookup?.answer === 'live' ? lookup.at : 0))
-  return Math.max(lease.reservedAt, lease.confirmedAt ?? 0, lastSightedAt ?? 0, ...found)
+  return Math.max(lease.reservedAt, lease.confirmedAt ?? 0, lastSightedAt ?? 0, seenUpTo ?? 0, ...found)
 }
 
 function on(node: string): string {

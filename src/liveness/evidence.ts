@@ -31,6 +31,7 @@ import { LAST_RECOVERY, REPORTED_FROM } from '../ledger/load-seen.ts'
 import { MOST_OF_ONE, type OwnerRow, readOwner, reasonsOf } from '../ledger/rows.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { COMMIT, type Statement, trip } from '../postgres/trip.ts'
+import { tokenLifeMs } from './snapshot-token.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
 import type { CountedSnapshot } from './standing.ts'
 
@@ -55,6 +56,7 @@ export type EvidenceGround = {
   readonly now: number
   /** When the last era with a recovery began. */
   readonly recovered_at: number | null
+  readonly smallest_cooldown_ms: number | null
 }
 
 /** A question as it stands: what was asked about a lease, and when to ask again. */
@@ -88,6 +90,7 @@ const BEGIN_READING: Statement = {
 
 const GROUND = `
   select n.state, n.era, clock_timestamp() as now, ${LAST_RECOVERY('at')} as recovered_at,
+         (select min((p.settings ->> 'cooldownMs')::bigint) from ipledger.pool p where p.network_id = $1) as smallest_cooldown_ms,
          coalesce((select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1), 0) as head
     from ipledger.network n where n.network_id = $1`
 
@@ -658,6 +661,7 @@ function evidenceOf(draft: Draft, seers: readonly Seer[], known: Known): LeaseEv
       rows.filter((row) => !isAboutHolder(lease, row)),
       sources,
     ),
+    seenUpTo: seenUpTo(rows, sources, ground),
     // Nothing imports yet.
     imported: false,
     leftBoot,
@@ -698,6 +702,25 @@ function lastSeenAt(rows: readonly SightedRow[], sources: ReadonlyMap<string, So
     if (row.ended) return []
     const source = sources.get(row.source_id)
     return [...(isLive(row) && isThere(source) ? [listedAt(row, source)] : []), ...nonNull(row.last_seen_at)]
+  })
+  return times.length === 0 ? null : Math.max(...times)
+}
+
+/**
+ * A list is dated by its beginning, and looks later: until its token expires, and before the next one is begun. Until then
+ * it may have seen what contradicts a statement, or a boot, of meanwhile (6.3, 12.2). Of a node's older boot it was not listed since.
+ */
+function seenUpTo(
+  rows: readonly SightedRow[],
+  sources: ReadonlyMap<string, Source>,
+  { smallest_cooldown_ms: cooldownMs }: EvidenceGround,
+): number | null {
+  const lifeMs = tokenLifeMs(cooldownMs ?? Number.POSITIVE_INFINITY)
+  const times = rows.flatMap(({ ended, source_id, boot, last_seen_at, vanished_at }) => {
+    const source = sources.get(source_id)
+    if (ended || !isThere(source) || last_seen_at === null || vanished_at === null) return []
+    if (source.node !== '' && boot !== source.standing.epoch) return []
+    return [Math.min(vanished_at, last_seen_at + lifeMs)]
   })
   return times.length === 0 ? null : Math.max(...times)
 }
