@@ -166,7 +166,9 @@ export async function retireSource(
     ])
     if (listed.length === 0) return source
     const keys = listed.map((row) => row.entry_key)
-    const ended = [network, id, keys, standing.lastSequence + 1, head, retiredAt, retiredAt, null, '']
+    // After its last report came it has seen nothing: that it was retired contradicts no fence of before (6.3).
+    const seenAt = standing.reportedAt ?? retiredAt
+    const ended = [network, id, keys, standing.lastSequence + 1, head, retiredAt, seenAt, null, '']
     await ask(database, SIGHTING_STATEMENTS.vanish, ended)
   }
 }

@@ -2,10 +2,11 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import type { LeaseView } from '../../src/core/command.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
+import { retireSource } from '../../src/liveness/register.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
 import { fenceNode } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
-import { INTERVAL, report, tokenFor } from '../support/intake.ts'
+import { INTERVAL, report, settled, tokenFor } from '../support/intake.ts'
 import { GONE, listedAs, MINUTE, useTruth, workload } from '../support/truth.ts'
 import { expectVerified } from '../support/verified.ts'
 
@@ -74,4 +75,19 @@ describe('seen by a list that was begun before, and came after', () => {
     await truth.run(verify)
     await expectKept(network, lease)
   })
+})
+
+test('a source that is retired after its node was fenced contradicts nothing', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'n1', { node: 'n1' })
+  const lease = await truth.lease(network, V, placed)
+  await truth.past(network, 10 * MINUTE)
+  const list = [listedAs(lease.address, V)]
+  await truth.watch(network, 'n1', [list, list, list], { epoch: 'b1', endedAgo: 0 })
+  await truth.past(network, MINUTE)
+  await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+  await truth.past(network, MINUTE)
+  settled(await retireSource(truth.intake.database, { network, id: 'n1', by: 'test' }))
+  await truth.run(verify)
+  expect(await truth.state(network, lease.address)).toBe('FREE')
 })
