@@ -1040,7 +1040,7 @@ async function takeChunk(
           JSON.stringify([...set.entries.values()].map(pack)),
           [...set.entries.keys()].join(''),
           given.length,
-          digest,
+          report.complete ? digest : NOT_COMPLETE,
           set.unreadableCount,
           set.ignored,
         ),
@@ -1070,6 +1070,9 @@ async function takeChunk(
   }
 }
 
+/** Kept as the digest of a part whose source says that not all is in it: neither is it in the whole then (INV-6). */
+const NOT_COMPLETE = ''
+
 type Whole = {
   readonly listed: (client: pg.Client) => Listed
   readonly problems: readonly PartialReason[]
@@ -1086,7 +1089,7 @@ type Staged = {
  */
 async function putTogether(
   client: pg.Client,
-  { network, source, epoch }: SnapshotReport,
+  { network, source, epoch, complete }: SnapshotReport,
   begun: Begun,
   last: {
     readonly set: EntrySet
@@ -1137,7 +1140,12 @@ async function putTogether(
       ignored,
       pages: (wanted) => pages(reading, wanted),
     }),
-    problems: compareTotal(last.chunk.last!, given, addDigests(digests)),
+    problems: digests.includes(NOT_COMPLETE)
+      ? // Of the last part it is said where it is taken.
+        complete
+        ? ['DECLARED']
+        : []
+      : compareTotal(last.chunk.last!, given, addDigests(digests)),
   }
 }
 

@@ -483,6 +483,26 @@ describe('a snapshot in chunks', () => {
     expect(await live(intake, network, source)).toEqual(['10.0.0.1', '10.0.0.4', '10.0.0.9'])
   })
 
+  test('of which any part was declared incomplete is partial: nothing is missed (INV-6)', async () => {
+    const { network, source, send } = await started()
+    const token = await tokenFor(intake, network, source)
+    const chunk = { number: 0, last: null }
+    const content = { entries: PARTS[0] }
+    // Its authority did not answer for a part of this one; what it could be asked for is all there afterwards.
+    await report(intake, { network, source, token, content, chunk, complete: false })
+    const rest = sender(network, source, token)
+    await rest(1)
+    expect(await rest(2, TOTAL)).toMatchObject({ assessment: { because: ['DECLARED'] }, vanished: 0 })
+    expect(await live(intake, network, source)).toEqual([
+      '10.0.0.1',
+      '10.0.0.2',
+      '10.0.0.3',
+      '10.0.0.4',
+      '10.0.0.9',
+    ])
+    expect(await send(2, TOTAL)).toMatchObject({ assessment: { complete: false } })
+  })
+
   test('with a count that differs it is partial', async () => {
     const { send } = await started()
     for (const number of [0, 1]) await send(number)

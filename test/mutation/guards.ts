@@ -1017,10 +1017,16 @@ const listed = guardsIn(SIGHTINGS, 'test/db/intake.test.ts')
 const pruned = guardsIn(PRUNE, 'test/jobs/observations.test.ts')
 const older = guardsIn('src/ledger/eras.ts', 'test/db/eras.test.ts')
 const asking = guardsIn('src/liveness/suspects.ts', 'test/jobs/suspects.test.ts')
+const intake = guardsIn('src/liveness/report.ts', 'test/db/intake.test.ts')
 const renewed = guardsIn('src/core/decide-lease.ts', 'test/unit/renewed.test.ts')
 
 /** What sources are, how they are asked, and what becomes of what they said. */
 const ASKED: readonly Guard[] = [
+  intake(
+    'a part that was declared incomplete makes the whole incomplete',
+    'report.complete ? digest : NOT_COMPLETE,',
+    'digest,',
+  ),
   docker(
     'docker: one engine answers all of a list',
     'if (before.ID !== after.ID) throw',
