@@ -125,7 +125,7 @@ export function openDocker(
     }))
   }
 
-  async function lookUp({ owner }: Question, abortSignal: AbortSignal): Promise<LookUpReply> {
+  async function lookUp({ owner, epoch }: Question, abortSignal: AbortSignal): Promise<LookUpReply> {
     const reference = referenceTo(owner)
     if (reference === null)
       return { answer: 'unknown', detail: `${owner.name} names no container of this engine` }
@@ -133,8 +133,12 @@ export function openDocker(
     try {
       found = inspected.parse(await engine.getContainer(reference).inspect({ abortSignal }))
     } catch (error) {
-      if (isGone(error, reference)) return { answer: 'gone', detail: `no such container: ${reference}` }
-      throw error
+      if (!isGone(error, reference)) throw error
+      // Of an engine that was set up anew since the last list, on another data root or at this address, it is no word (5.1).
+      const { ID } = identity.parse(await info({ abortSignal }))
+      return ID === epoch
+        ? { answer: 'gone', detail: `no such container: ${reference}` }
+        : { answer: 'unknown', detail: `the engine was ${epoch} and is ${ID}, and has no such container` }
     }
     const { Id, Name, State } = found
     const isIt = owner.uidNamed

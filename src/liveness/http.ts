@@ -17,6 +17,7 @@
  *      "uid": "…",           the uid it was asked for, or where the owner named none
  *      "name": "…",          the name it was asked for
  *      "since": "2026-01-31T12:00:00Z",    with "terminal": since when
+ *      "epoch": "…",         worth giving: that of the list; from another one, "gone" and "terminal" count for nothing
  *      "detail": "…"}        for people
  *
  *     Of an owner that named no uid {uid} is the name. "gone" and "terminal" count only with the uid (or name) that was
@@ -66,6 +67,7 @@ const answer = z.object({
   uid: z.string().nullish(),
   name: z.string().nullish(),
   since: z.iso.datetime({ offset: true }).nullish(),
+  epoch: z.string().nullish(),
   detail: z.string().nullish(),
 })
 
@@ -157,7 +159,7 @@ function tidy(one: z.infer<typeof entry>): GivenEntry {
 async function lookUp(
   get: Get,
   { lookUpUrl }: HttpSettings,
-  { owner }: Question,
+  { owner, epoch }: Question,
   signal: AbortSignal,
 ): Promise<LookUpReply> {
   if (STEP.test(owner.uid) || STEP.test(owner.name)) {
@@ -172,14 +174,17 @@ async function lookUp(
   const detail = (read.data.detail ?? '').slice(0, LONGEST_DETAIL)
   const isIt = owner.uidNamed ? read.data.uid === owner.uid : read.data.name === owner.name
   const unknown = (why: string): LookUpReply => ({ answer: 'unknown', detail: `${why} ${detail}`.trim() })
+  const isOfThisLife = !read.data.epoch || read.data.epoch === epoch
   switch (read.data.answer) {
     case 'live':
       return { answer: 'live', detail }
     case 'gone':
+      if (!isOfThisLife) return unknown('"gone" of another epoch than was listed.')
       return isIt ? { answer: 'gone', detail } : unknown('"gone" of another than was asked for.')
     case 'terminal':
       if (status !== 200) return unknown('"terminal" with 404.')
       if (!isIt) return unknown('"terminal" of another than was asked for.')
+      if (!isOfThisLife) return unknown('"terminal" of another epoch than was listed.')
       if (!since) return unknown('"terminal" without since when.')
       return { answer: 'terminal', since: Date.parse(since), detail }
     default:

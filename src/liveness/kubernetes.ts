@@ -99,7 +99,7 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): 
 
   async function list(signal: AbortSignal): Promise<Listing> {
     const api = client(signal)
-    const { uid } = namespaceRead.parse(await api.readNamespace({ name: 'kube-system' })).metadata
+    const uid = await clusterOf(api)
     const entries: GivenEntry[] = []
     const unread: string[] = []
     const listing = (incompleteBecause: string): Listing => ({
@@ -149,7 +149,19 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): 
     return ''
   }
 
-  async function lookUp({ owner }: Question, signal: AbortSignal): Promise<LookUpReply> {
+  async function lookUp(question: Question, signal: AbortSignal): Promise<LookUpReply> {
+    const reply = await lookUpHere(question, signal)
+    if (reply.answer !== 'gone' && reply.answer !== 'terminal') return reply
+    // Of another cluster that answers at this address since the last list it is no word (5.1).
+    const uid = await clusterOf(client(signal)).catch((error: unknown) => {
+      throw new Error(messageOf(error), { cause: error })
+    })
+    return uid === question.epoch
+      ? reply
+      : { answer: 'unknown', detail: `the cluster was ${question.epoch} and is ${uid}: ${reply.detail}` }
+  }
+
+  async function lookUpHere({ owner }: Question, signal: AbortSignal): Promise<LookUpReply> {
     const [namespace, name, ...more] = owner.name.split('/')
     if (!NAMESPACE.test(namespace ?? '') || !NAME.test(name ?? '') || more.length > 0) {
       return { answer: 'unknown', detail: `${owner.name} is not <namespace>/<name> of a pod` }
@@ -179,6 +191,10 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): 
     // Connections are the client's, and end when nobody uses them.
     close: async () => {},
   }
+}
+
+async function clusterOf(api: CoreV1Api): Promise<string> {
+  return namespaceRead.parse(await api.readNamespace({ name: 'kube-system' })).metadata.uid
 }
 
 function entriesOf(one: Pod): GivenEntry[] {

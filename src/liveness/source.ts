@@ -75,6 +75,8 @@ export type Question = {
   readonly address: string
   /** Where its lease was placed; for display and for sources that ask a node. */
   readonly node: string
+  /** The life of the source in which it missed the workload: who answers from another one knows nothing of it (5.1). */
+  readonly epoch: string
 }
 
 export type LookUpReply =

@@ -649,7 +649,8 @@ async function replyTo(
   ended.addEventListener('abort', onAbort, { once: true })
   if (ended.aborted) onAbort()
   try {
-    const question = { owner, address: lease.address, node: lease.placement.node }
+    const { epoch } = source.standing
+    const question = { owner, address: lease.address, node: lease.placement.node, epoch }
     return await Promise.race([lookUp(source, question, ended), cut])
   } catch (error) {
     const detail = timeout.aborted

@@ -3,9 +3,11 @@ import { afterAll, describe, expect, test } from 'vitest'
 import type { LeaseView } from '../../src/core/command.ts'
 import { POLICY } from '../../src/core/policy.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
+import { createAskedSources, type Declared } from '../../src/liveness/asked.ts'
 import type { LookUpReply } from '../../src/liveness/source.ts'
 import { claim, fenceNode, release, reserve, resumeHold } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
+import { json, openEndpoint } from '../support/endpoint.ts'
 import { INTERVAL } from '../support/intake.ts'
 import {
   answering,
@@ -393,8 +395,34 @@ describe('sources that are asked', () => {
       return GONE
     })
     expect(await run({ asked })).toMatchObject({ asked: 1, reaped: 1 })
-    expect(questions).toEqual([{ owner, address, node: '' }])
+    expect(questions).toEqual([{ owner, address, node: '', epoch: 'e1' }])
     expect(await truth.state(network, address)).toBe('FREE')
+  })
+
+  test('an engine that was set up anew since its last list knows nothing of it: no reap (5.1)', async () => {
+    const { network, lease, entries, address } = await withLease({ kind: 'docker' })
+    // Stopped, a container whose address the engine chose is in no list; a look-up finds it.
+    await truth.watch(network, 'agent', seenThenMissed(entries, 3))
+    const engine = await openEndpoint()
+    let id = 'e2'
+    engine.answer(({ path }, response) =>
+      path === '/info'
+        ? json(response, 200, { ID: id })
+        : json(response, 404, { message: `No such container: ${lease.owner!.uid}` }),
+    )
+    const { hostname, port } = new URL(engine.url)
+    const settings = { host: hostname, port: Number(port), network: 'web' }
+    const all = createAskedSources({ log: { warn: () => {} }, secrets: {} })
+    const asked = { ...all, get: (source: Declared) => all.get({ ...source, settings }) }
+    expect(await run({ asked })).toMatchObject({ asked: 1, reaped: 0 })
+    expect(await truth.state(network, address)).toBe('ACTIVE')
+    // The one that listed it, and has it no more.
+    id = 'e1'
+    await truth.past(network, MINUTE)
+    await truth.watch(network, 'agent', [[], []])
+    expect(await run({ asked })).toMatchObject({ asked: 1, reaped: 1 })
+    await all.close()
+    await engine.close()
   })
 
   test('that answer live keep it, and are asked again only after a while', async () => {

@@ -1053,6 +1053,21 @@ const ASKED: readonly Guard[] = [
     'return /no such container/i.test(message) && message.split(/[^A-Za-z0-9_.-]+/).includes(reference)',
     'return true',
   ),
+  docker(
+    'docker: gone is the word of the engine that listed what there is (5.1)',
+    'return ID === epoch\n',
+    'return ID !== null\n',
+  ),
+  kubernetes(
+    'kubernetes: gone and ended are the word of the cluster that listed what there is (5.1)',
+    'return uid === question.epoch\n',
+    'return uid !== null\n',
+  ),
+  http(
+    'http: gone and ended are said in the epoch of the list, where they name one (5.1)',
+    'const isOfThisLife = !read.data.epoch || read.data.epoch === epoch',
+    'const isOfThisLife = epoch !== null',
+  ),
   kubernetes(
     'kubernetes: pages of one version',
     'if (resourceVersion !== version) {',

@@ -143,7 +143,8 @@ describe('list', () => {
 describe('look-up', () => {
   const ask = (fields: Partial<ReturnType<typeof owner>> = {}): Promise<LookUpReply> => {
     const asked = owner({ kind: 'container', name: 'n1/web', uid: ID, ...fields })
-    return source.lookUp({ owner: asked, address: '10.0.0.5', node: 'n1' }, AbortSignal.timeout(300))
+    const question = { owner: asked, address: '10.0.0.5', node: 'n1', epoch: 'engine-1' }
+    return source.lookUp(question, AbortSignal.timeout(300))
   }
   const inspected = (fields: object = {}) => ({
     Id: ID,
@@ -201,11 +202,30 @@ describe('look-up', () => {
     ['an empty object', 200, {}, 'error'],
     ['no such container, with 200', 200, { message: `No such container: ${ID}` }, 'error'],
   ])('%s', async (_, status, body, expected) => {
-    endpoint.answer((_asked, response) =>
-      typeof body === 'string' ? void response.writeHead(status).end(body) : json(response, status, body),
-    )
+    endpoint.answer(({ path }, response) => {
+      if (path === '/info') return json(response, 200, { ID: 'engine-1' })
+      return typeof body === 'string'
+        ? void response.writeHead(status).end(body)
+        : json(response, status, body)
+    })
     expect(await ask()).toMatchObject({ answer: expected })
   })
+
+  test.each<[string, number, object, LookUpReply['answer']]>([
+    ['another engine', 200, { ID: 'engine-2' }, 'unknown'],
+    ['one that does not say which it is', 200, { ID: '' }, 'error'],
+    ['one that answers nothing else', 500, {}, 'error'],
+  ])(
+    'no such container, by %s than listed what there is, is no answer (5.1)',
+    async (_, status, body, expected) => {
+      endpoint.answer(({ path }, response) =>
+        path === '/info'
+          ? json(response, status, body)
+          : json(response, 404, { message: `No such container: ${ID}` }),
+      )
+      expect(await ask()).toMatchObject({ answer: expected })
+    },
+  )
 
   test.each<[string, Answering]>([
     ['no answer', hang],

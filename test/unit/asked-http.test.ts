@@ -197,6 +197,7 @@ const question = (fields: Partial<Question['owner']> = {}): Question => ({
   owner: owner({ kind: 'vm', name: 'web', uid: 'u1', ...fields }),
   address: '10.0.0.5',
   node: 'n1',
+  epoch: 'e1',
 })
 
 describe('look-up', () => {
@@ -223,6 +224,14 @@ describe('look-up', () => {
     ['gone of the name, where a uid was asked for', 200, { answer: 'gone', name: 'web' }, 'unknown'],
     ['terminal without since when', 200, { answer: 'terminal', uid: 'u1' }, 'unknown'],
     ['terminal of another', 200, { answer: 'terminal', uid: 'u2', since: '2026-01-31T12:00:00Z' }, 'unknown'],
+    ['gone, in the epoch of the list', 200, { answer: 'gone', uid: 'u1', epoch: 'e1' }, 'gone'],
+    ['gone, in another epoch', 404, { answer: 'gone', uid: 'u1', epoch: 'e2' }, 'unknown'],
+    [
+      'terminal, in another epoch',
+      200,
+      { answer: 'terminal', uid: 'u1', since: '2026-01-31T12:00:00Z', epoch: 'e2' },
+      'unknown',
+    ],
     ['terminal since no time', 200, { answer: 'terminal', uid: 'u1', since: 'yesterday' }, 'error'],
     ['live', 404, { answer: 'live', uid: 'u1' }, 'live'],
     ['a word nobody knows', 200, { answer: 'deleted', uid: 'u1' }, 'unknown'],

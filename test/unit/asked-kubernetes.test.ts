@@ -283,10 +283,20 @@ test('a context that the kubeconfig does not have is no cluster', async () => {
 describe('look-up', () => {
   const ask = (fields: Partial<ReturnType<typeof owner>> = {}, signal = patience()): Promise<LookUpReply> => {
     const asked = owner({ kind: 'pod', name: 'default/web-0', uid: 'uid-web-0', ...fields })
-    return source.lookUp({ owner: asked, address: '10.0.0.5', node: 'n1' }, signal)
+    return source.lookUp({ owner: asked, address: '10.0.0.5', node: 'n1', epoch: 'cluster-1' }, signal)
   }
-  const answerPod = (fields: Parameters<typeof pod>[2] = {}) =>
-    endpoint.answer((_, response) => json(response, 200, pod('web-0', '10.0.0.5', fields)))
+  /** What a cluster says of the pod, and which one it is. */
+  const answer = (code: number, body: object, uid = 'cluster-1') =>
+    endpoint.answer(({ path }, response) =>
+      path === '/api/v1/namespaces/kube-system'
+        ? json(response, 200, {
+            kind: 'Namespace',
+            apiVersion: 'v1',
+            metadata: { name: 'kube-system', uid },
+          })
+        : json(response, code, body),
+    )
+  const answerPod = (fields: Parameters<typeof pod>[2] = {}) => answer(200, pod('web-0', '10.0.0.5', fields))
 
   test('asks for this very pod, from the authority', async () => {
     answerPod()
@@ -322,8 +332,21 @@ describe('look-up', () => {
     ['another pod', 200, pod('web-1', '10.0.0.5'), 'unknown'],
     ['an empty object', 200, {}, 'error'],
   ])('%s', async (_, code, body, expected) => {
-    endpoint.answer((_asked, response) => json(response, code, body))
+    answer(code, body)
     expect(await ask()).toMatchObject({ answer: expected })
+  })
+
+  test.each<[string, number, object]>([
+    ['NotFound', 404, status(404, 'NotFound', { kind: 'pods', name: 'web-0' })],
+    ['a pod of the same name', 200, pod('web-0', '10.0.0.5', { metadata: { uid: 'uid-of-another' } })],
+    [
+      'an ended pod',
+      200,
+      pod('web-0', '10.0.0.5', { status: { phase: 'Failed', containerStatuses: [finished(FINISHED)] } }),
+    ],
+  ])('%s, in another cluster than listed what there is, is no answer (5.1)', async (_, code, body) => {
+    answer(code, body, 'cluster-2')
+    expect(await ask()).toMatchObject({ answer: 'unknown' })
   })
 
   test.each<[string, Fields, LookUpReply['answer']]>([

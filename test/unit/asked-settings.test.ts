@@ -129,7 +129,7 @@ describe('a source that is asked', () => {
     await expect(agent.list(signal)).rejects.toThrow(/reports by itself/)
     const question = {
       owner: { kind: 'vm', name: 'a', uid: 'a', uidNamed: false, incarnation: '', interface: 'eth0' },
-      ...{ address: '10.0.0.1', node: '' },
+      ...{ address: '10.0.0.1', node: '', epoch: '' },
     }
     expect(await agent.lookUp(question, signal)).toMatchObject({ answer: 'error' })
   })
