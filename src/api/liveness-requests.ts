@@ -242,7 +242,7 @@ function readAnswer(verdict: pb.LookUpVerdict, path: string): LookUpReply {
       return { answer: 'live', detail }
     case pb.LookUpAnswer.TERMINAL:
       if (terminalSince === undefined) throw invalidField(`${path}.terminalSince`, 'required with TERMINAL')
-      return { answer: 'terminal', since: instant(terminalSince, `${path}.terminalSince`), detail }
+      return terminal(instant(terminalSince, `${path}.terminalSince`), detail)
     case pb.LookUpAnswer.GONE:
       return { answer: 'gone', detail }
     case pb.LookUpAnswer.ERROR:
@@ -250,6 +250,13 @@ function readAnswer(verdict: pb.LookUpVerdict, path: string): LookUpReply {
     default:
       return { answer: 'unknown', detail }
   }
+}
+
+/** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began (M-07). */
+function terminal(since: number, detail: string): LookUpReply {
+  return since > 0
+    ? { answer: 'terminal', since, detail }
+    : { answer: 'unknown', detail: `"terminal" without since when. ${detail}` }
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces

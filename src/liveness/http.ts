@@ -16,7 +16,7 @@
  *     {"answer": "live" | "terminal" | "gone" | "unknown",
  *      "uid": "…",           the uid it was asked for, or where the owner named none
  *      "name": "…",          the name it was asked for
- *      "since": "2026-01-31T12:00:00Z",    with "terminal": since when
+ *      "since": "2026-01-31T12:00:00Z",    with "terminal": since when; one of 1970 or before is none
  *      "epoch": "…",         worth giving: that of the list; from another one, "gone" and "terminal" count for nothing
  *      "detail": "…"}        for people
  *
@@ -185,7 +185,8 @@ async function lookUp(
       if (status !== 200) return unknown('"terminal" with 404.')
       if (!isIt) return unknown('"terminal" of another than was asked for.')
       if (!isOfThisLife) return unknown('"terminal" of another epoch than was listed.')
-      if (!since) return unknown('"terminal" without since when.')
+      // Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began (M-07).
+      if (!since || !(Date.parse(since) > 0)) return unknown('"terminal" without since when.')
       return { answer: 'terminal', since: Date.parse(since), detail }
     default:
       return unknown(`"${read.data.answer.slice(0, LONGEST_DETAIL)}".`)

@@ -1064,6 +1064,11 @@ const ASKED: readonly Guard[] = [
     'return uid !== null\n',
   ),
   http(
+    'http: an end at a time that was never set is none (M-07)',
+    'if (!since || !(Date.parse(since) > 0)) return',
+    'if (!since) return',
+  ),
+  http(
     'http: gone and ended are said in the epoch of the list, where they name one (5.1)',
     'const isOfThisLife = !read.data.epoch || read.data.epoch === epoch',
     'const isOfThisLife = epoch !== null',

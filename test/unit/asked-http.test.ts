@@ -224,6 +224,18 @@ describe('look-up', () => {
     ['gone of the name, where a uid was asked for', 200, { answer: 'gone', name: 'web' }, 'unknown'],
     ['terminal without since when', 200, { answer: 'terminal', uid: 'u1' }, 'unknown'],
     ['terminal of another', 200, { answer: 'terminal', uid: 'u2', since: '2026-01-31T12:00:00Z' }, 'unknown'],
+    [
+      'terminal since a time that was never set (Go)',
+      200,
+      { answer: 'terminal', uid: 'u1', since: '0001-01-01T00:00:00Z' },
+      'unknown',
+    ],
+    [
+      'terminal since a time that was never set (1970)',
+      200,
+      { answer: 'terminal', uid: 'u1', since: '1970-01-01T01:00:00+01:00' },
+      'unknown',
+    ],
     ['gone, in the epoch of the list', 200, { answer: 'gone', uid: 'u1', epoch: 'e1' }, 'gone'],
     ['gone, in another epoch', 404, { answer: 'gone', uid: 'u1', epoch: 'e2' }, 'unknown'],
     [
