@@ -18,7 +18,7 @@ import {
   type SnapshotReport,
   type Verdict,
 } from '../liveness/report.ts'
-import type { LookUpReply, SourceKind, SourceState } from '../liveness/source.ts'
+import { type LookUpReply, printable, type SourceKind, type SourceState } from '../liveness/source.ts'
 import type { Call } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
 import {
@@ -259,14 +259,11 @@ function terminal(since: number, detail: string): LookUpReply {
     : { answer: 'unknown', detail: `"terminal" without since when. ${detail}` }
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces
-const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]+/g
-
 /** Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever. */
 function readDetail(detail: string, path: string): string {
   if (Buffer.byteLength(detail) > DETAIL_BYTES)
     throw invalidField(path, `is longer than ${DETAIL_BYTES} bytes`)
-  return detail.toWellFormed().replace(CONTROL_CHARACTERS, ' ')
+  return printable(detail)
 }
 
 // Commands.

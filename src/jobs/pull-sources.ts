@@ -17,6 +17,7 @@ import { beginEraBeyond } from '../ledger/eras.ts'
 import { readManyEntries } from '../liveness/entries.ts'
 import { beginSnapshot, isRefusal, takeSnapshot } from '../liveness/report.ts'
 import { sightNews } from '../liveness/sighted.ts'
+import { printable } from '../liveness/source.ts'
 import type { Source } from '../liveness/source-rows.ts'
 import type { Done, Job, JobContext } from './job.ts'
 
@@ -164,7 +165,7 @@ async function pull(context: JobContext, one: Asked, told: Map<string, string>):
   const { rowCount } = await database.query(TAKE_TURN, [network, id, turn, TURN_MS])
   if (rowCount === 0) return 'taken by another'
   const end = (afterMs: number, failure: string) =>
-    database.query(END_TURN, [network, id, turn, afterMs, failure.slice(0, LONGEST_FAILURE)])
+    database.query(END_TURN, [network, id, turn, afterMs, printable(failure.slice(0, LONGEST_FAILURE))])
   let intervalMs: number = POLICY.pulledIntervalMs
   try {
     const asked = await ask(context, one, (source) => {

@@ -97,3 +97,11 @@ export type AskedSource = {
   lookUp(question: Question, signal: AbortSignal): Promise<LookUpReply>
   close(): Promise<void>
 }
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces
+const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]+/g
+
+/** What a source said of itself, for people: PostgreSQL's text holds no NUL, and one source's words must stop no other. */
+export function printable(said: string): string {
+  return said.toWellFormed().replace(CONTROL_CHARACTERS, ' ')
+}

@@ -35,7 +35,7 @@ import { ask as askFor } from '../postgres/on-connection.ts'
 import { countLookup, type Logger } from '../telemetry.ts'
 import { type Asked, type EvidenceRead, MOST_LEASES, takeEvidence, unansweredAfterMs } from './evidence.ts'
 import { HIGHEST, isBusy, LOWEST, readGround } from './sighted.ts'
-import type { LookUpReply, Question } from './source.ts'
+import { type LookUpReply, printable, type Question } from './source.ts'
 import type { Source } from './source-rows.ts'
 
 export type Judging = {
@@ -587,7 +587,7 @@ async function writeLookups(
     column(({ reply }) => reply?.answer ?? null),
     column(({ reply }) => (reply?.answer === 'terminal' ? reply.since : null)),
     column(({ due, reply }) => (reply === null ? '' : due.source.standing.epoch)),
-    column(({ reply }) => reply?.detail.slice(0, LONGEST_DETAIL) ?? ''),
+    column(({ reply }) => printable((reply?.detail ?? '').slice(0, LONGEST_DETAIL))),
     column(({ due }) => due.attempts),
     column(({ due }) => due.now + waitMs(due.attempts)),
   ])

@@ -306,6 +306,21 @@ test('eight are asked at a time, and then the others', async () => {
   expect(await pulling).toMatchObject({ pulled: 20 })
 })
 
+test('what a source says of its failure is kept, whatever it says, and stops no other', async () => {
+  await registerAsked('a')
+  await registerAsked('b')
+  endpoint.answer((request, response) =>
+    request.path === '/list/a' ? json(response, 500, {}) : lists(pod('10.0.0.5'))(request, response),
+  )
+  const list = () => Promise.reject(new Error('cut\u0000off'))
+  const broken: AskedSources = {
+    ...asked,
+    get: (source) => (source.id === 'a' ? { ...asked.get(source), list } : asked.get(source)),
+  }
+  expect(await pullOnce({ asked: broken })).toMatchObject({ pulled: 1, failed: 1 })
+  expect((await turns()).map(({ failure }) => failure)).toEqual(['cut off', ''])
+})
+
 test('a worker asks right after its start, with the secrets of its file', async () => {
   await registerAsked('a')
   endpoint.answer(lists(pod('10.0.0.5')))

@@ -425,6 +425,22 @@ describe('sources that are asked', () => {
     await engine.close()
   })
 
+  test('what one says of itself stops nobody from being judged', async () => {
+    const { network, leases, entries } = await withLease({ kind: 'docker', count: 2 })
+    await truth.watch(network, 'agent', seenThenMissed(entries, 3))
+    const asked = answering(async ({ address }) =>
+      address === leases[0]!.address ? { answer: 'live', detail: 'cut\u0000off\ud800' } : GONE,
+    )
+    expect(await run({ asked })).toMatchObject({ asked: 2, reaped: 1 })
+    expect(await truth.state(network, leases[1]!.address)).toBe('FREE')
+    expect(
+      await truth.rows(
+        `select detail from ipledger.lookup where network_id = $1 and answer = 'live'`,
+        network,
+      ),
+    ).toEqual([{ detail: 'cut off\ufffd' }])
+  })
+
   test('that answer live keep it, and are asked again only after a while', async () => {
     const { network, entries, address } = await withLease({ kind: 'docker' })
     await truth.watch(network, 'agent', seenThenMissed(entries, 3))

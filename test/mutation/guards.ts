@@ -1063,6 +1063,16 @@ const ASKED: readonly Guard[] = [
     'return uid === question.epoch\n',
     'return uid !== null\n',
   ),
+  asking(
+    'what a source says of itself stops nobody from being judged',
+    "column(({ reply }) => printable((reply?.detail ?? '')",
+    "column(({ reply }) => ((reply?.detail ?? '')",
+  ),
+  pulled(
+    'what a source says of its failure stops no other',
+    'printable(failure.slice(0, LONGEST_FAILURE))',
+    'failure.slice(0, LONGEST_FAILURE)',
+  ),
   http(
     'http: an end at a time that was never set is none (M-07)',
     'if (!since || !(Date.parse(since) > 0)) return',
