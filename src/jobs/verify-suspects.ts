@@ -12,12 +12,21 @@ export const VERIFY_ACTOR = 'job:verify-suspects'
 
 const LOOK_EVERY_MS = 2_000
 
-/** `stayMs`: how long a run waits for answers; 0: it judges what is there. */
-export function createVerifySuspects({ stayMs }: { readonly stayMs: number }): Job {
+/** `stayMs`: how long a run waits for answers; 0: it judges what is there. `askForMs`: as in `Judging`. */
+export function createVerifySuspects({
+  stayMs,
+  askForMs,
+}: {
+  readonly stayMs: number
+  readonly askForMs?: number
+}): Job {
   const inEachNetwork = createWalks()
   return async (context) => {
     const end = performance.now() + stayMs
-    const judging = judgingOf(context, VERIFY_ACTOR)
+    const judging: Judging = {
+      ...judgingOf(context, VERIFY_ACTOR),
+      ...(askForMs === undefined ? {} : { askForMs }),
+    }
     const awaited = new Set<string>()
     const done: Record<string, number> = {
       ...(await inEachNetwork(context, async (network, from) => {

@@ -47,6 +47,8 @@ export type Judging = {
   readonly actor: string
   /** Asks a source of a kind that is asked. */
   readonly lookUp: (source: Source, question: Question, signal: AbortSignal) => Promise<LookUpReply>
+  /** How long sources are asked about one slice of leases; 0: each of as many as are asked at once. */
+  readonly askForMs?: number
 }
 
 /** What a run did in a network, and what stops it from doing more. */
@@ -84,6 +86,13 @@ export function newRun(): Run {
 
 /** Leases judged in one run of one network; the next run goes on behind them. */
 const MOST_OF_A_RUN = 20_000
+/**
+ * Of a slice: what is answered is used while it is fresh, and what was not asked is asked by the next run. With all of it
+ * asked first, the answers of a source that takes seconds for each were too old when the last had come, run after run.
+ */
+const ASK_FOR_MS = POLICY.proofAgeMs / 3
+/** Of a network, in one run: other networks, and the next run, wait no longer for a source that is slow. Not measured. */
+const WALK_FOR_MS = 20_000
 /** Leases walked by one statement to find those that nobody lists: some 30 ms of the database (not measured). */
 const WALKED = 10_000
 /** Commands on their way at once, so that a hold is met before the rest is sent. */
@@ -254,12 +263,13 @@ export async function judgeNetwork(
   if (suspects === 'unseen' && (await hasFences(database, network))) await judgeFenced(judging, network, run)
   if (!ground.hasSources) return { run, after: null }
   if (suspects === 'unseen') await dropQuestions(database, network, signal)
+  const end = performance.now() + WALK_FOR_MS
   for (let after = from ?? LOWEST; !signal.aborted; ) {
     const page = await readSuspects(database, network, suspects, { after, upTo: HIGHEST })
     await judgeSlice(judging, network, page.leases, run)
     if (page.next === null || run.busy) return { run, after: null }
     after = page.next
-    if (run.judged >= MOST_OF_A_RUN) return { run, after }
+    if (run.judged >= MOST_OF_A_RUN || performance.now() > end) return { run, after }
   }
   return { run, after: null }
 }
@@ -510,6 +520,8 @@ type Due = Wanted & {
   readonly source: Source
   readonly now: number
   readonly attempts: number
+  /** When it was asked before; null: never. */
+  readonly before: number | null
 }
 
 /** What is to be asked now; nothing where the question is on its way, or its time has not come. */
@@ -519,7 +531,8 @@ function dueQuestion({ lease, ask: wanted }: Wanted, read: EvidenceRead): readon
   const { now } = read.ground
   const before = read.asked(source.id, lease.fencingToken, wanted.owner)
   const attempts = attemptsNow(before, lease, source, now)
-  return attempts === null ? [] : [{ lease, ask: wanted, source, now, attempts }]
+  if (attempts === null) return []
+  return [{ lease, ask: wanted, source, now, attempts, before: before?.askedAt ?? null }]
 }
 
 /** Which attempt this is; null: not now. */
@@ -617,10 +630,15 @@ async function askSource(
 ): Promise<readonly LookupCells[]> {
   const cells: LookupCells[] = []
   const { failures } = run
+  const { askForMs = ASK_FOR_MS } = judging
+  // Never asked, or long ago: what this run does not get to is first in the next.
+  const inTurn = questions.toSorted((a, b) => (a.before ?? 0) - (b.before ?? 0))
+  const end = performance.now() + askForMs
   let next = 0
+  const isInTime = (): boolean => next < POLICY.lookUpsAtOnce || performance.now() < end
   const askNext = async (): Promise<void> => {
-    while (next < questions.length && !judging.signal.aborted) {
-      const due = questions[next]!
+    while (next < inTurn.length && isInTime() && !judging.signal.aborted) {
+      const due = inTurn[next]!
       next += 1
       const { id } = due.source
       if ((failures.get(id) ?? 0) >= MOST_FAILURES) return

@@ -3,8 +3,8 @@ import { afterAll, describe, expect, test } from 'vitest'
 import type { LeaseView } from '../../src/core/command.ts'
 import { POLICY } from '../../src/core/policy.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
-import { createAskedSources, type Declared } from '../../src/liveness/asked.ts'
-import type { LookUpReply } from '../../src/liveness/source.ts'
+import { type AskedSources, createAskedSources, type Declared } from '../../src/liveness/asked.ts'
+import type { LookUpReply, Question } from '../../src/liveness/source.ts'
 import { claim, fenceNode, release, reserve, resumeHold } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { json, openEndpoint } from '../support/endpoint.ts'
@@ -439,6 +439,39 @@ describe('sources that are asked', () => {
         network,
       ),
     ).toEqual([{ detail: 'cut off\ufffd' }])
+  })
+
+  test('that are slow are asked for as long as an answer is fresh, and then what was answered is used', async () => {
+    const { network, entries } = await withLease({ kind: 'docker', count: 60 })
+    await truth.watch(network, 'agent', seenThenMissed(entries, 3, entries.slice(12)))
+    const asked = answering(async () => GONE)
+    const patience = createVerifySuspects({ stayMs: 0, askForMs: 0 })
+    expect(await truth.run(patience, { asked })).toMatchObject({ asked: 8, reaped: 8 })
+    expect(await truth.run(patience, { asked })).toMatchObject({ asked: 4, reaped: 4 })
+  })
+
+  test('what a run does not get to is asked first by the next, however often others are asked again', async () => {
+    const { network, entries } = await withLease({ kind: 'docker', count: 20 })
+    await truth.source(network, 'other', { kind: 'docker' })
+    for (const source of ['agent', 'other']) await truth.watch(network, source, seenThenMissed(entries, 3))
+    const said = new Set<string>()
+    // What one says grows old while the other gives no clear answer.
+    const answer = async (id: string, { owner: { uid } }: Question): Promise<LookUpReply> => {
+      if (id === 'other') return { answer: 'unknown', detail: '' }
+      said.add(uid)
+      return GONE
+    }
+    const asked: AskedSources = {
+      get: (source) => answering((question) => answer(source.id, question)).get(source),
+      close: async () => {},
+    }
+    const patience = createVerifySuspects({ stayMs: 0, askForMs: 0 })
+    for (let turn = 0; turn < 3; turn += 1) {
+      await truth.run(patience, { asked })
+      await truth.past(network, 2 * MINUTE)
+      for (const source of ['agent', 'other']) await truth.watch(network, source, [[], [], []])
+    }
+    expect(said.size).toBe(20)
   })
 
   test('that answer live keep it, and are asked again only after a while', async () => {

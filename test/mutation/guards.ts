@@ -1064,6 +1064,16 @@ const ASKED: readonly Guard[] = [
     'return uid !== null\n',
   ),
   asking(
+    'sources are asked about a slice for as long as an answer is fresh',
+    'next < POLICY.lookUpsAtOnce || performance.now() < end',
+    'next < Number.MAX_SAFE_INTEGER',
+  ),
+  asking(
+    'what a run does not get to is asked first by the next',
+    'questions.toSorted((a, b) => (a.before ?? 0) - (b.before ?? 0))',
+    'questions',
+  ),
+  asking(
     'what a source says of itself stops nobody from being judged',
     "column(({ reply }) => printable((reply?.detail ?? '')",
     "column(({ reply }) => ((reply?.detail ?? '')",
