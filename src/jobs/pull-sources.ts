@@ -25,6 +25,8 @@ export const PULL_ACTOR = 'job:pull-sources'
 
 /** Sources asked at a time by one worker. Not measured. */
 const AT_ONCE = 8
+/** Of these, as many that failed the last time: a rack that hangs takes no place from those that answer. Not measured. */
+const FAILING_AT_ONCE = 4
 /** Of a list, all its pages together; with the default cooldown its beginning counts for 60 s. */
 const LIST_TIMEOUT_MS = 45_000
 /** After this a worker that took a turn has ended, or hangs: a list, and time to write it down. */
@@ -39,7 +41,9 @@ const LONGEST_FAILURE = 1_000
 const LIST_TURNS = `
   select s.source_id,
          coalesce((select ceil(extract(epoch from t.next_at - clock_timestamp()) * 1000)::float8 from ipledger.turn t
-                    where t.network_id = $1 and t.source_id = s.source_id), $4::float8) as due_in_ms
+                    where t.network_id = $1 and t.source_id = s.source_id), $4::float8) as due_in_ms,
+         coalesce((select t.failure <> '' from ipledger.turn t
+                    where t.network_id = $1 and t.source_id = s.source_id), false) as failed
     from ipledger.source s
    where s.network_id = $1 and s.source_id > $2 and s.kind <> 'push' and s.state <> 'RETIRED'
    order by s.source_id limit $3`
@@ -61,7 +65,11 @@ const END_TURN = `
 export const PULL_STATEMENTS = { listTurns: LIST_TURNS, takeTurn: TAKE_TURN, endTurn: END_TURN } as const
 
 type Asked = { readonly network: string; readonly id: string }
-type Due = Asked & { readonly dueInMs: number }
+type Due = Asked & {
+  readonly dueInMs: number
+  /** The last time it was asked. */
+  readonly failed: boolean
+}
 
 /** `slotMs`: how long a run stays for sources that come due again. */
 export function createPullSources({ slotMs = SLOT_MS }: { readonly slotMs?: number } = {}): Job {
@@ -76,6 +84,8 @@ async function pullFor(context: JobContext, slotMs: number, told: Map<string, st
   const end = begun + slotMs
   const done = { pulled: 0, failed: 0, sighted: 0 }
   const running = new Map<string, Promise<void>>()
+  const failing = new Set<string>()
+  const hasPlace = ({ failed }: Due): boolean => !failed || failing.size < FAILING_AT_ONCE
 
   const start = (one: Due): void => {
     const key = keyOf(one)
@@ -87,10 +97,14 @@ async function pullFor(context: JobContext, slotMs: number, told: Map<string, st
           done.sighted += pulled.sighted
         }
       })
-      .finally(() => running.delete(key))
+      .finally(() => {
+        running.delete(key)
+        failing.delete(key)
+      })
     // Waited for by whoever comes to it first; it fails only if the database does.
     run.catch(() => {})
     running.set(key, run)
+    if (one.failed) failing.add(key)
   }
 
   const { rows } = await database.query<{ network_id: string }>(
@@ -103,13 +117,15 @@ async function pullFor(context: JobContext, slotMs: number, told: Map<string, st
       // A network that gets its first one is looked at by the next run.
       networks = [...new Set(turns.map(({ network }) => network))]
       for (const one of turns) {
-        if (one.dueInMs > 0 || running.has(keyOf(one))) continue
+        if (one.dueInMs > 0 || running.has(keyOf(one)) || !hasPlace(one)) continue
         while (running.size >= AT_ONCE) await Promise.race(running.values())
         if (signal.aborted || performance.now() > begun + SLOT_MS) break
         start(one)
       }
       const left = end - performance.now()
-      const next = Math.min(...turns.filter((one) => !running.has(keyOf(one))).map(({ dueInMs }) => dueInMs))
+      // Who has no place is waited for by who has one.
+      const waiting = turns.filter((one) => !running.has(keyOf(one)) && (one.dueInMs > 0 || hasPlace(one)))
+      const next = Math.min(...waiting.map(({ dueInMs }) => dueInMs))
       if (signal.aborted || left <= 0 || (running.size === 0 && next > left)) break
       await firstOf([...running.values()], Math.max(1, Math.min(next, left)), signal)
     }
@@ -123,6 +139,8 @@ function keyOf({ network, id }: Asked): string {
   return `${network}/${id}`
 }
 
+type TurnRow = { readonly source_id: string; readonly due_in_ms: number; readonly failed: boolean }
+
 async function listTurns(
   { database, signal }: JobContext,
   networks: readonly string[],
@@ -130,13 +148,10 @@ async function listTurns(
   const turns: Due[] = []
   for (const network of networks) {
     for (let after = ''; !signal.aborted; ) {
-      const { rows } = await database.query<{ source_id: string; due_in_ms: number }>(LIST_TURNS, [
-        network,
-        after,
-        PAGE,
-        NEVER_ASKED_MS,
-      ])
-      turns.push(...rows.map((row) => ({ network, id: row.source_id, dueInMs: row.due_in_ms })))
+      const { rows } = await database.query<TurnRow>(LIST_TURNS, [network, after, PAGE, NEVER_ASKED_MS])
+      turns.push(
+        ...rows.map((row) => ({ network, id: row.source_id, dueInMs: row.due_in_ms, failed: row.failed })),
+      )
       if (rows.length < PAGE) break
       after = rows.at(-1)!.source_id
     }

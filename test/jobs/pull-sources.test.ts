@@ -306,6 +306,31 @@ test('eight are asked at a time, and then the others', async () => {
   expect(await pulling).toMatchObject({ pulled: 20 })
 })
 
+test('those that did not answer the last time leave half of the places to the others', async () => {
+  const hanging = await openEndpoint()
+  hanging.answer(hang)
+  for (let one = 0; one < 12; one += 1) {
+    await registerAsked(`s${one}`, { url: hanging.url })
+    await connections.query(
+      `insert into ipledger.turn values ($1, $2, now() - interval '3 minutes', 'test', now() - interval '2 minutes', 'no answer')`,
+      [network, `s${one}`],
+    )
+  }
+  await registerAsked('well', { intervalMs: 1_000 })
+  await connections.query(
+    `insert into ipledger.turn values ($1, 'well', now() - interval '1 minute', 'test', now(), '')`,
+    [network],
+  )
+  endpoint.answer(lists(pod('10.0.0.5')))
+  const stopping = new AbortController()
+  const running = createPullSources({ slotMs: HOUR })(context({ signal: stopping.signal }))
+  await waitFor(() => endpoint.asked.length >= 2, { what: 'the one that answers to be asked twice' })
+  expect(hanging.asked).toHaveLength(4)
+  stopping.abort()
+  await running
+  await hanging.close()
+})
+
 test('what a source says of its failure is kept, whatever it says, and stops no other', async () => {
   await registerAsked('a')
   await registerAsked('b')

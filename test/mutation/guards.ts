@@ -1079,6 +1079,11 @@ const ASKED: readonly Guard[] = [
     "column(({ reply }) => ((reply?.detail ?? '')",
   ),
   pulled(
+    'those that fail leave places to those that answer',
+    'failing.size < FAILING_AT_ONCE',
+    'failing.size < AT_ONCE + 1',
+  ),
+  pulled(
     'what a source says of its failure stops no other',
     'printable(failure.slice(0, LONGEST_FAILURE))',
     'failure.slice(0, LONGEST_FAILURE)',
