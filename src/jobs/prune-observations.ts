@@ -5,8 +5,10 @@
  * Epochs are never forgotten: a closed one must never open again.
  *
  * Of a held lease the last sighting of each workload by each source stays, however old: it is what makes that source a
- * witness, and without its witness a lease would be judged by whoever is left (16.8).
+ * witness, and without its witness a lease would be judged by whoever is left (16.8). So does the last one on each
+ * boot, alive and ended: what was seen elsewhere is freed by no fence (16.5), and an ended life is no news of another (W-03).
  */
+import { TERMINAL } from '../core/command.ts'
 import { OF_NETWORK } from '../ledger/append.ts'
 import { endRetired } from '../liveness/register.ts'
 import { dropQuestions } from '../liveness/suspects.ts'
@@ -40,6 +42,8 @@ export const OBSERVATIONS = {
            and later.owner_kind is not distinct from old.owner_kind
            and later.owner_uid is not distinct from old.owner_uid
            and later.owner_name is not distinct from old.owner_name
+           and later.node = old.node and later.boot = old.boot
+           and (later.state = '${TERMINAL}') = (old.state = '${TERMINAL}')
          order by later.address, later.source_id limit 1) is not null)`,
   },
   parts: { table: 'snapshot_part', column: 'received_at', memoryMs: PARTS_KEPT_MS },

@@ -2,9 +2,12 @@
 import { afterAll, describe, expect, test } from 'vitest'
 import { observePools } from '../../src/jobs/observe-pools.ts'
 import { pruneObservations } from '../../src/jobs/prune-observations.ts'
+import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
+import { LEASE_COLUMNS, type LeaseRow, readLease } from '../../src/ledger/rows.ts'
+import { takeEvidence } from '../../src/liveness/evidence.ts'
 import { retireSource } from '../../src/liveness/register.ts'
 import { listStuck } from '../../src/liveness/stuck.ts'
-import { createPool, release } from '../support/commands.ts'
+import { createPool, fenceNode, release } from '../support/commands.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import { INTERVAL, register, settled } from '../support/intake.ts'
 import { HOUR, listedAs, MINUTE, useTruth, workload } from '../support/truth.ts'
@@ -88,6 +91,57 @@ describe('sightings and snapshots', () => {
     ).toHaveLength(1)
     await truth.ledger.accept(release(lease.fencingToken, { network }))
     expect(await prune()).toMatchObject({ sightings: 1 })
+  })
+
+  test('where a held lease was seen, and in which life, stays too (16.5, 16.8)', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'cluster')
+    const of = workload('moved')
+    const placement = { node: 'n1', boot: 'b1', labels: {} }
+    const { address, fencingToken } = await truth.lease(network, of, { placement })
+    const here = listedAs(address, of, { node: 'n1', boot: 'b1' })
+    const there = listedAs(address, of, { node: 'n2', boot: 'c1' })
+    const before = { ...here, incarnation: 'another', state: 'terminal' }
+    await truth.watch(network, 'cluster', [[here], [here], [there], [here], [before], []])
+    const evidence = async () => {
+      const { rows } = await truth.connections.query<LeaseRow>(
+        `select ${LEASE_COLUMNS.join(', ')} from ipledger.lease where network_id = $1 and fencing_token = $2`,
+        [network, fencingToken],
+      )
+      const read = await takeEvidence(truth.connections, network, rows.map(readLease))
+      return read!.evidence[0]!.witnesses.map(({ source, why, seenOn }) => ({ source, why, seenOn }))
+    }
+    const witnesses = await evidence()
+    expect(witnesses).toMatchObject([
+      { source: 'cluster', why: 'SIGHTED', seenOn: [{ node: expect.any(String) }, {}] },
+    ])
+    await truth.past(network, 31 * DAY)
+    // Of the two intervals on n1 the first.
+    expect(await prune()).toMatchObject({ sightings: 1 })
+    const places = (all: typeof witnesses) =>
+      all.map((one) => ({ ...one, seenOn: one.seenOn!.map(({ node }) => node).sort() }))
+    expect(places(await evidence())).toEqual(places(witnesses))
+  })
+
+  test('what had moved away a month ago and back is freed by no fence (16.5)', async () => {
+    const network = await truth.network()
+    await truth.source(network, 'cluster')
+    const of = workload('moved')
+    const placement = { node: 'n1', boot: 'b1', labels: {} }
+    const { address } = await truth.lease(network, of, { placement })
+    const on = (node: string, boot: string) => listedAs(address, of, { node, boot })
+    await truth.watch(network, 'cluster', [
+      [on('n1', 'b1')],
+      [on('n1', 'b1')],
+      [on('n2', 'c1')],
+      [on('n1', 'b1')],
+      [],
+    ])
+    await truth.past(network, 31 * DAY)
+    await prune()
+    await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
+    await truth.run(createVerifySuspects({ stayMs: 0 }))
+    expect(await truth.state(network, address)).toBe('ACTIVE')
   })
 
   test('what is listed stays however long it has been', async () => {

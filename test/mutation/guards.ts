@@ -1078,6 +1078,16 @@ const ASKED: readonly Guard[] = [
     "column(({ reply }) => printable((reply?.detail ?? '')",
     "column(({ reply }) => ((reply?.detail ?? '')",
   ),
+  pruned(
+    'where a held lease was seen is not forgotten (16.5)',
+    '           and later.node = old.node and later.boot = old.boot\n',
+    '',
+  ),
+  pruned(
+    'that a held lease was alive is not forgotten for an end of another life (16.8, W-03)',
+    `           and (later.state = '\${TERMINAL}') = (old.state = '\${TERMINAL}')\n`,
+    '',
+  ),
   pulled(
     'those that fail leave places to those that answer',
     'failing.size < FAILING_AT_ONCE',
