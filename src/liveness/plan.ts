@@ -100,8 +100,17 @@ export async function planNetwork(
   if (ground === undefined) return noNetwork(network)
   const { head } = ground
   for (const id of [wanted.source, wanted.asIfEnabled]) {
-    if (id !== null && (await findSource(database, network, id)) === undefined) {
+    if (id === null) continue
+    const source = await findSource(database, network, id)
+    if (source === undefined) {
       return refusal('SOURCE_NOT_FOUND', `network ${network} has no source ${id}`, { network, source: id })
+    }
+    // That nothing would follow from it is true, and not what was asked.
+    if (id === wanted.asIfEnabled && source.state === 'RETIRED') {
+      return refusal('ILLEGAL_STATE', `source ${id} is retired for good; register another`, {
+        source: id,
+        state: source.state,
+      })
     }
   }
   const range = await rangeOf(database, wanted)
@@ -114,8 +123,9 @@ export async function planNetwork(
     if ('reason' in planned) return planned
     findings.push(...planned)
     if (findings.length >= limit) {
-      const page = findings.slice(0, limit)
-      const end = page.at(-1)!.end
+      const { end } = findings[limit - 1]!
+      // The next page begins behind an address: all that is said of the last one stays on this.
+      const page = findings.filter((one, index) => index < limit || one.end === end)
       const isLast = page.length === findings.length && window.next === null
       return { findings: page.map(({ finding }) => finding), next: isLast ? null : end, head }
     }

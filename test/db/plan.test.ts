@@ -1,6 +1,7 @@
 /** The dry run: what would be done, for whom, and why; and that nothing is. */
 import { afterAll, describe, expect, test } from 'vitest'
 import { type PlanWanted, planNetwork } from '../../src/liveness/plan.ts'
+import { retireSource } from '../../src/liveness/register.ts'
 import { isRefusal } from '../../src/liveness/report.ts'
 import { createPool, release } from '../support/commands.ts'
 import { useTestDatabase } from '../support/database.ts'
@@ -126,6 +127,31 @@ describe('what would be done', () => {
       after = page.next
     }
     expect(paged).toEqual(whole.map((one) => one.split(' ')[0]))
+  })
+
+  test('what several sources list at one address is on one page', async () => {
+    const { network } = await withLeases(0)
+    await truth.source(network, 'other')
+    for (const [n, source] of ['agent', 'other'].entries()) {
+      const list = [60, 61].map((at) => listedAs(`10.0.0.${at}`, workload(`${source}-${at + n}`)))
+      await truth.watch(network, source, [list, list])
+    }
+    const whole = await told(network)
+    expect(whole).toHaveLength(4)
+    const first = await plan(network, { limit: 1 })
+    expect(first.findings.map(({ address }) => address)).toEqual(['10.0.0.60', '10.0.0.60'])
+    const rest = await plan(network, { after: first.next, limit: 1 })
+    expect(rest.findings.map(({ address }) => address)).toEqual(['10.0.0.61', '10.0.0.61'])
+  })
+
+  test('as if a source were enabled that is over is refused', async () => {
+    const { network } = await withLeases(0)
+    settled(await retireSource(truth.connections, { network, id: 'agent', by: 'test' }))
+    const at = { database: truth.connections, ledger: truth.ledger }
+    const result = await planNetwork(at, { network, ...WANTED, asIfEnabled: 'agent' })
+    expect(isRefusal(result) ? result.message : 'accepted').toBe(
+      'source agent is retired for good; register another',
+    )
   })
 
   test('of a delegated block once', async () => {
