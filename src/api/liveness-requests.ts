@@ -19,6 +19,7 @@ import {
   type Verdict,
 } from '../liveness/report.ts'
 import { type LookUpReply, printable, type SourceKind, type SourceState } from '../liveness/source.ts'
+import { STUCK_CODES } from '../liveness/stuck.ts'
 import type { Call } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
 import {
@@ -49,6 +50,7 @@ const DETAIL_BYTES = 1_024
 const ENTRIES_AT_ONCE = 5_000
 const MOST_CODES = 32
 const CODE_BYTES = 64
+const KNOWN_CODES: ReadonlySet<string> = new Set(STUCK_CODES)
 
 const KINDS: ReadonlyMap<pb.SourceKind, SourceKind> = new Map([
   [pb.SourceKind.SOURCE_KIND_UNSPECIFIED, 'push'],
@@ -293,7 +295,14 @@ export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): Resum
   return { ...envelope(call, network, message.requestId, content), ...content }
 }
 
+/** Of a misspelt one nothing would seem to wait. */
 export function readCodes(codes: readonly string[]): readonly string[] {
   atMost(codes.length, MOST_CODES, 'codes')
-  return [...new Set(codes.map((code, index) => requiredText(code, `codes[${index}]`, CODE_BYTES)))].sort()
+  return [...new Set(codes.map((code, index) => readCode(code, `codes[${index}]`)))].sort()
+}
+
+function readCode(code: string, path: string): string {
+  const read = requiredText(code, path, CODE_BYTES)
+  if (KNOWN_CODES.has(read)) return read
+  throw invalidField(path, `${read} is no code; it must be one of ${STUCK_CODES.join(', ')}`)
 }

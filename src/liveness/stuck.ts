@@ -32,30 +32,34 @@ import type { Source } from './source-rows.ts'
 import { readPoolsOf } from './suspects.ts'
 import { readUnknown } from './unknown-sources.ts'
 
-export type StuckCode =
-  | 'NETWORK_RECOVERING'
-  | 'NETWORK_REBUILDING'
-  | 'SOURCE_UNKNOWN'
-  | 'BOOKS_DIFFER'
-  | 'HELD'
-  | 'OLD_TRANSACTION'
-  | 'CLOCK_AHEAD'
-  | 'SOURCE_NOT_ENABLED'
-  | 'SOURCE_SILENT'
-  | 'SOURCE_PARTIAL'
-  | 'SOURCE_COLD'
-  | 'SOURCE_SELDOM'
-  | 'FENCE_CONTRADICTED'
-  | 'STALE_SIGHTING'
-  | 'PROOF_BLOCKED'
-  | 'LOOKUP_FAILING'
-  | 'LOOKUP_WAITING'
-  | 'OWNER_LIVES_ELSEWHERE'
-  | 'NOBODY_CAN_TELL'
-  | 'NO_EXIT'
-  | 'NEVER_SIGHTED'
-  | 'SIGHTING_EXCLUDED'
-  | 'SIGHTING_NOT_RECORDED'
+/** All of them. */
+export const STUCK_CODES = [
+  'NETWORK_RECOVERING',
+  'NETWORK_REBUILDING',
+  'SOURCE_UNKNOWN',
+  'BOOKS_DIFFER',
+  'HELD',
+  'OLD_TRANSACTION',
+  'CLOCK_AHEAD',
+  'SOURCE_NOT_ENABLED',
+  'SOURCE_SILENT',
+  'SOURCE_PARTIAL',
+  'SOURCE_COLD',
+  'SOURCE_SELDOM',
+  'FENCE_CONTRADICTED',
+  'STALE_SIGHTING',
+  'PROOF_BLOCKED',
+  'LOOKUP_FAILING',
+  'LOOKUP_WAITING',
+  'OWNER_LIVES_ELSEWHERE',
+  'NOBODY_CAN_TELL',
+  'NO_EXIT',
+  'NEVER_SIGHTED',
+  'SIGHTING_EXCLUDED',
+  'SIGHTING_NOT_RECORDED',
+] as const
+
+export type StuckCode = (typeof STUCK_CODES)[number]
 
 export type StuckItem = {
   readonly code: StuckCode

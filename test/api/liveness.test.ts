@@ -441,6 +441,7 @@ describe('snapshots', () => {
     ['Reconcile', { pool: 'No Pool' }, 'pool'],
     ['Reconcile', { address: 'x' }, 'address'],
     ['ListStuck', { codes: [''] }, 'codes[0]'],
+    ['ListStuck', { codes: ['HELD', 'PROOF_BLOKED'] }, 'codes[1]'],
   ])('%s %j is refused, and says where', async (method, fields, field) => {
     const whole = method.startsWith('Report') ? { source: 'eyes', epoch: 'e1' } : {}
     const named = method === 'BeginSnapshot' ? { source: 'eyes' } : {}

@@ -1,14 +1,11 @@
 /** What waits is told by codes, and `stuck --code` takes them: its help says which there are. */
-import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { STUCK_CODES } from '../../src/cli/stuck.ts'
 import { createProgram } from '../../src/cli.ts'
+import { STUCK_CODES as ANSWERED } from '../../src/liveness/stuck.ts'
 
 test('stuck --help lists every code that is answered', () => {
-  const source = readFileSync(new URL('../../src/liveness/stuck.ts', import.meta.url), 'utf8')
-  const union = /\nexport type StuckCode =\n((?: {2}\| '[A-Z_]+'\n)+)/.exec(source)![1]!
-  const answered = [...union.matchAll(/'([A-Z_]+)'/g)].map((found) => found[1]!)
-  expect(Object.keys(STUCK_CODES)).toEqual(answered)
+  expect(Object.keys(STUCK_CODES)).toEqual(ANSWERED)
 
   let help = ''
   const stuck = createProgram().commands.find((command) => command.name() === 'stuck')!
