@@ -1,6 +1,6 @@
 /** What sources reported, and what they see. */
 
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
 import {
   ListSightingsResponseSchema,
   ListSnapshotsResponseSchema,
@@ -37,7 +37,7 @@ export function snapshotCommands(program: Command): void {
 
   withJson(withNetwork(snapshot.command('show')))
     .argument('<source>')
-    .argument('<sequence>', 'its number', seq)
+    .argument('<sequence>', 'its number', numberOf)
     .description('one report, and what it began and ended')
     .addHelpText(
       'after',
@@ -72,7 +72,7 @@ export function snapshotCommands(program: Command): void {
     .option('--source <id>', 'only by this source')
     .option('--address <address>', 'only there; of a block that is leased as one, anywhere in it')
     .option('--vanished', 'also what is listed no more')
-    .option('--sequence <n>', 'only what this report of --source began or ended', seq)
+    .option('--sequence <n>', 'only what this report of --source began or ended', numberOf)
     .action(async (options: SightingOptions) => {
       const { network, source, address, vanished, sequence, pageSize, pageToken } = options
       const answer = await connect().liveness.listSightings(
@@ -81,6 +81,13 @@ export function snapshotCommands(program: Command): void {
       printAnswer(options, ListSightingsResponseSchema, answer, ({ sightings }) => sightingTable(sightings))
       printMore(options, answer.nextPageToken)
     })
+}
+
+/** The API's 0 means all of them. */
+function numberOf(text: string): bigint {
+  const number = seq(text)
+  if (number === 0n) throw new InvalidArgumentError('Snapshots are numbered from 1.')
+  return number
 }
 
 /** The first of them. A page that is not the last may be empty. */

@@ -496,6 +496,12 @@ test('sources: registered, enabled, looked at, retired', async () => {
   expect(first.stdout).toMatch(
     /\n\nADDRESS .*\n10\.8\.0\.7 +agent-n1 +pod default\/a +u-7 .*\n10\.9\.9\.9 +agent-n1 +vm far /,
   )
+  expect((await run('snapshot', 'show', 'agent-n1', '0', ...at)).stderr).toContain(
+    'Snapshots are numbered from 1.',
+  )
+  expect((await run('stuck', '--code', 'source_silent', ...at)).stderr).toContain(
+    'codes[0]: source_silent is no code; it must be one of NETWORK_RECOVERING, ',
+  )
   expect((await run('snapshot', 'show', 'agent-n1', '9', ...at)).stderr).toBe(
     'ipledger: No report 9 of agent-n1 is kept: it changed nothing, is too old, or never was.\n',
   )
