@@ -43,6 +43,10 @@ const listed = z.object({
   State: z.string().min(1),
   NetworkSettings: z.object({ Networks: z.record(z.string(), endpoint.nullable()) }),
 })
+/** Of a container that cannot be read the networks that can. */
+const withNetworks = z.object({
+  NetworkSettings: z.object({ Networks: z.record(z.string(), endpoint.nullable().catch(null)) }),
+})
 const inspected = z.object({
   Id: z.string().min(1),
   Name: z.string(),
@@ -84,8 +88,16 @@ export function openDocker(
     const unread: string[] = []
     for (const container of containers) {
       const read = listed.safeParse(container)
-      if (read.success) entries.push(...entriesOf(read.data, networkId))
-      else unread.push(`${JSON.stringify(container)?.slice(0, 100)}: ${z.prettifyError(read.error)}`)
+      if (read.success) {
+        entries.push(...entriesOf(read.data, networkId))
+        continue
+      }
+      unread.push(`${JSON.stringify(container)?.slice(0, 100)}: ${z.prettifyError(read.error)}`)
+      // In use, whatever else is wrong with it (INV-12).
+      const attached = withNetworks.safeParse(container)
+      if (attached.success) {
+        entries.push(...addressesOf(attached.data, networkId).map((address) => ({ address, node })))
+      }
     }
     return {
       epoch: before.ID,
@@ -98,7 +110,7 @@ export function openDocker(
     }
   }
 
-  function entriesOf({ Id, Names, State, NetworkSettings }: Listed, networkId: string): GivenEntry[] {
+  function addressesOf({ NetworkSettings }: Pick<Listed, 'NetworkSettings'>, networkId: string): string[] {
     const addresses = new Set<string>()
     for (const [name, one] of Object.entries(NetworkSettings.Networks)) {
       // By name too: a container that was stopped while its network was made anew still has the old one's id.
@@ -112,9 +124,14 @@ export function openDocker(
         if (address) addresses.add(address)
       }
     }
+    return [...addresses]
+  }
+
+  function entriesOf(one: Listed, networkId: string): GivenEntry[] {
+    const { Id, Names, State } = one
     // Another with a second slash is a link of another container to this one.
     const name = Names?.find((one) => /^\/[^/]+$/.test(one))?.slice(1)
-    return [...addresses].map((address) => ({
+    return addressesOf(one, networkId).map((address) => ({
       address,
       kind: settings.kind,
       ...(name === undefined ? {} : { name: qualified(name) }),

@@ -60,6 +60,17 @@ const pod = z.object({
     })
     .nullish(),
 })
+/** Of a pod that cannot be read the rest; the first of its addresses, where the others are no text. */
+const withAddresses = z.object({
+  spec: z.object({ hostNetwork: z.boolean().nullish().catch(null) }).catch({ hostNetwork: null }),
+  status: z.object({
+    podIP: text.catch(null),
+    podIPs: z
+      .array(z.object({ ip: text }))
+      .nullish()
+      .catch(null),
+  }),
+})
 const page = z.object({
   items: z.array(z.unknown()),
   metadata: z.object({ _continue: text, resourceVersion: z.string().min(1) }),
@@ -128,8 +139,14 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): 
       version ??= resourceVersion
       for (const item of answered.items) {
         const read = pod.safeParse(item)
-        if (read.success) entries.push(...entriesOf(read.data))
-        else unread.push(`${describe(item)}: ${z.prettifyError(read.error)}`)
+        if (read.success) {
+          entries.push(...entriesOf(read.data))
+          continue
+        }
+        unread.push(`${describe(item)}: ${z.prettifyError(read.error)}`)
+        // In use, whatever else is wrong with it (INV-12).
+        const addressed = withAddresses.safeParse(item)
+        if (addressed.success) entries.push(...addressesOf(addressed.data).map((address) => ({ address })))
       }
       if (resourceVersion !== version) {
         return listing(`page ${number + 1} is of version ${resourceVersion}, and the first of ${version}`)
@@ -199,20 +216,24 @@ async function clusterOf(api: CoreV1Api): Promise<string> {
 
 function entriesOf(one: Pod): GivenEntry[] {
   const { metadata, spec, status } = one
-  if (spec.hostNetwork === true) return []
   const { name, namespace, uid } = metadata
-  const addresses = new Set([status?.podIP, ...(status?.podIPs ?? []).map(({ ip }) => ip)])
   const state = endedSince(one) === null ? wordFor(one) : 'terminal'
-  return [...addresses]
-    .filter((address) => typeof address === 'string' && address !== '')
-    .map((address) => ({
-      address: address!,
-      kind: POD,
-      name: `${namespace}/${name}`,
-      uid,
-      node: spec.nodeName ?? '',
-      state,
-    }))
+  return addressesOf({ spec, status }).map((address) => ({
+    address,
+    kind: POD,
+    name: `${namespace}/${name}`,
+    uid,
+    node: spec.nodeName ?? '',
+    state,
+  }))
+}
+
+type Addressed = Pick<Pod, 'status'> & { readonly spec: Pick<Pod['spec'], 'hostNetwork'> }
+
+function addressesOf({ spec, status }: Addressed): readonly string[] {
+  if (spec.hostNetwork === true) return []
+  const given = [status?.podIP, ...(status?.podIPs ?? []).map(({ ip }) => ip)]
+  return [...new Set(given)].flatMap((address) => (address ? [address] : []))
 }
 
 function wordFor({ metadata, status }: Pod): string {

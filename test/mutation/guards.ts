@@ -1054,6 +1054,16 @@ const ASKED: readonly Guard[] = [
     'return true',
   ),
   docker(
+    'docker: of what cannot be read the address is in use',
+    'if (attached.success) {',
+    'if (false as boolean) {',
+  ),
+  kubernetes(
+    'kubernetes: of what cannot be read the addresses are in use',
+    'if (addressed.success) entries',
+    'if (false as boolean) entries',
+  ),
+  docker(
     'docker: gone is the word of the engine that listed what there is (5.1)',
     'return ID === epoch\n',
     'return ID !== null\n',

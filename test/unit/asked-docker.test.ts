@@ -106,6 +106,19 @@ describe('list', () => {
     expect(await list()).toMatchObject({ complete: false, entries: [WEB] })
   })
 
+  test('of one that cannot be read its address is in use all the same (INV-12)', async () => {
+    endpoint.answer(
+      engine([container({ State: undefined }), container({ Id: 'short' }, { IPAddress: '10.0.0.6' })]),
+    )
+    expect(await list()).toMatchObject({
+      complete: false,
+      entries: [
+        { address: '10.0.0.5', node: 'n1' },
+        { address: '10.0.0.6', node: 'n1' },
+      ],
+    })
+  })
+
   test.each<[string, Answering]>([
     ['the engine calls itself something else each time', engine([container()], ['engine-1', 'engine-2'])],
     ['the engine has no identity', engine([container()], [''])],

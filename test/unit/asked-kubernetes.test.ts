@@ -220,8 +220,18 @@ describe('list', () => {
   test('with a pod that cannot be read it is incomplete', async () => {
     endpoint.answer(cluster([[pod('a', '10.0.0.1'), pod('b', '10.0.0.2', { metadata: { uid: undefined } })]]))
     const listing = await list()
-    expect(listing).toMatchObject({ complete: false, entries: [entry('a', '10.0.0.1')] })
+    expect(listing).toMatchObject({
+      complete: false,
+      entries: [entry('a', '10.0.0.1'), { address: '10.0.0.2' }],
+    })
     expect(listing.incompleteBecause).toContain('default/b')
+  })
+
+  test('of one that cannot be read its addresses are in use all the same (INV-12)', async () => {
+    const nameless = { metadata: { uid: undefined } }
+    const hosted = { ...nameless, spec: { hostNetwork: true } }
+    endpoint.answer(cluster([[pod('half', '10.0.0.6', nameless), pod('host', '192.0.2.1', hosted)]]))
+    expect(await list()).toMatchObject({ complete: false, entries: [{ address: '10.0.0.6' }] })
   })
 
   test('of an older version than before it is incomplete (kubernetes#59848)', async () => {
