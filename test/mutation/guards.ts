@@ -322,6 +322,53 @@ const JUDGED: readonly Guard[] = [
     '[...own, ...others].every((witness) => showsNobodyElse(witness, evidence, policy))',
     'true',
   ),
+  judge(
+    'a new boot ends nothing that may still be confirmed',
+    '  noWitnessWasRetired,\n  confirmationIsPending,\n  tooYoungForItsNode,\n',
+    '  noWitnessWasRetired,\n  tooYoungForItsNode,\n',
+  ),
+  judge(
+    'minimum age before a new boot ends anything',
+    '  confirmationIsPending,\n  tooYoungForItsNode,\n  tooYoung,\n',
+    '  confirmationIsPending,\n',
+  ),
+  judge(
+    'a new boot ends nothing while asking anybody fails',
+    '    ...judgeEach(evidence.witnesses, [askingFailed], evidence, policy),\n',
+    '',
+  ),
+  judge(
+    'a new boot of a source that is held, cold or in dry run ends nothing',
+    '[...STANDING, placedOnAnotherBoot, aliveSinceTheBoot]',
+    '[placedOnAnotherBoot, aliveSinceTheBoot]',
+  ),
+  judge(
+    'fencing frees nothing where others were seen',
+    '  seenOnAnotherNode,\n  othersWereThere,\n  promisedSinceTheFence,\n',
+    '  seenOnAnotherNode,\n  promisedSinceTheFence,\n',
+  ),
+  judge('fencing frees nothing of a boot that nobody named', " || fencedBy!.boot === ''", ''),
+  judge('nobody misses what was imported', '  if (imported) return ', '  if (false) return '),
+  judge(
+    'nobody misses what is older than the enabling of its source',
+    'enabledHead === null || lease.fencingToken <= enabledHead',
+    'enabledHead === null',
+  ),
+  judge(
+    'a workload is who it is by kind and uid',
+    '(owner.uidNamed ? owner.uid === seen.uid : owner.name === seen.name)',
+    'owner.name === seen.name',
+  ),
+  judge(
+    'a quarantine ends only by sources that stand',
+    '    judgeEach([witness], STANDING, evidence, policy).length === 0 &&\n',
+    '',
+  ),
+  judge(
+    'a quarantine does not end while somebody unknown is seen there',
+    '    placements.every((place) =>\n      sighted.some(({ source, live }) => source === place.source && live !== null),\n    ) &&\n',
+    '',
+  ),
 ]
 
 /** The second look, under the lock. */
@@ -400,6 +447,36 @@ const LOOKED_AT_AGAIN: readonly Guard[] = [
     'if (other !== undefined) return refused(seenLive(lease, other))',
     '',
   ),
+  proven(
+    'the proof is enough for the reap policy of now',
+    'if (rejudge(proof, judgePolicy(pool.reapPolicy)).verdict !== wanted)',
+    'if (false)',
+  ),
+  proven(
+    'a hold of the network stops the reap',
+    "for (const source of ['', ...sources]) {",
+    'for (const source of sources) {',
+  ),
+  proven(
+    'a hold of each source stops the reap',
+    "for (const source of ['', ...sources]) {",
+    "for (const source of ['']) {",
+  ),
+  proven(
+    'what a fenced boot listed is life for every other ground',
+    "proof.cause !== 'FENCED' || fenced === null ||",
+    'fenced === null ||',
+  ),
+  proven(
+    'a fence names the boot: the node comes back with another',
+    "if (boot === '') return refused(",
+    'if (false) return refused(',
+  ),
+  proven(
+    'nothing is given back to one who is seen there no more',
+    'if (live.length === 0) return refused(',
+    'if (false) return refused(',
+  ),
 ]
 
 /** What is seen is kept, and on evidence no older than the books. */
@@ -437,6 +514,16 @@ const SIGHTED: readonly Guard[] = [
   sighting('a second address is set aside', 'if (other !== undefined) {', 'if (false) {'),
   sighting('a fenced node is not believed', 'if (fence !== null) {', 'if (false) {'),
   sighting('exclusions are nobody’s', 'if (!contains(pool.allocatable, address.value))', 'if (false)'),
+  sighting(
+    'seen for another than its holder is a conflict',
+    "known === 'OTHER' ? 'SIGHTED_FOR_ANOTHER' : 'SIGHTED_FOR_UNKNOWN'",
+    "'SIGHTED_FOR_UNKNOWN'",
+  ),
+  sighting(
+    'what the database vetoed is given to nobody who is seen there',
+    "if (books.setAside.has(address.text)) return nothing('SET_ASIDE')",
+    '',
+  ),
 ]
 
 /** What a source counts for. */
@@ -487,6 +574,11 @@ const SOURCES: readonly Guard[] = [
     'enabling starts the count',
     'return { ...standing, streakFrom: standing.counted }',
     'return standing',
+  ),
+  standing(
+    'warm-up: its two looks are half an interval apart',
+    '  if (!isSpaced(warming.begunAt, facts)) return { warm, warming }\n',
+    '',
   ),
   {
     guard: 'a snapshot token is signed',
@@ -729,6 +821,139 @@ const HANDED_OUT: readonly Guard[] = [
     file: 'src/core/decide-lease.ts',
     text: 'if (lease.fencingToken < lastRecoveryOf(books)) {',
     replacement: 'if (false) {',
+    fails: 'test/unit/expiry.test.ts',
+  },
+  {
+    guard: 'what the database vetoed is no candidate',
+    file: RESERVE,
+    text: ' || books.setAside.has(address)',
+    replacement: '',
+    fails: 'test/unit/reserve.test.ts',
+  },
+  {
+    guard: 'cooling: every way out of a lease goes through it',
+    file: 'src/core/decide-lease.ts',
+    text: 'availableAt: header.at + cooldownMs',
+    replacement: 'availableAt: header.at',
+    fails: 'test/unit/cooling.test.ts',
+  },
+  {
+    guard: 'cooling: what was reaped cools for everybody',
+    file: RESERVE,
+    text: 'if (released === null || !released.removalConfirmed) return false',
+    replacement: 'if (released === null) return false',
+    fails: 'test/unit/cooling.test.ts',
+  },
+  {
+    guard: 'cooling: only its last holder has it back before',
+    file: RESERVE,
+    text: 'return released.holderKey === holderKey(command.owner)',
+    replacement: 'return true',
+    fails: 'test/unit/cooling.test.ts',
+  },
+  {
+    guard: 'an older life is set aside, and freed only by who says that it is removed',
+    file: RESERVE,
+    text: "named && supersedes.removalConfirmed ? 'SUPERSEDE_REMOVED' : 'SUPERSEDE'",
+    replacement: "'SUPERSEDE_REMOVED'",
+    fails: 'test/unit/supersede.test.ts',
+  },
+  {
+    guard: 'who says that it is removed names whom',
+    file: RESERVE,
+    text: '    (supersedes.uid !== null || supersedes.incarnation !== null) &&\n',
+    replacement: '',
+    fails: 'test/unit/supersede.test.ts',
+  },
+  {
+    guard: 'another uid on another node takes over no name',
+    file: RESERVE,
+    text: '      lease.placement.node !== command.placement.node\n',
+    replacement: '      false\n',
+    fails: 'test/unit/supersede.test.ts',
+  },
+  {
+    guard: 'a STRICT pool waits until all have reported in this era',
+    file: RESERVE,
+    text: '  if (unreported.length > 0)\n    return stale(',
+    replacement: '  if (false)\n    return stale(',
+    fails: 'test/unit/strict.test.ts',
+  },
+  {
+    guard: 'a STRICT pool waits for who has fallen silent',
+    file: RESERVE,
+    text: '  return silent.length > 0 ?',
+    replacement: '  return false ?',
+    fails: 'test/unit/strict.test.ts',
+  },
+  {
+    guard: 'candidates that its caller sees live are not tried for ever',
+    file: RESERVE,
+    text: "  if (picking.skips < POLICY.skips) return 'skipped'\n",
+    replacement: "  if (picking.skips < Infinity) return 'skipped'\n",
+    fails: 'test/unit/live-addresses.test.ts',
+  },
+  {
+    guard: 'a closed life confirms nothing',
+    file: 'src/core/decide-lease.ts',
+    text: "if (lease.state !== 'ACTIVE' && lease.owner !== null && closedIn(books, lease.owner, lease.poolId)) {",
+    replacement: 'if (false) {',
+    fails: 'test/unit/closing.test.ts',
+  },
+  {
+    guard: 'a life is closed as long as an address of it is superseded or not removed',
+    file: 'src/core/decide-lease.ts',
+    text: 'KEEPS_CLOSED.includes(quarantine.reason)',
+    replacement: 'false',
+    fails: 'test/unit/closing.test.ts',
+  },
+  {
+    guard: 'fencing of a Release: an owner beside the id is its holder',
+    file: 'src/core/decide-lease.ts',
+    text: 'mayEnd(books, command.actor, lease) ?? matches(reference, lease)',
+    replacement: 'mayEnd(books, command.actor, lease)',
+    fails: 'test/unit/release-confirm.test.ts',
+  },
+  {
+    guard: 'a token of a node touches the leases of that node alone',
+    file: 'src/core/decide-lease.ts',
+    text: '  if (lease.askedFrom?.includes(actor.node)) return null\n',
+    replacement: '  if (actor.node !== null) return null\n',
+    fails: 'test/unit/release-confirm.test.ts',
+  },
+  {
+    guard: "an operator's Reap names the version that was looked at",
+    file: 'src/core/decide-lease.ts',
+    text: 'mayTouch(command.actor, lease) ?? versionMismatch(lease, command.version) ?? recovering(books)',
+    replacement: 'mayTouch(command.actor, lease) ?? recovering(books)',
+    fails: 'test/unit/release-confirm.test.ts',
+  },
+  {
+    guard: "nor does an operator's Reap take anything by books that may be old",
+    file: 'src/core/decide-lease.ts',
+    text: 'mayTouch(command.actor, lease) ?? versionMismatch(lease, command.version) ?? recovering(books)',
+    replacement: 'mayTouch(command.actor, lease) ?? versionMismatch(lease, command.version)',
+    fails: 'test/unit/release-confirm.test.ts',
+  },
+  {
+    guard: 'never confirmed: only the version that was judged',
+    file: 'src/core/decide-lease.ts',
+    text: 'const stale = versionMismatch(lease, command.version) ?? recovering(books)',
+    replacement: 'const stale = recovering(books)',
+    fails: 'test/unit/expiry.test.ts',
+  },
+  {
+    guard: 'never confirmed: nothing while a network is not READY',
+    file: 'src/core/decide-lease.ts',
+    text: 'const stale = versionMismatch(lease, command.version) ?? recovering(books)',
+    replacement: 'const stale = versionMismatch(lease, command.version)',
+    fails: 'test/unit/networks.test.ts',
+  },
+  {
+    guard: 'never confirmed: without a deadline, never',
+    file: 'src/core/decide-lease.ts',
+    text: '  if (lease.confirmBy === null) {\n',
+    replacement: '  if (false) {\n',
     fails: 'test/unit/expiry.test.ts',
   },
   {
@@ -981,6 +1206,20 @@ const IN_THE_SHELL: readonly Guard[] = [
     text: 'addresses: row.sighted ?? [],',
     replacement: 'addresses: [],',
     fails: 'test/db/ledger-seen.test.ts',
+  },
+  {
+    guard: 'cap: what was reaped before counts with what is reaped now',
+    file: 'src/ledger/absence.ts',
+    text: 'for (const entry of [...memory.entries, ...events',
+    replacement: 'for (const entry of [...events',
+    fails: 'test/incidents/05-incomplete-live-set.test.ts',
+  },
+  {
+    guard: 'what cannot be read is logged',
+    file: REPORT,
+    text: 'if (chunks?.told !== true) logUnreadable(intake, at, set)',
+    replacement: 'void logUnreadable',
+    fails: 'test/db/intake.test.ts',
   },
   {
     guard: 'one writer at a time: the lock of the network',
