@@ -41,18 +41,18 @@ incident(
 )
 
 /**
- * covers: M-08 M-09 M-18 W-05 N-04 INV-4
- * guard: src/core/judge.ts askingFailed
+ * covers: M-08 M-18 W-05 N-04 INV-4
+ * guard: src/core/judge.ts askingFailed; src/core/judge.ts notSaidGone
  */
 incident(
   '1.1 stale-index-orphan-verdict: an error, an unknown, no answer at all: alive, for as long as it goes on, and nothing grows',
   async (scene) => {
     await scene.pool('10.11.1.0/28')
     const agent = await scene.agent('n1')
-    const kinds: readonly (readonly [string, Verdict | null])[] = [
-      ['error', { answer: 'ERROR', detail: 'connection refused' }],
-      ['unknown', { answer: 'UNKNOWN', detail: 'phase Weird' }],
-      ['silence', null],
+    const kinds: readonly (readonly [string, Verdict | null, string])[] = [
+      ['error', { answer: 'ERROR', detail: 'connection refused' }, 'LOOKUP_ERROR'],
+      ['unknown', { answer: 'UNKNOWN', detail: 'phase Weird' }, 'LOOKUP_UNKNOWN'],
+      ['silence', null, 'LOOKUP_UNANSWERED'],
     ]
     const started = []
     for (const [name] of kinds) started.push(await scene.start({ name, node: 'n1' }))
@@ -64,8 +64,10 @@ incident(
     const before = await scene.log()
     await scene.passes(60 * MINUTE)
     await scene.cycles(12)
-    for (const { lease } of started)
+    for (const [at, { lease }] of started.entries()) {
       expect(await scene.lease(lease.leaseId), lease.address).toMatchObject({ state: 'ACTIVE' })
+      expect(await scene.codes(lease.address)).toContain(kinds[at]![2])
+    }
     expect(await scene.log(), 'no event however often it failed').toEqual(before)
     // One row for each question, however often it is asked, and a counter that ends.
     const [row] = await withClient(running.database.adminUrl, async (client) => {
@@ -90,6 +92,20 @@ incident(
     await scene.cycles(6)
     expect(await scene.lease(ended.lease.leaseId)).toBeNull()
     expect(await scene.reaps()).toHaveLength(1)
+    // What was counted of it goes with it.
+    const asked = await withClient(running.database.adminUrl, async (client) => {
+      const { rows } = await client.query<{ token: string }>(
+        'select distinct fencing_token::text as token from ipledger.lookup where network_id = $1',
+        [scene.network],
+      )
+      return rows.map(({ token }) => token)
+    })
+    expect(asked.sort()).toEqual(
+      started
+        .slice(1)
+        .map(({ lease }) => lease.fencingToken)
+        .sort(),
+    )
   },
   40_000,
 )
@@ -121,7 +137,7 @@ incident(
 
 /**
  * covers: M-17 INV-3
- * guard: src/core/judge.ts tooFewMisses; src/core/judge.ts begunAfterLastSighting; src/core/judge.ts tooYoung
+ * guard: src/core/judge.ts tooFewMisses; src/core/judge.ts tooYoung
  */
 incident(
   '1.1 stale-index-orphan-verdict: one sighting resets the count, and k misses need an age as well',
@@ -156,7 +172,7 @@ incident(
 
 /**
  * covers: INV-5 INV-6 N-08 A-04 A-05
- * guard: src/core/judge.ts knewTheLease; src/core/judge.ts seenLive; src/core/judge.ts begunAfterLastSighting
+ * guard: src/core/judge.ts seenLive
  */
 incident(
   '1.2 async-status-as-live-set: a list that is written late frees nothing at a restart; both must miss it',
@@ -183,6 +199,7 @@ incident(
     await scene.passes(5 * MINUTE)
     await scene.cycles(5)
     expect(await scene.lease(x.lease.leaseId), 'B lists it').toMatchObject({ state: 'ACTIVE' })
+    expect(await scene.codes(x.lease.address)).toContain('SEEN_LIVE')
     // The status catches up; then the local one loses it, and its status goes on listing it.
     status.lists = () => true
     await scene.cycles(2)
@@ -190,6 +207,7 @@ incident(
     local.answers = () => ({ answer: 'GONE' })
     await scene.cycles(6)
     expect(await scene.lease(x.lease.leaseId), 'A lists it').toMatchObject({ state: 'ACTIVE' })
+    expect(await scene.codes(x.lease.address)).toContain('SEEN_LIVE')
     reality.end(x.workload)
     await scene.longEnough()
     expect(await scene.lease(x.lease.leaseId), 'neither does').toBeNull()

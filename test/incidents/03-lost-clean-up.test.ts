@@ -26,7 +26,7 @@ function killedCaller(method: string, message: object, afterMs: number): Promise
 }
 
 /**
- * covers: INV-13 INV-14 A-08 N-05
+ * covers: INV-13 INV-14 A-08
  * guard: src/core/decide-lease.ts decideExpire
  */
 incident(
@@ -174,6 +174,7 @@ incident(
     await scene.longEnough()
     expect(await scene.at(first.lease.address), 'gone').toBeNull()
     expect((await scene.at(second.lease.address))?.quarantine?.reason, 'still there').toBe('SUPERSEDED')
+    expect(await scene.codes(second.lease.address)).toContain('SEEN_LIVE')
     expect((await scene.at(third.lease.address))?.state).toBe('ACTIVE')
     const [reaped] = await scene.reaps({ leaseId: first.lease.leaseId })
     expect(reaped).toMatchObject({ cause: 'PROVEN_ABSENT', evidence: { sources: ['n1'] } })

@@ -31,7 +31,7 @@ const states = async (scene: Scene): Promise<Readonly<Record<string, number>>> =
 
 /**
  * covers: INV-6 INV-16 INV-21 A-05
- * guard: src/liveness/standing.ts warmUp; src/core/judge.ts notWarm
+ * guard: src/liveness/standing.ts warmUp
  */
 incident(
   '5.1 empty-map-after-restart: 200 leases, and a node that comes back with nothing, then ten, then all of them',
@@ -182,7 +182,7 @@ test('5.3 allocate-before-synced: fifty restarts, and the one address of the poo
 
 /**
  * covers: INV-6 INV-21 A-04
- * guard: src/core/judge.ts covers; src/core/judge.ts cannotSee
+ * guard: src/core/judge.ts covers
  */
 incident(
   '5.4 only-one-family-visible: a hundred lists of a source that sees v4 alone are no miss of a v6 address',
@@ -219,7 +219,7 @@ incident(
 
 /**
  * covers: INV-21
- * guard: src/core/decide-proven.ts beyondCaps; src/core/judge.ts notEnabled
+ * guard: src/core/decide-proven.ts beyondCaps; src/core/judge.ts neverKnew
  */
 incident(
   '5.4 only-one-family-visible: a source that claims v6 and has never listed any is stopped, first by the dry run and then by the cap',

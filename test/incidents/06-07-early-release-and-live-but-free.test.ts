@@ -85,7 +85,7 @@ async function silent(): Promise<never> {
 
 /**
  * covers: INV-3 INV-7 INV-20
- * guard: src/core/judge.ts fenceContradicted; src/core/judge.ts placedOutsideTheFence; src/core/decide-sighting.ts seenFree
+ * guard: src/core/judge.ts fencing; src/core/decide-sighting.ts seenFree
  */
 incident(
   '6.3 terminating-on-unreachable-node: silence frees nothing, a fencing statement does, and a false one is found out',
@@ -143,7 +143,7 @@ incident(
 
 /**
  * covers: INV-12 INV-16 INV-24
- * guard: src/core/decide-reserve.ts decideReserve
+ * guard: src/core/decide-reserve.ts notOpen
  */
 test('7.1 restart-forgets-running-workloads: projections truncated by accident: nothing is handed out until they are rebuilt', async () => {
   const env = { DATABASE_URL: truncated.adminUrl }
@@ -176,7 +176,7 @@ test('7.1 restart-forgets-running-workloads: projections truncated by accident: 
 
 /**
  * covers: INV-12 INV-24 M-16 N-07
- * guard: src/core/decide-sighting.ts adopt; src/core/decide-reserve.ts seenBySources
+ * guard: src/core/decide-sighting.ts adopt; src/core/books.ts candidates
  */
 incident(
   '7.1 restart-forgets-running-workloads: what runs and is in no books is adopted at once, and never handed out before',
@@ -212,7 +212,7 @@ incident(
 
 /**
  * covers: INV-12 M-10 M-11 M-23 N-07
- * guard: src/core/decide-sighting.ts setAside; src/core/decide-reserve.ts seenBySources
+ * guard: src/core/decide-sighting.ts setAside
  */
 incident(
   '7.4 two-allocators-one-range: a live address of nobody known is set aside, on every path to an address',
@@ -362,6 +362,7 @@ incident(
         state: 'ACTIVE',
         version: lease.version,
       })
+      expect(await scene.codes(lease.address), state).toContain('SEEN_LIVE')
     }
     workload.state = 'running'
     const owner = { kind: 'sandbox', name: 'x', uid: 'uid-x', incarnation: '1', node: 'n1', boot: 'boot-1' }

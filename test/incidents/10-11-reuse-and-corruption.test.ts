@@ -1,5 +1,5 @@
 /** Reuse at once (group 10 of the corpus), and records that cannot be read or are written over (group 11). */
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, expect, test, vi } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import { useServer } from '../api/running.ts'
 import { startService } from '../e2e/service.ts'
@@ -7,6 +7,7 @@ import { INTERVAL } from '../support/agent.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { HOUR, type LeaseJson, useIncidents } from '../support/incident.ts'
 import { moveToThePast } from '../support/past.ts'
+import { openReplica } from '../support/replica.ts'
 import { rpc } from '../support/rpc.ts'
 import { expectVerified } from '../support/verified.ts'
 
@@ -19,7 +20,7 @@ const sandbox = (name: string) => ({ kind: 'sandbox', name, uid: `uid-${name}`, 
 
 /**
  * covers: INV-11
- * guard: src/core/decide-reserve.ts pickFrom; src/core/books.ts cooldownOf
+ * guard: src/core/decide-reserve.ts pickNamed; src/core/books.ts cooldownOf
  */
 test('10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and it cools all the same', async () => {
   const env = { DATABASE_URL: killed.adminUrl }
@@ -76,7 +77,9 @@ incident(
     await scene.passes(6 * 60_000)
     // A v4 address in v6 clothes is refused by the same rule: it has one spelling.
     const bad = ['10.0.0.300', '', '010.0.0.5', '::ffff:10.0.0.5']
+    const warned = vi.spyOn(running.intake.log, 'warn')
     for (let cycle = 0; cycle < 5; cycle += 1) {
+      warned.mockClear()
       await scene.passes(INTERVAL)
       const answer = await agent.report({
         entries: [
@@ -96,8 +99,16 @@ incident(
         because: ['UNREADABLE_ENTRY'],
         unreadable: 4,
       })
+      // Each once, with its source, its snapshot, its text and what is wrong with it.
+      const logged = warned.mock.calls.map(([fields]) => fields as unknown as Record<string, unknown>)
+      expect(logged.map(({ text }) => JSON.parse(text as string).address ?? '')).toEqual(bad)
+      for (const { source, sequence, why } of logged) {
+        expect({ source, sequence: String(sequence) }).toEqual({ source: 'n1', sequence: answer.sequence })
+        expect(why).toMatch(/./)
+      }
       await scene.jobs()
     }
+    warned.mockRestore()
     // It left out a lease for five cycles, and nothing was missed of it.
     expect(await scene.lease(held.lease.leaseId)).toMatchObject({
       state: 'ACTIVE',
@@ -117,13 +128,15 @@ incident(
 
 /**
  * covers: INV-13 N-02
- * guard: src/core/decide-lease.ts decideReap; src/ledger/batch.ts lockRowOf
+ * guard: src/ledger/load.ts network_lock
  */
 incident(
   '11.6 lost-update: Reserve and Reap on one pool at once, and the events add up to the table',
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.116.0.0/22', { cooldown: '0s' })
+    // Each by a process of its own: within one they would wait for each other anyway.
+    await using other = await openReplica(running.database.serviceUrl)
     const ROUNDS = 1_500
     const answered: { readonly reserved: LeaseJson[]; readonly reaped: LeaseJson[] } = {
       reserved: [],
@@ -149,7 +162,8 @@ incident(
           if (worker % 2 === 0 || waiting.length < 8) continue
           for (const gone of waiting.splice(0, 2)) {
             const { leaseId, version } = gone
-            const { lease: ended } = await call.ok('LeaseService/Reap', { leaseId, version, why: 'round' })
+            const reap = { leaseId, version, why: 'round' }
+            const { lease: ended } = await other.call.ok('LeaseService/Reap', reap)
             answered.reaped.push(ended)
           }
         }

@@ -67,7 +67,7 @@ async function sceneOn(
 
 /**
  * covers: INV-24 INV-16 INV-12
- * guard: src/ledger/eras.ts whyOlder; src/core/judge.ts recoveryTakesNothing; src/core/decide-reserve.ts decideReserve
+ * guard: src/ledger/eras.ts whyOlder; src/core/decide-reserve.ts notOpen
  */
 test('12.1 backup-older-than-reality: a restored dump recovers, adopts what it lost, and hands out nothing that is live', async () => {
   const original = await ownDatabase()
@@ -239,7 +239,7 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
 
 /**
  * covers: INV-16 INV-20 A-03 A-08
- * guard: src/core/judge.ts newBoot; src/core/judge.ts aliveSinceTheBoot; src/core/judge.ts notWarm
+ * guard: src/core/judge.ts newBoot
  */
 incident(
   '12.2 reboot-wipes-half: a new boot, complete and warm, ends the thirty leases of the old one, and says why',

@@ -53,6 +53,10 @@ incident(
       const holds =
         last.type === 'lease.released' || last.type === 'lease.reaped' ? null : last.lease!.owner!.name
       expect(holds, `at ${head}`).toBe(holder)
+      const told = await call.ok('AuditService/ExplainAddress', { network, address, seq: head })
+      expect(told, `at ${head}`).toMatchObject({ seq: head, state: holder === null ? 'COOLING' : 'ACTIVE' })
+      if (holder !== null) expect(told.answer).toContain(`sandbox ${holder}`)
+      expect(told.steps.map(({ seq }: { seq: string }) => seq)).toContain(last.seq)
     }
     // Why it was taken back: sources, numbers of their snapshots, misses, the answer, the policy; judged again, the same.
     const [reaped] = await scene.reaps({ address })
@@ -82,7 +86,7 @@ incident(
 
 /**
  * covers: INV-23 W-02
- * guard: src/core/decide-proven.ts seenSince; src/core/decide-proven.ts standsNoMore
+ * guard: src/core/decide-proven.ts seenSince
  */
 incident(
   '16.2 session-lock-lies: a worker paused between verdict and Reap comes back and does nothing wrong',
@@ -145,7 +149,7 @@ incident(
 
 /**
  * covers: INV-25
- * guard: src/ledger/load.ts network_lock
+ * guard: src/core/draft.ts number
  */
 incident(
   '16.3 watch-skips-events: a writer whose commit hangs hides nothing from readers and skips no number',
@@ -202,7 +206,7 @@ incident(
 
 /**
  * covers: INV-4
- * guard: src/core/judge.ts seenLive; src/core/judge.ts begunAfterLastSighting
+ * guard: src/core/judge.ts seenLive
  */
 incident(
   '16.5 legitimate-double-presence: a VM that moves is one lease, and lives as long as either node sees it',

@@ -297,7 +297,7 @@ describe('nobody has seen it', () => {
     expect(await truth.state(network, lease.address)).toBe('FREE')
   })
 
-  test('a network without sources costs a small query', async () => {
+  test('a network without sources costs a small query (N-05)', async () => {
     const network = await truth.network()
     await truth.lease(network, workload(1))
     await truth.past(network, 2 * HOUR)

@@ -1,6 +1,6 @@
 /**
  * Sources of kind kubernetes, by the official client against a real HTTP server that speaks the API: pages of one
- * version, phases as whereabouts#162 teaches, and what is NotFound and what is only a 404.
+ * version, phases as whereabouts#162 teaches, and what is NotFound and what is only a 404 (M-09).
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type AskedSources, createAskedSources } from '../../src/liveness/asked.ts'

@@ -170,7 +170,7 @@ describe('what cannot be read is told, with its text', () => {
   })
 })
 
-describe('what says nothing here is valid and ignored', () => {
+describe('what says nothing here is valid and ignored (N-05)', () => {
   test.each([
     ...['fe80::1', 'fe80::1%eth0', 'febf::1', '169.254.1.1', '127.0.0.1', '::1', '::', '0.0.0.0'],
     ...['224.0.0.1', 'ff02::1', '255.255.255.255'],
