@@ -198,11 +198,15 @@ export function seenFor(
   const known = lease.owner !== null && owner !== null ? compare(lease.owner, owner) : 'UNKNOWN'
   if (known === 'SAME') return 'SIGHTED'
   if (isBlock(pool)) {
-    const holder = lease.placement.node
-    const elsewhere = holder !== '' && node !== '' && holder !== node
+    const elsewhere = lease.placement.node !== '' && node !== '' && !mayBeOn(lease, node)
     return known === 'OTHER' && elsewhere ? 'SIGHTED_FOR_ANOTHER' : 'SIGHTED'
   }
   return known === 'OTHER' ? 'SIGHTED_FOR_ANOTHER' : 'SIGHTED_FOR_UNKNOWN'
+}
+
+/** Where it was placed, and where it was asked for since (16.5). */
+export function mayBeOn({ placement, askedFrom = [] }: Lease, node: string): boolean {
+  return placement.node === node || askedFrom.includes(node)
 }
 
 function isBlock({ family, prefixLength }: Pick<Pool, 'family' | 'prefixLength'>): boolean {

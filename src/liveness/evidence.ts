@@ -14,7 +14,7 @@
 import type pg from 'pg'
 import { blockSize, type Family, formatValue, isMalformed, parseAddress } from '../core/address.ts'
 import { TERMINAL } from '../core/command.ts'
-import { seenFor } from '../core/decide-sighting.ts'
+import { mayBeOn, seenFor } from '../core/decide-sighting.ts'
 import {
   isSameWorkload,
   type LeaseEvidence,
@@ -516,7 +516,7 @@ function isAboutHolder(lease: Lease, row: SightedRow): boolean {
   if (lease.owner === null) return false
   const pool = { prefixLength: lease.prefixLength, family: familyOf(lease) }
   if (seenFor(pool, lease, { owner: readOwner(row), node: row.node }) !== 'SIGHTED') return false
-  return isHolder(lease, row) || [lease.placement.node, ''].includes(row.node)
+  return isHolder(lease, row) || row.node === '' || mayBeOn(lease, row.node)
 }
 
 function isHolder({ owner }: Lease, row: SightedRow): boolean {

@@ -144,7 +144,8 @@ const unbookedOf = (sightings: string) => `
                or (s.owner_name <> l.owner_name
                  and (not s.owner_uid_named or s.owner_name <> s.owner_uid)
                  and (not l.owner_uid_named or l.owner_name <> l.owner_uid)), false) as other,
-             l.node <> '' and s.node <> '' and l.node <> s.node as elsewhere) w
+             l.node <> '' and s.node <> '' and l.node <> s.node
+               and s.node <> all(string_to_array(l.asked_from, E'\\n')) as elsewhere) w
     cross join lateral (
       select w.held, case when w.held then l.version end as version, case when w.held then l.pool_id end as pool_id
        where case

@@ -92,4 +92,17 @@ describe('a guest of a block', () => {
     await cycles(network, 20, { n1: { list: [own], reply: LIVE }, n2: {} })
     expect(await truth.state(network, block.address)).toBe('ACTIVE')
   })
+
+  test('on a node that has asked for the block since is no conflict of it', async () => {
+    const { network, block } = await withBlock()
+    expect(await truth.lease(network, HOLDER, on('n2'))).toMatchObject({ address: block.address })
+    const guest = listedAs('10.0.0.3', workload('guest'))
+    await cycles(network, 4, { n1: {}, n2: { list: [guest] } })
+    expect(await truth.state(network, block.address)).toBe('ACTIVE')
+    await truth.past(network, HOUR)
+    await cycles(network, 10, { n1: {}, n2: { reply: LIVE } })
+    await expectKept(network, block)
+    await cycles(network, 10, { n1: {}, n2: {} })
+    expect(await truth.state(network, block.address)).toBe('FREE')
+  })
 })
