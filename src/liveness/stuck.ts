@@ -304,7 +304,7 @@ type TransactionRow = {
 
 /** What other tables say of it. */
 type AboutSource = {
-  /** Why it could not be asked, the last time. */
+  /** Why it could not be asked, or did not list all, the last time. */
   readonly failure?: string
   readonly fence?: FenceRow
   /** Addresses that it listed, and that were given out since on other boots. */
@@ -328,12 +328,18 @@ async function readAbout(
 ): Promise<ReadonlyMap<string, AboutSource>> {
   const standing = sources.filter(({ state }) => state !== 'RETIRED')
   const silent = standing.filter((one) => isSilent(one, now)).map(({ id }) => id)
+  const partial = standing
+    .filter(({ standing: { partialSince } }) => partialSince !== null)
+    .map(({ id }) => id)
+  const asked = new Set([...silent, ...partial])
   const booted = standing.filter(({ node, standing: { epoch } }) => node !== '' && epoch !== '')
   const about = new Map<string, AboutSource>()
   const add = (id: string, more: AboutSource) => about.set(id, { ...about.get(id), ...more })
-  if (silent.length > 0) {
-    const failures = await ask<FailureRow>(database, FAILURES, [network, silent])
+  if (asked.size > 0) {
+    const failures = await ask<FailureRow>(database, FAILURES, [network, [...asked]])
     for (const { source_id, failure } of failures) add(source_id, { failure })
+  }
+  if (silent.length > 0) {
     const stale = await ask<StaleRow>(database, STALE, [network, silent])
     for (const [id, rows] of Map.groupBy(stale, ({ source_id }) => source_id))
       add(id, { stale: rows.map(({ address }) => address) })
@@ -382,7 +388,7 @@ export function ofSource(source: Source, now: number, about: AboutSource = {}): 
     say(
       'SOURCE_PARTIAL',
       standing.partialSince,
-      `reports only in part: ${standing.partialBecause.join(', ')}`,
+      `reports only in part: ${standing.partialBecause.join(', ')}${about.failure === undefined ? '' : `: ${about.failure}`}`,
     )
   }
   const coldSince = isColdSince(source, now)

@@ -67,6 +67,23 @@ describe('sources', () => {
   })
 })
 
+test('of a source that is asked and lists only a part, it is said why', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'engine', { kind: 'docker' })
+  for (let look = 0; look < 2; look += 1) {
+    await truth.watch(network, 'engine', [[]], { complete: false })
+    await truth.past(network, 2 * INTERVAL)
+  }
+  await truth.connections.query(
+    `insert into ipledger.turn values ($1, 'engine', now(), 'test', now(), '3 containers cannot be read')`,
+    [network],
+  )
+  const { stuck } = await list(network)
+  expect(stuck.find(({ code }) => code === 'SOURCE_PARTIAL')!.text).toBe(
+    'reports only in part: DECLARED: 3 containers cannot be read',
+  )
+})
+
 describe('leases', () => {
   test('whose look-ups fail, with the source that fails', async () => {
     const network = await truth.network()
