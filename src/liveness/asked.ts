@@ -287,8 +287,10 @@ function checkListing(listing: Listing): Listing {
   if (epoch === '' || Buffer.byteLength(epoch) > LONGEST_EPOCH || CONTROL.test(epoch)) {
     throw new Error(`its epoch must be 1 to ${LONGEST_EPOCH} bytes without control characters`)
   }
-  if (entries.length > MOST_ENTRIES) throw new Error(`it lists more than ${MOST_ENTRIES} entries`)
-  return listing
+  if (entries.length <= MOST_ENTRIES) return listing
+  // What is kept of it protects.
+  const incompleteBecause = `it lists more than ${MOST_ENTRIES} entries`
+  return { epoch, complete: false, incompleteBecause, entries: entries.slice(0, MOST_ENTRIES) }
 }
 
 /** Also where a library does not end with the signal. */

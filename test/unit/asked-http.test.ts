@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { createAskedSources } from '../../src/liveness/asked.ts'
+import { MOST_ENTRIES } from '../../src/liveness/report.ts'
 import type { LookUpReply, Question } from '../../src/liveness/source.ts'
 import { owner } from '../support/commands.ts'
 import { type Answering, breakOff, hang, json, openEndpoint, useEndpoint } from '../support/endpoint.ts'
@@ -111,6 +112,18 @@ describe('list', () => {
     endpoint.answer(answering)
     await expect(list()).rejects.toThrow()
   })
+
+  test('one that is longer than can be taken is incomplete, and protects with what can', async () => {
+    const address = (n: number) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`
+    const entries = Array.from({ length: MOST_ENTRIES + 1 }, (_, n) => ({ address: address(n) }))
+    endpoint.answer((_, response) => json(response, 200, { epoch: 'e1', complete: true, entries }))
+    const listing = await source.list(AbortSignal.timeout(20_000))
+    expect(listing).toMatchObject({
+      complete: false,
+      incompleteBecause: `it lists more than ${MOST_ENTRIES} entries`,
+    })
+    expect(listing.entries).toHaveLength(MOST_ENTRIES)
+  }, 30_000)
 
   test('a redirect is not followed', async () => {
     elsewhere.answer(pages([{ entries: [WEB] }]))
