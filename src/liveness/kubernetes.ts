@@ -48,7 +48,11 @@ const pod = z.object({
     uid: z.string().min(1),
     deletionTimestamp: time,
   }),
-  spec: z.object({ nodeName: text, hostNetwork: z.boolean().nullish() }),
+  spec: z.object({
+    nodeName: text,
+    hostNetwork: z.boolean().nullish(),
+    containers: z.array(z.unknown()).nullish(),
+  }),
   status: z
     .object({
       phase: text,
@@ -244,12 +248,14 @@ function wordFor({ metadata, status }: Pod): string {
 }
 
 /** When the last of its containers finished; null: it has not ended for good, or it does not say so. */
-function endedSince({ metadata, status }: Pod): number | null {
+function endedSince({ metadata, spec, status }: Pod): number | null {
   if (status?.phase !== 'Succeeded' && status?.phase !== 'Failed') return null
   if (metadata.deletionTimestamp) return null
   const { containerStatuses, initContainerStatuses, ephemeralContainerStatuses } = status
   // A pod that never started one says nothing of them.
   if (!containerStatuses || containerStatuses.length === 0) return null
+  // Of one that is not mentioned nobody says that it has finished (M-08).
+  if (containerStatuses.length < (spec.containers?.length ?? 0)) return null
   const finished = [
     ...containerStatuses,
     ...(initContainerStatuses ?? []),

@@ -1298,6 +1298,11 @@ const ASKED: readonly Guard[] = [
     'if (false as boolean) {',
   ),
   kubernetes(
+    'kubernetes: a container that is not mentioned has not ended',
+    '  if (containerStatuses.length < (spec.containers?.length ?? 0)) return null\n',
+    '',
+  ),
+  kubernetes(
     'kubernetes: of what cannot be read the addresses are in use',
     'if (addressed.success) entries',
     'if (false as boolean) entries',

@@ -391,6 +391,18 @@ describe('look-up', () => {
     expect(await ask()).toMatchObject({ answer: 'live' })
   })
 
+  test('a pod that says nothing of one of its containers has not ended (M-08)', async () => {
+    const status = { phase: 'Failed', containerStatuses: [finished(FINISHED)] }
+    const containers = [
+      { name: 'c', image: 'i' },
+      { name: 'sidecar', image: 'i' },
+    ]
+    answerPod({ status, spec: { containers } })
+    expect(await ask()).toMatchObject({ answer: 'live' })
+    answerPod({ status, spec: { containers: containers.slice(1) } })
+    expect(await ask()).toMatchObject({ answer: 'terminal' })
+  })
+
   test.each(['web-0', 'default/web-0/eth0', '../web-0', 'default/..', 'default/web 0', '/'])(
     '%s is no name of a pod, and nothing is asked',
     async (name) => {
