@@ -536,6 +536,22 @@ test('a boot that ended, a fence, and what changed since', async () => {
   expect((await evidence(network, lease.address)).lease.version).toBeGreaterThan(lease.version)
 })
 
+test('only a boot that its source has left has ended: not the one it is in, nor one it never was in (12.2)', async () => {
+  const network = await truth.network()
+  await truth.source(network, 'agent', { node: 'n1', bootEndsAll: true })
+  await truth.watch(network, 'agent', [[], [], []], { epoch: 'b1' })
+  // Placed after the node came up again, and before its source did.
+  const placed = (boot: string) => ({ placement: { node: 'n1', boot, labels: {} } })
+  const here = await truth.lease(network, A, placed('b2'))
+  const nowhere = await truth.lease(network, B, placed('b7'))
+  await truth.past(network, 2 * INTERVAL)
+  await truth.watch(network, 'agent', [[], [], []], { epoch: 'b2', endedAgo: 0 })
+  for (const { address } of [here, nowhere]) {
+    const witness = of(await evidence(network, address), 'agent')
+    expect(witness).toMatchObject({ epoch: 'b2', warm: true, bootEnded: null })
+  }
+})
+
 test('a fence comes with the last report from its boot, whatever that listed (6.3)', async () => {
   const network = await truth.network()
   await truth.source(network, 'agent', { node: 'n1' })

@@ -2050,6 +2050,11 @@ const REVIEWED: readonly Guard[] = [
     '!source.bootEndsAll ||',
   ),
   evidence(
+    'a boot has ended only if its source has left it',
+    ' || !known.endedBoots.has(',
+    ' || ((_: string) => false)(',
+  ),
+  evidence(
     'what was seen before the lease is of the one before',
     'return listed > 0 || appeared_head >= fencingToken || (vanished_head ?? 0) >= fencingToken',
     'return listed >= 0',
