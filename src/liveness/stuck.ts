@@ -32,8 +32,7 @@ import type { Source } from './source-rows.ts'
 import { readPoolsOf } from './suspects.ts'
 import { readUnknown } from './unknown-sources.ts'
 
-/** All of them. */
-export const STUCK_CODES = [
+const NETWORK_CODES = [
   'NETWORK_RECOVERING',
   'NETWORK_REBUILDING',
   'SOURCE_UNKNOWN',
@@ -41,6 +40,8 @@ export const STUCK_CODES = [
   'HELD',
   'OLD_TRANSACTION',
   'CLOCK_AHEAD',
+] as const
+const SOURCE_CODES = [
   'SOURCE_NOT_ENABLED',
   'SOURCE_SILENT',
   'SOURCE_PARTIAL',
@@ -48,6 +49,8 @@ export const STUCK_CODES = [
   'SOURCE_SELDOM',
   'FENCE_CONTRADICTED',
   'STALE_SIGHTING',
+] as const
+const LEASE_CODES = [
   'PROOF_BLOCKED',
   'LOOKUP_FAILING',
   'LOOKUP_WAITING',
@@ -58,6 +61,9 @@ export const STUCK_CODES = [
   'SIGHTING_EXCLUDED',
   'SIGHTING_NOT_RECORDED',
 ] as const
+
+/** All of them. */
+export const STUCK_CODES = [...NETWORK_CODES, ...SOURCE_CODES, ...LEASE_CODES] as const
 
 export type StuckCode = (typeof STUCK_CODES)[number]
 
@@ -79,25 +85,6 @@ export type StuckWanted = {
 }
 
 export type StuckPage = { readonly stuck: readonly StuckItem[]; readonly next: string | null }
-
-const NETWORK_CODES: readonly StuckCode[] = [
-  'NETWORK_RECOVERING',
-  'NETWORK_REBUILDING',
-  'SOURCE_UNKNOWN',
-  'BOOKS_DIFFER',
-  'HELD',
-  'OLD_TRANSACTION',
-  'CLOCK_AHEAD',
-]
-const SOURCE_CODES: readonly StuckCode[] = [
-  'SOURCE_NOT_ENABLED',
-  'SOURCE_SILENT',
-  'SOURCE_PARTIAL',
-  'SOURCE_COLD',
-  'SOURCE_SELDOM',
-  'FENCE_CONTRADICTED',
-  'STALE_SIGHTING',
-]
 
 /** A transaction that is open for longer keeps dead rows from being removed; the service's own take a fraction of it. */
 const OLD_TRANSACTION_MS = 60_000

@@ -1,6 +1,5 @@
 /** What is seen inside a delegated block, and what it says of who holds the block (DESIGN §6, 16.5). */
 import { afterAll, describe, expect, test } from 'vitest'
-import type { LeaseView } from '../../src/core/command.ts'
 import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
 import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
@@ -49,37 +48,27 @@ async function cycles(network: string, count: number, sources: Sources): Promise
   }
 }
 
-async function expectKept(network: string, { address, fencingToken }: LeaseView): Promise<void> {
-  const found = await truth.rows(
-    'select fencing_token from ipledger.lease where network_id = $1 and address = $2',
-    network,
-    address,
-  )
-  expect(found).toEqual([{ fencing_token: fencingToken }])
-  expect(await truth.events(network, 'lease.reaped')).toEqual([])
-}
-
 describe('a guest of a block', () => {
   test('that is listed as ended is no end of who holds the block: he is asked after', async () => {
     const { network, block } = await withBlock()
     const guest = listedAs('10.0.0.3', workload('guest'))
     await cycles(network, 4, { n1: { list: [guest], reply: LIVE } })
     await cycles(network, 40, { n1: { list: [ended(guest)], reply: LIVE } })
-    await expectKept(network, block)
+    await truth.expectKept(network, block)
   })
 
   test('seen by nobody known on another node makes no witness of that node', async () => {
     const { network, block } = await withBlock()
     await cycles(network, 4, { n2: { list: [listedAs('10.0.0.3', null)] } })
     await cycles(network, 20, { n2: {} })
-    await expectKept(network, block)
+    await truth.expectKept(network, block)
   })
 
   test('makes no witness of his node where nobody knows the node of the block', async () => {
     const { network, block } = await withBlock('')
     await cycles(network, 4, { n2: { list: [listedAs('10.0.0.3', workload('guest'))] } })
     await cycles(network, 20, { n2: {} })
-    await expectKept(network, block)
+    await truth.expectKept(network, block)
   })
 
   test('on his node is no other party of a conflict that is over', async () => {
@@ -101,7 +90,7 @@ describe('a guest of a block', () => {
     expect(await truth.state(network, block.address)).toBe('ACTIVE')
     await truth.past(network, HOUR)
     await cycles(network, 10, { n1: {}, n2: { reply: LIVE } })
-    await expectKept(network, block)
+    await truth.expectKept(network, block)
     await cycles(network, 10, { n1: {}, n2: {} })
     expect(await truth.state(network, block.address)).toBe('FREE')
   })

@@ -1,6 +1,5 @@
 /** An end that is listed, and a workload that was made anew, or promised its address again, since (M-06, W-03, 2.4). */
 import { afterAll, describe, expect, test } from 'vitest'
-import type { LeaseView } from '../../src/core/command.ts'
 import type { Owner } from '../../src/core/owner.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
 import type { GivenEntry, LookUpReply } from '../../src/liveness/source.ts'
@@ -46,21 +45,11 @@ async function seen(of: Owner) {
   return { network, lease, entry }
 }
 
-async function expectKept(network: string, { address, fencingToken }: LeaseView): Promise<void> {
-  const found = await truth.rows(
-    'select fencing_token from ipledger.lease where network_id = $1 and address = $2',
-    network,
-    address,
-  )
-  expect(found).toEqual([{ fencing_token: fencingToken }])
-  expect(await truth.events(network, 'lease.reaped')).toEqual([])
-}
-
 describe('an end that is listed', () => {
   test('of one container of a name is no end of the name: whether there is another is asked', async () => {
     const { network, lease, entry } = await seen(owner({ name: 'n1/web', uid: 'c1' }))
     expect(await reports(network, 30, [ended(entry)])).toBeGreaterThanOrEqual(1)
-    await expectKept(network, lease)
+    await truth.expectKept(network, lease)
   })
 
   test('since before the address was promised again is no end of who was promised it', async () => {
@@ -69,7 +58,7 @@ describe('an end that is listed', () => {
     const again = await truth.lease(network, WEB)
     expect(again).toMatchObject({ fencingToken: lease.fencingToken, reused: true })
     expect(await reports(network, 30, [ended(entry)])).toBeGreaterThanOrEqual(1)
-    await expectKept(network, lease)
+    await truth.expectKept(network, lease)
   })
 
   test('of either is one when its source says that it is gone', async () => {

@@ -1,6 +1,5 @@
 /** A list that was begun before a statement, or before a boot, and came after it (6.3, 12.2, DESIGN §4). */
 import { afterAll, describe, expect, test } from 'vitest'
-import type { LeaseView } from '../../src/core/command.ts'
 import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
 import { retireSource } from '../../src/liveness/register.ts'
 import type { GivenEntry } from '../../src/liveness/source.ts'
@@ -17,16 +16,6 @@ afterAll(() => expectVerified(database, { full: true }))
 const verify = createVerifySuspects({ stayMs: 0 })
 const V = workload('v')
 const placed = { placement: { node: 'n1', boot: 'b1', labels: {} } }
-
-async function expectKept(network: string, { address, fencingToken }: LeaseView): Promise<void> {
-  const found = await truth.rows(
-    'select fencing_token from ipledger.lease where network_id = $1 and address = $2',
-    network,
-    address,
-  )
-  expect(found).toEqual([{ fencing_token: fencingToken }])
-  expect(await truth.events(network, 'lease.reaped')).toEqual([])
-}
 
 async function seenByCluster() {
   const network = await truth.network()
@@ -48,10 +37,10 @@ describe('seen by a list that was begun before, and came after', () => {
     await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
     await says(network, token, list)
     await truth.run(verify)
-    await expectKept(network, lease)
+    await truth.expectKept(network, lease)
     await says(network, await tokenFor(truth.intake, network, 'cluster'), [])
     await truth.run(verify)
-    await expectKept(network, lease)
+    await truth.expectKept(network, lease)
     await truth.ledger.accept(fenceNode('n1', 'b1', { network }))
     await truth.run(verify)
     expect(await truth.state(network, lease.address)).toBe('FREE')
@@ -73,7 +62,7 @@ describe('seen by a list that was begun before, and came after', () => {
     const { asks } = await truth.watch(network, 'n1', [[]], { epoch: 'b2', endedAgo: 0 })
     await truth.answer(network, 'n1', asks, GONE, 'b2')
     await truth.run(verify)
-    await expectKept(network, lease)
+    await truth.expectKept(network, lease)
   })
 })
 

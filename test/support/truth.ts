@@ -3,7 +3,7 @@
  * questions and their answers. Time passes by `past`: everything that was, was earlier.
  */
 import type pg from 'pg'
-import { afterAll } from 'vitest'
+import { afterAll, expect } from 'vitest'
 import type { Command, LeaseView } from '../../src/core/command.ts'
 import { TERMINAL } from '../../src/core/command.ts'
 import type { Owner } from '../../src/core/owner.ts'
@@ -140,16 +140,27 @@ export async function useTruth(database: TestDatabase) {
       )
       return rows[0] === undefined ? 'FREE' : (rows[0].quarantine_reason ?? rows[0].state)
     },
-    /** Events of a kind, the earliest first. */
-    events: async (network: string, type: string) => {
-      const { rows } = await connections.query<EventFound>(
-        `select seq, host(address) as address, actor, cause, evidence from ipledger.event
-          where network_id = $1 and type = $2 order by seq`,
-        [network, type],
+    /** It is held by the lease it was held by, and nothing of the network was taken back. */
+    expectKept: async (network: string, { address, fencingToken }: LeaseView): Promise<void> => {
+      const { rows } = await connections.query<{ fencing_token: number }>(
+        'select fencing_token from ipledger.lease where network_id = $1 and address = $2',
+        [network, address],
       )
-      return rows
+      expect(rows).toEqual([{ fencing_token: fencingToken }])
+      expect(await eventsOf(connections, network, 'lease.reaped')).toEqual([])
     },
+    /** Events of a kind, the earliest first. */
+    events: (network: string, type: string) => eventsOf(connections, network, type),
   }
+}
+
+async function eventsOf(connections: pg.Pool, network: string, type: string): Promise<readonly EventFound[]> {
+  const { rows } = await connections.query<EventFound>(
+    `select seq, host(address) as address, actor, cause, evidence from ipledger.event
+      where network_id = $1 and type = $2 order by seq`,
+    [network, type],
+  )
+  return rows
 }
 
 export type EventFound = {
