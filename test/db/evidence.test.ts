@@ -552,6 +552,35 @@ test('only a boot that its source has left has ended: not the one it is in, nor 
   }
 })
 
+test('a source is held by its own hold and by its network’s, and by no other (INV-21, 5.2)', async () => {
+  const { network, address, entry } = await withLease()
+  await truth.source(network, 'other')
+  for (const id of ['agent', 'other']) await truth.watch(network, id, [[entry]], { endedAgo: 0 })
+  const held = async () => {
+    const { witnesses } = await evidence(network, address)
+    return witnesses.flatMap(({ source, held }) => (held ? [source] : [])).sort()
+  }
+  const hold = (source: string) =>
+    truth.connections.query(`insert into ipledger.hold values ($1, $2, 1, now(), 'too many', 4, 4)`, [
+      network,
+      source,
+    ])
+  expect(await held()).toEqual([])
+  await hold('agent')
+  expect(await held()).toEqual(['agent'])
+  await hold('')
+  expect(await held()).toEqual(['agent', 'other'])
+  await truth.connections.query('delete from ipledger.hold where network_id = $1', [network])
+})
+
+test('a source speaks in the era of its last complete report, whichever the books are in (12.4)', async () => {
+  const { network, address, entry } = await withLease()
+  await truth.watch(network, 'agent', [[entry]], { endedAgo: 0, complete: false })
+  expect(of(await evidence(network, address), 'agent').era, 'it has never reported completely').toBe(-1)
+  await truth.watch(network, 'agent', [[entry]], { endedAgo: 0 })
+  expect(of(await evidence(network, address), 'agent').era).toBe(0)
+})
+
 test('a fence comes with the last report from its boot, whatever that listed (6.3)', async () => {
   const network = await truth.network()
   await truth.source(network, 'agent', { node: 'n1' })

@@ -2045,6 +2045,21 @@ const REVIEWED: readonly Guard[] = [
     fails: 'test/jobs/suspects.test.ts',
   },
   evidence(
+    'a source is held by its own hold',
+    "known.held.has('') || known.held.has(id)",
+    "known.held.has('')",
+  ),
+  evidence(
+    "a source is held by its network's hold",
+    "known.held.has('') || known.held.has(id)",
+    'known.held.has(id)',
+  ),
+  evidence(
+    'a source speaks in no era before it has reported completely',
+    'standing.complete?.era ?? -1',
+    'standing.complete?.era ?? known.ground.era',
+  ),
+  evidence(
     'a boot ends nothing before its source is warm',
     '!source.bootEndsAll || !warm ||',
     '!source.bootEndsAll ||',
