@@ -18,7 +18,13 @@ import {
   type SnapshotReport,
   type Verdict,
 } from '../liveness/report.ts'
-import { type LookUpReply, printable, type SourceKind, type SourceState } from '../liveness/source.ts'
+import {
+  endedSince,
+  type LookUpReply,
+  printable,
+  type SourceKind,
+  type SourceState,
+} from '../liveness/source.ts'
 import { STUCK_CODES } from '../liveness/stuck.ts'
 import type { Call } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
@@ -244,7 +250,7 @@ function readAnswer(verdict: pb.LookUpVerdict, path: string): LookUpReply {
       return { answer: 'live', detail }
     case pb.LookUpAnswer.TERMINAL:
       if (terminalSince === undefined) throw invalidField(`${path}.terminalSince`, 'required with TERMINAL')
-      return terminal(instant(terminalSince, `${path}.terminalSince`), detail)
+      return endedSince(instant(terminalSince, `${path}.terminalSince`), detail)
     case pb.LookUpAnswer.GONE:
       return { answer: 'gone', detail }
     case pb.LookUpAnswer.ERROR:
@@ -252,13 +258,6 @@ function readAnswer(verdict: pb.LookUpVerdict, path: string): LookUpReply {
     default:
       return { answer: 'unknown', detail }
   }
-}
-
-/** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began (M-07). */
-function terminal(since: number, detail: string): LookUpReply {
-  return since > 0
-    ? { answer: 'terminal', since, detail }
-    : { answer: 'unknown', detail: `"terminal" without since when. ${detail}` }
 }
 
 /** Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever. */

@@ -40,11 +40,12 @@ const LONGEST_FAILURE = 1_000
 
 const LIST_TURNS = `
   select s.source_id,
-         coalesce((select ceil(extract(epoch from t.next_at - clock_timestamp()) * 1000)::float8 from ipledger.turn t
-                    where t.network_id = $1 and t.source_id = s.source_id), $4::float8) as due_in_ms,
-         coalesce((select t.failure <> '' from ipledger.turn t
-                    where t.network_id = $1 and t.source_id = s.source_id), false) as failed
+         coalesce(ceil(extract(epoch from t.next_at - clock_timestamp()) * 1000)::float8, $4::float8) as due_in_ms,
+         coalesce(t.failure <> '', false) as failed
     from ipledger.source s
+    left join lateral (
+      select x.next_at, x.failure from ipledger.turn x
+       where x.network_id = $1 and x.source_id = s.source_id order by x.source_id limit 1) t on true
    where s.network_id = $1 and s.source_id > $2 and s.kind <> 'push' and s.state <> 'RETIRED'
    order by s.source_id limit $3`
 

@@ -23,10 +23,7 @@ export function createVerifySuspects({
   const inEachNetwork = createWalks()
   return async (context) => {
     const end = performance.now() + stayMs
-    const judging: Judging = {
-      ...judgingOf(context, VERIFY_ACTOR),
-      ...(askForMs === undefined ? {} : { askForMs }),
-    }
+    const judging: Judging = { ...judgingOf(context, VERIFY_ACTOR), askForMs }
     const awaited = new Set<string>()
     const done: Record<string, number> = {
       ...(await inEachNetwork(context, async (network, from) => {

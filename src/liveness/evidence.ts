@@ -31,7 +31,7 @@ import { LAST_RECOVERY, REPORTED_FROM } from '../ledger/load-seen.ts'
 import { MOST_OF_ONE, type OwnerRow, readOwner, reasonsOf } from '../ledger/rows.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { COMMIT, type Statement, trip } from '../postgres/trip.ts'
-import { tokenLifeMs } from './snapshot-token.ts'
+import { SMALLEST_COOLDOWN, tokenLifeMs } from './snapshot-token.ts'
 import { readSource, SOURCE_COLUMNS, type Source, type SourceRow } from './source-rows.ts'
 import type { CountedSnapshot } from './standing.ts'
 
@@ -90,7 +90,7 @@ const BEGIN_READING: Statement = {
 
 const GROUND = `
   select n.state, n.era, clock_timestamp() as now, ${LAST_RECOVERY('at')} as recovered_at,
-         (select min((p.settings ->> 'cooldownMs')::bigint) from ipledger.pool p where p.network_id = $1) as smallest_cooldown_ms,
+         ${SMALLEST_COOLDOWN} as smallest_cooldown_ms,
          coalesce((select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1), 0) as head
     from ipledger.network n where n.network_id = $1`
 
@@ -438,9 +438,8 @@ function draftOf(
 ): Draft {
   const isOfAnother = (row: SightedRow) =>
     isOfAnotherLife(lease, row) || isOfBefore(lease, row, sources.get(row.source_id), beginning)
-  const isEndedGuest = (row: SightedRow) => row.ended && isGuest(lease, row)
   const ofThisLease = rows.filter(
-    (row) => isOfThisLease(lease, row) && !(row.ended && isOfAnother(row)) && !isEndedGuest(row),
+    (row) => isOfThisLease(lease, row) && !(row.ended && (isOfAnother(row) || isGuest(lease, row))),
   )
   const groups = [...groupBy(ofThisLease, (row) => `${row.source_id} ${aboutKey(lease, row)}`).values()].map(
     (of): Group => {
@@ -516,17 +515,17 @@ function isAboutHolder(lease: Lease, row: SightedRow): boolean {
   if (lease.owner === null) return false
   const pool = { prefixLength: lease.prefixLength, family: familyOf(lease) }
   if (seenFor(pool, lease, { owner: readOwner(row), node: row.node }) !== 'SIGHTED') return false
-  return isHolder(lease, row) || row.node === '' || mayBeOn(lease, row.node)
+  return namesHolder(lease, row) || row.node === '' || mayBeOn(lease, row.node)
 }
 
-function isHolder({ owner }: Lease, row: SightedRow): boolean {
+function namesHolder({ owner }: Lease, row: SightedRow): boolean {
   const seen = readOwner(row)
   return owner !== null && seen !== null && isSameWorkload(owner, seen)
 }
 
 /** Somebody else inside a block, whose sighting is one of its holder: his end is not the holder's (DESIGN §6). */
 function isGuest(lease: Lease, row: SightedRow): boolean {
-  return isAboutHolder(lease, row) && !isHolder(lease, row)
+  return isAboutHolder(lease, row) && !namesHolder(lease, row)
 }
 
 function aboutKey(lease: Lease, row: SightedRow): string {
@@ -715,7 +714,7 @@ function seenUpTo(
   sources: ReadonlyMap<string, Source>,
   { smallest_cooldown_ms: cooldownMs }: EvidenceGround,
 ): number | null {
-  const lifeMs = tokenLifeMs(cooldownMs ?? Number.POSITIVE_INFINITY)
+  const lifeMs = tokenLifeMs(cooldownMs)
   const times = rows.flatMap(({ ended, source_id, boot, last_seen_at, vanished_at }) => {
     const source = sources.get(source_id)
     if (ended || !isThere(source) || last_seen_at === null || vanished_at === null) return []

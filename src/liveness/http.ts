@@ -33,7 +33,14 @@ import { z } from 'zod'
 import type { Owner } from '../core/owner.ts'
 import type { HttpSettings, Secrets } from './asked.ts'
 import { MOST_ENTRIES } from './report.ts'
-import type { AskedSource, GivenEntry, Listing, LookUpReply, Question } from './source.ts'
+import {
+  type AskedSource,
+  endedSince,
+  type GivenEntry,
+  type Listing,
+  type LookUpReply,
+  type Question,
+} from './source.ts'
 
 const LARGEST_PAGE = 64 * 1024 * 1024
 const LARGEST_ANSWER = 64 * 1024
@@ -185,9 +192,7 @@ async function lookUp(
       if (status !== 200) return unknown('"terminal" with 404.')
       if (!isIt) return unknown('"terminal" of another than was asked for.')
       if (!isOfThisLife) return unknown('"terminal" of another epoch than was listed.')
-      // Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began (M-07).
-      if (!since || !(Date.parse(since) > 0)) return unknown('"terminal" without since when.')
-      return { answer: 'terminal', since: Date.parse(since), detail }
+      return endedSince(since ? Date.parse(since) : 0, detail)
     default:
       return unknown(`"${read.data.answer.slice(0, LONGEST_DETAIL)}".`)
   }

@@ -36,7 +36,14 @@ import {
 } from './entries.ts'
 import { notAwaited } from './gather.ts'
 import { type At, compareAll, compareNew, type Difference, writeDifference } from './sightings.ts'
-import { type Begun, newSigningKey, readToken, signToken, tokenLifeMs } from './snapshot-token.ts'
+import {
+  type Begun,
+  newSigningKey,
+  readToken,
+  SMALLEST_COOLDOWN,
+  signToken,
+  tokenLifeMs,
+} from './snapshot-token.ts'
 import type { GivenEntry, LookUpReply } from './source.ts'
 import {
   readSource,
@@ -197,7 +204,7 @@ export type VerdictsTaken = {
 const GROUND = `
   select n.state, n.era, clock_timestamp() as now,
          coalesce((select e.seq from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1), 0) as head,
-         (select min((p.settings ->> 'cooldownMs')::bigint) from ipledger.pool p where p.network_id = $1) as smallest_cooldown_ms
+         ${SMALLEST_COOLDOWN} as smallest_cooldown_ms
     from ipledger.network n where n.network_id = $1`
 const KEY = 'select k.secret from ipledger.signing_key k where k.network_id = $1'
 const MAKE_KEY = `
@@ -459,9 +466,8 @@ function isBeyond(numbers: Beyond, { era, head }: Beyond): boolean {
   return numbers.era > era || numbers.head > head
 }
 
-/** Without a pool nothing cools, and nothing can be handed on. */
 function lifeMs({ smallestCooldownMs }: Ground): number {
-  return tokenLifeMs(smallestCooldownMs ?? Number.POSITIVE_INFINITY)
+  return tokenLifeMs(smallestCooldownMs)
 }
 
 // ReportSnapshot.
@@ -592,7 +598,7 @@ function factsOf(
   chunks: Chunks | null,
 ): ReportFacts {
   const problems: PartialReason[] = [...beginning.problems, ...(chunks?.problems ?? [])]
-  if (!report.complete) problems.push('DECLARED')
+  if (!report.complete && !problems.includes('DECLARED')) problems.push('DECLARED')
   if (set !== null && set.unreadableCount > 0) problems.push('UNREADABLE_ENTRY')
   return {
     begun: beginning.begun,
@@ -1089,7 +1095,7 @@ type Staged = {
  */
 async function putTogether(
   client: pg.Client,
-  { network, source, epoch, complete }: SnapshotReport,
+  { network, source, epoch }: SnapshotReport,
   begun: Begun,
   last: {
     readonly set: EntrySet
@@ -1141,10 +1147,7 @@ async function putTogether(
       pages: (wanted) => pages(reading, wanted),
     }),
     problems: digests.includes(NOT_COMPLETE)
-      ? // Of the last part it is said where it is taken.
-        complete
-        ? ['DECLARED']
-        : []
+      ? ['DECLARED']
       : compareTotal(last.chunk.last!, given, addDigests(digests)),
   }
 }

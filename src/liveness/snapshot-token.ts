@@ -40,12 +40,18 @@ export function newSigningKey(): string {
  * How long a token lasts: half of what an address cools at least. Within it, no address that was given back after the
  * source began to look can have been handed to another.
  */
-export function tokenLifeMs(smallestCooldownMs: number): number {
+export function tokenLifeMs(smallestCooldownMs: number | null): number {
+  // Without a pool nothing cools, and nothing can be handed on.
+  if (smallestCooldownMs === null) return LONGEST_LIFE_MS
   return Math.min(
     LONGEST_LIFE_MS,
     Math.max(SHORTEST_LIFE_MS, Math.floor(smallestCooldownMs * POLICY.snapshotTokenCooldowns)),
   )
 }
+
+/** For it: of the network $1, in SQL. */
+export const SMALLEST_COOLDOWN = `(
+  select min((p.settings ->> 'cooldownMs')::bigint) from ipledger.pool p where p.network_id = $1)`
 
 export function signToken(begun: Begun, key: string): string {
   const { network, source, era, head, begunAt, sequence } = begun

@@ -92,6 +92,13 @@ export type LookUpReply =
   | { readonly answer: 'error'; readonly detail: string }
 
 /** A source that is asked. `list` and `lookUp` reject only when there is no answer at all, and end with the signal. */
+/** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began (M-07). */
+export function endedSince(since: number, detail: string): LookUpReply {
+  return since > 0
+    ? { answer: 'terminal', since, detail }
+    : { answer: 'unknown', detail: `"terminal" without since when. ${detail}`.trim() }
+}
+
 export type AskedSource = {
   list(signal: AbortSignal): Promise<Listing>
   lookUp(question: Question, signal: AbortSignal): Promise<LookUpReply>

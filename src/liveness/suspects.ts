@@ -48,7 +48,7 @@ export type Judging = {
   /** Asks a source of a kind that is asked. */
   readonly lookUp: (source: Source, question: Question, signal: AbortSignal) => Promise<LookUpReply>
   /** How long sources are asked about one slice of leases; 0: each of as many as are asked at once. */
-  readonly askForMs?: number
+  readonly askForMs?: number | undefined
 }
 
 /** What a run did in a network, and what stops it from doing more. */

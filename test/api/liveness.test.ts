@@ -562,27 +562,12 @@ describe('verifications', () => {
     expect(await send('e1')).toMatchObject({ accepted: 0, ignored: 2 })
     expect((await report({ token: await begin(), entries: [] })).verifications).toEqual([])
   })
-})
 
-describe('look-ups answered with an end at a time that was never set', () => {
   test.each(['0001-01-01T00:00:00Z', '1970-01-01T00:00:00Z'])(
-    '%s are no clear answer: its grace would be over at once (M-07)',
+    'an end at %s is no clear answer: its grace would be over at once (M-07)',
     async (terminalSince) => {
       const { network, source, begin, report } = await withSource()
-      const got = await post(
-        running,
-        'LeaseService/Reserve',
-        { network, owner: { kind: 'pod', name: 'default/a', uid: 'u-1', incarnation: 'i' } },
-        bearer('admin'),
-      )
-      const [lease] = got.body.leases
-      await sql(
-        `insert into ipledger.lookup
-           (network_id, source_id, fencing_token, attachment_key, version, address, owner_kind, owner_name, owner_uid,
-            owner_uid_named, owner_incarnation, owner_interface, node, wanted_at, epoch, detail, attempts)
-         values ($1, $2, $3, 'pod|eth0|i|u-1', $4, $5, 'pod', 'default/a', 'u-1', true, 'i', 'eth0', 'n1', now(), '', '', 0)`,
-        [network, source, lease.fencingToken, lease.version, lease.address],
-      )
+      await suspect(network, source)
       const { verifications } = await report({ token: await begin(), entries: [] })
       const verdicts = [{ id: verifications[0].id, answer: 'TERMINAL', terminalSince }]
       expect(await ok('ReportVerdicts', { network, source, epoch: 'e1', verdicts })).toMatchObject({
