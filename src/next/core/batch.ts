@@ -1,0 +1,147 @@
+/**
+ * What deciding a batch of commands works on: the image, which each event changes at once, so that the next command sees
+ * it; the ledger's clock; what the image lacks; and what the batch has made so far. A refused command is rolled back to
+ * where it began.
+ */
+import type { Freshness, Known, LeaseView, Remembered } from './command.ts'
+import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent } from './event.ts'
+import { leaseId } from './event.ts'
+import { evolve } from './evolve.ts'
+import { type Image, isHeld, type PoolState, putHead, rollback } from './image.ts'
+import { POLICY } from './policy.ts'
+import type { RuleName } from './rules.ts'
+
+export type Batch = {
+  readonly image: Image
+  /** The ledger's clock, never before the last event. */
+  readonly now: number
+  readonly known: Known
+  readonly events: LedgerEvent[]
+  /** Rows of `source_report` that this batch changes. */
+  readonly freshness: Map<string, Freshness>
+  /** Answers of this batch by request id. */
+  readonly remembered: Map<string, Remembered & { readonly seq: number }>
+  /** Rules taken out, to show that each is needed. */
+  readonly without: ReadonlySet<RuleName>
+}
+
+export type Mark = { readonly journal: number; readonly events: number }
+
+export function markOf({ image, events }: Batch): Mark {
+  return { journal: image.journal!.length, events: events.length }
+}
+
+export function undoTo({ image, events }: Batch, mark: Mark): void {
+  rollback(image, mark.journal)
+  events.length = mark.events
+}
+
+/** Who writes an event, and what for. */
+export type By = {
+  readonly actor: { readonly name: string }
+  readonly cause: string
+  readonly requestId: string | null
+  readonly traceId: string | null
+}
+
+type Body<E> = E extends LedgerEvent ? Omit<E, keyof EventHeader> : never
+
+/** Numbers an event, applies it, and adds it to the batch. */
+export function emit(batch: Batch, by: By, body: Body<LedgerEvent>, seq = batch.image.head + 1): void {
+  const { image, now } = batch
+  const { actor, cause, requestId, traceId } = by
+  const event = { seq, at: now, actor: actor.name, cause, requestId, traceId, ...body } as LedgerEvent
+  evolve(image, event)
+  putHead(image, seq, now, '')
+  batch.events.push(event)
+}
+
+/** The same for an event about an address: `change` is laid over what it was. */
+export function emitLease(
+  batch: Batch,
+  by: By,
+  type: LeaseEvent['type'],
+  before: AddressRecord,
+  change: Partial<AddressRecord>,
+  details: LeaseEvent['details'] = null,
+): AddressRecord {
+  const { image, now } = batch
+  const record = { ...before, ...change, seq: image.head + 1, at: now }
+  emit(batch, by, { type, record, previous: image.records.get(before.address)?.seq ?? 0, details })
+  return record
+}
+
+export function setFreshness(batch: Batch, freshness: Freshness): void {
+  const { source } = freshness
+  const before = batch.freshness.get(source)
+  batch.freshness.set(source, freshness)
+  batch.image.journal!.push(() => {
+    if (before === undefined) batch.freshness.delete(source)
+    else batch.freshness.set(source, before)
+  })
+}
+
+export function freshnessOf(batch: Batch, source: string): Freshness | undefined {
+  return batch.freshness.get(source) ?? batch.known.freshness.get(source) ?? undefined
+}
+
+const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
+
+export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
+  const pool = image.pools.get(record.poolId)?.pool
+  const held = isHeld(record)
+  return {
+    leaseId: leaseId(image.name, record.token),
+    network: image.name,
+    poolId: record.poolId,
+    pool: pool?.name ?? '',
+    address: record.address,
+    prefixLength: record.prefixLength,
+    subnet: pool?.subnet ?? '',
+    gateway: pool?.gateway ?? '',
+    options: pool?.options ?? NO_OPTIONS,
+    state: held ? record.state : record.ended!,
+    quarantine: record.quarantine,
+    version: record.seq,
+    fencingToken: record.token,
+    owner: record.owner,
+    node: record.node,
+    labels: record.labels,
+    reservedAt: record.reservedAt,
+    confirmedAt: record.confirmedAt,
+    confirmBy: record.confirmBy,
+    endedAt: held ? null : record.at,
+    availableAt: record.availableAt,
+    reused,
+  }
+}
+
+/** A new lease of an address, for nobody yet. */
+export function blank({ image, now }: Batch, { pool }: PoolState, address: string): AddressRecord {
+  return {
+    address,
+    prefixLength: pool.prefixLength,
+    poolId: pool.poolId,
+    state: 'RESERVED',
+    seq: 0,
+    at: now,
+    token: image.head + 1,
+    owner: null,
+    node: '',
+    labels: {},
+    reservedAt: now,
+    confirmedAt: null,
+    confirmBy: null,
+    quarantine: null,
+    availableAt: null,
+    ended: null,
+  }
+}
+
+/** The caller's word has quarantined as many addresses as it may (opnsense#10285: one client drained a /24). */
+export function isWordSpent({ image, without }: Batch, by: string): boolean {
+  return (
+    (image.quarantinedBy.get(by) ?? 0) >= POLICY.quarantinesPerCaller &&
+    !without.has('ONE_WORD_FILLS_NO_POOL')
+  )
+}

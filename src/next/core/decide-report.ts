@@ -1,0 +1,464 @@
+/**
+ * Truth: sources, what they list, and what follows from it. A report is compared with what the image has of its source; what
+ * changed is one `source.reported`, and a lease event for each lease that it confirms, adopts or quarantines. A report that
+ * is partial, out of order, of a closed epoch or era, or of a source that is not enabled or not warm only adds to what is
+ * listed: that protects, and decides nothing (INV-6).
+ */
+import {
+  type Batch,
+  type By,
+  blank,
+  emit,
+  emitLease,
+  freshnessOf,
+  isWordSpent,
+  setFreshness,
+  viewOf,
+} from './batch.ts'
+import type {
+  Answer,
+  EnableSource,
+  Freshness,
+  ReapProven,
+  Recheck,
+  RegisterSource,
+  Report,
+  RetireSource,
+} from './command.ts'
+import { confirm, end, judged, notOpen } from './decide-lease.ts'
+import { type Details, type Entry, TERMINAL } from './event.ts'
+import { isSame, ownerOf } from './evolve.ts'
+import { isClosed, isHeld, isLive, type Sighting, type SourceState, sightingsOf, unitAt } from './image.ts'
+import { coverageOf, entryOf, hasWitness, isSuspect, judge } from './judge.ts'
+import { describeOwner, isListedAs, type Owner } from './owner.ts'
+import { eraOf, POLICY } from './policy.ts'
+import { isSingle } from './pool.ts'
+import { contains } from './ranges.ts'
+import { type Refusal, refusal } from './refusal.ts'
+import { isSameJson } from './same.ts'
+
+// Sources.
+
+export function decideRegisterSource(batch: Batch, command: RegisterSource): Answer | Refusal {
+  const { image } = batch
+  const { declaration } = command
+  const before = image.sources.get(declaration.id)
+  if (before?.state === 'RETIRED') return retired(declaration.id)
+  if (before !== undefined) {
+    if (isSameJson(before.declaration, declaration)) return { leases: [], source: before }
+    const { kind, node } = before.declaration
+    if (
+      kind !== declaration.kind ||
+      node !== declaration.node ||
+      !isSameJson(before.declaration.settings, declaration.settings)
+    ) {
+      return refusal(
+        'ILLEGAL_STATE',
+        `source ${declaration.id} is known with another kind, node or settings: what it has listed there would be missed here; register another id, then retire this one`,
+        { source: declaration.id },
+      )
+    }
+  }
+  if (before === undefined && image.sources.size >= POLICY.sources)
+    return refusal('ILLEGAL_STATE', `network ${image.name} has ${POLICY.sources} sources, its limit`, {})
+  emit(batch, command, { type: 'source.registered', details: declaration })
+  return { leases: [], source: image.sources.get(declaration.id)! }
+}
+
+export function decideEnableSource(batch: Batch, command: EnableSource): Answer | Refusal {
+  const source = sourceNamed(batch, command.id)
+  if ('reason' in source) return source
+  if (source.state === 'REGISTERED')
+    emit(batch, command, { type: 'source.enabled', details: { id: command.id } })
+  return { leases: [], source: batch.image.sources.get(command.id)! }
+}
+
+/** Says how many leases lose their last witness, and how many free addresses only this source listed. */
+export function decideRetireSource(batch: Batch, command: RetireSource): Answer | Refusal {
+  const { image } = batch
+  const { id } = command
+  const found = image.sources.get(id)
+  if (found?.state === 'RETIRED') return { leases: [], source: found, unwitnessed: 0, unlisted: 0 }
+  const source = sourceNamed(batch, id)
+  if ('reason' in source) return source
+  const coverage = coverageOf(image)
+  let unwitnessed = 0
+  let unlisted = 0
+  for (const record of image.records.values())
+    if (isHeld(record) && !hasWitness(image, record, coverage, id) && hasWitness(image, record, coverage))
+      unwitnessed += 1
+  for (const address of image.listedBy.get(id) ?? []) {
+    const unit = unitAt(image, address)
+    if (unit === null || isHeld(image.records.get(unit.address))) continue
+    if (!sightingsOf(image, unit.place, unit.address).some((one) => isLive(one) && one.source !== id))
+      unlisted += 1
+  }
+  emit(batch, command, { type: 'source.retired', details: { id } })
+  return { leases: [], source: image.sources.get(id)!, unwitnessed, unlisted }
+}
+
+function sourceNamed({ image }: Batch, id: string): SourceState | Refusal {
+  const source = image.sources.get(id)
+  if (source === undefined)
+    return refusal(
+      'SOURCE_NOT_FOUND',
+      `there is no source ${id} in network ${image.name}; register it first`,
+      { source: id },
+    )
+  return source.state === 'RETIRED' ? retired(id) : source
+}
+
+function retired(id: string): Refusal {
+  return refusal('ILLEGAL_STATE', `source ${id} is RETIRED, for good; register another id`, {
+    source: id,
+    state: 'RETIRED',
+  })
+}
+
+// Reports.
+
+export function decideReport(batch: Batch, command: Report): Answer | Refusal {
+  const { image } = batch
+  const source = sourceNamed(batch, command.source)
+  if ('reason' in source) return source
+  if (command.head > image.head) return ahead(batch, command, source)
+
+  const fresh = freshnessOf(batch, command.source)
+  const opens = command.epoch !== source.epoch?.name && command.head > (source.epoch?.head ?? -1)
+  const isPresent = opens || command.epoch === source.epoch?.name
+  const flaws = [
+    ...(command.complete ? [] : command.because.length > 0 ? command.because : ['DECLARED']),
+    ...(isPresent ? [] : ['CLOSED_EPOCH']),
+    ...(eraOf(command.head) === image.network!.era || command.head === 0 ? [] : ['OTHER_ERA']),
+    ...(fresh === undefined || command.sequence > fresh.sequence ? [] : ['OUT_OF_SEQUENCE']),
+  ]
+  const present =
+    opens || fresh === undefined || fresh.epoch !== command.epoch || fresh.era !== image.network!.era
+      ? newFreshness(batch, command, fresh)
+      : fresh
+  const trusts =
+    batch.without.has('ONLY_COUNTED_REPORTS_DECIDE') ||
+    (flaws.length === 0 && source.state === 'ENABLED' && present.warm)
+
+  const appeared = command.entries.filter((entry) => isNews(batch, command.source, entry))
+  const vanished = trusts
+    ? command.vanished.flatMap((address) => listedAt(batch, command.source, address))
+    : []
+  if (appeared.length > 0 || vanished.length > 0 || opens) {
+    emit(batch, command, {
+      type: 'source.reported',
+      details: {
+        source: command.source,
+        epoch: command.epoch,
+        sequence: command.sequence,
+        head: command.head,
+        appeared,
+        vanished: vanished.map(entryOf),
+        ...(opens && { opened: true as const }),
+      },
+    })
+  }
+  if (trusts) {
+    const believed = (id: string) => (id === command.source ? command.head : null)
+    for (const { address } of command.entries) follow(batch, command, address, believed)
+  }
+  const taken = { complete: flaws.length === 0, appeared: appeared.length, vanished: vanished.length }
+  if (command.last === null) {
+    if (opens) setFreshness(batch, present)
+    return { leases: [], report: { ...taken, counted: false, because: flaws } }
+  }
+  const counted = trusts && isSpaced(source, present, command.begunAt)
+  setFreshness(batch, freshnessAfter(batch, command, present, { flaws, counted }))
+  if (counted) endRecovery(batch, command)
+  const because = [
+    ...flaws,
+    ...(flaws.length === 0 && source.state !== 'ENABLED' ? ['NOT_ENABLED'] : []),
+    ...(flaws.length === 0 && source.state === 'ENABLED' && !trusts ? ['WARM_UP'] : []),
+    ...(trusts && !counted ? ['TOO_SOON'] : []),
+  ]
+  return { leases: [], report: { ...taken, counted, because } }
+}
+
+/** Its list is of a later log than this one: this may be a restored copy, and an agent must not be able to burn eras. */
+function ahead(batch: Batch, command: Report, source: SourceState): Answer {
+  const { image } = batch
+  if (source.state === 'ENABLED' && image.network!.holds.SOURCE_AHEAD === undefined) {
+    const why = `source ${command.source} has seen number ${command.head}, this log ends at ${image.head}: it may be an older copy; recover, or resume`
+    emit(batch, command, { type: 'reconcile.held', details: { hold: 'SOURCE_AHEAD', why } })
+  }
+  return {
+    leases: [],
+    report: { complete: false, counted: false, because: ['BEYOND_HEAD'], appeared: 0, vanished: 0 },
+  }
+}
+
+/** New, or with another word for whether it has ended. Other words for being alive are not compared. */
+function isNews({ image }: Batch, source: string, entry: Entry): boolean {
+  const owner = ownerOf(entry)
+  const known = image.sightings.get(entry.address)?.find((one) => isSame(one, source, owner))
+  return (
+    known === undefined ||
+    known.vanishedSeq !== null ||
+    (known.state === TERMINAL) !== (entry.state === TERMINAL) ||
+    known.node !== (entry.node ?? '')
+  )
+}
+
+function listedAt({ image }: Batch, source: string, address: string): readonly Sighting[] {
+  return (image.sightings.get(address) ?? []).filter(
+    (one) => one.source === source && one.vanishedSeq === null,
+  )
+}
+
+function newFreshness({ image, now }: Batch, command: Report, before: Freshness | undefined): Freshness {
+  return {
+    source: command.source,
+    epoch: command.epoch,
+    era: image.network!.era,
+    warm: false,
+    sequence: before?.sequence ?? 0,
+    digest: '',
+    entries: -1,
+    counted: [],
+    countedTotal: before?.countedTotal ?? 0,
+    reportedAt: now,
+    completeAt: null,
+    completeHead: null,
+    partialSince: null,
+    partialBecause: [],
+  }
+}
+
+/** A report counts at least half an interval after the last one that did: k misses are k looks. */
+export function isSpaced({ declaration }: SourceState, { counted }: Freshness, begunAt: number): boolean {
+  const last = counted.at(-1)
+  return last === undefined || begunAt - last.at >= POLICY.countedAfterIntervals * declaration.intervalMs
+}
+
+function freshnessAfter(
+  { image, now }: Batch,
+  command: Report,
+  before: Freshness,
+  { flaws, counted }: { readonly flaws: readonly string[]; readonly counted: boolean },
+): Freshness {
+  if (flaws.some((flaw) => flaw === 'CLOSED_EPOCH' || flaw === 'OTHER_ERA' || flaw === 'OUT_OF_SEQUENCE'))
+    return { ...before, reportedAt: now }
+  const { sequence, head, begunAt } = command
+  if (flaws.length > 0) {
+    return {
+      ...before,
+      sequence,
+      digest: '',
+      reportedAt: now,
+      partialSince: before.partialSince ?? now,
+      partialBecause: flaws,
+    }
+  }
+  const { entries, digest } = command.last!
+  return {
+    ...before,
+    sequence,
+    digest,
+    entries,
+    // Two complete reports, the second with no more entries than the first: it is not still filling its list.
+    warm: before.warm || (before.entries >= 0 && entries <= before.entries),
+    counted: counted
+      ? [...before.counted, { sequence, head, at: begunAt }].slice(-POLICY.recentReports)
+      : before.counted,
+    countedTotal: before.countedTotal + (counted ? 1 : 0),
+    reportedAt: now,
+    completeAt: begunAt,
+    completeHead: Math.min(head, image.head),
+    partialSince: null,
+    partialBecause: [],
+  }
+}
+
+/** The report that completes the observation of a new era ends the recovery (INV-24). */
+function endRecovery(batch: Batch, command: Report): void {
+  const { image } = batch
+  const { recovering, era } = image.network!
+  if (recovering === null) return
+  const enabled = [...image.sources.values()].filter(({ state }) => state === 'ENABLED')
+  const since = recovering.at + Math.max(POLICY.recoveryMs, longestPromise(batch))
+  const isObserved = enabled.every(({ declaration: { id }, epoch }) => {
+    const fresh = freshnessOf(batch, id)
+    if (fresh === undefined || fresh.era !== era || fresh.epoch !== epoch?.name) return false
+    const counted = fresh.counted.filter(({ head }) => eraOf(head) === era)
+    return counted.length >= 2 && counted.at(-1)!.at >= since
+  })
+  if (enabled.length > 0 && isObserved)
+    emit(
+      batch,
+      { ...command, cause: 'OBSERVED' },
+      { type: 'recovery.ended', details: { why: 'every enabled source has reported' } },
+    )
+}
+
+function longestPromise({ image }: Batch): number {
+  let longest = 0
+  for (const { pool } of image.pools.values()) longest = Math.max(longest, pool.confirmWithinMs ?? 0)
+  for (const { state, confirmBy, reservedAt } of image.records.values())
+    if (state === 'RESERVED' && confirmBy !== null) longest = Math.max(longest, confirmBy - reservedAt)
+  return longest
+}
+
+// What follows from what is listed.
+
+export function decideRecheck(batch: Batch, command: Recheck): Answer {
+  const { image } = batch
+  for (const address of command.addresses) follow(batch, command, address, (id) => believedHead(batch, id))
+  return {
+    leases: command.addresses
+      .flatMap((address) => image.records.get(address) ?? [])
+      .map((one) => viewOf(image, one)),
+  }
+}
+
+/** The newest counted head of a source that is enabled and warm; null: its lists only protect. */
+export function believedHead(batch: Pick<Batch, 'image' | 'known' | 'freshness'>, id: string): number | null {
+  const { image } = batch
+  const source = image.sources.get(id)
+  const fresh = batch.freshness.get(id) ?? batch.known.freshness.get(id) ?? undefined
+  if (source?.state !== 'ENABLED' || fresh === undefined || !fresh.warm) return null
+  if (fresh.epoch !== source.epoch?.name || fresh.era !== image.network!.era) return null
+  return fresh.counted.at(-1)?.head ?? null
+}
+
+/**
+ * What the lists that are believed say of one address. They decide only on what has not changed since the head they were
+ * begun at (INV-5).
+ */
+function follow(batch: Batch, by: By, address: string, believed: (source: string) => number | null): void {
+  const { image } = batch
+  const unit = unitAt(image, address)
+  if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return
+  const record = image.records.get(unit.address)
+  const seen = sightingsOf(image, unit.place, unit.address).flatMap((sighting) => {
+    const head = isLive(sighting) ? believed(sighting.source) : null
+    return head === null ? [] : [{ sighting, head }]
+  })
+  if (isHeld(record)) {
+    if (!isSingle(unit.place.pool) || record.state === 'QUARANTINED') return
+    const other = seen.find(
+      ({ sighting: { owner }, head }) =>
+        owner !== null && !isListedAs(record.owner!, owner) && head >= record.token,
+    )
+    if (other !== undefined && !batch.without.has('OTHER_OWNER_IS_A_CONFLICT')) {
+      quarantine(batch, by, record, 'CONFLICT', other.sighting)
+    } else if (record.state === 'RESERVED') {
+      const own = seen.find(
+        ({ sighting: { owner }, head }) =>
+          owner !== null && isListedAs(record.owner!, owner) && head >= record.seq,
+      )
+      if (own !== undefined) confirm(batch, by, record, evidenceOf(own.sighting))
+    }
+    return
+  }
+  const found = seen.find(({ head }) => head >= (record?.seq ?? 0))?.sighting
+  if (found === undefined) return
+  const fresh = blank(batch, unit.place, unit.address)
+  const owner = found.owner === null ? null : adoptable(found.owner)
+  if (owner === null || !isSingle(unit.place.pool)) {
+    if (!isWordSpent(batch, found.source)) quarantine(batch, by, fresh, 'FOREIGN', found)
+    return
+  }
+  const wasGivenUp =
+    isClosed(image, owner, batch.now) ||
+    (record !== undefined &&
+      record.owner !== null &&
+      isListedAs(record.owner, owner) &&
+      (record.ended === 'RELEASED' || record.quarantine?.reason === 'SUPERSEDED'))
+  if (wasGivenUp && !batch.without.has('RELEASED_BUT_LIVE_IS_KEPT')) {
+    if (!isWordSpent(batch, found.source))
+      quarantine(batch, by, { ...fresh, owner, node: found.node }, 'RELEASED_BUT_LIVE', found)
+    return
+  }
+  const change = { state: 'ACTIVE', owner, node: found.node, confirmedAt: batch.now } as const
+  emitLease(batch, by, 'lease.adopted', fresh, change, evidenceOf(found))
+}
+
+/** A source that tells no interface lists the one that Reserve takes by default. */
+function adoptable(owner: Owner): Owner {
+  return owner.interface === '' ? { ...owner, interface: 'eth0' } : owner
+}
+
+function quarantine(
+  batch: Batch,
+  by: By,
+  record: ReturnType<typeof blank>,
+  reason: 'CONFLICT' | 'RELEASED_BUT_LIVE' | 'FOREIGN',
+  sighting: Sighting,
+): void {
+  const whom = sighting.owner === null ? 'somebody' : describeOwner(sighting.owner)
+  const why = `${sighting.source} lists ${whom} there`
+  emitLease(
+    batch,
+    by,
+    'lease.quarantined',
+    record,
+    {
+      state: 'QUARANTINED',
+      confirmBy: null,
+      quarantine: { reason, at: batch.now, by: sighting.source, why },
+    },
+    evidenceOf(sighting),
+  )
+}
+
+function evidenceOf(sighting: Sighting): Details {
+  return {
+    source: sighting.source,
+    seen: entryOf(sighting),
+    appeared: sighting.appearedSeq,
+    head: sighting.appearedHead,
+  }
+}
+
+// Taking back.
+
+/** The judge again, in full, on what is read under the lock (INV-3, INV-21). */
+export function decideReapProven(batch: Batch, command: ReapProven): Answer | Refusal {
+  const { image, now, without, known } = batch
+  const shut = notOpen(batch, 'reaped')
+  if (shut !== null) return shut
+  const record = judged(batch, command)
+  if ('reason' in record) return record
+  const verdict = isSuspect(image, record)
+    ? judge(
+        {
+          image,
+          now,
+          without,
+          freshness: (id) => freshnessOf(batch, id),
+          lookUps: known.lookUps.get(record.address) ?? [],
+        },
+        record,
+      )
+    : null
+  if (verdict?.verdict !== 'reap' && !(verdict === null && without.has('DOUBT_IS_LIFE'))) {
+    const why = verdict === null ? 'a source lists it' : verdict.because.map(({ text }) => text).join('; ')
+    return refusal('ILLEGAL_STATE', `it is kept: ${why}`, { address: record.address })
+  }
+  if (image.network!.holds.TOO_MANY_REAPS !== undefined)
+    return refusal('NETWORK_RECOVERING', `network ${image.name} is held: too many reaps; resume it`, {
+      state: 'HELD',
+    })
+  const recent = image.reaps.filter((at) => at > now - POLICY.holdWindowMs).length + 1
+  const held = [...image.pools.values()].reduce(
+    (sum, one) => sum + one.reserved + one.active + one.quarantined,
+    0,
+  )
+  if (
+    recent > POLICY.heldAboveReaps &&
+    recent > POLICY.heldAboveShare * held &&
+    !without.has('MANY_REAPS_HOLD')
+  ) {
+    const why = `${recent} leases of ${held} would have been reaped as absent within an hour; look at the sources, then resume`
+    emit(batch, command, { type: 'reconcile.held', details: { hold: 'TOO_MANY_REAPS', why } })
+    return { leases: [] }
+  }
+  const by = { ...command, cause: 'PROVEN_ABSENT' }
+  const reaped = end(batch, by, record, 'REAPED', { proof: (verdict?.proof ?? null) as unknown as Details })
+  return { leases: [viewOf(image, reaped)] }
+}

@@ -1,0 +1,275 @@
+/**
+ * What a command does to a network: the events that it leaves, and its answer or why it is refused. Pure: what it knows is
+ * the image, what the loop read for it (`Known`), and the ledger's clock. Events are applied as they are made, so the next
+ * command of the batch sees them; a refused command is rolled back and leaves only the quarantine of what its caller sees
+ * live.
+ */
+import { type Batch, markOf, undoTo } from './batch.ts'
+import type { AllOrNothing, Answer, Command, LeaseView, Needs, Reserve } from './command.ts'
+import {
+  decideConfirm,
+  decideExpire,
+  decideQuarantine,
+  decideReap,
+  decideReapNode,
+  decideRelease,
+  decideUpdateLabels,
+} from './decide-lease.ts'
+import {
+  decideEnableSource,
+  decideReapProven,
+  decideRecheck,
+  decideRegisterSource,
+  decideReport,
+  decideRetireSource,
+} from './decide-report.ts'
+import { decideReserve, quarantineSeen } from './decide-reserve.ts'
+import {
+  decideBeginEra,
+  decideCreateNetwork,
+  decideCreatePool,
+  decideDeletePool,
+  decideEndRecovery,
+  decideHold,
+  decideResumeHold,
+  decideUpdateNetwork,
+  decideUpdatePool,
+} from './decide-shape.ts'
+import { type Image, isHeld, leasesOfAttachment, sightingsOf, unitAt } from './image.ts'
+import { coverageOf } from './judge.ts'
+import type { Owner } from './owner.ts'
+import { type Refusal, refusal } from './refusal.ts'
+
+export type Outcome =
+  | { readonly ok: true; readonly answer: Answer; readonly replayed: boolean }
+  | { readonly ok: false; readonly refusal: Refusal }
+
+export function decide(batch: Batch, command: Command): Outcome {
+  const { image } = batch
+  if (image.network === null && command.type !== 'createNetwork') {
+    return refuse(
+      refusal('NETWORK_NOT_FOUND', `network ${command.network} does not exist; create it first`, {
+        network: command.network,
+      }),
+    )
+  }
+  const replay = replayed(batch, command)
+  if (replay !== null) return replay
+  const mark = markOf(batch)
+  const result = decideOne(batch, command)
+  if ('reason' in result) {
+    const seen =
+      command.type === 'reserve' && !command.validateOnly ? quarantinedSince(batch, mark.events) : []
+    undoTo(batch, mark)
+    if (seen.length > 0) quarantineSeen(batch, command as Reserve, seen)
+    return refuse(result)
+  }
+  if (command.type === 'reserve' && command.validateOnly) {
+    undoTo(batch, mark)
+    return { ok: true, answer: { leases: result.leases.map(withoutNumbers) }, replayed: false }
+  }
+  if (command.requestId !== null) {
+    const { requestId, fingerprint, cause } = command
+    const seq = image.head
+    batch.remembered.set(requestId, { fingerprint: fingerprint ?? '', method: cause, answer: result, seq })
+    image.journal!.push(() => batch.remembered.delete(requestId))
+  }
+  return { ok: true, answer: result, replayed: false }
+}
+
+function decideOne(batch: Batch, command: Command): Answer | Refusal {
+  switch (command.type) {
+    case 'reserve':
+      return decideReserve(batch, command)
+    case 'confirm':
+      return decideConfirm(batch, command)
+    case 'release':
+      return decideRelease(batch, command)
+    case 'allOrNothing':
+      return decideAll(batch, command)
+    case 'quarantine':
+      return decideQuarantine(batch, command)
+    case 'reap':
+      return decideReap(batch, command)
+    case 'reapNode':
+      return decideReapNode(batch, command)
+    case 'updateLabels':
+      return decideUpdateLabels(batch, command)
+    case 'expire':
+      return decideExpire(batch, command)
+    case 'reapProven':
+      return decideReapProven(batch, command)
+    case 'report':
+      return decideReport(batch, command)
+    case 'recheck':
+      return decideRecheck(batch, command)
+    case 'registerSource':
+      return decideRegisterSource(batch, command)
+    case 'enableSource':
+      return decideEnableSource(batch, command)
+    case 'retireSource':
+      return decideRetireSource(batch, command)
+    case 'createNetwork':
+      return decideCreateNetwork(batch, command)
+    case 'updateNetwork':
+      return decideUpdateNetwork(batch, command)
+    case 'endRecovery':
+      return decideEndRecovery(batch, command)
+    case 'beginEra':
+      return decideBeginEra(batch, command)
+    case 'hold':
+      return decideHold(batch, command)
+    case 'resumeHold':
+      return decideResumeHold(batch, command)
+    case 'createPool':
+      return decideCreatePool(batch, command)
+    case 'updatePool':
+      return decideUpdatePool(batch, command)
+    case 'deletePool':
+      return decideDeletePool(batch, command)
+  }
+}
+
+function decideAll(batch: Batch, { items }: AllOrNothing): Answer | Refusal {
+  const answers: Answer[] = []
+  for (const [index, item] of items.entries()) {
+    const answer = decideOne(batch, item)
+    if ('reason' in answer) {
+      return {
+        ...answer,
+        message: `item ${index}: ${answer.message}`,
+        metadata: { ...answer.metadata, item: String(index) },
+      }
+    }
+    answers.push(answer)
+  }
+  return { leases: [], items: answers }
+}
+
+/** A request that was committed before is answered as it was then, unless what it promised is no more (INV-14). */
+function replayed(batch: Batch, command: Command): Outcome | null {
+  const { requestId, fingerprint } = command
+  if (requestId === null || batch.without.has('REQUEST_IS_REMEMBERED')) return null
+  const found = batch.remembered.get(requestId) ?? batch.known.requests.get(requestId)
+  if (found === undefined) return null
+  if (found.fingerprint !== fingerprint) {
+    return refuse(
+      refusal(
+        'REQUEST_ID_REUSED',
+        `request ${requestId} was made before with other content; give each request its own id`,
+        {
+          requestId,
+        },
+      ),
+    )
+  }
+  if (found.method === 'Reserve' || found.method === 'Confirm') {
+    const gone = found.answer.leases.find((lease) => {
+      const record = batch.image.byToken.get(lease.fencingToken)
+      return !isHeld(record) || record.state === 'QUARANTINED'
+    })
+    if (gone !== undefined) {
+      return refuse(
+        refusal(
+          'LEASE_LOST',
+          `lease ${gone.leaseId}, which request ${requestId} was answered, has ended or is quarantined`,
+          {
+            leaseId: gone.leaseId,
+            address: gone.address,
+          },
+        ),
+      )
+    }
+  }
+  return { ok: true, answer: found.answer, replayed: true }
+}
+
+function quarantinedSince({ events }: Batch, from: number): readonly string[] {
+  return events
+    .slice(from)
+    .flatMap((event) =>
+      'record' in event && event.record.quarantine?.reason === 'FOREIGN' ? [event.record.address] : [],
+    )
+}
+
+/** A dry run promises nothing that could be quoted later. */
+function withoutNumbers(lease: LeaseView): LeaseView {
+  return lease.reused ? lease : { ...lease, leaseId: '', version: 0, fencingToken: 0 }
+}
+
+function refuse(reason: Refusal): Outcome {
+  return { ok: false, refusal: reason }
+}
+
+/** What a command needs and the image lacks. After catching up it may be more: then the loop reads once more. */
+export function needsOf(image: Image, command: Command): Needs {
+  const requests = command.requestId === null ? [] : [command.requestId]
+  const none = { requests, tokens: [], owners: [], sources: [], lookUps: [] }
+  switch (command.type) {
+    case 'reserve': {
+      const isStrict = [...image.pools.values()].some(({ pool }) => pool.liveness === 'STRICT')
+      return isStrict ? { ...none, sources: enabledIds(image) } : none
+    }
+    case 'confirm':
+    case 'release': {
+      const { token, owner } = command.lease
+      if (token === null) return { ...none, owners: isUnknown(image, owner) ? [owner] : [] }
+      return { ...none, tokens: image.byToken.has(token) ? [] : [token] }
+    }
+    case 'allOrNothing': {
+      const all = command.items.map((item) => needsOf(image, item))
+      return {
+        requests: [...requests, ...all.flatMap((one) => one.requests)],
+        tokens: all.flatMap((one) => one.tokens),
+        owners: all.flatMap((one) => one.owners),
+        sources: [...new Set(all.flatMap((one) => one.sources))],
+        lookUps: [],
+      }
+    }
+    case 'reap':
+    case 'updateLabels':
+    case 'expire':
+      return { ...none, tokens: image.byToken.has(command.token) ? [] : [command.token] }
+    case 'quarantine': {
+      const token = 'token' in command.target ? command.target.token : null
+      return { ...none, tokens: token === null || image.byToken.has(token) ? [] : [token] }
+    }
+    case 'reapProven': {
+      const record = image.byToken.get(command.token)
+      if (!isHeld(record)) return { ...none, tokens: record === undefined ? [command.token] : [] }
+      const unit = unitAt(image, record.address)
+      if (unit === null) return none
+      const covering = coverageOf(image)(record, unit.place.pool.family).map(
+        ({ declaration }) => declaration.id,
+      )
+      const seeing = sightingsOf(image, unit.place, unit.address).map(({ source }) => source)
+      return { ...none, sources: [...new Set([...covering, ...seeing])], lookUps: [record.address] }
+    }
+    case 'report':
+      return {
+        ...none,
+        sources: image.network?.recovering
+          ? [...new Set([...enabledIds(image), command.source])]
+          : [command.source],
+      }
+    case 'recheck': {
+      const seeing = command.addresses.flatMap((address) => {
+        const unit = unitAt(image, address)
+        return unit === null ? [] : sightingsOf(image, unit.place, unit.address).map(({ source }) => source)
+      })
+      return { ...none, sources: [...new Set(seeing)] }
+    }
+    default:
+      return none
+  }
+}
+
+function isUnknown(image: Image, owner: Owner): boolean {
+  return leasesOfAttachment(image, owner).length === 0
+}
+
+function enabledIds(image: Image): readonly string[] {
+  return [...image.sources.values()]
+    .filter(({ state }) => state === 'ENABLED')
+    .map(({ declaration }) => declaration.id)
+}

@@ -1,0 +1,258 @@
+/** What an event does to the image. Total: any event that the log holds can be applied. The only caller of `put…`. */
+import type { AddressRecord, Entry, LedgerEvent, ReportedEvent } from './event.ts'
+import { TERMINAL } from './event.ts'
+import {
+  type Image,
+  isHeld,
+  type NetworkState,
+  put,
+  putClosing,
+  putNetwork,
+  putPool,
+  putReap,
+  putSightings,
+  putSource,
+  type Sighting,
+  sightingsOf,
+  unitAt,
+} from './image.ts'
+import { type Owner, sameAttachment } from './owner.ts'
+import { buildPool } from './pool.ts'
+
+export function evolve(image: Image, event: LedgerEvent): void {
+  switch (event.type) {
+    case 'lease.reserved':
+    case 'lease.confirmed':
+    case 'lease.updated':
+    case 'lease.adopted':
+    case 'lease.released':
+    case 'lease.quarantined':
+    case 'lease.reaped': {
+      const { record } = event
+      put(image, record.address, record)
+      if (record.owner !== null && closes(event.type, record)) putClosing(image, record.owner, event.at)
+      if (event.cause === 'PROVEN_ABSENT') putReap(image, event.at)
+      forgetVanished(image, record)
+      break
+    }
+    case 'attachment.closed':
+      putClosing(image, event.owner, event.at)
+      break
+    case 'network.created':
+      putNetwork(image, {
+        description: event.details.description,
+        labels: event.details.labels,
+        era: 0,
+        identity: event.details.identity ?? '',
+        recovering: null,
+        recoveredAt: null,
+        holds: {},
+        version: event.seq,
+        createdAt: event.at,
+        updatedAt: event.at,
+      })
+      break
+    case 'network.updated': {
+      const { description, labels, identity } = event.details
+      changeNetwork(image, event, { description, labels, ...(identity !== undefined && { identity }) })
+      break
+    }
+    case 'era.begun': {
+      const { era, identity, recovering, why } = event.details
+      changeNetwork(image, event, {
+        era,
+        identity,
+        ...(recovering && { recovering: { seq: event.seq, at: event.at, why } }),
+      })
+      break
+    }
+    case 'recovery.ended':
+      changeNetwork(image, event, { recovering: null, recoveredAt: event.at })
+      break
+    case 'reconcile.held':
+      changeNetwork(image, event, {
+        holds: {
+          ...image.network!.holds,
+          [event.details.hold]: { seq: event.seq, at: event.at, details: event.details },
+        },
+      })
+      break
+    case 'reconcile.resumed': {
+      const holds = { ...image.network!.holds }
+      for (const hold of event.details.holds) delete holds[hold]
+      changeNetwork(image, event, { holds })
+      break
+    }
+    case 'pool.created':
+    case 'pool.updated':
+      putPool(
+        image,
+        event.poolId,
+        buildPool(event.details, {
+          poolId: event.poolId,
+          version: event.seq,
+          createdAt: image.pools.get(event.poolId)?.pool.createdAt ?? event.at,
+          updatedAt: event.at,
+        }),
+      )
+      break
+    case 'pool.deleted':
+      putPool(image, event.poolId, undefined)
+      break
+    case 'source.registered': {
+      const before = image.sources.get(event.details.id)
+      putSource(image, event.details.id, {
+        declaration: event.details,
+        state: 'REGISTERED',
+        version: event.seq,
+        registeredAt: event.at,
+        registeredBy: event.actor,
+        enabledAt: null,
+        enabledBy: null,
+        enabledSeq: null,
+        retiredAt: null,
+        epoch: before?.epoch ?? null,
+      })
+      break
+    }
+    case 'source.enabled':
+      putSource(image, event.details.id, {
+        ...image.sources.get(event.details.id)!,
+        state: 'ENABLED',
+        version: event.seq,
+        enabledAt: event.at,
+        enabledBy: event.actor,
+        enabledSeq: event.seq,
+      })
+      break
+    case 'source.retired': {
+      const { id } = event.details
+      putSource(image, id, {
+        ...image.sources.get(id)!,
+        state: 'RETIRED',
+        version: event.seq,
+        retiredAt: event.at,
+        epoch: null,
+      })
+      for (const [address, sightings] of image.sightings)
+        if (sightings.some(({ source }) => source === id))
+          putSightings(
+            image,
+            address,
+            sightings.filter(({ source }) => source !== id),
+          )
+      break
+    }
+    case 'source.reported':
+      report(image, event)
+      break
+    default:
+      event satisfies never
+  }
+}
+
+/** A Release, and a supersession, close the attachment: what it overtook is refused (4.2). */
+export function closes(type: LedgerEvent['type'], { quarantine }: AddressRecord): boolean {
+  return (
+    type === 'lease.released' ||
+    (type === 'lease.quarantined' &&
+      (quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'))
+  )
+}
+
+function changeNetwork(image: Image, event: LedgerEvent, change: Partial<NetworkState>): void {
+  putNetwork(image, { ...image.network!, ...change, version: event.seq, updatedAt: event.at })
+}
+
+function report(image: Image, event: ReportedEvent): void {
+  const { source: id, epoch, head, appeared, vanished, opened, closed } = event.details
+  if (opened || closed) {
+    putSource(image, id, {
+      ...image.sources.get(id)!,
+      epoch: { name: closed ? '' : epoch, seq: event.seq, head, at: event.at },
+    })
+  }
+  for (const entry of appeared) {
+    const sightings = image.sightings.get(entry.address) ?? []
+    const owner = ownerOf(entry)
+    const before = sightings.find((one) => isSame(one, id, owner))
+    const state = entry.state ?? ''
+    const isNew = before === undefined || before.vanishedSeq !== null
+    const wasTerminal = !isNew && before.state === TERMINAL
+    const now: Sighting = {
+      source: id,
+      address: entry.address,
+      owner,
+      node: entry.node ?? '',
+      state,
+      appearedSeq: isNew ? event.seq : before.appearedSeq,
+      appearedHead: isNew ? head : before.appearedHead,
+      vanishedSeq: null,
+      terminalSeq: state !== TERMINAL ? null : wasTerminal ? before.terminalSeq : event.seq,
+      terminalAt: state !== TERMINAL ? null : wasTerminal ? before.terminalAt : event.at,
+    }
+    putSightings(
+      image,
+      entry.address,
+      before === undefined ? [...sightings, now] : sightings.map((one) => (one === before ? now : one)),
+    )
+  }
+  for (const entry of vanished) {
+    const sightings = image.sightings.get(entry.address)
+    if (sightings === undefined) continue
+    const owner = ownerOf(entry)
+    const isKept = isKeptFor(image, entry.address, event.seq)
+    putSightings(
+      image,
+      entry.address,
+      sightings.flatMap((one) =>
+        !isSame(one, id, owner) || one.vanishedSeq !== null
+          ? one
+          : isKept
+            ? { ...one, vanishedSeq: event.seq }
+            : [],
+      ),
+    )
+  }
+}
+
+/** What was listed for a lease is remembered for as long as the lease is held: its source is a witness. */
+function isKeptFor(image: Image, address: string, vanishedSeq: number): boolean {
+  const unit = unitAt(image, address)
+  const record = unit === null ? undefined : image.records.get(unit.address)
+  return isHeld(record) && record.token <= vanishedSeq
+}
+
+function forgetVanished(image: Image, record: AddressRecord): void {
+  if (image.sightings.size === 0 || (isHeld(record) && record.token !== record.seq)) return
+  const unit = unitAt(image, record.address)
+  if (unit === null) return
+  for (const { address, vanishedSeq } of sightingsOf(image, unit.place, unit.address)) {
+    if (vanishedSeq === null) continue
+    putSightings(
+      image,
+      address,
+      (image.sightings.get(address) ?? []).filter((one) => one.vanishedSeq === null),
+    )
+  }
+}
+
+export function ownerOf(entry: Entry): Owner | null {
+  if (entry.kind === undefined) return null
+  const name = entry.name ?? entry.uid ?? ''
+  return {
+    kind: entry.kind,
+    name,
+    uid: entry.uid ?? name,
+    incarnation: entry.incarnation ?? '',
+    interface: entry.interface ?? '',
+  }
+}
+
+/** The same owner, as this source lists it. */
+export function isSame(sighting: Sighting, source: string, owner: Owner | null): boolean {
+  if (sighting.source !== source) return false
+  return owner === null || sighting.owner === null
+    ? owner === sighting.owner
+    : sameAttachment(sighting.owner, owner)
+}

@@ -1,0 +1,44 @@
+/** A binary min-heap. Entries that went stale stay until they come up; whoever takes one checks it. */
+export type Heap<T> = {
+  readonly size: number
+  peek(): T | undefined
+  pop(): T | undefined
+  push(item: T): void
+}
+
+export function createHeap<T>(isBefore: (a: T, b: T) => boolean): Heap<T> {
+  const items: T[] = []
+  return {
+    get size() {
+      return items.length
+    },
+    peek: () => items[0],
+    push(item) {
+      let at = items.length
+      items.push(item)
+      while (at > 0) {
+        const parent = (at - 1) >>> 1
+        if (!isBefore(item, items[parent]!)) break
+        items[at] = items[parent]!
+        at = parent
+      }
+      items[at] = item
+    },
+    pop() {
+      const top = items[0]
+      const last = items.pop()
+      if (top === undefined || last === undefined || items.length === 0) return top
+      let at = 0
+      for (;;) {
+        let child = 2 * at + 1
+        if (child >= items.length) break
+        if (child + 1 < items.length && isBefore(items[child + 1]!, items[child]!)) child++
+        if (!isBefore(items[child]!, last)) break
+        items[at] = items[child]!
+        at = child
+      }
+      items[at] = last
+      return top
+    },
+  }
+}

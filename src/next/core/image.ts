@@ -1,0 +1,628 @@
+/**
+ * The image: the state of a network in a process's memory, the fold of its log.
+ *
+ * One immutable record for each address that was ever touched (its last event), the pools with their free space, what
+ * sources list, holds, era. `put` is the one place that changes the record of an address and every index of it; the other
+ * `put…` do the same for pools, sources and sightings. While a journal is open each notes its inverse, so that a batch is
+ * undone by running the notes backwards. Only `evolve` calls them.
+ *
+ * Free space is stored nowhere else: untouched is what has no record, free is what has a FREE record, longest free first.
+ * What a source lists as live is in neither queue until it is listed no more, so that passing it over costs nothing.
+ *
+ * Size: about 0.7 KB an address that was ever touched.
+ */
+import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } from './address.ts'
+import type { AddressRecord, HeldEvent, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
+import { type LeaseState, TERMINAL } from './event.ts'
+import { createHeap, type Heap } from './heap.ts'
+import { attachmentKey, holderKey, type Owner, sameAttachment } from './owner.ts'
+import { POLICY } from './policy.ts'
+import { isSingle, type Pool, unitOf } from './pool.ts'
+import { contains } from './ranges.ts'
+
+export type Hold = { readonly seq: number; readonly at: number; readonly details: HeldEvent['details'] }
+
+export type NetworkState = NetworkSettings & {
+  readonly era: number
+  /** Life of the database that wrote this era. */
+  readonly identity: string
+  /** Not null: a new era began, and nothing is reserved or reaped until its sources have reported. */
+  readonly recovering: { readonly seq: number; readonly at: number; readonly why: string } | null
+  /** When the last recovery ended: ages are counted anew from it. */
+  readonly recoveredAt: number | null
+  readonly holds: Readonly<Partial<Record<HoldCause, Hold>>>
+  readonly version: number
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+export type SourceState = {
+  readonly declaration: SourceDeclaration
+  /** REGISTERED is dry run: its lists only protect. */
+  readonly state: 'REGISTERED' | 'ENABLED' | 'RETIRED'
+  readonly version: number
+  readonly registeredAt: number
+  readonly registeredBy: string
+  readonly enabledAt: number | null
+  readonly enabledBy: string | null
+  readonly enabledSeq: number | null
+  readonly retiredAt: number | null
+  /** The present life of the reporting process, and the number and head of the report that opened it. */
+  readonly epoch: {
+    readonly name: string
+    readonly seq: number
+    readonly head: number
+    readonly at: number
+  } | null
+}
+
+/** What a source lists at an address; kept when it vanished, for as long as the lease that it was listed for is held. */
+export type Sighting = {
+  readonly source: string
+  readonly address: string
+  /** Null: whose it is is not known. */
+  readonly owner: Owner | null
+  readonly node: string
+  readonly state: string
+  readonly appearedSeq: number
+  /** Head that the report was begun at. */
+  readonly appearedHead: number
+  readonly vanishedSeq: number | null
+  readonly terminalSeq: number | null
+  readonly terminalAt: number | null
+}
+
+/** A pool with its free space. */
+export type PoolState = {
+  readonly pool: Pool
+  /** FREE records; an entry counts while it is the last event of its address. */
+  readonly free: Heap<Freed>
+  /** Untouched addresses below the cursor. */
+  readonly holes: Heap<bigint>
+  /** Everything untouched and not in `holes` is at or above it; null: there is none. */
+  cursor: { range: number; value: bigint } | null
+  touched: number
+  reserved: number
+  active: number
+  quarantined: number
+}
+
+type Freed = { readonly availableAt: number; readonly seq: number; readonly address: string }
+
+export type Image = {
+  readonly name: string
+  /** Null: the network does not exist. */
+  network: NetworkState | null
+  /** Number of the last event, its time, and its digest in hexadecimal. */
+  head: number
+  at: number
+  digest: string
+  readonly records: Map<string, AddressRecord>
+  readonly byToken: Map<number, AddressRecord>
+  /** Held, by kind and uid; by holder. */
+  readonly byWorkload: Index<HeldRecord>
+  readonly byHolder: Index<HeldRecord>
+  /** FREE, by last holder. */
+  readonly freeByHolder: Index<AddressRecord>
+  /** Addresses in quarantine by who put them there, of reasons that a caller's word suffices for. */
+  readonly quarantinedBy: Map<string, number>
+  readonly pools: Map<number, PoolState>
+  readonly poolsByName: Map<string, PoolState>
+  /** By first address, v4 before v6. */
+  poolsInOrder: readonly PoolState[]
+  readonly sources: Map<string, SourceState>
+  /** Longest report interval of an enabled source; 0: none is enabled. */
+  slowestIntervalMs: number
+  readonly sightings: Map<string, readonly Sighting[]>
+  /** Addresses that a source lists now. */
+  readonly listedBy: Map<string, Set<string>>
+  /** Of pools of blocks: first address of the block to the sighted addresses in it. */
+  readonly sightedInBlock: Map<string, Set<string>>
+  /** When attachments were closed, oldest first; only the last minutes. */
+  readonly closings: Map<string, number>
+  /** Times of reaps by absence within the last hour. */
+  reaps: readonly number[]
+  /** Open while a batch is decided: the inverses, in order. */
+  journal: (() => void)[] | null
+  /** Addresses whose sightings changed since the last write. */
+  readonly dirtySightings: Set<string>
+  /** Touched addresses at which Reserve takes no untouched one any more: the bound of this process's memory. */
+  readonly mostTouched: number
+}
+
+export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY): Image {
+  return {
+    name,
+    network: null,
+    head: 0,
+    at: 0,
+    digest: '0'.repeat(64),
+    records: new Map(),
+    byToken: new Map(),
+    byWorkload: createIndex(),
+    byHolder: createIndex(),
+    freeByHolder: createIndex(),
+    quarantinedBy: new Map(),
+    pools: new Map(),
+    poolsByName: new Map(),
+    poolsInOrder: [],
+    sources: new Map(),
+    slowestIntervalMs: 0,
+    sightings: new Map(),
+    listedBy: new Map(),
+    sightedInBlock: new Map(),
+    closings: new Map(),
+    reaps: [],
+    journal: null,
+    dirtySightings: new Set(),
+    mostTouched,
+  }
+}
+
+/** Several values a key; one, as nearly always, costs no set. */
+export type Index<V> = {
+  add(key: string, value: V): void
+  delete(key: string, value: V): void
+  of(key: string): Iterable<V>
+}
+
+const NONE: readonly never[] = []
+
+function createIndex<V extends object>(): Index<V> {
+  const entries = new Map<string, V | Set<V>>()
+  return {
+    add(key, value) {
+      const found = entries.get(key)
+      if (found === undefined) entries.set(key, value)
+      else if (found instanceof Set) found.add(value)
+      else entries.set(key, new Set([found, value]))
+    },
+    delete(key, value) {
+      const found = entries.get(key)
+      if (found === value) entries.delete(key)
+      else if (found instanceof Set && found.delete(value) && found.size === 0) entries.delete(key)
+    },
+    of(key) {
+      const found = entries.get(key)
+      return found === undefined ? NONE : found instanceof Set ? found : [found]
+    },
+  }
+}
+
+// Undo.
+
+export function rollback(image: Image, mark: number): void {
+  const { journal } = image
+  if (journal === null) throw new Error('nothing is noted: no journal is open')
+  image.journal = null
+  while (journal.length > mark) journal.pop()!()
+  image.journal = journal
+}
+
+function note(image: Image, inverse: () => void): void {
+  image.journal?.push(inverse)
+}
+
+// Addresses.
+
+function workloadKey(owner: Owner): string {
+  return `${owner.kind}\u001f${owner.uid}`
+}
+
+/** The reasons that a caller's word suffices for, and that cost a free address. */
+function isOnOneWord({ quarantine, state }: AddressRecord): boolean {
+  return (
+    state === 'QUARANTINED' &&
+    (quarantine!.reason === 'FOREIGN' || quarantine!.reason === 'RELEASED_BUT_LIVE')
+  )
+}
+
+/** Replaces the record of an address; undefined only to undo its first one. */
+export function put(image: Image, address: string, record: AddressRecord | undefined): void {
+  const before = image.records.get(address)
+  const value = addressValue(address)
+  const place = poolAt(image, value)
+  if (before !== undefined) {
+    if (image.byToken.get(before.token) === before) image.byToken.delete(before.token)
+    if (before.owner !== null) {
+      if (!isHeld(before)) image.freeByHolder.delete(holderKey(before.owner), before)
+      else {
+        image.byWorkload.delete(workloadKey(before.owner), before)
+        image.byHolder.delete(holderKey(before.owner), before)
+      }
+    }
+    if (isOnOneWord(before)) addTo(image.quarantinedBy, before.quarantine!.by, -1)
+  }
+  if (record === undefined) image.records.delete(address)
+  else {
+    image.records.set(address, record)
+    image.byToken.set(record.token, record)
+    if (record.owner !== null) {
+      if (!isHeld(record)) image.freeByHolder.add(holderKey(record.owner), record)
+      else {
+        image.byWorkload.add(workloadKey(record.owner), record)
+        image.byHolder.add(holderKey(record.owner), record)
+      }
+    }
+    if (isOnOneWord(record)) addTo(image.quarantinedBy, record.quarantine!.by, 1)
+  }
+  if (place !== null && unitOf(place.pool, value.value) === value.value) {
+    count(place, before, -1)
+    count(place, record, 1)
+    offer(image, place, address, value.value)
+  }
+  note(image, () => put(image, address, before))
+}
+
+function addTo(counts: Map<string, number>, key: string, change: number): void {
+  const sum = (counts.get(key) ?? 0) + change
+  if (sum === 0) counts.delete(key)
+  else counts.set(key, sum)
+}
+
+function count(place: PoolState, record: AddressRecord | undefined, change: 1 | -1): void {
+  if (record === undefined) return
+  place.touched += change
+  if (record.state === 'RESERVED') place.reserved += change
+  else if (record.state === 'ACTIVE') place.active += change
+  else if (record.state === 'QUARANTINED') place.quarantined += change
+}
+
+export function addressValue(address: string): IpAddress {
+  const parsed = parseAddress(address)
+  if (isMalformed(parsed)) throw new Error(`not a canonical address: ${parsed.malformed}`)
+  return parsed
+}
+
+/** The pool whose range contains an address. */
+export function poolAt(image: Image, { family, value }: IpAddress): PoolState | null {
+  const pools = image.poolsInOrder
+  let low = 0
+  let high = pools.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    const { pool } = pools[middle]!
+    if (pool.family < family || (pool.family === family && pool.range.last < value)) low = middle + 1
+    else high = middle
+  }
+  const found = pools[low]
+  return found !== undefined && found.pool.family === family && found.pool.range.first <= value ? found : null
+}
+
+/** The lease that an address belongs to, in the pool that contains it: its first address, its record, its pool. */
+export function unitAt(
+  image: Image,
+  address: string,
+): { readonly address: string; readonly place: PoolState; readonly value: bigint } | null {
+  const value = addressValue(address)
+  const place = poolAt(image, value)
+  if (place === null) return null
+  const unit = unitOf(place.pool, value.value)
+  return {
+    address: unit === value.value ? address : formatValue(value.family, unit),
+    place,
+    value: unit,
+  }
+}
+
+// Who holds what.
+
+export type HeldRecord = AddressRecord & { readonly state: LeaseState }
+
+export function isHeld(record: AddressRecord | undefined): record is HeldRecord {
+  return record !== undefined && record.state !== 'FREE'
+}
+
+export function leasesOfAttachment(image: Image, owner: Owner): readonly HeldRecord[] {
+  const found: HeldRecord[] = []
+  for (const record of image.byWorkload.of(workloadKey(owner)))
+    if (sameAttachment(record.owner!, owner)) found.push(record)
+  return found.length > 1 ? found.sort((a, b) => a.token - b.token) : found
+}
+
+export function leasesOfHolder(image: Image, owner: Owner): readonly HeldRecord[] {
+  return [...image.byHolder.of(holderKey(owner))].sort((a, b) => a.token - b.token)
+}
+
+/** FREE addresses that this holder had last, the latest first. */
+export function freedByHolder(image: Image, owner: Owner): readonly AddressRecord[] {
+  return [...image.freeByHolder.of(holderKey(owner))].sort((a, b) => b.seq - a.seq)
+}
+
+// Closing.
+
+export function putClosing(image: Image, owner: Owner, at: number): void {
+  if (owner.incarnation === '') return
+  const key = attachmentKey(owner)
+  const before = image.closings.get(key)
+  image.closings.delete(key)
+  image.closings.set(key, at)
+  for (const [oldest, closedAt] of image.closings) {
+    if (closedAt + POLICY.retryHorizonMs > at) break
+    image.closings.delete(oldest)
+  }
+  note(image, () => {
+    if (before === undefined) image.closings.delete(key)
+    else image.closings.set(key, before)
+  })
+}
+
+/** Reserve and Confirm of a closed attachment were overtaken by its Release or by a newer life (4.2). */
+export function isClosed(image: Image, owner: Owner, now: number): boolean {
+  if (owner.incarnation === '') return false
+  const closedAt = image.closings.get(attachmentKey(owner))
+  if (closedAt !== undefined && now < closedAt + POLICY.retryHorizonMs) return true
+  return leasesOfAttachment(image, owner).some(
+    ({ quarantine, state }) =>
+      state === 'QUARANTINED' &&
+      (quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'),
+  )
+}
+
+export function putReap(image: Image, at: number): void {
+  const before = image.reaps
+  image.reaps = [...before.filter((one) => one > at - POLICY.holdWindowMs), at]
+  note(image, () => {
+    image.reaps = before
+  })
+}
+
+// Network and sources.
+
+export function putNetwork(image: Image, network: NetworkState | null): void {
+  const before = image.network
+  image.network = network
+  note(image, () => {
+    image.network = before
+  })
+}
+
+export function putHead(image: Image, head: number, at: number, digest: string): void {
+  const before = { head: image.head, at: image.at, digest: image.digest }
+  Object.assign(image, { head, at, digest })
+  note(image, () => Object.assign(image, before))
+}
+
+export function putSource(image: Image, id: string, source: SourceState | undefined): void {
+  const before = image.sources.get(id)
+  if (source === undefined) image.sources.delete(id)
+  else image.sources.set(id, source)
+  image.slowestIntervalMs = 0
+  for (const { state, declaration } of image.sources.values())
+    if (state === 'ENABLED' && declaration.intervalMs > image.slowestIntervalMs)
+      image.slowestIntervalMs = declaration.intervalMs
+  note(image, () => putSource(image, id, before))
+}
+
+// Pools and their free space.
+
+/** Replaces a pool (undefined: removes it) and works out its free space anew, in one pass over the records. */
+export function putPool(image: Image, id: number, pool: Pool | undefined): void {
+  const before = image.pools.get(id)
+  if (before !== undefined) {
+    image.pools.delete(id)
+    image.poolsByName.delete(before.pool.name)
+  }
+  if (pool !== undefined) {
+    const state: PoolState = {
+      pool,
+      free: createHeap(
+        (a, b) => a.availableAt < b.availableAt || (a.availableAt === b.availableAt && a.seq < b.seq),
+      ),
+      holes: createHeap((a, b) => a < b),
+      cursor: pool.allocatable.length === 0 ? null : { range: 0, value: pool.allocatable[0]!.first },
+      touched: 0,
+      reserved: 0,
+      active: 0,
+      quarantined: 0,
+    }
+    image.pools.set(id, state)
+    image.poolsByName.set(pool.name, state)
+  }
+  image.poolsInOrder = [...image.pools.values()].sort(
+    (a, b) => a.pool.family - b.pool.family || (a.pool.range.first < b.pool.range.first ? -1 : 1),
+  )
+  if (pool !== undefined) {
+    const state = image.pools.get(id)!
+    for (const record of recordsIn(image, pool)) {
+      count(state, record, 1)
+      offer(image, state, record.address, addressValue(record.address).value)
+    }
+  }
+  indexBlocks(image)
+  note(image, () => putPool(image, id, before?.pool))
+}
+
+/** Records of the units of a pool's range. */
+export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
+  for (const record of image.records.values()) {
+    const { family, value } = addressValue(record.address)
+    if (family !== pool.family || value < pool.range.first || value > pool.range.last) continue
+    if (unitOf(pool, value) === value) yield record
+  }
+}
+
+/** Puts an address where candidates come from, if it is free and nobody lists it. */
+function offer(image: Image, place: PoolState, address: string, value: bigint): void {
+  const record = image.records.get(address)
+  if (isHeld(record) || isListed(image, place, address)) return
+  if (!contains(place.pool.allocatable, value)) return
+  if (record !== undefined) {
+    place.free.push({ availableAt: record.availableAt!, seq: record.seq, address })
+    if (place.free.size > 2 * place.touched + 1_024) compact(image, place)
+  } else if (isBelowCursor(place, value)) place.holes.push(value)
+}
+
+function isBelowCursor({ cursor }: PoolState, value: bigint): boolean {
+  return cursor === null || value < cursor.value
+}
+
+/** Stale entries are as many as leases that were taken by name; now they outnumber the rest. */
+function compact(image: Image, place: PoolState): void {
+  const live: Freed[] = []
+  for (let entry = place.free.pop(); entry !== undefined; entry = place.free.pop())
+    if (isCurrent(image, place, entry)) live.push(entry)
+  let last: Freed | undefined
+  for (const entry of live) {
+    if (entry.address !== last?.address) place.free.push(entry)
+    last = entry
+  }
+}
+
+function isCurrent(image: Image, place: PoolState, { address, seq }: Freed): boolean {
+  const record = image.records.get(address)
+  return (
+    record !== undefined && record.state === 'FREE' && record.seq === seq && !isListed(image, place, address)
+  )
+}
+
+/** The time up to which coolings have ended: now, or of a network held for its clock, the time before the step. */
+export function restedBy(image: Image, now: number): number {
+  return image.network?.holds.CLOCK?.details.before ?? now
+}
+
+/**
+ * Takes the next candidate of a pool out of its queue: untouched ones first, lowest first, until the pool has touched
+ * 65,536 addresses; then what has rested longest, and untouched ones only when nothing has rested. The caller gives back
+ * what it does not use.
+ */
+export function takeCandidate(image: Image, place: PoolState, now: number): string | null {
+  const spread = place.touched < POLICY.touchFirst
+  return (
+    (spread ? takeUntouched(image, place) : null) ??
+    takeRested(image, place, restedBy(image, now)) ??
+    (spread ? null : takeUntouched(image, place))
+  )
+}
+
+export function giveBack(image: Image, place: PoolState, address: string): void {
+  offer(image, place, address, addressValue(address).value)
+}
+
+/** When the next address of the pool has cooled; null: none is cooling. */
+export function nextCooledAt(image: Image, place: PoolState): number | null {
+  for (;;) {
+    const entry = place.free.peek()
+    if (entry === undefined) return null
+    if (isCurrent(image, place, entry)) return entry.availableAt
+    place.free.pop()
+  }
+}
+
+function takeRested(image: Image, place: PoolState, now: number): string | null {
+  for (;;) {
+    const entry = place.free.peek()
+    if (entry === undefined || entry.availableAt > now) return null
+    place.free.pop()
+    if (isCurrent(image, place, entry)) return entry.address
+  }
+}
+
+function takeUntouched(image: Image, place: PoolState): string | null {
+  if (image.records.size >= image.mostTouched) return null
+  const { pool, holes } = place
+  for (let hole = holes.pop(); hole !== undefined; hole = holes.pop()) {
+    const address = formatValue(pool.family, hole)
+    if (isUntouched(image, place, address, hole)) return address
+  }
+  const size = blockSize(pool.family, pool.prefixLength)
+  while (place.cursor !== null) {
+    const { range, value } = place.cursor
+    const { last } = pool.allocatable[range]!
+    const next = value + size
+    if (next <= last) place.cursor.value = next
+    else {
+      const following = pool.allocatable[range + 1]
+      place.cursor = following === undefined ? null : { range: range + 1, value: following.first }
+    }
+    const address = formatValue(pool.family, value)
+    if (isUntouched(image, place, address, value)) return address
+  }
+  return null
+}
+
+function isUntouched(image: Image, place: PoolState, address: string, value: bigint): boolean {
+  return (
+    !image.records.has(address) && !isListed(image, place, address) && contains(place.pool.allocatable, value)
+  )
+}
+
+// Sightings.
+
+export function isLive(sighting: Sighting): boolean {
+  return sighting.vanishedSeq === null && sighting.state !== TERMINAL
+}
+
+/** All that is or was listed at a lease: at its address, or inside its block. */
+export function sightingsOf(image: Image, place: PoolState, unit: string): readonly Sighting[] {
+  if (image.sightings.size === 0) return NONE
+  if (isSingle(place.pool)) return image.sightings.get(unit) ?? NONE
+  const inside = image.sightedInBlock.get(unit)
+  return inside === undefined ? NONE : [...inside].flatMap((address) => image.sightings.get(address) ?? NONE)
+}
+
+/** Somebody lists it as live, or in doubt. */
+export function isListed(image: Image, place: PoolState, unit: string): boolean {
+  return sightingsOf(image, place, unit).some(isLive)
+}
+
+/** Replaces what is known to be listed at an address. */
+export function putSightings(image: Image, address: string, sightings: readonly Sighting[]): void {
+  const before = image.sightings.get(address) ?? NONE
+  if (sightings.length === 0) image.sightings.delete(address)
+  else image.sightings.set(address, sightings)
+  for (const { source } of before) image.listedBy.get(source)?.delete(address)
+  for (const { source, vanishedSeq } of sightings) {
+    if (vanishedSeq !== null) continue
+    const listed = image.listedBy.get(source)
+    if (listed === undefined) image.listedBy.set(source, new Set([address]))
+    else listed.add(address)
+  }
+  image.dirtySightings.add(address)
+  const unit = unitAt(image, address)
+  if (unit !== null) {
+    if (!isSingle(unit.place.pool)) indexBlock(image, unit.address, address)
+    offer(image, unit.place, unit.address, unit.value)
+  }
+  note(image, () => putSightings(image, address, before))
+}
+
+function indexBlock(image: Image, unit: string, address: string): void {
+  const inside = image.sightedInBlock.get(unit) ?? new Set<string>()
+  if (image.sightings.has(address)) inside.add(address)
+  else inside.delete(address)
+  if (inside.size === 0) image.sightedInBlock.delete(unit)
+  else image.sightedInBlock.set(unit, inside)
+}
+
+/** Pools changed: which block an address is in may have, too. */
+function indexBlocks(image: Image): void {
+  image.sightedInBlock.clear()
+  if (image.poolsInOrder.every(({ pool }) => isSingle(pool))) return
+  for (const address of image.sightings.keys()) {
+    const unit = unitAt(image, address)
+    if (unit !== null && !isSingle(unit.place.pool)) indexBlock(image, unit.address, address)
+  }
+}
+
+// Counts.
+
+export type Usage = {
+  readonly reserved: number
+  readonly active: number
+  readonly quarantined: number
+  readonly cooling: number
+}
+
+/** How many of a pool's leases are in which state; what is cooling is counted one by one. */
+export function usageOf(
+  image: Image,
+  { pool, reserved, active, quarantined }: PoolState,
+  now: number,
+): Usage {
+  let cooling = 0
+  const rested = restedBy(image, now)
+  for (const record of recordsIn(image, pool))
+    if (record.state === 'FREE' && record.availableAt! > rested) cooling += 1
+  return { reserved, active, quarantined, cooling }
+}

@@ -1,0 +1,103 @@
+/** Every default and limit in one place. Pools override some of them. Times are milliseconds; none is measured unless it says so. */
+export const POLICY = {
+  /** How long an address rests between two holders, unless its pool says otherwise. */
+  cooldownMs: 120_000,
+  /** Leases one (kind, name, interface) may hold in a pool, quarantined ones included (azure#4350). */
+  ownerLimit: 4,
+  /** Candidates one Reserve may skip because its caller sees them live (M-12). */
+  skips: 32,
+  /** Addresses in quarantine on one caller's word; beyond that they are only skipped (opnsense#10285). */
+  quarantinesPerCaller: 64,
+  /** How long a closed attachment refuses late Reserves and Confirms. */
+  retryHorizonMs: 120_000,
+  /** A lease promised again is written down again once its last change is this old: promises are life (2.4). */
+  renewAfterMs: 60_000,
+  /** How long a request id is remembered. */
+  requestMemoryMs: 24 * 3_600_000,
+  /** Rows named in a refusal that lists what is in the way. */
+  listedBlockers: 20,
+  /** Touched addresses of a pool before rested ones are handed out again. */
+  touchFirst: 65_536,
+
+  /** Between two reports of agents, and of sources that are asked, unless a source declares its own. */
+  agentIntervalMs: 30_000,
+  pulledIntervalMs: 60_000,
+  /** A report counts if it was begun at least this share of an interval after the last counted one. */
+  countedAfterIntervals: 0.5,
+  /** Counted reports kept for proofs. */
+  recentReports: 8,
+  /** A cooldown covers this many intervals of the slowest enabled source. */
+  cooldownIntervals: 2,
+  /** A source is fresh if its last complete report is at most this many intervals old. */
+  freshIntervals: 2,
+  /** After a new era, the second counted report of a source is begun at least this long after its begin. */
+  recoveryMs: 120_000,
+
+  /** Counted reports of each witness without the workload (M-17, kubernetes#37488). */
+  misses: 3,
+  /** Since the last change of the lease (INV-3, kubernetes#115075). */
+  minimumAgeMs: 300_000,
+  /** The same for a RESERVED or ACTIVE lease that no source has ever listed (whereabouts#162). */
+  unwitnessedAgeMs: 3_600_000,
+  /** How long an ended workload still counts as there (M-07). */
+  terminalGraceMs: 300_000,
+  /** Between a missed `confirmBy` and the reap: a Confirm in flight, the drift of the caller's clock. */
+  confirmGraceMs: 60_000,
+  /** … and at least this share of `confirmWithin`. */
+  confirmGraceShare: 0.02,
+  /** A look-up that takes longer is an error, and an error means alive (M-08). */
+  lookUpTimeoutMs: 5_000,
+  /** Until a question is asked again: doubled each time up to the longest, for ever (M-18). */
+  lookUpRetryMs: 30_000,
+  longestLookUpRetryMs: 3_600_000,
+  /** Reaps that rest on absence: beyond both within the window the network is held (INV-21, aws#3876). */
+  heldAboveReaps: 3,
+  heldAboveShare: 0.2,
+  holdWindowMs: 3_600_000,
+  /** The database's clock was set if it advanced by this much more or less than the process's own. */
+  clockStepMs: 2_000,
+  /** Changes of one report that one command carries. */
+  reportSlice: 1_000,
+  /** Sources of a network. */
+  sources: 20_000,
+} as const
+
+/** What a pool may set of the judge's policy. */
+export type ReapPolicy = {
+  readonly misses: number
+  readonly minimumAgeMs: number
+  readonly unwitnessedAgeMs: number
+  readonly terminalGraceMs: number
+  readonly confirmGraceMs: number
+}
+
+/** Within these a pool sets it; more misses than reports are kept could never be proven. */
+export const REAP_POLICY_BOUNDS: Readonly<
+  Record<keyof ReapPolicy, { readonly least: number; readonly most: number }>
+> = {
+  misses: { least: 1, most: POLICY.recentReports },
+  minimumAgeMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
+  unwitnessedAgeMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
+  terminalGraceMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
+  confirmGraceMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
+}
+
+/** The defaults, and what a pool sets otherwise. */
+export function reapPolicy(set: Partial<ReapPolicy> = {}): ReapPolicy {
+  const { misses, minimumAgeMs, unwitnessedAgeMs, terminalGraceMs, confirmGraceMs } = POLICY
+  return { misses, minimumAgeMs, unwitnessedAgeMs, terminalGraceMs, confirmGraceMs, ...set }
+}
+
+/** Of a number: below these bits it counts, above is its era. */
+export const ERA_BITS = 40
+/** Numbers stay below 2^53. */
+export const LAST_ERA = 8_190
+
+/** Numbers of era `e` begin here; the first era begins at 1, because 0 means "nothing yet". */
+export function firstSeqOfEra(era: number): number {
+  return era === 0 ? 1 : era * 2 ** ERA_BITS
+}
+
+export function eraOf(seq: number): number {
+  return Math.floor(seq / 2 ** ERA_BITS)
+}

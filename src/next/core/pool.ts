@@ -1,0 +1,289 @@
+import {
+  blockBase,
+  type Cidr,
+  type Family,
+  formatCidr,
+  formatValue,
+  isMalformed,
+  maxPrefix,
+  parseAddress,
+  parseCidr,
+  parseDestination,
+  parseRange,
+} from './address.ts'
+import type { Labels } from './owner.ts'
+import { POLICY, reapPolicy as policyOf, REAP_POLICY_BOUNDS, type ReapPolicy } from './policy.ts'
+import { allocatable, countLeases, type Range } from './ranges.ts'
+import { invalid, type Refusal } from './refusal.ts'
+
+/** AVAILABLE: allocate by the books. STRICT: only while every source has reported completely. */
+export type Liveness = 'AVAILABLE' | 'STRICT'
+
+export type Route = { readonly destination: string; readonly gateway: string }
+
+/** Handed to the caller beside the address; ipledger itself does not use them. `mtu` 0 means unset. */
+export type PoolOptions = {
+  readonly routes: readonly Route[]
+  readonly dns: readonly string[]
+  readonly mtu: number
+}
+
+/**
+ * What a pool is, in canonical text: the form that is stored in events and compared. Sizes never appear here;
+ * they follow from the addresses.
+ */
+export type PoolSettings = {
+  readonly name: string
+  readonly cidr: string
+  readonly subnet: string
+  readonly prefixLength: number
+  readonly gateway: string
+  readonly exclude: readonly string[]
+  readonly cooldownMs: number
+  /** Null: Reserve sets no deadline unless its caller asks for one. */
+  readonly confirmWithinMs: number | null
+  readonly liveness: Liveness
+  readonly ownerLimit: number
+  readonly isDefault: boolean
+  readonly draining: boolean
+  readonly options: PoolOptions
+  readonly labels: Labels
+  /** What it sets otherwise than the defaults; absent when nothing, as in every pool made before pools could. */
+  readonly reapPolicy?: Partial<ReapPolicy>
+}
+
+export type Pool = PoolSettings & {
+  readonly settings: PoolSettings
+  /** Number of the event that created the pool; never used again after the pool is deleted. */
+  readonly poolId: number
+  readonly version: number
+  readonly family: Family
+  readonly range: Cidr
+  /** What can be leased, as address ranges made of whole blocks. */
+  readonly allocatable: readonly Range[]
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+/** Input of CreatePool, as the caller wrote it; absent means default. */
+export type PoolInput = {
+  readonly name: string
+  readonly cidr: string
+  readonly subnet?: string
+  readonly prefixLength?: number
+  readonly gateway?: string
+  readonly exclude?: readonly string[]
+  readonly cooldownMs?: number
+  readonly confirmWithinMs?: number | null
+  readonly liveness?: Liveness
+  readonly ownerLimit?: number
+  readonly isDefault?: boolean
+  readonly draining?: boolean
+  readonly options?: PoolOptions
+  readonly labels?: Labels
+  readonly reapPolicy?: Partial<ReapPolicy>
+}
+
+const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
+const LONGEST_MS = 30 * 24 * 3_600_000
+const MOST_EXCLUSIONS = 1_024
+
+/** Canonical settings, or the refusal that names the field; UpdatePool carries its exclusions in a message of their own. */
+export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): PoolSettings | Refusal {
+  const cidr = parseCidr(input.cidr)
+  if (isMalformed(cidr)) return invalid('cidr', cidr.malformed)
+  const subnet = input.subnet === undefined || input.subnet === '' ? cidr : parseCidr(input.subnet)
+  if (isMalformed(subnet)) return invalid('subnet', subnet.malformed)
+  if (subnet.family !== cidr.family || subnet.first > cidr.first || subnet.last < cidr.last) {
+    return invalid('subnet', `must contain the pool's cidr ${formatCidr(cidr)}`)
+  }
+  const family = cidr.family
+  const prefixLength =
+    input.prefixLength === undefined || input.prefixLength === 0 ? maxPrefix(family) : input.prefixLength
+  if (
+    !Number.isInteger(prefixLength) ||
+    prefixLength < cidr.prefixLength ||
+    prefixLength > maxPrefix(family)
+  ) {
+    return invalid(
+      'prefixLength',
+      `must be between the cidr's ${cidr.prefixLength} and ${maxPrefix(family)}, the size of one lease`,
+    )
+  }
+  let gateway = ''
+  if (input.gateway !== undefined && input.gateway !== '') {
+    const parsed = parseAddress(input.gateway)
+    if (isMalformed(parsed)) return invalid('gateway', parsed.malformed)
+    if (parsed.family !== family || parsed.value < subnet.first || parsed.value > subnet.last) {
+      return invalid('gateway', `must be an address of the subnet ${formatCidr(subnet)}`)
+    }
+    gateway = formatValue(family, parsed.value)
+  }
+  const exclude: string[] = []
+  const given = input.exclude ?? []
+  if (given.length > MOST_EXCLUSIONS)
+    return invalid(excludePath, `has more than ${MOST_EXCLUSIONS} entries; use ranges`)
+  for (const [index, text] of given.entries()) {
+    const range = parseRange(text)
+    if (isMalformed(range)) return invalid(`${excludePath}[${index}]`, range.malformed)
+    if (range.family !== family || range.first > cidr.last || range.last < cidr.first) {
+      return invalid(`${excludePath}[${index}]`, `does not touch the pool's cidr ${formatCidr(cidr)}`)
+    }
+    const first = formatValue(family, range.first)
+    exclude.push(range.first === range.last ? first : `${first}-${formatValue(family, range.last)}`)
+  }
+  const cooldownMs = input.cooldownMs ?? POLICY.cooldownMs
+  if (!(cooldownMs >= 0 && cooldownMs <= LONGEST_MS)) {
+    return invalid('cooldown', 'must be between 0 s and 30 days')
+  }
+  const confirmWithinMs = input.confirmWithinMs ?? null
+  if (confirmWithinMs !== null && !(confirmWithinMs > 0 && confirmWithinMs <= LONGEST_MS)) {
+    return invalid('confirmWithin', 'must be more than 0 s and at most 30 days')
+  }
+  const ownerLimit =
+    input.ownerLimit === undefined || input.ownerLimit === 0 ? POLICY.ownerLimit : input.ownerLimit
+  if (!Number.isInteger(ownerLimit) || ownerLimit < 1 || ownerLimit > 1_000_000) {
+    return invalid('ownerLimit', 'must be between 1 and 1000000 leases')
+  }
+  const options = parseOptions(input.options ?? NO_OPTIONS, family)
+  if ('reason' in options) return options
+  const reapPolicy = parseReapPolicy(input.reapPolicy ?? {})
+  if ('reason' in reapPolicy) return reapPolicy
+  return {
+    name: input.name,
+    cidr: formatCidr(cidr),
+    subnet: formatCidr(subnet),
+    prefixLength,
+    gateway,
+    exclude,
+    cooldownMs: Math.round(cooldownMs),
+    confirmWithinMs: confirmWithinMs === null ? null : Math.round(confirmWithinMs),
+    liveness: input.liveness ?? 'AVAILABLE',
+    ownerLimit,
+    isDefault: input.isDefault ?? false,
+    draining: input.draining ?? false,
+    options,
+    labels: input.labels ?? {},
+    ...(Object.keys(reapPolicy).length > 0 && { reapPolicy }),
+  }
+}
+
+const REAP_POLICY = [
+  { key: 'misses', field: 'reapPolicy.misses' },
+  { key: 'minimumAgeMs', field: 'reapPolicy.minimumAge' },
+  { key: 'unwitnessedAgeMs', field: 'reapPolicy.unwitnessedAge' },
+  { key: 'terminalGraceMs', field: 'reapPolicy.terminalGrace' },
+  { key: 'confirmGraceMs', field: 'reapPolicy.confirmGrace' },
+] as const satisfies readonly { key: keyof ReapPolicy; field: string }[]
+
+/** What differs from the defaults, so that there is one spelling of a pool that sets nothing. */
+function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refusal {
+  const set: { -readonly [K in keyof ReapPolicy]?: ReapPolicy[K] } = {}
+  for (const { key, field } of REAP_POLICY) {
+    const value = given[key]
+    if (value === undefined) continue
+    const { least, most } = REAP_POLICY_BOUNDS[key]
+    if (!(value >= least && value <= most)) {
+      return invalid(
+        field,
+        key === 'misses'
+          ? `must be between ${least} and ${most} snapshots`
+          : `must be between ${least / 1_000} s and ${most / 86_400_000} days`,
+      )
+    }
+    if (key === 'misses' && !Number.isInteger(value)) return invalid(field, 'must be a whole number')
+    if (Math.round(value) !== POLICY[key]) set[key] = Math.round(value)
+  }
+  const { minimumAgeMs, unwitnessedAgeMs } = policyOf(set)
+  // What nobody has seen is kept at least as long as what somebody missed (W-01).
+  if (unwitnessedAgeMs < minimumAgeMs) {
+    return invalid(
+      'reapPolicy.unwitnessedAge',
+      `is ${unwitnessedAgeMs / 1_000} s and must not be less than minimumAge, ${minimumAgeMs / 1_000} s`,
+    )
+  }
+  return set
+}
+
+function parseOptions(options: PoolOptions, family: Family): PoolOptions | Refusal {
+  const dns: string[] = []
+  for (const [index, text] of options.dns.entries()) {
+    const address = parseAddress(text)
+    if (isMalformed(address)) return invalid(`options.dns[${index}]`, address.malformed)
+    dns.push(formatValue(address.family, address.value))
+  }
+  const routes: Route[] = []
+  for (const [index, route] of options.routes.entries()) {
+    const destination = parseDestination(route.destination)
+    if (isMalformed(destination))
+      return invalid(`options.routes[${index}].destination`, destination.malformed)
+    if (destination.family !== family) {
+      return invalid(`options.routes[${index}].destination`, `must be of the pool's family, IPv${family}`)
+    }
+    let gateway = ''
+    if (route.gateway !== '') {
+      const parsed = parseAddress(route.gateway)
+      if (isMalformed(parsed)) return invalid(`options.routes[${index}].gateway`, parsed.malformed)
+      if (parsed.family !== family) {
+        return invalid(`options.routes[${index}].gateway`, `must be of the pool's family, IPv${family}`)
+      }
+      gateway = formatValue(parsed.family, parsed.value)
+    }
+    routes.push({ destination: formatCidr(destination), gateway })
+  }
+  if (!Number.isInteger(options.mtu) || (options.mtu !== 0 && (options.mtu < 68 || options.mtu > 65_535))) {
+    return invalid('options.mtu', 'must be between 68 and 65535 bytes, or 0 for unset')
+  }
+  return { routes, dns, mtu: options.mtu }
+}
+
+/** The pool with its arithmetic; settings come from an event or a row and were canonical when they were stored. */
+export function buildPool(
+  settings: PoolSettings,
+  at: { poolId: number; version: number; createdAt: number; updatedAt: number },
+): Pool {
+  const range = mustParse(parseCidr(settings.cidr))
+  const subnet = mustParse(parseCidr(settings.subnet))
+  const gateway = settings.gateway === '' ? null : mustParse(parseAddress(settings.gateway)).value
+  const exclude = settings.exclude.map((text) => mustParse(parseRange(text)))
+  return {
+    ...settings,
+    ...at,
+    settings,
+    family: range.family,
+    range,
+    allocatable: allocatable({
+      family: range.family,
+      cidr: range,
+      subnet,
+      prefixLength: settings.prefixLength,
+      gateway,
+      exclude,
+    }),
+  }
+}
+
+/** How many leases the pool's CIDR holds, and how many of them can be leased. */
+export function poolSize(pool: Pool): { readonly size: bigint; readonly allocatable: bigint } {
+  const whole: Range = { first: pool.range.first, last: pool.range.last }
+  return {
+    size: countLeases([whole], pool.family, pool.prefixLength),
+    allocatable: countLeases(pool.allocatable, pool.family, pool.prefixLength),
+  }
+}
+
+function mustParse<T>(parsed: T | { readonly malformed: string }): T {
+  if (typeof parsed === 'object' && parsed !== null && 'malformed' in parsed) {
+    throw new Error(`stored pool settings are not canonical: ${parsed.malformed}`)
+  }
+  return parsed as T
+}
+
+/** First address of the lease that contains an address of the pool's range. */
+export function unitOf(pool: Pool, value: bigint): bigint {
+  return blockBase(pool.family, value, pool.prefixLength)
+}
+
+export function isSingle(pool: Pool): boolean {
+  return pool.prefixLength === maxPrefix(pool.family)
+}

@@ -1,0 +1,171 @@
+-- How sentences write addresses, times, owners and evidence. Everything here is a function of its arguments.
+
+create function ipledger_audit.plain_address(address inet) returns inet
+  language sql immutable
+as $$
+  select case when family(address) = 6 and masklen(address) >= 96 and address <<= '::ffff:0:0/96'
+              then set_masklen('0.0.0.0'::inet + (set_masklen(address, 128) - '::ffff:0:0'::inet), masklen(address) - 96)
+              else address end
+$$;
+comment on function ipledger_audit.plain_address(inet) is
+$$An address or a CIDR as the log writes it: an IPv4 one that is written as IPv6 (::ffff:10.8.64.2) is the IPv4 one.
+
+Example:
+  select plain_address('::ffff:10.8.64.2');$$;
+
+create function ipledger_audit.moment(moment timestamptz) returns text
+  language sql stable
+as $$
+  select case when isfinite(moment) then to_char(moment at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS') || ' UTC' else moment::text end
+$$;
+comment on function ipledger_audit.moment(timestamptz) is
+$$A time as sentences write it: UTC, to the millisecond, whatever the session's time zone.
+
+Example:
+  select moment(now());$$;
+
+create function ipledger_audit.moment(milliseconds jsonb) returns text
+  language sql stable
+as $$
+  select ipledger_audit.moment(to_timestamp((milliseconds #>> '{}')::float8 / 1000))
+$$;
+comment on function ipledger_audit.moment(jsonb) is
+$$A time as evidence stores it, milliseconds since 1970, as sentences write it.
+
+Example:
+  select moment('1763000000000'::jsonb);$$;
+
+create function ipledger_audit.seconds(milliseconds text) returns text
+  language sql immutable
+as $$
+  select trim_scale(milliseconds::numeric / 1000) || ' s'
+$$;
+comment on function ipledger_audit.seconds(text) is
+$$A span as evidence stores it, in milliseconds, as sentences write it.
+
+Example:
+  select seconds('120000');$$;
+
+create function ipledger_audit.describe_owner(kind text, name text, uid text, incarnation text, interface text) returns text
+  language sql immutable
+as $$
+  select case when nullif(kind, '') is null then 'nobody known'
+              else concat(kind, ' ', name, ' uid ' || nullif(nullif(uid, name), ''), ' incarnation ' || nullif(incarnation, ''),
+                          ' (' || nullif(interface, '') || ')') end
+$$;
+comment on function ipledger_audit.describe_owner(text, text, text, text, text) is
+$$An owner as sentences name it: kind, name, and what else tells it apart.
+
+Example:
+  select describe_owner('pod', 'default/web-0', 'b5c0', '1', 'eth0');$$;
+
+create function ipledger_audit.describe_owner(owner jsonb) returns text
+  language sql immutable
+as $$
+  select ipledger_audit.describe_owner(owner ->> 'kind', coalesce(owner ->> 'name', owner ->> 'uid'), owner ->> 'uid', owner ->> 'incarnation', owner ->> 'interface')
+$$;
+comment on function ipledger_audit.describe_owner(jsonb) is
+$$An owner, or an entry of a list, as evidence stores it, as sentences name it.
+
+Example:
+  select describe_owner('{"kind": "pod", "name": "default/web-0", "uid": "b5c0", "interface": "eth0"}'::jsonb);$$;
+
+create function ipledger_audit.describe_seen(evidence jsonb) returns text
+  language sql immutable
+as $$
+  select concat('source ', evidence ->> 'source', ' lists ',
+           case when evidence #>> '{seen,kind}' is null then 'somebody unknown' else ipledger_audit.describe_owner(evidence -> 'seen') end,
+           ' at ', evidence #>> '{seen,address}', ' as ' || nullif(evidence #>> '{seen,state}', ''),
+           ' on node ' || nullif(evidence #>> '{seen,node}', ''),
+           ' since event ', evidence ->> 'appeared', ', in a list begun at head ', evidence ->> 'head')
+$$;
+comment on function ipledger_audit.describe_seen(jsonb) is
+$$What a source listed, in words, from the evidence of an event that followed from a list.
+
+Example:
+  select describe_seen(evidence) from log where network_id = 'default' and type = 'lease.adopted' limit 1;$$;
+
+create function ipledger_audit.counted_misses(witness jsonb)
+  returns table (sequence bigint, head bigint, begun_at timestamptz)
+  language sql immutable
+as $$
+  select c.sequence, c.head, to_timestamp(c.at / 1000)
+    from jsonb_to_recordset(witness -> 'counted') as c (sequence bigint, head bigint, at float8)
+   where c.head >= (witness ->> 'since')::bigint
+   order by c.head, c.sequence
+$$;
+comment on function ipledger_audit.counted_misses(jsonb) is
+$$The reports of one source that a proof counted as misses: complete, in order, and begun at a head that knew the lease's last change and the
+source's last listing of it. `witness` is one element of evidence #> '{proof,witnesses}' of a reap. Columns: sequence (number of the
+report), head (of the log, that it was begun at), begun_at.
+
+Example:
+  select m.* from log e, jsonb_array_elements(e.evidence #> '{proof,witnesses}') w, counted_misses(w) m
+   where e.network_id = 'default' and e.type = 'lease.reaped';$$;
+
+create function ipledger_audit.describe_witness(proof jsonb, witness jsonb) returns text
+  language sql stable
+as $$
+  select concat('source ', witness ->> 'source',
+           case when s.seen then ', which had listed it,' else ', which covers it,' end, ' missed it in ', m.misses, ' counted reports',
+           ' (numbers ' || m.sequences || ', begun at heads ' || m.heads || ', the last ' || ipledger_audit.moment(m.last) || ')',
+           '; it lists as ended since ' || s.ended, l.answers)
+    from (select count(*) as misses, string_agg(c.sequence::text, ', ') as sequences, string_agg(c.head::text, ', ') as heads, max(c.begun_at) as last
+            from ipledger_audit.counted_misses(witness) c) m
+   cross join (select count(*) > 0 as seen,
+                      string_agg(concat(ipledger_audit.moment(x -> 'terminalAt'), ' ', ipledger_audit.describe_owner(x -> 'owner')), ', ')
+                        filter (where x ->> 'state' = 'terminal' and x ->> 'vanishedSeq' is null) as ended
+                 from jsonb_array_elements(proof -> 'sightings') x where x ->> 'source' = witness ->> 'source') s
+   cross join (select string_agg(concat('; asked ', ipledger_audit.moment(x -> 'askedAt'), ' after ', ipledger_audit.describe_owner(x -> 'owner'),
+                        ' it said ', x ->> 'answer', ' since ' || ipledger_audit.moment(nullif(x -> 'terminalSince', 'null')),
+                        ' (' || nullif(x ->> 'detail', '') || ')'), '') as answers
+                 from jsonb_array_elements(proof -> 'lookUps') x where x ->> 'source' = witness ->> 'source') l
+$$;
+comment on function ipledger_audit.describe_witness(jsonb, jsonb) is
+$$What one source contributed to a proof, in words: which reports missed the workload, at which heads, and what the source said when it was
+asked. `proof` is evidence -> 'proof' of the event, `witness` one element of its `witnesses`.
+
+Example:
+  select describe_witness(e.evidence -> 'proof', w) from log e, jsonb_array_elements(e.evidence #> '{proof,witnesses}') w
+   where e.network_id = 'default' and e.type = 'lease.reaped' limit 1;$$;
+
+create function ipledger_audit.describe_policy(policy jsonb) returns text
+  language sql immutable
+as $$
+  select concat(policy ->> 'misses', ' misses, minimum age ', ipledger_audit.seconds(policy ->> 'minimumAgeMs'), ', of what was never listed ',
+           ipledger_audit.seconds(policy ->> 'unwitnessedAgeMs'), ', grace after an end ', ipledger_audit.seconds(policy ->> 'terminalGraceMs'))
+$$;
+comment on function ipledger_audit.describe_policy(jsonb) is
+$$The policy that a proof was judged by, in words. `policy` is evidence #> '{proof,policy}' of the event.
+
+Example:
+  select describe_policy('{"misses": 3, "minimumAgeMs": 300000, "unwitnessedAgeMs": 3600000, "terminalGraceMs": 300000}'::jsonb);$$;
+
+create function ipledger_audit.describe_proof(evidence jsonb) returns text
+  language sql stable
+as $$
+  select concat(string_agg(ipledger_audit.describe_witness(evidence -> 'proof', w.witness), '; ' order by w.place),
+                '; policy: ' || ipledger_audit.describe_policy(nullif(evidence #> '{proof,policy}', 'null')))
+    from jsonb_array_elements(evidence #> '{proof,witnesses}') with ordinality as w (witness, place)
+$$;
+comment on function ipledger_audit.describe_proof(jsonb) is
+$$Why a lease was taken back on proof, in words: each source that the proof rests on, and the policy then in force. `evidence` is that of
+the event.
+
+Example:
+  select describe_proof(evidence) from log where network_id = 'default' and type = 'lease.reaped' and evidence ? 'proof' limit 1;$$;
+
+create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
+  language sql immutable
+as $$
+  select case
+    when reason = 'OPERATOR' or owner_kind = 'infrastructure' then 'It ends by an operator only: Reap'
+    when reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'RELEASED_BUT_LIVE') then
+      'It ends when a Release by its own attachment confirms the removal, on proof that nobody is there, or by an operator: Reap'
+    else 'It ends on proof that nobody is there, or by an operator: Reap' end
+$$;
+comment on function ipledger_audit.quarantine_exit(text, text) is
+$$What ends a quarantine, by its reason and the kind of its owner.
+
+Example:
+  select quarantine_exit('CONFLICT', 'pod');$$;

@@ -1,0 +1,185 @@
+-- The log, as a table and in sentences, and how places in it are found. Functions read the view `log`, since they run with the
+-- rights of whoever calls them.
+
+create view ipledger_audit.log as
+  select e.network_id, e.seq, e.format, e.type, e.at, e.actor, e.cause, e.request_id, e.trace_id, e.pool_id, e.address, e.previous,
+         e.prefix_length, e.token as fencing_token, e.state, e.ended, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
+         e.owner_interface, e.node, e.labels::jsonb as labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.available_at,
+         e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_why, e.details::jsonb as evidence, e.digest
+    from ipledger.event e;
+comment on view ipledger_audit.log is
+$$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event; `evidence` is its
+`details`. Keys that have an index: (network_id, seq), (network_id, address, previous), (network_id, owner_name, seq), and
+(network_id, type) of events that have no address.
+
+Example:
+  select seq, type, address, evidence from log where network_id = 'default' and seq = 1;$$;
+
+create view ipledger_audit.network as
+  select n.network_id as network, case when n.recovering is null then 'READY' else 'RECOVERING' end as state, n.era,
+         (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) as head,
+         n.description, n.labels::jsonb as labels, n.created_at, n.updated_at
+    from ipledger.network n;
+comment on view ipledger_audit.network is
+$$The networks that are there.
+
+Columns: network; state (READY, RECOVERING); era (life of the database; its numbers begin at era × 2^40); head (number of the last
+event); description; labels; created_at; updated_at.
+
+Example:
+  select network, state, head from network;$$;
+
+create view ipledger_audit.pool as
+  select p.network_id as network, p.name as pool, p.pool_id, family(p.cidr)::smallint as family, p.cidr, p.settings::jsonb as settings,
+         p.version, p.created_at, p.updated_at
+    from ipledger.pool p;
+comment on view ipledger_audit.pool is
+$$The pools that are there now. How full they are: pool_usage.
+
+Columns: network; pool (its name); pool_id (number of the event that made it); family (4, 6); cidr; settings (subnet, prefixLength, gateway,
+exclude, cooldownMs, confirmWithinMs, liveness, ownerLimit, draining, options, labels, reapPolicy); version (number of the last event about
+it); created_at; updated_at.
+
+Example:
+  select pool, cidr, settings ->> 'gateway' as gateway from pool where network = 'default';$$;
+
+create function ipledger_audit.pool_name(network text, pool_id bigint) returns text
+  language sql stable
+as $$
+  select coalesce(
+           (select p.pool from ipledger_audit.pool p where p.network = pool_name.network and p.pool_id = pool_name.pool_id),
+           (select c.evidence ->> 'name' from ipledger_audit.log c where c.network_id = pool_name.network and c.seq = pool_name.pool_id), '')
+$$;
+comment on function ipledger_audit.pool_name(text, bigint) is
+$$The name of a pool by its number: as it is now, or as it was made if it is gone; empty if nothing is known of it.
+
+Example:
+  select pool_name('default', 1);$$;
+
+create function ipledger_audit.event_sentence(event ipledger_audit.log, pool text) returns text
+  language sql stable
+as $$
+  select case event.type
+    when 'lease.reserved' then concat(s.lease, ' was reserved for ', s.owner, s.place, s.doer,
+      case when event.state = 'ACTIVE' then '; it was confirmed at once'
+           when event.confirm_by is not null then '; it must be confirmed by ' || ipledger_audit.moment(event.confirm_by)
+           else '; there is no deadline to confirm' end)
+    when 'lease.confirmed' then concat(s.lease, ' was confirmed for ', s.owner,
+      case when event.evidence ? 'seen' then ': ' || ipledger_audit.describe_seen(event.evidence) else s.doer end)
+    when 'lease.updated' then concat(s.lease, ', held for ', s.owner,
+      case when event.cause = 'UpdateLabels' then ', was labelled ' || event.labels::text else ', was promised again' || s.place end, s.doer,
+      case when event.state <> 'RESERVED' then ''
+           when event.confirm_by is not null then '; it must be confirmed by ' || ipledger_audit.moment(event.confirm_by)
+           else '; there is no deadline to confirm' end)
+    when 'lease.adopted' then concat(s.lease, ' was adopted for ', s.owner, s.place, ', since nobody held it: ', ipledger_audit.describe_seen(event.evidence))
+    when 'lease.released' then concat(s.lease, ', held for ', s.owner, ', was released', s.doer, s.quarantine, s.cooling)
+    when 'lease.reaped' then concat(s.lease, ', held for ', s.owner, ', was reaped',
+      case event.cause
+        when 'PROVEN_ABSENT' then s.doer || ': ' || ipledger_audit.describe_proof(event.evidence)
+        when 'NEVER_CONFIRMED' then concat(s.doer, ': it was never confirmed by its deadline ', ipledger_audit.moment(event.evidence -> 'confirmBy'),
+          ' nor in the grace until ', ipledger_audit.moment(event.evidence -> 'due'), ', and nobody had listed it')
+        else concat(' by an operator', s.doer, ', with node ' || (event.evidence ->> 'node'), ': ', event.evidence ->> 'why') end, s.quarantine, s.cooling)
+    when 'lease.quarantined' then concat(s.lease, ' was set aside as ', event.quarantine_reason, s.doer, ', held for ', s.owner, ': ', event.quarantine_why,
+      case when event.evidence ? 'seen' then '; ' || ipledger_audit.describe_seen(event.evidence) end)
+    when 'attachment.closed' then concat('Late calls for ', s.owner, ' are refused', s.doer, ': it was released')
+    when 'source.registered' then concat('Source ', s.source, ' was registered as ', event.evidence ->> 'kind', s.doer, ', for ',
+      coalesce('node ' || nullif(event.evidence ->> 'node', ''), 'the whole network'), ', in dry run')
+    when 'source.enabled' then concat('Source ', s.source, ' was enabled', s.doer, ': its silence counts from now on')
+    when 'source.retired' then concat('Source ', s.source, ' was retired', s.doer, ', and what it listed is forgotten')
+    when 'source.reported' then concat('Source ', s.source, ' listed ', jsonb_array_length(event.evidence -> 'appeared'), ' new entries and ',
+      jsonb_array_length(event.evidence -> 'vanished'), ' no more, in report ', event.evidence ->> 'sequence', ' begun at head ', event.evidence ->> 'head', s.doer,
+      case when event.evidence ->> 'opened' = 'true' then '; with it epoch ' || (event.evidence ->> 'epoch') || ' began'
+           when event.evidence ->> 'closed' = 'true' then '; its epoch ended' end)
+    when 'reconcile.held' then concat('Network ', event.network_id, ' was held (', event.evidence ->> 'hold', ')', s.doer, ': ', event.evidence ->> 'why')
+    when 'reconcile.resumed' then concat('Network ', event.network_id, ' was resumed (', s.holds, ')', s.doer, ': ', event.evidence ->> 'why')
+    when 'network.created' then concat('Network ', event.network_id, ' was created', s.doer)
+    when 'network.updated' then concat('Description or labels of network ', event.network_id, ' were changed', s.doer)
+    when 'recovery.ended' then concat('The recovery of network ', event.network_id, ' ended', s.doer, ': ', event.evidence ->> 'why')
+    when 'era.begun' then concat('Era ', event.evidence ->> 'era', ' of network ', event.network_id, ' began', s.doer, ': ', event.evidence ->> 'why',
+      '; the era before it ends at number ', event.evidence ->> 'after',
+      case when event.evidence ->> 'recovering' = 'true' then '; the network recovers, and nothing is handed out or taken back meanwhile' end)
+    else concat('Pool ', pool, ' was ', split_part(event.type, '.', 2), s.doer, ': ', event.evidence ->> 'cidr', ' in leases of /',
+      event.evidence ->> 'prefixLength', ', cooldown ', ipledger_audit.seconds(event.evidence ->> 'cooldownMs'),
+      ', gateway ' || nullif(event.evidence ->> 'gateway', ''), ', excluded ' || s.excluded,
+      case when event.evidence ->> 'draining' = 'true' then ', draining' end)
+    end || '.'
+    from (select concat(abbrev(set_masklen(event.address, event.prefix_length)), ' of pool ' || nullif(pool, ''),
+                        ' (lease ' || event.network_id || '/' || event.fencing_token || ')') as lease,
+                 ipledger_audit.describe_owner(event.owner_kind, event.owner_name, event.owner_uid, event.owner_incarnation, event.owner_interface) as owner,
+                 coalesce(' on node ' || nullif(event.node, ''), '') as place,
+                 concat(' by ', event.actor, ' (', event.cause, ')') as doer,
+                 coalesce(event.evidence ->> 'source', event.evidence ->> 'id') as source,
+                 (select string_agg(x, ', ') from jsonb_array_elements_text(case when event.type = 'reconcile.resumed' then event.evidence -> 'holds' end) x) as holds,
+                 (select string_agg(x, ', ') from jsonb_array_elements_text(case when event.type like 'pool.%' then event.evidence -> 'exclude' end) x) as excluded,
+                 '; it was in quarantine as ' || event.quarantine_reason || ' since ' || ipledger_audit.moment(event.quarantined_at) as quarantine,
+                 '; the address cools until ' || ipledger_audit.moment(event.available_at) as cooling) s
+$$;
+comment on function ipledger_audit.event_sentence(ipledger_audit.log, text) is
+$$One event as a sentence: what happened, to which lease of whom, who did it and on what evidence. `pool` is the name of the event's
+pool. The sentence is column `what` of view `event`.
+
+Example:
+  select event_sentence(l, 'default') from log l where network_id = 'default' and seq = 1;$$;
+
+create view ipledger_audit.event as
+  select l.network_id as network, l.seq, l.at, l.type, set_masklen(l.address, l.prefix_length) as address,
+         l.network_id || '/' || l.fencing_token as lease_id, p.pool, l.state,
+         l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface, l.node,
+         l.actor, l.cause, l.quarantine_reason, ipledger_audit.event_sentence(l, p.pool) as what, l.evidence, l.request_id, l.trace_id
+    from ipledger_audit.log l
+    cross join lateral (
+      select case when l.pool_id is null then null
+                  when l.type like 'pool.%' then l.evidence ->> 'name'
+                  else coalesce((select n.name from ipledger.pool n where n.network_id = l.network_id and n.pool_id = l.pool_id),
+                                (select c.details ->> 'name' from ipledger.event c where c.network_id = l.network_id and c.seq = l.pool_id),
+                                '') end as pool) p;
+comment on view ipledger_audit.event is
+$$Everything that happened, one row an event: the history of all networks. Filter by network, and by seq, at (a range) or owner_name, or
+it reads everything; for one address, lease or owner use address_history, lease_history, owner_history.
+
+Columns: network; seq (number of the event in its network); at; type; address (a block with its mask) and lease_id it is about; pool (its
+name now, or as it was made if it is gone); state of the address after it (FREE, RESERVED, ACTIVE, QUARANTINED); owner_kind, owner_name,
+owner_uid, owner_incarnation, owner_interface, node of the holder after it, of a FREE address the last one; actor (token or job that did
+it); cause (call or finding); quarantine_reason; what (a sentence); evidence (what the decision rested on, or the settings it made);
+request_id; trace_id. Null where the event has none.
+
+Example:
+  select seq, at, what from event where network = 'default' and at > now() - interval '1 hour' order by seq;$$;
+
+-- Times never go back along the numbers, so halving finds the place; numbers have gaps between eras.
+create function ipledger_audit.position_at(network text, at timestamptz) returns bigint
+  language sql stable
+as $$
+  with recursive search (low, high) as (
+    (select case when l.at <= position_at.at then l.seq else 0 end, l.seq
+       from ipledger_audit.log l where l.network_id = position_at.network order by l.seq desc limit 1)
+    union all
+    select case when e.at <= position_at.at then e.seq else s.low end, case when e.at <= position_at.at then s.high else m.middle - 1 end
+      from search s
+     cross join lateral (select s.low + (s.high - s.low + 1) / 2 as middle) m
+     cross join lateral (
+       select l.seq, l.at from ipledger_audit.log l
+        where l.network_id = position_at.network and l.seq >= m.middle order by l.seq limit 1) e
+     where s.low < s.high
+  )
+  select coalesce(max(s.low), 0) from search s
+$$;
+comment on function ipledger_audit.position_at(text, timestamptz) is
+$$The number of the last event of a network at or before a time; 0 if there is none. Several events may have one time.
+
+Example:
+  select position_at('default', now() - interval '1 hour');$$;
+
+create function ipledger_audit.events_between(network text, "from" timestamptz, "to" timestamptz) returns setof ipledger_audit.log
+  language sql stable rows 10000
+as $$
+  select l.* from ipledger_audit.log l
+   where l.network_id = events_between.network
+     and l.seq > (select ipledger_audit.position_at(events_between.network, events_between."from" - interval '1 microsecond'))
+     and l.seq <= (select ipledger_audit.position_at(events_between.network, events_between."to"))
+$$;
+comment on function ipledger_audit.events_between(text, timestamptz, timestamptz) is
+$$The events of a network between two times (both included), found by their numbers. Rows of view `log`.
+
+Example:
+  select type, count(*) from events_between('default', now() - interval '1 hour', now()) group by type;$$;

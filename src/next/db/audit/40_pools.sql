@@ -1,0 +1,248 @@
+-- How full pools are and were, and where. `free + cooling + reserved + active + quarantined + excluded = size`.
+
+create function ipledger_audit.address_number(address inet) returns numeric
+  language sql immutable
+as $$
+  select case family(address)
+           when 4 then (set_masklen(address, 32) - '0.0.0.0'::inet)::numeric
+           else ('x' || substr(w.words, 1, 8))::bit(32)::bigint * 79228162514264337593543950336
+              + ('x' || substr(w.words, 9, 8))::bit(32)::bigint * 18446744073709551616
+              + ('x' || substr(w.words, 17, 8))::bit(32)::bigint * 4294967296::numeric
+              + ('x' || substr(w.words, 25, 8))::bit(32)::bigint end
+    from (select encode(substr(inet_send(address), 5), 'hex') as words) w
+$$;
+comment on function ipledger_audit.address_number(inet) is
+$$An address as a number, 0 to 2^32 - 1 or 2^128 - 1: how far two lie apart.
+
+Example:
+  select address_number('2001:db8::1') - address_number('2001:db8::');$$;
+
+create function ipledger_audit.address_at(family int, number numeric) returns inet
+  language sql immutable
+as $$
+  select case family
+           when 4 then '0.0.0.0'::inet + number::bigint
+           else (select string_agg(lpad(to_hex(mod(div(number, power(65536::numeric, 7 - w.place)), 65536)::int), 4, '0'), ':' order by w.place)
+                   from generate_series(0, 7) as w (place))::inet end
+$$;
+comment on function ipledger_audit.address_at(int, numeric) is
+$$The address of a number, 0 to 2^32 - 1 in family 4 or 2^128 - 1 in family 6: what address_number is of an address.
+
+Example:
+  select address_at(4, address_number('10.8.64.2') + 1);$$;
+
+-- What core/ranges.ts says can be leased; a test compares the two.
+create function ipledger_audit.pool_exclusions(settings jsonb) returns table (first inet, last inet, why text)
+  language sql immutable
+as $$
+  select nullif(settings ->> 'gateway', '')::inet, nullif(settings ->> 'gateway', '')::inet, 'the gateway of the pool' where settings ->> 'gateway' <> ''
+  union all
+  select split_part(x.range, '-', 1)::inet, coalesce(nullif(split_part(x.range, '-', 2), ''), x.range)::inet, 'excluded by the pool''s settings (' || x.range || ')'
+    from jsonb_array_elements_text(settings -> 'exclude') as x (range)
+  union all
+  select set_masklen(network(s.subnet)::inet, -1), set_masklen(network(s.subnet)::inet, -1),
+         case s.family when 4 then 'the network address of its subnet' else 'the subnet-router anycast address of its subnet' end
+    from (select (settings ->> 'subnet')::inet as subnet, family((settings ->> 'subnet')::inet) as family) s
+   where masklen(s.subnet) < case s.family when 4 then 31 else 127 end
+     and (settings ->> 'prefixLength')::int = case s.family when 4 then 32 else 128 end
+  union all
+  select set_masklen(broadcast((settings ->> 'subnet')::inet), -1), set_masklen(broadcast((settings ->> 'subnet')::inet), -1), 'the broadcast address of its subnet'
+   where family((settings ->> 'subnet')::inet) = 4 and masklen((settings ->> 'subnet')::inet) < 31 and (settings ->> 'prefixLength')::int = 32
+$$;
+comment on function ipledger_audit.pool_exclusions(jsonb) is
+$$What a pool never hands out, as ranges of addresses: its gateway, what its settings exclude, and, of a pool of single addresses, the
+addresses of its subnet that no workload can use. A block that one of them touches is not handed out. `settings` is that of view `pool`.
+Columns: first, last, why.
+
+Example:
+  select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = 'default';$$;
+
+create function ipledger_audit.excluded_because(settings jsonb, address inet) returns text
+  language sql immutable
+as $$
+  select string_agg(distinct x.why, '; ')
+    from (select set_masklen(network(b.block)::inet, -1) as first, set_masklen(broadcast(b.block), -1) as last
+            from (select set_masklen(address, (settings ->> 'prefixLength')::int) as block) b) b
+    cross join ipledger_audit.pool_exclusions(settings) x
+   where x.first <= b.last and x.last >= b.first
+$$;
+comment on function ipledger_audit.excluded_because(jsonb, inet) is
+$$Why a pool never hands out an address, or the block that it lies in; null if it does. `settings` is that of view `pool`.
+
+Example:
+  select excluded_because(settings, '10.8.64.1') from pool where network = 'default';$$;
+
+create function ipledger_audit.pool_space(settings jsonb, out size numeric, out allocatable numeric)
+  language sql immutable
+as $$
+  with pool as (
+    select ipledger_audit.address_number(set_masklen(network((settings ->> 'cidr')::inet)::inet, -1)) as first,
+           ipledger_audit.address_number(set_masklen(broadcast((settings ->> 'cidr')::inet), -1)) as last,
+           trunc(power(2::numeric, case family((settings ->> 'cidr')::inet) when 4 then 32 else 128 end - (settings ->> 'prefixLength')::int)) as block
+  ),
+  whole as (
+    select p.first, p.last, p.block, div(p.last - p.first + 1, p.block) as size from pool p
+  ),
+  excluded as (
+    select sum(upper(r.range) - lower(r.range)) as blocks
+      from (select unnest(range_agg(numrange(div(greatest(ipledger_audit.address_number(x.first), w.first) - w.first, w.block),
+                                            div(least(ipledger_audit.address_number(x.last), w.last) - w.first, w.block) + 1))) as range
+              from whole w cross join ipledger_audit.pool_exclusions(settings) x
+             where ipledger_audit.address_number(x.first) <= w.last and ipledger_audit.address_number(x.last) >= w.first) r
+  )
+  select w.size, w.size - coalesce(e.blocks, 0) from whole w cross join excluded e
+$$;
+comment on function ipledger_audit.pool_space(jsonb) is
+$$How many leases a pool's CIDR holds, and how many of them can be handed out. `settings` is that of view `pool`. Columns: size,
+allocatable; a v6 /48 holds 2^80 addresses.
+
+Example:
+  select p.pool, s.size, s.allocatable from pool p, pool_space(p.settings) s where p.network = 'default';$$;
+
+-- A CLOCK hold lets nothing that was cooling go free (`before` of its details).
+create function ipledger_audit.rested_by(network text) returns timestamptz
+  language sql stable
+as $$
+  select coalesce(to_timestamp((h.details ->> 'before')::float8 / 1000), now())
+    from (select) as always
+    left join ipledger_audit.holds h on h.network = rested_by.network and h.hold = 'CLOCK'
+$$;
+comment on function ipledger_audit.rested_by(text) is
+$$The time by which a free address must have cooled to be handed out: now, or, while the network is held because the clock of the database
+was set, the time before that.
+
+Example:
+  select rested_by('default');$$;
+
+-- Of the addresses that were ever leased, those that are the first of a lease of this pool as it is now.
+create function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length int)
+  returns table (address inet, state text)
+  language sql stable rows 10000
+as $$
+  select t.address, case when t.state <> 'FREE' then t.state when t.available_at > r.rested_by then 'COOLING' else 'FREE' end
+    from (select ipledger_audit.rested_by(pool_touched.network) as rested_by) r
+   cross join ipledger_audit.touched t
+   where t.network = pool_touched.network and t.address >= set_masklen(network(pool_touched.cidr)::inet, -1)
+     and t.address <= set_masklen(broadcast(pool_touched.cidr), -1)
+     and set_masklen(t.address, pool_touched.prefix_length) = network(set_masklen(t.address, pool_touched.prefix_length))::inet
+$$;
+comment on function ipledger_audit.pool_touched(text, cidr, int) is
+$$The leases of a pool that were ever handed out, as they are now. Columns: address (of a block the first one), state (FREE, COOLING,
+RESERVED, ACTIVE, QUARANTINED).
+
+Example:
+  select t.state, count(*) from pool p, pool_touched(p.network, p.cidr, (p.settings ->> 'prefixLength')::int) t group by t.state;$$;
+
+create view ipledger_audit.pool_usage as
+  select p.network_id as network, p.name as pool, p.cidr, family(p.cidr)::smallint as family, s.size, s.allocatable,
+         s.allocatable - c.cooling - c.reserved - c.active - c.quarantined as free, c.cooling, c.reserved, c.active, c.quarantined,
+         s.size - s.allocatable as excluded, ((c.reserved + c.active + c.quarantined) / nullif(s.allocatable, 0))::float8 as used_ratio,
+         (p.settings ->> 'draining')::boolean as draining
+    from ipledger.pool p
+   cross join lateral ipledger_audit.pool_space(p.settings::jsonb) s
+   cross join lateral (
+     select count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
+            count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
+       from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t) c;
+comment on view ipledger_audit.pool_usage is
+$$How full each pool is now. Counts are leases, of the pool's size each; free + cooling + reserved + active + quarantined + excluded = size.
+Reads a row for each address that was ever leased; for charts use pool_usage_history.
+
+Columns: network; pool; cidr; family (4, 6); size; allocatable (size without excluded); free (cooled and not held); cooling; reserved;
+active; quarantined; excluded; used_ratio (of what is allocatable, what is held: reserved, active and quarantined; 0 to 1; null: nothing is
+allocatable); draining (hands nothing out).
+
+Example:
+  select pool, size, free, cooling, active, quarantined, round(100 * used_ratio) as percent from pool_usage where network = 'default';$$;
+
+create view ipledger_audit.pool_samples as
+  select s.network_id as network, s.pool_id, s.at, s.size, s.size - s.excluded as allocatable, s.free, s.cooling, s.reserved, s.active,
+         s.quarantined, s.excluded
+    from ipledger.pool_sample s;
+comment on view ipledger_audit.pool_samples is
+$$How full each pool was, once a minute, for 90 days. By name and with the ratio: pool_usage_history.
+
+Columns: network; pool_id (number of the event that made it); at (the minute); size, allocatable, free, cooling, reserved, active,
+quarantined, excluded (leases).
+
+Example:
+  select max(at) from pool_samples where network = 'default';$$;
+
+create function ipledger_audit.pool_usage_history(
+    inout network text, inout pool text, "from" timestamptz, "to" timestamptz,
+    out at timestamptz, out cidr cidr, out family smallint, out size numeric, out allocatable numeric, out free numeric, out cooling numeric, out reserved bigint,
+    out active bigint, out quarantined bigint, out excluded numeric, out used_ratio float8)
+  returns setof record language sql stable
+as $$
+  select pool_usage_history.network, pool_usage_history.pool, s.at, p.cidr, family(p.cidr)::smallint, s.size, s.allocatable, s.free, s.cooling, s.reserved,
+         s.active, s.quarantined, s.excluded, ((s.reserved + s.active + s.quarantined) / nullif(s.allocatable, 0))::float8
+    from (select distinct on (l.pool_id) l.pool_id, (l.evidence ->> 'cidr')::cidr as cidr, l.evidence ->> 'name' as name
+            from ipledger_audit.log l
+           where l.network_id = pool_usage_history.network and l.address is null and l.type in ('pool.created', 'pool.updated', 'pool.deleted')
+           order by l.pool_id, l.seq desc) p
+    join ipledger_audit.pool_samples s on s.network = pool_usage_history.network and s.pool_id = p.pool_id
+                                      and s.at >= pool_usage_history."from" and s.at <= pool_usage_history."to"
+   where p.name = pool_usage_history.pool
+   order by s.at
+$$;
+comment on function ipledger_audit.pool_usage_history(text, text, timestamptz, timestamptz) is
+$$How full a pool was between two times (both included), a row a minute, for 90 days; of deleted pools of that name too.
+
+Columns: network; pool; at (the minute); cidr and family (4, 6) as they are now; size, allocatable, free, cooling, reserved, active,
+quarantined, excluded (leases); used_ratio (as in pool_usage).
+
+Example:
+  select at, free, cooling, active from pool_usage_history('default', 'default', now() - interval '6 hours', now());$$;
+
+create view ipledger_audit.pool_forecast as
+  select f.network, f.pool, f.free, f.cooling, f.leases_per_hour,
+         case when f.leases_per_hour > 0 and f.free / f.leases_per_hour::numeric < 876000
+              then make_interval(secs => greatest(0, f.free / f.leases_per_hour::numeric * 3600)::float8) end as exhausted_in,
+         f.at
+    from (select p.network_id as network, p.name as pool, r.free, r.cooling, r.leases_per_hour, r.at
+            from ipledger.pool p
+            cross join lateral (
+              select (array_agg(s.free order by s.at desc))[1] as free, (array_agg(s.cooling order by s.at desc))[1] as cooling, max(s.at) as at,
+                     case when count(*) >= 5
+                          then regr_slope((s.cooling + s.reserved + s.active + s.quarantined)::float8, extract(epoch from s.at)::float8) * 3600 end as leases_per_hour
+                from ipledger.pool_sample s
+               where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '1 hour') r
+           where r.at is not null) f;
+comment on view ipledger_audit.pool_forecast is
+$$When each pool will have nothing free, if it goes on as in the last hour: the net rate by which held and cooling leases grew, least squares
+over the samples of a minute each.
+
+Columns: network; pool; free, cooling (by the last sample, leases); leases_per_hour (net; negative: it empties; null: fewer than five
+samples); exhausted_in (from the last sample on; null: it does not fill, or not within a century); at (the last sample).
+
+Example:
+  select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval '1 day';$$;
+
+create view ipledger_audit.pool_map as
+  select p.network_id as network, p.name as pool, m.part,
+         set_masklen(ipledger_audit.address_at(family(p.cidr), d.first + m.part * d.step), masklen(p.cidr) + d.bits) as first_address,
+         d.size, m.cooling, m.reserved, m.active, m.quarantined,
+         ((m.cooling + m.reserved + m.active + m.quarantined) / d.size)::float8 as used_ratio
+    from ipledger.pool p
+   cross join lateral (
+     select b.bits, ipledger_audit.address_number(set_masklen(network(p.cidr)::inet, -1)) as first,
+            trunc(power(2::numeric, case family(p.cidr) when 4 then 32 else 128 end - masklen(p.cidr) - b.bits)) as step,
+            trunc(power(2::numeric, p.prefix_length - masklen(p.cidr) - b.bits)) as size
+       from (select least(8, p.prefix_length - masklen(p.cidr)) as bits) b) d
+   cross join lateral (
+     select x.part, count(*) filter (where x.state = 'COOLING') as cooling, count(*) filter (where x.state = 'RESERVED') as reserved,
+            count(*) filter (where x.state = 'ACTIVE') as active, count(*) filter (where x.state = 'QUARANTINED') as quarantined
+       from (select g.part, null as state from generate_series(0, (1 << d.bits) - 1) as g (part)
+             union all
+             select div(ipledger_audit.address_number(t.address) - d.first, d.step)::int, t.state
+               from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t) x
+      group by x.part) m;
+comment on view ipledger_audit.pool_map is
+$$Where in its CIDR a pool is used now: each pool cut into up to 256 equal parts, in order of address. Ask for one pool: it counts all
+of its leases.
+
+Columns: network; pool; part (0, 1, …); first_address (of the part, which is this CIDR); size (leases that fit in it, excluded ones too);
+cooling, reserved, active, quarantined (leases of it); used_ratio (those four, of size: 0 to 1).
+
+Example:
+  select part, first_address, used_ratio from pool_map where network = 'default' and pool = 'web' and used_ratio > 0 order by part;$$;

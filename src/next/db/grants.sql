@@ -1,0 +1,40 @@
+-- What each role may, besides graphile-worker's own schema, which belongs to ipledger_jobs. Run again, with db/audit, by the
+-- first start after a change.
+
+revoke all on schema ipledger, ipledger_audit from public, ipledger_service, ipledger_jobs, ipledger_auditor;
+revoke all on all tables in schema ipledger from public, ipledger_service, ipledger_jobs, ipledger_auditor;
+
+grant usage on schema ipledger to ipledger_service;
+grant select on all tables in schema ipledger to ipledger_service;
+
+-- The log is append-only: nobody but its owner may change or delete an event.
+grant insert on ipledger.event to ipledger_service;
+-- `for no key update` needs the right to update one column. Nothing ever updates it.
+grant insert, update (network_id) on ipledger.network_lock to ipledger_service;
+grant insert, update on
+  ipledger.lease, ipledger.network, ipledger.pool, ipledger.source, ipledger.source_report, ipledger.sighting,
+  ipledger.lookup, ipledger.request, ipledger.pool_sample, ipledger.verification
+  to ipledger_service;
+grant delete on
+  ipledger.pool, ipledger.sighting, ipledger.lookup, ipledger.request, ipledger.pool_sample
+  to ipledger_service;
+
+grant usage on schema ipledger_audit to ipledger_service, ipledger_auditor;
+grant select on all tables in schema ipledger_audit to ipledger_service, ipledger_auditor;
+revoke execute on all functions in schema ipledger_audit from public;
+grant execute on all functions in schema ipledger_audit to ipledger_service, ipledger_auditor;
+
+-- What PostgreSQL lets everybody write: temporary tables and, until 15 in a read-only transaction too, large objects.
+do $$
+begin
+  if pg_has_role((select datdba from pg_database where datname = current_database()), 'usage') then
+    execute format('revoke temporary on database %I from public', current_database());
+  end if;
+  if (select rolsuper from pg_roles where rolname = current_user) then
+    revoke execute on function
+      lo_creat(integer), lo_create(oid), lo_from_bytea(oid, bytea), lo_put(oid, bigint, bytea), lo_truncate(integer, integer),
+      lo_truncate64(integer, bigint), lo_unlink(oid), lowrite(integer, bytea)
+      from public;
+  end if;
+end
+$$;

@@ -1,0 +1,262 @@
+-- Everything ipledger keeps. The log (`event`) is the truth; `lease`, `pool`, `network`, `source` and `sighting` are its fold
+-- and can be rebuilt from it. Every key begins with network_id and every transaction is about one network, so that the
+-- schema can be spread over machines by Citus. Times are kept in whole milliseconds.
+
+create schema ipledger;
+
+create extension if not exists btree_gist;
+
+-- One row a network. Its lock orders the writers of the network. It is never updated: a row that every batch rewrites
+-- would collapse when anybody holds a snapshot open.
+create table ipledger.network_lock (
+  network_id text collate "C" not null,
+  constraint network_has_one_lock primary key (network_id)
+);
+
+create table ipledger.event (
+  network_id text collate "C" not null,
+  seq bigint not null,
+  format smallint not null,
+  type text collate "C" not null,
+  at timestamptz not null,
+  actor text collate "C" not null,
+  cause text collate "C" not null,
+  request_id text collate "C",
+  trace_id text collate "C",
+  pool_id bigint,
+  address inet,
+  previous bigint,
+  prefix_length smallint,
+  token bigint,
+  state text collate "C",
+  ended text collate "C",
+  owner_kind text collate "C",
+  owner_name text collate "C",
+  owner_uid text collate "C",
+  owner_incarnation text collate "C",
+  owner_interface text collate "C",
+  node text collate "C",
+  labels json,
+  reserved_at timestamptz,
+  confirmed_at timestamptz,
+  confirm_by timestamptz,
+  available_at timestamptz,
+  quarantine_reason text collate "C",
+  quarantined_at timestamptz,
+  quarantined_by text collate "C",
+  quarantine_why text collate "C",
+  details json,
+  digest bytea not null,
+  constraint number_is_given_once primary key (network_id, seq),
+  -- The history of an address is a chain that cannot fork: two events with one predecessor are refused here, so an address
+  -- never has two owners, whatever a process believes.
+  constraint history_of_an_address_never_forks unique (network_id, address, previous),
+  constraint chain_goes_by_address check ((address is null) = (previous is null)),
+  constraint chain_goes_forward check (previous >= 0 and previous < seq),
+  constraint address_is_a_host check (masklen(address) = case family(address) when 4 then 32 else 128 end),
+  constraint digest_is_sha256 check (octet_length(digest) = 32),
+  constraint number_is_positive check (seq > 0)
+);
+
+create index event_by_owner on ipledger.event (network_id, owner_name, seq) where owner_name is not null;
+create index event_by_time on ipledger.event using brin (at);
+
+-- Few: what is about pools, the network and sources, by kind and, of a source, by its id. The fold of these and the audit read it.
+create index event_about_no_address on ipledger.event
+  (network_id, type, coalesce(details ->> 'source', details ->> 'id'), seq) where address is null;
+
+-- The event as one text, from which its digest is made and images are loaded: columns in order joined by U+001F, null as
+-- U+001E, times in milliseconds since 1970, json verbatim. TypeScript has the same in src/ledger/event-text.ts. `stable`, since
+-- only so the server reads it into the statement: 2.2 µs an event, where a call cost 8.
+create function ipledger.event_text(e ipledger.event) returns text
+  language sql stable parallel safe
+  return concat_ws(E'\u001f',
+    e.network_id, e.seq, e.format, e.type, (date_part('epoch', e.at) * 1000)::bigint, e.actor, e.cause,
+    coalesce(e.request_id, E'\u001e'), coalesce(e.trace_id, E'\u001e'), coalesce(e.pool_id::text, E'\u001e'),
+    coalesce(host(e.address), E'\u001e'), coalesce(e.previous::text, E'\u001e'), coalesce(e.prefix_length::text, E'\u001e'),
+    coalesce(e.token::text, E'\u001e'), coalesce(e.state, E'\u001e'), coalesce(e.ended, E'\u001e'),
+    coalesce(e.owner_kind, E'\u001e'), coalesce(e.owner_name, E'\u001e'), coalesce(e.owner_uid, E'\u001e'),
+    coalesce(e.owner_incarnation, E'\u001e'), coalesce(e.owner_interface, E'\u001e'),
+    coalesce(e.node, E'\u001e'), coalesce(e.labels::text, E'\u001e'),
+    coalesce(((date_part('epoch', e.reserved_at) * 1000)::bigint)::text, E'\u001e'),
+    coalesce(((date_part('epoch', e.confirmed_at) * 1000)::bigint)::text, E'\u001e'),
+    coalesce(((date_part('epoch', e.confirm_by) * 1000)::bigint)::text, E'\u001e'),
+    coalesce(((date_part('epoch', e.available_at) * 1000)::bigint)::text, E'\u001e'),
+    coalesce(e.quarantine_reason, E'\u001e'), coalesce(((date_part('epoch', e.quarantined_at) * 1000)::bigint)::text, E'\u001e'),
+    coalesce(e.quarantined_by, E'\u001e'), coalesce(e.quarantine_why, E'\u001e'), coalesce(e.details::text, E'\u001e'));
+
+create table ipledger.lease (
+  network_id text collate "C" not null,
+  address inet not null,
+  seq bigint not null,
+  pool_id bigint not null,
+  state text collate "C" not null,
+  confirm_by timestamptz,
+  available_at timestamptz,
+  constraint address_has_one_lease primary key (network_id, address)
+) with (fillfactor = 70);
+
+create index lease_to_expire on ipledger.lease (network_id, confirm_by) where confirm_by is not null;
+
+create table ipledger.network (
+  network_id text collate "C" not null,
+  description text not null,
+  labels json not null,
+  era integer not null,
+  -- Life of the database that wrote the present era: system identifier, database oid, oid of `event`, timeline.
+  identity text not null,
+  -- Number of the era.begun after which nothing is reserved or reaped; null: READY.
+  recovering bigint,
+  -- When the last recovery ended: ages of leases are counted anew from it.
+  recovered_at timestamptz,
+  -- Holds in force: cause, number and details of its reconcile.held.
+  holds json not null,
+  version bigint not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  constraint network_has_one_name primary key (network_id)
+);
+
+create table ipledger.pool (
+  network_id text collate "C" not null,
+  pool_id bigint not null,
+  name text collate "C" not null,
+  cidr cidr not null,
+  prefix_length smallint not null,
+  -- What pool.created or pool.updated says: the settings in canonical form.
+  settings json not null,
+  version bigint not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  constraint pool_has_one_id primary key (network_id, pool_id),
+  constraint pool_name_is_taken_once unique (network_id, name),
+  constraint pools_never_overlap exclude using gist (network_id with =, cidr inet_ops with &&)
+);
+
+create table ipledger.source (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  declaration json not null,
+  state text collate "C" not null,
+  -- Number of the last event about it but its reports.
+  version bigint not null,
+  registered_at timestamptz not null,
+  registered_by text not null,
+  enabled_at timestamptz,
+  enabled_by text,
+  -- Number of source.enabled: leases made before it have no witness in it unless it lists them.
+  enabled_seq bigint,
+  retired_at timestamptz,
+  -- The present life of the reporting process, and the number and head of the report that opened it.
+  epoch text,
+  epoch_seq bigint,
+  epoch_head bigint,
+  epoch_at timestamptz,
+  constraint source_has_one_id primary key (network_id, source_id)
+);
+
+create table ipledger.source_report (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  epoch text not null,
+  era integer not null,
+  -- Two complete reports of this epoch, the second with no more entries than the first.
+  warm boolean not null,
+  -- Of the last report taken in order.
+  sequence bigint not null,
+  -- Of the last complete report, as its source sent it; it may be said to be unchanged.
+  digest text not null,
+  entries integer not null,
+  -- The last counted reports, newest last: [sequence, head, begun at in milliseconds].
+  counted json not null,
+  counted_total bigint not null,
+  reported_at timestamptz not null,
+  complete_at timestamptz,
+  complete_head bigint,
+  -- Since when, and why, its reports are not complete; null: the last one was.
+  partial_since timestamptz,
+  partial_because json,
+  constraint source_reports_in_one_row primary key (network_id, source_id)
+);
+
+create table ipledger.sighting (
+  network_id text collate "C" not null,
+  address inet not null,
+  source_id text collate "C" not null,
+  -- Empty: whose it is is not known.
+  owner_kind text collate "C" not null,
+  owner_name text collate "C" not null,
+  owner_uid text collate "C" not null,
+  owner_incarnation text collate "C" not null,
+  owner_interface text collate "C" not null,
+  node text collate "C" not null,
+  -- The source's word; `terminal` means that it has ended.
+  state text collate "C" not null,
+  -- Number of the source.reported that began and, of one kept for a held lease, ended it; and when it turned terminal.
+  appeared_seq bigint not null,
+  appeared_head bigint not null,
+  vanished_seq bigint,
+  terminal_seq bigint,
+  terminal_at timestamptz,
+  constraint source_lists_an_owner_once primary key
+    (network_id, address, source_id, owner_kind, owner_uid, owner_incarnation, owner_interface)
+);
+
+create table ipledger.lookup (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  owner_kind text collate "C" not null,
+  owner_name text collate "C" not null,
+  owner_uid text collate "C" not null,
+  address inet not null,
+  answer text collate "C" not null,
+  terminal_since timestamptz,
+  detail text not null,
+  -- Head of the log when it was asked.
+  head bigint not null,
+  asked_at timestamptz not null,
+  attempts integer not null,
+  constraint question_has_one_answer primary key (network_id, source_id, address, owner_kind, owner_uid)
+);
+
+create table ipledger.request (
+  network_id text collate "C" not null,
+  request_id text collate "C" not null,
+  fingerprint text not null,
+  method text not null,
+  seq bigint not null,
+  at timestamptz not null,
+  answer json not null,
+  constraint request_is_answered_once primary key (network_id, request_id)
+);
+
+create index request_by_time on ipledger.request using brin (at);
+
+create table ipledger.pool_sample (
+  network_id text collate "C" not null,
+  pool_id bigint not null,
+  at timestamptz not null,
+  size numeric not null,
+  excluded numeric not null,
+  free numeric not null,
+  cooling numeric not null,
+  reserved bigint not null,
+  active bigint not null,
+  quarantined bigint not null,
+  constraint pool_is_sampled_once primary key (network_id, pool_id, at)
+);
+
+create index pool_sample_by_time on ipledger.pool_sample using brin (at);
+
+-- How far the log of a network was verified, and what was found.
+create table ipledger.verification (
+  network_id text collate "C" not null,
+  verified_seq bigint not null,
+  digest bytea,
+  -- What of the tables is compared next, once the log was read up to its head; null: it is still read.
+  part text,
+  started_at timestamptz not null,
+  finished_at timestamptz,
+  findings json not null,
+  constraint network_has_one_verification primary key (network_id)
+);

@@ -1,0 +1,121 @@
+/**
+ * What the loop needs of the place where the log is kept. PostgreSQL is one (`pg-log.ts`), the simulator's memory another;
+ * one contract suite passes on both.
+ *
+ * A transaction holds the lock of its network from `begin` to its end, so its tail is the end of the log. What is written is
+ * one transaction: events, projections, answers to requests. The log refuses a number that is taken and a second event with
+ * the same predecessor, whatever a process believes.
+ */
+import type { Answer, Freshness, Known, Needs } from '../core/command.ts'
+import type { AddressRecord, LedgerEvent, PoolEvent } from '../core/event.ts'
+import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
+
+/** An event with the digest of the log up to it, in hexadecimal. */
+export type Sealed = { readonly event: LedgerEvent; readonly digest: string }
+
+export type CatchUp = {
+  /** Head of the image. */
+  readonly after: number
+  readonly needs: Needs
+  /** The network is to be created: its lock may have to be made first. */
+  readonly creates: boolean
+}
+
+export type Caught = {
+  /** The database's clock, in whole milliseconds. */
+  readonly clock: number
+  /** Life of the database: system identifier, database, table of the log, timeline. */
+  readonly identity: string
+  /** Last number of the log; 0: it is empty. */
+  readonly head: number
+  /** Digest of the event `after`; null: it is not in the log. 64 zeros for 0. */
+  readonly digest: string | null
+  /** The first page of events after `after`, in order. */
+  readonly tail: readonly Sealed[]
+  /** There are more than that. */
+  readonly isCut: boolean
+  readonly known: Known
+}
+
+/** What a batch writes. Projections are whole rows, as the image has them after the batch. */
+export type Write = {
+  readonly events: readonly Sealed[]
+  /** Last record of each address that an event is about. */
+  readonly records: readonly AddressRecord[]
+  readonly pools: readonly PoolRow[]
+  readonly network: NetworkState | null
+  readonly sources: readonly SourceState[]
+  readonly freshness: readonly Freshness[]
+  /** What is listed now at each address where that changed. */
+  readonly sightings: ReadonlyMap<string, readonly Sighting[]>
+  readonly requests: readonly RequestRow[]
+}
+
+export type PoolRow = {
+  readonly poolId: number
+  /** Null: deleted. */
+  readonly settings: PoolEvent['details'] | null
+  readonly version: number
+  readonly createdAt: number
+  readonly updatedAt: number
+}
+
+export type RequestRow = {
+  readonly requestId: string
+  readonly fingerprint: string
+  readonly method: string
+  readonly seq: number
+  readonly at: number
+  readonly answer: Answer
+}
+
+export type Committed =
+  /** `isWarned`: the commit came with a warning, so no standby has confirmed it; its outcome counts as unknown. */
+  | { readonly kind: 'committed'; readonly isWarned: boolean }
+  /** Rolled back, confirmed. `isVeto`: a constraint refused it. */
+  | { readonly kind: 'rolledBack'; readonly isVeto: boolean; readonly error: unknown }
+  /** Nobody knows. */
+  | { readonly kind: 'unknown'; readonly error: unknown }
+
+export type Transaction = {
+  readonly caught: Caught
+  /** The next page of the tail. */
+  more(after: number): Promise<{ readonly tail: readonly Sealed[]; readonly isCut: boolean }>
+  /** What turned out to be lacking after catching up. */
+  know(needs: Needs): Promise<Known>
+  commit(write: Write): Promise<Committed>
+  /** Ends it without a write. Never rejects. */
+  abandon(): Promise<void>
+}
+
+export type Loaded = {
+  readonly head: number
+  readonly at: number
+  readonly digest: string
+  readonly network: NetworkState | null
+  readonly pools: readonly PoolRow[]
+  readonly sources: readonly SourceState[]
+  readonly sightings: readonly Sighting[]
+  /** In pages, so that the event loop is not kept. */
+  readonly records: AsyncIterable<readonly AddressRecord[]>
+  /** Events of the last hour that closings and the breaker follow from, in order. */
+  readonly recent: AsyncIterable<readonly Sealed[]>
+}
+
+/** The projections are not the fold of the log: the greatest number in `lease` is not the log's last about an address. */
+export class NeedsRebuild extends Error {}
+/** The log holds events of a format that this process does not know: a newer one writes it. */
+export class UnknownFormat extends Error {}
+
+export type Log = {
+  /**
+   * @throws when the lock could not be had: nothing was done
+   */
+  begin(network: string, catchUp: CatchUp, signal: AbortSignal): Promise<Transaction>
+  /** A page of events after a number, without the lock: for an image that is far behind. */
+  tail(network: string, after: number): Promise<{ readonly tail: readonly Sealed[]; readonly isCut: boolean }>
+  /** Reads an image at one head and hands it to `build`. */
+  load<T>(network: string, build: (loaded: Loaded) => Promise<T>): Promise<T>
+  /** The database's clock, for the watch on it. */
+  clock(): Promise<number>
+}

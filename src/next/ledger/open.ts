@@ -1,0 +1,172 @@
+/** Opens the ledger on PostgreSQL: a loop for each network that is used, on a few connections that they share. */
+import type pg from 'pg'
+import type { Command } from '../core/command.ts'
+import type { Image } from '../core/image.ts'
+import { refusal } from '../core/refusal.ts'
+import { connect } from '../postgres/connect.ts'
+import { sever } from '../postgres/trip.ts'
+import { watchClock } from './clock.ts'
+import type { Ledger } from './ledger.ts'
+import type { Log } from './log.ts'
+import { createLoop, type Loop, type LoopLimits, type Observer } from './loop.ts'
+import { type Connections, createPgLog } from './pg-log.ts'
+
+export type LedgerOptions = {
+  readonly url: string
+  readonly limits?: Partial<LoopLimits>
+  /** Connections that networks share; a network uses one at a time. */
+  readonly connections?: number
+  /** Declared by the deployment: a failover loses nothing that was acknowledged. */
+  readonly losesNothing?: boolean
+  readonly observer?: Observer & { clockStep?(byMs: number): void }
+  readonly traceId?: () => string | null
+  /** Another clock than the database's, for tests: milliseconds since 1970. */
+  readonly clock?: () => number
+  /** How long a network that nobody uses stays in memory. */
+  readonly idleMs?: number
+}
+
+const CONNECTIONS = 8
+const IDLE_MS = 600_000
+/** How often the database's clock is compared, deadlines are looked at, idle images are dropped. */
+const CLOCK_MS = 1_000
+const SWEEP_MS = 50
+
+export type OpenLedger = Ledger & {
+  readonly log: Log
+  stats(): readonly { network: string; queued: number; records: number }[]
+}
+
+export async function openLedger(options: LedgerOptions): Promise<OpenLedger> {
+  const { observer = {}, idleMs = IDLE_MS } = options
+  const monotonic = () => performance.now()
+  const watch = watchClock((byMs) => observer.clockStep?.(byMs))
+  const connections = shareConnections(options.url, options.connections ?? CONNECTIONS)
+  const log = withClock(createPgLog(connections), options.clock)
+  const loops = new Map<string, Loop>()
+  let isClosing = false
+
+  async function compare(): Promise<void> {
+    const sent = monotonic()
+    try {
+      watch.observe(await log.clock(), sent, monotonic())
+    } catch {
+      // The loops say that the database is away.
+    }
+  }
+
+  function loopOf(network: string): Loop {
+    const known = loops.get(network)
+    if (known !== undefined) return known
+    const loop = createLoop(network, {
+      log,
+      clock: watch,
+      monotonic,
+      pause: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+      observer,
+      ...(options.limits !== undefined && { limits: options.limits }),
+      ...(options.losesNothing !== undefined && { losesNothing: options.losesNothing }),
+    })
+    loops.set(network, loop)
+    return loop
+  }
+
+  const sweeping = setInterval(() => {
+    for (const [network, loop] of loops) {
+      loop.sweep()
+      if (loop.isIdle(loop.records === 0 ? 0 : idleMs)) loops.delete(network)
+    }
+  }, SWEEP_MS)
+  const comparing = setInterval(() => void compare(), CLOCK_MS)
+  await compare()
+
+  return {
+    log,
+    submit(command: Command, { deadline } = {}) {
+      if (isClosing)
+        return Promise.resolve({
+          ok: false,
+          refusal: refusal('OVERLOADED', 'the server is stopping; ask another', {}, 1_000),
+        })
+      const traceId = command.traceId ?? options.traceId?.() ?? null
+      return loopOf(command.network).submit(
+        traceId === command.traceId ? command : { ...command, traceId },
+        deadline,
+      )
+    },
+    image: (network, { deadline } = {}): Promise<Image | null> => loopOf(network).image(deadline),
+    now: () => watch.at(monotonic()),
+    networks: () => [...loops.keys()],
+    stats: () => [...loops].map(([network, { queued, records }]) => ({ network, queued, records })),
+    async close() {
+      isClosing = true
+      clearInterval(comparing)
+      await Promise.all([...loops.values()].map((loop) => loop.drained()))
+      clearInterval(sweeping)
+      await connections.close()
+    },
+  }
+}
+
+/** A test's clock in the place of the database's. */
+function withClock(log: Log, clock: (() => number) | undefined): Log {
+  if (clock === undefined) return log
+  return {
+    ...log,
+    clock: async () => clock(),
+    async begin(...args) {
+      const transaction = await log.begin(...args)
+      return { ...transaction, caught: { ...transaction.caught, clock: clock() } }
+    },
+  }
+}
+
+function shareConnections(url: string, most: number): Connections & { close(): Promise<void> } {
+  const idle: pg.Client[] = []
+  const waiting: (() => void)[] = []
+  const open = new Set<pg.Client>()
+  let opening = 0
+
+  function forget(client: pg.Client): void {
+    if (!open.delete(client)) return
+    const at = idle.indexOf(client)
+    if (at >= 0) idle.splice(at, 1)
+    waiting.shift()?.()
+  }
+
+  return {
+    async take() {
+      for (;;) {
+        const client = idle.pop()
+        if (client !== undefined) return client
+        if (open.size + opening < most) break
+        await new Promise<void>((resolve) => waiting.push(resolve))
+      }
+      opening += 1
+      try {
+        const client = await connect({ url, applicationName: 'ipledger ledger' })
+        open.add(client)
+        client.on('error', () => forget(client))
+        client.on('end', () => forget(client))
+        return client
+      } catch (error) {
+        waiting.shift()?.()
+        throw error
+      } finally {
+        opening -= 1
+      }
+    },
+    giveBack(client, isSpoilt) {
+      if (isSpoilt) {
+        sever(client)
+        forget(client)
+      } else if (open.has(client)) {
+        idle.push(client)
+        waiting.shift()?.()
+      }
+    },
+    async close() {
+      await Promise.all([...open].map((client) => client.end().catch(() => {})))
+    },
+  }
+}

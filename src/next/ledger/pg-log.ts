@@ -1,0 +1,477 @@
+/**
+ * The log in PostgreSQL. A transaction is two round trips on one connection: lock and catch up, write and commit. The lock is
+ * on a row that nobody updates; what follows it in the same trip sees all that was committed before.
+ */
+import type pg from 'pg'
+import type { Freshness, Known, LookUp, Needs, Remembered } from '../core/command.ts'
+import type { AddressRecord } from '../core/event.ts'
+import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
+import { attachmentKey } from '../core/owner.ts'
+import { POLICY } from '../core/policy.ts'
+import { IDENTITY_SQL } from '../postgres/connect.ts'
+import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, sever, trip } from '../postgres/trip.ts'
+import { eventOf, recordOfText } from './event-text.ts'
+import {
+  type CatchUp,
+  type Committed,
+  type Loaded,
+  type Log,
+  NeedsRebuild,
+  type PoolRow,
+  type Sealed,
+  type Transaction,
+} from './log.ts'
+import { writeStatements } from './statements.ts'
+
+/** Events a page of the tail, and records a page of a load. */
+const PAGE = 2_000
+const RECORDS = 5_000
+
+type Row = Readonly<Record<string, unknown>>
+
+const MAKE_LOCK = `insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing`
+const LOCK = `select from ipledger.network_lock where network_id = $1 for no key update`
+const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::bigint`
+const STATE = `select ${MS('clock_timestamp()')} as clock, ${IDENTITY_SQL} as identity,
+    coalesce((select seq from ipledger.event where network_id = $1 order by seq desc limit 1), 0) as head,
+    (select encode(digest, 'hex') from ipledger.event where network_id = $1 and seq = $2) as digest`
+const TAIL = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest
+    from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq limit $3`
+const REQUESTS = `select request_id, fingerprint, method, answer from ipledger.request
+    where network_id = $1 and request_id = any ($2::text[]) and at > now() - interval '${POLICY.requestMemoryMs} ms'`
+// From the event that made the lease along the chain of its address to the one that ended it.
+const ENDED = `select k.token, e.text from unnest($2::bigint[]) as k (token)
+    join ipledger.event m on m.network_id = $1 and m.seq = k.token and m.token = k.token
+    cross join lateral (
+      select ipledger.event_text(x) as text from ipledger.event x
+       where x.network_id = $1 and x.address = m.address and x.previous >= k.token and x.token = k.token and x.state = 'FREE'
+       order by x.previous limit 1) e`
+// The last events of a name are enough: a Release is repeated soon, or is a new one.
+const ENDED_BY_OWNER = `select k.place, e.text from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+      with ordinality as k (kind, name, uid, incarnation, interface, place)
+    cross join lateral (
+      select ipledger.event_text(x) as text from
+        (select * from ipledger.event y where y.network_id = $1 and y.owner_name = k.name order by y.seq desc limit 100) x
+       where x.state = 'FREE' and x.owner_kind = k.kind and x.owner_uid = k.uid
+         and x.owner_incarnation = k.incarnation and x.owner_interface = k.interface) e`
+const FRESHNESS = `select * from ipledger.source_report where network_id = $1 and source_id = any ($2::text[])`
+const LOOK_UPS = `select *, host(address) as address_text from ipledger.lookup
+    where network_id = $1 and address = any ($2::inet[])`
+
+export type Connections = {
+  /** One that nobody else uses until it is given back; `isSpoilt`: of no further use. */
+  take(): Promise<pg.Client>
+  giveBack(client: pg.Client, isSpoilt: boolean): void
+}
+
+export function createPgLog(connections: Connections): Log {
+  return {
+    async begin(network, catchUp) {
+      const client = await connections.take()
+      try {
+        return await begin(client, network, catchUp, connections)
+      } catch (error) {
+        await endTransaction(client, connections)
+        throw error
+      }
+    },
+    async tail(network, after) {
+      return using(connections, async (client) => {
+        const { answered } = await trip(client, [tailStatement(network, after)])
+        return pageOf(answered[0]!)
+      })
+    },
+    load: (network, build) => using(connections, (client) => load(client, network, build)),
+    clock: () =>
+      using(connections, async (client) => {
+        const { answered } = await trip(client, [
+          { name: 'clock', text: `select ${MS('clock_timestamp()')} as clock`, values: [] },
+        ])
+        return answered[0]!.rows[0]!.clock as number
+      }),
+  }
+}
+
+async function using<T>(connections: Connections, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = await connections.take()
+  let isSpoilt = true
+  try {
+    const result = await work(client)
+    isSpoilt = false
+    return result
+  } finally {
+    connections.giveBack(client, isSpoilt)
+  }
+}
+
+// A transaction.
+
+async function begin(
+  client: pg.Client,
+  network: string,
+  { after, needs, creates }: CatchUp,
+  connections: Connections,
+): Promise<Transaction> {
+  const asked = needStatements(network, needs)
+  const statements: Statement[] = [
+    BEGIN,
+    ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
+    { name: 'lock', text: LOCK, values: [network] },
+    { name: 'state', text: STATE, values: [network, after] },
+    tailStatement(network, after),
+    ...asked,
+  ]
+  const { answered } = await trip(client, statements)
+  const [state, tail, ...found] = answered.slice(statements.length - asked.length - 2)
+  const { clock, identity, head, digest } = state!.rows[0]!
+  const known = knownOf(needs, asked, found, identity as string)
+  let isOver = false
+  return {
+    caught: {
+      clock: clock as number,
+      identity: identity as string,
+      head: head as number,
+      digest: after === 0 ? '0'.repeat(64) : (digest as string | null),
+      ...pageOf(tail!),
+      known,
+    },
+    async more(from) {
+      const page = await trip(client, [tailStatement(network, from)])
+      return pageOf(page.answered[0]!)
+    },
+    async know(lacking) {
+      const more = needStatements(network, lacking)
+      const trips = await trip(client, more)
+      return knownOf(lacking, more, trips.answered, identity as string)
+    },
+    async commit(write) {
+      isOver = true
+      return commit(client, [...writeStatements(network, write), COMMIT], connections)
+    },
+    async abandon() {
+      if (isOver) return
+      isOver = true
+      await endTransaction(client, connections)
+    },
+  }
+}
+
+async function endTransaction(client: pg.Client, connections: Connections): Promise<void> {
+  try {
+    await trip(client, [ROLLBACK])
+    connections.giveBack(client, false)
+  } catch {
+    connections.giveBack(client, true)
+  }
+}
+
+async function commit(
+  client: pg.Client,
+  statements: readonly Statement[],
+  connections: Connections,
+): Promise<Committed> {
+  try {
+    const { answered, warnings } = await trip(client, statements)
+    if (answered.at(-1)!.command !== 'COMMIT') throw new Error('the transaction was rolled back')
+    connections.giveBack(client, false)
+    return { kind: 'committed', isWarned: warnings.length > 0 }
+  } catch (error) {
+    try {
+      await trip(client, [ROLLBACK])
+    } catch {
+      connections.giveBack(client, true)
+      return { kind: 'unknown', error }
+    }
+    const code = sqlState(error)
+    if (code === undefined) {
+      // The server answered, and not with an error: what was committed is not known.
+      connections.giveBack(client, true)
+      return { kind: 'unknown', error }
+    }
+    connections.giveBack(client, false)
+    return { kind: 'rolledBack', isVeto: isVeto(code), error }
+  }
+}
+
+/** Integrity, data that a column cannot hold, a limit of the program: it would fail in the same way again. */
+function isVeto(code: string): boolean {
+  return code.startsWith('23') || code.startsWith('22') || code.startsWith('54')
+}
+
+export function sqlState(error: unknown): string | undefined {
+  const code = (error as { readonly code?: unknown } | null)?.code
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined
+}
+
+function tailStatement(network: string, after: number): Statement {
+  return { name: 'tail', text: TAIL, values: [network, after, PAGE] }
+}
+
+function pageOf({ rows }: Answered): { readonly tail: readonly Sealed[]; readonly isCut: boolean } {
+  const tail = rows.map(({ text, digest }) => ({ event: eventOf(text as string), digest: digest as string }))
+  return { tail, isCut: rows.length === PAGE }
+}
+
+// What the image lacks.
+
+function needStatements(network: string, needs: Needs): readonly Statement[] {
+  const { requests, tokens, owners, sources, lookUps } = needs
+  const statements: Statement[] = []
+  const ask = (name: string, text: string, values: readonly unknown[]) =>
+    statements.push({ name, text, values: [network, ...values] })
+  if (requests.length > 0) ask('requests', REQUESTS, [requests])
+  if (tokens.length > 0) ask('ended', ENDED, [tokens])
+  if (owners.length > 0) {
+    const fields = ['kind', 'name', 'uid', 'incarnation', 'interface'] as const
+    ask(
+      'ended_by_owner',
+      ENDED_BY_OWNER,
+      fields.map((field) => owners.map((owner) => owner[field])),
+    )
+  }
+  if (sources.length > 0) ask('freshness', FRESHNESS, [sources])
+  if (lookUps.length > 0) ask('lookups', LOOK_UPS, [lookUps])
+  return statements
+}
+
+function knownOf(
+  { tokens, owners, sources, lookUps }: Needs,
+  statements: readonly Statement[],
+  answers: readonly Answered[],
+  identity: string,
+): Known {
+  const requests = new Map<string, Remembered>()
+  const endedByToken = new Map<number, AddressRecord | null>(tokens.map((token) => [token, null]))
+  const endedByOwner = new Map<string, AddressRecord[]>(owners.map((owner) => [attachmentKey(owner), []]))
+  const freshness = new Map<string, Freshness | null>(sources.map((id) => [id, null]))
+  const asked = new Map<string, LookUp[]>(lookUps.map((address) => [address, []]))
+  for (const [index, { name }] of statements.entries()) {
+    for (const row of answers[index]!.rows) {
+      switch (name) {
+        case 'requests':
+          requests.set(row.request_id as string, {
+            fingerprint: row.fingerprint as string,
+            method: row.method as string,
+            answer: row.answer as Remembered['answer'],
+          })
+          break
+        case 'ended':
+          endedByToken.set(row.token as number, recordOfText(row.text as string))
+          break
+        case 'ended_by_owner':
+          endedByOwner
+            .get(attachmentKey(owners[(row.place as number) - 1]!))!
+            .push(recordOfText(row.text as string))
+          break
+        case 'freshness':
+          freshness.set(row.source_id as string, freshnessOf(row))
+          break
+        case 'lookups':
+          asked.get(row.address_text as string)?.push(lookUpOf(row))
+          break
+      }
+    }
+  }
+  return { identity, requests, endedByToken, endedByOwner, freshness, lookUps: asked }
+}
+
+export function freshnessOf(row: Row): Freshness {
+  return {
+    source: row.source_id as string,
+    epoch: row.epoch as string,
+    era: row.era as number,
+    warm: row.warm as boolean,
+    sequence: row.sequence as number,
+    digest: row.digest as string,
+    entries: row.entries as number,
+    counted: (row.counted as readonly [number, number, number][]).map(([sequence, head, at]) => ({
+      sequence,
+      head,
+      at,
+    })),
+    countedTotal: row.counted_total as number,
+    reportedAt: row.reported_at as number,
+    completeAt: row.complete_at as number | null,
+    completeHead: row.complete_head as number | null,
+    partialSince: row.partial_since as number | null,
+    partialBecause: (row.partial_because as readonly string[] | null) ?? [],
+  }
+}
+
+export function lookUpOf(row: Row): LookUp {
+  return {
+    source: row.source_id as string,
+    address: row.address_text as string,
+    owner: { kind: row.owner_kind as string, name: row.owner_name as string, uid: row.owner_uid as string },
+    answer: row.answer as LookUp['answer'],
+    terminalSince: row.terminal_since as number | null,
+    detail: row.detail as string,
+    head: row.head as number,
+    askedAt: row.asked_at as number,
+    attempts: row.attempts as number,
+  }
+}
+
+// Loading.
+
+const HEAD = `select seq as head, ${MS('at')} as at, encode(digest, 'hex') as digest from ipledger.event
+    where network_id = $1 order by seq desc limit 1`
+// One string a page, which is split here: 25 columns of 100,000 rows are read cell by cell in seconds.
+const RECORDS_PAGE = `select string_agg(text, E'\\u001d' order by address) as page, host(max(address)) as last, count(*)::int as rows
+    from (select l.address, ipledger.event_text(e) as text
+            from ipledger.lease l join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
+           where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) page`
+const IS_FOLD = `select (select max(seq) from ipledger.lease where network_id = $1) is not distinct from
+    (select seq from ipledger.event where network_id = $1 and address is not null order by seq desc limit 1) as is_fold`
+const RECENT = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest from ipledger.event e
+    where e.network_id = $1 and e.seq > $2 and e.at > clock_timestamp() - interval '${POLICY.holdWindowMs} ms'
+      and (e.type in ('lease.released', 'lease.reaped', 'lease.quarantined', 'attachment.closed'))
+    order by e.seq limit $3`
+
+async function load<T>(
+  client: pg.Client,
+  network: string,
+  build: (loaded: Loaded) => Promise<T>,
+): Promise<T> {
+  await client.query('begin isolation level repeatable read read only')
+  await client.query(
+    `select set_config(name, '0', true) from pg_settings
+      where name in ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')`,
+  )
+  try {
+    const rows = async (text: string, ...values: readonly unknown[]): Promise<readonly Row[]> =>
+      (await client.query(text, [network, ...values])).rows
+    const [head] = await rows(HEAD)
+    const [stored] = await rows('select * from ipledger.network where network_id = $1')
+    const isFold = await rows(IS_FOLD)
+    if (isFold[0]!.is_fold !== true || (head !== undefined && stored === undefined))
+      throw new NeedsRebuild(
+        `the projections of network ${network} are not the fold of its log: run ipledger rebuild ${network}`,
+      )
+    const loaded: Loaded = {
+      head: (head?.head as number | undefined) ?? 0,
+      at: (head?.at as number | undefined) ?? 0,
+      digest: (head?.digest as string | undefined) ?? '0'.repeat(64),
+      network: stored === undefined ? null : await networkOf(stored, rows),
+      pools: (await rows('select * from ipledger.pool where network_id = $1')).map(poolOf),
+      sources: (await rows('select * from ipledger.source where network_id = $1')).map(sourceOf),
+      sightings: (
+        await rows('select *, host(address) as address_text from ipledger.sighting where network_id = $1')
+      ).map(sightingOf),
+      records: recordPages(rows),
+      recent: recentPages(rows),
+    }
+    const built = await build(loaded)
+    await client.query('commit')
+    return built
+  } catch (error) {
+    await client.query('rollback').catch(() => sever(client))
+    throw error
+  }
+}
+
+type Ask = (text: string, ...values: readonly unknown[]) => Promise<readonly Row[]>
+
+async function* recordPages(rows: Ask): AsyncGenerator<readonly AddressRecord[]> {
+  // Before every address: the addresses of a table are hosts.
+  for (let after = '0.0.0.0/0'; ; ) {
+    const [page] = await rows(RECORDS_PAGE, after, RECORDS)
+    if (page === undefined || page.page === null) return
+    yield (page.page as string).split('\u001d').map(recordOfText)
+    if ((page.rows as number) < RECORDS) return
+    after = page.last as string
+  }
+}
+
+async function* recentPages(rows: Ask): AsyncGenerator<readonly Sealed[]> {
+  for (let after = 0; ; ) {
+    const page = await rows(RECENT, after, PAGE)
+    const sealed = page.map(({ text, digest }) => ({
+      event: eventOf(text as string),
+      digest: digest as string,
+    }))
+    yield sealed
+    if (sealed.length < PAGE) return
+    after = sealed.at(-1)!.event.seq
+  }
+}
+
+async function networkOf(row: Row, rows: Ask): Promise<NetworkState> {
+  const begun = row.recovering as number | null
+  const [era] =
+    begun === null
+      ? []
+      : await rows('select at, details from ipledger.event where network_id = $1 and seq = $2', begun)
+  return {
+    description: row.description as string,
+    labels: row.labels as NetworkState['labels'],
+    era: row.era as number,
+    identity: row.identity as string,
+    recovering:
+      begun === null || era === undefined
+        ? null
+        : { seq: begun, at: era.at as number, why: (era.details as { why: string }).why },
+    recoveredAt: row.recovered_at as number | null,
+    holds: row.holds as NetworkState['holds'],
+    version: row.version as number,
+    createdAt: row.created_at as number,
+    updatedAt: row.updated_at as number,
+  }
+}
+
+function poolOf(row: Row): PoolRow {
+  return {
+    poolId: row.pool_id as number,
+    settings: row.settings as PoolRow['settings'],
+    version: row.version as number,
+    createdAt: row.created_at as number,
+    updatedAt: row.updated_at as number,
+  }
+}
+
+export function sourceOf(row: Row): SourceState {
+  return {
+    declaration: row.declaration as SourceState['declaration'],
+    state: row.state as SourceState['state'],
+    version: row.version as number,
+    registeredAt: row.registered_at as number,
+    registeredBy: row.registered_by as string,
+    enabledAt: row.enabled_at as number | null,
+    enabledBy: row.enabled_by as string | null,
+    enabledSeq: row.enabled_seq as number | null,
+    retiredAt: row.retired_at as number | null,
+    epoch:
+      row.epoch === null
+        ? null
+        : {
+            name: row.epoch as string,
+            seq: row.epoch_seq as number,
+            head: row.epoch_head as number,
+            at: row.epoch_at as number,
+          },
+  }
+}
+
+export function sightingOf(row: Row): Sighting {
+  return {
+    source: row.source_id as string,
+    address: row.address_text as string,
+    owner:
+      row.owner_kind === ''
+        ? null
+        : {
+            kind: row.owner_kind as string,
+            name: row.owner_name as string,
+            uid: row.owner_uid as string,
+            incarnation: row.owner_incarnation as string,
+            interface: row.owner_interface as string,
+          },
+    node: row.node as string,
+    state: row.state as string,
+    appearedSeq: row.appeared_seq as number,
+    appearedHead: row.appeared_head as number,
+    vanishedSeq: row.vanished_seq as number | null,
+    terminalSeq: row.terminal_seq as number | null,
+    terminalAt: row.terminal_at as number | null,
+  }
+}

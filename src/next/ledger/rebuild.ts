@@ -1,0 +1,66 @@
+/**
+ * `rebuild`: writes the tables that are the fold of the log anew from it. In one transaction that holds the network's lock, so
+ * writers wait and readers see the tables as they were until it is done. What does not follow from events stays: reports of
+ * sources, look-ups, requests, samples. The log itself is only read; `verify` says whether it is right.
+ */
+import pg from 'pg'
+import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
+
+export type Rebuilt = {
+  readonly head: number
+  readonly rows: Readonly<Record<FoldedTable, number>>
+}
+
+/** A rebuild takes as long as it takes. The last one is there from PostgreSQL 17 on. */
+const NO_TIME_LIMITS = `
+  select set_config(s.name, '0', true) from pg_settings s
+   where s.name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
+
+/** Lost with the other tables, it is made from the log as well. */
+const LOCK_ROW = `
+  insert into ipledger.network_lock (network_id)
+  select $1 where exists (select from ipledger.event e where e.network_id = $1) on conflict do nothing`
+const LOCK = 'select from ipledger.network_lock l where l.network_id = $1 for no key update'
+const HEAD = 'select max(e.seq) as head from ipledger.event e where e.network_id = $1'
+
+/** With the login of an owner of the tables. Null: the log has no such network. */
+export async function rebuildNetwork(client: pg.Client, network: string): Promise<Rebuilt | null> {
+  await client.query('begin isolation level read committed')
+  try {
+    await client.query(NO_TIME_LIMITS)
+    await client.query("set local work_mem = '128MB'")
+    await client.query(LOCK_ROW, [network])
+    const { rowCount } = await client.query(LOCK, [network])
+    if (rowCount === 0) {
+      await client.query('rollback')
+      return null
+    }
+    const ids = (await client.query<{ id: string }>(SOURCES_OF_LOG, [network])).rows.map(({ id }) => id)
+    const written: Partial<Record<FoldedTable, number>> = {}
+    for (const table of Object.keys(FOLDS) as FoldedTable[])
+      written[table] = await rewrite(client, network, table, ids)
+    const { rows } = await client.query<{ head: number }>(HEAD, [network])
+    await client.query('commit')
+    return { head: rows[0]!.head, rows: written as Record<FoldedTable, number> }
+  } catch (error) {
+    await client.query('rollback').catch(() => {})
+    throw error
+  }
+}
+
+async function rewrite(
+  client: pg.Client,
+  network: string,
+  table: FoldedTable,
+  ids: readonly string[],
+): Promise<number> {
+  const fold = FOLDS[table]
+  const values = fold.includes('$2') ? [network, ids] : [network]
+  const { fields } = await client.query(`select f.* from (${fold}) f limit 0`, values)
+  await client.query(`delete from ipledger.${table} where network_id = $1`, [network])
+  const { rowCount } = await client.query(
+    `insert into ipledger.${table} (${fields.map(({ name }) => pg.escapeIdentifier(name)).join(', ')}) ${fold}`,
+    values,
+  )
+  return rowCount ?? 0
+}

@@ -1,0 +1,384 @@
+/**
+ * `verify`: whether the log is whole and the tables are its fold. The work is SQL; this walks it in slices of at most a second,
+ * each a statement and a snapshot of its own, so that it runs beside the service and whatever is being written can't look like a
+ * difference.
+ *
+ * First the log in order: numbers without a gap in each era, digests that follow from one another, chains of addresses
+ * without a break, transitions that are legal. Then the tables: leases by address, pools and the network, sources with what
+ * they list. A chain that has a predecessor for each event can't fork either, while the database holds the constraint that
+ * refuses a second successor; that it is there is looked at, too.
+ *
+ * How far it came is in the table `verification`, so a run with a budget goes on where the one before stopped. A run stops
+ * being about the past there: what was read before is not read again until the next run begins at the first event.
+ *
+ * A missing tail leaves a log that is whole. It is found by what was verified before, and by `against`: a number and a
+ * digest that were kept elsewhere.
+ */
+import type pg from 'pg'
+import { FOLD_KEYS, FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
+
+export type FindingCode =
+  | 'EVENT_MISSING'
+  | 'EVENT_ALTERED'
+  | 'EVENT_ILLEGAL'
+  | 'CHAIN_BROKEN'
+  | 'LOG_SHORTER'
+  | 'LEASE_DIFFERS'
+  | 'POOL_DIFFERS'
+  | 'NETWORK_DIFFERS'
+  | 'SOURCE_DIFFERS'
+  | 'SIGHTING_DIFFERS'
+
+export type Finding = {
+  readonly what: FindingCode
+  /** A sentence for people. */
+  readonly message: string
+  /** What it is about; null: not about one. */
+  readonly seq: number | null
+  readonly address: string | null
+  /** By the log, and in the table; null: no such row. */
+  readonly expected: string | null
+  readonly found: string | null
+}
+
+/** An event by its number, and its digest in hexadecimal. */
+export type Anchor = { readonly seq: number; readonly digest: string }
+
+export type VerifyOptions = {
+  /** Begin after this event, which is taken for right; 0: at the first. Without it where the last run stopped, if it was not finished. */
+  readonly from?: number
+  /** What the log must contain. */
+  readonly against?: Anchor
+  /** Stop after so many milliseconds, at the end of a slice. */
+  readonly budgetMs?: number
+  readonly onProgress?: (progress: VerifyProgress) => void
+}
+
+/** `done`: of the log the number it was read up to; of a table the key up to which it was compared. */
+export type VerifyProgress = { readonly part: string; readonly done: string; readonly head: number }
+
+export type Verified = {
+  /** All of it was looked at. */
+  readonly complete: boolean
+  readonly fromSeq: number
+  readonly verifiedSeq: number
+  readonly head: number
+  /** Of the event `verifiedSeq`: an anchor to be kept elsewhere. */
+  readonly digest: string
+  readonly findings: readonly Finding[]
+  /** Findings beyond the first `MOST_FINDINGS`. */
+  readonly omitted: number
+}
+
+const MOST_FINDINGS = 100
+const NO_DIGEST = '0'.repeat(64)
+/** What a slice is to take at most; the rows of the next are doubled and halved by it. */
+const SLICE_MS = 400
+const MOST_ROWS = 200_000
+
+/** What may follow what: state before, event, state after. */
+const LEGAL = [
+  ...['RESERVED', 'ACTIVE'].map((after) => `FREE lease.reserved ${after}`),
+  'FREE lease.adopted ACTIVE',
+  'RESERVED lease.confirmed ACTIVE',
+  ...['RESERVED', 'ACTIVE', 'QUARANTINED'].flatMap((held) => [
+    `${held} lease.updated ${held}`,
+    `${held} lease.released FREE`,
+    `${held} lease.reaped FREE`,
+  ]),
+  ...['FREE', 'RESERVED', 'ACTIVE', 'QUARANTINED'].map((before) => `${before} lease.quarantined QUARANTINED`),
+]
+
+const DIFFERENCE = `json_agg(json_build_object('what', v.what, 'seq', v.seq, 'address', host(v.address), 'message', v.message,
+  'expected', v.expected, 'found', v.found) order by v.seq, v.address) filter (where v.what is not null)`
+
+/** The event $2, if there is one, and $3 numbers from the next on. One look more at an index for the event before it on its address. */
+const LOG = `
+  select max(v.seq) as last, count(*) filter (where v.seq > $2) as rows, ${DIFFERENCE} as findings
+    from (
+      select w.seq, w.address, f.what, null as expected, null as found,
+             case f.what
+               when 'EVENT_MISSING' then format('numbers %s to %s are missing', w.before_seq + 1, coalesce(w.after, w.seq - 1))
+               when 'EVENT_ALTERED' then format('event %s (%s) does not have the digest that follows from event %s: it was altered or inserted, or event %s was', w.seq, w.type, w.before_seq, w.before_seq)
+               when 'CHAIN_BROKEN' then format('event %s (%s) names %s as the event before it on %s, which is %s', w.seq, w.type, w.previous, host(w.address), coalesce('about ' || host(p.address), 'about no address, or missing'))
+               when 'EVENT_ILLEGAL' then format('event %s (%s, %s) can''t follow event %s (%s)', w.seq, w.type, w.state, coalesce(p.seq, w.before_seq), coalesce(p.state, 'FREE'))
+               when 'LEASE_DIFFERS' then format('%s has events and no row in the table of leases', host(w.address))
+             end as message
+        from (
+          select s.*, lag(s.digest, 1, decode('${NO_DIGEST}', 'hex')) over by_number as before_digest,
+                 lag(s.seq, 1, 0::bigint) over by_number as before_seq, lag(s.at) over by_number as before_at
+            from (
+              select e.seq, e.type, e.at, e.address, e.previous, e.state, e.token, e.ended, e.available_at, e.digest,
+                     convert_to(ipledger.event_text(e), 'UTF8') as text,
+                     case when e.type = 'era.begun' and e.seq = (e.details ->> 'era')::bigint << 40 then (e.details ->> 'after')::bigint end as after
+                from ipledger.event e
+               where e.network_id = $1 and e.seq >= $2
+                 and e.seq < (select n.seq from ipledger.event n where n.network_id = $1 and n.seq > $2 order by n.seq limit 1) + $3) s
+          window by_number as (order by s.seq)) w
+        left join ipledger.event p on p.network_id = $1 and p.seq = w.previous and w.previous > 0
+       cross join lateral (
+         select case
+           when w.seq <> w.before_seq + 1 and (w.after <= w.before_seq) is not true then 'EVENT_MISSING'
+           when w.digest <> sha256(w.before_digest || w.text) then 'EVENT_ALTERED'
+           when w.at < w.before_at then 'EVENT_ILLEGAL'
+           when w.address is null then null
+           when w.previous > 0 and p.address is distinct from w.address then 'CHAIN_BROKEN'
+           when coalesce(p.state, 'FREE') || ' ' || w.type || ' ' || w.state <> all ('{${LEGAL.join(',')}}')
+             or w.token <> case when coalesce(p.state, 'FREE') = 'FREE' then w.seq else p.token end
+             or (w.state = 'FREE') <> (w.ended is not null and w.available_at is not null) then 'EVENT_ILLEGAL'
+           when w.previous = 0 and not exists (
+             select from ipledger.lease l where l.network_id = $1 and l.address = w.address) then 'LEASE_DIFFERS'
+         end as what) f
+       where w.seq > $2) v`
+
+/** $3 leases behind the address $2: each is its event, after which there is none. */
+const LEASES = `
+  select host(max(v.address)) as last, count(*) as rows, ${DIFFERENCE} as findings
+    from (
+      select l.address, l.seq, f.what, e.row::text as expected, to_json(l)::text as found,
+             format('the row of %s is not what its last event says%s', host(l.address), ', which is ' || n.seq) as message
+        from (select l.* from ipledger.lease l where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) l
+        left join lateral (
+          select e.address = l.address and (e.pool_id, e.state) = (l.pool_id, l.state) and e.confirm_by is not distinct from l.confirm_by
+                 and e.available_at is not distinct from l.available_at as is_same,
+                 json_build_object('seq', e.seq, 'address', e.address, 'pool_id', e.pool_id, 'state', e.state, 'confirm_by', e.confirm_by,
+                   'available_at', e.available_at) as row
+            from ipledger.event e where e.network_id = $1 and e.seq = l.seq limit 1) e on true
+        left join lateral (
+          select n.seq from ipledger.event n
+           where n.network_id = $1 and n.address = l.address and n.previous >= l.seq order by n.previous desc limit 1) n on true
+       cross join lateral (select case when e.is_same is not true or n.seq is not null then 'LEASE_DIFFERS' end as what) f) v`
+
+function comparison(table: FoldedTable, what: FindingCode, scope: string): string {
+  return `
+    select '${what}' as what, null::bigint as seq, coalesce(f.row, t.row) ->> 'address' as address, f.row::text as expected, t.row::text as found,
+           concat('the row ', coalesce(f.row, t.row) ->> '${FOLD_KEYS[table].at(-1)}', ' of table ${table} is not what the log says') as message
+      from (select ${FOLD_KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row from (${FOLDS[table]}) x) f
+      full join (select ${FOLD_KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row
+                   from ipledger.${table} x where x.network_id = $1 ${scope}) t using (${FOLD_KEYS[table].join(', ')})
+     where f.row is distinct from t.row
+     limit 1000`
+}
+
+const OF_SOURCES = 'and x.source_id = any($2::text[])'
+const POOLS = comparison('pool', 'POOL_DIFFERS', '')
+const NETWORK = comparison('network', 'NETWORK_DIFFERS', '')
+const SOURCES = comparison('source', 'SOURCE_DIFFERS', OF_SOURCES)
+const SIGHTINGS = comparison('sighting', 'SIGHTING_DIFFERS', OF_SOURCES)
+
+/** What the database itself must refuse, and what every writer locks. */
+const SCHEMA = `
+  select 'CHAIN_BROKEN' as what, null as seq, null as address, null as expected, null as found,
+         format('table event lacks the valid constraint %s, so two events may have one predecessor or one number', c.name) as message
+    from unnest('{number_is_given_once,history_of_an_address_never_forks}'::text[]) as c (name)
+   where not exists (
+     select from pg_constraint k join pg_index i on i.indexrelid = k.conindid
+      where k.conrelid = 'ipledger.event'::regclass and k.conname = c.name and i.indisvalid)
+  union all
+  select 'NETWORK_DIFFERS', null, null, null, null, 'the network has events and no row in table network_lock'
+   where exists (select from ipledger.event e where e.network_id = $1)
+     and not exists (select from ipledger.network_lock l where l.network_id = $1)`
+
+const NEXT_SOURCES = `
+  select s.id from (
+    select x.source_id as id from ipledger.source x where x.network_id = $1
+    union select distinct x.source_id from ipledger.sighting x where x.network_id = $1
+    union ${SOURCES_OF_LOG}) s
+   where s.id collate "C" > $2 order by s.id collate "C" limit $3`
+
+const HEAD = `
+  select coalesce(max(e.seq), 0) as head, (select encode(a.digest, 'hex') from ipledger.event a where a.network_id = $1 and a.seq = $2) as digest
+    from ipledger.event e where e.network_id = $1`
+
+const READ = `
+  select clock_timestamp() as now, v.verified_seq, encode(v.digest, 'hex') as digest, v.part, v.started_at, v.finished_at, v.findings
+    from (select) as always left join ipledger.verification v on v.network_id = $1`
+
+const SAVE = `
+  insert into ipledger.verification as v (network_id, verified_seq, digest, part, started_at, finished_at, findings)
+  values ($1, $2, (select e.digest from ipledger.event e where e.network_id = $1 and e.seq = $2), $3,
+          to_timestamp($4::float8 / 1000), case when $5::bool then clock_timestamp() end, $6)
+  on conflict (network_id) do update
+    set verified_seq = excluded.verified_seq, digest = excluded.digest, part = excluded.part, started_at = excluded.started_at,
+        finished_at = coalesce(excluded.finished_at, v.finished_at), findings = excluded.findings`
+
+type Part = 'log' | 'lease' | 'shape' | 'source'
+type Place = { readonly seq: number; readonly part: Part; readonly after: string }
+type Slice = {
+  readonly rows: number
+  readonly last: string | null
+  readonly findings: readonly Finding[] | null
+}
+type Kept = Finding & { readonly foundAt: number; readonly seenAt: number }
+type Stored = {
+  now: number
+  verified_seq: number | null
+  digest: string | null
+  part: string | null
+  started_at: number
+  finished_at: number | null
+  findings: readonly Kept[] | null
+}
+
+/** In the order in which they are gone through: where each begins, and the rows of its first slice. */
+const PARTS: Readonly<
+  Record<Part, { readonly begin: string; readonly size: number; readonly next: Part | null }>
+> = {
+  log: { begin: '', size: 2_000, next: 'lease' },
+  lease: { begin: '0.0.0.0/0', size: 2_000, next: 'shape' },
+  shape: { begin: '', size: 1, next: 'source' },
+  source: { begin: '', size: 10, next: null },
+}
+
+/** With any login that may read the log and its tables and write the table `verification`. */
+export async function verifyNetwork(
+  client: pg.Client,
+  network: string,
+  options: VerifyOptions = {},
+): Promise<Verified> {
+  const before = (await client.query<Stored>(READ, [network])).rows[0]!
+  const isUnfinished = before.verified_seq !== null && (before.finished_at ?? 0) < before.started_at
+  const isResumed = options.from === undefined && isUnfinished
+  const startedAt = isResumed ? before.started_at : before.now
+  const found = new Map<string, Finding>()
+  const note = (findings: readonly Finding[]): void => {
+    for (const finding of findings) found.set(keyOf(finding), finding)
+  }
+
+  let place: Place | null = { seq: options.from ?? 0, part: 'log', after: '' }
+  if (before.verified_seq !== null && before.digest !== null) {
+    const lost = await compareAnchor(client, network, { seq: before.verified_seq, digest: before.digest })
+    note(lost)
+    if (isResumed && lost.length === 0) place = placeOf(before.verified_seq, before.part)
+  }
+  if (options.against !== undefined) note(await compareAnchor(client, network, options.against))
+
+  const fromSeq = place.seq
+  let { seq } = place
+  let { size } = PARTS[place.part]
+  const end = performance.now() + (options.budgetMs ?? Number.POSITIVE_INFINITY)
+  await client.query("set statement_timeout = '60s'")
+  try {
+    while (place !== null && performance.now() < end) {
+      const begun = performance.now()
+      const { rows, last, findings } = await readSlice(client, network, place, size)
+      const took = performance.now() - begun
+      if (took > SLICE_MS) size = Math.max(1, size >> 1)
+      else if (took < SLICE_MS / 2 && rows >= size) size = Math.min(MOST_ROWS, size * 2)
+      note(findings ?? [])
+      if (place.part === 'log' && last !== null) seq = Number(last)
+      if (last !== null) place = { ...place, seq, after: last }
+      else {
+        const next: Part | null = PARTS[place.part].next
+        place = next === null ? null : { seq, part: next, after: PARTS[next].begin }
+        if (next !== null) size = PARTS[next].size
+      }
+      if (options.from === undefined || options.from === 0) {
+        const part = place === null || place.part === 'log' ? null : `${place.part} ${place.after}`
+        const kept = keep(before, found, place === null ? startedAt : 0)
+        await client.query(SAVE, [network, seq, part, startedAt, place === null, JSON.stringify(kept)])
+      }
+      const { head } = await readHead(client, network, seq)
+      options.onProgress?.({
+        part: place?.part ?? 'end',
+        done: place?.part === 'log' ? String(seq) : (place?.after ?? ''),
+        head,
+      })
+    }
+  } finally {
+    await client.query('reset statement_timeout')
+  }
+  const { head, digest } = await readHead(client, network, seq)
+  return {
+    complete: place === null,
+    fromSeq,
+    verifiedSeq: seq,
+    head,
+    digest: digest ?? NO_DIGEST,
+    findings: [...found.values()].slice(0, MOST_FINDINGS),
+    omitted: Math.max(0, found.size - MOST_FINDINGS),
+  }
+}
+
+async function readSlice(
+  client: pg.Client,
+  network: string,
+  { seq, part, after }: Place,
+  size: number,
+): Promise<Slice> {
+  const difference = async (...[text, values]: [string, unknown[]]) =>
+    (await client.query<Finding>(text, values)).rows
+  switch (part) {
+    case 'log':
+      return (await client.query<Slice>(LOG, [network, seq, size])).rows[0]!
+    case 'lease':
+      return (await client.query<Slice>(LEASES, [network, after, size])).rows[0]!
+    case 'shape': {
+      const findings = [
+        ...(await difference(SCHEMA, [network])),
+        ...(await difference(NETWORK, [network])),
+        ...(await difference(POOLS, [network])),
+      ]
+      return { rows: 1, last: null, findings }
+    }
+    case 'source': {
+      const { rows } = await client.query<{ id: string }>(NEXT_SOURCES, [network, after, size])
+      const ids = rows.map(({ id }) => id)
+      if (ids.length === 0) return { rows: 0, last: null, findings: null }
+      const findings = [
+        ...(await difference(SOURCES, [network, ids])),
+        ...(await difference(SIGHTINGS, [network, ids])),
+      ]
+      return { rows: ids.length, last: ids.at(-1)!, findings }
+    }
+  }
+}
+
+async function compareAnchor(
+  client: pg.Client,
+  network: string,
+  anchor: Anchor,
+): Promise<readonly Finding[]> {
+  const { head, digest } = await readHead(client, network, anchor.seq)
+  if (anchor.seq === 0 || digest === anchor.digest.toLowerCase()) return []
+  const finding = { seq: anchor.seq, address: null, expected: anchor.digest, found: digest }
+  if (anchor.seq > head)
+    return [
+      {
+        ...finding,
+        what: 'LOG_SHORTER',
+        message: `the log ends with event ${head}; it once went on to event ${anchor.seq}`,
+      },
+    ]
+  const message =
+    digest === null
+      ? `event ${anchor.seq} is missing`
+      : `event ${anchor.seq} had another digest once: it, or an event before it, was altered`
+  return [{ ...finding, what: digest === null ? 'EVENT_MISSING' : 'EVENT_ALTERED', message }]
+}
+
+async function readHead(client: pg.Client, network: string, seq: number) {
+  return (await client.query<{ head: number; digest: string | null }>(HEAD, [network, seq])).rows[0]!
+}
+
+/** What earlier looks found stays until a whole run no longer finds it: `since` its begin, else 0. */
+function keep(
+  { now, findings }: Stored,
+  found: ReadonlyMap<string, Finding>,
+  since: number,
+): readonly Kept[] {
+  const kept = new Map((findings ?? []).map((finding) => [keyOf(finding), finding]))
+  for (const [key, finding] of found)
+    kept.set(key, { ...finding, foundAt: kept.get(key)?.foundAt ?? now, seenAt: now })
+  return [...kept.values()].filter(({ seenAt }) => seenAt >= since).slice(0, MOST_FINDINGS)
+}
+
+function keyOf({ what, seq, address, message }: Finding): string {
+  return `${what} ${seq ?? ''} ${address ?? message}`
+}
+
+function placeOf(seq: number, stored: string | null): Place {
+  if (stored === null) return { seq, part: 'log', after: '' }
+  const space = stored.indexOf(' ')
+  return { seq, part: stored.slice(0, space) as Part, after: stored.slice(space + 1) }
+}

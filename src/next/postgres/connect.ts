@@ -1,0 +1,201 @@
+/**
+ * The only place that opens connections to PostgreSQL.
+ *
+ * Every connection reads values as `values.ts` says, names itself, keeps its socket alive and gives up connecting after
+ * 5 s. A connection of `connect` is checked before it is handed out, after every reconnect too: a failover can end on a
+ * server that forgets acknowledged commits.
+ */
+
+import pg from 'pg'
+import { StartRefused } from '../config.ts'
+import { valueTypes } from './values.ts'
+
+export type ConnectTarget = {
+  readonly url: string
+  /** Shown in pg_stat_activity. */
+  readonly applicationName: string
+}
+
+const CONNECT_TIMEOUT_MS = 5_000
+const KEEP_ALIVE_AFTER_MS = 10_000
+const OLDEST_SERVER = 150_000
+
+/**
+ * The life of the database, as one text: system identifier, oid of the database, oid of `ipledger.event`, timeline. It
+ * differs after a restore (into another cluster, beside the original, or from a dump) and after a failover. An expression
+ * for the select list of a statement; it takes the server 10 µs, and fails on a standby.
+ */
+export const IDENTITY_SQL = `(select system_identifier from pg_control_system())
+  || '/' || (select oid from pg_database where datname = current_database())
+  || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
+
+/** Could not connect; the message is one sentence without the password, the cause is what the driver threw. */
+export class ConnectFailed extends Error {
+  override readonly name = 'ConnectFailed'
+}
+
+/**
+ * When the server goes away, what is in flight rejects and `end` is emitted; the connection is then of no further use.
+ *
+ * @throws ConnectFailed, or StartRefused if the server must not be written to
+ */
+export async function connect(target: ConnectTarget): Promise<pg.Client> {
+  const client = await connectUnchecked(target)
+  try {
+    await checkServer(client)
+    return client
+  } catch (error) {
+    await client.end().catch(() => {})
+    throw error
+  }
+}
+
+/** @throws ConnectFailed */
+export async function connectUnchecked(target: ConnectTarget): Promise<pg.Client> {
+  const client = new pg.Client(options(target))
+  // Without a listener a lost idle connection would end the process; whoever waits for an answer hears of it anyway.
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return client
+  } catch (error) {
+    await client.end().catch(() => {})
+    throw new ConnectFailed(describe(error, place(target.url)), { cause: error })
+  }
+}
+
+/** A connection that is closed after the work, whatever comes of it. */
+export async function withClient<T>(
+  target: ConnectTarget,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = await connect(target)
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+/** Connections for reads. Opened when needed; an idle one that is lost is dropped and reported to `onLost`. */
+export function createPool(
+  target: ConnectTarget & { readonly max: number; readonly onLost?: (error: Error) => void },
+): pg.Pool {
+  const pool = new pg.Pool({ ...options(target), max: target.max, idleTimeoutMillis: 30_000 })
+  pool.on('error', (error) => target.onLost?.(error))
+  // One that is lost while it is lent out: its borrower's statement fails, but pg reports it here as well.
+  pool.on('connect', (client) => client.on('error', () => {}))
+  return pool
+}
+
+/** @throws StartRefused in one sentence when this server would lose, mangle or refuse what is written to it. */
+export async function checkServer(client: pg.ClientBase): Promise<void> {
+  const { rows } = await client.query<{
+    number: number
+    version: string
+    fsync: string
+    commits: string
+    encoding: string
+    standby: boolean
+    read_only: string
+    role: string
+  }>(
+    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
+            current_setting('fsync') as fsync, current_setting('synchronous_commit') as commits,
+            current_setting('server_encoding') as encoding, pg_is_in_recovery() as standby,
+            current_setting('transaction_read_only') as read_only, current_user as role`,
+  )
+  const server = rows[0]!
+  const refuse = (sentence: string): never => {
+    throw new StartRefused(sentence)
+  }
+  if (server.number < OLDEST_SERVER) {
+    refuse(`PostgreSQL ${server.version} is too old: ipledger needs 15 or newer.`)
+  }
+  if (server.fsync === 'off') {
+    refuse('The PostgreSQL server runs with fsync = off and can lose what it acknowledged: set fsync = on.')
+  }
+  if (server.commits === 'off') {
+    refuse(
+      `synchronous_commit is off for role "${server.role}", so a crash would lose acknowledged leases: ` +
+        `alter role ${pg.escapeIdentifier(server.role)} set synchronous_commit = on.`,
+    )
+  }
+  if (server.encoding !== 'UTF8') {
+    refuse(
+      `The database's encoding is ${server.encoding}, ipledger needs UTF8: create the database anew with encoding UTF8.`,
+    )
+  }
+  if (server.standby) {
+    refuse(
+      'The PostgreSQL server is a read-only standby: let DATABASE_URL name the primary (target_session_attrs is not understood).',
+    )
+  }
+  if (server.read_only === 'on') {
+    refuse(
+      `default_transaction_read_only is on, for the PostgreSQL server, this database or role "${server.role}": turn it off, or let DATABASE_URL name the primary.`,
+    )
+  }
+}
+
+/** What a connection string says, as the driver reads it. */
+export function readUrl(url: string): {
+  readonly host: string
+  readonly port: number
+  readonly user: string
+  readonly password: string | undefined
+  readonly database: string
+} {
+  const client = new pg.Client({ connectionString: url })
+  return {
+    host: client.host,
+    port: client.port,
+    user: client.user ?? '',
+    password: client.password ?? undefined,
+    database: client.database ?? '',
+  }
+}
+
+/** The same server and database, another login. */
+export function replaceLogin(
+  url: string,
+  login: { readonly user: string; readonly password?: string },
+): string {
+  const found = /^(postgres(?:ql)?:\/\/)(?:[^/?#]*@)?(.*)$/s.exec(url)
+  if (found === null) throw new Error('not a PostgreSQL URL')
+  const secret = login.password === undefined ? '' : `:${encodeURIComponent(login.password)}`
+  const rest = found[2]!.replace(/([?&])(?:user|password)=[^&]*(?=&|$)/g, '$1').replace(/[?&]+$/, '')
+  return `${found[1]}${encodeURIComponent(login.user)}${secret}@${rest}`
+}
+
+/** The same server and login, another database. */
+export function replaceDatabase(url: string, database: string): string {
+  const found = /^(postgres(?:ql)?:\/\/[^/?#]*)(?:\/[^?#]*)?(.*)$/s.exec(url)
+  if (found === null) throw new Error('not a PostgreSQL URL')
+  return `${found[1]}/${encodeURIComponent(database)}${found[2]}`
+}
+
+/** Where a connection string leads, without login and password. */
+export function place(url: string): string {
+  const { host, port, database } = readUrl(url)
+  return `PostgreSQL at ${host.startsWith('/') ? host : `${host}:${port}`}, database "${database}"`
+}
+
+function options(target: ConnectTarget): pg.ClientConfig {
+  return {
+    connectionString: target.url,
+    application_name: target.applicationName,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_AFTER_MS,
+    types: valueTypes,
+  }
+}
+
+function describe(error: unknown, where: string): string {
+  const first = error instanceof AggregateError ? error.errors[0] : error
+  const said = first instanceof Error ? first.message.replace(/\.$/, '') : String(first)
+  // 3D000: that database does not exist; 28…: no such login, or another password.
+  const isUp = first instanceof pg.DatabaseError && !/^(?:3D|28)/.test(first.code ?? '')
+  return `Cannot connect to ${where}: ${said}.${isUp ? '' : ' Start it, or correct DATABASE_URL.'}`
+}

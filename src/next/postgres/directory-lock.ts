@@ -1,0 +1,45 @@
+/**
+ * One process at a time per directory. The lock is the kernel's (SQLite's, on an empty file): it ends with its holder
+ * however that dies, and it holds between containers that share the directory, where process ids say nothing. Node has no
+ * flock of its own.
+ */
+
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { StartRefused } from '../config.ts'
+
+const SQLITE_BUSY = 5
+
+export type DirectoryLock = { readonly release: () => void }
+
+/** Makes the directory if need be. Undefined: another process holds it. */
+export function lockDirectory(directory: string): DirectoryLock | undefined {
+  let database: DatabaseSync | undefined
+  try {
+    // Where PostgreSQL runs as another user than we, that user must be able to pass through.
+    mkdirSync(directory, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 })
+    database = new DatabaseSync(join(directory, 'lock'), { timeout: 0 })
+    database.exec('begin exclusive')
+    writeFileSync(join(directory, 'holder'), `${process.pid}\n`)
+    const held = database
+    return { release: () => held.close() }
+  } catch (error) {
+    database?.close()
+    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY) return undefined
+    throw new StartRefused(
+      `Cannot write to ${directory} (${error instanceof Error ? error.message : error}): ` +
+        'start in a directory you may write to, or set IPLEDGER_DIR.',
+      { cause: error },
+    )
+  }
+}
+
+/** Process id of the holder, as it wrote it down. For people. */
+export function lockHolder(directory: string): string {
+  try {
+    return readFileSync(join(directory, 'holder'), 'utf8').trim()
+  } catch {
+    return 'unknown'
+  }
+}

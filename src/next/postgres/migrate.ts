@@ -1,0 +1,250 @@
+/**
+ * Brings a database up to this code: `db/migrations/NNNN_name.sql`, each once, never edited after landing; then
+ * `db/audit/*.sql` and `db/grants.sql`, all of it anew when a file differs. One transaction under one lock, so that
+ * starters take turns and nothing is left half done. Roles must exist first (`roles.ts`): tables are granted to them.
+ *
+ * Schema `ipledger_audit` is dropped with whatever rests on it: a view of somebody's own belongs elsewhere.
+ */
+
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { Logger as JobsLogger, runMigrations } from 'graphile-worker'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { StartRefused } from '../config.ts'
+import { createPool, readUrl } from './connect.ts'
+import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
+
+export const JOBS_SCHEMA = 'graphile_worker'
+
+/** The folder `db`. */
+export const DB = new URL('../db/', import.meta.url)
+
+type Migration = {
+  readonly version: number
+  readonly name: string
+  readonly checksum: string
+  readonly sql: string
+}
+type Applied = { readonly version: number; readonly name: string; readonly checksum: string }
+
+/** Numbers that nobody else uses as advisory locks. */
+const MIGRATION_LOCK = 0x1b1ed9e4
+const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
+
+const INSUFFICIENT_PRIVILEGE = '42501'
+
+const MIGRATION_TABLE = `
+  create table ipledger.migration (
+    version int not null,
+    name text not null,
+    checksum text not null,
+    applied_at timestamptz not null default clock_timestamp(),
+    constraint migration_is_applied_once primary key (version)
+  );
+  comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';`
+
+/** Safe to run by several starters at once. Returns the versions this call applied. */
+export async function migrate(
+  admin: pg.Client,
+  log: Logger,
+  db: URL = DB,
+  options: { readonly anew?: boolean } = {},
+): Promise<readonly number[]> {
+  const migrations = await readMigrations(db)
+  await admin.query('begin isolation level read committed')
+  try {
+    await admin.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
+    const before = await readApplied(admin)
+    refuseStrangers(before, migrations)
+    const missing = migrations.slice(before.length)
+    for (const migration of missing) await apply(admin, migration)
+    const isAudited = await applyAudit(admin, db, options.anew ?? false)
+    await admin.query('commit')
+    for (const { name } of missing) log.info({ migration: name }, 'migration applied')
+    if (isAudited) log.info('views and functions of ipledger_audit applied')
+    return missing.map(({ version }) => version)
+  } catch (error) {
+    await admin.query('rollback').catch(() => {})
+    if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
+    throw new StartRefused(
+      `Role "${admin.user}" may not bring the database up to date (${messageOf(error)}): ` +
+        'let DATABASE_ADMIN_URL name the role that owns the schemas ipledger and ipledger_audit, or a superuser.',
+      { cause: error },
+    )
+  }
+}
+
+/**
+ * For a login that may not migrate.
+ *
+ * @throws StartRefused when the database is not exactly at this code's version
+ */
+export async function checkMigrated(client: pg.Client, db: URL = DB): Promise<void> {
+  const migrations = await readMigrations(db)
+  const applied = await readApplied(client)
+  refuseStrangers(applied, migrations)
+  if (applied.length < migrations.length) {
+    throw new StartRefused(
+      `The database is at schema version ${applied.length}, this ipledger needs ${migrations.length}: ` +
+        'run "ipledger migrate" with DATABASE_ADMIN_URL naming the owner of the database.',
+    )
+  }
+}
+
+/**
+ * graphile-worker's own migrations, run as the role that owns its schema. That role may create in the database only
+ * while the schema is being made.
+ */
+export async function migrateJobs(admin: pg.Client, jobsUrl: string, log: Logger): Promise<void> {
+  const pool = createPool({ url: jobsUrl, applicationName: 'ipledger migrate jobs', max: 2 })
+  const run = () => runMigrations({ pgPool: pool, schema: JOBS_SCHEMA, logger: jobsLogger(log) })
+  try {
+    const { rows } = await admin.query<{ database: string; present: boolean }>(
+      'select current_database() as database, to_regclass($1) is not null as present',
+      [`${JOBS_SCHEMA}.migrations`],
+    )
+    const { database, present } = rows[0]!
+    if (present) return await run()
+    const create = `create on database ${pg.escapeIdentifier(database)}`
+    const role = pg.escapeIdentifier(readUrl(jobsUrl).user)
+    // One starter at a time: else the first one's revoke falls into the second one's `create schema`.
+    await admin.query('select pg_advisory_lock($1)', [JOBS_SCHEMA_LOCK])
+    try {
+      await admin.query(`grant ${create} to ${role}`)
+      await run()
+    } finally {
+      await admin.query(`revoke ${create} from ${role}`)
+      await admin.query('select pg_advisory_unlock($1)', [JOBS_SCHEMA_LOCK])
+    }
+  } finally {
+    await pool.end()
+  }
+}
+
+/** graphile-worker's messages in our log. Its `info` reports every job and every start: ours does not. */
+export function jobsLogger(log: Logger): JobsLogger {
+  const levels = { error: 'error', warning: 'warn', info: 'debug', debug: 'debug' } as const
+  return new JobsLogger(() => (level, message, meta) => log[levels[level]]({ ...meta }, message))
+}
+
+async function apply(admin: pg.Client, { version, name, checksum, sql }: Migration): Promise<void> {
+  try {
+    await admin.query(sql)
+    // The first one makes the schema that the table is in.
+    if (version === 1) await admin.query(MIGRATION_TABLE)
+    await admin.query('insert into ipledger.migration (version, name, checksum) values ($1, $2, $3)', [
+      version,
+      name,
+      checksum,
+    ])
+  } catch (error) {
+    if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
+    throw new Error(`migration ${name} failed: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+/** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
+async function applyAudit(admin: pg.Client, db: URL, anew: boolean): Promise<boolean> {
+  const names = (await sqlFiles(new URL('audit/', db))).map((name) => `audit/${name}`)
+  const files = await Promise.all(
+    [...names, 'grants.sql'].map(async (name) => ({ name, sql: await readText(new URL(name, db)) })),
+  )
+  const digest = sha256(files.map(({ name, sql }) => `${name}\n${sql}`).join('\n'))
+  const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
+    `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64) as digest,
+            has_schema_privilege($1, to_regnamespace('ipledger_audit'), 'usage')
+              and has_schema_privilege($2, to_regnamespace('ipledger'), 'usage') as granted`,
+    [AUDITOR_ROLE, SERVICE_ROLE],
+  )
+  if (!anew && rows[0]!.digest === digest && rows[0]!.granted) return false
+  // Functions are checked when they are called, so that no order among them matters.
+  await admin.query(`
+    set local search_path = pg_catalog;
+    set local check_function_bodies = off;
+    drop schema if exists ipledger_audit cascade;
+    create schema ipledger_audit;
+    comment on schema ipledger_audit is
+      'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}'`)
+  for (const { name, sql } of files) {
+    await admin.query(sql).catch((error: unknown) => {
+      if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
+      throw new Error(`db/${name} failed: ${messageOf(error)}`, { cause: error })
+    })
+  }
+  return true
+}
+
+async function readMigrations(db: URL): Promise<readonly Migration[]> {
+  const directory = new URL('migrations/', db)
+  const files = await sqlFiles(directory)
+  return Promise.all(
+    files.map(async (file, index) => {
+      if (!/^\d{4}_[a-z0-9_]+\.sql$/.test(file) || Number(file.slice(0, 4)) !== index + 1) {
+        throw new Error(
+          `db/migrations/${file}: migrations are named 0001_name.sql, 0002_name.sql, … without a gap`,
+        )
+      }
+      const sql = await readText(new URL(file, directory))
+      return { version: index + 1, name: file.slice(0, -'.sql'.length), checksum: sha256(sql), sql }
+    }),
+  )
+}
+
+async function readApplied(client: pg.Client): Promise<readonly Applied[]> {
+  // Not to_regclass: it raises for a login that may not look into the schema.
+  const { rows: tables } = await client.query(
+    `select from pg_class where relname = 'migration' and relnamespace = to_regnamespace('ipledger')`,
+  )
+  if (tables.length === 0) return []
+  try {
+    const { rows } = await client.query<Applied>(
+      'select version, name, checksum from ipledger.migration order by version',
+    )
+    return rows
+  } catch (error) {
+    if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
+    throw new StartRefused(
+      `Role "${client.user}" may not read ipledger.migration: grant ${SERVICE_ROLE} to ${pg.escapeIdentifier(client.user ?? '')}.`,
+      { cause: error },
+    )
+  }
+}
+
+function refuseStrangers(applied: readonly Applied[], migrations: readonly Migration[]): void {
+  for (const row of applied) {
+    const migration = migrations[row.version - 1]
+    if (migration === undefined) {
+      throw new StartRefused(
+        `The database is at schema version ${applied.at(-1)!.version} (${applied.at(-1)!.name}), newer than this ipledger, ` +
+          `which knows ${migrations.length}: start the newer ipledger.`,
+      )
+    }
+    if (migration.name !== row.name || migration.checksum !== row.checksum) {
+      throw new StartRefused(
+        `Migration ${row.name} was applied to this database with other contents than db/migrations/${migration.name}.sql has now: ` +
+          'landed migrations are never edited; restore the file and add a new one.',
+      )
+    }
+  }
+}
+
+async function sqlFiles(directory: URL): Promise<readonly string[]> {
+  return (await readdir(directory)).filter((file) => file.endsWith('.sql')).sort()
+}
+
+async function readText(file: URL): Promise<string> {
+  return (await readFile(file, 'utf8')).replaceAll('\r\n', '\n')
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}
+
+function sqlState(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError ? error.code : undefined
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,43 @@
+/**
+ * A connection of a pool for one piece of work. The role's time-out ends a statement; a database that went silent ends
+ * nothing, so the connection is severed after a while. When the work fails, its connection is closed with it.
+ */
+import type pg from 'pg'
+import { sever } from './trip.ts'
+
+/** Longer than the role's own time-out of a statement: then nobody is there to report it. */
+const STATEMENT_WITHIN_MS = 7_000
+/** Far more than any piece of work takes; not measured. */
+const WORK_WITHIN_MS = 60_000
+
+export async function onConnection<T>(
+  database: pg.Pool,
+  work: (client: pg.Client) => Promise<T>,
+  withinMs = WORK_WITHIN_MS,
+): Promise<T> {
+  // A pool's client is one of the driver's own.
+  const client = (await database.connect()) as unknown as pg.Client & pg.PoolClient
+  const timeout = setTimeout(() => sever(client), withinMs)
+  let failed = true
+  try {
+    const result = await work(client)
+    failed = false
+    return result
+  } finally {
+    clearTimeout(timeout)
+    client.release(failed)
+  }
+}
+
+/** The rows of one statement. */
+export function ask<Row>(
+  database: pg.Pool,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<readonly Row[]> {
+  return onConnection(
+    database,
+    async (client) => (await client.query(text, [...values])).rows as Row[],
+    STATEMENT_WITHIN_MS,
+  )
+}

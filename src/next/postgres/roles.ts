@@ -1,0 +1,314 @@
+/**
+ * The login roles.
+ *
+ *   ipledger_service   the ledger and its readers; owns nothing, may insert into and read `event`
+ *   ipledger_jobs      graphile-worker; owns only its schema
+ *   ipledger_auditor   people and dashboards; reads schema `ipledger_audit` and nothing else
+ *
+ * When DATABASE_URL logs in as an owner or superuser, these roles are created and the first two used in its place. Their
+ * passwords follow from the password in DATABASE_URL and the identity of the cluster, so that every process with the same
+ * URL knows them and none is stored; the server is sent a SCRAM verifier. Without a password in DATABASE_URL (peer, trust)
+ * the roles get none and log in the same way. The auditor gets no password from us: an operator sets one, and it stays.
+ *
+ * Roles belong to the whole cluster and have one password each. A role that logs in with another password than ours is
+ * left alone and the start stops: a new password would shut out the processes that use the role now.
+ *
+ * Time-outs belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not. `db/grants.sql` says what
+ * each role may.
+ */
+
+import { createHmac, hash, pbkdf2Sync } from 'node:crypto'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { StartRefused } from '../config.ts'
+import { ConnectFailed, connectUnchecked, readUrl, replaceLogin } from './connect.ts'
+
+export const SERVICE_ROLE = 'ipledger_service'
+export const JOBS_ROLE = 'ipledger_jobs'
+export const AUDITOR_ROLE = 'ipledger_auditor'
+
+type Settings = Readonly<Record<string, string>>
+
+const SESSION: Settings = {
+  timezone: 'UTC',
+  datestyle: 'ISO, MDY',
+  client_encoding: 'UTF8',
+  default_transaction_isolation: 'read committed',
+  synchronous_commit: 'on',
+}
+
+/** A process that is paused or gone must not hold a network's lock. */
+export const SERVICE_SETTINGS: Settings = {
+  ...SESSION,
+  search_path: 'ipledger',
+  idle_in_transaction_session_timeout: '2s',
+  lock_timeout: '3s',
+  statement_timeout: '5s',
+  // A sender that stops in the middle of a packet is not idle; only this one ends it. Since PostgreSQL 17.
+  transaction_timeout: '10s',
+  // A host that is gone answers no probe: noticed after 5 s.
+  tcp_keepalives_idle: '2',
+  tcp_keepalives_interval: '1',
+  tcp_keepalives_count: '3',
+}
+
+export const JOBS_SETTINGS: Settings = {
+  ...SESSION,
+  search_path: 'graphile_worker',
+  idle_in_transaction_session_timeout: '60s',
+  statement_timeout: '60s',
+}
+
+/** A session that somebody forgot must not keep dead rows, nor a wide question the database. */
+export const AUDITOR_SETTINGS: Settings = {
+  timezone: 'UTC',
+  datestyle: 'ISO, MDY',
+  search_path: 'ipledger_audit',
+  default_transaction_read_only: 'on',
+  idle_in_transaction_session_timeout: '60s',
+  lock_timeout: '3s',
+  statement_timeout: '30s',
+  jit: 'off',
+}
+
+const TIMEOUTS = [
+  'idle_in_transaction_session_timeout',
+  'lock_timeout',
+  'statement_timeout',
+  'transaction_timeout',
+]
+
+export type Logins = { readonly serviceUrl: string; readonly jobsUrl: string }
+
+export type LoginKind = {
+  readonly role: string
+  /** Superuser, or owner of the database or of the schema. */
+  readonly administers: boolean
+}
+
+/** How the role logs in. `operators`: only if an operator lets it; `auditors`: once an operator set a password. */
+type Login = { readonly url: string } | 'operators' | 'auditors'
+type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
+
+const INSUFFICIENT_PRIVILEGE = '42501'
+const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000'])
+/** Another starter changed the same role at the same time: duplicate role, duplicate key, tuple concurrently updated. */
+const COLLIDED: ReadonlySet<string | undefined> = new Set(['42710', '23505', 'XX000'])
+const ATTEMPTS = 5
+
+/** What the login of this connection may do. */
+export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
+  const { rows } = await client.query<LoginKind>(
+    `select current_user as role,
+            (r.rolsuper
+             or pg_has_role(d.datdba, 'usage')
+             or coalesce(pg_has_role((select nspowner from pg_namespace where nspname = 'ipledger'), 'usage'), false)
+            ) as administers
+       from pg_roles r, pg_database d
+      where r.rolname = current_user and d.datname = current_database()`,
+  )
+  return rows[0]!
+}
+
+/** The logins that belong to a DATABASE_URL; pure, so that a process that may not create roles finds them too. */
+export function deriveLogins(databaseUrl: string, systemIdentifier: string): Logins {
+  return {
+    serviceUrl: loginUrl(databaseUrl, SERVICE_ROLE, systemIdentifier),
+    jobsUrl: loginUrl(databaseUrl, JOBS_ROLE, systemIdentifier),
+  }
+}
+
+/** Sixty-four bits, differs between clusters, stays the same in a replica and after failover. */
+export async function readSystemIdentifier(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ identifier: string }>(
+    'select system_identifier::text as identifier from pg_control_system()',
+  )
+  return rows[0]!.identifier
+}
+
+/**
+ * Creates the roles and brings their settings up to date, in one transaction. With `keepService` the service's login is
+ * the operator's, who named it in DATABASE_URL.
+ *
+ * @throws StartRefused with the statements to run when this login may not, or when others use the roles already
+ */
+export async function ensureRoles(
+  admin: pg.Client,
+  databaseUrl: string,
+  log: Logger,
+  options: { readonly keepService?: boolean } = {},
+): Promise<Logins> {
+  const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
+  const wanted: readonly Wanted[] = [
+    {
+      role: SERVICE_ROLE,
+      settings: SERVICE_SETTINGS,
+      login: options.keepService ? 'operators' : { url: logins.serviceUrl },
+    },
+    { role: JOBS_ROLE, settings: JOBS_SETTINGS, login: { url: logins.jobsUrl } },
+    { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, login: 'auditors' },
+  ]
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await admin.query('begin')
+      const altered: string[] = []
+      for (const one of wanted) if (await ensureRole(admin, one)) altered.push(one.role)
+      await admin.query('commit')
+      for (const role of altered) log.info({ role }, 'role created or brought up to date')
+      return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
+    } catch (error) {
+      // If the connection is lost, the first error says so.
+      await admin.query('rollback').catch(() => {})
+      const code = error instanceof pg.DatabaseError ? error.code : undefined
+      if (!COLLIDED.has(code) || attempt === ATTEMPTS) throw error
+    }
+  }
+}
+
+/**
+ * The login the service writes with must not be able to rewrite history or to hold a network's lock for ever.
+ *
+ * @throws StartRefused
+ */
+export async function checkServiceLogin(service: pg.Client): Promise<void> {
+  const { rows } = await service.query<{
+    role: string
+    superuser: boolean
+    owned: string | null
+    rewrites: boolean
+    appends: boolean
+    /** Null: this server does not have it. */
+    settings: Readonly<Record<string, string | null>>
+  }>(
+    `select current_user as role,
+            (select rolsuper from pg_roles where rolname = current_user) as superuser,
+            (select min(relname) from pg_class
+              where relnamespace = to_regnamespace('ipledger') and pg_has_role(relowner, 'usage')) as owned,
+            coalesce(has_table_privilege(event.oid, 'update, delete, truncate'), false) as rewrites,
+            coalesce(has_schema_privilege(event.relnamespace, 'usage')
+                     and has_table_privilege(event.oid, 'insert'), false) as appends,
+            (select jsonb_object_agg(name, current_setting(name, true)) from unnest($1::text[]) as name) as settings
+       from (select 1) as always
+       left join pg_class as event
+         on event.relname = 'event' and event.relnamespace = to_regnamespace('ipledger')`,
+    [TIMEOUTS],
+  )
+  const { superuser, owned, rewrites, appends, settings, ...login } = rows[0]!
+  const role = pg.escapeIdentifier(login.role)
+  const refuse = (what: string): never => {
+    throw new StartRefused(`The service's role ${role} ${what}`)
+  }
+  const advice = `let DATABASE_URL log in as ${SERVICE_ROLE}, or as a role that was only granted it`
+  if (superuser) refuse(`is a superuser and could rewrite the log: ${advice}`)
+  if (owned !== null) refuse(`owns ipledger.${owned} and could rewrite the log: ${advice}`)
+  if (rewrites) {
+    refuse(`may change or delete events: revoke update, delete, truncate on ipledger.event from ${role}`)
+  }
+  if (!appends) refuse(`may not write events: grant ${SERVICE_ROLE} to ${role}`)
+  const endless = TIMEOUTS.filter((name) => /^0\D*$/.test(settings[name] ?? ''))
+  if (endless.length > 0) {
+    refuse(
+      `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever. Run this and start again:\n` +
+        endless.map((name) => `  ${alterSetting(login.role, name, SERVICE_SETTINGS[name]!)};`).join('\n'),
+    )
+  }
+}
+
+/** True if something was missing. */
+async function ensureRole(admin: pg.Client, wanted: Wanted): Promise<boolean> {
+  const statements = await missing(admin, wanted)
+  try {
+    for (const statement of statements) await admin.query(statement)
+    return statements.length > 0
+  } catch (error) {
+    if (!(error instanceof pg.DatabaseError) || error.code !== INSUFFICIENT_PRIVILEGE) throw error
+    throw new StartRefused(
+      `Role "${admin.user}" may not set up role "${wanted.role}". Let a superuser run this once, then start again:\n` +
+        statements.map((statement) => `  ${statement};`).join('\n'),
+      { cause: error },
+    )
+  }
+}
+
+/** The statements that are still to run, in order. */
+async function missing(admin: pg.Client, { role, settings, login }: Wanted): Promise<readonly string[]> {
+  const { rows } = await admin.query<{
+    present: boolean
+    can_login: boolean | null
+    settings: readonly string[] | null
+    known: readonly string[]
+    database: string
+    connects: boolean
+  }>(
+    `select r.oid is not null as present, r.rolcanlogin as can_login, r.rolconfig as settings,
+            (select array_agg(lower(name)) from pg_settings where lower(name) = any ($2)) as known,
+            current_database() as database,
+            has_database_privilege(coalesce(r.rolname, 'public'), current_database(), 'connect') as connects
+       from (select $1::name as name) as wanted left join pg_roles r on r.rolname = wanted.name`,
+    [role, Object.keys(settings)],
+  )
+  const { present, can_login: canLogin, settings: set, known, database, connects } = rows[0]!
+  const name = pg.escapeIdentifier(role)
+  const url = typeof login === 'string' ? undefined : login.url
+  const password = url === undefined ? undefined : readUrl(url).password
+  const secret = password === undefined ? '' : ` password '${scramVerifier(password)}'`
+  const statements: string[] = []
+  if (!present) {
+    // A login of the operator's own still needs the role to exist: it is what tables are granted to.
+    const logsIn = login === 'operators' ? 'nologin' : 'login'
+    statements.push(
+      `create role ${name} ${logsIn} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
+    )
+  } else if (url !== undefined && !canLogin) {
+    statements.push(`alter role ${name} login${secret}`)
+  } else if (url !== undefined && !(await canLogIn(url))) {
+    throw new StartRefused(
+      `Role "${role}" has another password than the one that follows from this DATABASE_URL. Roles belong to the whole ` +
+        'server, all its databases, and a new password would shut out the processes that use this one: log in as the ' +
+        'other databases do, or give this one a server of its own. If nobody uses the role any more, or the password in ' +
+        `DATABASE_URL was changed, run this and start again:\n  alter role ${name} nologin;`,
+    )
+  }
+  const already = new Set(set?.map((setting) => setting.toLowerCase()))
+  for (const [setting, value] of Object.entries(settings)) {
+    // `known`: an older server lacks transaction_timeout.
+    if (known.includes(setting) && !already.has(`${setting}=${value}`.toLowerCase())) {
+      statements.push(alterSetting(role, setting, value))
+    }
+  }
+  if (!connects) statements.push(`grant connect on database ${pg.escapeIdentifier(database)} to ${name}`)
+  return statements
+}
+
+async function canLogIn(url: string): Promise<boolean> {
+  try {
+    await (await connectUnchecked({ url, applicationName: 'ipledger roles' })).end()
+    return true
+  } catch (error) {
+    const cause = error instanceof ConnectFailed ? error.cause : undefined
+    if (cause instanceof pg.DatabaseError && WRONG_PASSWORD.has(cause.code)) return false
+    throw error
+  }
+}
+
+function alterSetting(role: string, name: string, value: string): string {
+  const list = name === 'search_path' ? pg.escapeIdentifier(value) : pg.escapeLiteral(value)
+  return `alter role ${pg.escapeIdentifier(role)} set ${name} = ${list}`
+}
+
+function loginUrl(databaseUrl: string, role: string, systemIdentifier: string): string {
+  const { password } = readUrl(databaseUrl)
+  if (password === undefined || password === '') return replaceLogin(databaseUrl, { user: role })
+  const derived = createHmac('sha256', password).update(`${role}:${systemIdentifier}`).digest('base64url')
+  return replaceLogin(databaseUrl, { user: role, password: derived })
+}
+
+/** What PostgreSQL stores for a password (RFC 5803); the salt follows from the password, which is random enough. */
+function scramVerifier(password: string): string {
+  const iterations = 4096
+  const salt = createHmac('sha256', password).update('salt').digest().subarray(0, 16)
+  const salted = pbkdf2Sync(password, salt, iterations, 32, 'sha256')
+  const key = (name: string): Buffer => createHmac('sha256', salted).update(name).digest()
+  const stored = hash('sha256', key('Client Key'), 'base64')
+  return `SCRAM-SHA-256$${iterations}:${salt.toString('base64')}$${stored}:${key('Server Key').toString('base64')}`
+}

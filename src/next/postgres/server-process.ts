@@ -1,0 +1,391 @@
+/**
+ * One PostgreSQL server as a child of this process: made when its directory is empty, started, restarted when it dies,
+ * stopped with us.
+ *
+ * - It leaves no server behind: `stop` shuts it down in order; if this process dies without (kill -9 too), a watcher,
+ *   one `sh` that reads a pipe whose other end only we hold, sees the pipe close and does the same.
+ * - PostgreSQL refuses to run as root. Then it runs as the owner of its directory, or, where that user cannot enter
+ *   (a checkout under /root), as root seen through a user namespace as somebody else.
+ * - The caller holds the lock of the directory (`directory-lock.ts`): a postmaster found alive in it is an orphan.
+ */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { chown, mkdir, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { StartRefused } from '../config.ts'
+
+const SUPERUSER = 'postgres'
+
+export type Binaries = { readonly postgres: string; readonly initdb: string }
+
+export type ServerProcess = {
+  readonly port: number
+  /** Of the postmaster; changes when it had to be started again. */
+  readonly pid: () => number | undefined
+  readonly url: (database: string) => string
+  /** Fast shutdown; resolves when the process is gone. */
+  readonly stop: () => Promise<void>
+}
+
+type Options = {
+  readonly binaries: Binaries
+  readonly dataDirectory: string
+  /** Of the superuser `postgres`. */
+  readonly password: string
+  readonly settings: Readonly<Record<string, string>>
+  readonly log: Logger
+  /** The server died and could not be started again. */
+  readonly onFailure: (error: Error) => void
+}
+
+/** Whom the server runs as: an own user, or root behind a user namespace. */
+type Identity = { readonly command: readonly string[]; readonly uid?: number; readonly gid?: number }
+type Child = ChildProcess & { readonly said: () => string }
+type Postmaster = { readonly pid: number; readonly port: number; readonly ready: boolean }
+
+const POLL_MS = 10
+/** Crash recovery of a full max_wal_size takes tens of seconds on a slow disk. */
+const START_TIMEOUT_MS = 300_000
+/** SIGINT asks for a fast shutdown, SIGQUIT for an immediate one, after which the next start recovers. */
+const SHUTDOWN: readonly (readonly [afterMs: number, signal: NodeJS.Signals])[] = [
+  [0, 'SIGINT'],
+  [30_000, 'SIGQUIT'],
+  [35_000, 'SIGKILL'],
+]
+/** Backends of a postmaster that was killed notice within milliseconds, unless one is in the middle of a long read. */
+const STRAGGLERS_MS = 10_000
+const RESTART_DELAYS_MS = [0, 200, 1_000, 3_000, 10_000] as const
+/** A server that lived this long starts with a fresh count of attempts. */
+const STABLE_MS = 60_000
+
+export async function runServer(options: Options): Promise<ServerProcess> {
+  const { dataDirectory, log } = options
+  await initialise(options)
+  await stopOrphan(dataDirectory, log)
+  const identity = await identityOf(dataDirectory)
+  const port = await freePort()
+  let stopping = false
+  let restarting: Promise<void> = Promise.resolve()
+  const start = () => startServer(options, identity, port, () => stopping)
+  let child = await start()
+
+  const supervise = (attempt: number): void => {
+    const startedAt = performance.now()
+    child.once('exit', (code, signal) => {
+      if (stopping) return
+      log.error({ code, signal, said: child.said() }, 'PostgreSQL died and is started again')
+      restarting = restart(performance.now() - startedAt > STABLE_MS ? 0 : attempt)
+    })
+  }
+  const restart = async (attempt: number): Promise<void> => {
+    for (let next = attempt; next < RESTART_DELAYS_MS.length; next++) {
+      await delay(RESTART_DELAYS_MS[next])
+      if (stopping) return
+      try {
+        child = await start()
+        if (!stopping) supervise(next + 1)
+        return
+      } catch (error) {
+        if (!stopping) log.error({ err: error }, 'PostgreSQL could not be started again')
+      }
+    }
+    if (stopping) return
+    options.onFailure(
+      new Error(`PostgreSQL in ${dataDirectory} keeps dying; its log is in ${dataDirectory}/log`),
+    )
+  }
+  supervise(0)
+
+  return {
+    port,
+    pid: () => (isRunning(child) ? child.pid : undefined),
+    url: (database) => serverUrl(options.password, port, database),
+    stop: async () => {
+      stopping = true
+      await restarting
+      await shutDown(child)
+    },
+  }
+}
+
+export function serverUrl(password: string, port: number, database: string): string {
+  return `postgresql://${SUPERUSER}:${encodeURIComponent(password)}@127.0.0.1:${port}/${database}`
+}
+
+/** The port of the server that accepts connections on this directory, if one does. */
+export async function runningPort(dataDirectory: string): Promise<number | undefined> {
+  const postmaster = await readPostmaster(dataDirectory)
+  if (postmaster === undefined || !postmaster.ready) return undefined
+  return (await isPostmaster(postmaster.pid, dataDirectory)) ? postmaster.port : undefined
+}
+
+async function initialise({ dataDirectory, binaries, password }: Options): Promise<void> {
+  const made = await readFile(join(dataDirectory, 'PG_VERSION'), 'utf8').catch(() => undefined)
+  if (made !== undefined) {
+    const wanted = majorVersion(binaries.postgres)
+    if (made.trim() === wanted) return
+    throw new StartRefused(
+      `${dataDirectory} was made by PostgreSQL ${made.trim()}, this is PostgreSQL ${wanted}: ` +
+        'start the ipledger that made it, or move the directory away.',
+    )
+  }
+  // Made beside its place and renamed, so that an initdb that was killed leaves nothing that looks finished.
+  const staging = `${dataDirectory}.new`
+  const passwordFile = `${dataDirectory}.password`
+  await rm(staging, { recursive: true, force: true })
+  await mkdir(staging, { mode: 0o700 })
+  const identity = await chooseIdentity(staging, binaries)
+  try {
+    await writeFile(passwordFile, password, { mode: 0o600 })
+    if (identity.uid !== undefined) await chown(passwordFile, identity.uid, identity.gid ?? 0)
+    await run(identity, binaries.initdb, [
+      `--pgdata=${staging}`,
+      `--username=${SUPERUSER}`,
+      `--pwfile=${passwordFile}`,
+      '--auth-local=reject',
+      '--auth-host=scram-sha-256',
+      '--encoding=UTF8',
+      '--no-locale',
+      '--no-instructions',
+    ])
+    await rename(staging, dataDirectory)
+  } finally {
+    await rm(passwordFile, { force: true })
+    await rm(staging, { recursive: true, force: true })
+  }
+}
+
+/** Waits for the backends of a postmaster that was killed: they still hold its shared memory. */
+async function startServer(
+  options: Options,
+  identity: Identity,
+  port: number,
+  abandoned: () => boolean,
+): Promise<Child> {
+  const deadline = performance.now() + STRAGGLERS_MS
+  for (;;) {
+    try {
+      return await startOnce(options, identity, port, abandoned)
+    } catch (error) {
+      const waits =
+        error instanceof Error &&
+        /shared memory block .* is still in use|pre-existing shared memory/.test(error.message)
+      if (!waits || abandoned() || performance.now() > deadline) throw error
+      await delay(200)
+    }
+  }
+}
+
+async function startOnce(
+  { dataDirectory, binaries, settings, log }: Options,
+  identity: Identity,
+  port: number,
+  abandoned: () => boolean,
+): Promise<Child> {
+  const ours = { listen_addresses: '127.0.0.1', port: String(port), unix_socket_directories: '' }
+  const flags = Object.entries({ ...settings, ...ours }).flatMap(([name, value]) => [
+    '-c',
+    `${name}=${value}`,
+  ])
+  const child = spawnAs(identity, binaries.postgres, ['-D', dataDirectory, ...flags])
+  const watcher = spawnWatcher(child)
+  const gone = new Promise<void>((resolve) => {
+    child.once('exit', () => resolve())
+    child.once('error', () => resolve())
+  })
+  void gone.then(() => watcher.stdin?.end('done\n'))
+  const deadline = performance.now() + START_TIMEOUT_MS
+  let patience = performance.now() + 5_000
+  for (;;) {
+    if (!isRunning(child)) {
+      await gone
+      throw new Error(
+        `PostgreSQL did not start; its log is in ${dataDirectory}/log; it said: ${child.said().trim()}`,
+      )
+    }
+    const postmaster = await readPostmaster(dataDirectory)
+    if (postmaster?.pid === child.pid && postmaster?.ready) return child
+    if (abandoned() || performance.now() > deadline) {
+      await shutDown(child)
+      throw new Error(`PostgreSQL in ${dataDirectory} was stopped before it was ready`)
+    }
+    if (performance.now() > patience) {
+      log.info({ directory: dataDirectory }, 'waiting for PostgreSQL to recover')
+      patience += 10_000
+    }
+    await delay(POLL_MS)
+  }
+}
+
+function isRunning(child: ChildProcess): boolean {
+  return child.exitCode === null && child.signalCode === null && child.pid !== undefined
+}
+
+async function shutDown(child: ChildProcess): Promise<void> {
+  if (!isRunning(child)) return
+  child.ref()
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const timers = SHUTDOWN.map(([afterMs, signal]) => setTimeout(() => child.kill(signal), afterMs))
+  await exited
+  for (const timer of timers) clearTimeout(timer)
+}
+
+/** A postmaster whose ipledger is gone. Stopped, not adopted: one way to start, and nobody would watch over it. */
+async function stopOrphan(dataDirectory: string, log: Logger): Promise<void> {
+  const postmaster = await readPostmaster(dataDirectory)
+  if (postmaster === undefined || !isAlive(postmaster.pid)) return
+  if (!(await isPostmaster(postmaster.pid, dataDirectory))) {
+    // Its number belongs to another process now, as it soon does in a container, and PostgreSQL would refuse to start.
+    // The number of its own parent it takes for stale. The rest of the file leads it to backends that may still be alive.
+    const file = join(dataDirectory, 'postmaster.pid')
+    const text = await readFile(file, 'utf8')
+    await writeFile(file, text.replace(/^\d+/, String(process.pid)))
+    return
+  }
+  log.warn({ pid: postmaster.pid }, 'stopping the PostgreSQL that an ipledger which died left behind')
+  const start = performance.now()
+  let sent: NodeJS.Signals | undefined
+  while (await isPostmaster(postmaster.pid, dataDirectory)) {
+    const due = SHUTDOWN.findLast(([afterMs]) => performance.now() - start >= afterMs)![1]
+    if (due !== sent) process.kill(postmaster.pid, due)
+    sent = due
+    await delay(POLL_MS)
+  }
+}
+
+async function readPostmaster(dataDirectory: string): Promise<Postmaster | undefined> {
+  const file = await readFile(join(dataDirectory, 'postmaster.pid'), 'utf8').catch(() => '')
+  const lines = file.split('\n')
+  const pid = Number(lines[0])
+  if (!Number.isInteger(pid) || pid <= 0) return undefined
+  return { pid, port: Number(lines[3]), ready: lines[7]?.startsWith('ready') ?? false }
+}
+
+/** A postmaster's working directory is its data directory. */
+async function isPostmaster(pid: number, dataDirectory: string): Promise<boolean> {
+  if (!isAlive(pid)) return false
+  if (process.platform === 'linux') {
+    const directory = await realpath(dataDirectory)
+    return (await realpath(`/proc/${pid}/cwd`).catch(() => undefined)) === directory
+  }
+  const listed = spawnSync('ps', ['-o', 'command=', '-p', String(pid)], { encoding: 'utf8' })
+  return listed.stdout?.includes(dataDirectory) ?? false
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
+
+/** For a directory that has been initialised: its owner. */
+async function identityOf(dataDirectory: string): Promise<Identity> {
+  if (process.getuid?.() !== 0) return { command: [] }
+  const { uid, gid } = await stat(dataDirectory)
+  return uid === 0 ? namespaceIdentity() : { command: [], uid, gid }
+}
+
+/** For an empty directory of ours; hands it over to the user the server will run as. */
+async function chooseIdentity(directory: string, binaries: Binaries): Promise<Identity> {
+  if (process.getuid?.() !== 0) return { command: [] }
+  const user = unprivilegedUser()
+  await chown(directory, user.uid, user.gid)
+  const reaches = spawnSync('/bin/sh', ['-c', 'test -x "$0" && test -w "$1"', binaries.initdb, directory], {
+    ...user,
+    cwd: '/',
+  })
+  if (reaches.status === 0) return { command: [], ...user }
+  await chown(directory, 0, 0)
+  const identity = namespaceIdentity()
+  const [command, ...rest] = [...identity.command, 'true']
+  if (spawnSync(command!, rest, { cwd: '/' }).status === 0) return identity
+  throw new StartRefused(
+    `PostgreSQL does not run as root, and the user it would run as cannot enter ${directory}: ` +
+      'move the checkout to a directory that others may enter (chmod o+x on each of its parents), start as another user, or set DATABASE_URL.',
+  )
+}
+
+function namespaceIdentity(): Identity {
+  const { uid, gid } = unprivilegedUser()
+  return { command: ['unshare', '--user', `--map-user=${uid}`, `--map-group=${gid}`] }
+}
+
+/** Debian's user for PostgreSQL if there is one, else nobody. initdb wants a user that has a name. */
+function unprivilegedUser(): { readonly uid: number; readonly gid: number } {
+  for (const name of ['postgres', 'nobody']) {
+    const id = (flag: string): number => {
+      const found = spawnSync('id', [flag, name], { encoding: 'utf8' })
+      return found.status === 0 ? Number(found.stdout) : Number.NaN
+    }
+    const [uid, gid] = [id('-u'), id('-g')]
+    if (Number.isInteger(uid) && Number.isInteger(gid)) return { uid, gid }
+  }
+  throw new StartRefused(
+    'PostgreSQL does not run as root, and this machine has neither a user postgres nor a user nobody: start as another user, or set DATABASE_URL.',
+  )
+}
+
+function spawnAs(identity: Identity, program: string, args: readonly string[]): Child {
+  const [command, ...rest] = [...identity.command, program, ...args]
+  const child = spawn(command!, rest, {
+    // A session of its own: Ctrl-C in the terminal is for ipledger, which still has calls to answer.
+    detached: true,
+    cwd: '/',
+    env: SERVER_ENVIRONMENT,
+    stdio: ['ignore', 'ignore', 'pipe'],
+    ...(identity.uid === undefined ? {} : { uid: identity.uid, gid: identity.gid }),
+  })
+  let said = ''
+  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+    said = (said + chunk).slice(-4_096)
+  })
+  child.unref()
+  if (child.stderr !== null && 'unref' in child.stderr) (child.stderr as unknown as { unref(): void }).unref()
+  return Object.assign(child, { said: () => said })
+}
+
+function spawnWatcher(child: ChildProcess): ChildProcess {
+  const watcher = spawn('/bin/sh', ['-c', 'read -r _ || kill -INT "$0"', String(child.pid)], {
+    detached: true,
+    cwd: '/',
+    stdio: ['pipe', 'ignore', 'ignore'],
+  })
+  watcher.stdin?.on('error', () => {})
+  watcher.unref()
+  return watcher
+}
+
+async function run(identity: Identity, program: string, args: readonly string[]): Promise<void> {
+  const child = spawnAs(identity, program, args)
+  child.ref()
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  if (code !== 0) throw new Error(`${program} failed: ${child.said().trim()}`)
+}
+
+/** Nothing of ours (PGDATA, PGPORT, secrets) reaches the server; messages are in English whatever the machine's. */
+const SERVER_ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
+
+function majorVersion(postgres: string): string {
+  const said = spawnSync(postgres, ['--version'], { encoding: 'utf8', env: SERVER_ENVIRONMENT }).stdout ?? ''
+  return /(\d+)/.exec(said)?.[1] ?? ''
+}
+
+async function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}

@@ -1,0 +1,127 @@
+/**
+ * Sources that are asked, each opened once for as long as its declaration stays. What every kind keeps to is seen to here: a
+ * call ends with its signal, an epoch is one, a list is not endless, a source answers about the kinds of owner that it sees,
+ * and what it says is text that can be kept.
+ */
+import type { SourceDeclaration, SourceKind } from '../core/event.ts'
+import { openDocker } from './docker.ts'
+import { openHttp } from './http.ts'
+import { readSettings, type Secrets, type SettingsOf, type SourceSecrets } from './settings.ts'
+import { type AskedSource, type Listing, type LookUp, MOST_ENTRIES, sentence } from './source.ts'
+
+export type AskedSources = {
+  /** One that cannot be opened says so when it is used. */
+  get(network: string, source: SourceDeclaration): AskedSource
+  close(): Promise<void>
+}
+
+type Opened = { readonly declaration: string; readonly asked: AskedSource }
+
+export function createAskedSources(secrets: SourceSecrets): AskedSources {
+  const opened = new Map<string, Opened>()
+
+  return {
+    get(network, source) {
+      const key = `${network}/${source.id}`
+      const { kind, node, ownerKinds, settings } = source
+      const declaration = JSON.stringify([kind, node, ownerKinds, settings])
+      const known = opened.get(key)
+      if (known?.declaration === declaration) return known.asked
+      void known?.asked.close()
+      const asked = guarded(source, () => open(source, secrets[key] ?? {}))
+      opened.set(key, { declaration, asked })
+      return asked
+    },
+    async close() {
+      const all = [...opened.values()]
+      opened.clear()
+      await Promise.all(all.map(({ asked }) => asked.close()))
+    },
+  }
+}
+
+async function open({ kind, id, node, settings }: SourceDeclaration, secrets: Secrets): Promise<AskedSource> {
+  switch (kind) {
+    case 'push':
+      throw new Error(`${id} reports by itself and cannot be asked`)
+    case 'docker':
+      return openDocker(node, usable(kind, settings), secrets)
+    case 'http':
+      return openHttp(usable(kind, settings), secrets)
+    case 'kubernetes': {
+      // Half a second and 80 MB: a process that asks no cluster does not load it.
+      const { openKubernetes } = await import('./kubernetes.ts')
+      return openKubernetes(usable(kind, settings), secrets)
+    }
+  }
+}
+
+function usable<K extends SourceKind>(kind: K, settings: unknown): SettingsOf<K> {
+  const read = readSettings(kind, settings)
+  if ('reason' in read) throw new Error((read as { message: string }).message)
+  return read
+}
+
+function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<AskedSource>): AskedSource {
+  let opening: Promise<AskedSource> | undefined
+  /** What could not be opened is tried again with the next use: a file may be there by then. */
+  const use = (): Promise<AskedSource> => {
+    if (opening === undefined) {
+      opening = openOne()
+      opening.catch(() => {
+        opening = undefined
+      })
+    }
+    return opening
+  }
+  return {
+    async list(signal) {
+      return checkListing(
+        await until(
+          signal,
+          use().then((asked) => asked.list(signal)),
+        ),
+      )
+    },
+    async lookUp(question, signal) {
+      const { kind } = question.owner
+      // To have no such thing says nothing of what is elsewhere (calico#5044).
+      if (!ownerKinds.includes(kind)) return { answer: 'unknown', detail: `it sees nothing of kind ${kind}` }
+      const found = await until(
+        signal,
+        use().then((asked) => asked.lookUp(question, signal)),
+      ).catch((error: unknown): LookUp => ({ answer: 'error', detail: sentence(error) }))
+      return { ...found, detail: sentence(found.detail) }
+    },
+    async close() {
+      // One that could not be opened has nothing to close.
+      const asked = await opening?.catch(() => undefined)
+      await asked?.close()
+    },
+  }
+}
+
+const LONGEST_EPOCH = 253
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
+
+/** The epoch is kept for ever, and closes others for good: nothing that is not one is taken for one. */
+function checkListing({ epoch, complete, because, entries }: Listing): Listing {
+  const isOne =
+    epoch !== '' && Buffer.byteLength(epoch) <= LONGEST_EPOCH && epoch.isWellFormed() && !CONTROL.test(epoch)
+  if (!isOne) throw new Error(`its epoch must be 1 to ${LONGEST_EPOCH} bytes without control characters`)
+  if (entries.length <= MOST_ENTRIES) return { epoch, complete, because: sentence(because), entries }
+  // What is kept of it protects.
+  const tooLong = `it lists more than ${MOST_ENTRIES} entries`
+  return { epoch, complete: false, because: tooLong, entries: entries.slice(0, MOST_ENTRIES) }
+}
+
+/** Also where a library does not end with the signal. */
+function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const ended = (): void => reject(new Error('it did not answer in time'))
+    if (signal.aborted) ended()
+    signal.addEventListener('abort', ended, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', ended))
+  })
+}

@@ -1,0 +1,72 @@
+/**
+ * JSON over HTTP, as sources are asked: connections that are kept, answers of limited size, no redirect followed (what is
+ * elsewhere is not what was declared, and must not be told the secret). An answer that breaks off, or is not there when the
+ * signal comes, throws; one that is not JSON has no body.
+ */
+import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
+import { Agent as HttpsAgent, type RequestOptions, request as requestHttps } from 'node:https'
+import { z } from 'zod'
+
+export type Tls = { readonly [K in 'ca' | 'cert' | 'key']?: string | undefined }
+
+export type Answered = { readonly status: number; readonly body: unknown }
+
+export type Connections = {
+  /** `largest`: bytes of the answer. */
+  get(url: URL, largest: number, signal: AbortSignal, options?: RequestOptions): Promise<Answered>
+  close(): void
+}
+
+export function openConnections(tls: Tls = {}): Connections {
+  const http = new HttpAgent({ keepAlive: true })
+  // What an agent has, also as undefined, wins over what a request has.
+  const given = (['ca', 'cert', 'key'] as const).flatMap((one) => (tls[one] ? [[one, tls[one]]] : []))
+  const https = new HttpsAgent({ keepAlive: true, ...Object.fromEntries(given) })
+  return {
+    async get(url, largest, signal, { headers, ...options } = {}) {
+      const [request, agent] = url.protocol === 'https:' ? [requestHttps, https] : [requestHttp, http]
+      const response = await new Promise<IncomingMessage>((resolve, reject) => {
+        const sent = request(url, {
+          agent,
+          ...options,
+          signal,
+          headers: { accept: 'application/json', 'accept-encoding': 'identity', ...headers },
+        })
+        sent.once('response', resolve)
+        sent.once('error', reject)
+        sent.end()
+      })
+      const chunks: Buffer[] = []
+      let size = 0
+      for await (const chunk of response as AsyncIterable<Buffer>) {
+        size += chunk.length
+        if (size > largest) throw new Error(`its answer is larger than ${largest} bytes`)
+        chunks.push(chunk)
+      }
+      return { status: response.statusCode!, body: parse(Buffer.concat(chunks)) }
+    },
+    close() {
+      http.destroy()
+      https.destroy()
+    },
+  }
+}
+
+const failure = z.object({ message: z.string() })
+
+/** @throws with what it says instead */
+export function readAnswer<T>(what: z.ZodType<T>, { status, body }: Answered): T {
+  const said = failure.safeParse(body).data
+  if (status !== 200) throw new Error(`it answers ${status}${said === undefined ? '' : `: ${said.message}`}`)
+  const read = what.safeParse(body)
+  if (!read.success) throw new Error(`its answer cannot be read: ${z.prettifyError(read.error)}`)
+  return read.data
+}
+
+function parse(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,243 @@
+/**
+ * A Kubernetes cluster, asked at its API server: pods by name `<namespace>/<name>` and uid, with their addresses.
+ *
+ * - The list is paged at one resourceVersion and never taken from a cache (`resourceVersion=0`). Pages that come from
+ *   another version, or run out while being paged (410), make it partial; so does a list that is older than the one before
+ *   (kubernetes#59848: an API server that lags behind).
+ * - Phases, as whereabouts#162 teaches: everything is alive but a pod that has Succeeded or Failed, is not being deleted,
+ *   and of which every container says when it finished. A Failed pod on a node that nobody hears from still says "running"
+ *   of its containers, and they may be. A Pending pod has no address yet and is in no list; a look-up finds it.
+ * - `gone`: the API server's own NotFound about this very pod, or a pod of the same name with another uid.
+ * - Pods in their host's network have their node's address, which no lease has: left out.
+ * - The epoch is the uid of the namespace kube-system, the cluster's only identity: another cluster at the same address is
+ *   another life. Rights needed: list and get pods, get the namespace kube-system.
+ */
+import type { RequestOptions } from 'node:https'
+import { KubeConfig } from '@kubernetes/client-node'
+import { z } from 'zod'
+import { TERMINAL } from '../core/event.ts'
+import { type Answered, openConnections, readAnswer } from './get-json.ts'
+import type { KubernetesSettings, Secrets } from './settings.ts'
+import {
+  type AskedSource,
+  addItem,
+  type Draft,
+  type GivenEntry,
+  type Listing,
+  type LookUp,
+  listingOf,
+  MOST_ENTRIES,
+  type Question,
+} from './source.ts'
+
+export const POD = 'pod'
+
+/** Pods of a page, 4 ms to parse. The API server's own clients ask for 500, which hold the process for 20. */
+const PAGE = 100
+const LARGEST_ANSWER = 32 * 1024 * 1024
+
+const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/
+const NAME = /^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$/
+
+const text = z.string().nullish()
+const containers = z
+  .array(z.object({ state: z.object({ terminated: z.object({ finishedAt: text }).nullish() }).nullish() }))
+  .nullish()
+const addresses = { podIP: text, podIPs: z.array(z.object({ ip: text })).nullish() }
+const pod = z.object({
+  metadata: z.object({
+    name: z.string().min(1),
+    namespace: z.string().min(1),
+    uid: z.string().min(1),
+    deletionTimestamp: text,
+  }),
+  spec: z.object({
+    nodeName: text,
+    hostNetwork: z.boolean().nullish(),
+    containers: z.array(z.unknown()).nullish(),
+  }),
+  status: z
+    .object({
+      phase: text,
+      ...addresses,
+      initContainerStatuses: containers,
+      containerStatuses: containers,
+      ephemeralContainerStatuses: containers,
+    })
+    .nullish(),
+})
+/** Of a pod that cannot be read the rest; the first of its addresses, where the others are no text. */
+const addressed = z.object({
+  spec: z.object({ hostNetwork: z.boolean().nullish().catch(null) }).catch({ hostNetwork: null }),
+  status: z.object({ podIP: addresses.podIP.catch(null), podIPs: addresses.podIPs.catch(null) }),
+})
+const page = z.object({
+  kind: z.literal('PodList'),
+  items: z.array(z.unknown()),
+  metadata: z.object({ continue: text, resourceVersion: z.string().min(1) }),
+})
+const namespaceRead = z.object({ metadata: z.object({ uid: z.string().min(1) }) })
+const notFound = z.object({
+  kind: z.literal('Status'),
+  reason: z.literal('NotFound'),
+  details: z.object({ kind: z.literal('pods'), name: z.string() }),
+})
+
+type Pod = z.infer<typeof pod>
+
+export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): AskedSource {
+  const config = readKubeConfig(settings, secrets)
+  const cluster = config.getCurrentCluster()
+  if (cluster === null) throw new Error('its kubeconfig names no cluster for its context')
+  const server = cluster.server.replace(/\/+$/, '')
+  const connections = openConnections()
+  /** Of this cluster, the version of the last list. */
+  let latest = { uid: '', version: 0n }
+
+  async function answerTo(path: string, signal: AbortSignal): Promise<Answered> {
+    const options: RequestOptions = {}
+    await config.applyToHTTPSOptions(options)
+    const { agent, ...login } = options
+    // Its agent would keep certificates that have been renewed since; only it knows the way through a proxy.
+    const through = cluster?.proxyUrl === undefined ? login : options
+    return connections.get(new URL(server + path), LARGEST_ANSWER, signal, through)
+  }
+
+  async function clusterUid(signal: AbortSignal): Promise<string> {
+    const { metadata } = readAnswer(namespaceRead, await answerTo('/api/v1/namespaces/kube-system', signal))
+    return metadata.uid
+  }
+
+  async function list(signal: AbortSignal): Promise<Listing> {
+    const epoch = await clusterUid(signal)
+    const draft: Draft = { entries: [], unread: [] }
+    const listing = (because: string): Listing => listingOf(epoch, draft, because)
+    let version = ''
+    let next = ''
+    for (let number = 1; draft.entries.length <= MOST_ENTRIES; number += 1) {
+      let answered: z.infer<typeof page>
+      try {
+        const query = new URLSearchParams({ limit: String(PAGE), ...(next !== '' && { continue: next }) })
+        answered = readAnswer(page, await answerTo(`/api/v1/pods?${query}`, signal))
+      } catch (error) {
+        if (number === 1) throw error
+        // What was read so far protects.
+        return listing(`page ${number}: ${(error as Error).message}`)
+      }
+      const { resourceVersion } = answered.metadata
+      if (number === 1) version = resourceVersion
+      for (const item of answered.items) addItem(draft, item, pod, addressesOf, describe)
+      if (resourceVersion !== version) {
+        return listing(`page ${number} is of version ${resourceVersion}, and the first of ${version}`)
+      }
+      next = answered.metadata.continue ?? ''
+      if (next === '') return listing(staleness(epoch, version))
+    }
+    return listing(`it lists more than ${MOST_ENTRIES} entries`)
+  }
+
+  /** Versions are numbers that grow, though the API server promises it only since 1.35. */
+  function staleness(uid: string, text: string): string {
+    if (!/^[0-9]{1,20}$/.test(text)) return ''
+    const version = BigInt(text)
+    if (latest.uid === uid && version < latest.version) {
+      return `version ${version} is older than ${latest.version}, seen before`
+    }
+    latest = { uid, version }
+    return ''
+  }
+
+  async function lookUp(question: Question, signal: AbortSignal): Promise<LookUp> {
+    const found = await lookUpHere(question, signal)
+    if (found.answer !== 'gone' && found.answer !== 'terminal') return found
+    // Of another cluster that answers at this address since the last list it is no word.
+    const uid = await clusterUid(signal)
+    if (uid === question.epoch) return found
+    return { answer: 'unknown', detail: `the cluster was ${question.epoch} and is ${uid}: ${found.detail}` }
+  }
+
+  async function lookUpHere({ owner }: Question, signal: AbortSignal): Promise<LookUp> {
+    const [namespace = '', name = '', ...more] = owner.name.split('/')
+    if (!NAMESPACE.test(namespace) || !NAME.test(name) || more.length > 0) {
+      return { answer: 'unknown', detail: `${owner.name} is not <namespace>/<name> of a pod` }
+    }
+    const answered = await answerTo(`/api/v1/namespaces/${namespace}/pods/${name}`, signal)
+    if (isNotFound(answered, name)) return { answer: 'gone', detail: `pods "${name}" not found` }
+    const found = readAnswer(pod, answered)
+    const { uid } = found.metadata
+    if (found.metadata.name !== name || found.metadata.namespace !== namespace) {
+      return { answer: 'unknown', detail: 'the API server answers about another pod' }
+    }
+    if (owner.uid !== owner.name && uid !== owner.uid) {
+      return { answer: 'gone', detail: `${owner.name} is another pod now, uid ${uid}` }
+    }
+    const since = finishedAt(found)
+    const detail = found.status?.phase ?? 'no phase'
+    return since === null ? { answer: 'live', detail } : { answer: 'terminal', since, detail }
+  }
+
+  return { list, lookUp, close: async () => connections.close() }
+}
+
+function describe(one: Pod): Omit<GivenEntry, 'address'> {
+  const { name, namespace, uid } = one.metadata
+  const state = finishedAt(one) === null ? wordFor(one) : TERMINAL
+  return { kind: POD, name: `${namespace}/${name}`, uid, node: one.spec.nodeName ?? '', state }
+}
+
+function addressesOf(item: unknown): readonly string[] {
+  const { data } = addressed.safeParse(item)
+  if (data === undefined || data.spec.hostNetwork === true) return []
+  const { podIP, podIPs } = data.status
+  return [podIP, ...(podIPs ?? []).map(({ ip }) => ip)].flatMap((address) => address || [])
+}
+
+function wordFor({ metadata, status }: Pod): string {
+  if (metadata.deletionTimestamp) return 'terminating'
+  const phase = (status?.phase ?? '').toLowerCase()
+  // Not the one word that means ended.
+  return phase === TERMINAL ? '' : phase
+}
+
+/** When the last of its containers finished; null: it has not ended for good, or it does not say so. */
+function finishedAt({ metadata, spec, status }: Pod): number | null {
+  if (status?.phase !== 'Succeeded' && status?.phase !== 'Failed') return null
+  if (metadata.deletionTimestamp) return null
+  const { containerStatuses, initContainerStatuses, ephemeralContainerStatuses } = status
+  // A pod that never started one says nothing of them; of one that is not mentioned nobody says that it finished (M-08).
+  const said = containerStatuses?.length ?? 0
+  if (said === 0 || said < (spec.containers?.length ?? 0)) return null
+  const finished = [containerStatuses, initContainerStatuses, ephemeralContainerStatuses]
+    .flatMap((statuses) => statuses ?? [])
+    .map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))
+  // 0: the API server's word for a container whose end nobody saw.
+  return finished.every((at) => at > 0) ? Math.max(...finished) : null
+}
+
+/** Of a server that knows pods and not this one; a 404 of anything else is none (M-09). */
+function isNotFound({ status, body }: Answered, name: string): boolean {
+  return status === 404 && notFound.safeParse(body).data?.details.name === name
+}
+
+function readKubeConfig({ context, server }: KubernetesSettings, secrets: Secrets): KubeConfig {
+  const config = new KubeConfig()
+  if (server !== undefined) {
+    const { ca, cert, key, token } = secrets
+    const base64 = (pem: string): string => Buffer.from(pem).toString('base64')
+    config.loadFromClusterAndUser(
+      { name: 'cluster', server, skipTLSVerify: false, ...(ca !== undefined && { caData: base64(ca) }) },
+      {
+        name: 'user',
+        ...(token !== undefined && { token }),
+        ...(cert !== undefined && { certData: base64(cert) }),
+        ...(key !== undefined && { keyData: base64(key) }),
+      },
+    )
+    return config
+  }
+  if (secrets.kubeconfig !== undefined) config.loadFromString(secrets.kubeconfig)
+  else if (secrets.kubeconfigFile !== undefined) config.loadFromFile(secrets.kubeconfigFile)
+  else config.loadFromCluster()
+  if (context !== undefined) config.setCurrentContext(context)
+  return config
+}

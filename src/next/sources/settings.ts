@@ -1,0 +1,176 @@
+/**
+ * What the declaration of a source may say. It comes over the API and stands in the log, so secrets are not in it: they are
+ * in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the process starts.
+ *
+ * docker      `socketPath` (default /var/run/docker.sock), or `host` and `port` with `tls`; `network`: the Docker network
+ *             whose addresses are meant, by name or id; `kind` of owner (default `container`); `labels`: only containers
+ *             that have all of them (`team`, `team=web`). Secrets: `ca`, `cert`, `key`.
+ * kubernetes  `context` of the kubeconfig, or `server`: URL of the API server; neither: the cluster the process runs in.
+ *             Secrets: `kubeconfig` (its text) or `kubeconfigFile`; with `server`: `token`, `ca`, `cert`, `key`.
+ * http        `listUrl` and `lookUpUrl`, as `http.ts` says. Secrets: `token` (sent as bearer), `ca`, `cert`, `key`.
+ */
+import { readFileSync } from 'node:fs'
+import { z } from 'zod'
+import type { SourceDeclaration, SourceKind } from '../core/event.ts'
+import { invalid, type Refusal } from '../core/refusal.ts'
+
+const MOST_LABELS = 16
+
+const line = (most: number) =>
+  z
+    .string({ error: ({ input }) => (input === undefined ? 'required' : 'must be text') })
+    .min(1, 'must not be empty')
+    .max(most, `must be at most ${most} characters`)
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+    .regex(/^[^\u0000-\u001f\u007f]*$/, 'must not contain control characters')
+
+const url = line(2_000).refine(isPlainUrl, 'must be an http or https URL without user, password and fragment')
+
+const docker = z
+  .strictObject({
+    /** Sockets have short paths (sockaddr_un). */
+    socketPath: line(107).startsWith('/', 'must be an absolute path').optional(),
+    host: line(253)
+      .regex(/^[A-Za-z0-9.:_-]+$/, 'must be a host name or an address')
+      .optional(),
+    port: z.int().min(1).max(65_535).optional(),
+    tls: z.boolean().optional(),
+    network: line(253).regex(/^[A-Za-z0-9][A-Za-z0-9_.-]*$/, 'must be the name or id of a Docker network'),
+    kind: line(63)
+      .regex(/^[a-z][a-z0-9-]*$/, 'must be 1 to 63 of a-z, 0-9 and dash, beginning with a letter')
+      .default('container'),
+    labels: z.array(line(253)).max(MOST_LABELS, `must be at most ${MOST_LABELS}`).default([]),
+  })
+  .refine((one) => one.host === undefined || one.socketPath === undefined, {
+    path: ['socketPath'],
+    message: 'must not be given with host: a source has one engine',
+  })
+  .refine((one) => (one.host === undefined) === (one.port === undefined), {
+    path: ['port'],
+    message: 'goes with host: give both, or neither and the socket is used',
+  })
+  .refine((one) => one.tls === undefined || one.host !== undefined, {
+    path: ['tls'],
+    message: 'is for an engine that is reached by host and port',
+  })
+
+const kubernetes = z
+  .strictObject({
+    context: line(253).optional(),
+    server: url.refine((server) => server.startsWith('https:'), 'must be an https URL').optional(),
+  })
+  .refine((one) => one.context === undefined || one.server === undefined, {
+    path: ['context'],
+    message: 'must not be given with server: a context names its own',
+  })
+
+/** lookUpUrl names the workload: an answer about another is not an answer. */
+const http = z.strictObject({
+  listUrl: url,
+  lookUpUrl: line(2_000)
+    .refine((template) => {
+      const filled = template.replace(/\{(?:kind|name|uid)\}/g, 'x')
+      return isPlainUrl(filled) && !/[{}]/.test(filled)
+    }, 'must be an http or https URL; what is in braces must be {kind}, {name} or {uid}')
+    .refine((template) => /\{uid\}|\{name\}/.test(template), 'must contain {uid} or {name}')
+    .refine((template) => !/^[^/]*\/\/[^/]*\{/.test(template), 'must not have braces in its host'),
+})
+
+const SETTINGS = { push: z.strictObject({}), docker, kubernetes, http } as const
+
+export type DockerSettings = z.infer<typeof docker>
+export type KubernetesSettings = z.infer<typeof kubernetes>
+export type HttpSettings = z.infer<typeof http>
+export type SettingsOf<K extends SourceKind> = z.infer<(typeof SETTINGS)[K]>
+
+const SECRET_LIKE =
+  /token|secret|password|passwd|authorization|bearer|credential|kubeconfig|^(?:ca|cert|key)$/i
+
+/** The settings of a source of this kind, with defaults; or what is wrong with them (which has a `reason`). */
+export function readSettings<K extends SourceKind>(kind: K, settings: unknown): Refusal | SettingsOf<K> {
+  const read = SETTINGS[kind].safeParse(settings)
+  if (read.success) return read.data as SettingsOf<K>
+  const issue = read.error.issues[0]!
+  if (issue.code !== 'unrecognized_keys') {
+    return invalid(['settings', ...issue.path].join('.'), issue.message)
+  }
+  const field = issue.keys[0]!
+  return invalid(`settings.${field}`, whyUnknown(kind, field))
+}
+
+function isRefusal(read: object): read is Refusal {
+  return 'reason' in read
+}
+
+/** What is wrong with a declaration: its settings, or that it claims to see what its kind cannot; null: nothing. */
+export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDeclaration): Refusal | null {
+  const read = readSettings(kind, settings)
+  if (isRefusal(read)) return read
+  if (kind === 'kubernetes' && node !== '') {
+    return invalid('sight.node', 'an API server sees its cluster, whose pods say themselves where they are')
+  }
+  // Whatever it is asked for, it would say that there is none.
+  const sees = kind === 'kubernetes' ? 'pod' : kind === 'docker' ? (read as DockerSettings).kind : null
+  if (sees !== null && ownerKinds.some((one) => one !== sees)) {
+    return invalid(
+      'sight.ownerKinds',
+      `must be ${sees}: a source of kind ${kind} with these settings sees no other`,
+    )
+  }
+  return null
+}
+
+function whyUnknown(kind: SourceKind, field: string): string {
+  if (SECRET_LIKE.test(field)) {
+    return 'secrets are not settings: put it into the file that IPLEDGER_SOURCE_SECRETS names on the server'
+  }
+  const known = Object.keys(SETTINGS[kind].shape)
+  return known.length === 0
+    ? 'a source that reports has no settings'
+    : `is not a setting of kind ${kind}; it has ${known.join(', ')}`
+}
+
+function isPlainUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false
+  const { protocol, username, password, hash } = new URL(text)
+  return /^https?:$/.test(protocol) && username === '' && password === '' && hash === ''
+}
+
+const secret = z.string().min(1).optional()
+const secretsOfOne = z.strictObject({
+  token: secret,
+  ca: secret,
+  cert: secret,
+  key: secret,
+  kubeconfig: secret,
+  kubeconfigFile: z.string().startsWith('/', 'must be an absolute path').optional(),
+})
+
+export type Secrets = z.infer<typeof secretsOfOne>
+
+/** By `<network>/<id of the source>`. */
+export type SourceSecrets = Readonly<Record<string, Secrets>>
+
+const secretsFile = z.record(
+  z.string().regex(/^[^/]+\/./, 'must be <network>/<id of the source>'),
+  secretsOfOne,
+)
+
+/** @throws with a sentence for whoever starts the process, without a word of what is in the file */
+export function readSourceSecrets(file: string | undefined): SourceSecrets {
+  if (file === undefined) return {}
+  let given: unknown
+  try {
+    given = JSON.parse(readFileSync(file, 'utf8'))
+  } catch (error) {
+    const why = error instanceof SyntaxError ? 'it is not JSON' : (error as NodeJS.ErrnoException).code
+    throw new Error(`IPLEDGER_SOURCE_SECRETS names ${file}, which cannot be read: ${why}.`)
+  }
+  const read = secretsFile.safeParse(given)
+  if (read.success) return read.data
+  const { path, message } = read.error.issues[0]!
+  throw new Error(
+    `IPLEDGER_SOURCE_SECRETS names ${file}, which cannot be used: ${path.join(' ')} ${message}. ` +
+      'It is a JSON object: {"<network>/<id of the source>": {"token", "ca", "cert", "key", "kubeconfig", "kubeconfigFile"}}.',
+  )
+}

@@ -1,0 +1,116 @@
+/**
+ * What a source that is asked answers, whatever its kind. Leases are taken back on it, so every kind keeps these rules:
+ *
+ * - A list is of one moment after it was begun, from the authority and not from a cache of it (mirendev#856).
+ * - It is complete only if everything of its scope is in it. What could not be asked, paged to its end or read makes it
+ *   partial, and a partial list only protects.
+ * - A workload that is stopped, paused, restarting or in a phase nobody knows is alive. `terminal` is said only of one that
+ *   has ended for good and is listed all the same.
+ * - `gone` is the authority's own "no such thing" for this very workload. Every other answer (an error, a time-out, a
+ *   missing attribute) is not `gone` (M-08, M-09).
+ * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it says. `gone` and
+ *   `terminal` from another one than listed, behind the same address, are `unknown`.
+ */
+import { z } from 'zod'
+import type { Owner } from '../core/owner.ts'
+
+/** An entry as a source gives it: text that nobody has read yet. Empty and absent are the same. */
+export type GivenEntry = {
+  readonly address: string
+  /** Of a source that sees several networks: the one this entry is of. */
+  readonly network?: string
+  readonly kind?: string
+  readonly name?: string
+  readonly uid?: string
+  readonly incarnation?: string
+  readonly interface?: string
+  readonly node?: string
+  /** The source's word: `running`, `paused`. Only `terminal` means anything else than alive. */
+  readonly state?: string
+}
+
+export type Listing = {
+  readonly epoch: string
+  readonly complete: boolean
+  /** Why it is not complete, for people; empty: it is. */
+  readonly because: string
+  readonly entries: readonly GivenEntry[]
+}
+
+/** Does this workload exist, whatever address it has (W-03)? */
+export type Question = {
+  readonly owner: Owner
+  readonly address: string
+  /** Where its lease was placed. */
+  readonly node: string
+  /** The source's present epoch: the authority that missed the workload. */
+  readonly epoch: string
+}
+
+export type LookUp =
+  /**
+   * live: it exists, in whatever state. gone: the authority knows no such workload; of a source of a node: not here.
+   * unknown: answered, but not clearly. error: it could not be asked. All but gone mean alive.
+   */
+  | { readonly answer: 'live' | 'gone' | 'unknown' | 'error'; readonly detail: string }
+  /** It exists and ended for good, at `since` (milliseconds since 1970) by the source's clock. */
+  | { readonly answer: 'terminal'; readonly since: number; readonly detail: string }
+
+/** `list` rejects when there is no answer at all. Both end with the signal. */
+export type AskedSource = {
+  list(signal: AbortSignal): Promise<Listing>
+  lookUp(question: Question, signal: AbortSignal): Promise<LookUp>
+  close(): Promise<void>
+}
+
+/** Entries of one list. */
+export const MOST_ENTRIES = 200_000
+
+/** Things that could not be read that a sentence names. */
+const MOST_NAMED = 3
+
+/** A list in the making. */
+export type Draft = { readonly entries: GivenEntry[]; readonly unread: string[] }
+
+/** Adds an item with all its addresses. If it cannot be read, its addresses are in use all the same, and the list is partial. */
+export function addItem<T>(
+  { entries, unread }: Draft,
+  item: unknown,
+  what: z.ZodType<T>,
+  addressesOf: (item: unknown) => readonly string[],
+  describe: (one: T) => Omit<GivenEntry, 'address'>,
+): void {
+  const { data, error } = what.safeParse(item)
+  if (error !== undefined) {
+    const named = unread.length < MOST_NAMED
+    unread.push(named ? `${JSON.stringify(item).slice(0, 100)}: ${z.prettifyError(error)}` : '')
+  }
+  const described = data === undefined ? {} : describe(data)
+  for (const address of new Set(addressesOf(item))) entries.push({ address, ...described })
+}
+
+/** `because`: why it is not complete, beside what could not be read. */
+export function listingOf(epoch: string, { entries, unread }: Draft, because = ''): Listing {
+  const named = unread.slice(0, MOST_NAMED).join('; ')
+  const why = because || (unread.length === 0 ? '' : `${unread.length} cannot be read: ${named}`)
+  return { epoch, complete: why === '', because: why, entries }
+}
+
+/** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began (M-07). */
+export function endedAt(since: number, detail: string): LookUp {
+  return since > 0
+    ? { answer: 'terminal', since, detail }
+    : { answer: 'unknown', detail: `"terminal" without since when. ${detail}`.trim() }
+}
+
+const LONGEST_SENTENCE = 500
+// biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces
+const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]+/g
+
+/** What a source said, or what went wrong, for people: short, and text that PostgreSQL takes (it holds no NUL). */
+export function sentence(said: unknown): string {
+  const cause = said instanceof Error && said.cause instanceof Error ? `: ${said.cause.message}` : ''
+  const text = `${said instanceof Error ? said.message : said}${cause}`.trim()
+  const short = text.length > LONGEST_SENTENCE ? `${text.slice(0, LONGEST_SENTENCE)}…` : text
+  return short.toWellFormed().replace(CONTROL_CHARACTERS, ' ')
+}

@@ -1,0 +1,233 @@
+import { createServer } from 'node:net'
+import type pg from 'pg'
+import { afterEach, describe, expect, inject, test } from 'vitest'
+import { StartRefused } from '../../../src/next/config.ts'
+import {
+  ConnectFailed,
+  checkServer,
+  connect,
+  createPool,
+  IDENTITY_SQL,
+  readUrl,
+  replaceDatabase,
+  replaceLogin,
+} from '../../../src/next/postgres/connect.ts'
+import { asSuperuser, useTestDatabase, withClient } from '../support/database.ts'
+import { startTestServer } from '../support/server.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const database = await useTestDatabase()
+const target = (url: string) => ({ url, applicationName: 'ipledger test connect' })
+
+async function failure(url: string): Promise<Error> {
+  return connect(target(url)).then(
+    async (client) => {
+      await client.end()
+      throw new Error('connected')
+    },
+    (error: Error) => error,
+  )
+}
+
+describe('what a server must offer', () => {
+  const statements: string[] = []
+  afterEach(async () => {
+    await asSuperuser(...statements.splice(0))
+  })
+
+  test.each(['role', 'database', 'role in database'])(
+    'synchronous_commit = off of the %s is refused',
+    async (where) => {
+      const owner = {
+        role: `role ipledger_sync`,
+        database: `database ${database.name}`,
+        'role in database': `role ipledger_sync in database ${database.name}`,
+      }[where]!
+      await asSuperuser(
+        `create role ipledger_sync login password 'sync'`,
+        `alter ${owner} set synchronous_commit = off`,
+      )
+      statements.push(`alter ${owner} reset synchronous_commit`, 'drop role ipledger_sync')
+      const url = replaceLogin(database.adminUrl, { user: 'ipledger_sync', password: 'sync' })
+      await expect(connect(target(url))).rejects.toThrow(
+        new StartRefused(
+          'synchronous_commit is off for role "ipledger_sync", so a crash would lose acknowledged leases: ' +
+            'alter role "ipledger_sync" set synchronous_commit = on.',
+        ),
+      )
+    },
+  )
+
+  test('fsync = off is refused', async () => {
+    const server = await startTestServer({ fsync: 'off' })
+    try {
+      await expect(connect(target(server.url('postgres')))).rejects.toThrow(
+        new StartRefused(
+          'The PostgreSQL server runs with fsync = off and can lose what it acknowledged: set fsync = on.',
+        ),
+      )
+    } finally {
+      await server.stop()
+    }
+  })
+
+  test('a database that is not UTF8 is refused', async () => {
+    const name = `${database.name}_latin1`
+    await asSuperuser(`create database ${name} template template0 encoding latin1 locale 'C'`)
+    statements.push(`drop database ${name}`)
+    await expect(connect(target(replaceDatabase(database.adminUrl, name)))).rejects.toThrow(
+      'encoding is LATIN1',
+    )
+  })
+
+  test.each([
+    [{ number: 140012, version: '14.12' }, 'PostgreSQL 14.12 is too old: ipledger needs 15 or newer.'],
+    [{ standby: true }, 'The PostgreSQL server is a read-only standby'],
+  ])(
+    '%o is refused (no such server can be had here: what it answers is made up)',
+    async (answer, sentence) => {
+      const good = {
+        number: 180000,
+        version: '18',
+        fsync: 'on',
+        commits: 'on',
+        encoding: 'UTF8',
+        standby: false,
+        role: 'x',
+      }
+      const server = { query: async () => ({ rows: [{ ...good, ...answer }] }) }
+      await expect(checkServer(server as unknown as pg.ClientBase)).rejects.toThrow(sentence)
+    },
+  )
+})
+
+describe('a failed connect is one sentence', () => {
+  const { host, port } = readUrl(inject('postgres').url)
+  const here = `PostgreSQL at ${host}:${port}`
+
+  test('nothing listens', async () => {
+    const server = createServer().listen(0, '127.0.0.1')
+    await waitFor(() => server.listening)
+    const free = (server.address() as { port: number }).port
+    await new Promise((resolve) => server.close(resolve))
+    const error = await failure(`postgresql://me:hunter2@127.0.0.1:${free}/ledger`)
+    expect(error).toBeInstanceOf(ConnectFailed)
+    expect(error.cause).toMatchObject({ code: 'ECONNREFUSED' })
+    expect(error.message).toBe(
+      `Cannot connect to PostgreSQL at 127.0.0.1:${free}, database "ledger": connect ECONNREFUSED 127.0.0.1:${free}. Start it, or correct DATABASE_URL.`,
+    )
+  })
+
+  test('unknown host', async () => {
+    const error = await failure('postgresql://me:hunter2@no-such-host.invalid/ledger')
+    expect(error.message).toMatch(
+      /^Cannot connect to PostgreSQL at no-such-host.invalid:5432, database "ledger": getaddrinfo E\w+ no-such-host.invalid. Start it, or correct DATABASE_URL.$/,
+    )
+  })
+
+  test('wrong password', async () => {
+    const error = await failure(replaceLogin(database.adminUrl, { user: 'postgres', password: 'hunter2' }))
+    expect(error.message).toBe(
+      `Cannot connect to ${here}, database "${database.name}": password authentication failed for user "postgres". Start it, or correct DATABASE_URL.`,
+    )
+    expect(JSON.stringify(error) + error.stack + String(error.cause)).not.toContain('hunter2')
+  })
+
+  test('no such database', async () => {
+    const error = await failure(replaceDatabase(database.adminUrl, 'nowhere'))
+    expect(error.message).toBe(
+      `Cannot connect to ${here}, database "nowhere": database "nowhere" does not exist. Start it, or correct DATABASE_URL.`,
+    )
+  })
+
+  test('something that accepts and says nothing', { timeout: 15_000 }, async () => {
+    const mute = createServer(() => {}).listen(0, '127.0.0.1')
+    await waitFor(() => mute.listening)
+    const error = await failure(
+      `postgresql://me@127.0.0.1:${(mute.address() as { port: number }).port}/ledger`,
+    )
+    expect(error.message).toContain('timeout expired')
+    mute.close()
+  })
+})
+
+describe('connections', () => {
+  test('one names itself', async () => {
+    const client = await connect(target(database.serviceUrl))
+    const { rows } = await client.query(
+      `select current_setting('application_name') as name, current_user as role`,
+    )
+    expect(rows).toEqual([{ name: 'ipledger test connect', role: 'ipledger_service' }])
+    await client.end()
+  })
+
+  test('losing one rejects what is in flight, says so, and does not end the process', async () => {
+    const client = await connect(target(database.adminUrl))
+    const ended = new Promise<void>((resolve) => client.once('end', () => resolve()))
+    const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
+    const sleeping = client.query('select pg_sleep(60)')
+    const behind = client.query('select 1')
+    const outcome = Promise.allSettled([sleeping, behind])
+    await withClient(database.adminUrl, (other) =>
+      other.query('select pg_terminate_backend($1)', [rows[0]!.pid]),
+    )
+    expect((await outcome).map((one) => one.status)).toEqual(['rejected', 'rejected'])
+    await ended
+    await expect(client.query('select 1')).rejects.toThrow()
+  })
+
+  test('a pool hears of idle connections that were lost, and goes on', async () => {
+    const lost: Error[] = []
+    const pool = createPool({ ...target(database.adminUrl), max: 2, onLost: (error) => lost.push(error) })
+    const { rows } = await pool.query<{ pid: number }>('select pg_backend_pid() as pid')
+    await withClient(database.adminUrl, (other) =>
+      other.query('select pg_terminate_backend($1)', [rows[0]!.pid]),
+    )
+    await waitFor(() => lost.length > 0)
+    expect((await pool.query('select 1::int8 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+  })
+})
+
+describe('URLs', () => {
+  test.each([
+    ['postgresql://a:b@h:1/d', 'postgresql://u:p%40%2F%3A@h:1/d'],
+    ['postgres://h/d?sslmode=disable', 'postgres://u:p%40%2F%3A@h/d?sslmode=disable'],
+    ['postgresql://a@/d?host=/run/pg&user=x&password=y', 'postgresql://u:p%40%2F%3A@/d?host=/run/pg'],
+    ['postgresql://a:b%40c@[::1]:5433/d', 'postgresql://u:p%40%2F%3A@[::1]:5433/d'],
+  ])('another login in %s', (url, expected) => {
+    const replaced = replaceLogin(url, { user: 'u', password: 'p@/:' })
+    expect(replaced).toBe(expected)
+    expect(readUrl(replaced)).toMatchObject({ user: 'u', password: 'p@/:', database: 'd' })
+    expect(readUrl(replaced).host).toBe(readUrl(url).host)
+  })
+
+  test.each([
+    ['postgresql://a:b@h:1/d?x=1', 'postgresql://a:b@h:1/e?x=1'],
+    ['postgresql://a:b@h', 'postgresql://a:b@h/e'],
+  ])('another database in %s', (url, expected) => {
+    expect(replaceDatabase(url, 'e')).toBe(expected)
+  })
+})
+
+test('the identity of a database is system identifier, database, table and timeline', async () => {
+  const read = (url: string) =>
+    withClient(
+      url,
+      async (client) => (await client.query(`select ${IDENTITY_SQL} as it`)).rows[0].it as string,
+    )
+  const identity = await read(database.serviceUrl)
+  expect(identity).toMatch(/^\d{15,20}\/\d+\/\d+\/0000000\d$/)
+  expect(await read(database.adminUrl)).toBe(identity)
+  // A table that was restored from a dump is another one, also for a statement that was prepared before.
+  await withClient(database.adminUrl, async (admin) => {
+    const ask = { name: 'identity', text: `select ${IDENTITY_SQL} as it` }
+    expect((await admin.query(ask)).rows[0].it).toBe(identity)
+    await admin.query('alter table ipledger.event rename to event_before')
+    await admin.query('create table ipledger.event (like ipledger.event_before)')
+    expect((await admin.query(ask)).rows[0].it).not.toBe(identity)
+    await admin.query('drop table ipledger.event')
+    await admin.query('alter table ipledger.event_before rename to event')
+    expect((await admin.query(ask)).rows[0].it).toBe(identity)
+  })
+})

@@ -1,0 +1,67 @@
+/** A small HTTP server that answers as a test says: what sources that are asked are asked over. */
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll } from 'vitest'
+
+export type Asked = {
+  readonly path: string
+  readonly query: Readonly<Record<string, string>>
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+}
+
+export type Answering = (asked: Asked, response: ServerResponse) => void
+
+export type Endpoint = {
+  readonly url: string
+  /** What it was asked, in order. */
+  readonly asked: Asked[]
+  /** From now on, and forgets what it was asked. */
+  answer(answering: Answering): void
+  close(): Promise<void>
+}
+
+export async function openEndpoint(): Promise<Endpoint> {
+  const asked: Asked[] = []
+  let answering: Answering = (_, response) => json(response, 500, {})
+  const server = createServer((request, response) => {
+    const url = new URL(request.url!, 'http://endpoint')
+    const one = { path: url.pathname, query: Object.fromEntries(url.searchParams), headers: request.headers }
+    asked.push(one)
+    answering(one, response)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    asked,
+    answer(next) {
+      asked.length = 0
+      answering = next
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
+
+/** For the tests of a file. */
+export async function useEndpoint(): Promise<Endpoint> {
+  const endpoint = await openEndpoint()
+  afterAll(() => endpoint.close())
+  return endpoint
+}
+
+export function json(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+}
+
+/** Promises more than it sends. */
+export function breakOff(response: ServerResponse, body: unknown): void {
+  const text = JSON.stringify(body)
+  response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length })
+  response.write(text.slice(0, text.length / 2), () => response.destroy())
+}
+
+/** Never answers. */
+export function hang(): void {}

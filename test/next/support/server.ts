@@ -1,0 +1,74 @@
+import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { lockDirectory } from '../../../src/next/postgres/directory-lock.ts'
+import { EMBEDDED_SETTINGS, embeddedBinaries } from '../../../src/next/postgres/embedded.ts'
+import { type Binaries, runServer, type ServerProcess } from '../../../src/next/postgres/server-process.ts'
+
+const PREFIX = 'ipledger-test-'
+const PASSWORD = 'test'
+/** In memory where the machine has it. fsync stays on: the service refuses a server without it. */
+const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
+
+/**
+ * A PostgreSQL server of its own: for all test files (`postgres.ts`), and for the few that stop it, or change roles,
+ * which belong to the whole server. `fill` may put the data of another server there. IPLEDGER_TEST_POSTGRES=15 takes
+ * Debian's PostgreSQL of that version instead of the embedded one.
+ */
+export async function startTestServer(
+  settings: Readonly<Record<string, string>> = {},
+  fill: (dataDirectory: string) => Promise<void> = async () => {},
+): Promise<Pick<ServerProcess, 'url' | 'pid' | 'stop'>> {
+  sweep()
+  const directory = mkdtempSync(join(HOME, PREFIX))
+  // PostgreSQL does not run as root; the user it runs as must pass through.
+  chmodSync(directory, 0o711)
+  const lock = lockDirectory(directory)!
+  await fill(join(directory, 'postgres'))
+  const server = await runServer({
+    binaries: await chosenBinaries(),
+    dataDirectory: join(directory, 'postgres'),
+    password: PASSWORD,
+    settings: {
+      ...EMBEDDED_SETTINGS,
+      shared_buffers: '128MB',
+      max_wal_size: '512MB',
+      min_wal_size: '64MB',
+      ...settings,
+    },
+    log: pino({ level: 'warn' }),
+    onFailure: (error) => {
+      throw error
+    },
+  })
+  return {
+    ...server,
+    stop: async () => {
+      await server.stop()
+      lock.release()
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+async function chosenBinaries(): Promise<Binaries> {
+  const version = process.env.IPLEDGER_TEST_POSTGRES
+  if (version === undefined || version === '' || version === '18') return embeddedBinaries()
+  const bin = `/usr/lib/postgresql/${version}/bin`
+  if (!existsSync(bin)) throw new Error(`IPLEDGER_TEST_POSTGRES=${version}: there is no ${bin}`)
+  return { postgres: join(bin, 'postgres'), initdb: join(bin, 'initdb') }
+}
+
+/** What runs that were killed left in memory: nobody holds their lock any more. */
+function sweep(): void {
+  for (const name of readdirSync(HOME)) {
+    if (!name.startsWith(PREFIX) || !existsSync(join(HOME, name, 'lock'))) continue
+    const lock = lockDirectory(join(HOME, name))
+    if (lock === undefined) continue
+    lock.release()
+    // Its server may still be shutting down; the next sweep removes it.
+    if (existsSync(join(HOME, name, 'postgres', 'postmaster.pid'))) continue
+    rmSync(join(HOME, name), { recursive: true, force: true })
+  }
+}
