@@ -227,7 +227,7 @@ export function decideReapNode(batch: Batch, command: ReapNode): Answer | Refusa
   }
   for (const [id, { declaration, epoch, state }] of image.sources) {
     if (declaration.node !== node || state === 'RETIRED') continue
-    const vanished = [...(image.listedBy.get(id) ?? [])].flatMap((address) =>
+    const vanished = [...(image.listedBy.get(id) ?? [])].sort().flatMap((address) =>
       image.sightings
         .get(address)!
         .filter((one) => one.source === id && one.vanishedSeq === null && one.appearedHead <= head)

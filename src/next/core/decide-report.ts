@@ -307,7 +307,8 @@ function longestPromise({ image }: Batch): number {
 
 export function decideRecheck(batch: Batch, command: Recheck): Answer {
   const { image } = batch
-  for (const address of command.addresses) follow(batch, command, address, (id) => believedHead(batch, id))
+  const again = batch.without.has('LISTED_IS_LOOKED_AT_AGAIN') ? [] : command.addresses
+  for (const address of again) follow(batch, command, address, (id) => believedHead(batch, id))
   return {
     leases: command.addresses
       .flatMap((address) => image.records.get(address) ?? [])

@@ -335,15 +335,18 @@ export function putClosing(image: Image, owner: Owner, at: number): void {
   if (owner.incarnation === '') return
   const key = attachmentKey(owner)
   const before = image.closings.get(key)
+  const dropped: [string, number][] = []
   image.closings.delete(key)
   image.closings.set(key, at)
   for (const [oldest, closedAt] of image.closings) {
     if (closedAt + POLICY.retryHorizonMs > at) break
     image.closings.delete(oldest)
+    dropped.push([oldest, closedAt])
   }
   note(image, () => {
-    if (before === undefined) image.closings.delete(key)
-    else image.closings.set(key, before)
+    image.closings.delete(key)
+    if (before !== undefined) image.closings.set(key, before)
+    for (const [oldest, closedAt] of dropped) image.closings.set(oldest, closedAt)
   })
 }
 
@@ -514,6 +517,7 @@ function takeRested(image: Image, place: PoolState, now: number): string | null 
     const entry = place.free.peek()
     if (entry === undefined || entry.availableAt > now) return null
     place.free.pop()
+    while (place.free.peek()?.seq === entry.seq) place.free.pop()
     if (isCurrent(image, place, entry)) return entry.address
   }
 }
@@ -522,6 +526,7 @@ function takeUntouched(image: Image, place: PoolState): string | null {
   if (image.records.size >= image.mostTouched) return null
   const { pool, holes } = place
   for (let hole = holes.pop(); hole !== undefined; hole = holes.pop()) {
+    while (holes.peek() === hole) holes.pop()
     const address = formatValue(pool.family, hole)
     if (isUntouched(image, place, address, hole)) return address
   }

@@ -31,6 +31,12 @@ const IDLE_MS = 600_000
 /** How often the database's clock is compared, deadlines are looked at, idle images are dropped. */
 const CLOCK_MS = 1_000
 const SWEEP_MS = 50
+/**
+ * Plans of prepared statements are made while tables are small, and kept: a scan and a sort that were cheap then. All that the
+ * hot path asks for is in an index, in order. (At 30,000 events: 5.6 ms for the first round trip, 0.6 with these.)
+ */
+const NEVER_SCAN = `set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off;
+  set plan_cache_mode = force_generic_plan; set jit = off`
 
 export type OpenLedger = Ledger & {
   readonly log: Log
@@ -145,6 +151,7 @@ function shareConnections(url: string, most: number): Connections & { close(): P
       opening += 1
       try {
         const client = await connect({ url, applicationName: 'ipledger ledger' })
+        await client.query(NEVER_SCAN)
         open.add(client)
         client.on('error', () => forget(client))
         client.on('end', () => forget(client))

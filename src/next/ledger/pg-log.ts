@@ -33,25 +33,30 @@ const MAKE_LOCK = `insert into ipledger.network_lock (network_id) values ($1) on
 const LOCK = `select from ipledger.network_lock where network_id = $1 for no key update`
 const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::bigint`
 const STATE = `select ${MS('clock_timestamp()')} as clock, ${IDENTITY_SQL} as identity,
-    coalesce((select seq from ipledger.event where network_id = $1 order by seq desc limit 1), 0) as head,
-    (select encode(digest, 'hex') from ipledger.event where network_id = $1 and seq = $2) as digest`
-const TAIL = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest
-    from ipledger.event e where e.network_id = $1 and e.seq > $2 order by e.seq limit $3`
+    coalesce((select seq from ipledger.event where network_id = $1 order by seq desc limit 1), 0) as head`
+// From the image's head on, whose digest says whether the log is the one it knows. In order, as all that follows here: the
+// order is what makes the plan take the index that has it, also one made while the table was empty.
+const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(e) end as text, encode(e.digest, 'hex') as digest
+    from ipledger.event e where e.network_id = $1 and e.seq >= $2 order by e.seq limit $3`
 const REQUESTS = `select request_id, fingerprint, method, answer from ipledger.request
     where network_id = $1 and request_id = any ($2::text[]) and at > now() - interval '${POLICY.requestMemoryMs} ms'`
 // From the event that made the lease along the chain of its address to the one that ended it.
 const ENDED = `select k.token, e.text from unnest($2::bigint[]) as k (token)
-    join ipledger.event m on m.network_id = $1 and m.seq = k.token and m.token = k.token
+    cross join lateral (
+      select m.token, m.address from ipledger.event m
+       where m.network_id = $1 and m.seq >= k.token order by m.seq limit 1) m
     cross join lateral (
       select ipledger.event_text(x) as text from ipledger.event x
        where x.network_id = $1 and x.address = m.address and x.previous >= k.token and x.token = k.token and x.state = 'FREE'
-       order by x.previous limit 1) e`
+       order by x.previous limit 1) e
+   where m.token = k.token`
 // The last events of a name are enough: a Release is repeated soon, or is a new one.
 const ENDED_BY_OWNER = `select k.place, e.text from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
       with ordinality as k (kind, name, uid, incarnation, interface, place)
     cross join lateral (
       select ipledger.event_text(x) as text from
-        (select * from ipledger.event y where y.network_id = $1 and y.owner_name = k.name order by y.seq desc limit 100) x
+        (select * from ipledger.event y where y.network_id = $1 and y.owner_name >= k.name and y.owner_name <= k.name
+          order by y.owner_name desc, y.seq desc limit 100) x
        where x.state = 'FREE' and x.owner_kind = k.kind and x.owner_uid = k.uid
          and x.owner_incarnation = k.incarnation and x.owner_interface = k.interface) e`
 const FRESHNESS = `select * from ipledger.source_report where network_id = $1 and source_id = any ($2::text[])`
@@ -78,7 +83,7 @@ export function createPgLog(connections: Connections): Log {
     async tail(network, after) {
       return using(connections, async (client) => {
         const { answered } = await trip(client, [tailStatement(network, after)])
-        return pageOf(answered[0]!)
+        return pageOf(answered[0]!, after)
       })
     },
     load: (network, build) => using(connections, (client) => load(client, network, build)),
@@ -117,13 +122,13 @@ async function begin(
     BEGIN,
     ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
     { name: 'lock', text: LOCK, values: [network] },
-    { name: 'state', text: STATE, values: [network, after] },
+    { name: 'state', text: STATE, values: [network] },
     tailStatement(network, after),
     ...asked,
   ]
   const { answered } = await trip(client, statements)
   const [state, tail, ...found] = answered.slice(statements.length - asked.length - 2)
-  const { clock, identity, head, digest } = state!.rows[0]!
+  const { clock, identity, head } = state!.rows[0]!
   const known = knownOf(needs, asked, found, identity as string)
   let isOver = false
   return {
@@ -131,13 +136,13 @@ async function begin(
       clock: clock as number,
       identity: identity as string,
       head: head as number,
-      digest: after === 0 ? '0'.repeat(64) : (digest as string | null),
-      ...pageOf(tail!),
+      digest: after === 0 ? NO_DIGEST : digestAt(tail!, after),
+      ...pageOf(tail!, after),
       known,
     },
     async more(from) {
       const page = await trip(client, [tailStatement(network, from)])
-      return pageOf(page.answered[0]!)
+      return pageOf(page.answered[0]!, from)
     },
     async know(lacking) {
       const more = needStatements(network, lacking)
@@ -207,8 +212,19 @@ function tailStatement(network: string, after: number): Statement {
   return { name: 'tail', text: TAIL, values: [network, after, PAGE] }
 }
 
-function pageOf({ rows }: Answered): { readonly tail: readonly Sealed[]; readonly isCut: boolean } {
-  const tail = rows.map(({ text, digest }) => ({ event: eventOf(text as string), digest: digest as string }))
+const NO_DIGEST = '0'.repeat(64)
+
+function digestAt({ rows }: Answered, seq: number): string | null {
+  return rows[0]?.seq === seq ? (rows[0].digest as string) : null
+}
+
+function pageOf(
+  { rows }: Answered,
+  after: number,
+): { readonly tail: readonly Sealed[]; readonly isCut: boolean } {
+  const tail = rows
+    .slice(rows[0]?.seq === after ? 1 : 0)
+    .map(({ text, digest }) => ({ event: eventOf(text as string), digest: digest as string }))
   return { tail, isCut: rows.length === PAGE }
 }
 
@@ -351,7 +367,7 @@ async function load<T>(
     const loaded: Loaded = {
       head: (head?.head as number | undefined) ?? 0,
       at: (head?.at as number | undefined) ?? 0,
-      digest: (head?.digest as string | undefined) ?? '0'.repeat(64),
+      digest: (head?.digest as string | undefined) ?? NO_DIGEST,
       network: stored === undefined ? null : await networkOf(stored, rows),
       pools: (await rows('select * from ipledger.pool where network_id = $1')).map(poolOf),
       sources: (await rows('select * from ipledger.source where network_id = $1')).map(sourceOf),

@@ -8,7 +8,16 @@
  */
 import assert from 'node:assert/strict'
 import type { Batch } from '../../../src/next/core/batch.ts'
-import type { Claim, Command, Freshness, Known, LookUp, Remembered, Reserve } from '../../../src/next/core/command.ts'
+import type {
+  Claim,
+  Command,
+  Freshness,
+  Known,
+  LookUp,
+  Remembered,
+  Report,
+  Reserve,
+} from '../../../src/next/core/command.ts'
 import { decide, type Outcome } from '../../../src/next/core/decide.ts'
 import type { Entry, LedgerEvent, SourceDeclaration } from '../../../src/next/core/event.ts'
 import { evolve } from '../../../src/next/core/evolve.ts'
@@ -52,7 +61,10 @@ export function newScene(without: readonly RuleName[] = []): Scene {
 }
 
 /** Decides one command, and checks what must hold after any. */
-export function perform(scene: Scene, command: Command): { outcome: Outcome; events: readonly LedgerEvent[] } {
+export function perform(
+  scene: Scene,
+  command: Command,
+): { outcome: Outcome; events: readonly LedgerEvent[] } {
   const { image, now } = scene
   const before = canonical(image, now)
   const rehearsed = decideOnce(scene, command)
@@ -68,7 +80,8 @@ export function perform(scene: Scene, command: Command): { outcome: Outcome; eve
   return { outcome, events: batch.events }
 }
 
-function decideOnce(scene: Scene, command: Command): { outcome: Outcome; batch: Batch } {
+/** Decides one command and leaves the journal open. */
+export function decideOnce(scene: Scene, command: Command): { outcome: Outcome; batch: Batch } {
   const { image, freshness, lookUps, requests, without } = scene
   const known: Known = {
     identity: 'one',
@@ -92,7 +105,8 @@ function decideOnce(scene: Scene, command: Command): { outcome: Outcome; batch: 
 }
 
 function* endedOf({ events }: Scene) {
-  for (const event of events) if ('record' in event && event.record.state === 'FREE') yield [event.record.token, event.record] as const
+  for (const event of events)
+    if ('record' in event && event.record.state === 'FREE') yield [event.record.token, event.record] as const
 }
 
 /** The fold of the events is the image, its free space is in order, its partition exact. */
@@ -105,7 +119,11 @@ export function checkFold({ image, events, now }: Scene): void {
   assert.deepEqual(canonical(folded, now), canonical(image, now), 'the fold of the events is the image')
   for (const place of image.pools.values()) {
     assert.equal(partitionFault(image, place), null)
-    assert.deepEqual(nextCandidates(image, place, now, 8), expectedCandidates(image, place, now, 8), 'lowest untouched, longest rested')
+    assert.deepEqual(
+      nextCandidates(image, place, now, 8),
+      expectedCandidates(image, place, now, 8),
+      'lowest untouched, longest rested',
+    )
   }
 }
 
@@ -123,7 +141,11 @@ function play(scene: Scene, steps: readonly Step[]): void {
 }
 
 /** What came of a command: its events, a line each, or the refusal's reason. */
-export type Said = { readonly events: readonly string[]; readonly refused: Reason | null; readonly leases: readonly string[] }
+export type Said = {
+  readonly events: readonly string[]
+  readonly refused: Reason | null
+  readonly leases: readonly string[]
+}
 
 export function given(...steps: readonly Step[]) {
   return {
@@ -137,7 +159,8 @@ export function given(...steps: readonly Step[]) {
         refused: outcome.ok ? null : outcome.refusal.reason,
         leases: outcome.ok
           ? outcome.answer.leases.map(
-              ({ address, state, fencingToken, reused }) => `${address} ${state} #${fencingToken}${reused ? ' reused' : ''}`,
+              ({ address, state, fencingToken, reused }) =>
+                `${address} ${state} #${fencingToken}${reused ? ' reused' : ''}`,
             )
           : [],
       }
@@ -146,8 +169,12 @@ export function given(...steps: readonly Step[]) {
         scene,
         said,
         outcome,
+        // biome-ignore lint/suspicious/noThenProperty: nobody awaits it, and it is the word
         then(...lines: readonly string[]) {
-          assert.deepEqual([...said.events, ...(said.refused === null ? [] : [`refused ${said.refused}`])], lines)
+          assert.deepEqual(
+            [...said.events, ...(said.refused === null ? [] : [`refused ${said.refused}`])],
+            lines,
+          )
           return this
         },
         answers(...leases: readonly string[]) {
@@ -162,7 +189,8 @@ export function given(...steps: readonly Step[]) {
 export function lineOf(event: LedgerEvent): string {
   if ('record' in event) {
     const { address, state, quarantine, token, ended } = event.record
-    const what = state === 'FREE' ? ended : state === 'QUARANTINED' ? `QUARANTINED ${quarantine!.reason}` : state
+    const what =
+      state === 'FREE' ? ended : state === 'QUARANTINED' ? `QUARANTINED ${quarantine!.reason}` : state
     return `${event.type} ${address} ${what} #${token}`
   }
   switch (event.type) {
@@ -170,7 +198,12 @@ export function lineOf(event: LedgerEvent): string {
       return `${event.type} ${event.owner.name}/${event.owner.incarnation}`
     case 'source.reported': {
       const { source, appeared, vanished } = event.details
-      return [event.type, source, ...appeared.map(({ address }) => `+${address}`), ...vanished.map(({ address }) => `-${address}`)].join(' ')
+      return [
+        event.type,
+        source,
+        ...appeared.map(({ address }) => `+${address}`),
+        ...vanished.map(({ address }) => `-${address}`),
+      ].join(' ')
     }
     case 'reconcile.held':
       return `${event.type} ${event.details.hold}`
@@ -182,7 +215,8 @@ export function lineOf(event: LedgerEvent): string {
 // Words for steps.
 
 export function owner(text: string): Owner {
-  const [, kind = 'container', name = '', incarnation = ''] = /^(?:([a-z]+):)?([^/]+)(?:\/(.*))?$/.exec(text) ?? []
+  const [, kind = 'container', name = '', incarnation = ''] =
+    /^(?:([a-z]+):)?([^/]+)(?:\/(.*))?$/.exec(text) ?? []
   return { kind, name, uid: name, incarnation, interface: 'eth0' }
 }
 
@@ -202,13 +236,20 @@ export const after =
     return undefined
   }
 
-export const network: Step = () => ({ ...envelope('CreateNetwork'), type: 'createNetwork', settings: { description: '', labels: {} } })
+export const network: Step = () => ({
+  ...envelope('CreateNetwork'),
+  type: 'createNetwork',
+  settings: { description: '', labels: {} },
+})
 
 export const pool =
   (cidr: string, input: Partial<PoolInput> = {}) =>
   (): Command => ({ ...envelope('CreatePool'), type: 'createPool', pool: { name: 'pool', cidr, ...input } })
 
-export type ReserveOptions = Partial<Omit<Reserve, 'claims' | 'owner'>> & { readonly claims?: readonly Partial<Claim>[]; readonly by?: string }
+export type ReserveOptions = Partial<Omit<Reserve, 'claims' | 'owner'>> & {
+  readonly claims?: readonly Partial<Claim>[]
+  readonly by?: string
+}
 
 export const reserve =
   (who: string | Owner, { claims, by, ...options }: ReserveOptions = {}) =>
@@ -263,14 +304,18 @@ export const reap =
     ...held(scene, address),
     ...(version !== undefined && { version }),
   })
-export const reapNode = (node: string) => ({ image }: Scene): Command => ({
-  ...envelope('Reap'),
-  type: 'reapNode',
-  node,
-  head: image.head,
-  why: 'burnt down',
-})
-export const expire = (address: string) => (scene: Scene): Command => ({ ...envelope('expire'), type: 'expire', ...held(scene, address) })
+export const reapNode =
+  (node: string) =>
+  ({ image }: Scene): Command => ({
+    ...envelope('Reap'),
+    type: 'reapNode',
+    node,
+    head: image.head,
+    why: 'burnt down',
+  })
+export const expire =
+  (address: string) =>
+  (scene: Scene): Command => ({ ...envelope('expire'), type: 'expire', ...held(scene, address) })
 export const reapProven =
   (address: string, version?: number) =>
   (scene: Scene): Command => ({
@@ -279,9 +324,12 @@ export const reapProven =
     ...held(scene, address),
     ...(version !== undefined && { version }),
   })
-export const recheck = (...addresses: readonly string[]) => (): Command => ({ ...envelope('recheck'), type: 'recheck', addresses })
+export const recheck =
+  (...addresses: readonly string[]) =>
+  (): Command => ({ ...envelope('recheck'), type: 'recheck', addresses })
 
-export const command = (body: Record<string, unknown>) => (): Command => ({ ...envelope('test'), ...body }) as unknown as Command
+export const command = (body: Record<string, unknown>) => (): Command =>
+  ({ ...envelope('test'), ...body }) as unknown as Command
 
 // Sources.
 
@@ -296,12 +344,18 @@ export const declaration = (id: string, declared: Partial<SourceDeclaration> = {
   ...declared,
 })
 
-export const register = (id: string, declared: Partial<SourceDeclaration> = {}) => (): Command => ({
-  ...envelope('RegisterSource'),
-  type: 'registerSource',
-  declaration: declaration(id, declared),
+export const register =
+  (id: string, declared: Partial<SourceDeclaration> = {}) =>
+  (): Command => ({
+    ...envelope('RegisterSource'),
+    type: 'registerSource',
+    declaration: declaration(id, declared),
+  })
+export const enable = (id: string) => (): Command => ({
+  ...envelope('EnableSource'),
+  type: 'enableSource',
+  id,
 })
-export const enable = (id: string) => (): Command => ({ ...envelope('EnableSource'), type: 'enableSource', id })
 
 /** `name/incarnation@address`, `?@address` for an owner not known, with `!` behind it for terminal. */
 export function entry(text: string): Entry {
@@ -312,7 +366,12 @@ export function entry(text: string): Entry {
   return { address, kind, name, uid, ...(incarnation !== '' && { incarnation }), interface: on, state }
 }
 
-type ReportOptions = { readonly epoch?: string; readonly sequence?: number; readonly head?: number; readonly complete?: boolean }
+type ReportOptions = {
+  readonly epoch?: string
+  readonly sequence?: number
+  readonly head?: number
+  readonly complete?: boolean
+}
 
 /** A whole list; 30 s after the one before. */
 export const lists =
@@ -340,6 +399,12 @@ export const lists =
     }
   }
 
+/** A report that its list is as it was. */
+export const unchanged = (id: string) => (scene: Scene) => ({
+  ...(lists(id, [])(scene) as Report),
+  vanished: [],
+})
+
 /** Registered, enabled, and warm after two lists of nothing. */
 export const source = (id: string, declared: Partial<SourceDeclaration> = {}): Step => [
   register(id, declared),
@@ -355,7 +420,13 @@ export const begun: Step = (scene) => {
 }
 
 export const answers =
-  (id: string, who: string, address: string, answer: LookUp['answer'], terminalSince: number | null = null): Step =>
+  (
+    id: string,
+    who: string,
+    address: string,
+    answer: LookUp['answer'],
+    terminalSince: number | null = null,
+  ): Step =>
   (scene) => {
     const { kind, name, uid } = owner(who)
     const all = scene.lookUps.get(address) ?? []

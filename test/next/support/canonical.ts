@@ -2,9 +2,10 @@
  * An image as plain data in one order: two images are the same if and only if these are. Free space is shown as what it
  * hands out, one after the other, and beside it what the records say it must hand out.
  */
-import { formatValue } from '../../../src/next/core/address.ts'
+import { blockSize, formatValue } from '../../../src/next/core/address.ts'
 import {
   addressValue,
+  giveBack,
   type Image,
   isListed,
   type PoolState,
@@ -13,10 +14,8 @@ import {
   takeCandidate,
 } from '../../../src/next/core/image.ts'
 import { POLICY } from '../../../src/next/core/policy.ts'
-import { giveBack } from '../../../src/next/core/image.ts'
-import { contains } from '../../../src/next/core/ranges.ts'
-import { blockSize } from '../../../src/next/core/address.ts'
 import { poolSize } from '../../../src/next/core/pool.ts'
+import { contains } from '../../../src/next/core/ranges.ts'
 
 const sorted = <V>(entries: Iterable<readonly [string | number, V]>) =>
   [...entries].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
@@ -30,7 +29,10 @@ export function canonical(image: Image, now: number) {
     byToken: sorted(image.byToken).map(([token, { address }]) => [token, address]),
     sources: sorted(image.sources),
     slowestIntervalMs: image.slowestIntervalMs,
-    sightings: sorted(image.sightings).map(([address, all]) => [address, sorted(all.map((one) => [JSON.stringify(one), one]))]),
+    sightings: sorted(image.sightings).map(([address, all]) => [
+      address,
+      sorted(all.map((one) => [JSON.stringify(one), one])),
+    ]),
     listedBy: sorted(image.listedBy).flatMap(([source, listed]) =>
       listed.size === 0 ? [] : [[source, [...listed].sort()]],
     ),
@@ -68,7 +70,12 @@ export function nextCandidates(image: Image, place: PoolState, now: number, most
 }
 
 /** What it must hand out next, worked out from the records alone: lowest untouched, then longest rested. */
-export function expectedCandidates(image: Image, place: PoolState, now: number, most: number): readonly string[] {
+export function expectedCandidates(
+  image: Image,
+  place: PoolState,
+  now: number,
+  most: number,
+): readonly string[] {
   const { pool } = place
   const untouched: string[] = []
   const size = blockSize(pool.family, pool.prefixLength)
@@ -98,11 +105,17 @@ export function partitionFault(image: Image, place: PoolState): string | null {
   let outside = 0
   for (const record of recordsIn(image, place.pool)) {
     counts[record.state] += 1
-    if (record.state !== 'FREE' && !contains(place.pool.allocatable, addressValue(record.address).value)) outside += 1
+    if (record.state !== 'FREE' && !contains(place.pool.allocatable, addressValue(record.address).value))
+      outside += 1
   }
   const { touched, reserved, active, quarantined } = place
   const all = counts.RESERVED + counts.ACTIVE + counts.QUARANTINED + counts.FREE
-  if (reserved !== counts.RESERVED || active !== counts.ACTIVE || quarantined !== counts.QUARANTINED || touched !== all)
+  if (
+    reserved !== counts.RESERVED ||
+    active !== counts.ACTIVE ||
+    quarantined !== counts.QUARANTINED ||
+    touched !== all
+  )
     return `pool ${place.pool.name} counts ${JSON.stringify({ touched, reserved, active, quarantined })}, its records say ${JSON.stringify(counts)}`
   if (outside > 0) return `pool ${place.pool.name} holds ${outside} leases that it cannot lease`
   if (BigInt(reserved + active + quarantined) > allocatable || allocatable > size)

@@ -216,7 +216,7 @@ create table ipledger.lookup (
   head bigint not null,
   asked_at timestamptz not null,
   attempts integer not null,
-  constraint question_has_one_answer primary key (network_id, source_id, address, owner_kind, owner_uid)
+  constraint question_has_one_answer primary key (network_id, address, source_id, owner_kind, owner_uid)
 );
 
 create table ipledger.request (

@@ -1,0 +1,109 @@
+-- What sources say: how they stand, what they list, and what follows from it.
+
+create view ipledger_audit.holds as
+  select n.network_id as network, h.key as hold, (h.value ->> 'seq')::bigint as seq, e.at, h.value #>> '{details,why}' as why,
+         to_timestamp((h.value #>> '{details,until}')::float8 / 1000) as until, h.value -> 'details' as details
+    from ipledger.network n
+   cross join lateral jsonb_each(n.holds::jsonb) h
+    left join ipledger.event e on e.network_id = n.network_id and e.seq = (h.value ->> 'seq')::bigint;
+comment on view ipledger_audit.holds is
+$$Networks in which nothing is taken back, or handed out, until an operator resumes (ipledger hold resume).
+
+Columns: network; hold (CLOCK: the clock of the database was set; TOO_MANY_REAPS; SOURCE_AHEAD: a source knows a later log); seq, at (of the
+event that held it); why; until (when it ends by itself; null: it does not); details (of that event).
+
+Example:
+  select network, hold, at, why from holds where network = 'default';$$;
+
+create view ipledger_audit.sources as
+  select s.network_id as network, s.source_id as source, s.declaration ->> 'kind' as kind, s.declaration ->> 'node' as node, s.state, s.epoch,
+         coalesce(r.warm and r.epoch = s.epoch and r.era = n.era, false) as warm, r.era,
+         (s.declaration ->> 'intervalMs')::float8 * interval '1 millisecond' as interval,
+         r.reported_at, now() - coalesce(r.reported_at, s.registered_at) as lag,
+         r.complete_at, now() - coalesce(r.complete_at, s.registered_at) as complete_lag, r.sequence, greatest(r.entries, 0) as listed,
+         r.counted_total as counted, coalesce(r.partial_because::jsonb, '[]') as partial_because
+    from ipledger.source s
+    left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
+    left join ipledger.network n on n.network_id = s.network_id;
+comment on view ipledger_audit.sources is
+$$What can say which addresses are live, and how it stands.
+
+Columns: network; source; kind (push: it reports; docker, kubernetes, http: it is asked); node (empty: the whole network); state (REGISTERED:
+dry run; ENABLED; RETIRED); epoch (its present life); warm (whether its lists count); era (of its last report); interval (between
+reports); reported_at and lag (since its last report, or its registration); complete_at and complete_lag (the same of a complete one);
+sequence (of its last report); listed (entries of the last complete one); counted (reports that counted, ever); partial_because (why the
+last one was not complete).
+
+Example:
+  select source, state, lag, complete_lag, listed, partial_because from sources where network = 'default' order by lag desc;$$;
+
+create view ipledger_audit.sightings as
+  select s.network_id as network, s.address, s.source_id as source, nullif(s.owner_kind, '') as owner_kind, s.owner_name, s.owner_uid,
+         s.owner_incarnation, s.owner_interface, s.node, s.state, s.vanished_seq is null and s.state <> 'terminal' as live,
+         (select e.at from ipledger.event e where e.network_id = s.network_id and e.seq = s.appeared_seq) as appeared_at, s.appeared_seq,
+         s.appeared_head,
+         case when s.vanished_seq is null
+              then (select r.complete_at from ipledger.source_report r where r.network_id = s.network_id and r.source_id = s.source_id) end as last_seen_at,
+         (select e.at from ipledger.event e where e.network_id = s.network_id and e.seq = s.vanished_seq) as vanished_at, s.vanished_seq,
+         s.terminal_at
+    from ipledger.sighting s;
+comment on view ipledger_audit.sightings is
+$$Who sees which address for which owner now, and who saw it for a lease that is held still. What was listed before is in the log: events
+source.reported.
+
+Columns: network; address; source; owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (kind null: seen, and whose it is
+is not known; interface empty: not told); node; state (the source's word; only `terminal` means ended); live (listed now, and not as
+terminal); appeared_at, appeared_seq, appeared_head (the event with which it was listed, and the head at which that list was begun);
+last_seen_at (the source's last complete list; null: none, or listed no more); vanished_at, vanished_seq (the event with which it was
+listed no more; null: listed still); terminal_at (since when it is listed as ended).
+
+Example:
+  select source, owner_name, node, state, appeared_at, last_seen_at from sightings where network = 'default' and address = '10.8.64.2';$$;
+
+create view ipledger_audit.conflicts as
+  select l.*, l.quarantined_at as since_found, p.parties, p.seen_by,
+         concat(abbrev(l.address), ' (lease ', l.lease_id, ') is in use by more than one since ', ipledger_audit.moment(l.quarantined_at), ': ',
+                'it is held for ', ipledger_audit.describe_owner(l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface),
+                ', and ', l.quarantine_why, '. ',
+                case when cardinality(p.seen_by) > 0 then concat('Seen live there by ', array_to_string(p.seen_by, ', '), '. ') else 'Nobody is seen there now. ' end,
+                ipledger_audit.quarantine_exit(l.quarantine_reason, l.owner_kind), '.') as what
+    from ipledger_audit.lease l
+   cross join lateral (
+     select jsonb_agg(jsonb_build_object('role', s.role, 'owner', s.owner, 'node', s.node, 'source', s.source, 'state', s.state, 'since', s.since)
+                      order by s.role, s.since) as parties,
+            coalesce(array_agg(distinct s.source) filter (where s.role = 'seen'), '{}') as seen_by
+       from (select 'holder' as role, l.node, null as source, l.state, l.since,
+                    ipledger_audit.describe_owner(l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface) as owner
+             union all
+             select 'seen', v.node, v.source, v.state, v.appeared_at,
+                    ipledger_audit.describe_owner(v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface)
+               from ipledger_audit.sightings v
+              where v.network = l.network and v.address >= set_masklen(l.address, -1) and v.address <= set_masklen(broadcast(l.address), -1) and v.live) s) p
+   where l.state = 'QUARANTINED' and l.quarantine_reason = 'CONFLICT';
+comment on view ipledger_audit.conflicts is
+$$Addresses that more than one workload uses, as far as sources saw: held as CONFLICT and handed to nobody.
+
+Columns: those of view `lease`; since_found (when the conflict was found); parties (the holder, and everybody who is seen there now: role
+holder or seen; owner, node, source, state, since); seen_by (sources that see somebody there now); what (a sentence).
+
+Example:
+  select address, since_found, seen_by, what from conflicts where network = 'default';$$;
+
+create view ipledger_audit.suspects as
+  select q.network_id as network, set_masklen(l.address, e.prefix_length) as address, q.network_id || '/' || e.token as lease_id,
+         q.owner_kind, q.owner_name, q.owner_uid, q.source_id as source, q.asked_at as question_at, q.answer, q.attempts, now() - e.at as waiting,
+         concat(q.source_id, ' was asked ', ipledger_audit.moment(q.asked_at), ' after ',
+                ipledger_audit.describe_owner(q.owner_kind, q.owner_name, q.owner_uid, '', ''), ' at ', host(q.address), ' and answered ', q.answer,
+                ' since ' || ipledger_audit.moment(q.terminal_since), ' (' || nullif(q.detail, '') || ')', '.') as what
+    from ipledger.lookup q
+    join ipledger.lease l on l.network_id = q.network_id and l.address = q.address and l.state <> 'FREE'
+    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq and e.seq <= q.head;
+comment on view ipledger_audit.suspects is
+$$Leases that no source lists live and that are kept: the questions to the sources about them, with the last answer.
+
+Columns: network; address (a block with its mask); lease_id; owner_kind, owner_name, owner_uid (whom the question is after: the holder, or
+another who was seen there); source (that was asked); question_at; answer (live, terminal, gone, unknown, error); attempts; waiting (since
+the lease's last change); what (a sentence).
+
+Example:
+  select address, owner_name, source, answer, waiting, what from suspects where network = 'default' order by waiting desc;$$;

@@ -1,0 +1,163 @@
+-- Why an address is as it is: the answer in one sentence, and the events that led there.
+
+create function ipledger_audit.pool_at(network text, address inet, upto bigint) returns setof ipledger_audit.log
+  language sql stable rows 1
+as $$
+  select p.*
+    from (select distinct on (l.pool_id) l.* from ipledger_audit.log l
+           where l.network_id = pool_at.network and l.address is null and l.seq <= pool_at.upto
+             and l.type in ('pool.created', 'pool.updated', 'pool.deleted')
+           order by l.pool_id, l.seq desc) p
+   where (p.evidence ->> 'cidr')::inet >>= pool_at.address
+   order by p.type = 'pool.deleted', p.seq desc limit 1
+$$;
+comment on function ipledger_audit.pool_at(text, inet, bigint) is
+$$The pool that an address belonged to after an event, or else the one that was deleted last of those it had belonged to: its last event up
+to then, of type pool.deleted if it is gone. Rows of view `log`.
+
+Example:
+  select type, evidence from pool_at('default', '10.8.64.2', 1000);$$;
+
+create function ipledger_audit.describe_lease(event ipledger_audit.log, at timestamptz) returns text
+  language sql stable
+as $$
+  select case
+    when event.state = 'FREE' then concat(
+      case when event.available_at > describe_lease.at then concat('is free and cooling until ', ipledger_audit.moment(event.available_at))
+           else concat('is free, and has cooled since ', ipledger_audit.moment(event.available_at)) end,
+      ': ', s.lease, ', held for ', s.owner, ', was ', lower(event.ended), ' ', ipledger_audit.moment(event.at), ' by ', event.actor, ' (', event.cause, ')',
+      case when event.available_at <= describe_lease.at then ''
+           when event.ended = 'RELEASED' and event.owner_kind is not null then '; until then only its last holder may have it back'
+           else '; until then nobody gets it' end)
+    when event.state = 'QUARANTINED' then concat(
+      'is set aside: ', s.lease, ' is QUARANTINED as ', event.quarantine_reason, ' since ', ipledger_audit.moment(event.quarantined_at), ' by ',
+      event.quarantined_by, ', held for ', s.owner, s.place, ' (', event.quarantine_why, '). ',
+      ipledger_audit.quarantine_exit(event.quarantine_reason, event.owner_kind))
+    else concat(
+      'is held: ', s.lease, ' is ', event.state, ' for ', s.owner, s.place, ' since ', ipledger_audit.moment(b.at), ', given by ', b.actor,
+      ' (', b.cause, ')',
+      case when event.state = 'ACTIVE' then ', confirmed ' || ipledger_audit.moment(event.confirmed_at)
+           when event.confirm_by is not null then ', not confirmed yet, which it must be by ' || ipledger_audit.moment(event.confirm_by)
+           else ', not confirmed; it has no deadline, and is held until it is released or proven gone' end)
+    end
+    from (select concat(case when event.prefix_length < masklen(event.address) then 'block ' || abbrev(set_masklen(event.address, event.prefix_length)) || ', ' end,
+                        'lease ', event.network_id, '/', event.fencing_token) as lease,
+                 ipledger_audit.describe_owner(event.owner_kind, event.owner_name, event.owner_uid, event.owner_incarnation, event.owner_interface) as owner,
+                 coalesce(' on node ' || nullif(event.node, ''), '') as place) s
+    left join ipledger_audit.log b on b.network_id = event.network_id and b.seq = event.fencing_token
+$$;
+comment on function ipledger_audit.describe_lease(ipledger_audit.log, timestamptz) is
+$$What the last event of a lease makes of its address at a time, as the rest of a sentence that begins with the address.
+
+Example:
+  select describe_lease(l, now()) from last_events('default', '10.8.64.2', 1000) l;$$;
+
+-- The answer first, then the lease that the address has or had last and the one before it: how it came to be free, and to
+-- be given away. Where no lease explains it, the pool does.
+create function ipledger_audit.explain_address(
+    network text, address inet, out step integer, inout at timestamptz default now(), out seq bigint, out what text, out evidence jsonb,
+    upto bigint default null)
+  returns setof record language sql stable rows 10
+as $$
+  with asked as materialized (
+    select set_masklen(p.address, -1) as address, p.address as given, masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range,
+           coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto, n.head,
+           (select l.at from ipledger_audit.log l where l.network_id = n.network order by l.seq limit 1) as begun_at
+      from (select ipledger_audit.plain_address(explain_address.address) as address) p
+      left join ipledger_audit.network n on n.network = explain_address.network
+     where p.address is not null
+  ),
+  last as materialized (
+    select e.* from asked a cross join lateral ipledger_audit.last_events(explain_address.network, a.address, a.upto) e order by e.seq desc limit 1
+  ),
+  before as materialized (
+    select e.* from last x cross join asked a
+     cross join lateral ipledger_audit.last_events(explain_address.network, a.address, x.fencing_token - 1) e order by e.seq desc limit 1
+  ),
+  pool as materialized (
+    select p.* from asked a cross join lateral ipledger_audit.pool_at(explain_address.network, a.address, a.upto) p
+  ),
+  -- What it is handed out with.
+  block as materialized (
+    select set_masklen(network(w.block)::inet, -1) as first, set_masklen(broadcast(w.block), -1) as last
+      from (select set_masklen(a.address, coalesce((select x.prefix_length::int from last x where x.state <> 'FREE'),
+                     (select (p.evidence ->> 'prefixLength')::int from pool p where p.type <> 'pool.deleted'), masklen(a.address))) as block
+              from asked a) w
+  ),
+  seen as materialized (
+    select count(*) as sightings, bool_or(s.live) as alive, jsonb_agg(to_jsonb(s) - 'place' order by s.appeared_at) as list,
+           string_agg(concat('Source ', s.source, ' lists ', ipledger_audit.describe_owner(s.owner_kind, s.owner_name, s.owner_uid, s.owner_incarnation, s.owner_interface),
+                             case when s.address = (select a.address from asked a) then ' there' else ' at ' || host(s.address) || ' in its block' end,
+                             ' as ' || nullif(s.state, ''), ' on node ' || nullif(s.node, ''), ' since ', ipledger_audit.moment(s.appeared_at)), '; ' order by s.appeared_at)
+             filter (where s.place <= 5) as words
+      from (select v.*, row_number() over (order by v.appeared_seq desc) as place
+              from asked a cross join block b
+              join ipledger_audit.sightings v on v.network = explain_address.network and v.address >= b.first and v.address <= b.last
+             where v.appeared_seq <= a.upto and (v.vanished_seq > a.upto) is not false
+             order by v.appeared_seq desc limit 20) s
+  ),
+  -- Only of now: what is asked of sources about it.
+  waits as materialized (
+    select string_agg(s.what, ' ' order by s.question_at) as words, jsonb_agg(to_jsonb(s)) as list
+      from asked a join ipledger_audit.suspects s on s.network = explain_address.network and s.address >>= a.address where a.upto = a.head
+  ),
+  answer as (
+    select concat('At ', ipledger_audit.moment(explain_address.at), ' ',
+             case
+               when k.is_range then concat(k.given, ' is a range: who_had says who has its addresses, and this function explains one of them')
+               when k.head is null then concat('there was no network ', explain_address.network)
+               when k.upto = 0 then concat('nothing was known of ', host(k.address), ': network ', explain_address.network, ' was begun ', ipledger_audit.moment(k.begun_at))
+               else concat(host(k.address), case when p.type <> 'pool.deleted' then ' of pool ' || (p.evidence ->> 'name') end, ' ',
+                 case
+                   when x.state <> 'FREE' then ipledger_audit.describe_lease(x, explain_address.at)
+                   when p.seq is null then concat('is in no pool of network ', explain_address.network)
+                   when p.type = 'pool.deleted' then concat('is in no pool: pool ', p.evidence ->> 'name', ' (', p.evidence ->> 'cidr', '), which it was in, was deleted ',
+                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(x, explain_address.at) end)
+                   when w.excluded is not null then concat('is never handed out: it is ', w.excluded)
+                   when x.seq is not null then ipledger_audit.describe_lease(x, explain_address.at)
+                   else 'is free, and nobody has ever held it' end,
+                 case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end) end, '.',
+             case when s.sightings > 0 then concat(' ', s.words, case when s.sightings > 5 then concat('; and ', s.sightings - 5, ' more') end, '.',
+               case when s.alive and (x.state <> 'FREE') is not true then ' It is seen live though nobody holds it, and is not handed out while it is listed.' end) end,
+             ' ' || q.words) as what,
+           coalesce(x.seq, p.seq) as seq,
+           jsonb_strip_nulls(jsonb_build_object('position', k.upto, 'sightings', s.list, 'lookUps', q.list, 'state',
+             case when x.state <> 'FREE' then x.state
+                  when p.seq is null or p.type = 'pool.deleted' then 'OUTSIDE'
+                  when w.excluded is not null then 'EXCLUDED'
+                  when x.available_at > explain_address.at then 'COOLING'
+                  else 'FREE' end)) as evidence
+      from asked k cross join seen s cross join waits q
+      left join last x on true
+      left join pool p on true
+      left join lateral (select ipledger_audit.excluded_because(p.evidence, k.address) as excluded) w on true
+  ),
+  story as materialized (
+    select l.seq from (select x.* from last x union all select b.* from before b) x cross join lateral (
+      select l.seq from ipledger_audit.log l
+       where l.network_id = x.network_id and l.address = x.address and l.seq >= x.fencing_token and l.previous < x.seq and l.seq <= x.seq
+       order by l.previous desc limit 100) l
+    union
+    select p.seq from pool p where not exists (select from last x where x.seq > p.seq)
+  )
+  select 0, explain_address.at, a.seq, a.what, a.evidence from answer a
+  union all
+  select row_number() over (order by l.seq)::int, l.at, l.seq, ipledger_audit.event_sentence(l, ipledger_audit.pool_name(l.network_id, l.pool_id)), l.evidence
+    from story s join ipledger_audit.log l on l.network_id = explain_address.network and l.seq = s.seq
+   where not (select a.is_range from asked a)
+   order by 1
+$$;
+comment on function ipledger_audit.explain_address(text, inet, timestamptz, bigint) is
+$$Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
+sources list there, or elsewhere in the block that it is handed out with (of the past only what they list still), and, of now, what they
+were asked; the steps after it are the events that led there, oldest first: the lease it has or had last, the lease before it (at most 100
+events of each), and its pool where that was changed since, or deleted. Several events may have one time: `upto` is the number of the last
+that counts, if it is not to be the last of that time. An IPv4 address that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one; of no
+address (null) there is no row.
+
+Columns: step; at (of step 0 the time asked about, then of the event); seq (number of the event); what (a sentence); evidence (of step 0:
+position in the log, state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, or OUTSIDE every pool), sightings, lookUps; of an
+event what it rested on).
+
+Example:
+  select step, at, what from explain_address('default', '10.8.64.2');$$;
