@@ -176,8 +176,8 @@ export type EnableSource = Envelope & { readonly type: 'enableSource'; readonly 
 export type RetireSource = Envelope & { readonly type: 'retireSource'; readonly id: string }
 
 /**
- * A slice of a report: at most 1,000 entries or vanished addresses. Only the last one counts the report and advances its
- * sequence.
+ * A slice of a report: at most 1,000 entries that are news, or vanished ones. Only the last one counts the report and
+ * advances its sequence.
  */
 export type Report = Envelope & {
   readonly type: 'report'
@@ -192,9 +192,10 @@ export type Report = Envelope & {
   /** Why it is not complete: stable codes. */
   readonly because: readonly string[]
   readonly entries: readonly Entry[]
-  /** Listed until now and not in the report; looked at again. */
-  readonly vanished: readonly string[]
-  readonly last: { readonly entries: number; readonly digest: string } | null
+  /** Listed until now and not in the report. */
+  readonly vanished: readonly Entry[]
+  /** `after`: the report before, which a list that is said to be unchanged, or was compared, must follow. */
+  readonly last: { readonly entries: number; readonly digest: string; readonly after: number } | null
 }
 
 export type ShapeCommand =

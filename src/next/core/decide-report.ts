@@ -28,7 +28,16 @@ import type {
 import { confirm, end, judged, notOpen } from './decide-lease.ts'
 import { type Details, type Entry, TERMINAL } from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
-import { isClosed, isHeld, isLive, type Sighting, type SourceState, sightingsOf, unitAt } from './image.ts'
+import {
+  type Image,
+  isClosed,
+  isHeld,
+  isLive,
+  type Sighting,
+  type SourceState,
+  sightingsOf,
+  unitAt,
+} from './image.ts'
 import { coverageOf, entryOf, hasWitness, isSuspect, judge } from './judge.ts'
 import { describeOwner, isListedAs, type Owner } from './owner.ts'
 import { eraOf, POLICY } from './policy.ts'
@@ -130,20 +139,16 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
     ...(command.complete ? [] : command.because.length > 0 ? command.because : ['DECLARED']),
     ...(isPresent ? [] : ['CLOSED_EPOCH']),
     ...(eraOf(command.head) === image.network!.era || command.head === 0 ? [] : ['OTHER_ERA']),
-    ...(fresh === undefined || command.sequence > fresh.sequence ? [] : ['OUT_OF_SEQUENCE']),
+    ...(isInOrder(command, fresh) ? [] : ['OUT_OF_SEQUENCE']),
   ]
-  const present =
-    opens || fresh === undefined || fresh.epoch !== command.epoch || fresh.era !== image.network!.era
-      ? newFreshness(batch, command, fresh)
-      : fresh
+  const isNew = isPresent && (opens || fresh?.epoch !== command.epoch || fresh.era !== image.network!.era)
+  const present = fresh === undefined || isNew ? newFreshness(batch, command, fresh) : fresh
   const trusts =
     batch.without.has('ONLY_COUNTED_REPORTS_DECIDE') ||
     (flaws.length === 0 && source.state === 'ENABLED' && present.warm)
 
-  const appeared = command.entries.filter((entry) => isNews(batch, command.source, entry))
-  const vanished = trusts
-    ? command.vanished.flatMap((address) => listedAt(batch, command.source, address))
-    : []
+  const appeared = command.entries.filter((entry) => isNews(image, command.source, entry))
+  const vanished = trusts ? command.vanished.filter((entry) => isListedNow(batch, command.source, entry)) : []
   if (appeared.length > 0 || vanished.length > 0 || opens) {
     emit(batch, command, {
       type: 'source.reported',
@@ -153,7 +158,7 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
         sequence: command.sequence,
         head: command.head,
         appeared,
-        vanished: vanished.map(entryOf),
+        vanished,
         ...(opens && { opened: true as const }),
       },
     })
@@ -168,7 +173,7 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
     return { leases: [], report: { ...taken, counted: false, because: flaws } }
   }
   const counted = trusts && isSpaced(source, present, command.begunAt)
-  setFreshness(batch, freshnessAfter(batch, command, present, { flaws, counted }))
+  setFreshness(batch, freshnessAfter(present, command, { now: batch.now, flaws, trusts, counted }))
   if (counted) endRecovery(batch, command)
   const because = [
     ...flaws,
@@ -177,6 +182,11 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
     ...(trusts && !counted ? ['TOO_SOON'] : []),
   ]
   return { leases: [], report: { ...taken, counted, because } }
+}
+
+function isInOrder({ sequence, last }: Report, fresh: Freshness | undefined): boolean {
+  const before = fresh?.sequence ?? 0
+  return sequence > before && (last === null || last.after === before)
 }
 
 /** Its list is of a later log than this one: this may be a restored copy, and an agent must not be able to burn eras. */
@@ -193,7 +203,7 @@ function ahead(batch: Batch, command: Report, source: SourceState): Answer {
 }
 
 /** New, or with another word for whether it has ended. Other words for being alive are not compared. */
-function isNews({ image }: Batch, source: string, entry: Entry): boolean {
+export function isNews(image: Image, source: string, entry: Entry): boolean {
   const owner = ownerOf(entry)
   const known = image.sightings.get(entry.address)?.find((one) => isSame(one, source, owner))
   return (
@@ -204,10 +214,10 @@ function isNews({ image }: Batch, source: string, entry: Entry): boolean {
   )
 }
 
-function listedAt({ image }: Batch, source: string, address: string): readonly Sighting[] {
-  return (image.sightings.get(address) ?? []).filter(
-    (one) => one.source === source && one.vanishedSeq === null,
-  )
+function isListedNow({ image }: Batch, source: string, entry: Entry): boolean {
+  const owner = ownerOf(entry)
+  const known = image.sightings.get(entry.address)?.find((one) => isSame(one, source, owner))
+  return known !== undefined && known.vanishedSeq === null
 }
 
 function newFreshness({ image, now }: Batch, command: Report, before: Freshness | undefined): Freshness {
@@ -235,30 +245,34 @@ export function isSpaced({ declaration }: SourceState, { counted }: Freshness, b
   return last === undefined || begunAt - last.at >= POLICY.countedAfterIntervals * declaration.intervalMs
 }
 
-function freshnessAfter(
-  { image, now }: Batch,
-  command: Report,
+/** How a source stands after a report. */
+export function freshnessAfter(
   before: Freshness,
-  { flaws, counted }: { readonly flaws: readonly string[]; readonly counted: boolean },
+  { sequence, head, begunAt, last }: Pick<Report, 'sequence' | 'head' | 'begunAt' | 'last'>,
+  {
+    now,
+    flaws,
+    trusts,
+    counted,
+  }: {
+    readonly now: number
+    readonly flaws: readonly string[]
+    readonly trusts: boolean
+    readonly counted: boolean
+  },
 ): Freshness {
   if (flaws.some((flaw) => flaw === 'CLOSED_EPOCH' || flaw === 'OTHER_ERA' || flaw === 'OUT_OF_SEQUENCE'))
-    return { ...before, reportedAt: now }
-  const { sequence, head, begunAt } = command
+    return { ...before, digest: '', reportedAt: now }
   if (flaws.length > 0) {
-    return {
-      ...before,
-      sequence,
-      digest: '',
-      reportedAt: now,
-      partialSince: before.partialSince ?? now,
-      partialBecause: flaws,
-    }
+    const partialSince = before.partialSince ?? now
+    return { ...before, sequence, digest: '', reportedAt: now, partialSince, partialBecause: flaws }
   }
-  const { entries, digest } = command.last!
+  const { entries, digest } = last!
   return {
     ...before,
     sequence,
-    digest,
+    // Not trusted, it ended nothing that it no longer lists; said to be unchanged, the same list never would.
+    digest: trusts ? digest : '',
     entries,
     // Two complete reports, the second with no more entries than the first: it is not still filling its list.
     warm: before.warm || (before.entries >= 0 && entries <= before.entries),
@@ -268,7 +282,7 @@ function freshnessAfter(
     countedTotal: before.countedTotal + (counted ? 1 : 0),
     reportedAt: now,
     completeAt: begunAt,
-    completeHead: Math.min(head, image.head),
+    completeHead: head,
     partialSince: null,
     partialBecause: [],
   }

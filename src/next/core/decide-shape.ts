@@ -81,6 +81,11 @@ export function decideBeginEra(batch: Batch, command: BeginEra): Answer | Refusa
     why: command.why,
   }
   emit(batch, command, { type: 'era.begun', details }, firstSeqOfEra(era))
+  if (image.network!.holds.SOURCE_AHEAD !== undefined)
+    emit(batch, command, {
+      type: 'reconcile.resumed',
+      details: { holds: ['SOURCE_AHEAD'], why: command.why },
+    })
   return networkAnswer(image)
 }
 
@@ -91,7 +96,7 @@ export function decideHold(batch: Batch, command: Hold): Answer {
   const details =
     stepMs === undefined
       ? { hold, why }
-      : { hold, why, before: before?.before ?? Math.max(image.at, now - stepMs), until: now + stepMs }
+      : { hold, why, before: before?.before ?? now - stepMs, until: now + stepMs }
   emit(batch, command, { type: 'reconcile.held', details })
   return networkAnswer(image)
 }

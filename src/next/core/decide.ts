@@ -146,6 +146,9 @@ function decideAll(batch: Batch, { items }: AllOrNothing): Answer | Refusal {
   return { leases: [], items: answers }
 }
 
+/** Methods whose answer says that leases are held. */
+const PROMISES: ReadonlySet<string> = new Set(['Reserve', 'Confirm', 'BatchReserve', 'BatchConfirm'])
+
 /** A request that was committed before is answered as it was then, unless what it promised is no more (INV-14). */
 function replayed(batch: Batch, command: Command): Outcome | null {
   const { requestId, fingerprint } = command
@@ -163,8 +166,9 @@ function replayed(batch: Batch, command: Command): Outcome | null {
       ),
     )
   }
-  if (found.method === 'Reserve' || found.method === 'Confirm') {
-    const gone = found.answer.leases.find((lease) => {
+  if (PROMISES.has(found.method)) {
+    const { leases, items = [] } = found.answer
+    const gone = [...leases, ...items.flatMap((item) => item.leases)].find((lease) => {
       const record = batch.image.byToken.get(lease.fencingToken)
       return !isHeld(record) || record.state === 'QUARANTINED'
     })

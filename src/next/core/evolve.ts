@@ -81,6 +81,7 @@ export function evolve(image: Image, event: LedgerEvent): void {
       const holds = { ...image.network!.holds }
       for (const hold of event.details.holds) delete holds[hold]
       changeNetwork(image, event, { holds })
+      if (event.details.holds.includes('TOO_MANY_REAPS')) putReap(image, null)
       break
     }
     case 'pool.created':

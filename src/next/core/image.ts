@@ -362,9 +362,10 @@ export function isClosed(image: Image, owner: Owner, now: number): boolean {
   )
 }
 
-export function putReap(image: Image, at: number): void {
+/** Null: an operator has looked at them, and they are counted anew. */
+export function putReap(image: Image, at: number | null): void {
   const before = image.reaps
-  image.reaps = [...before.filter((one) => one > at - POLICY.holdWindowMs), at]
+  image.reaps = at === null ? [] : [...before.filter((one) => one > at - POLICY.holdWindowMs), at]
   note(image, () => {
     image.reaps = before
   })

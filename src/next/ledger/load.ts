@@ -27,6 +27,7 @@ export async function buildImage(name: string, loaded: Loaded, mostTouched: numb
   for await (const page of loaded.recent) {
     for (const { event } of page) {
       if (event.type === 'attachment.closed') putClosing(image, event.owner, event.at)
+      if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS')) putReap(image, null)
       if (!('record' in event)) continue
       const { owner }: AddressRecord = event.record
       if (owner !== null && closes(event.type, event.record)) putClosing(image, owner, event.at)

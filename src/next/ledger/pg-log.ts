@@ -341,7 +341,7 @@ const IS_FOLD = `select (select max(seq) from ipledger.lease where network_id = 
     (select seq from ipledger.event where network_id = $1 and address is not null order by seq desc limit 1) as is_fold`
 const RECENT = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest from ipledger.event e
     where e.network_id = $1 and e.seq > $2 and e.at > clock_timestamp() - interval '${POLICY.holdWindowMs} ms'
-      and (e.type in ('lease.released', 'lease.reaped', 'lease.quarantined', 'attachment.closed'))
+      and (e.type in ('lease.released', 'lease.reaped', 'lease.quarantined', 'attachment.closed', 'reconcile.resumed'))
     order by e.seq limit $3`
 
 async function load<T>(

@@ -190,6 +190,11 @@ const HEAD = `
   select coalesce(max(e.seq), 0) as head, (select encode(a.digest, 'hex') from ipledger.event a where a.network_id = $1 and a.seq = $2) as digest
     from ipledger.event e where e.network_id = $1`
 
+/** A source with a long history may take more than the role's limits on a statement; the second is there from PostgreSQL 17 on. */
+const LIMITS = `from pg_settings s where s.name in ('statement_timeout', 'transaction_timeout')`
+const LONGER = `select set_config(s.name, '60s', false) ${LIMITS}`
+const AS_BEFORE = `select set_config(s.name, s.reset_val || coalesce(s.unit, ''), false) ${LIMITS}`
+
 const READ = `
   select clock_timestamp() as now, v.verified_seq, encode(v.digest, 'hex') as digest, v.part, v.started_at, v.finished_at, v.findings
     from (select) as always left join ipledger.verification v on v.network_id = $1`
@@ -257,7 +262,7 @@ export async function verifyNetwork(
   let { seq } = place
   let { size } = PARTS[place.part]
   const end = performance.now() + (options.budgetMs ?? Number.POSITIVE_INFINITY)
-  await client.query("set statement_timeout = '60s'")
+  await client.query(LONGER)
   try {
     while (place !== null && performance.now() < end) {
       const begun = performance.now()
@@ -286,7 +291,7 @@ export async function verifyNetwork(
       })
     }
   } finally {
-    await client.query('reset statement_timeout')
+    await client.query(AS_BEFORE)
   }
   const { head, digest } = await readHead(client, network, seq)
   return {

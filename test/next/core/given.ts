@@ -6,6 +6,7 @@
  * Events are said in one line each: `lease.reserved 10.0.0.1 RESERVED #3`. An owner is said as `name/incarnation`, or
  * `kind:name/incarnation`.
  */
+
 import assert from 'node:assert/strict'
 import type { Batch } from '../../../src/next/core/batch.ts'
 import type {
@@ -22,6 +23,7 @@ import { decide, type Outcome } from '../../../src/next/core/decide.ts'
 import type { Entry, LedgerEvent, SourceDeclaration } from '../../../src/next/core/event.ts'
 import { evolve } from '../../../src/next/core/evolve.ts'
 import { type Image, newImage, rollback } from '../../../src/next/core/image.ts'
+import { entryOf } from '../../../src/next/core/judge.ts'
 import type { Owner } from '../../../src/next/core/owner.ts'
 import type { PoolInput } from '../../../src/next/core/pool.ts'
 import type { Reason } from '../../../src/next/core/refusal.ts'
@@ -392,8 +394,19 @@ export const lists =
       begunAt: now,
       because: [],
       entries: list,
-      vanished: [...(image.listedBy.get(id) ?? [])].filter((address) => !listed.has(address)),
-      last: { entries: list.length, digest: list.map(({ address }) => address).join() },
+      vanished: [...(image.listedBy.get(id) ?? [])]
+        .filter((address) => !listed.has(address))
+        .flatMap((address) =>
+          image.sightings
+            .get(address)!
+            .filter((one) => one.source === id)
+            .map(entryOf),
+        ),
+      last: {
+        entries: list.length,
+        digest: list.map(({ address }) => address).join(),
+        after: freshness.get(id)?.sequence ?? 0,
+      },
       ...options,
       complete,
     }

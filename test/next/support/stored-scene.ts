@@ -26,7 +26,14 @@ function perform(scene: Scene, command: Command): void {
   const batch: Batch = {
     image,
     now: Math.max(now, image.at),
-    known: { identity: 'one', requests, endedByToken: new Map(), endedByOwner: new Map(), freshness, lookUps },
+    known: {
+      identity: 'one',
+      requests,
+      endedByToken: new Map(),
+      endedByOwner: new Map(),
+      freshness,
+      lookUps,
+    },
     events: [],
     freshness: new Map(),
     remembered: new Map(),

@@ -1,0 +1,124 @@
+/**
+ * Who may call what, in one table. A token has one role, may be limited to networks, and may be bound to a node. The
+ * network is checked for every call, for lease ids too; the node where the call says where, where a lease is placed (by the
+ * core, which gets it as `Actor.node`), and which a source sees (`mayReport`).
+ */
+import type { SourceDeclaration } from '../core/event.ts'
+import { type Refusal, refusal } from '../core/refusal.ts'
+import { Refused } from './errors.ts'
+
+export type Role = 'admin' | 'orchestrator' | 'agent' | 'auditor'
+export const ROLES: readonly Role[] = ['admin', 'orchestrator', 'agent', 'auditor']
+
+/** Who calls: a token of the file, or anybody on the loopback interface when there is no file. */
+export type Caller = {
+  /** Goes into the log as the actor. */
+  readonly name: string
+  readonly role: Role
+  /** Null: every network. */
+  readonly networks: ReadonlySet<string> | null
+  readonly node: string | null
+}
+
+const ADMINS: ReadonlySet<Role> = new Set<Role>(['admin'])
+export const READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'auditor'])
+const HOLDERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent'])
+const ORCHESTRATORS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator'])
+
+/** Roles that may call a method, by its path. A method that is missing here does not start. */
+export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
+  'ipledger.v1.NetworkService/CreateNetwork': ADMINS,
+  'ipledger.v1.NetworkService/UpdateNetwork': ADMINS,
+  'ipledger.v1.NetworkService/GetNetwork': READERS,
+  'ipledger.v1.NetworkService/ListNetworks': READERS,
+  'ipledger.v1.NetworkService/EndRecovery': ADMINS,
+
+  'ipledger.v1.PoolService/CreatePool': ADMINS,
+  'ipledger.v1.PoolService/UpdatePool': ADMINS,
+  'ipledger.v1.PoolService/DeletePool': ADMINS,
+  'ipledger.v1.PoolService/GetPool': READERS,
+  'ipledger.v1.PoolService/ListPools': READERS,
+
+  'ipledger.v1.LeaseService/Reserve': HOLDERS,
+  'ipledger.v1.LeaseService/BatchReserve': ORCHESTRATORS,
+  'ipledger.v1.LeaseService/Confirm': HOLDERS,
+  'ipledger.v1.LeaseService/BatchConfirm': ORCHESTRATORS,
+  'ipledger.v1.LeaseService/Release': HOLDERS,
+  'ipledger.v1.LeaseService/BatchRelease': ORCHESTRATORS,
+  'ipledger.v1.LeaseService/Quarantine': ORCHESTRATORS,
+  'ipledger.v1.LeaseService/Reap': ADMINS,
+  'ipledger.v1.LeaseService/UpdateLabels': ORCHESTRATORS,
+  'ipledger.v1.LeaseService/GetLease': READERS,
+  'ipledger.v1.LeaseService/ListLeases': READERS,
+  'ipledger.v1.LeaseService/GetRequest': READERS,
+
+  'ipledger.v1.LivenessService/RegisterSource': ADMINS,
+  'ipledger.v1.LivenessService/EnableSource': ADMINS,
+  'ipledger.v1.LivenessService/RetireSource': ADMINS,
+  'ipledger.v1.LivenessService/ListSources': READERS,
+  'ipledger.v1.LivenessService/ListSightings': READERS,
+  'ipledger.v1.LivenessService/BeginSnapshot': HOLDERS,
+  'ipledger.v1.LivenessService/ReportSnapshot': HOLDERS,
+  'ipledger.v1.LivenessService/ReportVerdicts': HOLDERS,
+  'ipledger.v1.LivenessService/Reconcile': READERS,
+  'ipledger.v1.LivenessService/ResumeHold': ADMINS,
+  'ipledger.v1.LivenessService/ListAttention': READERS,
+
+  'ipledger.v1.AuditService/ListEvents': READERS,
+  'ipledger.v1.AuditService/GetAddressHistory': READERS,
+  'ipledger.v1.AuditService/GetLeaseHistory': READERS,
+  'ipledger.v1.AuditService/ListLeasesAsOf': READERS,
+  'ipledger.v1.AuditService/ExplainAddress': READERS,
+  'ipledger.v1.AuditService/VerifyNetwork': READERS,
+}
+
+export function checkRole(caller: Caller, allowed: ReadonlySet<Role>, method: string): void {
+  if (allowed.has(caller.role)) return
+  throw denied(`${method} is not a right of role ${caller.role}; it takes ${[...allowed].join(' or ')}`, {
+    method,
+    role: caller.role,
+  })
+}
+
+export function checkDryRun(caller: Caller): void {
+  checkRole(caller, ORCHESTRATORS, 'Reserve with validateOnly')
+}
+
+export function checkNetwork(caller: Caller, network: string): void {
+  if (caller.networks === null || caller.networks.has(network)) return
+  throw denied(`token ${caller.name} is limited to other networks than ${network}`, { network })
+}
+
+/** For what is not of one network. */
+export function checkAllNetworks(caller: Caller, why: string): void {
+  if (caller.networks === null) return
+  throw denied(`token ${caller.name} is limited to some networks, and ${why}`, {})
+}
+
+/** A token bound to a node speaks for no other. */
+export function checkNode(caller: Caller, node: string): void {
+  if (caller.node === null || node === '' || node === caller.node) return
+  throw denied(`token ${caller.name} is bound to node ${caller.node}, not ${node}`, { node: caller.node })
+}
+
+/**
+ * Only a node's own agent, or an admin, reports for a source of that node; an orchestrator for sources that see the whole
+ * network. Another could close its epoch, or make the node look empty.
+ */
+export function mayReport({ name, role, node }: Caller): (source: SourceDeclaration) => Refusal | null {
+  return (source) => {
+    const isOwn = node === null ? role === 'admin' || source.node === '' : source.node === node
+    if (isOwn && !(role === 'orchestrator' && source.node !== '')) return null
+    const sees = source.node === '' ? 'the whole network' : `node ${source.node}`
+    const who = node === null ? `role ${role}` : `node ${node}`
+    return refusal(
+      'SOURCE_MISMATCH',
+      `source ${source.id} sees ${sees}; token ${name}, of ${who}, may not report for it`,
+      { source: source.id, ...(node !== null && { node }) },
+    )
+  }
+}
+
+function denied(message: string, metadata: Readonly<Record<string, string>>): Refused {
+  return new Refused(refusal('PERMISSION_DENIED', message, metadata))
+}

@@ -1,0 +1,208 @@
+/**
+ * Bearer tokens. The file has a JSON object a line: name, role, SHA-256 of the token, and what limits it. A token is
+ * 256 random bits, so a fast hash is enough and a look-up by hash leaks nothing; the token itself is shown once, when
+ * it is made, and stored nowhere.
+ *
+ * The file is read again within two seconds of a change. One that cannot be read leaves the tokens of the last good
+ * reading in force and says so in the log: a slip of an editor must not lock everybody out.
+ */
+import { hash, randomBytes } from 'node:crypto'
+import { appendFileSync, readFileSync, unwatchFile, watchFile } from 'node:fs'
+import { isIPv4 } from 'node:net'
+import { z } from 'zod'
+import { refusal } from '../core/refusal.ts'
+import type { Logger } from '../telemetry.ts'
+import { Refused } from './errors.ts'
+import { NETWORK_NAME } from './fields.ts'
+import { type Caller, ROLES, type Role } from './rights.ts'
+
+const PREFIX = 'ipl_'
+const POLL_MS = 1_000
+const MOST_TOKENS = 10_000
+const MOST_BYTES = 16 * 1024 * 1024
+/** The actor of callers without tokens, in the log for ever: no token may take its name. */
+const LOOPBACK_NAME = 'loopback'
+
+const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/
+
+const entry = z
+  .strictObject({
+    name: z
+      .string()
+      .regex(NAME, 'must be 1 to 63 of a-z, 0-9, dot, dash and underscore')
+      .refine((name) => name !== LOOPBACK_NAME, `must not be ${LOOPBACK_NAME}`),
+    role: z.enum(ROLES as readonly [Role, ...Role[]]),
+    sha256: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits'),
+    networks: z
+      .array(z.string().regex(NETWORK_NAME, 'is not a name of a network'))
+      .min(1)
+      .max(1_000)
+      .optional(),
+    node: z.string().min(1).max(253).optional(),
+    created: z.iso.datetime(),
+  })
+  .refine((one) => one.role !== 'agent' || one.node !== undefined, {
+    path: ['node'],
+    message: 'is required for role agent',
+  })
+
+/** A line of the file. */
+export type TokenEntry = Readonly<z.infer<typeof entry>>
+
+/** The file, or what was asked of it, cannot be used; the message is a sentence for people. */
+export class TokenFileError extends Error {
+  override readonly name = 'TokenFileError'
+}
+
+export type Tokens = {
+  /** True without a token file: every caller is admin, so only the loopback interface may be served. */
+  readonly everyoneIsAdmin: boolean
+  /** The caller of an `Authorization` header. @throws Refused UNAUTHENTICATED */
+  authenticate(authorization: string | undefined): Caller
+  close(): void
+}
+
+/** @throws TokenFileError when the file cannot be used at start */
+export function openTokens(file: string, log: Logger): Tokens {
+  let callers = byHash(readTokens(file))
+  watchFile(file, { interval: POLL_MS, persistent: false }, reload)
+
+  function reload(): void {
+    try {
+      callers = byHash(readTokens(file))
+      log.info({ file, tokens: callers.size }, 'token file read again')
+    } catch (error) {
+      log.error({ file, err: error }, 'token file cannot be used; the tokens read before stay in force')
+    }
+  }
+
+  return {
+    everyoneIsAdmin: false,
+    authenticate(authorization) {
+      if (authorization === undefined || authorization === '') {
+        throw unauthenticated('send the header Authorization: Bearer <token>')
+      }
+      const given = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(authorization)?.[1]
+      if (given === undefined) throw unauthenticated('the Authorization header must be: Bearer <token>')
+      const caller = callers.get(hash('sha256', given, 'hex'))
+      if (caller === undefined) throw unauthenticated('this token is unknown or was withdrawn')
+      return caller
+    },
+    close: () => unwatchFile(file, reload),
+  }
+}
+
+/** Without a token file: whoever reaches the loopback interface of this machine may do everything. */
+export function loopbackTokens(): Tokens {
+  const caller: Caller = { name: LOOPBACK_NAME, role: 'admin', networks: null, node: null }
+  return { everyoneIsAdmin: true, authenticate: () => caller, close: () => {} }
+}
+
+/** What a server without tokens may listen on. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
+}
+
+/**
+ * Makes a token and writes its line. What is returned is shown once and cannot be found again.
+ *
+ * @throws TokenFileError
+ */
+export function createToken(
+  wanted: Readonly<{
+    file: string
+    name: string
+    role: Role
+    networks?: readonly string[]
+    node?: string
+  }>,
+): string {
+  const { file, name, role, networks, node } = wanted
+  const token = `${PREFIX}${randomBytes(32).toString('base64url')}`
+  const made = entry.safeParse({
+    name,
+    role,
+    sha256: hash('sha256', token, 'hex'),
+    ...(networks === undefined || networks.length === 0 ? {} : { networks }),
+    ...(node === undefined ? {} : { node }),
+    created: new Date().toISOString(),
+  })
+  if (!made.success) throw new TokenFileError(explain(made.error))
+  const before = readIfThere(file)
+  if (parseTokens(before, file).some((one) => one.name === name)) {
+    throw new TokenFileError(`${file} has a token named ${name} already: remove its line to withdraw it.`)
+  }
+  // A single append, so that two that are made at once both land; an editor may have left the last line open.
+  const separator = before === '' || before.endsWith('\n') ? '' : '\n'
+  appendFileSync(file, `${separator}${JSON.stringify(made.data)}\n`, { mode: 0o600 })
+  return token
+}
+
+/** @throws TokenFileError */
+export function readTokens(file: string): readonly TokenEntry[] {
+  return parseTokens(read(file), file)
+}
+
+function parseTokens(content: string, file: string): readonly TokenEntry[] {
+  if (content.length > MOST_BYTES) throw new TokenFileError(`${file} is larger than ${MOST_BYTES} bytes.`)
+  const tokens: TokenEntry[] = []
+  const names = new Set<string>()
+  for (const [index, line] of content.split('\n').entries()) {
+    if (line.trim() === '') continue
+    const where = `${file}, line ${index + 1}`
+    const parsed = entry.safeParse(parseJson(line, where))
+    if (!parsed.success) throw new TokenFileError(`${where}: ${explain(parsed.error)}`)
+    if (names.has(parsed.data.name))
+      throw new TokenFileError(`${where}: the name ${parsed.data.name} is there twice.`)
+    if (names.size === MOST_TOKENS) throw new TokenFileError(`${file} has more than ${MOST_TOKENS} tokens.`)
+    names.add(parsed.data.name)
+    tokens.push(parsed.data)
+  }
+  return tokens
+}
+
+function byHash(tokens: readonly TokenEntry[]): ReadonlyMap<string, Caller> {
+  return new Map(
+    tokens.map(({ sha256, name, role, networks, node }) => [
+      sha256,
+      { name, role, networks: networks === undefined ? null : new Set(networks), node: node ?? null },
+    ]),
+  )
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new TokenFileError(`Cannot read the token file: ${messageOf(error)}.`, { cause: error })
+  }
+}
+
+function readIfThere(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
+    throw new TokenFileError(`Cannot read the token file: ${messageOf(error)}.`, { cause: error })
+  }
+}
+
+function parseJson(line: string, where: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch (error) {
+    throw new TokenFileError(`${where}: not JSON.`, { cause: error })
+  }
+}
+
+function explain(error: z.ZodError): string {
+  return error.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`).join('; ')
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+function unauthenticated(why: string): Refused {
+  return new Refused(refusal('UNAUTHENTICATED', why))
+}

@@ -1,0 +1,115 @@
+/**
+ * The SDK: ipledger's services as typed functions (Connect over HTTP/1.1). It adds two things to the generated
+ * clients: failures are a `CallFailed` with the server's reason, and what is safe to repeat is repeated a few times
+ * when the server is not there for a moment. Nothing else is hidden.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { DescService } from '@bufbuild/protobuf'
+import {
+  type CallOptions,
+  type Client,
+  Code,
+  ConnectError,
+  createClient as createConnectClient,
+  type Interceptor,
+  type Transport,
+} from '@connectrpc/connect'
+import { createConnectTransport } from '@connectrpc/connect-node'
+import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
+import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
+import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { CallFailed, isLostConnection, retryAfterMs } from './call-failed.ts'
+
+/** Each method takes its request (absent fields have the defaults the contract states) and resolves with the answer. */
+export type IpledgerClient = Readonly<{
+  networks: Client<typeof NetworkService>
+  pools: Client<typeof PoolService>
+  leases: Client<typeof LeaseService>
+  liveness: Client<typeof LivenessService>
+  audit: Client<typeof AuditService>
+}>
+
+export type ClientOptions = Readonly<{
+  /** `http://127.0.0.1:8080` */
+  url: string
+  /** Bearer token. Undefined: none is sent. */
+  token?: string | undefined
+}>
+
+const ATTEMPTS = 3
+const FIRST_WAIT_MS = 100
+const LONGEST_WAIT_MS = 2_000
+
+/** Of a call that names neither `timeoutMs` nor `signal`; the server's own deadline is 10 s unless configured. */
+const PATIENCE_MS = 30_000
+
+/**
+ * Opens nothing until the first call. Calls reject with `CallFailed`.
+ *
+ * Repeated up to twice, after 100 ms and 200 ms or what the server asks for: reads, and requests that carry a
+ * `requestId`, when the server is unavailable or the connection broke. Everything else is the caller's to repeat.
+ */
+export function createClient(options: ClientOptions): IpledgerClient {
+  const transport = createConnectTransport({
+    baseUrl: options.url,
+    httpVersion: '1.1',
+    interceptors: [...(options.token === undefined ? [] : [bearer(options.token)]), repeatIfSafe],
+  })
+  return {
+    networks: connectTo(NetworkService, transport),
+    pools: connectTo(PoolService, transport),
+    leases: connectTo(LeaseService, transport),
+    liveness: connectTo(LivenessService, transport),
+    audit: connectTo(AuditService, transport),
+  }
+}
+
+type Call = (request: object, options?: CallOptions) => Promise<object>
+
+function connectTo<S extends DescService>(service: S, transport: Transport): Client<S> {
+  const calls = createConnectClient(service, transport) as unknown as Readonly<Record<string, Call>>
+  const failing = (call: Call): Call => {
+    return async (request, options = {}) => {
+      try {
+        return await call(request, withPatience(options))
+      } catch (error) {
+        throw new CallFailed(ConnectError.from(error))
+      }
+    }
+  }
+  return Object.fromEntries(
+    service.methods.map((method) => [method.localName, failing(calls[method.localName]!)]),
+  ) as unknown as Client<S>
+}
+
+function withPatience(options: CallOptions): CallOptions {
+  if (options.signal !== undefined || options.timeoutMs !== undefined) return options
+  return { ...options, signal: AbortSignal.timeout(PATIENCE_MS) }
+}
+
+function bearer(token: string): Interceptor {
+  return (next) => (request) => {
+    request.header.set('authorization', `Bearer ${token}`)
+    return next(request)
+  }
+}
+
+const repeatIfSafe: Interceptor = (next) => async (request) => {
+  const safe =
+    /^(Get|List|Explain|BeginSnapshot$|Reconcile$|VerifyNetwork$)/.test(request.method.name) ||
+    ('requestId' in request.message && request.message.requestId !== '')
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await next(request)
+    } catch (error) {
+      const failure = ConnectError.from(error)
+      const passing = failure.code === Code.Unavailable || isLostConnection(failure)
+      if (!safe || !passing || attempt === ATTEMPTS) throw error
+      const wait = retryAfterMs(failure) ?? FIRST_WAIT_MS * attempt
+      await delay(Math.min(wait, LONGEST_WAIT_MS), undefined, { signal: request.signal })
+    }
+  }
+}

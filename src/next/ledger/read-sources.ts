@@ -1,0 +1,170 @@
+/** Sources, how they stand by their reports, what they list, what they answered, and what waits for somebody. */
+import { type Kysely, sql } from 'kysely'
+import { formatValue, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
+import type { Freshness, LookUp } from '../core/command.ts'
+import type { SourceReportTable, SourceTable, Tables } from '../postgres/tables.ts'
+import { freshnessOf, lookUpOf, sightingOf, sourceOf } from './pg-log.ts'
+import { MOST_EXAMINED, unitOf } from './read-leases.ts'
+import { headOf } from './read-pools.ts'
+import type {
+  Attention,
+  AttentionFilter,
+  AttentionPage,
+  PageByText,
+  SightingFilter,
+  SightingPage,
+  SourceFilter,
+  SourceShown,
+} from './reads-types.ts'
+
+type Db = Kysely<Tables>
+
+async function isKnown(db: Db, network: string): Promise<boolean> {
+  const { rows } = await sql<{ head: number | null }>`select ${headOf(network)} as head`.execute(db)
+  return rows[0]!.head !== null
+}
+
+export async function readSources(
+  db: Db,
+  network: string,
+  { id, node, states, after, limit }: SourceFilter,
+): Promise<readonly SourceShown[] | null> {
+  const conditions = [sql`s.network_id = ${network}`]
+  if (id !== null) conditions.push(sql`s.source_id = ${id}`)
+  if (node !== null) conditions.push(sql`s.declaration ->> 'node' = ${node}`)
+  if (states.length > 0) conditions.push(sql`s.state = any(${states}::text[])`)
+  if (after !== null) conditions.push(sql`s.source_id > ${after}`)
+  const sources = await sql<SourceTable>`
+    select s.* from ipledger.source s where ${sql.join(conditions, sql` and `)} order by s.source_id limit ${limit}
+  `.execute(db)
+  if (sources.rows.length === 0) return (await isKnown(db, network)) ? [] : null
+  const ids = sources.rows.map(({ source_id }) => source_id)
+  const freshness = await readFreshness(db, network, ids)
+  return sources.rows.map((row) => ({
+    source: sourceOf(row),
+    freshness: freshness.get(row.source_id) ?? null,
+  }))
+}
+
+/** `ids`: only of these. */
+export async function readFreshness(
+  db: Db,
+  network: string,
+  ids: readonly string[] | null = null,
+): Promise<ReadonlyMap<string, Freshness>> {
+  const { rows } = await sql<SourceReportTable>`
+    select r.* from ipledger.source_report r
+    where r.network_id = ${network} and (${ids}::text[] is null or r.source_id = any(${ids}::text[]))
+  `.execute(db)
+  return new Map(rows.map((row) => [row.source_id, freshnessOf(row)]))
+}
+
+export async function readLookUps(
+  db: Db,
+  network: string,
+  addresses: readonly string[],
+): Promise<ReadonlyMap<string, readonly LookUp[]>> {
+  const { rows } = await sql<Record<string, unknown>>`
+    select k.*, host(k.address) as address_text from ipledger.lookup k
+    where k.network_id = ${network} and k.address = any(${addresses}::inet[])
+  `.execute(db)
+  return Map.groupBy(rows.map(lookUpOf), ({ address }) => address)
+}
+
+/** In order of their key. */
+export async function readSightings(
+  db: Db,
+  network: string,
+  { source, address, vanished }: SightingFilter,
+  { after, size }: PageByText,
+): Promise<SightingPage | null> {
+  if (!(await isKnown(db, network))) return null
+  const conditions = [sql`s.network_id = ${network}`]
+  if (address !== null) {
+    const { family, value } = address
+    const text = formatValue(family, value)
+    const last = sql`coalesce((
+      select set_masklen(broadcast(set_masklen(${text}::inet, p.prefix_length)), ${maxPrefix(family)}) from ipledger.pool p
+      where p.network_id = ${network} and p.cidr >>= ${text}::inet), ${text}::inet)`
+    conditions.push(sql`s.address >= ${unitOf(network, text)}`, sql`s.address <= ${last}`)
+  }
+  if (after !== null) {
+    const key = keyOf(after, 6)
+    if (key === null || isMalformed(parseAddress(key[0]!))) return { sightings: [], next: null }
+    const [at, ...rest] = key
+    conditions.push(sql`(s.address, s.source_id, s.owner_kind, s.owner_uid, s.owner_incarnation, s.owner_interface)
+      > (${at}::inet, ${sql.join(rest)})`)
+  }
+  const walk = sql`select * from ipledger.sighting s where ${sql.join(conditions, sql` and `)}
+    order by s.address, s.source_id, s.owner_kind, s.owner_uid, s.owner_incarnation, s.owner_interface`
+  const key = sql`json_build_array(host(w.address), w.source_id, w.owner_kind, w.owner_uid, w.owner_incarnation, w.owner_interface)::text`
+  const { rows } = await sql<
+    Record<string, unknown> & { key: string; appeared_at: number; vanished_at: number | null }
+  >`
+    select w.*, ${key} as key, host(w.address) as address_text, a.at as appeared_at, v.at as vanished_at
+    from (${walk} limit ${MOST_EXAMINED}) w
+    left join ipledger.event a on a.network_id = ${network} and a.seq = w.appeared_seq
+    left join ipledger.event v on v.network_id = ${network} and v.seq = w.vanished_seq
+    where (${source}::text is null or w.source_id = ${source}) and (${vanished}::bool or w.vanished_seq is null)
+    order by w.address, w.source_id, w.owner_kind, w.owner_uid, w.owner_incarnation, w.owner_interface
+    limit ${size + 1}
+  `.execute(db)
+  const sightings = rows.slice(0, size).map((row) => ({
+    ...sightingOf(row),
+    appearedAt: row.appeared_at,
+    vanishedAt: row.vanished_at,
+  }))
+  if (rows.length > size) return { sightings, next: rows[size - 1]!.key }
+  const end = await sql<{ key: string }>`
+    select ${key} as key from (${walk} offset ${MOST_EXAMINED - 1} limit 1) w`.execute(db)
+  return { sightings, next: end.rows[0]?.key ?? null }
+}
+
+type AttentionRow = Omit<Attention, 'leaseId' | 'text'> & { lease_id: string; what: string; key: string }
+
+export async function readAttention(
+  db: Db,
+  network: string,
+  { codes }: AttentionFilter,
+  { after, size }: PageByText,
+): Promise<AttentionPage | null> {
+  if (!(await isKnown(db, network))) return null
+  const key = after === null ? null : keyOf(after, 5)
+  if (after !== null && key === null) return { items: [], next: null }
+  const fields = sql`(a.code collate "C", a.address collate "C", a.source collate "C", a.lease_id collate "C", md5(a.what) collate "C")`
+  const { rows } = await sql<AttentionRow>`
+    select a.*, json_build_array(a.code, a.address, a.source, a.lease_id, md5(a.what))::text as key
+    from (
+      select t.code, t.since, t.source, coalesce(host(t.address), '') as address, coalesce(t.lease_id, '') as lease_id, t.what
+      from ipledger_audit.attention t
+      where t.network = ${network} and (${codes.length === 0}::bool or t.code = any(${codes}::text[]))) a
+    where ${key === null ? sql`true` : sql`${fields} > (${sql.join(key)})`}
+    order by ${sql.raw('a.code collate "C", a.address collate "C", a.source collate "C", a.lease_id collate "C", md5(a.what) collate "C"')}
+    limit ${size + 1}
+  `.execute(db)
+  const items = rows
+    .slice(0, size)
+    .map(({ code, since, source, address, lease_id: leaseId, what: text }) => ({
+      code,
+      since,
+      source,
+      address,
+      leaseId,
+      text,
+    }))
+  return { items, next: rows.length > size ? rows[size - 1]!.key : null }
+}
+
+/** A page's text comes from a caller: what is no key of so many texts is none. */
+function keyOf(text: string, fields: number): readonly string[] | null {
+  try {
+    const key: unknown = JSON.parse(text)
+    const isOne =
+      Array.isArray(key) &&
+      key.length === fields &&
+      key.every((one) => typeof one === 'string' && !one.includes('\0'))
+    return isOne ? (key as string[]) : null
+  } catch {
+    return null
+  }
+}

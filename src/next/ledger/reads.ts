@@ -1,0 +1,168 @@
+/**
+ * Reads of a network: SQL on the projections and the log, past the loop and its lock, on a pool of their own. A page is true
+ * at the head that it says: it is one statement, or reads a part of the log that never changes. No page looks at more than
+ * `MOST_EXAMINED` rows; it may then come out short, or empty, and still not be the last.
+ */
+import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
+import pg from 'pg'
+import type { Answer } from '../core/command.ts'
+import { POLICY } from '../core/policy.ts'
+import { onConnection } from '../postgres/on-connection.ts'
+import type { Tables } from '../postgres/tables.ts'
+import { onRead } from '../telemetry.ts'
+import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
+import {
+  readAddressHistory,
+  readEvents,
+  readExplanation,
+  readLeaseHistory,
+  readLeasesAsOf,
+} from './read-log.ts'
+import { readNetworks, readPools, readRecovery } from './read-pools.ts'
+import { readAttention, readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
+import { type Condition, type Reads, ReadsUnavailable, type RequestFound } from './reads-types.ts'
+import { type Verified, verifyNetwork } from './verify.ts'
+
+const VERIFY_MS = 5_000
+/** Beside its budget a verification takes at most one slice more, and its rows. */
+const VERIFY_WITHIN_MS = 4 * VERIFY_MS
+
+/** The pool stays the caller's: closing it ends the reads. */
+export function createReads(pool: pg.Pool): Reads {
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
+  let verifying: { readonly network: string; readonly run: Promise<Verified | null> } | undefined
+
+  return {
+    condition: () => asking(readCondition(db)),
+    networks: (filter) => asking(readNetworks(db, filter)),
+    network: async (name) => {
+      const found = await asking(readNetworks(db, { labels: {}, only: [name], after: null, limit: 1 }))
+      return found[0] ?? null
+    },
+    recovery: (network) => asking(readRecovery(db, network)),
+    pools: (network, filter) => asking(readPools(db, network, filter)),
+    leaseByToken: (network, token) => asking(readLeaseByToken(db, network, token)),
+    leaseAt: (network, address) => asking(readLeaseAt(db, network, address)),
+    leases: (network, filter, page) => asking(readLeases(db, network, filter, page)),
+    request: (network, requestId) => asking(readRequest(db, network, requestId)),
+    events: (network, filter, page) => asking(readEvents(db, network, filter, page)),
+    addressHistory: (network, cidr, range, page) =>
+      asking(readAddressHistory(db, network, cidr, range, page)),
+    leaseHistory: (network, token, page) => asking(readLeaseHistory(db, network, token, page)),
+    leasesAsOf: (network, moment, page) => asking(readLeasesAsOf(db, network, moment, page)),
+    explanation: (network, address, moment) => asking(readExplanation(db, network, address, moment)),
+    verification: async (network) => {
+      if (verifying !== undefined && verifying.network !== network) return 'busy'
+      verifying ??= {
+        network,
+        run: asking(verify(pool, network)).finally(() => {
+          verifying = undefined
+        }),
+      }
+      return verifying.run
+    },
+    sources: (network, filter) => asking(readSources(db, network, filter)),
+    sightings: (network, filter, page) => asking(readSightings(db, network, filter, page)),
+    freshness: (network) => asking(readFreshness(db, network)),
+    lookUps: (network, addresses) => asking(readLookUps(db, network, addresses)),
+    attention: (network, filter, page) => asking(readAttention(db, network, filter, page)),
+  }
+}
+
+/** The role's time-out ends a statement after 5 s; a database that went silent says nothing of it, so its connection is given up. */
+const ANSWER_WITHIN_MS = 7_000
+
+function impatient(pool: pg.Pool): PostgresPool {
+  return {
+    options: pool.options,
+    end: () => pool.end(),
+    connect: async () => {
+      const client = await pool.connect()
+      let silent = false
+      const query = (text: string, parameters: readonly unknown[]) => {
+        const { promise, reject } = Promise.withResolvers<never>()
+        const timer = setTimeout(() => {
+          silent = true
+          reject(new Error('no answer: timeout of a read'))
+        }, ANSWER_WITHIN_MS)
+        return onRead(() => {
+          const answer = client.query(text, [...parameters]).finally(() => clearTimeout(timer))
+          return Promise.race([answer, promise])
+        })
+      }
+      // Of its two signatures only this one is used here: no cursors.
+      return { query: query as unknown as PostgresPoolClient['query'], release: () => client.release(silent) }
+    },
+  }
+}
+
+async function readCondition(db: Kysely<Tables>): Promise<Condition> {
+  const { rows } = await sql<Condition>`
+    select (select count(*) from ipledger.migration) as migrations,
+      count(*) filter (where n.recovering is not null) as recovering,
+      count(*) filter (where n.holds::text <> '{}') as held
+    from ipledger.network n
+  `.execute(db)
+  return rows[0]!
+}
+
+async function readRequest(
+  db: Kysely<Tables>,
+  network: string,
+  requestId: string,
+): Promise<{ readonly found: RequestFound | null } | null> {
+  const { rows } = await sql<{
+    known: boolean
+    method: string | null
+    at: number
+    seq: number
+    answer: Answer
+  }>`
+    select exists (select from ipledger.network where network_id = ${network}) as known,
+      r.method, r.at, r.seq, r.answer
+    from (select) one
+    left join ipledger.request r on r.network_id = ${network} and r.request_id = ${requestId}
+      and r.at > now() - ${POLICY.requestMemoryMs} * interval '1 millisecond'
+  `.execute(db)
+  const { known, method, at, seq, answer } = rows[0]!
+  if (!known) return null
+  return { found: method === null ? null : { method, at, seq, answer } }
+}
+
+async function verify(pool: pg.Pool, network: string): Promise<Verified | null> {
+  return onConnection(
+    pool,
+    async (client) => {
+      const known = await client.query('select from ipledger.network_lock where network_id = $1', [network])
+      return known.rows.length === 0 ? null : verifyNetwork(client, network, { budgetMs: VERIFY_MS })
+    },
+    VERIFY_WITHIN_MS,
+  )
+}
+
+/** SQLSTATE classes: connection, login, a database that is not ours yet, resources, an operator or a time-out, the system itself. */
+const UNAVAILABLE_CLASSES: ReadonlySet<string> = new Set(['08', '28', '3D', '53', '57', '58'])
+/** A standby cancels a read that stands in the way of replay; a deadlock; a lock, or a transaction, waited too long. */
+const UNAVAILABLE_CODES: ReadonlySet<string> = new Set(['40001', '40P01', '55P03', '25P03', '25P04'])
+
+/** @throws ReadsUnavailable where it is the database's fault that there is no answer */
+async function asking<T>(question: Promise<T>): Promise<T> {
+  try {
+    return await question
+  } catch (error) {
+    if (!isUnavailable(error)) throw error
+    throw new ReadsUnavailable('the database does not answer', { cause: error })
+  }
+}
+
+function isUnavailable(error: unknown): boolean {
+  if (error instanceof pg.DatabaseError) {
+    const { code = '' } = error
+    return UNAVAILABLE_CLASSES.has(code.slice(0, 2)) || UNAVAILABLE_CODES.has(code)
+  }
+  if (!(error instanceof Error)) return false
+  if (error instanceof AggregateError) return true
+  if ('code' in error && typeof error.code === 'string' && /^E[A-Z]+$/.test(error.code)) return true
+  // pg has no codes for its own: 'Connection terminated…', 'timeout exceeded when trying to connect', 'Cannot use a pool…'.
+  return /terminat|timeout|ended|closed|pool after calling end/i.test(error.message)
+}

@@ -1,0 +1,135 @@
+/** How a source stands after reports that are late, partial, or of another life. */
+import assert from 'node:assert/strict'
+import { describe, test } from 'vitest'
+import type { Report } from '../../../src/next/core/command.ts'
+import {
+  after,
+  answers,
+  command,
+  enable,
+  given,
+  HOUR,
+  lists,
+  network,
+  pool,
+  reapProven,
+  register,
+  reserve,
+  type Scene,
+  SECOND,
+  source,
+} from './given.ts'
+
+const room = [network, pool('10.0.0.0/28')]
+const freshness = ({ scene }: ReturnType<ReturnType<typeof given>['when']>, id = 'agent') =>
+  scene.freshness.get(id)!
+
+describe('reports', () => {
+  test('a report of a closed epoch leaves the freshness of the present one as it is', () => {
+    const shown = given(
+      room,
+      source('agent'),
+      lists('agent', ['x/1@10.0.0.1']),
+      lists('agent', ['x/1@10.0.0.1']),
+    )
+      // It was begun before the present epoch opened, and lists what the present one does not.
+      .when(lists('agent', ['y/1@10.0.0.2'], { epoch: 'e0', head: 1 }))
+      .then('source.reported agent +10.0.0.2')
+    assert.deepEqual(
+      { ...freshness(shown), counted: freshness(shown).counted.length },
+      {
+        ...freshness(shown),
+        epoch: 'e1',
+        warm: true,
+        counted: 2,
+      },
+    )
+  })
+
+  test('what a late report added is not covered by "unchanged": the list is wanted in full', () => {
+    const shown = given(room, source('agent'), lists('agent', ['x/1@10.0.0.1'])).when(
+      lists('agent', ['y/1@10.0.0.2'], { sequence: 1 }),
+    )
+    assert.equal(freshness(shown).digest, '')
+  })
+
+  test('a list that ended nothing, because its source was warming up, is wanted in full once more', () => {
+    const life = { epoch: 'e2' }
+    const shown = given(
+      room,
+      source('agent'),
+      lists('agent', ['x/1@10.0.0.1']),
+      lists('agent', [], life),
+    ).when(lists('agent', [], life))
+    assert.equal(freshness(shown).warm, true)
+    assert.equal(freshness(shown).digest, '')
+  })
+
+  test('the owner at an address changes: who is listed still, does not vanish with the other', () => {
+    const both = lists('agent', ['x/1@10.0.0.1', 'y/1@10.0.0.1'])
+    const one = (scene: Scene) => ({
+      ...(lists('agent', ['x/1@10.0.0.1'])(scene) as Report),
+      vanished: ['10.0.0.1'],
+    })
+    const { scene } = given(room, register('agent'), enable('agent'), both, both, both)
+      .when(one)
+      .then('source.reported agent -10.0.0.1')
+    const live = scene.image.sightings.get('10.0.0.1')!.filter(({ vanishedSeq }) => vanishedSeq === null)
+    assert.deepEqual(
+      live.map(({ owner }) => owner?.name),
+      ['x'],
+    )
+  })
+
+  test('an operator who resumes after many reaps gets a window of its own', () => {
+    const many = Array.from({ length: 8 }, (_, i) => i + 1)
+    given(
+      room,
+      source('agent'),
+      ...many.map((i) => reserve(`x${i}/1`, { confirmed: true })),
+      ...[0, 1, 2].map(() => lists('agent', [])),
+      after(2 * HOUR),
+      ...many.map((i) => answers('agent', `x${i}/1`, `10.0.0.${i}`, 'gone')),
+      ...[1, 2, 3, 4].map((i) => reapProven(`10.0.0.${i}`)),
+      command({ type: 'resumeHold', hold: null, why: 'it is so' }),
+    )
+      .when(reapProven('10.0.0.4'))
+      .then('lease.reaped 10.0.0.4 REAPED #9')
+  })
+
+  test('a new era lifts the hold of a source that was ahead', () => {
+    given(room, source('agent'), lists('agent', [], { head: 4_000 }))
+      .when(command({ type: 'beginEra', above: 4_000, recovering: true, why: 'recover' }))
+      .then('era.begun', 'reconcile.resumed')
+  })
+
+  test('a batch that is repeated after its lease ended is lost, as a single Reserve is', () => {
+    const batch = command({
+      type: 'allOrNothing',
+      cause: 'BatchReserve',
+      items: [reserve('x/1')(), reserve('y/1')()],
+      requestId: 'r',
+      fingerprint: 'f',
+    })
+    given(room, batch, command({ type: 'reap', token: 3, version: 3, why: 'gone' }))
+      .when(batch)
+      .then('refused LEASE_LOST')
+  })
+
+  test('an hour forward: what cooled before the step cools on, also when another process wrote after it', () => {
+    given(
+      network,
+      pool('10.0.0.0/30'),
+      reserve('a/1'),
+      reserve('b/1'),
+      command({ type: 'release', removalConfirmed: true, lease: { token: 3, owner: null } }),
+      after(HOUR),
+      // A process that did not see the step wrote this.
+      command({ type: 'updateNetwork', version: null, description: 'x', labels: null }),
+      after(SECOND),
+      command({ type: 'hold', hold: 'CLOCK', why: 'set forward', stepMs: HOUR }),
+    )
+      .when(reserve('c/1'))
+      .then('refused POOL_EXHAUSTED')
+  })
+})

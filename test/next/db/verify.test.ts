@@ -1,0 +1,312 @@
+/** What `verify` finds: a log that was touched, and tables that are not its fold. As superuser, who alone could do either. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { rebuildNetwork } from '../../../src/next/ledger/rebuild.ts'
+import { type VerifyOptions, verifyNetwork } from '../../../src/next/ledger/verify.ts'
+import { connect } from '../../../src/next/postgres/connect.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { walk } from '../support/random-walk.ts'
+import { NETWORK, storeScene } from '../support/stored-scene.ts'
+
+const database = await useTestDatabase()
+const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
+afterAll(() => admin.end())
+
+/** One with an era that has ended. */
+const SEED = 23
+const scene = walk(SEED, 300)
+const leases = scene.events.filter((event) => 'record' in event)
+/** In the middle of a chain of the first era: it has a predecessor and a successor. */
+const middle = leases.find(
+  ({ seq, previous }) =>
+    previous > 0 && seq < 2 ** 40 && leases.some((other) => other.previous === seq && other.seq > seq + 1),
+)!
+const head = scene.image.head
+let digest = ''
+beforeAll(async () => {
+  digest = await storeScene(admin, scene)
+})
+
+const ALTER = (change: string, seq: number | string) =>
+  `alter table ipledger.event disable trigger all; update ipledger.event set ${change} where seq = ${seq}`
+/** The digest that the event would have, made again by whoever altered it. */
+const SEALED = `digest = sha256((select p.digest from ipledger.event p where p.network_id = '${NETWORK}' and p.seq = e.seq - 1)
+  || convert_to(ipledger.event_text(e), 'UTF8'))`
+
+/** What is found after these statements, which are taken back. */
+async function found(statements: string, options: VerifyOptions = { from: 0 }) {
+  await admin.query('begin')
+  try {
+    await admin.query(statements)
+    const { findings } = await verifyNetwork(admin, NETWORK, options)
+    return findings
+  } finally {
+    await admin.query('rollback')
+  }
+}
+const codes = (findings: readonly { readonly what: string; readonly seq: number | null }[]) =>
+  findings.map(({ what, seq }) => (seq === null ? what : `${what} ${seq}`))
+
+test('finds nothing in what was written, and answers with an anchor', async () => {
+  const verified = await verifyNetwork(admin, NETWORK, { from: 0, against: { seq: head, digest } })
+  expect(verified).toEqual({
+    complete: true,
+    fromSeq: 0,
+    verifiedSeq: head,
+    head,
+    digest,
+    findings: [],
+    omitted: 0,
+  })
+})
+
+test('the database refuses a second successor, whoever writes it', async () => {
+  const fork = `insert into ipledger.event select (jsonb_populate_record(e, jsonb_build_object('seq', ${head} + 1))).* from ipledger.event e where seq = ${middle.seq}`
+  await expect(admin.query(fork)).rejects.toMatchObject({
+    code: '23505',
+    constraint: 'history_of_an_address_never_forks',
+  })
+})
+
+describe('the log', () => {
+  test.each([
+    ['owner', `owner_name = 'somebody else'`],
+    ['time', `reserved_at = reserved_at + interval '1 ms'`],
+    ['state', `state = 'ACTIVE', ended = null`],
+    ['details', `details = '{"seen":1}'`],
+    ['address', `address = '10.0.0.200'`],
+    ['actor', `actor = ''`],
+    ['null', `trace_id = ''`],
+    ['digest', `digest = sha256('x')`],
+  ])('an altered event is named: its %s', async (_, change) => {
+    expect(codes(await found(ALTER(change, middle.seq)))).toContain(`EVENT_ALTERED ${middle.seq}`)
+  })
+
+  test('an event altered with its digest is named by the next one', async () => {
+    const statements = `${ALTER(`owner_name = 'x'`, middle.seq)}; update ipledger.event e set ${SEALED} where e.seq = ${middle.seq}`
+    expect(codes(await found(statements))).toEqual([`EVENT_ALTERED ${middle.seq + 1}`])
+  })
+
+  test('a removed event is named', async () => {
+    const findings = await found(`delete from ipledger.event where seq = ${middle.seq}`)
+    expect(codes(findings)).toContain(`EVENT_MISSING ${middle.seq + 1}`)
+    expect(findings.find(({ what }) => what === 'EVENT_MISSING')!.message).toBe(
+      `numbers ${middle.seq} to ${middle.seq} are missing`,
+    )
+    expect(codes(findings)).toContain(
+      `CHAIN_BROKEN ${leases.find(({ previous }) => previous === middle.seq)!.seq}`,
+    )
+  })
+
+  test('the last event of an era that has ended is missed', async () => {
+    const begun = scene.events.find(({ type }) => type === 'era.begun')!
+    expect(begun).toBeDefined()
+    const last = scene.events.at(scene.events.indexOf(begun) - 1)!
+    const findings = await found(`delete from ipledger.event where seq = ${last.seq}`)
+    expect(findings[0]).toMatchObject({
+      what: 'EVENT_MISSING',
+      seq: begun.seq,
+      message: `numbers ${last.seq} to ${last.seq} are missing`,
+    })
+  })
+
+  test('an inserted event is named', async () => {
+    const insert = (change: object) =>
+      `insert into ipledger.event select (jsonb_populate_record(e, '${JSON.stringify({ seq: head + 1, ...change })}')).* from ipledger.event e where seq = ${middle.seq}`
+    const other = { address: '10.0.0.77', previous: 0, at: new Date(scene.image.at).toISOString() }
+    expect(codes(await found(insert(other)))).toContain(`EVENT_ALTERED ${head + 1}`)
+    // With a digest that follows, what it says is illegal.
+    const sealed = `update ipledger.event e set ${SEALED} where e.seq = ${head + 1}`
+    expect(
+      codes(
+        await found(
+          `${insert({ ...other, type: 'lease.confirmed', state: 'ACTIVE', ended: null })}; ${sealed}`,
+        ),
+      ),
+    ).toContain(`EVENT_ILLEGAL ${head + 1}`)
+    expect(codes(await found(`${insert({ ...other, previous: head })}; ${sealed}`))).toContain(
+      `CHAIN_BROKEN ${head + 1}`,
+    )
+    expect(
+      codes(
+        await found(
+          `${insert({ address: null, previous: null, type: 'recovery.ended', at: '2020-01-01Z' })}; ${sealed}`,
+        ),
+      ),
+    ).toContain(`EVENT_ILLEGAL ${head + 1}`)
+  })
+
+  test('a missing tail is found by an anchor, and by what was verified before', async () => {
+    const cut = `delete from ipledger.event where seq >= ${leases.at(-1)!.seq}`
+    const rebuilt = async (options: VerifyOptions, forget: string) => {
+      await admin.query(
+        `create schema if not exists kept; create table kept.event as select * from ipledger.event; ${cut}; ${forget}`,
+      )
+      try {
+        await rebuildNetwork(admin, NETWORK)
+        return codes((await verifyNetwork(admin, NETWORK, options)).findings)
+      } finally {
+        await admin.query(
+          `insert into ipledger.event select * from kept.event on conflict do nothing; drop table kept.event`,
+        )
+        await rebuildNetwork(admin, NETWORK)
+        await verifyNetwork(admin, NETWORK, { from: 0 })
+        await verifyNetwork(admin, NETWORK, { from: 0 })
+      }
+    }
+    await verifyNetwork(admin, NETWORK, { from: 0 })
+    expect(await rebuilt({ from: 0 }, 'delete from ipledger.verification')).toEqual([])
+    expect(
+      await rebuilt({ from: 0, against: { seq: head, digest } }, 'delete from ipledger.verification'),
+    ).toEqual([`LOG_SHORTER ${head}`])
+    expect(await rebuilt({ from: 0 }, 'select 1')).toEqual([`LOG_SHORTER ${head}`])
+  })
+
+  test('a log that was made anew as a whole is found by an anchor', async () => {
+    expect(
+      codes(await found('select 1', { from: 0, against: { seq: middle.seq, digest: 'ab'.repeat(32) } })),
+    ).toEqual([`EVENT_ALTERED ${middle.seq}`])
+    expect(
+      codes(
+        await found(`delete from ipledger.event where seq = ${middle.seq}`, {
+          from: middle.seq,
+          against: { seq: middle.seq, digest },
+        }),
+      ),
+    ).toContain(`EVENT_MISSING ${middle.seq}`)
+  })
+
+  test('a constraint that is gone is missed', async () => {
+    const findings = await found(
+      'alter table ipledger.event drop constraint history_of_an_address_never_forks',
+    )
+    expect(findings).toMatchObject([
+      { what: 'CHAIN_BROKEN', message: expect.stringContaining('never_forks') },
+    ])
+  })
+})
+
+describe('the tables', () => {
+  const lease = scene.image.records.values().next().value!
+  const source = [...scene.image.sources.keys()][0]!
+  test.each([
+    [
+      'LEASE_DIFFERS',
+      `update ipledger.lease set state = 'FREE' where address = '${middle.record.address}' and state <> 'FREE'; update ipledger.lease set pool_id = 1 where address = '${middle.record.address}'`,
+    ],
+    ['LEASE_DIFFERS', `update ipledger.lease set confirm_by = now() where address = '${lease.address}'`],
+    [
+      'LEASE_DIFFERS',
+      `update ipledger.lease set seq = ${middle.previous} where address = '${middle.record.address}'`,
+    ],
+    ['LEASE_DIFFERS', `delete from ipledger.lease where address = '${lease.address}'`],
+    [
+      'LEASE_DIFFERS',
+      `insert into ipledger.lease select network_id, '10.0.0.250', seq, pool_id, state from ipledger.lease limit 1`,
+    ],
+    ['POOL_DIFFERS', `update ipledger.pool set name = 'other' where name = 'single'`],
+    ['POOL_DIFFERS', `update ipledger.pool set settings = '{}' where name = 'single'`],
+    ['POOL_DIFFERS', `delete from ipledger.pool where name = 'single'`],
+    [
+      'POOL_DIFFERS',
+      `insert into ipledger.pool select network_id, 5, 'new', '10.9.0.0/24', 32, settings, version, created_at, updated_at from ipledger.pool limit 1`,
+    ],
+    ['NETWORK_DIFFERS', `update ipledger.network set era = 17`],
+    ['NETWORK_DIFFERS', `update ipledger.network set holds = '{"CLOCK":{}}'`],
+    ['NETWORK_DIFFERS', `delete from ipledger.network`],
+    ['NETWORK_DIFFERS', `delete from ipledger.network_lock`],
+    [
+      'SOURCE_DIFFERS',
+      `update ipledger.source set state = 'REGISTERED', enabled_seq = null where source_id = '${source}'`,
+    ],
+    ['SOURCE_DIFFERS', `update ipledger.source set epoch_head = 1 where source_id = '${source}'`],
+    ['SOURCE_DIFFERS', `delete from ipledger.source where source_id = '${source}'`],
+    [
+      'SOURCE_DIFFERS',
+      `insert into ipledger.source select network_id, 'zzz', declaration, state, version, registered_at, registered_by from ipledger.source limit 1`,
+    ],
+    [
+      'SIGHTING_DIFFERS',
+      `delete from ipledger.sighting where appeared_seq = (select max(appeared_seq) from ipledger.sighting)`,
+    ],
+    [
+      'SIGHTING_DIFFERS',
+      `update ipledger.sighting set terminal_seq = 4, state = 'terminal' where appeared_seq = (select max(appeared_seq) from ipledger.sighting)`,
+    ],
+    [
+      'SIGHTING_DIFFERS',
+      `insert into ipledger.sighting select network_id, '10.0.0.250', source_id, owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface, node, state, appeared_seq, appeared_head from ipledger.sighting limit 1`,
+    ],
+  ])('%s: %s', async (code, statements) => {
+    const findings = await found(statements)
+    // Whether a sighting that has vanished is kept depends on leases and pools.
+    expect(
+      new Set(
+        findings.map(({ what }) => what).filter((what) => what === code || what !== 'SIGHTING_DIFFERS'),
+      ),
+    ).toEqual(new Set([code]))
+    expect(findings[0]!.message.length).toBeGreaterThan(20)
+  })
+
+  test('what was found stays known until a whole look finds it no more, and rebuild repairs it', async () => {
+    const kept = async () =>
+      (
+        await admin.query(
+          `select what, address from ipledger_audit.verify_findings where network = '${NETWORK}'`,
+        )
+      ).rows
+    await admin.query(
+      `update ipledger.lease set pool_id = 1 where address = '${lease.address}'; delete from ipledger.pool; delete from ipledger.network_lock`,
+    )
+    await verifyNetwork(admin, NETWORK, { from: 0 })
+    expect((await kept()).map(({ what }) => what)).toEqual(
+      expect.arrayContaining(['LEASE_DIFFERS', 'NETWORK_DIFFERS', 'POOL_DIFFERS']),
+    )
+    await rebuildNetwork(admin, NETWORK)
+    const begun = await verifyNetwork(admin, NETWORK, { budgetMs: 0 })
+    expect(begun.complete).toBe(false)
+    expect((await kept()).length).toBeGreaterThan(0)
+    expect((await verifyNetwork(admin, NETWORK, { from: 0 })).findings).toEqual([])
+    expect(await kept()).toEqual([])
+  })
+})
+
+test('goes on where the budget ended, with the login of the service', async () => {
+  const service = await connect({ url: database.serviceUrl, applicationName: 'test' })
+  try {
+    await admin.query('delete from ipledger.verification')
+    const from: number[] = []
+    for (let calls = 0; calls < 50; calls++) {
+      const { complete, fromSeq, findings, verifiedSeq } = await verifyNetwork(service, NETWORK, {
+        budgetMs: 1,
+      })
+      expect(findings).toEqual([])
+      from.push(fromSeq)
+      if (complete) {
+        expect(verifiedSeq).toBe(head)
+        break
+      }
+    }
+    expect(from.length).toBeGreaterThan(3)
+    expect(from[0]).toBe(0)
+    expect(from.at(-1)).toBe(head)
+    expect(
+      (await admin.query('select finished_at >= started_at as done from ipledger.verification')).rows,
+    ).toEqual([{ done: true }])
+    expect((await service.query("select current_setting('statement_timeout') as value")).rows).toEqual([
+      { value: '5s' },
+    ])
+    // The next one begins anew.
+    expect((await verifyNetwork(service, NETWORK)).fromSeq).toBe(0)
+  } finally {
+    await service.end()
+  }
+})
+
+test('a network that does not exist has nothing wrong with it', async () => {
+  expect(await verifyNetwork(admin, 'nowhere', { from: 0 })).toMatchObject({
+    complete: true,
+    head: 0,
+    findings: [],
+  })
+  expect(await rebuildNetwork(admin, 'nowhere')).toBeNull()
+})
