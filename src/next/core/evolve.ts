@@ -30,13 +30,12 @@ export function evolve(image: Image, event: LedgerEvent): void {
     case 'lease.reaped': {
       const { record } = event
       put(image, record.address, record)
-      if (record.owner !== null && closes(event.type, record)) putClosing(image, record.owner, event.at)
-      if (event.cause === 'PROVEN_ABSENT') putReap(image, event.at)
+      remember(image, event)
       forgetVanished(image, record)
       break
     }
     case 'attachment.closed':
-      putClosing(image, event.owner, event.at)
+      remember(image, event)
       break
     case 'network.created':
       putNetwork(image, {
@@ -81,7 +80,7 @@ export function evolve(image: Image, event: LedgerEvent): void {
       const holds = { ...image.network!.holds }
       for (const hold of event.details.holds) delete holds[hold]
       changeNetwork(image, event, { holds })
-      if (event.details.holds.includes('TOO_MANY_REAPS')) putReap(image, null)
+      remember(image, event)
       break
     }
     case 'pool.created':
@@ -152,13 +151,22 @@ export function evolve(image: Image, event: LedgerEvent): void {
   }
 }
 
-/** A Release, and a supersession, close the attachment: what it overtook is refused (4.2). */
-export function closes(type: LedgerEvent['type'], { quarantine }: AddressRecord): boolean {
-  return (
-    type === 'lease.released' ||
-    (type === 'lease.quarantined' &&
+/**
+ * What the last hour of the log says and no projection keeps: closings, and reaps by absence for the breaker. A Release and a
+ * supersession close the attachment: what they overtook is refused (4.2).
+ */
+export function remember(image: Image, event: LedgerEvent): void {
+  if (event.type === 'attachment.closed') putClosing(image, event.owner, event.at)
+  if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS'))
+    putReap(image, null)
+  if (!('record' in event)) return
+  if (event.cause === 'PROVEN_ABSENT') putReap(image, event.at)
+  const { owner, quarantine } = event.record
+  const closes =
+    event.type === 'lease.released' ||
+    (event.type === 'lease.quarantined' &&
       (quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'))
-  )
+  if (closes && owner !== null) putClosing(image, owner, event.at)
 }
 
 function changeNetwork(image: Image, event: LedgerEvent, change: Partial<NetworkState>): void {

@@ -253,7 +253,6 @@ export function buildPool(
     family: range.family,
     range,
     allocatable: allocatable({
-      family: range.family,
       cidr: range,
       subnet,
       prefixLength: settings.prefixLength,

@@ -1,14 +1,11 @@
 /** Builds an image from the projections at one head; the events of the last hour say what was closed and reaped. */
-import type { AddressRecord } from '../core/event.ts'
-import { closes } from '../core/evolve.ts'
+import { remember } from '../core/evolve.ts'
 import {
   type Image,
   newImage,
   put,
-  putClosing,
   putNetwork,
   putPool,
-  putReap,
   putSightings,
   putSource,
   type Sighting,
@@ -24,16 +21,7 @@ export async function buildImage(name: string, loaded: Loaded, mostTouched: numb
     if (settings !== null) putPool(image, poolId, buildPool(settings, { poolId, ...at }))
   for (const [address, sightings] of byAddress(loaded.sightings)) putSightings(image, address, sightings)
   for await (const page of loaded.records) for (const record of page) put(image, record.address, record)
-  for await (const page of loaded.recent) {
-    for (const { event } of page) {
-      if (event.type === 'attachment.closed') putClosing(image, event.owner, event.at)
-      if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS')) putReap(image, null)
-      if (!('record' in event)) continue
-      const { owner }: AddressRecord = event.record
-      if (owner !== null && closes(event.type, event.record)) putClosing(image, owner, event.at)
-      if (event.cause === 'PROVEN_ABSENT') putReap(image, event.at)
-    }
-  }
+  for await (const page of loaded.recent) for (const { event } of page) remember(image, event)
   image.head = loaded.head
   image.at = loaded.at
   image.digest = loaded.digest

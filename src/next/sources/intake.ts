@@ -117,7 +117,7 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
     if (standing.isRecovering || !isOrdinary) return submit(given, fresh.entries, { because: [], last })
     const isTrusted = source.state === 'ENABLED' && fresh.warm
     const counted = isTrusted && isSpaced(source, fresh, given.begunAt)
-    const after = freshnessAfter(fresh, { ...given, last }, { now: ledger.now(), flaws: [], counted })
+    const after = freshnessAfter(fresh, { ...given, last }, { now: ledger.now(), flaws: [], trusts: isTrusted, counted })
     if (!(await renew(database, given.network, fresh, after))) return resend
     return {
       complete: true,

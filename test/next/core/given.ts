@@ -21,8 +21,8 @@ import type {
 } from '../../../src/next/core/command.ts'
 import { decide, type Outcome } from '../../../src/next/core/decide.ts'
 import type { Entry, LedgerEvent, SourceDeclaration } from '../../../src/next/core/event.ts'
-import { evolve } from '../../../src/next/core/evolve.ts'
-import { type Image, newImage, rollback } from '../../../src/next/core/image.ts'
+import { evolve, isSame, ownerOf } from '../../../src/next/core/evolve.ts'
+import { type Image, newImage, rollback, type Sighting } from '../../../src/next/core/image.ts'
 import { entryOf } from '../../../src/next/core/judge.ts'
 import type { Owner } from '../../../src/next/core/owner.ts'
 import type { PoolInput } from '../../../src/next/core/pool.ts'
@@ -382,31 +382,26 @@ export const lists =
     scene.now += 30 * SECOND
     const { image, now, freshness } = scene
     const list = entries.map(entry)
-    const listed = new Set(list.map(({ address }) => address))
+    const sequence = freshness.get(id)?.sequence ?? 0
+    const isStill = (one: Sighting) =>
+      list.some((entry) => entry.address === one.address && isSame(one, id, ownerOf(entry)))
     const complete = options.complete ?? true
     return {
       ...envelope('ReportSnapshot'),
       type: 'report',
       source: id,
       epoch: 'e1',
-      sequence: (freshness.get(id)?.sequence ?? 0) + 1,
+      sequence: sequence + 1,
       head: scene.begunAt ?? image.head,
       begunAt: now,
       because: [],
       entries: list,
       vanished: [...(image.listedBy.get(id) ?? [])]
-        .filter((address) => !listed.has(address))
-        .flatMap((address) =>
-          image.sightings
-            .get(address)!
-            .filter((one) => one.source === id)
-            .map(entryOf),
-        ),
-      last: {
-        entries: list.length,
-        digest: list.map(({ address }) => address).join(),
-        after: freshness.get(id)?.sequence ?? 0,
-      },
+        .sort()
+        .flatMap((address) => image.sightings.get(address)!)
+        .filter((one) => one.source === id && one.vanishedSeq === null && !isStill(one))
+        .map(entryOf),
+      last: { entries: list.length, digest: list.map(({ address }) => address).join(), after: sequence },
       ...options,
       complete,
     }

@@ -85,68 +85,41 @@ $$What a source listed, in words, from the evidence of an event that followed fr
 Example:
   select describe_seen(evidence) from log where network_id = 'default' and type = 'lease.adopted' limit 1;$$;
 
-create function ipledger_audit.counted_misses(witness jsonb)
-  returns table (sequence bigint, head bigint, begun_at timestamptz)
-  language sql immutable
-as $$
-  select c.sequence, c.head, to_timestamp(c.at / 1000)
-    from jsonb_to_recordset(witness -> 'counted') as c (sequence bigint, head bigint, at float8)
-   where c.head >= (witness ->> 'since')::bigint
-   order by c.head, c.sequence
-$$;
-comment on function ipledger_audit.counted_misses(jsonb) is
-$$The reports of one source that a proof counted as misses: complete, in order, and begun at a head that knew the lease's last change and the
-source's last listing of it. `witness` is one element of evidence #> '{proof,witnesses}' of a reap. Columns: sequence (number of the
-report), head (of the log, that it was begun at), begun_at.
-
-Example:
-  select m.* from log e, jsonb_array_elements(e.evidence #> '{proof,witnesses}') w, counted_misses(w) m
-   where e.network_id = 'default' and e.type = 'lease.reaped';$$;
-
 create function ipledger_audit.describe_witness(proof jsonb, witness jsonb) returns text
   language sql stable
 as $$
-  select concat('source ', witness ->> 'source',
-           case when s.seen then ', which had listed it,' else ', which covers it,' end, ' missed it in ', m.misses, ' counted reports',
-           ' (numbers ' || m.sequences || ', begun at heads ' || m.heads || ', the last ' || ipledger_audit.moment(m.last) || ')',
-           '; it lists as ended since ' || s.ended, l.answers)
-    from (select count(*) as misses, string_agg(c.sequence::text, ', ') as sequences, string_agg(c.head::text, ', ') as heads, max(c.begun_at) as last
-            from ipledger_audit.counted_misses(witness) c) m
+  select concat('source ', witness ->> 'id', case when s.seen then ', which had listed it,' else ', which covers it,' end,
+           ' missed it in ', m.misses, ' counted reports (numbers ', m.sequences, ', begun at heads ', m.heads, ', the last ',
+           ipledger_audit.moment(to_timestamp(m.last / 1000)), ')', '; it lists as ended ' || s.ended, l.answers)
+    from (select count(*) as misses, string_agg(c.sequence, ', ') as sequences, string_agg(c.head, ', ') as heads, max(c.at) as last
+            from jsonb_to_recordset(witness -> 'missed') as c (sequence text, head text, at float8)) m
    cross join (select count(*) > 0 as seen,
-                      string_agg(concat(ipledger_audit.moment(x -> 'terminalAt'), ' ', ipledger_audit.describe_owner(x -> 'owner')), ', ')
+                      string_agg(concat(ipledger_audit.describe_owner(x -> 'owner'), ' since ', ipledger_audit.moment(x -> 'terminalAt')), ', ')
                         filter (where x ->> 'state' = 'terminal' and x ->> 'vanishedSeq' is null) as ended
-                 from jsonb_array_elements(proof -> 'sightings') x where x ->> 'source' = witness ->> 'source') s
+                 from jsonb_array_elements(proof -> 'sightings') x where x ->> 'source' = witness ->> 'id') s
    cross join (select string_agg(concat('; asked ', ipledger_audit.moment(x -> 'askedAt'), ' after ', ipledger_audit.describe_owner(x -> 'owner'),
                         ' it said ', x ->> 'answer', ' since ' || ipledger_audit.moment(nullif(x -> 'terminalSince', 'null')),
                         ' (' || nullif(x ->> 'detail', '') || ')'), '') as answers
-                 from jsonb_array_elements(proof -> 'lookUps') x where x ->> 'source' = witness ->> 'source') l
+                 from jsonb_array_elements(proof -> 'lookUps') x where x ->> 'source' = witness ->> 'id') l
 $$;
 comment on function ipledger_audit.describe_witness(jsonb, jsonb) is
 $$What one source contributed to a proof, in words: which reports missed the workload, at which heads, and what the source said when it was
-asked. `proof` is evidence -> 'proof' of the event, `witness` one element of its `witnesses`.
+asked. `proof` is evidence -> 'proof' of a reap, `witness` one element of its `witnesses`.
 
 Example:
   select describe_witness(e.evidence -> 'proof', w) from log e, jsonb_array_elements(e.evidence #> '{proof,witnesses}') w
    where e.network_id = 'default' and e.type = 'lease.reaped' limit 1;$$;
 
-create function ipledger_audit.describe_policy(policy jsonb) returns text
-  language sql immutable
-as $$
-  select concat(policy ->> 'misses', ' misses, minimum age ', ipledger_audit.seconds(policy ->> 'minimumAgeMs'), ', of what was never listed ',
-           ipledger_audit.seconds(policy ->> 'unwitnessedAgeMs'), ', grace after an end ', ipledger_audit.seconds(policy ->> 'terminalGraceMs'))
-$$;
-comment on function ipledger_audit.describe_policy(jsonb) is
-$$The policy that a proof was judged by, in words. `policy` is evidence #> '{proof,policy}' of the event.
-
-Example:
-  select describe_policy('{"misses": 3, "minimumAgeMs": 300000, "unwitnessedAgeMs": 3600000, "terminalGraceMs": 300000}'::jsonb);$$;
-
 create function ipledger_audit.describe_proof(evidence jsonb) returns text
   language sql stable
 as $$
   select concat(string_agg(ipledger_audit.describe_witness(evidence -> 'proof', w.witness), '; ' order by w.place),
-                '; policy: ' || ipledger_audit.describe_policy(nullif(evidence #> '{proof,policy}', 'null')))
-    from jsonb_array_elements(evidence #> '{proof,witnesses}') with ordinality as w (witness, place)
+           '; policy: ', p.policy ->> 'misses', ' misses, minimum age ', ipledger_audit.seconds(p.policy ->> 'minimumAgeMs'),
+           ', of what was never listed ', ipledger_audit.seconds(p.policy ->> 'unwitnessedAgeMs'), ', grace after an end ',
+           ipledger_audit.seconds(p.policy ->> 'terminalGraceMs'))
+    from (select evidence #> '{proof,policy}' as policy) p
+   cross join jsonb_array_elements(evidence #> '{proof,witnesses}') with ordinality as w (witness, place)
+   group by p.policy
 $$;
 comment on function ipledger_audit.describe_proof(jsonb) is
 $$Why a lease was taken back on proof, in words: each source that the proof rests on, and the policy then in force. `evidence` is that of

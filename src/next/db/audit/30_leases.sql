@@ -274,7 +274,7 @@ create function ipledger_audit.reaps("from" timestamptz, "to" timestamptz)
 as $$
   select l.network_id, l.seq, l.at, set_masklen(l.address, l.prefix_length), l.network_id || '/' || l.fencing_token,
          ipledger_audit.pool_name(l.network_id, l.pool_id), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
-         l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'source', case when s.seq is not null then 'SIGHTED' else 'COVERS' end,
+         l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'id', case when w.witness is null then null when s.seq is not null then 'SIGHTED' else 'COVERS' end,
          m.snapshots, m.heads, coalesce(cardinality(m.snapshots), 0),
          (select x.at from ipledger_audit.log x where x.network_id = l.network_id and x.seq = s.seq),
          a.answer ->> 'answer', to_timestamp((a.answer ->> 'askedAt')::float8 / 1000), a.answer ->> 'detail',
@@ -284,12 +284,13 @@ as $$
     left join lateral jsonb_array_elements(l.evidence #> '{proof,witnesses}') with ordinality as w (witness, place) on true
     left join lateral (
       select max(coalesce(x ->> 'vanishedSeq', x ->> 'terminalSeq', x ->> 'appearedSeq')::bigint) as seq
-        from jsonb_array_elements(l.evidence #> '{proof,sightings}') x where x ->> 'source' = w.witness ->> 'source') s on true
+        from jsonb_array_elements(l.evidence #> '{proof,sightings}') x where x ->> 'source' = w.witness ->> 'id') s on true
     left join lateral (
-      select array_agg(c.sequence) as snapshots, array_agg(c.head) as heads from ipledger_audit.counted_misses(w.witness) c) m on true
+      select array_agg(c.sequence) as snapshots, array_agg(c.head) as heads
+        from jsonb_to_recordset(w.witness -> 'missed') as c (sequence bigint, head bigint)) m on true
     left join lateral (
       select x as answer from jsonb_array_elements(l.evidence #> '{proof,lookUps}') x
-       where x ->> 'source' = w.witness ->> 'source' order by x ->> 'askedAt' desc limit 1) a on true
+       where x ->> 'source' = w.witness ->> 'id' order by x ->> 'askedAt' desc limit 1) a on true
    where l.type = 'lease.reaped'
    order by l.network_id, l.seq, w.place
 $$;

@@ -20,7 +20,7 @@ create view ipledger_audit.sources as
          coalesce(r.warm and r.epoch = s.epoch and r.era = n.era, false) as warm, r.era,
          (s.declaration ->> 'intervalMs')::float8 * interval '1 millisecond' as interval,
          r.reported_at, now() - coalesce(r.reported_at, s.registered_at) as lag,
-         r.complete_at, now() - coalesce(r.complete_at, s.registered_at) as complete_lag, r.sequence, greatest(r.entries, 0) as listed,
+         r.complete_at, now() - coalesce(r.complete_at, s.registered_at) as complete_lag, r.sequence, nullif(r.entries, -1) as listed,
          r.counted_total as counted, coalesce(r.partial_because::jsonb, '[]') as partial_because
     from ipledger.source s
     left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
@@ -31,7 +31,7 @@ $$What can say which addresses are live, and how it stands.
 Columns: network; source; kind (push: it reports; docker, kubernetes, http: it is asked); node (empty: the whole network); state (REGISTERED:
 dry run; ENABLED; RETIRED); epoch (its present life); warm (whether its lists count); era (of its last report); interval (between
 reports); reported_at and lag (since its last report, or its registration); complete_at and complete_lag (the same of a complete one);
-sequence (of its last report); listed (entries of the last complete one); counted (reports that counted, ever); partial_because (why the
+sequence (of its last report); listed (entries of the last complete one; null: there was none); counted (reports that counted, ever); partial_because (why the
 last one was not complete).
 
 Example:
