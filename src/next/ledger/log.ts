@@ -19,6 +19,8 @@ export type CatchUp = {
   readonly needs: Needs
   /** The network is to be created: its lock may have to be made first. */
   readonly creates: boolean
+  /** Another number whose digest is wanted: the last of a batch whose outcome is unknown. */
+  readonly sought: number | null
 }
 
 export type Caught = {
@@ -30,6 +32,8 @@ export type Caught = {
   readonly head: number
   /** Digest of the event `after`; null: it is not in the log. 64 zeros for 0. */
   readonly digest: string | null
+  /** Digest of the event `sought`; null: it is not in the log. */
+  readonly soughtDigest: string | null
   /** The first page of events after `after`, in order. */
   readonly tail: readonly Sealed[]
   /** There are more than that. */

@@ -23,7 +23,15 @@ import type { RuleName } from '../core/rules.ts'
 import type { ClockWatch, Step } from './clock.ts'
 import { cellsOf, digestOf, textOf } from './event-text.ts'
 import { buildImage } from './load.ts'
-import type { Log, PoolRow, Sealed, Transaction, Write } from './log.ts'
+import {
+  type Log,
+  NeedsRebuild,
+  type PoolRow,
+  type Sealed,
+  type Transaction,
+  UnknownFormat,
+  type Write,
+} from './log.ts'
 
 export type LoopLimits = {
   /** Commands waiting; more are OVERLOADED. */
@@ -162,6 +170,9 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       } catch (error) {
         failure = error
         observer.failed?.(name, image === null ? 'load' : 'begin', error)
+        if (error instanceof NeedsRebuild || error instanceof UnknownFormat)
+          for (const waiting of batch)
+            answer(waiting, refuse(refusal('NETWORK_RECOVERING', error.message, { network: name }, 5_000)))
       }
       inFlight = []
       if (isDone) waits = 0
@@ -209,6 +220,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
           ...commands,
         ]),
         creates: commands.some(({ type }) => type === 'createNetwork'),
+        sought: pending?.head ?? null,
       },
       NEVER,
     )
@@ -284,10 +296,10 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     times: { readonly sent: number; readonly locked: number },
   ): Promise<boolean> {
     const { caught } = transaction
-    const settled = pending !== null && isInLog(into, pending, caught.tail) ? pending.decided : []
-    // Those of a commit that took no effect are decided again, before the others.
-    const again = pending === null || settled.length > 0 ? [] : pending.decided.map(({ waiting }) => waiting)
-    const waitings = [...again, ...batch].filter(({ isAnswered }) => !isAnswered)
+    const settled = pending !== null && caught.soughtDigest === pending.digest ? pending : null
+    // What is in the log is answered once this transaction has committed, alone. What took no effect is decided again, first.
+    const again = pending?.decided.map(({ waiting }) => waiting) ?? []
+    const waitings = (settled === null ? [...again, ...batch] : []).filter(({ isAnswered }) => !isAnswered)
     const now = nowOf(into, caught.clock, times.locked)
     const system = systemCommands(into, caught.identity, now, times.locked)
     const known = await completeKnown(into, transaction, [...system, ...commandsOf(waitings)])
@@ -322,9 +334,9 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       lostHead = 0
       oneByOne = Math.max(0, oneByOne - batch.length)
       lastNow = { now, at: times.locked }
-      for (const { waiting, outcome } of [...settled, ...decided]) answer(waiting, outcome)
+      for (const { waiting, outcome } of [...(settled?.decided ?? []), ...decided]) answer(waiting, outcome)
       observe(write, batch.length, times, written)
-      return true
+      return settled === null
     }
     if (!without.has('UNDOES_WHAT_FAILED')) rollback(into, 0)
     into.journal = null
@@ -333,8 +345,10 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       failure = result.error
       observer.failed?.(name, result.isVeto ? 'vetoed' : 'rolledBack', result.error)
       for (const { waiting } of decided) waiting.isSent = false
-      pending = settled.length > 0 ? pending : null
-      queue = [...again.filter(({ isAnswered }) => !isAnswered), ...queue]
+      if (settled === null) {
+        pending = null
+        queue = [...again.filter(({ isAnswered }) => !isAnswered), ...queue]
+      }
       if (result.isVeto) vetoed(decided, result.error)
       return false
     }
@@ -347,13 +361,13 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       return false
     }
     const last = write.events.at(-1)
-    pending = {
+    pending = settled ?? {
       head: last?.event.seq ?? before.head,
       digest: last?.digest ?? before.digest,
-      decided: [...settled, ...decided],
+      decided,
     }
     await pause(20)
-    return true
+    return settled === null
   }
 
   /** What was refused by a constraint is decided anew on a fresh image, one command at a time. */
@@ -375,13 +389,6 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       )
     }
     oneByOne = Math.max(oneByOne, decided.length)
-  }
-
-  function isInLog(into: Image, { head, digest }: Pending, tail: readonly Sealed[]): boolean {
-    return (
-      (into.head === head && into.digest === digest) ||
-      tail.some((one) => one.event.seq === head && one.digest === digest)
-    )
   }
 
   /** The database's clock, never before the last event. Set back, time goes on at the pace of this process's own clock. */
@@ -579,7 +586,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     get queued() {
       return queue.length + inFlight.length
     },
-    isIdle: (forMs) => !isRunning && monotonic() - idleSince >= forMs,
+    isIdle: (forMs) => !isRunning && (image === null || monotonic() - idleSince >= forMs),
     get records() {
       return image?.records.size ?? 0
     },

@@ -80,7 +80,7 @@ export async function openLedger(options: LedgerOptions): Promise<OpenLedger> {
   const sweeping = setInterval(() => {
     for (const [network, loop] of loops) {
       loop.sweep()
-      if (loop.isIdle(loop.records === 0 ? 0 : idleMs)) loops.delete(network)
+      if (loop.isIdle(idleMs)) loops.delete(network)
     }
   }, SWEEP_MS)
   const comparing = setInterval(() => void compare(), CLOCK_MS)

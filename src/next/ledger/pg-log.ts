@@ -38,6 +38,8 @@ const STATE = `select ${MS('clock_timestamp()')} as clock, ${IDENTITY_SQL} as id
 // order is what makes the plan take the index that has it, also one made while the table was empty.
 const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(e) end as text, encode(e.digest, 'hex') as digest
     from ipledger.event e where e.network_id = $1 and e.seq >= $2 order by e.seq limit $3`
+const SOUGHT = `select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
+    where e.network_id = $1 and e.seq >= $2 order by e.seq limit 1`
 const REQUESTS = `select request_id, fingerprint, method, answer from ipledger.request
     where network_id = $1 and request_id = any ($2::text[]) and at > now() - interval '${POLICY.requestMemoryMs} ms'`
 // From the event that made the lease along the chain of its address to the one that ended it.
@@ -114,7 +116,7 @@ async function using<T>(connections: Connections, work: (client: pg.Client) => P
 async function begin(
   client: pg.Client,
   network: string,
-  { after, needs, creates }: CatchUp,
+  { after, needs, creates, sought }: CatchUp,
   connections: Connections,
 ): Promise<Transaction> {
   const asked = needStatements(network, needs)
@@ -124,10 +126,12 @@ async function begin(
     { name: 'lock', text: LOCK, values: [network] },
     { name: 'state', text: STATE, values: [network] },
     tailStatement(network, after),
+    ...(sought === null ? [] : [{ name: 'sought', text: SOUGHT, values: [network, sought] }]),
     ...asked,
   ]
   const { answered } = await trip(client, statements)
-  const [state, tail, ...found] = answered.slice(statements.length - asked.length - 2)
+  const [state, tail, ...rest] = answered.slice(creates ? 3 : 2)
+  const [there, found] = sought === null ? [null, rest] : [rest[0]!, rest.slice(1)]
   const { clock, identity, head } = state!.rows[0]!
   const known = knownOf(needs, asked, found, identity as string)
   let isOver = false
@@ -137,6 +141,7 @@ async function begin(
       identity: identity as string,
       head: head as number,
       digest: after === 0 ? NO_DIGEST : digestAt(tail!, after),
+      soughtDigest: there === null ? null : digestAt(there, sought!),
       ...pageOf(tail!, after),
       known,
     },

@@ -145,7 +145,7 @@ export async function readLeaseByToken(
   token: number,
 ): Promise<LeaseFound | null> {
   const { rows } = await sql<OneRow>`
-    select ${headOf(network)} as head, ipledger.event_text(e) as text, p.settings
+    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
     from (select) one
     left join ipledger.event made
       on made.network_id = ${network} and made.seq = ${token} and made.token = made.seq
@@ -169,7 +169,7 @@ export async function readLeaseAt(
   { family, value }: IpAddress,
 ): Promise<LeaseFound | null> {
   const { rows } = await sql<OneRow>`
-    select ${headOf(network)} as head, ipledger.event_text(e) as text, p.settings
+    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
     from (select) one
     left join ipledger.lease l
       on l.network_id = ${network} and l.address = ${unitOf(network, formatValue(family, value))} and l.state <> 'FREE'

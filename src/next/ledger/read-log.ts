@@ -100,7 +100,7 @@ async function readPage(
   network: string,
   { numbers, end }: Walk,
   conditions: readonly RawBuilder<unknown>[],
-  { descending, size }: PageOfLog,
+  { descending, size, inWords = true }: PageOfLog & { readonly inWords?: boolean },
 ): Promise<{ readonly entries: readonly HistoryEntry[]; readonly next: number | null }> {
   const order = descending ? sql`desc` : sql`asc`
   const { rows } = await sql<ShownRow>`
@@ -114,7 +114,7 @@ async function readPage(
       case when (select count(*) from page) <= ${size} then (${end}) end as end
     from (select) one
     left join page on true
-    left join ipledger_audit.event v on v.network = ${network} and v.seq = page.seq
+    left join ipledger_audit.event v on ${inWords}::bool and v.network = ${network} and v.seq = page.seq
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = page.pool_id
     order by page.seq ${order}
   `.execute(db)
@@ -154,8 +154,9 @@ export async function readEvents(
     types.length > 0 ? sql`e.type = any(${types}::text[])` : sql`not starts_with(e.type, 'source.')`,
   )
   const walk = await walkFor(db, network, filter, bounds, page)
-  const { entries, next } = await readPage(db, network, walk, conditions, page)
-  return { events: entries, next, head: bounds.head }
+  const { entries, next } = await readPage(db, network, walk, conditions, { ...page, inWords: false })
+  const events = entries.map(({ event, face }) => ({ event, face }))
+  return { events, next, head: bounds.head }
 }
 
 async function walkFor(

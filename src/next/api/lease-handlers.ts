@@ -1,0 +1,340 @@
+/** LeaseService: what is asked of leases, one function a method. */
+import { formatCidr } from '../core/address.ts'
+import type { Answer, Command, Confirm, LeaseView, Release, Reserve } from '../core/command.ts'
+import type { LeaseState, QuarantineReason } from '../core/event.ts'
+import { refusal } from '../core/refusal.ts'
+import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
+import type { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import * as pb from '../gen/ipledger/v1/types_pb.ts'
+import type { LeaseFilter, LeaseFound } from '../ledger/reads-types.ts'
+import { leaseMessage, QUARANTINE_REASONS } from './answers.ts'
+import { type Backend, type Call, checkHead, type Handlers, ofNetwork, submit } from './call.ts'
+import { invalidField, Refused, toItemError } from './errors.ts'
+import {
+  address,
+  atMost,
+  cidrOrAddress,
+  ipAddress,
+  LIMITS,
+  labels,
+  leaseKey,
+  optionalText,
+  pageSize,
+  poolName,
+  requestId,
+  requiredText,
+  specified,
+} from './fields.ts'
+import { decodePage, encodePage } from './page-token.ts'
+import {
+  allOrNothing,
+  allowedNetwork,
+  readConfirm,
+  readQuarantine,
+  readReap,
+  readRelease,
+  readReserve,
+  readUpdateLabels,
+} from './requests.ts'
+import { checkNetwork } from './rights.ts'
+import { optionalTime } from './times.ts'
+
+export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
+  const { reads } = backend
+  return {
+    reserve: async (message, call) => {
+      const network = allowedNetwork(call, message.network)
+      return reserved(await submit(backend, readReserve(message, call, network), call))
+    },
+
+    confirm: async (message, call) =>
+      confirmed(await submit(backend, readConfirm(message, call, null), call)),
+
+    release: async (message, call) => released(await submit(backend, readRelease(message, call, null), call)),
+
+    batchReserve: async (message, call) => ({
+      $typeName: 'ipledger.v1.BatchReserveResponse',
+      results: await batch(backend, message, call, {
+        read: (item, network) => {
+          if (item.validateOnly) throw invalidField('validateOnly', 'not in a batch')
+          return readReserve(item, call, network)
+        },
+        result: (result): leasePb.BatchReserveResult => ({
+          $typeName: 'ipledger.v1.BatchReserveResult',
+          result,
+        }),
+        answered: reserved,
+      }),
+    }),
+
+    batchConfirm: async (message, call) => ({
+      $typeName: 'ipledger.v1.BatchConfirmResponse',
+      results: await batch(backend, message, call, {
+        read: (item, network) => readConfirm(item, call, network),
+        result: (result): leasePb.BatchConfirmResult => ({
+          $typeName: 'ipledger.v1.BatchConfirmResult',
+          result,
+        }),
+        answered: confirmed,
+      }),
+    }),
+
+    batchRelease: async (message, call) => ({
+      $typeName: 'ipledger.v1.BatchReleaseResponse',
+      results: await batch(backend, message, call, {
+        read: (item, network) => readRelease(item, call, network),
+        result: (result): leasePb.BatchReleaseResult => ({
+          $typeName: 'ipledger.v1.BatchReleaseResult',
+          result,
+        }),
+        answered: released,
+      }),
+    }),
+
+    quarantine: async (message, call) => ({
+      $typeName: 'ipledger.v1.QuarantineResponse',
+      lease: onlyLease(await submit(backend, readQuarantine(message, call), call)),
+    }),
+
+    reap: async (message, call) => ({
+      $typeName: 'ipledger.v1.ReapResponse',
+      leases: (await submit(backend, readReap(message, call), call)).leases.map(leaseMessage),
+    }),
+
+    updateLabels: async (message, call) => ({
+      $typeName: 'ipledger.v1.UpdateLabelsResponse',
+      lease: onlyLease(await submit(backend, readUpdateLabels(message, call), call)),
+    }),
+
+    getLease: async (message, call) => {
+      const found = await findLease(backend, message, call)
+      return {
+        $typeName: 'ipledger.v1.GetLeaseResponse',
+        lease: leaseMessage(found.lease),
+        head: BigInt(found.head),
+      }
+    },
+
+    listLeases: async (message, call) => {
+      const network = allowedNetwork(call, message.network)
+      const { filter, canonical } = readFilter(message)
+      const size = pageSize(message.pageSize)
+      const asked = ['ListLeases', network, canonical]
+      const position = decodePage(message.pageToken, asked)
+      // A forged position must not reach the database as anything but an address.
+      const after = position === null ? null : address(position, 'pageToken')
+      const page = ofNetwork(await reads.leases(network, filter, { after, size }), network)
+      const unknown = page.unknownPools[0]
+      if (unknown !== undefined) {
+        throw new Refused(
+          refusal('POOL_NOT_FOUND', `there is no pool ${unknown} in network ${network}`, {
+            field: `pools[${filter.pools.indexOf(unknown)}]`,
+            pool: unknown,
+          }),
+        )
+      }
+      return {
+        $typeName: 'ipledger.v1.ListLeasesResponse',
+        leases: page.leases.map(leaseMessage),
+        nextPageToken: page.next === null ? '' : encodePage(page.next, asked),
+        head: BigInt(page.head),
+      }
+    },
+
+    getRequest: async (message, call) => {
+      const network = allowedNetwork(call, message.network)
+      const id = requiredText(message.requestId, 'requestId', LIMITS.requestId)
+      const { found } = ofNetwork(await reads.request(network, id), network)
+      return {
+        $typeName: 'ipledger.v1.GetRequestResponse',
+        requestId: id,
+        committed: found !== null,
+        method: found?.method ?? '',
+        at: optionalTime(found?.at ?? null),
+        leases: found === null ? [] : leasesOf(found.answer).map(leaseMessage),
+        seq: BigInt(found?.seq ?? 0),
+      }
+    },
+  }
+}
+
+function reserved(answer: Answer): leasePb.ReserveResponse {
+  return { $typeName: 'ipledger.v1.ReserveResponse', leases: answer.leases.map(leaseMessage) }
+}
+
+function confirmed(answer: Answer): leasePb.ConfirmResponse {
+  return { $typeName: 'ipledger.v1.ConfirmResponse', leases: answer.leases.map(leaseMessage) }
+}
+
+function released(answer: Answer): leasePb.ReleaseResponse {
+  return { $typeName: 'ipledger.v1.ReleaseResponse', leases: answer.leases.map(leaseMessage) }
+}
+
+/** These commands are about exactly one lease. */
+function onlyLease(answer: Answer): pb.Lease {
+  return leaseMessage(answer.leases[0]!)
+}
+
+function leasesOf(answer: Answer): readonly LeaseView[] {
+  return [...answer.leases, ...(answer.items ?? []).flatMap((item) => item.leases)]
+}
+
+// Batches.
+
+type BatchRequest<Item> = {
+  readonly network: string
+  readonly requests: readonly Item[]
+  readonly atomic: boolean
+  readonly requestId: string
+}
+
+type ItemKind<Item, Response, Result> = {
+  readonly read: (item: Item, network: string) => Reserve | Confirm | Release
+  readonly answered: (answer: Answer) => Response
+  readonly result: (
+    result: { case: 'response'; value: Response } | { case: 'error'; value: pb.ItemError },
+  ) => Result
+}
+
+/**
+ * Items are commands of their own, decided in order, or one command that holds all or nothing. Each is refused as it
+ * would be alone, so what it is refused for names the fields of the item.
+ */
+async function batch<Item extends { readonly network: string; readonly requestId: string }, Response, Result>(
+  backend: Backend,
+  message: BatchRequest<Item>,
+  call: Call,
+  kind: ItemKind<Item, Response, Result>,
+): Promise<Result[]> {
+  const network = allowedNetwork(call, message.network)
+  const { requests, atomic } = message
+  requestId(message.requestId)
+  if (requests.length === 0) throw invalidField('requests', 'required: 1 to 1000')
+  atMost(requests.length, LIMITS.batch, 'requests')
+  if (!atomic && message.requestId !== '') {
+    throw invalidField('requestId', 'only with atomic; give each item its own')
+  }
+  const read = (item: Item) => {
+    if (item.network !== '' && item.network !== network) {
+      throw invalidField('network', `the batch is about network ${network}`)
+    }
+    if (atomic && item.requestId !== '') {
+      throw invalidField('requestId', 'an item of an atomic batch has none; give it to the batch')
+    }
+    return kind.read(item, network)
+  }
+  const respond = (answer: Answer) => kind.result({ case: 'response', value: kind.answered(answer) })
+  if (!atomic) {
+    return Promise.all(
+      requests.map(async (item) => {
+        try {
+          return respond(await submit(backend, read(item), call))
+        } catch (error) {
+          if (error instanceof Refused) return kind.result({ case: 'error', value: toItemError(error) })
+          throw error
+        }
+      }),
+    )
+  }
+  const items = requests.map((item, index) => {
+    try {
+      return read(item)
+    } catch (error) {
+      throw error instanceof Refused ? inItem(error, index) : error
+    }
+  })
+  const command: Command = allOrNothing(call, network, message.requestId, items)
+  const answer = await submit(backend, command, call)
+  return (answer.items ?? []).map(respond)
+}
+
+function inItem({ refusal: { message, metadata, ...rest } }: Refused, index: number): Refused {
+  return new Refused({
+    ...rest,
+    message: `item ${index}: ${message}`,
+    metadata: { ...metadata, item: String(index) },
+  })
+}
+
+// Reading.
+
+async function findLease(
+  { reads }: Backend,
+  message: leasePb.GetLeaseRequest,
+  call: Call,
+): Promise<Extract<LeaseFound, { is: 'held' }>> {
+  if (message.leaseId !== '' && message.address !== '') {
+    throw invalidField('address', 'address and leaseId exclude each other')
+  }
+  if (message.leaseId !== '') {
+    const { network, token } = leaseKey(message.leaseId, message.network)
+    checkNetwork(call.caller, network)
+    const found = ofNetwork(await reads.leaseByToken(network, token), network)
+    const what = `lease ${message.leaseId}`
+    if (found.is === 'unknown') checkHead(what, token, found.head)
+    return heldLease(found, what, '')
+  }
+  if (message.address === '') throw invalidField('leaseId', 'required: name a leaseId or an address')
+  const network = allowedNetwork(call, message.network)
+  const at = ipAddress(message.address, 'address')
+  const found = ofNetwork(await reads.leaseAt(network, at), network)
+  return heldLease(found, `${address(message.address, 'address')} in network ${network}`, message.address)
+}
+
+function heldLease(found: LeaseFound, what: string, asked: string): Extract<LeaseFound, { is: 'held' }> {
+  if (found.is === 'held') return found
+  if (found.is === 'unknown') {
+    throw new Refused(
+      asked === ''
+        ? refusal('LEASE_NOT_FOUND', `${what}: there is no such lease`)
+        : refusal('LEASE_NOT_FOUND', `nobody holds ${what}`, { address: asked }),
+    )
+  }
+  const endedAt = new Date(found.endedAt).toISOString()
+  const { state, address: held } = found
+  const message = `${what} was ${state} at ${endedAt}; it held ${held}`
+  throw new Refused(refusal('LEASE_NOT_FOUND', message, { state, endedAt, address: held }))
+}
+
+function readFilter(message: leasePb.ListLeasesRequest): { filter: LeaseFilter; canonical: unknown } {
+  atMost(message.states.length, pb.LeaseStateSchema.values.length, 'states')
+  atMost(message.quarantineReasons.length, pb.QuarantineReasonSchema.values.length, 'quarantineReasons')
+  atMost(message.pools.length, LIMITS.poolsOfFilter, 'pools')
+  const cidr = message.cidr === '' ? null : cidrOrAddress(message.cidr, 'cidr')
+  const filter: LeaseFilter = {
+    states: [...new Set(message.states.map(readState))],
+    quarantineReasons: [...new Set(message.quarantineReasons.map(readReason))],
+    ownerKind: optionalText(message.ownerKind, 'ownerKind'),
+    ownerName: optionalText(message.ownerName, 'ownerName'),
+    ownerUid: optionalText(message.ownerUid, 'ownerUid'),
+    node: optionalText(message.node, 'node'),
+    labels: labels(message.labels, 'labels'),
+    pools: message.pools.map((name, index) => poolName(name, `pools[${index}]`)),
+    cidr,
+  }
+  return { filter, canonical: { ...filter, cidr: cidr === null ? null : formatCidr(cidr) } }
+}
+
+function readState(state: pb.LeaseState, index: number): LeaseState {
+  const path = `states[${index}]`
+  specified(state, pb.LeaseStateSchema, path)
+  switch (state) {
+    case pb.LeaseState.RESERVED:
+      return 'RESERVED'
+    case pb.LeaseState.ACTIVE:
+      return 'ACTIVE'
+    case pb.LeaseState.QUARANTINED:
+      return 'QUARANTINED'
+    default:
+      throw invalidField(path, 'leases that ended are not listed; see AuditService.ListEvents')
+  }
+}
+
+const REASON_OF = new Map(
+  Object.entries(QUARANTINE_REASONS).map(([reason, value]) => [value, reason as QuarantineReason]),
+)
+
+function readReason(reason: pb.QuarantineReason, index: number): QuarantineReason {
+  specified(reason, pb.QuarantineReasonSchema, `quarantineReasons[${index}]`)
+  return REASON_OF.get(reason)!
+}

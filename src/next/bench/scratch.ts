@@ -1,0 +1,66 @@
+/**
+ * Where the bench works: a PostgreSQL of its own on a disk (in memory every commit would be free), and databases made from
+ * one migrated template. In a directory that is given, a database is kept for the next run.
+ */
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { replaceDatabase, withClient } from '../postgres/connect.ts'
+import { openDatabase } from '../postgres/database.ts'
+import { startEmbedded } from '../postgres/embedded.ts'
+
+export type ScratchDatabase = {
+  readonly name: string
+  /** Of the service, of its jobs, and of the owner of everything, who may write past the service. */
+  readonly url: string
+  readonly jobsUrl: string
+  readonly adminUrl: string
+  /** It was there already. */
+  readonly isKept: boolean
+}
+
+export type Scratch = {
+  readonly postmaster: () => number
+  create(name: string): Promise<ScratchDatabase>
+  stop(): Promise<void>
+}
+
+const TEMPLATE = 'bench_template'
+
+export async function openScratch(kept: string | undefined): Promise<Scratch> {
+  const log = pino({ level: 'warn' })
+  const directory = kept ?? mkdtempSync(join(tmpdir(), 'ipledger-bench-'))
+  mkdirSync(directory, { recursive: true })
+  // PostgreSQL runs as another user than root, who must be able to pass through.
+  chmodSync(directory, 0o711)
+  const isNew = !existsSync(join(directory, 'postgres'))
+  const server = await startEmbedded({ directory, log })
+  const at = (name: string) => replaceDatabase(server.url, name)
+  const query = (text: string) =>
+    withClient({ url: at('postgres'), applicationName: 'bench' }, (client) => client.query(text))
+  if (isNew) await query(`create database ${TEMPLATE}`)
+  const { serviceUrl, jobsUrl } = await openDatabase(
+    { databaseUrl: at(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
+    { log, embedded: 'share', auditAnew: true },
+  )
+  return {
+    postmaster: () => server.pid() ?? 0,
+    async create(name) {
+      const { rowCount } = await query(`select from pg_database where datname = '${name}'`)
+      const isKept = rowCount! > 0
+      if (!isKept) await query(`create database ${name} template ${TEMPLATE}`)
+      return {
+        name,
+        url: replaceDatabase(serviceUrl, name),
+        jobsUrl: replaceDatabase(jobsUrl, name),
+        adminUrl: at(name),
+        isKept,
+      }
+    },
+    async stop() {
+      await server.stop()
+      if (kept === undefined) rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
