@@ -189,4 +189,3 @@ function copyIn(client: pg.Client, text: string, rows: Iterable<string>): Promis
   } as unknown as pg.Submittable)
   return promise
 }
-

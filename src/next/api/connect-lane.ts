@@ -1,0 +1,179 @@
+/**
+ * Connect, the library: gRPC, gRPC-Web, streams, compressed bodies. Every method is registered with the same handler
+ * as in the plain lane.
+ *
+ * Connect answers some malformed requests with `internal` (a body that is no message) or without a reason (too large,
+ * unknown JSON field). They are told here as in the plain lane: an error that Connect made itself is rewritten when
+ * it aborts the call, which is before it is put on the wire, in every protocol.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
+import {
+  Code,
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  createContextKey,
+  type HandlerContext,
+} from '@connectrpc/connect'
+import type { UniversalHandler } from '@connectrpc/connect/protocol'
+import {
+  compressionGzip,
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from '@connectrpc/connect-node'
+import type { Call } from './call.ts'
+import {
+  answer,
+  beginCall,
+  deadlinePassed,
+  type Front,
+  type Header,
+  MOST_REQUEST_BYTES,
+  refuse,
+  statusOf,
+} from './dispatch.ts'
+import { invalidField, Refused, toConnectError } from './errors.ts'
+import { JSON_ANSWERS } from './plain-lane.ts'
+
+export type ConnectLane = (
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
+) => boolean
+
+/** Bytes that are no UTF-8 would each become the replacement character, and two owners one. */
+const STRICT_UTF8 = { textDecoder: new TextDecoder('utf-8', { fatal: true }) }
+
+const CALL = createContextKey<Call | null>(null)
+
+/** Codes of errors that Connect makes because of what was sent. */
+const ABOUT_THE_REQUEST: ReadonlySet<Code> = new Set([
+  Code.Internal,
+  Code.InvalidArgument,
+  Code.ResourceExhausted,
+  Code.DataLoss,
+])
+const MOST_STREAM_BYTES = 64 * 1024
+
+/** `streams` registers what is not in the table of methods; its requests are small. */
+export function createConnectLane(
+  front: Front,
+  protocols: { readonly grpc: boolean },
+  streams: (router: ConnectRouter) => void,
+): ConnectLane {
+  // Given once more with each method: the library forgets it where a method has options of its own.
+  const spoken = { grpc: protocols.grpc, grpcWeb: true, connect: true }
+  const router = createConnectRouter({
+    ...spoken,
+    jsonOptions: { ...JSON_ANSWERS, ignoreUnknownFields: false, ...STRICT_UTF8 },
+    acceptCompression: [compressionGzip],
+    readMaxBytes: MOST_STREAM_BYTES,
+    requestGate: (context) => tellAsRefusal(context, MOST_STREAM_BYTES),
+  })
+  streams(router)
+  for (const method of front.methods) {
+    const { desc } = method
+    const tell = (error: unknown, call: Call | null): ConnectError =>
+      ourError(refuse(front, method, call, error))
+    const begin = ({ requestHeader, timeoutMs, protocolName }: HandlerContext): Call => {
+      const said: Header = {
+        system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
+        authorization: requestHeader.get('authorization') ?? undefined,
+        timeoutMs: timeoutMs(),
+        traceparent: requestHeader.get('traceparent') ?? undefined,
+        tracestate: requestHeader.get('tracestate') ?? undefined,
+      }
+      return beginCall(front, method, said)
+    }
+    router.rpc(
+      desc,
+      async (message, context) => {
+        const call = context.values.get(CALL)!
+        try {
+          const answered = await answer(front, method, message, call)
+          call.rpc?.end('OK', '')
+          return answered
+        } catch (error) {
+          throw tell(error, call)
+        }
+      },
+      {
+        ...spoken,
+        readMaxBytes: MOST_REQUEST_BYTES,
+        requestGate: (context) => {
+          tellAsRefusal(context, MOST_REQUEST_BYTES)
+          try {
+            context.values.set(CALL, begin(context))
+          } catch (error) {
+            throw tell(error, null)
+          }
+        },
+      },
+    )
+  }
+  const handlers = new Map<string, UniversalHandler>(router.handlers.map((one) => [one.requestPath, one]))
+
+  return function take(request, response) {
+    const url = request.url ?? ''
+    const query = url.indexOf('?')
+    const handler = handlers.get(query < 0 ? url : url.slice(0, query))
+    if (handler === undefined) return false
+    try {
+      handler(universalRequestFromNodeRequest(request, response, undefined, undefined))
+        .then((answered) => universalResponseToNodeResponse(answered, response))
+        .catch((error: unknown) => {
+          // The caller went away while the answer was written.
+          front.log.debug({ method: handler.method.name, err: error }, 'answer not delivered')
+          response.destroy()
+        })
+    } catch (error) {
+      // A Host header that is no host, or none.
+      front.log.debug({ err: error }, 'request without a usable authority')
+      response.statusCode = 400
+      response.setHeader('content-type', 'text/plain; charset=utf-8')
+      response.end('the Host header is missing or malformed\n')
+    }
+    return true
+  }
+}
+
+const OURS = new WeakSet<ConnectError>()
+
+/** Marked, to be told apart from errors that Connect makes before a handler is reached. */
+function ourError(told: Refused | ConnectError): ConnectError {
+  const error = told instanceof Refused ? toConnectError(told) : told
+  OURS.add(error)
+  return error
+}
+
+function tellAsRefusal({ signal, values }: HandlerContext, maxBytes: number): void {
+  // Nothing is heard of an abort that has happened already, so such a call is not begun.
+  if (signal.aborted) throw toConnectError(deadlinePassed())
+  signal.addEventListener('abort', () => {
+    const error: unknown = signal.reason
+    // Of a call whose handler is not reached; any other ends with its answer, or by now nobody waits for it.
+    const ends = () => values.get(CALL)?.rpc?.end(...endOf(error))
+    if (!(error instanceof ConnectError) || OURS.has(error) || !ABOUT_THE_REQUEST.has(error.code)) {
+      ends()
+      return
+    }
+    const why =
+      error.code === Code.ResourceExhausted
+        ? `the request is larger than ${maxBytes} bytes, the limit`
+        : error.rawMessage.replace(/^(?:parse binary|protocol error): /, '')
+    const told = toConnectError(invalidField('', why))
+    Object.assign(error, {
+      code: told.code,
+      rawMessage: told.rawMessage,
+      message: told.message,
+      details: told.details,
+    })
+    ends()
+  })
+}
+
+/** The status of a call that was aborted, and why. */
+function endOf(error: unknown): [status: string, reason: string] {
+  const status = error instanceof ConnectError ? statusOf(error) : 'CANCELLED'
+  return [status, status === 'INVALID_ARGUMENT' ? 'INVALID_FIELD' : status]
+}

@@ -1,0 +1,201 @@
+/**
+ * What all protocols share: the table of methods, how a call begins (who, may they, until when), and what becomes of
+ * whatever a handler throws. Nothing is written to the log for a call that went as it should, above debug.
+ */
+import type { DescMethod, DescService } from '@bufbuild/protobuf'
+import { ConnectError } from '@connectrpc/connect'
+import { codeToString } from '@connectrpc/connect/protocol-connect'
+import { refusal } from '../core/refusal.ts'
+import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
+import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
+import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { ReadsUnavailable } from '../ledger/reads-types.ts'
+import { beginRpc, type Logger, type RpcSystem, traceIdOf } from '../telemetry.ts'
+import { auditHandlers } from './audit-handlers.ts'
+import type { Backend, Call, Handle, Method } from './call.ts'
+import { codeOf, internalError, invalidField, Refused } from './errors.ts'
+import { leaseHandlers } from './lease-handlers.ts'
+import { livenessHandlers } from './liveness-handlers.ts'
+import { networkHandlers } from './network-handlers.ts'
+import { poolHandlers } from './pool-handlers.ts'
+import { type Caller, checkRole, RIGHTS, type Role } from './rights.ts'
+import type { Tokens } from './tokens.ts'
+
+/**
+ * What one message may hold up everybody else: reading and deciding the worst legal ones of this size takes the event loop
+ * tens of milliseconds. The largest single Reserve has some 300 KiB. Only reports may be longer (large-report.ts).
+ */
+export const MOST_REQUEST_BYTES = 512 * 1024
+/** A caller that would wait longer keeps its place in the queue no longer than this. */
+const LONGEST_DEADLINE_MS = 600_000
+
+export const SERVICES: readonly DescService[] = [
+  NetworkService,
+  PoolService,
+  LeaseService,
+  LivenessService,
+  AuditService,
+]
+
+export type Front = {
+  readonly methods: readonly Method[]
+  readonly tokens: Tokens
+  readonly defaultDeadlineMs: number
+  readonly log: Logger
+}
+
+export function methodsOf(backend: Backend): readonly Method[] {
+  return [
+    ...table(NetworkService, networkHandlers(backend)),
+    ...table(PoolService, poolHandlers(backend)),
+    ...table(LeaseService, leaseHandlers(backend)),
+    ...table(LivenessService, livenessHandlers(backend)),
+    ...table(AuditService, auditHandlers(backend)),
+  ]
+}
+
+/** Methods of one service; `roles` is given for a service that stands outside the table of rights. */
+export function table(service: DescService, handlers: object, open = false): readonly Method[] {
+  const handles = handlers as Readonly<Record<string, Handle<never, never>>>
+  return service.methods.filter(isUnary).map((desc) => {
+    const handle = handles[desc.localName]
+    const name = `${service.typeName}/${desc.name}`
+    const roles = open ? null : RIGHTS[name]
+    if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
+    return {
+      path: `/${name}`,
+      desc,
+      roles,
+      handle: handle as Method['handle'],
+    }
+  })
+}
+
+function isUnary(desc: DescMethod): desc is Method['desc'] {
+  return desc.methodKind === 'unary'
+}
+
+const NOBODY: Caller = { name: '', role: 'auditor', networks: new Set(), node: null }
+
+/** What its header says of a call. */
+export type Header = {
+  readonly system: RpcSystem
+  readonly authorization: string | undefined
+  /** What the caller asked for. */
+  readonly timeoutMs: number | undefined
+  readonly traceparent: string | undefined
+  readonly tracestate: string | undefined
+}
+
+/** Everything that can be refused before the body is read. */
+export function beginCall(front: Front, method: Method, header: Header): Call {
+  const rpc = beginRpc(method.path.slice(1), header.system, header)
+  try {
+    return {
+      caller: admit(front.tokens, method.roles, header.authorization, method.desc.name),
+      method: method.desc.name,
+      deadline:
+        performance.now() + Math.min(header.timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
+      traceId: rpc === null ? traceIdOf(header.traceparent) : rpc.traceId,
+      rpc,
+    }
+  } catch (error) {
+    if (error instanceof Refused) rpc?.end(statusOf(error), error.refusal.reason)
+    throw error
+  }
+}
+
+function admit(
+  tokens: Tokens,
+  roles: ReadonlySet<Role> | null,
+  authorization: string | undefined,
+  method: string,
+): Caller {
+  if (roles === null) return NOBODY
+  const caller = tokens.authenticate(authorization)
+  checkRole(caller, roles, method)
+  return caller
+}
+
+/** Throws whatever the handler throws; `refuse` says what the caller is told. */
+export function answer(
+  front: Front,
+  method: Method,
+  message: Parameters<Method['handle']>[0],
+  call: Call,
+): ReturnType<Method['handle']> {
+  const { rpc } = call
+  const handle = () => handled(front, method, message, call)
+  return rpc === null ? handle() : rpc.run(handle)
+}
+
+async function handled(
+  front: Front,
+  method: Method,
+  message: Parameters<Method['handle']>[0],
+  call: Call,
+): ReturnType<Method['handle']> {
+  const begun = performance.now()
+  if (begun >= call.deadline) throw deadlinePassed()
+  const answered = await method.handle(message, call)
+  if (front.log.isLevelEnabled('debug')) {
+    front.log.debug(
+      { method: call.method, actor: call.caller.name, ms: performance.now() - begun },
+      'answered',
+    )
+  }
+  return answered
+}
+
+export function deadlinePassed(): Refused {
+  return new Refused(
+    refusal('DEADLINE_EXCEEDED', 'the deadline passed before the call was begun; nothing was done', {}),
+  )
+}
+
+/** `refusalOf` for a call, with which it ends. Null: it had not begun. */
+export function refuse(
+  { log }: Front,
+  method: Method,
+  call: Call | null,
+  error: unknown,
+): Refused | ConnectError {
+  const rpc = call?.rpc
+  const tell = () => refusalOf(log, error, method.desc.name)
+  const told = rpc == null ? tell() : rpc.run(tell)
+  rpc?.end(statusOf(told), told instanceof Refused ? told.refusal.reason : statusOf(told))
+  return told
+}
+
+/** As gRPC spells its codes. */
+export function statusOf(told: Refused | ConnectError): string {
+  return codeToString(told instanceof Refused ? codeOf(told) : told.code).toUpperCase()
+}
+
+/** What a caller is told of whatever was thrown. A defect of ours goes to the log and is told as such. */
+function refusalOf(log: Logger, error: unknown, method: string): Refused | ConnectError {
+  if (error instanceof Refused) {
+    const { reason, metadata } = error.refusal
+    if (metadata.beyondHead === undefined) log.debug({ method, reason }, error.message)
+    // Somebody was given that number: the database may be an older copy.
+    else log.error({ method, reason, ...metadata }, error.message)
+    return error
+  }
+  if (error instanceof ConnectError) return error
+  if (error instanceof ReadsUnavailable) {
+    log.warn({ method, err: error.cause }, error.message)
+    return new Refused(refusal('DATABASE_UNAVAILABLE', 'the database does not answer', {}, 1_000))
+  }
+  log.error({ method, err: error }, 'a handler failed')
+  return internalError()
+}
+
+export function timeoutOf(header: string | undefined): number | undefined {
+  if (header === undefined) return undefined
+  if (!/^[0-9]{1,10}$/.test(header)) {
+    throw invalidField('Connect-Timeout-Ms', 'this header must be a whole number of milliseconds')
+  }
+  return Number(header)
+}

@@ -1,0 +1,178 @@
+/**
+ * Is it up, and can it do its work? `grpc.health.v1` and, in words, the two pages for probes.
+ *
+ * The empty service name and `/healthz` are about the process: it runs and is not stopping. A named service and
+ * `/readyz` are about what it serves with: the database answers too, and has its tables. An orchestrator that restarts
+ * what is not live must not do so because a database is away.
+ *
+ * Anybody may ask, so no name of a network, a host or a role is told.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect'
+import {
+  type Health,
+  type HealthCheckRequest,
+  type HealthCheckResponse,
+  HealthCheckResponse_ServingStatus as Status,
+} from '../gen/grpc/health/v1/health_pb.ts'
+import { type Condition, ReadsUnavailable } from '../ledger/reads-types.ts'
+import type { Handlers } from './call.ts'
+
+/** An answer of the database stands for this long: probes come from anybody. */
+const FRESH_MS = 1_000
+const WATCH_EVERY_MS = 2_000
+
+export type HealthState = {
+  /** False also while stopping. */
+  ready(): Promise<boolean>
+  /** The page for "is it up?" */
+  live(): string
+  /** The page for "can it do its work?" */
+  report(): Promise<{ readonly ready: boolean; readonly words: string }>
+  readonly handlers: Pick<Handlers<typeof Health>, 'check' | 'list'>
+  watch(request: HealthCheckRequest, context: HandlerContext): AsyncIterable<HealthCheckResponse>
+}
+
+/** A worker that failed and does not run yet: since when, in milliseconds since 1970. */
+export type WorkerTrouble = { readonly since: number }
+
+export type HealthOptions = {
+  readonly look: () => Promise<Condition>
+  readonly services: readonly string[]
+  readonly stopping: AbortSignal
+  /** Null: it runs, or is not ours. */
+  readonly worker?: () => WorkerTrouble | null
+}
+
+type Looked =
+  | { readonly ready: true; readonly condition: Condition }
+  | { readonly ready: false; readonly why: string }
+
+export function createHealth({ look, services, stopping, worker }: HealthOptions): HealthState {
+  let asked: { readonly at: number; readonly looked: Promise<Looked> } | undefined
+  let failingSince: number | undefined
+  /** When this process first saw them. */
+  let tables: number | undefined
+
+  async function lookNow(): Promise<Looked> {
+    try {
+      const condition = await look()
+      failingSince = undefined
+      tables ??= condition.migrations
+      if (condition.migrations < tables)
+        return { ready: false, why: lostTables(condition.migrations, tables) }
+      return { ready: true, condition }
+    } catch (error) {
+      failingSince ??= Date.now()
+      return { ready: false, why: whyNot(error, failingSince) }
+    }
+  }
+
+  function recently(): Promise<Looked> {
+    if (asked === undefined || performance.now() - asked.at > FRESH_MS) {
+      asked = { at: performance.now(), looked: lookNow() }
+    }
+    return asked.looked
+  }
+
+  async function ready(): Promise<boolean> {
+    return !stopping.aborted && (await recently()).ready
+  }
+
+  async function statusOf(service: string): Promise<Status> {
+    if (service !== '' && !services.includes(service)) return Status.SERVICE_UNKNOWN
+    if (stopping.aborted) return Status.NOT_SERVING
+    return service === '' || (await ready()) ? Status.SERVING : Status.NOT_SERVING
+  }
+
+  function warnings(condition?: Condition): readonly string[] {
+    const { recovering = 0, held = 0 } = condition ?? {}
+    const trouble = worker?.() ?? null
+    return [
+      ...(recovering === 0
+        ? []
+        : [`${networks(recovering)} RECOVERING, with nothing handed out: ipledger attention`]),
+      ...(held === 0 ? [] : [`${networks(held)} held: ipledger attention`]),
+      ...(trouble === null
+        ? []
+        : [`the worker failed at ${isoTime(trouble.since)} and is started again: the log says why`]),
+    ].map((warning) => `warning: ${warning}\n`)
+  }
+
+  return {
+    ready,
+    live: () => [`ipledger is up${stopping.aborted ? ' and stopping' : ''}\n`, ...warnings()].join(''),
+    async report() {
+      if (stopping.aborted) return { ready: false, words: 'ipledger is not ready: it is stopping\n' }
+      const looked = await recently()
+      const first = looked.ready
+        ? 'ipledger is ready: the database answers\n'
+        : `ipledger is not ready: ${looked.why}\n`
+      const { ready } = looked
+      return { ready, words: [first, ...warnings(looked.ready ? looked.condition : undefined)].join('') }
+    },
+    handlers: {
+      check: async ({ service }) => {
+        const status = await statusOf(service)
+        if (status === Status.SERVICE_UNKNOWN)
+          throw new ConnectError('there is no such service', Code.NotFound)
+        return message(status)
+      },
+      list: async () => ({
+        $typeName: 'grpc.health.v1.HealthListResponse',
+        statuses: Object.fromEntries(
+          await Promise.all(
+            ['', ...services].map(async (name) => [name, message(await statusOf(name))] as const),
+          ),
+        ),
+      }),
+    },
+    async *watch({ service }, { signal }) {
+      const until = AbortSignal.any([signal, stopping])
+      let last: Status | undefined
+      while (!signal.aborted) {
+        const status = await statusOf(service)
+        if (status !== last) yield message(status)
+        last = status
+        if (stopping.aborted) return
+        await delay(WATCH_EVERY_MS, undefined, { signal: until }).catch(() => {})
+      }
+    },
+  }
+}
+
+function message(status: Status): HealthCheckResponse {
+  return { $typeName: 'grpc.health.v1.HealthCheckResponse', status }
+}
+
+function networks(count: number): string {
+  return `${count} ${count === 1 ? 'network is' : 'networks are'}`
+}
+
+function lostTables(found: number, had: number): string {
+  return `the database is at schema version ${found}, and was at ${had} when this process first looked; is it the right one? Else run ipledger migrate`
+}
+
+/** Relations, schemas, columns that are not there. */
+const NO_TABLES: ReadonlySet<string> = new Set(['42P01', '3F000', '42703'])
+const NOT_ALLOWED = '42501'
+
+function whyNot(error: unknown, since: number): string {
+  const code = codeOf(error instanceof ReadsUnavailable ? error.cause : error)
+  const at = `since ${isoTime(since)}`
+  if (NO_TABLES.has(code)) return `the database lacks tables of ipledger ${at}: run ipledger migrate`
+  if (code === NOT_ALLOWED)
+    return `the database refuses its own role what it needs ${at}: run ipledger migrate`
+  return `the database does not answer ${at}${code === '' ? '' : ` (${code})`}`
+}
+
+/** A SQLSTATE or a code of the system; no message, which may name hosts and roles. */
+function codeOf(error: unknown): string {
+  if (!(error instanceof Error)) return ''
+  if (error instanceof AggregateError) return codeOf(error.errors[0])
+  return 'code' in error && typeof error.code === 'string' ? error.code : ''
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString()
+}

@@ -1,0 +1,157 @@
+/**
+ * A report may have 200,000 entries and 32 MiB. Read at once it would keep everybody waiting for a second, so its entries are
+ * cut out of the body and read by turns, in slices of some 64 KiB; what remains is an ordinary small message.
+ */
+import { fromBinary, fromJsonString } from '@bufbuild/protobuf'
+import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
+import {
+  LivenessService,
+  type ReportSnapshotRequest,
+  ReportSnapshotRequestSchema,
+  type SnapshotEntry,
+  SnapshotEntrySchema,
+} from '../gen/ipledger/v1/liveness_pb.ts'
+import { MOST_ENTRIES } from '../sources/source.ts'
+import { invalidField, type Refused } from './errors.ts'
+import { malformedJson } from './malformed.ts'
+
+export const MOST_REPORT_BYTES = 32 * 1024 * 1024
+/** What is read at once: a millisecond or two of the process. Also the longest entry, and the longest rest. */
+export const SLICE_BYTES = 64 * 1024
+const ENTRIES = 'entries'
+const FIELDS: ReadonlySet<string> = new Set(SnapshotEntrySchema.fields.map(({ jsonName }) => jsonName))
+
+export const REPORT_PATH = `/${LivenessService.typeName}/${LivenessService.method.reportSnapshot.name}`
+
+/** A slice with each step. */
+export function* readingReport(body: Buffer, isJson: boolean): Generator<void, ReportSnapshotRequest> {
+  const entries: SnapshotEntry[] = []
+  const rest: Buffer[] = []
+  yield* isJson ? cuttingJson(body, entries, rest) : cuttingBinary(body, entries, rest)
+  const small = Buffer.concat(rest)
+  if (small.length > SLICE_BYTES) throw tooLong(entries, -1)
+  const message = isJson ? readJson(small.toString()) : fromBinary(ReportSnapshotRequestSchema, small)
+  message.entries = entries
+  return message
+}
+
+function readJson(text: string): ReportSnapshotRequest {
+  try {
+    return fromJsonString(ReportSnapshotRequestSchema, text)
+  } catch (error) {
+    throw malformedJson(ReportSnapshotRequestSchema, text, error)
+  }
+}
+
+function* cuttingBinary(body: Buffer, entries: SnapshotEntry[], rest: Buffer[]): Generator<void> {
+  const reader = new BinaryReader(body)
+  const { number } = ReportSnapshotRequestSchema.field.entries
+  for (let cut = 0; reader.pos < reader.len; ) {
+    const from = reader.pos
+    const [field, wireType] = reader.tag()
+    if (field === number && wireType === WireType.LengthDelimited) {
+      add(entries, fromBinary(SnapshotEntrySchema, reader.bytes()))
+    } else {
+      reader.skip(wireType, field)
+      rest.push(body.subarray(from, reader.pos))
+    }
+    if (reader.pos - cut < SLICE_BYTES) continue
+    cut = reader.pos
+    yield
+  }
+}
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const BACKSLASH = 0x5c
+
+/** Follows strings and brackets, nothing else: whatever is wrong is found when a slice, or the rest, is parsed. */
+function* cuttingJson(body: Buffer, entries: SnapshotEntry[], rest: Buffer[]): Generator<void> {
+  let depth = 0
+  let kept = 0
+  /** Begin of the slice; not in the entries: -1. */
+  let slice = -1
+  let key = ''
+  for (let i = 0; i < body.length; i += 1) {
+    const byte = body[i]!
+    if (i - Math.max(kept, slice) > SLICE_BYTES) throw tooLong(entries, slice)
+    if (byte === QUOTE) {
+      const from = i + 1
+      for (i = from; i < body.length && body[i] !== QUOTE; i += 1) {
+        if (body[i] === BACKSLASH) i += 1
+        if (i - from > SLICE_BYTES) throw tooLong(entries, slice)
+      }
+      if (depth === 1) key = i - from === ENTRIES.length ? body.toString('latin1', from, i) : ''
+    } else if (byte === 0x7b || byte === 0x5b) {
+      depth += 1
+      if (byte === 0x5b && depth === 2 && key === ENTRIES && slice < 0) {
+        rest.push(body.subarray(kept, i + 1))
+        slice = i + 1
+      }
+    } else if (byte === 0x7d || byte === 0x5d) {
+      depth -= 1
+      if (depth !== 1 || slice < 0) continue
+      addJson(entries, body.subarray(slice, i))
+      kept = i
+      slice = -1
+    } else if (byte === COMMA && depth === 2 && slice >= 0 && i - slice >= SLICE_BYTES / 2) {
+      addJson(entries, body.subarray(slice, i))
+      slice = i + 1
+      yield
+    }
+  }
+  // Of a list that does not end, the rest is no JSON.
+  rest.push(body.subarray(slice < 0 ? kept : body.length))
+}
+
+function tooLong(entries: readonly unknown[], slice: number): Refused {
+  return slice < 0
+    ? invalidField('', `has more than ${SLICE_BYTES} bytes besides its entries`)
+    : invalidField(`${ENTRIES}[${entries.length}]`, `an entry may have ${SLICE_BYTES / 2} bytes`)
+}
+
+function addJson(entries: SnapshotEntry[], slice: Buffer): void {
+  const path = `${ENTRIES}[${entries.length}]`
+  let values: unknown
+  try {
+    values = JSON.parse(`[${slice.toString()}]`)
+  } catch (error) {
+    throw invalidField(path, `from here on it is not JSON: ${error instanceof Error ? error.message : error}`)
+  }
+  for (const value of values as unknown[]) add(entries, entryOf(value, `${ENTRIES}[${entries.length}]`))
+}
+
+function entryOf(value: unknown, path: string): SnapshotEntry {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) {
+    throw invalidField(path, 'must be a JSON object')
+  }
+  const entry = { ...NOTHING }
+  for (const [name, said] of Object.entries(value)) {
+    if (!FIELDS.has(name)) {
+      throw invalidField(
+        `${path}.${name.slice(0, 64)}`,
+        `unknown; the fields here are ${[...FIELDS].join(', ')}`,
+      )
+    }
+    if (typeof said === 'string') entry[name as keyof typeof NOTHING] = said
+    else if (said !== null) throw invalidField(`${path}.${name}`, 'expected a string')
+  }
+  return { $typeName: 'ipledger.v1.SnapshotEntry', ...entry }
+}
+
+const NOTHING = {
+  address: '',
+  network: '',
+  kind: '',
+  name: '',
+  uid: '',
+  incarnation: '',
+  interface: '',
+  node: '',
+  state: '',
+}
+
+function add(entries: SnapshotEntry[], entry: SnapshotEntry): void {
+  if (entries.length === MOST_ENTRIES) throw invalidField(ENTRIES, `has more than ${MOST_ENTRIES} entries`)
+  entries.push(entry)
+}

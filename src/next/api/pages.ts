@@ -1,0 +1,167 @@
+/**
+ * What is served beside the methods: the pages for probes, and the one that Prometheus reads. Probes are answered to
+ * anybody; metrics name networks, pools and sources, so they are for whoever may list all of these: any caller on this
+ * machine where there are no tokens, else a bearer token of an auditor, orchestrator or admin of every network.
+ */
+import * as http from 'node:http'
+import type * as http2 from 'node:http2'
+import type { AddressInfo, Server } from 'node:net'
+import { StartRefused } from '../config.ts'
+import { type Logger, PAGE_TYPE } from '../telemetry.ts'
+import { Refused, toErrorJson } from './errors.ts'
+import type { HealthState } from './health.ts'
+import { checkAllNetworks, checkRole, READERS } from './rights.ts'
+import { isLoopback, type Tokens } from './tokens.ts'
+
+export type Pages = {
+  readonly health: Pick<HealthState, 'live' | 'report'>
+  readonly tokens: Tokens
+  /** Null: nobody asked for it. */
+  readonly metrics: (() => Promise<string>) | null
+  readonly log: Logger
+}
+
+type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => Promise<void>
+
+export function createPages({ health, tokens, metrics, log }: Pages): Answers {
+  /** Those who ask at the same time are told the same. */
+  let writing: Promise<string> | undefined
+
+  function write(): Promise<string> {
+    writing ??= metrics!().finally(() => {
+      writing = undefined
+    })
+    return writing
+  }
+
+  async function tellMetrics(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+    if (metrics === null) {
+      page(response, 404, 'nobody asked for metrics: start with IPLEDGER_METRICS=yes\n')
+      return
+    }
+    try {
+      const caller = tokens.authenticate(request.headers.authorization)
+      checkRole(caller, READERS, 'to read metrics')
+      checkAllNetworks(caller, 'metrics are of all')
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error
+      const { status } = toErrorJson(error)
+      if (status === 401) response.setHeader('www-authenticate', 'Bearer')
+      page(response, status, `${error.refusal.message}\n`)
+      return
+    }
+    const text = await write()
+    response.writeHead(200, { 'content-type': PAGE_TYPE, 'content-length': Buffer.byteLength(text) })
+    response.end(text)
+  }
+
+  return async (request, response) => {
+    const url = request.url ?? ''
+    try {
+      switch (url) {
+        case '/healthz':
+          page(response, 200, health.live())
+          return
+        case '/readyz': {
+          const { ready, words } = await health.report()
+          page(response, ready ? 200 : 503, words)
+          return
+        }
+        case '/metrics':
+          await tellMetrics(request, response)
+          return
+        default:
+          page(
+            response,
+            404,
+            'there is no such method; a method is called by POST /ipledger.v1.<Service>/<Method>\n',
+          )
+      }
+    } catch (error) {
+      log.error({ url, err: error }, 'a page failed')
+      if (!response.headersSent) page(response, 500, 'internal error; the log of the server says more\n')
+    }
+  }
+}
+
+/** Of a process that serves nothing else: a worker. */
+export async function startPages(
+  pages: Pages,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<{ readonly port: number; close(): Promise<void> }> {
+  const answer = createPages(pages)
+  const server = http.createServer((request, response) => {
+    if (pages.tokens.everyoneIsAdmin && !namesLoopback(request.headers.host)) {
+      page(response, 403, NOT_LOOPBACK)
+      return
+    }
+    void answer(request, response)
+  })
+  const listening = await listen(server, host, port, 'IPLEDGER_METRICS_PORT')
+  return {
+    port: listening,
+    async close() {
+      const closed = closeServer(server)
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+export function page(
+  response: http.ServerResponse | http2.Http2ServerResponse,
+  status: number,
+  words: string,
+): void {
+  response.statusCode = status
+  response.setHeader('content-type', 'text/plain; charset=utf-8')
+  response.end(words)
+}
+
+export const NOT_LOOPBACK =
+  'Without tokens this server answers only to names of the loopback interface (127.0.0.1, localhost): the Host header names another.\n'
+
+/** A page of some other site that has its name point here could speak as admin; its Host header gives it away. */
+export function namesLoopback(host: string | undefined): boolean {
+  if (host === undefined) return false
+  const name = host.replace(/:[0-9]*$/, '').toLowerCase()
+  return isLoopback(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name)
+}
+
+/** @throws StartRefused when the port cannot be had; `variable` is what sets it */
+export async function listen(server: Server, host: string, port: number, variable: string): Promise<number> {
+  await new Promise<void>((resolve, reject) => {
+    const fail = (error: NodeJS.ErrnoException): void => reject(cannotListen(error, host, port, variable))
+    server.once('error', fail)
+    server.listen({ host, port }, () => {
+      server.off('error', fail)
+      resolve()
+    })
+  })
+  return (server.address() as AddressInfo).port
+}
+
+function cannotListen(error: NodeJS.ErrnoException, host: string, port: number, variable: string): Error {
+  const at = `${host}:${port}`
+  switch (error.code) {
+    case 'EADDRINUSE':
+      return new StartRefused(`Something listens on ${at} already: stop it, or set ${variable}.`, {
+        cause: error,
+      })
+    case 'EACCES':
+      return new StartRefused(`Not allowed to listen on ${at}: set ${variable} to a port above 1023.`, {
+        cause: error,
+      })
+    case 'EADDRNOTAVAIL':
+    case 'ENOTFOUND':
+      return new StartRefused(`${host} is no address of this machine: correct IPLEDGER_HOST.`, {
+        cause: error,
+      })
+    default:
+      return error
+  }
+}
+
+export function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()))
+}

@@ -1,0 +1,198 @@
+/**
+ * The way most calls take: one message in, one message out, JSON or binary, uncompressed, over HTTP/1.1. That is
+ * Connect's unary protocol, where the body is the message and nothing else; spoken here directly because the library
+ * spends four times the processor's time on it, most of it on web Headers, URLs and abort signals that no handler looks at.
+ *
+ * Whatever it does not recognise (gRPC-Web, compression, streams, GET) goes on to the library unread.
+ */
+import { isUtf8 } from 'node:buffer'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { fromBinary, fromJsonString, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
+import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
+import { refusal } from '../core/refusal.ts'
+import { inTurns } from '../sources/entries.ts'
+import type { Call, Method } from './call.ts'
+import {
+  answer,
+  beginCall,
+  type Front,
+  type Header,
+  MOST_REQUEST_BYTES,
+  refuse,
+  timeoutOf,
+} from './dispatch.ts'
+import { invalidField, Refused, toErrorJson } from './errors.ts'
+import { MOST_REPORT_BYTES, REPORT_PATH, readingReport, SLICE_BYTES } from './large-report.ts'
+import { malformedBinary, malformedJson } from './malformed.ts'
+
+const JSON_TYPE = 'application/json'
+const BINARY_TYPE = 'application/proto'
+/** Bodies of all reports that are being received or read. */
+const MOST_REPORTS_BYTES = 8 * MOST_REPORT_BYTES
+
+/** What is answered always says false, 0 and empty, so that a reader sees every field there is. */
+export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
+
+/** True when the request was taken. */
+export type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
+
+type Turn = {
+  readonly response: ServerResponse
+  readonly method: Method
+  readonly isJson: boolean
+  readonly most: number
+  readonly call: Call | null
+}
+
+export function createPlainLane(front: Front, closing: () => boolean): PlainLane {
+  const methods = new Map(front.methods.map((method) => [method.path, method]))
+  let reportsBytes = 0
+
+  return function take(request, response) {
+    const method = methods.get(request.url!)
+    if (method === undefined || request.method !== 'POST') return false
+    const { headers } = request
+    const type = typeOf(headers['content-type'])
+    if (type === null || (headers['content-encoding'] ?? 'identity') !== 'identity') return false
+    const most = method.path === REPORT_PATH ? MOST_REPORT_BYTES : MOST_REQUEST_BYTES
+    const isTooLong = Number(headers['content-length'] ?? 0) > most
+    const refused: Turn = { response, method, isJson: type === JSON_TYPE, most, call: null }
+    let call: Call | null = null
+    try {
+      const said: Header = {
+        system: 'connectrpc',
+        authorization: headers.authorization,
+        timeoutMs: timeoutOf(header(headers['connect-timeout-ms'])),
+        traceparent: header(headers.traceparent),
+        tracestate: header(headers.tracestate),
+      }
+      call = beginCall(front, method, said)
+      if (isTooLong) throw tooLarge(most)
+    } catch (error) {
+      // Answered when the request has arrived: a connection closed while its caller still sends is reset, and the
+      // answer lost with it. What is too long is not worth reading.
+      if (isTooLong) cut({ ...refused, call }, error)
+      else request.once('end', () => tell(refused, error)).resume()
+      return true
+    }
+    receive(request, { ...refused, call })
+    return true
+  }
+
+  function receive(request: IncomingMessage, turn: Turn): void {
+    const { most, response } = turn
+    const isReport = most === MOST_REPORT_BYTES
+    const chunks: Buffer[] = []
+    let size = 0
+    let isCut = false
+    request.on('data', (chunk: Buffer) => {
+      size += chunk.length
+      if (isReport) reportsBytes += chunk.length
+      if (isCut) return
+      isCut = size > most || reportsBytes > MOST_REPORTS_BYTES
+      if (!isCut) chunks.push(chunk)
+      else cut(turn, size > most ? tooLarge(most) : tooManyReports())
+    })
+    request.on('end', () => {
+      if (!isCut) void reply(turn, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
+    })
+    if (isReport) response.once('close', () => (reportsBytes -= size))
+  }
+
+  async function reply(turn: Turn, body: Buffer): Promise<void> {
+    const { response, method, isJson } = turn
+    const call = turn.call!
+    try {
+      const isLong = turn.most === MOST_REPORT_BYTES && body.length > SLICE_BYTES
+      const message = isLong
+        ? await readLong(body, isJson)
+        : isJson
+          ? readJson(method, body)
+          : readBinary(method, body)
+      const answered = await answer(front, method, message, call)
+      const { output } = method.desc
+      // As text, which goes out in one piece with the header; bytes take a second buffer.
+      if (isJson) send(response, 200, JSON_TYPE, toJsonString(output, answered, JSON_ANSWERS))
+      else send(response, 200, BINARY_TYPE, toBinary(output, answered))
+      call.rpc?.end('OK', '')
+    } catch (error) {
+      tell(turn, error)
+    }
+  }
+
+  /** Before the body was read: the connection is of no further use to a caller who sends what nobody reads. */
+  function cut(turn: Turn, error: unknown): void {
+    turn.response.setHeader('connection', 'close')
+    tell(turn, error)
+  }
+
+  function tell({ response, method, call }: Turn, error: unknown): void {
+    const told = refuse(front, method, call, error)
+    if (told instanceof Refused) {
+      const { status, json } = toErrorJson(told)
+      send(response, status, JSON_TYPE, json)
+    } else {
+      send(response, codeToHttpStatus(told.code), JSON_TYPE, JSON.stringify(errorToJson(told, undefined)))
+    }
+  }
+
+  function send(response: ServerResponse, status: number, type: string, body: string | Uint8Array): void {
+    if (closing()) response.setHeader('connection', 'close')
+    if (status === 401) response.setHeader('www-authenticate', 'Bearer')
+    response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body) })
+    response.end(body)
+  }
+}
+
+function readJson(method: Method, body: Buffer): Message {
+  requireUtf8(body)
+  const text = body.toString()
+  try {
+    return fromJsonString(method.desc.input, text)
+  } catch (error) {
+    throw malformedJson(method.desc.input, text, error)
+  }
+}
+
+function readBinary(method: Method, body: Buffer): Message {
+  try {
+    return fromBinary(method.desc.input, body)
+  } catch (error) {
+    throw malformedBinary(error)
+  }
+}
+
+async function readLong(body: Buffer, isJson: boolean): Promise<Message> {
+  if (isJson) requireUtf8(body)
+  try {
+    return await inTurns(readingReport(body, isJson))
+  } catch (error) {
+    throw error instanceof Refused ? error : malformedBinary(error)
+  }
+}
+
+function requireUtf8(body: Buffer): void {
+  if (!isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
+}
+
+function typeOf(contentType: string | undefined): typeof JSON_TYPE | typeof BINARY_TYPE | null {
+  if (contentType === JSON_TYPE) return JSON_TYPE
+  if (contentType === BINARY_TYPE) return BINARY_TYPE
+  return contentType !== undefined && /^application\/json *; *charset="?utf-8"?$/i.test(contentType)
+    ? JSON_TYPE
+    : null
+}
+
+function header(value: string | string[] | undefined): string | undefined {
+  return typeof value === 'string' ? value : value?.[0]
+}
+
+function tooLarge(most: number): Refused {
+  return invalidField('', `the request is larger than ${most} bytes, the limit`)
+}
+
+function tooManyReports(): Refused {
+  return new Refused(
+    refusal('OVERLOADED', `reports of ${MOST_REPORTS_BYTES} bytes are being read, the limit`, {}, 1_000),
+  )
+}

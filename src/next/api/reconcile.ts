@@ -1,0 +1,109 @@
+/**
+ * The dry run: what would be done about leases now, and why. The judge on the image, by leases in order of address; nothing
+ * is done. A page judges at most `MOST_JUDGED` leases, `SLICE` at a time, so that nobody else is kept waiting.
+ */
+import { viewOf } from '../core/batch.ts'
+import type { LeaseView } from '../core/command.ts'
+import { expiresAt } from '../core/decide-lease.ts'
+import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
+import { coverageOf, judge } from '../core/judge.ts'
+import type { Ledger } from '../ledger/ledger.ts'
+import { holdsOf, type LeaseFilter, type Reads } from '../ledger/reads-types.ts'
+
+/** About 10 ms of the process. */
+const SLICE = 500
+const MOST_JUDGED = 10_000
+const NOTHING_TAKEN_OUT: ReadonlySet<never> = new Set()
+
+export type Wanted = {
+  readonly network: string
+  readonly leases: LeaseFilter
+  /** Only what this source lists, or is a witness of. */
+  readonly source: string | null
+  /** Also what nothing would be done about. */
+  readonly kept: boolean
+  /** Address of the last lease of the page before. */
+  readonly after: string | null
+  readonly size: number
+  readonly deadline: number
+}
+
+export type Found = {
+  readonly lease: LeaseView
+  readonly verdict: 'keep' | 'ask' | 'reap' | 'expire'
+  readonly because: readonly { readonly code: string; readonly source: string; readonly text: string }[]
+  readonly evidence: object
+}
+
+export type Reconciled = {
+  readonly findings: readonly Found[]
+  readonly next: string | null
+  readonly head: number
+  readonly unknownPools: readonly string[]
+}
+
+/** Null: there is no such network. */
+export async function reconcile(
+  { ledger, reads }: { readonly ledger: Ledger; readonly reads: Reads },
+  { network, leases, source, kept, after, size, deadline }: Wanted,
+): Promise<Reconciled | null> {
+  const freshness = await reads.freshness(network)
+  const findings: Found[] = []
+  let place = after
+  for (let judged = 0; ; judged += SLICE) {
+    const page = await reads.leases(network, leases, { after: place, size: SLICE })
+    if (page === null) return null
+    const lookUps = await reads.lookUps(
+      network,
+      page.leases.map(({ address }) => address),
+    )
+    const image = await ledger.image(network, { deadline })
+    if (image === null) return null
+    const coverage = coverageOf(image)
+    for (const { address } of page.leases) {
+      if (findings.length === size)
+        return { findings, next: place, head: image.head, unknownPools: page.unknownPools }
+      place = address
+      const record = image.records.get(address)
+      if (!isHeld(record)) continue
+      const evidence = {
+        image,
+        now: ledger.now(),
+        freshness: (id: string) => freshness.get(id),
+        lookUps: lookUps.get(address) ?? [],
+        without: NOTHING_TAKEN_OUT,
+      }
+      const { verdict, because, proof } = judge(evidence, record, coverage)
+      const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
+      if (source !== null && !parties.includes(source)) continue
+      const lease = viewOf(image, record)
+      const found = expiry(image, record, lease, ledger.now()) ?? { lease, verdict, because, evidence: proof }
+      const shown = heldBack(image, found)
+      // Detached, because the image goes on.
+      if (kept || shown.verdict !== 'keep')
+        findings.push({ ...shown, evidence: JSON.parse(JSON.stringify(shown.evidence)) })
+    }
+    place = page.next
+    if (place === null || judged + SLICE >= MOST_JUDGED)
+      return { findings, next: place, head: image.head, unknownPools: page.unknownPools }
+  }
+}
+
+function expiry(image: Image, record: HeldRecord, lease: LeaseView, now: number): Found | null {
+  const due = expiresAt({ image, without: NOTHING_TAKEN_OUT }, record)
+  if (due === null || now <= due) return null
+  return { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
+}
+
+/** What is not done while the network recovers or is held. */
+function heldBack({ network }: Image, found: Found): Found {
+  if (found.verdict === 'keep' || found.verdict === 'ask') return found
+  const hold = holdsOf(network!).find(({ cause }) => found.verdict === 'reap' || cause !== 'TOO_MANY_REAPS')
+  const because =
+    network!.recovering !== null
+      ? { code: 'NETWORK_RECOVERING', source: '', text: 'nothing is taken back while the network recovers' }
+      : hold === undefined
+        ? null
+        : { code: 'HELD', source: '', text: `the network is held (${hold.cause}): ${hold.details.why}` }
+  return because === null ? found : { ...found, verdict: 'keep', because: [because] }
+}

@@ -1,0 +1,182 @@
+/**
+ * Two ports. HTTP/1.1: Connect with JSON and binary, gRPC-Web, and the pages for probes. HTTP/2 without TLS (h2c): gRPC
+ * and Connect, health with Watch, reflection. TLS belongs to what stands in front.
+ *
+ * Stopping: no new connections, probes say so, what is in flight is answered and its connection closed, and after
+ * `LONGEST_DRAIN_MS` whatever is left is cut.
+ */
+import * as http from 'node:http'
+import * as http2 from 'node:http2'
+import type { Socket } from 'node:net'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { ConnectRouter } from '@connectrpc/connect'
+import type { Config } from '../config.ts'
+import { Health } from '../gen/grpc/health/v1/health_pb.ts'
+import type { Ledger } from '../ledger/ledger.ts'
+import type { Reads } from '../ledger/reads-types.ts'
+import type { Intake } from '../sources/intake-types.ts'
+import type { Logger } from '../telemetry.ts'
+import { type ConnectLane, createConnectLane } from './connect-lane.ts'
+import { type Front, methodsOf, SERVICES, table } from './dispatch.ts'
+import { createHealth, type HealthOptions } from './health.ts'
+import { closeServer, createPages, listen, NOT_LOOPBACK, namesLoopback, page } from './pages.ts'
+import { createPlainLane } from './plain-lane.ts'
+import { addReflection } from './reflection.ts'
+import type { Tokens } from './tokens.ts'
+
+/** Longer than the pools of callers keep theirs: who closes first must not be the one who is about to be asked. */
+const KEEP_ALIVE_MS = 65_000
+const HEADERS_WITHIN_MS = 10_000
+const REQUEST_WITHIN_MS = 60_000
+const HEADER_BYTES = 16 * 1024
+const STREAMS_PER_CONNECTION = 1_000
+const LONGEST_DRAIN_MS = 15_000
+
+export type RunningServer = {
+  readonly httpPort: number
+  readonly grpcPort: number
+  close(): Promise<void>
+}
+
+/** @throws StartRefused when a port cannot be had */
+export async function startServer(options: {
+  readonly ledger: Ledger
+  readonly reads: Reads
+  readonly intake: Intake
+  readonly tokens: Tokens
+  readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
+  readonly logger: Logger
+  /** What Prometheus reads; by default nobody asked for it. */
+  readonly metrics?: (() => Promise<string>) | null
+  readonly worker?: HealthOptions['worker']
+}): Promise<RunningServer> {
+  const { ledger, reads, intake, tokens, config, logger: log } = options
+  const stopping = new AbortController()
+  const health = createHealth({
+    look: () => reads.condition(),
+    services: SERVICES.map(({ typeName }) => typeName),
+    stopping: stopping.signal,
+    ...(options.worker === undefined ? {} : { worker: options.worker }),
+  })
+  const answerPage = createPages({ health, tokens, metrics: options.metrics ?? null, log })
+  const methods = [...methodsOf({ ledger, reads, intake }), ...table(Health, health.handlers, true)]
+  const front: Front = { methods, tokens, defaultDeadlineMs: config.deadlineMs, log }
+  const inFlight = createInFlight()
+
+  const watched = (router: ConnectRouter) => {
+    router.rpc(Health.method.watch, health.watch)
+    addReflection(router, [...SERVICES, Health])
+  }
+  const plain = createPlainLane(front, () => stopping.signal.aborted)
+  const overHttp1 = createConnectLane(front, { grpc: false }, watched)
+  const overHttp2 = createConnectLane(front, { grpc: true }, watched)
+  const unary = new Set(methods.map(({ path }) => path))
+
+  const httpServer = http.createServer(
+    {
+      noDelay: true,
+      keepAlive: true,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      headersTimeout: HEADERS_WITHIN_MS,
+      requestTimeout: REQUEST_WITHIN_MS,
+      maxHeaderSize: HEADER_BYTES,
+    },
+    (request, response) => {
+      if (tokens.everyoneIsAdmin && !namesLoopback(request.headers.host)) {
+        page(response, 403, NOT_LOOPBACK)
+        return
+      }
+      if (unary.has(request.url!)) inFlight.add(response)
+      if (plain(request, response) || overHttp1(request, response)) return
+      void answerPage(request, response)
+    },
+  )
+  const grpcServer = http2.createServer(
+    { settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION }, maxHeaderListPairs: 128 },
+    (request, response) => serveHttp2(request, response, unary, inFlight, overHttp2),
+  )
+  const sessions = new Set<http2.ServerHttp2Session>()
+  grpcServer.on('session', (session) => {
+    sessions.add(session)
+    session.once('close', () => sessions.delete(session))
+    // A peer that breaks the protocol: its session ends, nothing else does.
+    session.on('error', (error) => log.debug({ err: error }, 'HTTP/2 session broken'))
+  })
+  grpcServer.on('connection', (socket: Socket) => socket.setNoDelay(true))
+
+  const httpPort = await listen(httpServer, config.host, config.port, 'IPLEDGER_PORT')
+  let grpcPort: number
+  try {
+    grpcPort = await listen(grpcServer, config.host, config.grpcPort, 'IPLEDGER_GRPC_PORT')
+  } catch (error) {
+    httpServer.close()
+    throw error
+  }
+  if (tokens.everyoneIsAdmin) {
+    log.warn({ host: config.host }, 'without a token file every caller on this machine is admin')
+  }
+
+  let closed: Promise<void> | undefined
+  async function drain(): Promise<void> {
+    stopping.abort()
+    const ended = Promise.all([closeServer(httpServer), closeServer(grpcServer)])
+    for (const session of sessions) session.close()
+    const late = AbortSignal.timeout(LONGEST_DRAIN_MS)
+    while (!(inFlight.empty() || late.aborted)) {
+      httpServer.closeIdleConnections()
+      await Promise.race([inFlight.emptied(), delay(100)])
+    }
+    // A turn for the last answers to reach their sockets; connections without a request are idle and go at once.
+    await delay(10)
+    httpServer.closeAllConnections()
+    for (const session of sessions) session.destroy()
+    await ended
+  }
+
+  return {
+    httpPort,
+    grpcPort,
+    close: () => {
+      closed ??= drain()
+      return closed
+    },
+  }
+}
+
+function serveHttp2(
+  request: http2.Http2ServerRequest,
+  response: http2.Http2ServerResponse,
+  unary: ReadonlySet<string>,
+  inFlight: InFlight,
+  lane: ConnectLane,
+): void {
+  if (unary.has(request.url)) inFlight.add(response)
+  if (lane(request, response)) return
+  page(response, 404, 'there is no such method\n')
+}
+
+type InFlight = {
+  add(response: http.ServerResponse | http2.Http2ServerResponse): void
+  empty(): boolean
+  emptied(): Promise<void>
+}
+
+/** Answers that are owed. Streams are not: they end when the server stops. */
+function createInFlight(): InFlight {
+  let count = 0
+  let waiting: (() => void)[] = []
+  function done(): void {
+    count -= 1
+    if (count > 0) return
+    for (const resolve of waiting) resolve()
+    waiting = []
+  }
+  return {
+    add: (response) => {
+      count += 1
+      response.once('close', done)
+    },
+    empty: () => count === 0,
+    emptied: () => (count === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
+  }
+}

@@ -1,0 +1,214 @@
+/** The lines about Reserve and Release. "Pairs" are a Reserve and the Release of what it gave; owners are new each time. */
+import { setTimeout as delay } from 'node:timers/promises'
+import { withClient } from '../postgres/connect.ts'
+import type { History } from './history.ts'
+import type { Work } from './load.ts'
+import { alternate, amount, type Bench, compare, run, type Stage, type Subject } from './measure.ts'
+
+const CALLERS = 64
+const EMPTY = { addresses: 0, held: 0, reserves: 0 }
+/** Every address of it was held once, and is free again. */
+const ROTATED: History = {
+  network: 'rotated',
+  cidr: '10.0.0.0/16',
+  addresses: 65_534,
+  held: 0,
+  reserves: 65_534,
+}
+const RESERVE: Work = { kind: 'reserve' }
+const PAIR: Work = { kind: 'pair' }
+
+const inserting = (bench: Bench, connections: number): Subject => ({
+  what: `one-row INSERT, ${connections} connections`,
+  work: { kind: 'insert' },
+  callers: connections,
+  through: [bench.floor],
+})
+
+async function subject(
+  stage: Stage,
+  what: string,
+  history: History,
+  { work = RESERVE, callers = CALLERS, processes = 1, units = 1 } = {},
+): Promise<Subject> {
+  await stage.network(history)
+  const { through, pids } = await stage.through(processes)
+  return {
+    what: `${what}, ${callers} callers`,
+    work,
+    callers,
+    units,
+    through,
+    pids,
+    network: history.network,
+  }
+}
+
+const wide = (network: string): History => ({ network, cidr: '10.0.0.0/8', ...EMPTY })
+
+export async function reserve(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  const insertOne = inserting(bench, 1)
+  const insertMany = inserting(bench, 32)
+  const one = await subject(stage, 'Reserve', wide('reserve'), { callers: 1 })
+  const [floorOne, reservedOne] = await alternate(bench, [insertOne, one])
+  const goal = { most: 3.5 }
+  const floor = { subject: insertOne, rounds: floorOne! }
+  bench.show(compare('reserve', one, reservedOne!, { floor, by: 'p50', goal }))
+  const subjects = [
+    await subject(stage, 'Reserve', wide('reserve'), { callers: 8 }),
+    await subject(stage, 'Reserve', wide('reserve')),
+    await subject(stage, 'Reserve with a request id', wide('reserve'), {
+      work: { ...RESERVE, isKeyed: true },
+    }),
+    await subject(stage, 'Reserve, 170,000 leases held', {
+      network: 'held',
+      cidr: '10.0.0.0/8',
+      addresses: 170_000,
+      held: 170_000,
+      reserves: 170_000,
+    }),
+  ]
+  await show(bench, 'reserve', insertMany, subjects, [null, { least: 0.5 }, null, { least: 0.5 }])
+}
+
+/** A floor and lines that are held against it. */
+async function show(
+  bench: Bench,
+  line: string,
+  floor: Subject,
+  subjects: readonly Subject[],
+  goals: readonly ({ least: number } | null)[],
+): Promise<void> {
+  const [floorRounds, ...all] = await alternate(bench, [floor, ...subjects])
+  for (const [index, rounds] of all.entries())
+    bench.show(
+      compare(line, subjects[index]!, rounds, {
+        floor: { subject: floor, rounds: floorRounds! },
+        goal: goals[index]!,
+      }),
+    )
+}
+
+export async function pairs(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: PAIR })
+  await show(bench, 'pairs', inserting(bench, 32), [rotating], [null])
+  bench.show({
+    ...bench.rows.at(-1)!,
+    what: 'the same: pairs a second',
+    ratio: null,
+    floor: null,
+    goal: { least: 7_000 },
+  })
+}
+
+export async function batch(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  const batches = await subject(stage, 'leases by BatchReserve of 100', wide('batch'), {
+    work: { kind: 'batch', size: 100 },
+    callers: 8,
+    units: 100,
+  })
+  await show(bench, 'batch', inserting(bench, 32), [batches], [{ least: 1.5 }])
+}
+
+export async function sizes(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  const full: History = {
+    network: 'full',
+    cidr: '10.0.0.0/16',
+    addresses: 64_878,
+    held: 64_878,
+    reserves: 64_878,
+  }
+  const empty = await subject(
+    stage,
+    'pairs, an empty /16',
+    { ...wide('sixteen'), cidr: '10.0.0.0/16' },
+    { work: PAIR },
+  )
+  const subjects = [
+    await subject(stage, 'pairs, a /16 99 % full', full, { work: PAIR }),
+    await subject(stage, 'pairs, an empty /8', wide('eight'), { work: PAIR }),
+    await subject(stage, 'pairs, an empty /48', { ...wide('six'), cidr: '2001:db8::/48' }, { work: PAIR }),
+  ]
+  await show(bench, 'sizes', empty, subjects, [{ least: 0.95 }, { least: 0.95 }, { least: 0.95 }])
+}
+
+export async function old(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  const aged = await bench.stage(`old_${bench.scale.oldEvents}`)
+  const history = oldHistory(bench)
+  for (const work of [RESERVE, PAIR]) {
+    const word = work === PAIR ? 'pairs' : 'Reserve'
+    const young = await subject(stage, `${word}, log empty`, wide('young'), { work })
+    const aging = await subject(aged, `${word}, ${bench.scale.oldEvents / 1e6} M events`, history, { work })
+    await show(bench, 'old', young, [aging], [{ least: 0.95 }])
+  }
+}
+
+export function oldHistory({ scale: { oldEvents, oldLeases } }: Bench): History {
+  return {
+    network: 'old',
+    cidr: '10.0.0.0/8',
+    addresses: Math.floor(oldLeases * 1.1),
+    held: oldLeases,
+    reserves: Math.floor((oldEvents + oldLeases) / 2),
+  }
+}
+
+export async function processes(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  const one = await subject(stage, 'Reserve through 1 process', wide('processes'), { callers: 66 })
+  const three = await subject(stage, 'Reserve through 3 processes', wide('processes'), {
+    callers: 66,
+    processes: 3,
+  })
+  const goal = { least: 9_000, isOfValue: true }
+  const [ones, threes] = await alternate(bench, [one, three])
+  bench.show(compare('processes', three, threes!, { floor: { subject: one, rounds: ones! }, goal }))
+}
+
+/** The first interval, before the transaction is begun, is the floor of the last one. */
+export async function snapshot(bench: Bench): Promise<void> {
+  const { measureMs, heldOpenMs } = bench.scale
+  const stage = await bench.stage('main')
+  const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: PAIR })
+  const intervalMs = Math.max(measureMs, Math.min(heldOpenMs / 5, 60_000))
+  const count = Math.ceil(heldOpenMs / intervalMs)
+  await withClient({ url: stage.database.adminUrl, applicationName: 'bench snapshot' }, async (client) => {
+    const shape = { warmUpMs: measureMs, intervalMs, intervals: count + 1 }
+    const course = await run(bench, rotating, shape, (index) => {
+      if (index > 0) return
+      void client.query('begin isolation level repeatable read; select count(*) from ipledger.pool')
+    })
+    await client.query('rollback')
+    const what = `pairs, a snapshot held open for ${(count * intervalMs) / 1_000} s`
+    const floor = { subject: rotating, rounds: [course[0]!] }
+    bench.show(compare('snapshot', { ...rotating, what }, [course.at(-1)!], { floor, goal: { least: 0.8 } }))
+  })
+}
+
+/** Each time in a process that is new. */
+export async function image(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  for (const leases of bench.scale.images) {
+    const network = `image-${leases}`
+    await stage.network({ network, cidr: '10.0.0.0/8', addresses: leases, held: leases, reserves: leases })
+    await delay(1_000)
+    const loaded = await bench.fresh((load) => load.image(stage.database.url, network))
+    const what = `image of ${leases.toLocaleString('en-US')} leases`
+    const isLarge = leases > 100_000
+    bench.show(amount('image', `${what} loaded`, loaded.ms / 1_000, 's', { most: isLarge ? 10 : 1 }))
+    bench.show(
+      amount(
+        'image',
+        `${what}, most memory of its process`,
+        loaded.mostMb,
+        'MB',
+        isLarge ? { most: 1_000 } : null,
+      ),
+    )
+  }
+}

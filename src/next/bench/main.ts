@@ -1,0 +1,155 @@
+/**
+ * `ipledger bench`: how fast it is on this machine, each line beside a floor from the same run. Everything it makes is its own
+ * and gone at the end, unless `--directory` keeps it for the next run. It fails when something breaks, never because of a
+ * speed.
+ *
+ *   --quick           small and short: that it runs, not how fast
+ *   --ledger          without services: callers open the ledger in their own process
+ *   --line NAME       this line, and others so named; without it all
+ *   --held-open MIN   how long `snapshot` holds its transaction open (default 1)
+ *   --directory DIR   of the database
+ *   --json FILE       the table for programs
+ *   --profile DIR     CPU profiles of the callers, with --ledger of the ledger
+ */
+import { writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { withClient } from '../postgres/connect.ts'
+import { writeHistory } from './history.ts'
+import * as lines from './lines.ts'
+import { type Load, startLoad, type Through } from './load.ts'
+import type { Bench, Scale, Stage } from './measure.ts'
+import { machine, number, people, type Row } from './report.ts'
+import { openScratch, type Scratch } from './scratch.ts'
+
+const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = { ...lines }
+
+const FULL: Scale = {
+  rounds: 3,
+  warmUpMs: 500,
+  measureMs: 2_000,
+  oldEvents: 10_000_000,
+  oldLeases: 100_000,
+  images: [100_000, 1_000_000],
+  heldOpenMs: 60_000,
+  listed: 100_000,
+  agents: 2_000,
+  agentIntervalMs: 30_000,
+}
+
+const QUICK: Scale = {
+  rounds: 1,
+  warmUpMs: 100,
+  measureMs: 300,
+  oldEvents: 50_000,
+  oldLeases: 5_000,
+  images: [10_000],
+  heldOpenMs: 1_000,
+  listed: 5_000,
+  agents: 40,
+  agentIntervalMs: 1_000,
+}
+
+/** What somebody would write who wants an address to have one holder, and nothing more. */
+const ONE_ROW = `
+  create schema if not exists bench;
+  create table if not exists bench.one_row (
+    network_id text not null,
+    name text not null,
+    address inet not null,
+    at timestamptz not null,
+    primary key (network_id, name))`
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    quick: { type: 'boolean', default: false },
+    ledger: { type: 'boolean', default: false },
+    line: { type: 'string', multiple: true, default: [] },
+    'held-open': { type: 'string' },
+    directory: { type: 'string' },
+    json: { type: 'string' },
+    profile: { type: 'string' },
+  },
+})
+const chosen = [...values.line, ...positionals]
+for (const name of chosen)
+  if (!(name in LINES))
+    throw new Error(`There is no line "${name}": there are ${Object.keys(LINES).join(', ')}.`)
+
+const scale = { ...(values.quick ? QUICK : FULL) }
+const heldOpenMs = values['held-open'] === undefined ? scale.heldOpenMs : Number(values['held-open']) * 60_000
+const began = performance.now()
+const rows: Row[] = []
+const scratch = await openScratch(values.directory)
+const loads: Load[] = []
+try {
+  const bench = await openBench(scratch)
+  for (const [name, line] of Object.entries(LINES))
+    if (chosen.length === 0 || chosen.includes(name)) await line(bench)
+  console.log(people(rows, values.quick))
+  if (values.json !== undefined) writeFileSync(values.json, `${machine(rows, values.quick)}\n`)
+} finally {
+  for (const load of loads) load.stop()
+  await scratch.stop()
+}
+
+async function openBench(server: Scratch): Promise<Bench> {
+  const stages = new Map<string, Promise<Stage>>()
+  const { adminUrl } = await server.create('floor')
+  await withClient({ url: adminUrl, applicationName: 'bench' }, (client) => client.query(ONE_ROW))
+  return {
+    scale: { ...scale, heldOpenMs },
+    scratch: server,
+    floor: { kind: 'table', url: adminUrl },
+    stage(name) {
+      const known = stages.get(name) ?? openStage(server, name)
+      stages.set(name, known)
+      return known
+    },
+    load(index) {
+      loads[index] ??= startLoad(values.profile)
+      return loads[index]
+    },
+    async fresh(work) {
+      const load = startLoad(values.profile)
+      try {
+        return await work(load)
+      } finally {
+        load.stop()
+      }
+    },
+    rows,
+    show(row) {
+      rows.push(row)
+      say(
+        `${row.what}: ${number(row.value)} ${row.unit}${row.ratio === null ? '' : `, ${number(row.ratio)} of ${row.floor!.what}`}`,
+      )
+    },
+  }
+}
+
+async function openStage(server: Scratch, name: string): Promise<Stage> {
+  const database = await server.create(name)
+  return {
+    database,
+    async network(history) {
+      const isThere = await withClient({ url: database.adminUrl, applicationName: 'bench' }, (client) =>
+        client.query('select from ipledger.network where network_id = $1', [history.network]),
+      )
+      if (isThere.rowCount! > 0) return
+      say(`${history.network}: ${number(history.reserves * 2 - history.held)} events`)
+      await writeHistory(database.adminUrl, history)
+    },
+    async through(processes) {
+      const through = Array.from(
+        { length: processes },
+        (): Through => ({ kind: 'ledger', url: database.url }),
+      )
+      return { through, pids: [] }
+    },
+  }
+}
+
+function say(line: string): void {
+  console.error(`${((performance.now() - began) / 1_000).toFixed(0).padStart(5)} s  ${line}`)
+}

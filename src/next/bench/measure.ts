@@ -1,0 +1,193 @@
+/**
+ * How a figure is made. The machine is shared and noisy, so a line and its floor run in turn, several short runs each (floor,
+ * line, floor, line, …): the ratio is the median of those of each turn, the figures shown are medians.
+ */
+import type { History } from './history.ts'
+import type { FromLoad, Interval, Load, Run, Through, Work } from './load.ts'
+import type { Row } from './report.ts'
+import type { Scratch, ScratchDatabase } from './scratch.ts'
+import { median } from './statistics.ts'
+import { clusterCpuMs, cpuMs } from './usage.ts'
+
+export type Scale = {
+  /** Runs of a line and of its floor. */
+  readonly rounds: number
+  readonly warmUpMs: number
+  readonly measureMs: number
+  /** Of the log that counts as old. */
+  readonly oldEvents: number
+  readonly oldLeases: number
+  readonly images: readonly number[]
+  /** A transaction is held open for so long. */
+  readonly heldOpenMs: number
+  /** Entries of a snapshot, and leases that it is held against. */
+  readonly listed: number
+  readonly agents: number
+  readonly agentIntervalMs: number
+}
+
+/** A database, and what calls it. */
+export type Stage = {
+  readonly database: ScratchDatabase
+  /** Made with this past, once a database. */
+  network(history: History): Promise<void>
+  /** So many processes that each have a ledger: services, or the callers themselves. */
+  through(
+    processes: number,
+  ): Promise<{ readonly through: readonly Through[]; readonly pids: readonly number[] }>
+}
+
+export type Bench = {
+  readonly scale: Scale
+  readonly scratch: Scratch
+  /** One database a name. */
+  stage(name: string): Promise<Stage>
+  /** The process of callers with this number; started when first asked for. */
+  load(index: number): Load
+  /** A process that has done nothing yet. */
+  fresh<T>(work: (load: Load) => Promise<T>): Promise<T>
+  /** The table of the floor. */
+  readonly floor: Through
+  readonly rows: readonly Row[]
+  readonly show: (row: Row) => void
+}
+
+export type Subject = {
+  readonly what: string
+  readonly work: Work
+  readonly callers: number
+  /** One each for as many processes of callers, which share the callers. */
+  readonly through: readonly Through[]
+  readonly network?: string
+  /** What one call stands for. */
+  readonly units?: number
+  /** Processes of services, whose processor time is shown. */
+  readonly pids?: readonly number[]
+}
+
+export type Figures = Interval & {
+  /** In cores. */
+  readonly services: number
+  readonly postgres: number
+}
+
+let runs = 0
+
+/** One run, interval by interval; what several processes of callers did is added up. */
+export async function run(
+  bench: Bench,
+  { work, callers, through, network = '', units = 1, pids = [] }: Subject,
+  shape: Pick<Run, 'warmUpMs' | 'intervalMs' | 'intervals'>,
+  hear: (index: number) => void = () => {},
+): Promise<readonly Figures[]> {
+  runs += 1
+  const usage = () => ({
+    at: performance.now(),
+    services: pids.reduce((sum, pid) => sum + cpuMs(pid), 0),
+    postgres: clusterCpuMs(bench.scratch.postmaster()),
+  })
+  let before = usage()
+  const spent: { readonly services: number; readonly postgres: number }[] = []
+  const heard: Interval[][] = []
+  await Promise.all(
+    through.map(async (one, index) => {
+      const intervals: Interval[] = []
+      heard.push(intervals)
+      const name = `run-${process.pid}-${runs}-${index}`
+      const share = { through: one, network, work, callers: Math.ceil(callers / through.length), name }
+      await bench.load(index).run({ ...share, ...shape }, (message: FromLoad) => {
+        if (message.type === 'begun' && index === 0) before = usage()
+        if (message.type !== 'interval') return
+        intervals.push(message.interval)
+        if (index > 0) return
+        const now = usage()
+        const ms = now.at - before.at
+        spent.push({
+          services: (now.services - before.services) / ms,
+          postgres: (now.postgres - before.postgres) / ms,
+        })
+        before = now
+        hear(intervals.length - 1)
+      })
+    }),
+  )
+  return spent.map((used, at) => {
+    const sum = (pick: (interval: Interval) => number) =>
+      heard.reduce((total, intervals) => total + pick(intervals[at]!), 0)
+    return {
+      perSecond: sum(({ perSecond }) => perSecond) * units,
+      p50: sum(({ p50 }) => p50) / heard.length,
+      p99: Math.max(...heard.map((intervals) => intervals[at]!.p99)),
+      cpu: sum(({ cpu }) => cpu),
+      ...used,
+    }
+  })
+}
+
+/** Figures of each subject, a run a round; the round before the first is thrown away, since it compiles and makes plans. */
+export async function alternate(
+  bench: Bench,
+  subjects: readonly Subject[],
+): Promise<readonly (readonly Figures[])[]> {
+  const { rounds, warmUpMs, measureMs } = bench.scale
+  const results: Figures[][] = subjects.map(() => [])
+  for (let round = rounds > 1 ? -1 : 0; round < rounds; round += 1) {
+    for (const [index, subject] of subjects.entries()) {
+      const intervalMs = round < 0 ? measureMs / 3 : measureMs
+      const [figures] = await run(bench, subject, { warmUpMs, intervalMs, intervals: 1 })
+      if (round >= 0) results[index]!.push(figures!)
+    }
+  }
+  return results
+}
+
+export function mid(rounds: readonly Figures[]): Figures {
+  const of = (pick: (figures: Figures) => number) => median(rounds.map(pick))
+  return {
+    perSecond: of((one) => one.perSecond),
+    p50: of((one) => one.p50),
+    p99: of((one) => one.p99),
+    cpu: of((one) => one.cpu),
+    services: of((one) => one.services),
+    postgres: of((one) => one.postgres),
+  }
+}
+
+/** A line of the table: a subject, beside a floor if it has one. */
+export function compare(
+  line: string,
+  { what }: Subject,
+  rounds: readonly Figures[],
+  options: {
+    readonly floor?: { readonly subject: Subject; readonly rounds: readonly Figures[] }
+    readonly by?: 'rate' | 'p50'
+    readonly goal?: Row['goal']
+  } = {},
+): Row {
+  const { floor, by = 'rate', goal = null } = options
+  const pick = (one: Figures) => (by === 'rate' ? one.perSecond : one.p50)
+  const unit = by === 'rate' ? '/s' : 'ms'
+  const figures = mid(rounds)
+  return {
+    line,
+    what,
+    value: pick(figures),
+    unit,
+    figures,
+    floor: floor === undefined ? null : { what: floor.subject.what, value: pick(mid(floor.rounds)) },
+    ratio:
+      floor === undefined ? null : median(rounds.map((one, round) => pick(one) / pick(floor.rounds[round]!))),
+    goal,
+  }
+}
+
+/** A figure that is no rate. */
+export function amount(
+  line: string,
+  what: string,
+  value: number,
+  unit: string,
+  goal: Row['goal'] = null,
+): Row {
+  return { line, what, value, unit, figures: null, floor: null, ratio: null, goal }
+}

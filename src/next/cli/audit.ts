@@ -1,0 +1,96 @@
+/** What happened, and what follows from it: events, explain, as-of. */
+import type { Command } from 'commander'
+import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
+import { lineWidth, prose, tableOf, time, wrapped } from './print.ts'
+import { fromOf, list, momentOf, seq, toOf, WHEN_HELP, type When, when, whenOption } from './readers.ts'
+import { addressOf, holderOf, leaseTable, stateOf } from './show-lease.ts'
+import { field, verb } from './verb.ts'
+
+const { method } = AuditService
+
+export function auditCommands(program: Command): void {
+  verb(program, 'events', {
+    about: "a network's log",
+    method: method.listEvents,
+    fields: [
+      field<When>('--from <when>', 'from then on', fromOf, whenOption),
+      field<When>('--to <when>', 'up to then', toOf, whenOption),
+      field('--after-seq <n>', 'only events with a greater number', 'afterSeq', seq),
+      field('--before-seq <n>', 'only events with a smaller number', 'beforeSeq', seq),
+      field('--address <address>', 'only about the lease or block that contains it', 'address'),
+      field('--cidr <cidr>', 'only about leases that overlap it', 'cidr'),
+      field('--owner-kind <kind>', 'only about leases of owners of this kind', 'ownerKind'),
+      field('--owner-name <name>', 'only about leases of owners of this name', 'ownerName'),
+      field('--lease-id <id>', 'only about this lease, also one that has ended', 'leaseId'),
+      field('--type <types>', 'only these types; repeatable, or with commas', 'types', list),
+      field('--include-sources', 'also source.*, which is left out otherwise', 'includeSources'),
+      field('--descending', 'newest first', 'descending'),
+    ],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger events --address 10.0.0.17 --descending
+  ipledger events --from -15m --type lease.reaped
+  ipledger events --owner-kind pod --owner-name default/web-0`,
+    show: ({ events }) => eventTable(events),
+  })
+  verb(program, 'explain <address>', {
+    about: 'why an address is free, cooling, held or quarantined, and what led there',
+    method: method.explainAddress,
+    fields: [field<When>('--at <when>', 'as it was then (default: now)', momentOf, whenOption)],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger explain 10.8.64.2
+  ipledger explain 10.8.64.2 --at "2026-11-20 03:12"`,
+    show: ({ state, seq: number, answer, steps }) => {
+      const width = lineWidth()
+      const rows = steps.map((step) => [String(step.seq), time(step.time), step.what])
+      return [
+        `${state} at number ${number}`,
+        ...wrapped(answer, width),
+        ...(rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows, width)]),
+      ].join('\n')
+    },
+  })
+  verb(program, 'as-of <when>', {
+    about: 'the leases as they were at a time or a number',
+    method: method.listLeasesAsOf,
+    argument: (text) => momentOf(when(text)),
+    fields: [field('--pool <name>', 'only leases of this pool', 'pool')],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger as-of "2026-11-20 03:12"
+  ipledger as-of -15m --pool web
+  ipledger as-of 120000 --json`,
+    show: ({ leases, seq: number, time: made }, { network = 'default' }) => {
+      const then = number === 0n ? 'before its first event' : `at number ${number}, ${time(made)}`
+      return `Network ${network} ${then}\n\n${leaseTable(leases)}`
+    },
+    // -15m looks like an option; what is neither option nor time is refused as a time.
+  }).allowUnknownOption()
+}
+
+export function eventTable(events: readonly Event[]): string {
+  return tableOf('no events', events, {
+    SEQ: ({ seq: number }) => String(number),
+    TIME: ({ time: at }) => time(at),
+    TYPE: ({ type }) => type,
+    ACTOR: ({ actor }) => actor,
+    CAUSE: ({ cause }) => cause,
+    ABOUT: ({ lease, pool }) => {
+      if (lease !== undefined) return addressOf(lease)
+      return pool === undefined ? '' : `${pool.name} ${pool.cidr}`
+    },
+    STATE: ({ lease }) => (lease === undefined ? '' : stateOf(lease)),
+    OWNER: ({ lease, closed }) => {
+      if (lease !== undefined) return holderOf(lease)
+      return closed?.owner === undefined ? '' : `${holderOf(closed)} ${closed.owner.incarnation}`
+    },
+    WHY: ({ evidence, lease }) => {
+      const why = evidence?.why ?? evidence?.reason ?? lease?.quarantine?.why
+      return typeof why === 'string' ? why : ''
+    },
+  })
+}

@@ -1,0 +1,86 @@
+/** How a command that did not succeed ends: a sentence on stderr for people, one line of JSON after `--json`. */
+import { create, toJson } from '@bufbuild/protobuf'
+import { durationFromMs } from '@bufbuild/protobuf/wkt'
+import { MEANINGS } from '../api/errors.ts'
+import type { CallFailed } from '../client/call-failed.ts'
+import type { Reason } from '../core/refusal.ts'
+import { ItemErrorSchema } from '../gen/ipledger/v1/types_pb.ts'
+import { JSON_ANSWERS, milliseconds } from './print.ts'
+
+/** What was asked for cannot be done as it was said; the message says what to say instead. */
+export class Unclear extends Error {
+  override readonly name = 'Unclear'
+}
+
+/** The command has said already what is wrong. */
+export class Unsuccessful extends Error {
+  override readonly name = 'Unsuccessful'
+  readonly exitCode: number
+
+  constructor(exitCode: number) {
+    super(`exit code ${exitCode}`)
+    this.exitCode = exitCode
+  }
+}
+
+/** As shells count: 128 and the number of SIGINT. */
+export const INTERRUPTED = 130
+
+/** For programs: the API's ItemError. */
+export function failureJson({ code, reason, message, metadata, retryAfterMs }: CallFailed): string {
+  const error = create(ItemErrorSchema, {
+    code,
+    reason: reason ?? '',
+    message,
+    metadata: { ...metadata },
+    ...(retryAfterMs !== undefined && { retryAfter: durationFromMs(retryAfterMs) }),
+  })
+  return JSON.stringify(toJson(ItemErrorSchema, error, JSON_ANSWERS))
+}
+
+/** For people: reason and message, what the server says about it, what to do, when to try again. */
+export function failureText(failure: CallFailed, url: string): string {
+  const { reason, message, metadata, retryAfterMs } = failure
+  if (reason === undefined) return unanswered(failure, url)
+  return [
+    `ipledger: ${reason}: ${message}`,
+    ...Object.entries(metadata)
+      // What the message says already is not said twice.
+      .filter(([, value]) => value !== '' && !message.includes(value))
+      .map(([key, value]) => `  ${key}: ${value}`),
+    ...(retryAfterMs === undefined ? [] : [`  try again in ${milliseconds(retryAfterMs)}`]),
+    ...remedy(reason, metadata),
+  ].join('\n')
+}
+
+function remedy(reason: string, { beyondHead, address }: CallFailed['metadata']): readonly string[] {
+  if (beyondHead !== undefined)
+    return [
+      '  Check what you typed. If ipledger did give out this number, the database was set back: see "ipledger recover --help".',
+    ]
+  // Whoever looked, and did not confirm or release, has nothing to unconfigure.
+  if (reason === 'LEASE_NOT_FOUND' && address !== undefined)
+    return [`  "ipledger explain ${address}" says who had it, and how that ended.`]
+  if (reason === 'UNAUTHENTICATED')
+    return ['  Set IPLEDGER_TOKEN to a token that the server knows; "ipledger token create" makes one.']
+  // A newer server may know reasons that this table does not.
+  return Object.hasOwn(MEANINGS, reason) ? [`  ${MEANINGS[reason as Reason].caller}`] : []
+}
+
+function unanswered(failure: CallFailed, url: string): string {
+  switch (systemCode(failure.cause)) {
+    case 'ECONNREFUSED':
+      return `ipledger: nothing listens at ${url}. Start it with "ipledger serve", or set IPLEDGER_URL.`
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return `ipledger: the host of ${url} is unknown. Correct IPLEDGER_URL.`
+    default:
+      return `ipledger: no answer from ${url} (${failure.code}: ${failure.message}). What became of a write is unknown; repeating it is safe, surely so with --request-id.`
+  }
+}
+
+function systemCode(error: unknown): string | undefined {
+  for (let at = error, left = 10; at instanceof Error && left > 0; at = at.cause, left--)
+    if ('code' in at && typeof at.code === 'string') return at.code
+  return undefined
+}

@@ -1,0 +1,121 @@
+import type { Command } from 'commander'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
+import {
+  type Hold,
+  HoldCause,
+  HoldCauseSchema,
+  type Network,
+  NetworkService,
+  NetworkStateSchema,
+} from '../gen/ipledger/v1/network_pb.ts'
+import { labels, sheet, tableOf, time } from './print.ts'
+import { label, name } from './readers.ts'
+import { field, verb } from './verb.ts'
+
+export function networkCommands(program: Command): void {
+  const network = program.command('network').description('address spaces in which an address is unique')
+  const one = (answer: { readonly network?: Network }) => networkSheet(answer.network)
+
+  verb(network, 'create <name>', {
+    about: 'make a network and its ledger',
+    method: NetworkService.method.createNetwork,
+    fields: [
+      field('--description <text>', 'for people', 'description'),
+      field('--label <key=value>', 'label, repeatable', 'labels', label),
+    ],
+    help: '\nExample:\n  ipledger network create tenant-7 --description "VPC of tenant 7"',
+    show: one,
+  })
+  verb(network, 'list', {
+    about: 'networks, by name',
+    method: NetworkService.method.listNetworks,
+    fields: [field('--label <key=value>', 'only networks with this label, repeatable', 'labels', label)],
+    show: ({ networks }) => networkTable(networks),
+  })
+  verb(network, 'get [name]', {
+    about: 'one network (default: "default"): what it waits for, and where its log stands',
+    method: NetworkService.method.getNetwork,
+    show: one,
+  })
+  verb(network, 'update <name>', {
+    about: 'change description or labels',
+    method: NetworkService.method.updateNetwork,
+    fields: [
+      field('--description <text>', 'new description; "" clears it', 'description'),
+      field(
+        '--label <key=value>',
+        'new label, repeatable; together they replace all labels',
+        'labels.entries',
+        label,
+      ),
+      field('--no-labels', 'remove all labels', () => ({ labels: {} })),
+    ],
+    show: one,
+  })
+  verb(network, 'resume [network]', {
+    about: "end holds, by an operator's word that what is missed is gone, or that the clock is right",
+    method: LivenessService.method.resumeHold,
+    fields: [field('--cause <cause>', 'only this hold (default: all of them)', 'cause', name(HoldCause))],
+    help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',
+    show: ({ holds }) =>
+      tableOf('no holds', holds, {
+        HELD: causeOf,
+        SINCE: ({ since }) => time(since),
+        WHY: ({ why }) => why,
+      }),
+  })
+}
+
+function networkTable(networks: readonly Network[]): string {
+  return tableOf('no networks', networks, {
+    NETWORK: (one) => one.name,
+    STATE: stateOf,
+    HELD: ({ holds }) => holds.map(causeOf).join(', '),
+    ERA: ({ era }) => String(era),
+    HEAD: ({ head }) => String(head),
+    CREATED: ({ createdAt }) => time(createdAt),
+    LABELS: (one) => labels(one.labels),
+    DESCRIPTION: ({ description }) => description,
+  })
+}
+
+export function networkSheet(network: Network | undefined): string {
+  if (network === undefined) return ''
+  return sheet([
+    ['network', network.name],
+    ['description', network.description],
+    ['state', stateOf(network)],
+    ...recoveryOf(network),
+    ...network.holds.map((hold) => ['held', `${causeOf(hold)} since ${time(hold.since)}: ${hold.why}`] as const),
+    ['era', String(network.era)],
+    ['head', String(network.head)],
+    ['anchor', network.digest === '' ? '' : `${network.head}:${network.digest}`],
+    ['version', String(network.version)],
+    ['labels', labels(network.labels)],
+    ['created', time(network.createdAt)],
+    ['updated', time(network.updatedAt)],
+  ])
+}
+
+function recoveryOf({ name, recovery }: Network): readonly (readonly [string, string])[] {
+  if (recovery === undefined) return []
+  const { since, why, sources, unreported } = recovery
+  const missing = unreported.length === 0 ? ', all have reported' : `; still to report: ${unreported.join(', ')}`
+  return [
+    ['recovering', `since ${time(since)}: ${why}`],
+    [
+      'waits for',
+      sources === 0
+        ? `an operator, no source is enabled: ipledger recover --end ${name}`
+        : `${sources} sources${missing}`,
+    ],
+  ]
+}
+
+function causeOf({ cause }: Hold): string {
+  return HoldCauseSchema.value[cause]?.name ?? String(cause)
+}
+
+function stateOf({ state }: Network): string {
+  return NetworkStateSchema.value[state]?.name ?? String(state)
+}

@@ -1,0 +1,242 @@
+import type { Command } from 'commander'
+import {
+  type Pool,
+  PoolLiveness,
+  PoolLivenessSchema,
+  PoolService,
+  type PoolUsage,
+  type ReapPolicy,
+} from '../gen/ipledger/v1/pool_pb.ts'
+import type { PoolOptions } from '../gen/ipledger/v1/types_pb.ts'
+import { changedExclusions } from './exclusions.ts'
+import { Unclear } from './failure.ts'
+import { labels, sheet, span, tableOf, time } from './print.ts'
+import { duration, label, list, name, repeated, whole } from './readers.ts'
+import { ask, type Field, field, required, verb } from './verb.ts'
+
+type ExclusionOptions = {
+  readonly addExclude?: readonly string[]
+  readonly removeExclude?: readonly string[]
+}
+
+/** `entries`: UpdatePool tells a list that is not given from an empty one. */
+const settings = (entries: '' | '.entries'): readonly Field[] => [
+  field('--subnet <cidr>', 'the on-link CIDR, from which workloads take their netmask (default: --cidr)', 'subnet'),
+  field('--gateway <address>', 'gateway of the subnet; never handed out', 'gateway'),
+  field(
+    '--exclude <address|cidr|first-last>',
+    'never handed out; repeatable, or with commas',
+    `exclude${entries}`,
+    list,
+  ),
+  field('--cooldown <duration>', 'how long a released address rests (default: 2m)', 'cooldown', duration),
+  field(
+    '--confirm-within <duration>',
+    'deadline of Reserves that name none (default: no deadline)',
+    'confirmWithin',
+    duration,
+  ),
+  field(
+    '--liveness <available|strict>',
+    'what Reserve does when sources are silent',
+    'liveness',
+    name(PoolLiveness),
+  ),
+  field('--owner-limit <n>', 'leases one owner may hold in it (default: 4)', 'ownerLimit', whole),
+  field('--default', 'used by a Reserve that names no pool', 'isDefault'),
+  field('--draining', 'hand out nothing new', 'draining'),
+  field<readonly string[]>(
+    '--route <destination[=gateway]>',
+    'route for its workloads, repeatable',
+    (routes) => ({ options: { routes: routes.map(routeOf) } }),
+    repeated,
+  ),
+  field('--dns <address>', 'resolver for its workloads; repeatable, or with commas', 'options.dns', list),
+  field('--mtu <bytes>', 'mtu for its workloads', 'options.mtu', whole),
+  field('--label <key=value>', 'label, repeatable', `labels${entries}`, label),
+  field(
+    '--misses <n>',
+    'snapshots without a workload before it is asked after (default: 3)',
+    'reapPolicy.misses',
+    whole,
+  ),
+  ...(
+    [
+      ['minimum-age', 'minimumAge', 'since the last change, before absence means anything (default: 5m)'],
+      ['unwitnessed-age', 'unwitnessedAge', 'the same for a lease that no source has seen (default: 1h)'],
+      ['terminal-grace', 'terminalGrace', 'how long an ended workload counts as there (default: 5m)'],
+      ['confirm-grace', 'confirmGrace', 'between a missed deadline and the reap (default: 1m)'],
+    ] as const
+  ).map(([flag, to, about]) => field(`--${flag} <duration>`, about, `reapPolicy.${to}`, duration)),
+]
+
+export function poolCommands(program: Command): void {
+  const pool = program.command('pool').description('CIDRs of a network from which leases are cut')
+  const one = (answer: { readonly pool?: Pool }) => poolSheet(answer.pool)
+
+  verb(pool, 'create <name>', {
+    about: 'make a pool',
+    method: PoolService.method.createPool,
+    fields: [
+      required(field('--cidr <cidr>', 'the addresses it hands out', 'cidr')),
+      field(
+        '--prefix-length <n>',
+        'size of one lease, for ever: 28 delegates /28 blocks (default: one address)',
+        'prefixLength',
+        whole,
+      ),
+      ...settings(''),
+    ],
+    help: `
+Examples:
+  ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1 --exclude 10.0.0.2-10.0.0.9 --cooldown 2m
+  ipledger pool create nodes --cidr 10.64.0.0/12 --prefix-length 26
+  ipledger pool create web6 --cidr 2001:db8:0:1::/64 --gateway 2001:db8:0:1::1`,
+    show: one,
+  })
+  verb(pool, 'list', {
+    about: 'pools of a network with their usage, by name',
+    method: PoolService.method.listPools,
+    fields: [
+      field('--label <key=value>', 'only pools with this label, repeatable', 'labels', label),
+      field('--cidr <cidr>', 'only pools that overlap it', 'cidr'),
+    ],
+    show: ({ pools }) => poolTable(pools),
+  })
+  verb(pool, 'get <name>', {
+    about: 'one pool with its usage',
+    method: PoolService.method.getPool,
+    show: one,
+  })
+  verb(pool, 'update <name>', {
+    about: 'change a pool; what is not named stays',
+    method: PoolService.method.updatePool,
+    fields: [
+      field('--new-name <name>', 'rename it', 'newName'),
+      field('--cidr <cidr>', 'grow or shrink it', 'cidr'),
+      ...settings('.entries'),
+      field('--no-gateway', 'it has none', () => ({ clear: ['gateway'] })),
+      field('--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', undefined, list),
+      field('--remove-exclude <address|cidr|first-last>', 'hand this out again; repeatable', undefined, list),
+      field('--no-exclude', 'remove all exclusions', () => ({ exclude: {} })),
+      field('--no-confirm-within', 'Reserves have no deadline of the pool', () => ({ clear: ['confirmWithin'] })),
+      field('--no-default', 'not used by a Reserve that names no pool', 'isDefault'),
+      field('--no-draining', 'hand out again', 'draining'),
+      field('--no-options', 'remove routes, dns and mtu', () => ({ options: {} })),
+      field('--no-labels', 'remove all labels', () => ({ labels: {} })),
+      field('--no-reap-policy', 'misses, ages and graces as by default', () => ({ clear: ['reapPolicy'] })),
+    ],
+    help: `
+--exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.
+--label replaces all labels; --route, --dns and --mtu together replace all of theirs.
+Refused with POOL_IN_USE when it would strand a held address or forget a cooling one.
+
+Examples:
+  ipledger pool update web --cidr 10.0.0.0/23
+  ipledger pool update web --add-exclude 10.0.0.128/25
+  ipledger pool update web --draining`,
+    run: async (request, { addExclude = [], removeExclude = [] }: ExclusionOptions) => {
+      const { updatePool, getPool } = PoolService.method
+      if (addExclude.length + removeExclude.length === 0) return ask(updatePool, request)
+      if (request.exclude !== undefined)
+        throw new Unclear(
+          '--exclude and --no-exclude say all of it: leave --add-exclude and --remove-exclude away.',
+        )
+      // A repeat reads another list and another version: under the same id it would be another request.
+      if (request.requestId !== undefined)
+        throw new Unclear(
+          '--add-exclude and --remove-exclude read the pool anew each time, and need no --request-id.',
+        )
+      const { pool: found } = await ask(getPool, { name: request.name!, network: request.network ?? '' })
+      const entries = [...changedExclusions(found!, removeExclude, addExclude)]
+      return ask(updatePool, { version: found!.version, ...request, exclude: { entries } })
+    },
+    show: one,
+  })
+  verb(pool, 'delete <name>', {
+    about: 'remove a pool; only an empty one whose addresses have all cooled',
+    method: PoolService.method.deletePool,
+    show: one,
+  })
+}
+
+function routeOf(text: string): object {
+  const [destination, gateway = '', more] = text.split('=')
+  if (more !== undefined) throw new Unclear('A route is written destination or destination=gateway.')
+  return { destination, gateway }
+}
+
+function poolTable(pools: readonly Pool[]): string {
+  const count = (of: keyof Omit<PoolUsage, '$typeName'>) => (pool: Pool) => String(pool.usage?.[of] ?? '')
+  return tableOf('no pools', pools, {
+    POOL: (pool) => pool.name,
+    CIDR: ({ cidr }) => cidr,
+    LEASE: ({ prefixLength }) => `/${prefixLength}`,
+    SIZE: count('size'),
+    FREE: count('free'),
+    COOLING: count('cooling'),
+    RESERVED: count('reserved'),
+    ACTIVE: count('active'),
+    QUARANTINED: count('quarantined'),
+    EXCLUDED: count('excluded'),
+    FLAGS: ({ isDefault, draining, liveness }) =>
+      [
+        ...(isDefault ? ['default'] : []),
+        ...(draining ? ['draining'] : []),
+        ...(liveness === PoolLiveness.STRICT ? ['strict'] : []),
+      ].join(','),
+  })
+}
+
+function poolSheet(pool: Pool | undefined): string {
+  if (pool === undefined) return ''
+  const { usage } = pool
+  return sheet([
+    ['pool', pool.name],
+    ['network', pool.network],
+    ['id', String(pool.id)],
+    ['cidr', pool.cidr],
+    ['subnet', pool.subnet],
+    ['lease', `/${pool.prefixLength}`],
+    ['gateway', pool.gateway],
+    ['exclude', pool.exclude.join(', ')],
+    ['cooldown', span(pool.cooldown)],
+    ['confirm within', span(pool.confirmWithin)],
+    ['liveness', PoolLivenessSchema.value[pool.liveness]?.name ?? String(pool.liveness)],
+    ['owner limit', String(pool.ownerLimit)],
+    ['reap policy', reapPolicyOf(pool.reapPolicy)],
+    ['default', pool.isDefault ? 'yes' : ''],
+    ['draining', pool.draining ? 'yes' : ''],
+    ...optionRows(pool.options),
+    ['labels', labels(pool.labels)],
+    ['version', String(pool.version)],
+    ['created', time(pool.createdAt)],
+    ['updated', time(pool.updatedAt)],
+    [
+      'usage',
+      usage === undefined
+        ? ''
+        : `${usage.size} = ${usage.free} free + ${usage.cooling} cooling + ${usage.reserved} reserved + ` +
+          `${usage.active} active + ${usage.quarantined} quarantined + ${usage.excluded} excluded`,
+    ],
+  ])
+}
+
+function reapPolicyOf(policy: ReapPolicy | undefined): string {
+  if (policy === undefined) return ''
+  const { misses, minimumAge, unwitnessedAge, terminalGrace, confirmGrace } = policy
+  return (
+    `${misses} misses, age ${span(minimumAge)}, unwitnessed ${span(unwitnessedAge)}, ` +
+    `grace ${span(terminalGrace)} ended, ${span(confirmGrace)} unconfirmed`
+  )
+}
+
+/** What workloads configure besides their address: of a pool, and of a lease. */
+export function optionRows(options: PoolOptions | undefined): readonly (readonly [string, string])[] {
+  const { routes = [], dns = [], mtu = 0 } = options ?? {}
+  return [
+    ['routes', routes.map((one) => `${one.destination} via ${one.gateway || 'link'}`).join(', ')],
+    ['dns', dns.join(', ')],
+    ['mtu', mtu === 0 ? '' : String(mtu)],
+  ]
+}

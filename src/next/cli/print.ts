@@ -1,0 +1,111 @@
+/** What is printed: tables for people, the API's JSON for programs. */
+import { type Duration, durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+
+/** As the API answers: fields without content are there. */
+export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
+
+export function printJson(value: unknown): void {
+  console.log(JSON.stringify(value, null, 2))
+}
+
+/** Columns as wide as their widest cell; those without any content are left out. */
+export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
+  const shown = titles.flatMap((_, at) =>
+    rows.length === 0 || rows.some((row) => row[at] !== '') ? [at] : [],
+  )
+  const cells = [titles, ...rows].map((row) => shown.map((at) => row[at] ?? ''))
+  const widths = shown.map((_, at) => Math.max(...cells.map((row) => row[at]!.length)))
+  return cells
+    .map((row) => row.map((cell, at) => (at === row.length - 1 ? cell : cell.padEnd(widths[at]!))).join('  '))
+    .map((line) => line.trimEnd())
+    .join('\n')
+}
+
+/** A table of things, or that there are none: `no leases`. */
+export function tableOf<T>(
+  none: string,
+  things: readonly T[],
+  columns: Readonly<Record<string, (thing: T) => string>>,
+): string {
+  if (things.length === 0) return none
+  const cells = Object.values(columns)
+  return table(
+    Object.keys(columns),
+    things.map((thing) => cells.map((cell) => cell(thing))),
+  )
+}
+
+/** One thing, a line for each field; fields without content are left out. */
+export function sheet(fields: readonly (readonly [string, string])[]): string {
+  const shown = fields.filter(([, value]) => value !== '')
+  const width = Math.max(...shown.map(([title]) => title.length))
+  return shown.map(([title, value]) => `${title.padEnd(width)}  ${value}`).join('\n')
+}
+
+/** UTC, to the second. */
+export function time(at: Timestamp | undefined): string {
+  return at === undefined ? '' : iso(timestampDate(at).getTime())
+}
+
+export function iso(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
+}
+
+export function span(duration: Duration | undefined): string {
+  return duration === undefined ? '' : milliseconds(durationMs(duration))
+}
+
+/** `90` s is `1m30s`; below a second `250ms`. */
+export function milliseconds(ms: number): string {
+  if (ms < 1_000) return `${ms}ms`
+  const seconds = Math.round(ms / 1_000)
+  const parts = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3_600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'm'],
+    [seconds % 60, 's'],
+  ] as const
+  return parts.flatMap(([count, unit]) => (count === 0 ? [] : [`${count}${unit}`])).join('')
+}
+
+export function labels(map: Readonly<Record<string, string>> = {}): string {
+  return Object.entries(map)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(',')
+}
+
+/** What people see of a line: as wide as the terminal, or as is read well where there is none. */
+export function lineWidth(): number {
+  return process.stdout.columns ?? 100
+}
+
+/** Lines of at most so many characters, broken between words; a longer word stays whole. */
+export function wrapped(text: string, width: number): readonly string[] {
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1)
+    if (last === undefined || last.length + 1 + word.length > width) lines.push(word)
+    else lines[lines.length - 1] = `${last} ${word}`
+  }
+  return lines
+}
+
+/** As a table; the last column is broken where the line ends. On a narrow terminal it begins a line of its own. */
+export function prose(titles: readonly string[], rows: readonly (readonly string[])[], width: number): string {
+  const before = table(
+    titles.slice(0, -1),
+    rows.map((row) => row.slice(0, -1)),
+  ).split('\n')
+  const indent = Math.max(...before.map((line) => line.length)) + 2
+  const texts = [titles, ...rows].map((row) => row.at(-1)!)
+  const isNarrow = width - indent < 40
+  return before
+    .flatMap((line, at) => {
+      if (isNarrow)
+        return [line, ...(at === 0 ? [] : wrapped(texts[at]!, width - 2).map((one) => `  ${one}`))]
+      const [first = '', ...others] = wrapped(texts[at]!, width - indent)
+      return [`${line.padEnd(indent)}${first}`, ...others.map((one) => ' '.repeat(indent) + one)]
+    })
+    .map((line) => line.trimEnd())
+    .join('\n')
+}

@@ -1,0 +1,80 @@
+/**
+ * The command line: a verb for every RPC that people use, and those that run the service. Answers go to stdout, everything
+ * else to stderr; the exit code is 0 only on success.
+ */
+import { Command, CommanderError } from 'commander'
+import { TokenFileError } from '../api/tokens.ts'
+import { CallFailed } from '../client/call-failed.ts'
+import { readConfig, StartRefused } from '../config.ts'
+import { ConnectFailed } from '../postgres/connect.ts'
+import { auditCommands } from './audit.ts'
+import { databaseCommands } from './database.ts'
+import { failureJson, failureText, Unclear, Unsuccessful } from './failure.ts'
+import { historyCommand } from './history.ts'
+import { leaseCommands } from './lease.ts'
+import { livenessCommands } from './liveness.ts'
+import { networkCommands } from './network.ts'
+import { poolCommands } from './pool.ts'
+import { processCommands } from './process.ts'
+import { rejudgeCommand } from './rejudge.ts'
+import { reserveCommand } from './reserve.ts'
+import { sourceCommands } from './source.ts'
+import { tokenCommands } from './token.ts'
+
+/** Errors whose message is a sentence for people. */
+const SENTENCES = [StartRefused, ConnectFailed, TokenFileError, Unclear]
+
+/** Runs one command to its end; `serve` and `worker` end when they are told to. Answers the exit code. */
+export async function runCli(args: readonly string[]): Promise<number> {
+  try {
+    await createProgram().parseAsync(args, { from: 'user' })
+    return 0
+  } catch (error) {
+    return explain(error, args.includes('--json'))
+  }
+}
+
+export function createProgram(): Command {
+  const program = new Command('ipledger')
+  program
+    .description('Hands out IP addresses, and never one address to two live workloads.')
+    .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, 'ipledger: ')) })
+    .helpCommand('help [command]', 'help for a command')
+    .addHelpText(
+      'after',
+      `
+Commands that ask a server go to IPLEDGER_URL (default http://127.0.0.1:8080) with IPLEDGER_TOKEN.
+--json prints exactly what the API answers. Errors go to stderr; the exit code is 0 only on success.
+
+Start:
+  ipledger serve
+  ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1
+  ipledger reserve --kind container --name node-1/web --pool web
+  ipledger lease list`,
+    )
+  processCommands(program)
+  networkCommands(program)
+  poolCommands(program)
+  reserveCommand(program)
+  leaseCommands(program)
+  historyCommand(program)
+  auditCommands(program)
+  rejudgeCommand(program)
+  sourceCommands(program)
+  livenessCommands(program)
+  databaseCommands(program)
+  tokenCommands(program)
+  return program
+}
+
+function explain(error: unknown, json: boolean): number {
+  if (error instanceof CommanderError || error instanceof Unsuccessful) return error.exitCode
+  if (error instanceof CallFailed) {
+    console.error(json ? failureJson(error) : failureText(error, readConfig().clientUrl))
+    return 1
+  }
+  const explained = error instanceof Error && SENTENCES.some((one) => error instanceof one)
+  console.error(explained ? `ipledger: ${error.message}` : error)
+  return 1
+}

@@ -1,0 +1,156 @@
+/** What says which addresses are alive: sources are made known, believed, ended, and looked at. */
+import type { Command } from 'commander'
+import {
+  LivenessService,
+  type Source,
+  SourceKind,
+  SourceKindSchema,
+  SourceState,
+  SourceStateSchema,
+} from '../gen/ipledger/v1/liveness_pb.ts'
+import { Unclear } from './failure.ts'
+import { sheet, span, tableOf, time } from './print.ts'
+import { duration, jsonObject, list, name, names, wholes } from './readers.ts'
+import { ask, field, required, verb } from './verb.ts'
+
+const { method } = LivenessService
+
+export function sourceCommands(program: Command): void {
+  const source = program.command('source').description('what says which addresses are alive')
+  const one = (answer: { readonly source?: Source }) => sourceSheet(answer.source)
+
+  verb(source, 'register <id>', {
+    about: 'make a source known, in dry run: what it sees is not handed out, and nothing else follows',
+    method: method.registerSource,
+    fields: [
+      required(field('--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds', list)),
+      field(
+        '--kind <kind>',
+        'push (it reports), or docker, kubernetes, http (it is asked)',
+        'kind',
+        name(SourceKind),
+      ),
+      field('--node <name>', 'the node it sees; without, the whole network', 'sight.node'),
+      field('--families <families>', 'families of addresses it can see: 4, 6 or 4,6', 'sight.families', wholes),
+      field('--interval <duration>', 'how often it reports or is asked (30s; asked: 60s)', 'sight.interval', duration),
+      field('--settings <json>', 'of a source that is asked: where and how, without secrets', 'settings', jsonObject),
+    ],
+    help: `
+The same declaration again changes nothing; one with other kinds of owners, families or interval replaces it, and is in dry
+run again. One of another kind, node or settings is another source: register and enable another id, let it report what
+runs, then retire this one.
+
+Examples:
+  ipledger source register agent-1 --node node-1 --owner-kinds pod
+  ipledger source register docker-1 --kind docker --node node-1 --owner-kinds container \\
+    --settings '{"socketPath": "/var/run/docker.sock", "network": "sandboxes"}'`,
+    show: one,
+  })
+  verb(source, 'enable <id>', {
+    about: 'believe a source from now on; look at what it lists first: sighting list',
+    method: method.enableSource,
+    show: one,
+  })
+  verb(source, 'retire <id>', {
+    about: 'end a source for good, and all that it lists; its id is not used again',
+    method: method.retireSource,
+    show: (answer) =>
+      [
+        one(answer),
+        ...(answer.unwitnessed === 0
+          ? []
+          : [
+              '',
+              `${answer.unwitnessed} leases lost their last witness: they are held until they are released, or reaped by an operator.`,
+            ]),
+        ...(answer.unlisted === 0
+          ? []
+          : ['', `${answer.unlisted} free addresses that only it listed may be handed out from now on.`]),
+      ].join('\n'),
+  })
+  verb(source, 'list', {
+    about: 'sources, by id, and how they stand',
+    method: method.listSources,
+    fields: [
+      field('--node <name>', 'only of this node', 'node'),
+      field('--state <states>', 'registered, enabled, retired', 'states', names(SourceState)),
+    ],
+    show: ({ sources }) =>
+      tableOf('no sources', sources, {
+        SOURCE: ({ id }) => id,
+        KIND: kindOf,
+        NODE: ({ sight }) => sight?.node ?? '',
+        SEES: ({ sight }) => sight?.ownerKinds.join(',') ?? '',
+        STATE: stateOf,
+        SIZE: ({ size }) => String(size),
+        REPORTED: ({ reportedAt }) => time(reportedAt),
+        STANDING: standingOf,
+      }),
+  })
+  verb(source, 'get <id>', {
+    about: 'what one source declares, and how far it is believed',
+    method: method.listSources,
+    run: async (request) => {
+      const answer = await ask(method.listSources, request)
+      if (answer.sources.length > 0) return answer
+      throw new Unclear(`network ${request.network ?? 'default'} has no source ${request.id}.`)
+    },
+    show: ({ sources }) => sourceSheet(sources[0]),
+  })
+}
+
+function sourceSheet(source: Source | undefined): string {
+  if (source === undefined) return ''
+  const { sight, completeAt } = source
+  const by = (at: string, who: string) => (at === '' || who === '' ? at : `${at} by ${who}`)
+  return sheet([
+    ['source', source.id],
+    ['network', source.network],
+    ['kind', kindOf(source)],
+    ['sees', seesOf(sight)],
+    ['interval', span(sight?.interval)],
+    ['settings', source.settings === undefined ? '' : JSON.stringify(source.settings)],
+    ['state', stateOf(source)],
+    ['standing', standingOf(source)],
+    ['registered', by(time(source.registeredAt), source.registeredBy)],
+    ['enabled', by(time(source.enabledAt), source.enabledBy)],
+    ['from number', source.enabledAt === undefined ? '' : String(source.enabledSeq)],
+    ['retired', time(source.retiredAt)],
+    ['epoch', source.epoch],
+    ['since', time(source.epochBegunAt)],
+    ['reported', time(source.reportedAt)],
+    ['complete', time(completeAt)],
+    ['at number', completeAt === undefined ? '' : String(source.completeHead)],
+    ['entries', completeAt === undefined ? '' : String(source.size)],
+    ['sequence', source.reportedAt === undefined ? '' : String(source.lastSequence)],
+    ['counted', source.counted === 0n ? '' : String(source.counted)],
+  ])
+}
+
+/** `pod, container on node n1 (IPv4)` */
+function seesOf(sight: Source['sight']): string {
+  if (sight === undefined) return ''
+  const where = sight.node === '' ? 'in the whole network' : `on node ${sight.node}`
+  const families = sight.families.map((family) => `IPv${family}`).join(', ')
+  return `${sight.ownerKinds.join(', ')} ${where} (${families})`
+}
+
+/** How far it is believed, and why no further. */
+function standingOf(source: Source): string {
+  if (source.state === SourceState.RETIRED) return 'over for good'
+  const reports = () => {
+    if (source.reportedAt === undefined) return 'has not reported yet'
+    if (source.partialSince !== undefined)
+      return `partial since ${time(source.partialSince)} (${source.partialBecause.join(', ')}): it only protects`
+    return source.warm ? 'complete' : 'warming up: nothing is missed yet'
+  }
+  return `${source.state === SourceState.REGISTERED ? 'dry run; ' : ''}${reports()}`
+}
+
+function kindOf({ kind }: Source): string {
+  return (SourceKindSchema.value[kind]?.name ?? String(kind)).toLowerCase()
+}
+
+function stateOf({ state }: Source): string {
+  return SourceStateSchema.value[state]?.name ?? String(state)
+}

@@ -1,0 +1,163 @@
+/**
+ * Who held when, drawn as text: a row a span, a column a stretch of time. Plain characters, so that it survives a copy
+ * into a ticket. Pure: times in, lines out.
+ *
+ * A column in which several things were shows the gravest; a span shorter than a column still has one.
+ */
+import { milliseconds } from './print.ts'
+
+export type Mark = 'reserved' | 'active' | 'quarantined'
+
+export type Drawn = {
+  /** What stands before the bar, by column. */
+  readonly cells: readonly string[]
+  /** Milliseconds since 1970. */
+  readonly from: number
+  /** Null: it goes on. */
+  readonly until: number | null
+  /** Null: nothing cools after it. Drawn until then, or until somebody else has the address. */
+  readonly coolsUntil: number | null
+  /** Oldest first, the first at `from`. */
+  readonly states: readonly { readonly mark: Mark; readonly at: number }[]
+}
+
+export type Timeline = {
+  /** Titles of the cells; those that are empty everywhere are left out. */
+  readonly titles: readonly string[]
+  readonly spans: readonly Drawn[]
+  readonly from: number
+  readonly to: number
+  /** Characters of a line. */
+  readonly width: number
+}
+
+const SIGNS: Readonly<Record<Mark, string>> = { reserved: '-', active: '=', quarantined: '#' }
+const GRAVITY: readonly Mark[] = ['reserved', 'active', 'quarantined']
+const LEGEND = '- reserved  = active  # quarantined  . cooling  < began before  > goes on'
+/** A shorter bar says nothing; then it gets a line of its own. */
+const SHORTEST_BAR = 30
+const NARROWEST = 20
+/** Names have up to 253 bytes; the events below say them whole. */
+const LONGEST_CELL = 40
+export const MOST_DRAWN = 40
+
+export function drawTimeline({ titles, spans, from, to, width }: Timeline): string {
+  const shown = spans.slice(0, MOST_DRAWN)
+  const rows = shown.map((span) => [...span.cells.map(clipped), heldFor(span, to)])
+  const heads = [...titles, 'FOR']
+  const used = heads.flatMap((_, at) => (rows.some((row) => row[at] !== '') ? [at] : []))
+  const cells = [heads, ...rows].map((row) => used.map((at) => row[at]!))
+  const widths = used.map((_, at) => Math.max(...cells.map((row) => row[at]!.length)))
+  const labels = cells.map((row) => row.map((cell, at) => cell.padEnd(widths[at]!)).join('  '))
+  const beside = width - labels[0]!.length - 2
+  const isWide = beside >= SHORTEST_BAR
+  const scale = scaleOf(from, to, Math.max(NARROWEST, isWide ? beside : width - 2))
+  const line = (label: string, bar: string): readonly string[] =>
+    isWide ? [`${label}  ${bar}`] : [label, `  ${bar}`]
+  return [
+    ...line(labels[0]!, axis(scale)),
+    ...shown.flatMap((span, index) => line(labels[index + 1]!, bar(span, scale))),
+    ...(spans.length > shown.length ? [`and ${spans.length - shown.length} more`] : []),
+    '',
+    ...legend(width),
+  ]
+    .map((one) => one.trimEnd())
+    .join('\n')
+}
+
+function clipped(cell: string): string {
+  return cell.length <= LONGEST_CELL ? cell : `${cell.slice(0, LONGEST_CELL - 1)}…`
+}
+
+type Scale = { readonly from: number; readonly to: number; readonly columns: number }
+
+/** At least a millisecond a column: finer than that nothing is known. */
+function scaleOf(from: number, to: number, columns: number): Scale {
+  return { from, to: Math.max(to, from + columns), columns }
+}
+
+function columnOf({ from, to, columns }: Scale, at: number): number {
+  return Math.max(0, Math.min(columns - 1, Math.floor(((at - from) / (to - from)) * columns)))
+}
+
+/** Where a column begins. */
+function timeOf({ from, to, columns }: Scale, column: number): number {
+  return from + ((to - from) * column) / columns
+}
+
+function bar(span: Drawn, scale: Scale): string {
+  const signs: string[] = new Array(scale.columns).fill(' ')
+  const end = span.until ?? scale.to
+  const [first, last] = [columnOf(scale, span.from), columnOf(scale, end)]
+  if (span.coolsUntil !== null && span.coolsUntil > end && end < scale.to) {
+    signs.fill('.', last, columnOf(scale, span.coolsUntil) + 1)
+  }
+  for (let column = first; column <= last; column++) signs[column] = SIGNS[gravest(span, scale, column)]
+  const beganBefore = span.from < scale.from
+  const goesOn = span.until === null || span.until > scale.to
+  if (first === last && !beganBefore && !goesOn) {
+    signs[first] = '|'
+  } else {
+    signs[first] = beganBefore ? '<' : '['
+    signs[last] = goesOn ? '>' : first === last ? '<' : ']'
+  }
+  return signs.join('')
+}
+
+function gravest({ states, from, until }: Drawn, scale: Scale, column: number): Mark {
+  const begin = Math.max(timeOf(scale, column), from)
+  const end = Math.min(timeOf(scale, column + 1), until ?? Number.POSITIVE_INFINITY)
+  const there = states.filter((state, at) => {
+    const next = states[at + 1]?.at ?? Number.POSITIVE_INFINITY
+    return (state.at < end || state.at === from) && next > begin
+  })
+  const [first] = there.toSorted((one, other) => GRAVITY.indexOf(other.mark) - GRAVITY.indexOf(one.mark))
+  return first?.mark ?? states.at(-1)?.mark ?? 'active'
+}
+
+function heldFor({ from, until }: Drawn, to: number): string {
+  const ms = Math.max(0, (until ?? to) - from)
+  const [first, second] = milliseconds(ms).match(/\d+[a-z]+/g) ?? []
+  return `${first ?? '0ms'}${second ?? ''}${until === null ? '+' : ''}`
+}
+
+const STEPS: readonly number[] = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 15, 30].map((one) => one * 1_000),
+  ...[1, 2, 5, 10, 15, 30].map((one) => one * 60_000),
+  ...[1, 2, 3, 6, 12].map((one) => one * 3_600_000),
+  ...[1, 2, 7, 14, 30, 90, 365, 3_650].map((one) => one * 86_400_000),
+]
+
+/** `|03:10     |03:20`, as many as have room. */
+function axis(scale: Scale): string {
+  const perColumn = (scale.to - scale.from) / scale.columns
+  const step = STEPS.find((one) => one / perColumn >= labelOf(0, one).length + 3) ?? STEPS.at(-1)!
+  let line = ''
+  for (let at = Math.ceil(scale.from / step) * step; at < scale.to; at += step) {
+    const column = columnOf(scale, at)
+    const label = `|${labelOf(at, step)}`
+    if (column < line.length || column + label.length > scale.columns) continue
+    line = line.padEnd(column) + label
+  }
+  return line
+}
+
+function labelOf(at: number, step: number): string {
+  const text = new Date(at).toISOString()
+  if (step < 1_000) return text.slice(11, 23)
+  if (step < 60_000) return text.slice(11, 19)
+  if (step < 86_400_000) return text.slice(11, 16)
+  return text.slice(0, 10)
+}
+
+function legend(width: number): readonly string[] {
+  if (width >= LEGEND.length) return [LEGEND]
+  const lines: string[] = ['']
+  for (const part of LEGEND.split(/ {2}/)) {
+    const last = lines.at(-1)!
+    if (last !== '' && last.length + 2 + part.length > width) lines.push(part)
+    else lines[lines.length - 1] = last === '' ? part : `${last}  ${part}`
+  }
+  return lines
+}

@@ -1,0 +1,124 @@
+import {
+  chmodSync,
+  chownSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { type Command, Option } from 'commander'
+import { ROLES, type Role } from '../api/rights.ts'
+import { createToken, readTokens } from '../api/tokens.ts'
+import { readConfig } from '../config.ts'
+import { Unclear } from './failure.ts'
+import { given, list, withJson } from './options.ts'
+import { table } from './print.ts'
+
+type FileOptions = Readonly<{ file?: string; json?: boolean }>
+type CreateOptions = FileOptions & Readonly<{ role: Role; networks?: readonly string[]; node?: string }>
+
+export function tokenCommands(program: Command): void {
+  const token = program
+    .command('token')
+    .description('bearer tokens of a server: its file of hashes, read again when it changes')
+    .addHelpText(
+      'after',
+      `
+The file is the one that IPLEDGER_TOKENS names, or --file. Without one, a server listens on loopback only and every
+caller is admin.`,
+    )
+
+  withFile(token.command('create'))
+    .argument('<name>')
+    .description('make a token; it is shown once and stored nowhere')
+    .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
+    .option('--networks <names>', 'only in these networks; repeatable, or with commas', list)
+    .option('--node <name>', 'only for workloads of this node; an agent needs it')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  ipledger token create orchestrator-1 --role orchestrator --networks default --file tokens.jsonl
+  ipledger token create node-3 --role agent --node node-3 --file tokens.jsonl`,
+    )
+    .action((name: string, options: CreateOptions) => {
+      const { role, networks, node } = options
+      console.log(createToken({ file: fileOf(options), name, role, ...given({ networks, node }) }))
+      console.error('It is not stored anywhere: keep it now.')
+    })
+
+  withJson(withFile(token.command('list').description('tokens by name, without what opens them'))).action(
+    (options: FileOptions) => {
+      const tokens = readTokens(fileOf(options))
+      const { json } = options
+      console.log(
+        json === true
+          ? JSON.stringify(
+              tokens.map(({ name, role, networks, node, created }) => ({
+                name,
+                role,
+                networks,
+                node,
+                created,
+              })),
+              null,
+              2,
+            )
+          : table(
+              ['NAME', 'ROLE', 'NETWORKS', 'NODE', 'CREATED'],
+              tokens.map((one) => [
+                one.name,
+                one.role,
+                (one.networks ?? []).join(','),
+                one.node ?? '',
+                one.created,
+              ]),
+            ),
+      )
+    },
+  )
+
+  withFile(
+    token.command('revoke').argument('<name>').description('withdraw a token; servers know within 2 s'),
+  ).action((name: string, options: FileOptions) => revoke(fileOf(options), name))
+}
+
+function withFile(command: Command): Command {
+  return command.option('--file <path>', 'file of hashed tokens (default: IPLEDGER_TOKENS)')
+}
+
+function fileOf(options: FileOptions): string {
+  const file = options.file ?? readConfig().tokensFile
+  if (file === undefined) throw new Unclear('Name the file of tokens with --file, or set IPLEDGER_TOKENS.')
+  return file
+}
+
+/**
+ * Readers see the file before or after, never half of it, and may still read it: a server that may not keeps the tokens
+ * of its last reading in force, the one that was withdrawn too.
+ */
+function revoke(named: string, name: string): void {
+  const known = readTokens(named)
+  if (!known.some((one) => one.name === name)) throw new Unclear(`${named} has no token named ${name}.`)
+  const file = realpathSync(named)
+  const kept = readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line.trim() !== '' && (JSON.parse(line) as Readonly<{ name: string }>).name !== name)
+  const made = `${file}.new`
+  rmSync(made, { force: true })
+  writeFileSync(made, kept.map((line) => `${line}\n`).join(''), { mode: 0o600, flag: 'wx', flush: true })
+  try {
+    const { uid, gid, mode } = statSync(file)
+    chownSync(made, uid, gid)
+    chmodSync(made, mode & 0o7777)
+    renameSync(made, file)
+  } catch (error) {
+    rmSync(made, { force: true })
+    const why = error instanceof Error ? error.message : error
+    throw new Unclear(
+      `${file} could not be replaced by one of the same owner, so nothing was withdrawn (${why}): run this as its owner or as root.`,
+    )
+  }
+}

@@ -1,0 +1,309 @@
+/**
+ * Leases that no source lists live: judged, asked after, and taken back on proof. Their sources are asked when answers are all
+ * that is lacking: those that are asked here and now, those that report with the answer to their next report (a row of
+ * `lookup` whose answer is `wanted`). An answer proves something for a few reports only, so a run stays for most of its
+ * minute as long as answers are awaited.
+ *
+ * The questions of a lease are asked together, so that its answers are of one time. Until they are asked again the wait
+ * doubles, up to an hour, for as long as nothing changes at the lease.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Freshness, LookUp } from '../core/command.ts'
+import type { AddressRecord } from '../core/event.ts'
+import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
+import {
+  type Coverage,
+  coverageOf,
+  isSuspect,
+  type Judgement,
+  judge as judgeOne,
+  judgeProof,
+  type Question,
+} from '../core/judge.ts'
+import { POLICY } from '../core/policy.ts'
+import type { RuleName } from '../core/rules.ts'
+import { freshnessOf, lookUpOf } from '../ledger/pg-log.ts'
+import { ask } from '../postgres/on-connection.ts'
+import { commandOf, inEachNetwork, isShut, type Job, type JobContext, limitTo, sift } from './job.ts'
+
+/** Suspects whose evidence is read at once. */
+const AT_ONCE = 200
+/** Questions that sources are asked at a time. */
+const ASKED_AT_ONCE = 8
+const LOOK_EVERY_MS = 2_000
+/** Of a minute. */
+const STAY_MS = 50_000
+
+const NO_RULES: ReadonlySet<RuleName> = new Set()
+/** Those that need what the image lacks. */
+const READ_RULES: ReadonlySet<RuleName> = new Set(['EVERY_WITNESS_MISSES', 'LOOK_UP_SAYS_GONE'])
+
+const FRESHNESS = `select r.* from ipledger.source_report r where r.network_id = $1 and r.source_id = any($2::text[])`
+const LOOK_UPS = `select k.*, host(k.address) as address_text from ipledger.lookup k
+  where k.network_id = $1 and k.address = any($2::inet[])`
+const HEAD = `select e.seq as head from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1`
+const ANSWERED = `select host(k.address) as address from ipledger.lookup k
+  where k.network_id = $1 and k.address = any($2::inet[])
+  group by k.address having bool_and(k.answer <> 'wanted')`
+const KEEP = `
+  insert into ipledger.lookup as k (network_id, source_id, owner_kind, owner_name, owner_uid, address, answer, terminal_since,
+                                    detail, head, asked_at, attempts)
+  select $1, a.source, a.kind, a.name, a.uid, a.address, a.answer, to_timestamp(a.since / 1000), a.detail, a.head,
+         to_timestamp(a.asked_at / 1000), a.attempts
+    from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::inet[], $7::text[], $8::float8[], $9::text[], $10::bigint[],
+                $11::float8[], $12::int[])
+      as a (source, kind, name, uid, address, answer, since, detail, head, asked_at, attempts)
+  on conflict (network_id, source_id, address, owner_kind, owner_uid) do update
+    set owner_name = excluded.owner_name, answer = excluded.answer, terminal_since = excluded.terminal_since,
+        detail = excluded.detail, head = excluded.head, asked_at = excluded.asked_at, attempts = excluded.attempts
+  where k.asked_at < excluded.asked_at`
+
+type Run = JobContext & {
+  readonly network: string
+  readonly end: number
+  /** Sources that failed to answer in this run: they are not asked again in it. */
+  readonly failing: Set<string>
+  /** Addresses that reporting sources were asked about. */
+  readonly awaited: Set<string>
+  readonly done: { reaped: number; asked: number }
+}
+type Suspect = { readonly record: HeldRecord; readonly witnesses: readonly string[] }
+
+export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
+  return async (context) => {
+    const end = performance.now() + stayMs
+    const runs: Run[] = []
+    const done = { reaped: 0, asked: 0 }
+    let failure: unknown = null
+    const note = (error: unknown): void => {
+      failure ??= error
+    }
+    const begin = async (network: string) => {
+      const run: Run = { ...context, network, end, failing: new Set(), awaited: new Set(), done }
+      runs.push(run)
+      await judgeSuspects(run)
+      return {}
+    }
+    await inEachNetwork(context, begin).catch(note)
+    for (;;) {
+      const waiting = runs.filter(({ awaited }) => awaited.size > 0)
+      if (waiting.length === 0 || performance.now() + LOOK_EVERY_MS > end || context.signal.aborted) break
+      await delay(LOOK_EVERY_MS, undefined, { signal: context.signal }).catch(() => undefined)
+      for (const run of waiting) {
+        await judgeAnswered(run).catch((error: unknown) => {
+          run.awaited.clear()
+          note(error)
+        })
+      }
+    }
+    if (failure !== null && !context.signal.aborted) throw failure
+    return done
+  }
+}
+
+async function judgeSuspects(run: Run): Promise<void> {
+  const image = await imageOf(run)
+  if (image === null) return
+  const coverage = coverageOf(image)
+  const pick = (record: AddressRecord) => suspectOf(run, image, coverage, record)
+  for await (const suspects of sift(image.records.values(), pick, AT_ONCE, run.signal))
+    await judgeSome(run, image, coverage, suspects)
+}
+
+async function judgeAnswered(run: Run): Promise<void> {
+  const { awaited, database, network } = run
+  const rows = await ask<{ address: string }>(database, ANSWERED, [network, [...awaited]])
+  if (rows.length === 0) return
+  const image = await imageOf(run)
+  if (image === null) return
+  const coverage = coverageOf(image)
+  for (const { address } of rows) awaited.delete(address)
+  const pick = ({ address }: { readonly address: string }) =>
+    suspectOf(run, image, coverage, image.records.get(address))
+  for await (const suspects of sift(rows, pick, AT_ONCE, run.signal))
+    await judgeSome(run, image, coverage, suspects)
+}
+
+async function imageOf({ ledger, network }: Run): Promise<Image | null> {
+  const image = await ledger.image(network)
+  return image === null || isShut(image) || image.network!.holds.TOO_MANY_REAPS !== undefined ? null : image
+}
+
+/** Null: by what the image knows it stays. Only what is left is worth reading for. */
+function suspectOf(
+  { ledger }: Run,
+  image: Image,
+  coverage: Coverage,
+  record: AddressRecord | undefined,
+): Suspect | null {
+  if (!isHeld(record) || !isSuspect(image, record)) return null
+  const evidence = { image, now: ledger.now(), freshness: () => undefined, lookUps: [], without: READ_RULES }
+  const { because, proof } = judgeOne(evidence, record, coverage)
+  if (!because.every(({ code }) => code === 'WITNESS_NOT_WARM')) return null
+  return { record, witnesses: proof.witnesses.map(({ id }) => id) }
+}
+
+async function judgeSome(
+  run: Run,
+  image: Image,
+  coverage: Coverage,
+  suspects: readonly Suspect[],
+): Promise<void> {
+  const { database, network, ledger, observer } = run
+  const rows = (text: string, keys: readonly string[]) =>
+    ask<Record<string, unknown>>(database, text, [network, keys])
+  const ids = [...new Set(suspects.flatMap(({ witnesses }) => witnesses))]
+  const freshness = new Map(
+    (await rows(FRESHNESS, ids)).map((row) => [row.source_id as string, freshnessOf(row)]),
+  )
+  const judgeAll = async (
+    some: readonly Suspect[],
+  ): Promise<readonly (Judgement & { record: HeldRecord })[]> => {
+    const addresses = some.map(({ record }) => record.address)
+    const lookUps = Map.groupBy((await rows(LOOK_UPS, addresses)).map(lookUpOf), ({ address }) => address)
+    return some.map(({ record }) => ({
+      ...judgeWith(image, coverage, record, ledger.now(), freshness, lookUps),
+      record,
+    }))
+  }
+  const judged = await judgeAll(suspects)
+  for (const { verdict } of judged) observer.judged?.(network, verdict)
+  await reap(run, judged)
+  const questions = judged.flatMap((one) => (one.verdict === 'reap' ? [] : questionsDue(one, ledger.now())))
+  if (questions.length === 0) return
+  const [{ head } = { head: 0 }] = await ask<{ head: number }>(database, HEAD, [network])
+  const answered = await askAll(run, image, questions, head)
+  await reap(run, await judgeAll(suspects.filter(({ record }) => answered.has(record.address))))
+}
+
+function judgeWith(
+  image: Image,
+  coverage: Coverage,
+  record: HeldRecord,
+  now: number,
+  freshness: ReadonlyMap<string, Freshness>,
+  lookUps: ReadonlyMap<string, readonly LookUp[]>,
+): Judgement {
+  const evidence = {
+    image,
+    now,
+    freshness: (id: string) => freshness.get(id),
+    lookUps: lookUps.get(record.address) ?? [],
+    without: NO_RULES,
+  }
+  return judgeOne(evidence, record, coverage)
+}
+
+/** The ledger judges again, in full, on what it reads under the lock. */
+async function reap(
+  { ledger, network, done }: Run,
+  judged: readonly (Judgement & { readonly record: HeldRecord })[],
+): Promise<void> {
+  const outcomes = await Promise.all(
+    judged
+      .filter(({ verdict }) => verdict === 'reap')
+      .map(({ record: { token, seq: version } }) =>
+        ledger.submit({
+          ...commandOf(network, 'judge', 'PROVEN_ABSENT'),
+          type: 'reapProven',
+          token,
+          version,
+        }),
+      ),
+  )
+  done.reaped += outcomes.filter((one) => one.ok && one.answer.leases.length > 0).length
+}
+
+// Questions.
+
+type Due = Question & { readonly attempts: number }
+/** Of a source that reports: it was not answered yet. */
+type Kept = Omit<LookUp, 'answer'> & { readonly answer: LookUp['answer'] | 'wanted' }
+
+/** Asked again after a while. Every other answer stands until too many reports have come since. */
+const DOUBTS: ReadonlySet<string> = new Set(['live', 'unknown', 'error'])
+
+/** What is to be asked now, if only answers are lacking. */
+function questionsDue({ proof }: Judgement, now: number): readonly Due[] {
+  const since = new Map(proof.witnesses.map((one) => [one.id, one.since]))
+  // What was asked before the last change is another question.
+  const asked = proof.lookUps.filter(({ source, head }) => head >= (since.get(source) ?? 0))
+  const isOver = ({ askedAt, attempts }: LookUp): boolean => now >= askedAt + retryMs(attempts)
+  const standing = asked.filter((one) => !DOUBTS.has(one.answer) || !isOver(one))
+  const { verdict, questions } = judgeProof({ ...proof, lookUps: standing })
+  if (verdict !== 'ask') return []
+  const before = ({ source, owner }: Question) =>
+    asked.find((one) => one.source === source && one.owner.kind === owner.kind && one.owner.uid === owner.uid)
+  const isDue = (question: Question): boolean => {
+    const last = before(question)
+    return last === undefined || isOver(last)
+  }
+  if (!questions.some(isDue)) return []
+  return questions.map((question) => ({ ...question, attempts: (before(question)?.attempts ?? 0) + 1 }))
+}
+
+function retryMs(attempts: number): number {
+  return Math.min(POLICY.lookUpRetryMs * 2 ** (attempts - 1), POLICY.longestLookUpRetryMs)
+}
+
+/** Asks, and keeps what was answered. Addresses about which something was answered now. */
+async function askAll(
+  run: Run,
+  image: Image,
+  questions: readonly Due[],
+  head: number,
+): Promise<ReadonlySet<string>> {
+  const { awaited, done } = run
+  const answers: Kept[] = []
+  const answered = new Set<string>()
+  const limited = limitTo(ASKED_AT_ONCE)
+  await Promise.all(
+    questions.map(async (one) => {
+      const answer = await limited(() => askOne(run, image, one, head))
+      if (answer === null) return
+      answers.push(answer)
+      if (answer.answer === 'wanted') awaited.add(one.address)
+      else answered.add(one.address)
+    }),
+  )
+  const column = (of: (one: Kept) => string | number | null) => answers.map(of)
+  await ask(run.database, KEEP, [
+    run.network,
+    column(({ source }) => source),
+    column(({ owner }) => owner.kind),
+    column(({ owner }) => owner.name),
+    column(({ owner }) => owner.uid),
+    column(({ address }) => address),
+    column(({ answer }) => answer),
+    column(({ terminalSince }) => terminalSince),
+    column(({ detail }) => detail),
+    column((one) => one.head),
+    column(({ askedAt }) => askedAt),
+    column(({ attempts }) => attempts),
+  ])
+  done.asked += answers.length
+  return answered
+}
+
+/** Null: not now. */
+async function askOne(
+  { asked, network, ledger, observer, signal, failing, end }: Run,
+  image: Image,
+  { source: id, address, owner, node, attempts }: Due,
+  head: number,
+): Promise<Kept | null> {
+  const source = image.sources.get(id)
+  if (source === undefined || failing.has(id) || signal.aborted || performance.now() > end) return null
+  const { kind } = source.declaration
+  // As of the moment of asking: the answer is no older.
+  const question = { source: id, address, owner, head, askedAt: ledger.now(), attempts }
+  if (kind === 'push') return { ...question, answer: 'wanted', terminalSince: null, detail: '' }
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(POLICY.lookUpTimeoutMs)])
+  const epoch = source.epoch?.name ?? ''
+  const found = await asked.get(network, source.declaration).lookUp({ owner, address, node, epoch }, limit)
+  if (signal.aborted) return null
+  if (found.answer === 'error') failing.add(id)
+  observer.lookedUp?.(kind, found.answer)
+  const terminalSince = found.answer === 'terminal' ? found.since : null
+  return { ...question, answer: found.answer, terminalSince, detail: found.detail }
+}

@@ -1,0 +1,120 @@
+/**
+ * Asks the sources that are asked, each when its interval is over. The report is begun first, then the source lists what is
+ * there, and the intake takes the list like the report of any other source. A source that does not answer has said nothing:
+ * it is silent, and why is logged once. No part of an answer is ever taken for the whole.
+ *
+ * Intervals may be shorter than a minute, so a run stays for as long as some source comes due. One that hangs holds up no
+ * other. Two workers may ask one source at once: the sequence orders their lists.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { SourceDeclaration } from '../core/event.ts'
+import { POLICY } from '../core/policy.ts'
+import type { Refusal } from '../core/refusal.ts'
+import { sourceOf } from '../ledger/pg-log.ts'
+import { ask } from '../postgres/on-connection.ts'
+import { sentence } from '../sources/source.ts'
+import { commandOf, inEachNetwork, type Job, type JobContext, limitTo } from './job.ts'
+
+/** Sources asked at a time by one worker: many, since one that hangs takes a place for as long as a list may take. Not measured. */
+const AT_ONCE = 32
+/** Of a list, all its pages together; with the default cooldown its beginning counts for 60 s. */
+const LIST_TIMEOUT_MS = 45_000
+const REPORT_WITHIN_MS = 30_000
+/** The job runs each minute; what comes due later than this, and sources that are new, are the next run's. */
+const STAY_MS = 55_000
+
+const ASKED = `
+  select s.*, r.reported_at from ipledger.source s
+    left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
+   where s.network_id = $1 and s.state <> 'RETIRED' and s.declaration ->> 'kind' <> 'push'`
+
+type Turn = {
+  readonly network: string
+  readonly declaration: SourceDeclaration
+  /** When this process began to ask it last, and why it failed, if it did. */
+  askedAt: number
+  failure: string
+}
+
+export function createPull({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
+  let turns = new Map<string, Turn>()
+
+  return async (context) => {
+    const { signal, ledger } = context
+    const end = performance.now() + stayMs
+    const limited = limitTo(AT_ONCE)
+    const done = { pulled: 0, failed: 0 }
+    const pullUntilEnd = async (turn: Turn): Promise<void> => {
+      for (;;) {
+        const wait = Math.max(0, turn.askedAt + turn.declaration.intervalMs - ledger.now())
+        if (signal.aborted || performance.now() + wait >= end) return
+        await delay(wait, undefined, { signal }).catch(() => undefined)
+        const failure = await limited(() => {
+          turn.askedAt = ledger.now()
+          return pull(context, turn)
+        })
+        if (signal.aborted) return
+        tell(context, turn, failure)
+        done[failure === '' ? 'pulled' : 'failed'] += 1
+      }
+    }
+    turns = await listTurns(context, turns)
+    await Promise.all([...turns.values()].map(pullUntilEnd))
+    return done
+  }
+}
+
+async function listTurns(context: JobContext, before: ReadonlyMap<string, Turn>): Promise<Map<string, Turn>> {
+  const turns = new Map<string, Turn>()
+  const list = async (network: string) => {
+    for (const row of await ask<Record<string, unknown>>(context.database, ASKED, [network])) {
+      const { declaration } = sourceOf(row)
+      const key = `${network}/${declaration.id}`
+      const { askedAt = 0, failure = '' } = before.get(key) ?? {}
+      const reportedAt = (row.reported_at as number | null) ?? 0
+      turns.set(key, { network, declaration, askedAt: Math.max(askedAt, reportedAt), failure })
+    }
+    return {}
+  }
+  // What one network lacks is said, and the others are asked.
+  await inEachNetwork(context, list).catch(() => undefined)
+  return turns
+}
+
+/** Why it said nothing, or not all; empty: its list was complete. */
+async function pull({ asked, intake, signal }: JobContext, { network, declaration }: Turn): Promise<string> {
+  try {
+    const { actor, traceId } = commandOf(network, 'pull', '')
+    const mayReport = () => null
+    const reporting = (withinMs: number) => ({
+      network,
+      source: declaration.id,
+      actor,
+      traceId,
+      mayReport,
+      deadline: performance.now() + withinMs,
+    })
+    // Begun first: what is listed afterwards is evidence of it.
+    const { sequence, head, begunAt } = settled(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)])
+    const { epoch, complete, because, entries } = await asked.get(network, declaration).list(limit)
+    const begun = { sequence, head, begunAt, epoch, complete, content: { entries } }
+    settled(await intake.report({ ...reporting(REPORT_WITHIN_MS), ...begun }))
+    return because
+  } catch (error) {
+    return sentence(error) || 'it failed'
+  }
+}
+
+function settled<T extends object>(result: T | Refusal): T {
+  if ('reason' in result) throw new Error(`${result.reason}: ${(result as Refusal).message}`)
+  return result
+}
+
+function tell({ log }: JobContext, turn: Turn, failure: string): void {
+  if (failure === turn.failure) return
+  turn.failure = failure
+  const about = { network: turn.network, source: turn.declaration.id }
+  if (failure === '') log.info(about, 'a source answers again')
+  else log.warn({ ...about, why: failure }, 'a source did not list all that is there')
+}

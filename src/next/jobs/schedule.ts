@@ -1,0 +1,32 @@
+/** Every job, and how often it runs: one table. Minutes are counted from the full hour, in UTC. */
+import { expire } from './expire.ts'
+import type { Job } from './job.ts'
+import { createJudge } from './judge.ts'
+import { prune } from './prune.ts'
+import { createPull } from './pull.ts'
+import { recheck } from './recheck.ts'
+import { resume } from './resume.ts'
+import { sample } from './sample.ts'
+import { createVerify } from './verify.ts'
+
+export type Scheduled = {
+  /** A divisor of 60. */
+  readonly everyMinutes: number
+  readonly run: Job
+  /** It stays for most of its minute, looking every second or two: that a run takes long says nothing. */
+  readonly stays?: true
+}
+
+/** Jobs remember nothing that another process would have to know; what one remembers for itself begins here. */
+export function createSchedule(): Readonly<Record<string, Scheduled>> {
+  return {
+    expire: { everyMinutes: 1, run: expire },
+    judge: { everyMinutes: 1, run: createJudge(), stays: true },
+    pull: { everyMinutes: 1, run: createPull(), stays: true },
+    recheck: { everyMinutes: 1, run: recheck },
+    resume: { everyMinutes: 1, run: resume },
+    sample: { everyMinutes: 1, run: sample },
+    verify: { everyMinutes: 1, run: createVerify(), stays: true },
+    prune: { everyMinutes: 10, run: prune },
+  }
+}

@@ -1,0 +1,481 @@
+/** The processes: what callers get, where time goes, and whether the jobs keep up. From Prometheus alone. */
+import { METRICS } from './metrics.ts'
+import { NONE_IS_RIGHT, series, stat } from './panels.ts'
+import { IN_INSTANCES, IN_NETWORKS, promql, promqlNow } from './queries.ts'
+import { dashboard, NETWORK_VARIABLE } from './sheet.ts'
+
+const RATE = '[$__rate_interval]'
+
+/** The share `q` of a histogram, by a label. */
+function quantile(q: number, metric: string, by: string | null, where = IN_INSTANCES): string {
+  const labels = by === null ? 'le' : `le, ${by}`
+  return `histogram_quantile(${q}, sum by (${labels}) (rate(${metric}_bucket{${where}}${RATE})))`
+}
+
+function average(metric: string, where = IN_INSTANCES): string {
+  return `sum(rate(${metric}_sum{${where}}${RATE})) / sum(rate(${metric}_count{${where}}${RATE}))`
+}
+
+export const service = dashboard({
+  target: 'service',
+  title: 'Service',
+  about:
+    'Calls, their errors and latency; the queue, the batches and the database under them; jobs and processes.',
+  variables: [
+    { ...NETWORK_VARIABLE, many: true },
+    {
+      name: 'instance',
+      label: 'Process',
+      about: 'Processes that Prometheus scrapes.',
+      from: 'prometheus',
+      query: 'label_values({__name__=~"ipledger_.+"}, instance)',
+      many: true,
+    },
+  ],
+  marked: true,
+  rows: [
+    {
+      title: 'Calls',
+      panels: [
+        series({
+          title: 'Calls a second by method',
+          tells: {
+            shows: 'Answered calls, whatever the answer.',
+            normal: 'follows the workloads that start and stop.',
+            act: 'A jump of one method: find its caller by the token in the log.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'reqps',
+          queries: [
+            promql(
+              `sum by (rpc_method) (rate(${METRICS.rpcDuration}_count{${IN_INSTANCES}}${RATE}))`,
+              '{{rpc_method}}',
+            ),
+          ],
+        }),
+        series({
+          title: 'Commands a second by outcome',
+          tells: {
+            shows: 'What the ledger decided: done, refused with a reason, or failed.',
+            normal: 'nearly all done. A refusal is an answer; a failure is not.',
+            act: 'POOL_EXHAUSTED: make room. OVERLOADED: see the queue. Failed: see the database.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'ops',
+          queries: [
+            promql(
+              `sum by (outcome, reason) (rate(${METRICS.commands}{${IN_INSTANCES}}${RATE}))`,
+              '{{outcome}} {{reason}}',
+            ),
+          ],
+        }),
+        series({
+          title: 'Calls that were not answered with OK, as a share',
+          tells: {
+            shows:
+              'By status of gRPC: refusals, and failures of the service (UNAVAILABLE, INTERNAL, DEADLINE_EXCEEDED).',
+            normal: 'below 1 %.',
+            act: 'Look at the reasons beside it.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'percentunit',
+          steps: {
+            base: 'green',
+            from: [
+              [0.01, 'yellow'],
+              [0.1, 'red'],
+            ],
+          },
+          queries: [
+            promql(
+              `
+                sum by (rpc_status_code) (rate(${METRICS.rpcDuration}_count{rpc_status_code!="OK", ${IN_INSTANCES}}${RATE}))
+                  / ignoring (rpc_status_code) group_left ()
+                sum(rate(${METRICS.rpcDuration}_count{${IN_INSTANCES}}${RATE}))`,
+              '{{rpc_status_code}}',
+            ),
+          ],
+        }),
+        series({
+          title: 'Latency of calls, p99 by method',
+          tells: {
+            shows: 'The time that one call in a hundred exceeds.',
+            normal: 'Reserve within some milliseconds.',
+            act: 'Compare with the waits below: queue, batch or database.',
+          },
+          width: 12,
+          height: 8,
+          unit: 's',
+          steps: {
+            base: 'green',
+            from: [
+              [0.1, 'yellow'],
+              [1, 'red'],
+            ],
+          },
+          queries: [promql(quantile(0.99, METRICS.rpcDuration, 'rpc_method'), '{{rpc_method}}')],
+        }),
+        series({
+          title: 'Latency of all calls',
+          tells: {
+            shows: 'The median call, and the slowest in a hundred.',
+            normal: 'p99 a few times the median.',
+            act: 'Both up: the database. Only p99: a job, a lock or a pause.',
+          },
+          width: 12,
+          height: 8,
+          unit: 's',
+          queries: [
+            promql(quantile(0.5, METRICS.rpcDuration, null), 'p50', 'A'),
+            promql(quantile(0.99, METRICS.rpcDuration, null), 'p99', 'B'),
+          ],
+        }),
+      ],
+    },
+    {
+      title: 'Queue, batches, database',
+      panels: [
+        series({
+          title: 'Commands that wait',
+          tells: {
+            shows: 'Commands in the queue of each network.',
+            normal: 'as many as one batch takes.',
+            act: 'Growing: the database is slow, or one network gets more than its one ledger writes. Beyond its limit calls are refused with OVERLOADED.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'short',
+          queries: [
+            promql(
+              `sum by (network) (${METRICS.queueCommands}{${IN_NETWORKS}, ${IN_INSTANCES}})`,
+              '{{network}}',
+            ),
+          ],
+        }),
+        series({
+          title: 'Wait in the queue, p99',
+          tells: {
+            shows: 'How long a command waits until its batch begins.',
+            normal: 'about as long as one batch takes.',
+            act: 'Much longer: the queue is longer than a batch. See the batch beside it.',
+          },
+          width: 8,
+          height: 8,
+          unit: 's',
+          queries: [promql(quantile(0.99, METRICS.queueWait, null), 'p99')],
+        }),
+        series({
+          title: 'Commands in a batch',
+          tells: {
+            shows: 'How many commands share one commit: on average, and in large batches.',
+            normal: '1 when little happens, tens under load.',
+            act: 'Large and slow: callers send more at once than the database commits.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'none',
+          queries: [
+            promql(average(METRICS.batchCommands), 'on average', 'A'),
+            promql(quantile(0.99, METRICS.batchCommands, null), 'p99', 'B'),
+          ],
+        }),
+        series({
+          title: 'Batches a second by outcome',
+          tells: {
+            shows: 'Commits of the ledger.',
+            normal: 'all of them committed.',
+            act: 'Outcome unknown: the connection broke at a commit; callers repeat the request. Failed: see the log.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'ops',
+          queries: [
+            promql(`sum by (outcome) (rate(${METRICS.batches}{${IN_INSTANCES}}${RATE}))`, '{{outcome}}'),
+          ],
+        }),
+        series({
+          title: 'Time of a batch, p99',
+          tells: {
+            shows: 'From the first statement of a batch to its commit.',
+            normal: 'a few milliseconds: two round trips and a flush of the disk.',
+            act: 'See which part of it beside this: reading, writing, or waiting for the lock.',
+          },
+          width: 8,
+          height: 8,
+          unit: 's',
+          steps: {
+            base: 'green',
+            from: [
+              [0.05, 'yellow'],
+              [0.5, 'red'],
+            ],
+          },
+          queries: [
+            promql(quantile(0.5, METRICS.batchDuration, null), 'p50', 'A'),
+            promql(quantile(0.99, METRICS.batchDuration, null), 'p99', 'B'),
+          ],
+        }),
+        series({
+          title: 'Time in the database, p99 by round trip',
+          tells: {
+            shows: 'How long PostgreSQL takes for each kind of round trip.',
+            normal: 'milliseconds.',
+            act: 'Only the commit is slow: the disk. All are slow: load, or an old transaction that keeps dead rows.',
+          },
+          width: 8,
+          height: 8,
+          unit: 's',
+          queries: [promql(quantile(0.99, METRICS.databaseDuration, 'statement'), '{{statement}}')],
+        }),
+        stat({
+          title: 'Oldest open transaction',
+          tells: {
+            shows:
+              'The age of the transaction of this database that has been open longest. Nothing that died since is vacuumed.',
+            normal: 'seconds.',
+            act: 'Minutes: find its process with `ipledger stuck`, and who runs it: a dump, an analysis, a forgotten session.',
+          },
+          width: 6,
+          height: 4,
+          unit: 's',
+          steps: {
+            base: 'green',
+            from: [
+              [60, 'yellow'],
+              [600, 'red'],
+            ],
+          },
+          query: promqlNow(`max(${METRICS.oldestTransaction})`, 'oldest'),
+        }),
+        stat({
+          title: 'Unique violations',
+          tells: {
+            shows: 'How often the database had to veto a second holder of one address within the time range.',
+            normal: 'none, ever: it means a bug, or a second writer.',
+            act: 'Report it with the log. `ipledger verify --full` says whether the books are in order.',
+          },
+          width: 6,
+          height: 4,
+          unit: 'short',
+          steps: NONE_IS_RIGHT,
+          none: '0',
+          query: promqlNow(`sum(increase(${METRICS.uniqueViolations}{${IN_NETWORKS}}[$__range]))`, 'vetoes'),
+        }),
+        stat({
+          title: 'Clock jumps',
+          tells: {
+            shows: "How often the database's clock went back or far ahead within the time range.",
+            normal: 'none.',
+            act: "Mend the time of the database server; the ledger's own time never goes back.",
+          },
+          width: 6,
+          height: 4,
+          unit: 'short',
+          steps: NONE_IS_RIGHT,
+          none: '0',
+          query: promqlNow(`sum(increase(${METRICS.clockJumps}{${IN_NETWORKS}}[$__range]))`, 'jumps'),
+        }),
+        stat({
+          title: 'Database answers',
+          tells: {
+            shows: 'Whether every process could read its gauges from the database within the last minute.',
+            normal: 'yes.',
+            act: 'No: calls fail with DATABASE_UNAVAILABLE. `/readyz` of the process says since when, and why.',
+          },
+          width: 6,
+          height: 4,
+          unit: 'bool_yes_no',
+          steps: { base: 'red', from: [[1, 'green']] },
+          query: promqlNow(`min(${METRICS.databaseUp}{${IN_INSTANCES}})`, 'answers'),
+        }),
+      ],
+    },
+    {
+      title: 'Jobs and what they keep',
+      panels: [
+        series({
+          title: 'Time since a job last succeeded',
+          tells: {
+            shows: 'For each job, of the process that ran it last.',
+            normal: 'below two of its intervals: a minute or two, ten for pruning.',
+            act: 'A job that stays behind fails or hangs: the log names it.',
+          },
+          width: 12,
+          height: 8,
+          unit: 's',
+          steps: {
+            base: 'green',
+            from: [
+              [1_200, 'yellow'],
+              [3_600, 'red'],
+            ],
+          },
+          queries: [
+            promql(`time() - max by (job_name) (${METRICS.jobLastSuccess}{${IN_INSTANCES}})`, `{{job_name}}`),
+          ],
+        }),
+        series({
+          title: 'Time of a job, p99',
+          tells: {
+            shows: 'How long runs take, by job. Those that wait for answers stay for most of their minute.',
+            normal: 'seconds, or close to a minute for those that stay.',
+            act: 'Beyond a minute a job is behind: see what it works on.',
+          },
+          width: 12,
+          height: 8,
+          unit: 's',
+          queries: [promql(quantile(0.99, METRICS.jobDuration, 'job_name'), `{{job_name}}`)],
+        }),
+        stat({
+          title: 'Jobs waiting',
+          tells: {
+            shows: 'Jobs in the queue that could run.',
+            normal: 'none, or a few at the full minute.',
+            act: 'Growing: no worker runs, or all of them hang.',
+          },
+          width: 4,
+          height: 4,
+          unit: 'short',
+          steps: {
+            base: 'green',
+            from: [
+              [20, 'yellow'],
+              [100, 'red'],
+            ],
+          },
+          query: promqlNow(`max(${METRICS.jobsWaiting})`, 'waiting'),
+        }),
+        stat({
+          title: 'Jobs failing',
+          tells: {
+            shows: 'Jobs whose last run failed.',
+            normal: 'none.',
+            act: 'The log has the error; what they would have done is done by the next run that succeeds.',
+          },
+          width: 4,
+          height: 4,
+          unit: 'short',
+          steps: NONE_IS_RIGHT,
+          query: promqlNow(`max(${METRICS.jobsFailing})`, 'failing'),
+        }),
+        stat({
+          title: 'Tenure behind',
+          tells: {
+            shows: 'How far the proof that no two held one address is behind the log.',
+            normal: 'seconds.',
+            act: 'Minutes: its job does not keep up or does not run.',
+          },
+          width: 4,
+          height: 4,
+          unit: 's',
+          steps: {
+            base: 'green',
+            from: [
+              [10, 'yellow'],
+              [60, 'red'],
+            ],
+          },
+          query: promqlNow(`max(${METRICS.tenureLag}{${IN_NETWORKS}})`, 'behind'),
+        }),
+        stat({
+          title: 'Overlapping tenures',
+          tells: {
+            shows: 'Spans in which two held one address by the log.',
+            normal: 'none, ever.',
+            act: 'The worst that can be: keep the database as it is, and follow the runbook.',
+          },
+          width: 4,
+          height: 4,
+          unit: 'short',
+          steps: NONE_IS_RIGHT,
+          query: promqlNow(`sum(max by (network) (${METRICS.tenureOverlaps}{${IN_NETWORKS}}))`, 'overlaps'),
+        }),
+        stat({
+          title: 'Events without a seal',
+          tells: {
+            shows: 'How far the seals are behind the log.',
+            normal: 'less than one stretch.',
+            act: 'Growing: the job that seals does not run.',
+          },
+          width: 4,
+          height: 4,
+          unit: 'short',
+          steps: { base: 'text', from: [] },
+          query: promqlNow(`max(${METRICS.sealLag}{${IN_NETWORKS}})`, 'unsealed'),
+        }),
+        stat({
+          title: 'Last verify',
+          tells: {
+            shows:
+              'How long ago the books were last compared with the log, in the network where that is longest.',
+            normal: 'within a day.',
+            act: 'Run `ipledger verify`; it reads, and disturbs nobody.',
+          },
+          width: 4,
+          height: 4,
+          unit: 's',
+          steps: {
+            base: 'green',
+            from: [
+              [86_400, 'yellow'],
+              [604_800, 'red'],
+            ],
+          },
+          none: 'never',
+          query: promqlNow(`max(${METRICS.verifyAge}{${IN_NETWORKS}})`, 'ago'),
+        }),
+      ],
+    },
+    {
+      title: 'Processes',
+      panels: [
+        series({
+          title: 'Delay of the event loop, p99',
+          tells: {
+            shows: 'How long a process of Node.js does not come round to its calls.',
+            normal: 'below 20 ms.',
+            act: 'Above 100 ms: too much on one process. Run another.',
+          },
+          width: 8,
+          height: 8,
+          unit: 's',
+          steps: {
+            base: 'green',
+            from: [
+              [0.05, 'yellow'],
+              [0.2, 'red'],
+            ],
+          },
+          queries: [promql(`${METRICS.eventLoopDelay}{${IN_INSTANCES}}`, '{{instance}}')],
+        }),
+        series({
+          title: 'Memory',
+          tells: {
+            shows: 'Resident memory of each process.',
+            normal: 'a few hundred MB, flat.',
+            act: 'Growing for hours: restart one, keep the graph and report it.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'bytes',
+          queries: [promql(`${METRICS.memory}{${IN_INSTANCES}}`, '{{instance}}')],
+        }),
+        series({
+          title: 'CPU',
+          tells: {
+            shows: 'Cores that each process keeps busy.',
+            normal: 'below 1 for calls, a little more with the worker thread.',
+            act: 'At 1 for long: run another process, or give networks their own.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'none',
+          queries: [promql(`rate(${METRICS.cpu}{${IN_INSTANCES}}${RATE})`, '{{instance}}')],
+        }),
+      ],
+    },
+  ],
+})
