@@ -34,7 +34,6 @@ import {
   statusOf,
 } from './dispatch.ts'
 import { invalidField, Refused, toConnectError } from './errors.ts'
-import { JSON_ANSWERS } from './plain-lane.ts'
 
 export type ConnectLane = (
   request: IncomingMessage | Http2ServerRequest,
@@ -65,7 +64,7 @@ export function createConnectLane(
   const spoken = { grpc: protocols.grpc, grpcWeb: true, connect: true }
   const router = createConnectRouter({
     ...spoken,
-    jsonOptions: { ...JSON_ANSWERS, ignoreUnknownFields: false, ...STRICT_UTF8 },
+    jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false, ...STRICT_UTF8 },
     acceptCompression: [compressionGzip],
     readMaxBytes: MOST_STREAM_BYTES,
     requestGate: (context) => tellAsRefusal(context, MOST_STREAM_BYTES),

@@ -2,7 +2,7 @@
  * A report may have 200,000 entries and 32 MiB. Read at once it would keep everybody waiting for a second, so its entries are
  * cut out of the body and read by turns, in slices of some 64 KiB; what remains is an ordinary small message.
  */
-import { fromBinary, fromJsonString } from '@bufbuild/protobuf'
+import { fromBinary } from '@bufbuild/protobuf'
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
 import {
   LivenessService,
@@ -13,7 +13,7 @@ import {
 } from '../gen/ipledger/v1/liveness_pb.ts'
 import { MOST_ENTRIES } from '../sources/source.ts'
 import { invalidField, type Refused } from './errors.ts'
-import { malformedJson } from './malformed.ts'
+import { readJson } from './read-json.ts'
 
 export const MOST_REPORT_BYTES = 32 * 1024 * 1024
 /** What is read at once: a millisecond or two of the process. Also the longest entry, and the longest rest. */
@@ -30,17 +30,11 @@ export function* readingReport(body: Buffer, isJson: boolean): Generator<void, R
   yield* isJson ? cuttingJson(body, entries, rest) : cuttingBinary(body, entries, rest)
   const small = Buffer.concat(rest)
   if (small.length > SLICE_BYTES) throw tooLong(entries, -1)
-  const message = isJson ? readJson(small.toString()) : fromBinary(ReportSnapshotRequestSchema, small)
+  const message = isJson
+    ? (readJson(ReportSnapshotRequestSchema, small.toString()) as ReportSnapshotRequest)
+    : fromBinary(ReportSnapshotRequestSchema, small)
   message.entries = entries
   return message
-}
-
-function readJson(text: string): ReportSnapshotRequest {
-  try {
-    return fromJsonString(ReportSnapshotRequestSchema, text)
-  } catch (error) {
-    throw malformedJson(ReportSnapshotRequestSchema, text, error)
-  }
 }
 
 function* cuttingBinary(body: Buffer, entries: SnapshotEntry[], rest: Buffer[]): Generator<void> {

@@ -29,7 +29,7 @@ import {
   specified,
   text,
 } from './fields.ts'
-import { allowedNetwork, envelope } from './requests.ts'
+import { allowedNetwork, command } from './requests.ts'
 import { checkNode, mayReport } from './rights.ts'
 
 const MOST_OWNER_KINDS = 64
@@ -80,8 +80,7 @@ export function readRegisterSource(message: pb.RegisterSourceRequest, call: Call
   }
   const bad = checkDeclaration(declaration)
   if (bad !== null) throw new Refused(bad)
-  const content = { type: 'registerSource' as const, declaration }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  return command(call, network, message.requestId, { type: 'registerSource', declaration })
 }
 
 function readOwnerKinds(given: readonly string[]): readonly string[] {
@@ -127,9 +126,8 @@ export function readSourceCommand<T extends (EnableSource | RetireSource)['type'
   message: { readonly network: string; readonly id: string; readonly requestId: string },
   call: Call,
 ) {
-  const network = allowedNetwork(call, message.network)
-  const content = { type, id: requiredText(message.id, 'id', LIMITS.nameBytes) }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  const id = requiredText(message.id, 'id', LIMITS.nameBytes)
+  return command(call, allowedNetwork(call, message.network), message.requestId, { type, id })
 }
 
 /** None: all of them. */
@@ -220,14 +218,12 @@ function readVerdict(verdict: pb.LookUpVerdict, path: string): Verdict {
 // The rest.
 
 export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): ResumeHold {
-  const network = allowedNetwork(call, message.network)
   known(message.cause, HoldCauseSchema, 'cause')
-  const content = {
-    type: 'resumeHold' as const,
+  return command(call, allowedNetwork(call, message.network), message.requestId, {
+    type: 'resumeHold',
     hold: keyOf(HOLD_CAUSES, message.cause) ?? null,
     why: requiredText(message.why, 'why', LIMITS.whyBytes),
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
 }
 
 /** Of a misspelt one nothing would seem to wait. */

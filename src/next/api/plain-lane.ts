@@ -7,7 +7,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { fromBinary, fromJsonString, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
+import { fromBinary, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
 import { refusal } from '../core/refusal.ts'
 import { inTurns } from '../sources/entries.ts'
@@ -23,7 +23,7 @@ import {
 } from './dispatch.ts'
 import { invalidField, Refused, toErrorJson } from './errors.ts'
 import { MOST_REPORT_BYTES, REPORT_PATH, readingReport, SLICE_BYTES } from './large-report.ts'
-import { malformedBinary, malformedJson } from './malformed.ts'
+import { readJson } from './read-json.ts'
 
 const JSON_TYPE = 'application/json'
 const BINARY_TYPE = 'application/proto'
@@ -31,7 +31,7 @@ const BINARY_TYPE = 'application/proto'
 const MOST_REPORTS_BYTES = 8 * MOST_REPORT_BYTES
 
 /** What is answered always says false, 0 and empty, so that a reader sees every field there is. */
-export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
+const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
 
 /** True when the request was taken. */
 export type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
@@ -104,10 +104,11 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     const call = turn.call!
     try {
       const isLong = turn.most === MOST_REPORT_BYTES && body.length > SLICE_BYTES
+      if (isJson && !isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
       const message = isLong
         ? await readLong(body, isJson)
         : isJson
-          ? readJson(method, body)
+          ? readJson(method.desc.input, body.toString())
           : readBinary(method, body)
       const answered = await answer(front, method, message, call)
       const { output } = method.desc
@@ -144,16 +145,6 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
   }
 }
 
-function readJson(method: Method, body: Buffer): Message {
-  requireUtf8(body)
-  const text = body.toString()
-  try {
-    return fromJsonString(method.desc.input, text)
-  } catch (error) {
-    throw malformedJson(method.desc.input, text, error)
-  }
-}
-
 function readBinary(method: Method, body: Buffer): Message {
   try {
     return fromBinary(method.desc.input, body)
@@ -163,7 +154,6 @@ function readBinary(method: Method, body: Buffer): Message {
 }
 
 async function readLong(body: Buffer, isJson: boolean): Promise<Message> {
-  if (isJson) requireUtf8(body)
   try {
     return await inTurns(readingReport(body, isJson))
   } catch (error) {
@@ -171,8 +161,9 @@ async function readLong(body: Buffer, isJson: boolean): Promise<Message> {
   }
 }
 
-function requireUtf8(body: Buffer): void {
-  if (!isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
+function malformedBinary(error: unknown): Refused {
+  const why = error instanceof Error ? error.message : String(error)
+  return invalidField('', `the body is not a message of this method: ${why}`)
 }
 
 function typeOf(contentType: string | undefined): typeof JSON_TYPE | typeof BINARY_TYPE | null {

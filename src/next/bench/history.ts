@@ -83,7 +83,7 @@ function copyCell(cell: Cell, type: string): string | number {
 }
 
 export function* events(
-  { network, cidr, addresses, held, reserves, stepMs = 50, isActive = false }: History,
+  { cidr, addresses, held, reserves, stepMs = 50, isActive = false }: History,
   identity: string,
   now: number,
 ): Generator<LedgerEvent> {

@@ -29,8 +29,14 @@ async function subject(
   stage: Stage,
   what: string,
   history: History,
-  { work = RESERVE, callers = CALLERS, processes = 1, units = 1 } = {},
+  options: {
+    readonly work?: Work
+    readonly callers?: number
+    readonly processes?: number
+    readonly units?: number
+  } = {},
 ): Promise<Subject> {
+  const { work = RESERVE, callers = CALLERS, processes = 1, units = 1 } = options
   await stage.network(history)
   const { through, pids } = await stage.through(processes)
   return {
@@ -46,7 +52,7 @@ async function subject(
 
 const wide = (network: string): History => ({ network, cidr: '10.0.0.0/8', ...EMPTY })
 
-export async function reserve(bench: Bench): Promise<void> {
+async function reserve(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const insertOne = inserting(bench, 1)
   const insertMany = inserting(bench, 32)
@@ -90,7 +96,7 @@ async function show(
     )
 }
 
-export async function pairs(bench: Bench): Promise<void> {
+async function pairs(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: PAIR })
   await show(bench, 'pairs', inserting(bench, 32), [rotating], [null])
@@ -103,7 +109,7 @@ export async function pairs(bench: Bench): Promise<void> {
   })
 }
 
-export async function batch(bench: Bench): Promise<void> {
+async function batch(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const batches = await subject(stage, 'leases by BatchReserve of 100', wide('batch'), {
     work: { kind: 'batch', size: 100 },
@@ -113,7 +119,7 @@ export async function batch(bench: Bench): Promise<void> {
   await show(bench, 'batch', inserting(bench, 32), [batches], [{ least: 1.5 }])
 }
 
-export async function sizes(bench: Bench): Promise<void> {
+async function sizes(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const full: History = {
     network: 'full',
@@ -136,7 +142,7 @@ export async function sizes(bench: Bench): Promise<void> {
   await show(bench, 'sizes', empty, subjects, [{ least: 0.95 }, { least: 0.95 }, { least: 0.95 }])
 }
 
-export async function old(bench: Bench): Promise<void> {
+async function old(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const aged = await bench.stage(`old_${bench.scale.oldEvents}`)
   const history = oldHistory(bench)
@@ -158,7 +164,7 @@ export function oldHistory({ scale: { oldEvents, oldLeases } }: Bench): History 
   }
 }
 
-export async function processes(bench: Bench): Promise<void> {
+async function processes(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const one = await subject(stage, 'Reserve through 1 process', wide('processes'), { callers: 66 })
   const three = await subject(stage, 'Reserve through 3 processes', wide('processes'), {
@@ -171,7 +177,7 @@ export async function processes(bench: Bench): Promise<void> {
 }
 
 /** The first interval, before the transaction is begun, is the floor of the last one. */
-export async function snapshot(bench: Bench): Promise<void> {
+async function snapshot(bench: Bench): Promise<void> {
   const { measureMs, heldOpenMs } = bench.scale
   const stage = await bench.stage('main')
   const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: PAIR })
@@ -191,7 +197,7 @@ export async function snapshot(bench: Bench): Promise<void> {
 }
 
 /** Each time in a process that is new. */
-export async function image(bench: Bench): Promise<void> {
+async function image(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   for (const leases of bench.scale.images) {
     const network = `image-${leases}`
@@ -211,4 +217,16 @@ export async function image(bench: Bench): Promise<void> {
       ),
     )
   }
+}
+
+/** In the order of the table. */
+export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = {
+  reserve,
+  pairs,
+  snapshot,
+  batch,
+  sizes,
+  processes,
+  image,
+  old,
 }

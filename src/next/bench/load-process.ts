@@ -29,6 +29,9 @@ function ledgerAt(url: string): Promise<OpenLedger> {
 async function perform(run: Run): Promise<void> {
   const callers = await Promise.all(Array.from({ length: run.callers }, (_, index) => openCaller(run, index)))
   try {
+    // An image is loaded by the first call.
+    if (run.work.kind !== 'insert')
+      await step({ ...run, work: { kind: 'pair' } }, callers[0]!, `${run.name}-first`)
     await drive(run, callers)
   } finally {
     await Promise.all(callers.map((caller) => caller.close()))

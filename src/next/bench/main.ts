@@ -15,13 +15,11 @@ import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { withClient } from '../postgres/connect.ts'
 import { writeHistory } from './history.ts'
-import * as lines from './lines.ts'
+import { LINES } from './lines.ts'
 import { type Load, startLoad, type Through } from './load.ts'
 import type { Bench, Scale, Stage } from './measure.ts'
 import { machine, number, people, type Row } from './report.ts'
 import { openScratch, type Scratch } from './scratch.ts'
-
-const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = { ...lines }
 
 const FULL: Scale = {
   rounds: 3,

@@ -4,7 +4,6 @@
  * sent holds only for the version that was read.
  */
 import { formatValue, type IpRange, isMalformed, parseRange } from '../core/address.ts'
-import { normalise, subtract } from '../core/ranges.ts'
 import type { Pool } from '../gen/ipledger/v1/pool_pb.ts'
 import { Unclear } from './failure.ts'
 
@@ -21,8 +20,9 @@ export function changedExclusions(
 }
 
 function withRange(entries: readonly IpRange[], added: IpRange): readonly IpRange[] {
-  const there = normalise(entries.filter(({ family }) => family === added.family))
-  return subtract([added], there).length === 0 ? entries : [...entries, added]
+  const isThere = (one: IpRange) =>
+    one.family === added.family && one.first <= added.first && added.last <= one.last
+  return entries.some(isThere) ? entries : [...entries, added]
 }
 
 /** Taken out of each entry, which may leave two. Of what no entry has, nothing can be taken: a typing error. */
@@ -36,7 +36,12 @@ function without(pool: Pool, entries: readonly IpRange[], removed: IpRange): rea
     )
   }
   return entries.flatMap((one) =>
-    overlaps(one) ? subtract([one], [removed]).map((rest) => ({ family: one.family, ...rest })) : [one],
+    overlaps(one)
+      ? [
+          { ...one, last: removed.first - 1n },
+          { ...one, first: removed.last + 1n },
+        ].filter(({ first, last }) => first <= last)
+      : [one],
   )
 }
 

@@ -119,7 +119,9 @@ async function ownerStory(ownerName: string, options: Options): Promise<Story> {
   const lives = await Promise.all(
     [...ids].map((leaseId) => ask(method.getLeaseHistory, { leaseId, pageSize: 1_000, descending: true })),
   )
-  const sentences = new Map(lives.flatMap((life) => life.entries).map(({ event, what }) => [event!.seq, what]))
+  const sentences = new Map(
+    lives.flatMap((life) => life.entries).map(({ event, what }) => [event!.seq, what]),
+  )
   return {
     about: `owners ${ownerName} of network ${network}`,
     entries: events.map((event) => ({ event, what: sentences.get(event.seq) ?? closingOf(event) })),
@@ -176,7 +178,11 @@ function told(story: Story, options: Options): string {
 }
 
 /** What was asked for, or from the first to the last thing shown; of a page between others, its events. */
-function timeline({ about, entries, holders, nextPageToken }: Story, options: Options, width: number): string {
+function timeline(
+  { about, entries, holders, nextPageToken }: Story,
+  options: Options,
+  width: number,
+): string {
   const { pageToken } = options
   const now = Date.now()
   const asked = (when: When | undefined) => (when !== undefined && 'ms' in when ? when.ms : undefined)
@@ -210,7 +216,10 @@ export function drawnOf(holders: readonly Holder[], withAddress: boolean): Drawn
       from: ms(holder.fromTime)!,
       until: ms(holder.untilTime) ?? null,
       coolsUntil: cool === undefined ? null : Math.min(cool, ms(next?.fromTime) ?? cool),
-      states: holder.states.map(({ state, time: since }) => ({ mark: MARKS[state] ?? 'active', at: ms(since)! })),
+      states: holder.states.map(({ state, time: since }) => ({
+        mark: MARKS[state] ?? 'active',
+        at: ms(since)!,
+      })),
     }
   })
 }

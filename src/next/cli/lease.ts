@@ -13,15 +13,15 @@ import { sheet, time } from './print.ts'
 import { label, leaseOrAddress, list, names, seq } from './readers.ts'
 import { OWNER_FIELDS } from './reserve.ts'
 import { addressOf, holderOf, leaseSheet, leaseTable, stateOf } from './show-lease.ts'
-import { ask, field, verb } from './verb.ts'
+import { ask, field, pages, verb } from './verb.ts'
 
 const { method } = LeaseService
-/** The most leases of one owner that are looked at to find out which is meant: a page. */
+/** The most leases of one owner that are looked at to find out which is meant. */
 const LOOKED_AT = 1_000
 
 export function leaseCommands(program: Command): void {
   const many = ({ leases }: { readonly leases: readonly Lease[] }) => leaseTable(leases)
-  const one = (answer: { readonly lease?: Lease }) => leaseSheet(answer.lease)
+  const one = (answer: { readonly lease?: Lease | undefined }) => leaseSheet(answer.lease)
 
   verb(program, 'confirm [lease-id]', {
     about: 'say that the address is configured',
@@ -134,8 +134,7 @@ Examples:
       field('--no-labels', 'remove all labels', () => ({ labels: {} })),
     ],
     run: (request) => {
-      if (request.labels === undefined)
-        throw new Unclear('Say which --label it shall have, or --no-labels.')
+      if (request.labels === undefined) throw new Unclear('Say which --label it shall have, or --no-labels.')
       return ask(method.updateLabels, request)
     },
     show: one,
@@ -157,7 +156,11 @@ Examples:
   })
 }
 
-type Named = MessageInitShape<typeof ConfirmRequestSchema>
+/** What a Confirm or a Release names. */
+type Named = Pick<
+  MessageInitShape<typeof ConfirmRequestSchema>,
+  'leaseId' | 'owner' | 'network' | 'requestId'
+>
 
 /**
  * The lease that was named, the owner that was named in full, or the leases that the owner holds. Of these all must
@@ -178,19 +181,17 @@ async function nameLeases(
   if (incarnation !== undefined && named !== undefined) return [{}]
   const filter = { network, ownerKind: kind, ownerName: name ?? '', ownerUid: uid ?? '', states: [...states] }
   const meant: Lease[] = []
-  let pageToken = ''
   // In a large network a page may be empty and not the last: the server examines so many leases for each.
-  do {
-    const page = await ask(method.listLeases, { ...filter, pageSize: LOOKED_AT, pageToken })
+  for await (const { leases } of pages(method.listLeases, filter)) {
     meant.push(
-      ...page.leases.filter(
+      ...leases.filter(
         (one) =>
           (incarnation === undefined || one.owner?.incarnation === incarnation) &&
           (named === undefined || one.owner?.interface === named),
       ),
     )
-    pageToken = page.nextPageToken
-  } while (pageToken !== '' && meant.length <= LOOKED_AT)
+    if (meant.length > LOOKED_AT) break
+  }
   if (meant.length === 0) throw new Unclear(`${who} holds no lease in network ${network}.`)
   if (meant.length > LOOKED_AT)
     throw new Unclear(`${who} holds more than ${LOOKED_AT} leases: name each lease.`)

@@ -79,7 +79,9 @@ Examples:
   verb(program, 'attention', {
     about: 'everything that waits for a person, or for an answer',
     method: method.listAttention,
-    fields: [field('--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes', list)],
+    fields: [
+      field('--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes', list),
+    ],
     help: `\nCodes:\n${table(['CODE', 'MEANS'], Object.entries(ATTENTION))}`,
     show: ({ items }) =>
       tableOf('nothing waits', items, {

@@ -14,7 +14,7 @@ import { field, verb } from './verb.ts'
 
 export function networkCommands(program: Command): void {
   const network = program.command('network').description('address spaces in which an address is unique')
-  const one = (answer: { readonly network?: Network }) => networkSheet(answer.network)
+  const one = (answer: { readonly network?: Network | undefined }) => networkSheet(answer.network)
 
   verb(network, 'create <name>', {
     about: 'make a network and its ledger',
@@ -86,7 +86,9 @@ export function networkSheet(network: Network | undefined): string {
     ['description', network.description],
     ['state', stateOf(network)],
     ...recoveryOf(network),
-    ...network.holds.map((hold) => ['held', `${causeOf(hold)} since ${time(hold.since)}: ${hold.why}`] as const),
+    ...network.holds.map(
+      (hold) => ['held', `${causeOf(hold)} since ${time(hold.since)}: ${hold.why}`] as const,
+    ),
     ['era', String(network.era)],
     ['head', String(network.head)],
     ['anchor', network.digest === '' ? '' : `${network.head}:${network.digest}`],
@@ -100,7 +102,8 @@ export function networkSheet(network: Network | undefined): string {
 function recoveryOf({ name, recovery }: Network): readonly (readonly [string, string])[] {
   if (recovery === undefined) return []
   const { since, why, sources, unreported } = recovery
-  const missing = unreported.length === 0 ? ', all have reported' : `; still to report: ${unreported.join(', ')}`
+  const missing =
+    unreported.length === 0 ? ', all have reported' : `; still to report: ${unreported.join(', ')}`
   return [
     ['recovering', `since ${time(since)}: ${why}`],
     [

@@ -21,7 +21,11 @@ type ExclusionOptions = {
 
 /** `entries`: UpdatePool tells a list that is not given from an empty one. */
 const settings = (entries: '' | '.entries'): readonly Field[] => [
-  field('--subnet <cidr>', 'the on-link CIDR, from which workloads take their netmask (default: --cidr)', 'subnet'),
+  field(
+    '--subnet <cidr>',
+    'the on-link CIDR, from which workloads take their netmask (default: --cidr)',
+    'subnet',
+  ),
   field('--gateway <address>', 'gateway of the subnet; never handed out', 'gateway'),
   field(
     '--exclude <address|cidr|first-last>',
@@ -72,7 +76,7 @@ const settings = (entries: '' | '.entries'): readonly Field[] => [
 
 export function poolCommands(program: Command): void {
   const pool = program.command('pool').description('CIDRs of a network from which leases are cut')
-  const one = (answer: { readonly pool?: Pool }) => poolSheet(answer.pool)
+  const one = (answer: { readonly pool?: Pool | undefined }) => poolSheet(answer.pool)
 
   verb(pool, 'create <name>', {
     about: 'make a pool',
@@ -119,7 +123,9 @@ Examples:
       field('--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', undefined, list),
       field('--remove-exclude <address|cidr|first-last>', 'hand this out again; repeatable', undefined, list),
       field('--no-exclude', 'remove all exclusions', () => ({ exclude: {} })),
-      field('--no-confirm-within', 'Reserves have no deadline of the pool', () => ({ clear: ['confirmWithin'] })),
+      field('--no-confirm-within', 'Reserves have no deadline of the pool', () => ({
+        clear: ['confirmWithin'],
+      })),
       field('--no-default', 'not used by a Reserve that names no pool', 'isDefault'),
       field('--no-draining', 'hand out again', 'draining'),
       field('--no-options', 'remove routes, dns and mtu', () => ({ options: {} })),
@@ -149,7 +155,8 @@ Examples:
         )
       const { pool: found } = await ask(getPool, { name: request.name!, network: request.network ?? '' })
       const entries = [...changedExclusions(found!, removeExclude, addExclude)]
-      return ask(updatePool, { version: found!.version, ...request, exclude: { entries } })
+      const version = request.version ?? found!.version
+      return ask(updatePool, { ...request, version, exclude: { entries } } as typeof request)
     },
     show: one,
   })

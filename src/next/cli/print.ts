@@ -91,7 +91,11 @@ export function wrapped(text: string, width: number): readonly string[] {
 }
 
 /** As a table; the last column is broken where the line ends. On a narrow terminal it begins a line of its own. */
-export function prose(titles: readonly string[], rows: readonly (readonly string[])[], width: number): string {
+export function prose(
+  titles: readonly string[],
+  rows: readonly (readonly string[])[],
+  width: number,
+): string {
   const before = table(
     titles.slice(0, -1),
     rows.map((row) => row.slice(0, -1)),

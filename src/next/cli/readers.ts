@@ -1,5 +1,11 @@
 /** How the words of a command line are read. What is malformed is refused here; what it means is the server's business. */
-import { type Duration, durationFromMs, durationMs, type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
+import {
+  type Duration,
+  durationFromMs,
+  durationMs,
+  type Timestamp,
+  timestampFromMs,
+} from '@bufbuild/protobuf/wkt'
 import { InvalidArgumentError } from 'commander'
 
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
@@ -34,19 +40,15 @@ export function repeated(text: string, before: readonly string[] = []): readonly
   return [...before, text]
 }
 
-export function wholes(text: string): readonly number[] {
-  return list(text).map(whole)
-}
+type LabelMap = Readonly<Record<string, string>>
 
-export type LabelMap = Readonly<Record<string, string>>
-
-export function label(text: string, before: LabelMap = {}): LabelMap {
+function label(text: string, before: LabelMap = {}): LabelMap {
   const at = text.indexOf('=')
   if (at < 1) throw new InvalidArgumentError('A label is written key=value.')
   return { ...before, [text.slice(0, at)]: text.slice(at + 1) }
 }
 
-export function jsonObject(text: string): object {
+function jsonObject(text: string): object {
   try {
     const value: unknown = JSON.parse(text)
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
@@ -56,30 +58,35 @@ export function jsonObject(text: string): object {
   throw new InvalidArgumentError('It must be a JSON object.')
 }
 
-type EnumOf<E> = Exclude<E[keyof E], 0>
-
-/** Values of a protobuf enum by their names, in any case; `-` stands for `_`. */
-export function names<const E extends Readonly<Record<string, number>>>(
-  known: E,
-): (text: string, before?: readonly EnumOf<E>[]) => readonly EnumOf<E>[] {
-  // 0 is "unspecified": no name of it belongs in a request.
-  const all = Object.keys(known).filter((one) => known[one] !== 0)
+/** Values of an enum by their names, in any case; `-` stands for `_`. 0 is "unspecified": no name of it belongs in a request. */
+function names({ values }: DescEnum): (text: string, before?: readonly number[]) => readonly number[] {
+  const known = values.filter(({ number }) => number !== 0)
   return (text, before = []) => [
     ...before,
     ...list(text).map((part) => {
-      const name = part.toUpperCase().replaceAll('-', '_')
-      if (!all.includes(name)) throw new InvalidArgumentError(`It must be one of ${all.join(', ')}.`)
-      return known[name] as EnumOf<E>
+      const found = known.find(({ name }) => name === part.toUpperCase().replaceAll('-', '_'))
+      if (found !== undefined) return found.number
+      throw new InvalidArgumentError(`It must be one of ${known.map(({ name }) => name).join(', ')}.`)
     }),
   ]
 }
 
-/** One value of a protobuf enum by its name. */
-export function name<const E extends Readonly<Record<string, number>>>(
-  known: E,
-): (text: string) => EnumOf<E> {
-  const read = names(known)
-  return (text) => read(text)[0]!
+/** How a field of a request is read. Undefined: as it is written, or it is a flag. */
+export function readerOf(field: DescField): ((text: string, before?: never) => unknown) | undefined {
+  switch (field.fieldKind) {
+    case 'enum':
+      return (text) => names(field.enum)(text)[0]
+    case 'map':
+      return label
+    case 'message':
+      return field.message.name === 'Duration' ? duration : jsonObject
+    case 'list':
+      if (field.listKind === 'enum') return names(field.enum)
+      return field.scalar === ScalarType.UINT32 ? (text) => list(text).map(whole) : list
+    case 'scalar':
+      if (field.scalar === ScalarType.UINT64) return seq
+      return field.scalar === ScalarType.UINT32 ? whole : undefined
+  }
 }
 
 /** `default/42` names a lease; an address has no slash. */

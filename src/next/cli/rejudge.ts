@@ -4,14 +4,14 @@
  */
 import { durationMs } from '@bufbuild/protobuf/wkt'
 import { type Command, InvalidArgumentError } from 'commander'
-import { judgeProof, type Judgement, type Proof } from '../core/judge.ts'
+import { judgeProof, type Proof } from '../core/judge.ts'
 import { type ReapPolicy, reapPolicy } from '../core/policy.ts'
 import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { type Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { Unsuccessful } from './failure.ts'
 import { printJson, sheet, tableOf, time } from './print.ts'
 import { seq } from './readers.ts'
-import { ask } from './verb.ts'
+import { pages } from './verb.ts'
 
 type Options = {
   readonly network: string
@@ -23,8 +23,8 @@ type Options = {
 /** Today's of each pool, or the policy of the day with these in their places. */
 type PolicyAsked = 'today' | Readonly<Partial<ReapPolicy>>
 
-/** One that comes to something else than was done. */
-type Told = {
+/** A reap that comes to something else than was done. */
+type Differing = {
   readonly seq: number
   readonly leaseId: string
   readonly address: string
@@ -33,19 +33,16 @@ type Told = {
   readonly because: string
 }
 
-type Rejudged = {
-  readonly network: string
-  readonly policy: PolicyAsked
-  /** Reaps, by their cause; only those on proof are judged. */
+export type Rejudged = {
+  /** Reaps by their cause; only those on proof are judged. */
   readonly byCause: Readonly<Record<string, number>>
-  /** By the policy of their day they come to something else, or can't be read: the log or the judge is wrong. */
-  readonly disagreeing: readonly Told[]
+  /** By the policy of their day, or they can't be read: the log or the judge is wrong. */
+  readonly disagreeing: readonly Differing[]
   /** By the policy that was asked for. */
-  readonly differing: readonly Told[]
+  readonly differing: readonly Differing[]
 }
 
 const PROVEN = 'PROVEN_ABSENT'
-const PAGE = 1_000
 
 export function rejudgeCommand(program: Command): void {
   program
@@ -54,12 +51,12 @@ export function rejudgeCommand(program: Command): void {
     .command('rejudge')
     .description('judge every reap on proof again from the evidence in its event')
     .option('--network <name>', 'network', 'default')
-    .option('--from <n>', 'from this event on', seq)
+    .option('--from <n>', 'from this event on', seq, 0n)
     .option('--to <n>', 'up to this event', seq)
     .option(
       '--policy <settings>',
       'today: of each pool as it is now; or misses=5,minimumAgeMs=600000: as then, with these',
-      policy,
+      policyAsked,
       'today',
     )
     .option('--json', 'print it for programs')
@@ -76,78 +73,70 @@ Examples:
   ipledger audit rejudge --policy misses=5,minimumAgeMs=600000 --json`,
     )
     .action(async (options: Options) => {
-      const { network, from = 0n, to } = options
-      const policies = options.policy === 'today' ? await policiesNow(network) : new Map()
-      const events: Event[] = []
-      const afterSeq = from === 0n ? 0n : from - 1n
-      const range = { network, afterSeq, ...(to !== undefined && { beforeSeq: to + 1n }) }
-      for (let pageToken = ''; ; ) {
-        const page = await ask(AuditService.method.listEvents, {
-          ...range,
-          types: ['lease.reaped'],
-          pageSize: PAGE,
-          pageToken,
-        })
-        events.push(...page.events)
-        pageToken = page.nextPageToken
-        if (pageToken === '') break
-      }
-      const found = rejudge(events, options, policies)
-      if (options.json === true) printJson(found)
-      else console.log(textOf(found))
+      const { network, policy: asked } = options
+      const policies = asked === 'today' ? await policiesNow(network) : new Map<number, ReapPolicy>()
+      // Of a pool that is gone: the defaults.
+      const found = rejudge(await reaps(options), ({ record, policy }) =>
+        asked === 'today' ? (policies.get(record.poolId) ?? reapPolicy()) : { ...policy, ...asked },
+      )
+      if (options.json === true) printJson({ network, policy: asked, ...found })
+      else console.log(textOf(network, asked, found))
       if (found.disagreeing.length > 0) throw new Unsuccessful(1)
     })
 }
 
-export function rejudge(
-  events: readonly Event[],
-  { network, policy: asked }: Pick<Options, 'network' | 'policy'>,
-  policies: ReadonlyMap<number, ReapPolicy>,
-): Rejudged {
+export function rejudge(events: readonly Event[], policyFor: (proof: Proof) => ReapPolicy): Rejudged {
   const byCause: Record<string, number> = {}
-  const disagreeing: Told[] = []
-  const differing: Told[] = []
-  for (const event of events) {
-    byCause[event.cause] = (byCause[event.cause] ?? 0) + 1
-    if (event.cause !== PROVEN) continue
-    try {
-      const proof = event.evidence?.proof as unknown as Proof
-      const then = judgeProof(proof)
-      if (then.verdict !== 'reap') disagreeing.push(told(event, then))
-      const { poolId } = proof.record
-      // Of a pool that is gone: the defaults.
-      const set = asked === 'today' ? (policies.get(poolId) ?? reapPolicy()) : { ...proof.policy, ...asked }
-      const now = judgeProof({ ...proof, policy: set })
-      if (now.verdict !== 'reap') differing.push(told(event, now))
-    } catch (error) {
-      disagreeing.push({ ...told(event), because: String(error) })
-    }
+  for (const { cause } of events) byCause[cause] = (byCause[cause] ?? 0) + 1
+  const proven = events.filter(({ cause }) => cause === PROVEN)
+  const against = (change: (proof: Proof) => Proof) =>
+    proven.map((event) => judged(event, change)).filter(({ verdict }) => verdict !== 'reap')
+  const disagreeing = against((proof) => proof)
+  return { byCause, disagreeing, differing: against((proof) => ({ ...proof, policy: policyFor(proof) })) }
+}
+
+function judged(event: Event, change: (proof: Proof) => Proof): Differing {
+  const { seq: number, lease, time: at, evidence } = event
+  const about = {
+    seq: Number(number),
+    leaseId: lease?.leaseId ?? '',
+    address: lease?.address ?? '',
+    at: time(at),
   }
-  return { network, policy: asked, byCause, disagreeing, differing }
+  try {
+    const { verdict, because } = judgeProof(change(evidence?.proof as unknown as Proof))
+    return { ...about, verdict, because: because.map(({ text }) => text).join('; ') }
+  } catch (error) {
+    return { ...about, verdict: 'unreadable', because: String(error) }
+  }
+}
+
+async function reaps({ network, from = 0n, to }: Options): Promise<readonly Event[]> {
+  const range = { afterSeq: from === 0n ? 0n : from - 1n, ...(to !== undefined && { beforeSeq: to + 1n }) }
+  const asked = { network, types: ['lease.reaped'], ...range }
+  const found: Event[] = []
+  for await (const { events } of pages(AuditService.method.listEvents, asked)) found.push(...events)
+  return found
 }
 
 async function policiesNow(network: string): Promise<ReadonlyMap<number, ReapPolicy>> {
   const policies = new Map<number, ReapPolicy>()
-  for (let pageToken = ''; ; ) {
-    const page = await ask(PoolService.method.listPools, { network, pageSize: PAGE, pageToken })
-    for (const { id, reapPolicy: set } of page.pools) policies.set(Number(id), policyOf(set))
-    pageToken = page.nextPageToken
-    if (pageToken === '') return policies
-  }
+  for await (const { pools } of pages(PoolService.method.listPools, { network }))
+    for (const { id, reapPolicy: set } of pools) policies.set(Number(id), policyOf(set!))
+  return policies
 }
 
-function policyOf(set: Pool['reapPolicy']): ReapPolicy {
-  if (set === undefined) return reapPolicy()
+function policyOf({ misses, ...times }: NonNullable<Pool['reapPolicy']>): ReapPolicy {
   return {
-    misses: set.misses,
-    minimumAgeMs: durationMs(set.minimumAge!),
-    unwitnessedAgeMs: durationMs(set.unwitnessedAge!),
-    terminalGraceMs: durationMs(set.terminalGrace!),
-    confirmGraceMs: durationMs(set.confirmGrace!),
+    misses,
+    minimumAgeMs: durationMs(times.minimumAge!),
+    unwitnessedAgeMs: durationMs(times.unwitnessedAge!),
+    terminalGraceMs: durationMs(times.terminalGrace!),
+    confirmGraceMs: durationMs(times.confirmGrace!),
   }
 }
 
-function policy(text: string): PolicyAsked {
+function policyAsked(text: string): PolicyAsked {
   if (text === 'today') return text
   const known = Object.keys(reapPolicy())
   return Object.fromEntries(
@@ -159,30 +148,18 @@ function policy(text: string): PolicyAsked {
   )
 }
 
-function told({ seq: number, lease, time: at }: Event, judgement?: Judgement): Told {
-  return {
-    seq: Number(number),
-    leaseId: lease?.leaseId ?? '',
-    address: lease?.address ?? '',
-    at: time(at),
-    verdict: judgement?.verdict ?? 'unreadable',
-    because: judgement?.because.map(({ text }) => text).join('; ') ?? '',
-  }
-}
-
-function textOf({ network, byCause, disagreeing, differing, policy: asked }: Rejudged): string {
-  const named =
-    asked === 'today'
-      ? "today's policy"
-      : Object.entries(asked)
-          .map(([name, value]) => `${name}=${value}`)
-          .join(', ')
-  const counts = Object.entries(byCause).map(([cause, count]) => `${count} ${cause}`)
-  const same = (some: readonly Told[], otherwise: string) => (some.length === 0 ? 'all the same' : `${some.length} ${otherwise}`)
+function textOf(network: string, asked: PolicyAsked, { byCause, disagreeing, differing }: Rejudged): string {
+  const list = (of: object, join: (name: string, value: unknown) => string) =>
+    Object.entries(of)
+      .map(([name, value]) => join(name, value))
+      .join(', ')
+  const named = asked === 'today' ? "today's policy" : list(asked, (name, value) => `${name}=${value}`)
+  const same = (some: readonly unknown[], otherwise: string) =>
+    some.length === 0 ? 'all the same' : `${some.length} ${otherwise}`
   return [
     sheet([
       ['network', network],
-      ['reaps', counts.join(', ') || 'none'],
+      ['reaps', list(byCause, (cause, count) => `${count} ${cause}`) || 'none'],
       ['judged again', String(byCause[PROVEN] ?? 0)],
       ['by the policy then', same(disagreeing, 'come to something else')],
       [`by ${named}`, same(differing, 'would not have been done')],
@@ -192,7 +169,7 @@ function textOf({ network, byCause, disagreeing, differing, policy: asked }: Rej
   ].join('\n')
 }
 
-function listed(title: string, some: readonly Told[]): readonly string[] {
+function listed(title: string, some: readonly Differing[]): readonly string[] {
   if (some.length === 0) return []
   const rows = tableOf('', some, {
     EVENT: (one) => String(one.seq),

@@ -29,7 +29,12 @@ export function reserveCommand(program: Command): void {
       field('--node <name>', 'where it runs', 'owner.node'),
       field('--label <key=value>', 'label, repeatable', 'owner.labels', label),
       field('--pool <name>', 'an address of this pool; repeatable, one address each', undefined, repeated),
-      field('--prefer <a,b>', 'an address of the first of these pools that has one; repeatable', undefined, repeated),
+      field(
+        '--prefer <a,b>',
+        'an address of the first of these pools that has one; repeatable',
+        undefined,
+        repeated,
+      ),
       field('--address <address>', 'this address, or refused; repeatable without --pool', undefined, list),
       field('--prefer-previous', "the owner's latest address in the pool if it can be had"),
       field(

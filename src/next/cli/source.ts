@@ -17,13 +17,15 @@ const { method } = LivenessService
 
 export function sourceCommands(program: Command): void {
   const source = program.command('source').description('what says which addresses are alive')
-  const one = (answer: { readonly source?: Source }) => sourceSheet(answer.source)
+  const one = (answer: { readonly source?: Source | undefined }) => sourceSheet(answer.source)
 
   verb(source, 'register <id>', {
     about: 'make a source known, in dry run: what it sees is not handed out, and nothing else follows',
     method: method.registerSource,
     fields: [
-      required(field('--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds', list)),
+      required(
+        field('--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds', list),
+      ),
       field(
         '--kind <kind>',
         'push (it reports), or docker, kubernetes, http (it is asked)',
@@ -31,9 +33,24 @@ export function sourceCommands(program: Command): void {
         name(SourceKind),
       ),
       field('--node <name>', 'the node it sees; without, the whole network', 'sight.node'),
-      field('--families <families>', 'families of addresses it can see: 4, 6 or 4,6', 'sight.families', wholes),
-      field('--interval <duration>', 'how often it reports or is asked (30s; asked: 60s)', 'sight.interval', duration),
-      field('--settings <json>', 'of a source that is asked: where and how, without secrets', 'settings', jsonObject),
+      field(
+        '--families <families>',
+        'families of addresses it can see: 4, 6 or 4,6',
+        'sight.families',
+        wholes,
+      ),
+      field(
+        '--interval <duration>',
+        'how often it reports or is asked (30s; asked: 60s)',
+        'sight.interval',
+        duration,
+      ),
+      field(
+        '--settings <json>',
+        'of a source that is asked: where and how, without secrets',
+        'settings',
+        jsonObject,
+      ),
     ],
     help: `
 The same declaration again changes nothing; one with other kinds of owners, families or interval replaces it, and is in dry

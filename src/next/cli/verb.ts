@@ -1,10 +1,11 @@
 /**
- * A command that asks the server, made from the descriptor of its method. Options that a request's fields imply come by
- * themselves (--network, --why, --version, --request-id, pages), each other option says where in the request it goes, and
- * an argument is the field of its name. A place that the request does not have is a defect, found when the program is made
- * or at the call: what somebody says is never dropped in silence.
+ * A command that asks the server, made from the descriptor of its method. Each option says where in the request it goes, and
+ * the descriptor says how it is read. What a request's fields imply comes by itself: --network, --why, --version,
+ * --request-id, pages. A place that the request does not have is a defect, found when the program is made or at the call:
+ * what somebody says is never dropped in silence.
  */
 import {
+  type DescField,
   type DescMessage,
   type DescMethodUnary,
   type MessageInitShape,
@@ -15,25 +16,20 @@ import { type Command, Option } from 'commander'
 import { createClient, type IpledgerClient } from '../client/client.ts'
 import { readConfig } from '../config.ts'
 import { JSON_ANSWERS, printJson } from './print.ts'
-import { seq, whole } from './readers.ts'
+import { readerOf } from './readers.ts'
 
 type Tree = Readonly<Record<string, unknown>>
 
-/** `to`: a path in the request, or what the value makes of the request. Without it `run` reads the option. */
-export type Field = { readonly option: Option; readonly to?: string | ((value: never) => object) }
-
-export function field<T = string>(
+/**
+ * `to`: a path in the request (default: the field of the option's name), or what the value makes of the request; null: `run`
+ * reads it.
+ */
+export type Field = readonly [
   flags: string,
   about: string,
-  to?: string | ((value: T) => object),
-  read?: (text: string, before: T | undefined) => T,
-): Field {
-  const option = new Option(flags, about)
-  if (read !== undefined) option.argParser(read)
-  return { option, ...(to !== undefined && { to }) }
-}
-
-export const required = (one: Field): Field => ({ ...one, option: one.option.makeOptionMandatory() })
+  to?: string | null | ((value: never) => object),
+  read?: (text: string, before: never) => unknown,
+]
 
 type Verb<I extends DescMessage, O extends DescMessage, X> = {
   readonly about: string
@@ -41,6 +37,8 @@ type Verb<I extends DescMessage, O extends DescMessage, X> = {
   /** What the argument makes of the request, if it is not the field of its name. */
   readonly argument?: (text: string) => object
   readonly fields?: readonly Field[]
+  /** Options that must be given, besides --why. */
+  readonly required?: readonly string[]
   readonly help?: string
   /** What is done instead of the call alone. */
   readonly run?: (request: MessageInitShape<I>, options: X) => Promise<MessageShape<O>>
@@ -50,40 +48,52 @@ type Verb<I extends DescMessage, O extends DescMessage, X> = {
 export function verb<I extends DescMessage, O extends DescMessage, X extends object = object>(
   parent: Command,
   usage: string,
-  { about, method, argument, fields = [], help, run, show }: Verb<I, O, X>,
+  { about, method, argument, fields = [], required = [], help = '', run, show }: Verb<I, O, X>,
 ): Command {
+  const { input } = method
   const command = parent.command(usage).description(about)
-  const taken = new Set(command.registeredArguments.map((one) => new Option(`--${one.name()}`).attributeName()))
-  const all = [...fields, ...implied(method.input, new Set([...taken, ...fields.map(({ to }) => to)]))]
-  for (const { option, to } of all) {
-    if (typeof to === 'string') check(method.input, nested(to, true))
-    command.addOption(option)
-  }
   const [only] = command.registeredArguments
-  only?.argParser(argument ?? ((text) => ({ [[...taken][0]!]: text })))
-  command.option('--json', 'print the answer as the API gives it')
+  const target = only === undefined ? undefined : new Option(`--${only.name()}`).attributeName()
+  only?.argParser(argument ?? ((text) => ({ [target!]: text })))
+  const places = fields.map(([flags, text, to, read]) => placeOf(input, new Option(flags, text), to, read))
+  const taken = new Set([target, ...places.map(({ to }) => to)])
+  for (const one of IMPLIED.map(([flags, text]) => new Option(flags, text))) {
+    const name = one.attributeName()
+    if (!taken.has(name) && hasField(input, name)) places.push(placeOf(input, one))
+  }
+  for (const { option } of places)
+    command.addOption(option.makeOptionMandatory(['why', ...required].includes(option.attributeName())))
+  command.option('--json', 'print the answer as the API gives it').addHelpText('after', help)
   if (command.name() === 'get') command.alias('show')
-  if (help !== undefined) command.addHelpText('after', help)
   return command.action(async () => {
     const options = command.opts<X & { json?: boolean }>()
-    const parts = [command.processedArgs[0] ?? {}, ...all.map((one) => said(command, one))]
+    const parts = [command.processedArgs[0] ?? {}, ...places.map((place) => said(command, place))]
     const request = parts.reduce(merged, {}) as MessageInitShape<I>
-    check(method.input, request as Tree)
+    for (const name of Object.keys(request)) fieldAt(input, name)
     const answer = await (run ?? ((asked) => ask(method, asked)))(request, options)
-    if (options.json === true) return printJson(toJson(method.output, answer, JSON_ANSWERS))
-    console.log(show(answer, request))
+    print(options, method, answer, (one) => show(one, request))
+    if (options.json === true) return
+    // Where it does not disturb a pipe.
     if ('nextPageToken' in answer && answer.nextPageToken !== '')
-      // Where it does not disturb a pipe.
       console.error(`There is more: --page-token ${answer.nextPageToken}`)
   })
 }
 
+const IMPLIED: readonly Field[] = [
+  ['--network <name>', 'network (default: "default")'],
+  ['--why <text>', 'goes into the log'],
+  ['--version <n>', 'only if it is at this version'],
+  ['--request-id <id>', 'makes the command exactly-once for 24 h: repeating it gives the same answer'],
+  ['--page-size <n>', 'rows of a page, at most 1000'],
+  ['--page-token <token>', 'continue where the page before ended'],
+]
+
 const CLIENTS: Readonly<Record<string, keyof IpledgerClient>> = {
-  NetworkService: "networks",
-  PoolService: "pools",
-  LeaseService: "leases",
-  LivenessService: "liveness",
-  AuditService: "audit",
+  NetworkService: 'networks',
+  PoolService: 'pools',
+  LeaseService: 'leases',
+  LivenessService: 'liveness',
+  AuditService: 'audit',
 }
 
 /** Asks the server that IPLEDGER_URL and IPLEDGER_TOKEN name. */
@@ -98,31 +108,56 @@ export async function ask<I extends DescMessage, O extends DescMessage>(
   return calls[method.localName]!(request)
 }
 
-function implied(input: DescMessage, taken: ReadonlySet<unknown>): readonly Field[] {
-  const once = 'makes the command exactly-once for 24 h: repeating it gives the same answer'
-  return [
-    field('--network <name>', 'network (default: "default")', 'network'),
-    required(field('--why <text>', 'goes into the log', 'why')),
-    field('--version <n>', 'only if it is at this version', 'version', seq),
-    field('--request-id <id>', once, 'requestId'),
-    field('--page-size <n>', 'rows of a page, at most 1000', 'pageSize', whole),
-    field('--page-token <token>', 'continue where the page before ended', 'pageToken'),
-  ].filter(({ to }) => !taken.has(to) && input.fields.some(({ localName }) => localName === to))
+/** Every page of a list. */
+export async function* pages<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+): AsyncGenerator<MessageShape<O>> {
+  for (let pageToken = ''; ; ) {
+    const page = await ask(method, { ...request, pageSize: 1_000, pageToken })
+    yield page
+    pageToken = (page as unknown as { readonly nextPageToken: string }).nextPageToken
+    if (pageToken === '') return
+  }
 }
 
-/** What an option makes of the request; nothing, if it was not given. `--no-…` without a function is false. */
-function said(command: Command, { option, to }: Field): Tree {
+export function print<O extends DescMessage>(
+  { json }: { readonly json?: boolean },
+  { output }: DescMethodUnary<DescMessage, O>,
+  answer: MessageShape<O>,
+  people: (answer: MessageShape<O>) => string,
+): void {
+  if (json === true) printJson(toJson(output, answer, JSON_ANSWERS))
+  else console.log(people(answer))
+}
+
+type Place = { readonly option: Option; readonly to: Field[2] }
+
+function placeOf(input: DescMessage, option: Option, to: Field[2] = option.attributeName(), read?: Field[3]): Place {
+  const reader = read ?? (typeof to === 'string' ? readerOf(fieldAt(input, to)) : undefined)
+  if (reader !== undefined && !option.negate) option.argParser(reader as (text: string) => unknown)
+  return { option, to }
+}
+
+function hasField({ fields }: DescMessage, name: string): boolean {
+  return fields.some(({ localName }) => localName === name)
+}
+
+function fieldAt(desc: DescMessage, path: string): DescField {
+  const [name, ...rest] = path.split('.')
+  const found = desc.fields.find(({ localName }) => localName === name)
+  if (found === undefined) throw new Error(`${desc.name} has no field ${name}`)
+  return rest.length === 0 ? found : fieldAt(found.message!, rest.join('.'))
+}
+
+/** What an option makes of the request; nothing, if it was not given. */
+function said(command: Command, { option, to }: Place): Tree {
   const name = option.attributeName()
   const value: unknown = command.getOptionValue(name)
-  if (to === undefined || command.getOptionValueSource(name) !== 'cli') return {}
-  if (option.negate !== (value === false)) return {}
-  return typeof to === 'string' ? nested(to, value) : (to(value as never) as Tree)
-}
-
-function nested(path: string, value: unknown): Tree {
-  return path
-    .split('.')
-    .reduceRight<unknown>((inner, name) => ({ [name]: inner }), value) as Tree
+  const isGiven = command.getOptionValueSource(name) === 'cli' && option.negate === (value === false)
+  if (!isGiven || to === null || to === undefined) return {}
+  if (typeof to === 'function') return to(value as never) as Tree
+  return to.split('.').reduceRight<unknown>((inner, one) => ({ [one]: inner }), value) as Tree
 }
 
 /** Lists are joined; of two values of one field the later counts. */
@@ -138,14 +173,4 @@ function merged(one: Tree, other: Tree): Tree {
 
 function isTree(value: unknown): value is Tree {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function check(desc: DescMessage, tree: Tree): void {
-  for (const [name, value] of Object.entries(tree)) {
-    if (name.startsWith('$')) continue
-    const found = desc.fields.find(({ localName }) => localName === name)
-    if (found === undefined) throw new Error(`${desc.name} has no field ${name}`)
-    if (found.fieldKind !== 'message' || found.message.typeName.startsWith('google.')) continue
-    if (isTree(value)) check(found.message, value)
-  }
 }

@@ -77,57 +77,40 @@ export function decide(batch: Batch, command: Command): Outcome {
   return { ok: true, answer: result, replayed: false }
 }
 
+type Decider<T extends Command['type']> = (
+  batch: Batch,
+  command: Extract<Command, { readonly type: T }>,
+) => Answer | Refusal
+
+const DECIDERS: { readonly [T in Command['type']]: Decider<T> } = {
+  reserve: decideReserve,
+  confirm: decideConfirm,
+  release: decideRelease,
+  allOrNothing: decideAll,
+  quarantine: decideQuarantine,
+  reap: decideReap,
+  reapNode: decideReapNode,
+  updateLabels: decideUpdateLabels,
+  expire: decideExpire,
+  reapProven: decideReapProven,
+  report: decideReport,
+  recheck: decideRecheck,
+  registerSource: decideRegisterSource,
+  enableSource: decideEnableSource,
+  retireSource: decideRetireSource,
+  createNetwork: decideCreateNetwork,
+  updateNetwork: decideUpdateNetwork,
+  endRecovery: decideEndRecovery,
+  beginEra: decideBeginEra,
+  hold: decideHold,
+  resumeHold: decideResumeHold,
+  createPool: decideCreatePool,
+  updatePool: decideUpdatePool,
+  deletePool: decideDeletePool,
+}
+
 function decideOne(batch: Batch, command: Command): Answer | Refusal {
-  switch (command.type) {
-    case 'reserve':
-      return decideReserve(batch, command)
-    case 'confirm':
-      return decideConfirm(batch, command)
-    case 'release':
-      return decideRelease(batch, command)
-    case 'allOrNothing':
-      return decideAll(batch, command)
-    case 'quarantine':
-      return decideQuarantine(batch, command)
-    case 'reap':
-      return decideReap(batch, command)
-    case 'reapNode':
-      return decideReapNode(batch, command)
-    case 'updateLabels':
-      return decideUpdateLabels(batch, command)
-    case 'expire':
-      return decideExpire(batch, command)
-    case 'reapProven':
-      return decideReapProven(batch, command)
-    case 'report':
-      return decideReport(batch, command)
-    case 'recheck':
-      return decideRecheck(batch, command)
-    case 'registerSource':
-      return decideRegisterSource(batch, command)
-    case 'enableSource':
-      return decideEnableSource(batch, command)
-    case 'retireSource':
-      return decideRetireSource(batch, command)
-    case 'createNetwork':
-      return decideCreateNetwork(batch, command)
-    case 'updateNetwork':
-      return decideUpdateNetwork(batch, command)
-    case 'endRecovery':
-      return decideEndRecovery(batch, command)
-    case 'beginEra':
-      return decideBeginEra(batch, command)
-    case 'hold':
-      return decideHold(batch, command)
-    case 'resumeHold':
-      return decideResumeHold(batch, command)
-    case 'createPool':
-      return decideCreatePool(batch, command)
-    case 'updatePool':
-      return decideUpdatePool(batch, command)
-    case 'deletePool':
-      return decideDeletePool(batch, command)
-  }
+  return (DECIDERS[command.type] as Decider<typeof command.type>)(batch, command as never)
 }
 
 function decideAll(batch: Batch, { items }: AllOrNothing): Answer | Refusal {

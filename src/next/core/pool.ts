@@ -66,23 +66,7 @@ export type Pool = PoolSettings & {
 }
 
 /** Input of CreatePool, as the caller wrote it; absent means default. */
-export type PoolInput = {
-  readonly name: string
-  readonly cidr: string
-  readonly subnet?: string
-  readonly prefixLength?: number
-  readonly gateway?: string
-  readonly exclude?: readonly string[]
-  readonly cooldownMs?: number
-  readonly confirmWithinMs?: number | null
-  readonly liveness?: Liveness
-  readonly ownerLimit?: number
-  readonly isDefault?: boolean
-  readonly draining?: boolean
-  readonly options?: PoolOptions
-  readonly labels?: Labels
-  readonly reapPolicy?: Partial<ReapPolicy>
-}
+export type PoolInput = Pick<PoolSettings, 'name' | 'cidr'> & Partial<PoolSettings>
 
 const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
 const LONGEST_MS = 30 * 24 * 3_600_000

@@ -60,7 +60,7 @@ const KEEP = `
 
 type Run = JobContext & {
   readonly network: string
-  readonly end: number
+  readonly askUntil: number
   /** Sources that failed to answer in this run: they are not asked again in it. */
   readonly failing: Set<string>
   /** Addresses that reporting sources were asked about. */
@@ -72,6 +72,7 @@ type Suspect = { readonly record: HeldRecord; readonly witnesses: readonly strin
 export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
   return async (context) => {
     const end = performance.now() + stayMs
+    const askUntil = performance.now() + STAY_MS
     const runs: Run[] = []
     const done = { reaped: 0, asked: 0 }
     let failure: unknown = null
@@ -79,7 +80,7 @@ export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } =
       failure ??= error
     }
     const begin = async (network: string) => {
-      const run: Run = { ...context, network, end, failing: new Set(), awaited: new Set(), done }
+      const run: Run = { ...context, network, askUntil, failing: new Set(), awaited: new Set(), done }
       runs.push(run)
       await judgeSuspects(run)
       return {}
@@ -287,13 +288,13 @@ async function askAll(
 
 /** Null: not now. */
 async function askOne(
-  { asked, network, ledger, observer, signal, failing, end }: Run,
+  { asked, network, ledger, observer, signal, failing, askUntil }: Run,
   image: Image,
   { source: id, address, owner, node, attempts }: Due,
   head: number,
 ): Promise<Kept | null> {
   const source = image.sources.get(id)
-  if (source === undefined || failing.has(id) || signal.aborted || performance.now() > end) return null
+  if (source === undefined || failing.has(id) || signal.aborted || performance.now() > askUntil) return null
   const { kind } = source.declaration
   // As of the moment of asking: the answer is no older.
   const question = { source: id, address, owner, head, askedAt: ledger.now(), attempts }

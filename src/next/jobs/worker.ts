@@ -5,7 +5,8 @@
  * - Every slot is a fresh job without queue or key, tried once: the next slot is its retry. A killed worker's job stays locked
  *   for four hours, and nothing waits for it. Every job is run once right after the start; slots that were missed are not made
  *   up for.
- * - While the database is away the runner may end; it is started again for as long as it takes.
+ * - The runner outlives a database that is away. What ends it is a newer graphile-worker, which changed its schema: then
+ *   this process runs no jobs until it is started anew.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseCronItems, type Runner, run, type Task } from 'graphile-worker'
@@ -38,7 +39,6 @@ const RUNNER_CONNECTIONS = 2
 /** Jobs are announced; this is for announcements that got lost. */
 const POLL_MS = 5_000
 const COUNT_EVERY_MS = 10_000
-const RESTART_MS = 2_000
 /** A slice takes a fraction of a second; what is not done by then is done by the next run. */
 const LONGEST_STOP_MS = 8_000
 const CLEAN_UP = 'clean-up'
@@ -53,61 +53,34 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   const stopping = new AbortController()
   const { signal } = stopping
   const context: JobContext = { database, ledger, intake, asked, log, observer, signal }
-  const schedule = createSchedule()
-  const start = () =>
-    startRunner(jobs, log, connections, schedule, ([name, one]) => taskOf(context, name, one))
   let trouble: { readonly since: number } | null = null
-  let runner = await start()
-  const running = keepRunning()
-  const counting = setInterval(() => void countJobs(jobs, context), COUNT_EVERY_MS)
-
-  async function keepRunning(): Promise<void> {
-    for (;;) {
-      const error = await runner.promise.then(
-        () => new Error('graphile-worker stopped by itself'),
-        (thrown: unknown) => thrown,
-      )
-      if (signal.aborted) return
-      trouble = { since: Date.now() }
-      log.error({ err: error }, 'jobs do not run, and are started again')
-      for (;;) {
-        await delay(RESTART_MS, undefined, { signal }).catch(() => undefined)
-        if (signal.aborted) return
-        try {
-          runner = await start()
-          break
-        } catch (failure) {
-          log.error({ err: failure }, 'jobs cannot be started yet')
-        }
-      }
-      trouble = null
-      if (signal.aborted) await runner.stop()
-    }
+  const runner = await startRunner(jobs, context, connections)
+  const onEnd = (err?: unknown): void => {
+    if (signal.aborted) return
+    trouble = { since: Date.now() }
+    log.error({ err }, 'graphile-worker stopped: this process runs no jobs; start it anew')
   }
+  const ended = runner.promise.then(() => onEnd(), onEnd)
+  const counting = setInterval(() => void countJobs(jobs, context), COUNT_EVERY_MS)
 
   return {
     async stop() {
       stopping.abort()
       clearInterval(counting)
       // It rejects where the runner has ended by itself.
-      const ended = runner.stop().catch(() => undefined)
-      await Promise.race([Promise.all([ended, running]), delay(LONGEST_STOP_MS, undefined, { ref: false })])
+      const stopped = runner.stop().catch(() => undefined)
+      await Promise.race([Promise.all([stopped, ended]), delay(LONGEST_STOP_MS, undefined, { ref: false })])
       await Promise.all([jobs.end(), database.end()])
     },
     trouble: () => trouble,
   }
 }
 
-async function startRunner(
-  jobs: pg.Pool,
-  log: Logger,
-  connections: number,
-  schedule: ReturnType<typeof createSchedule>,
-  task: (scheduled: [string, Scheduled]) => Task,
-): Promise<Runner> {
-  const entries = Object.entries(schedule)
+async function startRunner(jobs: pg.Pool, context: JobContext, connections: number): Promise<Runner> {
+  const { log } = context
+  const schedule = Object.entries(createSchedule())
   const taskList = {
-    ...Object.fromEntries(entries.map((one) => [one[0], task(one)])),
+    ...Object.fromEntries(schedule.map(([name, one]) => [name, taskOf(context, name, one)])),
     [CLEAN_UP]: () => cleanUp(jobs),
   }
   const slots = (name: string, everyMinutes: number) => ({
@@ -124,11 +97,15 @@ async function startRunner(
     noHandleSignals: true,
     taskList,
     parsedCronItems: parseCronItems([
-      ...entries.map(([name, { everyMinutes }]) => slots(name, everyMinutes)),
+      ...schedule.map(([name, { everyMinutes }]) => slots(name, everyMinutes)),
       slots(CLEAN_UP, 60),
     ]),
   })
-  for (const name of Object.keys(taskList)) await runner.addJob(name, {}, { maxAttempts: 1 })
+  for (const name of Object.keys(taskList)) {
+    await runner
+      .addJob(name, {}, { maxAttempts: 1 })
+      .catch((err: unknown) => log.warn({ err, job: name }, 'a job waits for its first slot'))
+  }
   return runner
 }
 
@@ -153,34 +130,26 @@ function taskOf(context: JobContext, name: string, { run: work, stays }: Schedul
  * as if its worker had been killed.
  */
 function forgiving(jobs: pg.Pool, log: Logger): pg.Pool {
-  const isLast = (text: string): boolean => /^\s*(?:delete from|update|with)\b[^;]*_private_jobs/i.test(text)
-  const query = (work: Promise<unknown>, text: string): Promise<unknown> =>
-    work.catch((error: unknown) => {
-      if (!isLast(text)) throw error
-      log.warn({ err: error }, 'the end of a job could not be written down')
-      return { rows: [], rowCount: 0 }
-    })
-  const textOf = (asked: string | { readonly text: string }): string =>
-    typeof asked === 'string' ? asked : asked.text
+  type Query = { readonly name?: string }
+  const forgive = (asked: Query) => (error: unknown) => {
+    if (!/^(?:complete|fail)_job\//.test(asked.name ?? '')) throw error
+    log.warn({ err: error }, 'the end of a job could not be written down')
+    return { rows: [], rowCount: 0 }
+  }
   const connect = async () => {
-    const client = await jobs.connect().catch((error: unknown) => ({
-      query: () => Promise.reject(error),
-      release: () => undefined,
-    }))
-    return {
-      query: (asked: string, values?: unknown[]) =>
-        query(client.query(asked, values) as Promise<unknown>, textOf(asked)),
-      release: () => client.release(),
-    }
+    const lost = (error: unknown) => ({ query: () => Promise.reject(error), release: () => undefined })
+    const client = (await jobs.connect().catch(lost)) as pg.PoolClient
+    const query = (asked: Query, values?: unknown[]) =>
+      client.query(asked as pg.QueryConfig, values).catch(forgive(asked))
+    return { query, release: () => client.release() }
   }
   return new Proxy(jobs, {
     get(pool, key) {
-      if (key !== 'connect') {
-        const value: unknown = Reflect.get(pool, key)
-        return typeof value === 'function' ? value.bind(pool) : value
-      }
-      return (callback?: Parameters<pg.Pool['connect']>[0]) =>
-        callback === undefined ? connect() : pool.connect(callback)
+      if (key === 'connect')
+        return (callback?: Parameters<pg.Pool['connect']>[0]) =>
+          callback ? pool.connect(callback) : connect()
+      const value: unknown = Reflect.get(pool, key)
+      return typeof value === 'function' ? value.bind(pool) : value
     },
   })
 }

@@ -11,10 +11,10 @@ import { UnknownFormat } from './log.ts'
 /** What this process writes, and the greatest it can read. A rolling upgrade that adds meaning counts it up. */
 export const FORMAT = 1
 
-const SEPARATOR = '\u001f'
+export const SEPARATOR = '\u001f'
 const NULL = '\u001e'
 
-/** The columns in order, with the type of the arrays that they are sent as. */
+/** The columns in order, with their types; `ms` is a time in milliseconds. */
 export const COLUMNS = [
   ['network_id', 'text'],
   ['seq', 'bigint'],

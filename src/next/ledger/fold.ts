@@ -41,7 +41,8 @@ const NETWORK = `
   ),
   ended as (select max(a.seq) as seq, max(a.at) as at from about a where a.type = 'recovery.ended')
   select $1 as network_id, s.details ->> 'description' as description, s.details -> 'labels' as labels,
-         coalesce((i.details ->> 'era')::integer, 0) as era, coalesce(i.details ->> 'identity', '') as identity,
+         coalesce((select max((a.details ->> 'era')::integer) from about a where a.type = 'era.begun'), 0) as era,
+         coalesce(i.details ->> 'identity', '') as identity,
          (select max(a.seq) from about a
            where a.type = 'era.begun' and a.details ->> 'recovering' = 'true' and a.seq > coalesce(d.seq, 0)) as recovering,
          d.at as recovered_at,
@@ -54,7 +55,7 @@ const NETWORK = `
          l.seq as version, c.at as created_at, l.at as updated_at
     from (select a.* from about a where a.type = 'network.created' order by a.seq limit 1) c
    cross join (select a.* from about a where a.type like 'network.%' order by a.seq desc limit 1) s
-   cross join (select a.* from about a where a.type in ('network.created', 'era.begun') order by a.seq desc limit 1) i
+   cross join (select a.* from about a where a.details ->> 'identity' is not null order by a.seq desc limit 1) i
    cross join (select a.* from about a order by a.seq desc limit 1) l
    cross join ended d`
 
@@ -81,71 +82,66 @@ const SOURCE = `
              case when e.details ->> 'closed' = 'true' then '' else e.details ->> 'epoch' end as epoch
         from ipledger.event e
        where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = r.id
-         and e.seq > coalesce(t.seq, 0) and (e.details ->> 'opened' = 'true' or e.details ->> 'closed' = 'true')
+         and e.seq > coalesce(t.seq, 0)
+         -- Most reports do neither, and looking for a word is cheaper than reading them.
+         and case when e.details::text like '%"opened"%' or e.details::text like '%"closed"%'
+                  then e.details ->> 'opened' = 'true' or e.details ->> 'closed' = 'true' end
        order by e.seq desc limit 1) o on true`
 
-/** What an owner was listed for, from when it appeared until it vanished, is one life; the last one counts. */
+const OWNER = 'source_id, address, owner_kind, owner_uid, owner_incarnation, owner_interface'
+
+/**
+ * An owner at an address is listed from when it appears until it vanishes; the last time counts. Most have vanished for good,
+ * so those are dropped before the rest is put in order.
+ */
 const SIGHTING = `
-  with report as (
-    select e.* from ipledger.event e
-     where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = any($2::text[])
+  with listed as materialized (
+    select w.source_id, w.seq, w.at, w.head, w.gone, (w.entry ->> 'address')::inet as address, coalesce(w.entry ->> 'kind', '') as owner_kind,
+           case when w.entry ? 'kind' then coalesce(w.entry ->> 'name', w.entry ->> 'uid', '') else '' end as owner_name,
+           case when w.entry ? 'kind' then coalesce(w.entry ->> 'uid', w.entry ->> 'name', '') else '' end collate "C" as owner_uid,
+           case when w.entry ? 'kind' then coalesce(w.entry ->> 'incarnation', '') else '' end as owner_incarnation,
+           case when w.entry ? 'kind' then coalesce(w.entry ->> 'interface', '') else '' end as owner_interface,
+           coalesce(w.entry ->> 'node', '') as node, coalesce(w.entry ->> 'state', '') as state
+      from (select r.details ->> 'source' as source_id, r.seq, r.at, (r.details ->> 'head')::bigint as head, x.gone, x.entry
+              from (select e.seq, e.at, e.details::jsonb as details from ipledger.event e
+                     where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = any($2::text[]) offset 0) r
+             cross join lateral (
+               select false as gone, a as entry from jsonb_array_elements(r.details -> 'appeared') a
+               union all
+               select true, v from jsonb_array_elements(r.details -> 'vanished') v) x) w
+      left join (
+        select ${ABOUT} as source_id, max(e.seq) as seq from ipledger.event e
+         where e.network_id = $1 and e.address is null and e.type = 'source.retired' and ${ABOUT} = any($2::text[]) group by 1) t
+        on t.source_id = w.source_id
+     where w.seq > coalesce(t.seq, 0)
   ),
-  retired as (
-    select ${ABOUT} as source_id, max(e.seq) as seq from ipledger.event e
-     where e.network_id = $1 and e.address is null and e.type = 'source.retired' and ${ABOUT} = any($2::text[]) group by 1
+  kept as (
+    select k.* from (
+      select ${OWNER}, max(seq) filter (where gone) as gone_seq, max(seq) filter (where not gone) as seen_seq
+        from listed group by ${OWNER}) k
+     where k.gone_seq is null or k.gone_seq < k.seen_seq
+        or (k.seen_seq is not null and exists (
+          select from ipledger.pool p
+           cross join lateral (
+             select l.seq, l.state from ipledger.lease l
+              where l.network_id = $1 and l.address = set_masklen(network(set_masklen(k.address, p.prefix_length))::inet, -1)) l
+            join ipledger.event e on e.network_id = $1 and e.seq = l.seq
+           where p.network_id = $1 and p.cidr >>= k.address and l.state <> 'FREE' and e.token <= k.gone_seq))
   ),
-  listed as (
-    select w.source_id, w.seq, w.at, w.head, w.gone, w.address::inet as address, coalesce(w.kind, '') as owner_kind,
-           case when w.kind is null then '' else coalesce(w.name, w.uid, '') end as owner_name,
-           case when w.kind is null then '' else coalesce(w.uid, w.name, '') end as owner_uid,
-           case when w.kind is null then '' else coalesce(w.incarnation, '') end as owner_incarnation,
-           case when w.kind is null then '' else coalesce(w.interface, '') end as owner_interface,
-           coalesce(w.node, '') as node, coalesce(w.state, '') as state
-      from (select r.details ->> 'source' as source_id, r.seq, r.at, (r.details ->> 'head')::bigint as head, false as gone, x.*
-              from report r cross join lateral json_to_recordset(r.details -> 'appeared')
-                as x (address text, kind text, name text, uid text, incarnation text, interface text, node text, state text)
-            union all
-            select r.details ->> 'source', r.seq, r.at, null, true, x.*
-              from report r cross join lateral json_to_recordset(r.details -> 'vanished')
-                as x (address text, kind text, name text, uid text, incarnation text, interface text, node text, state text)) w
-      left join retired x on x.source_id = w.source_id
-     where w.seq > coalesce(x.seq, 0)
-  ),
-  life as (
-    select l.*, count(*) filter (where l.gone) over (owner order by l.seq, l.gone rows between unbounded preceding and 1 preceding) as life
-      from listed l
-    window owner as (partition by l.source_id, l.address, l.owner_kind, l.owner_uid, l.owner_incarnation, l.owner_interface)
-  ),
-  last as (
-    select l.*, max(l.life) filter (where not l.gone) over owner as last_life,
-           max(l.seq) filter (where not l.gone and l.state <> 'terminal') over (owner_life) as alive_seq
-      from life l
-    window owner as (partition by l.source_id, l.address, l.owner_kind, l.owner_uid, l.owner_incarnation, l.owner_interface),
-           owner_life as (partition by l.source_id, l.address, l.owner_kind, l.owner_uid, l.owner_incarnation, l.owner_interface, l.life)
-  ),
-  sighting as (
-    select l.source_id, l.address, l.owner_kind, l.owner_uid, l.owner_incarnation, l.owner_interface,
-           (array_agg(l.owner_name order by l.gone, l.seq desc))[1] as owner_name,
-           (array_agg(l.node order by l.gone, l.seq desc))[1] as node,
-           (array_agg(l.state order by l.gone, l.seq desc))[1] as state,
-           min(l.seq) filter (where not l.gone) as appeared_seq,
-           (array_agg(l.head order by l.gone, l.seq))[1] as appeared_head,
-           max(l.seq) filter (where l.gone) as vanished_seq,
-           min(l.seq) filter (where not l.gone and l.seq > coalesce(l.alive_seq, 0)) as terminal_seq,
-           min(l.at) filter (where not l.gone and l.seq > coalesce(l.alive_seq, 0)) as terminal_at
-      from last l
-     where l.life = l.last_life
-     group by l.source_id, l.address, l.owner_kind, l.owner_uid, l.owner_incarnation, l.owner_interface
+  told as (
+    select l.*, k.seen_seq, max(l.seq) filter (where l.gone and l.seq < k.seen_seq) over (partition by ${OWNER}) as ended_seq,
+           max(l.seq) filter (where not l.gone and l.state <> 'terminal') over (partition by ${OWNER}) as alive_seq
+      from kept k join listed l using (${OWNER})
   )
-  select $1 as network_id, s.address, s.source_id, s.owner_kind, s.owner_name, s.owner_uid, s.owner_incarnation, s.owner_interface,
-         s.node, s.state, s.appeared_seq, s.appeared_head, s.vanished_seq, s.terminal_seq, s.terminal_at
-    from sighting s
-   where s.vanished_seq is null
-      or exists (
-        select from ipledger.pool p
-          join ipledger.lease l on l.network_id = $1 and l.address = set_masklen(network(set_masklen(s.address, p.prefix_length))::inet, -1)
-          join ipledger.event e on e.network_id = $1 and e.seq = l.seq
-         where p.network_id = $1 and p.cidr >>= s.address and l.state <> 'FREE' and e.token <= s.vanished_seq)`
+  select $1 as network_id, address, source_id, owner_kind, max(owner_name) filter (where seq = seen_seq and not gone) as owner_name, owner_uid,
+         owner_incarnation, owner_interface, max(node) filter (where seq = seen_seq and not gone) as node,
+         max(state) filter (where seq = seen_seq and not gone) as state, min(seq) filter (where not gone) as appeared_seq,
+         (array_agg(head order by seq, gone))[1] as appeared_head, min(seq) filter (where gone) as vanished_seq,
+         min(seq) filter (where not gone and seq > coalesce(alive_seq, 0)) as terminal_seq,
+         min(at) filter (where not gone and seq > coalesce(alive_seq, 0)) as terminal_at
+    from told
+   where seq > coalesce(ended_seq, 0) and (not gone or seq >= seen_seq)
+   group by ${OWNER}`
 
 /** In an order in which they can be written. */
 export const FOLDS = {

@@ -132,7 +132,9 @@ export function createLoop(name: string, options: LoopOptions): Loop {
   let heldFor: Step | null = null
   /** Commands of a batch that a constraint refused; they go one by one. */
   let oneByOne = 0
+  /** Of this attempt; and of the last that failed, until a batch is committed. */
   let failure: unknown = null
+  let lastFailure: unknown = null
   let inFlight: readonly Waiting[] = []
   let idleSince = monotonic()
   let whenIdle: (() => void)[] = []
@@ -178,6 +180,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       if (isDone) waits = 0
       else {
         queue = [...batch.filter(({ isAnswered }) => !isAnswered), ...queue]
+        lastFailure = failure ?? lastFailure
         sweep()
         if (failure !== null && queue.length + (pending === null ? 0 : 1) > 0) {
           waits += 1
@@ -301,7 +304,8 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     const again = pending?.decided.map(({ waiting }) => waiting) ?? []
     const waitings = (settled === null ? [...again, ...batch] : []).filter(({ isAnswered }) => !isAnswered)
     const now = nowOf(into, caught.clock, times.locked)
-    const system = systemCommands(into, caught.identity, now, times.locked)
+    const steps = clock.steps(times.locked)
+    const system = systemCommands(into, caught.identity, now, steps)
     const known = await completeKnown(into, transaction, [...system, ...commandsOf(waitings)])
     const work: Batch = {
       image: into,
@@ -314,17 +318,31 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     }
     into.journal = []
     const before = { head: into.head, digest: into.digest }
-    for (const command of system) decide(work, command)
-    const decided = waitings.map((waiting) => ({
-      waiting,
-      outcome:
-        waiting.command === null
-          ? { ok: true as const, answer: { leases: [] }, replayed: false }
-          : decide(work, waiting.command),
-    }))
-    const write = writeOf(work, before.digest)
+    const undo = (): void => {
+      if (!without.has('UNDOES_WHAT_FAILED')) rollback(into, 0)
+      into.journal = null
+      into.dirtySightings.clear()
+    }
+    const rolledBack = (isVeto: boolean, error: unknown): false => {
+      undo()
+      failure = error
+      observer.failed?.(name, isVeto ? 'vetoed' : 'rolledBack', error)
+      for (const waiting of waitings) waiting.isSent = false
+      if (settled === null) {
+        pending = null
+        queue = [...again.filter(({ isAnswered }) => !isAnswered), ...queue]
+      }
+      if (isVeto) vetoed(waitings, error)
+      return false
+    }
+    const made = decideBatch(work, system, waitings, before.digest)
+    if ('error' in made) {
+      await transaction.abandon()
+      return rolledBack(true, made.error)
+    }
+    const { decided, write } = made
     const written = monotonic()
-    for (const { waiting } of decided) waiting.isSent = true
+    for (const waiting of waitings) waiting.isSent = true
     const result = await transaction.commit(write)
     if (result.kind === 'committed' && !result.isWarned) {
       into.journal = null
@@ -332,32 +350,22 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       pending = null
       era = null
       lostHead = 0
+      lastFailure = null
+      heldFor = steps.at(-1) ?? heldFor
       oneByOne = Math.max(0, oneByOne - batch.length)
       lastNow = { now, at: times.locked }
       for (const { waiting, outcome } of [...(settled?.decided ?? []), ...decided]) answer(waiting, outcome)
       observe(write, batch.length, times, written)
       return settled === null
     }
-    if (!without.has('UNDOES_WHAT_FAILED')) rollback(into, 0)
-    into.journal = null
-    into.dirtySightings.clear()
-    if (result.kind === 'rolledBack') {
-      failure = result.error
-      observer.failed?.(name, result.isVeto ? 'vetoed' : 'rolledBack', result.error)
-      for (const { waiting } of decided) waiting.isSent = false
-      if (settled === null) {
-        pending = null
-        queue = [...again.filter(({ isAnswered }) => !isAnswered), ...queue]
-      }
-      if (result.isVeto) vetoed(decided, result.error)
-      return false
-    }
+    if (result.kind === 'rolledBack') return rolledBack(result.isVeto, result.error)
+    undo()
     // Also a commit that came with a warning: whoever is the primary next may not have it.
     failure =
       result.kind === 'unknown' ? result.error : new Error('the commit was not confirmed by a standby')
     observer.failed?.(name, 'unknown', failure)
     if (without.has('UNKNOWN_OUTCOME_IS_LOOKED_UP')) {
-      for (const { waiting } of decided) waiting.isSent = false
+      for (const waiting of waitings) waiting.isSent = false
       return false
     }
     const last = write.events.at(-1)
@@ -370,15 +378,39 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     return settled === null
   }
 
+  /** What throws is a defect of ours, and must not wedge the network: it counts as refused by the database. */
+  function decideBatch(
+    work: Batch,
+    system: readonly Command[],
+    waitings: readonly Waiting[],
+    digest: string,
+  ): { readonly decided: readonly Decided[]; readonly write: Write } | { readonly error: unknown } {
+    try {
+      // Only an era beyond the last is refused; then nothing may be written to this log.
+      const refused = system.map((command) => decide(work, command)).find(({ ok }) => !ok)
+      const decided = waitings.map((waiting) => ({
+        waiting,
+        outcome:
+          refused ??
+          (waiting.command === null
+            ? { ok: true as const, answer: { leases: [] }, replayed: false }
+            : decide(work, waiting.command)),
+      }))
+      return { decided, write: writeOf(work, digest) }
+    } catch (error) {
+      return { error }
+    }
+  }
+
   /** What was refused by a constraint is decided anew on a fresh image, one command at a time. */
-  function vetoed(decided: readonly Decided[], error: unknown): void {
+  function vetoed(waitings: readonly Waiting[], error: unknown): void {
     image = null
     failure = null
-    const [only] = decided
-    if (oneByOne > 0 && decided.length === 1 && only !== undefined && only.waiting.command !== null) {
-      observer.defect?.(name, only.waiting.command, error)
+    const [only] = waitings
+    if (oneByOne > 0 && waitings.length === 1 && only !== undefined && only.command !== null) {
+      observer.defect?.(name, only.command, error)
       answer(
-        only.waiting,
+        only,
         refuse(
           refusal(
             'ILLEGAL_STATE',
@@ -388,7 +420,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
         ),
       )
     }
-    oneByOne = Math.max(oneByOne, decided.length)
+    oneByOne = Math.max(oneByOne, waitings.length)
   }
 
   /** The database's clock, never before the last event. Set back, time goes on at the pace of this process's own clock. */
@@ -400,7 +432,12 @@ export function createLoop(name: string, options: LoopOptions): Loop {
   }
 
   /** What the ledger itself has to write before anything else is decided: a new era, a hold for its clock, the end of one. */
-  function systemCommands(into: Image, identity: string, now: number, at: number): readonly Command[] {
+  function systemCommands(
+    into: Image,
+    identity: string,
+    now: number,
+    steps: readonly Step[],
+  ): readonly Command[] {
     const { network } = into
     if (network === null) return []
     const commands: Command[] = []
@@ -414,10 +451,9 @@ export function createLoop(name: string, options: LoopOptions): Loop {
         commands.push({ ...ENVELOPE, ...due, type: 'beginEra', network: name, cause: 'ERA' })
       }
     }
-    const step = clock.steps(at).at(-1)
-    if (step !== undefined && step !== heldFor && !without.has('CLOCK_STEP_HOLDS')) {
-      heldFor = step
-      const stepMs = Math.ceil(step.byMs)
+    if (steps.length > 0 && steps.at(-1) !== heldFor && !without.has('CLOCK_STEP_HOLDS')) {
+      // Of several all have to elapse: a small one must not end the hold of a great one.
+      const stepMs = Math.ceil(steps.reduce((sum, { byMs }) => sum + byMs, 0))
       const why = `the clock of the database was set forward by ${stepMs} ms`
       commands.push({ ...ENVELOPE, type: 'hold', network: name, cause: 'CLOCK', hold: 'CLOCK', why, stepMs })
     }
@@ -561,12 +597,13 @@ export function createLoop(name: string, options: LoopOptions): Loop {
         'the deadline passed before it was known whether this was committed; repeat the same request',
       )
     }
-    if (failure === null)
+    const reason = failure ?? lastFailure
+    if (reason === null)
       return refusal(
         'DEADLINE_EXCEEDED',
         `the deadline passed while this waited for network ${name}; nothing was done`,
       )
-    const why = failure instanceof Error ? failure.message : String(failure)
+    const why = reason instanceof Error ? reason.message : String(reason)
     return refusal(
       'DATABASE_UNAVAILABLE',
       `the database cannot be used, and nothing was done: ${why}`,

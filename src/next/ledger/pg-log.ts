@@ -9,7 +9,16 @@ import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
 import { IDENTITY_SQL } from '../postgres/connect.ts'
-import { type Answered, BEGIN, COMMIT, ROLLBACK, type Statement, sever, trip } from '../postgres/trip.ts'
+import {
+  type Answered,
+  BEGIN,
+  COMMIT,
+  trip as makeTrip,
+  ROLLBACK,
+  type Statement,
+  sever,
+  type Trip,
+} from '../postgres/trip.ts'
 import { eventOf, recordOfText } from './event-text.ts'
 import {
   type CatchUp,
@@ -26,6 +35,9 @@ import { writeStatements } from './statements.ts'
 /** Events a page of the tail, and records a page of a load. */
 const PAGE = 2_000
 const RECORDS = 5_000
+/** Whoever has not answered by then is not there: the server's own limit on a transaction has passed. */
+const SILENT_MS = 12_000
+const SILENT_LOAD_MS = 60_000
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -78,7 +90,7 @@ export function createPgLog(connections: Connections): Log {
       try {
         return await begin(client, network, catchUp, connections)
       } catch (error) {
-        await endTransaction(client, connections)
+        await endTransaction(client, connections, true)
         throw error
       }
     },
@@ -97,6 +109,20 @@ export function createPgLog(connections: Connections): Log {
         return answered[0]!.rows[0]!.clock as number
       }),
   }
+}
+
+/** A connection that goes silent, as when a packet is cut, would keep the network for ever. */
+async function within<T>(ms: number, client: pg.Client, answer: Promise<T>): Promise<T> {
+  const timer = setTimeout(() => sever(client), ms)
+  try {
+    return await answer
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function trip(client: pg.Client, statements: readonly Statement[]): Promise<Trip> {
+  return within(SILENT_MS, client, makeTrip(client, statements))
 }
 
 async function using<T>(connections: Connections, work: (client: pg.Client) => Promise<T>): Promise<T> {
@@ -135,6 +161,15 @@ async function begin(
   const { clock, identity, head } = state!.rows[0]!
   const known = knownOf(needs, asked, found, identity as string)
   let isOver = false
+  let isSpoilt = false
+  async function ask(statements: readonly Statement[]): Promise<readonly Answered[]> {
+    try {
+      return (await trip(client, statements)).answered
+    } catch (error) {
+      isSpoilt = true
+      throw error
+    }
+  }
   return {
     caught: {
       clock: clock as number,
@@ -146,13 +181,11 @@ async function begin(
       known,
     },
     async more(from) {
-      const page = await trip(client, [tailStatement(network, from)])
-      return pageOf(page.answered[0]!, from)
+      return pageOf((await ask([tailStatement(network, from)]))[0]!, from)
     },
     async know(lacking) {
       const more = needStatements(network, lacking)
-      const trips = await trip(client, more)
-      return knownOf(lacking, more, trips.answered, identity as string)
+      return knownOf(lacking, more, await ask(more), identity as string)
     },
     async commit(write) {
       isOver = true
@@ -161,15 +194,16 @@ async function begin(
     async abandon() {
       if (isOver) return
       isOver = true
-      await endTransaction(client, connections)
+      await endTransaction(client, connections, isSpoilt)
     },
   }
 }
 
-async function endTransaction(client: pg.Client, connections: Connections): Promise<void> {
+/** `isSpoilt`: a read failed, which may be for a statement prepared before a migration; it would fail again. */
+async function endTransaction(client: pg.Client, connections: Connections, isSpoilt: boolean): Promise<void> {
   try {
     await trip(client, [ROLLBACK])
-    connections.giveBack(client, false)
+    connections.giveBack(client, isSpoilt)
   } catch {
     connections.giveBack(client, true)
   }
@@ -361,7 +395,7 @@ async function load<T>(
   )
   try {
     const rows = async (text: string, ...values: readonly unknown[]): Promise<readonly Row[]> =>
-      (await client.query(text, [network, ...values])).rows
+      (await within(SILENT_LOAD_MS, client, client.query(text, [network, ...values]))).rows
     const [head] = await rows(HEAD)
     const [stored] = await rows('select * from ipledger.network where network_id = $1')
     const isFold = await rows(IS_FOLD)

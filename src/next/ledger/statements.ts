@@ -4,22 +4,17 @@
  */
 import type { Statement } from '../postgres/trip.ts'
 import { arrayLiteral } from '../postgres/values.ts'
-import { type Cell, COLUMNS, cellsOf } from './event-text.ts'
-import type { Sealed, Write } from './log.ts'
+import { type Cell, COLUMNS, cellsOf, SEPARATOR, textOf } from './event-text.ts'
+import type { Write } from './log.ts'
 
-/** Columns of a table in order: name, and type of its arrays; `ms` is a time in milliseconds. */
+/** Columns of a table in order: name, and type; `ms` is a time in milliseconds. */
 type Columns = readonly (readonly [name: string, type: string])[]
 
 const arrayType = (type: string): string =>
-  type === 'ms'
-    ? 'bigint[]'
-    : type === 'json' || type === 'digest' || type === 'inet'
-      ? 'text[]'
-      : `${type}[]`
+  type === 'ms' ? 'bigint[]' : type === 'json' || type === 'inet' ? 'text[]' : `${type}[]`
 
 function read([name, type]: Columns[number]): string {
   if (type === 'ms') return `to_timestamp(u.${name}::float8 / 1000)`
-  if (type === 'digest') return `decode(u.${name}, 'hex')`
   return type === 'json' || type === 'inet' ? `u.${name}::${type}` : `u.${name}`
 }
 
@@ -47,8 +42,26 @@ function table(name: string, columns: Columns, key: readonly string[] | null) {
     rows.length === 0 ? [] : [{ name: `write_${name}`, text, values: rowsOf(network, columns, rows) }]
 }
 
-const EVENT: Columns = [...COLUMNS.slice(1), ['digest', 'digest']]
-const insertEvents = table('event', EVENT, null)
+/**
+ * Each row is read from the text that its digest was made from, with the digest behind it. One array instead of one a column:
+ * at one event 100 µs less of the server, at a hundred 2 µs an event less here. `offset 0` keeps the server from splitting the
+ * text anew for each column.
+ */
+const INSERT_EVENTS = `insert into ipledger.event (${COLUMNS.map(([name]) => name).join(', ')}, digest)
+    select ${COLUMNS.map(([, type], at) => field(type, at + 1)).join(', ')}, decode(e.cells[${COLUMNS.length + 1}], 'hex')
+      from (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) e`
+
+function field(type: string, at: number): string {
+  const cell = `e.cells[${at}]`
+  return type === 'text' ? cell : type === 'ms' ? `to_timestamp(${cell}::float8 / 1000)` : `${cell}::${type}`
+}
+
+function insertEvents(network: string, events: Write['events']): readonly Statement[] {
+  const texts = events.map(({ event, digest }) => textOf(cellsOf(network, event)) + SEPARATOR + digest)
+  return texts.length === 0
+    ? []
+    : [{ name: 'write_event', text: INSERT_EVENTS, values: [arrayLiteral(texts)] }]
+}
 
 const upsertLeases = table(
   'lease',
@@ -176,10 +189,7 @@ export function writeStatements(network: string, write: Write): readonly Stateme
   const seen = [...sightings]
   const deleted = pools.filter(({ settings }) => settings === null)
   return [
-    ...insertEvents(
-      network,
-      events.map((sealed) => eventCells(network, sealed)),
-    ),
+    ...insertEvents(network, events),
     ...upsertLeases(
       network,
       records.map((one) => [one.address, one.seq, one.poolId, one.state, one.confirmBy, one.availableAt]),
@@ -293,10 +303,6 @@ export function writeStatements(network: string, write: Write): readonly Stateme
       ]),
     ),
   ]
-}
-
-function eventCells(network: string, { event, digest }: Sealed): readonly Cell[] {
-  return [...cellsOf(network, event).slice(1), digest]
 }
 
 function networkStatement(name: string, { network }: Write): readonly Statement[] {

@@ -172,6 +172,12 @@ describe('histories', () => {
       ['lease.reserved', 'lease.confirmed', 'lease.released', 'lease.reserved', 'lease.reaped'],
     )
     const [first, , last] = story as [Row, Row, Row]
+    const before = events.filter(
+      (event) =>
+        'record' in event &&
+        event.at <= at(first.seq).getTime() &&
+        event.record.address.startsWith('10.0.0.'),
+    )
     expect(
       await ask(`select seq from address_history($1, '10.0.0.2', $2, $2)`, NETWORK, at(last.seq)),
     ).toEqual([{ seq: last.seq }])
@@ -181,7 +187,7 @@ describe('histories', () => {
         NETWORK,
         at(first.seq),
       ),
-    ).toEqual([{ count: 1 }])
+    ).toEqual([{ count: before.length }])
     expect(await ask(`select type from address_history($1, '10.0.1.9')`, NETWORK)).toEqual([
       { type: 'lease.reserved' },
     ])

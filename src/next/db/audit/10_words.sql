@@ -1,93 +1,78 @@
 -- How sentences write addresses, times, owners and evidence. Everything here is a function of its arguments.
 
 create function ipledger_audit.plain_address(address inet) returns inet
-  language sql immutable
-as $$
+  language sql immutable as $$
   select case when family(address) = 6 and masklen(address) >= 96 and address <<= '::ffff:0:0/96'
               then set_masklen('0.0.0.0'::inet + (set_masklen(address, 128) - '::ffff:0:0'::inet), masklen(address) - 96)
               else address end
 $$;
-comment on function ipledger_audit.plain_address(inet) is
-$$An address or a CIDR as the log writes it: an IPv4 one that is written as IPv6 (::ffff:10.8.64.2) is the IPv4 one.
+comment on function ipledger_audit.plain_address(inet) is $$An address or a CIDR as the log writes it: an IPv4 one that is written as IPv6 (::ffff:10.8.64.2) is the IPv4 one.
 
 Example:
   select plain_address('::ffff:10.8.64.2');$$;
 
 create function ipledger_audit.moment(moment timestamptz) returns text
-  language sql stable
-as $$
+  language sql stable as $$
   select case when isfinite(moment) then to_char(moment at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS') || ' UTC' else moment::text end
 $$;
-comment on function ipledger_audit.moment(timestamptz) is
-$$A time as sentences write it: UTC, to the millisecond, whatever the session's time zone.
+comment on function ipledger_audit.moment(timestamptz) is $$A time as sentences write it: UTC, to the millisecond, whatever the session's time zone.
 
 Example:
   select moment(now());$$;
 
 create function ipledger_audit.moment(milliseconds jsonb) returns text
-  language sql stable
-as $$
+  language sql stable as $$
   select ipledger_audit.moment(to_timestamp((milliseconds #>> '{}')::float8 / 1000))
 $$;
-comment on function ipledger_audit.moment(jsonb) is
-$$A time as evidence stores it, milliseconds since 1970, as sentences write it.
+comment on function ipledger_audit.moment(jsonb) is $$A time as evidence stores it, milliseconds since 1970, as sentences write it.
 
 Example:
   select moment('1763000000000'::jsonb);$$;
 
 create function ipledger_audit.seconds(milliseconds text) returns text
-  language sql immutable
-as $$
+  language sql immutable as $$
   select trim_scale(milliseconds::numeric / 1000) || ' s'
 $$;
-comment on function ipledger_audit.seconds(text) is
-$$A span as evidence stores it, in milliseconds, as sentences write it.
+comment on function ipledger_audit.seconds(text) is $$A span as evidence stores it, in milliseconds, as sentences write it.
 
 Example:
   select seconds('120000');$$;
 
 create function ipledger_audit.describe_owner(kind text, name text, uid text, incarnation text, interface text) returns text
-  language sql immutable
-as $$
+  language sql immutable as $$
   select case when nullif(kind, '') is null then 'nobody known'
               else concat(kind, ' ', name, ' uid ' || nullif(nullif(uid, name), ''), ' incarnation ' || nullif(incarnation, ''),
                           ' (' || nullif(interface, '') || ')') end
 $$;
-comment on function ipledger_audit.describe_owner(text, text, text, text, text) is
-$$An owner as sentences name it: kind, name, and what else tells it apart.
+comment on function ipledger_audit.describe_owner(text, text, text, text, text) is $$An owner as sentences name it: kind, name, and what else tells it apart.
 
 Example:
   select describe_owner('pod', 'default/web-0', 'b5c0', '1', 'eth0');$$;
 
 create function ipledger_audit.describe_owner(owner jsonb) returns text
-  language sql immutable
-as $$
+  language sql immutable as $$
   select ipledger_audit.describe_owner(owner ->> 'kind', coalesce(owner ->> 'name', owner ->> 'uid'), owner ->> 'uid', owner ->> 'incarnation', owner ->> 'interface')
 $$;
-comment on function ipledger_audit.describe_owner(jsonb) is
-$$An owner, or an entry of a list, as evidence stores it, as sentences name it.
+comment on function ipledger_audit.describe_owner(jsonb) is $$An owner, or an entry of a list, as evidence stores it, as sentences name it.
 
 Example:
   select describe_owner('{"kind": "pod", "name": "default/web-0", "uid": "b5c0", "interface": "eth0"}'::jsonb);$$;
 
 create function ipledger_audit.describe_seen(evidence jsonb) returns text
-  language sql immutable
-as $$
+  language sql immutable as $$
   select concat('source ', evidence ->> 'source', ' lists ',
            case when evidence #>> '{seen,kind}' is null then 'somebody unknown' else ipledger_audit.describe_owner(evidence -> 'seen') end,
            ' at ', evidence #>> '{seen,address}', ' as ' || nullif(evidence #>> '{seen,state}', ''),
            ' on node ' || nullif(evidence #>> '{seen,node}', ''),
            ' since event ', evidence ->> 'appeared', ', in a list begun at head ', evidence ->> 'head')
 $$;
-comment on function ipledger_audit.describe_seen(jsonb) is
-$$What a source listed, in words, from the evidence of an event that followed from a list.
+comment on function ipledger_audit.describe_seen(jsonb) is $$What a source listed, in words, from the evidence of an event that followed from a list.
 
 Example:
   select describe_seen(evidence) from log where network_id = 'default' and type = 'lease.adopted' limit 1;$$;
 
 create function ipledger_audit.describe_witness(proof jsonb, witness jsonb) returns text
-  language sql stable
-as $$
+  language sql stable as $$
   select concat('source ', witness ->> 'id', case when s.seen then ', which had listed it,' else ', which covers it,' end,
            ' missed it in ', m.misses, ' counted reports (numbers ', m.sequences, ', begun at heads ', m.heads, ', the last ',
            ipledger_audit.moment(to_timestamp(m.last / 1000)), ')', '; it lists as ended ' || s.ended, l.answers)
@@ -102,8 +87,7 @@ as $$
                         ' (' || nullif(x ->> 'detail', '') || ')'), '') as answers
                  from jsonb_array_elements(proof -> 'lookUps') x where x ->> 'source' = witness ->> 'id') l
 $$;
-comment on function ipledger_audit.describe_witness(jsonb, jsonb) is
-$$What one source contributed to a proof, in words: which reports missed the workload, at which heads, and what the source said when it was
+comment on function ipledger_audit.describe_witness(jsonb, jsonb) is $$What one source contributed to a proof, in words: which reports missed the workload, at which heads, and what the source said when it was
 asked. `proof` is evidence -> 'proof' of a reap, `witness` one element of its `witnesses`.
 
 Example:
@@ -111,8 +95,7 @@ Example:
    where e.network_id = 'default' and e.type = 'lease.reaped' limit 1;$$;
 
 create function ipledger_audit.describe_proof(evidence jsonb) returns text
-  language sql stable
-as $$
+  language sql stable as $$
   select concat(string_agg(ipledger_audit.describe_witness(evidence -> 'proof', w.witness), '; ' order by w.place),
            '; policy: ', p.policy ->> 'misses', ' misses, minimum age ', ipledger_audit.seconds(p.policy ->> 'minimumAgeMs'),
            ', of what was never listed ', ipledger_audit.seconds(p.policy ->> 'unwitnessedAgeMs'), ', grace after an end ',
@@ -121,24 +104,21 @@ as $$
    cross join jsonb_array_elements(evidence #> '{proof,witnesses}') with ordinality as w (witness, place)
    group by p.policy
 $$;
-comment on function ipledger_audit.describe_proof(jsonb) is
-$$Why a lease was taken back on proof, in words: each source that the proof rests on, and the policy then in force. `evidence` is that of
+comment on function ipledger_audit.describe_proof(jsonb) is $$Why a lease was taken back on proof, in words: each source that the proof rests on, and the policy then in force. `evidence` is that of
 the event.
 
 Example:
   select describe_proof(evidence) from log where network_id = 'default' and type = 'lease.reaped' and evidence ? 'proof' limit 1;$$;
 
 create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
-  language sql immutable
-as $$
+  language sql immutable as $$
   select case
     when reason = 'OPERATOR' or owner_kind = 'infrastructure' then 'It ends by an operator only: Reap'
     when reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'RELEASED_BUT_LIVE') then
       'It ends when a Release by its own attachment confirms the removal, on proof that nobody is there, or by an operator: Reap'
     else 'It ends on proof that nobody is there, or by an operator: Reap' end
 $$;
-comment on function ipledger_audit.quarantine_exit(text, text) is
-$$What ends a quarantine, by its reason and the kind of its owner.
+comment on function ipledger_audit.quarantine_exit(text, text) is $$What ends a quarantine, by its reason and the kind of its owner.
 
 Example:
   select quarantine_exit('CONFLICT', 'pod');$$;

@@ -7,8 +7,7 @@ create view ipledger_audit.log as
          e.owner_interface, e.node, e.labels::jsonb as labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.available_at,
          e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_why, e.details::jsonb as evidence, e.digest
     from ipledger.event e;
-comment on view ipledger_audit.log is
-$$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event; `evidence` is its
+comment on view ipledger_audit.log is $$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event; `evidence` is its
 `details`. Keys that have an index: (network_id, seq), (network_id, address, previous), (network_id, owner_name, seq), and
 (network_id, type) of events that have no address.
 
@@ -20,8 +19,7 @@ create view ipledger_audit.network as
          (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) as head,
          n.description, n.labels::jsonb as labels, n.created_at, n.updated_at
     from ipledger.network n;
-comment on view ipledger_audit.network is
-$$The networks that are there.
+comment on view ipledger_audit.network is $$The networks that are there.
 
 Columns: network; state (READY, RECOVERING); era (life of the database; its numbers begin at era × 2^40); head (number of the last
 event); description; labels; created_at; updated_at.
@@ -33,8 +31,7 @@ create view ipledger_audit.pool as
   select p.network_id as network, p.name as pool, p.pool_id, family(p.cidr)::smallint as family, p.cidr, p.settings::jsonb as settings,
          p.version, p.created_at, p.updated_at
     from ipledger.pool p;
-comment on view ipledger_audit.pool is
-$$The pools that are there now. How full they are: pool_usage.
+comment on view ipledger_audit.pool is $$The pools that are there now. How full they are: pool_usage.
 
 Columns: network; pool (its name); pool_id (number of the event that made it); family (4, 6); cidr; settings (subnet, prefixLength, gateway,
 exclude, cooldownMs, confirmWithinMs, liveness, ownerLimit, draining, options, labels, reapPolicy); version (number of the last event about
@@ -44,21 +41,18 @@ Example:
   select pool, cidr, settings ->> 'gateway' as gateway from pool where network = 'default';$$;
 
 create function ipledger_audit.pool_name(network text, pool_id bigint) returns text
-  language sql stable
-as $$
+  language sql stable as $$
   select coalesce(
            (select p.pool from ipledger_audit.pool p where p.network = pool_name.network and p.pool_id = pool_name.pool_id),
            (select c.evidence ->> 'name' from ipledger_audit.log c where c.network_id = pool_name.network and c.seq = pool_name.pool_id), '')
 $$;
-comment on function ipledger_audit.pool_name(text, bigint) is
-$$The name of a pool by its number: as it is now, or as it was made if it is gone; empty if nothing is known of it.
+comment on function ipledger_audit.pool_name(text, bigint) is $$The name of a pool by its number: as it is now, or as it was made if it is gone; empty if nothing is known of it.
 
 Example:
   select pool_name('default', 1);$$;
 
 create function ipledger_audit.event_sentence(event ipledger_audit.log, pool text) returns text
-  language sql stable
-as $$
+  language sql stable as $$
   select case event.type
     when 'lease.reserved' then concat(s.lease, ' was reserved for ', s.owner, s.place, s.doer,
       case when event.state = 'ACTIVE' then '; it was confirmed at once'
@@ -114,8 +108,7 @@ as $$
                  '; it was in quarantine as ' || event.quarantine_reason || ' since ' || ipledger_audit.moment(event.quarantined_at) as quarantine,
                  '; the address cools until ' || ipledger_audit.moment(event.available_at) as cooling) s
 $$;
-comment on function ipledger_audit.event_sentence(ipledger_audit.log, text) is
-$$One event as a sentence: what happened, to which lease of whom, who did it and on what evidence. `pool` is the name of the event's
+comment on function ipledger_audit.event_sentence(ipledger_audit.log, text) is $$One event as a sentence: what happened, to which lease of whom, who did it and on what evidence. `pool` is the name of the event's
 pool. The sentence is column `what` of view `event`.
 
 Example:
@@ -133,8 +126,7 @@ create view ipledger_audit.event as
                   else coalesce((select n.name from ipledger.pool n where n.network_id = l.network_id and n.pool_id = l.pool_id),
                                 (select c.details ->> 'name' from ipledger.event c where c.network_id = l.network_id and c.seq = l.pool_id),
                                 '') end as pool) p;
-comment on view ipledger_audit.event is
-$$Everything that happened, one row an event: the history of all networks. Filter by network, and by seq, at (a range) or owner_name, or
+comment on view ipledger_audit.event is $$Everything that happened, one row an event: the history of all networks. Filter by network, and by seq, at (a range) or owner_name, or
 it reads everything; for one address, lease or owner use address_history, lease_history, owner_history.
 
 Columns: network; seq (number of the event in its network); at; type; address (a block with its mask) and lease_id it is about; pool (its
@@ -148,8 +140,7 @@ Example:
 
 -- Times never go back along the numbers, so halving finds the place; numbers have gaps between eras.
 create function ipledger_audit.position_at(network text, at timestamptz) returns bigint
-  language sql stable
-as $$
+  language sql stable as $$
   with recursive search (low, high) as (
     (select case when l.at <= position_at.at then l.seq else 0 end, l.seq
        from ipledger_audit.log l where l.network_id = position_at.network order by l.seq desc limit 1)
@@ -164,22 +155,22 @@ as $$
   )
   select coalesce(max(s.low), 0) from search s
 $$;
-comment on function ipledger_audit.position_at(text, timestamptz) is
-$$The number of the last event of a network at or before a time; 0 if there is none. Several events may have one time.
+comment on function ipledger_audit.position_at(text, timestamptz) is $$The number of the last event of a network at or before a time; 0 if there is none. Several events may have one time.
 
 Example:
   select position_at('default', now() - interval '1 hour');$$;
 
+-- `offset 0` keeps the planner from working the places out for each event.
 create function ipledger_audit.events_between(network text, "from" timestamptz, "to" timestamptz) returns setof ipledger_audit.log
-  language sql stable rows 10000
-as $$
-  select l.* from ipledger_audit.log l
-   where l.network_id = events_between.network
-     and l.seq > (select ipledger_audit.position_at(events_between.network, events_between."from" - interval '1 microsecond'))
-     and l.seq <= (select ipledger_audit.position_at(events_between.network, events_between."to"))
+  language sql stable rows 10000 as $$
+  select l.*
+    from (select ipledger_audit.position_at(events_between.network, events_between."from" - interval '1 microsecond') as after,
+                 ipledger_audit.position_at(events_between.network, events_between."to") as upto offset 0) s
+   cross join lateral (
+     select x.* from ipledger_audit.log x
+      where x.network_id = events_between.network and x.seq > s.after and x.seq <= s.upto order by x.seq offset 0) l
 $$;
-comment on function ipledger_audit.events_between(text, timestamptz, timestamptz) is
-$$The events of a network between two times (both included), found by their numbers. Rows of view `log`.
+comment on function ipledger_audit.events_between(text, timestamptz, timestamptz) is $$The events of a network between two times (both included), found by their numbers. Rows of view `log`.
 
 Example:
   select type, count(*) from events_between('default', now() - interval '1 hour', now()) group by type;$$;

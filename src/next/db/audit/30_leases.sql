@@ -11,8 +11,7 @@ create view ipledger_audit.lease as
     join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
     left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
    where l.state <> 'FREE';
-comment on view ipledger_audit.lease is
-$$Who holds what now. For a time in the past: leases_as_of.
+comment on view ipledger_audit.lease is $$Who holds what now. For a time in the past: leases_as_of.
 
 Columns: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token (number of the
 event that created it); version (number of the last event about it); owner_kind, owner_name, owner_uid, owner_incarnation,
@@ -24,8 +23,7 @@ Example:
 
 create view ipledger_audit.touched as
   select l.network_id as network, l.address, l.state, l.seq, l.pool_id, l.available_at from ipledger.lease l;
-comment on view ipledger_audit.touched is
-$$Every address at which a lease ever began, free ones too.
+comment on view ipledger_audit.touched is $$Every address at which a lease ever began, free ones too.
 
 Columns: network; address (of a block the first one); state (FREE, RESERVED, ACTIVE, QUARANTINED); seq (number of its last event); pool_id
 (of the last lease); available_at (until when a free one cools).
@@ -34,21 +32,18 @@ Example:
   select state, count(*) from touched where network = 'default' group by state;$$;
 
 create function ipledger_audit.possible_bases(address inet) returns setof inet
-  language sql immutable rows 33
-as $$
+  language sql immutable rows 33 as $$
   select distinct set_masklen(network(set_masklen(address, bits))::inet, -1)
     from generate_series(0, case family(address) when 4 then 32 else 128 end) as bits
 $$;
-comment on function ipledger_audit.possible_bases(inet) is
-$$Every address at which a block that contains this one can begin, the address itself included: where the log has events about it.
+comment on function ipledger_audit.possible_bases(inet) is $$Every address at which a block that contains this one can begin, the address itself included: where the log has events about it.
 
 Example:
   select possible_bases('10.8.64.2');$$;
 
 -- `previous` is below the number of its event, so of those with `previous < upto` at most the first is behind `upto`.
 create function ipledger_audit.last_events(network text, address inet, upto bigint) returns setof ipledger_audit.log
-  language sql stable rows 1
-as $$
+  language sql stable rows 1 as $$
   select e.*
     from ipledger_audit.possible_bases(set_masklen(network(last_events.address)::inet, -1)) as b (base)
     cross join lateral (
@@ -57,8 +52,7 @@ as $$
        order by l.previous desc limit 1) e
    where set_masklen(e.address, e.prefix_length) >>= set_masklen(network(last_events.address)::inet, -1)
 $$;
-comment on function ipledger_audit.last_events(text, inet, bigint) is
-$$The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
+comment on function ipledger_audit.last_events(text, inet, bigint) is $$The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
 that was held then. Rows of view `log`.
 
 Example:
@@ -66,8 +60,7 @@ Example:
 
 -- Leases that begin before the CIDR and reach into it can only be blocks that hold its first address.
 create function ipledger_audit.held_at(network text, address inet, upto bigint) returns setof ipledger_audit.log
-  language sql stable rows 10
-as $$
+  language sql stable rows 10 as $$
   select e.* from ipledger_audit.last_events(held_at.network, held_at.address, held_at.upto) e where e.state <> 'FREE'
   union all
   select e.*
@@ -79,8 +72,7 @@ as $$
    where t.network = held_at.network and t.address > set_masklen(network(held_at.address)::inet, -1)
      and t.address <= set_masklen(broadcast(held_at.address), -1) and e.state <> 'FREE'
 $$;
-comment on function ipledger_audit.held_at(text, inet, bigint) is
-$$The leases that were held after an event, of an address or of a CIDR, each as the event that made it so. Rows of view `log`.
+comment on function ipledger_audit.held_at(text, inet, bigint) is $$The leases that were held after an event, of an address or of a CIDR, each as the event that made it so. Rows of view `log`.
 
 Example:
   select seq, address, owner_name from held_at('default', '10.8.64.0/24', 1000);$$;
@@ -92,8 +84,7 @@ create function ipledger_audit.who_had(
     out node text, out labels jsonb, out reserved_at timestamptz, out confirmed_at timestamptz, out confirm_by timestamptz,
     out quarantine_reason text, out quarantined_at timestamptz, out quarantined_by text, out quarantine_why text, out since timestamptz,
     out seq bigint, out given_by text, out given_cause text, out until timestamptz, out ended_as text)
-  returns setof record language sql stable rows 1
-as $$
+  returns setof record language sql stable rows 1 as $$
   select e.network_id, set_masklen(e.address, e.prefix_length), ipledger_audit.pool_name(e.network_id, e.pool_id), e.state,
          e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
          e.owner_interface, e.node, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
@@ -107,22 +98,18 @@ as $$
        order by n.previous limit 1) u on true
    order by e.address
 $$;
-comment on function ipledger_audit.who_had(text, inet, timestamptz) is
-$$Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too. No row: nobody held
+comment on function ipledger_audit.who_had(text, inet, timestamptz) is $$Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too. No row: nobody held
 it then, or there is no such network (view `network` has those that are). A time means the last event at or before it. An IPv4 address
 that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one.
 
-Columns: network; address (a block with its mask); pool; state; lease_id; fencing_token; version and seq (number of the event that made it
-so); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: nobody known); node; labels; reserved_at; confirmed_at;
-confirm_by; quarantine_reason, quarantined_at, quarantined_by, quarantine_why; since (begin of the lease); given_by and given_cause (who
-gave it away, by which call or finding); until (its end; null: held still) and ended_as (type/cause of the end).
+Columns: those of view `lease`; seq (as version: the event that made it so); given_by and given_cause (who gave it away, by which call or
+finding); until (its end; null: held still) and ended_as (type/cause of the end).
 
 Example:
   select owner_name, node, since, given_by, until, ended_as from who_had('default', '10.8.64.2', now() - interval '1 day');$$;
 
 create function ipledger_audit.leases_as_of(network text, seq bigint, after inet default null, most bigint default null)
-  returns setof ipledger_audit.lease language sql stable rows 1000
-as $$
+  returns setof ipledger_audit.lease language sql stable rows 1000 as $$
   select h.network_id, set_masklen(h.address, h.prefix_length), ipledger_audit.pool_name(h.network_id, h.pool_id), h.state,
          h.network_id || '/' || h.fencing_token, h.fencing_token, h.seq, h.owner_kind, h.owner_name, h.owner_uid, h.owner_incarnation,
          h.owner_interface, h.node, h.labels, h.reserved_at, h.confirmed_at, h.confirm_by, h.quarantine_reason, h.quarantined_at,
@@ -139,26 +126,21 @@ as $$
    order by t.address
    limit leases_as_of.most
 $$;
-comment on function ipledger_audit.leases_as_of(text, bigint, inet, bigint) is
-$$The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
+comment on function ipledger_audit.leases_as_of(text, bigint, inet, bigint) is $$The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
 means now. For one address or a CIDR use who_had. `after` and `most` page through it: leases behind that address, and how many. It costs
 one look at an index for each address that was ever held. No row: nothing was held, or there is no such network.
 
-Columns as of view lease: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token;
-version (number of the event that made it so); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: nobody known);
-node; labels; reserved_at; confirmed_at; confirm_by; quarantine_reason, quarantined_at, quarantined_by, quarantine_why; since.
+Columns: those of view `lease`.
 
 Example:
   select address, state, owner_name from leases_as_of('default', 120000);$$;
 
 create function ipledger_audit.leases_as_of(network text, at timestamptz, after inet default null, most bigint default null)
-  returns setof ipledger_audit.lease language sql stable rows 1000
-as $$
+  returns setof ipledger_audit.lease language sql stable rows 1000 as $$
   select l.* from ipledger_audit.leases_as_of(
     leases_as_of.network, ipledger_audit.position_at(leases_as_of.network, leases_as_of.at), leases_as_of.after, leases_as_of.most) l
 $$;
-comment on function ipledger_audit.leases_as_of(text, timestamptz, inet, bigint) is
-$$The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
+comment on function ipledger_audit.leases_as_of(text, timestamptz, inet, bigint) is $$The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
 written as one: timestamptz '2026-01-01 03:12Z', or now() - interval '1 hour'.
 
 Example:
@@ -166,8 +148,7 @@ Example:
 
 create function ipledger_audit.address_history(
     network text, address inet, "from" timestamptz default '-infinity', "to" timestamptz default 'infinity')
-  returns setof ipledger_audit.event language sql stable
-as $$
+  returns setof ipledger_audit.event language sql stable as $$
   with span as materialized (
     select set_masklen(network(a.address)::inet, -1) as first, set_masklen(broadcast(a.address), -1) as last,
            ipledger_audit.position_at(address_history.network, address_history."from" - interval '1 microsecond') as after,
@@ -190,14 +171,13 @@ as $$
      cross join lateral (
        select l.seq, l.address, l.prefix_length from ipledger_audit.log l
         where l.network_id = address_history.network and l.address = b.base and l.previous >= f.seq and l.previous < s.upto
-          and l.seq > s.after and l.seq <= s.upto) l
+          and l.seq > s.after and l.seq <= s.upto order by l.previous offset 0) l
      where l.address > s.first or set_masklen(l.address, l.prefix_length) >>= s.first
   )
   select e.* from about a join ipledger_audit.event e on e.network = address_history.network and e.seq = a.seq
    order by e.seq
 $$;
-comment on function ipledger_audit.address_history(text, inet, timestamptz, timestamptz) is
-$$Everything that happened to an address, or to the addresses of a CIDR, between two times (both included; without them, ever), in order.
+comment on function ipledger_audit.address_history(text, inet, timestamptz, timestamptz) is $$Everything that happened to an address, or to the addresses of a CIDR, between two times (both included; without them, ever), in order.
 Blocks that hold the address count. No row: nothing ever happened there, or there is no such network. An IPv4 address that is written as
 IPv6 (::ffff:10.8.64.2) means the IPv4 one.
 
@@ -207,8 +187,7 @@ Example:
   select seq, at, what from address_history('default', '10.8.64.2', now() - interval '1 day');$$;
 
 create function ipledger_audit.lease_history(lease_id text)
-  returns setof ipledger_audit.event language sql stable rows 10
-as $$
+  returns setof ipledger_audit.event language sql stable rows 10 as $$
   with named as materialized (
     select split_part(lease_history.lease_id, '/', 1) as network, split_part(lease_history.lease_id, '/', 2)::bigint as token
      where lease_history.lease_id ~ '^[^/]{1,63}/[1-9][0-9]{0,15}$'
@@ -228,8 +207,7 @@ as $$
     join ipledger_audit.event e on e.network = s.network_id and e.seq = l.seq
    order by e.seq
 $$;
-comment on function ipledger_audit.lease_history(text) is
-$$The life of one lease, from its first event to its end, in order. The id names network and fencing token: 'default/42'.
+comment on function ipledger_audit.lease_history(text) is $$The life of one lease, from its first event to its end, in order. The id names network and fencing token: 'default/42'.
 
 Columns: those of view `event`.
 
@@ -237,14 +215,12 @@ Example:
   select seq, at, state, what from lease_history('default/42');$$;
 
 create function ipledger_audit.owner_history(network text, name text)
-  returns setof ipledger_audit.event language sql stable
-as $$
+  returns setof ipledger_audit.event language sql stable as $$
   select e.* from ipledger_audit.event e
    where e.network = owner_history.network and e.owner_name = owner_history.name
    order by e.seq
 $$;
-comment on function ipledger_audit.owner_history(text, text) is
-$$Everything that happened to leases of owners of a name, of whatever kind, uid and incarnation, in order, with the closings of its
+comment on function ipledger_audit.owner_history(text, text) is $$Everything that happened to leases of owners of a name, of whatever kind, uid and incarnation, in order, with the closings of its
 attachments.
 
 Columns: those of view `event`.
@@ -256,8 +232,7 @@ create view ipledger_audit.quarantines as
   select l.*, now() - l.quarantined_at as age, ipledger_audit.quarantine_exit(l.quarantine_reason, l.owner_kind) as exit
     from ipledger_audit.lease l
    where l.state = 'QUARANTINED';
-comment on view ipledger_audit.quarantines is
-$$Addresses that ipledger itself holds, and hands to nobody.
+comment on view ipledger_audit.quarantines is $$Addresses that ipledger itself holds, and hands to nobody.
 
 Columns: those of view `lease`; age (since it was set aside); exit (what ends it). What stands in the way of that: view `attention`, and
 `suspects` for the answers of sources.
@@ -270,8 +245,7 @@ create function ipledger_audit.reaps("from" timestamptz, "to" timestamptz)
     owner_uid text, owner_incarnation text, owner_interface text, node text, cause text, actor text, source text, why text,
     snapshots bigint[], heads bigint[], misses integer, last_sighted_at timestamptz, lookup_answer text, lookup_at timestamptz,
     lookup_detail text, policy jsonb, evidence jsonb)
-  language sql stable
-as $$
+  language sql stable as $$
   select l.network_id, l.seq, l.at, set_masklen(l.address, l.prefix_length), l.network_id || '/' || l.fencing_token,
          ipledger_audit.pool_name(l.network_id, l.pool_id), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
          l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'id', case when w.witness is null then null when s.seq is not null then 'SIGHTED' else 'COVERS' end,
@@ -294,8 +268,7 @@ as $$
    where l.type = 'lease.reaped'
    order by l.network_id, l.seq, w.place
 $$;
-comment on function ipledger_audit.reaps(timestamptz, timestamptz) is
-$$Addresses that were taken back between two times (both included), and on what evidence: one row for each source that the proof rests on;
+comment on function ipledger_audit.reaps(timestamptz, timestamptz) is $$Addresses that were taken back between two times (both included), and on what evidence: one row for each source that the proof rests on;
 one row without a source where it rests on none (an operator's Reap, a deadline that passed).
 
 Columns: network; seq, at (of the event); address (a block with its mask); lease_id; pool; owner_kind, owner_name, owner_uid,
@@ -309,8 +282,7 @@ Example:
 
 create function ipledger_audit.marks("from" timestamptz, "to" timestamptz)
   returns table (network text, seq bigint, at timestamptz, mark text, what text)
-  language sql stable
-as $$
+  language sql stable as $$
   select n.network, l.seq, l.at,
          case l.type when 'lease.reaped' then 'reap' when 'lease.quarantined' then 'conflict' when 'era.begun' then 'era' else 'hold' end,
          ipledger_audit.event_sentence(l, ipledger_audit.pool_name(l.network_id, l.pool_id))
@@ -319,8 +291,7 @@ as $$
    where l.type in ('lease.reaped', 'era.begun', 'reconcile.held', 'reconcile.resumed')
       or (l.type = 'lease.quarantined' and l.quarantine_reason = 'CONFLICT')
 $$;
-comment on function ipledger_audit.marks(timestamptz, timestamptz) is
-$$What a chart marks: reaps, conflicts, new eras, holds and their ends, between two times (both included).
+comment on function ipledger_audit.marks(timestamptz, timestamptz) is $$What a chart marks: reaps, conflicts, new eras, holds and their ends, between two times (both included).
 Columns: network; seq; at; mark (reap, conflict, era, hold); what (a sentence).
 
 Example:
@@ -328,8 +299,7 @@ Example:
 
 create function ipledger_audit.churn("from" timestamptz default now() - interval '1 hour', "to" timestamptz default now())
   returns table (network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
-  language sql stable
-as $$
+  language sql stable as $$
   select c.network_id, case when c.by_owner = 0 then 'owner' when c.by_node = 0 then 'node' else 'pool' end,
          case when c.by_owner = 0 then c.owner when c.by_node = 0 then c.node else ipledger_audit.pool_name(c.network_id, c.pool_id) end,
          c.reserved, c.released, c.reaped, c.adopted, c.quarantined
@@ -345,8 +315,7 @@ as $$
    where (c.by_owner = 0 and c.owner is not null) or (c.by_node = 0 and c.node is not null) or (c.by_owner = 1 and c.by_node = 1)
    order by c.network_id, 2, c.reserved + c.released + c.reaped + c.adopted + c.quarantined desc, 3
 $$;
-comment on function ipledger_audit.churn(timestamptz, timestamptz) is
-$$How many leases came and went between two times (both included; without them the last hour), three times over: by owner, by node and by
+comment on function ipledger_audit.churn(timestamptz, timestamptz) is $$How many leases came and went between two times (both included; without them the last hour), three times over: by owner, by node and by
 pool, the busiest first. Reads every event of that time.
 
 Columns: network; by (owner, node or pool); key (kind and name of the owner, the node, the pool); reserved, released, reaped, adopted,
@@ -357,8 +326,7 @@ Example:
 
 create function ipledger_audit.event_rate("from" timestamptz, "to" timestamptz, step interval default '1 minute')
   returns table (network text, at timestamptz, type text, cause text, events bigint, per_second float8)
-  language sql stable
-as $$
+  language sql stable as $$
   select l.network_id, date_bin(event_rate.step, l.at, 'epoch'::timestamptz), l.type, l.cause, count(*),
          count(*) / extract(epoch from event_rate.step)::float8
     from ipledger_audit.network n
@@ -366,8 +334,7 @@ as $$
    group by 1, 2, 3, 4
    order by 1, 2, 3, 4
 $$;
-comment on function ipledger_audit.event_rate(timestamptz, timestamptz, interval) is
-$$How many events there were between two times (both included), in steps. Reads every event of that time.
+comment on function ipledger_audit.event_rate(timestamptz, timestamptz, interval) is $$How many events there were between two times (both included), in steps. Reads every event of that time.
 
 Columns: network; at (begin of the step, counted from 1970); type; cause (call or finding); events; per_second. Steps without events have
 no row.
@@ -390,8 +357,7 @@ create view ipledger_audit.crash_loops as
            where l.type = 'lease.reserved'
            group by l.network_id, l.owner_kind, l.owner_name, l.owner_interface) r
    where r.lives >= 5;
-comment on view ipledger_audit.crash_loops is
-$$Owners that were given leases in five lives or more within the last 15 minutes: something starts and ends again and again. What one
+comment on view ipledger_audit.crash_loops is $$Owners that were given leases in five lives or more within the last 15 minutes: something starts and ends again and again. What one
 Reserve gave, or several of one incarnation, is one life; an owner that names no incarnation has one for each Reserve. Reads every event
 of that time: name the network.
 

@@ -1,8 +1,7 @@
 -- How full pools are and were, and where. `free + cooling + reserved + active + quarantined + excluded = size`.
 
 create function ipledger_audit.address_number(address inet) returns numeric
-  language sql immutable
-as $$
+  language sql immutable as $$
   select case family(address)
            when 4 then (set_masklen(address, 32) - '0.0.0.0'::inet)::numeric
            else ('x' || substr(w.words, 1, 8))::bit(32)::bigint * 79228162514264337593543950336
@@ -11,30 +10,26 @@ as $$
               + ('x' || substr(w.words, 25, 8))::bit(32)::bigint end
     from (select encode(substr(inet_send(address), 5), 'hex') as words) w
 $$;
-comment on function ipledger_audit.address_number(inet) is
-$$An address as a number, 0 to 2^32 - 1 or 2^128 - 1: how far two lie apart.
+comment on function ipledger_audit.address_number(inet) is $$An address as a number, 0 to 2^32 - 1 or 2^128 - 1: how far two lie apart.
 
 Example:
   select address_number('2001:db8::1') - address_number('2001:db8::');$$;
 
 create function ipledger_audit.address_at(family int, number numeric) returns inet
-  language sql immutable
-as $$
+  language sql immutable as $$
   select case family
            when 4 then '0.0.0.0'::inet + number::bigint
            else (select string_agg(lpad(to_hex(mod(div(number, power(65536::numeric, 7 - w.place)), 65536)::int), 4, '0'), ':' order by w.place)
                    from generate_series(0, 7) as w (place))::inet end
 $$;
-comment on function ipledger_audit.address_at(int, numeric) is
-$$The address of a number, 0 to 2^32 - 1 in family 4 or 2^128 - 1 in family 6: what address_number is of an address.
+comment on function ipledger_audit.address_at(int, numeric) is $$The address of a number, 0 to 2^32 - 1 in family 4 or 2^128 - 1 in family 6: what address_number is of an address.
 
 Example:
   select address_at(4, address_number('10.8.64.2') + 1);$$;
 
 -- What core/ranges.ts says can be leased; a test compares the two.
 create function ipledger_audit.pool_exclusions(settings jsonb) returns table (first inet, last inet, why text)
-  language sql immutable
-as $$
+  language sql immutable as $$
   select nullif(settings ->> 'gateway', '')::inet, nullif(settings ->> 'gateway', '')::inet, 'the gateway of the pool' where settings ->> 'gateway' <> ''
   union all
   select split_part(x.range, '-', 1)::inet, coalesce(nullif(split_part(x.range, '-', 2), ''), x.range)::inet, 'excluded by the pool''s settings (' || x.range || ')'
@@ -49,32 +44,15 @@ as $$
   select set_masklen(broadcast((settings ->> 'subnet')::inet), -1), set_masklen(broadcast((settings ->> 'subnet')::inet), -1), 'the broadcast address of its subnet'
    where family((settings ->> 'subnet')::inet) = 4 and masklen((settings ->> 'subnet')::inet) < 31 and (settings ->> 'prefixLength')::int = 32
 $$;
-comment on function ipledger_audit.pool_exclusions(jsonb) is
-$$What a pool never hands out, as ranges of addresses: its gateway, what its settings exclude, and, of a pool of single addresses, the
+comment on function ipledger_audit.pool_exclusions(jsonb) is $$What a pool never hands out, as ranges of addresses: its gateway, what its settings exclude, and, of a pool of single addresses, the
 addresses of its subnet that no workload can use. A block that one of them touches is not handed out. `settings` is that of view `pool`.
 Columns: first, last, why.
 
 Example:
   select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = 'default';$$;
 
-create function ipledger_audit.excluded_because(settings jsonb, address inet) returns text
-  language sql immutable
-as $$
-  select string_agg(distinct x.why, '; ')
-    from (select set_masklen(network(b.block)::inet, -1) as first, set_masklen(broadcast(b.block), -1) as last
-            from (select set_masklen(address, (settings ->> 'prefixLength')::int) as block) b) b
-    cross join ipledger_audit.pool_exclusions(settings) x
-   where x.first <= b.last and x.last >= b.first
-$$;
-comment on function ipledger_audit.excluded_because(jsonb, inet) is
-$$Why a pool never hands out an address, or the block that it lies in; null if it does. `settings` is that of view `pool`.
-
-Example:
-  select excluded_because(settings, '10.8.64.1') from pool where network = 'default';$$;
-
 create function ipledger_audit.pool_space(settings jsonb, out size numeric, out allocatable numeric)
-  language sql immutable
-as $$
+  language sql immutable as $$
   with pool as (
     select ipledger_audit.address_number(set_masklen(network((settings ->> 'cidr')::inet)::inet, -1)) as first,
            ipledger_audit.address_number(set_masklen(broadcast((settings ->> 'cidr')::inet), -1)) as last,
@@ -92,42 +70,25 @@ as $$
   )
   select w.size, w.size - coalesce(e.blocks, 0) from whole w cross join excluded e
 $$;
-comment on function ipledger_audit.pool_space(jsonb) is
-$$How many leases a pool's CIDR holds, and how many of them can be handed out. `settings` is that of view `pool`. Columns: size,
+comment on function ipledger_audit.pool_space(jsonb) is $$How many leases a pool's CIDR holds, and how many of them can be handed out. `settings` is that of view `pool`. Columns: size,
 allocatable; a v6 /48 holds 2^80 addresses.
 
 Example:
   select p.pool, s.size, s.allocatable from pool p, pool_space(p.settings) s where p.network = 'default';$$;
 
--- A CLOCK hold lets nothing that was cooling go free (`before` of its details).
-create function ipledger_audit.rested_by(network text) returns timestamptz
-  language sql stable
-as $$
-  select coalesce(to_timestamp((h.details ->> 'before')::float8 / 1000), now())
-    from (select) as always
-    left join ipledger_audit.holds h on h.network = rested_by.network and h.hold = 'CLOCK'
-$$;
-comment on function ipledger_audit.rested_by(text) is
-$$The time by which a free address must have cooled to be handed out: now, or, while the network is held because the clock of the database
-was set, the time before that.
-
-Example:
-  select rested_by('default');$$;
-
--- Of the addresses that were ever leased, those that are the first of a lease of this pool as it is now.
+-- A CLOCK hold lets nothing that was cooling go free: it cools until the time `before` the clock was set.
 create function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length int)
   returns table (address inet, state text)
-  language sql stable rows 10000
-as $$
+  language sql stable rows 10000 as $$
   select t.address, case when t.state <> 'FREE' then t.state when t.available_at > r.rested_by then 'COOLING' else 'FREE' end
-    from (select ipledger_audit.rested_by(pool_touched.network) as rested_by) r
+    from (select coalesce((select to_timestamp((h.details ->> 'before')::float8 / 1000) from ipledger_audit.holds h
+                            where h.network = pool_touched.network and h.hold = 'CLOCK'), now()) as rested_by) r
    cross join ipledger_audit.touched t
    where t.network = pool_touched.network and t.address >= set_masklen(network(pool_touched.cidr)::inet, -1)
      and t.address <= set_masklen(broadcast(pool_touched.cidr), -1)
      and set_masklen(t.address, pool_touched.prefix_length) = network(set_masklen(t.address, pool_touched.prefix_length))::inet
 $$;
-comment on function ipledger_audit.pool_touched(text, cidr, int) is
-$$The leases of a pool that were ever handed out, as they are now. Columns: address (of a block the first one), state (FREE, COOLING,
+comment on function ipledger_audit.pool_touched(text, cidr, int) is $$The addresses that were ever leased of which a lease of this pool can begin, as they are now. Columns: address (of a block the first one), state (FREE, COOLING,
 RESERVED, ACTIVE, QUARANTINED).
 
 Example:
@@ -144,8 +105,7 @@ create view ipledger_audit.pool_usage as
      select count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
             count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
        from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t) c;
-comment on view ipledger_audit.pool_usage is
-$$How full each pool is now. Counts are leases, of the pool's size each; free + cooling + reserved + active + quarantined + excluded = size.
+comment on view ipledger_audit.pool_usage is $$How full each pool is now. Counts are leases, of the pool's size each; free + cooling + reserved + active + quarantined + excluded = size.
 Reads a row for each address that was ever leased; for charts use pool_usage_history.
 
 Columns: network; pool; cidr; family (4, 6); size; allocatable (size without excluded); free (cooled and not held); cooling; reserved;
@@ -159,8 +119,7 @@ create view ipledger_audit.pool_samples as
   select s.network_id as network, s.pool_id, s.at, s.size, s.size - s.excluded as allocatable, s.free, s.cooling, s.reserved, s.active,
          s.quarantined, s.excluded
     from ipledger.pool_sample s;
-comment on view ipledger_audit.pool_samples is
-$$How full each pool was, once a minute, for 90 days. By name and with the ratio: pool_usage_history.
+comment on view ipledger_audit.pool_samples is $$How full each pool was, once a minute, for 90 days. By name and with the ratio: pool_usage_history.
 
 Columns: network; pool_id (number of the event that made it); at (the minute); size, allocatable, free, cooling, reserved, active,
 quarantined, excluded (leases).
@@ -172,8 +131,7 @@ create function ipledger_audit.pool_usage_history(
     inout network text, inout pool text, "from" timestamptz, "to" timestamptz,
     out at timestamptz, out cidr cidr, out family smallint, out size numeric, out allocatable numeric, out free numeric, out cooling numeric, out reserved bigint,
     out active bigint, out quarantined bigint, out excluded numeric, out used_ratio float8)
-  returns setof record language sql stable
-as $$
+  returns setof record language sql stable as $$
   select pool_usage_history.network, pool_usage_history.pool, s.at, p.cidr, family(p.cidr)::smallint, s.size, s.allocatable, s.free, s.cooling, s.reserved,
          s.active, s.quarantined, s.excluded, ((s.reserved + s.active + s.quarantined) / nullif(s.allocatable, 0))::float8
     from (select distinct on (l.pool_id) l.pool_id, (l.evidence ->> 'cidr')::cidr as cidr, l.evidence ->> 'name' as name
@@ -185,11 +143,9 @@ as $$
    where p.name = pool_usage_history.pool
    order by s.at
 $$;
-comment on function ipledger_audit.pool_usage_history(text, text, timestamptz, timestamptz) is
-$$How full a pool was between two times (both included), a row a minute, for 90 days; of deleted pools of that name too.
+comment on function ipledger_audit.pool_usage_history(text, text, timestamptz, timestamptz) is $$How full a pool was between two times (both included), a row a minute, for 90 days; of deleted pools of that name too.
 
-Columns: network; pool; at (the minute); cidr and family (4, 6) as they are now; size, allocatable, free, cooling, reserved, active,
-quarantined, excluded (leases); used_ratio (as in pool_usage).
+Columns: those of view `pool_samples`; pool; cidr and family (4, 6) as they are now; used_ratio (as in pool_usage).
 
 Example:
   select at, free, cooling, active from pool_usage_history('default', 'default', now() - interval '6 hours', now());$$;
@@ -208,8 +164,7 @@ create view ipledger_audit.pool_forecast as
                 from ipledger.pool_sample s
                where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '1 hour') r
            where r.at is not null) f;
-comment on view ipledger_audit.pool_forecast is
-$$When each pool will have nothing free, if it goes on as in the last hour: the net rate by which held and cooling leases grew, least squares
+comment on view ipledger_audit.pool_forecast is $$When each pool will have nothing free, if it goes on as in the last hour: the net rate by which held and cooling leases grew, least squares
 over the samples of a minute each.
 
 Columns: network; pool; free, cooling (by the last sample, leases); leases_per_hour (net; negative: it empties; null: fewer than five
@@ -237,8 +192,7 @@ create view ipledger_audit.pool_map as
              select div(ipledger_audit.address_number(t.address) - d.first, d.step)::int, t.state
                from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t) x
       group by x.part) m;
-comment on view ipledger_audit.pool_map is
-$$Where in its CIDR a pool is used now: each pool cut into up to 256 equal parts, in order of address. Ask for one pool: it counts all
+comment on view ipledger_audit.pool_map is $$Where in its CIDR a pool is used now: each pool cut into up to 256 equal parts, in order of address. Ask for one pool: it counts all
 of its leases.
 
 Columns: network; pool; part (0, 1, …); first_address (of the part, which is this CIDR); size (leases that fit in it, excluded ones too);

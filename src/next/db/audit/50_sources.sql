@@ -6,8 +6,7 @@ create view ipledger_audit.holds as
     from ipledger.network n
    cross join lateral jsonb_each(n.holds::jsonb) h
     left join ipledger.event e on e.network_id = n.network_id and e.seq = (h.value ->> 'seq')::bigint;
-comment on view ipledger_audit.holds is
-$$Networks in which nothing is taken back, or handed out, until an operator resumes (ipledger hold resume).
+comment on view ipledger_audit.holds is $$Networks in which nothing is taken back, or handed out, until an operator resumes (ipledger hold resume).
 
 Columns: network; hold (CLOCK: the clock of the database was set; TOO_MANY_REAPS; SOURCE_AHEAD: a source knows a later log); seq, at (of the
 event that held it); why; until (when it ends by itself; null: it does not); details (of that event).
@@ -25,8 +24,7 @@ create view ipledger_audit.sources as
     from ipledger.source s
     left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
     left join ipledger.network n on n.network_id = s.network_id;
-comment on view ipledger_audit.sources is
-$$What can say which addresses are live, and how it stands.
+comment on view ipledger_audit.sources is $$What can say which addresses are live, and how it stands.
 
 Columns: network; source; kind (push: it reports; docker, kubernetes, http: it is asked); node (empty: the whole network); state (REGISTERED:
 dry run; ENABLED; RETIRED); epoch (its present life); warm (whether its lists count); era (of its last report); interval (between
@@ -47,8 +45,7 @@ create view ipledger_audit.sightings as
          (select e.at from ipledger.event e where e.network_id = s.network_id and e.seq = s.vanished_seq) as vanished_at, s.vanished_seq,
          s.terminal_at
     from ipledger.sighting s;
-comment on view ipledger_audit.sightings is
-$$Who sees which address for which owner now, and who saw it for a lease that is held still. What was listed before is in the log: events
+comment on view ipledger_audit.sightings is $$Who sees which address for which owner now, and who saw it for a lease that is held still. What was listed before is in the log: events
 source.reported.
 
 Columns: network; address; source; owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (kind null: seen, and whose it is
@@ -61,7 +58,9 @@ Example:
   select source, owner_name, node, state, appeared_at, last_seen_at from sightings where network = 'default' and address = '10.8.64.2';$$;
 
 create view ipledger_audit.conflicts as
-  select l.*, l.quarantined_at as since_found, p.parties, p.seen_by,
+  select l.network, l.address, l.pool, l.state, l.lease_id, l.fencing_token, l.version, l.owner_kind, l.owner_name, l.owner_uid,
+         l.owner_incarnation, l.owner_interface, l.node, l.labels, l.reserved_at, l.confirmed_at, l.confirm_by, l.quarantine_reason,
+         l.quarantined_at, l.quarantined_by, l.quarantine_why, l.quarantined_at as since, p.parties, p.seen_by,
          concat(abbrev(l.address), ' (lease ', l.lease_id, ') is in use by more than one since ', ipledger_audit.moment(l.quarantined_at), ': ',
                 'it is held for ', ipledger_audit.describe_owner(l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface),
                 ', and ', l.quarantine_why, '. ',
@@ -80,14 +79,13 @@ create view ipledger_audit.conflicts as
                from ipledger_audit.sightings v
               where v.network = l.network and v.address >= set_masklen(l.address, -1) and v.address <= set_masklen(broadcast(l.address), -1) and v.live) s) p
    where l.state = 'QUARANTINED' and l.quarantine_reason = 'CONFLICT';
-comment on view ipledger_audit.conflicts is
-$$Addresses that more than one workload uses, as far as sources saw: held as CONFLICT and handed to nobody.
+comment on view ipledger_audit.conflicts is $$Addresses that more than one workload uses, as far as sources saw: held as CONFLICT and handed to nobody.
 
-Columns: those of view `lease`; since_found (when the conflict was found); parties (the holder, and everybody who is seen there now: role
+Columns: those of view `lease`; since (when the conflict was found); parties (the holder, and everybody who is seen there now: role
 holder or seen; owner, node, source, state, since); seen_by (sources that see somebody there now); what (a sentence).
 
 Example:
-  select address, since_found, seen_by, what from conflicts where network = 'default';$$;
+  select address, since, seen_by, what from conflicts where network = 'default';$$;
 
 create view ipledger_audit.suspects as
   select q.network_id as network, set_masklen(l.address, e.prefix_length) as address, q.network_id || '/' || e.token as lease_id,
@@ -98,8 +96,7 @@ create view ipledger_audit.suspects as
     from ipledger.lookup q
     join ipledger.lease l on l.network_id = q.network_id and l.address = q.address and l.state <> 'FREE'
     join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq and e.seq <= q.head;
-comment on view ipledger_audit.suspects is
-$$Leases that no source lists live and that are kept: the questions to the sources about them, with the last answer.
+comment on view ipledger_audit.suspects is $$Leases that no source lists live and that are kept: the questions to the sources about them, with the last answer.
 
 Columns: network; address (a block with its mask); lease_id; owner_kind, owner_name, owner_uid (whom the question is after: the holder, or
 another who was seen there); source (that was asked); question_at; answer (live, terminal, gone, unknown, error); attempts; waiting (since

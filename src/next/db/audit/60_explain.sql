@@ -1,8 +1,7 @@
 -- Why an address is as it is: the answer in one sentence, and the events that led there.
 
 create function ipledger_audit.pool_at(network text, address inet, upto bigint) returns setof ipledger_audit.log
-  language sql stable rows 1
-as $$
+  language sql stable rows 1 as $$
   select p.*
     from (select distinct on (l.pool_id) l.* from ipledger_audit.log l
            where l.network_id = pool_at.network and l.address is null and l.seq <= pool_at.upto
@@ -11,16 +10,14 @@ as $$
    where (p.evidence ->> 'cidr')::inet >>= pool_at.address
    order by p.type = 'pool.deleted', p.seq desc limit 1
 $$;
-comment on function ipledger_audit.pool_at(text, inet, bigint) is
-$$The pool that an address belonged to after an event, or else the one that was deleted last of those it had belonged to: its last event up
+comment on function ipledger_audit.pool_at(text, inet, bigint) is $$The pool that an address belonged to after an event, or else the one that was deleted last of those it had belonged to: its last event up
 to then, of type pool.deleted if it is gone. Rows of view `log`.
 
 Example:
   select type, evidence from pool_at('default', '10.8.64.2', 1000);$$;
 
 create function ipledger_audit.describe_lease(event ipledger_audit.log, at timestamptz) returns text
-  language sql stable
-as $$
+  language sql stable as $$
   select case
     when event.state = 'FREE' then concat(
       case when event.available_at > describe_lease.at then concat('is free and cooling until ', ipledger_audit.moment(event.available_at))
@@ -46,8 +43,7 @@ as $$
                  coalesce(' on node ' || nullif(event.node, ''), '') as place) s
     left join ipledger_audit.log b on b.network_id = event.network_id and b.seq = event.fencing_token
 $$;
-comment on function ipledger_audit.describe_lease(ipledger_audit.log, timestamptz) is
-$$What the last event of a lease makes of its address at a time, as the rest of a sentence that begins with the address.
+comment on function ipledger_audit.describe_lease(ipledger_audit.log, timestamptz) is $$What the last event of a lease makes of its address at a time, as the rest of a sentence that begins with the address.
 
 Example:
   select describe_lease(l, now()) from last_events('default', '10.8.64.2', 1000) l;$$;
@@ -57,8 +53,7 @@ Example:
 create function ipledger_audit.explain_address(
     network text, address inet, out step integer, inout at timestamptz default now(), out seq bigint, out what text, out evidence jsonb,
     upto bigint default null)
-  returns setof record language sql stable rows 10
-as $$
+  returns setof record language sql stable rows 10 as $$
   with asked as materialized (
     select set_masklen(p.address, -1) as address, p.address as given, masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range,
            coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto, n.head,
@@ -130,7 +125,9 @@ as $$
       from asked k cross join seen s cross join waits q
       left join last x on true
       left join pool p on true
-      left join lateral (select ipledger_audit.excluded_because(p.evidence, k.address) as excluded) w on true
+      left join lateral (
+        select string_agg(distinct x.why, '; ') as excluded from block b cross join ipledger_audit.pool_exclusions(p.evidence) x
+         where x.first <= b.last and x.last >= b.first) w on p.type <> 'pool.deleted'
   ),
   story as materialized (
     select l.seq from (select x.* from last x union all select b.* from before b) x cross join lateral (
@@ -147,8 +144,7 @@ as $$
    where not (select a.is_range from asked a)
    order by 1
 $$;
-comment on function ipledger_audit.explain_address(text, inet, timestamptz, bigint) is
-$$Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
+comment on function ipledger_audit.explain_address(text, inet, timestamptz, bigint) is $$Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
 sources list there, or elsewhere in the block that it is handed out with (of the past only what they list still), and, of now, what they
 were asked; the steps after it are the events that led there, oldest first: the lease it has or had last, the lease before it (at most 100
 events of each), and its pool where that was changed since, or deleted. Several events may have one time: `upto` is the number of the last

@@ -7,8 +7,7 @@ create view ipledger_audit.verification as
          coalesce(json_array_length(v.findings), 0) as findings
     from ipledger.network_lock n
     left join ipledger.verification v on v.network_id = n.network_id;
-comment on view ipledger_audit.verification is
-$$How far the log of each network was verified, and when: all of it, again and again. What was found is in `verify_findings`.
+comment on view ipledger_audit.verification is $$How far the log of each network was verified, and when: all of it, again and again. What was found is in `verify_findings`.
 
 Columns: network; looked_up_to (number of the last event that this look has read) and its digest (hexadecimal: kept elsewhere, it finds a
 missing tail with `ipledger verify --against`); started_at (of this look); all_looked_at (when the last look that came to its end did);
@@ -23,8 +22,7 @@ create view ipledger_audit.verify_findings as
     from ipledger.verification v
    cross join lateral json_to_recordset(v.findings)
      as f (what text, address text, seq bigint, expected text, found text, message text, "foundAt" float8, "seenAt" float8);
-comment on view ipledger_audit.verify_findings is
-$$Where a log and its tables differ, or a log is not whole: what verification found and no later look at all of the network has missed; the
+comment on view ipledger_audit.verify_findings is $$Where a log and its tables differ, or a log is not whole: what verification found and no later look at all of the network has missed; the
 first hundred. Empty: nothing is known to be wrong; see `verification` for when that was looked at.
 
 Columns: network; what (EVENT_ALTERED, LEASE_DIFFERS, …); address, seq (what it is about; null: not about one); expected (by the log);
@@ -40,26 +38,34 @@ create view ipledger_audit.unwitnessed as
     select s.network_id, s.declaration ->> 'node' as node, s.enabled_seq, s.declaration::jsonb -> 'ownerKinds' as kinds,
            s.declaration::jsonb -> 'families' as families
       from ipledger.source s where s.state = 'ENABLED'
+  ),
+  wide as materialized (select c.* from covering c where c.node = ''),
+  -- A few looks at indexes for each lease, whatever the planner thinks.
+  held as materialized (
+    select e.* from ipledger.lease l
+     cross join lateral (
+       select x.network_id, x.address, x.prefix_length, x.token, x.pool_id, x.at, x.owner_kind, x.node,
+              l.state = 'QUARANTINED' and x.quarantine_reason = 'OPERATOR' as by_operator
+         from ipledger.event x where x.network_id = l.network_id and x.seq = l.seq offset 0) e
+     where l.state <> 'FREE' and l.confirm_by is null
+       and (select v.address from ipledger.sighting v
+             where v.network_id = l.network_id and v.address >= l.address
+               and v.address <= set_masklen(broadcast(set_masklen(l.address, e.prefix_length)), -1)
+             order by v.network_id, v.address limit 1) is null
   )
   select e.network_id as network, set_masklen(e.address, e.prefix_length) as address, e.network_id || '/' || e.token as lease_id, e.pool_id,
          e.at as since, e.owner_kind
-    from ipledger.lease l
-    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
-   where l.state <> 'FREE' and l.confirm_by is null and e.owner_kind is distinct from 'infrastructure'
-     and (l.state = 'QUARANTINED' and e.quarantine_reason = 'OPERATOR') is not true
+    from held e
+   where not e.by_operator and e.owner_kind is distinct from 'infrastructure'
      and not exists (
-       select from covering c
-        where c.network_id = e.network_id and c.node = '' and c.enabled_seq < e.token and c.families @> to_jsonb(family(e.address))
+       select from wide c
+        where c.network_id = e.network_id and c.enabled_seq < e.token and c.families @> to_jsonb(family(e.address))
           and (e.owner_kind is null or c.kinds ? e.owner_kind))
      and not exists (
        select from covering c
         where c.network_id = e.network_id and c.node = e.node and c.node <> '' and c.enabled_seq < e.token
-          and c.families @> to_jsonb(family(e.address)) and (e.owner_kind is null or c.kinds ? e.owner_kind))
-     and not exists (
-       select from ipledger.sighting v
-        where v.network_id = e.network_id and v.address >= e.address and v.address <= set_masklen(broadcast(set_masklen(e.address, e.prefix_length)), -1));
-comment on view ipledger_audit.unwitnessed is
-$$Leases without a witness, a deadline or an operator's word: no source can say that they have ended, so they are held until they are
+          and c.families @> to_jsonb(family(e.address)) and (e.owner_kind is null or c.kinds ? e.owner_kind));
+comment on view ipledger_audit.unwitnessed is $$Leases without a witness, a deadline or an operator's word: no source can say that they have ended, so they are held until they are
 released, or an operator reaps them. Reads every lease.
 
 Columns: network; address (a block with its mask); lease_id; pool_id; since (its last change); owner_kind.
@@ -105,8 +111,7 @@ create view ipledger_audit.attention as
       union all
       select q.network, 'LOOKUP_FAILING', q.source, q.lease_id, q.address, null, q.question_at, q.what
         from ipledger_audit.suspects q where q.answer in ('error', 'unknown') and q.attempts >= 3) a;
-comment on view ipledger_audit.attention is
-$$What waits for a person, or for an answer that does not come. Leases without a witness are listed where the network has an enabled
+comment on view ipledger_audit.attention is $$What waits for a person, or for an answer that does not come. Leases without a witness are listed where the network has an enabled
 source; view `unwitnessed` has them all. Reads every lease: name the network, or codes.
 
 Columns: network; code (NETWORK_RECOVERING, HELD, BOOKS_DIFFER, SOURCE_SILENT, SOURCE_PARTIAL, SOURCE_COLD, NO_EXIT, NOBODY_CAN_TELL,

@@ -116,7 +116,8 @@ export const address = dashboard({
           title: 'Holders and states',
           tells: {
             shows: 'For each address a band of its holders and one of its states; a gap is free or cooling.',
-            normal: 'one holder after the other with a gap between them: the cooldown. The same holder may come back sooner.',
+            normal:
+              'one holder after the other with a gap between them: the cooldown. The same holder may come back sooner.',
             act: 'A red state: read the events below.',
           },
           width: 24,

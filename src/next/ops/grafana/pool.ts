@@ -133,7 +133,7 @@ export const pool = dashboard({
           tells: {
             shows: 'Leases of the pool that began and ended, in each part of the time range.',
             normal: 'reserved is about released and reaped together.',
-            act: 'Adopted or quarantined: the books were wrong there. Follow a mark to the address.',
+            act: 'Adopted or quarantined: the log and the world disagreed there. Follow a mark to the address.',
           },
           width: 10,
           height: 9,

@@ -1,0 +1,94 @@
+/**
+ * Where a demo plays: what `ipledger serve --no-worker` runs (its own PostgreSQL, the API over HTTP), in a directory of
+ * its own and on ports of its own. Nothing of the caller's environment is used, and nothing is left behind, unless a
+ * directory is named: that one keeps the data.
+ *
+ * Who acts is told apart by tokens, as in earnest. Jobs are those of the worker, which begins them once a minute; here
+ * they are run when the play wants them, as a second process would run them.
+ */
+import { chmod, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Role } from '../api/rights.ts'
+import { createToken } from '../api/tokens.ts'
+import type { NetworkVerified } from '../cli/verified.ts'
+import { createClient, type IpledgerClient } from '../client/client.ts'
+import { readConfig, StartRefused } from '../config.ts'
+import { createJudge } from '../jobs/judge.ts'
+import { openLedger } from '../ledger/open.ts'
+import { verifyNetwork } from '../ledger/verify.ts'
+import { startService } from '../main.ts'
+import { createPool, withClient } from '../postgres/connect.ts'
+import { attachEmbedded } from '../postgres/embedded.ts'
+import { createAskedSources } from '../sources/ask.ts'
+import { createIntake } from '../sources/intake.ts'
+import { createLogger } from '../telemetry.ts'
+
+export type Stage<Name extends string> = {
+  readonly as: Readonly<Record<Name, IpledgerClient>>
+  /** Runs the job that judges. It does not stay for answers that are on their way: the next run has them. */
+  judge(): Promise<unknown>
+  /** As `ipledger verify`. */
+  verify(): Promise<NetworkVerified>
+}
+
+const NETWORK = 'default'
+
+/** Closed with `open`. */
+export async function openStage<Name extends string>(
+  open: AsyncDisposableStack,
+  options: {
+    readonly callers: Readonly<Record<Name, Role>>
+    readonly directory: string | undefined
+    readonly onFailure: (error: Error) => void
+  },
+): Promise<Stage<Name>> {
+  const directory = await emptyDirectory(options.directory, open)
+  const file = join(directory, 'tokens.jsonl')
+  const tokens = Object.entries<Role>(options.callers).map(
+    ([name, role]) => [name, createToken({ file, name, role })] as const,
+  )
+  const config = readConfig({
+    IPLEDGER_DIR: directory,
+    IPLEDGER_PORT: '0',
+    IPLEDGER_GRPC_PORT: '0',
+    IPLEDGER_TOKENS: file,
+    IPLEDGER_LOG_LEVEL: 'error',
+  })
+  const log = createLogger(config.logLevel)
+  const { url, stop } = await startService(config, { worker: false, log, onFailure: options.onFailure })
+  open.defer(stop)
+
+  const databaseUrl = (await attachEmbedded(directory))!
+  const ledger = await openLedger({ url: databaseUrl, connections: 1 })
+  open.defer(() => ledger.close())
+  const database = createPool({ url: databaseUrl, applicationName: 'ipledger demo', max: 2 })
+  open.defer(() => database.end())
+  const intake = createIntake({ ledger, database, log })
+  const asked = createAskedSources({})
+  const { signal } = new AbortController()
+  const judge = createJudge({ stayMs: 0 })
+  return {
+    as: Object.fromEntries(
+      tokens.map(([name, token]) => [name, createClient({ url, token })]),
+    ) as Stage<Name>['as'],
+    judge: () => judge({ database, ledger, intake, asked, log, observer: {}, signal }),
+    verify: () =>
+      withClient({ url: databaseUrl, applicationName: 'ipledger demo' }, async (client) => {
+        return { network: NETWORK, ...(await verifyNetwork(client, NETWORK, { from: 0 })) }
+      }),
+  }
+}
+
+async function emptyDirectory(wanted: string | undefined, open: AsyncDisposableStack): Promise<string> {
+  if (wanted !== undefined) {
+    // Where PostgreSQL runs as another user than we, that user must be able to pass through.
+    await mkdir(wanted, { recursive: true, mode: 0o711 })
+    if ((await readdir(wanted)).length === 0) return wanted
+    throw new StartRefused(`${wanted} is not empty: the demo keeps its data in a directory of its own.`)
+  }
+  const made = await mkdtemp(join(tmpdir(), 'ipledger-demo-'))
+  open.defer(() => rm(made, { recursive: true, force: true }))
+  await chmod(made, 0o711)
+  return made
+}

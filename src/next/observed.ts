@@ -1,0 +1,191 @@
+/**
+ * Gauges that come from the database: how full pools are, what is held, who is silent, what waits. Read when somebody
+ * collects, over the connections for reads: what is cheap at most every ten seconds, what counts leases once a minute. How full
+ * pools are is what the last sample says.
+ *
+ * - A database that is away or silent holds up nobody: a collection waits `WAIT_MS` for what is being read and goes on with
+ *   what is known; what is older than a minute or two is left out, and `ipledger_database_up` says so.
+ * - At most `MOST` networks, pools and sources; `ipledger_series_left_out` says how many are not there.
+ * - Every process that serves reads them: in a query over several processes take the maximum, not the sum.
+ */
+import type pg from 'pg'
+import { ERA_BITS } from './core/policy.ts'
+import { ask } from './postgres/on-connection.ts'
+import {
+  expectNetwork,
+  type GaugeKey,
+  type Logger,
+  MOST_SERIES as MOST,
+  noLongerThan,
+  type Reading,
+} from './telemetry.ts'
+
+const WAIT_MS = 1_500
+
+/** Rows of metric, labels and value. */
+type Row = { readonly metric: GaugeKey; readonly labels: string[]; readonly value: number }
+type Part = { readonly name: string; readonly everyMs: number; readonly text: string }
+
+const NETWORKS = `
+  with n as materialized (select * from ipledger.network order by network_id limit ${MOST})
+  select g.metric, g.labels, g.value::float8 as value
+    from n
+   cross join lateral (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) h
+    left join ipledger.event b on n.era > 0 and b.network_id = n.network_id and b.seq = n.era::bigint << ${ERA_BITS}
+    left join ipledger.verification v on v.network_id = n.network_id
+   cross join lateral (values
+     ('head', array[n.network_id], h.seq::numeric),
+     ('era', array[n.network_id], n.era),
+     ('eraBegun', array[n.network_id], extract(epoch from b.at)),
+     ('networkState', array[n.network_id, 'READY'], (n.recovering is null)::int),
+     ('networkState', array[n.network_id, 'RECOVERING'], (n.recovering is not null)::int),
+     ('verifyAge', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(v.finished_at, n.created_at)))),
+     ('verifyDifferences', array[n.network_id], coalesce(json_array_length(v.findings), 0))) as g (metric, labels, value)
+   where g.value is not null
+  union all
+  select 'holds', array[h.network, h.hold], 1 from ipledger_audit.holds h
+  union all
+  select 'leftOut', array['networks'], greatest(0, count(*) - ${MOST}) from ipledger.network`
+
+/** The worst that attention says of a source. */
+const SOURCES = `
+  with s as materialized (
+    select s.*, case when s.state = 'RETIRED' then 'retired' when s.lag > 2 * s.interval then 'silent'
+                     when s.complete_lag > 3 * s.interval then 'partial' when s.warm then 'good' else 'cold' end as standing
+      from ipledger_audit.sources s
+  )
+  select 'sources' as metric, array[s.network, s.state, s.standing] as labels, count(*)::float8 as value
+    from s group by s.network, s.state, s.standing
+  union all
+  (select g.metric, array[s.network, s.source], extract(epoch from g.value)::float8
+     from (select * from s where s.state <> 'RETIRED' order by s.network, s.source limit ${MOST}) s
+    cross join lateral (values ('sourceLag', greatest(s.lag, interval '0')), ('sourceInterval', s.interval)) as g (metric, value))
+  union all
+  select 'leftOut', array['sources'], greatest(0, count(*) - ${MOST}) from s where s.state <> 'RETIRED'`
+
+const POOLS = `
+  with p as materialized (select * from ipledger.pool order by network_id, pool_id limit ${MOST})
+  select g.metric, g.labels, g.value::float8 as value
+    from p
+    left join lateral (
+      select * from ipledger.pool_sample s
+       where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '5 minutes'
+       order by s.at desc limit 1) s on true
+   cross join lateral (values
+     ('poolDraining', array[p.network_id, p.name], (p.settings ->> 'draining')::boolean::int::numeric),
+     ('poolSize', array[p.network_id, p.name], s.size),
+     ('poolAddresses', array[p.network_id, p.name, 'free'], s.free),
+     ('poolAddresses', array[p.network_id, p.name, 'cooling'], s.cooling),
+     ('poolAddresses', array[p.network_id, p.name, 'reserved'], s.reserved),
+     ('poolAddresses', array[p.network_id, p.name, 'active'], s.active),
+     ('poolAddresses', array[p.network_id, p.name, 'quarantined'], s.quarantined),
+     ('poolAddresses', array[p.network_id, p.name, 'excluded'], s.excluded)) as g (metric, labels, value)
+   where g.value is not null
+  union all
+  select 'leftOut', array['pools'], greatest(0, count(*) - ${MOST}) from ipledger.pool`
+
+const FORECAST = `
+  select 'poolExhausted' as metric, array[f.network, f.pool] as labels, extract(epoch from f.exhausted_in)::float8 as value
+    from ipledger_audit.pool_forecast f where f.exhausted_in is not null limit ${MOST}`
+
+const LEASES = `
+  with q as materialized (
+    select q.network, q.quarantine_reason as reason, count(*) as leases from ipledger_audit.quarantines q group by 1, 2)
+  select 'quarantined' as metric, array[q.network, q.reason] as labels, q.leases::float8 as value from q
+  union all
+  select 'conflicts', array[n.network_id], coalesce(q.leases, 0)
+    from ipledger.network n left join q on q.network = n.network_id and q.reason = 'CONFLICT'
+  union all
+  select 'suspects', array[k.network_id, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
+    from ipledger.lookup k group by k.network_id, k.answer`
+
+const ATTENTION = `
+  select 'attention' as metric, array[a.network, a.code] as labels, count(*)::float8 as value
+    from ipledger_audit.attention a group by a.network, a.code`
+
+const OLDEST = `
+  select 'oldestTransaction' as metric, '{}'::text[] as labels,
+         greatest(0, extract(epoch from clock_timestamp() - o.begun_at))::float8 as value
+    from ipledger.oldest_transaction() o`
+
+const OFTEN_MS = 10_000
+const SELDOM_MS = 60_000
+const PARTS: readonly Part[] = [
+  { name: 'networks', everyMs: OFTEN_MS, text: NETWORKS },
+  { name: 'sources', everyMs: OFTEN_MS, text: SOURCES },
+  { name: 'pools', everyMs: OFTEN_MS, text: POOLS },
+  { name: 'oldest transaction', everyMs: OFTEN_MS, text: OLDEST },
+  { name: 'forecast', everyMs: SELDOM_MS, text: FORECAST },
+  { name: 'leases', everyMs: SELDOM_MS, text: LEASES },
+  { name: 'attention', everyMs: SELDOM_MS, text: ATTENTION },
+]
+/** Beyond this and its interval a part is no longer known. */
+const KNOWN_FOR_MS = 60_000
+
+export type Observed = {
+  /** What is known; waits a moment for what is being read. */
+  readings(): Promise<readonly Reading[]>
+}
+
+type Known = { readonly at: number; readonly readings: readonly Reading[] }
+
+export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Observed {
+  const known = new Map<Part, Known>()
+  /** Parts that could not be read, and were told of. */
+  const told = new Set<Part>()
+  let isUp = false
+  let reading: Promise<void> | undefined
+  let begunAt = Number.NEGATIVE_INFINITY
+
+  async function readPart(part: Part): Promise<void> {
+    const at = performance.now()
+    try {
+      const rows = await ask<Row>(database, part.text)
+      known.set(part, { at, readings: rows.map(({ metric, labels, value }) => [metric, labels, value]) })
+      for (const { metric, labels } of rows) if (metric === 'era') expectNetwork(labels[0]!)
+    } catch (error) {
+      // A table or view that is not there, or is not ours to read, is told of once, and left out.
+      if (!isMissing(error)) throw error
+      if (!told.has(part))
+        log.warn({ part: part.name, err: error }, 'a metric cannot be read from this database')
+      told.add(part)
+      known.set(part, { at, readings: [] })
+    }
+  }
+
+  async function readDue(): Promise<void> {
+    try {
+      for (const part of PARTS) {
+        const before = known.get(part)
+        if (before === undefined || performance.now() - before.at >= part.everyMs) await readPart(part)
+      }
+      isUp = true
+    } catch (error) {
+      if (isUp) log.warn({ err: error }, 'metrics of the database cannot be read')
+      isUp = false
+    } finally {
+      reading = undefined
+    }
+  }
+
+  return {
+    async readings() {
+      if (reading === undefined && performance.now() - begunAt >= OFTEN_MS) {
+        begunAt = performance.now()
+        reading = readDue()
+      }
+      if (reading !== undefined) await noLongerThan(begunAt + WAIT_MS - performance.now(), reading)
+      for (const [part, { at }] of known)
+        if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) known.delete(part)
+      const found = [...known.values()].flatMap(({ readings }) => readings)
+      return [['databaseUp', [], isUp && known.size > 0 ? 1 : 0], ...found]
+    },
+  }
+}
+
+/** Relations, schemas, columns and functions that are not there, or not ours to use. */
+const MISSING: ReadonlySet<string> = new Set(['42P01', '3F000', '42703', '42501', '42883'])
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && MISSING.has(String(error.code))
+}

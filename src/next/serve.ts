@@ -1,0 +1,319 @@
+/**
+ * The processes of the service, put together: what each needs is opened in order, and closed in the other order however it
+ * ends. A start that fails leaves nothing running.
+ */
+import { createHealth } from './api/health.ts'
+import { startPages } from './api/pages.ts'
+import { type RunningServer, startServer } from './api/server.ts'
+import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
+import { type Config, readConfig, StartRefused } from './config.ts'
+import { startWorker, type Worker } from './jobs/worker.ts'
+import { type OpenLedger, openLedger } from './ledger/open.ts'
+import { createReads } from './ledger/reads.ts'
+import { createObserved } from './observed.ts'
+import { createPool } from './postgres/connect.ts'
+import { type Database, openDatabase } from './postgres/database.ts'
+import { createAskedSources } from './sources/ask.ts'
+import { createIntake } from './sources/intake.ts'
+import { readSourceSecrets } from './sources/settings.ts'
+import {
+  addGauges,
+  countClockStep,
+  countJudgement,
+  countLookup,
+  countReport,
+  createLogger,
+  currentTraceId,
+  keepJobs,
+  type Logger,
+  ledgerObserver,
+  onJob,
+} from './telemetry.ts'
+import { startTelemetry, type Telemetry } from './telemetry-export.ts'
+
+export type ServiceOptions = {
+  readonly worker: boolean
+  readonly onFailure?: (error: Error) => void
+  /** By how much a test has moved time, in milliseconds. */
+  readonly movedBy?: () => number
+}
+
+export type Service = {
+  readonly database: Database
+  readonly ledger: OpenLedger
+  readonly server: RunningServer
+}
+
+/** For what sources report: each report is a few milliseconds of one of them. Not measured. */
+const INTAKE_CONNECTIONS = 8
+const NETWORK = 'default'
+
+/** All that `serve` runs, ready; closed with `open`. */
+export async function openService(
+  config: Config,
+  log: Logger,
+  open: AsyncDisposableStack,
+  options: ServiceOptions,
+): Promise<Service> {
+  const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
+  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
+  const onFailure = options.onFailure === undefined ? {} : { onFailure: options.onFailure }
+  const database = await openDatabase(config, { log, embedded: 'own', ...onFailure })
+  open.defer(() => database.stop())
+  const ledger = await openWriter(config, database, log, open, options.movedBy)
+  const pool = openPool(database, 'ipledger reads', config.readConnections, log, open)
+  const reads = createReads(pool)
+  open.defer(addGauges(createObserved(pool, log).readings))
+  const intake = openIntake(database, ledger, log, open)
+  const worker = options.worker
+    ? await openWorker({ config, database, ledger, intake, log, open })
+    : undefined
+  const server = await startServer({
+    ledger,
+    reads,
+    intake,
+    tokens,
+    config,
+    logger: log,
+    metrics: telemetry.page,
+    ...(worker === undefined ? {} : { worker: worker.trouble }),
+  })
+  open.defer(() => server.close())
+  return { database, ledger, server }
+}
+
+/** The jobs alone, ready; the port of their metrics, if anybody asked for them. */
+export async function openJobs(
+  config: Config,
+  log: Logger,
+  open: AsyncDisposableStack,
+  onFailure: (error: Error) => void,
+): Promise<number | null> {
+  const tokens = config.telemetry.page
+    ? open.adopt(chooseTokens(config, log), (one) => one.close())
+    : undefined
+  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
+  const database = await openDatabase(config, { log, embedded: 'share', onFailure })
+  open.defer(() => database.stop())
+  const ledger = await openWriter(config, database, log, open)
+  const intake = openIntake(database, ledger, log, open)
+  const worker = await openWorker({ config, database, ledger, intake, log, open })
+  return tokens === undefined ? null : openPages({ config, database, log, open, tokens, telemetry, worker })
+}
+
+/** A worker serves no methods: its metrics have a port of their own, and its state with them. */
+async function openPages(of: {
+  readonly config: Config
+  readonly database: Database
+  readonly log: Logger
+  readonly open: AsyncDisposableStack
+  readonly tokens: Tokens
+  readonly telemetry: Telemetry
+  readonly worker: Worker
+}): Promise<number> {
+  const { config, database, log, open, tokens, telemetry, worker } = of
+  const reads = createReads(openPool(database, 'ipledger probes', 1, log, open))
+  const stopping = new AbortController()
+  const health = createHealth({
+    look: () => reads.condition(),
+    services: [],
+    stopping: stopping.signal,
+    worker: worker.trouble,
+  })
+  const where = { host: config.host, port: config.metricsPort }
+  const pages = await startPages({ health, tokens, metrics: telemetry.page, log }, where)
+  open.defer(() => pages.close())
+  open.defer(() => stopping.abort())
+  return pages.port
+}
+
+/** Brings the database up to date, and nothing else. */
+export async function migrateDatabase(
+  config: Config,
+  log: Logger,
+  open: AsyncDisposableStack,
+): Promise<void> {
+  const database = await openDatabase(config, { log, embedded: 'share', auditAnew: true })
+  open.defer(() => database.stop())
+  await openWriter(config, database, log, open)
+}
+
+export async function openWriter(
+  config: Config,
+  database: Pick<Database, 'serviceUrl'>,
+  log: Logger,
+  open: AsyncDisposableStack,
+  movedBy?: () => number,
+): Promise<OpenLedger> {
+  const ledger = await openLedger({
+    url: database.serviceUrl,
+    connections: config.writeConnections,
+    losesNothing: config.commitsAreNeverLost,
+    limits: {
+      queued: config.maxQueuedCommands,
+      batch: config.batchLeases,
+      deadlineMs: config.deadlineMs,
+      touched: config.imageAddresses,
+    },
+    traceId: currentTraceId,
+    observer: observerOf(log),
+    ...(movedBy !== undefined && { movedBy }),
+  })
+  open.defer(() => ledger.close())
+  await ensureDefaultNetwork(ledger, log)
+  return ledger
+}
+
+/** Metrics, and what a person should read. */
+function observerOf(log: Logger) {
+  return {
+    ...ledgerObserver,
+    eraBegun(network: string, era: number, why: string) {
+      ledgerObserver.eraBegun(network)
+      log.error({ network, era, why }, 'a new era begins')
+    },
+    failed(network: string, what: Parameters<typeof ledgerObserver.failed>[1], error: unknown) {
+      ledgerObserver.failed(network, what)
+      log.warn({ network, what, err: error }, 'a batch failed')
+    },
+    defect(network: string, command: { readonly type: string }, error: unknown) {
+      log.error({ network, command: command.type, err: error }, 'the database refuses what the ledger allows')
+    },
+    clockStep(byMs: number) {
+      countClockStep(byMs)
+      log.error({ byMs: Math.round(byMs) }, "the database's clock was set")
+    },
+  }
+}
+
+/** The network that calls mean when they name none. Made once, through the ledger like every other. */
+async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<void> {
+  if ((await ledger.image(NETWORK)) !== null) return
+  const outcome = await ledger.submit({
+    type: 'createNetwork',
+    network: NETWORK,
+    actor: { name: 'migrate', node: null },
+    cause: 'migrate',
+    requestId: null,
+    fingerprint: null,
+    traceId: null,
+    settings: { description: '', labels: {} },
+  })
+  if (outcome.ok) log.info({ network: NETWORK }, 'network created')
+  // Another starter may have been faster.
+  else if ((await ledger.image(NETWORK)) === null)
+    throw new Error(`network ${NETWORK} could not be created: ${outcome.refusal.message}`)
+}
+
+function openPool(
+  { serviceUrl }: Pick<Database, 'serviceUrl'>,
+  applicationName: string,
+  max: number,
+  log: Logger,
+  open: AsyncDisposableStack,
+) {
+  const onLost = (error: Error): void =>
+    log.warn({ err: error }, `a connection of ${applicationName} was lost`)
+  const pool = createPool({ url: serviceUrl, applicationName, max, onLost })
+  open.defer(() => pool.end())
+  return pool
+}
+
+function openIntake(database: Database, ledger: OpenLedger, log: Logger, open: AsyncDisposableStack) {
+  return createIntake({
+    ledger,
+    database: openPool(database, 'ipledger intake', INTAKE_CONNECTIONS, log, open),
+    observe: (network, _source, { ms }) => countReport(network, true, ms),
+    log,
+  })
+}
+
+async function openWorker(of: {
+  readonly config: Config
+  readonly database: Database
+  readonly ledger: OpenLedger
+  readonly intake: ReturnType<typeof createIntake>
+  readonly log: Logger
+  readonly open: AsyncDisposableStack
+}): Promise<Worker> {
+  const { config, database, ledger, intake, log, open } = of
+  const worker = await startWorker({
+    jobsUrl: database.jobsUrl,
+    serviceUrl: database.serviceUrl,
+    connections: config.jobConnections,
+    ledger,
+    intake,
+    asked: createAskedSources(readSecrets(config)),
+    log,
+    observer: { run: onJob, judged: countJudgement, lookedUp: countLookup, jobs: keepJobs },
+  })
+  open.defer(() => worker.stop())
+  return worker
+}
+
+function readSecrets({ sourceSecretsFile }: Config) {
+  try {
+    return readSourceSecrets(sourceSecretsFile)
+  } catch (error) {
+    throw new StartRefused(error instanceof Error ? error.message : String(error), { cause: error })
+  }
+}
+
+function chooseTokens(config: Config, log: Logger): Tokens {
+  if (config.tokensFile !== undefined) return openTokens(config.tokensFile, log)
+  if (!isLoopback(config.host)) {
+    throw new StartRefused(
+      `Without tokens every caller is admin, so ipledger listens on ${config.host} only with a file of tokens: ` +
+        'make one with "ipledger token create" and let IPLEDGER_TOKENS name it, or unset IPLEDGER_HOST.',
+    )
+  }
+  return loopbackTokens()
+}
+
+/** Of a server on this machine. Who listens everywhere is asked at the loopback interface. */
+export function callersUrl(host: string, port: number): string {
+  const reached = ['0.0.0.0', '::', 'localhost'].includes(host) ? '127.0.0.1' : host
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
+}
+
+export type StartedService = {
+  readonly url: string
+  readonly grpcUrl: string
+  readonly ledger: OpenLedger
+  stop(): Promise<void>
+}
+
+/** The whole service in this process, on free ports of loopback, as its tests and the demo run it. */
+export async function startService(
+  options: {
+    readonly databaseUrl: string
+    readonly env?: Readonly<Record<string, string>>
+    readonly log?: Logger
+  } & Partial<ServiceOptions>,
+): Promise<StartedService> {
+  const { databaseUrl, env = {}, worker = false, movedBy } = options
+  const config = readConfig({
+    DATABASE_URL: databaseUrl,
+    IPLEDGER_PORT: '0',
+    IPLEDGER_GRPC_PORT: '0',
+    IPLEDGER_LOG_LEVEL: 'silent',
+    ...env,
+  })
+  const log = options.log ?? createLogger(config.logLevel)
+  const open = new AsyncDisposableStack()
+  try {
+    const { ledger, server } = await openService(config, log, open, {
+      worker,
+      ...(movedBy !== undefined && { movedBy }),
+    })
+    return {
+      url: callersUrl(config.host, server.httpPort),
+      grpcUrl: callersUrl(config.host, server.grpcPort),
+      ledger,
+      stop: () => open.disposeAsync(),
+    }
+  } catch (error) {
+    await open.disposeAsync()
+    throw error
+  }
+}

@@ -1,0 +1,286 @@
+/**
+ * Every query of every dashboard on a network that has lived a day: it runs with the auditor's rights and settings, and
+ * answers what its panel can draw.
+ */
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { QUARANTINE_REASONS } from '../../../src/next/core/event.ts'
+import { connectUnchecked } from '../../../src/next/postgres/connect.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
+import {
+  DAY_NETWORK,
+  type DayOfLife,
+  FULL_POOL,
+  GHOST,
+  LOOPING,
+  LOST_NODE,
+  liveADay,
+  SILENT_SOURCE,
+  STORIED_ADDRESS,
+  STORIED_OWNERS,
+} from '../support/day-of-life.ts'
+import {
+  type DashboardJson,
+  intervalOf,
+  linksOf,
+  type PanelJson,
+  panelsOf,
+  readDashboards,
+  type Values,
+  withMacros,
+  withVariables,
+} from '../support/grafana.ts'
+
+const database = await useTestDatabase()
+const dashboards = readDashboards()
+
+let day: DayOfLife
+let auditor: pg.Client
+
+beforeAll(async () => {
+  day = await withClient(database.adminUrl, liveADay)
+  auditor = await connectUnchecked({ url: database.auditorUrl, applicationName: 'test dashboards' })
+})
+afterAll(() => auditor?.end())
+
+/** What a person chose, or a link: everything where several may be chosen. */
+const CHOSEN: Readonly<Record<string, Values>> = {
+  overview: { network: [DAY_NETWORK] },
+  pool: { network: DAY_NETWORK, pool: 'web' },
+  address: { network: DAY_NETWORK, address: STORIED_ADDRESS, owner: '', lease: '' },
+  sources: { network: [DAY_NETWORK], source: ['dry-run', ...[1, 2, 3, 4, 5].map((n) => `node-${n}`)] },
+  service: { network: [DAY_NETWORK] },
+}
+
+const TEXT = [25, 1043]
+const TIME = [1184]
+const NUMBER = [20, 21, 23, 700, 701, 1700]
+const BOOLEAN = [16]
+/** What Grafana's data source has a type of its own for. */
+const KNOWN = [...TEXT, ...TIME, ...NUMBER, ...BOOLEAN]
+
+type Answer = {
+  readonly rows: readonly Readonly<Record<string, unknown>>[]
+  readonly types: ReadonlyMap<string, number>
+}
+
+async function ask(text: string, values: Values, points?: number): Promise<Answer> {
+  const range = { from: day.from, to: day.to, intervalMs: intervalOf(day, points) }
+  const { rows, fields } = await auditor.query(withMacros(withVariables(text, values), range))
+  expect(rows.length, 'rows that a browser can hold').toBeLessThanOrEqual(20_000)
+  const types = new Map(fields.map(({ name, dataTypeID }) => [name, dataTypeID]))
+  expect(types.size, 'columns have names of their own').toBe(fields.length)
+  return { rows, types }
+}
+
+function columns({ types }: Answer, wanted: readonly number[]): readonly string[] {
+  return [...types].flatMap(([name, type]) => (wanted.includes(type) ? [name] : []))
+}
+
+/** In the order of time, each time once a series: Grafana makes no wide frame of anything else. */
+function expectInTime({ rows }: Answer, by: readonly string[]): void {
+  const times = rows.map(({ time }) => Number(time))
+  expect(times.every(Number.isFinite), 'every row has a time').toBe(true)
+  expect(times, 'in the order of time').toEqual(times.toSorted((a, b) => a - b))
+  const keys = rows.map((row) => [row.time, ...by.map((name) => row[name])].join('|'))
+  expect(new Set(keys).size, 'one row a time and series').toBe(keys.length)
+}
+
+function expectDrawable(panel: PanelJson, answer: Answer): void {
+  const { types } = answer
+  for (const [name, type] of types) expect(KNOWN, `type of ${name}`).toContain(type)
+  switch (panel.type) {
+    case 'timeseries': {
+      expect(panel.targets!.every(({ format }) => format === 'time_series')).toBe(true)
+      expect([...TIME, ...NUMBER]).toContain(types.get('time'))
+      const texts = columns(answer, TEXT)
+      expect(['', 'metric'], 'the only text names the series').toContain(texts.join())
+      expect(columns(answer, NUMBER).filter((name) => name !== 'time').length).toBeGreaterThan(0)
+      expectInTime(answer, texts)
+      return
+    }
+    case 'state-timeline': {
+      const [partition] = panel.transformations!.map(({ options }) => options.fields[0]!)
+      expect(TIME).toContain(types.get('time'))
+      expect(columns(answer, TEXT)).toContain(partition)
+      expect(columns(answer, TEXT).length, 'a text to show').toBeGreaterThan(1)
+      expect(columns(answer, TEXT).length, 'and nothing but texts').toBe(types.size - 1)
+      expectInTime(answer, [partition!])
+      return
+    }
+    case 'stat':
+      expect(answer.rows).toHaveLength(1)
+      expect(columns(answer, NUMBER)).toEqual([...types.keys()])
+      return
+    case 'bargauge':
+      expect([...types.keys()]).toEqual(['metric', 'value'])
+      expect(columns(answer, NUMBER)).toEqual(['value'])
+      return
+    case 'table': {
+      const overrides = new Map(
+        panel.fieldConfig!.overrides.map(({ matcher, properties }) => [matcher.options, properties]),
+      )
+      expect(types.keys().toArray().sort(), 'its columns').toEqual([...overrides.keys()].sort())
+      for (const name of columns(answer, NUMBER)) {
+        const ids = overrides.get(name)!.map(({ id }) => id)
+        expect(ids, `${name} has a unit`).toContain('unit')
+      }
+      return
+    }
+    default:
+      throw new Error(`a panel of type ${panel.type}`)
+  }
+}
+
+function expectLinked(panel: PanelJson, { types }: Answer): void {
+  for (const { url } of linksOf(panel)) {
+    for (const [, field] of url.matchAll(/__data\.fields\.(\w+)/g)) {
+      expect([...types.keys()], `${url} reads a column`).toContain(field)
+    }
+  }
+}
+
+describe.each([...dashboards])('%s', (name, dashboard: DashboardJson) => {
+  const chosen = CHOSEN[name]!
+
+  const asked = panelsOf(dashboard).flatMap((panel) =>
+    (panel.targets ?? []).flatMap(({ rawSql, refId }) =>
+      rawSql === undefined ? [] : [[`${panel.title} (${panel.id}${refId})`, panel, rawSql] as const],
+    ),
+  )
+
+  test.each(asked)('%s', async (_, panel, rawSql) => {
+    const answer = await ask(rawSql, chosen, panel.maxDataPoints)
+    expect(answer.rows.length, 'rows of the day').toBeGreaterThan(0)
+    expectDrawable(panel, answer)
+    expectLinked(panel, answer)
+  })
+
+  const queried = dashboard.templating.list.filter(
+    ({ type, datasource }) => type === 'query' && datasource?.uid === 'ipledger-postgresql',
+  )
+  test.each(queried.map((variable) => [variable.name, variable] as const))(
+    'variable %s offers what was chosen',
+    async (variable, { query }) => {
+      const { rows } = await ask(query!, chosen)
+      const offered = rows.map((row) => Object.values(row)[0])
+      expect(offered).toEqual(expect.arrayContaining([chosen[variable]!].flat()))
+    },
+  )
+
+  test('a choice of nothing is no error', async () => {
+    const nothing = Object.fromEntries(
+      dashboard.templating.list.map(({ name: variable, multi, type }) => [
+        variable,
+        multi ? [] : type === 'textbox' ? '' : 'nothing',
+      ]),
+    )
+    for (const [, , rawSql] of asked) await ask(rawSql, nothing)
+  })
+
+  test.each(dashboard.annotations.list.map((mark) => [mark.name, mark] as const))(
+    'marks: %s',
+    async (_, { target }) => {
+      const answer = await ask(target.rawSql!, chosen)
+      expect([...answer.types.keys()]).toEqual(['time', 'text', 'tags'])
+      expect([...answer.types.values()]).toEqual([...TIME, 25, 25])
+      expect(answer.rows.length).toBeGreaterThan(0)
+      for (const { text } of answer.rows) expect(text).toMatch(/\w+ .*\w/)
+    },
+  )
+})
+
+/** What a panel shows. */
+async function shown(name: string, title: string, values: Values = CHOSEN[name]!): Promise<Answer['rows']> {
+  const panel = panelsOf(dashboards.get(name)!).find((one) => one.title === title)
+  if (panel === undefined) throw new Error(`${name} has no panel ${title}`)
+  return (await ask(panel.targets![0]!.rawSql!, values, panel.maxDataPoints)).rows
+}
+
+test('the day has every cause of a reap and every reason of a quarantine', async () => {
+  const causes = (await shown('overview', 'Reaps by cause')).map(({ metric }) => metric)
+  expect(new Set(causes)).toEqual(new Set(['NEVER_CONFIRMED', 'PROVEN_ABSENT', 'Reap']))
+  const { rows } = await auditor.query<{ reason: string }>(
+    `select distinct quarantine_reason as reason from event where network = $1 and type = 'lease.quarantined'`,
+    [DAY_NETWORK],
+  )
+  expect(rows.map(({ reason }) => reason).sort()).toEqual([...QUARANTINE_REASONS].sort())
+})
+
+test('the timeline of the storied address names its holders in turn, with gaps between them', async () => {
+  const rows = await shown('address', 'Holders and states')
+  const [first, second, third] = STORIED_OWNERS.map((owner) => `${owner} 1`)
+  expect(rows.map(({ holder }) => holder)).toEqual([first, null, second, null, third, third])
+  expect(rows.at(-1)!.state).toBe('QUARANTINED CONFLICT')
+})
+
+test('its timeline begins with who held it before the time range', async () => {
+  const whole = day
+  day = { ...day, from: new Date(day.to.getTime() - 3_600_000) }
+  try {
+    const rows = await shown('address', 'Holders and states')
+    expect(rows).toMatchObject([{ holder: `${STORIED_OWNERS[2]} 1`, state: 'QUARANTINED CONFLICT' }])
+    expect(Number(rows[0]!.time)).toBe(day.from.getTime())
+  } finally {
+    day = whole
+  }
+})
+
+test('from the reap of the second holder a link leads to the address and to its owner', async () => {
+  const reap = (await shown('overview', 'Reaps, the latest first')).find(
+    ({ address }) => address === STORIED_ADDRESS,
+  )
+  expect(reap).toMatchObject({
+    network: DAY_NETWORK,
+    owner: STORIED_OWNERS[1],
+    lease: day.storied[1],
+    cause: 'PROVEN_ABSENT',
+    source: 'node-1',
+    why: 'SIGHTED',
+    lookup_answer: 'gone',
+  })
+  expect(Number(reap!.misses)).toBeGreaterThanOrEqual(3)
+  const followed = { network: DAY_NETWORK, address: STORIED_ADDRESS, owner: String(reap!.owner), lease: '' }
+  const events = await shown('address', 'Events of the owner', followed)
+  expect(events.map(({ type }) => type)).toEqual(['lease.reaped', 'lease.reserved'])
+  const lease = await shown('address', 'Events of the lease', { ...followed, lease: String(reap!.lease) })
+  expect(lease.map(({ type }) => type)).toEqual(['lease.reserved', 'lease.reaped'])
+})
+
+test('the conflict names everybody who is there', async () => {
+  const [conflict] = await shown('overview', 'Conflicts, the latest first')
+  expect(conflict).toMatchObject({ address: STORIED_ADDRESS, owner: STORIED_OWNERS[2] })
+  expect(conflict!.what).toContain(GHOST)
+})
+
+test('the hold, the silent source and the crash loop are named', async () => {
+  expect(await shown('sources', 'Holds')).toMatchObject([{ hold: 'TOO_MANY_REAPS', until: null }])
+  expect(await shown('sources', 'Silent')).toEqual([{ silent: 2 }])
+  expect(await shown('sources', 'Partial')).toEqual([{ partial: 1 }])
+  const bySilence = await shown('sources', 'Sources, the longest silent first')
+  expect(bySilence.slice(0, 3).map(({ source }) => source)).toEqual(['dry-run', LOST_NODE, SILENT_SOURCE])
+  const codes = (await shown('sources', 'Attention, the longest first')).map(({ code }) => code)
+  expect(codes).toEqual(expect.arrayContaining(['HELD', 'SOURCE_SILENT', 'LOOKUP_FAILING']))
+  expect(await shown('overview', 'Crash loops')).toMatchObject([{ owner: LOOPING, lives: 6, pool: 'web' }])
+})
+
+test('the map has a row for each sixteenth of the pool, and the storied address in its cell', async () => {
+  const mapOf = (pool: string) => shown('pool', 'Map of the address space', { network: DAY_NETWORK, pool })
+  const rows = await mapOf('web')
+  expect(rows).toHaveLength(16)
+  expect(rows[4]).toMatchObject({ first_address: '10.20.0.64', size: 1, c13: 1 })
+  expect(rows[7]).toMatchObject({ first_address: '10.20.0.112', c13: 0 })
+  expect(await mapOf(FULL_POOL)).toHaveLength(2)
+  const six = await mapOf('v6')
+  expect(six[0]).toMatchObject({ first_address: 'fd00:20::/72', size: 2 ** 56 })
+  expect(Number(six[0]!.c00)).toBeGreaterThan(0)
+  const [blocks] = await mapOf('blocks')
+  expect(blocks).toMatchObject({ first_address: '10.64.0.0/28', size: 1, c00: 1, c01: 1, c02: 1, c03: 0 })
+})
+
+test('the small pool is nearly full, and runs out', async () => {
+  const [first] = await shown('overview', 'Pools, the fullest first')
+  expect(first).toMatchObject({ network: DAY_NETWORK, pool: FULL_POOL })
+  expect(Number(first!.used_ratio)).toBeGreaterThan(0.7)
+  expect(Number(first!.exhausted_in)).toBeGreaterThan(0)
+})

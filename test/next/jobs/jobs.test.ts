@@ -1,0 +1,332 @@
+import assert from 'node:assert/strict'
+import { setTimeout as delay } from 'node:timers/promises'
+import { pino } from 'pino'
+import { beforeEach, describe, test } from 'vitest'
+import type { SourceDeclaration } from '../../../src/next/core/event.ts'
+import { expire } from '../../../src/next/jobs/expire.ts'
+import type { JobContext } from '../../../src/next/jobs/job.ts'
+import { createJudge } from '../../../src/next/jobs/judge.ts'
+import { prune } from '../../../src/next/jobs/prune.ts'
+import { createPull } from '../../../src/next/jobs/pull.ts'
+import { recheck } from '../../../src/next/jobs/recheck.ts'
+import { resume } from '../../../src/next/jobs/resume.ts'
+import { sample } from '../../../src/next/jobs/sample.ts'
+import { createVerify } from '../../../src/next/jobs/verify.ts'
+import type { AskedSources } from '../../../src/next/sources/ask.ts'
+import { createIntake } from '../../../src/next/sources/intake.ts'
+import type { Listing, LookUp } from '../../../src/next/sources/source.ts'
+import {
+  command,
+  confirm,
+  enable,
+  HOUR,
+  lists,
+  MINUTE,
+  network,
+  pool,
+  register,
+  release,
+  reserve,
+  SECOND,
+  source,
+  unchanged,
+} from '../core/given.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { type TestLedger, useTestLedger } from '../support/ledger.ts'
+import { NETWORK } from '../support/stored-scene.ts'
+
+/** What the sources of a test say; one that says nothing fails. */
+type Said = { lookUp?: () => LookUp; list?: () => Listing; asked: number }
+
+async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Said }> {
+  const at = await useTestLedger(await useTestDatabase())
+  const said: Said = { asked: 0 }
+  const asked: AskedSources = {
+    get: () => ({
+      async lookUp() {
+        said.asked += 1
+        return said.lookUp?.() ?? { answer: 'error', detail: 'away' }
+      },
+      async list() {
+        if (said.list === undefined) throw new Error('away')
+        return said.list()
+      },
+      async close() {},
+    }),
+    async close() {},
+  }
+  const context: JobContext = {
+    database: at.pool,
+    ledger: at.ledger,
+    intake: createIntake({ ledger: at.ledger, database: at.pool }),
+    asked,
+    log: pino({ level: 'silent' }),
+    observer: {},
+    signal: new AbortController().signal,
+  }
+  return { at, context, said }
+}
+
+const DOCKER: Partial<SourceDeclaration> = { kind: 'docker' }
+const QUICK = { reapPolicy: { minimumAgeMs: SECOND, unwitnessedAgeMs: SECOND } }
+const judge = createJudge({ stayMs: 0 })
+
+describe('expire', async () => {
+  const { at, context } = await begin()
+
+  test('takes back a promise that was broken, after its grace, and nothing else', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true }),
+      reserve('a', { confirmWithinMs: MINUTE }),
+      reserve('b', { confirmWithinMs: MINUTE }),
+      reserve('c', { confirmWithinMs: HOUR }),
+      reserve('d'),
+      confirm('b'),
+    )
+    const { head } = await at.image()
+    await at.advance(MINUTE + 30 * SECOND)
+    assert.deepEqual(await expire(context), { reaped: 0 })
+    await at.advance(MINUTE)
+    const runs = await Promise.all([expire(context), expire(context)])
+    assert.equal(runs[0].reaped! + runs[1].reaped!, 1)
+    assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 NEVER_CONFIRMED'])
+  })
+
+  test('keeps what was listed, and goes past it', async () => {
+    await at.play(register('agent'), enable('agent'), lists('agent', ['c@10.0.0.3']))
+    await at.advance(2 * HOUR)
+    const { head } = await at.image()
+    await at.play(reserve('e', { confirmWithinMs: SECOND }))
+    await at.advance(2 * MINUTE)
+    assert.deepEqual(await expire(context), { reaped: 1 })
+    assert.match((await at.told(head)).at(-1)!, /^lease.reaped 10.0.0.\d+ NEVER_CONFIRMED$/)
+  })
+})
+
+describe('judge', async () => {
+  const { at, context, said } = await begin()
+
+  test('asks who is asked, and reaps on proof in the same run', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true, ...QUICK }),
+      source('docker', DOCKER),
+      reserve('a', { confirmed: true }),
+      reserve('b', { confirmed: true }),
+      lists('docker', ['b@10.0.0.2']),
+      lists('docker', ['b@10.0.0.2']),
+      lists('docker', ['b@10.0.0.2']),
+    )
+    const { head } = await at.image()
+    said.lookUp = () => ({ answer: 'gone', detail: 'no such container' })
+    assert.deepEqual(await judge(context), { reaped: 1, asked: 1 })
+    assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 PROVEN_ABSENT'])
+    assert.equal(said.asked, 1)
+    assert.deepEqual(await judge(context), { reaped: 0, asked: 0 })
+  })
+
+  test('asks again after a wait that doubles, for as long as the answer is a doubt', async () => {
+    await at.play(reserve('c', { confirmed: true }))
+    for (let report = 0; report < 3; report++) await at.play(lists('docker', ['b@10.0.0.2']))
+    said.asked = 0
+    said.lookUp = () => ({ answer: 'live', detail: 'running' })
+    await judge(context)
+    assert.equal(said.asked, 1)
+    await judge(context)
+    assert.equal(said.asked, 1, 'not yet')
+    await at.play(unchanged('docker'))
+    await judge(context)
+    assert.equal(said.asked, 2, 'after 30 s')
+    await at.play(unchanged('docker'))
+    await judge(context)
+    assert.equal(said.asked, 2, 'not after 30 s more')
+    await at.play(unchanged('docker'))
+    said.lookUp = () => ({ answer: 'gone', detail: '' })
+    assert.deepEqual(await judge(context), { reaped: 1, asked: 1 })
+  })
+
+  test('asks a source that failed no more in the same run', async () => {
+    await at.play(...Array.from({ length: 12 }, (_, index) => reserve(`f${index}`, { confirmed: true })))
+    for (let report = 0; report < 3; report++) await at.play(lists('docker', ['b@10.0.0.2']))
+    said.asked = 0
+    delete said.lookUp
+    await judge(context)
+    assert.ok(said.asked <= 8)
+    const rows = await at.pool.query("select from ipledger.lookup where answer = 'error'")
+    assert.equal(rows.rows.length, said.asked)
+  })
+
+  test('reaps nothing while the network is held', async () => {
+    await at.play(command({ type: 'hold', hold: 'SOURCE_AHEAD', why: 'test' }))
+    await at.advance(HOUR)
+    said.asked = 0
+    assert.deepEqual(await judge(context), { reaped: 0, asked: 0 })
+    assert.equal(said.asked, 0)
+  })
+})
+
+describe('judge and sources that report', async () => {
+  const { at, context } = await begin()
+
+  test('leaves questions for sources that report, and stays for their answers', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true, ...QUICK }),
+      source('agent', { node: 'n1' }),
+      reserve('p', { confirmed: true, node: 'n1' }),
+      reserve('q', { confirmed: true }),
+      lists('agent', []),
+      lists('agent', []),
+      lists('agent', []),
+    )
+    const { head } = await at.image()
+    const staying = createJudge({ stayMs: 10 * SECOND })(context)
+    const reporting = {
+      network: NETWORK,
+      source: 'agent',
+      actor: { name: 'agent', node: 'n1' },
+      traceId: null,
+      deadline: performance.now() + MINUTE,
+      mayReport: () => null,
+    }
+    for (let isAnswered = false; !isAnswered; await delay(100)) {
+      const begun = await context.intake.begin(reporting)
+      assert.ok(!('reason' in begun))
+      const given = { ...reporting, ...begun, epoch: 'e1', complete: true, content: { entries: [] } }
+      const reported = await context.intake.report(given)
+      assert.ok(!('reason' in reported))
+      const [question] = reported.verifications
+      if (question === undefined) continue
+      assert.equal(question.address, '10.0.0.1')
+      const verdicts = [{ id: question.id, answer: 'gone' as const, terminalSince: null, detail: '' }]
+      const taken = await context.intake.verdicts({ ...reporting, epoch: 'e1', verdicts })
+      assert.deepEqual(taken, { accepted: 1, ignored: 0 })
+      isAnswered = true
+    }
+    await staying
+    assert.ok((await at.told(head)).includes('lease.reaped 10.0.0.1 PROVEN_ABSENT'))
+  })
+})
+
+describe('recheck', async () => {
+  const { at, context } = await begin()
+
+  test('finds what a release left behind though no list changes', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true }),
+      source('agent'),
+      reserve('a/1', { confirmed: true }),
+      reserve('b'),
+      lists('agent', ['a/1@10.0.0.1']),
+      release('a/1'),
+    )
+    const { head } = await at.image()
+    assert.deepEqual(await recheck(context), { rechecked: 0 })
+    await at.play(unchanged('agent'))
+    assert.deepEqual(await recheck(context), { rechecked: 1 })
+    assert.deepEqual(await at.told(head), ['lease.quarantined 10.0.0.1 RECHECK RELEASED_BUT_LIVE'])
+    assert.deepEqual(await recheck(context), { rechecked: 0 })
+  })
+})
+
+describe('pull', async () => {
+  const { at, context, said } = await begin()
+  const pull = createPull({ stayMs: 50 })
+
+  test('asks each source when its interval is over', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true }),
+      register('docker', DOCKER),
+      enable('docker'),
+    )
+    said.list = () => ({
+      epoch: 'engine',
+      complete: true,
+      because: '',
+      entries: [{ address: '10.0.0.9', kind: 'container', name: 'x', uid: 'x', state: 'running' }],
+    })
+    assert.deepEqual(await pull(context), { pulled: 1, failed: 0 })
+    assert.equal((await at.reads.freshness(NETWORK)).get('docker')!.entries, 1)
+    assert.deepEqual(await pull(context), { pulled: 0, failed: 0 })
+    await at.advance(31 * SECOND)
+    assert.deepEqual(await pull(context), { pulled: 1, failed: 0 })
+    assert.equal((await at.image()).listedBy.get('docker')!.size, 1)
+  })
+
+  test('a source that fails says nothing, and is asked again after its interval', async () => {
+    const before = (await at.reads.freshness(NETWORK)).get('docker')
+    delete said.list
+    await at.advance(31 * SECOND)
+    assert.deepEqual(await pull(context), { pulled: 0, failed: 1 })
+    assert.deepEqual(await pull(context), { pulled: 0, failed: 0 })
+    assert.deepEqual((await at.reads.freshness(NETWORK)).get('docker'), before)
+  })
+})
+
+describe('what goes by time', async () => {
+  const { at, context } = await begin()
+  const verify = createVerify({ stayMs: 5 * SECOND })
+
+  beforeEach(async () => {
+    if ((await at.ledger.image(NETWORK)) === null)
+      await at.play(
+        network,
+        pool('10.0.0.0/24', { isDefault: true }),
+        reserve('a', { requestId: 'r', fingerprint: 'f' }),
+      )
+  })
+
+  test('samples add up, once a minute', async () => {
+    const done = await Promise.all([sample(context), sample(context)])
+    assert.equal(done[0].sampled! + done[1].sampled!, 1)
+    const { rows } = await at.pool.query(
+      'select size::int = (excluded + free + cooling)::int + reserved + active + quarantined as ok, reserved from ipledger.pool_sample',
+    )
+    assert.deepEqual(rows[0], { ok: true, reserved: 1 })
+  })
+
+  test('what is old is forgotten', async () => {
+    assert.deepEqual(await prune(context), { requests: 0, samples: 0, lookUps: 0 })
+    await at.pool.query("update ipledger.request set at = at - interval '25 hours'")
+    await at.pool.query("update ipledger.pool_sample set at = at - interval '91 days'")
+    await at.pool.query(
+      `insert into ipledger.lookup select 'net', 's', 'container', 'x', 'x', '10.0.0.99', 'gone', null, '', 1, now(), 1`,
+    )
+    assert.deepEqual(await prune(context), { requests: 1, samples: 1, lookUps: 1 })
+  })
+
+  test('the log is verified, and what differs is found', async () => {
+    assert.deepEqual(await verify(context), { verified: 1, found: 0 })
+    assert.deepEqual(await verify(context), { verified: 0, found: 0 }, 'it rests')
+    await at.pool.query("update ipledger.lease set state = 'ACTIVE'")
+    await at.pool.query("update ipledger.verification set finished_at = finished_at - interval '1 hour'")
+    const { found } = await verify(context)
+    assert.ok(found! > 0)
+  })
+
+  test('a hold for the clock ends by itself', async () => {
+    await at.play(command({ type: 'hold', hold: 'CLOCK', why: 'test', stepMs: 300 }))
+    await delay(400)
+    assert.deepEqual(await resume(context), { resumed: 1 })
+    assert.equal((await at.image()).network!.holds.CLOCK, undefined)
+  })
+})
+
+test('a network that fails holds up no other', async () => {
+  const { at, context } = await begin()
+  await at.play(network, pool('10.0.0.0/24', { isDefault: true }), reserve('a', { confirmWithinMs: 1 }))
+  await at.pool.query(
+    `insert into ipledger.network select 'broken', description, labels, era, identity, recovering, recovered_at, holds, version, created_at, updated_at
+         from ipledger.network`,
+  )
+  await at.pool.query(
+    `insert into ipledger.lease select 'broken', address, seq, pool_id, state, confirm_by, available_at from ipledger.lease`,
+  )
+  await at.advance(5 * MINUTE)
+  const { head } = await at.image()
+  await assert.rejects(expire(context), /rebuild/)
+  assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 NEVER_CONFIRMED'])
+})

@@ -1,0 +1,102 @@
+/** The schedule by graphile-worker, in this process. A rejection that nobody handles would fail this file. */
+import assert from 'node:assert/strict'
+import { pino } from 'pino'
+import { test } from 'vitest'
+import type { JobContext, JobObserver } from '../../../src/next/jobs/job.ts'
+import { createSchedule } from '../../../src/next/jobs/schedule.ts'
+import { startWorker } from '../../../src/next/jobs/worker.ts'
+import { createAskedSources } from '../../../src/next/sources/ask.ts'
+import { createIntake } from '../../../src/next/sources/intake.ts'
+import { network, pool } from '../core/given.ts'
+import { asSuperuser, useTestDatabase, withClient } from '../support/database.ts'
+import { useTestLedger } from '../support/ledger.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const database = await useTestDatabase()
+const at = await useTestLedger(database)
+
+function options(observer: JobObserver) {
+  return {
+    jobsUrl: database.jobsUrl,
+    serviceUrl: database.serviceUrl,
+    connections: 12,
+    ledger: at.ledger,
+    intake: createIntake({ ledger: at.ledger, database: at.pool }),
+    asked: createAskedSources({}),
+    log: pino({ level: 'silent' }) as JobContext['log'],
+    observer,
+  }
+}
+
+const cut = () =>
+  asSuperuser(
+    `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${database.name}' and application_name <> 'ipledger ledger'`,
+  )
+
+test('every job is run after the start, and stops when it is told to', async () => {
+  await at.play(network, pool('10.0.0.0/24', { isDefault: true }))
+  const begun = new Set<string>()
+  const ended: string[] = []
+  const worker = await startWorker(
+    options({
+      async run(job, work) {
+        begun.add(job)
+        const done = await work()
+        ended.push(job)
+        return done
+      },
+    }),
+  )
+  await waitFor(() => begun.size === Object.keys(createSchedule()).length)
+  assert.equal(worker.trouble(), null)
+  const before = performance.now()
+  await worker.stop()
+  assert.ok(performance.now() - before < 5_000)
+  assert.deepEqual(new Set(ended), begun)
+  const { rows } = await at.pool.query('select from ipledger.pool_sample')
+  assert.equal(rows.length, 1)
+})
+
+test('connections that are lost while jobs end do not end the process', async () => {
+  let runs = 0
+  const worker = await startWorker(
+    options({
+      async run(_job, work) {
+        runs += 1
+        await cut()
+        return work()
+      },
+    }),
+  )
+  await waitFor(() => runs >= Object.keys(createSchedule()).length - 2)
+  await cut()
+  await waitFor(() => worker.trouble() === null)
+  await worker.stop()
+})
+
+test('jobs go on when the database is back', async () => {
+  const run: string[] = []
+  const worker = await startWorker(
+    options({
+      run(job, work) {
+        run.push(job)
+        return work()
+      },
+    }),
+  )
+  await waitFor(() => run.includes('sample'))
+  await asSuperuser(`alter database ${database.name} with allow_connections false`)
+  await cut()
+  await waitFor(() =>
+    at.pool.query('select 1').then(
+      () => false,
+      () => true,
+    ),
+  )
+  await asSuperuser(`alter database ${database.name} with allow_connections true`)
+  run.length = 0
+  await withClient(database.jobsUrl, (client) => client.query("select graphile_worker.add_job('sample')"))
+  await waitFor(() => run.includes('sample'))
+  assert.equal(worker.trouble(), null)
+  await worker.stop()
+})

@@ -1,0 +1,187 @@
+/** What is counted, how much of it, and what a configuration asks for. */
+import { afterEach, describe, expect, test } from 'vitest'
+import { readConfig } from '../../../src/next/config.ts'
+import type { LedgerEvent } from '../../../src/next/core/event.ts'
+import type { Reason } from '../../../src/next/core/refusal.ts'
+import {
+  countClockStep,
+  countJudgement,
+  countLookup,
+  countReport,
+  createLogger,
+  keepJobs,
+  ledgerObserver,
+  METRICS,
+  MOST_SERIES,
+  onCommand,
+  onJob,
+  onRead,
+} from '../../../src/next/telemetry.ts'
+import { startTelemetry, type Telemetry } from '../../../src/next/telemetry-export.ts'
+import { readPage } from '../support/scraped.ts'
+
+const log = createLogger('silent')
+const asked = (env: Readonly<Record<string, string>>) => readConfig(env).telemetry
+
+test('no two metrics have one name', () => {
+  expect(new Set(METRICS.map(({ name }) => name)).size).toBe(METRICS.length)
+})
+
+describe('counting', () => {
+  let telemetry: Telemetry | undefined
+  afterEach(async () => {
+    await telemetry?.close()
+    telemetry = undefined
+  })
+  const start = async () => {
+    telemetry = await startTelemetry(asked({ IPLEDGER_METRICS: 'yes' }), log)
+    return async () => readPage(await telemetry!.page!())
+  }
+
+  test('nothing is counted before somebody asks, and nothing of it is told later', async () => {
+    expect((await startTelemetry(asked({}), log)).page).toBeNull()
+    countReport('early', true, 1)
+    const page = await (await start())()
+    expect(page.of('ipledger_reports_total')).toEqual([])
+  })
+
+  test('a metric has so many series and no more, and says that it is without some', async () => {
+    const page = await start()
+    for (let n = 0; n < MOST_SERIES + 5; n += 1) countJudgement(`n${n}`, 'keep')
+    countJudgement('n0', 'keep')
+    const scraped = await page()
+    expect(scraped.of('ipledger_judgements_total')).toHaveLength(MOST_SERIES)
+    expect(scraped.value('ipledger_judgements_total', { network: 'n0', verdict: 'keep' })).toBe(2)
+    expect(scraped.value('ipledger_judgements_total', { network: `n${MOST_SERIES + 1}` })).toBeUndefined()
+    expect(scraped.value('ipledger_series_left_out', { of: 'ipledger.judgements' })).toBe(1)
+  })
+
+  test('a command is done, refused by the rules, or failed', async () => {
+    const page = await start()
+    await onCommand('blue', 'reserve', async () => ({ ok: true as const }))
+    for (const reason of ['POOL_EXHAUSTED', 'OVERLOADED', 'OUTCOME_UNKNOWN'] satisfies Reason[])
+      await onCommand('blue', 'reserve', async () => ({ ok: false as const, refusal: { reason } }))
+    const scraped = await page()
+    const outcomes = scraped
+      .of('ipledger_commands_total')
+      .map(({ labels, value }) => [labels.outcome, labels.reason, value])
+    expect(outcomes).toEqual([
+      ['done', '', 1],
+      ['refused', 'POOL_EXHAUSTED', 1],
+      ['failed', 'OVERLOADED', 1],
+      ['failed', 'OUTCOME_UNKNOWN', 1],
+    ])
+  })
+
+  test('what a ledger tells', async () => {
+    const page = await start()
+    ledgerObserver.batch('blue', { commands: 3, lockMs: 1, decideMs: 0.1, writeMs: 2, waitedMs: 4 })
+    ledgerObserver.failed('blue', 'vetoed')
+    ledgerObserver.failed('blue', 'unknown')
+    ledgerObserver.loaded('blue', { records: 7, ms: 20 })
+    ledgerObserver.eraBegun('blue')
+    const header = { seq: 1, at: 1, actor: 'a', requestId: null, traceId: null }
+    const event = (body: object) => ledgerObserver.event('blue', { ...header, ...body } as LedgerEvent)
+    event({ type: 'lease.reaped', cause: 'PROVEN_ABSENT' })
+    event({ type: 'lease.quarantined', cause: 'REPORT', record: { quarantine: { reason: 'CONFLICT' } } })
+    event({ type: 'reconcile.held', cause: 'CLOCK', details: { hold: 'CLOCK' } })
+    event({ type: 'reconcile.resumed', cause: 'ResumeHold', details: { holds: ['CLOCK'] } })
+    countClockStep(-5_000)
+    const scraped = await page()
+    const value = (name: string, labels: Record<string, string> = {}) =>
+      scraped.value(`ipledger_${name}`, labels)
+    expect(value('batches_total', { outcome: 'committed' })).toBe(1)
+    expect(value('batches_total', { outcome: 'vetoed' })).toBe(1)
+    expect(value('batches_total', { outcome: 'unknown' })).toBe(1)
+    expect(value('unique_violations_total', { network: 'blue' })).toBe(1)
+    expect(value('batch_commands_sum')).toBe(3)
+    expect(value('batch_phase_duration_seconds_sum', { phase: 'write' })).toBe(0.002)
+    expect(value('database_duration_seconds_count', { statement: 'commit' })).toBe(1)
+    expect(value('queue_wait_seconds_sum')).toBe(0.004)
+    expect(value('image_loaded_records_total', { network: 'blue' })).toBe(7)
+    expect(value('image_load_duration_seconds_count')).toBe(1)
+    expect(value('eras_begun_total', { network: 'blue' })).toBe(1)
+    expect(value('events_total', { type: 'lease.reaped' })).toBe(1)
+    expect(value('reaps_total', { network: 'blue', cause: 'PROVEN_ABSENT' })).toBe(1)
+    expect(value('reaps_total', { network: 'blue', cause: 'NEVER_CONFIRMED' })).toBe(0)
+    expect(value('quarantines_total', { reason: 'CONFLICT' })).toBe(1)
+    expect(value('held_total', { hold: 'CLOCK' })).toBe(1)
+    expect(value('resumed_total', { hold: 'CLOCK' })).toBe(1)
+    expect(value('clock_jumps_total', { direction: 'back' })).toBe(1)
+    expect(value('clock_jumps_total', { direction: 'forward' })).toBe(0)
+  })
+
+  test('what sources, jobs and reads tell', async () => {
+    const page = await start()
+    countReport('blue', true, 30)
+    countLookup('docker', 'gone')
+    keepJobs({ waiting: 3, failing: 1 })
+    await onRead(async () => 1)
+    await onJob('prune', async () => 1)
+    await expect(onJob('judge', () => Promise.reject(new Error('away')))).rejects.toThrow('away')
+    const scraped = await page()
+    expect(scraped.value('ipledger_reports_total', { network: 'blue', complete: 'yes' })).toBe(1)
+    expect(scraped.value('ipledger_report_duration_seconds_sum', { network: 'blue' })).toBe(0.03)
+    expect(scraped.value('ipledger_lookups_total', { source_kind: 'docker', answer: 'gone' })).toBe(1)
+    expect(scraped.value('ipledger_jobs_waiting')).toBe(3)
+    expect(scraped.value('ipledger_database_duration_seconds_count', { statement: 'read' })).toBe(1)
+    expect(scraped.value('ipledger_job_duration_seconds_count', { job_name: 'prune', outcome: 'done' })).toBe(
+      1,
+    )
+    expect(
+      scraped.value('ipledger_job_duration_seconds_count', { job_name: 'judge', outcome: 'failed' }),
+    ).toBe(1)
+    expect(
+      scraped.of('ipledger_job_last_success_timestamp_seconds').map(({ labels }) => labels.job_name),
+    ).toEqual(['prune'])
+  })
+})
+
+describe('what a configuration asks for', () => {
+  const NOTHING = { page: false, pushed: false, traces: false }
+
+  test('nothing, unless somebody does', () => {
+    expect(asked({})).toMatchObject(NOTHING)
+    expect(asked({ OTEL_SERVICE_NAME: 'x', OTEL_TRACES_SAMPLER: 'always_on' })).toMatchObject(NOTHING)
+    expect(asked({ OTEL_TRACES_EXPORTER: '', OTEL_EXPORTER_OTLP_ENDPOINT: '' })).toMatchObject(NOTHING)
+  })
+
+  test.each([
+    [{ IPLEDGER_METRICS: 'yes' }, { ...NOTHING, page: true }],
+    [{ OTEL_METRICS_EXPORTER: 'prometheus' }, { ...NOTHING, page: true }],
+    [{ OTEL_METRICS_EXPORTER: 'prometheus,otlp' }, { ...NOTHING, page: true, pushed: true }],
+    [{ OTEL_METRICS_EXPORTER: 'prometheus', IPLEDGER_METRICS: 'no' }, NOTHING],
+    [{ OTEL_TRACES_EXPORTER: 'otlp' }, { ...NOTHING, traces: true }],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318' }, { page: false, pushed: true, traces: true }],
+    [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://c:4318/v1/traces' }, { ...NOTHING, traces: true }],
+    [
+      { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318', OTEL_TRACES_EXPORTER: 'none' },
+      { ...NOTHING, pushed: true },
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318', OTEL_METRICS_EXPORTER: 'prometheus' },
+      { page: true, pushed: false, traces: true },
+    ],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318', OTEL_SDK_DISABLED: 'true' }, NOTHING],
+  ])('%o', (env, expected) => {
+    expect(asked(env as Record<string, string>)).toMatchObject(expected)
+  })
+
+  test('the sampler and its share', () => {
+    expect(asked({}).sampler).toEqual({ name: 'parentbased_always_on', ratio: 1 })
+    expect(
+      asked({ OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.01' }).sampler,
+    ).toEqual({ name: 'parentbased_traceidratio', ratio: 0.01 })
+  })
+
+  test.each([
+    [{ OTEL_TRACES_EXPORTER: 'zipkin' }, 'OTEL_TRACES_EXPORTER must be otlp or none (it is "zipkin").'],
+    [{ OTEL_METRICS_EXPORTER: 'otlp,console' }, /^OTEL_METRICS_EXPORTER must be /],
+    [{ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /^OTEL_EXPORTER_OTLP_PROTOCOL must be http\/protobuf/],
+    [{ OTEL_TRACES_SAMPLER: 'jaeger_remote' }, /^OTEL_TRACES_SAMPLER must be one of /],
+    [{ OTEL_TRACES_SAMPLER_ARG: '1.5' }, /^OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1/],
+    [{ IPLEDGER_METRICS: 'true' }, /^IPLEDGER_METRICS must be yes or no/],
+  ])('what cannot be used ends the start: %o', (env, said) => {
+    expect(() => asked(env as Record<string, string>)).toThrow(said)
+  })
+})
