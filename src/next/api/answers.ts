@@ -1,78 +1,53 @@
 /**
- * From what the house knows to the messages callers get. Messages are written as literals with every field present:
- * building them with `create` costs ten times as much, and Reserve answers one a call.
+ * From what the house knows to what callers get: the JSON of the messages, every field mentioned, `undefined` where it is
+ * absent. Most callers get it as it is, so that no message is made for them.
  */
 import type { LeaseView, PoolView } from '../core/command.ts'
-import {
-  type AddressRecord,
-  type ClosedEvent,
-  type HoldCause,
-  type LedgerEvent,
-  leaseId,
-  type Quarantine,
-  type QuarantineReason,
-} from '../core/event.ts'
+import { type AddressRecord, type Details, type LedgerEvent, leaseId } from '../core/event.ts'
 import type { NetworkState } from '../core/image.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import { eraOf, POLICY, type ReapPolicy, reapPolicy } from '../core/policy.ts'
-import type { Liveness, PoolOptions, PoolSettings } from '../core/pool.ts'
+import type { PoolSettings } from '../core/pool.ts'
 import type * as auditPb from '../gen/ipledger/v1/audit_pb.ts'
-import * as networkPb from '../gen/ipledger/v1/network_pb.ts'
-import * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
-import * as pb from '../gen/ipledger/v1/types_pb.ts'
+import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
+import type * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
+import type * as pb from '../gen/ipledger/v1/types_pb.ts'
 import {
   type EventShown,
-  type HeldState,
   type HistoryEntry,
   type Holder,
   holdsOf,
   type NetworkAt,
   type PoolUsage,
   type Recovery,
-  type Step,
   type Usage,
 } from '../ledger/reads-types.ts'
-import { durationMessage, optionalTime, timestampMessage } from './times.ts'
+import { durationText, optionalTime, timeText } from './times.ts'
 
-const LEASE_STATES: Readonly<Record<LeaseView['state'], pb.LeaseState>> = {
-  RESERVED: pb.LeaseState.RESERVED,
-  ACTIVE: pb.LeaseState.ACTIVE,
-  QUARANTINED: pb.LeaseState.QUARANTINED,
-  RELEASED: pb.LeaseState.ENDED,
-  REAPED: pb.LeaseState.ENDED,
+/** The JSON of a message, with every field mentioned. */
+export type Told<T> = T extends readonly (infer I)[]
+  ? readonly Told<I>[]
+  : T extends object
+    ? { readonly [K in keyof T]-?: Told<T[K]> | undefined }
+    : T
+
+export type ToldLease = Told<pb.LeaseJson>
+
+export function leaseJson(view: LeaseView): ToldLease {
+  return leaseFields(view, view.options)
 }
-
-export const QUARANTINE_REASONS: Readonly<Record<QuarantineReason, pb.QuarantineReason>> = {
-  SUPERSEDED: pb.QuarantineReason.SUPERSEDED,
-  REMOVAL_UNCONFIRMED: pb.QuarantineReason.REMOVAL_UNCONFIRMED,
-  CONFLICT: pb.QuarantineReason.CONFLICT,
-  OPERATOR: pb.QuarantineReason.OPERATOR,
-  RELEASED_BUT_LIVE: pb.QuarantineReason.RELEASED_BUT_LIVE,
-  FOREIGN: pb.QuarantineReason.FOREIGN,
-}
-
-export const HOLD_CAUSES: Readonly<Record<HoldCause, networkPb.HoldCause>> = {
-  CLOCK: networkPb.HoldCause.CLOCK,
-  TOO_MANY_REAPS: networkPb.HoldCause.TOO_MANY_REAPS,
-  SOURCE_AHEAD: networkPb.HoldCause.SOURCE_AHEAD,
-}
-
-const LIVENESS: Readonly<Record<Liveness, poolPb.PoolLiveness>> = {
-  AVAILABLE: poolPb.PoolLiveness.AVAILABLE,
-  STRICT: poolPb.PoolLiveness.STRICT,
-}
-
-export function leaseMessage(view: LeaseView): pb.Lease {
-  return leaseFields(view, optionsMessage(view.options))
-}
-
-type LeaseFields = Omit<LeaseView, 'options' | 'poolId'>
 
 /** The pool's options are not repeated where a lease is shown as it was. */
-function leaseFields(view: LeaseFields, options: pb.PoolOptions | undefined): pb.Lease {
-  const { owner, quarantine } = view
+export function pastLeaseJson(view: LeaseView): ToldLease {
+  return leaseFields(view, undefined)
+}
+
+function leaseFields(
+  view: Omit<LeaseView, 'options' | 'poolId'>,
+  options: LeaseView['options'] | undefined,
+): ToldLease {
+  const { owner, quarantine, state } = view
   return {
-    $typeName: 'ipledger.v1.Lease',
     leaseId: view.leaseId,
     network: view.network,
     pool: view.pool,
@@ -81,339 +56,262 @@ function leaseFields(view: LeaseFields, options: pb.PoolOptions | undefined): pb
     subnet: view.subnet,
     gateway: view.gateway,
     options,
-    state: LEASE_STATES[view.state],
-    version: BigInt(view.version),
-    fencingToken: BigInt(view.fencingToken),
-    owner: owner === null ? undefined : ownerMessage(owner, view.node, view.labels),
-    reservedAt: timestampMessage(view.reservedAt),
+    state: state === 'RELEASED' || state === 'REAPED' ? 'ENDED' : state,
+    version: String(view.version),
+    fencingToken: String(view.fencingToken),
+    owner: owner === null ? undefined : ownerJson(owner, view.node, view.labels),
+    reservedAt: timeText(view.reservedAt),
     confirmBy: optionalTime(view.confirmBy),
     confirmedAt: optionalTime(view.confirmedAt),
-    quarantine: quarantine === null ? undefined : quarantineMessage(quarantine),
+    quarantine:
+      quarantine === null
+        ? undefined
+        : {
+            reason: quarantine.reason,
+            since: timeText(quarantine.at),
+            by: quarantine.by,
+            why: quarantine.why,
+          },
     endedAt: optionalTime(view.endedAt),
     availableAt: optionalTime(view.availableAt),
     reused: view.reused,
   }
 }
 
-export function pastLeaseMessage(view: LeaseView): pb.Lease {
-  return leaseFields(view, undefined)
-}
-
-function recordMessage(network: string, record: AddressRecord, face: EventShown['face']): pb.Lease {
-  const isHeld = record.state !== 'FREE'
-  return leaseFields(
-    {
-      ...face,
-      leaseId: leaseId(network, record.token),
-      network,
-      address: record.address,
-      prefixLength: record.prefixLength,
-      state: record.state === 'FREE' ? record.ended! : record.state,
-      quarantine: record.quarantine,
-      version: record.seq,
-      fencingToken: record.token,
-      owner: record.owner,
-      node: record.node,
-      labels: record.labels,
-      reservedAt: record.reservedAt,
-      confirmedAt: record.confirmedAt,
-      confirmBy: record.confirmBy,
-      endedAt: isHeld ? null : record.at,
-      availableAt: record.availableAt,
-      reused: false,
-    },
-    undefined,
-  )
-}
-
-export function ownerMessage(owner: Owner, node = '', labels: Labels = {}): pb.Owner {
-  return {
-    $typeName: 'ipledger.v1.Owner',
-    kind: owner.kind,
-    name: owner.name,
-    uid: owner.uid,
-    incarnation: owner.incarnation,
-    interface: owner.interface,
-    node,
-    labels,
-  }
-}
-
-function quarantineMessage({ reason, at, by, why }: Quarantine): pb.Quarantine {
-  return {
-    $typeName: 'ipledger.v1.Quarantine',
-    reason: QUARANTINE_REASONS[reason],
-    since: timestampMessage(at),
-    by,
-    why,
-  }
-}
-
-function optionsMessage(options: PoolOptions): pb.PoolOptions {
-  return {
-    $typeName: 'ipledger.v1.PoolOptions',
-    routes: options.routes.map(({ destination, gateway }) => ({
-      $typeName: 'ipledger.v1.Route',
-      destination,
-      gateway,
-    })),
-    dns: [...options.dns],
-    mtu: options.mtu,
-  }
+export function ownerJson(owner: Owner, node = '', labels: Labels = {}): Told<pb.OwnerJson> {
+  const { kind, name, uid, incarnation } = owner
+  return { kind, name, uid, incarnation, interface: owner.interface, node, labels }
 }
 
 /** `digest` is told where it was read with the head. */
-export function networkMessage(
-  at: Omit<NetworkAt, 'digest'> & { readonly digest?: string },
+export function networkJson(
+  { name, network, head, digest = '' }: Omit<NetworkAt, 'digest'> & { readonly digest?: string },
   recovery: Recovery | null = null,
-): networkPb.Network {
-  const { network } = at
+): Told<networkPb.NetworkJson> {
   const { recovering } = network
   return {
-    $typeName: 'ipledger.v1.Network',
-    name: at.name,
+    name,
     description: network.description,
     labels: network.labels,
-    state: recovering === null ? networkPb.NetworkState.READY : networkPb.NetworkState.RECOVERING,
+    state: recovering === null ? 'READY' : 'RECOVERING',
     era: network.era,
-    head: BigInt(at.head),
-    digest: at.digest ?? '',
-    createdAt: timestampMessage(network.createdAt),
-    updatedAt: timestampMessage(network.updatedAt),
-    version: BigInt(network.version),
-    holds: holdMessages(network),
+    head: String(head),
+    digest,
+    createdAt: timeText(network.createdAt),
+    updatedAt: timeText(network.updatedAt),
+    version: String(network.version),
+    holds: holdsJson(network),
     recovery:
       recovering === null || recovery === null
         ? undefined
-        : {
-            $typeName: 'ipledger.v1.Recovery',
-            since: timestampMessage(recovering.at),
-            why: recovering.why,
-            sources: recovery.sources,
-            unreported: [...recovery.unreported],
-          },
+        : { since: timeText(recovering.at), why: recovering.why, ...recovery },
   }
 }
 
-export function holdMessages(network: NetworkState): networkPb.Hold[] {
+export function holdsJson(network: NetworkState): readonly Told<networkPb.HoldJson>[] {
   return holdsOf(network).map(({ cause, at, details }) => ({
-    $typeName: 'ipledger.v1.Hold',
-    cause: HOLD_CAUSES[cause],
-    since: timestampMessage(at),
+    cause,
+    since: timeText(at),
     why: details.why,
   }))
 }
 
+export function poolUsageJson(network: string, { pool, usage }: PoolUsage): Told<poolPb.PoolJson> {
+  return poolJson(network, pool, usage)
+}
+
 /** How full it is says nothing of a pool that is gone, or another by now. */
-export function poolMessage(network: string, view: PoolView, usage: Usage | null): poolPb.Pool {
-  return {
-    ...settingsFields(view.settings),
-    network,
-    id: BigInt(view.poolId),
-    version: BigInt(view.version),
-    createdAt: timestampMessage(view.createdAt),
-    updatedAt: timestampMessage(view.updatedAt),
-    usage: usage === null ? undefined : usageMessage(usage),
-  }
-}
-
-export function poolUsageMessage(network: string, { pool, usage }: PoolUsage): poolPb.Pool {
-  return poolMessage(network, pool, usage)
-}
-
-function settingsFields(settings: PoolSettings): poolPb.Pool {
+export function poolJson(
+  network: string,
+  view: Omit<PoolView, 'createdAt'> & { readonly createdAt: number | null },
+  usage: Usage | null,
+): Told<poolPb.PoolJson> {
+  const { settings } = view
   const { confirmWithinMs } = settings
   return {
-    $typeName: 'ipledger.v1.Pool',
-    network: '',
+    network,
     name: settings.name,
-    id: 0n,
+    id: String(view.poolId),
     cidr: settings.cidr,
     subnet: settings.subnet,
     prefixLength: settings.prefixLength,
     gateway: settings.gateway,
-    exclude: [...settings.exclude],
-    cooldown: durationMessage(settings.cooldownMs),
-    confirmWithin: confirmWithinMs === null ? undefined : durationMessage(confirmWithinMs),
-    liveness: LIVENESS[settings.liveness],
+    exclude: settings.exclude,
+    cooldown: durationText(settings.cooldownMs),
+    confirmWithin: confirmWithinMs === null ? undefined : durationText(confirmWithinMs),
+    liveness: settings.liveness,
     ownerLimit: settings.ownerLimit,
-    isDefault: settings.isDefault,
+    default: settings.isDefault,
     draining: settings.draining,
-    options: optionsMessage(settings.options),
+    options: settings.options,
     labels: settings.labels,
-    version: 0n,
-    reapPolicy: reapPolicyMessage(reapPolicy(settings.reapPolicy)),
+    version: String(view.version),
+    createdAt: optionalTime(view.createdAt),
+    updatedAt: timeText(view.updatedAt),
+    usage: usage === null ? undefined : usageJson(usage),
+    reapPolicy: reapPolicyJson(reapPolicy(settings.reapPolicy)),
   }
 }
 
-function reapPolicyMessage(policy: ReapPolicy): poolPb.ReapPolicy {
+function reapPolicyJson(policy: ReapPolicy): Told<poolPb.ReapPolicyJson> {
   return {
-    $typeName: 'ipledger.v1.ReapPolicy',
     misses: policy.misses,
-    minimumAge: durationMessage(policy.minimumAgeMs),
-    unwitnessedAge: durationMessage(policy.unwitnessedAgeMs),
-    terminalGrace: durationMessage(policy.terminalGraceMs),
-    confirmGrace: durationMessage(policy.confirmGraceMs),
+    minimumAge: durationText(policy.minimumAgeMs),
+    unwitnessedAge: durationText(policy.unwitnessedAgeMs),
+    terminalGrace: durationText(policy.terminalGraceMs),
+    confirmGrace: durationText(policy.confirmGraceMs),
   }
 }
 
-function usageMessage(usage: Usage): poolPb.PoolUsage {
+function usageJson(usage: Usage): Told<poolPb.PoolUsageJson> {
   return {
-    $typeName: 'ipledger.v1.PoolUsage',
-    size: usage.size.toString(),
-    allocatable: usage.allocatable.toString(),
-    free: usage.free.toString(),
-    cooling: usage.cooling.toString(),
-    reserved: usage.reserved.toString(),
-    active: usage.active.toString(),
-    quarantined: usage.quarantined.toString(),
-    excluded: (usage.size - usage.allocatable).toString(),
+    size: String(usage.size),
+    allocatable: String(usage.allocatable),
+    free: String(usage.free),
+    cooling: String(usage.cooling),
+    reserved: String(usage.reserved),
+    active: String(usage.active),
+    quarantined: String(usage.quarantined),
+    excluded: String(usage.size - usage.allocatable),
   }
 }
 
-export function eventMessage(network: string, { event, face }: EventShown): auditPb.Event {
+// What happened.
+
+export function eventJson(network: string, { event, face }: EventShown): Told<auditPb.EventJson> {
   return {
-    $typeName: 'ipledger.v1.Event',
     network,
-    seq: BigInt(event.seq),
+    seq: String(event.seq),
     type: event.type,
-    time: timestampMessage(event.at),
+    time: timeText(event.at),
     actor: event.actor,
     cause: event.cause,
     requestId: event.requestId ?? '',
     traceId: event.traceId ?? '',
+    ...NO_SUBJECT,
     ...subjectOf(network, event, face),
   }
 }
 
-type Subject = Pick<auditPb.Event, 'lease' | 'pool' | 'networkSettings' | 'closed' | 'evidence'>
+const NO_SUBJECT = {
+  lease: undefined,
+  pool: undefined,
+  networkSettings: undefined,
+  closed: undefined,
+  evidence: undefined,
+}
+type Subject = Partial<Pick<Told<auditPb.EventJson>, keyof typeof NO_SUBJECT>>
 
 /** What it is about, in the field of its kind; what it was decided on, as evidence. */
 function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']): Subject {
+  const { seq, at } = event
   switch (event.type) {
     case 'pool.created':
     case 'pool.updated':
     case 'pool.deleted': {
-      const settings = settingsFields(event.details)
-      const at = timestampMessage(event.at)
+      const createdAt = event.type === 'pool.created' ? at : null
+      const settings: PoolSettings = event.details
       return {
-        pool: {
-          ...settings,
+        pool: poolJson(
           network,
-          id: BigInt(event.poolId),
-          version: BigInt(event.seq),
-          createdAt: event.type === 'pool.created' ? at : undefined,
-          updatedAt: at,
-        },
+          { poolId: event.poolId, version: seq, createdAt, updatedAt: at, settings },
+          null,
+        ),
       }
     }
     case 'network.created':
-    case 'network.updated': {
-      const { description, labels } = event.details
-      const state =
-        event.type === 'network.created'
-          ? networkPb.NetworkState.READY
-          : networkPb.NetworkState.NETWORK_STATE_UNSPECIFIED
-      return { networkSettings: { ...bareNetwork(network, event), description, labels, state } }
-    }
+      return { networkSettings: bareNetwork(network, event, 'READY', event.details) }
+    case 'network.updated':
+      return {
+        networkSettings: bareNetwork(network, event, 'NETWORK_STATE_UNSPECIFIED', event.details),
+      }
     case 'era.begun':
     case 'recovery.ended': {
       const isRecovering = event.type === 'era.begun' && event.details.recovering
-      const state = isRecovering ? networkPb.NetworkState.RECOVERING : networkPb.NetworkState.READY
       return {
-        networkSettings: { ...bareNetwork(network, event), state },
-        evidence: jsonObject(event.details),
+        networkSettings: bareNetwork(network, event, isRecovering ? 'RECOVERING' : 'READY'),
+        evidence: event.details,
       }
     }
     case 'attachment.closed':
-      return { closed: closedMessage(event) }
+      return { closed: { owner: ownerJson(event.owner), until: timeText(at + POLICY.retryHorizonMs) } }
     case 'source.registered':
     case 'source.enabled':
     case 'source.retired':
     case 'source.reported':
     case 'reconcile.held':
     case 'reconcile.resumed':
-      return { evidence: jsonObject(event.details) }
+      return { evidence: event.details as unknown as Details }
     default:
-      return {
-        lease: recordMessage(network, event.record, face),
-        ...(event.details !== null && { evidence: jsonObject(event.details) }),
-      }
+      return { lease: recordJson(network, event.record, face), evidence: event.details ?? undefined }
   }
+}
+
+function recordJson(network: string, record: AddressRecord, face: EventShown['face']): ToldLease {
+  return leaseFields(
+    {
+      ...record,
+      ...face,
+      leaseId: leaseId(network, record.token),
+      network,
+      state: record.state === 'FREE' ? record.ended! : record.state,
+      version: record.seq,
+      fencingToken: record.token,
+      endedAt: record.state === 'FREE' ? record.at : null,
+      reused: false,
+    },
+    undefined,
+  )
 }
 
 /** What an event says of its network besides the settings. */
-function bareNetwork(name: string, { seq, at }: LedgerEvent): networkPb.Network {
+function bareNetwork(
+  name: string,
+  { seq, at }: LedgerEvent,
+  state: networkPb.NetworkStateJson,
+  { description, labels }: { description: string; labels: Labels } = { description: '', labels: {} },
+): Told<networkPb.NetworkJson> {
   return {
-    $typeName: 'ipledger.v1.Network',
     name,
-    description: '',
-    labels: {},
-    state: networkPb.NetworkState.NETWORK_STATE_UNSPECIFIED,
+    description,
+    labels,
+    state,
     era: eraOf(seq),
-    head: BigInt(seq),
+    head: String(seq),
     digest: '',
-    updatedAt: timestampMessage(at),
-    version: BigInt(seq),
+    createdAt: undefined,
+    updatedAt: timeText(at),
+    version: String(seq),
     holds: [],
+    recovery: undefined,
   }
 }
 
-function closedMessage({ owner, at }: ClosedEvent): auditPb.ClosedAttachment {
-  return {
-    $typeName: 'ipledger.v1.ClosedAttachment',
-    owner: ownerMessage(owner),
-    until: timestampMessage(at + POLICY.retryHorizonMs),
-  }
+export function entryJson(network: string, { what, ...shown }: HistoryEntry): Told<auditPb.HistoryEntryJson> {
+  return { event: eventJson(network, shown), what }
 }
 
-export function entryMessage(network: string, { what, ...shown }: HistoryEntry): auditPb.HistoryEntry {
-  return { $typeName: 'ipledger.v1.HistoryEntry', event: eventMessage(network, shown), what }
-}
-
-export function holderMessage(holder: Holder): auditPb.Holder {
+export function holderJson(holder: Holder): Told<auditPb.HolderJson> {
   const { owner, from, until } = holder
   return {
-    $typeName: 'ipledger.v1.Holder',
     leaseId: holder.leaseId,
     address: holder.address,
     prefixLength: holder.prefixLength,
     pool: holder.face.pool,
-    owner: owner === null ? undefined : ownerMessage(owner, holder.node, holder.labels),
-    fromSeq: BigInt(from.seq),
-    fromTime: timestampMessage(from.at),
+    owner: owner === null ? undefined : ownerJson(owner, holder.node, holder.labels),
+    fromSeq: String(from.seq),
+    fromTime: timeText(from.at),
     beganAs: from.as,
     givenBy: from.actor,
-    untilSeq: BigInt(until?.seq ?? 0),
+    untilSeq: String(until?.seq ?? 0),
     untilTime: optionalTime(until?.at ?? null),
     endedAs: until?.as ?? '',
     availableAt: optionalTime(holder.availableAt),
-    states: holder.states.map(heldStateMessage),
+    states: holder.states.map(({ state, reason, seq, at }) => ({
+      state,
+      quarantineReason: reason ?? 'QUARANTINE_REASON_UNSPECIFIED',
+      seq: String(seq),
+      time: timeText(at),
+    })),
   }
-}
-
-function heldStateMessage({ state, reason, seq, at }: HeldState): auditPb.HeldState {
-  return {
-    $typeName: 'ipledger.v1.HeldState',
-    state: LEASE_STATES[state],
-    quarantineReason:
-      reason === null ? pb.QuarantineReason.QUARANTINE_REASON_UNSPECIFIED : QUARANTINE_REASONS[reason],
-    seq: BigInt(seq),
-    time: timestampMessage(at),
-  }
-}
-
-export function stepMessage({ seq, at, what, evidence }: Step): auditPb.ExplainStep {
-  return {
-    $typeName: 'ipledger.v1.ExplainStep',
-    seq: BigInt(seq),
-    time: timestampMessage(at),
-    what,
-    evidence: evidence === null ? undefined : jsonObject(evidence),
-  }
-}
-
-/** Evidence is plain JSON, as google.protobuf.Struct is; only its arrays and maps are not read-only there. */
-export function jsonObject(evidence: object): NonNullable<auditPb.Event['evidence']> {
-  return evidence as NonNullable<auditPb.Event['evidence']>
 }

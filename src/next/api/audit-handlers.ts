@@ -6,14 +6,7 @@ import { refusal } from '../core/refusal.ts'
 import type * as pb from '../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/reads-types.ts'
 import type { Verified } from '../ledger/verify.ts'
-import {
-  entryMessage,
-  eventMessage,
-  holderMessage,
-  jsonObject,
-  pastLeaseMessage,
-  stepMessage,
-} from './answers.ts'
+import { entryJson, eventJson, holderJson, pastLeaseJson, type Told } from './answers.ts'
 import { type Backend, type Call, checkHead, type Handlers, ofNetwork } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
 import {
@@ -32,7 +25,7 @@ import {
 import { decodePage, encodePage } from './page-token.ts'
 import { allowedNetwork } from './requests.ts'
 import { checkNetwork } from './rights.ts'
-import { optionalTime } from './times.ts'
+import { optionalTime, timeText } from './times.ts'
 
 export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditService> {
   return {
@@ -43,10 +36,9 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       checkHead('afterSeq', filter.afterSeq, head)
       checkHead('leaseId', filter.token ?? 0, head)
       return {
-        $typeName: 'ipledger.v1.ListEventsResponse',
-        events: page.events.map((one) => eventMessage(network, one)),
+        events: page.events.map((one) => eventJson(network, one)),
         nextPageToken: page.next === null ? '' : encodePage(String(page.next), asked),
-        head: BigInt(head),
+        head: String(head),
       }
     },
 
@@ -58,7 +50,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       const found = await reads.addressHistory(network, cidr, range, readPage(message, asked))
       const page = ofNetwork(found, network)
       checkHead('afterSeq', range.afterSeq, page.head)
-      return { $typeName: 'ipledger.v1.GetAddressHistoryResponse', ...historyFields(network, page, asked) }
+      return { ...historyFields(network, page, asked) }
     },
 
     getLeaseHistory: async (message, call) => {
@@ -72,7 +64,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
         throw new Refused(refusal('LEASE_NOT_FOUND', `no lease ${leaseId} was ever handed out`, { leaseId }))
       }
       checkHead('leaseId', token, page.head)
-      return { $typeName: 'ipledger.v1.GetLeaseHistoryResponse', ...historyFields(network, page, asked) }
+      return { ...historyFields(network, page, asked) }
     },
 
     listLeasesAsOf: async (message, call) => {
@@ -94,12 +86,11 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
         )
       }
       return {
-        $typeName: 'ipledger.v1.ListLeasesAsOfResponse',
-        leases: page.leases.map(pastLeaseMessage),
+        leases: page.leases.map(pastLeaseJson),
         nextPageToken: page.next === null ? '' : encodePage(`${page.seq} ${page.next}`, asked),
-        seq: BigInt(page.seq),
+        seq: String(page.seq),
         time: optionalTime(page.at),
-        head: BigInt(page.head),
+        head: String(page.head),
       }
     },
 
@@ -110,14 +101,18 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       const at = ipAddress(message.address, 'address')
       const found = notBeyond(ofNetwork(await reads.explanation(network, at, moment), network), moment)
       return {
-        $typeName: 'ipledger.v1.ExplainAddressResponse',
         answer: found.answer,
         state: found.state,
-        seq: BigInt(found.seq),
+        seq: String(found.seq),
         time: optionalTime(found.at),
-        steps: found.steps.map(stepMessage),
-        evidence: jsonObject(found.evidence),
-        head: BigInt(found.head),
+        steps: found.steps.map(({ seq, at, what, evidence }) => ({
+          seq: String(seq),
+          time: timeText(at),
+          what,
+          evidence: evidence ?? undefined,
+        })),
+        evidence: found.evidence,
+        head: String(found.head),
       }
     },
 
@@ -129,39 +124,37 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
           refusal('OVERLOADED', 'this process verifies another network; one is done at a time', {}, 5_000),
         )
       }
-      return verifiedMessage(network, verified)
+      return verifiedJson(network, verified)
     },
   }
 }
 
-function verifiedMessage(network: string, verified: Verified): pb.VerifyNetworkResponse {
+function verifiedJson(network: string, verified: Verified): Told<pb.VerifyNetworkResponseJson> {
   return {
-    $typeName: 'ipledger.v1.VerifyNetworkResponse',
     network,
     complete: verified.complete,
-    fromSeq: BigInt(verified.fromSeq),
-    verifiedSeq: BigInt(verified.verifiedSeq),
+    fromSeq: String(verified.fromSeq),
+    verifiedSeq: String(verified.verifiedSeq),
     digest: verified.digest,
-    head: BigInt(verified.head),
+    head: String(verified.head),
     findings: verified.findings.map((one) => ({
-      $typeName: 'ipledger.v1.VerifyFinding',
       what: one.what,
       message: one.message,
       address: one.address ?? '',
-      seq: BigInt(one.seq ?? 0),
+      seq: String(one.seq ?? 0),
       expected: one.expected ?? '',
       found: one.found ?? '',
     })),
-    omitted: BigInt(verified.omitted),
+    omitted: String(verified.omitted),
   }
 }
 
 function historyFields(network: string, page: HistoryPage, asked: unknown) {
   return {
-    entries: page.entries.map((entry) => entryMessage(network, entry)),
-    holders: page.holders.map(holderMessage),
+    entries: page.entries.map((entry) => entryJson(network, entry)),
+    holders: page.holders.map(holderJson),
     nextPageToken: page.next === null ? '' : encodePage(String(page.next), asked),
-    head: BigInt(page.head),
+    head: String(page.head),
   }
 }
 

@@ -1,5 +1,5 @@
 /** One call of one method, whatever protocol it came in by. */
-import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf'
+import type { DescMessage, DescMethodUnary, Message, MessageJsonType, MessageShape } from '@bufbuild/protobuf'
 import type { GenService } from '@bufbuild/protobuf/codegenv2'
 import type { Answer, Command } from '../core/command.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -7,6 +7,7 @@ import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads-types.ts'
 import type { Intake } from '../sources/intake-types.ts'
 import type { RpcObserved } from '../telemetry.ts'
+import type { Told } from './answers.ts'
 import { Refused } from './errors.ts'
 import type { Caller, Role } from './rights.ts'
 
@@ -21,10 +22,11 @@ export type Call = {
   readonly rpc: RpcObserved | null
 }
 
+/** From the message to the JSON of the answer. */
 export type Handle<I extends DescMessage, O extends DescMessage> = (
   message: MessageShape<I>,
   call: Call,
-) => Promise<MessageShape<O>>
+) => Promise<Told<MessageJsonType<O>>>
 
 /** A function for each method of a service, none forgotten. */
 export type Handlers<S> =
@@ -45,7 +47,7 @@ export type Method = {
   readonly desc: DescMethodUnary
   /** Null: anybody, without a token. */
   readonly roles: ReadonlySet<Role> | null
-  readonly handle: Handle<DescMessage, DescMessage>
+  readonly handle: (message: Message, call: Call) => Promise<object>
 }
 
 export type Backend = { readonly ledger: Ledger; readonly reads: Reads; readonly intake: Intake }

@@ -30,6 +30,7 @@ import {
   type Front,
   type Header,
   MOST_REQUEST_BYTES,
+  messageOf,
   refuse,
   statusOf,
 } from './dispatch.ts'
@@ -91,7 +92,7 @@ export function createConnectLane(
         try {
           const answered = await answer(front, method, message, call)
           call.rpc?.end('OK', '')
-          return answered
+          return messageOf(method, answered)
         } catch (error) {
           throw tell(error, call)
         }

@@ -2,7 +2,7 @@
  * What all protocols share: the table of methods, how a call begins (who, may they, until when), and what becomes of
  * whatever a handler throws. Nothing is written to the log for a call that went as it should, above debug.
  */
-import type { DescMethod, DescService } from '@bufbuild/protobuf'
+import { type DescMethod, type DescService, fromJson, type Message } from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { refusal } from '../core/refusal.ts'
@@ -14,7 +14,7 @@ import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ReadsUnavailable } from '../ledger/reads-types.ts'
 import { beginRpc, type Logger, type RpcSystem, traceIdOf } from '../telemetry.ts'
 import { auditHandlers } from './audit-handlers.ts'
-import type { Backend, Call, Handle, Method } from './call.ts'
+import type { Backend, Call, Method } from './call.ts'
 import { codeOf, internalError, invalidField, Refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
@@ -58,18 +58,13 @@ export function methodsOf(backend: Backend): readonly Method[] {
 
 /** Methods of one service; `roles` is given for a service that stands outside the table of rights. */
 export function table(service: DescService, handlers: object, open = false): readonly Method[] {
-  const handles = handlers as Readonly<Record<string, Handle<never, never>>>
+  const handles = handlers as Readonly<Record<string, Method['handle']>>
   return service.methods.filter(isUnary).map((desc) => {
     const handle = handles[desc.localName]
     const name = `${service.typeName}/${desc.name}`
     const roles = open ? null : RIGHTS[name]
     if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
-    return {
-      path: `/${name}`,
-      desc,
-      roles,
-      handle: handle as Method['handle'],
-    }
+    return { path: `/${name}`, desc, roles, handle }
   })
 }
 
@@ -147,6 +142,11 @@ async function handled(
     )
   }
   return answered
+}
+
+/** What a handler answers, for whoever wants more than its JSON. */
+export function messageOf({ desc }: Method, answered: object): Message {
+  return fromJson(desc.output, JSON.parse(JSON.stringify(answered)))
 }
 
 export function deadlinePassed(): Refused {

@@ -15,8 +15,9 @@ import {
   type RetryInfo,
   RetryInfoSchema,
 } from '../gen/google/rpc/error_details_pb.ts'
-import type { ItemError } from '../gen/ipledger/v1/types_pb.ts'
-import { durationMessage } from './times.ts'
+import type { ItemErrorJson } from '../gen/ipledger/v1/types_pb.ts'
+import type { Told } from './answers.ts'
+import { durationMessage, durationText } from './times.ts'
 
 export const DOMAIN = 'ipledger'
 
@@ -221,15 +222,14 @@ function base64(bytes: Uint8Array): string {
 }
 
 /** The same error inside the answer of a batch. */
-export function toItemError(error: Refused): ItemError {
+export function itemErrorJson(error: Refused): Told<ItemErrorJson> {
   const { reason, message, metadata, retryAfterMs } = error.refusal
   return {
-    $typeName: 'ipledger.v1.ItemError',
     code: codeToString(MEANINGS[reason].code),
     reason,
     message: presentable(message),
     metadata: presentableMetadata(metadata),
-    ...(retryAfterMs === undefined ? {} : { retryAfter: durationMessage(retryAfterMs) }),
+    retryAfter: retryAfterMs === undefined ? undefined : durationText(retryAfterMs),
   }
 }
 

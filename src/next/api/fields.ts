@@ -222,16 +222,17 @@ export function ledgerNumber(value: bigint, path: string): number {
   return Number(value)
 }
 
-/** Protobuf hands over numbers that the enum does not know; JSON does so too, when they are written as numbers. */
-export function known(value: number, type: DescEnum, path: string): void {
-  if (type.value[value] !== undefined) return
+/** The name of an enum's value. Protobuf hands over numbers that the enum does not know; JSON may have them, too. */
+export function known(value: number, type: DescEnum, path: string): string {
+  const found = type.value[value]
+  if (found !== undefined) return found.name
   throw invalidField(path, `${value} is unknown; it must be one of ${namesOf(type)}`)
 }
 
-/** A value that says something: neither unknown nor `…_UNSPECIFIED`. */
-export function specified(value: number, type: DescEnum, path: string): void {
-  known(value, type, path)
+/** One that says something: neither unknown nor `…_UNSPECIFIED`. */
+export function specified(value: number, type: DescEnum, path: string): string {
   if (value === 0) throw invalidField(path, `must be one of ${namesOf(type)}`)
+  return known(value, type, path)
 }
 
 function namesOf(type: DescEnum): string {

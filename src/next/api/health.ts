@@ -13,6 +13,7 @@ import {
   type Health,
   type HealthCheckRequest,
   type HealthCheckResponse,
+  HealthCheckResponse_ServingStatusSchema,
   HealthCheckResponse_ServingStatus as Status,
 } from '../gen/grpc/health/v1/health_pb.ts'
 import { type Condition, ReadsUnavailable } from '../ledger/reads-types.ts'
@@ -116,13 +117,12 @@ export function createHealth({ look, services, stopping, worker }: HealthOptions
         const status = await statusOf(service)
         if (status === Status.SERVICE_UNKNOWN)
           throw new ConnectError('there is no such service', Code.NotFound)
-        return message(status)
+        return { status: nameOf(status) }
       },
       list: async () => ({
-        $typeName: 'grpc.health.v1.HealthListResponse',
         statuses: Object.fromEntries(
           await Promise.all(
-            ['', ...services].map(async (name) => [name, message(await statusOf(name))] as const),
+            ['', ...services].map(async (name) => [name, { status: nameOf(await statusOf(name)) }]),
           ),
         ),
       }),
@@ -139,6 +139,10 @@ export function createHealth({ look, services, stopping, worker }: HealthOptions
       }
     },
   }
+}
+
+function nameOf(status: Status) {
+  return HealthCheckResponse_ServingStatusSchema.value[status]!.name as keyof typeof Status
 }
 
 function message(status: Status): HealthCheckResponse {

@@ -7,9 +7,9 @@ import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
 import type { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { LeaseFilter, LeaseFound } from '../ledger/reads-types.ts'
-import { leaseMessage, QUARANTINE_REASONS } from './answers.ts'
+import { leaseJson } from './answers.ts'
 import { type Backend, type Call, checkHead, type Handlers, ofNetwork, submit } from './call.ts'
-import { invalidField, Refused, toItemError } from './errors.ts'
+import { invalidField, itemErrorJson, Refused } from './errors.ts'
 import {
   address,
   atMost,
@@ -44,74 +44,40 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
   return {
     reserve: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      return reserved(await submit(backend, readReserve(message, call, network), call))
+      return leases(await submit(backend, readReserve(message, call, network), call))
     },
 
-    confirm: async (message, call) =>
-      confirmed(await submit(backend, readConfirm(message, call, null), call)),
+    confirm: async (message, call) => leases(await submit(backend, readConfirm(message, call, null), call)),
 
-    release: async (message, call) => released(await submit(backend, readRelease(message, call, null), call)),
+    release: async (message, call) => leases(await submit(backend, readRelease(message, call, null), call)),
 
-    batchReserve: async (message, call) => ({
-      $typeName: 'ipledger.v1.BatchReserveResponse',
-      results: await batch(backend, message, call, {
-        read: (item, network) => {
-          if (item.validateOnly) throw invalidField('validateOnly', 'not in a batch')
-          return readReserve(item, call, network)
-        },
-        result: (result): leasePb.BatchReserveResult => ({
-          $typeName: 'ipledger.v1.BatchReserveResult',
-          result,
-        }),
-        answered: reserved,
+    batchReserve: async (message, call) =>
+      batch(backend, message, call, (item, network) => {
+        if (item.validateOnly) throw invalidField('validateOnly', 'not in a batch')
+        return readReserve(item, call, network)
       }),
-    }),
 
-    batchConfirm: async (message, call) => ({
-      $typeName: 'ipledger.v1.BatchConfirmResponse',
-      results: await batch(backend, message, call, {
-        read: (item, network) => readConfirm(item, call, network),
-        result: (result): leasePb.BatchConfirmResult => ({
-          $typeName: 'ipledger.v1.BatchConfirmResult',
-          result,
-        }),
-        answered: confirmed,
-      }),
-    }),
+    batchConfirm: async (message, call) =>
+      batch(backend, message, call, (item, network) => readConfirm(item, call, network)),
 
-    batchRelease: async (message, call) => ({
-      $typeName: 'ipledger.v1.BatchReleaseResponse',
-      results: await batch(backend, message, call, {
-        read: (item, network) => readRelease(item, call, network),
-        result: (result): leasePb.BatchReleaseResult => ({
-          $typeName: 'ipledger.v1.BatchReleaseResult',
-          result,
-        }),
-        answered: released,
-      }),
-    }),
+    batchRelease: async (message, call) =>
+      batch(backend, message, call, (item, network) => readRelease(item, call, network)),
 
     quarantine: async (message, call) => ({
-      $typeName: 'ipledger.v1.QuarantineResponse',
       lease: onlyLease(await submit(backend, readQuarantine(message, call), call)),
     }),
 
-    reap: async (message, call) => ({
-      $typeName: 'ipledger.v1.ReapResponse',
-      leases: (await submit(backend, readReap(message, call), call)).leases.map(leaseMessage),
-    }),
+    reap: async (message, call) => leases(await submit(backend, readReap(message, call), call)),
 
     updateLabels: async (message, call) => ({
-      $typeName: 'ipledger.v1.UpdateLabelsResponse',
       lease: onlyLease(await submit(backend, readUpdateLabels(message, call), call)),
     }),
 
     getLease: async (message, call) => {
       const found = await findLease(backend, message, call)
       return {
-        $typeName: 'ipledger.v1.GetLeaseResponse',
-        lease: leaseMessage(found.lease),
-        head: BigInt(found.head),
+        lease: leaseJson(found.lease),
+        head: String(found.head),
       }
     },
 
@@ -134,10 +100,9 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
         )
       }
       return {
-        $typeName: 'ipledger.v1.ListLeasesResponse',
-        leases: page.leases.map(leaseMessage),
+        leases: page.leases.map(leaseJson),
         nextPageToken: page.next === null ? '' : encodePage(page.next, asked),
-        head: BigInt(page.head),
+        head: String(page.head),
       }
     },
 
@@ -146,33 +111,24 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
       const id = requiredText(message.requestId, 'requestId', LIMITS.requestId)
       const { found } = ofNetwork(await reads.request(network, id), network)
       return {
-        $typeName: 'ipledger.v1.GetRequestResponse',
         requestId: id,
         committed: found !== null,
         method: found?.method ?? '',
         at: optionalTime(found?.at ?? null),
-        leases: found === null ? [] : leasesOf(found.answer).map(leaseMessage),
-        seq: BigInt(found?.seq ?? 0),
+        leases: found === null ? [] : leasesOf(found.answer).map(leaseJson),
+        seq: String(found?.seq ?? 0),
       }
     },
   }
 }
 
-function reserved(answer: Answer): leasePb.ReserveResponse {
-  return { $typeName: 'ipledger.v1.ReserveResponse', leases: answer.leases.map(leaseMessage) }
-}
-
-function confirmed(answer: Answer): leasePb.ConfirmResponse {
-  return { $typeName: 'ipledger.v1.ConfirmResponse', leases: answer.leases.map(leaseMessage) }
-}
-
-function released(answer: Answer): leasePb.ReleaseResponse {
-  return { $typeName: 'ipledger.v1.ReleaseResponse', leases: answer.leases.map(leaseMessage) }
+function leases(answer: Answer) {
+  return { leases: answer.leases.map(leaseJson) }
 }
 
 /** These commands are about exactly one lease. */
-function onlyLease(answer: Answer): pb.Lease {
-  return leaseMessage(answer.leases[0]!)
+function onlyLease(answer: Answer) {
+  return leaseJson(answer.leases[0]!)
 }
 
 function leasesOf(answer: Answer): readonly LeaseView[] {
@@ -188,24 +144,16 @@ type BatchRequest<Item> = {
   readonly requestId: string
 }
 
-type ItemKind<Item, Response, Result> = {
-  readonly read: (item: Item, network: string) => Reserve | Confirm | Release
-  readonly answered: (answer: Answer) => Response
-  readonly result: (
-    result: { case: 'response'; value: Response } | { case: 'error'; value: pb.ItemError },
-  ) => Result
-}
-
 /**
  * Items are commands of their own, decided in order, or one command that holds all or nothing. Each is refused as it
  * would be alone, so what it is refused for names the fields of the item.
  */
-async function batch<Item extends { readonly network: string; readonly requestId: string }, Response, Result>(
+async function batch<Item extends { readonly network: string; readonly requestId: string }>(
   backend: Backend,
   message: BatchRequest<Item>,
   call: Call,
-  kind: ItemKind<Item, Response, Result>,
-): Promise<Result[]> {
+  readItem: (item: Item, network: string) => Reserve | Confirm | Release,
+) {
   const network = allowedNetwork(call, message.network)
   const { requests, atomic } = message
   requestId(message.requestId)
@@ -221,20 +169,19 @@ async function batch<Item extends { readonly network: string; readonly requestId
     if (atomic && item.requestId !== '') {
       throw invalidField('requestId', 'an item of an atomic batch has none; give it to the batch')
     }
-    return kind.read(item, network)
+    return readItem(item, network)
   }
-  const respond = (answer: Answer) => kind.result({ case: 'response', value: kind.answered(answer) })
+  const respond = (answer: Answer) => ({ response: leases(answer), error: undefined })
   if (!atomic) {
-    return Promise.all(
-      requests.map(async (item) => {
-        try {
-          return respond(await submit(backend, read(item), call))
-        } catch (error) {
-          if (error instanceof Refused) return kind.result({ case: 'error', value: toItemError(error) })
-          throw error
-        }
-      }),
-    )
+    const results = requests.map(async (item) => {
+      try {
+        return respond(await submit(backend, read(item), call))
+      } catch (error) {
+        if (error instanceof Refused) return { response: undefined, error: itemErrorJson(error) }
+        throw error
+      }
+    })
+    return { results: await Promise.all(results) }
   }
   const items = requests.map((item, index) => {
     try {
@@ -245,7 +192,7 @@ async function batch<Item extends { readonly network: string; readonly requestId
   })
   const command: Command = allOrNothing(call, network, message.requestId, items)
   const answer = await submit(backend, command, call)
-  return (answer.items ?? []).map(respond)
+  return { results: (answer.items ?? []).map(respond) }
 }
 
 function inItem({ refusal: { message, metadata, ...rest } }: Refused, index: number): Refused {
@@ -303,7 +250,14 @@ function readFilter(message: leasePb.ListLeasesRequest): { filter: LeaseFilter; 
   const cidr = message.cidr === '' ? null : cidrOrAddress(message.cidr, 'cidr')
   const filter: LeaseFilter = {
     states: [...new Set(message.states.map(readState))],
-    quarantineReasons: [...new Set(message.quarantineReasons.map(readReason))],
+    quarantineReasons: [
+      ...new Set(
+        message.quarantineReasons.map(
+          (reason, index) =>
+            specified(reason, pb.QuarantineReasonSchema, `quarantineReasons[${index}]`) as QuarantineReason,
+        ),
+      ),
+    ],
     ownerKind: optionalText(message.ownerKind, 'ownerKind'),
     ownerName: optionalText(message.ownerName, 'ownerName'),
     ownerUid: optionalText(message.ownerUid, 'ownerUid'),
@@ -317,24 +271,7 @@ function readFilter(message: leasePb.ListLeasesRequest): { filter: LeaseFilter; 
 
 function readState(state: pb.LeaseState, index: number): LeaseState {
   const path = `states[${index}]`
-  specified(state, pb.LeaseStateSchema, path)
-  switch (state) {
-    case pb.LeaseState.RESERVED:
-      return 'RESERVED'
-    case pb.LeaseState.ACTIVE:
-      return 'ACTIVE'
-    case pb.LeaseState.QUARANTINED:
-      return 'QUARANTINED'
-    default:
-      throw invalidField(path, 'leases that ended are not listed; see AuditService.ListEvents')
-  }
-}
-
-const REASON_OF = new Map(
-  Object.entries(QUARANTINE_REASONS).map(([reason, value]) => [value, reason as QuarantineReason]),
-)
-
-function readReason(reason: pb.QuarantineReason, index: number): QuarantineReason {
-  specified(reason, pb.QuarantineReasonSchema, `quarantineReasons[${index}]`)
-  return REASON_OF.get(reason)!
+  const name = specified(state, pb.LeaseStateSchema, path)
+  if (name === 'ENDED') throw invalidField(path, 'leases that ended are not listed; see ListEvents')
+  return name as LeaseState
 }

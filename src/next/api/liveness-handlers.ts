@@ -3,7 +3,7 @@ import type { SourceState } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
 import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import type { LeaseFilter, SourceShown } from '../ledger/reads-types.ts'
-import { holdMessages } from './answers.ts'
+import { holdsJson } from './answers.ts'
 import { accepted, type Backend, type Handlers, ofNetwork, submit } from './call.ts'
 import { Refused } from './errors.ts'
 import {
@@ -17,14 +17,7 @@ import {
   requiredText,
   text,
 } from './fields.ts'
-import {
-  attentionMessage,
-  begunMessage,
-  findingMessage,
-  reportedMessage,
-  sightingMessage,
-  sourceMessage,
-} from './liveness-answers.ts'
+import { attentionJson, findingJson, reportedJson, sightingJson, sourceJson } from './liveness-answers.ts'
 import {
   readCodes,
   readRegisterSource,
@@ -38,6 +31,7 @@ import {
 import { decodePage, encodePage } from './page-token.ts'
 import { reconcile } from './reconcile.ts'
 import { allowedNetwork } from './requests.ts'
+import { durationText, timeText } from './times.ts'
 
 const EVERY_LEASE: LeaseFilter = {
   states: [],
@@ -76,8 +70,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const { network } = command
       const { source } = await submit(backend, command, call)
       return {
-        $typeName: 'ipledger.v1.RegisterSourceResponse',
-        source: sourceMessage(network, await shown(network, source!)),
+        source: sourceJson(network, await shown(network, source!)),
       }
     },
 
@@ -86,8 +79,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const { network } = command
       const { source } = await submit(backend, command, call)
       return {
-        $typeName: 'ipledger.v1.EnableSourceResponse',
-        source: sourceMessage(network, await shown(network, source!)),
+        source: sourceJson(network, await shown(network, source!)),
       }
     },
 
@@ -96,8 +88,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const { network } = command
       const { source, unwitnessed = 0, unlisted = 0 } = await submit(backend, command, call)
       return {
-        $typeName: 'ipledger.v1.RetireSourceResponse',
-        source: sourceMessage(network, await shown(network, source!)),
+        source: sourceJson(network, await shown(network, source!)),
         unwitnessed,
         unlisted,
       }
@@ -118,8 +109,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const sources = found.slice(0, size)
       const last = found.length > size ? sources.at(-1) : undefined
       return {
-        $typeName: 'ipledger.v1.ListSourcesResponse',
-        sources: sources.map((source) => sourceMessage(network, source)),
+        sources: sources.map((source) => sourceJson(network, source)),
         nextPageToken: last === undefined ? '' : encodePage(last.source.declaration.id, asked),
       }
     },
@@ -136,24 +126,31 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const found = await reads.sightings(network, { source, address: at, vanished }, { after, size })
       const { sightings, next } = ofNetwork(found, network)
       return {
-        $typeName: 'ipledger.v1.ListSightingsResponse',
-        sightings: sightings.map(sightingMessage),
+        sightings: sightings.map(sightingJson),
         nextPageToken: next === null ? '' : encodePage(next, asked),
       }
     },
 
-    beginSnapshot: async (message, call) =>
-      begunMessage(accepted(await intake.begin(readReporting(message, call)))),
+    beginSnapshot: async (message, call) => {
+      const begun = accepted(await intake.begin(readReporting(message, call)))
+      return {
+        sequence: String(begun.sequence),
+        head: String(begun.head),
+        begunAt: timeText(begun.begunAt),
+        era: begun.era,
+        interval: durationText(begun.intervalMs),
+      }
+    },
 
     reportSnapshot: async (message, call) =>
-      reportedMessage(accepted(await intake.report(readReport(message, call)))),
+      reportedJson(accepted(await intake.report(readReport(message, call)))),
 
     reportVerdicts: async (message, call) => {
       const reporting = readReporting(message, call)
       const epoch = requiredText(message.epoch, 'epoch', LIMITS.nameBytes)
       const verdicts = readVerdicts(message.verdicts)
       const { accepted: taken, ignored } = accepted(await intake.verdicts({ ...reporting, epoch, verdicts }))
-      return { $typeName: 'ipledger.v1.ReportVerdictsResponse', accepted: taken, ignored }
+      return { accepted: taken, ignored }
     },
 
     reconcile: async (message, call) => {
@@ -180,16 +177,15 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
         throw new Refused(refusal('POOL_NOT_FOUND', message, { pool: pool! }))
       }
       return {
-        $typeName: 'ipledger.v1.ReconcileResponse',
-        findings: findings.map(findingMessage),
+        findings: findings.map(findingJson),
         nextPageToken: next === null ? '' : encodePage(next, asked),
-        head: BigInt(head),
+        head: String(head),
       }
     },
 
     resumeHold: async (message, call) => {
       const { network } = await submit(backend, readResumeHold(message, call), call)
-      return { $typeName: 'ipledger.v1.ResumeHoldResponse', holds: holdMessages(network!.network) }
+      return { holds: holdsJson(network!.network) }
     },
 
     listAttention: async (message, call) => {
@@ -200,8 +196,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const after = placeOf(message.pageToken, asked)
       const { items, next } = ofNetwork(await reads.attention(network, { codes }, { after, size }), network)
       return {
-        $typeName: 'ipledger.v1.ListAttentionResponse',
-        items: items.map(attentionMessage),
+        items: items.map(attentionJson),
         nextPageToken: next === null ? '' : encodePage(next, asked),
       }
     },

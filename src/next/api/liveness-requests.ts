@@ -5,7 +5,7 @@
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
 import type { Family } from '../core/address.ts'
 import type { EnableSource, RegisterSource, ResumeHold, RetireSource } from '../core/command.ts'
-import type { Details, SourceDeclaration, SourceKind } from '../core/event.ts'
+import { type Details, type HoldCause, SOURCE_KINDS, type SourceDeclaration } from '../core/event.ts'
 import type { SourceState } from '../core/image.ts'
 import { POLICY } from '../core/policy.ts'
 import * as pb from '../gen/ipledger/v1/liveness_pb.ts'
@@ -14,7 +14,6 @@ import { ATTENTION_CODES, type AttentionCode } from '../ledger/reads-types.ts'
 import type { ReportGiven, Reporting, Verdict } from '../sources/intake-types.ts'
 import { checkDeclaration } from '../sources/settings.ts'
 import { endedAt, MOST_ENTRIES, sentence } from '../sources/source.ts'
-import { HOLD_CAUSES } from './answers.ts'
 import type { Call } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
 import {
@@ -40,30 +39,12 @@ const LONGEST_INTERVAL_MS = 3_600_000
 const SETTINGS_BYTES = 16 * 1024
 const DETAIL_BYTES = 1_024
 
-export const KINDS: Readonly<Record<SourceKind, pb.SourceKind>> = {
-  push: pb.SourceKind.PUSH,
-  docker: pb.SourceKind.DOCKER,
-  kubernetes: pb.SourceKind.KUBERNETES,
-  http: pb.SourceKind.HTTP,
-}
-
-export const STATES: Readonly<Record<SourceState['state'], pb.SourceState>> = {
-  REGISTERED: pb.SourceState.REGISTERED,
-  ENABLED: pb.SourceState.ENABLED,
-  RETIRED: pb.SourceState.RETIRED,
-}
-
-/** The key of a value that was checked to be one of the enum's. */
-function keyOf<K extends string>(table: Readonly<Record<K, number>>, value: number): K | undefined {
-  return (Object.keys(table) as K[]).find((key) => table[key] === value)
-}
-
 // Sources.
 
 export function readRegisterSource(message: pb.RegisterSourceRequest, call: Call): RegisterSource {
   const network = allowedNetwork(call, message.network)
-  known(message.kind, pb.SourceKindSchema, 'kind')
-  const kind = keyOf(KINDS, message.kind) ?? 'push'
+  const named = known(message.kind, pb.SourceKindSchema, 'kind').toLowerCase()
+  const kind = SOURCE_KINDS.find((one) => one === named) ?? 'push'
   const { sight } = message
   if (sight === undefined) throw invalidField('sight', 'required: what the source can see')
   const node = text(sight.node, 'sight.node', LIMITS.nameBytes)
@@ -133,10 +114,9 @@ export function readSourceCommand<T extends (EnableSource | RetireSource)['type'
 /** None: all of them. */
 export function readSourceStates(states: readonly pb.SourceState[]): readonly SourceState['state'][] {
   atMost(states.length, pb.SourceStateSchema.values.length, 'states')
-  const read = states.map((state, index) => {
-    specified(state, pb.SourceStateSchema, `states[${index}]`)
-    return keyOf(STATES, state)!
-  })
+  const read = states.map(
+    (state, index) => specified(state, pb.SourceStateSchema, `states[${index}]`) as SourceState['state'],
+  )
   return [...new Set(read)].sort()
 }
 
@@ -184,23 +164,15 @@ export function readVerdicts(verdicts: readonly pb.LookUpVerdict[]): readonly Ve
   return verdicts.map((verdict, index) => readVerdict(verdict, `verdicts[${index}]`))
 }
 
-const ANSWERS: Readonly<Record<Verdict['answer'], pb.LookUpAnswer>> = {
-  live: pb.LookUpAnswer.LIVE,
-  terminal: pb.LookUpAnswer.TERMINAL,
-  gone: pb.LookUpAnswer.GONE,
-  unknown: pb.LookUpAnswer.UNKNOWN,
-  error: pb.LookUpAnswer.ERROR,
-}
-
 function readVerdict(verdict: pb.LookUpVerdict, path: string): Verdict {
   const { id, terminalSince } = verdict
-  specified(verdict.answer, pb.LookUpAnswerSchema, `${path}.answer`)
+  const named = specified(verdict.answer, pb.LookUpAnswerSchema, `${path}.answer`)
   if (Buffer.byteLength(verdict.detail) > DETAIL_BYTES) {
     throw invalidField(`${path}.detail`, `is longer than ${DETAIL_BYTES} bytes`)
   }
   // Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever.
   const detail = sentence(verdict.detail)
-  const answer = keyOf(ANSWERS, verdict.answer)!
+  const answer = named.toLowerCase() as Verdict['answer']
   if (answer !== 'terminal') {
     if (terminalSince !== undefined) throw invalidField(`${path}.terminalSince`, 'only with TERMINAL')
     return { id, answer, terminalSince: null, detail }
@@ -218,10 +190,10 @@ function readVerdict(verdict: pb.LookUpVerdict, path: string): Verdict {
 // The rest.
 
 export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): ResumeHold {
-  known(message.cause, HoldCauseSchema, 'cause')
+  const cause = known(message.cause, HoldCauseSchema, 'cause')
   return command(call, allowedNetwork(call, message.network), message.requestId, {
     type: 'resumeHold',
-    hold: keyOf(HOLD_CAUSES, message.cause) ?? null,
+    hold: message.cause === 0 ? null : (cause as HoldCause),
     why: requiredText(message.why, 'why', LIMITS.whyBytes),
   })
 }

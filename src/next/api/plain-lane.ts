@@ -7,7 +7,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { fromBinary, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
+import { fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
 import { refusal } from '../core/refusal.ts'
 import { inTurns } from '../sources/entries.ts'
@@ -18,6 +18,7 @@ import {
   type Front,
   type Header,
   MOST_REQUEST_BYTES,
+  messageOf,
   refuse,
   timeoutOf,
 } from './dispatch.ts'
@@ -29,9 +30,6 @@ const JSON_TYPE = 'application/json'
 const BINARY_TYPE = 'application/proto'
 /** Bodies of all reports that are being received or read. */
 const MOST_REPORTS_BYTES = 8 * MOST_REPORT_BYTES
-
-/** What is answered always says false, 0 and empty, so that a reader sees every field there is. */
-const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
 
 /** True when the request was taken. */
 export type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
@@ -111,10 +109,9 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
           ? readJson(method.desc.input, body.toString())
           : readBinary(method, body)
       const answered = await answer(front, method, message, call)
-      const { output } = method.desc
       // As text, which goes out in one piece with the header; bytes take a second buffer.
-      if (isJson) send(response, 200, JSON_TYPE, toJsonString(output, answered, JSON_ANSWERS))
-      else send(response, 200, BINARY_TYPE, toBinary(output, answered))
+      if (isJson) send(response, 200, JSON_TYPE, JSON.stringify(answered))
+      else send(response, 200, BINARY_TYPE, toBinary(method.desc.output, messageOf(method, answered)))
       call.rpc?.end('OK', '')
     } catch (error) {
       tell(turn, error)

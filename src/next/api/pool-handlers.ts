@@ -3,8 +3,8 @@
 import { formatCidr } from '../core/address.ts'
 import type { PoolView } from '../core/command.ts'
 import { refusal } from '../core/refusal.ts'
-import type { Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
-import { poolMessage, poolUsageMessage } from './answers.ts'
+import type { PoolJson, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { poolJson, poolUsageJson, type Told } from './answers.ts'
 import { type Backend, type Handlers, ofNetwork, submit } from './call.ts'
 import { Refused } from './errors.ts'
 import { cidrOrAddress, labels, pageSize, poolName } from './fields.ts'
@@ -15,33 +15,32 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
   const { reads } = backend
 
   /** As the command left it; how full it is only as long as it is still that pool. */
-  async function answered(network: string, view: PoolView): Promise<Pool> {
+  async function answered(network: string, view: PoolView): Promise<Told<PoolJson>> {
     const { poolId, version } = view
     // The command is done, whether this can be read or not.
     const found = await reads.pools(network, { poolId, limit: 1 }).catch(() => null)
     const now = found?.pools[0]
-    return poolMessage(network, view, now?.pool.version === version ? now.usage : null)
+    return poolJson(network, view, now?.pool.version === version ? now.usage : null)
   }
 
   return {
     createPool: async (message, call) => {
       const command = readCreatePool(message, call)
       const { pool } = await submit(backend, command, call)
-      return { $typeName: 'ipledger.v1.CreatePoolResponse', pool: await answered(command.network, pool!) }
+      return { pool: await answered(command.network, pool!) }
     },
 
     updatePool: async (message, call) => {
       const command = readUpdatePool(message, call)
       const { pool } = await submit(backend, command, call)
-      return { $typeName: 'ipledger.v1.UpdatePoolResponse', pool: await answered(command.network, pool!) }
+      return { pool: await answered(command.network, pool!) }
     },
 
     deletePool: async (message, call) => {
       const command = readDeletePool(message, call)
       const { pool } = await submit(backend, command, call)
       return {
-        $typeName: 'ipledger.v1.DeletePoolResponse',
-        pool: poolMessage(command.network, pool!, null),
+        pool: poolJson(command.network, pool!, null),
       }
     },
 
@@ -56,9 +55,8 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
         )
       }
       return {
-        $typeName: 'ipledger.v1.GetPoolResponse',
-        pool: poolUsageMessage(network, pool),
-        head: BigInt(found.head),
+        pool: poolUsageJson(network, pool),
+        head: String(found.head),
       }
     },
 
@@ -74,10 +72,9 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       const found = ofNetwork(await reads.pools(network, filter), network)
       const pools = found.pools.slice(0, size)
       return {
-        $typeName: 'ipledger.v1.ListPoolsResponse',
-        pools: pools.map((pool) => poolUsageMessage(network, pool)),
+        pools: pools.map((pool) => poolUsageJson(network, pool)),
         nextPageToken: found.pools.length > size ? encodePage(pools.at(-1)!.pool.name, asked) : '',
-        head: BigInt(found.head),
+        head: String(found.head),
       }
     },
   }

@@ -5,6 +5,7 @@
 import { viewOf } from '../core/batch.ts'
 import type { LeaseView } from '../core/command.ts'
 import { expiresAt } from '../core/decide-lease.ts'
+import type { Details } from '../core/event.ts'
 import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
 import { coverageOf, judge } from '../core/judge.ts'
 import type { Ledger } from '../ledger/ledger.ts'
@@ -32,7 +33,7 @@ export type Found = {
   readonly lease: LeaseView
   readonly verdict: 'keep' | 'ask' | 'reap' | 'expire'
   readonly because: readonly { readonly code: string; readonly source: string; readonly text: string }[]
-  readonly evidence: object
+  readonly evidence: Details
 }
 
 export type Reconciled = {
@@ -77,11 +78,15 @@ export async function reconcile(
       const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
       if (source !== null && !parties.includes(source)) continue
       const lease = viewOf(image, record)
-      const found = expiry(image, record, lease, ledger.now()) ?? { lease, verdict, because, evidence: proof }
+      const found = expiry(image, record, lease, ledger.now()) ?? {
+        lease,
+        verdict,
+        because,
+        // Detached, because the image goes on.
+        evidence: JSON.parse(JSON.stringify(proof)),
+      }
       const shown = heldBack(image, found)
-      // Detached, because the image goes on.
-      if (kept || shown.verdict !== 'keep')
-        findings.push({ ...shown, evidence: JSON.parse(JSON.stringify(shown.evidence)) })
+      if (kept || shown.verdict !== 'keep') findings.push(shown)
     }
     place = page.next
     if (place === null || judged + SLICE >= MOST_JUDGED)

@@ -2,9 +2,9 @@
 import type { Command } from 'commander'
 import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { lineWidth, prose, tableOf, time, wrapped } from './print.ts'
-import { fromOf, list, momentOf, seq, toOf, WHEN_HELP, type When, when, whenOption } from './readers.ts'
+import { fromOf, momentOf, toOf, WHEN_HELP, when, whenOption } from './readers.ts'
 import { addressOf, holderOf, leaseTable, stateOf } from './show-lease.ts'
-import { field, verb } from './verb.ts'
+import { verb } from './verb.ts'
 
 const { method } = AuditService
 
@@ -13,18 +13,18 @@ export function auditCommands(program: Command): void {
     about: "a network's log",
     method: method.listEvents,
     fields: [
-      field<When>('--from <when>', 'from then on', fromOf, whenOption),
-      field<When>('--to <when>', 'up to then', toOf, whenOption),
-      field('--after-seq <n>', 'only events with a greater number', 'afterSeq', seq),
-      field('--before-seq <n>', 'only events with a smaller number', 'beforeSeq', seq),
-      field('--address <address>', 'only about the lease or block that contains it', 'address'),
-      field('--cidr <cidr>', 'only about leases that overlap it', 'cidr'),
-      field('--owner-kind <kind>', 'only about leases of owners of this kind', 'ownerKind'),
-      field('--owner-name <name>', 'only about leases of owners of this name', 'ownerName'),
-      field('--lease-id <id>', 'only about this lease, also one that has ended', 'leaseId'),
-      field('--type <types>', 'only these types; repeatable, or with commas', 'types', list),
-      field('--include-sources', 'also source.*, which is left out otherwise', 'includeSources'),
-      field('--descending', 'newest first', 'descending'),
+      ['--from <when>', 'from then on', fromOf, whenOption],
+      ['--to <when>', 'up to then', toOf, whenOption],
+      ['--after-seq <n>', 'only events with a greater number'],
+      ['--before-seq <n>', 'only events with a smaller number'],
+      ['--address <address>', 'only about the lease or block that contains it'],
+      ['--cidr <cidr>', 'only about leases that overlap it'],
+      ['--owner-kind <kind>', 'only about leases of owners of this kind'],
+      ['--owner-name <name>', 'only about leases of owners of this name'],
+      ['--lease-id <id>', 'only about this lease, also one that has ended'],
+      ['--type <types>', 'only these types; repeatable, or with commas', 'types'],
+      ['--include-sources', 'also source.*, which is left out otherwise'],
+      ['--descending', 'newest first'],
     ],
     help: `${WHEN_HELP}
 
@@ -37,7 +37,7 @@ Examples:
   verb(program, 'explain <address>', {
     about: 'why an address is free, cooling, held or quarantined, and what led there',
     method: method.explainAddress,
-    fields: [field<When>('--at <when>', 'as it was then (default: now)', momentOf, whenOption)],
+    fields: [['--at <when>', 'as it was then (default: now)', momentOf, whenOption]],
     help: `${WHEN_HELP}
 
 Examples:
@@ -57,7 +57,7 @@ Examples:
     about: 'the leases as they were at a time or a number',
     method: method.listLeasesAsOf,
     argument: (text) => momentOf(when(text)),
-    fields: [field('--pool <name>', 'only leases of this pool', 'pool')],
+    fields: [['--pool <name>', 'only leases of this pool']],
     help: `${WHEN_HELP}
 
 Examples:

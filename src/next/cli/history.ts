@@ -1,24 +1,16 @@
-/** Who had an address, a lease, or was an owner: holders drawn over time, and what happened. */
-import { create, toJson } from '@bufbuild/protobuf'
+/** Who had an address or a lease, or what an owner had: holders drawn over time, and what happened. */
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf'
 import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import type { Command } from 'commander'
 import { isMalformed, parseCidr } from '../core/address.ts'
-import {
-  AuditService,
-  type Event,
-  GetAddressHistoryResponseSchema,
-  GetLeaseHistoryResponseSchema,
-  type HistoryEntry,
-  type Holder,
-  ListEventsResponseSchema,
-} from '../gen/ipledger/v1/audit_pb.ts'
+import { AuditService, type Event, type HistoryEntry, type Holder } from '../gen/ipledger/v1/audit_pb.ts'
 import { LeaseState } from '../gen/ipledger/v1/types_pb.ts'
 import { Unclear } from './failure.ts'
-import { iso, JSON_ANSWERS, lineWidth, printJson, prose, time } from './print.ts'
+import { iso, lineWidth, prose, time } from './print.ts'
 import { fromOf, toOf, WHEN_HELP, type When, whenOption, whole } from './readers.ts'
 import { addressOf, holderOf } from './show-lease.ts'
 import { type Drawn, drawTimeline, type Mark } from './timeline.ts'
-import { ask } from './verb.ts'
+import { ask, print } from './verb.ts'
 
 type Options = {
   readonly network: string
@@ -30,16 +22,12 @@ type Options = {
   readonly json?: boolean
 }
 
-type Entry = Pick<HistoryEntry, 'event' | 'what'>
-/** Newest first, as it is read. */
+/** Entries newest first, as they are read; holders oldest first. */
 type Story = {
   readonly about: string
-  readonly entries: readonly Entry[]
+  readonly entries: readonly Pick<HistoryEntry, 'event' | 'what'>[]
   readonly holders: readonly Holder[]
-  readonly nextPageToken: string
-  readonly json: () => unknown
 }
-type Page = { readonly pageSize: number; readonly pageToken: string; readonly descending: true }
 
 const { method } = AuditService
 
@@ -66,56 +54,66 @@ Examples:
   ipledger history --owner default/web-0`,
     )
     .action(async (target: string | undefined, options: Options) => {
-      if ((target === undefined) === (options.owner === undefined))
+      const { network, owner, from, to } = options
+      const range = { ...(from !== undefined && fromOf(from)), ...(to !== undefined && toOf(to)) }
+      if ((target === undefined) === (owner === undefined))
         throw new Unclear('Name an address, a CIDR or a lease id, or --owner with a name: one of them.')
-      const story = await storyOf(target, options)
-      if (options.json === true) return printJson(story.json())
-      console.log(told(story, options))
-      if (story.nextPageToken !== '') console.error(`There is more: --page-token ${story.nextPageToken}`)
+      if (target === undefined) {
+        const about = `owners ${owner} of network ${network}`
+        const asked = { network, ownerName: owner!, ...range }
+        await tell(method.listEvents, asked, options, async ({ events }) => ownerStory(about, owner!, events))
+      } else if (target.includes('/') && isMalformed(parseCidr(target))) {
+        if (from !== undefined || to !== undefined)
+          throw new Unclear('A lease is shown from its beginning to its end: leave --from and --to away.')
+        const about = `lease ${target}`
+        await tell(method.getLeaseHistory, { leaseId: target }, options, async (found) => ({
+          ...found,
+          about,
+        }))
+      } else {
+        const about = `${target} of network ${network}`
+        const asked = { network, [target.includes('/') ? 'cidr' : 'address']: target, ...range }
+        await tell(method.getAddressHistory, asked, options, async (found) => ({ ...found, about }))
+      }
     })
 }
 
-async function storyOf(target: string | undefined, options: Options): Promise<Story> {
-  if (target === undefined) return ownerStory(options.owner!, options)
-  const isLease = target.includes('/') && isMalformed(parseCidr(target))
-  return isLease ? leaseStory(target, options) : addressStory(target, options)
+type Lists = { nextPageToken: string; entries?: HistoryEntry[]; events?: Event[]; holders?: Holder[] }
+
+/** As many as were asked for, of as many pages as it takes, as if they were one. */
+async function tell<I extends DescMessage, O extends DescMessage>(
+  asks: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+  options: Options,
+  storyOf: (answer: MessageShape<O>) => Promise<Story>,
+): Promise<void> {
+  const get = (pageSize: number, pageToken: string) =>
+    ask(asks, { ...request, pageSize, pageToken, descending: true }) as Promise<MessageShape<O> & Lists>
+  const answer = await get(options.pageSize, options.pageToken ?? '')
+  for (;;) {
+    const missing = options.pageSize - (answer.entries ?? answer.events)!.length
+    if (missing <= 0 || answer.nextPageToken === '') break
+    const {
+      entries = [],
+      events = [],
+      holders = [],
+      nextPageToken,
+    } = await get(missing, answer.nextPageToken)
+    answer.entries?.push(...entries)
+    answer.events?.push(...events)
+    answer.holders?.push(...holders)
+    answer.nextPageToken = nextPageToken
+  }
+  if (answer.holders !== undefined) answer.holders = once(answer.holders)
+  const { nextPageToken } = answer
+  const story = options.json === true ? null : await storyOf(answer)
+  print(options, asks, answer, () => told(story!, options, nextPageToken))
+  if (story !== null && nextPageToken !== '') console.error(`There is more: --page-token ${nextPageToken}`)
 }
 
-async function addressStory(target: string, options: Options): Promise<Story> {
-  const { network } = options
-  const place = target.includes('/') ? { cidr: target } : { address: target }
-  const { pages, nextPageToken } = await collect(options, (page) =>
-    ask(method.getAddressHistory, { network, ...place, ...rangeOf(options), ...page }),
-  )
-  const story = { entries: pages.flatMap((one) => one.entries), holders: once(pages), nextPageToken }
-  const answer = create(GetAddressHistoryResponseSchema, { ...story, head: pages[0]!.head })
-  const json = () => toJson(GetAddressHistoryResponseSchema, answer, JSON_ANSWERS)
-  return { about: `${target} of network ${network}`, ...story, json }
-}
-
-async function leaseStory(leaseId: string, options: Options): Promise<Story> {
-  if (options.from !== undefined || options.to !== undefined)
-    throw new Unclear('A lease is shown from its beginning to its end: leave --from and --to away.')
-  const { pages, nextPageToken } = await collect(options, (page) =>
-    ask(method.getLeaseHistory, { leaseId, ...page }),
-  )
-  const story = { entries: pages.flatMap((one) => one.entries), holders: once(pages), nextPageToken }
-  const answer = create(GetLeaseHistoryResponseSchema, { ...story, head: pages[0]!.head })
-  const json = () => toJson(GetLeaseHistoryResponseSchema, answer, JSON_ANSWERS)
-  return { about: `lease ${leaseId}`, ...story, json }
-}
-
-async function ownerStory(ownerName: string, options: Options): Promise<Story> {
-  const { network } = options
-  const { pages, nextPageToken } = await collect(options, async (page) => {
-    const found = await ask(method.listEvents, { network, ownerName, ...rangeOf(options), ...page })
-    return { ...found, entries: found.events }
-  })
-  const events = pages.flatMap((one) => one.entries)
-  const answer = create(ListEventsResponseSchema, { events, nextPageToken, head: pages[0]!.head })
-  const json = () => toJson(ListEventsResponseSchema, answer, JSON_ANSWERS)
-  // What lists of events do not say: their sentences, and the spans of the leases they are about.
-  const ids = options.json === true ? [] : new Set(events.flatMap(({ lease }) => lease?.leaseId ?? []))
+/** With what lists of events do not say: their sentences, and the spans of the leases they are about. */
+async function ownerStory(about: string, owner: string, events: readonly Event[]): Promise<Story> {
+  const ids = new Set(events.flatMap(({ lease }) => lease?.leaseId ?? []))
   const lives = await Promise.all(
     [...ids].map((leaseId) => ask(method.getLeaseHistory, { leaseId, pageSize: 1_000, descending: true })),
   )
@@ -123,16 +121,10 @@ async function ownerStory(ownerName: string, options: Options): Promise<Story> {
     lives.flatMap((life) => life.entries).map(({ event, what }) => [event!.seq, what]),
   )
   return {
-    about: `owners ${ownerName} of network ${network}`,
+    about,
     entries: events.map((event) => ({ event, what: sentences.get(event.seq) ?? closingOf(event) })),
-    holders: once(lives).filter(({ owner }) => owner?.name === ownerName),
-    nextPageToken,
-    json,
+    holders: once(lives.flatMap((life) => life.holders)).filter((one) => one.owner?.name === owner),
   }
-}
-
-function rangeOf({ from, to }: Options): object {
-  return { ...(from !== undefined && fromOf(from)), ...(to !== undefined && toOf(to)) }
 }
 
 function closingOf({ type, actor, cause, closed }: Event): string {
@@ -140,38 +132,21 @@ function closingOf({ type, actor, cause, closed }: Event): string {
   return `Late calls for ${holderOf(closed)} incarnation ${closed.owner?.incarnation} are refused, by ${actor} (${cause}).`
 }
 
-/** As many as were asked for, of as many pages as it takes. */
-async function collect<P extends { readonly entries: readonly unknown[]; readonly nextPageToken: string }>(
-  { pageSize, pageToken = '' }: Options,
-  get: (page: Page) => Promise<P>,
-): Promise<{ readonly pages: readonly P[]; readonly nextPageToken: string }> {
-  const pages: P[] = []
-  let missing = pageSize
-  for (let token = pageToken; ; ) {
-    const page = await get({ pageSize: missing, pageToken: token, descending: true })
-    pages.push(page)
-    missing -= page.entries.length
-    token = page.nextPageToken
-    if (token === '' || missing <= 0) return { pages, nextPageToken: token }
-  }
-}
-
 /** Each span once, oldest first. */
-function once(pages: readonly { readonly holders: readonly Holder[] }[]): Holder[] {
-  const all = pages.flatMap(({ holders }) => holders)
-  return [...new Map(all.map((one) => [one.fromSeq, one])).values()].sort((one, other) =>
+function once(holders: readonly Holder[]): Holder[] {
+  return [...new Map(holders.map((one) => [one.fromSeq, one])).values()].sort((one, other) =>
     Number(one.fromSeq - other.fromSeq),
   )
 }
 
-function told(story: Story, options: Options): string {
+function told(story: Story, options: Options, nextPageToken: string): string {
   const { about, holders } = story
   const entries = story.entries.toReversed()
   if (entries.length === 0 && holders.length === 0) return `Nothing happened to ${about}, and nobody held it.`
   const width = lineWidth()
   const rows = entries.map(({ event, what }) => [String(event!.seq), time(event!.time), what])
   return [
-    holders.length === 0 ? 'Nobody held it.' : timeline(story, options, width),
+    holders.length === 0 ? 'Nobody held it.' : timeline(story, options, nextPageToken, width),
     '',
     rows.length === 0 ? 'No events.' : prose(['SEQ', 'TIME', 'WHAT'], rows, width),
   ].join('\n')
@@ -179,11 +154,11 @@ function told(story: Story, options: Options): string {
 
 /** What was asked for, or from the first to the last thing shown; of a page between others, its events. */
 function timeline(
-  { about, entries, holders, nextPageToken }: Story,
+  { about, entries, holders }: Story,
   options: Options,
+  nextPageToken: string,
   width: number,
 ): string {
-  const { pageToken } = options
   const now = Date.now()
   const asked = (when: When | undefined) => (when !== undefined && 'ms' in when ? when.ms : undefined)
   const [from, to] = [asked(options.from), asked(options.to)]
@@ -191,7 +166,7 @@ function timeline(
   const spans = drawnOf(holders, new Set(holders.map((one) => one.address)).size > 1)
   const first = Math.min(...times, ...spans.map((one) => one.from))
   const last = Math.max(...times, ...spans.map((one) => one.coolsUntil ?? one.until ?? now))
-  const isMiddle = pageToken !== undefined && times.length > 0
+  const isMiddle = options.pageToken !== undefined && times.length > 0
   const isCut = nextPageToken !== '' || options.from !== undefined
   const begin = from ?? (isCut && times.length > 0 ? Math.min(...times) : first)
   const shown = isMiddle ? Math.max(...times) : (to ?? (from === undefined ? last : now))
@@ -216,10 +191,7 @@ export function drawnOf(holders: readonly Holder[], withAddress: boolean): Drawn
       from: ms(holder.fromTime)!,
       until: ms(holder.untilTime) ?? null,
       coolsUntil: cool === undefined ? null : Math.min(cool, ms(next?.fromTime) ?? cool),
-      states: holder.states.map(({ state, time: since }) => ({
-        mark: MARKS[state] ?? 'active',
-        at: ms(since)!,
-      })),
+      states: holder.states.map(({ state, time: at }) => ({ mark: MARKS[state] ?? 'active', at: ms(at)! })),
     }
   })
 }

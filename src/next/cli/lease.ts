@@ -7,17 +7,16 @@ import {
   LeaseService,
   ReleaseResponseSchema,
 } from '../gen/ipledger/v1/lease_pb.ts'
-import { type Lease, LeaseState, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'
+import { type Lease, LeaseState, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import { Unclear } from './failure.ts'
 import { sheet, time } from './print.ts'
-import { label, leaseOrAddress, list, names, seq } from './readers.ts'
+import { leaseOrAddress } from './readers.ts'
 import { OWNER_FIELDS } from './reserve.ts'
 import { addressOf, holderOf, leaseSheet, leaseTable, stateOf } from './show-lease.ts'
-import { ask, field, pages, verb } from './verb.ts'
+import { ask, pages, verb } from './verb.ts'
 
 const { method } = LeaseService
-/** The most leases of one owner that are looked at to find out which is meant. */
-const LOOKED_AT = 1_000
+const UNCONFIRMED = () => ({ removal: Removal.UNCONFIRMED })
 
 export function leaseCommands(program: Command): void {
   const many = ({ leases }: { readonly leases: readonly Lease[] }) => leaseTable(leases)
@@ -46,11 +45,7 @@ Examples:
     method: method.release,
     fields: [
       ...OWNER_FIELDS,
-      field(
-        '--removal-unconfirmed',
-        'nobody knows whether the address is still configured: it is quarantined',
-        () => ({ removal: Removal.UNCONFIRMED }),
-      ),
+      ['--removal-unconfirmed', 'nobody knows whether it is still configured: quarantined', UNCONFIRMED],
     ],
     help: `
 Names the lease, or its owner. An owner is released as a whole if --uid or --name, --incarnation and --interface are
@@ -79,9 +74,9 @@ Examples:
     about: "end a lease, or all of a node, by an operator's word that nothing uses the addresses",
     method: method.reap,
     fields: [
-      field('--version <n>', 'the version you looked at (default: the present one)', 'version', seq),
-      field('--node <name>', 'all leases of a node that is gone for good', 'node'),
-      field('--head <n>', 'with --node: the head of the log when you found out ("network get")', 'head', seq),
+      ['--version <n>', 'the version you looked at (default: the present one)'],
+      ['--node <name>', 'all leases of a node that is gone for good'],
+      ['--head <n>', 'with --node: the head of the log when you found out ("network get")'],
     ],
     help: `
 It must be true: a machine that only lost its network still uses its addresses. What a source of another node lists is
@@ -103,20 +98,15 @@ Examples:
     about: 'leases that are held now, by address',
     method: method.listLeases,
     fields: [
-      field('--state <states>', 'reserved, active, quarantined', 'states', names(LeaseState)),
-      field('--owner-kind <kind>', 'only of owners of this kind', 'ownerKind'),
-      field('--owner-name <name>', 'only of owners of this name', 'ownerName'),
-      field('--owner-uid <uid>', 'only of the owner with this uid', 'ownerUid'),
-      field('--node <name>', 'only on this node', 'node'),
-      field('--label <key=value>', 'only of owners with this label, repeatable', 'labels', label),
-      field('--pool <names>', 'only of these pools; repeatable, or with commas', 'pools', list),
-      field('--cidr <cidr>', 'only those that overlap it', 'cidr'),
-      field(
-        '--quarantine-reason <reasons>',
-        'only those quarantined for it',
-        'quarantineReasons',
-        names(QuarantineReason),
-      ),
+      ['--state <states>', 'reserved, active, quarantined', 'states'],
+      ['--owner-kind <kind>', 'only of owners of this kind'],
+      ['--owner-name <name>', 'only of owners of this name'],
+      ['--owner-uid <uid>', 'only of the owner with this uid'],
+      ['--node <name>', 'only on this node'],
+      ['--label <key=value>', 'only of owners with this label, repeatable', 'labels'],
+      ['--pool <names>', 'only of these pools; repeatable, or with commas', 'pools'],
+      ['--cidr <cidr>', 'only those that overlap it'],
+      ['--quarantine-reason <reasons>', 'only those quarantined for it', 'quarantineReasons'],
     ],
     show: many,
   })
@@ -130,8 +120,8 @@ Examples:
     about: "replace the labels of a lease's owner",
     method: method.updateLabels,
     fields: [
-      field('--label <key=value>', 'label, repeatable', 'labels', label),
-      field('--no-labels', 'remove all labels', () => ({ labels: {} })),
+      ['--label <key=value>', 'label, repeatable', 'labels'],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
     run: (request) => {
       if (request.labels === undefined) throw new Unclear('Say which --label it shall have, or --no-labels.')
@@ -144,13 +134,13 @@ Examples:
   verb(request, 'get <request-id>', {
     about: 'what became of a request',
     method: method.getRequest,
-    show: ({ requestId, committed, method: name, at, seq: number, leases }) =>
+    show: ({ requestId, committed, method: name, at, seq, leases }) =>
       committed
         ? `${sheet([
             ['request', requestId],
             ['method', name],
             ['committed', time(at)],
-            ['event', String(number)],
+            ['event', String(seq)],
           ])}\n\n${leaseTable(leases)}`
         : `request ${requestId} was not committed in the last 24 h`,
   })
@@ -190,11 +180,8 @@ async function nameLeases(
           (named === undefined || one.owner?.interface === named),
       ),
     )
-    if (meant.length > LOOKED_AT) break
   }
   if (meant.length === 0) throw new Unclear(`${who} holds no lease in network ${network}.`)
-  if (meant.length > LOOKED_AT)
-    throw new Unclear(`${who} holds more than ${LOOKED_AT} leases: name each lease.`)
   const lifeOf = ({ owner: of }: Lease) => JSON.stringify([of?.uid, of?.incarnation, of?.interface])
   if (new Set(meant.map(lifeOf)).size > 1)
     throw new Unclear(

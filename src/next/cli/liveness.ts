@@ -4,9 +4,8 @@ import { type Finding, LivenessService } from '../gen/ipledger/v1/liveness_pb.ts
 import type { AttentionCode } from '../ledger/reads-types.ts'
 import { Unclear } from './failure.ts'
 import { table, tableOf, time } from './print.ts'
-import { list } from './readers.ts'
 import { addressOf, holderOf, stateOf } from './show-lease.ts'
-import { ask, field, verb } from './verb.ts'
+import { ask, verb } from './verb.ts'
 
 const { method } = LivenessService
 
@@ -27,9 +26,9 @@ export function livenessCommands(program: Command): void {
     about: 'who is seen where, by address',
     method: method.listSightings,
     fields: [
-      field('--source <id>', 'only by this source', 'source'),
-      field('--address <address>', 'only there; of a block that is leased as one, anywhere in it', 'address'),
-      field('--vanished', 'also what is listed no more', 'vanished'),
+      ['--source <id>', 'only by this source'],
+      ['--address <address>', 'only there; of a block that is leased as one, anywhere in it'],
+      ['--vanished', 'also what is listed no more'],
     ],
     show: ({ sightings }) =>
       tableOf('no sightings', sightings, {
@@ -48,11 +47,11 @@ export function livenessCommands(program: Command): void {
     about: 'what would be done about leases now, and why',
     method: method.reconcile,
     fields: [
-      field('--dry-run', 'required: nothing is done'),
-      field('--pool <name>', 'only about this pool', 'pool'),
-      field('--address <address>', 'only about the lease there', 'address'),
-      field('--source <id>', 'only what this source lists, or is a witness of', 'source'),
-      field('--kept', 'also leases about which nothing would be done', 'kept'),
+      ['--dry-run', 'required: nothing is done', null],
+      ['--pool <name>', 'only about this pool'],
+      ['--address <address>', 'only about the lease there'],
+      ['--source <id>', 'only what this source lists, or is a witness of'],
+      ['--kept', 'also leases about which nothing would be done'],
     ],
     help: `
 --json has the evidence of each finding.
@@ -79,9 +78,7 @@ Examples:
   verb(program, 'attention', {
     about: 'everything that waits for a person, or for an answer',
     method: method.listAttention,
-    fields: [
-      field('--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes', list),
-    ],
+    fields: [['--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes']],
     help: `\nCodes:\n${table(['CODE', 'MEANS'], Object.entries(ATTENTION))}`,
     show: ({ items }) =>
       tableOf('nothing waits', items, {

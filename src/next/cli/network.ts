@@ -2,15 +2,13 @@ import type { Command } from 'commander'
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import {
   type Hold,
-  HoldCause,
   HoldCauseSchema,
   type Network,
   NetworkService,
   NetworkStateSchema,
 } from '../gen/ipledger/v1/network_pb.ts'
 import { labels, sheet, tableOf, time } from './print.ts'
-import { label, name } from './readers.ts'
-import { field, verb } from './verb.ts'
+import { verb } from './verb.ts'
 
 export function networkCommands(program: Command): void {
   const network = program.command('network').description('address spaces in which an address is unique')
@@ -20,8 +18,8 @@ export function networkCommands(program: Command): void {
     about: 'make a network and its ledger',
     method: NetworkService.method.createNetwork,
     fields: [
-      field('--description <text>', 'for people', 'description'),
-      field('--label <key=value>', 'label, repeatable', 'labels', label),
+      ['--description <text>', 'for people'],
+      ['--label <key=value>', 'label, repeatable', 'labels'],
     ],
     help: '\nExample:\n  ipledger network create tenant-7 --description "VPC of tenant 7"',
     show: one,
@@ -29,7 +27,7 @@ export function networkCommands(program: Command): void {
   verb(network, 'list', {
     about: 'networks, by name',
     method: NetworkService.method.listNetworks,
-    fields: [field('--label <key=value>', 'only networks with this label, repeatable', 'labels', label)],
+    fields: [['--label <key=value>', 'only networks with this label, repeatable', 'labels']],
     show: ({ networks }) => networkTable(networks),
   })
   verb(network, 'get [name]', {
@@ -41,21 +39,16 @@ export function networkCommands(program: Command): void {
     about: 'change description or labels',
     method: NetworkService.method.updateNetwork,
     fields: [
-      field('--description <text>', 'new description; "" clears it', 'description'),
-      field(
-        '--label <key=value>',
-        'new label, repeatable; together they replace all labels',
-        'labels.entries',
-        label,
-      ),
-      field('--no-labels', 'remove all labels', () => ({ labels: {} })),
+      ['--description <text>', 'new description; "" clears it'],
+      ['--label <key=value>', 'new label, repeatable; together they replace all labels', 'labels.entries'],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
     show: one,
   })
   verb(network, 'resume [network]', {
     about: "end holds, by an operator's word that what is missed is gone, or that the clock is right",
     method: LivenessService.method.resumeHold,
-    fields: [field('--cause <cause>', 'only this hold (default: all of them)', 'cause', name(HoldCause))],
+    fields: [['--cause <cause>', 'only this hold (default: all of them)']],
     help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',
     show: ({ holds }) =>
       tableOf('no holds', holds, {

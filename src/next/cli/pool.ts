@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { formatValue, isMalformed, parseRange } from '../core/address.ts'
 import {
   type Pool,
   PoolLiveness,
@@ -8,71 +9,55 @@ import {
   type ReapPolicy,
 } from '../gen/ipledger/v1/pool_pb.ts'
 import type { PoolOptions } from '../gen/ipledger/v1/types_pb.ts'
-import { changedExclusions } from './exclusions.ts'
 import { Unclear } from './failure.ts'
 import { labels, sheet, span, tableOf, time } from './print.ts'
-import { duration, label, list, name, repeated, whole } from './readers.ts'
-import { ask, type Field, field, required, verb } from './verb.ts'
+import { list, repeated } from './readers.ts'
+import { ask, type Field, verb } from './verb.ts'
 
 type ExclusionOptions = {
   readonly addExclude?: readonly string[]
   readonly removeExclude?: readonly string[]
 }
 
-/** `entries`: UpdatePool tells a list that is not given from an empty one. */
-const settings = (entries: '' | '.entries'): readonly Field[] => [
-  field(
-    '--subnet <cidr>',
-    'the on-link CIDR, from which workloads take their netmask (default: --cidr)',
-    'subnet',
-  ),
-  field('--gateway <address>', 'gateway of the subnet; never handed out', 'gateway'),
-  field(
-    '--exclude <address|cidr|first-last>',
-    'never handed out; repeatable, or with commas',
-    `exclude${entries}`,
-    list,
-  ),
-  field('--cooldown <duration>', 'how long a released address rests (default: 2m)', 'cooldown', duration),
-  field(
-    '--confirm-within <duration>',
-    'deadline of Reserves that name none (default: no deadline)',
-    'confirmWithin',
-    duration,
-  ),
-  field(
-    '--liveness <available|strict>',
-    'what Reserve does when sources are silent',
-    'liveness',
-    name(PoolLiveness),
-  ),
-  field('--owner-limit <n>', 'leases one owner may hold in it (default: 4)', 'ownerLimit', whole),
-  field('--default', 'used by a Reserve that names no pool', 'isDefault'),
-  field('--draining', 'hand out nothing new', 'draining'),
-  field<readonly string[]>(
-    '--route <destination[=gateway]>',
-    'route for its workloads, repeatable',
-    (routes) => ({ options: { routes: routes.map(routeOf) } }),
-    repeated,
-  ),
-  field('--dns <address>', 'resolver for its workloads; repeatable, or with commas', 'options.dns', list),
-  field('--mtu <bytes>', 'mtu for its workloads', 'options.mtu', whole),
-  field('--label <key=value>', 'label, repeatable', `labels${entries}`, label),
-  field(
-    '--misses <n>',
-    'snapshots without a workload before it is asked after (default: 3)',
-    'reapPolicy.misses',
-    whole,
-  ),
-  ...(
-    [
-      ['minimum-age', 'minimumAge', 'since the last change, before absence means anything (default: 5m)'],
-      ['unwitnessed-age', 'unwitnessedAge', 'the same for a lease that no source has seen (default: 1h)'],
-      ['terminal-grace', 'terminalGrace', 'how long an ended workload counts as there (default: 5m)'],
-      ['confirm-grace', 'confirmGrace', 'between a missed deadline and the reap (default: 1m)'],
-    ] as const
-  ).map(([flag, to, about]) => field(`--${flag} <duration>`, about, `reapPolicy.${to}`, duration)),
+const SETTINGS: readonly Field[] = [
+  ['--subnet <cidr>', 'the on-link CIDR, from which workloads take their netmask (default: --cidr)'],
+  ['--gateway <address>', 'gateway of the subnet; never handed out'],
+  ['--cooldown <duration>', 'how long a released address rests (default: 2m)'],
+  ['--confirm-within <duration>', 'deadline of Reserves that name none (default: no deadline)'],
+  ['--liveness <available|strict>', 'what Reserve does when sources are silent'],
+  ['--owner-limit <n>', 'leases one owner may hold in it (default: 4)'],
+  ['--default', 'used by a Reserve that names no pool', 'isDefault'],
+  ['--draining', 'hand out nothing new'],
+  ['--route <destination[=gateway]>', 'route for its workloads, repeatable', routesOf, repeated],
+  ['--dns <address>', 'resolver for its workloads; repeatable, or with commas', 'options.dns'],
+  ['--mtu <bytes>', 'mtu for its workloads', 'options.mtu'],
+  ['--misses <n>', 'snapshots without a workload before it is asked after (default: 3)', 'reapPolicy.misses'],
+  [
+    '--minimum-age <duration>',
+    'since the last change, before absence means anything (default: 5m)',
+    'reapPolicy.minimumAge',
+  ],
+  [
+    '--unwitnessed-age <duration>',
+    'the same for a lease that no source has seen (default: 1h)',
+    'reapPolicy.unwitnessedAge',
+  ],
+  [
+    '--terminal-grace <duration>',
+    'how long an ended workload counts as there (default: 5m)',
+    'reapPolicy.terminalGrace',
+  ],
+  [
+    '--confirm-grace <duration>',
+    'between a missed deadline and the reap (default: 1m)',
+    'reapPolicy.confirmGrace',
+  ],
 ]
+const EXCLUDE = [
+  '--exclude <address|cidr|first-last>',
+  'never handed out; repeatable, or with commas',
+] as const
+const LABEL = ['--label <key=value>', 'label, repeatable'] as const
 
 export function poolCommands(program: Command): void {
   const pool = program.command('pool').description('CIDRs of a network from which leases are cut')
@@ -82,15 +67,13 @@ export function poolCommands(program: Command): void {
     about: 'make a pool',
     method: PoolService.method.createPool,
     fields: [
-      required(field('--cidr <cidr>', 'the addresses it hands out', 'cidr')),
-      field(
-        '--prefix-length <n>',
-        'size of one lease, for ever: 28 delegates /28 blocks (default: one address)',
-        'prefixLength',
-        whole,
-      ),
-      ...settings(''),
+      ['--cidr <cidr>', 'the addresses it hands out'],
+      ['--prefix-length <n>', 'size of one lease, for ever: 28 delegates /28 blocks (default: one address)'],
+      [...EXCLUDE, 'exclude'],
+      [...LABEL, 'labels'],
+      ...SETTINGS,
     ],
+    required: ['cidr'],
     help: `
 Examples:
   ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1 --exclude 10.0.0.2-10.0.0.9 --cooldown 2m
@@ -102,8 +85,8 @@ Examples:
     about: 'pools of a network with their usage, by name',
     method: PoolService.method.listPools,
     fields: [
-      field('--label <key=value>', 'only pools with this label, repeatable', 'labels', label),
-      field('--cidr <cidr>', 'only pools that overlap it', 'cidr'),
+      ['--label <key=value>', 'only pools with this label, repeatable', 'labels'],
+      ['--cidr <cidr>', 'only pools that overlap it'],
     ],
     show: ({ pools }) => poolTable(pools),
   })
@@ -116,21 +99,21 @@ Examples:
     about: 'change a pool; what is not named stays',
     method: PoolService.method.updatePool,
     fields: [
-      field('--new-name <name>', 'rename it', 'newName'),
-      field('--cidr <cidr>', 'grow or shrink it', 'cidr'),
-      ...settings('.entries'),
-      field('--no-gateway', 'it has none', () => ({ clear: ['gateway'] })),
-      field('--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', undefined, list),
-      field('--remove-exclude <address|cidr|first-last>', 'hand this out again; repeatable', undefined, list),
-      field('--no-exclude', 'remove all exclusions', () => ({ exclude: {} })),
-      field('--no-confirm-within', 'Reserves have no deadline of the pool', () => ({
-        clear: ['confirmWithin'],
-      })),
-      field('--no-default', 'not used by a Reserve that names no pool', 'isDefault'),
-      field('--no-draining', 'hand out again', 'draining'),
-      field('--no-options', 'remove routes, dns and mtu', () => ({ options: {} })),
-      field('--no-labels', 'remove all labels', () => ({ labels: {} })),
-      field('--no-reap-policy', 'misses, ages and graces as by default', () => ({ clear: ['reapPolicy'] })),
+      ['--new-name <name>', 'rename it'],
+      ['--cidr <cidr>', 'grow or shrink it'],
+      [...EXCLUDE, 'exclude.entries'],
+      [...LABEL, 'labels.entries'],
+      ...SETTINGS,
+      ['--no-gateway', 'it has none', () => ({ clear: ['gateway'] })],
+      ['--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', null, list],
+      ['--remove-exclude <address|cidr|first-last>', 'hand this entry out again; repeatable', null, list],
+      ['--no-exclude', 'remove all exclusions', () => ({ exclude: {} })],
+      ['--no-confirm-within', 'Reserves have no deadline of the pool', () => ({ clear: ['confirmWithin'] })],
+      ['--no-default', 'not used by a Reserve that names no pool', 'isDefault'],
+      ['--no-draining', 'hand out again', 'draining'],
+      ['--no-options', 'remove routes, dns and mtu', () => ({ options: {} })],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
+      ['--no-reap-policy', 'misses, ages and graces as by default', () => ({ clear: ['reapPolicy'] })],
     ],
     help: `
 --exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.
@@ -141,9 +124,10 @@ Examples:
   ipledger pool update web --cidr 10.0.0.0/23
   ipledger pool update web --add-exclude 10.0.0.128/25
   ipledger pool update web --draining`,
-    run: async (request, { addExclude = [], removeExclude = [] }: ExclusionOptions) => {
+    run: async (request, options: ExclusionOptions) => {
       const { updatePool, getPool } = PoolService.method
-      if (addExclude.length + removeExclude.length === 0) return ask(updatePool, request)
+      if (options.addExclude === undefined && options.removeExclude === undefined)
+        return ask(updatePool, request)
       if (request.exclude !== undefined)
         throw new Unclear(
           '--exclude and --no-exclude say all of it: leave --add-exclude and --remove-exclude away.',
@@ -154,9 +138,10 @@ Examples:
           '--add-exclude and --remove-exclude read the pool anew each time, and need no --request-id.',
         )
       const { pool: found } = await ask(getPool, { name: request.name!, network: request.network ?? '' })
-      const entries = [...changedExclusions(found!, removeExclude, addExclude)]
+      // What was read may have changed since.
       const version = request.version ?? found!.version
-      return ask(updatePool, { ...request, version, exclude: { entries } } as typeof request)
+      const exclude = { entries: changedExclusions(found!, options) }
+      return ask(updatePool, { ...request, version, exclude } as typeof request)
     },
     show: one,
   })
@@ -167,10 +152,41 @@ Examples:
   })
 }
 
-function routeOf(text: string): object {
-  const [destination, gateway = '', more] = text.split('=')
-  if (more !== undefined) throw new Unclear('A route is written destination or destination=gateway.')
-  return { destination, gateway }
+/**
+ * One exclusion more or less, without losing the others. The API knows only the whole list, and a list typed anew forgets
+ * what it does not repeat: those addresses would be handed out.
+ */
+function changedExclusions(
+  { name, exclude }: Pool,
+  { addExclude = [], removeExclude = [] }: ExclusionOptions,
+): string[] {
+  const removed = removeExclude.map(canonical)
+  const missing = removed.find((one) => !exclude.includes(one))
+  if (missing !== undefined)
+    throw new Unclear(
+      `${missing} is not among the exclusions of pool ${name}, which are: ${exclude.join(', ') || 'nothing'}.`,
+    )
+  return [...new Set([...exclude.filter((one) => !removed.includes(one)), ...addExclude.map(canonical)])]
+}
+
+/** As the server answers it. */
+function canonical(text: string): string {
+  const range = parseRange(text)
+  if (isMalformed(range)) throw new Unclear(`${range.malformed}.`)
+  const [first, last] = [formatValue(range.family, range.first), formatValue(range.family, range.last)]
+  return first === last ? first : `${first}-${last}`
+}
+
+function routesOf(routes: readonly string[]): object {
+  return {
+    options: {
+      routes: routes.map((text) => {
+        const [destination, gateway = '', more] = text.split('=')
+        if (more !== undefined) throw new Unclear('A route is written destination or destination=gateway.')
+        return { destination, gateway }
+      }),
+    },
+  }
 }
 
 function poolTable(pools: readonly Pool[]): string {

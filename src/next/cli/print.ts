@@ -90,7 +90,7 @@ export function wrapped(text: string, width: number): readonly string[] {
   return lines
 }
 
-/** As a table; the last column is broken where the line ends. On a narrow terminal it begins a line of its own. */
+/** As a table; the last column is broken where the line ends. */
 export function prose(
   titles: readonly string[],
   rows: readonly (readonly string[])[],
@@ -101,14 +101,10 @@ export function prose(
     rows.map((row) => row.slice(0, -1)),
   ).split('\n')
   const indent = Math.max(...before.map((line) => line.length)) + 2
-  const texts = [titles, ...rows].map((row) => row.at(-1)!)
-  const isNarrow = width - indent < 40
-  return before
-    .flatMap((line, at) => {
-      if (isNarrow)
-        return [line, ...(at === 0 ? [] : wrapped(texts[at]!, width - 2).map((one) => `  ${one}`))]
-      const [first = '', ...others] = wrapped(texts[at]!, width - indent)
-      return [`${line.padEnd(indent)}${first}`, ...others.map((one) => ' '.repeat(indent) + one)]
+  return [titles, ...rows]
+    .flatMap((row, at) => {
+      const [first = '', ...others] = wrapped(row.at(-1)!, Math.max(40, width - indent))
+      return [`${before[at]!.padEnd(indent)}${first}`, ...others.map((one) => ' '.repeat(indent) + one)]
     })
     .map((line) => line.trimEnd())
     .join('\n')

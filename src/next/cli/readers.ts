@@ -1,4 +1,5 @@
 /** How the words of a command line are read. What is malformed is refused here; what it means is the server's business. */
+import { type DescEnum, type DescField, ScalarType } from '@bufbuild/protobuf'
 import {
   type Duration,
   durationFromMs,

@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
-import { LeaseService, type ReserveRequest } from '../gen/ipledger/v1/lease_pb.ts'
+import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import { Unclear } from './failure.ts'
-import { duration, label, list, repeated } from './readers.ts'
+import { list, repeated } from './readers.ts'
 import { leaseTable } from './show-lease.ts'
-import { ask, field, verb } from './verb.ts'
+import { ask, type Field, verb } from './verb.ts'
 
 type ClaimOptions = {
   readonly pool?: readonly string[]
@@ -12,45 +12,31 @@ type ClaimOptions = {
   readonly preferPrevious?: boolean
 }
 
-export const OWNER_FIELDS = [
-  field('--kind <kind>', 'what the owner is: pod, container, vm, sandbox, infrastructure, …', 'owner.kind'),
-  field('--name <name>', 'name of the owner, unique per kind in a network: default/web-0', 'owner.name'),
-  field('--uid <uid>', 'identity at its authority: pod uid, container id', 'owner.uid'),
-  field('--incarnation <id>', 'one life of the owner: sandbox id, start', 'owner.incarnation'),
-  field('--interface <name>', 'interface of the owner', 'owner.interface'),
+export const OWNER_FIELDS: readonly Field[] = [
+  ['--kind <kind>', 'what the owner is: pod, container, vm, sandbox, infrastructure, …', 'owner.kind'],
+  ['--name <name>', 'name of the owner, unique per kind in a network: default/web-0', 'owner.name'],
+  ['--uid <uid>', 'identity at its authority: pod uid, container id', 'owner.uid'],
+  ['--incarnation <id>', 'one life of the owner: sandbox id, start', 'owner.incarnation'],
+  ['--interface <name>', 'interface of the owner', 'owner.interface'],
 ]
 
 export function reserveCommand(program: Command): void {
+  const { reserve } = LeaseService.method
   verb(program, 'reserve', {
     about: 'give a workload its addresses, all or nothing',
-    method: LeaseService.method.reserve,
+    method: reserve,
     fields: [
       ...OWNER_FIELDS,
-      field('--node <name>', 'where it runs', 'owner.node'),
-      field('--label <key=value>', 'label, repeatable', 'owner.labels', label),
-      field('--pool <name>', 'an address of this pool; repeatable, one address each', undefined, repeated),
-      field(
-        '--prefer <a,b>',
-        'an address of the first of these pools that has one; repeatable',
-        undefined,
-        repeated,
-      ),
-      field('--address <address>', 'this address, or refused; repeatable without --pool', undefined, list),
-      field('--prefer-previous', "the owner's latest address in the pool if it can be had"),
-      field(
-        '--live <addresses>',
-        'seen in use by others: not handed out; repeatable, or with commas',
-        'liveAddresses',
-        list,
-      ),
-      field(
-        '--confirm-within <duration>',
-        'promise not to use it later than that unless confirmed',
-        'confirmWithin',
-        duration,
-      ),
-      field('--confirmed', 'it is configured already: active at once', 'confirmed'),
-      field('--validate-only', 'answer as if, and leave no trace', 'validateOnly'),
+      ['--node <name>', 'where it runs', 'owner.node'],
+      ['--label <key=value>', 'label, repeatable', 'owner.labels'],
+      ['--pool <name>', 'an address of this pool; repeatable, one address each', null, repeated],
+      ['--prefer <a,b>', 'an address of the first of these pools that has one; repeatable', null, repeated],
+      ['--address <address>', 'this address, or refused; repeatable without --pool', null, list],
+      ['--prefer-previous', "the owner's latest address in the pool if it can be had", null],
+      ['--live <addresses>', 'seen in use by others: not handed out; repeatable', 'liveAddresses'],
+      ['--confirm-within <duration>', 'promise not to use it later than that unless confirmed'],
+      ['--confirmed', 'it is configured already: active at once'],
+      ['--validate-only', 'answer as if, and leave no trace'],
     ],
     help: `
 Without --pool, --prefer and --address: one address of the default pool of each family.
@@ -63,7 +49,7 @@ Examples:
   ipledger reserve --kind vm --name build-7 --prefer fast,slow --confirm-within 30s
   ipledger reserve --kind infrastructure --name ntp --address 10.0.0.53 --confirmed`,
     run: (request, options: ClaimOptions) =>
-      ask(LeaseService.method.reserve, { ...request, claims: claimsOf(options) } as ReserveRequest),
+      ask(reserve, { ...request, claims: claimsOf(options) } as typeof request),
     show: ({ leases }) => leaseTable(leases),
   })
 }

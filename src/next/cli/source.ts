@@ -3,15 +3,13 @@ import type { Command } from 'commander'
 import {
   LivenessService,
   type Source,
-  SourceKind,
   SourceKindSchema,
   SourceState,
   SourceStateSchema,
 } from '../gen/ipledger/v1/liveness_pb.ts'
 import { Unclear } from './failure.ts'
 import { sheet, span, tableOf, time } from './print.ts'
-import { duration, jsonObject, list, name, names, wholes } from './readers.ts'
-import { ask, field, required, verb } from './verb.ts'
+import { ask, verb } from './verb.ts'
 
 const { method } = LivenessService
 
@@ -23,35 +21,14 @@ export function sourceCommands(program: Command): void {
     about: 'make a source known, in dry run: what it sees is not handed out, and nothing else follows',
     method: method.registerSource,
     fields: [
-      required(
-        field('--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds', list),
-      ),
-      field(
-        '--kind <kind>',
-        'push (it reports), or docker, kubernetes, http (it is asked)',
-        'kind',
-        name(SourceKind),
-      ),
-      field('--node <name>', 'the node it sees; without, the whole network', 'sight.node'),
-      field(
-        '--families <families>',
-        'families of addresses it can see: 4, 6 or 4,6',
-        'sight.families',
-        wholes,
-      ),
-      field(
-        '--interval <duration>',
-        'how often it reports or is asked (30s; asked: 60s)',
-        'sight.interval',
-        duration,
-      ),
-      field(
-        '--settings <json>',
-        'of a source that is asked: where and how, without secrets',
-        'settings',
-        jsonObject,
-      ),
+      ['--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds'],
+      ['--kind <kind>', 'push (it reports), or docker, kubernetes, http (it is asked)'],
+      ['--node <name>', 'the node it sees; without, the whole network', 'sight.node'],
+      ['--families <families>', 'families of addresses it can see: 4, 6 or 4,6', 'sight.families'],
+      ['--interval <duration>', 'how often it reports or is asked (30s; asked: 60s)', 'sight.interval'],
+      ['--settings <json>', 'of a source that is asked: where and how, without secrets'],
     ],
+    required: ['ownerKinds'],
     help: `
 The same declaration again changes nothing; one with other kinds of owners, families or interval replaces it, and is in dry
 run again. One of another kind, node or settings is another source: register and enable another id, let it report what
@@ -89,8 +66,8 @@ Examples:
     about: 'sources, by id, and how they stand',
     method: method.listSources,
     fields: [
-      field('--node <name>', 'only of this node', 'node'),
-      field('--state <states>', 'registered, enabled, retired', 'states', names(SourceState)),
+      ['--node <name>', 'only of this node'],
+      ['--state <states>', 'registered, enabled, retired', 'states'],
     ],
     show: ({ sources }) =>
       tableOf('no sources', sources, {

@@ -4,7 +4,7 @@
  *
  * A column in which several things were shows the gravest; a span shorter than a column still has one.
  */
-import { milliseconds } from './print.ts'
+import { milliseconds, table } from './print.ts'
 
 export type Mark = 'reserved' | 'active' | 'quarantined'
 
@@ -27,42 +27,33 @@ export type Timeline = {
   readonly spans: readonly Drawn[]
   readonly from: number
   readonly to: number
-  /** Characters of a line. */
+  /** Characters of a line, if they are enough for the cells and a short bar. */
   readonly width: number
 }
 
 const SIGNS: Readonly<Record<Mark, string>> = { reserved: '-', active: '=', quarantined: '#' }
 const GRAVITY: readonly Mark[] = ['reserved', 'active', 'quarantined']
 const LEGEND = '- reserved  = active  # quarantined  . cooling  < began before  > goes on'
-/** A shorter bar says nothing; then it gets a line of its own. */
-const SHORTEST_BAR = 30
-const NARROWEST = 20
+const SHORTEST_BAR = 20
 /** Names have up to 253 bytes; the events below say them whole. */
 const LONGEST_CELL = 40
 export const MOST_DRAWN = 40
 
 export function drawTimeline({ titles, spans, from, to, width }: Timeline): string {
   const shown = spans.slice(0, MOST_DRAWN)
-  const rows = shown.map((span) => [...span.cells.map(clipped), heldFor(span, to)])
-  const heads = [...titles, 'FOR']
-  const used = heads.flatMap((_, at) => (rows.some((row) => row[at] !== '') ? [at] : []))
-  const cells = [heads, ...rows].map((row) => used.map((at) => row[at]!))
-  const widths = used.map((_, at) => Math.max(...cells.map((row) => row[at]!.length)))
-  const labels = cells.map((row) => row.map((cell, at) => cell.padEnd(widths[at]!)).join('  '))
-  const beside = width - labels[0]!.length - 2
-  const isWide = beside >= SHORTEST_BAR
-  const scale = scaleOf(from, to, Math.max(NARROWEST, isWide ? beside : width - 2))
-  const line = (label: string, bar: string): readonly string[] =>
-    isWide ? [`${label}  ${bar}`] : [label, `  ${bar}`]
+  const cells = shown.map((span) => [...span.cells.map(clipped), heldFor(span, to)])
+  const labels = table([...titles, 'FOR'], cells).split('\n')
+  const indent = Math.max(...labels.map((label) => label.length)) + 2
+  const columns = Math.max(SHORTEST_BAR, width - indent)
+  // At least a millisecond a column: finer than that nothing is known.
+  const scale = { from, to: Math.max(to, from + columns), columns }
+  const bars = [axis(scale), ...shown.map((span) => bar(span, scale))]
   return [
-    ...line(labels[0]!, axis(scale)),
-    ...shown.flatMap((span, index) => line(labels[index + 1]!, bar(span, scale))),
+    ...labels.map((label, at) => `${label.padEnd(indent)}${bars[at]}`.trimEnd()),
     ...(spans.length > shown.length ? [`and ${spans.length - shown.length} more`] : []),
     '',
-    ...legend(width),
-  ]
-    .map((one) => one.trimEnd())
-    .join('\n')
+    LEGEND,
+  ].join('\n')
 }
 
 function clipped(cell: string): string {
@@ -70,11 +61,6 @@ function clipped(cell: string): string {
 }
 
 type Scale = { readonly from: number; readonly to: number; readonly columns: number }
-
-/** At least a millisecond a column: finer than that nothing is known. */
-function scaleOf(from: number, to: number, columns: number): Scale {
-  return { from, to: Math.max(to, from + columns), columns }
-}
 
 function columnOf({ from, to, columns }: Scale, at: number): number {
   return Math.max(0, Math.min(columns - 1, Math.floor(((at - from) / (to - from)) * columns)))
@@ -89,15 +75,13 @@ function bar(span: Drawn, scale: Scale): string {
   const signs: string[] = new Array(scale.columns).fill(' ')
   const end = span.until ?? scale.to
   const [first, last] = [columnOf(scale, span.from), columnOf(scale, end)]
-  if (span.coolsUntil !== null && span.coolsUntil > end && end < scale.to) {
+  if (span.coolsUntil !== null && span.coolsUntil > end && end < scale.to)
     signs.fill('.', last, columnOf(scale, span.coolsUntil) + 1)
-  }
   for (let column = first; column <= last; column++) signs[column] = SIGNS[gravest(span, scale, column)]
   const beganBefore = span.from < scale.from
   const goesOn = span.until === null || span.until > scale.to
-  if (first === last && !beganBefore && !goesOn) {
-    signs[first] = '|'
-  } else {
+  if (first === last && !beganBefore && !goesOn) signs[first] = '|'
+  else {
     signs[first] = beganBefore ? '<' : '['
     signs[last] = goesOn ? '>' : first === last ? '<' : ']'
   }
@@ -111,8 +95,7 @@ function gravest({ states, from, until }: Drawn, scale: Scale, column: number): 
     const next = states[at + 1]?.at ?? Number.POSITIVE_INFINITY
     return (state.at < end || state.at === from) && next > begin
   })
-  const [first] = there.toSorted((one, other) => GRAVITY.indexOf(other.mark) - GRAVITY.indexOf(one.mark))
-  return first?.mark ?? states.at(-1)?.mark ?? 'active'
+  return GRAVITY.findLast((mark) => there.some((one) => one.mark === mark)) ?? states.at(-1)?.mark ?? 'active'
 }
 
 function heldFor({ from, until }: Drawn, to: number): string {
@@ -149,15 +132,4 @@ function labelOf(at: number, step: number): string {
   if (step < 60_000) return text.slice(11, 19)
   if (step < 86_400_000) return text.slice(11, 16)
   return text.slice(0, 10)
-}
-
-function legend(width: number): readonly string[] {
-  if (width >= LEGEND.length) return [LEGEND]
-  const lines: string[] = ['']
-  for (const part of LEGEND.split(/ {2}/)) {
-    const last = lines.at(-1)!
-    if (last !== '' && last.length + 2 + part.length > width) lines.push(part)
-    else lines[lines.length - 1] = last === '' ? part : `${last}  ${part}`
-  }
-  return lines
 }

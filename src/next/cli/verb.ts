@@ -133,7 +133,12 @@ export function print<O extends DescMessage>(
 
 type Place = { readonly option: Option; readonly to: Field[2] }
 
-function placeOf(input: DescMessage, option: Option, to: Field[2] = option.attributeName(), read?: Field[3]): Place {
+function placeOf(
+  input: DescMessage,
+  option: Option,
+  to: Field[2] = option.attributeName(),
+  read?: Field[3],
+): Place {
   const reader = read ?? (typeof to === 'string' ? readerOf(fieldAt(input, to)) : undefined)
   if (reader !== undefined && !option.negate) option.argParser(reader as (text: string) => unknown)
   return { option, to }

@@ -295,6 +295,7 @@ export function createChecks(world: World, database: Database): Checks {
       const [mine, theirs] = [canonical(shadow, shadow.at), canonical(image, shadow.at)].map((one) => Object.entries(one))
       for (const [index, [name, value]] of mine!.entries()) {
         const [here, there] = [JSON.stringify(value), JSON.stringify(theirs![index]![1])]
+        if (here !== there && process.env.DBG) for (const im of [shadow, image]) { const place = im.poolsByName.get('pool')!; const all: unknown[] = []; for (let e = place.free.pop(); e; e = place.free.pop()) all.push(e); console.log(im.records.get(process.env.DBG), im.sightings.get(process.env.DBG), JSON.stringify(all), im.network?.holds, shadow.at) }
         if (here !== there) fail(`the image of ${whose} has other ${name} than the log: ${firstDifference(here, there)}`)
       }
     },

@@ -346,11 +346,11 @@ export const overview = dashboard({
           width: 24,
           height: 6,
           query: sql(`
-            select since_found as since, network, abbrev(address) as address, pool, lease_id as lease, owner_name as owner, node,
+            select since, network, abbrev(address) as address, pool, lease_id as lease, owner_name as owner, node,
                    array_to_string(seen_by, ', ') as seen_by, what
               from ipledger_audit.conflicts
              where network = ${NETWORKS}
-             order by since_found desc
+             order by since desc
              limit 200`),
           columns: {
             since: { title: 'Since', width: 170 },
