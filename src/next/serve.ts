@@ -160,6 +160,16 @@ export async function openWriter(
     ...(movedBy !== undefined && { movedBy }),
   })
   open.defer(() => ledger.close())
+  open.defer(
+    addGauges(async () =>
+      ledger
+        .stats()
+        .flatMap(({ network, queued, records }) => [
+          ['queue', [network], queued] as const,
+          ['imageRecords', [network], records] as const,
+        ]),
+    ),
+  )
   await ensureDefaultNetwork(ledger, log)
   return ledger
 }
@@ -223,7 +233,7 @@ function openIntake(database: Database, ledger: OpenLedger, log: Logger, open: A
   return createIntake({
     ledger,
     database: openPool(database, 'ipledger intake', INTAKE_CONNECTIONS, log, open),
-    observe: (network, _source, { ms }) => countReport(network, true, ms),
+    observe: (network, _source, { ms, complete }) => countReport(network, complete, ms),
     log,
   })
 }

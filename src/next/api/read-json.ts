@@ -3,7 +3,7 @@
  * error and names the type, not the place, so after it has refused a text, the text is walked along the message's fields. That
  * costs nothing while requests are well-formed, and is given up after some thousands of values.
  */
-import { type DescField, type DescMessage, fromJson, type JsonValue, type Message } from '@bufbuild/protobuf'
+import { type DescField, type DescMessage, fromJson, fromJsonString, type JsonValue, type Message } from '@bufbuild/protobuf'
 import { invalidField, type Refused } from './errors.ts'
 
 const LONGEST_NAME = 64
@@ -14,16 +14,18 @@ const MOST_VALUES = 10_000
 
 /** @throws Refused INVALID_FIELD */
 export function readJson(desc: DescMessage, text: string): Message {
-  let json: JsonValue
   try {
-    json = JSON.parse(text)
+    return fromJsonString(desc, text)
+  } catch (error) {
+    throw inMessage({ left: MOST_VALUES }, desc, parse(text), '', 0) ?? invalidField('', reasonOf(error))
+  }
+}
+
+function parse(text: string): JsonValue {
+  try {
+    return JSON.parse(text)
   } catch (error) {
     throw invalidField('', `the body is not JSON: ${messageOf(error)}`)
-  }
-  try {
-    return fromJson(desc, json)
-  } catch (error) {
-    throw inMessage({ left: MOST_VALUES }, desc, json, '', 0) ?? invalidField('', reasonOf(error))
   }
 }
 

@@ -78,15 +78,11 @@ export async function reconcile(
       const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
       if (source !== null && !parties.includes(source)) continue
       const lease = viewOf(image, record)
-      const found = expiry(image, record, lease, ledger.now()) ?? {
-        lease,
-        verdict,
-        because,
-        // Detached, because the image goes on.
-        evidence: JSON.parse(JSON.stringify(proof)),
-      }
-      const shown = heldBack(image, found)
-      if (kept || shown.verdict !== 'keep') findings.push(shown)
+      const judgement = { lease, verdict, because, evidence: proof as unknown as Details }
+      const found = heldBack(image, expiry(image, record, lease, ledger.now()) ?? judgement)
+      // Detached, because the image goes on.
+      if (kept || found.verdict !== 'keep')
+        findings.push({ ...found, evidence: JSON.parse(JSON.stringify(found.evidence)) })
     }
     place = page.next
     if (place === null || judged + SLICE >= MOST_JUDGED)

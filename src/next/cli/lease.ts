@@ -12,7 +12,7 @@ import { Unclear } from './failure.ts'
 import { sheet, time } from './print.ts'
 import { leaseOrAddress } from './readers.ts'
 import { OWNER_FIELDS } from './reserve.ts'
-import { addressOf, holderOf, leaseSheet, leaseTable, stateOf } from './show-lease.ts'
+import { leaseSheet, leaseTable } from './show-lease.ts'
 import { ask, pages, verb } from './verb.ts'
 
 const { method } = LeaseService
@@ -74,7 +74,7 @@ Examples:
     about: "end a lease, or all of a node, by an operator's word that nothing uses the addresses",
     method: method.reap,
     fields: [
-      ['--version <n>', 'the version you looked at (default: the present one)'],
+      ['--version <n>', 'with a lease: its version when you looked ("lease get")'],
       ['--node <name>', 'all leases of a node that is gone for good'],
       ['--head <n>', 'with --node: the head of the log when you found out ("network get")'],
     ],
@@ -83,13 +83,8 @@ It must be true: a machine that only lost its network still uses its addresses. 
 kept, and so is what an operator quarantined.
 
 Examples:
-  ipledger reap default/42 --why "node-3 was scrapped on Monday"
+  ipledger reap default/42 --version 57 --why "node-3 was scrapped on Monday"
   ipledger reap --node n3 --head 48213 --why "power is off, PDU port 7"`,
-    run: async (request) => {
-      const { leaseId, version } = request
-      if (leaseId === undefined || version !== undefined) return ask(method.reap, request)
-      return ask(method.reap, { ...request, version: await lookAt(leaseId) })
-    },
     show: ({ leases }) => (leases.length === 1 ? leaseSheet(leases[0]) : leaseTable(leases)),
   })
 
@@ -192,14 +187,4 @@ async function nameLeases(
       `${who} holds ${meant.length} leases, and a request id stands for one command: name each lease, or the owner with --incarnation and --interface.`,
     )
   return meant.map((one) => ({ leaseId: one.leaseId, owner: undefined }))
-}
-
-/** Says on stderr what is about to end, and answers its version. */
-async function lookAt(leaseId: string): Promise<bigint> {
-  const { lease } = await ask(method.getLease, { leaseId })
-  const { version } = lease!
-  console.error(
-    `Reaping ${leaseId} at version ${version}: ${addressOf(lease!)}, ${stateOf(lease!)}, held for ${holderOf(lease!) || 'nobody'}.`,
-  )
-  return version
 }

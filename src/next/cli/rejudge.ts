@@ -9,8 +9,8 @@ import { type ReapPolicy, reapPolicy } from '../core/policy.ts'
 import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { type Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { Unsuccessful } from './failure.ts'
-import { printJson, sheet, tableOf, time } from './print.ts'
-import { seq } from './readers.ts'
+import { printJson, sheet, tableOf } from './print.ts'
+import { seq as number } from './readers.ts'
 import { pages } from './verb.ts'
 
 type Options = {
@@ -25,20 +25,18 @@ type PolicyAsked = 'today' | Readonly<Partial<ReapPolicy>>
 
 /** A reap that comes to something else than was done. */
 type Differing = {
+  /** `then`: by the policy of its day, or it can't be read: the log or the judge is wrong. `asked`: by another. */
+  readonly policy: 'then' | 'asked'
   readonly seq: number
   readonly leaseId: string
   readonly address: string
-  readonly at: string
   readonly verdict: string
   readonly because: string
 }
 
+/** Reaps by their cause, of which only those on proof are judged. */
 export type Rejudged = {
-  /** Reaps by their cause; only those on proof are judged. */
   readonly byCause: Readonly<Record<string, number>>
-  /** By the policy of their day, or they can't be read: the log or the judge is wrong. */
-  readonly disagreeing: readonly Differing[]
-  /** By the policy that was asked for. */
   readonly differing: readonly Differing[]
 }
 
@@ -51,8 +49,8 @@ export function rejudgeCommand(program: Command): void {
     .command('rejudge')
     .description('judge every reap on proof again from the evidence in its event')
     .option('--network <name>', 'network', 'default')
-    .option('--from <n>', 'from this event on', seq, 0n)
-    .option('--to <n>', 'up to this event', seq)
+    .option('--from <n>', 'from this event on', number, 0n)
+    .option('--to <n>', 'up to this event', number)
     .option(
       '--policy <settings>',
       'today: of each pool as it is now; or misses=5,minimumAgeMs=600000: as then, with these',
@@ -81,30 +79,28 @@ Examples:
       )
       if (options.json === true) printJson({ network, policy: asked, ...found })
       else console.log(textOf(network, asked, found))
-      if (found.disagreeing.length > 0) throw new Unsuccessful(1)
+      if (found.differing.some((one) => one.policy === 'then')) throw new Unsuccessful(1)
     })
 }
 
 export function rejudge(events: readonly Event[], policyFor: (proof: Proof) => ReapPolicy): Rejudged {
   const byCause: Record<string, number> = {}
   for (const { cause } of events) byCause[cause] = (byCause[cause] ?? 0) + 1
-  const proven = events.filter(({ cause }) => cause === PROVEN)
-  const against = (change: (proof: Proof) => Proof) =>
-    proven.map((event) => judged(event, change)).filter(({ verdict }) => verdict !== 'reap')
-  const disagreeing = against((proof) => proof)
-  return { byCause, disagreeing, differing: against((proof) => ({ ...proof, policy: policyFor(proof) })) }
+  const judged = events
+    .filter(({ cause }) => cause === PROVEN)
+    .flatMap((event) => [judge(event, 'then', (proof) => proof.policy), judge(event, 'asked', policyFor)])
+  return { byCause, differing: judged.filter(({ verdict }) => verdict !== 'reap') }
 }
 
-function judged(event: Event, change: (proof: Proof) => Proof): Differing {
-  const { seq: number, lease, time: at, evidence } = event
-  const about = {
-    seq: Number(number),
-    leaseId: lease?.leaseId ?? '',
-    address: lease?.address ?? '',
-    at: time(at),
-  }
+function judge(
+  { seq, lease, evidence }: Event,
+  policy: Differing['policy'],
+  policyFor: (proof: Proof) => ReapPolicy,
+): Differing {
+  const about = { policy, seq: Number(seq), leaseId: lease?.leaseId ?? '', address: lease?.address ?? '' }
   try {
-    const { verdict, because } = judgeProof(change(evidence?.proof as unknown as Proof))
+    const proof = evidence?.proof as unknown as Proof
+    const { verdict, because } = judgeProof({ ...proof, policy: policyFor(proof) })
     return { ...about, verdict, because: because.map(({ text }) => text).join('; ') }
   } catch (error) {
     return { ...about, verdict: 'unreadable', because: String(error) }
@@ -148,36 +144,34 @@ function policyAsked(text: string): PolicyAsked {
   )
 }
 
-function textOf(network: string, asked: PolicyAsked, { byCause, disagreeing, differing }: Rejudged): string {
+function textOf(network: string, asked: PolicyAsked, { byCause, differing }: Rejudged): string {
   const list = (of: object, join: (name: string, value: unknown) => string) =>
     Object.entries(of)
       .map(([name, value]) => join(name, value))
       .join(', ')
   const named = asked === 'today' ? "today's policy" : list(asked, (name, value) => `${name}=${value}`)
-  const same = (some: readonly unknown[], otherwise: string) =>
-    some.length === 0 ? 'all the same' : `${some.length} ${otherwise}`
+  const count = (policy: Differing['policy'], otherwise: string) => {
+    const some = differing.filter((one) => one.policy === policy)
+    return some.length === 0 ? 'all the same' : `${some.length} ${otherwise}`
+  }
   return [
     sheet([
       ['network', network],
-      ['reaps', list(byCause, (cause, count) => `${count} ${cause}`) || 'none'],
+      ['reaps', list(byCause, (cause, number) => `${number} ${cause}`) || 'none'],
       ['judged again', String(byCause[PROVEN] ?? 0)],
-      ['by the policy then', same(disagreeing, 'come to something else')],
-      [`by ${named}`, same(differing, 'would not have been done')],
+      ['by the policy then', count('then', 'come to something else: the log or the judge is wrong')],
+      [`by ${named}`, count('asked', 'would not have been done')],
     ]),
-    ...listed('By the policy then they come to something else: the log or the judge is wrong.', disagreeing),
-    ...listed(`By ${named} it would not have been done:`, differing),
-  ].join('\n')
-}
-
-function listed(title: string, some: readonly Differing[]): readonly string[] {
-  if (some.length === 0) return []
-  const rows = tableOf('', some, {
-    EVENT: (one) => String(one.seq),
-    LEASE: ({ leaseId }) => leaseId,
-    ADDRESS: ({ address }) => address,
-    TIME: ({ at }) => at,
-    VERDICT: ({ verdict }) => verdict,
-    BECAUSE: ({ because }) => because,
-  })
-  return ['', title, '', rows]
+    '',
+    tableOf('', differing, {
+      POLICY: ({ policy }) => policy,
+      EVENT: ({ seq }) => String(seq),
+      LEASE: ({ leaseId }) => leaseId,
+      ADDRESS: ({ address }) => address,
+      VERDICT: ({ verdict }) => verdict,
+      BECAUSE: ({ because }) => because,
+    }),
+  ]
+    .join('\n')
+    .trimEnd()
 }

@@ -253,7 +253,8 @@ export type LookUp = {
   readonly source: string
   readonly address: string
   readonly owner: { readonly kind: string; readonly name: string; readonly uid: string }
-  readonly answer: 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
+  /** `wanted`: asked, and not answered yet. */
+  readonly answer: 'wanted' | 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
   readonly terminalSince: number | null
   readonly detail: string
   /** Head of the log when it was asked. */

@@ -66,7 +66,7 @@ export function decide(batch: Batch, command: Command): Outcome {
   }
   if (command.type === 'reserve' && command.validateOnly) {
     undoTo(batch, mark)
-    return { ok: true, answer: { leases: result.leases.map(withoutNumbers) }, replayed: false }
+    return { ok: true, answer: { leases: result.leases.map((lease) => withoutNumbers(image, lease)) }, replayed: false }
   }
   if (command.requestId !== null) {
     const { requestId, fingerprint, cause } = command
@@ -180,8 +180,10 @@ function quarantinedSince({ events }: Batch, from: number): readonly string[] {
 }
 
 /** A dry run promises nothing that could be quoted later. */
-function withoutNumbers(lease: LeaseView): LeaseView {
-  return lease.reused ? lease : { ...lease, leaseId: '', version: 0, fencingToken: 0 }
+function withoutNumbers(image: Image, lease: LeaseView): LeaseView {
+  return lease.reused
+    ? { ...lease, version: image.byToken.get(lease.fencingToken)!.seq }
+    : { ...lease, leaseId: '', version: 0, fencingToken: 0 }
 }
 
 function refuse(reason: Refusal): Outcome {

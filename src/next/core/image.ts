@@ -15,7 +15,7 @@ import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } fro
 import type { AddressRecord, HeldEvent, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
 import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap, type Heap } from './heap.ts'
-import { attachmentKey, holderKey, type Owner, sameAttachment } from './owner.ts'
+import { attachmentKey, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { isSingle, type Pool, unitOf } from './pool.ts'
 import { contains } from './ranges.ts'
@@ -99,11 +99,11 @@ export type Image = {
   digest: string
   readonly records: Map<string, AddressRecord>
   readonly byToken: Map<number, AddressRecord>
-  /** Held, by kind and uid; by holder. */
-  readonly byWorkload: Index<HeldRecord>
-  readonly byHolder: Index<HeldRecord>
-  /** FREE, by last holder. */
-  readonly freeByHolder: Index<AddressRecord>
+  /** Held, by the owner's uid and by its name. Keys are the owner's own strings: one put together costs 1 µs and stays. */
+  readonly byUid: Index<HeldRecord>
+  readonly byName: Index<HeldRecord>
+  /** FREE, by the last owner's name. */
+  readonly freeByName: Index<AddressRecord>
   /** Addresses in quarantine by who put them there, of reasons that a caller's word suffices for. */
   readonly quarantinedBy: Map<string, number>
   readonly pools: Map<number, PoolState>
@@ -139,9 +139,9 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY): 
     digest: '0'.repeat(64),
     records: new Map(),
     byToken: new Map(),
-    byWorkload: createIndex(),
-    byHolder: createIndex(),
-    freeByHolder: createIndex(),
+    byUid: createIndex(),
+    byName: createIndex(),
+    freeByName: createIndex(),
     quarantinedBy: new Map(),
     pools: new Map(),
     poolsByName: new Map(),
@@ -205,10 +205,6 @@ function note(image: Image, inverse: () => void): void {
 
 // Addresses.
 
-function workloadKey(owner: Owner): string {
-  return `${owner.kind}\u001f${owner.uid}`
-}
-
 /** The reasons that a caller's word suffices for, and that cost a free address. */
 function isOnOneWord({ quarantine, state }: AddressRecord): boolean {
   return (
@@ -225,10 +221,10 @@ export function put(image: Image, address: string, record: AddressRecord | undef
   if (before !== undefined) {
     if (image.byToken.get(before.token) === before) image.byToken.delete(before.token)
     if (before.owner !== null) {
-      if (!isHeld(before)) image.freeByHolder.delete(holderKey(before.owner), before)
+      if (!isHeld(before)) image.freeByName.delete(before.owner.name, before)
       else {
-        image.byWorkload.delete(workloadKey(before.owner), before)
-        image.byHolder.delete(holderKey(before.owner), before)
+        image.byUid.delete(before.owner.uid, before)
+        image.byName.delete(before.owner.name, before)
       }
     }
     if (isOnOneWord(before)) addTo(image.quarantinedBy, before.quarantine!.by, -1)
@@ -238,10 +234,10 @@ export function put(image: Image, address: string, record: AddressRecord | undef
     image.records.set(address, record)
     image.byToken.set(record.token, record)
     if (record.owner !== null) {
-      if (!isHeld(record)) image.freeByHolder.add(holderKey(record.owner), record)
+      if (!isHeld(record)) image.freeByName.add(record.owner.name, record)
       else {
-        image.byWorkload.add(workloadKey(record.owner), record)
-        image.byHolder.add(holderKey(record.owner), record)
+        image.byUid.add(record.owner.uid, record)
+        image.byName.add(record.owner.name, record)
       }
     }
     if (isOnOneWord(record)) addTo(image.quarantinedBy, record.quarantine!.by, 1)
@@ -315,18 +311,24 @@ export function isHeld(record: AddressRecord | undefined): record is HeldRecord 
 
 export function leasesOfAttachment(image: Image, owner: Owner): readonly HeldRecord[] {
   const found: HeldRecord[] = []
-  for (const record of image.byWorkload.of(workloadKey(owner)))
-    if (sameAttachment(record.owner!, owner)) found.push(record)
+  for (const record of image.byUid.of(owner.uid)) if (sameAttachment(record.owner!, owner)) found.push(record)
   return found.length > 1 ? found.sort((a, b) => a.token - b.token) : found
 }
 
 export function leasesOfHolder(image: Image, owner: Owner): readonly HeldRecord[] {
-  return [...image.byHolder.of(holderKey(owner))].sort((a, b) => a.token - b.token)
+  return ofHolder(image.byName, owner).sort((a, b) => a.token - b.token)
 }
 
 /** FREE addresses that this holder had last, the latest first. */
 export function freedByHolder(image: Image, owner: Owner): readonly AddressRecord[] {
-  return [...image.freeByHolder.of(holderKey(owner))].sort((a, b) => b.seq - a.seq)
+  return ofHolder(image.freeByName, owner).sort((a, b) => b.seq - a.seq)
+}
+
+function ofHolder<R extends AddressRecord>(byName: Index<R>, { kind, name, interface: on }: Owner): R[] {
+  const found: R[] = []
+  for (const record of byName.of(name))
+    if (record.owner!.kind === kind && record.owner!.interface === on) found.push(record)
+  return found
 }
 
 // Closing.
@@ -473,11 +475,10 @@ function compact(image: Image, place: PoolState): void {
   }
 }
 
-function isCurrent(image: Image, place: PoolState, { address, seq }: Freed): boolean {
+/** The number alone does not tell: a batch that was undone may have freed the address at the same number, but earlier. */
+function isCurrent(image: Image, place: PoolState, { address, seq, availableAt }: Freed): boolean {
   const record = image.records.get(address)
-  return (
-    record !== undefined && record.state === 'FREE' && record.seq === seq && !isListed(image, place, address)
-  )
+  return record?.seq === seq && record.availableAt === availableAt && !isListed(image, place, address)
 }
 
 /** The time up to which coolings have ended: now, or of a network held for its clock, the time before the step. */

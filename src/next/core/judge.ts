@@ -193,6 +193,7 @@ function answered(proof: Proof, { id, missed }: Witness, party: Owner): readonly
     if (last === undefined || asked.length < policy.misses)
       return reason('LOOK_UP_WANTED', 'is to be asked for')
     if (last.answer === 'gone') return []
+    if (last.answer === 'wanted') return reason('LOOK_UP_WANTED', 'was asked for, and there is no answer yet')
     if (last.answer === 'error') return reason('LOOK_UP_FAILED', `could not be asked for: ${last.detail}`)
     if (last.answer !== 'terminal') return reason('LOOK_UP_ALIVE', `is ${last.answer}`)
   }

@@ -20,7 +20,6 @@ import type { Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { type Lease, LeaseState, QuarantineReason } from '../gen/ipledger/v1/types_pb.ts'
 import { type List, type LookedUp, type Orchestrator, startOrchestrator } from './orchestrator.ts'
 import type { Stage } from './stage.ts'
-import { createTelling, type Telling } from './telling.ts'
 
 export const CALLERS = {
   admin: 'admin',
@@ -67,6 +66,27 @@ const SHORTENED: readonly (readonly string[])[] = [
   ['the jobs run', 'after each list', 'each minute', 'the demo, which calls them'],
   ['lists without it, before it is asked after', String(misses), String(misses), ''],
 ]
+
+/** Numbered steps, and what they show beneath, three columns in. */
+type Telling = {
+  step(title: string): void
+  /** Paragraphs and tables. */
+  show(...blocks: readonly string[]): void
+  /** One line of several that come one by one; an empty one follows the last. */
+  line(text: string): void
+}
+
+function createTelling(say: (text: string) => void): Telling {
+  const line = (text: string) => say(text.replace(/^(?=.)/gm, '   '))
+  let steps = 0
+  return {
+    step: (title) => say(`${++steps}  ${title}\n`),
+    show: (...blocks) => {
+      for (const block of blocks) line(`${block}\n`)
+    },
+    line,
+  }
+}
 
 type Play = {
   readonly stage: Stage<keyof typeof CALLERS>
@@ -123,7 +143,7 @@ async function indexLags(play: Play, api: Lease): Promise<void> {
     'the store was asked for api, and has it',
   )
   telling.show(
-    `The watchdog freed ${api.address} at the first of these. ipledger waits for three in a row. With its answer to\nthe next it asks after the sandbox by its id, past the index:`,
+    `The watchdog freed ${api.address} at the first of these. ipledger waits for three more in a row. With its answer\nto the next it asks after the sandbox by its id, past the index:`,
     answers(lookedUp),
   )
   const { findings } = await admin.liveness.reconcile({ address: api.address, kept: true })
@@ -244,7 +264,7 @@ async function listUntil(
     telling.line(listed(list))
     await stage.judge()
     if (await done(lookedUp)) {
-      telling.end()
+      telling.line('')
       return lookedUp
     }
   }

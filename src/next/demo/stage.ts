@@ -4,7 +4,7 @@
  * directory is named: that one keeps the data.
  *
  * Who acts is told apart by tokens, as in earnest. Jobs are those of the worker, which begins them once a minute; here
- * they are run when the play wants them, as a second process would run them.
+ * they are run when the play wants them.
  */
 import { chmod, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -14,12 +14,11 @@ import { createToken } from '../api/tokens.ts'
 import type { NetworkVerified } from '../cli/verified.ts'
 import { createClient, type IpledgerClient } from '../client/client.ts'
 import { readConfig, StartRefused } from '../config.ts'
+import type { JobContext } from '../jobs/job.ts'
 import { createJudge } from '../jobs/judge.ts'
-import { openLedger } from '../ledger/open.ts'
 import { verifyNetwork } from '../ledger/verify.ts'
-import { startService } from '../main.ts'
 import { createPool, withClient } from '../postgres/connect.ts'
-import { attachEmbedded } from '../postgres/embedded.ts'
+import { callersUrl, openService } from '../serve.ts'
 import { createAskedSources } from '../sources/ask.ts'
 import { createIntake } from '../sources/intake.ts'
 import { createLogger } from '../telemetry.ts'
@@ -43,6 +42,7 @@ export async function openStage<Name extends string>(
     readonly onFailure: (error: Error) => void
   },
 ): Promise<Stage<Name>> {
+  const { onFailure } = options
   const directory = await emptyDirectory(options.directory, open)
   const file = join(directory, 'tokens.jsonl')
   const tokens = Object.entries<Role>(options.callers).map(
@@ -56,23 +56,26 @@ export async function openStage<Name extends string>(
     IPLEDGER_LOG_LEVEL: 'error',
   })
   const log = createLogger(config.logLevel)
-  const { url, stop } = await startService(config, { worker: false, log, onFailure: options.onFailure })
-  open.defer(stop)
-
-  const databaseUrl = (await attachEmbedded(directory))!
-  const ledger = await openLedger({ url: databaseUrl, connections: 1 })
-  open.defer(() => ledger.close())
-  const database = createPool({ url: databaseUrl, applicationName: 'ipledger demo', max: 2 })
-  open.defer(() => database.end())
-  const intake = createIntake({ ledger, database, log })
-  const asked = createAskedSources({})
-  const { signal } = new AbortController()
+  const { database, ledger, server } = await openService(config, log, open, { worker: false, onFailure })
+  const { serviceUrl: databaseUrl } = database
+  const pool = createPool({ url: databaseUrl, applicationName: 'ipledger jobs', max: 2 })
+  open.defer(() => pool.end())
+  const context: JobContext = {
+    database: pool,
+    ledger,
+    intake: createIntake({ ledger, database: pool, log }),
+    asked: createAskedSources({}),
+    log,
+    observer: {},
+    signal: new AbortController().signal,
+  }
   const judge = createJudge({ stayMs: 0 })
+  const url = callersUrl(config.host, server.httpPort)
   return {
     as: Object.fromEntries(
       tokens.map(([name, token]) => [name, createClient({ url, token })]),
     ) as Stage<Name>['as'],
-    judge: () => judge({ database, ledger, intake, asked, log, observer: {}, signal }),
+    judge: () => judge(context),
     verify: () =>
       withClient({ url: databaseUrl, applicationName: 'ipledger demo' }, async (client) => {
         return { network: NETWORK, ...(await verifyNetwork(client, NETWORK, { from: 0 })) }

@@ -129,7 +129,8 @@ export function createLoop(name: string, options: LoopOptions): Loop {
   let lostHead = 0
   let era: { readonly above: number; readonly recovering: boolean; readonly why: string } | null = null
   let lastNow = { now: 0, at: 0 }
-  let heldFor: Step | null = null
+  /** When the last step was seen that the network is held for. */
+  let heldFor = Number.NEGATIVE_INFINITY
   /** Commands of a batch that a constraint refused; they go one by one. */
   let oneByOne = 0
   /** Of this attempt; and of the last that failed, until a batch is committed. */
@@ -351,7 +352,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       era = null
       lostHead = 0
       lastFailure = null
-      heldFor = steps.at(-1) ?? heldFor
+      heldFor = steps.at(-1)?.at ?? heldFor
       oneByOne = Math.max(0, oneByOne - batch.length)
       lastNow = { now, at: times.locked }
       for (const { waiting, outcome } of [...(settled?.decided ?? []), ...decided]) answer(waiting, outcome)
@@ -451,7 +452,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
         commands.push({ ...ENVELOPE, ...due, type: 'beginEra', network: name, cause: 'ERA' })
       }
     }
-    if (steps.length > 0 && steps.at(-1) !== heldFor && !without.has('CLOCK_STEP_HOLDS')) {
+    if (steps.length > 0 && steps.at(-1)!.at > heldFor && !without.has('CLOCK_STEP_HOLDS')) {
       // Of several all have to elapse: a small one must not end the hold of a great one.
       const stepMs = Math.ceil(steps.reduce((sum, { byMs }) => sum + byMs, 0))
       const why = `the clock of the database was set forward by ${stepMs} ms`

@@ -7,6 +7,7 @@
  * compared with, and counts for nothing if that is not the last one any more.
  */
 import type pg from 'pg'
+import { isMalformed, parseAddress } from '../core/address.ts'
 import type { Freshness, Report } from '../core/command.ts'
 import { freshnessAfter, isNews, isSpaced } from '../core/decide-report.ts'
 import type { Entry } from '../core/event.ts'
@@ -51,7 +52,7 @@ export type IntakeOptions = {
   readonly observe?: (
     network: string,
     source: string,
-    done: { ms: number; entries: number; unchanged: boolean },
+    done: { ms: number; entries: number; unchanged: boolean; complete: boolean },
   ) => void
   readonly log?: { warn(fields: object, message: string): void }
 }
@@ -80,6 +81,7 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
         ms: performance.now() - begun,
         entries,
         unchanged: isUnchanged,
+        complete: answer.complete,
       })
       const { questions, head } = standing
       const sequence = answer.resend
@@ -117,7 +119,11 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
     if (standing.isRecovering || !isOrdinary) return submit(given, fresh.entries, { because: [], last })
     const isTrusted = source.state === 'ENABLED' && fresh.warm
     const counted = isTrusted && isSpaced(source, fresh, given.begunAt)
-    const after = freshnessAfter(fresh, { ...given, last }, { now: ledger.now(), flaws: [], trusts: isTrusted, counted })
+    const after = freshnessAfter(
+      fresh,
+      { ...given, last },
+      { now: ledger.now(), flaws: [], trusts: isTrusted, counted },
+    )
     if (!(await renew(database, given.network, fresh, after))) return resend
     return {
       complete: true,
@@ -223,7 +229,7 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
       counted: taken.counted,
       because: taken.because,
       resend: false,
-      digest: taken.complete && last !== null ? last.digest : '',
+      digest: last !== null && (taken.counted || taken.because.join() === 'TOO_SOON') ? last.digest : '',
       unreadable: 0,
       isUnchanged: false,
       entries: size,
@@ -251,6 +257,7 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
         terminalSince === null ? null : new Date(terminalSince).toISOString(),
       ),
       read.map(({ detail }) => detail),
+      read.map(({ head }) => head),
     ])
     return { accepted: accepted.length, ignored: total - accepted.length }
   }
@@ -322,7 +329,7 @@ const STANDING = `select s.*, q.questions, n.era as network_era, n.recovering is
   left join ipledger.source_report r on r.network_id = n.network_id and r.source_id = $2
   left join lateral (
     select json_agg(x) as questions from (
-      select host(q.address) as address, q.owner_kind as kind, q.owner_name as name, q.owner_uid as uid, e.node, e.token
+      select host(q.address) as address, q.owner_kind as kind, q.owner_name as name, q.owner_uid as uid, q.head, e.node, e.token
         from ipledger.lookup q
         left join ipledger.lease l on l.network_id = q.network_id and l.address = q.address
         left join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
@@ -334,6 +341,7 @@ type Question = {
   readonly kind: string
   readonly name: string
   readonly uid: string
+  readonly head: number
   readonly node: string | null
   readonly token: number | null
 }
@@ -363,8 +371,8 @@ async function standingOf(
     era: row.network_era as number,
     isRecovering: row.is_recovering as boolean,
     questions: ((row.questions as readonly Question[] | null) ?? []).map(
-      ({ address, kind, name, uid, node, token }) => ({
-        id: idOf(address, { kind, uid }),
+      ({ address, kind, name, uid, head, node, token }) => ({
+        id: idOf(address, { kind, uid, head }),
         owner: { kind, name, uid, incarnation: '', interface: '' },
         node: node ?? '',
         address,
@@ -406,24 +414,26 @@ async function renew(
 }
 
 const ANSWER = `update ipledger.lookup q set answer = a.answer, terminal_since = a.terminal_since, detail = a.detail
-    from unnest($3::inet[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[])
-      as a (address, kind, uid, answer, terminal_since, detail)
+    from unnest($3::inet[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[], $9::bigint[])
+      as a (address, kind, uid, answer, terminal_since, detail, head)
    where q.network_id = $1 and q.source_id = $2 and q.address = a.address and q.owner_kind = a.kind and q.owner_uid = a.uid
-     and q.answer = 'wanted' returning 1`
+     and q.answer = 'wanted' and q.head = a.head returning 1`
 
-function idOf(address: string, { kind, uid }: { readonly kind: string; readonly uid: string }): string {
-  return Buffer.from(JSON.stringify([address, kind, uid])).toString('base64url')
+type Asked = { readonly kind: string; readonly uid: string; readonly head: number }
+
+/** Names the head that it was asked at: a late answer must not be taken for one to a later question. */
+function idOf(address: string, { kind, uid, head }: Asked): string {
+  return Buffer.from(JSON.stringify([address, kind, uid, head])).toString('base64url')
 }
 
-function readId(
-  id: string,
-): { readonly address: string; readonly kind: string; readonly uid: string } | null {
+function readId(id: string): (Asked & { readonly address: string }) | null {
   try {
     const read: unknown = JSON.parse(Buffer.from(id, 'base64url').toString())
-    if (!Array.isArray(read) || read.length !== 3 || !read.every((one) => typeof one === 'string'))
-      return null
-    const [address, kind, uid] = read as [string, string, string]
-    return { address, kind, uid }
+    if (!Array.isArray(read) || read.length !== 4) return null
+    const [address, kind, uid, head] = read as unknown[]
+    if (typeof address !== 'string' || isMalformed(parseAddress(address))) return null
+    if (typeof kind !== 'string' || typeof uid !== 'string' || !Number.isSafeInteger(head)) return null
+    return { address, kind, uid, head: head as number }
   } catch {
     return null
   }

@@ -126,14 +126,16 @@ describe('set forward by an hour', () => {
   })
 
   test('and by ten seconds more: both have to pass', async () => {
-    const { time, process, next, expire } = await scene()
+    const { time, network, process, next, expire } = await scene()
     time.step(HOUR)
     await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(SECOND)
     time.step(10 * SECOND)
     await process.refuse(next, 'POOL_EXHAUSTED')
     time.passes(11 * SECOND)
     await process.refuse(next, 'POOL_EXHAUSTED')
     await process.refuse(expire, 'NETWORK_RECOVERING')
+    assert.equal((await linesOf(observer, network)).filter((line) => line.startsWith('reconcile')).length, 2)
     time.passes(HOUR)
     assert.equal((await process.take(next)).address, '10.0.0.2')
   })
@@ -156,7 +158,7 @@ describe('set forward by an hour', () => {
     assert.equal((await restarted.take(of(release(3)))).state, 'RELEASED')
   })
 
-  test('the service sees it within a second, raises its alarm, and holds before anything else', async () => {
+  test('the service sees it within a second, raises its alarm, and holds though nobody asks', async () => {
     let aheadMs = 0
     const ledger = await useLedger(database.serviceUrl, { clock: () => Date.now() + aheadMs })
     const { network, of } = await freshNetwork(ledger)
@@ -164,11 +166,9 @@ describe('set forward by an hour', () => {
     aheadMs = HOUR
     await waitFor(() => ledger.steps.length > 0, { timeout: 3_000, what: 'the alarm' })
     expect(Math.abs(ledger.steps[0]! - HOUR)).toBeLessThan(1_000)
-    await ledger.take(of(reserve('b')))
-    assert.deepEqual((await linesOf(ledger, network)).slice(3), [
-      'reconcile.held CLOCK',
-      'lease.reserved 10.0.0.2 RESERVED #5',
-    ])
+    // Another process may serve the network meanwhile.
+    await waitFor(async () => (await linesOf(ledger, network)).at(-1) === 'reconcile.held CLOCK')
+    assert.equal((await ledger.take(of(reserve('b')))).fencingToken, 5)
     await expectInOrder(database.serviceUrl, network, ledger)
   })
 })

@@ -58,12 +58,11 @@ export function createCallers(world: World, processes: Processes): Callers {
     const isDelicate = command.type === 'release' && command.lease.owner?.incarnation === ''
     const isSlow = has(world, 'callsAreSlow') && random.chance(0.2)
     const isLost = has(world, 'answersAreLost') && random.chance(0.05)
-    if (isLost) world.at(0, () => {})
-    else if (isSlow) world.at(random.below(5 * SECOND), () => deliver(command, done))
-    else deliver(command, done)
+    if (isSlow) world.at(random.below(5 * SECOND), () => deliver(command, done))
+    else if (!isLost) deliver(command, done)
     if (has(world, 'callsRepeatLate') && random.chance(0.1) && !isDelicate)
       world.at(random.below(80 * SECOND), () => deliver({ ...command, traceId: `t${++calls}` }, () => {}))
-    world.at(isLost || isSlow ? 20 * SECOND : 0, () => {
+    world.afterwards(() => {
       if (!isOver) world.at(20 * SECOND, () => done(undefined))
     })
   }

@@ -43,7 +43,8 @@ export type Checks = {
   fail(why: string): never
   /** The log's part of the story. */
   log(last: number): readonly string[]
-  readonly count: { events: number }
+  /** `begun`: commits when the present era began. */
+  readonly count: { events: number; begun: number }
 }
 
 export type Call = { readonly command: Command; readonly head: number; readonly losses: number }
@@ -59,7 +60,7 @@ export function createChecks(world: World, database: Database): Checks {
   let isLost = false
   let mayBegin = false
   const { without } = world
-  const count = { events: 0 }
+  const count = { events: 0, begun: 0 }
   /** When the address ended by the true clock, and with which event. */
   let ended = new Map<string, { readonly at: number; readonly seq: number }>()
   /** By the true clock: until when a confirm was promised to be waited for. */
@@ -102,6 +103,7 @@ export function createChecks(world: World, database: Database): Checks {
       if (!isLost && !mayBegin) fail(`era ${event.details.era} begins, and nothing was lost: ${event.details.why}`)
       isLost = false
       mayBegin = false
+      count.begun = database.commits
     } else if (isLost && event.cause !== 'FAILED_OVER') fail(`${event.type} ${seq} goes on with a log that has lost its end`)
     else if (event.cause === 'FAILED_OVER') isLost = false
     if (event.traceId !== null && refused.has(event.traceId)) fail(`${lineOf(event)} was refused: nothing was done, its caller was told`)
@@ -295,7 +297,6 @@ export function createChecks(world: World, database: Database): Checks {
       const [mine, theirs] = [canonical(shadow, shadow.at), canonical(image, shadow.at)].map((one) => Object.entries(one))
       for (const [index, [name, value]] of mine!.entries()) {
         const [here, there] = [JSON.stringify(value), JSON.stringify(theirs![index]![1])]
-        if (here !== there && process.env.DBG) for (const im of [shadow, image]) { const place = im.poolsByName.get('pool')!; const all: unknown[] = []; for (let e = place.free.pop(); e; e = place.free.pop()) all.push(e); console.log(im.records.get(process.env.DBG), im.sightings.get(process.env.DBG), JSON.stringify(all), im.network?.holds, shadow.at) }
         if (here !== there) fail(`the image of ${whose} has other ${name} than the log: ${firstDifference(here, there)}`)
       }
     },

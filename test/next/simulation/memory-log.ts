@@ -350,10 +350,10 @@ function vetoOf(of: Tables, { events, pools }: Write): string | null {
     if (event.previous < 0 || event.previous >= event.seq) return 'chain_goes_forward'
     links.add(link)
   }
-  for (const { poolId, settings } of pools)
-    for (const [id, { settings: other }] of of.pools)
-      if (id !== poolId && settings !== null && other?.name === settings.name)
-        return 'pool_name_is_taken_once'
+  // Deleted ones make room first.
+  const rows = new Map([...of.pools, ...pools.map((row) => [row.poolId, row] as const)])
+  const names = [...rows.values()].flatMap(({ settings }) => settings?.name ?? [])
+  if (pools.length > 0 && new Set(names).size < names.length) return 'pool_name_is_taken_once'
   return null
 }
 

@@ -165,7 +165,7 @@ export function createOperators(
     backupIsRestoredSilently() {
       // All processes have all of the log; each finds that the one which is there is another.
       for (const process of processes.all) processes.image(process, () => {})
-      world.at(0, () => {
+      world.afterwards(() => {
         const running = processes.all.filter(({ isDead, stopped }) => !isDead && stopped === null)
         if (running.length < processes.all.length || world.now < processes.databaseAwayUntil) return
         lose(backup, database.identity)
@@ -249,7 +249,9 @@ export function createOperators(
   }
 
   /** The end of the log is lost; whoever was given something by it lives on. */
-  function lose(commits: number, identity: string): void {
+  function lose(to: number, identity: string): void {
+    // A backup from before the present era wants its number from the operator: nobody else may know it.
+    const commits = Math.max(to, checks.count.begun)
     if (commits >= database.commits) return
     const before = database.commits
     database.setBack(commits)

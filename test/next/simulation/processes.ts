@@ -139,7 +139,7 @@ export function createProcesses(world: World, database: Database, checks: Checks
         answered(outcome)
       })
       // Deadlines are looked at now and then; most calls are answered by the time that this comes up.
-      world.at(0, () => {
+      world.afterwards(() => {
         if (!isAnswered) world.at(DEADLINE_MS + 1, () => process.loop.sweep())
       })
     },

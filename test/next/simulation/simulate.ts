@@ -61,11 +61,14 @@ export async function simulate(
   let steps = 0
 
   async function go(until: () => boolean): Promise<void> {
-    while (violation === null && !until()) {
+    for (;;) {
+      await drained()
+      world.finish()
+      if (steps % FULL_CHECK === 0) await compareAll()
+      if (violation !== null) throw violation
+      if (until()) return
       steps += 1
       if (!world.step()) throw new Violation('nothing is left to do')
-      await drained()
-      if (steps % FULL_CHECK === 0) await compareAll()
     }
   }
 
@@ -93,19 +96,18 @@ export async function simulate(
     operators.calm()
     const calm = world.now
     await go(() => world.now > calm + SETTLE_MS)
-    if (violation === null) checkCalm(world, checks, database)
+    checkCalm(world, checks, database)
     callers.endAll()
     const end = world.now
     await go(() => world.now > end + FREE_MS)
-    if (violation === null) checkFree(checks)
+    checkFree(checks)
     operators.tidy()
     const tidied = world.now
     await go(() => world.now > tidied + 5 * MINUTE)
-    if (violation === null) {
-      await compareAll()
-      for (const place of checks.shadow.pools.values())
-        if (place.reserved + place.active + place.quarantined > 0) checks.fail(`pool ${place.pool.name} is not free`)
-    }
+    await compareAll()
+    if (violation !== null) throw violation
+    for (const place of checks.shadow.pools.values())
+      if (place.reserved + place.active + place.quarantined > 0) checks.fail(`pool ${place.pool.name} is not free`)
   } catch (error) {
     failed(error)
   }

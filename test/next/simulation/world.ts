@@ -136,8 +136,12 @@ export type World = {
   /** Faults are over. */
   isCalm: boolean
   at(after: number, run: () => void): void
+  /** Once all that a step has set off has happened. */
+  afterwards(run: () => void): void
   /** Runs what comes next; false: nothing does. */
   step(): boolean
+  /** Runs what was to wait for the end of the step. */
+  finish(): void
   readonly nodes: readonly NodeState[]
   readonly lives: Set<Life>
   readonly users: Map<string, Set<Life>>
@@ -157,6 +161,7 @@ export function createWorld(random: Random, faults: Set<Fault>, without: Readonl
   type Due = { readonly at: number; readonly order: number; readonly run: () => void }
   const due = createHeap<Due>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order))
   let order = 0
+  let waiting: (() => void)[] = []
   const users = new Map<string, Set<Life>>()
   const story: string[] | null = tells ? [] : null
   const world: World = {
@@ -168,6 +173,15 @@ export function createWorld(random: Random, faults: Set<Fault>, without: Readonl
     at: (after, run) => {
       order += 1
       due.push({ at: world.now + Math.max(0, Math.floor(after)), order, run })
+    },
+    afterwards: (run) => {
+      waiting.push(run)
+    },
+    finish() {
+      if (waiting.length === 0) return
+      const runs = waiting
+      waiting = []
+      for (const run of runs) run()
     },
     step() {
       const next = due.pop()

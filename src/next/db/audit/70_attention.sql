@@ -101,11 +101,11 @@ create view ipledger_audit.attention as
           where s.lag <= 2 * s.interval and s.complete_lag <= 3 * s.interval and not s.warm) as c (code, since, what)
        where s.state = 'ENABLED'
       union all
-      select q.network, 'NO_EXIT', '', q.lease_id, q.address, p.pool_id, q.quarantined_at, concat('set aside as ', q.quarantine_reason, ' (', q.quarantine_why, '): ', q.exit)
+      select q.network, 'OPERATOR_ONLY', '', q.lease_id, q.address, p.pool_id, q.quarantined_at, concat('set aside as ', q.quarantine_reason, ' (', q.quarantine_why, '): ', q.exit)
         from ipledger_audit.quarantines q left join ipledger_audit.pool p on p.network = q.network and p.pool = q.pool
        where q.quarantine_reason = 'OPERATOR' or q.owner_kind = 'infrastructure'
       union all
-      select u.network, 'NOBODY_CAN_TELL', '', u.lease_id, u.address, u.pool_id, u.since, 'no source can say when it has ended: it is held until it is released, or an operator reaps it'
+      select u.network, 'NO_WITNESS', '', u.lease_id, u.address, u.pool_id, u.since, 'no source can say when it has ended: it is held until it is released, or an operator reaps it'
         from ipledger_audit.unwitnessed u
        where exists (select from ipledger.source s where s.network_id = u.network and s.state = 'ENABLED')
       union all
@@ -114,7 +114,7 @@ create view ipledger_audit.attention as
 comment on view ipledger_audit.attention is $$What waits for a person, or for an answer that does not come. Leases without a witness are listed where the network has an enabled
 source; view `unwitnessed` has them all. Reads every lease: name the network, or codes.
 
-Columns: network; code (NETWORK_RECOVERING, HELD, BOOKS_DIFFER, SOURCE_SILENT, SOURCE_PARTIAL, SOURCE_COLD, NO_EXIT, NOBODY_CAN_TELL,
+Columns: network; code (NETWORK_RECOVERING, HELD, BOOKS_DIFFER, SOURCE_SILENT, SOURCE_PARTIAL, SOURCE_COLD, OPERATOR_ONLY, NO_WITNESS,
 LOOKUP_FAILING); source (empty: none); lease_id, address, pool (null, null and empty: about none); since; age; what (a sentence).
 
 Example:

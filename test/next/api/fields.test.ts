@@ -1,0 +1,494 @@
+/** Each field that is refused is named as the caller wrote it; each limit holds at its edge. */
+import { create, toBinary } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { describe, expect, test } from 'vitest'
+import { ErrorInfoSchema } from '../../../src/next/gen/google/rpc/error_details_pb.ts'
+import { LeaseService, ReleaseRequestSchema } from '../../../src/next/gen/ipledger/v1/lease_pb.ts'
+import type { Removal } from '../../../src/next/gen/ipledger/v1/types_pb.ts'
+import { clientOf, type Protocol, post, told, useServer } from './running.ts'
+
+const running = await useServer()
+const call = (method: string, body: unknown) => post(running, method, body)
+const made = await call('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/16' })
+expect(made.status).toBe(200)
+
+const OWNER = { kind: 'pod', name: 'a' }
+const FULL = { ...OWNER, incarnation: 'i', interface: 'eth0' }
+const long = (bytes: number) => 'x'.repeat(bytes)
+const many = <T>(count: number, of: (index: number) => T) =>
+  Array.from({ length: count }, (_, index) => of(index))
+const labels = (count: number) => Object.fromEntries(many(count, (index) => [`k${index}`, 'v']))
+
+const reserve = (more: object) => ({ owner: OWNER, claims: [{ pool: 'web' }], ...more })
+const owner = (more: object) => reserve({ owner: { ...OWNER, ...more } })
+
+const REFUSED: readonly (readonly [method: string, body: unknown, field: string])[] = [
+  // Not readable.
+  ['LeaseService/Reserve', '', ''],
+  ['LeaseService/Reserve', '{', ''],
+  ['LeaseService/Reserve', '[]', ''],
+  ['LeaseService/Reserve', 'null', ''],
+  ['LeaseService/Reserve', '"x"', ''],
+  ['LeaseService/Reserve', '{"network":"a","network":"b"}', ''],
+  ['LeaseService/Reserve', '{"requestId":"a","request_id":"b"}', ''],
+  ['LeaseService/Reserve', Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]), ''],
+  // Unknown and mistyped.
+  ['LeaseService/Reserve', { nework: 'x' }, 'nework'],
+  ['LeaseService/Reserve', { owner: { kind: 'pod', nmae: 'x' } }, 'owner.nmae'],
+  ['LeaseService/Reserve', { claims: [{}, { adress: 'x' }] }, 'claims[1].adress'],
+  ['LeaseService/Reserve', { claims: 'x' }, 'claims'],
+  ['LeaseService/Reserve', { claims: [7] }, 'claims[0]'],
+  ['LeaseService/Reserve', { claims: [{ pools: ['a', 7] }] }, 'claims[0].pools[1]'],
+  ['LeaseService/Reserve', { claims: [{ preferPrevious: 'yes' }] }, 'claims[0].preferPrevious'],
+  ['LeaseService/Reserve', { owner: 'x' }, 'owner'],
+  ['LeaseService/Reserve', { owner: { labels: [] } }, 'owner.labels'],
+  ['LeaseService/Reserve', { owner: { labels: { a: 1 } } }, 'owner.labels["a"]'],
+  ['LeaseService/Reserve', { confirmWithin: 30 }, 'confirmWithin'],
+  ['LeaseService/Reserve', { confirmWithin: '30' }, 'confirmWithin'],
+  ['LeaseService/Reserve', { liveAddresses: [null] }, 'liveAddresses[0]'],
+  ['LeaseService/BatchReserve', { requests: [{}, { owner: { kind: 7 } }] }, 'requests[1].owner.kind'],
+  ['LeaseService/Confirm', { fencingToken: -1 }, 'fencingToken'],
+  ['LeaseService/Confirm', { fencingToken: '1.5' }, 'fencingToken'],
+  ['LeaseService/Confirm', { fencingToken: 'x' }, 'fencingToken'],
+  ['LeaseService/Confirm', { fencingToken: '18446744073709551616' }, 'fencingToken'],
+  ['LeaseService/ListLeases', { states: ['BROKEN'] }, 'states[0]'],
+  ['LeaseService/ListLeases', { pageSize: -1 }, 'pageSize'],
+  ['LeaseService/ListLeases', { pageSize: 5_000_000_000 }, 'pageSize'],
+  // Owners.
+  ['LeaseService/Reserve', {}, 'owner'],
+  ['LeaseService/Reserve', { owner: {} }, 'owner.kind'],
+  ['LeaseService/Reserve', { owner: { kind: 'pod' } }, 'owner.name'],
+  ['LeaseService/Reserve', owner({ kind: 'Pod' }), 'owner.kind'],
+  ['LeaseService/Reserve', owner({ kind: `p${long(63)}` }), 'owner.kind'],
+  ['LeaseService/Reserve', owner({ name: long(254) }), 'owner.name'],
+  ['LeaseService/Reserve', owner({ name: '日'.repeat(85) }), 'owner.name'],
+  ['LeaseService/Reserve', owner({ name: 'a\nb' }), 'owner.name'],
+  ['LeaseService/Reserve', owner({ name: 'a\u0000b' }), 'owner.name'],
+  ['LeaseService/Reserve', owner({ name: 'a\u0085b' }), 'owner.name'],
+  ['LeaseService/Reserve', '{"owner":{"kind":"pod","name":"\\ud800"}}', 'owner.name'],
+  ['LeaseService/Reserve', '{"owner":{"kind":"pod","name":"\\udc00\\ud800"}}', 'owner.name'],
+  ['LeaseService/Reserve', owner({ uid: long(254) }), 'owner.uid'],
+  ['LeaseService/Reserve', owner({ incarnation: long(254) }), 'owner.incarnation'],
+  ['LeaseService/Reserve', owner({ interface: long(64) }), 'owner.interface'],
+  ['LeaseService/Reserve', owner({ interface: 'a|b' }), 'owner.interface'],
+  ['LeaseService/Reserve', owner({ node: long(254) }), 'owner.node'],
+  ['LeaseService/Reserve', owner({ labels: labels(65) }), 'owner.labels'],
+  ['LeaseService/Reserve', owner({ labels: { '-a': 'v' } }), 'owner.labels["-a"]'],
+  ['LeaseService/Reserve', owner({ labels: { [long(64)]: 'v' } }), `owner.labels["${long(63)}"]`],
+  ['LeaseService/Reserve', owner({ labels: { a: long(254) } }), 'owner.labels["a"]'],
+  [
+    'LeaseService/Reserve',
+    '{"owner":{"kind":"pod","name":"a","labels":{"__proto__":"x"}}}',
+    'owner.labels["__proto__"]',
+  ],
+  // The rest of Reserve.
+  ['LeaseService/Reserve', reserve({ network: 'Default' }), 'network'],
+  ['LeaseService/Reserve', reserve({ network: long(64) }), 'network'],
+  ['LeaseService/Reserve', reserve({ claims: many(9, () => ({ pool: 'web' })) }), 'claims'],
+  ['LeaseService/Reserve', reserve({ claims: [{ pool: 'web', pools: ['web'] }] }), 'claims[0].pool'],
+  ['LeaseService/Reserve', reserve({ claims: [{ pool: 'Web' }] }), 'claims[0].pool'],
+  ['LeaseService/Reserve', reserve({ claims: [{ pools: ['web', ''] }] }), 'claims[0].pools[1]'],
+  ['LeaseService/Reserve', reserve({ claims: [{ pools: many(9, (i) => `p${i}`) }] }), 'claims[0].pools'],
+  ['LeaseService/Reserve', reserve({ claims: [{ pool: 'web' }, { pool: 'web' }] }), 'claims[1].pools'],
+  ['LeaseService/Reserve', reserve({ claims: [{ address: '10.0.0.300' }] }), 'claims[0].address'],
+  ['LeaseService/Reserve', reserve({ claims: [{ address: '010.0.0.5' }] }), 'claims[0].address'],
+  ['LeaseService/Reserve', reserve({ claims: [{ address: 'fe80::1%eth0' }] }), 'claims[0].address'],
+  ['LeaseService/Reserve', reserve({ claims: [{ address: '::ffff:10.0.0.5' }] }), 'claims[0].address'],
+  ['LeaseService/Reserve', reserve({ claims: [{ address: '10.0.0.5/32' }] }), 'claims[0].address'],
+  ['LeaseService/Reserve', reserve({ claims: [{ address: '192.168.0.1' }] }), 'claims[0].address'],
+  [
+    'LeaseService/Reserve',
+    reserve({ claims: [{ pool: 'web', address: '192.168.0.1' }] }),
+    'claims[0].address',
+  ],
+  ['LeaseService/Reserve', reserve({ liveAddresses: ['10.0.0.1', 'x'] }), 'liveAddresses[1]'],
+  ['LeaseService/Reserve', reserve({ liveAddresses: many(4097, () => '10.0.0.1') }), 'liveAddresses'],
+  ['LeaseService/Reserve', reserve({ confirmWithin: '0.5s' }), 'confirmWithin'],
+  ['LeaseService/Reserve', reserve({ confirmWithin: '-5s' }), 'confirmWithin'],
+  ['LeaseService/Reserve', reserve({ confirmWithin: '2592001s' }), 'confirmWithin'],
+  ['LeaseService/Reserve', reserve({ requestId: long(129) }), 'requestId'],
+  ['LeaseService/Reserve', reserve({ requestId: 'a\tb' }), 'requestId'],
+  // References.
+  ['LeaseService/Confirm', {}, 'leaseId'],
+  ['LeaseService/Confirm', { leaseId: '42' }, 'leaseId'],
+  ['LeaseService/Confirm', { leaseId: 'default/0' }, 'leaseId'],
+  ['LeaseService/Confirm', { leaseId: 'default/042' }, 'leaseId'],
+  ['LeaseService/Confirm', { leaseId: 'default/9007199254740993' }, 'leaseId'],
+  ['LeaseService/Confirm', { leaseId: 'UPPER/42' }, 'leaseId'],
+  ['LeaseService/Confirm', { leaseId: 'default/42', network: 'other' }, 'network'],
+  ['LeaseService/Confirm', { leaseId: 'default/42', fencingToken: 43 }, 'fencingToken'],
+  ['LeaseService/Confirm', { fencingToken: '9007199254740992' }, 'fencingToken'],
+  ['LeaseService/Confirm', { owner: OWNER }, 'owner.interface'],
+  ['LeaseService/Confirm', { leaseId: 'default/42', owner: OWNER }, 'owner.interface'],
+  ['LeaseService/Release', { owner: { ...OWNER, incarnation: 'i' } }, 'owner.interface'],
+  ['LeaseService/Release', { owner: { ...OWNER, interface: 'eth0' } }, 'owner.incarnation'],
+  ['LeaseService/Release', { leaseId: 'default/42', removal: 7 }, 'removal'],
+  // Batches.
+  ['LeaseService/BatchReserve', {}, 'requests'],
+  ['LeaseService/BatchReserve', { requests: many(1001, () => reserve({})) }, 'requests'],
+  ['LeaseService/BatchReserve', { requests: [reserve({})], requestId: 'x' }, 'requestId'],
+  ['LeaseService/BatchReserve', { requests: [reserve({ requestId: 'x' })], atomic: true }, 'requestId'],
+  ['LeaseService/BatchReserve', { requests: [reserve({ network: 'other' })], atomic: true }, 'network'],
+  [
+    'LeaseService/BatchReserve',
+    { requests: [reserve({ validateOnly: true })], atomic: true },
+    'validateOnly',
+  ],
+  ['LeaseService/BatchConfirm', { requests: [{ leaseId: 'other/1' }], atomic: true }, 'network'],
+  ['LeaseService/BatchRelease', { requests: [{ owner: OWNER }], atomic: true }, 'owner.interface'],
+  // An operator's methods.
+  ['LeaseService/Quarantine', { address: '10.0.0.1' }, 'why'],
+  ['LeaseService/Quarantine', { why: 'x' }, 'address'],
+  ['LeaseService/Quarantine', { why: 'x', address: '10.0.0.1', leaseId: 'default/1' }, 'address'],
+  ['LeaseService/Quarantine', { why: long(1025), address: '10.0.0.1' }, 'why'],
+  ['LeaseService/Quarantine', { why: 'x', address: '192.168.0.1' }, 'address'],
+  ['LeaseService/Reap', { version: 1, why: 'x' }, 'leaseId'],
+  ['LeaseService/Reap', { leaseId: 'default/1', why: 'x' }, 'version'],
+  ['LeaseService/Reap', { leaseId: 'default/1', version: 1 }, 'why'],
+  ['LeaseService/Reap', { node: 'n1', why: 'x' }, 'head'],
+  ['LeaseService/Reap', { node: 'n1', head: 1, leaseId: 'default/1', why: 'x' }, 'node'],
+  ['LeaseService/Reap', { node: 'n1', head: 1, version: 1, why: 'x' }, 'version'],
+  ['LeaseService/Reap', { leaseId: 'default/1', version: 1, head: 1, why: 'x' }, 'head'],
+  ['LeaseService/UpdateLabels', {}, 'leaseId'],
+  ['LeaseService/UpdateLabels', { leaseId: 'default/1', labels: labels(65) }, 'labels'],
+  ['LeaseService/UpdateLabels', { leaseId: 'default/1', version: '9007199254740992' }, 'version'],
+  // Reading.
+  ['LeaseService/GetLease', {}, 'leaseId'],
+  ['LeaseService/GetLease', { leaseId: 'default/1', address: '10.0.0.1' }, 'address'],
+  ['LeaseService/GetLease', { address: '10.0.0' }, 'address'],
+  ['LeaseService/GetRequest', {}, 'requestId'],
+  ['LeaseService/ListLeases', { pageSize: 1001 }, 'pageSize'],
+  ['LeaseService/ListLeases', { pageToken: 'x' }, 'pageToken'],
+  ['LeaseService/ListLeases', { pageToken: long(5_000) }, 'pageToken'],
+  ['LeaseService/ListLeases', { states: ['ENDED'] }, 'states[0]'],
+  ['LeaseService/ListLeases', { states: ['ACTIVE', 'LEASE_STATE_UNSPECIFIED'] }, 'states[1]'],
+  ['LeaseService/ListLeases', { states: [9] }, 'states[0]'],
+  ['LeaseService/ListLeases', { quarantineReasons: [0] }, 'quarantineReasons[0]'],
+  ['LeaseService/ListLeases', { ownerName: long(254) }, 'ownerName'],
+  ['LeaseService/ListLeases', { pools: many(65, (i) => `p${i}`) }, 'pools'],
+  ['LeaseService/ListLeases', { cidr: '10.0.0.1/8' }, 'cidr'],
+  ['LeaseService/ListLeases', { labels: labels(65) }, 'labels'],
+  ['AuditService/ListEvents', { types: ['lease.lost'] }, 'types[0]'],
+  ['AuditService/ListEvents', { types: ['lease.reserved'], includeSources: true }, 'includeSources'],
+  // Sources.
+  ['LivenessService/RegisterSource', { id: 's' }, 'sight'],
+  ['LivenessService/RegisterSource', { sight: { ownerKinds: ['pod'] } }, 'id'],
+  ['LivenessService/RegisterSource', { id: 's', sight: {} }, 'sight.ownerKinds'],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', sight: { ownerKinds: ['pod'], families: [5] } },
+    'sight.families[0]',
+  ],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', sight: { ownerKinds: ['pod'], interval: '0.5s' } },
+    'sight.interval',
+  ],
+  ['LivenessService/RegisterSource', { id: 's', kind: 9, sight: { ownerKinds: ['pod'] } }, 'kind'],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', sight: { ownerKinds: ['pod'] }, settings: { a: 1 } },
+    'settings.a',
+  ],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', kind: 'DOCKER', sight: { ownerKinds: ['pod'] } },
+    'settings.network',
+  ],
+  ['LivenessService/ReportSnapshot', { source: 's', epoch: 'e', sequence: 1 }, 'begunAt'],
+  [
+    'LivenessService/ReportSnapshot',
+    { source: 's', epoch: 'e', begunAt: '2030-01-01T00:00:00Z' },
+    'sequence',
+  ],
+  ['LivenessService/ReportSnapshot', { source: 's', sequence: 1, begunAt: '2030-01-01T00:00:00Z' }, 'epoch'],
+  ['LivenessService/ReportSnapshot', { source: 's', epoch: 'e', entries: [{}], unchanged: 'd' }, 'unchanged'],
+  ['LivenessService/ReportVerdicts', { source: 's', epoch: 'e' }, 'verdicts'],
+  [
+    'LivenessService/ReportVerdicts',
+    { source: 's', epoch: 'e', verdicts: [{ id: 'x' }] },
+    'verdicts[0].answer',
+  ],
+  [
+    'LivenessService/ReportVerdicts',
+    { source: 's', epoch: 'e', verdicts: [{ answer: 'TERMINAL' }] },
+    'verdicts[0].terminalSince',
+  ],
+  ['LivenessService/ListSources', { states: [0] }, 'states[0]'],
+  ['LivenessService/ListAttention', { codes: ['NOTHING'] }, 'codes[0]'],
+  ['LivenessService/ResumeHold', {}, 'why'],
+  ['LivenessService/ResumeHold', { cause: 9, why: 'x' }, 'cause'],
+  ['AuditService/ListEvents', { types: many(22, () => 'lease.reserved') }, 'types'],
+  ['AuditService/ListEvents', { address: '10.0.0.1', cidr: '10.0.0.0/8' }, 'cidr'],
+  ['AuditService/ListEvents', { afterSeq: '9007199254740992' }, 'afterSeq'],
+  ['AuditService/ListEvents', { beforeSeq: '9007199254740992' }, 'beforeSeq'],
+  ['AuditService/ListEvents', { leaseId: 'default/1', network: 'other' }, 'network'],
+  // Networks and pools.
+  ['NetworkService/CreateNetwork', {}, 'name'],
+  ['NetworkService/CreateNetwork', { name: '-a' }, 'name'],
+  ['NetworkService/CreateNetwork', { name: 'default' }, 'name'],
+  ['NetworkService/CreateNetwork', { name: 'n', description: long(1025) }, 'description'],
+  [
+    'NetworkService/UpdateNetwork',
+    { name: 'default', labels: { entries: { '': 'x' } } },
+    'labels.entries[""]',
+  ],
+  ['NetworkService/EndRecovery', { network: 'default' }, 'why'],
+  ['NetworkService/EndRecovery', { why: 'x' }, 'network'],
+  ['PoolService/CreatePool', {}, 'name'],
+  ['PoolService/CreatePool', { name: 'p' }, 'cidr'],
+  ['PoolService/CreatePool', { name: long(254), cidr: '10.1.0.0/16' }, 'name'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.1/16' }, 'cidr'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', subnet: '10.2.0.0/16' }, 'subnet'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', prefixLength: 8 }, 'prefixLength'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', prefixLength: 33 }, 'prefixLength'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', gateway: '10.2.0.1' }, 'gateway'],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', exclude: ['10.1.0.5', '10.2.0.0/24'] },
+    'exclude[1]',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', exclude: many(1025, () => '10.1.0.5') },
+    'exclude',
+  ],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', cooldown: '-1s' }, 'cooldown'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', cooldown: '2592001s' }, 'cooldown'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', confirmWithin: '0s' }, 'confirmWithin'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', liveness: 7 }, 'liveness'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', ownerLimit: 1_000_001 }, 'ownerLimit'],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { misses: 9 } },
+    'reapPolicy.misses',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { minimumAge: '0.999s' } },
+    'reapPolicy.minimumAge',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { minimumAge: '3601s' } },
+    'reapPolicy.unwitnessedAge',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { unwitnessedAge: '2592001s' } },
+    'reapPolicy.unwitnessedAge',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { terminalGrace: '-1s' } },
+    'reapPolicy.terminalGrace',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', reapPolicy: { confirmGrace: '0s' } },
+    'reapPolicy.confirmGrace',
+  ],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', options: { mtu: 67 } }, 'options.mtu'],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.1.0.0/16', options: { dns: ['x'] } }, 'options.dns[0]'],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', options: { dns: many(17, () => '1.1.1.1') } },
+    'options.dns',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', options: { routes: [{}] } },
+    'options.routes[0].destination',
+  ],
+  [
+    'PoolService/CreatePool',
+    { name: 'p', cidr: '10.1.0.0/16', options: { routes: many(65, () => ({ destination: '0.0.0.0/0' })) } },
+    'options.routes',
+  ],
+  ['PoolService/CreatePool', { name: 'p', cidr: '10.0.0.0/24' }, 'cidr'],
+  ['PoolService/CreatePool', { name: 'web', cidr: '10.1.0.0/24' }, 'name'],
+  ['PoolService/UpdatePool', { name: 'web', newName: '' }, 'newName'],
+  ['PoolService/UpdatePool', { name: 'web', gateway: '' }, 'gateway'],
+  ['PoolService/UpdatePool', { name: 'web', subnet: '' }, 'subnet'],
+  ['PoolService/UpdatePool', { name: 'web', ownerLimit: 0 }, 'ownerLimit'],
+  ['PoolService/UpdatePool', { name: 'web', liveness: 'POOL_LIVENESS_UNSPECIFIED' }, 'liveness'],
+  ['PoolService/UpdatePool', { name: 'web', clear: ['cidr'] }, 'clear[0]'],
+  ['PoolService/UpdatePool', { name: 'web', gateway: '10.0.0.1', clear: ['gateway'] }, 'clear[0]'],
+  ['PoolService/UpdatePool', { name: 'web', confirmWithin: '9s', clear: ['confirmWithin'] }, 'clear[0]'],
+  ['PoolService/UpdatePool', { name: 'web', exclude: { entries: ['x'] } }, 'exclude.entries[0]'],
+  ['PoolService/UpdatePool', { name: 'web', reapPolicy: { misses: 9 } }, 'reapPolicy.misses'],
+  ['PoolService/UpdatePool', { name: 'web', reapPolicy: { confirmGrace: '-1s' } }, 'reapPolicy.confirmGrace'],
+  ['PoolService/UpdatePool', { name: 'web', reapPolicy: { misses: 2 }, clear: ['reapPolicy'] }, 'clear[0]'],
+  ['PoolService/ListPools', { cidr: 'x' }, 'cidr'],
+]
+
+describe('refused, with the field', () => {
+  test.each(REFUSED.map(([method, body, field], index) => [index, method, field, body] as const))(
+    '#%i %s %j',
+    async (_index, method, field, body) => {
+      const answer = await call(method, body)
+      expect(told(answer)).toMatchObject({
+        code: 'invalid_argument',
+        reason: 'INVALID_FIELD',
+        metadata: { field, why: expect.stringMatching(/./) },
+      })
+      if (field !== '') expect(told(answer).message).toContain(field)
+    },
+  )
+
+  test('and nothing came of any of it', async () => {
+    const { body } = await call('NetworkService/ListNetworks', {})
+    expect(body.networks.map((one: { name: string; head: string }) => [one.name, one.head])).toEqual([
+      ['default', '2'],
+    ])
+  })
+})
+
+describe('accepted at the edge', () => {
+  test('everything as long as it may be', async () => {
+    const owner = {
+      kind: `p${long(62)}`,
+      name: '日'.repeat(84),
+      uid: long(253),
+      incarnation: `|%${long(251)}`,
+      interface: long(63),
+      node: long(253),
+      labels: { ...labels(63), [`k${long(61)}0`]: long(253) },
+    }
+    const { status, body } = await call('LeaseService/Reserve', {
+      owner,
+      claims: [{ pools: ['web'], address: '10.0.255.254' }],
+      liveAddresses: many(4096, (index) => `10.9.${index >> 8}.${index & 255}`),
+      confirmWithin: '2592000s',
+      requestId: long(128),
+    })
+    expect([status, body.leases?.[0].owner]).toEqual([200, owner])
+    const listed = await call('LeaseService/ListLeases', { ownerKind: owner.kind, ownerName: owner.name })
+    expect(listed.body.leases).toHaveLength(1)
+  })
+
+  test('two spellings of one address are one address', async () => {
+    await call('PoolService/CreatePool', { name: 'six', cidr: 'FD00:0:0:0::/64' })
+    const first = await call('LeaseService/Reserve', {
+      owner: { kind: 'pod', name: 'six' },
+      claims: [{ address: 'FD00:0000::00:A' }],
+      requestId: 'six',
+    })
+    expect(first.body.leases[0].address).toBe('fd00::a')
+    const again = await call('LeaseService/Reserve', {
+      owner: { kind: 'pod', name: 'six' },
+      claims: [{ address: 'fd00::0.0.0.10' }],
+      requestId: 'six',
+    })
+    expect(again.body.leases[0].leaseId).toBe(first.body.leases[0].leaseId)
+    const got = await call('LeaseService/GetLease', { address: 'fd00::0.0.0.10' })
+    expect(got.body.lease.leaseId).toBe(first.body.leases[0].leaseId)
+  })
+
+  test('labels in another order, and defaults that are spelled out, are the same request', async () => {
+    const request = {
+      owner: { kind: 'pod', name: 'order', labels: { b: '2', a: '1', 10: 'x', 9: 'y' } },
+      claims: [{ pool: 'web' }],
+      requestId: 'order',
+    }
+    const first = await call('LeaseService/Reserve', request)
+    const again = await call('LeaseService/Reserve', {
+      network: 'default',
+      requestId: 'order',
+      claims: [{ pools: ['web'], preferPrevious: false }],
+      owner: { name: 'order', kind: 'pod', interface: 'eth0', labels: { 9: 'y', 10: 'x', a: '1', b: '2' } },
+      liveAddresses: [],
+    })
+    expect(again.body.leases?.[0].leaseId).toBe(first.body.leases[0].leaseId)
+  })
+
+  test('a request of 512 KiB is read, a larger one is not', async () => {
+    const padding = (bytes: number) => {
+      const body = JSON.stringify({ owner: OWNER, claims: [{ pool: 'web' }] })
+      return `${body}${' '.repeat(bytes - body.length)}`
+    }
+    const most = 512 * 1024
+    expect((await call('LeaseService/Reserve', padding(most))).status).toBe(200)
+    const tooLarge = await call('LeaseService/Reserve', padding(most + 1))
+    expect(told(tooLarge)).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: '' } })
+    expect(told(tooLarge).message).toContain('524288 bytes')
+    const batch = (bytes: number) => `{"requests":[${padding(bytes - '{"requests":[]}'.length)}]}`
+    expect((await call('LeaseService/BatchReserve', batch(most))).status).toBe(200)
+    expect(told(await call('LeaseService/BatchReserve', batch(most + 1))).reason).toBe('INVALID_FIELD')
+  })
+
+  test('the place of what cannot be read is named among the first thousands of values, further on only the reason', async () => {
+    const behind = (count: number) => ({ liveAddresses: [...many(count, () => '10.0.0.1'), 7] })
+    const near = told(await call('LeaseService/Reserve', behind(5_000)))
+    expect(near).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'liveAddresses[5000]' } })
+    const far = told(await call('LeaseService/Reserve', behind(20_000)))
+    expect(far).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: '' } })
+    expect(far.message).toContain('got 7')
+  })
+
+  test.each(['grpc', 'grpc-web', 'connect json over h2'] satisfies Protocol[])(
+    '%s has the same limit',
+    async (protocol) => {
+      const error = await clientOf(LeaseService, running, protocol)
+        .reserve({ owner: { ...OWNER, labels: { a: 'x'.repeat(1024 * 1024) } } })
+        .catch((thrown: unknown) => ConnectError.from(thrown))
+      expect(error).toMatchObject({
+        code: Code.InvalidArgument,
+        rawMessage: expect.stringContaining('524288 bytes'),
+      })
+      expect((error as ConnectError).findDetails(ErrorInfoSchema)).toMatchObject([
+        { reason: 'INVALID_FIELD' },
+      ])
+    },
+  )
+
+  test('the size is limited without a Content-Length too', async () => {
+    const chunk = Buffer.alloc(64 * 1024, ' ')
+    let sent = 0
+    const stream = new ReadableStream({
+      pull(controller) {
+        sent += chunk.length
+        if (sent > 8 * 1024 * 1024) controller.close()
+        else controller.enqueue(chunk)
+      },
+    })
+    const answer = await fetch(`${running.url}/ipledger.v1.LeaseService/Reserve`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: stream,
+      duplex: 'half',
+    } as RequestInit).then(
+      async (response) => told({ body: await response.json() }).reason,
+      // The connection was closed while the rest was still being sent.
+      (error: Error) => (error.cause as NodeJS.ErrnoException).code,
+    )
+    expect(['INVALID_FIELD', 'EPIPE', 'ECONNRESET', 'UND_ERR_SOCKET']).toContain(answer)
+    expect(sent).toBeLessThanOrEqual(8 * 1024 * 1024 + chunk.length)
+  })
+
+  test('binary: a number that an enum does not know', async () => {
+    const response = await fetch(`${running.url}/ipledger.v1.LeaseService/Release`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/proto' },
+      body: toBinary(
+        ReleaseRequestSchema,
+        create(ReleaseRequestSchema, { owner: FULL, removal: 77 as Removal }),
+      ),
+    })
+    expect(told({ body: await response.json() }).metadata.field).toBe('removal')
+  })
+
+  test('an IPv4-mapped address in a list is its IPv4 address, and spoils nothing', async () => {
+    await call('PoolService/CreatePool', { name: 'mapped', cidr: '10.77.0.0/24' })
+    const { body } = await call('LeaseService/Reserve', {
+      owner: { kind: 'pod', name: 'mapped' },
+      claims: [{ pool: 'mapped' }],
+      liveAddresses: many(5, (index) => `::ffff:10.77.0.${index + 1}`),
+    })
+    expect(body.leases[0].address).toBe('10.77.0.6')
+    const seen = await call('LeaseService/ListLeases', { quarantineReasons: ['FOREIGN'] })
+    expect(seen.body.leases.map((one: { address: string }) => one.address)).toEqual(
+      many(5, (index) => `10.77.0.${index + 1}`),
+    )
+  })
+})

@@ -1,0 +1,130 @@
+/** The pages for probes say in words what is wrong, and no more than anybody may know. */
+import { expect, onTestFinished, test } from 'vitest'
+import { createHealth, type WorkerTrouble } from '../../../src/next/api/health.ts'
+import { createReads } from '../../../src/next/ledger/reads.ts'
+import { createPool } from '../../../src/next/postgres/connect.ts'
+import { createNetwork } from '../support/commands.ts'
+import { createTestDatabase, withClient } from '../support/database.ts'
+import { openTestLedger } from '../support/ledger.ts'
+import { startProxy } from '../support/proxy.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const READY = 'ipledger is ready: the database answers\n'
+
+async function ownHealth(options: { readonly worker?: () => WorkerTrouble | null } = {}) {
+  const database = await createTestDatabase()
+  const proxy = await startProxy(database.serviceUrl)
+  const pool = createPool({ url: proxy.url, applicationName: 'test health', max: 2 })
+  pool.on('error', () => {})
+  const stopping = new AbortController()
+  onTestFinished(async () => {
+    await pool.end()
+    await proxy.close()
+    await database.drop()
+  })
+  const reads = createReads(pool)
+  const health = createHealth({
+    look: () => reads.condition(),
+    services: [],
+    stopping: stopping.signal,
+    ...options,
+  })
+  return { database, proxy, health, stopping }
+}
+
+test('ready, and nothing to be said', async () => {
+  const { health } = await ownHealth()
+  expect(await health.report()).toEqual({ ready: true, words: READY })
+  expect(health.live()).toBe('ipledger is up\n')
+})
+
+test('since when the database does not answer, and again when it does', async () => {
+  const { health, proxy } = await ownHealth()
+  expect((await health.report()).ready).toBe(true)
+  proxy.down(true)
+  const away = await waitFor(async () => {
+    const report = await health.report()
+    return !report.ready && report
+  })
+  expect(away.words).toMatch(
+    /^ipledger is not ready: the database does not answer since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/,
+  )
+  expect(away.words).not.toContain('127.0.0.1')
+  expect(health.live()).toBe('ipledger is up\n')
+  // The same moment, as long as it is away.
+  const later = await waitFor(async () => {
+    const report = await health.report()
+    return report !== away && report
+  })
+  expect(later.words.slice(0, 80)).toBe(away.words.slice(0, 80))
+  proxy.down(false)
+  await waitFor(async () => (await health.report()).ready)
+})
+
+test('a network that recovers, or is rebuilt, is a warning and no more', async () => {
+  const { health, database } = await ownHealth()
+  const ledger = openTestLedger({ url: database.serviceUrl })
+  for (const name of ['default', 'blue', 'green']) await ledger.accept(createNetwork(name))
+  await ledger.close()
+  await withClient(database.adminUrl, (client) =>
+    client.query(
+      `update ipledger.network set state = case network_id when 'blue' then 'REBUILDING' else 'RECOVERING' end`,
+    ),
+  )
+  const { ready, words } = await health.report()
+  expect(ready).toBe(true)
+  expect(words.split('\n')).toEqual([
+    READY.trim(),
+    'warning: 2 networks recover and reserve nothing: ipledger stuck',
+    'warning: 1 network is being rebuilt and reserves nothing: it ends with the rebuild; if that broke off, ipledger rebuild',
+    '',
+  ])
+})
+
+test('a worker that is started again is a warning, of both pages', async () => {
+  const since = Date.UTC(2026, 0, 2, 3, 4, 5)
+  let trouble: WorkerTrouble | null = { since }
+  const { health } = await ownHealth({ worker: () => trouble })
+  const warning =
+    'warning: the worker failed at 2026-01-02T03:04:05.000Z and is started again: the log says why\n'
+  expect(await health.report()).toEqual({ ready: true, words: READY + warning })
+  expect(health.live()).toBe(`ipledger is up\n${warning}`)
+  trouble = null
+  expect(health.live()).toBe('ipledger is up\n')
+})
+
+test('tables that are missing, or fewer than there were', async () => {
+  const { health, database } = await ownHealth()
+  expect((await health.report()).ready).toBe(true)
+  await withClient(database.adminUrl, (client) =>
+    client.query(
+      'delete from ipledger.migration where version = (select max(version) from ipledger.migration)',
+    ),
+  )
+  const older = await waitFor(async () => {
+    const report = await health.report()
+    return !report.ready && report
+  })
+  expect(older.words).toMatch(/the database is at schema version \d+, and was at \d+/)
+  await withClient(database.adminUrl, (client) => client.query('drop schema ipledger cascade'))
+  const none = await waitFor(async () => {
+    const report = await health.report()
+    return report.words.includes('lacks tables') && report
+  })
+  expect(none).toEqual({
+    ready: false,
+    words: expect.stringMatching(
+      /^ipledger is not ready: the database lacks tables of ipledger since .*: run ipledger migrate\n$/,
+    ),
+  })
+})
+
+test('stopping', async () => {
+  const { health, stopping } = await ownHealth()
+  stopping.abort()
+  expect(await health.report()).toEqual({
+    ready: false,
+    words: 'ipledger is not ready: it is stopping\n',
+  })
+  expect(health.live()).toBe('ipledger is up and stopping\n')
+})

@@ -1,0 +1,580 @@
+/** LeaseService and what it reads back, as callers see it: lives of a lease, batches, requestIds, pools and their usage. */
+import { describe, expect, test } from 'vitest'
+import { withClient } from '../support/database.ts'
+import { waitFor } from '../support/wait-for.ts'
+import { type Posted, post, told, useServer } from './running.ts'
+
+const running = await useServer()
+const call = (method: string, body: unknown) => post(running, method, body)
+let networks = 0
+
+async function ok(method: string, body: object): Promise<Posted['body']> {
+  const answer = await call(method, body)
+  if (answer.status !== 200) throw new Error(`${method}: ${JSON.stringify(answer.body)}`)
+  return answer.body
+}
+
+async function world(pool: object = {}): Promise<string> {
+  const network = `l${networks++}`
+  await ok('NetworkService/CreateNetwork', { name: network })
+  await ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/24', cooldown: '600s', ...pool })
+  return network
+}
+
+const DEFAULT_REAP_POLICY = {
+  misses: 3,
+  minimumAge: '300s',
+  unwitnessedAge: '3600s',
+  terminalGrace: '300s',
+  confirmGrace: '60s',
+}
+
+const reserve = (network: string, name: string, more: object = {}) => ({
+  network,
+  owner: { kind: 'pod', name },
+  claims: [{ pool: 'web' }],
+  ...more,
+})
+
+describe('a lease', () => {
+  test('reserved, confirmed, labelled, released: each answer is what Get says', async () => {
+    const network = await world({
+      gateway: '10.0.0.1',
+      options: { mtu: 1400, routes: [{ destination: '0.0.0.0/0', gateway: '10.0.0.1' }] },
+    })
+    const owner = {
+      kind: 'pod',
+      name: 'a',
+      uid: 'u',
+      incarnation: 'i',
+      node: 'n1',
+      labels: { app: 'web' },
+    }
+    const { leases } = await ok('LeaseService/Reserve', {
+      network,
+      owner,
+      claims: [{ pool: 'web' }],
+      confirmWithin: '30s',
+    })
+    const [lease] = leases
+    expect(lease).toMatchObject({
+      leaseId: `${network}/3`,
+      address: '10.0.0.2',
+      prefixLength: 32,
+      subnet: '10.0.0.0/24',
+      gateway: '10.0.0.1',
+      options: { routes: [{ destination: '0.0.0.0/0', gateway: '10.0.0.1' }], dns: [], mtu: 1400 },
+      state: 'RESERVED',
+      version: '3',
+      fencingToken: '3',
+      owner: { ...owner, interface: 'eth0' },
+    })
+    expect(Date.parse(lease.confirmBy) - Date.parse(lease.reservedAt)).toBe(30_000)
+    const get = async () => (await ok('LeaseService/GetLease', { leaseId: lease.leaseId })).lease
+    expect(await get()).toEqual(lease)
+
+    const { leaseId } = lease
+    const confirmed = (await ok('LeaseService/Confirm', { leaseId })).leases[0]
+    expect(confirmed).toMatchObject({ state: 'ACTIVE', version: '4', confirmedAt: expect.any(String) })
+    expect(confirmed).not.toHaveProperty('confirmBy')
+    expect(await get()).toEqual(confirmed)
+
+    const labelled = (await ok('LeaseService/UpdateLabels', { leaseId, version: 4, labels: { app: 'api' } }))
+      .lease
+    expect(labelled).toMatchObject({ version: '5', owner: { labels: { app: 'api' } } })
+    expect(await get()).toEqual(labelled)
+
+    const released = (await ok('LeaseService/Release', { network, fencingToken: 3 })).leases[0]
+    expect(released).toMatchObject({ leaseId, state: 'ENDED', version: '6', endedAt: expect.any(String) })
+    expect(Date.parse(released.availableAt) - Date.parse(released.endedAt)).toBe(600_000)
+    expect((await ok('LeaseService/Release', { leaseId })).leases[0]).toEqual(released)
+
+    const { events } = await ok('AuditService/ListEvents', { leaseId })
+    expect(events.map((one: { type: string }) => one.type)).toEqual([
+      'lease.reserved',
+      'lease.confirmed',
+      'lease.updated',
+      'lease.released',
+    ])
+    const { options: _, ...last } = released
+    expect(events[3].lease).toEqual(last)
+  })
+
+  test('quarantined and reaped by an operator', async () => {
+    const network = await world()
+    const [held] = (await ok('LeaseService/Reserve', reserve(network, 'a'))).leases
+    const { lease } = await ok('LeaseService/Quarantine', { leaseId: held.leaseId, why: 'looks odd' })
+    expect(lease).toMatchObject({
+      state: 'QUARANTINED',
+      quarantine: { reason: 'OPERATOR', by: 'loopback', why: 'looks odd', since: expect.any(String) },
+      owner: { name: 'a' },
+    })
+    const free = await ok('LeaseService/Quarantine', { network, address: '10.0.0.77', why: 'printer' })
+    expect(free.lease).toMatchObject({ address: '10.0.0.77', state: 'QUARANTINED' })
+    expect(free.lease).not.toHaveProperty('owner')
+    expect((await ok('LeaseService/GetLease', { network, address: '10.0.0.77' })).lease).toEqual(free.lease)
+    const { version, leaseId } = free.lease
+    const reaped = await ok('LeaseService/Reap', { leaseId, version, why: 'printer is gone' })
+    expect(reaped.leases).toMatchObject([{ leaseId, address: '10.0.0.77', state: 'ENDED' }])
+    const { events } = await ok('AuditService/ListEvents', { leaseId })
+    expect(events.at(-1)).toMatchObject({
+      type: 'lease.reaped',
+      cause: 'Reap',
+      evidence: { why: 'printer is gone' },
+    })
+  })
+
+  test('a node that is gone: what is placed there up to the head, and nothing else', async () => {
+    const network = await world()
+    const on = (name: string, node: string) => reserve(network, name, { owner: { kind: 'pod', name, node } })
+    const [a] = (await ok('LeaseService/Reserve', on('a', 'n1'))).leases
+    const [b] = (await ok('LeaseService/Reserve', on('b', 'n2'))).leases
+    const [kept] = (await ok('LeaseService/Reserve', on('c', 'n1'))).leases
+    await ok('LeaseService/Quarantine', { leaseId: kept.leaseId, why: 'look at it' })
+    const { head } = (await ok('NetworkService/GetNetwork', { name: network })).network
+    const [late] = (await ok('LeaseService/Reserve', on('d', 'n1'))).leases
+    const { leases } = await ok('LeaseService/Reap', { network, node: 'n1', head, why: 'burnt down' })
+    expect(leases).toMatchObject([{ leaseId: a.leaseId, address: '10.0.0.1', state: 'ENDED' }])
+    const held = (await ok('LeaseService/ListLeases', { network })).leases
+    expect(held.map((one: { address: string; state: string }) => `${one.address} ${one.state}`)).toEqual([
+      `${b.address} RESERVED`,
+      `${kept.address} QUARANTINED`,
+      `${late.address} RESERVED`,
+    ])
+    const beyond = { network, node: 'n1', head: Number(head) + 1_000, why: 'x' }
+    expect(told(await call('LeaseService/Reap', beyond))).toMatchObject({
+      reason: 'VERSION_MISMATCH',
+      metadata: { beyondHead: expect.any(String) },
+    })
+  })
+
+  test('a block is found by any of its addresses, and by no other', async () => {
+    const network = await world({ cidr: '10.0.0.0/16', prefixLength: 28 })
+    const [lease] = (await ok('LeaseService/Reserve', reserve(network, 'a'))).leases
+    expect([lease.address, lease.prefixLength]).toEqual(['10.0.0.0', 28])
+    for (const address of ['10.0.0.0', '10.0.0.15']) {
+      expect((await ok('LeaseService/GetLease', { network, address })).lease.leaseId).toBe(lease.leaseId)
+    }
+    for (const address of ['10.0.0.16', '9.255.255.255', '255.255.255.255', 'fd00::1']) {
+      expect(told(await call('LeaseService/GetLease', { network, address })).reason).toBe('LEASE_NOT_FOUND')
+    }
+  })
+
+  test('validateOnly promises nothing and leaves nothing', async () => {
+    const network = await world()
+    const before = (await ok('NetworkService/GetNetwork', { name: network })).network.head
+    const [lease] = (await ok('LeaseService/Reserve', reserve(network, 'a', { validateOnly: true }))).leases
+    expect(lease).toMatchObject({ leaseId: '', version: '0', fencingToken: '0', address: '10.0.0.1' })
+    expect((await ok('NetworkService/GetNetwork', { name: network })).network.head).toBe(before)
+  })
+
+  test('an attachment by its owner, and the interface that Reserve fills in', async () => {
+    const network = await world()
+    const owner = { kind: 'pod', uid: 'u', incarnation: 'i' }
+    const [lease] = (await ok('LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] })).leases
+    expect(lease.owner).toMatchObject({ name: 'u', uid: 'u', interface: 'eth0' })
+    const attachment = { ...owner, interface: 'eth0' }
+    expect((await ok('LeaseService/Confirm', { network, owner: attachment })).leases[0].state).toBe('ACTIVE')
+    const wrong = { ...attachment, incarnation: 'j' }
+    expect(told(await call('LeaseService/Confirm', { leaseId: lease.leaseId, owner: wrong })).reason).toBe(
+      'ILLEGAL_STATE',
+    )
+    expect((await ok('LeaseService/Release', { network, owner: attachment })).leases[0].state).toBe('ENDED')
+    const { events } = await ok('AuditService/ListEvents', { network, types: ['attachment.closed'] })
+    expect(events[0].closed).toMatchObject({ owner: { uid: 'u', incarnation: 'i' }, })
+    expect(Date.parse(events[0].closed.until) - Date.parse(events[0].time)).toBe(120_000)
+  })
+
+  test('removal that is not confirmed, and the default that is', async () => {
+    const network = await world()
+    for (const [name, removal, state] of [
+      ['a', 'UNCONFIRMED', 'QUARANTINED'],
+      ['b', 'CONFIRMED', 'ENDED'],
+      ['c', 'REMOVAL_UNSPECIFIED', 'ENDED'],
+    ]) {
+      const [lease] = (await ok('LeaseService/Reserve', reserve(network, name!))).leases
+      const released = await ok('LeaseService/Release', { leaseId: lease.leaseId, removal })
+      expect(released.leases[0].state).toBe(state)
+    }
+  })
+})
+
+describe('batches', () => {
+  test('each item is answered as if alone, in order', async () => {
+    const network = await world({ cidr: '10.0.0.0/31' })
+    const item = (name: string, more: object = {}) => {
+      const { network: _, ...request } = reserve(network, name)
+      return { ...request, ...more }
+    }
+    const { results } = await ok('LeaseService/BatchReserve', {
+      network,
+      requests: [
+        item('a', { requestId: 'r' }),
+        item('b', { claims: [{ pool: 'none' }] }),
+        item('c', { owner: { kind: 'POD', name: 'c' } }),
+        item('d', { network }),
+        item('e', { network: 'other' }),
+        item('a'),
+        item('f', { requestId: 'r' }),
+        item('g'),
+        item('h', { validateOnly: true }),
+      ],
+    })
+    const short = results.map(
+      (one: { response?: { leases: { address: string; reused: boolean }[] }; error?: { reason: string } }) =>
+        one.error === undefined
+          ? `${one.response!.leases[0]!.address} ${one.response!.leases[0]!.reused}`
+          : one.error.reason,
+    )
+    expect(short).toEqual([
+      '10.0.0.0 false',
+      'POOL_NOT_FOUND',
+      'INVALID_FIELD',
+      '10.0.0.1 false',
+      'INVALID_FIELD',
+      '10.0.0.0 true',
+      'REQUEST_ID_REUSED',
+      'POOL_EXHAUSTED',
+      'INVALID_FIELD',
+    ])
+    expect(results[2].error).toMatchObject({ code: 'invalid_argument', metadata: { field: 'owner.kind' } })
+    const alone = told(await call('LeaseService/Reserve', reserve(network, 'g')))
+    expect(results[7].error).toMatchObject({
+      code: alone.code,
+      message: alone.message,
+      metadata: alone.metadata,
+    })
+    expect(results[8].error.metadata.field).toBe('validateOnly')
+  })
+
+  test('atomic: all of it or nothing, and which item was refused', async () => {
+    const network = await world({ cidr: '10.0.0.0/30' })
+    const requests = (...names: string[]) => names.map((name) => reserve(network, name))
+    const refused = told(
+      await call('LeaseService/BatchReserve', { network, atomic: true, requests: requests('a', 'b', 'c') }),
+    )
+    expect(refused).toMatchObject({
+      code: 'resource_exhausted',
+      reason: 'POOL_EXHAUSTED',
+      metadata: { item: '2' },
+      message: expect.stringMatching(/^item 2: /),
+    })
+    expect((await ok('LeaseService/ListLeases', { network })).leases).toEqual([])
+    const bad = {
+      network,
+      atomic: true,
+      requests: [reserve(network, 'a'), { network, owner: { kind: 'pod' } }],
+    }
+    expect(told(await call('LeaseService/BatchReserve', bad))).toMatchObject({
+      reason: 'INVALID_FIELD',
+      metadata: { item: '1', field: 'owner.name' },
+    })
+    const { results } = await ok('LeaseService/BatchReserve', {
+      network,
+      atomic: true,
+      requests: requests('a', 'b'),
+    })
+    const ids = results.map(
+      (one: { response: { leases: { leaseId: string }[] } }) => one.response.leases[0]!.leaseId,
+    )
+    const named = ids.map((leaseId: string) => ({ leaseId }))
+    const confirmed = await ok('LeaseService/BatchConfirm', { network, atomic: true, requests: named })
+    expect(
+      confirmed.results.map(
+        (one: { response: { leases: { state: string }[] } }) => one.response.leases[0]!.state,
+      ),
+    ).toEqual(['ACTIVE', 'ACTIVE'])
+    const half = { network, atomic: true, requests: [...named, { leaseId: `${network}/1` }] }
+    expect(told(await call('LeaseService/BatchRelease', half))).toMatchObject({
+      reason: 'LEASE_NOT_FOUND',
+      metadata: { item: '2' },
+    })
+    expect((await ok('LeaseService/ListLeases', { network })).leases).toHaveLength(2)
+    await ok('LeaseService/BatchRelease', { network, atomic: true, requests: named })
+    expect((await ok('LeaseService/ListLeases', { network })).leases).toEqual([])
+  })
+
+  test('atomic with a requestId is done once', async () => {
+    const network = await world()
+    const batch = {
+      network,
+      atomic: true,
+      requestId: 'batch',
+      requests: [reserve(network, 'a'), reserve(network, 'b')],
+    }
+    const first = await ok('LeaseService/BatchReserve', batch)
+    expect(await ok('LeaseService/BatchReserve', batch)).toEqual(first)
+    const other = { ...batch, requests: [reserve(network, 'a')] }
+    expect(told(await call('LeaseService/BatchReserve', other)).reason).toBe('REQUEST_ID_REUSED')
+    const found = await ok('LeaseService/GetRequest', { network, requestId: 'batch' })
+    expect(found).toMatchObject({ committed: true, method: 'BatchReserve' })
+    expect(found.leases.map((one: { address: string }) => one.address)).toEqual(['10.0.0.1', '10.0.0.2'])
+  })
+
+  test('a thousand items, with their order', async () => {
+    const network = await world({ cidr: '10.0.0.0/20' })
+    const requests = Array.from({ length: 1000 }, (_, index) => reserve(network, `p-${index}`))
+    const { results } = await ok('LeaseService/BatchReserve', { network, requests })
+    const tokens = results.map((one: { response: { leases: { fencingToken: string }[] } }) =>
+      Number(one.response.leases[0]!.fencingToken),
+    )
+    expect(tokens).toEqual([...tokens].sort((a, b) => a - b))
+  })
+})
+
+describe('requestId', () => {
+  test('pools and networks are answered as they were, whatever became of them', async () => {
+    const network = 'answered'
+    const twice = async (method: string, body: object, meanwhile?: () => Promise<unknown>) => {
+      const request = { ...body, requestId: `${method}-${network}` }
+      const first = await ok(method, request)
+      await meanwhile?.()
+      return [first, await ok(method, request)]
+    }
+    const web = { network, name: 'web' }
+    await ok('NetworkService/CreateNetwork', { name: network })
+
+    const [described, again] = await twice(
+      'NetworkService/UpdateNetwork',
+      { name: network, description: 'first' },
+      () => ok('NetworkService/UpdateNetwork', { name: network, description: 'second' }),
+    )
+    expect(described.network).toMatchObject({ description: 'first', version: '2', head: '2' })
+    expect(again).toEqual(described)
+
+    const [made, madeAgain] = await twice(
+      'PoolService/CreatePool',
+      { ...web, cidr: '10.0.0.0/24', exclude: ['10.0.0.7'] },
+      () => ok('PoolService/DeletePool', web),
+    )
+    const { usage, ...created } = made.pool
+    expect(usage).toMatchObject({ free: '253', excluded: '3' })
+    expect(madeAgain.pool).toEqual(created)
+
+    await ok('PoolService/CreatePool', { ...web, cidr: '10.1.0.0/24' })
+    const [grown, grownAgain] = await twice('PoolService/UpdatePool', { ...web, cidr: '10.1.0.0/23' }, () =>
+      ok('PoolService/UpdatePool', { ...web, cidr: '10.1.0.0/22' }),
+    )
+    expect(grown.pool.usage).toMatchObject({ size: '512' })
+    expect(grownAgain.pool).toMatchObject({ cidr: '10.1.0.0/23', version: grown.pool.version })
+    expect(grownAgain.pool.usage).toBeUndefined()
+
+    const [gone, goneAgain] = await twice('PoolService/DeletePool', web)
+    expect(gone.pool).toMatchObject({ name: 'web', cidr: '10.1.0.0/22' })
+    expect(goneAgain).toEqual(gone)
+  })
+
+  test('the same request gets the same answer, whoever repeats it, in whatever state it is by then', async () => {
+    const network = await world()
+    const request = reserve(network, 'a', { requestId: 'r' })
+    const first = await ok('LeaseService/Reserve', request)
+    const { leaseId } = first.leases[0]
+    await ok('LeaseService/Confirm', { leaseId })
+    expect(await ok('LeaseService/Reserve', request)).toEqual(first)
+    expect(await ok('LeaseService/GetRequest', { network, requestId: 'r' })).toEqual({
+      requestId: 'r',
+      committed: true,
+      method: 'Reserve',
+      at: expect.any(String),
+      leases: first.leases,
+      seq: '3',
+    })
+  })
+
+  test('one that was never committed is an answer', async () => {
+    const network = await world()
+    await call('LeaseService/Reserve', reserve(network, 'a', { requestId: 'r', claims: [{ pool: 'none' }] }))
+    expect(await ok('LeaseService/GetRequest', { network, requestId: 'r' })).toEqual({
+      requestId: 'r',
+      committed: false,
+      method: '',
+      leases: [],
+      seq: '0',
+    })
+  })
+
+  test('one that is older than a day is forgotten', async () => {
+    const network = await world()
+    await ok('LeaseService/Reserve', reserve(network, 'a', { requestId: 'r' }))
+    await withClient(running.database.adminUrl, (admin) =>
+      admin.query(
+        `update ipledger.request set at = at - interval '24 hours 1 second' where network_id = $1`,
+        [network],
+      ),
+    )
+    expect((await ok('LeaseService/GetRequest', { network, requestId: 'r' })).committed).toBe(false)
+  })
+
+  test('pools and networks have them too', async () => {
+    const network = await world()
+    const pool = { network, name: 'two', cidr: '10.9.0.0/24', requestId: 'p' }
+    const first = await ok('PoolService/CreatePool', pool)
+    expect(await ok('PoolService/CreatePool', pool)).toEqual(first)
+    expect(told(await call('PoolService/CreatePool', { ...pool, requestId: 'q' })).metadata.field).toBe(
+      'name',
+    )
+    const removal = { network, name: 'two', requestId: 'd' }
+    const gone = await ok('PoolService/DeletePool', removal)
+    const { usage: _, ...settings } = first.pool
+    expect(gone.pool).toEqual(settings)
+    expect(await ok('PoolService/DeletePool', removal)).toMatchObject({
+      pool: { network, name: 'two', id: first.pool.id },
+    })
+    const made = { name: `${network}-x`, requestId: 'n' }
+    expect(await ok('NetworkService/CreateNetwork', made)).toEqual(
+      await ok('NetworkService/CreateNetwork', made),
+    )
+  })
+})
+
+describe('pools', () => {
+  const COUNTS = ['free', 'cooling', 'reserved', 'active', 'quarantined', 'excluded'] as const
+
+  test('the parts are the whole, at every step', async () => {
+    const network = await world({ gateway: '10.0.0.1', exclude: ['10.0.0.10-10.0.0.19'], cooldown: '3s' })
+    const usage = async () => {
+      const one = (await ok('PoolService/GetPool', { network, name: 'web' })).pool.usage
+      const [listed] = (await ok('PoolService/ListPools', { network })).pools
+      expect(listed.usage).toEqual(one)
+      expect(COUNTS.reduce((sum, key) => sum + BigInt(one[key]), 0n)).toBe(BigInt(one.size))
+      expect(BigInt(one.size) - BigInt(one.excluded)).toBe(BigInt(one.allocatable))
+      return COUNTS.map((key) => Number(one[key]))
+    }
+    expect(await usage()).toEqual([243, 0, 0, 0, 0, 13])
+    const [a] = (await ok('LeaseService/Reserve', reserve(network, 'a'))).leases
+    await ok('LeaseService/Reserve', reserve(network, 'b', { confirmed: true }))
+    await ok('LeaseService/Quarantine', { network, address: '10.0.0.200', why: 'x' })
+    expect(await usage()).toEqual([240, 0, 1, 1, 1, 13])
+    await ok('LeaseService/Release', { leaseId: a.leaseId })
+    expect(await usage()).toEqual([240, 1, 0, 1, 1, 13])
+    await waitFor(async () => (await usage())[1] === 0)
+    expect(await usage()).toEqual([241, 0, 0, 1, 1, 13])
+  })
+
+  test('sizes have no limit', async () => {
+    const network = await world({ name: 'six', cidr: 'fd00::/48' })
+    const { pool } = await ok('PoolService/GetPool', { network, name: 'six' })
+    expect(pool.usage).toMatchObject({
+      size: String(2n ** 80n),
+      allocatable: String(2n ** 80n - 1n),
+      excluded: '1',
+    })
+  })
+
+  test('every setting comes back, in the answer, from Get and in the event', async () => {
+    const network = await world()
+    const settings = {
+      name: 'full',
+      cidr: '10.7.1.0/24',
+      subnet: '10.7.0.0/16',
+      prefixLength: 28,
+      gateway: '10.7.0.1',
+      exclude: ['10.7.1.16-10.7.1.31'],
+      cooldown: '90.500s',
+      confirmWithin: '45s',
+      liveness: 'STRICT',
+      ownerLimit: 9,
+      default: true,
+      draining: true,
+      options: { routes: [{ destination: '10.0.0.0/8', gateway: '10.7.0.1' }], dns: ['10.7.0.2'], mtu: 9000 },
+      labels: { team: 'net' },
+      reapPolicy: {
+        misses: 5,
+        minimumAge: '600s',
+        unwitnessedAge: '7200s',
+        terminalGrace: '1.500s',
+        confirmGrace: '90s',
+      },
+    }
+    const { pool } = await ok('PoolService/CreatePool', { network, ...settings })
+    expect(pool).toMatchObject({ network, ...settings, id: '3', version: '3' })
+    expect((await ok('PoolService/GetPool', { network, name: 'full' })).pool).toEqual(pool)
+    const { events } = await ok('AuditService/ListEvents', { network, afterSeq: 2 })
+    const { usage: _, ...shown } = pool
+    expect(events[0]).toMatchObject({ type: 'pool.created', pool: shown })
+  })
+
+  test('UpdatePool changes what it names and nothing else', async () => {
+    const network = await world({
+      gateway: '10.0.0.1',
+      confirmWithin: '9s',
+      labels: { a: '1' },
+      exclude: ['10.0.0.9'],
+    })
+    const { pool: before } = await ok('PoolService/GetPool', { network, name: 'web' })
+    const changes: readonly (readonly [object, object])[] = [
+      [{ newName: 'api' }, { name: 'api' }],
+      [{ cooldown: '1s' }, { cooldown: '1s' }],
+      [{ exclude: { entries: ['10.0.0.32/28'] } }, { exclude: ['10.0.0.32-10.0.0.47'] }],
+      [{ exclude: {} }, { exclude: [] }],
+      [{ clear: ['gateway'] }, { gateway: '' }],
+      [{ gateway: '10.0.0.2' }, { gateway: '10.0.0.2' }],
+      [{ clear: ['confirmWithin'] }, { confirmWithin: undefined }],
+      [{ liveness: 'STRICT' }, { liveness: 'STRICT' }],
+      [{ ownerLimit: 7 }, { ownerLimit: 7 }],
+      [
+        { default: true, draining: true },
+        { default: true, draining: true },
+      ],
+      [{ options: { mtu: 1300 } }, { options: { routes: [], dns: [], mtu: 1300 } }],
+      [{ options: {} }, { options: { routes: [], dns: [], mtu: 0 } }],
+      [{ labels: {} }, { labels: {} }],
+      [{ reapPolicy: { misses: 4 } }, { reapPolicy: { ...DEFAULT_REAP_POLICY, misses: 4 } }],
+      [
+        { reapPolicy: { minimumAge: '60s' } },
+        { reapPolicy: { ...DEFAULT_REAP_POLICY, misses: 4, minimumAge: '60s' } },
+      ],
+      [{ clear: ['reapPolicy'] }, { reapPolicy: DEFAULT_REAP_POLICY }],
+      [{ cidr: '10.0.0.0/23' }, { cidr: '10.0.0.0/23', subnet: '10.0.0.0/23' }],
+      [{}, {}],
+    ]
+    let pool = before
+    for (const [change, expected] of changes) {
+      const { pool: after } = await ok('PoolService/UpdatePool', {
+        network,
+        name: pool.name,
+        version: pool.version,
+        ...change,
+      })
+      const { version, updatedAt, usage, ...rest } = after
+      const wanted = { ...pool, ...expected }
+      for (const key of ['version', 'updatedAt', 'usage'] as const) delete wanted[key]
+      expect(rest).toEqual(JSON.parse(JSON.stringify(wanted)))
+      expect(Number(version)).toBe(Number(pool.version) + (Object.keys(change).length > 0 ? 1 : 0))
+      expect([updatedAt, usage]).not.toContain(undefined)
+      pool = after
+    }
+    expect(pool.id).toBe(before.id)
+  })
+
+  test('networks: made, changed, looked at', async () => {
+    const { network: made } = await ok('NetworkService/CreateNetwork', {
+      name: 'made',
+      description: 'größer',
+      labels: { a: '1' },
+    })
+    expect(made).toMatchObject({
+      name: 'made',
+      description: 'größer',
+      labels: { a: '1' },
+      state: 'READY',
+      era: 0,
+      head: '1',
+      version: '1',
+    })
+    const { network: changed } = await ok('NetworkService/UpdateNetwork', { name: 'made', labels: {} })
+    expect(changed).toMatchObject({ description: 'größer', labels: {}, version: '2' })
+    expect(
+      (await ok('NetworkService/UpdateNetwork', { name: 'made', description: '' })).network,
+    ).toMatchObject({ description: '', version: '3' })
+    expect(
+      (await ok('NetworkService/EndRecovery', { network: 'made', why: 'nothing to end' })).network.head,
+    ).toBe('3')
+    const { events } = await ok('AuditService/ListEvents', { network: 'made' })
+    expect(events.map((one: { networkSettings: object }) => one.networkSettings)).toMatchObject([
+      { name: 'made', description: 'größer', state: 'READY', head: '1' },
+      { description: 'größer', labels: {} },
+      { description: '' },
+    ])
+  })
+})

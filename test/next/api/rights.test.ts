@@ -1,0 +1,474 @@
+/** Who may do what: every cell of the table, networks, nodes, tokens. */
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { afterAll, describe, expect, test } from 'vitest'
+import { SERVICES } from '../../../src/next/api/dispatch.ts'
+import type { Role } from '../../../src/next/api/rights.ts'
+import {
+  createToken,
+  isLoopback,
+  openTokens,
+  readTokens,
+  TokenFileError,
+} from '../../../src/next/api/tokens.ts'
+import { PoolService } from '../../../src/next/gen/ipledger/v1/pool_pb.ts'
+import { createLogger } from '../../../src/next/telemetry.ts'
+import { waitFor } from '../support/wait-for.ts'
+import { clientOf, createNetwork, type Protocol, post, told, transportOf, useServer } from './running.ts'
+
+const directory = mkdtempSync(join(tmpdir(), 'ipledger-tokens-'))
+afterAll(() => rmSync(directory, { recursive: true }))
+const file = join(directory, 'tokens')
+const log = createLogger('silent')
+
+const TOKENS: Record<Role | 'limited' | 'limitedAuditor' | 'bound' | 'boundAdmin', string> = {
+  admin: createToken({ file, name: 'admin', role: 'admin' }),
+  orchestrator: createToken({ file, name: 'orchestrator', role: 'orchestrator' }),
+  auditor: createToken({ file, name: 'auditor', role: 'auditor' }),
+  agent: createToken({ file, name: 'agent-n1', role: 'agent', node: 'n1' }),
+  limited: createToken({ file, name: 'limited', role: 'admin', networks: ['blue'] }),
+  limitedAuditor: createToken({ file, name: 'limited-auditor', role: 'auditor', networks: ['blue', 'none'] }),
+  bound: createToken({ file, name: 'bound', role: 'orchestrator', node: 'n1' }),
+  boundAdmin: createToken({ file, name: 'bound-admin', role: 'admin', node: 'n1' }),
+}
+const tokens = openTokens(file, log)
+afterAll(() => tokens.close())
+
+const running = await useServer({ tokens })
+await createNetwork(running, 'blue')
+for (const network of ['default', 'blue'])
+  await post(
+    running,
+    'PoolService/CreatePool',
+    { network, name: 'web', cidr: '10.0.0.0/24' },
+    { authorization: `Bearer ${TOKENS.admin}` },
+  )
+
+const as = (who: keyof typeof TOKENS) => ({ authorization: `Bearer ${TOKENS[who]}` })
+const call = (who: keyof typeof TOKENS, method: string, body: unknown) => post(running, method, body, as(who))
+
+/** The rights, written out once more. */
+const TABLE: Record<string, readonly Role[]> = {
+  'NetworkService/CreateNetwork': ['admin'],
+  'NetworkService/UpdateNetwork': ['admin'],
+  'NetworkService/GetNetwork': ['admin', 'orchestrator', 'auditor'],
+  'NetworkService/ListNetworks': ['admin', 'orchestrator', 'auditor'],
+  'NetworkService/EndRecovery': ['admin'],
+  'PoolService/CreatePool': ['admin'],
+  'PoolService/UpdatePool': ['admin'],
+  'PoolService/DeletePool': ['admin'],
+  'PoolService/GetPool': ['admin', 'orchestrator', 'auditor'],
+  'PoolService/ListPools': ['admin', 'orchestrator', 'auditor'],
+  'LeaseService/Reserve': ['admin', 'orchestrator', 'agent'],
+  'LeaseService/BatchReserve': ['admin', 'orchestrator'],
+  'LeaseService/Confirm': ['admin', 'orchestrator', 'agent'],
+  'LeaseService/BatchConfirm': ['admin', 'orchestrator'],
+  'LeaseService/Release': ['admin', 'orchestrator', 'agent'],
+  'LeaseService/BatchRelease': ['admin', 'orchestrator'],
+  'LeaseService/Quarantine': ['admin', 'orchestrator'],
+  'LeaseService/Reap': ['admin'],
+  'LeaseService/UpdateLabels': ['admin', 'orchestrator'],
+  'LeaseService/GetLease': ['admin', 'orchestrator', 'auditor'],
+  'LeaseService/ListLeases': ['admin', 'orchestrator', 'auditor'],
+  'LeaseService/GetRequest': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/RegisterSource': ['admin'],
+  'LivenessService/EnableSource': ['admin'],
+  'LivenessService/RetireSource': ['admin'],
+  'LivenessService/ListSources': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/ListSightings': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/BeginSnapshot': ['admin', 'orchestrator', 'agent'],
+  'LivenessService/ReportSnapshot': ['admin', 'orchestrator', 'agent'],
+  'LivenessService/ReportVerdicts': ['admin', 'orchestrator', 'agent'],
+  'LivenessService/Reconcile': ['admin', 'orchestrator', 'auditor'],
+  'LivenessService/ResumeHold': ['admin'],
+  'LivenessService/ListAttention': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/ListEvents': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/GetAddressHistory': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/GetLeaseHistory': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/ListLeasesAsOf': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/ExplainAddress': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/VerifyNetwork': ['admin', 'orchestrator', 'auditor'],
+}
+const METHODS = SERVICES.flatMap((service) =>
+  service.methods.map((method) => `${service.typeName.replace('ipledger.v1.', '')}/${method.name}`),
+)
+
+describe('roles', () => {
+  test('the table is about every method', () => {
+    expect(Object.keys(TABLE).sort()).toEqual([...METHODS].sort())
+  })
+
+  const cells = METHODS.flatMap((method) =>
+    (['admin', 'orchestrator', 'agent', 'auditor'] as const).map((role) => [method, role] as const),
+  )
+  test.each(cells)('%s by %s', async (method, role) => {
+    // Nothing in it is valid, so a right that is had shows as another refusal, or as an answer that changes nothing.
+    const answer = await call(role, method, {})
+    if (TABLE[method]!.includes(role)) {
+      if (answer.status !== 200) expect(told(answer).reason).not.toMatch(/PERMISSION_DENIED|UNAUTHENTICATED/)
+    } else {
+      expect(answer.status).toBe(403)
+      expect(told(answer)).toMatchObject({
+        code: 'permission_denied',
+        reason: 'PERMISSION_DENIED',
+        metadata: { role },
+      })
+    }
+  })
+
+  test.each(METHODS)('%s by nobody', async (method) => {
+    const answer = await post(running, method, {})
+    expect(answer.status).toBe(401)
+    expect(answer.headers.get('www-authenticate')).toBe('Bearer')
+    expect(told(answer)).toMatchObject({ code: 'unauthenticated', reason: 'UNAUTHENTICATED' })
+  })
+
+  test('a dry run is not for agents', async () => {
+    const request = { owner: { kind: 'pod', name: 'dry' }, claims: [{ pool: 'web' }], validateOnly: true }
+    expect(told(await call('agent', 'LeaseService/Reserve', request)).reason).toBe('PERMISSION_DENIED')
+    expect((await call('orchestrator', 'LeaseService/Reserve', request)).status).toBe(200)
+  })
+
+  test.each(['connect binary', 'grpc', 'grpc-web'] satisfies Protocol[])(
+    '%s asks for a token too',
+    async (protocol) => {
+      const pools = clientOf(PoolService, running, protocol)
+      const refused = (headers: Record<string, string>) =>
+        pools.listPools({}, { headers }).then(
+          () => null,
+          (error: unknown) => ConnectError.from(error).code,
+        )
+      expect(await refused({})).toBe(Code.Unauthenticated)
+      expect(await refused({ authorization: 'Bearer ipl_wrong' })).toBe(Code.Unauthenticated)
+      expect(await refused(as('agent'))).toBe(Code.PermissionDenied)
+      expect(await refused(as('auditor'))).toBeNull()
+    },
+  )
+
+  test('probes and reflection need none', async () => {
+    expect((await fetch(`${running.url}/healthz`)).status).toBe(200)
+    expect((await fetch(`${running.url}/readyz`)).status).toBe(200)
+    const { Health } = await import('../../../src/next/gen/grpc/health/v1/health_pb.ts')
+    const { createClient } = await import('@connectrpc/connect')
+    await createClient(Health, transportOf(running, 'grpc')).check({})
+    expect(
+      (
+        await fetch(`${running.url}/grpc.health.v1.Health/Check`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: '{}',
+        })
+      ).status,
+    ).toBe(200)
+  })
+
+  test('the actor in the log is the token', async () => {
+    const { body } = await call('orchestrator', 'LeaseService/Reserve', {
+      owner: { kind: 'pod', name: 'actor' },
+      claims: [{ pool: 'web' }],
+    })
+    const events = await call('auditor', 'AuditService/ListEvents', { leaseId: body.leases[0].leaseId })
+    expect(events.body.events).toMatchObject([{ actor: 'orchestrator' }])
+  })
+})
+
+describe('networks', () => {
+  const OWNER = { kind: 'pod', name: 'net', incarnation: 'a', interface: 'eth0' }
+  const request = { owner: OWNER, claims: [{ pool: 'web' }] }
+  const elsewhere: readonly (readonly [string, object])[] = [
+    ['NetworkService/CreateNetwork', { name: 'red' }],
+    ['NetworkService/UpdateNetwork', { name: 'default' }],
+    ['NetworkService/GetNetwork', {}],
+    ['NetworkService/GetNetwork', { name: 'default' }],
+    ['NetworkService/EndRecovery', { network: 'default', why: 'x' }],
+    ['PoolService/CreatePool', { name: 'p', cidr: '10.9.0.0/24' }],
+    ['PoolService/UpdatePool', { name: 'web', draining: true }],
+    ['PoolService/DeletePool', { name: 'web' }],
+    ['PoolService/GetPool', { name: 'web' }],
+    ['PoolService/ListPools', {}],
+    ['LeaseService/Reserve', request],
+    ['LeaseService/BatchReserve', { requests: [request] }],
+    ['LeaseService/BatchReserve', { requests: [request], atomic: true }],
+    ['LeaseService/Confirm', { leaseId: 'default/1' }],
+    ['LeaseService/Confirm', { fencingToken: 1 }],
+    ['LeaseService/Confirm', { owner: OWNER }],
+    ['LeaseService/BatchConfirm', { requests: [{ leaseId: 'default/1' }] }],
+    ['LeaseService/Release', { leaseId: 'default/1' }],
+    ['LeaseService/Release', { owner: OWNER }],
+    ['LeaseService/BatchRelease', { requests: [{ leaseId: 'default/1' }] }],
+    ['LeaseService/Quarantine', { address: '10.0.0.9', why: 'x' }],
+    ['LeaseService/Quarantine', { leaseId: 'default/1', why: 'x' }],
+    ['LeaseService/Reap', { leaseId: 'default/1', version: 1, why: 'x' }],
+    ['LeaseService/UpdateLabels', { leaseId: 'default/1' }],
+    ['LeaseService/GetLease', { leaseId: 'default/1' }],
+    ['LeaseService/GetLease', { address: '10.0.0.9' }],
+    ['LeaseService/ListLeases', {}],
+    ['LeaseService/GetRequest', { requestId: 'x' }],
+    ['LivenessService/RegisterSource', { id: 's', sight: { ownerKinds: ['pod'] } }],
+    ['LivenessService/EnableSource', { id: 's' }],
+    ['LivenessService/RetireSource', { id: 's' }],
+    ['LivenessService/ListSources', {}],
+    ['LivenessService/ListSightings', {}],
+    ['LivenessService/BeginSnapshot', { source: 's' }],
+    [
+      'LivenessService/ReportSnapshot',
+      { source: 's', epoch: 'e', sequence: 1, begunAt: '2030-01-01T00:00:00Z' },
+    ],
+    ['LivenessService/ReportVerdicts', { source: 's', epoch: 'e', verdicts: [{ answer: 'LIVE' }] }],
+    ['LivenessService/Reconcile', {}],
+    ['LivenessService/ResumeHold', { why: 'x' }],
+    ['LivenessService/ListAttention', {}],
+    ['AuditService/GetAddressHistory', { address: '10.0.0.9' }],
+    ['AuditService/GetLeaseHistory', { leaseId: 'default/1' }],
+    ['AuditService/ListLeasesAsOf', {}],
+    ['AuditService/ExplainAddress', { address: '10.0.0.9' }],
+    ['AuditService/VerifyNetwork', {}],
+    ['AuditService/ListEvents', {}],
+    ['AuditService/ListEvents', { leaseId: 'default/1' }],
+  ]
+  test.each(elsewhere)('%s %j is refused to a token of another network', async (method, body) => {
+    const answer = await call('limited', method, body)
+    expect(told(answer)).toMatchObject({ code: 'permission_denied', reason: 'PERMISSION_DENIED' })
+  })
+
+  test('the limit is tried on every method that names a network', () => {
+    const tried = new Set(elsewhere.map(([method]) => method))
+    expect(METHODS.filter((method) => !tried.has(method))).toEqual(['NetworkService/ListNetworks'])
+  })
+
+  test('its own network is served', async () => {
+    const made = await call('limited', 'LeaseService/Reserve', { ...request, network: 'blue' })
+    expect(made.status).toBe(200)
+    const { leaseId } = made.body.leases[0]
+    expect((await call('limited', 'LeaseService/GetLease', { leaseId })).status).toBe(200)
+    const batch = await call('limited', 'LeaseService/BatchConfirm', {
+      network: 'blue',
+      requests: [{ leaseId }],
+    })
+    expect(batch.body.results[0].response.leases[0].state).toBe('ACTIVE')
+  })
+
+  test('an item of a batch cannot reach another network', async () => {
+    const { body } = await call('limited', 'LeaseService/BatchRelease', {
+      network: 'blue',
+      requests: [{ leaseId: 'default/1' }, { network: 'default', fencingToken: 1 }],
+    })
+    expect(body.results.map((one: { error: { reason: string } }) => one.error.reason)).toEqual([
+      'INVALID_FIELD',
+      'INVALID_FIELD',
+    ])
+  })
+
+  test('ListNetworks shows what may be seen', async () => {
+    const names = async (who: keyof typeof TOKENS) =>
+      (await call(who, 'NetworkService/ListNetworks', {})).body.networks.map(
+        (one: { name: string }) => one.name,
+      )
+    expect(await names('auditor')).toEqual(['blue', 'default'])
+    expect(await names('limitedAuditor')).toEqual(['blue'])
+  })
+})
+
+describe('nodes', () => {
+  const request = (name: string, node?: string) => ({
+    owner: { kind: 'pod', name, incarnation: 'a', ...(node === undefined ? {} : { node }) },
+    claims: [{ pool: 'web' }],
+  })
+
+  test.each(['agent', 'bound'] as const)('%s: its node is filled in, another is refused', async (who) => {
+    const made = await call(who, 'LeaseService/Reserve', request(`${who}-own`))
+    expect(made.body.leases[0].owner.node).toBe('n1')
+    const named = await call(who, 'LeaseService/Reserve', request(`${who}-named`, 'n1'))
+    expect(named.body.leases[0].owner.node).toBe('n1')
+    const other = await call(who, 'LeaseService/Reserve', request(`${who}-other`, 'n2'))
+    expect(told(other)).toMatchObject({ reason: 'PERMISSION_DENIED', metadata: { node: 'n1' } })
+  })
+
+  test('leases of another node are not touched', async () => {
+    const { body } = await call('orchestrator', 'LeaseService/Reserve', request('far', 'n2'))
+    const { leaseId, owner } = body.leases[0]
+    const attachment = { kind: owner.kind, name: owner.name, incarnation: 'a', interface: 'eth0' }
+    for (const [method, body] of [
+      ['LeaseService/Confirm', { leaseId }],
+      ['LeaseService/Release', { leaseId }],
+      ['LeaseService/Release', { owner: attachment }],
+      ['LeaseService/Confirm', { owner: attachment }],
+    ] as const) {
+      expect(told(await call('agent', method, body)).reason).toBe('PERMISSION_DENIED')
+    }
+    expect((await call('auditor', 'LeaseService/GetLease', { leaseId })).body.lease.state).toBe('RESERVED')
+  })
+
+  test('leases of its own are', async () => {
+    const { body } = await call('agent', 'LeaseService/Reserve', request('near'))
+    const { leaseId } = body.leases[0]
+    expect((await call('agent', 'LeaseService/Confirm', { leaseId })).status).toBe(200)
+    expect((await call('agent', 'LeaseService/Release', { leaseId })).body.leases[0].state).toBe('ENDED')
+  })
+
+  test('a node can neither take over nor release what another placed', async () => {
+    const placed = (await call('orchestrator', 'LeaseService/Reserve', request('shared', 'n2'))).body
+      .leases[0]
+    const same = { owner: { kind: 'pod', name: 'shared', incarnation: 'a' }, claims: [{ pool: 'web' }] }
+    const newer = { owner: { kind: 'pod', name: 'shared', incarnation: 'b' }, claims: [{ pool: 'web' }] }
+    for (const body of [same, newer])
+      expect(told(await call('agent', 'LeaseService/Reserve', body)).reason).toBe('PERMISSION_DENIED')
+    const { leaseId } = placed
+    expect(told(await call('agent', 'LeaseService/Release', { leaseId })).reason).toBe('PERMISSION_DENIED')
+    const { lease } = (await call('auditor', 'LeaseService/GetLease', { leaseId })).body
+    expect(lease).toMatchObject({ address: placed.address, state: 'RESERVED', version: placed.version })
+    const moved = await call('orchestrator', 'LeaseService/Reserve', {
+      ...same,
+      owner: { ...same.owner, node: 'n3' },
+    })
+    expect(moved.body.leases).toMatchObject([
+      { address: placed.address, reused: true, owner: { node: 'n3' } },
+    ])
+  })
+})
+
+describe('sources', () => {
+  const source = (id: string, node: string) =>
+    call('admin', 'LivenessService/RegisterSource', { id, sight: { node, ownerKinds: ['pod'] } })
+  const entries = [{ address: '10.0.0.200', kind: 'pod', name: 'seen' }]
+  const at = { sequence: 1, head: 0, begunAt: new Date().toISOString() }
+  const reports: readonly (readonly [string, object])[] = [
+    ['LivenessService/BeginSnapshot', {}],
+    ['LivenessService/ReportSnapshot', { ...at, epoch: 'e1', complete: true, entries }],
+    ['LivenessService/ReportVerdicts', { epoch: 'e1', verdicts: [{ id: 'x', answer: 'GONE' }] }],
+  ]
+
+  test.each(reports)('%s: for a source of a node, its agent and the admin', async (method, body) => {
+    expect((await source('eyes-n1', 'n1')).status).toBe(200)
+    for (const who of ['agent', 'admin'] as const)
+      expect((await call(who, method, { ...body, source: 'eyes-n1' })).status, who).toBe(200)
+    await source('eyes-n2', 'n2')
+    for (const [who, id] of [
+      ['agent', 'eyes-n2'],
+      ['bound', 'eyes-n2'],
+      ['bound', 'eyes-n1'],
+      ['boundAdmin', 'eyes-n2'],
+      ['orchestrator', 'eyes-n1'],
+    ] as const) {
+      const refused = told(await call(who, method, { ...body, source: id }))
+      expect(refused, who).toMatchObject({ code: 'permission_denied', reason: 'SOURCE_MISMATCH' })
+    }
+    const seen = await call('auditor', 'LivenessService/ListSightings', { source: 'eyes-n2' })
+    expect(seen.body.sightings).toEqual([])
+  })
+
+  test.each(reports)('%s: for one of the whole network, orchestrator and admin', async (method, body) => {
+    await source('eyes-all', '')
+    for (const who of ['orchestrator', 'admin'] as const)
+      expect((await call(who, method, { ...body, source: 'eyes-all' })).status, who).toBe(200)
+    for (const who of ['agent', 'bound', 'boundAdmin'] as const)
+      expect(told(await call(who, method, { ...body, source: 'eyes-all' })).reason, who).toBe(
+        'SOURCE_MISMATCH',
+      )
+  })
+
+  test('who registers or reaps for a node is bound to it, or to none', async () => {
+    const declared = { id: 'eyes-bound', sight: { node: 'n2', ownerKinds: ['pod'] } }
+    const lost = { node: 'n2', head: 1, why: 'x' }
+    expect(told(await call('boundAdmin', 'LivenessService/RegisterSource', declared)).reason).toBe(
+      'PERMISSION_DENIED',
+    )
+    expect(told(await call('boundAdmin', 'LeaseService/Reap', lost)).reason).toBe('PERMISSION_DENIED')
+    expect((await call('admin', 'LivenessService/RegisterSource', declared)).status).toBe(200)
+    expect((await call('admin', 'LeaseService/Reap', lost)).status).toBe(200)
+  })
+})
+
+describe('tokens', () => {
+  test('the file holds no token, and only its owner reads it', () => {
+    const content = readFileSync(file, 'utf8')
+    for (const token of Object.values(TOKENS)) expect(content).not.toContain(token.slice(4))
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(readTokens(file)[3]).toMatchObject({ name: 'agent-n1', role: 'agent', node: 'n1' })
+  })
+
+  test('a token is a secret of 256 bits', () => {
+    expect(TOKENS.admin).toMatch(/^ipl_[A-Za-z0-9_-]{43}$/)
+    expect(new Set(Object.values(TOKENS)).size).toBe(Object.keys(TOKENS).length)
+  })
+
+  test.each([
+    [{ name: 'admin', role: 'admin' }, 'already'],
+    [{ name: 'loopback', role: 'admin' }, 'loopback'],
+    [{ name: 'No Name', role: 'admin' }, 'name must be'],
+    [{ name: 'nodeless', role: 'agent' }, 'node is required'],
+    [{ name: 'odd', role: 'king' as Role }, 'role'],
+    [{ name: 'nets', role: 'admin', networks: ['Not A Network'] }, 'networks'],
+  ] as const)('%j cannot be made', (wanted, why) => {
+    const before = readFileSync(file, 'utf8')
+    expect(() => createToken({ file, ...wanted })).toThrow(TokenFileError)
+    expect(() => createToken({ file, ...wanted })).toThrow(why)
+    expect(readFileSync(file, 'utf8')).toBe(before)
+  })
+
+  test('a file that cannot be used is refused with its line', () => {
+    const broken = join(directory, 'broken')
+    for (const [content, why] of [
+      ['nonsense', 'line 1: not JSON'],
+      ['\n{"name":"a"}', 'line 2: role'],
+      [`${readFileSync(file, 'utf8').split('\n')[0]}\n`.repeat(2), 'line 2: the name admin is there twice'],
+      [readFileSync(file, 'utf8').replace('"role":"admin"', '"role":"admin","extra":1'), 'extra'],
+    ] as const) {
+      writeFileSync(broken, content)
+      expect(() => openTokens(broken, log)).toThrow(why)
+    }
+    expect(() => openTokens(join(directory, 'none'), log)).toThrow('no such file')
+  })
+
+  test.each([
+    undefined,
+    '',
+    'Basic YTpi',
+    'Bearer',
+    'Bearer ',
+    'Bearer a b',
+    `Bearer ${'x'.repeat(600)}`,
+    'ipl_wrong',
+  ])('Authorization %j is refused', async (authorization) => {
+    const answer = await post(
+      running,
+      'PoolService/ListPools',
+      {},
+      authorization === undefined ? {} : { authorization },
+    )
+    expect(told(answer).reason).toBe('UNAUTHENTICATED')
+  })
+
+  test('the scheme is read in any case', async () => {
+    const answer = await post(
+      running,
+      'PoolService/ListPools',
+      {},
+      { authorization: `bearer ${TOKENS.auditor}` },
+    )
+    expect(answer.status).toBe(200)
+  })
+
+  test('a new token works and a removed one does not, without a restart', async () => {
+    const content = readFileSync(file, 'utf8')
+    const late = createToken({ file, name: 'late', role: 'auditor' })
+    const status = async () =>
+      (await post(running, 'PoolService/ListPools', {}, { authorization: `Bearer ${late}` })).status
+    await waitFor(async () => (await status()) === 200, { every: 100 })
+    // An edit that breaks the file withdraws nothing.
+    appendFileSync(file, 'nonsense\n')
+    const others = await post(running, 'PoolService/ListPools', {}, as('auditor'))
+    expect(others.status).toBe(200)
+    writeFileSync(file, content)
+    await waitFor(async () => (await status()) === 401, { every: 100 })
+  })
+
+  test('what counts as loopback', () => {
+    for (const host of ['127.0.0.1', '127.1.2.3', '::1', 'localhost']) expect(isLoopback(host)).toBe(true)
+    for (const host of ['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example', 'example', '']) {
+      expect(isLoopback(host)).toBe(false)
+    }
+  })
+})

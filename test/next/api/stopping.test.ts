@@ -1,0 +1,294 @@
+/** Deadlines, overload and the end of a server: who waits is answered, and who is not answered holds nothing. */
+import { connect as connectTcp, type Socket } from 'node:net'
+import { ConnectError } from '@connectrpc/connect'
+import { expect, test, vi } from 'vitest'
+import { StartRefused } from '../../../src/next/config.ts'
+import { LeaseService } from '../../../src/next/gen/ipledger/v1/lease_pb.ts'
+import { createReads } from '../../../src/next/ledger/reads.ts'
+import { connect, createPool } from '../../../src/next/postgres/connect.ts'
+import { openTestLedger } from '../support/ledger.ts'
+import { startProxy } from '../support/proxy.ts'
+import { waitFor } from '../support/wait-for.ts'
+import { clientOf, type Protocol, post, serverOn, told, urls, useServer } from './running.ts'
+
+const running = await useServer()
+await post(running, 'PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24' })
+
+const request = (name: string) => ({ owner: { kind: 'pod', name }, claims: [{ pools: ['web'] }] })
+const held = async (name: string) =>
+  (await post(running, 'LeaseService/ListLeases', { ownerName: name })).body.leases.length
+
+/** While the work runs, no batch of the network gets its lock; a command is in flight and waits for it. */
+async function whileLocked<T>(work: () => Promise<T>): Promise<T> {
+  const blocker = await connect({ url: running.database.adminUrl, applicationName: 'test blocker' })
+  await blocker.query('begin')
+  await blocker.query(`select from ipledger.network_lock where network_id = 'default' for update`)
+  try {
+    return await work()
+  } finally {
+    await blocker.query('rollback')
+    await blocker.end()
+  }
+}
+
+/** Connections of the service that wait for a lock. */
+async function waiting(): Promise<number> {
+  const admin = await connect({ url: running.database.adminUrl, applicationName: 'test' })
+  try {
+    const { rows } = await admin.query<{ count: number }>(
+      `select count(*)::int from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    )
+    return rows[0]!.count
+  } finally {
+    await admin.end()
+  }
+}
+
+test.each(['connect json', 'connect binary', 'grpc-web', 'grpc'] satisfies Protocol[])(
+  '%s: a call whose deadline passed in the queue holds nothing',
+  async (protocol) => {
+    const leases = clientOf(LeaseService, running, protocol)
+    const first = `first ${protocol}`
+    const late = `late ${protocol}`
+    const inFlight = await whileLocked(async () => {
+      const answer = leases.reserve(request(first))
+      await waitFor(waiting)
+      // Told to the server alone: a caller that counts for itself gives up before the server does.
+      const headers = protocol.startsWith('grpc')
+        ? { 'grpc-timeout': '200m' }
+        : { 'connect-timeout-ms': '200' }
+      const error = await leases.reserve(request(late), { headers }).catch(ConnectError.from)
+      expect(error).toBeInstanceOf(ConnectError)
+      return { answer }
+    })
+    expect((await inFlight.answer).leases).toHaveLength(1)
+    // One more, so that whatever stood in the queue before it has been decided.
+    await leases.reserve(request(`after ${protocol}`))
+    expect([await held(first), await held(late)]).toEqual([1, 0])
+  },
+)
+
+test('the answer to it says so, and without a deadline the default counts', async () => {
+  const server = await serverOn({ ...running, deadlineMs: 300 })
+  try {
+    const inFlight = await whileLocked(async () => {
+      const answer = post(running, 'LeaseService/Reserve', request('default-first'))
+      await waitFor(waiting)
+      const begun = performance.now()
+      const refused = await Promise.all([
+        post(urls(server), 'LeaseService/Reserve', request('default-late')),
+        post(running, 'LeaseService/Reserve', request('default-late'), { 'connect-timeout-ms': '300' }),
+      ])
+      expect(performance.now() - begun).toBeLessThan(3_000)
+      for (const one of refused) {
+        expect(one.status).toBe(503)
+        expect(told(one)).toMatchObject({
+          code: 'unavailable',
+          reason: expect.stringMatching(/^(OVERLOADED|DATABASE_UNAVAILABLE)$/),
+          retryAfter: expect.any(String),
+        })
+      }
+      return { answer }
+    })
+    expect((await inFlight.answer).status).toBe(200)
+    expect(await held('default-late')).toBe(0)
+  } finally {
+    await server.close()
+  }
+})
+
+test('a call whose commit is not answered by its deadline is told so then, and its repetition gets the lease', async () => {
+  const proxy = await startProxy(running.database.serviceUrl)
+  const ledger = openTestLedger({ url: proxy.url, connections: 1 })
+  const server = await serverOn({ ...running, ledger })
+  try {
+    const warm = await post(urls(server), 'LeaseService/Reserve', request('commit-warm'))
+    expect(warm.status).toBe(200)
+    proxy.silentFromNextCommit()
+    const begun = performance.now()
+    const asked = { ...request('commit-late'), requestId: 'commit-late' }
+    const unknown = await post(urls(server), 'LeaseService/Reserve', asked, { 'connect-timeout-ms': '500' })
+    expect(performance.now() - begun).toBeLessThan(3_000)
+    expect(unknown.status).toBe(503)
+    expect(told(unknown)).toMatchObject({
+      code: 'unavailable',
+      reason: 'OUTCOME_UNKNOWN',
+      retryAfter: expect.any(String),
+    })
+    await waitFor(async () => (await held('commit-late')) === 1)
+    // Through another process, which has a connection that is answered.
+    const again = await post(running, 'LeaseService/Reserve', asked)
+    expect(again.status).toBe(200)
+    const [lease] = (await post(running, 'LeaseService/ListLeases', { ownerName: 'commit-late' })).body.leases
+    expect(again.body.leases).toMatchObject([{ leaseId: lease.leaseId, address: lease.address }])
+  } finally {
+    proxy.silent(false)
+    proxy.down(true)
+    await server.close()
+    await ledger.close()
+    await proxy.close()
+  }
+})
+
+test('a full queue refuses at once, and says which limit', async () => {
+  const ledger = openTestLedger({ url: running.database.serviceUrl, limits: { queued: 3 } })
+  const server = await serverOn({ ...running, ledger })
+  try {
+    const answers = await whileLocked(async () => {
+      const first = post(urls(server), 'LeaseService/Reserve', request('queue-first'))
+      await waitFor(waiting)
+      const more = Array.from({ length: 8 }, (_, index) =>
+        post(urls(server), 'LeaseService/Reserve', request(`queue-${index}`)),
+      )
+      // All that the queue has no place for: once the lock is free, whoever comes later finds room.
+      const refused: Awaited<(typeof more)[number]>[] = []
+      for (const one of more) void one.then((answer) => refused.push(answer))
+      await waitFor(() => refused.length === 5)
+      for (const one of refused) {
+        expect(told(one)).toMatchObject({
+          code: 'unavailable',
+          reason: 'OVERLOADED',
+          metadata: { limit: '3' },
+        })
+      }
+      return Promise.resolve([first, ...more])
+    })
+    const settled = await Promise.all(answers)
+    const statuses = settled.map((one) => one.status)
+    expect(statuses.filter((status) => status === 200)).toHaveLength(4)
+    expect(statuses.filter((status) => status === 503)).toHaveLength(5)
+  } finally {
+    await server.close()
+    await ledger.close()
+  }
+})
+
+test.each(['connect json', 'grpc'] satisfies Protocol[])(
+  '%s: stopping answers what is in flight',
+  async (protocol) => {
+    const server = await serverOn(running)
+    const name = `stopping ${protocol}`
+    const { answer, closed } = await whileLocked(async () => {
+      const answer = clientOf(LeaseService, urls(server), protocol).reserve(request(name))
+      await waitFor(waiting)
+      const closed = server.close()
+      // Nobody new is let in.
+      await waitFor(() => refusesConnections(protocol === 'grpc' ? server.grpcPort : server.httpPort))
+      expect(await Promise.race([closed.then(() => 'closed'), Promise.resolve('open')])).toBe('open')
+      return { answer, closed }
+    })
+    expect((await answer).leases).toHaveLength(1)
+    await closed
+    expect(await held(name)).toBe(1)
+  },
+)
+
+test('stopping ends, whatever does not', async () => {
+  const server = await serverOn({ ...running, deadlineMs: 600_000 })
+  const late = new AbortController()
+  const asked: number[] = []
+  await whileLocked(async () => {
+    const answer = post(urls(server), 'LeaseService/Reserve', request('for ever')).catch(() => 'cut')
+    await waitFor(waiting)
+    const timeout = vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => {
+      asked.push(ms)
+      return late.signal
+    })
+    const closed = server.close()
+    timeout.mockRestore()
+    await waitFor(() => refusesConnections(server.httpPort))
+    expect(await Promise.race([closed.then(() => 'closed'), Promise.resolve('open')])).toBe('open')
+    late.abort()
+    await closed
+    expect(await answer).toBe('cut')
+  })
+  // Longer than a call's default deadline, shorter than what a process is given to stop.
+  expect(asked).toEqual([15_000])
+})
+
+test('stopping does not wait for connections that only idle, nor for streams', async () => {
+  const server = await serverOn(running)
+  const idle = await idleConnection(server.httpPort)
+  const { Health } = await import('../../../src/next/gen/grpc/health/v1/health_pb.ts')
+  const seen: unknown[] = []
+  const watching = (async () => {
+    for await (const one of clientOf(Health, urls(server), 'grpc').watch({})) seen.push(one)
+  })().catch(() => {})
+  await waitFor(() => seen.length > 0)
+  const gone = new Promise((resolve) => idle.once('close', resolve))
+  const begun = performance.now()
+  await Promise.all([server.close(), server.close()])
+  expect(performance.now() - begun).toBeLessThan(3_000)
+  await gone
+  await watching
+})
+
+test('a database that went silent is told as such, and forgotten once it speaks again', {
+  timeout: 40_000,
+}, async () => {
+  const proxy = await startProxy(running.database.serviceUrl)
+  const pool = createPool({ url: proxy.url, applicationName: 'test', max: 1 })
+  const server = await serverOn({ ...running, reads: createReads(pool) })
+  try {
+    const list = () => post(urls(server), 'PoolService/ListPools', {})
+    expect((await list()).status).toBe(200)
+    proxy.silent(true)
+    // The one connection is not answered; the next finds none that is free, then none that can be opened.
+    for (const lost of await Promise.all([list(), list()])) {
+      expect(told(lost)).toMatchObject({ code: 'unavailable', reason: 'DATABASE_UNAVAILABLE' })
+    }
+    proxy.silent(false)
+    proxy.down(true)
+    proxy.down(false)
+    await waitFor(async () => (await list()).status === 200)
+  } finally {
+    await server.close()
+    await pool.end()
+    await proxy.close()
+  }
+})
+
+test('a port that is taken is one sentence', async () => {
+  const start = (config: { port: number; grpcPort: number }) =>
+    import('../../../src/next/api/server.ts').then(async ({ startServer }) => {
+      const { loopbackTokens } = await import('../../../src/next/api/tokens.ts')
+      const { createLogger } = await import('../../../src/next/telemetry.ts')
+      return startServer({
+        ...running,
+        tokens: loopbackTokens(),
+        config: { host: '127.0.0.1', deadlineMs: 1_000, ...config },
+        logger: createLogger('silent'),
+      })
+    })
+  for (const [config, words] of [
+    [{ port: running.server.httpPort, grpcPort: 0 }, 'IPLEDGER_PORT'],
+    [{ port: 0, grpcPort: running.server.grpcPort }, 'IPLEDGER_GRPC_PORT'],
+  ] as const) {
+    const error = await start(config).catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(StartRefused)
+    expect((error as Error).message).toMatch(
+      new RegExp(`^Something listens on 127\\.0\\.0\\.1:\\d+ already: .*${words}\\.$`),
+    )
+  }
+})
+
+function refusesConnections(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connectTcp(port, '127.0.0.1', () => {
+      socket.destroy()
+      resolve(false)
+    })
+    socket.on('error', () => resolve(true))
+  })
+}
+
+/** A connection that has had its answer and is kept open. */
+function idleConnection(port: number): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connectTcp(port, '127.0.0.1', () => {
+      socket.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n')
+    })
+    socket.once('data', () => resolve(socket))
+    socket.once('error', reject)
+  })
+}
