@@ -8,6 +8,7 @@ import { type RunningServer, startServer } from './api/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, readConfig, StartRefused } from './config.ts'
 import { startWorker, type Worker } from './jobs/worker.ts'
+import { Unavailable } from './ledger/loop.ts'
 import { type OpenLedger, openLedger } from './ledger/open.ts'
 import { createReads } from './ledger/reads.ts'
 import { createObserved } from './observed.ts'
@@ -198,7 +199,14 @@ function observerOf(log: Logger) {
 
 /** The network that calls mean when they name none. Made once, through the ledger like every other. */
 async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<void> {
-  if ((await ledger.image(NETWORK)) !== null) return
+  try {
+    if ((await ledger.image(NETWORK)) !== null) return
+  } catch (error) {
+    // One network that must be rebuilt keeps nobody from the others (azure#4449).
+    if (!(error instanceof Unavailable) || error.refusal.reason !== 'NETWORK_RECOVERING') throw error
+    log.error({ network: NETWORK, err: error }, 'a network is not served')
+    return
+  }
   const outcome = await ledger.submit({
     type: 'createNetwork',
     network: NETWORK,

@@ -204,11 +204,11 @@ export function duration(
 const FIRST_SECOND = -62_135_596_800n
 const LAST_SECOND = 253_402_300_799n
 
-/** Milliseconds since 1970; what is finer is cut off. */
+/** Milliseconds since 1970; what is finer is cut off, and what was earlier was before every log. */
 export function instant({ seconds, nanos }: Timestamp, path: string): number {
   const sound = seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= 999_999_999
   if (!sound) throw invalidField(path, 'is no time of the years 1 to 9999')
-  return Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000)
+  return Math.max(0, Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000))
 }
 
 export function optionalInstant(time: Timestamp | undefined, path: string): number | null {

@@ -3,7 +3,14 @@
  * error and names the type, not the place, so after it has refused a text, the text is walked along the message's fields. That
  * costs nothing while requests are well-formed, and is given up after some thousands of values.
  */
-import { type DescField, type DescMessage, fromJson, fromJsonString, type JsonValue, type Message } from '@bufbuild/protobuf'
+import {
+  type DescField,
+  type DescMessage,
+  fromJson,
+  fromJsonString,
+  type JsonValue,
+  type Message,
+} from '@bufbuild/protobuf'
 import { invalidField, type Refused } from './errors.ts'
 
 const LONGEST_NAME = 64

@@ -52,15 +52,19 @@ async function subject(
 
 const wide = (network: string): History => ({ network, cidr: '10.0.0.0/8', ...EMPTY })
 
-async function reserve(bench: Bench): Promise<void> {
+/** The latency of a caller that is alone. */
+async function one(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const insertOne = inserting(bench, 1)
-  const insertMany = inserting(bench, 32)
-  const one = await subject(stage, 'Reserve', wide('reserve'), { callers: 1 })
-  const [floorOne, reservedOne] = await alternate(bench, [insertOne, one])
+  const single = await subject(stage, 'Reserve', wide('reserve'), { callers: 1 })
+  const [floorOne, reservedOne] = await alternate(bench, [insertOne, single])
   const goal = { most: 3.5 }
   const floor = { subject: insertOne, rounds: floorOne! }
-  bench.show(compare('reserve', one, reservedOne!, { floor, by: 'p50', goal }))
+  bench.show(compare('one', single, reservedOne!, { floor, by: 'p50', goal }))
+}
+
+async function reserve(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
   const subjects = [
     await subject(stage, 'Reserve', wide('reserve'), { callers: 8 }),
     await subject(stage, 'Reserve', wide('reserve')),
@@ -75,7 +79,7 @@ async function reserve(bench: Bench): Promise<void> {
       reserves: 170_000,
     }),
   ]
-  await show(bench, 'reserve', insertMany, subjects, [null, { least: 0.5 }, null, { least: 0.5 }])
+  await show(bench, 'reserve', inserting(bench, 32), subjects, [null, { least: 0.5 }, null, { least: 0.5 }])
 }
 
 /** A floor and lines that are held against it. */
@@ -221,6 +225,7 @@ async function image(bench: Bench): Promise<void> {
 
 /** In the order of the table. */
 export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = {
+  one,
   reserve,
   pairs,
   snapshot,

@@ -28,7 +28,7 @@ import {
   sightingsOf,
   unitAt,
 } from './image.ts'
-import { entryOf } from './judge.ts'
+import { confirmableUntil, entryOf } from './judge.ts'
 import { attachmentKey, describeOwner, isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { eraOf, POLICY, reapPolicy } from './policy.ts'
 import { unitOf } from './pool.ts'
@@ -282,9 +282,8 @@ export function expiresAt(
   if (eraOf(record.token) < image.network!.era && !without.has('NEW_ERA_RECOVERS')) return null
   const { place } = unitAt(image, record.address)!
   if (sightingsOf(image, place, record.address).length > 0 && !without.has('SEEN_NEVER_EXPIRES')) return null
-  const { confirmGraceMs } = reapPolicy(place.pool.reapPolicy)
-  const share = (record.confirmBy - record.reservedAt) * POLICY.confirmGraceShare
-  return record.confirmBy + (without.has('GRACE_AFTER_THE_DEADLINE') ? 0 : Math.max(confirmGraceMs, share))
+  if (without.has('GRACE_AFTER_THE_DEADLINE')) return record.confirmBy
+  return confirmableUntil(record, reapPolicy(place.pool.reapPolicy).confirmGraceMs)
 }
 
 export function decideUpdateLabels(batch: Batch, command: UpdateLabels): Answer | Refusal {

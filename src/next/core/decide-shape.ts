@@ -17,7 +17,7 @@ import type {
   UpdateNetwork,
   UpdatePool,
 } from './command.ts'
-import { idOf } from './decide-lease.ts'
+import { expiresAt, idOf } from './decide-lease.ts'
 import type { HoldCause } from './event.ts'
 import { addressValue, type Image, isHeld, type PoolState, recordsIn, restedBy } from './image.ts'
 import { nowhereIn } from './nowhere.ts'
@@ -40,7 +40,7 @@ export function decideCreateNetwork(batch: Batch, command: CreateNetwork): Answe
 
 export function decideUpdateNetwork(batch: Batch, command: UpdateNetwork): Answer | Refusal {
   const { image } = batch
-  const { version, description, labels } = image.network!
+  const { version, description, labels, identity } = image.network!
   if (command.version !== null && command.version !== version) {
     return refusal(
       'VERSION_MISMATCH',
@@ -49,7 +49,9 @@ export function decideUpdateNetwork(batch: Batch, command: UpdateNetwork): Answe
     )
   }
   const details = { description: command.description ?? description, labels: command.labels ?? labels }
-  if (!isSameJson(details, { description, labels }))
+  if (command.identity !== undefined && command.identity !== identity)
+    emit(batch, command, { type: 'network.updated', details: { ...details, identity: command.identity } })
+  else if (!isSameJson(details, { description, labels }))
     emit(batch, command, { type: 'network.updated', details })
   return networkAnswer(image)
 }
@@ -92,13 +94,21 @@ export function decideBeginEra(batch: Batch, command: BeginEra): Answer | Refusa
 export function decideHold(batch: Batch, command: Hold): Answer {
   const { image, now } = batch
   const { hold, why, stepMs } = command
-  const before = image.network!.holds[hold]?.details
+  const before = image.network!.holds[hold]?.details.before ?? now - (stepMs ?? 0)
   const details =
     stepMs === undefined
       ? { hold, why }
-      : { hold, why, before: before?.before ?? now - stepMs, until: now + stepMs }
+      : { hold, why, before, until: now + Math.max(stepMs, longestWait(batch, before)) }
   emit(batch, command, { type: 'reconcile.held', details })
   return networkAnswer(image)
+}
+
+/** A wait that is longer than the step was cut short by the step: the hold lasts until the longest is over by the true time. */
+function longestWait(batch: Batch, since: number): number {
+  let end = since
+  for (const record of batch.image.records.values())
+    end = Math.max(end, record.availableAt ?? expiresAt(batch, record) ?? since)
+  return end - since
 }
 
 export function decideResumeHold(batch: Batch, command: ResumeHold): Answer {

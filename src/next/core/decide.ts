@@ -66,7 +66,11 @@ export function decide(batch: Batch, command: Command): Outcome {
   }
   if (command.type === 'reserve' && command.validateOnly) {
     undoTo(batch, mark)
-    return { ok: true, answer: { leases: result.leases.map((lease) => withoutNumbers(image, lease)) }, replayed: false }
+    return {
+      ok: true,
+      answer: { leases: result.leases.map((lease) => withoutNumbers(image, lease)) },
+      replayed: false,
+    }
   }
   if (command.requestId !== null) {
     const { requestId, fingerprint, cause } = command

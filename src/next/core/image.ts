@@ -519,8 +519,9 @@ function takeRested(image: Image, place: PoolState, now: number): string | null 
     const entry = place.free.peek()
     if (entry === undefined || entry.availableAt > now) return null
     place.free.pop()
+    if (!isCurrent(image, place, entry)) continue
     while (place.free.peek()?.seq === entry.seq) place.free.pop()
-    if (isCurrent(image, place, entry)) return entry.address
+    return entry.address
   }
 }
 

@@ -6,7 +6,7 @@
  * are lacking, the witnesses are to be asked.
  */
 import type { Counted, Freshness, LookUp } from './command.ts'
-import { type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
+import { type AddressRecord, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
 import {
   type HeldRecord,
   type Image,
@@ -130,6 +130,10 @@ export const JUDGE_RULES: readonly Rule[] = [
       const isUnseen = record.state !== 'QUARANTINED' && sightings.length === 0
       const age = isUnseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
       const since = Math.max(record.at, recoveredAt ?? 0)
+      const until = confirmableUntil(record, policy.confirmGraceMs)
+      // A promise in force is life, whatever the pool's ages: its caller may use the address and confirm.
+      if (until !== null && judgedAt <= until)
+        return [because('TOO_YOUNG', '', `it may be confirmed for another ${seconds(until - judgedAt)}`)]
       return judgedAt - since > age
         ? []
         : [
@@ -162,6 +166,15 @@ export const JUDGE_RULES: readonly Rule[] = [
       ),
   },
 ]
+
+/** When a promise is broken: after its deadline, a Confirm in flight and the drift of its caller's clock; null: none is in force. */
+export function confirmableUntil(
+  { state, confirmBy, reservedAt }: AddressRecord,
+  confirmGraceMs: number,
+): number | null {
+  if (state !== 'RESERVED' || confirmBy === null) return null
+  return confirmBy + Math.max(confirmGraceMs, (confirmBy - reservedAt) * POLICY.confirmGraceShare)
+}
 
 /** Everybody known who may be there: the owner, and whom sources saw since the lease was made. */
 function partiesOf(record: HeldRecord, sightings: readonly Sighting[]): readonly Owner[] {

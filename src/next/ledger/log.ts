@@ -87,6 +87,7 @@ export type Transaction = {
   more(after: number): Promise<{ readonly tail: readonly Sealed[]; readonly isCut: boolean }>
   /** What turned out to be lacking after catching up. */
   know(needs: Needs): Promise<Known>
+  /** @throws when it cannot be sent: nothing was done, and it is to be abandoned */
   commit(write: Write): Promise<Committed>
   /** Ends it without a write. Never rejects. */
   abandon(): Promise<void>

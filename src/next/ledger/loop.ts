@@ -24,6 +24,7 @@ import type { ClockWatch, Step } from './clock.ts'
 import { cellsOf, digestOf, textOf } from './event-text.ts'
 import { buildImage } from './load.ts'
 import {
+  type Committed,
   type Log,
   NeedsRebuild,
   type PoolRow,
@@ -344,7 +345,13 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     const { decided, write } = made
     const written = monotonic()
     for (const waiting of waitings) waiting.isSent = true
-    const result = await transaction.commit(write)
+    let result: Committed
+    try {
+      result = await transaction.commit(write)
+    } catch (error) {
+      await transaction.abandon()
+      return rolledBack(true, error)
+    }
     if (result.kind === 'committed' && !result.isWarned) {
       into.journal = null
       into.dirtySightings.clear()
@@ -369,12 +376,9 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       for (const waiting of waitings) waiting.isSent = false
       return false
     }
-    const last = write.events.at(-1)
-    pending = settled ?? {
-      head: last?.event.seq ?? before.head,
-      digest: last?.digest ?? before.digest,
-      decided,
-    }
+    // Without an event the log cannot say what became of it: decided again.
+    const { event, digest = '' } = write.events.at(-1) ?? {}
+    pending = settled ?? { head: event?.seq ?? before.head, digest, decided }
     await pause(20)
     return settled === null
   }

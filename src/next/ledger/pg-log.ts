@@ -44,7 +44,11 @@ type Row = Readonly<Record<string, unknown>>
 const MAKE_LOCK = `insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing`
 const LOCK = `select from ipledger.network_lock where network_id = $1 for no key update`
 const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::bigint`
-const STATE = `select ${MS('clock_timestamp()')} as clock, ${IDENTITY_SQL} as identity,
+// The identity takes 40 µs, since the server reads it from a file. It is that of another life only where one of these differs.
+const LIFE = `pg_postmaster_start_time()::text || '/' || (select oid from pg_database where datname = current_database())
+    || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
+const IDENTITY: Statement = { name: 'identity', text: `select ${IDENTITY_SQL} as identity`, values: [] }
+const STATE = `select ${MS('clock_timestamp()')} as clock, ${LIFE} as life,
     coalesce((select seq from ipledger.event where network_id = $1 order by seq desc limit 1), 0) as head`
 // From the image's head on, whose digest says whether the log is the one it knows. In order, as all that follows here: the
 // order is what makes the plan take the index that has it, also one made while the table was empty.
@@ -158,8 +162,9 @@ async function begin(
   const { answered } = await trip(client, statements)
   const [state, tail, ...rest] = answered.slice(creates ? 3 : 2)
   const [there, found] = sought === null ? [null, rest] : [rest[0]!, rest.slice(1)]
-  const { clock, identity, head } = state!.rows[0]!
-  const known = knownOf(needs, asked, found, identity as string)
+  const { clock, life, head } = state!.rows[0]!
+  const identity = await identityOf(client, life as string)
+  const known = knownOf(needs, asked, found, identity)
   let isOver = false
   let isSpoilt = false
   async function ask(statements: readonly Statement[]): Promise<readonly Answered[]> {
@@ -173,7 +178,7 @@ async function begin(
   return {
     caught: {
       clock: clock as number,
-      identity: identity as string,
+      identity,
       head: head as number,
       digest: after === 0 ? NO_DIGEST : digestAt(tail!, after),
       soughtDigest: there === null ? null : digestAt(there, sought!),
@@ -185,11 +190,12 @@ async function begin(
     },
     async know(lacking) {
       const more = needStatements(network, lacking)
-      return knownOf(lacking, more, await ask(more), identity as string)
+      return knownOf(lacking, more, await ask(more), identity)
     },
     async commit(write) {
+      const statements = [...writeStatements(network, write), COMMIT]
       isOver = true
-      return commit(client, [...writeStatements(network, write), COMMIT], connections)
+      return commit(client, statements, connections)
     },
     async abandon() {
       if (isOver) return
@@ -197,6 +203,17 @@ async function begin(
       await endTransaction(client, connections, isSpoilt)
     },
   }
+}
+
+const identities = new WeakMap<pg.Client, { readonly life: string; readonly identity: string }>()
+
+async function identityOf(client: pg.Client, life: string): Promise<string> {
+  const known = identities.get(client)
+  if (known?.life === life) return known.identity
+  const { answered } = await trip(client, [IDENTITY])
+  const identity = answered[0]!.rows[0]!.identity as string
+  identities.set(client, { life, identity })
+  return identity
 }
 
 /** `isSpoilt`: a read failed, which may be for a statement prepared before a migration; it would fail again. */
@@ -388,20 +405,22 @@ async function load<T>(
   network: string,
   build: (loaded: Loaded) => Promise<T>,
 ): Promise<T> {
-  await client.query('begin isolation level repeatable read read only')
-  await client.query(
+  const query = (text: string, values: readonly unknown[] = []) =>
+    within(SILENT_LOAD_MS, client, client.query<Record<string, unknown>>(text, [...values]))
+  await query('begin isolation level repeatable read read only')
+  await query(
     `select set_config(name, '0', true) from pg_settings
       where name in ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')`,
   )
   try {
     const rows = async (text: string, ...values: readonly unknown[]): Promise<readonly Row[]> =>
-      (await within(SILENT_LOAD_MS, client, client.query(text, [network, ...values]))).rows
+      (await query(text, [network, ...values])).rows
     const [head] = await rows(HEAD)
     const [stored] = await rows('select * from ipledger.network where network_id = $1')
     const isFold = await rows(IS_FOLD)
     if (isFold[0]!.is_fold !== true || (head !== undefined && stored === undefined))
       throw new NeedsRebuild(
-        `the projections of network ${network} are not the fold of its log: run ipledger rebuild ${network}`,
+        `the projections of network ${network} are not the fold of its log: run ipledger rebuild --network ${network}`,
       )
     const loaded: Loaded = {
       head: (head?.head as number | undefined) ?? 0,
@@ -417,10 +436,10 @@ async function load<T>(
       recent: recentPages(rows),
     }
     const built = await build(loaded)
-    await client.query('commit')
+    await query('commit')
     return built
   } catch (error) {
-    await client.query('rollback').catch(() => sever(client))
+    await query('rollback').catch(() => sever(client))
     throw error
   }
 }

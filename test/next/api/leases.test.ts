@@ -180,8 +180,11 @@ describe('a lease', () => {
       'ILLEGAL_STATE',
     )
     expect((await ok('LeaseService/Release', { network, owner: attachment })).leases[0].state).toBe('ENDED')
+    // One that was never seen: so that a Reserve that its Release overtook is refused.
+    const overtaken = { ...attachment, incarnation: 'k' }
+    expect((await ok('LeaseService/Release', { network, owner: overtaken })).leases).toEqual([])
     const { events } = await ok('AuditService/ListEvents', { network, types: ['attachment.closed'] })
-    expect(events[0].closed).toMatchObject({ owner: { uid: 'u', incarnation: 'i' }, })
+    expect(events[0].closed).toMatchObject({ owner: { uid: 'u', incarnation: 'k' } })
     expect(Date.parse(events[0].closed.until) - Date.parse(events[0].time)).toBe(120_000)
   })
 

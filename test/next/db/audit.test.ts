@@ -310,7 +310,7 @@ test('what needs a person', async () => {
     ['BOOKS_DIFFER', '', null],
     ['HELD', '', null],
     ['LOOKUP_FAILING', 'wide', '10.0.0.4'],
-    ['NO_EXIT', '', '10.0.0.6'],
+    ['OPERATOR_ONLY', '', '10.0.0.6'],
     ['SOURCE_SILENT', 'wide', null],
   ])
   expect(await ask('select findings, now_at, looked_up_to from verification')).toEqual([

@@ -1,7 +1,7 @@
 /** Identity and keys (group 9 of the corpus): a verdict about a lease acts on that lease, and where it is seen is no reason to free it. */
 import { expect } from 'vitest'
+import { HOUR, MINUTE, useIncidents, witnessesOf } from '../support/incident.ts'
 import { useService } from '../support/service.ts'
-import { HOUR, MINUTE, useIncidents } from '../support/incident.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -12,7 +12,7 @@ for (const [orphan, successor] of [
 ] as const) {
   /**
    * covers: INV-9 INV-10 W-03 W-04 K-07 A-07
-   * guard: src/core/decide-proven.ts lookAgain; src/core/books.ts leaseByToken
+   * rule: NEWER_LIFE_SUPERSEDES
    */
   incident(
     `9.1 name-reused-by-successor: of two of one name the orphan goes, ${orphan}, and the live one stays, ${successor}`,
@@ -43,7 +43,7 @@ for (const [orphan, successor] of [
       expect(reaps.map(({ lease }) => [lease!.leaseId, lease!.address])).toEqual([
         [one.lease.leaseId, orphan],
       ])
-      expect(reaps[0]!.evidence.sources).toEqual(['n1'])
+      expect(witnessesOf(reaps[0])).toEqual(['n1'])
       // The other way round: the name is there, and this uid is not; that keeps nothing (W-04).
       expect(reality.find({ kind: 'pod', name, uid: 'uid-1' }, '')).toBeUndefined()
     },
@@ -53,7 +53,7 @@ for (const [orphan, successor] of [
 
 /**
  * covers: INV-4 INV-9
- * guard: src/core/judge.ts seenElsewhere; src/core/judge.ts seenLive
+ * rule: DOUBT_IS_LIFE; LOOK_UP_SAYS_GONE
  */
 incident(
   '9.2 wrong-location-recorded: booked on one node and live on another for an hour, it is kept, and the difference is told',
@@ -72,15 +72,15 @@ incident(
       await scene.cycles(3)
     }
     expect(await scene.lease(x.lease.leaseId)).toMatchObject({ state: 'ACTIVE', version: x.lease.version })
-    expect(await scene.codes(x.lease.address)).toEqual(
-      expect.arrayContaining(['SEEN_LIVE', 'SEEN_ELSEWHERE']),
+    expect((await scene.finding(x.lease.address))!.because).toContainEqual(
+      expect.objectContaining({ code: 'LISTED_LIVE', source: 'n2' }),
     )
     expect(await scene.reaps()).toEqual([])
-    // When it is really gone, the node it ran on must miss it.
+    // When it is really gone, both must miss it.
     reality.end(x.workload)
     await scene.longEnough()
     expect(await scene.lease(x.lease.leaseId)).toBeNull()
-    expect((await scene.reaps())[0]!.evidence.sources).toEqual(['n2'])
+    expect(witnessesOf((await scene.reaps())[0])).toEqual(['n1', 'n2'])
   },
   30_000,
 )

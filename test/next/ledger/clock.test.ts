@@ -222,7 +222,7 @@ describe('set back by an hour', () => {
     await process.refuse(next, 'POOL_EXHAUSTED')
     time.passes(MINUTE)
     await process.refuse(next, 'POOL_EXHAUSTED')
-    time.passes(HOUR)
+    time.passes(2 * HOUR)
     assert.equal((await process.take(next)).address, '10.0.0.2')
     await expectInOrder(database.serviceUrl, network, observer)
   })

@@ -350,6 +350,18 @@ describe('an outcome that nobody heard of', () => {
     await expectInOrder(database.serviceUrl, network, ledger, other)
   })
 
+  test('an answer that writes no event is remembered before it is given', async () => {
+    const { proxy, ledger, of } = await behindProxy()
+    proxy.loseNextCommit('before')
+    const request = of(reserve('warm', { requestId: 'r', fingerprint: 'f' }))
+    for (const replayed of [false, true])
+      expect(await ledger.submit(request)).toMatchObject({
+        replayed,
+        answer: { leases: [{ address: '10.0.0.1', fencingToken: 3, reused: true }] },
+      })
+    assert.deepEqual(said(ledger), ['unknown'])
+  })
+
   test('a commit is a success only if its answer says so', async () => {
     const { proxy, ledger, network, of } = await behindProxy()
     proxy.answerNextCommitWithRollback()

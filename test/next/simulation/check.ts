@@ -108,6 +108,11 @@ export function createChecks(world: World, database: Database): Checks {
     else if (event.cause === 'FAILED_OVER') isLost = false
     if (event.traceId !== null && refused.has(event.traceId)) fail(`${lineOf(event)} was refused: nothing was done, its caller was told`)
     if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS')) reaps = []
+    if (event.type === 'reconcile.resumed' && event.actor === 'operator' && event.details.holds.includes('CLOCK')) {
+      // By his word the time that was stepped over has passed.
+      ended.clear()
+      promised.clear()
+    }
     if ('record' in event) checkLease(event)
     if (event.type === 'source.retired') Object.assign(world.sources.get(event.details.id) ?? {}, { isRetired: true })
     if (event.type === 'source.reported' && event.details.closed)

@@ -152,7 +152,7 @@ export function createProcesses(world: World, database: Database, checks: Checks
         () => {},
       )
     },
-    now: (process) => process.clock.at(process.monotonic()),
+    now: (process) => Math.max(process.clock.at(process.monotonic()), checks.shadow.at),
     crash(process) {
       process.isDead = true
       world.tell(() => `${process.name} is killed`)

@@ -8,8 +8,9 @@ import { expiresAt } from '../../../src/next/core/decide-lease.ts'
 import { freshnessAfter, isNews, isSpaced } from '../../../src/next/core/decide-report.ts'
 import type { Entry } from '../../../src/next/core/event.ts'
 import { isSame, ownerOf } from '../../../src/next/core/evolve.ts'
-import { type Image, isHeld, unitAt } from '../../../src/next/core/image.ts'
+import { type Image, isHeld, type Sighting } from '../../../src/next/core/image.ts'
 import { coverageOf, entryOf, isSuspect, judge, type Question } from '../../../src/next/core/judge.ts'
+import { isListedAs } from '../../../src/next/core/owner.ts'
 import { eraOf } from '../../../src/next/core/policy.ts'
 import type { Database } from './memory-log.ts'
 import type { Process, Processes } from './processes.ts'
@@ -35,8 +36,7 @@ export function createReporters(world: World, database: Database, processes: Pro
   function start(source: SourceWorld): void {
     const { intervalMs } = source.declaration
     const next = (): void => {
-      if (source.isRetired) return
-      begin(source)
+      if (!source.isRetired) begin(source)
       world.at(intervalMs * (0.9 + 0.2 * random.next()), next)
     }
     world.at(random.below(intervalMs), next)
@@ -159,7 +159,7 @@ export function createReporters(world: World, database: Database, processes: Pro
         expire(process, image)
         if (holds.TOO_MANY_REAPS === undefined) judgeSuspects(process, image)
       })
-    world.at(random.between(20 * SECOND, 90 * SECOND), work)
+    world.at(random.between(30 * SECOND, 2 * MINUTE), work)
   }
 
   function submit(process: Process, command: Command): void {
@@ -183,10 +183,12 @@ export function createReporters(world: World, database: Database, processes: Pro
 
   function recheck(process: Process, image: Image): void {
     const addresses: string[] = []
-    for (const address of image.sightings.keys()) {
-      const unit = unitAt(image, address)
-      const record = unit === null ? undefined : image.records.get(unit.address)
-      if (unit !== null && record?.state !== 'QUARANTINED') addresses.push(address)
+    for (const [address, sightings] of image.sightings) {
+      // Blocks are few; of single addresses what is as it should be is passed over.
+      const record = image.records.get(address)
+      const isTheirs = ({ owner }: Sighting) => owner === null || !isListedAs(record!.owner!, owner)
+      if (record?.state === 'QUARANTINED' || (record?.state === 'ACTIVE' && !sightings.some(isTheirs))) continue
+      addresses.push(address)
     }
     if (addresses.length > 0) submit(process, { ...envelope('job:recheck', 'RECHECK'), type: 'recheck', addresses })
   }

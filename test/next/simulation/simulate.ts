@@ -5,7 +5,7 @@
  */
 import { setImmediate as drained } from 'node:timers/promises'
 import { isHeld, isLive, sightingsOf, unitAt } from '../../../src/next/core/image.ts'
-import { coverageOf } from '../../../src/next/core/judge.ts'
+import { coverageOf, judge } from '../../../src/next/core/judge.ts'
 import { isListedAs } from '../../../src/next/core/owner.ts'
 import { believedHead } from '../../../src/next/core/decide-report.ts'
 import type { RuleName } from '../../../src/next/core/rules.ts'
@@ -28,11 +28,11 @@ export type Result = {
 }
 
 /** Between comparisons of all images with the log. */
-const FULL_CHECK = 1_000
+const FULL_CHECK = 2_500
 /** After the faults: sources warm up, holds are resumed, recoveries end. */
 const SETTLE_MS = 15 * MINUTE
 /** After the last life: unwitnessed leases are 20 min old, then look-ups, reaps by threes with an operator between, cooling. */
-const FREE_MS = 60 * MINUTE
+const FREE_MS = 75 * MINUTE
 const STORY = 400
 
 export async function simulate(
@@ -100,7 +100,7 @@ export async function simulate(
     callers.endAll()
     const end = world.now
     await go(() => world.now > end + FREE_MS)
-    checkFree(checks)
+    checkFree(checks, database)
     operators.tidy()
     const tidied = world.now
     await go(() => world.now > tidied + 5 * MINUTE)
@@ -151,7 +151,7 @@ function checkCalm({ now }: World, { shadow, fail }: Checks, database: Database)
 }
 
 /** Everything has ended: what a witness could speak for is free. */
-function checkFree({ shadow, fail }: Checks): void {
+function checkFree({ shadow, fail }: Checks, database: Database): void {
   const coverage = coverageOf(shadow)
   for (const record of shadow.records.values()) {
     if (!isHeld(record) || record.owner?.kind === 'infrastructure') continue
@@ -161,8 +161,17 @@ function checkFree({ shadow, fail }: Checks): void {
       ...coverage(record, place.pool.family),
       ...sightingsOf(shadow, place, record.address).map(({ source }) => shadow.sources.get(source)!),
     ]
-    if (witnesses.length > 0 && witnesses.every(({ state }) => state === 'ENABLED'))
-      fail(`${record.address} #${record.token} is ${record.state} still, an hour after everything has ended`)
+    if (witnesses.length === 0 || witnesses.some(({ state }) => state !== 'ENABLED')) continue
+    const { freshness, lookUps } = database.tables.get(NETWORK)!
+    const evidence = {
+      image: shadow,
+      now: shadow.at,
+      freshness: (id: string) => freshness.get(id),
+      lookUps: lookUps.get(record.address) ?? [],
+      without: new Set<RuleName>(),
+    }
+    const why = judge(evidence, record).because.map(({ text }) => text)
+    fail(`${record.address} #${record.token} is ${record.state} still, an hour after everything has ended: ${why.join('; ')}`)
   }
 }
 

@@ -277,7 +277,7 @@ export function lookUpOf(
   const is = (answer: LookUp['answer'], terminalSince: number | null = null) => ({ answer, terminalSince })
   if (source.node !== null && (source.node.isPartitioned || !source.node.isUp)) return is('error')
   if (has(world, 'lookUpsFail') && random.chance(0.3)) return is(random.pick(['error', 'unknown'] as const))
-  const life = world.byUid.get(`${owner.kind} ${owner.uid}`)
+  const life = lifeOf(world, owner)
   if (source.blankUntil > world.now) return is('gone')
   // A source lies in its lists, or in its answers; one that does both is believed by whoever has no other.
   if (has(world, 'lookUpsLie') && random.chance(0.3)) return is('gone')
@@ -289,6 +289,14 @@ export function lookUpOf(
   if (life.state === 'asking' || (life.state === 'pending' && world.faults.has('startsAreUnseen'))) return is('gone')
   if (source.node !== null && life.node !== source.node) return is('gone')
   return is('live')
+}
+
+/** The one that lives, or the last one that did. */
+function lifeOf(world: World, { kind, uid }: LookUp['owner']): Life | undefined {
+  let last: Life | undefined
+  for (const life of world.lives)
+    if (life.owner.uid === uid && life.owner.kind === kind && (last === undefined || life.state === 'running')) last = life
+  return last ?? world.byUid.get(`${kind} ${uid}`)
 }
 
 /** From now on nothing of what a source said at these addresses is expected to be known. */

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest'
 import { createAgent, type Declared, INTERVAL, type TestAgent } from './agent.ts'
 import { createReality, type Reality, type Workload } from './reality.ts'
 import { type Rpc, rpc } from './rpc.ts'
-import type { TestService } from './service.ts'
+import { serviceOn, type TestService } from './service.ts'
 import { expectVerified } from './verified.ts'
 
 export const MINUTE = 60_000
@@ -115,6 +115,20 @@ export function useIncidents(service: TestService) {
       },
       timeout,
     )
+}
+
+/** Another process on the same database, a replica or the next life: `await using other = await openReplica(service)`. */
+export async function openReplica(
+  { database, time }: Pick<TestService, 'database' | 'time'>,
+  env: Readonly<Record<string, string>> = {},
+): Promise<TestService & AsyncDisposable & { readonly call: Rpc }> {
+  const service = await serviceOn(database, time, env)
+  const call = rpc(service.url, { sockets: 500 })
+  const stop = async () => {
+    call.close()
+    await service.stop()
+  }
+  return { ...service, call, stop, [Symbol.asyncDispose]: stop }
 }
 
 /** The end of every scene. */
@@ -249,6 +263,19 @@ export async function emptyPool(
     reality.start({ kind: 'filler', name, addresses: [address] })
     addresses.push(address)
   }
+}
+
+export const sandbox = (name: string, more: object = {}) => ({
+  kind: 'sandbox',
+  name,
+  uid: `uid-${name}`,
+  incarnation: '1',
+  ...more,
+})
+
+/** Whose word a reap by absence rests on. */
+export function witnessesOf(reaped: EventJson | undefined): readonly string[] {
+  return reaped!.evidence.proof.witnesses.map(({ id }: { id: string }) => id)
 }
 
 /** What a lease is, whatever the time: which one, in which state, since which number. */

@@ -3,7 +3,7 @@ import { createConnection, createServer, type Socket } from 'node:net'
 import { onTestFinished } from 'vitest'
 import { readUrl } from '../../../src/next/postgres/connect.ts'
 
-export type Proxy = {
+export type TestProxy = {
   /** The same login and database, through the proxy. */
   readonly url: string
   /** Loses the connection at the next commit: before the server has heard of it, or after it has answered. */
@@ -29,7 +29,7 @@ const COMMIT = Buffer.from('B\0\0\0\x14\0commit\0', 'latin1')
 const COMMITTED = 'C\0\0\0\x0bCOMMIT\0'
 const ROLLED_BACK = 'C\0\0\0\x0dROLLBACK\0'
 
-export async function startProxy(target: string): Promise<Proxy> {
+export async function startProxy(target: string): Promise<TestProxy> {
   let { host, port } = readUrl(target)
   const pairs = new Set<{ readonly client: Socket; readonly server: Socket }>()
   let lose: 'before' | 'after' | 'silently' | 'misanswered' | undefined
@@ -134,7 +134,7 @@ export async function startProxy(target: string): Promise<Proxy> {
 }
 
 /** For one test. */
-export async function useProxy(target: string): Promise<Proxy> {
+export async function useProxy(target: string): Promise<TestProxy> {
   const proxy = await startProxy(target)
   onTestFinished(() => proxy.close())
   return proxy

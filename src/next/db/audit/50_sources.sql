@@ -91,7 +91,8 @@ create view ipledger_audit.suspects as
   select q.network_id as network, set_masklen(l.address, e.prefix_length) as address, q.network_id || '/' || e.token as lease_id,
          q.owner_kind, q.owner_name, q.owner_uid, q.source_id as source, q.asked_at as question_at, q.answer, q.attempts, now() - e.at as waiting,
          concat(q.source_id, ' was asked ', ipledger_audit.moment(q.asked_at), ' after ',
-                ipledger_audit.describe_owner(q.owner_kind, q.owner_name, q.owner_uid, '', ''), ' at ', host(q.address), ' and answered ', q.answer,
+                ipledger_audit.describe_owner(q.owner_kind, q.owner_name, q.owner_uid, '', ''), ' at ', host(q.address),
+                case q.answer when 'wanted' then ' and has not answered yet' else ' and answered ' || q.answer end,
                 ' since ' || ipledger_audit.moment(q.terminal_since), ' (' || nullif(q.detail, '') || ')', '.') as what
     from ipledger.lookup q
     join ipledger.lease l on l.network_id = q.network_id and l.address = q.address and l.state <> 'FREE'
@@ -99,7 +100,7 @@ create view ipledger_audit.suspects as
 comment on view ipledger_audit.suspects is $$Leases that no source lists live and that are kept: the questions to the sources about them, with the last answer.
 
 Columns: network; address (a block with its mask); lease_id; owner_kind, owner_name, owner_uid (whom the question is after: the holder, or
-another who was seen there); source (that was asked); question_at; answer (live, terminal, gone, unknown, error); attempts; waiting (since
+another who was seen there); source (that was asked); question_at; answer (wanted: none yet; live, terminal, gone, unknown, error); attempts; waiting (since
 the lease's last change); what (a sentence).
 
 Example:

@@ -110,7 +110,7 @@ create view ipledger_audit.attention as
        where exists (select from ipledger.source s where s.network_id = u.network and s.state = 'ENABLED')
       union all
       select q.network, 'LOOKUP_FAILING', q.source, q.lease_id, q.address, null, q.question_at, q.what
-        from ipledger_audit.suspects q where q.answer in ('error', 'unknown') and q.attempts >= 3) a;
+        from ipledger_audit.suspects q where q.answer in ('error', 'unknown', 'wanted') and q.attempts >= 3) a;
 comment on view ipledger_audit.attention is $$What waits for a person, or for an answer that does not come. Leases without a witness are listed where the network has an enabled
 source; view `unwitnessed` has them all. Reads every lease: name the network, or codes.
 

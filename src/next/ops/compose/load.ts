@@ -6,10 +6,10 @@
  * IPLEDGER_TOKEN, of role admin. Not for a network that anybody uses.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { CallFailed } from '../../src/client/call-failed.ts'
-import { createClient } from '../../src/client/client.ts'
-import { readConfig } from '../../src/config.ts'
-import { startOrchestrator } from '../../src/demo/orchestrator.ts'
+import { CallFailed } from '../../../../src/next/client/call-failed.ts'
+import { createClient } from '../../../../src/next/client/client.ts'
+import { readConfig } from '../../../../src/next/config.ts'
+import { startOrchestrator } from '../../../../src/next/demo/orchestrator.ts'
 
 const POOL = 'load'
 /** Room for those that run and those that cool, two minutes each. */

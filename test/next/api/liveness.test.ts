@@ -1,0 +1,336 @@
+/** LivenessService as callers see it: sources, what they report and list, what would follow, and what waits. */
+import { describe, expect, test } from 'vitest'
+import { useService } from '../support/service.ts'
+import { type Posted, post, told } from './running.ts'
+
+const running = await useService()
+const { time } = running
+const call = (method: string, body: unknown) => post(running, method, body)
+let networks = 0
+
+async function ok(method: string, body: object): Promise<Posted['body']> {
+  const answer = await call(method, body)
+  if (answer.status !== 200) throw new Error(`${method}: ${JSON.stringify(answer.body)}`)
+  return answer.body
+}
+
+type Entry = { readonly address: string; readonly [field: string]: string }
+
+/** A network with a pool and an enabled source of the whole of it that reports every second. */
+async function world(sight: object = {}) {
+  const network = `v${networks++}`
+  await ok('NetworkService/CreateNetwork', { name: network })
+  await ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/24', cooldown: '0s' })
+  const source = 'eyes'
+  const declared = { network, id: source, sight: { ownerKinds: ['pod'], interval: '1s', ...sight } }
+  await ok('LivenessService/RegisterSource', declared)
+  await ok('LivenessService/EnableSource', { network, id: source })
+  const begin = () => ok('LivenessService/BeginSnapshot', { network, source })
+  const report = async (entries: readonly Entry[], more: object = {}) => {
+    const { sequence, head, begunAt } = await begin()
+    const at = { network, source, epoch: 'e1', sequence, head, begunAt }
+    return ok('LivenessService/ReportSnapshot', { ...at, complete: true, entries, ...more })
+  }
+  const reserve = async (name: string, more: object = {}) =>
+    (
+      await ok('LeaseService/Reserve', {
+        network,
+        owner: { kind: 'pod', name, ...more },
+        claims: [{ pool: 'web' }],
+      })
+    ).leases[0]
+  return { network, source, declared, begin, report, reserve }
+}
+
+const pod = (address: string, name: string, more: object = {}) => ({ address, kind: 'pod', name, ...more })
+/** Two intervals pass, so that the next report counts. */
+const pass = () => {
+  time.movedBy += 2_000
+}
+
+describe('sources', () => {
+  test('registered, declared again, enabled, retired: each answer is what List says', async () => {
+    const { network, declared } = await world({ node: 'n1' })
+    const other = { ...declared, id: 'other', kind: 'DOCKER', sight: { ownerKinds: ['container'] } }
+    const settings = { network: 'sandboxes', socketPath: '/run/docker.sock' }
+    const { source } = await ok('LivenessService/RegisterSource', { ...other, settings })
+    expect(source).toMatchObject({
+      network,
+      id: 'other',
+      kind: 'DOCKER',
+      state: 'REGISTERED',
+      settings,
+      sight: { node: '', ownerKinds: ['container'], families: [4, 6], interval: '60s' },
+      registeredBy: 'loopback',
+      epoch: '',
+      warm: false,
+      counted: '0',
+      partialBecause: [],
+    })
+    expect(await ok('LivenessService/RegisterSource', { ...other, settings })).toEqual({ source })
+    const moved = { ...declared, sight: { ...declared.sight, node: 'n2' } }
+    expect(told(await call('LivenessService/RegisterSource', moved)).reason).toBe('ILLEGAL_STATE')
+    const ids = async (asked: object) =>
+      (await ok('LivenessService/ListSources', { network, ...asked })).sources.map(
+        (one: { id: string }) => one.id,
+      )
+    expect(await ids({})).toEqual(['eyes', 'other'])
+    expect(await ids({ node: 'n1' })).toEqual(['eyes'])
+    expect(await ids({ states: ['REGISTERED'] })).toEqual(['other'])
+    expect(await ids({ id: 'other' })).toEqual(['other'])
+    const first = await ok('LivenessService/ListSources', { network, pageSize: 1 })
+    expect(first.sources).toMatchObject([{ id: 'eyes', state: 'ENABLED', enabledBy: 'loopback' }])
+    const second = { network, pageSize: 1, pageToken: first.nextPageToken }
+    expect(await ok('LivenessService/ListSources', second)).toEqual({ sources: [source], nextPageToken: '' })
+    const retired = await ok('LivenessService/RetireSource', { network, id: 'other', requestId: 'r' })
+    expect(retired).toMatchObject({ source: { state: 'RETIRED' }, unwitnessed: 0, unlisted: 0 })
+    expect(await ok('LivenessService/RetireSource', { network, id: 'other', requestId: 'r' })).toEqual(
+      retired,
+    )
+    expect(told(await call('LivenessService/EnableSource', { network, id: 'other' })).reason).toBe(
+      'ILLEGAL_STATE',
+    )
+  })
+
+  test('retiring says what is no longer missed, and what is no longer seen', async () => {
+    const { network, report, reserve } = await world()
+    const lease = await reserve('a')
+    await report([pod('10.0.0.9', 'b'), pod(lease.address, 'a')])
+    expect(await ok('LivenessService/RetireSource', { network, id: 'eyes' })).toMatchObject({
+      unwitnessed: 1,
+      unlisted: 1,
+    })
+  })
+
+  test('what there is not', async () => {
+    const { network } = await world()
+    for (const [method, body] of [
+      ['EnableSource', { id: 'none' }],
+      ['RetireSource', { id: 'none' }],
+      ['BeginSnapshot', { source: 'none' }],
+      ['ListSightings', { source: 'none' }],
+      ['Reconcile', { source: 'none' }],
+    ] as const)
+      expect(told(await call(`LivenessService/${method}`, { network, ...body })), method).toMatchObject({
+        code: 'not_found',
+        reason: 'SOURCE_NOT_FOUND',
+        metadata: { source: 'none' },
+      })
+    for (const method of ['ListSources', 'ListSightings', 'Reconcile', 'ListAttention'])
+      expect(told(await call(`LivenessService/${method}`, { network: 'nowhere' })).reason).toBe(
+        'NETWORK_NOT_FOUND',
+      )
+    expect(told(await call('LivenessService/Reconcile', { network, pool: 'none' })).reason).toBe(
+      'POOL_NOT_FOUND',
+    )
+  })
+})
+
+describe('reports', () => {
+  test('warm up, count, and say what they are', async () => {
+    const { network, begin, report, reserve } = await world()
+    const lease = await reserve('a')
+    const begun = await begin()
+    expect(begun).toEqual({
+      sequence: '1',
+      head: lease.version,
+      begunAt: expect.stringMatching(/Z$/),
+      era: 0,
+      interval: '1s',
+    })
+    const first = await report([pod(lease.address, 'a')])
+    expect(first).toMatchObject({
+      complete: true,
+      counted: false,
+      because: ['WARM_UP'],
+      resend: false,
+      verifications: [],
+      nextSequence: '2',
+    })
+    pass()
+    expect(await report([pod(lease.address, 'a')])).toMatchObject({ complete: true, because: ['WARM_UP'] })
+    pass()
+    expect(await report([pod(lease.address, 'a')])).toMatchObject({
+      counted: true,
+      because: [],
+      digest: expect.stringMatching(/^[0-9a-f]{64}$/),
+    })
+    const late = await reserve('b')
+    pass()
+    await report([pod(lease.address, 'a'), pod(late.address, 'b')])
+    const { lease: seen } = await ok('LeaseService/GetLease', { network, address: late.address })
+    expect(seen).toMatchObject({ leaseId: late.leaseId, state: 'ACTIVE' })
+    const [source] = (await ok('LivenessService/ListSources', { network })).sources
+    expect(source).toMatchObject({ epoch: 'e1', warm: true, size: 2, counted: '2', lastSequence: '4' })
+  })
+
+  test('the next report without asking again, and one that is unchanged', async () => {
+    const { network, source, report, reserve } = await world()
+    const lease = await reserve('a')
+    for (let turn = 0; turn < 2; turn += 1) {
+      await report([pod(lease.address, 'a')])
+      pass()
+    }
+    const { digest, nextSequence, nextHead, nextBegunAt } = await report([pod(lease.address, 'a')])
+    const next = {
+      network,
+      source,
+      epoch: 'e1',
+      sequence: nextSequence,
+      head: nextHead,
+      begunAt: nextBegunAt,
+    }
+    const { head } = (await ok('NetworkService/GetNetwork', { name: network })).network
+    const same = await ok('LivenessService/ReportSnapshot', { ...next, complete: true, unchanged: digest })
+    expect(same).toMatchObject({ complete: true, resend: false, digest, nextSequence: '5' })
+    const lost = { ...next, sequence: same.nextSequence, complete: true, unchanged: 'f'.repeat(64) }
+    expect(await ok('LivenessService/ReportSnapshot', lost)).toMatchObject({ resend: true, counted: false })
+    expect((await ok('NetworkService/GetNetwork', { name: network })).network.head).toBe(head)
+  })
+
+  test('what cannot be read makes them partial, and protects all the same', async () => {
+    const { network, report, reserve } = await world()
+    const entries = [
+      { address: '10.0.0.1' },
+      { address: '::ffff:10.0.0.2', kind: 'pod', name: 'b' },
+      { address: 'x' },
+    ]
+    expect(await report(entries)).toMatchObject({
+      complete: false,
+      because: ['UNREADABLE_ENTRY'],
+      unreadable: 1,
+      digest: '',
+    })
+    expect(await report([], { complete: false })).toMatchObject({ complete: false, because: ['DECLARED'] })
+    expect((await reserve('a')).address).toBe('10.0.0.3')
+    const { sightings } = await ok('LivenessService/ListSightings', { network })
+    expect(sightings).toMatchObject([
+      { source: 'eyes', address: '10.0.0.1', state: '', listed: true, vanishedSeq: '0' },
+      { address: '10.0.0.2', owner: { kind: 'pod', name: 'b', interface: '' } },
+    ])
+    expect(sightings[0]).not.toHaveProperty('owner')
+    const page = await ok('LivenessService/ListSightings', { network, pageSize: 1 })
+    const rest = { network, pageSize: 1, pageToken: page.nextPageToken }
+    expect((await ok('LivenessService/ListSightings', rest)).sightings).toEqual([sightings[1]])
+    const at = await ok('LivenessService/ListSightings', { network, source: 'eyes', address: '10.0.0.2' })
+    expect(at.sightings).toEqual([sightings[1]])
+  })
+
+  test('events of sources are told to those who ask for them', async () => {
+    const { network, report } = await world()
+    await report([pod('10.0.0.9', 'b')])
+    const types = async (asked: object) =>
+      (await ok('AuditService/ListEvents', { network, ...asked })).events.map(
+        (one: { type: string }) => one.type,
+      )
+    expect(await types({})).toEqual(['network.created', 'pool.created'])
+    const told = ['source.registered', 'source.enabled', 'source.reported']
+    expect(await types({ includeSources: true })).toEqual(['network.created', 'pool.created', ...told])
+    const { events } = await ok('AuditService/ListEvents', { network, types: ['source.reported'] })
+    expect(events).toMatchObject([
+      {
+        type: 'source.reported',
+        evidence: { source: 'eyes', epoch: 'e1', appeared: [{ address: '10.0.0.9' }] },
+      },
+    ])
+  })
+
+  test('one of a later life of the log holds the network until it is resumed', async () => {
+    const { network, report, reserve } = await world()
+    await reserve('a')
+    expect(await report([], { head: 2 ** 41 })).toMatchObject({ complete: false, because: ['BEYOND_HEAD'] })
+    const refused = await call('LeaseService/Reserve', { network, owner: { kind: 'pod', name: 'b' } })
+    expect(told(refused)).toMatchObject({ reason: 'NETWORK_RECOVERING', metadata: { state: 'HELD' } })
+    const { holds } = (await ok('NetworkService/GetNetwork', { name: network })).network
+    expect(holds).toMatchObject([{ cause: 'SOURCE_AHEAD', why: expect.stringContaining('eyes') }])
+    const { items } = await ok('LivenessService/ListAttention', { network, codes: ['HELD'] })
+    expect(items).toMatchObject([{ code: 'HELD', text: expect.stringMatching(/./) }])
+    const clock = { network, cause: 'CLOCK', why: 'not that one' }
+    expect((await ok('LivenessService/ResumeHold', clock)).holds).toMatchObject([{ cause: 'SOURCE_AHEAD' }])
+    expect(await ok('LivenessService/ResumeHold', { network, why: 'a lie' })).toEqual({ holds: [] })
+    expect((await reserve('b')).address).toBe('10.0.0.2')
+  })
+})
+
+describe('what would follow', () => {
+  test('a lease that everybody misses is asked for, answered for, and would be reaped', async () => {
+    const { network, source, report, reserve } = await world()
+    await ok('PoolService/UpdatePool', {
+      network,
+      name: 'web',
+      reapPolicy: { minimumAge: '1s', unwitnessedAge: '1s', misses: 2 },
+    })
+    const [gone, live] = [await reserve('gone'), await reserve('live')]
+    const all = [pod(gone.address, 'gone'), pod(live.address, 'live')]
+    const reconcile = async (asked: object = {}) =>
+      (await ok('LivenessService/Reconcile', { network, ...asked })).findings
+    for (let turn = 0; turn < 3; turn += 1) {
+      await report(all)
+      pass()
+    }
+    expect(await reconcile()).toEqual([])
+    expect((await reconcile({ kept: true })).map((one: { address: string }) => one.address)).toEqual([
+      gone.address,
+      live.address,
+    ])
+    expect(await reconcile({ kept: true, address: live.address })).toMatchObject([
+      { address: live.address, verdict: 'keep', because: [{ code: 'LISTED_LIVE', source }] },
+    ])
+    for (let turn = 0; turn < 3; turn += 1) {
+      await report([pod(live.address, 'live')])
+      pass()
+    }
+    const [wanted] = await reconcile({ source })
+    expect(wanted).toMatchObject({
+      address: gone.address,
+      lease: { leaseId: gone.leaseId, owner: { name: 'gone' } },
+      verdict: 'ask',
+      because: [{ code: 'LOOK_UP_WANTED', source }],
+      evidence: { witnesses: [{ id: source, isEnabled: true }] },
+    })
+    await running.run('judge', network)
+    expect(await reconcile()).toMatchObject([{ address: gone.address, verdict: 'ask' }])
+    const { verifications } = await report([pod(live.address, 'live')])
+    expect(verifications).toMatchObject([
+      { address: gone.address, leaseId: gone.leaseId, owner: { name: 'gone' } },
+    ])
+    const verdicts = [
+      { id: verifications[0].id, answer: 'GONE', detail: 'no such pod' },
+      { id: 'x', answer: 'LIVE' },
+    ]
+    const taken = await ok('LivenessService/ReportVerdicts', { network, source, epoch: 'e1', verdicts })
+    expect(taken).toEqual({ accepted: 1, ignored: 1 })
+    expect(await reconcile()).toMatchObject([{ address: gone.address, verdict: 'reap', because: [] }])
+    const held = (await ok('LeaseService/ListLeases', { network })).leases
+    expect(held.map((one: { address: string }) => one.address)).toEqual([gone.address, live.address])
+  })
+
+  test('a promise that was not kept would expire, unless the network recovers', async () => {
+    const { network, reserve } = await world()
+    await ok('PoolService/UpdatePool', {
+      network,
+      name: 'web',
+      confirmWithin: '1s',
+      reapPolicy: { confirmGrace: '1s' },
+    })
+    const lease = await reserve('late')
+    time.movedBy += 60_000
+    const [found] = (await ok('LivenessService/Reconcile', { network })).findings
+    expect(found).toMatchObject({
+      address: lease.address,
+      verdict: 'expire',
+      evidence: { confirmBy: expect.any(Number) },
+    })
+  })
+
+  test('pages of it', async () => {
+    const { network, reserve } = await world()
+    for (const name of ['a', 'b', 'c']) await reserve(name)
+    const asked = { network, kept: true, pageSize: 2, pool: 'web' }
+    const first = await ok('LivenessService/Reconcile', asked)
+    const second = await ok('LivenessService/Reconcile', { ...asked, pageToken: first.nextPageToken })
+    const addresses = [...first.findings, ...second.findings].map((one) => one.address)
+    expect(addresses).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3'])
+    expect([first.findings.length, second.nextPageToken]).toEqual([2, ''])
+  })
+})

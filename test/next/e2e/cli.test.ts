@@ -1,0 +1,311 @@
+/** The command line on a service: what is printed, what is refused, what becomes of it. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { promisify } from 'node:util'
+import { expect, onTestFinished, test } from 'vitest'
+import { useIncidents } from '../support/incident.ts'
+import { useService } from '../support/service.ts'
+import { type Finished, ipledger, ipledgerJson, words } from './commands.ts'
+
+type Lease = {
+  readonly leaseId: string
+  readonly address: string
+  readonly state: string
+  readonly version: string
+  readonly owner?: { readonly labels?: Record<string, string> }
+}
+type Leases = { readonly leases: readonly Lease[] }
+
+const service = await useService()
+const incident = useIncidents(service)
+const json = <T = Leases>(line: string): Promise<T> => ipledgerJson<T>(service, words(line))
+const run = (line: string): Promise<Finished> => ipledger(service, words(line))
+
+await json('pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1 --cooldown 0s')
+
+async function reserved(name: string, more = ''): Promise<Lease> {
+  return (await json(`reserve --kind pod --name ${name} --pool web ${more}`)).leases[0]!
+}
+
+test('a pool as people read it', async () => {
+  await json('pool create shown --cidr 10.9.1.0/24 --gateway 10.9.1.1 --confirm-within 30s --draining')
+  const { stdout } = await run('pool get shown')
+  expect(stdout).toMatch(/^pool +shown\nnetwork +default\n/)
+  expect(stdout).toMatch(/\nreap policy +3 misses, age 5m, unwitnessed 1h, grace 5m ended, 1m unconfirmed\n/)
+  expect(stdout).toMatch(/\nusage +256 = 253 free \+ 0 cooling \+ 0 reserved/)
+  expect((await run('pool list --cidr 10.9.0.0/16')).stdout).toMatch(
+    /^POOL +CIDR .*FLAGS\nshown +10\.9\.1\.0\/24 +\/32 +256 +253 .* draining\n$/,
+  )
+  await json('pool delete shown')
+  expect((await run('pool get shown')).stderr).toMatch(/^ipledger: POOL_NOT_FOUND: /)
+})
+
+test('an exclusion more or less leaves the others as they are', async () => {
+  type One = { readonly pool: { readonly exclude: readonly string[]; readonly version: string } }
+  const get = async () => (await json<One>('pool get some')).pool
+  const { pool: made } = await json<One>(
+    'pool create some --cidr 10.8.0.0/24 --exclude 10.8.0.1-10.8.0.9,10.8.0.200',
+  )
+  expect(await run('pool update some --add-exclude 10.8.0.10-10.8.0.15,10.8.0.128/25')).toMatchObject({
+    code: 0,
+  })
+  const all = ['10.8.0.1-10.8.0.9', '10.8.0.200', '10.8.0.10-10.8.0.15', '10.8.0.128-10.8.0.255']
+  expect((await get()).exclude).toEqual(all)
+  expect((await json('reserve --kind pod --name first --pool some')).leases[0]!.address).toBe('10.8.0.16')
+  expect(await run('pool update some --remove-exclude 10.8.0.200 --add-exclude 10.8.0.128/25')).toMatchObject(
+    {
+      code: 0,
+    },
+  )
+  const { exclude, version } = await get()
+  expect(exclude).toEqual(all.toSpliced(1, 1))
+  for (const [line, said] of [
+    ['--remove-exclude 10.8.0.50', /^ipledger: 10\.8\.0\.50 is not among the exclusions of pool some, /],
+    ['--add-exclude 10.8.0.16', /^ipledger: POOL_IN_USE: .*10\.8\.0\.16 RESERVED default\/\d+/],
+    ['--add-exclude 10.8.0.300', /^ipledger: "10\.8\.0\.300" .+\.\n$/],
+    [`--add-exclude 10.8.0.50 --version ${made.version}`, /^ipledger: VERSION_MISMATCH: /],
+  ] as const)
+    expect(await run(`pool update some ${line}`)).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(said),
+    })
+  expect(await get()).toMatchObject({ exclude, version })
+})
+
+test('an exclusion that came between reading and writing is not lost', async () => {
+  await json('pool create two --cidr 10.8.1.0/24 --exclude 10.8.1.9')
+  const post = (method: string, body: string | Buffer<ArrayBuffer>, type = 'application/json') =>
+    fetch(`${service.url}/ipledger.v1.PoolService/${method}`, {
+      method: 'POST',
+      headers: { 'content-type': type },
+      body,
+    })
+  const between = createServer(async (request, response) => {
+    const body = Buffer.concat(await request.toArray())
+    // Somebody else is quicker, between GetPool and UpdatePool.
+    const other = { name: 'two', exclude: { entries: ['10.8.1.9', '10.8.1.16'] } }
+    if (request.url!.endsWith('/UpdatePool')) await post('UpdatePool', JSON.stringify(other))
+    const answer = await post(request.url!.split('/').at(-1)!, body, request.headers['content-type'])
+    response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type')! })
+    response.end(Buffer.from(await answer.arrayBuffer()))
+  })
+  await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve))
+  onTestFinished(async () => void (await promisify(between.close.bind(between))()))
+  const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`
+  const late = await ipledger({ url }, words('pool update two --add-exclude 10.8.1.32'))
+  expect(late).toMatchObject({ code: 1, stderr: expect.stringMatching(/^ipledger: VERSION_MISMATCH: /) })
+  const { pool } = await json<{ pool: { exclude: readonly string[] } }>('pool get two')
+  expect(pool.exclude).toEqual(['10.8.1.9', '10.8.1.16'])
+})
+
+test('a free address and a mistyped lease are told as what they are', async () => {
+  expect(await run('lease get 10.0.0.200')).toEqual({
+    code: 1,
+    stdout: '',
+    stderr:
+      'ipledger: LEASE_NOT_FOUND: nobody holds 10.0.0.200 in network default\n' +
+      '  "ipledger explain 10.0.0.200" says who had it, and how that ended.\n',
+  })
+  const typed = await run('release default/99999')
+  expect(typed.stderr).toMatch(
+    /^ipledger: VERSION_MISMATCH: lease default\/99999 is beyond .*\n(?: .*\n)* {2}Check what you typed\. If ipledger did give out /,
+  )
+  expect(typed.stderr).not.toContain('Read it again')
+})
+
+test('networks: changed, listed, held and resumed', async () => {
+  await json('network create vpc-1 --description first --label a=b')
+  await json('network update vpc-1 --description second --no-labels')
+  const { network } = await json<{ network: Record<string, unknown> }>('network get vpc-1')
+  expect(network).toMatchObject({ name: 'vpc-1', description: 'second', labels: {}, state: 'READY' })
+  const stale = await run('network update vpc-1 --version 1 --description third')
+  expect(stale).toMatchObject({ code: 1, stderr: expect.stringMatching(/^ipledger: VERSION_MISMATCH: /) })
+  const envelope = { network: 'vpc-1', actor: { name: 'test', node: null }, cause: 'test', requestId: null }
+  await service.ledger.submit({
+    ...envelope,
+    ...{ type: 'hold', hold: 'TOO_MANY_REAPS', why: 'four of five', fingerprint: null, traceId: null },
+  })
+  const shown = await run('network show vpc-1')
+  expect(shown.stdout).toMatch(/\nheld +TOO_MANY_REAPS since \S+Z: four of five\n/)
+  expect(shown.stdout).toMatch(/\nanchor +3:[0-9a-f]{64}\n/)
+  expect((await run('network list')).stdout).toMatch(
+    /^NETWORK +STATE +HELD .*\ndefault +READY [\s\S]*\nvpc-1 +READY +TOO_MANY_REAPS /,
+  )
+  expect((await run('network resume vpc-1 --cause clock --why "not that"')).stdout).toContain('four of five')
+  expect((await run('network resume vpc-1 --why "drained"')).stdout).toBe('no holds\n')
+  expect((await run('recover vpc-1 --end --why "nothing runs there"')).stdout).toMatch(/^network +vpc-1\n/)
+})
+
+test('reserve, confirm, labels, look, release', async () => {
+  const lease = await reserved('life', '--node n1 --label a=b --confirm-within 1h')
+  expect(await reserved('life')).toMatchObject({ leaseId: lease.leaseId, reused: true })
+  expect((await json(`confirm ${lease.leaseId}`)).leases[0]).toMatchObject({ state: 'ACTIVE' })
+  await json(`lease labels ${lease.leaseId} --label c=d`)
+  expect(await json(`lease get ${lease.address}`)).toMatchObject({
+    lease: { leaseId: lease.leaseId, state: 'ACTIVE', owner: { labels: { c: 'd' }, node: 'n1' } },
+  })
+  expect((await run('lease list --owner-name life')).stdout).toMatch(
+    new RegExp(
+      `^LEASE +ADDRESS +STATE +OWNER .*\n${lease.leaseId} +${lease.address} +ACTIVE +pod life +eth0 +web`,
+    ),
+  )
+  expect((await json(`release ${lease.leaseId}`)).leases[0]).toMatchObject({ state: 'ENDED' })
+  expect((await run(`lease get ${lease.leaseId}`)).stderr).toMatch(
+    new RegExp(
+      `^ipledger: LEASE_NOT_FOUND: lease ${lease.leaseId} was RELEASED at .*; it held ${lease.address}\n`,
+    ),
+  )
+  const log = await run(`events --lease-id ${lease.leaseId}`)
+  expect(log.stdout.match(/lease\.\w+/g)).toEqual([
+    'lease.reserved',
+    // Reserving again without --confirm-within takes the deadline away.
+    'lease.updated',
+    'lease.confirmed',
+    'lease.updated',
+    'lease.released',
+  ])
+})
+
+test('--json is what the API answers', async () => {
+  await reserved('json')
+  const response = await fetch(`${service.url}/ipledger.v1.LeaseService/ListLeases`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ ownerName: 'json' }),
+  })
+  expect(await json<object>('lease list --owner-name json')).toEqual(await response.json())
+})
+
+test('release by owner looks its leases up, and does not guess which life is meant', async () => {
+  await reserved('simple')
+  expect(await run('release --kind pod --name simple')).toMatchObject({ code: 0 })
+  expect(await run('release --kind pod --name simple')).toMatchObject({
+    code: 1,
+    stderr: 'ipledger: pod simple holds no lease in network default.\n',
+  })
+  const old = await reserved('twice', '--uid u1 --incarnation one')
+  const present = await reserved('twice', '--uid u1 --incarnation two')
+  const unclear = await run('release --kind pod --name twice')
+  expect(unclear).toMatchObject({ code: 1, stdout: '' })
+  expect(unclear.stderr).toContain('more than one life')
+  expect(unclear.stderr).toContain(`${old.leaseId} `)
+  expect(unclear.stderr).toContain('QUARANTINED SUPERSEDED')
+  const released = await json('release --kind pod --name twice --incarnation one')
+  expect(released.leases).toMatchObject([{ leaseId: old.leaseId, state: 'ENDED' }])
+  const whole = await json(
+    'release --kind pod --name twice --uid u1 --incarnation two --interface eth0 --removal-unconfirmed',
+  )
+  expect(whole.leases).toMatchObject([{ leaseId: present.leaseId, state: 'QUARANTINED' }])
+})
+
+test('quarantine and reap say why; a reap names the version that was looked at', async () => {
+  const { lease } = await json<{ lease: Lease }>('quarantine 10.0.0.77 --why "answers ping"')
+  expect(lease).toMatchObject({
+    state: 'QUARANTINED',
+    quarantine: { reason: 'OPERATOR', why: 'answers ping' },
+  })
+  const reap = (version: string) =>
+    run(`reap ${lease.leaseId} --version ${version} --why "it was a printer" --json`)
+  const stale = await reap('1')
+  expect(stale).toMatchObject({ code: 1, stdout: '' })
+  expect(JSON.parse(stale.stderr)).toMatchObject({
+    code: 'aborted',
+    reason: 'VERSION_MISMATCH',
+    metadata: { version: lease.version },
+  })
+  expect(await reap(lease.version)).toMatchObject({ code: 0 })
+  expect((await run('events --type lease.reaped')).stdout).toMatch(/ it was a printer\n$/)
+
+  await reserved('lost', '--node gone-1')
+  const { network } = await json<{ network: { head: string } }>('network get')
+  const late = await reserved('later', '--node gone-1')
+  const { leases } = await json(`reap --node gone-1 --head ${network.head} --why "power is off"`)
+  expect(leases).toMatchObject([{ owner: { name: 'lost' }, state: 'ENDED' }])
+  expect((await json('lease list --node gone-1')).leases).toMatchObject([{ leaseId: late.leaseId }])
+})
+
+incident('cli sources, sightings, findings and attention, as people read them', async (scene) => {
+  const at = (line: string) => run(`${line} --network ${scene.network}`)
+  await scene.pool('10.8.0.0/24')
+  const registered = await at(
+    'source register agent-n1 --node n1 --owner-kinds pod,vm --families 4 --interval 45s',
+  )
+  expect(registered.stdout).toMatch(
+    /^source +agent-n1\nnetwork +\S+\nkind +push\nsees +pod, vm on node n1 \(IPv4\)\n/,
+  )
+  expect(registered.stdout).toMatch(/\nstate +REGISTERED\nstanding +dry run; has not reported yet\n/)
+  const agent = await scene.agent('n2')
+  expect((await at('source list --state enabled')).stdout).toMatch(
+    /^SOURCE +KIND +NODE +SEES +STATE +SIZE +REPORTED +STANDING\nn2 +push +n2 +sandbox +ENABLED +0 +\S+Z +complete\n$/,
+  )
+  const { workload, lease } = await scene.start({ name: 'a', node: 'n2' })
+  await agent.report()
+  expect((await at('sighting list')).stdout).toMatch(
+    new RegExp(`^ADDRESS +SOURCE +OWNER .*\n${lease.address} +n2 +sandbox a .* n2 `),
+  )
+  expect((await at('reconcile --dry-run')).stdout).toBe('nothing to be done\n')
+  scene.reality.end(workload)
+  await scene.longEnough()
+  expect((await at('events --type lease.reaped')).stdout).toMatch(/ job:judge +PROVEN_ABSENT /)
+  const judged = await at('audit rejudge')
+  expect(judged).toMatchObject({ code: 0 })
+  expect(judged.stdout).toMatch(
+    /\njudged again +1\nby the policy then +all the same\nby today's policy +all the same\n$/,
+  )
+  expect((await at('audit rejudge --policy misses=8')).stdout).toMatch(
+    /\nby misses=8 +1 would not have been done\n\nPOLICY +EVENT .*\nasked +\d+ .* keep +/,
+  )
+  expect((await at('attention')).stdout).toBe('nothing waits\n')
+
+  const kept = await scene.start({ name: 'b', node: 'n2' })
+  await agent.report()
+  await scene.agent('n3')
+  const retired = await at('source retire n2')
+  expect(retired.stdout).toMatch(/\nstanding +over for good\n/)
+  expect(retired.stdout).toMatch(/\n\n1 leases lost their last witness: .* reaped by an operator\.\n$/)
+  expect((await at('attention --code NO_WITNESS')).stdout).toMatch(
+    new RegExp(`^CODE +SINCE .*\nNO_WITNESS .* ${kept.lease.leaseId} +${kept.lease.address} `),
+  )
+})
+
+test('a request id gives the same answer again, and can be asked for', async () => {
+  const first = await reserved('once', '--request-id r-1')
+  expect(await reserved('once', '--request-id r-1')).toEqual(first)
+  expect((await run('request get r-1')).stdout).toMatch(
+    new RegExp(
+      `^request +r-1\nmethod +Reserve\ncommitted +\\S+Z\nevent +\\d+\n\nLEASE .*\n${first.leaseId} `,
+    ),
+  )
+  expect((await run('request get r-0')).stdout).toBe('request r-0 was not committed in the last 24 h\n')
+})
+
+test('lists have pages', async () => {
+  for (const name of ['page-1', 'page-2', 'page-3']) await reserved(name, '--label page=yes')
+  const first = await run('lease list --label page=yes --page-size 2')
+  expect(first.stdout.trim().split('\n')).toHaveLength(3)
+  const token = /--page-token (\S+)/.exec(first.stderr)![1]!
+  const second = await run(`lease list --label page=yes --page-size 2 --page-token ${token}`)
+  expect(second.stdout.trim().split('\n')).toHaveLength(2)
+  expect(second.stderr).toBe('')
+})
+
+test('a refusal says reason, message, what is known, what to do and when', async () => {
+  await json('pool create full --cidr 10.4.0.0/32 --cooldown 1h')
+  const { leases } = await json('reserve --kind vm --name f --pool full')
+  await json(`release ${leases[0]!.leaseId}`)
+  const refused = await run('reserve --kind vm --name g --pool full')
+  expect(refused).toMatchObject({ code: 1, stdout: '' })
+  expect(refused.stderr).toMatch(/^ipledger: POOL_EXHAUSTED: .*\n/)
+  expect(refused.stderr).toMatch(/\n {2}try again in (1h|59m\d+s)\n/)
+  expect(refused.stderr).toMatch(/\n {2}Wait for RetryInfo if there is one/)
+})
+
+test('every command has help with what it does', async () => {
+  const { stdout, code } = await run('--help')
+  expect(code).toBe(0)
+  expect(stdout).toContain('give a workload its addresses, all or nothing')
+  expect((await run('reserve --help')).stdout).toContain('Examples:')
+  expect((await run('attention --help')).stdout).toMatch(
+    /\nOPERATOR_ONLY +a quarantine that only an operator ends/,
+  )
+})

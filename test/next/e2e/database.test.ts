@@ -1,0 +1,160 @@
+/** Commands that go to the database itself: verify, rebuild, recover, beside a service that runs. */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import type pg from 'pg'
+import { expect, onTestFinished, test } from 'vitest'
+import { createTestDatabase, useTestDatabase, withClient } from '../support/database.ts'
+import { rpc } from '../support/rpc.ts'
+import { serviceOn } from '../support/service.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
+import { expectVerified } from '../support/verified.ts'
+import { ipledger, ipledgerJson, words } from './commands.ts'
+
+const database = await useTestDatabase()
+const nobody = { url: 'http://127.0.0.1:1' }
+const onDatabase = (line: string, DATABASE_URL = database.adminUrl) =>
+  ipledger(nobody, words(line), { DATABASE_URL })
+const ERA = 2n ** 40n
+const one = (network: string, name: string) => ({
+  network,
+  owner: { kind: 'sandbox', name, incarnation: '1' },
+  claims: [{ pool: 'web' }],
+})
+
+/** As people are told which one it is, without its login and password. */
+function databaseAt(url: string): string {
+  const { hostname, port, pathname } = new URL(url)
+  return `PostgreSQL at ${hostname}:${port}, database "${pathname.slice(1)}"`
+}
+
+async function start() {
+  const service = await serviceOn(database, { movedBy: 0 })
+  const call = rpc(service.url)
+  onTestFinished(async () => {
+    call.close()
+    await service.stop()
+  })
+  return { call, service }
+}
+
+test('7.1: projections lost by accident: nothing is handed out until they are rebuilt, and then what was held is', async () => {
+  const first = await serviceOn(database, { movedBy: 0 })
+  const before = rpc(first.url)
+  await before.ok('NetworkService/CreateNetwork', { name: 'lost' })
+  for (const network of ['default', 'lost'])
+    await before.ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.7.0.0/29' })
+  const lease = (await before.ok('LeaseService/Reserve', one('lost', 'held'))).leases[0]
+  before.close()
+  await first.stop()
+
+  const clean = await onDatabase('verify')
+  expect(clean).toMatchObject({ code: 0 })
+  expect(clean.stdout).toMatch(
+    /^NETWORK +HEAD +FROM +UP TO +FINDINGS +ANCHOR\ndefault +2 +0 +2 +none +2:\S+\nlost +3 +0 +3 +none +3:[0-9a-f]{64}\n\n/,
+  )
+  // In another terminal DATABASE_URL may name another database.
+  expect(clean.stdout.split('\n').slice(-3)).toEqual(['', `This is ${databaseAt(database.adminUrl)}.`, ''])
+  const anchor = / (3:[0-9a-f]{64})\n/.exec(clean.stdout)![1]!
+
+  await withClient(database.adminUrl, async (admin) => {
+    for (const table of ['network', 'lease'])
+      await admin.query(`delete from ipledger.${table} where network_id = 'lost'`)
+  })
+  const broken = await onDatabase('verify')
+  expect(broken.code).toBe(1)
+  expect(broken.stdout).toContain('lost: LEASE_DIFFERS: 10.7.0.1 has events and no row')
+  const { call } = await start()
+  for (const [method, message] of [
+    ['LeaseService/Reserve', one('lost', 'new')],
+    ['LeaseService/Quarantine', { network: 'lost', address: '10.7.0.1', why: 'looks free' }],
+    ['PoolService/DeletePool', { network: 'lost', name: 'web' }],
+    ['PoolService/UpdatePool', { network: 'lost', name: 'web', cidr: '10.7.0.4/30' }],
+  ] as const) {
+    const refused = await call(method, message)
+    expect(refused.status, method).not.toBe(200)
+    expect(refused.body.message, method).toContain('ipledger rebuild')
+  }
+  expect((await call.ok('LeaseService/Reserve', one('default', 'new'))).leases[0].address).toBe('10.7.0.1')
+  const rebuilt = await onDatabase('rebuild --network lost')
+  expect(rebuilt).toMatchObject({ code: 0 })
+  expect(rebuilt.stdout).toMatch(/^network +lost\nhead +3\nrows of lease +1\n/)
+  expect((await call.ok('LeaseService/Reserve', one('lost', 'new'))).leases[0].address).toBe('10.7.0.2')
+  expect((await call.ok('LeaseService/GetLease', { leaseId: lease.leaseId })).lease).toEqual(lease)
+
+  expect(await onDatabase(`verify --network lost --against ${anchor}`)).toMatchObject({ code: 0 })
+  const lost = await onDatabase(`verify --network lost --against 9${anchor}`)
+  expect(lost.code).toBe(1)
+  expect(lost.stdout).toMatch(/LOG_SHORTER: the log ends with event 4; it once went on to event 93\n/)
+  expect((await onDatabase(`verify --against ${anchor}`)).stderr).toMatch(
+    /^ipledger: Say of which network the anchor is: /,
+  )
+  await expectVerified(database)
+})
+
+test('a new era by an operator’s word, above the number somebody quotes, until the operator ends it', async () => {
+  const { call, service } = await start()
+  expect((await onDatabase('recover nowhere --why x')).stderr).toMatch(
+    /^ipledger: There is no network nowhere in /,
+  )
+  expect((await call.ok('NetworkService/GetNetwork', {})).network.state).toBe('READY')
+
+  const quoted = `default/${3n * ERA + 7n}`
+  const begun = await onDatabase(`recover default --why "volume set back" --above ${quoted} --json`)
+  expect(JSON.parse(begun.stdout)).toEqual({
+    networks: [{ network: 'default', era: 4, head: String(4n * ERA), state: 'RECOVERING' }],
+    database: databaseAt(database.adminUrl),
+  })
+  // The service that runs beside it is told by the next command.
+  expect((await call('LeaseService/Reserve', one('default', 'late'))).reason).toBe('NETWORK_RECOVERING')
+  const shown = await ipledger(service, ['network', 'get'])
+  expect(shown.stdout).toMatch(/\nstate +RECOVERING\nrecovering +since .*: volume set back\n/)
+  expect(shown.stdout).toMatch(/waits for +an operator, no source is enabled: ipledger recover --end default/)
+  const ended = await ipledger(service, words('recover default --end --why "nothing runs there"'))
+  expect(ended).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nstate +READY\n/) })
+
+  const all = await onDatabase('recover --why "volume set back"')
+  expect(all.stdout).toMatch(
+    /^NETWORK +ERA +HEAD +STATE\ndefault +5 +\d+ +RECOVERING\nlost +1 +\d+ +RECOVERING\n\nThis is /,
+  )
+  expect(
+    await ipledgerJson(service, words('recover default --end --why "nothing runs there"')),
+  ).toMatchObject({ network: { state: 'READY', era: 5 } })
+  await expectVerified(database)
+})
+
+test('they make no database, and verify and rebuild change none', async () => {
+  const directory = join(temporaryDirectory(), 'nowhere')
+  for (const line of ['verify', 'rebuild', 'recover --why x']) {
+    const none = { DATABASE_URL: undefined, DATABASE_ADMIN_URL: undefined, IPLEDGER_DIR: directory }
+    expect(await ipledger(nobody, words(line), none)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `ipledger: There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.\n`,
+    })
+    expect(existsSync(directory)).toBe(false)
+  }
+  const other = await createTestDatabase()
+  onTestFinished(() => other.drop())
+  // Nothing to look at is not "in order".
+  expect(await onDatabase('verify', other.adminUrl)).toMatchObject({
+    code: 1,
+    stderr: `ipledger: There is no network in ${databaseAt(other.adminUrl)}.\n`,
+  })
+  const migrations = async (admin: pg.Client) =>
+    (await admin.query('select name, applied_at::text from ipledger.migration order by name')).rows
+  await withClient(other.adminUrl, async (admin) => {
+    await admin.query(
+      'delete from ipledger.migration where version = (select max(version) from ipledger.migration)',
+    )
+    const before = await migrations(admin)
+    for (const line of ['verify', 'rebuild'])
+      expect(await onDatabase(line, other.adminUrl)).toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: expect.stringMatching(
+          /^ipledger: The database is at schema version \d+, .*run "ipledger migrate"/,
+        ),
+      })
+    expect(await migrations(admin)).toEqual(before)
+  })
+})

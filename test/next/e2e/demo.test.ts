@@ -1,0 +1,103 @@
+/** `ipledger demo`: what it tells is what its database says. */
+import { join } from 'node:path'
+import { expect, test, vi } from 'vitest'
+import type { Proof } from '../../../src/next/core/judge.ts'
+import { openDatabase } from '../../../src/next/postgres/database.ts'
+import { createLogger } from '../../../src/next/telemetry.ts'
+import { withClient } from '../support/database.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
+import { processesOf, startProcess } from './commands.ts'
+
+// It makes and starts a PostgreSQL of its own.
+vi.setConfig({ testTimeout: 90_000 })
+
+type EventRow = {
+  readonly seq: number
+  readonly type: string
+  readonly actor: string
+  readonly cause: string
+  readonly address: string
+  readonly owner_name: string
+  readonly quarantine_reason: string | null
+  readonly token: number
+  readonly details: { readonly proof?: Proof } | null
+}
+
+const EVENTS = `
+  select seq, type, actor, cause, host(address) as address, owner_name, quarantine_reason, token, details
+    from ipledger.event where network_id = 'default' and address is not null order by seq`
+const HELD = `
+  select host(l.address) as address, l.state, e.owner_name from ipledger.lease l
+    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq where l.state <> 'FREE' order by l.address`
+
+test('MIR-1238: what is told of each address is in its log', async () => {
+  const directory = join(temporaryDirectory(), 'data')
+  const { code, stdout, stderr } = await startProcess(['demo', '--directory', directory], {}).finished
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  expect(processesOf(directory)).toEqual([])
+
+  const log = createLogger('error')
+  const place = { databaseUrl: undefined, databaseAdminUrl: undefined, directory }
+  const database = await openDatabase(place, { log, embedded: 'own' })
+  const { events, held, source } = await withClient(database.serviceUrl, async (client) => ({
+    events: (await client.query<EventRow>(EVENTS)).rows,
+    held: (await client.query(HELD)).rows,
+    source: (await client.query(`select warm, counted_total from ipledger.source_report`)).rows[0],
+  })).finally(() => database.stop())
+  const of = (address: string) => events.filter((event) => event.address === address)
+  const story = of('10.8.0.2')
+
+  // Kept while the index did not name it, released by mistake, held while it was live, reaped on proof, handed on.
+  expect(story.map(({ type, owner_name }) => `${type} ${owner_name}`)).toEqual([
+    'lease.reserved api',
+    'lease.confirmed api',
+    'lease.released api',
+    'lease.quarantined api',
+    'lease.reaped api',
+    'lease.reserved worker-2',
+    'lease.confirmed worker-2',
+  ])
+  expect(story[2]).toMatchObject({ actor: 'clean-up' })
+  expect(story[3]).toMatchObject({ quarantine_reason: 'RELEASED_BUT_LIVE' })
+  expect(story[5]!.token).toBeGreaterThan(story[3]!.token)
+  for (const [address, name] of [
+    ['10.8.0.2', 'api'],
+    ['10.8.0.4', 'batch'],
+  ] as const) {
+    const reaped = of(address).find(({ type }) => type === 'lease.reaped')!
+    expect(reaped).toMatchObject({ cause: 'PROVEN_ABSENT', owner_name: name })
+    const { witnesses, lookUps, policy } = reaped.details!.proof!
+    expect(policy).toMatchObject({ misses: 3, minimumAgeMs: 1_000 })
+    expect(lookUps.map((one) => [one.source, one.answer])).toEqual([['orchestrator', 'gone']])
+    expect(witnesses[0]!.missed.length).toBeGreaterThanOrEqual(3)
+    const told = `^ +${address.replaceAll('.', '\\.')} +sandbox ${name} +orchestrator +[\\d, ]+ +gone +`
+    expect(stdout).toMatch(new RegExp(told, 'm'))
+  }
+  expect(of('10.8.0.77').map(({ type }) => type)).toEqual(['lease.adopted'])
+  expect(held).toEqual([
+    { address: '10.8.0.2', state: 'ACTIVE', owner_name: 'worker-2' },
+    { address: '10.8.0.3', state: 'ACTIVE', owner_name: 'web' },
+    { address: '10.8.0.5', state: 'ACTIVE', owner_name: 'worker' },
+    { address: '10.8.0.77', state: 'ACTIVE', owner_name: 'legacy' },
+  ])
+
+  // The last table is the log, line by line.
+  const [, table] = stdout.split('$ ipledger events --address 10.8.0.2\n')
+  const lines = table!.split('\n').filter((line) => /^ +\d/.test(line))
+  for (const [at, { seq, type, actor }] of story.entries())
+    expect(lines[at]).toMatch(new RegExp(`^ +${seq} .* ${type} +${actor} `))
+
+  // Lists that were told are those the source is known for.
+  expect(source.warm).toBe(true)
+  expect(stdout.match(/^ +list \d+ .* counts$/gm)).toHaveLength(source.counted_total)
+  expect(stdout).toMatch(
+    /\$ ipledger verify\n +NETWORK +HEAD .*\n +default +(\d+) +0 +\1 +none +\1:[0-9a-f]{64}\n/,
+  )
+  expect(stdout).toContain('At no time did two sandboxes run with one address.')
+})
+
+test('a directory that is in use is left alone', async () => {
+  const { code, stderr } = await startProcess(['demo', '--directory', '/'], {}).finished
+  expect(code).toBe(1)
+  expect(stderr).toBe('ipledger: / is not empty: the demo keeps its data in a directory of its own.\n')
+})

@@ -1,0 +1,209 @@
+/** Reconcilers that race with an allocation in flight (group 2 of the corpus): evidence older than a lease says nothing of it. */
+import { setTimeout as delay } from 'node:timers/promises'
+import { expect } from 'vitest'
+import { POLICY } from '../../../src/next/core/policy.ts'
+import { INTERVAL } from '../support/agent.ts'
+import { identityOf, type LeaseJson, sandbox, useIncidents } from '../support/incident.ts'
+import { random } from '../support/random-walk.ts'
+import { useService } from '../support/service.ts'
+
+const running = await useService()
+const incident = useIncidents(running)
+
+/** As eager as a pool can be made: one second. */
+const eager = { minimumAge: '1s', unwitnessedAge: '1s' }
+const onNode = (name: string, more: object = {}) => sandbox(name, { node: 'n1', ...more })
+
+/**
+ * covers: INV-5 W-01 W-06
+ * rule: AGE_OF_THE_LAST_CHANGE; GRACE_AFTER_THE_DEADLINE
+ */
+incident(
+  '2.1 pending-workload-reaped: a hundred runs before the deadline take nothing, and one after it does',
+  async (scene) => {
+    const { network, call } = scene
+    // Old enough for anything after a second, so that it is the deadline that keeps them.
+    await scene.pool('10.21.0.0/28', { reapPolicy: eager })
+    await scene.pool('10.21.1.0/28', { name: 'second', reapPolicy: eager })
+    const agent = await scene.agent('n1')
+    agent.answers = () => ({ answer: 'GONE', detail: 'no such sandbox' })
+    // Two attachments, and neither published yet.
+    const reserve = async (pool: string, on: string): Promise<LeaseJson> =>
+      (
+        await call.ok('LeaseService/Reserve', {
+          network,
+          owner: onNode('x', { interface: on }),
+          claims: [{ pool }],
+          confirmWithin: '600s',
+        })
+      ).leases[0]
+    const leases = [await reserve('web', 'eth0'), await reserve('second', 'net1')]
+    for (let run = 0; run < 100; run += 1) {
+      if (run % 5 === 0) {
+        await scene.passes(INTERVAL - 1_000)
+        await agent.report()
+      }
+      await scene.jobs('judge', 'expire')
+    }
+    for (const lease of leases) expect(await scene.lease(lease.leaseId)).toMatchObject(identityOf(lease))
+    expect(agent.asked).toEqual([])
+    await scene.passes(20_000 + POLICY.confirmGraceMs)
+    await scene.jobs('expire')
+    for (const lease of leases) {
+      expect(await scene.lease(lease.leaseId)).toBeNull()
+      const [reaped] = await scene.reaps({ leaseId: lease.leaseId })
+      expect(reaped).toMatchObject({ cause: 'NEVER_CONFIRMED' })
+      expect(Date.parse(reaped!.lease!.availableAt!)).toBeGreaterThan(Date.parse(reaped!.time))
+    }
+  },
+  60_000,
+)
+
+/**
+ * covers: INV-5 W-02 W-07
+ * rule: EVERY_WITNESS_MISSES
+ */
+incident(
+  '2.2 list-order: a lease committed while a source was looking is missed by no such look, however many there were',
+  async (scene) => {
+    const { network, call } = scene
+    await scene.pool('10.22.0.0/28', { reapPolicy: eager })
+    const agent = await scene.agent('n1')
+    agent.answers = () => ({ answer: 'GONE' })
+    const [lease] = (
+      await call.ok('LeaseService/Reserve', {
+        network,
+        owner: onNode('x'),
+        claims: [{ pool: 'web' }],
+        confirmed: true,
+      })
+    ).leases
+    for (let look = 0; look < 10; look += 1) {
+      await scene.passes(INTERVAL)
+      // Begun; then the lease changes; then the look is over, and does not have it.
+      const begun = await agent.begin()
+      await call.ok('LeaseService/UpdateLabels', { leaseId: lease.leaseId, labels: { look: String(look) } })
+      const answer = await agent.report({ begun })
+      expect(answer).toMatchObject({ complete: true, counted: true })
+      await scene.jobs()
+    }
+    expect(await scene.lease(lease.leaseId)).toMatchObject({ state: 'ACTIVE' })
+    expect(await scene.codes(lease.address)).toContain('TOO_FEW_REPORTS')
+    expect(agent.asked).toEqual([])
+    // The same looks, begun after its last change, are misses.
+    await scene.cycles(5)
+    expect(await scene.lease(lease.leaseId)).toBeNull()
+  },
+  30_000,
+)
+
+/**
+ * covers: INV-3 INV-13 M-22 W-07
+ * rule: LOOK_UP_SAYS_GONE
+ */
+incident(
+  '2.3 repair-loop-between-two-writes: 1,000 Reserve and Confirm while reaper and reconciler run without pause: nothing alive is taken',
+  async (scene) => {
+    const { network, call, reality } = scene
+    const seed = Number(process.env.IPLEDGER_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
+    console.log(`seed ${seed}`)
+    const below = random(seed)
+    // So that the reaper has work all the time.
+    await scene.pool('10.23.0.0/21', { reapPolicy: { ...eager, misses: 1, confirmGrace: '1s' } })
+    const agent = await scene.agent('n1', { intervalMs: 1_000 })
+    const leaked = new Set<string>()
+    const over = new AbortController()
+    let rounds = 0
+    const repair = async () => {
+      // Its lists come from an index that lags: each forgets a third of what runs. Who is asked after is looked up.
+      const third = below(3)
+      agent.lists = ({ name }) => Number(name.slice(5)) % 3 !== third
+      await agent.report()
+      await scene.jobs()
+      rounds += 1
+    }
+    const repairing = (async () => {
+      while (!over.signal.aborted) await repair()
+    })()
+    let next = 0
+    await Promise.all(
+      Array.from({ length: 32 }, async () => {
+        while (next < 1_000) {
+          next += 1
+          const name = `pair-${next}`
+          const { leases } = await call.ok('LeaseService/Reserve', {
+            network,
+            owner: onNode(name),
+            claims: [{ pool: 'web' }],
+            confirmWithin: '10s',
+          })
+          const [lease] = leases
+          const workload = reality.start({ name, node: 'n1', addresses: [lease.address] })
+          // Up to the longest that a request may take.
+          await delay(below(300))
+          const confirmed = await call.ok('LeaseService/Confirm', { leaseId: lease.leaseId })
+          expect(confirmed.leases[0].address).toBe(lease.address)
+          // A few end, and nobody says so.
+          if (below(25) > 0) continue
+          leaked.add(lease.leaseId)
+          reality.end(workload)
+        }
+      }),
+    )
+    over.abort()
+    await repairing
+    expect(rounds, 'rounds of the repair loop').toBeGreaterThan(3)
+    // And until the leaked ones it has seen are taken back: the loop does reap.
+    for (let round = 0; round < 40 && (await scene.reaps()).length === 0; round += 1) {
+      await scene.passes(1_000)
+      await repair()
+    }
+    const reaped = (await scene.reaps()).map(({ lease }) => lease!.leaseId)
+    expect(reaped.length, 'leaked ones taken back').toBeGreaterThan(0)
+    expect(
+      reaped.filter((leaseId) => !leaked.has(leaseId)),
+      'no reap of anything alive',
+    ).toEqual([])
+    expect(reality.live.size).toBe(1_000 - leaked.size)
+    const { leases } = await call.ok('LeaseService/ListLeases', {
+      network,
+      states: ['ACTIVE'],
+      pageSize: 1_000,
+    })
+    const active = new Set(leases.map(({ address }: LeaseJson) => address))
+    expect([...reality.live].filter(({ addresses }) => !active.has(addresses[0]))).toEqual([])
+  },
+  60_000,
+)
+
+/**
+ * covers: INV-8
+ * rule: RELEASED_BUT_LIVE_IS_KEPT
+ */
+incident(
+  '2.3 repair-loop-between-two-writes: a repair that looked before a Release gives the address back to nobody',
+  async (scene) => {
+    const { call, reality } = scene
+    await scene.pool('10.24.0.0/28')
+    const agent = await scene.agent('n1')
+    const x = await scene.start({ name: 'x', node: 'n1' })
+    await scene.passes(INTERVAL)
+    // The first to list it.
+    const begun = await agent.begin()
+    const entries = agent.entries()
+    reality.end(x.workload)
+    const { leases } = await call.ok('LeaseService/Release', { leaseId: x.lease.leaseId })
+    await agent.report({ begun, entries })
+    await scene.jobs()
+    expect(await scene.at(x.lease.address)).toBeNull()
+    expect((await scene.events({ address: x.lease.address })).at(-1)).toMatchObject({
+      type: 'lease.released',
+      seq: leases[0].version,
+    })
+    // A newer look that still has it is another matter: it is live, and set aside.
+    await scene.passes(INTERVAL)
+    await agent.report({ entries })
+    await scene.jobs()
+    expect(await scene.at(x.lease.address)).toMatchObject({ quarantine: { reason: 'RELEASED_BUT_LIVE' } })
+  },
+)

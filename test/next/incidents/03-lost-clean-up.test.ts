@@ -1,0 +1,185 @@
+/** Lost clean-ups (group 3 of the corpus): what nobody gives back comes back by deadlines and proofs, and by nothing else. */
+import { request } from 'node:http'
+import { expect } from 'vitest'
+import { POLICY } from '../../../src/next/core/policy.ts'
+import { INTERVAL } from '../support/agent.ts'
+import { type LeaseJson, sandbox, useIncidents, witnessesOf } from '../support/incident.ts'
+import type { Workload } from '../support/reality.ts'
+import { useService } from '../support/service.ts'
+
+const running = await useService()
+const incident = useIncidents(running)
+
+/** Sends a call and dies: with luck the server hears all of it, and its answer reaches nobody. */
+function killedCaller(method: string, message: object, afterMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const sent = request(`${running.url}/ipledger.v1.${method}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      agent: false,
+    })
+    sent.on('error', () => {})
+    sent.on('close', () => resolve())
+    sent.end(JSON.stringify(message), () => setTimeout(() => sent.destroy(), afterMs))
+  })
+}
+
+/**
+ * covers: INV-13 INV-14 A-08
+ * rule: GRACE_AFTER_THE_DEADLINE; ADDRESS_COOLS
+ */
+incident(
+  '3.2 failure-after-allocate: ninety callers killed between Reserve and Confirm leak nothing for long',
+  async (scene) => {
+    const { network, call, reality } = scene
+    await scene.pool('10.32.0.0/24')
+    const reserve = (index: number) => ({
+      network,
+      owner: sandbox(`s${index}`),
+      claims: [{ pool: 'web' }],
+      confirmWithin: '30s',
+      requestId: `request-${index}`,
+    })
+    await Promise.all(
+      Array.from({ length: 90 }, (_, index) =>
+        killedCaller('LeaseService/Reserve', reserve(index), index % 20),
+      ),
+    )
+    // Of some the caller comes back with its key: the same address, once.
+    const returned: LeaseJson[] = []
+    for (const index of [0, 30, 60]) {
+      const [first] = (await call.ok('LeaseService/Reserve', reserve(index))).leases
+      const [second] = (await call.ok('LeaseService/Reserve', reserve(index))).leases
+      expect(second.leaseId).toBe(first.leaseId)
+      const confirmed = await call.ok('LeaseService/Confirm', { leaseId: first.leaseId })
+      reality.start({ name: `s${index}`, addresses: [first.address] })
+      returned.push(confirmed.leases[0])
+    }
+    const list = async (): Promise<readonly LeaseJson[]> =>
+      (await call.ok('LeaseService/ListLeases', { network, pageSize: 1_000 })).leases
+    const leaked = (await list()).filter(({ state }) => state === 'RESERVED')
+    expect(leaked.length, 'calls that arrived').toBeGreaterThan(20)
+
+    await scene.passes(30_000)
+    await scene.jobs()
+    expect(await list(), 'not before the grace is over').toHaveLength(leaked.length + 3)
+    await scene.passes(POLICY.confirmGraceMs)
+    await scene.jobs()
+    expect((await list()).map(({ leaseId }) => leaseId)).toEqual(returned.map(({ leaseId }) => leaseId))
+    for (const { leaseId, address } of leaked) {
+      const [reaped] = await scene.reaps({ leaseId })
+      expect(reaped, address).toMatchObject({ cause: 'NEVER_CONFIRMED' })
+      // Through cooling: it is not to be had yet.
+      expect(Date.parse(reaped!.lease!.availableAt!) - Date.parse(reaped!.time)).toBe(POLICY.cooldownMs)
+    }
+    const { pool } = await call.ok('PoolService/GetPool', { network, name: 'web' })
+    expect(pool.usage).toMatchObject({ cooling: String(leaked.length), active: '3', reserved: '0' })
+  },
+)
+
+/**
+ * covers: INV-9 A-01 A-02 A-03 A-06 A-07 A-09 A-10
+ * rule: OWNER_HAS_A_LIMIT; NEWER_LIFE_SUPERSEDES
+ */
+incident(
+  '3.1 crash-loop-drains-pool: four crash loops hold no more than their share, and never lose the life that runs',
+  async (scene) => {
+    const { call, network, reality } = scene
+    // 32 addresses, less the first and the last.
+    await scene.pool('10.31.0.0/27')
+    const agent = await scene.agent('n1')
+    const looping = ['a', 'b', 'c', 'd']
+    const current = new Map<string, { readonly workload: Workload; readonly lease: LeaseJson }>()
+    let refused = 0
+    /** The leases of all lives in the books. */
+    const held = async (): Promise<readonly LeaseJson[]> =>
+      (await call.ok('LeaseService/ListLeases', { network, pageSize: 1_000 })).leases
+
+    for (let restart = 0; restart < 50; restart += 1) {
+      for (const name of looping) {
+        const life = `${name}-${restart}`
+        const told = await call('LeaseService/Reserve', {
+          network,
+          // Every restart is a new sandbox; only the name stays (A-01).
+          owner: sandbox(name, { uid: life, incarnation: life, node: 'n1' }),
+          claims: [{ pool: 'web' }],
+        })
+        const before = current.get(name)
+        if (before !== undefined) reality.end(before.workload)
+        if (told.status !== 200) {
+          expect(told.reason).toBe('OWNER_LIMIT')
+          refused += 1
+          current.delete(name)
+          continue
+        }
+        const [lease] = told.body.leases
+        const workload = reality.start({
+          name,
+          uid: life,
+          incarnation: life,
+          node: 'n1',
+          addresses: [lease.address],
+        })
+        current.set(name, { workload, lease })
+      }
+      await scene.passes(INTERVAL)
+      await agent.report()
+      if (restart % 5 === 4) await scene.jobs()
+      const all = await held()
+      for (const name of looping) {
+        const leases = all.filter(({ owner }) => owner?.name === name)
+        expect(leases.length, `${name} at restart ${restart}`).toBeLessThanOrEqual(POLICY.ownerLimit)
+        const now = current.get(name)
+        if (now === undefined) continue
+        expect(leases.find(({ leaseId }) => leaseId === now.lease.leaseId)?.state).toMatch(/RESERVED|ACTIVE/)
+      }
+    }
+    expect(refused, 'the limit was met').toBeGreaterThan(0)
+    // Whoever does not loop still gets an address.
+    const calm = await scene.start({ name: 'calm', node: 'n1' })
+    expect((await scene.at(calm.lease.address))?.owner?.name).toBe('calm')
+    // No life that ran was ever freed: what was reaped was superseded before.
+    for (const { lease } of await scene.reaps()) {
+      const states = (await scene.events({ leaseId: lease!.leaseId })).map(({ type }) => type)
+      expect(states, lease!.leaseId).toContain('lease.quarantined')
+    }
+  },
+  60_000,
+)
+
+/**
+ * covers: A-02 A-07 INV-4
+ * rule: DOUBT_IS_LIFE
+ */
+incident(
+  '3.1 crash-loop-drains-pool: an old life that is still listed is not freed, one that is gone is',
+  async (scene) => {
+    const { call, network, reality } = scene
+    await scene.pool('10.31.1.0/27')
+    await scene.agent('n1')
+    const first = await scene.start({ name: 'web', uid: 'one', incarnation: 'one', node: 'n1' })
+    const second = await scene.start({ name: 'web', uid: 'two', incarnation: 'two', node: 'n1' })
+    const third = await scene.start({ name: 'web', uid: 'three', incarnation: 'three', node: 'n1' })
+    await scene.cycles(1)
+    for (const { lease } of [first, second])
+      expect((await scene.at(lease.address))?.quarantine?.reason).toBe('SUPERSEDED')
+    // The first one is removed, the second hangs.
+    reality.end(first.workload)
+    await scene.longEnough()
+    expect(await scene.at(first.lease.address), 'gone').toBeNull()
+    expect((await scene.at(second.lease.address))?.quarantine?.reason, 'still there').toBe('SUPERSEDED')
+    expect(await scene.codes(second.lease.address)).toContain('LISTED_LIVE')
+    expect((await scene.at(third.lease.address))?.state).toBe('ACTIVE')
+    const [reaped] = await scene.reaps({ leaseId: first.lease.leaseId })
+    expect(reaped).toMatchObject({ cause: 'PROVEN_ABSENT' })
+    expect(witnessesOf(reaped)).toEqual(['n1'])
+    // The same key asked twice is the same lease, and no stale one is no work (A-09).
+    const owner = sandbox('web', { uid: 'three', incarnation: 'three', node: 'n1' })
+    const [again] = (await call.ok('LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] }))
+      .leases
+    expect(again).toMatchObject({ leaseId: third.lease.leaseId, reused: true })
+    const before = (await scene.events()).length
+    await scene.jobs()
+    expect((await scene.events()).length).toBe(before)
+  },
+)

@@ -1,0 +1,373 @@
+/** Releases before the removal is confirmed (group 6 of the corpus), and what is live in reality and free in the books (7). */
+import { afterAll, expect, test } from 'vitest'
+import { POLICY } from '../../../src/next/core/policy.ts'
+import { useService } from '../support/service.ts'
+import { ipledger, startService, stopService } from '../e2e/service.ts'
+import { INTERVAL } from '../support/agent.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
+import { emptyPool, HOUR, MINUTE, type Started, useIncidents } from '../support/incident.ts'
+import { rpc } from '../support/rpc.ts'
+import { expectVerified } from '../support/verified.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const running = await useService()
+const incident = useIncidents(running)
+const truncated = await useTestDatabase()
+afterAll(() => expectVerified(truncated))
+
+/**
+ * covers: INV-7 INV-2 M-04 M-05
+ * guard: src/core/decide-lease.ts decideRelease
+ */
+incident(
+  '6.1 warn-and-continue: a removal that fails three times keeps the address three times, and is released once',
+  async (scene) => {
+    const { call, reality } = scene
+    await scene.pool('10.61.0.0/32')
+    await scene.agent('n1')
+    const { workload, lease } = await scene.start({ name: 'x', node: 'n1' })
+    await scene.cycles(1)
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
+      // Still attached: the runtime says so.
+      await call.ok('LeaseService/Release', { leaseId: lease.leaseId, removal: 'UNCONFIRMED' })
+      expect(await scene.at(lease.address), `attempt ${attempt}`).toMatchObject({
+        state: 'QUARANTINED',
+        quarantine: { reason: 'REMOVAL_UNCONFIRMED' },
+      })
+      await scene.passes(5 * MINUTE)
+      await scene.cycles(2)
+      expect((await emptyPool(scene)).addresses, 'nobody gets it').toEqual([])
+    }
+    reality.end(workload)
+    await call.ok('LeaseService/Release', { leaseId: lease.leaseId })
+    expect(await scene.at(lease.address)).toBeNull()
+    const types = (await scene.events({ leaseId: lease.leaseId })).map(({ type }) => type)
+    expect(
+      types.filter((type) => type === 'lease.released'),
+      'exactly one',
+    ).toHaveLength(1)
+    expect(types.at(-1)).toBe('lease.released')
+  },
+)
+
+/**
+ * covers: INV-7
+ * guard: src/core/judge.ts fencing
+ */
+incident(
+  '6.1 warn-and-continue: of a node that is gone for good, what hangs is freed by that statement and not before',
+  async (scene) => {
+    const { call, network, reality } = scene
+    await scene.pool('10.61.1.0/28')
+    const agent = await scene.agent('n1')
+    const { lease } = await scene.start({ name: 'x', node: 'n1' })
+    await agent.report()
+    await call.ok('LeaseService/Release', { leaseId: lease.leaseId, removal: 'UNCONFIRMED' })
+    agent.report = silent
+    await scene.passes(24 * HOUR)
+    await scene.cycles(3)
+    expect(await scene.at(lease.address)).toMatchObject({ quarantine: { reason: 'REMOVAL_UNCONFIRMED' } })
+    reality.crash('n1')
+    await call.ok('LivenessService/FenceNode', { network, node: 'n1', boot: 'boot-1', why: 'scrapped' })
+    await scene.cycles(2)
+    expect(await scene.at(lease.address)).toBeNull()
+    expect((await scene.reaps())[0]).toMatchObject({
+      cause: 'FENCED',
+      evidence: { proof: { fencedBy: { node: 'n1', boot: 'boot-1', why: 'scrapped' } } },
+    })
+  },
+)
+
+/** A node nobody hears of any more. */
+async function silent(): Promise<never> {
+  return undefined as never
+}
+
+/**
+ * covers: INV-3 INV-7 INV-20
+ * guard: src/core/judge.ts fencing; src/core/decide-sighting.ts seenFree
+ */
+incident(
+  '6.3 terminating-on-unreachable-node: silence frees nothing, a fencing statement does, and a false one is found out',
+  async (scene) => {
+    const { call, network, reality } = scene
+    await scene.pool('10.63.0.0/26')
+    const agent = await scene.agent('n1')
+    const speak = agent.report
+    const all: Started[] = []
+    for (let index = 0; index < 20; index += 1) all.push(await scene.start({ name: `x${index}`, node: 'n1' }))
+    await agent.report()
+    // Unreachable; their delete was asked for, and nobody knows of their removal.
+    agent.report = silent
+    for (const { lease } of all)
+      await call.ok('LeaseService/Release', { leaseId: lease.leaseId, removal: 'UNCONFIRMED' })
+    await scene.passes(HOUR)
+    await scene.cycles(3)
+    for (const { lease } of all)
+      expect(await scene.at(lease.address), lease.address).toMatchObject({
+        quarantine: { reason: 'REMOVAL_UNCONFIRMED' },
+      })
+    const { seq } = await call.ok('LivenessService/FenceNode', {
+      network,
+      node: 'n1',
+      boot: 'boot-1',
+      why: 'powered off by ops',
+    })
+    await scene.cycles(2)
+    for (const { lease } of all) {
+      expect(await scene.at(lease.address), lease.address).toBeNull()
+      const [reaped] = await scene.reaps({ leaseId: lease.leaseId })
+      expect(reaped).toMatchObject({ cause: 'FENCED' })
+      expect(Number(reaped!.seq)).toBeGreaterThan(Number(seq))
+      expect(Date.parse(reaped!.lease!.availableAt!) - Date.parse(reaped!.time)).toBeGreaterThanOrEqual(
+        POLICY.cooldownMs,
+      )
+    }
+    // It was not off at all: it is back in the same boot, with everything on it.
+    agent.report = speak
+    await scene.cycles(1)
+    const contradicted = await scene.events({ types: ['lease.quarantined'] })
+    const falsely = contradicted.filter(({ lease }) => lease?.quarantine?.reason === 'RELEASED_BUT_LIVE')
+    // So many as a pool may set aside; the others are seen live, and not handed out either.
+    expect(falsely.length).toBeGreaterThan(0)
+    expect(falsely[0]!.lease!.quarantine!.why).toContain('powered off by ops')
+    await scene.passes(10 * MINUTE)
+    await scene.cycles(1)
+    const { addresses } = await emptyPool(scene)
+    const live = new Set(all.map(({ lease }) => lease.address))
+    expect(addresses.filter((address) => live.has(address))).toEqual([])
+    expect(reality.live.size).toBeGreaterThan(20)
+  },
+  30_000,
+)
+
+/**
+ * covers: INV-12 INV-16 INV-24
+ * guard: src/core/decide-reserve.ts notOpen
+ */
+test('7.1 restart-forgets-running-workloads: projections truncated by accident: nothing is handed out until they are rebuilt', async () => {
+  const env = { DATABASE_URL: truncated.adminUrl }
+  const first = await startService(env, { args: ['--no-worker'] })
+  const before = rpc(first.url)
+  await before.ok('PoolService/CreatePool', { name: 'web', cidr: '10.71.0.0/29' })
+  const request = (name: string) => ({
+    owner: { kind: 'sandbox', name, uid: `uid-${name}`, incarnation: '1' },
+    claims: [{ pool: 'web' }],
+  })
+  const held = []
+  for (const name of ['a', 'b', 'c'])
+    held.push((await before.ok('LeaseService/Reserve', request(name))).leases[0])
+  before.close()
+  await stopService(first)
+  await withClient(truncated.adminUrl, (client) => client.query('truncate ipledger.lease, ipledger.network'))
+
+  const second = await startService(env, { args: ['--no-worker'] })
+  const after = rpc(second.url)
+  for (let time = 0; time < 5; time += 1)
+    expect((await after('LeaseService/Reserve', request('new'))).reason).toBe('NETWORK_RECOVERING')
+  expect((await ipledger(second, ['rebuild'], env)).code).toBe(0)
+  const [lease] = (await after.ok('LeaseService/Reserve', request('new'))).leases
+  expect(held.map(({ address }) => address)).not.toContain(lease.address)
+  for (const one of held)
+    expect((await after.ok('LeaseService/GetLease', { leaseId: one.leaseId })).lease).toEqual(one)
+  after.close()
+  await stopService(second)
+}, 60_000)
+
+/**
+ * covers: INV-12 INV-24 M-16 N-07
+ * guard: src/core/decide-sighting.ts adopt; src/core/books.ts candidates
+ */
+incident(
+  '7.1 restart-forgets-running-workloads: what runs and is in no books is adopted at once, and never handed out before',
+  async (scene) => {
+    const { reality, call, network } = scene
+    // The workloads are older than the books: the pool is made over what runs there already.
+    const agent = await scene.newAgent('n1')
+    const running_ = ['10.71.1.1', '10.71.1.2', '10.71.1.5'].map((address) =>
+      reality.start({ name: `old-${address}`, node: 'n1', addresses: [address] }),
+    )
+    await agent.report()
+    await scene.pool('10.71.1.0/28')
+    const [early] = (
+      await call.ok('LeaseService/Reserve', {
+        network,
+        owner: { kind: 'sandbox', name: 'early', uid: 'early', incarnation: '1', node: 'n1' },
+        claims: [{ pool: 'web' }],
+      })
+    ).leases
+    expect(early.address, 'the first that nobody uses').toBe('10.71.1.3')
+    reality.start({ name: 'early', uid: 'early', node: 'n1', addresses: [early.address] })
+    await scene.cycles(2)
+    for (const workload of running_) {
+      const lease = await scene.at(workload.addresses[0]!)
+      expect(lease).toMatchObject({ state: 'ACTIVE', owner: { name: workload.name, uid: workload.uid } })
+      const [adopted] = await scene.events({ leaseId: lease!.leaseId })
+      expect(adopted).toMatchObject({ type: 'lease.adopted', evidence: { source: 'n1', epoch: agent.epoch } })
+    }
+    const { addresses } = await emptyPool(scene)
+    for (const { addresses: used } of running_) expect(addresses).not.toContain(used[0])
+  },
+)
+
+/**
+ * covers: INV-12 M-10 M-11 M-23 N-07
+ * guard: src/core/decide-sighting.ts setAside
+ */
+incident(
+  '7.4 two-allocators-one-range: a live address of nobody known is set aside, on every path to an address',
+  async (scene) => {
+    const { call, network, reality } = scene
+    await scene.pool('10.74.0.0/26')
+    const agent = await scene.agent('host', { node: '' })
+    const foreign = ['10.74.0.1', '10.74.0.2', '10.74.0.3']
+    for (const address of foreign) reality.start({ kind: 'other', name: address, addresses: [address] })
+    // It sees that they are in use, and cannot tell by whom.
+    await scene.passes(INTERVAL)
+    await agent.report({ entries: foreign.map((address) => ({ address })) })
+    agent.entries = () => foreign.map((address) => ({ address }))
+    for (const address of foreign) {
+      expect(await scene.at(address), 'within that report').toMatchObject({
+        state: 'QUARANTINED',
+        quarantine: { reason: 'FOREIGN', by: 'host' },
+      })
+    }
+    const owner = (name: string) => ({ kind: 'sandbox', name, uid: `uid-${name}`, incarnation: '1' })
+    const named = await call('LeaseService/Reserve', {
+      network,
+      owner: owner('named'),
+      claims: [{ pool: 'web', address: foreign[0] }],
+    })
+    expect(named.reason).toBe('ADDRESS_QUARANTINED')
+    expect(JSON.stringify(named.body)).toContain('host')
+    // Every path: alone, previous, in a batch, all or nothing (M-23).
+    const given: string[] = []
+    const take = (leases: readonly { readonly address: string }[]) => {
+      for (const { address } of leases) given.push(address)
+    }
+    take(
+      (await call.ok('LeaseService/Reserve', { network, owner: owner('a'), claims: [{ pool: 'web' }] }))
+        .leases,
+    )
+    take(
+      (
+        await call.ok('LeaseService/Reserve', {
+          network,
+          owner: owner('b'),
+          claims: [{ pool: 'web', preferPrevious: true }],
+        })
+      ).leases,
+    )
+    for (const atomic of [false, true]) {
+      const { results } = await call.ok('LeaseService/BatchReserve', {
+        network,
+        atomic,
+        requests: ['c', 'd'].map((name) => ({
+          owner: owner(`${name}-${atomic}`),
+          claims: [{ pool: 'web' }],
+        })),
+      })
+      for (const { response } of results) take(response.leases)
+    }
+    expect(given).toEqual(['10.74.0.4', '10.74.0.5', '10.74.0.6', '10.74.0.7', '10.74.0.8', '10.74.0.9'])
+    // Pools count them.
+    const { pool } = await call.ok('PoolService/GetPool', { network, name: 'web' })
+    expect(pool.usage.quarantined).toBe('3')
+  },
+)
+
+/**
+ * covers: M-10 M-12 M-13
+ * guard: src/core/decide-reserve.ts accept
+ */
+incident(
+  '7.4 two-allocators-one-range: 32 candidates that its caller sees live end in an error of their own, and stay held',
+  async (scene) => {
+    const { call, network } = scene
+    await scene.pool('10.75.0.0/22')
+    const liveAddresses = Array.from({ length: POLICY.skips }, (_, at) => `10.75.0.${at + 1}`)
+    const told = await call('LeaseService/Reserve', {
+      network,
+      owner: { kind: 'sandbox', name: 'x', uid: 'x', incarnation: '1' },
+      claims: [{ pool: 'web' }],
+      liveAddresses,
+    })
+    expect(told).toMatchObject({ status: 429, reason: 'ALL_CANDIDATES_LIVE' })
+    for (const address of liveAddresses)
+      expect((await scene.at(address))?.quarantine?.reason, address).toBe('SEEN_BY_CALLER')
+    const { pool } = await call.ok('PoolService/GetPool', { network, name: 'web' })
+    expect(pool.usage).toMatchObject({ quarantined: String(POLICY.skips), reserved: '0' })
+  },
+)
+
+/**
+ * covers: M-15 M-16
+ * guard: src/jobs/worker-thread.ts startRunner
+ */
+test('7.1 restart-forgets-running-workloads: what diverged while the service was down is repaired right after its start', async () => {
+  const env = { DATABASE_URL: truncated.adminUrl }
+  const first = await startService(env, { args: ['--no-worker'] })
+  const call = rpc(first.url)
+  await call.ok('NetworkService/CreateNetwork', { name: 'late' })
+  await call.ok('LivenessService/RegisterSource', {
+    network: 'late',
+    id: 'n1',
+    sight: { node: 'n1', ownerKinds: ['sandbox'] },
+  })
+  await call.ok('LivenessService/EnableSource', { network: 'late', id: 'n1' })
+  const { token } = await call.ok('LivenessService/BeginSnapshot', { network: 'late', source: 'n1' })
+  const entries = [{ address: '10.72.0.1', kind: 'sandbox', name: 'old', uid: 'old', interface: 'eth0' }]
+  await call.ok('LivenessService/ReportSnapshot', {
+    network: 'late',
+    source: 'n1',
+    token,
+    epoch: 'boot-1',
+    complete: true,
+    entries,
+  })
+  // Made over it, after it was reported: nothing at that moment says so to the books.
+  await call.ok('PoolService/CreatePool', { network: 'late', name: 'web', cidr: '10.72.0.0/28' })
+  call.close()
+  await stopService(first)
+  // With its worker: the first run is the start's, long before the first interval.
+  const second = await startService(env)
+  const after = rpc(second.url)
+
+  const lease = await waitFor(
+    async () => (await after('LeaseService/GetLease', { network: 'late', address: '10.72.0.1' })).body.lease,
+    { timeout: 20_000, what: 'the adoption' },
+  )
+  expect(lease).toMatchObject({ state: 'ACTIVE', owner: { name: 'old' } })
+  after.close()
+  await stopService(second)
+}, 60_000)
+
+/**
+ * covers: INV-14 M-19 K-06 W-05
+ * guard: src/core/judge.ts seenLive
+ */
+incident(
+  '7.5 container-keeps-address-after-books-changed: paused and stopped is alive for as long as it is listed, and comes back to its address',
+  async (scene) => {
+    const { call, network } = scene
+    await scene.pool('10.76.0.0/28')
+    await scene.agent('n1')
+    const { workload, lease } = await scene.start({ name: 'x', node: 'n1' })
+    for (const state of ['paused', 'exited', 'a word nobody knows']) {
+      workload.state = state
+      await scene.cycles(1)
+      await scene.passes(HOUR)
+      await scene.cycles(5)
+      expect(await scene.lease(lease.leaseId), state).toMatchObject({
+        state: 'ACTIVE',
+        version: lease.version,
+      })
+      expect(await scene.codes(lease.address), state).toContain('SEEN_LIVE')
+    }
+    workload.state = 'running'
+    const owner = { kind: 'sandbox', name: 'x', uid: 'uid-x', incarnation: '1', node: 'n1', boot: 'boot-1' }
+    const [again] = (await call.ok('LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] }))
+      .leases
+    expect(again).toMatchObject({ leaseId: lease.leaseId, address: lease.address, reused: true })
+  },
+)

@@ -1,0 +1,263 @@
+/** Nothing to explain it afterwards (group 15 of the corpus), and what fits no group (16). */
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { expect } from 'vitest'
+import { type Proof, rejudge } from '../../../src/next/core/judge.ts'
+import { verify } from '../../../src/next/ledger/verify.ts'
+import { useService } from '../support/service.ts'
+import { GUARDS, type Guard } from '../mutation/guards.ts'
+import { INTERVAL } from '../support/agent.ts'
+import { withClient } from '../support/database.ts'
+import { type EventJson, MINUTE, useIncidents, useJobs } from '../support/incident.ts'
+import { startProxy } from '../support/proxy.ts'
+import { openReplica } from '../support/replica.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const running = await useService()
+const incident = useIncidents(running)
+const jobs = useJobs(running.database)
+
+const sandbox = (name: string) => ({ kind: 'sandbox', name, uid: `uid-${name}`, incarnation: '1' })
+
+/**
+ * covers: INV-20 W-08 N-03 M-01
+ * guard: src/core/judge.ts rejudge
+ */
+incident(
+  '15.1 no-history: who held an address at any instant, why each reap, and no way to change a row without an event',
+  async (scene) => {
+    const { network, call, reality } = scene
+    await scene.pool('10.151.0.0/29', { cooldown: '60s' })
+    const agent = await scene.agent('n1')
+    const { address } = (await scene.start({ name: 'first', node: 'n1', address: '10.151.0.2' })).lease
+    const held = new Map<string, string | null>()
+    /** Between two events: who holds it. */
+    const mark = async (holder: string | null) => {
+      await scene.cycles(1)
+      const { head } = await call.ok('AuditService/ListEvents', { network, descending: true, pageSize: 1 })
+      held.set(head, holder)
+    }
+    await mark('first')
+    reality.end(reality.at(address)[0]!)
+    await scene.longEnough()
+    await mark(null)
+    await scene.passes(10 * MINUTE)
+    await scene.cycles(1)
+    await scene.start({ name: 'second', node: 'n1', address })
+    await mark('second')
+
+    // Who held it then: by the address's own events up to that number, and nothing else.
+    for (const [head, holder] of held) {
+      const events = await scene.events({ address, beforeSeq: String(Number(head) + 1) })
+      const last = events.at(-1)!
+      const holds =
+        last.type === 'lease.released' || last.type === 'lease.reaped' ? null : last.lease!.owner!.name
+      expect(holds, `at ${head}`).toBe(holder)
+      const told = await call.ok('AuditService/ExplainAddress', { network, address, seq: head })
+      expect(told, `at ${head}`).toMatchObject({ seq: head, state: holder === null ? 'COOLING' : 'ACTIVE' })
+      if (holder !== null) expect(told.answer).toContain(`sandbox ${holder}`)
+      expect(told.steps.map(({ seq }: { seq: string }) => seq)).toContain(last.seq)
+    }
+    // Why it was taken back: sources, numbers of their snapshots, misses, the answer, the policy; judged again, the same.
+    const [reaped] = await scene.reaps({ address })
+    expect(reaped).toMatchObject({ actor: expect.stringContaining('job:'), cause: 'PROVEN_ABSENT' })
+    const proof = reaped!.evidence.proof as Proof
+    const [witness] = proof.sources
+    expect(witness).toMatchObject({ source: 'n1', epoch: agent.epoch, lookup: { answer: 'gone' } })
+    expect(witness!.misses.length).toBeGreaterThanOrEqual(proof.policy.misses)
+    for (const { head, sequence } of witness!.misses) {
+      expect(head).toBeGreaterThanOrEqual(proof.version)
+      expect(sequence).toBeGreaterThan(0)
+    }
+    expect(rejudge(proof).verdict).toBe('reap')
+    // The whole log, folded, is the table; and a row changed behind its back is found.
+    const clean = await verify({ url: running.database.serviceUrl, network, full: true })
+    expect(clean.networks.flatMap(({ findings }) => findings)).toEqual([])
+    await withClient(running.database.serviceUrl, async (service) => {
+      for (const statement of [
+        `update ipledger.event set actor = 'nobody' where network_id = $1`,
+        'delete from ipledger.event where network_id = $1',
+      ]) {
+        await expect(service.query(statement, [network]), statement).rejects.toThrow(/permission denied/)
+      }
+    })
+  },
+)
+
+/**
+ * covers: INV-23 W-02
+ * guard: src/core/decide-proven.ts seenSince
+ */
+incident(
+  '16.2 session-lock-lies: a worker paused between verdict and Reap comes back and does nothing wrong',
+  async (scene) => {
+    const { reality } = scene
+    await scene.pool('10.162.0.0/28')
+    const agent = await scene.agent('n1')
+    // It sees the whole network, and none of what this is about so far.
+    const peer = await scene.agent('peer', { node: '' })
+    peer.lists = () => false
+    const leaked = await scene.start({ name: 'leaked', node: 'n1' })
+    const moved = await scene.start({ name: 'moved', node: 'n1' })
+    await scene.cycles(1)
+    // One ended; the other is alive, and its agent has lost sight of it.
+    reality.end(leaked.workload)
+    agent.lists = (workload) => workload !== moved.workload
+    agent.answers = () => ({ answer: 'GONE' })
+    await scene.passes(5 * MINUTE)
+
+    // A worker that stops just before its Reap: what it will say is judged and on its way.
+    const paused: (() => void)[] = []
+    const worker = {
+      ...jobs.context,
+      ledger: {
+        ...jobs.context.ledger,
+        submit: async (...args: Parameters<typeof jobs.context.ledger.submit>) => {
+          if (args[0].type === 'reapProven') await new Promise<void>((resolve) => paused.push(resolve))
+          return jobs.context.ledger.submit(...args)
+        },
+      },
+    }
+    let run: Promise<unknown> = Promise.resolve()
+    for (let cycle = 0; cycle < 6 && paused.length === 0; cycle += 1) {
+      await scene.passes(INTERVAL)
+      await agent.report()
+      await peer.report()
+      let over = false
+      run = jobs.run('verify-suspects', scene.network, worker).finally(() => {
+        over = true
+      })
+      await waitFor(() => over || paused.length === 2, { what: 'the run, or its Reaps' })
+    }
+    expect(paused.length, 'both Reaps are on their way').toBe(2)
+    // Meanwhile the other source sees the one that is alive, and another worker takes over.
+    peer.lists = () => true
+    await peer.report()
+    await scene.jobs()
+    const before = await scene.log({ types: ['lease.reaped'] })
+    expect((await scene.reaps()).map(({ lease }) => lease!.leaseId)).toEqual([leaked.lease.leaseId])
+    for (const resume of paused) resume()
+    await run
+    expect(await scene.log({ types: ['lease.reaped'] }), 'nothing done twice').toEqual(before)
+    expect(await scene.lease(moved.lease.leaseId)).toMatchObject({ state: 'ACTIVE' })
+    // And nothing stuck: the next run is a run like any.
+    await scene.cycles(2)
+    expect(await scene.log({ types: ['lease.reaped'] })).toEqual(before)
+  },
+  30_000,
+)
+
+/**
+ * covers: INV-25
+ * guard: src/core/draft.ts number
+ */
+incident(
+  '16.3 watch-skips-events: a writer whose commit hangs hides nothing from readers and skips no number',
+  async (scene) => {
+    const { network, call } = scene
+    await scene.pool('10.163.0.0/20')
+    const proxy = await startProxy(running.database.serviceUrl)
+    const slow = await openReplica(proxy.url, { deadlineMs: 4_000 })
+    const over = new AbortController()
+    const readers = Array.from({ length: 8 }, async () => {
+      const seen: string[] = []
+      let afterSeq = '0'
+      for (let last = false; ; ) {
+        last = over.signal.aborted
+        const { events } = await call.ok('AuditService/ListEvents', { network, afterSeq, pageSize: 200 })
+        for (const event of events as EventJson[])
+          seen.push(`${event.seq} ${event.type} ${event.lease?.address}`)
+        afterSeq = events.at(-1)?.seq ?? afterSeq
+        if (last && events.length === 0) return seen
+      }
+    })
+    const reserve = (through: typeof call, name: string) =>
+      through('LeaseService/Reserve', { network, owner: sandbox(name), claims: [{ pool: 'web' }] })
+    const work = async (through: typeof call, who: string, count: number) => {
+      for (let index = 0; index < count; index += 1) await reserve(through, `${who}-${index}`)
+    }
+    const working = [work(call, 'a', 100), work(call, 'b', 100), work(slow.call, 'c', 20)]
+    await waitFor(async () => (await scene.events()).length > 30)
+    // Written and not answered: its transaction stays open until the role's time-out ends it.
+    proxy.silentFromNextCommit()
+    const hanging = reserve(slow.call, 'hanging')
+    await Promise.all(working.slice(0, 2))
+    proxy.silent(false)
+    proxy.down(true)
+    proxy.down(false)
+    await Promise.all([working[2], hanging])
+    over.abort()
+    const seen = await Promise.all(readers)
+    const { rows } = await withClient(running.database.adminUrl, (client) =>
+      client.query<{ line: string }>(
+        `select seq || ' ' || type || ' ' || coalesce(host(address), 'undefined') as line
+           from ipledger.event where network_id = $1 order by seq`,
+        [network],
+      ),
+    )
+    const log = rows.map(({ line }) => line)
+    expect(log.map((line) => Number(line.split(' ')[0]))).toEqual(log.map((_, index) => index + 1))
+    for (const one of seen) expect(one).toEqual(log)
+    await slow.close()
+    await proxy.close()
+  },
+  30_000,
+)
+
+/**
+ * covers: INV-4
+ * guard: src/core/judge.ts seenLive
+ */
+incident(
+  '16.5 legitimate-double-presence: a VM that moves is one lease, and lives as long as either node sees it',
+  async (scene) => {
+    const { reality } = scene
+    await scene.pool('10.165.0.0/28')
+    const source = await scene.agent('n1')
+    const target = await scene.agent('n2')
+    const vm = await scene.start({ name: 'vm', node: 'n1' })
+    await scene.cycles(1)
+    // Both carry the address: one lease, no conflict.
+    vm.workload.nodes = ['n1', 'n2']
+    await scene.cycles(3)
+    expect(await scene.lease(vm.lease.leaseId)).toMatchObject({ state: 'ACTIVE', version: vm.lease.version })
+    expect((await source.report()).complete && (await target.report()).complete).toBe(true)
+    // The source side ends: its lists without the VM are no misses while the other reports it.
+    vm.workload.nodes = ['n2']
+    await scene.passes(10 * MINUTE)
+    await scene.cycles(8)
+    expect(await scene.lease(vm.lease.leaseId)).toMatchObject({ state: 'ACTIVE', version: vm.lease.version })
+    expect(await scene.codes(vm.lease.address)).toContain('SEEN_LIVE')
+    // It ends on both: then, and not before, it is taken back.
+    expect(await scene.reaps()).toEqual([])
+    reality.end(vm.workload)
+    await scene.longEnough()
+    expect(await scene.lease(vm.lease.leaseId)).toBeNull()
+    const [reaped] = await scene.reaps({ leaseId: vm.lease.leaseId })
+    expect([...reaped!.evidence.sources].sort()).toEqual(['n1', 'n2'])
+  },
+)
+
+/**
+ * covers: A-07 M-22
+ * guard: test/mutation/guards.ts GUARDS
+ */
+incident(
+  '16.9 vacuous-tests: every guard can be removed alone, and names the test that must then fail',
+  async () => {
+    const checkout = fileURLToPath(new URL('../../', import.meta.url))
+    const problems: string[] = []
+    for (const { guard, file, text, replacement, fails } of GUARDS as readonly Guard[]) {
+      const source = readFileSync(`${checkout}${file}`, 'utf8')
+      const times = source.split(text).length - 1
+      if (times !== 1) problems.push(`${guard}: its text is ${times} times in ${file}`)
+      if (text === replacement) problems.push(`${guard}: the replacement changes nothing`)
+      if (!readFileSync(`${checkout}${fails}`, 'utf8').includes('test')) problems.push(`${guard}: ${fails}`)
+    }
+    expect(problems).toEqual([])
+    // The scenario's own list.
+    const about = GUARDS.map(({ guard }) => guard).join('\n')
+    for (const wanted of ['complete', 'age', 'fencing', 'cooling', 'warm-up', 'cap'])
+      expect(about).toContain(wanted)
+  },
+)
