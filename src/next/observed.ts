@@ -96,8 +96,8 @@ const LEASES = `
   select 'conflicts', array[n.network_id], coalesce(q.leases, 0)
     from ipledger.network n left join q on q.network = n.network_id and q.reason = 'CONFLICT'
   union all
-  select 'suspects', array[k.network_id, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
-    from ipledger.lookup k group by k.network_id, k.answer`
+  select 'suspects', array[k.network, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
+    from ipledger_audit.suspects k group by k.network, k.answer`
 
 const ATTENTION = `
   select 'attention' as metric, array[a.network, a.code] as labels, count(*)::float8 as value

@@ -151,6 +151,9 @@ function serveHttp2(
   lane: ConnectLane,
 ): void {
   if (unary.has(request.url)) inFlight.add(response)
+  const { stream } = request
+  // What was refused before it was read is read to its end: its stream would stay half open.
+  stream.once('finish', () => stream.resume())
   if (lane(request, response)) return
   page(response, 404, 'there is no such method\n')
 }

@@ -164,8 +164,11 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
     })
   }
   if (trusts) {
-    const believed = (id: string) => (id === command.source ? command.head : null)
-    for (const { address } of command.entries) follow(batch, command, address, believed)
+    for (const entry of command.entries) {
+      const owner = ownerOf(entry)
+      const isIt = (one: Sighting) => (isSame(one, command.source, owner) ? command.head : null)
+      follow(batch, command, entry.address, isIt)
+    }
   }
   const taken = { complete: flaws.length === 0, appeared: appeared.length, vanished: vanished.length }
   if (command.last === null) {
@@ -322,7 +325,7 @@ function longestPromise({ image }: Batch): number {
 export function decideRecheck(batch: Batch, command: Recheck): Answer {
   const { image } = batch
   const again = batch.without.has('LISTED_IS_LOOKED_AT_AGAIN') ? [] : command.addresses
-  for (const address of again) follow(batch, command, address, (id) => believedHead(batch, id))
+  for (const address of again) follow(batch, command, address, (one) => believedHead(batch, one))
   return {
     leases: command.addresses
       .flatMap((address) => image.records.get(address) ?? [])
@@ -330,27 +333,34 @@ export function decideRecheck(batch: Batch, command: Recheck): Answer {
   }
 }
 
-/** The newest counted head of a source that is enabled and warm; null: its lists only protect. */
-export function believedHead(batch: Pick<Batch, 'image' | 'known' | 'freshness'>, id: string): number | null {
+/**
+ * The newest counted head of a source that is enabled and warm, of what its counted list had; null: it only protects. What
+ * a partial or late list has added since is no word of that head.
+ */
+export function believedHead(
+  batch: Pick<Batch, 'image' | 'known' | 'freshness'>,
+  { source: id, appearedSeq, appearedHead }: Sighting,
+): number | null {
   const { image } = batch
   const source = image.sources.get(id)
   const fresh = batch.freshness.get(id) ?? batch.known.freshness.get(id) ?? undefined
   if (source?.state !== 'ENABLED' || fresh === undefined || !fresh.warm) return null
   if (fresh.epoch !== source.epoch?.name || fresh.era !== image.network!.era) return null
-  return fresh.counted.at(-1)?.head ?? null
+  const head = fresh.counted.at(-1)?.head
+  return head !== undefined && (appearedSeq <= head || appearedHead === head) ? head : null
 }
 
 /**
  * What the lists that are believed say of one address. They decide only on what has not changed since the head they were
  * begun at (INV-5).
  */
-function follow(batch: Batch, by: By, address: string, believed: (source: string) => number | null): void {
+function follow(batch: Batch, by: By, address: string, believed: (one: Sighting) => number | null): void {
   const { image } = batch
   const unit = unitAt(image, address)
   if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return
   const record = image.records.get(unit.address)
   const seen = sightingsOf(image, unit.place, unit.address).flatMap((sighting) => {
-    const head = isLive(sighting) ? believed(sighting.source) : null
+    const head = isLive(sighting) ? believed(sighting) : null
     return head === null ? [] : [{ sighting, head }]
   })
   if (isHeld(record)) {

@@ -5,7 +5,7 @@
  */
 import type { Freshness, Known } from '../core/command.ts'
 import { believedHead } from '../core/decide-report.ts'
-import { type Image, isHeld, isLive, sightingsOf, unitAt } from '../core/image.ts'
+import { type Image, isHeld, isLive, type Sighting, sightingsOf, unitAt } from '../core/image.ts'
 import { isListedAs } from '../core/owner.ts'
 import { isSingle } from '../core/pool.ts'
 import { contains } from '../core/ranges.ts'
@@ -23,7 +23,8 @@ async function recheckIn({ database, ledger, signal }: JobContext, network: stri
   let rechecked = 0
   if (image === null || image.sightings.size === 0) return { rechecked }
   /** By what the image knows: a list that is believed could be of now. */
-  const isEnabled = (id: string) => (image.sources.get(id)?.state === 'ENABLED' ? image.head : null)
+  const isEnabled = ({ source }: Sighting) =>
+    image.sources.get(source)?.state === 'ENABLED' ? image.head : null
   const pick = (address: string) => (isActedOn(image, address, isEnabled) ? address : null)
   for await (const found of sift(image.sightings.keys(), pick, AT_ONCE, signal)) {
     const ids = found.flatMap((address) => (image.sightings.get(address) ?? []).map(({ source }) => source))
@@ -49,17 +50,17 @@ async function recheckIn({ database, ledger, signal }: JobContext, network: stri
 
 function believedBy(image: Image, known: ReadonlyMap<string, Freshness>) {
   const batch = { image, known: { freshness: known } as unknown as Known, freshness: new Map() }
-  return (id: string): number | null => believedHead(batch, id)
+  return (one: Sighting): number | null => believedHead(batch, one)
 }
 
 /** As `follow` of core/decide-report.ts has it. */
-function isActedOn(image: Image, address: string, believed: (source: string) => number | null): boolean {
+function isActedOn(image: Image, address: string, believed: (one: Sighting) => number | null): boolean {
   const unit = unitAt(image, address)
   if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return false
   const record = image.records.get(unit.address)
   const isSeen = (since: number, of: (owner: Parameters<typeof isListedAs>[1] | null) => boolean): boolean =>
     sightingsOf(image, unit.place, unit.address).some((one) => {
-      const head = isLive(one) && of(one.owner) ? believed(one.source) : null
+      const head = isLive(one) && of(one.owner) ? believed(one) : null
       return head !== null && head >= since
     })
   if (!isHeld(record)) return isSeen(record?.seq ?? 0, () => true)

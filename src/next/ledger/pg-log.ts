@@ -393,11 +393,25 @@ const RECORDS_PAGE = `select string_agg(text, E'\\u001d' order by address) as pa
     from (select l.address, ipledger.event_text(e) as text
             from ipledger.lease l join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
            where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) page`
-const IS_FOLD = `select (select max(seq) from ipledger.lease where network_id = $1) is not distinct from
-    (select seq from ipledger.event where network_id = $1 and address is not null order by seq desc limit 1) as is_fold`
+const LAST_OF_ADDRESSES = `select seq from ipledger.event
+    where network_id = $1 and address is not null order by seq desc limit 1`
+// Times never go back along the numbers, so halving finds the event at which the last hour begins.
+const BEFORE_RECENT = `with recursive search (low, high) as (
+    select 0::bigint, (select seq from ipledger.event where network_id = $1 order by seq desc limit 1)
+    union all
+    select case when e.is_recent then s.low else e.seq end, case when e.is_recent then m.middle - 1 else s.high end
+      from search s
+     cross join lateral (select s.low + (s.high - s.low + 1) / 2 as middle) m
+     cross join lateral (
+       select e.seq, e.at > clock_timestamp() - interval '${POLICY.holdWindowMs} ms' as is_recent
+         from ipledger.event e where e.network_id = $1 and e.seq >= m.middle order by e.seq limit 1) e
+     where s.low < s.high)
+  select max(low) as seq from search`
 const RECENT = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest from ipledger.event e
-    where e.network_id = $1 and e.seq > $2 and e.at > clock_timestamp() - interval '${POLICY.holdWindowMs} ms'
-      and (e.type in ('lease.released', 'lease.reaped', 'lease.quarantined', 'attachment.closed', 'reconcile.resumed'))
+    where e.network_id = $1 and e.seq > $2
+      and (e.cause = 'PROVEN_ABSENT' or e.type = 'reconcile.resumed'
+           or e.type in ('lease.released', 'lease.quarantined', 'attachment.closed')
+              and e.at > clock_timestamp() - interval '${POLICY.retryHorizonMs} ms')
     order by e.seq limit $3`
 
 async function load<T>(
@@ -417,11 +431,7 @@ async function load<T>(
       (await query(text, [network, ...values])).rows
     const [head] = await rows(HEAD)
     const [stored] = await rows('select * from ipledger.network where network_id = $1')
-    const isFold = await rows(IS_FOLD)
-    if (isFold[0]!.is_fold !== true || (head !== undefined && stored === undefined))
-      throw new NeedsRebuild(
-        `the projections of network ${network} are not the fold of its log: run ipledger rebuild --network ${network}`,
-      )
+    if (head !== undefined && stored === undefined) throw needsRebuild(network)
     const loaded: Loaded = {
       head: (head?.head as number | undefined) ?? 0,
       at: (head?.at as number | undefined) ?? 0,
@@ -432,7 +442,7 @@ async function load<T>(
       sightings: (
         await rows('select *, host(address) as address_text from ipledger.sighting where network_id = $1')
       ).map(sightingOf),
-      records: recordPages(rows),
+      records: recordPages(network, rows),
       recent: recentPages(rows),
     }
     const built = await build(loaded)
@@ -446,27 +456,42 @@ async function load<T>(
 
 type Ask = (text: string, ...values: readonly unknown[]) => Promise<readonly Row[]>
 
-async function* recordPages(rows: Ask): AsyncGenerator<readonly AddressRecord[]> {
+function needsRebuild(network: string): NeedsRebuild {
+  return new NeedsRebuild(
+    `the projections of network ${network} are not the fold of its log: run ipledger rebuild --network ${network}`,
+  )
+}
+
+/** The next page is made while the one before is read. */
+async function* recordPages(network: string, rows: Ask): AsyncGenerator<readonly AddressRecord[]> {
+  let last = 0
   // Before every address: the addresses of a table are hosts.
-  for (let after = '0.0.0.0/0'; ; ) {
-    const [page] = await rows(RECORDS_PAGE, after, RECORDS)
-    if (page === undefined || page.page === null) return
-    yield (page.page as string).split('\u001d').map(recordOfText)
-    if ((page.rows as number) < RECORDS) return
-    after = page.last as string
+  let next = rows(RECORDS_PAGE, '0.0.0.0/0', RECORDS)
+  for (let isMore = true; isMore; ) {
+    const [page] = await next
+    isMore = page!.rows === RECORDS
+    if (isMore) next = rows(RECORDS_PAGE, page!.last, RECORDS)
+    // Whoever reads may fail before it is looked at.
+    next.catch(() => {})
+    if (page!.page === null) break
+    const records = (page!.page as string).split('\u001d').map(recordOfText)
+    for (const { seq } of records) if (seq > last) last = seq
+    yield records
   }
+  const [event] = await rows(LAST_OF_ADDRESSES)
+  if (last !== ((event?.seq as number | undefined) ?? 0)) throw needsRebuild(network)
 }
 
 async function* recentPages(rows: Ask): AsyncGenerator<readonly Sealed[]> {
-  for (let after = 0; ; ) {
+  const [before] = await rows(BEFORE_RECENT)
+  for (let after = before!.seq as number | null; after !== null; ) {
     const page = await rows(RECENT, after, PAGE)
     const sealed = page.map(({ text, digest }) => ({
       event: eventOf(text as string),
       digest: digest as string,
     }))
     yield sealed
-    if (sealed.length < PAGE) return
-    after = sealed.at(-1)!.event.seq
+    after = sealed.length < PAGE ? null : sealed.at(-1)!.event.seq
   }
 }
 

@@ -1,7 +1,7 @@
 /** Reuse at once (group 10 of the corpus), and records that cannot be read or are written over (group 11). */
 import { expect, onTestFinished, test } from 'vitest'
 import { POLICY } from '../../../src/next/core/policy.ts'
-import { startService } from '../e2e/service.ts'
+import { serve } from '../e2e/commands.ts'
 import { INTERVAL } from '../support/agent.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { HOUR, type LeaseJson, openReplica, sandbox, useIncidents } from '../support/incident.ts'
@@ -19,7 +19,7 @@ const incident = useIncidents(running)
 test('10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and it cools all the same', async () => {
   const database = await createTestDatabase()
   onTestFinished(() => database.drop())
-  const first = await startService({ DATABASE_URL: database.adminUrl }, { args: ['--no-worker'] })
+  const first = await serve({ DATABASE_URL: database.adminUrl }, ['--no-worker'])
   const before = rpc(first.url)
   await before.ok('PoolService/CreatePool', { name: 'one', cidr: '10.102.0.0/32' })
   const request = (name: string) => ({ owner: sandbox(name), claims: [{ pool: 'one' }] })
@@ -69,27 +69,21 @@ incident(
     const held = await scene.start({ name: 'held', node: 'n1' })
     await scene.cycles(1)
     await scene.passes(6 * 60_000)
-    // A v4 address in v6 clothes is refused by the same rule: it has one spelling.
-    const bad = ['10.0.0.300', '', '010.0.0.5', '::ffff:10.0.0.5']
+    const bad = ['10.0.0.300', '', '010.0.0.5']
     for (let cycle = 0; cycle < 5; cycle += 1) {
       await scene.passes(INTERVAL)
       const answer = await agent.report({
         entries: [
           ...bad.map((address) => ({ address, kind: 'sandbox', name: 'odd', uid: 'odd' })),
-          {
-            address: '10.112.0.77',
-            kind: 'sandbox',
-            name: 'good',
-            uid: 'good',
-            interface: 'eth0',
-          },
+          // The second is a v4 address in v6 clothes: what it means is clear.
+          ...['10.112.0.77', '::ffff:10.112.0.78'].map((address) => ({ address, ...sandbox('good') })),
         ],
       })
       expect(answer).toMatchObject({
         complete: false,
         counted: false,
         because: ['UNREADABLE_ENTRY'],
-        unreadable: 4,
+        unreadable: 3,
       })
       await scene.jobs()
     }
@@ -100,13 +94,14 @@ incident(
     })
     expect(await scene.reaps()).toEqual([])
     // What it did read is nobody else's, and whoever asks is told that the source is not whole.
-    const named = { pool: 'web', address: '10.112.0.77' }
-    const told = await scene.call('LeaseService/Reserve', {
-      network: scene.network,
-      owner: sandbox('another'),
-      claims: [named],
-    })
-    expect(told.reason).toBe('ADDRESS_QUARANTINED')
+    for (const address of ['10.112.0.77', '10.112.0.78']) {
+      const told = await scene.call('LeaseService/Reserve', {
+        network: scene.network,
+        owner: sandbox('another'),
+        claims: [{ pool: 'web', address }],
+      })
+      expect(told.reason).toBe('ADDRESS_QUARANTINED')
+    }
     const { sources } = await scene.call.ok('LivenessService/ListSources', { network: scene.network })
     expect(sources[0]).toMatchObject({ id: 'n1', partialBecause: ['UNREADABLE_ENTRY'] })
   },
@@ -149,8 +144,7 @@ incident(
           for (const gone of waiting.splice(0, 2)) {
             const { leaseId, version } = gone
             const reap = { leaseId, version, why: 'round' }
-            const { lease: ended } = await other.call.ok('LeaseService/Reap', reap)
-            answered.reaped.push(ended)
+            answered.reaped.push(...(await other.call.ok('LeaseService/Reap', reap)).leases)
           }
         }
       }),

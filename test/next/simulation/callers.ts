@@ -19,6 +19,7 @@ export function createCallers(world: World, processes: Processes): Callers {
   let lives = 0
   let calls = 0
   const generations = new Map<string, number>()
+  let isOver = false
   /** Of names without incarnations: their lives follow each other. */
   const taken = new Set<string>()
 
@@ -36,10 +37,10 @@ export function createCallers(world: World, processes: Processes): Callers {
    * later. `undefined`: no answer came.
    */
   function send(command: Command, answered: (answer: Answer | Refusal | undefined) => void): void {
-    let isOver = false
+    let isDone = false
     const done = (answer: Answer | Refusal | undefined) => {
-      if (isOver) return
-      isOver = true
+      if (isDone) return
+      isDone = true
       answered(answer)
     }
     const deliver = (one: Command, then: typeof done) => {
@@ -63,13 +64,14 @@ export function createCallers(world: World, processes: Processes): Callers {
     if (has(world, 'callsRepeatLate') && random.chance(0.1) && !isDelicate)
       world.at(random.below(80 * SECOND), () => deliver({ ...command, traceId: `t${++calls}` }, () => {}))
     world.afterwards(() => {
-      if (!isOver) world.at(20 * SECOND, () => done(undefined))
+      if (!isDone) world.at(20 * SECOND, () => done(undefined))
     })
   }
 
   // A life.
 
-  function start(of?: { readonly name: string; readonly kind: string; readonly isOverlapping: boolean }): void {
+  function start(of?: { readonly name: string; readonly kind: string }): void {
+    if (isOver) return
     const strangers = has(world, 'strangersAppear') && random.chance(0.1)
     const kind = of?.kind ?? (random.chance(0.03) ? 'infrastructure' : random.pick(['container', 'pod', 'pod']))
     const name = of?.name ?? `w${random.below(16)}`
@@ -155,7 +157,7 @@ export function createCallers(world: World, processes: Processes): Callers {
         const [lease] = answer === undefined || isRefused ? [] : answer.leases
         if (lease !== undefined && !command.validateOnly && lease.state !== 'QUARANTINED')
           promised(life, lease, lease.state === 'ACTIVE' ? null : deadline)
-        else if (attempt < 3 && !(isRefused && named !== null) && !command.validateOnly)
+        else if (attempt < 3 && !(isRefused && answer.retryAfterMs === undefined) && !command.validateOnly && (!isRefused || attempt === 0))
           world.at(random.between(SECOND, 15 * SECOND), () => ask(attempt + 1))
         else end(life, 'forgotten')
       })
@@ -300,7 +302,7 @@ export function createCallers(world: World, processes: Processes): Callers {
     const chance = random.next()
     if (has(world, 'livesOverlap') && chance < 0.35) {
       // Its successor starts first; it is told to end a while later, or is forgotten.
-      start({ name: owner.name, kind: owner.kind, isOverlapping: true })
+      start({ name: owner.name, kind: owner.kind })
       world.at(random.between(10 * SECOND, 10 * MINUTE), () => {
         end(life, 'overlapping')
         if (random.chance(0.5)) releases(true)
@@ -316,7 +318,7 @@ export function createCallers(world: World, processes: Processes): Callers {
       releases(true)
       world.at(random.between(10 * SECOND, 10 * MINUTE), () => end(life, 'later'))
     } else end(life, 'forgotten')
-    if (random.chance(0.5)) world.at(random.below(MINUTE), () => start({ name: owner.name, kind: owner.kind, isOverlapping: false }))
+    if (random.chance(0.5)) world.at(random.below(MINUTE), () => start({ name: owner.name, kind: owner.kind }))
   }
 
   /** Stops, is away for a while, and asks for its address again before it uses it. */
@@ -346,12 +348,13 @@ export function createCallers(world: World, processes: Processes): Callers {
   const most = random.between(6, 24)
   function keepStarting(): void {
     if (!world.isCalm && world.lives.size < most) start()
-    if (!world.isCalm) world.at(random.between(SECOND, 40 * SECOND), keepStarting)
+    if (!world.isCalm) world.at(random.between(SECOND, MINUTE), keepStarting)
   }
 
   return {
     start: keepStarting,
     endAll() {
+      isOver = true
       for (const life of [...world.lives]) end(life, 'the world ends')
     },
   }

@@ -39,12 +39,12 @@ export type Checks = {
   mayBeginEra(): void
   /** The shadow alone: partition and order of free space. */
   space(): void
-  same(image: Image, whose: string): void
+  same(image: Image, whose: string, clock: number): void
   fail(why: string): never
   /** The log's part of the story. */
   log(last: number): readonly string[]
-  /** `begun`: commits when the present era began. */
-  readonly count: { events: number; begun: number }
+  /** Commands that were called, events of the log, and its commits when the present era began. */
+  readonly count: { calls: number; events: number; begun: number }
 }
 
 export type Call = { readonly command: Command; readonly head: number; readonly losses: number }
@@ -60,7 +60,7 @@ export function createChecks(world: World, database: Database): Checks {
   let isLost = false
   let mayBegin = false
   const { without } = world
-  const count = { events: 0, begun: 0 }
+  const count = { calls: 0, events: 0, begun: 0 }
   /** When the address ended by the true clock, and with which event. */
   let ended = new Map<string, { readonly at: number; readonly seq: number }>()
   /** By the true clock: until when a confirm was promised to be waited for. */
@@ -248,7 +248,10 @@ export function createChecks(world: World, database: Database): Checks {
         }
       }
     },
-    begin: (command) => ({ command, head: shadow.head, losses }),
+    begin(command) {
+      count.calls += 1
+      return { command, head: shadow.head, losses }
+    },
     answered({ command, head, losses: before }, outcome) {
       if (!outcome.ok) {
         const { reason } = outcome.refusal
@@ -297,7 +300,8 @@ export function createChecks(world: World, database: Database): Checks {
         if (next !== expected) fail(`pool ${place.pool.name} hands out ${next}, it should be ${expected}`)
       }
     },
-    same(image, whose) {
+    same(image, whose, clock) {
+      const now = Math.max(shadow.at, clock)
       if (image.digest !== shadow.digest) fail(`the image of ${whose} is at ${image.head} ${image.digest}, the log at ${shadow.head} ${shadow.digest}`)
       const [mine, theirs] = [canonical(shadow, shadow.at), canonical(image, shadow.at)].map((one) => Object.entries(one))
       for (const [index, [name, value]] of mine!.entries()) {

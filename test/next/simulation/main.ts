@@ -1,6 +1,6 @@
 /**
- * `npm run simulate -- --seed N --events M [--seeds K] [--without RULE] [--workers W]`: K worlds from seed N on, of M steps
- * each, on W threads. A failure prints its seed, its step and both stories, and ends the run with status 1.
+ * `npm run simulate -- --seed N --events M [--seeds K] [--without RULE] [--workers W]`: K worlds from seed N on, of M events
+ * each, on W threads. A failure prints its seed, its event and both stories, and ends the run with status 1.
  */
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
@@ -36,15 +36,15 @@ async function main(): Promise<void> {
   const done = await runAll(task, Number(values.seeds), Number(values.workers))
   const seconds = (performance.now() - begun) / 1_000
   const sum = (of: (one: Result) => number) => done.reduce((total, one) => total + of(one), 0)
-  const steps = sum((one) => one.steps)
+  const events = sum((one) => one.events)
   console.log(
-    `${done.length} seeds from ${first}: ${steps} steps, ${sum((one) => one.logged)} events in the logs, ${seconds.toFixed(1)} s, ${Math.round(steps / seconds)} steps/s`,
+    `${done.length} seeds from ${first}: ${events} events, ${sum((one) => one.logged)} of them in the logs, ${seconds.toFixed(1)} s, ${Math.round(events / seconds)} events/s`,
   )
   const failed = done.find(({ failure }) => failure !== null)
   if (failed === undefined) return
   const { story } = await simulate(failed.seed, task.events, new Set(task.without), true)
   console.log(story.join('\n'))
-  console.log(`\nseed ${failed.seed}, step ${failed.steps}: ${failed.failure}`)
+  console.log(`\nseed ${failed.seed}, event ${failed.events}: ${failed.failure}`)
   process.exitCode = 1
 }
 

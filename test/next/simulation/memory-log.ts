@@ -152,12 +152,15 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
   function connect(hooks: Hooks = {}): Log {
     const log: Log = {
       async begin(network, asked) {
-        await hooks.beforeLock?.()
+        const waits = hooks.beforeLock?.()
+        if (waits !== undefined) await waits
         if (asked.creates && !tables.has(network)) tables.set(network, newTables(network))
         const lock = lockOf(network)
-        const held = await acquire(lock, log)
+        const lent = acquire(lock, log)
+        const held = lent instanceof Promise ? await lent : lent
         const caught = catchUp(network, asked)
-        await hooks.afterLock?.()
+        const idles = hooks.afterLock?.()
+        if (idles !== undefined) await idles
         return transaction(network, lock, held, caught)
       },
       async tail(network, after) {
@@ -204,7 +207,8 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
             database.onCommit(network, write)
           }
           end(lock, held)
-          await hooks.afterCommit?.()
+          const dawdles = hooks.afterCommit?.()
+          if (dawdles !== undefined) await dawdles
           if (veto !== null) return { kind: 'rolledBack', isVeto: true, error: new Error(veto) }
           return fate === 'lostAfter'
             ? { kind: 'unknown', error: lost() }

@@ -3,9 +3,9 @@
  * it is. Beside them the jobs, as the worker runs them: expiry, judging suspects with look-ups, looking again at what is
  * listed.
  */
-import type { Command, Freshness, LookUp, Report } from '../../../src/next/core/command.ts'
+import type { Command, Freshness, Known, LookUp, Report } from '../../../src/next/core/command.ts'
 import { expiresAt } from '../../../src/next/core/decide-lease.ts'
-import { freshnessAfter, isNews, isSpaced } from '../../../src/next/core/decide-report.ts'
+import { believedHead, freshnessAfter, isNews, isSpaced } from '../../../src/next/core/decide-report.ts'
 import type { Entry } from '../../../src/next/core/event.ts'
 import { isSame, ownerOf } from '../../../src/next/core/evolve.ts'
 import { type Image, isHeld, type Sighting } from '../../../src/next/core/image.ts'
@@ -17,6 +17,9 @@ import type { Process, Processes } from './processes.ts'
 import { has, listOf, lookUpOf, MINUTE, NETWORK, SECOND, type SourceWorld, toldBy, type World } from './world.ts'
 
 export type Reporters = { start(source: SourceWorld): void; work(): void }
+
+/** Changes of a report that one command carries. */
+const SLICE = 8
 
 const envelope = (name: string, cause: string) => ({
   network: NETWORK,
@@ -48,25 +51,27 @@ export function createReporters(world: World, database: Database, processes: Pro
     if (node !== null && (node.isPartitioned || !node.isUp)) return
     const process = processes.any()
     if (process === null) return
-    processes.image(process, (image) => {
-      const isLagging = has(world, 'listsLag') && random.chance(0.2)
-      const sequence = (freshnessOf(declaration.id)?.sequence ?? 0) + 1
-      const begun = { head: image.head, begunAt: processes.now(process), sequence, epoch: source.epoch }
-      // A source that lags reports what it knew a while ago as if it were of now.
-      const entries = listOf(world, source)
-      const gathers = isLagging ? random.below(2 * MINUTE) : random.chance(0.1) ? random.below(5 * SECOND) : 0
-      if (gathers === 0) report(source, process, begun, entries)
-      else
-        world.at(gathers, () => {
-          const later = processes.any()
-          if (later !== null && source.epoch === begun.epoch) report(source, later, begun, isLagging ? entries : listOf(world, source))
-        })
-      if (has(world, 'listsRepeat') && random.chance(0.1))
-        world.at(random.below(3 * MINUTE), () => {
-          const later = processes.any()
-          if (later !== null && !source.isRetired) report(source, later, begun, entries)
-        })
-    })
+    // What it is begun at is read beside the loop.
+    const tables = database.tables.get(NETWORK)
+    if (tables === undefined || world.now < processes.databaseAwayUntil) return
+    const sequence = (freshnessOf(declaration.id)?.sequence ?? 0) + 1
+    const head = tables.events.at(-1)?.event.seq ?? 0
+    const begun = { head, begunAt: processes.now(process), sequence, epoch: source.epoch }
+    // A source that lags reports what it knew a while ago as if it were of now.
+    const isLagging = has(world, 'listsLag') && random.chance(0.2)
+    const entries = listOf(world, source)
+    const gathers = isLagging ? random.below(2 * MINUTE) : random.chance(0.1) ? random.below(5 * SECOND) : 0
+    if (gathers === 0) report(source, process, begun, entries)
+    else
+      world.at(gathers, () => {
+        const later = processes.any()
+        if (later !== null && source.epoch === begun.epoch) report(source, later, begun, isLagging ? entries : listOf(world, source))
+      })
+    if (has(world, 'listsRepeat') && random.chance(0.1))
+      world.at(random.below(3 * MINUTE), () => {
+        const later = processes.any()
+        if (later !== null && !source.isRetired) report(source, later, begun, entries)
+      })
   }
 
   type Begun = Pick<Report, 'head' | 'begunAt' | 'sequence' | 'epoch'>
@@ -102,8 +107,8 @@ export function createReporters(world: World, database: Database, processes: Pro
             .filter((one) => one.source === id && one.vanishedSeq === null && !isStill(one))
             .map(entryOf)
       const slices: Pick<Report, 'entries' | 'vanished' | 'last'>[] = []
-      for (let i = 0; i < news.length; i += 5) slices.push({ entries: news.slice(i, i + 5), vanished: [], last: null })
-      for (let i = 0; i < vanished.length; i += 5) slices.push({ entries: [], vanished: vanished.slice(i, i + 5), last: null })
+      for (let i = 0; i < news.length; i += SLICE) slices.push({ entries: news.slice(i, i + SLICE), vanished: [], last: null })
+      for (let i = 0; i < vanished.length; i += SLICE) slices.push({ entries: [], vanished: vanished.slice(i, i + SLICE), last: null })
       slices.push({ entries: [], vanished: [], last: { entries: list.length, digest, after } })
       const sendNext = (): void => {
         const slice = slices.shift()
@@ -183,12 +188,17 @@ export function createReporters(world: World, database: Database, processes: Pro
 
   function recheck(process: Process, image: Image): void {
     const addresses: string[] = []
+    const { freshness } = database.tables.get(NETWORK)!
+    const known = { freshness } as unknown as Known
+    const evidence = { image, known, freshness: new Map() }
     for (const [address, sightings] of image.sightings) {
       // Blocks are few; of single addresses what is as it should be is passed over.
       const record = image.records.get(address)
-      const isTheirs = ({ owner }: Sighting) => owner === null || !isListedAs(record!.owner!, owner)
-      if (record?.state === 'QUARANTINED' || (record?.state === 'ACTIVE' && !sightings.some(isTheirs))) continue
-      addresses.push(address)
+      if (record?.state === 'QUARANTINED') continue
+      const isOdd = (one: Sighting) =>
+        (record?.state !== 'ACTIVE' || (one.owner !== null && !isListedAs(record.owner!, one.owner))) &&
+        (believedHead(evidence, one) ?? -1) >= (record?.token ?? 0)
+      if (sightings.some(isOdd)) addresses.push(address)
     }
     if (addresses.length > 0) submit(process, { ...envelope('job:recheck', 'RECHECK'), type: 'recheck', addresses })
   }

@@ -3,7 +3,6 @@
  * checks after every step. After `events` steps the faults stop: what runs is then known, everybody ends, and within a bound
  * all addresses are free again.
  */
-import { setImmediate as drained } from 'node:timers/promises'
 import { isHeld, isLive, sightingsOf, unitAt } from '../../../src/next/core/image.ts'
 import { coverageOf, judge } from '../../../src/next/core/judge.ts'
 import { isListedAs } from '../../../src/next/core/owner.ts'
@@ -19,7 +18,8 @@ import { createWorld, FAULTS, type Fault, MINUTE, NETWORK, SECOND, START, seeded
 
 export type Result = {
   readonly seed: number
-  readonly steps: number
+  /** Steps of the world, and commands that processes decided. */
+  readonly events: number
   /** Events of the log. */
   readonly logged: number
   readonly failure: string | null
@@ -79,7 +79,7 @@ export async function simulate(
       if (process.isDead || process.stopped !== null) continue
       processes.image(process, (image) =>
         guarded(() => {
-          if (image.head === checks.shadow.head) checks.same(image, process.name)
+          if (image.head === checks.shadow.head) checks.same(image, process.name, clock())
         }, failed),
       )
       await drained()
@@ -92,7 +92,7 @@ export async function simulate(
     callers.start()
     reporters.work()
     operators.keepBreaking()
-    await go(() => steps >= events)
+    await go(() => steps + checks.count.calls >= events)
     operators.calm()
     const calm = world.now
     await go(() => world.now > calm + SETTLE_MS)
@@ -114,7 +114,7 @@ export async function simulate(
   const failure = violation === null ? null : violation instanceof Violation ? violation.message : String((violation as Error).stack)
   return {
     seed,
-    steps,
+    events: steps + checks.count.calls,
     logged: checks.count.events,
     failure,
     story:
@@ -140,7 +140,7 @@ function checkCalm({ now }: World, { shadow, fail }: Checks, database: Database)
     if (unit === null) continue
     const record = shadow.records.get(unit.address)
     for (const one of sightingsOf(shadow, unit.place, unit.address)) {
-      const head = isLive(one) ? believedHead({ image: shadow, known, freshness: new Map() }, one.source) : null
+      const head = isLive(one) ? believedHead({ image: shadow, known, freshness: new Map() }, one) : null
       if (head === null || head < (record?.seq ?? 0)) continue
       const isSpent = (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
       if (!isHeld(record) && !isSpent) fail(`${address} is free, and ${one.source} lists it; at ${timeOf(now)}`)
@@ -173,6 +173,11 @@ function checkFree({ shadow, fail }: Checks, database: Database): void {
     const why = judge(evidence, record).because.map(({ text }) => text)
     fail(`${record.address} #${record.token} is ${record.state} still, an hour after everything has ended: ${why.join('; ')}`)
   }
+}
+
+/** All promises that can go on have gone on. */
+function drained(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
 }
 
 /** Checks that are called from within promises must not be lost in them. */

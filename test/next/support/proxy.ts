@@ -87,10 +87,10 @@ export async function startProxy(target: string): Promise<TestProxy> {
         client.write(text.replace(COMMITTED, ROLLED_BACK), 'latin1')
       } else if (answer !== 'lost') client.write(chunk)
     })
-    for (const socket of [client, server]) {
-      socket.on('error', end)
-      socket.on('close', end)
-    }
+    client.on('error', end).on('close', end)
+    // Of a connection that was cut, the client does not hear that the server has ended it.
+    const ended = () => (isCut ? server.destroy() : end())
+    server.on('error', ended).on('close', ended)
   })
   await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
   const address = listener.address()
