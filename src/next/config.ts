@@ -121,13 +121,9 @@ const telemetry = z.object({
     'must be a number from 0 to 1; unset it for 1',
   ),
   OTEL_METRIC_EXPORT_INTERVAL: whole(1, 999_999_999, 60_000),
-  OTEL_BSP_SCHEDULE_DELAY: whole(1, 999_999_999, 5_000),
-  OTEL_BSP_MAX_QUEUE_SIZE: whole(1, 1_000_000, 8_192),
-  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: whole(1, 1_000_000, 512),
 })
 
 export type LogLevel = (typeof LOG_LEVELS)[number]
-export type SamplerName = (typeof SAMPLERS)[number]
 
 /** What leaves the process about itself. Nothing, unless somebody asked for it. */
 export type TelemetryConfig = {
@@ -138,8 +134,7 @@ export type TelemetryConfig = {
   readonly pushEveryMs: number
   /** Spans by OTLP. */
   readonly traces: boolean
-  readonly sampler: { readonly name: SamplerName; readonly ratio: number }
-  readonly spans: { readonly everyMs: number; readonly queued: number; readonly atOnce: number }
+  readonly sampler: { readonly name: (typeof SAMPLERS)[number]; readonly ratio: number }
 }
 
 export type Config = {
@@ -233,11 +228,6 @@ function readTelemetry(metrics: 'yes' | 'no' | undefined, env: Env): TelemetryCo
         ? hasEndpoint(set.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)
         : set.OTEL_TRACES_EXPORTER === 'otlp',
     sampler: { name: set.OTEL_TRACES_SAMPLER, ratio: Number(set.OTEL_TRACES_SAMPLER_ARG ?? 1) },
-    spans: {
-      everyMs: set.OTEL_BSP_SCHEDULE_DELAY,
-      queued: set.OTEL_BSP_MAX_QUEUE_SIZE,
-      atOnce: set.OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
-    },
   }
 }
 

@@ -30,12 +30,10 @@ const NETWORKS = `
   with n as materialized (select * from ipledger.network order by network_id limit ${MOST})
   select g.metric, g.labels, g.value::float8 as value
     from n
-   cross join lateral (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) h
     left join ipledger.event b on n.era > 0 and b.network_id = n.network_id and b.seq = n.era::bigint << ${ERA_BITS}
     left join ipledger.verification v on v.network_id = n.network_id
    cross join lateral (values
-     ('head', array[n.network_id], h.seq::numeric),
-     ('era', array[n.network_id], n.era),
+     ('era', array[n.network_id], n.era::numeric),
      ('eraBegun', array[n.network_id], extract(epoch from b.at)),
      ('networkState', array[n.network_id, 'READY'], (n.recovering is null)::int),
      ('networkState', array[n.network_id, 'RECOVERING'], (n.recovering is not null)::int),
@@ -73,7 +71,6 @@ const POOLS = `
        order by s.at desc limit 1) s on true
    cross join lateral (values
      ('poolDraining', array[p.network_id, p.name], (p.settings ->> 'draining')::boolean::int::numeric),
-     ('poolSize', array[p.network_id, p.name], s.size),
      ('poolAddresses', array[p.network_id, p.name, 'free'], s.free),
      ('poolAddresses', array[p.network_id, p.name, 'cooling'], s.cooling),
      ('poolAddresses', array[p.network_id, p.name, 'reserved'], s.reserved),
@@ -96,17 +93,12 @@ const LEASES = `
   select 'conflicts', array[n.network_id], coalesce(q.leases, 0)
     from ipledger.network n left join q on q.network = n.network_id and q.reason = 'CONFLICT'
   union all
-  select 'suspects', array[k.network, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
-    from ipledger_audit.suspects k group by k.network, k.answer`
+  select 'suspects', array[k.network_id, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
+    from ipledger.lookup k group by k.network_id, k.answer`
 
 const ATTENTION = `
   select 'attention' as metric, array[a.network, a.code] as labels, count(*)::float8 as value
     from ipledger_audit.attention a group by a.network, a.code`
-
-const OLDEST = `
-  select 'oldestTransaction' as metric, '{}'::text[] as labels,
-         greatest(0, extract(epoch from clock_timestamp() - o.begun_at))::float8 as value
-    from ipledger.oldest_transaction() o`
 
 const OFTEN_MS = 10_000
 const SELDOM_MS = 60_000
@@ -114,7 +106,6 @@ const PARTS: readonly Part[] = [
   { name: 'networks', everyMs: OFTEN_MS, text: NETWORKS },
   { name: 'sources', everyMs: OFTEN_MS, text: SOURCES },
   { name: 'pools', everyMs: OFTEN_MS, text: POOLS },
-  { name: 'oldest transaction', everyMs: OFTEN_MS, text: OLDEST },
   { name: 'forecast', everyMs: SELDOM_MS, text: FORECAST },
   { name: 'leases', everyMs: SELDOM_MS, text: LEASES },
   { name: 'attention', everyMs: SELDOM_MS, text: ATTENTION },

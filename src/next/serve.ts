@@ -134,7 +134,7 @@ export async function migrateDatabase(
   log: Logger,
   open: AsyncDisposableStack,
 ): Promise<void> {
-  const database = await openDatabase(config, { log, embedded: 'share', auditAnew: true })
+  const database = await openDatabase(config, { log, embedded: 'share' })
   open.defer(() => database.stop())
   await openWriter(config, database, log, open)
 }
@@ -241,7 +241,7 @@ function openIntake(database: Database, ledger: OpenLedger, log: Logger, open: A
   return createIntake({
     ledger,
     database: openPool(database, 'ipledger intake', INTAKE_CONNECTIONS, log, open),
-    observe: (network, _source, { ms, complete }) => countReport(network, complete, ms),
+    observe: countReport,
     log,
   })
 }

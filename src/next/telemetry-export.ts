@@ -9,7 +9,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Sampler } from '@opentelemetry/sdk-trace'
-import type { SamplerName, TelemetryConfig } from './config.ts'
+import type { TelemetryConfig } from './config.ts'
 import { type Logger, noLongerThan, SERVICE_NAME, startCounting, startTracing } from './telemetry.ts'
 import { writePage } from './telemetry-page.ts'
 
@@ -25,6 +25,8 @@ const MOST_SERIES = 10_000
 /** Observers wait no longer for the database (`observed.ts`); this is for one that does not keep its word. */
 const COLLECT_WITHIN_MS = 5_000
 const FLUSH_WITHIN_MS = 2_000
+/** Spans that wait to be sent; more are dropped. */
+const MOST_SPANS = 8_192
 
 export async function startTelemetry(config: TelemetryConfig, log: Logger): Promise<Telemetry> {
   const closing: (() => Promise<void> | void)[] = []
@@ -56,14 +58,7 @@ async function trace(config: TelemetryConfig): Promise<() => Promise<void>> {
   const provider = new TracerProvider({
     resource: await describeProcess(),
     sampler: chooseSampler(sdk, config.sampler),
-    spanProcessors: [
-      new BatchSpanProcessor({
-        exporter: new OTLPTraceExporter(),
-        scheduledDelayMillis: config.spans.everyMs,
-        maxQueueSize: config.spans.queued,
-        maxExportBatchSize: Math.min(config.spans.atOnce, config.spans.queued),
-      }),
-    ],
+    spanProcessors: [new BatchSpanProcessor({ exporter: new OTLPTraceExporter(), maxQueueSize: MOST_SPANS })],
   })
   api.trace.setGlobalTracerProvider(provider)
   api.context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
@@ -78,24 +73,13 @@ async function trace(config: TelemetryConfig): Promise<() => Promise<void>> {
 
 type Samplers = Pick<
   typeof import('@opentelemetry/sdk-trace'),
-  'AlwaysOffSampler' | 'AlwaysOnSampler' | 'ParentBasedSampler' | 'TraceIdRatioBasedSampler'
+  'ParentBasedSampler' | 'TraceIdRatioBasedSampler'
 >
 
 function chooseSampler(sdk: Samplers, { name, ratio }: TelemetryConfig['sampler']): Sampler {
-  const root = (of: SamplerName): Sampler => {
-    switch (of) {
-      case 'always_on':
-      case 'parentbased_always_on':
-        return new sdk.AlwaysOnSampler()
-      case 'always_off':
-      case 'parentbased_always_off':
-        return new sdk.AlwaysOffSampler()
-      case 'traceidratio':
-      case 'parentbased_traceidratio':
-        return new sdk.TraceIdRatioBasedSampler(ratio)
-    }
-  }
-  return name.startsWith('parentbased') ? new sdk.ParentBasedSampler({ root: root(name) }) : root(name)
+  const share = name.endsWith('always_on') ? 1 : name.endsWith('always_off') ? 0 : ratio
+  const root = new sdk.TraceIdRatioBasedSampler(share)
+  return name.startsWith('parentbased') ? new sdk.ParentBasedSampler({ root }) : root
 }
 
 async function count(

@@ -95,24 +95,6 @@ const COUNTERS = {
     labels: ['network', 'cause'],
     is: "Leases taken back by ipledger: NEVER_CONFIRMED, PROVEN_ABSENT, or an operator's Reap",
   },
-  quarantines: {
-    name: 'ipledger.quarantines',
-    unit: '{lease}',
-    labels: ['network', 'reason'],
-    is: 'Leases quarantined, or quarantined anew',
-  },
-  held: {
-    name: 'ipledger.held',
-    unit: '{hold}',
-    labels: ['network', 'hold'],
-    is: 'Times a network was held: CLOCK, TOO_MANY_REAPS, SOURCE_AHEAD',
-  },
-  resumed: {
-    name: 'ipledger.resumed',
-    unit: '{hold}',
-    labels: ['network', 'hold'],
-    is: 'Holds that ended, by themselves or because an operator resumed the network',
-  },
   eras: {
     name: 'ipledger.eras_begun',
     unit: '{era}',
@@ -124,12 +106,6 @@ const COUNTERS = {
     unit: '{batch}',
     labels: ['outcome'],
     is: 'Batches: committed; not_begun and not_loaded did nothing; rolled_back, vetoed and unknown were undone in memory',
-  },
-  loaded: {
-    name: 'ipledger.image.loaded_records',
-    unit: '{record}',
-    labels: ['network'],
-    is: 'Records read from the database by loads of images',
   },
   reports: {
     name: 'ipledger.reports',
@@ -290,12 +266,6 @@ const GAUGES = {
     labels: ['network', 'pool', 'state'],
     is: 'Leases of the pool by state: free, cooling, reserved, active, quarantined, excluded; their sum is its size',
   },
-  poolSize: {
-    name: 'ipledger.pool.size',
-    unit: '{lease}',
-    labels: ['network', 'pool'],
-    is: 'Leases the pool has room for, excluded ones included',
-  },
   poolDraining: {
     name: 'ipledger.pool.draining',
     unit: '',
@@ -356,7 +326,6 @@ const GAUGES = {
     labels: ['network', 'answer'],
     is: 'Questions about leases that nobody lists, by their last answer; waiting where none has come',
   },
-  head: { name: 'ipledger.head', unit: '', labels: ['network'], is: 'Number of the last event' },
   era: { name: 'ipledger.era', unit: '', labels: ['network'], is: 'Era of the log' },
   eraBegun: {
     name: 'ipledger.era.begun.timestamp',
@@ -369,12 +338,6 @@ const GAUGES = {
     unit: '',
     labels: ['network', 'state'],
     is: '1 for the state the network is in, 0 for the others',
-  },
-  oldestTransaction: {
-    name: 'ipledger.oldest_transaction',
-    unit: 's',
-    labels: [],
-    is: 'Age of the oldest open transaction of the database; 0 when there is none',
   },
   verifyAge: {
     name: 'ipledger.verify.age',
@@ -598,10 +561,8 @@ export const ledgerObserver = {
     record('database', ['commit'], writeMs / 1_000)
     if (waitedMs !== undefined) record('queueWait', [], waitedMs / 1_000)
   },
-  loaded(network: string, done: { readonly records: number; readonly ms: number }): void {
-    if (!counting) return
-    add('loaded', [network], done.records)
-    record('load', [], done.ms / 1_000)
+  loaded(_network: string, done: { readonly ms: number }): void {
+    if (counting) record('load', [], done.ms / 1_000)
   },
   eraBegun(network: string): void {
     if (counting) add('eras', [network])
@@ -611,15 +572,10 @@ export const ledgerObserver = {
     add('batches', [FAILED[what]])
     if (what === 'vetoed') add('uniqueViolations', [network])
   },
-  event(network: string, event: LedgerEvent): void {
+  event(network: string, { type, cause }: LedgerEvent): void {
     if (!counting) return
-    const { type, cause } = event
     add('events', [network, type, cause])
     if (type === 'lease.reaped') add('reaps', [network, cause])
-    else if (type === 'lease.quarantined') add('quarantines', [network, event.record.quarantine!.reason])
-    else if (type === 'reconcile.held') add('held', [network, event.details.hold])
-    else if (type === 'reconcile.resumed')
-      for (const hold of event.details.holds) add('resumed', [network, hold])
   },
 } as const
 

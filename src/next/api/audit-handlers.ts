@@ -61,9 +61,9 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       const page = ofNetwork(await reads.leaseHistory(network, token, readPage(message, asked)), network)
       if (page === undefined) {
         const { leaseId } = message
+        checkHead('leaseId', token, ofNetwork(await reads.network(network), network).head)
         throw new Refused(refusal('LEASE_NOT_FOUND', `no lease ${leaseId} was ever handed out`, { leaseId }))
       }
-      checkHead('leaseId', token, page.head)
       return { ...historyFields(network, page, asked) }
     },
 

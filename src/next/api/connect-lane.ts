@@ -90,9 +90,9 @@ export function createConnectLane(
       async (message, context) => {
         const call = context.values.get(CALL)!
         try {
-          const answered = await answer(front, method, message, call)
+          const answered = messageOf(method, await answer(method, message, call))
           call.rpc?.end('OK', '')
-          return messageOf(method, answered)
+          return answered
         } catch (error) {
           throw tell(error, call)
         }

@@ -20,7 +20,7 @@ import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
 import { poolHandlers } from './pool-handlers.ts'
-import { type Caller, checkRole, RIGHTS, type Role } from './rights.ts'
+import { type Caller, checkRole, RIGHTS } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
 /**
@@ -86,11 +86,14 @@ export type Header = {
 
 /** Everything that can be refused before the body is read. */
 export function beginCall(front: Front, method: Method, header: Header): Call {
+  const { desc, roles } = method
   const rpc = beginRpc(method.path.slice(1), header.system, header)
   try {
+    const caller = roles === null ? NOBODY : front.tokens.authenticate(header.authorization)
+    if (roles !== null) checkRole(caller, roles, desc.name)
     return {
-      caller: admit(front.tokens, method.roles, header.authorization, method.desc.name),
-      method: method.desc.name,
+      caller,
+      method: desc.name,
       deadline:
         performance.now() + Math.min(header.timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
       traceId: rpc === null ? traceIdOf(header.traceparent) : rpc.traceId,
@@ -102,46 +105,11 @@ export function beginCall(front: Front, method: Method, header: Header): Call {
   }
 }
 
-function admit(
-  tokens: Tokens,
-  roles: ReadonlySet<Role> | null,
-  authorization: string | undefined,
-  method: string,
-): Caller {
-  if (roles === null) return NOBODY
-  const caller = tokens.authenticate(authorization)
-  checkRole(caller, roles, method)
-  return caller
-}
-
 /** Throws whatever the handler throws; `refuse` says what the caller is told. */
-export function answer(
-  front: Front,
-  method: Method,
-  message: Parameters<Method['handle']>[0],
-  call: Call,
-): ReturnType<Method['handle']> {
-  const { rpc } = call
-  const handle = () => handled(front, method, message, call)
-  return rpc === null ? handle() : rpc.run(handle)
-}
-
-async function handled(
-  front: Front,
-  method: Method,
-  message: Parameters<Method['handle']>[0],
-  call: Call,
-): ReturnType<Method['handle']> {
-  const begun = performance.now()
-  if (begun >= call.deadline) throw deadlinePassed()
-  const answered = await method.handle(message, call)
-  if (front.log.isLevelEnabled('debug')) {
-    front.log.debug(
-      { method: call.method, actor: call.caller.name, ms: performance.now() - begun },
-      'answered',
-    )
-  }
-  return answered
+export async function answer(method: Method, message: Message, call: Call): Promise<object> {
+  if (performance.now() >= call.deadline) throw deadlinePassed()
+  const handle = () => method.handle(message, call)
+  return call.rpc === null ? handle() : call.rpc.run(handle)
 }
 
 /** What a handler answers, for whoever wants more than its JSON. */

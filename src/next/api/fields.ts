@@ -50,30 +50,16 @@ const POOL = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
+
 /** Text without control characters, at most `limit` bytes; may be empty. */
 export function text(value: string, path: string, limit: number): string {
-  let bytes = 0
-  for (let i = 0; i < value.length; i++) {
-    const code = value.charCodeAt(i)
-    if (code < 0x80) {
-      if (code < 0x20 || code === 0x7f) throw invalidField(path, 'must not contain control characters')
-      bytes += 1
-    } else if (code < 0xa0) {
-      throw invalidField(path, 'must not contain control characters')
-    } else if (code < 0x800) {
-      bytes += 2
-    } else if (code < 0xd800 || code > 0xdfff) {
-      bytes += 3
-    } else {
-      const next = value.charCodeAt(i + 1)
-      if (code > 0xdbff || !(next >= 0xdc00 && next <= 0xdfff)) {
-        throw invalidField(path, 'is not well-formed Unicode: half of a surrogate pair')
-      }
-      bytes += 4
-      i += 1
-    }
-    if (bytes > limit) throw invalidField(path, `is longer than ${limit} bytes`)
-  }
+  // Most are short: three bytes a character at most.
+  if (3 * value.length > limit && Buffer.byteLength(value) > limit)
+    throw invalidField(path, `is longer than ${limit} bytes`)
+  if (CONTROL.test(value)) throw invalidField(path, 'must not contain control characters')
+  if (!value.isWellFormed()) throw invalidField(path, 'is not well-formed Unicode: half of a surrogate pair')
   return value
 }
 

@@ -108,7 +108,7 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
         : isJson
           ? readJson(method.desc.input, body.toString())
           : readBinary(method, body)
-      const answered = await answer(front, method, message, call)
+      const answered = await answer(method, message, call)
       // As text, which goes out in one piece with the header; bytes take a second buffer.
       if (isJson) send(response, 200, JSON_TYPE, JSON.stringify(answered))
       else send(response, 200, BINARY_TYPE, toBinary(method.desc.output, messageOf(method, answered)))

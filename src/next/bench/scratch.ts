@@ -42,7 +42,7 @@ export async function openScratch(kept: string | undefined): Promise<Scratch> {
   if (isNew) await query(`create database ${TEMPLATE}`)
   const { serviceUrl, jobsUrl } = await openDatabase(
     { databaseUrl: at(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
-    { log, embedded: 'share', auditAnew: true },
+    { log, embedded: 'share' },
   )
   return {
     postmaster: () => server.pid() ?? 0,

@@ -1,14 +1,14 @@
-/** What happened, and what follows from it: events, explain, as-of. */
+/** What happened, and what follows from it: events, history, explain, as-of. */
 import type { Command } from 'commander'
-import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
+import { AuditService, type Event, type HistoryEntry, type Holder } from '../gen/ipledger/v1/audit_pb.ts'
 import { lineWidth, prose, tableOf, time, wrapped } from './print.ts'
 import { fromOf, momentOf, toOf, WHEN_HELP, when, whenOption } from './readers.ts'
 import { addressOf, holderOf, leaseTable, stateOf } from './show-lease.ts'
-import { verb } from './verb.ts'
+import { ask, verb } from './verb.ts'
 
 const { method } = AuditService
 
-export function auditCommands(program: Command): void {
+export function auditCommands(program: Command, lease: Command): void {
   verb(program, 'events', {
     about: "a network's log",
     method: method.listEvents,
@@ -33,6 +33,28 @@ Examples:
   ipledger events --from -15m --type lease.reaped
   ipledger events --owner-kind pod --owner-name default/web-0`,
     show: ({ events }) => eventTable(events),
+  })
+  verb(program, 'history <address|cidr>', {
+    about: 'who had it, and what happened',
+    method: method.getAddressHistory,
+    argument: (text) => (text.includes('/') ? { cidr: text } : { address: text }),
+    fields: [
+      ['--from <when>', 'from then on', fromOf, whenOption],
+      ['--to <when>', 'up to then', toOf, whenOption],
+    ],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger history 10.8.64.2
+  ipledger history 10.8.64.0/28 --from "2026-11-20 03:00" --to "2026-11-20 03:30"`,
+    run: (request) => ask(method.getAddressHistory, { ...request, descending: true }),
+    show: historyText,
+  })
+  verb(lease, 'history <lease-id>', {
+    about: 'what happened to a lease, also one that has ended',
+    method: method.getLeaseHistory,
+    run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),
+    show: historyText,
   })
   verb(program, 'explain <address>', {
     about: 'why an address is free, cooling, held or quarantined, and what led there',
@@ -70,6 +92,25 @@ Examples:
     },
     // -15m looks like an option; what is neither option nor time is refused as a time.
   }).allowUnknownOption()
+}
+
+type History = { readonly entries: readonly HistoryEntry[]; readonly holders: readonly Holder[] }
+
+/** The newest page, in the order in which it happened. */
+function historyText({ entries, holders }: History): string {
+  const rows = entries.map(({ event, what }) => [String(event!.seq), time(event!.time), what]).toReversed()
+  return [
+    tableOf('nobody held it', holders, {
+      ADDRESS: addressOf,
+      LEASE: ({ leaseId }) => leaseId,
+      OWNER: holderOf,
+      FROM: ({ fromTime }) => time(fromTime),
+      UNTIL: ({ untilTime }) => time(untilTime),
+      'COOLS UNTIL': ({ availableAt }) => time(availableAt),
+    }),
+    '',
+    rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth()),
+  ].join('\n')
 }
 
 export function eventTable(events: readonly Event[]): string {

@@ -1,24 +1,19 @@
 /** What is done with leases that are held: confirm, release, quarantine, reap, labels; and looking at them. */
-import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
-import {
-  type ConfirmRequestSchema,
-  ConfirmResponseSchema,
-  LeaseService,
-  ReleaseResponseSchema,
-} from '../gen/ipledger/v1/lease_pb.ts'
-import { type Lease, LeaseState, Removal } from '../gen/ipledger/v1/types_pb.ts'
+import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import { Unclear } from './failure.ts'
 import { sheet, time } from './print.ts'
 import { leaseOrAddress } from './readers.ts'
 import { OWNER_FIELDS } from './reserve.ts'
 import { leaseSheet, leaseTable } from './show-lease.ts'
-import { ask, pages, verb } from './verb.ts'
+import { ask, verb } from './verb.ts'
 
 const { method } = LeaseService
 const UNCONFIRMED = () => ({ removal: Removal.UNCONFIRMED })
 
-export function leaseCommands(program: Command): void {
+/** The group of those that look at leases. */
+export function leaseCommands(program: Command): Command {
   const many = ({ leases }: { readonly leases: readonly Lease[] }) => leaseTable(leases)
   const one = (answer: { readonly lease?: Lease | undefined }) => leaseSheet(answer.lease)
 
@@ -27,17 +22,10 @@ export function leaseCommands(program: Command): void {
     method: method.confirm,
     fields: OWNER_FIELDS,
     help: `
-Names the lease, or its owner. A refused confirm means: unconfigure the address.
+Names the lease, or its owner in full. A refused confirm means: unconfigure the address.
 
-Examples:
-  ipledger confirm default/42
-  ipledger confirm --kind container --name node-1/web`,
-    run: async (request) => {
-      const leases: Lease[] = []
-      for (const named of await nameLeases(request, [LeaseState.RESERVED, LeaseState.ACTIVE]))
-        leases.push(...(await ask(method.confirm, { ...request, ...named })).leases)
-      return create(ConfirmResponseSchema, { leases })
-    },
+Example:
+  ipledger confirm default/42`,
     show: many,
   })
   verb(program, 'release [lease-id]', {
@@ -48,19 +36,11 @@ Examples:
       ['--removal-unconfirmed', 'nobody knows whether it is still configured: quarantined', UNCONFIRMED],
     ],
     help: `
-Names the lease, or its owner. An owner is released as a whole if --uid or --name, --incarnation and --interface are
-given; otherwise its leases are looked up, and it must be clear which life of it is meant.
+Names the lease, or its owner in full.
 
 Examples:
   ipledger release default/42
-  ipledger release --kind container --name node-1/web
   ipledger release --kind pod --name default/web-0 --uid 9b3c… --incarnation 5f1e… --interface eth0`,
-    run: async (request) => {
-      const leases: Lease[] = []
-      for (const named of await nameLeases(request, []))
-        leases.push(...(await ask(method.release, { ...request, ...named })).leases)
-      return create(ReleaseResponseSchema, { leases })
-    },
     show: many,
   })
   verb(program, 'quarantine <lease-id|address>', {
@@ -139,52 +119,5 @@ Examples:
           ])}\n\n${leaseTable(leases)}`
         : `request ${requestId} was not committed in the last 24 h`,
   })
-}
-
-/** What a Confirm or a Release names. */
-type Named = Pick<
-  MessageInitShape<typeof ConfirmRequestSchema>,
-  'leaseId' | 'owner' | 'network' | 'requestId'
->
-
-/**
- * The lease that was named, the owner that was named in full, or the leases that the owner holds. Of these all must
- * belong to one life of the owner: which of two was meant is not guessed.
- */
-async function nameLeases(
-  { leaseId, owner, network = 'default', requestId }: Named,
-  states: readonly Exclude<LeaseState, 0>[],
-): Promise<readonly object[]> {
-  if (leaseId !== undefined) {
-    if (owner !== undefined) throw new Unclear('Name the lease or its owner, not both.')
-    return [{}]
-  }
-  const { kind, name, uid, incarnation, interface: named } = owner ?? {}
-  const who = `${kind} ${name ?? uid}`
-  if (kind === undefined || (name === undefined && uid === undefined))
-    throw new Unclear('Name the lease (default/42), or its owner with --kind and --name or --uid.')
-  if (incarnation !== undefined && named !== undefined) return [{}]
-  const filter = { network, ownerKind: kind, ownerName: name ?? '', ownerUid: uid ?? '', states: [...states] }
-  const meant: Lease[] = []
-  // In a large network a page may be empty and not the last: the server examines so many leases for each.
-  for await (const { leases } of pages(method.listLeases, filter)) {
-    meant.push(
-      ...leases.filter(
-        (one) =>
-          (incarnation === undefined || one.owner?.incarnation === incarnation) &&
-          (named === undefined || one.owner?.interface === named),
-      ),
-    )
-  }
-  if (meant.length === 0) throw new Unclear(`${who} holds no lease in network ${network}.`)
-  const lifeOf = ({ owner: of }: Lease) => JSON.stringify([of?.uid, of?.incarnation, of?.interface])
-  if (new Set(meant.map(lifeOf)).size > 1)
-    throw new Unclear(
-      `${who} has leases of more than one life. Name one with --uid, --incarnation or --interface, or name the lease:\n\n${leaseTable(meant)}`,
-    )
-  if (meant.length > 1 && requestId !== undefined)
-    throw new Unclear(
-      `${who} holds ${meant.length} leases, and a request id stands for one command: name each lease, or the owner with --incarnation and --interface.`,
-    )
-  return meant.map((one) => ({ leaseId: one.leaseId, owner: undefined }))
+  return lease
 }

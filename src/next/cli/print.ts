@@ -47,7 +47,7 @@ export function time(at: Timestamp | undefined): string {
   return at === undefined ? '' : iso(timestampDate(at).getTime())
 }
 
-export function iso(ms: number): string {
+function iso(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
 }
 

@@ -10,7 +10,6 @@ import { ConnectFailed } from '../postgres/connect.ts'
 import { auditCommands } from './audit.ts'
 import { databaseCommands } from './database.ts'
 import { failureJson, failureText, Unclear, Unsuccessful } from './failure.ts'
-import { historyCommand } from './history.ts'
 import { leaseCommands } from './lease.ts'
 import { livenessCommands } from './liveness.ts'
 import { networkCommands } from './network.ts'
@@ -57,9 +56,7 @@ Start:
   networkCommands(program)
   poolCommands(program)
   reserveCommand(program)
-  leaseCommands(program)
-  historyCommand(program)
-  auditCommands(program)
+  auditCommands(program, leaseCommands(program))
   rejudgeCommand(program)
   sourceCommands(program)
   livenessCommands(program)

@@ -147,7 +147,10 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
     batch.without.has('ONLY_COUNTED_REPORTS_DECIDE') ||
     (flaws.length === 0 && source.state === 'ENABLED' && present.warm)
 
-  const appeared = command.entries.filter((entry) => isNews(image, command.source, entry))
+  // Not trusted, its word that something has ended is none (a late list may say so of what runs again).
+  const appeared = command.entries.filter(
+    (entry) => (trusts || entry.state !== TERMINAL) && isNews(image, command.source, entry),
+  )
   const vanished = trusts ? command.vanished.filter((entry) => isListedNow(batch, command.source, entry)) : []
   if (appeared.length > 0 || vanished.length > 0 || opens) {
     emit(batch, command, {

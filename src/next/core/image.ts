@@ -172,10 +172,9 @@ function createIndex<V extends object>(): Index<V> {
   const entries = new Map<string, V | Set<V>>()
   return {
     add(key, value) {
-      const found = entries.get(key)
-      if (found === undefined) entries.set(key, value)
-      else if (found instanceof Set) found.add(value)
-      else entries.set(key, new Set([found, value]))
+      const found = entries.getOrInsert(key, value)
+      if (found instanceof Set) found.add(value)
+      else if (found !== value) entries.set(key, new Set([found, value]))
     },
     delete(key, value) {
       const found = entries.get(key)
@@ -197,10 +196,6 @@ export function rollback(image: Image, mark: number): void {
   image.journal = null
   while (journal.length > mark) journal.pop()!()
   image.journal = journal
-}
-
-function note(image: Image, inverse: () => void): void {
-  image.journal?.push(inverse)
 }
 
 // Addresses.
@@ -245,9 +240,9 @@ export function put(image: Image, address: string, record: AddressRecord | undef
   if (place !== null && unitOf(place.pool, value.value) === value.value) {
     count(place, before, -1)
     count(place, record, 1)
-    offer(image, place, address, value.value)
+    if (!isHeld(record)) offer(image, place, address, value.value)
   }
-  note(image, () => put(image, address, before))
+  image.journal?.push(() => put(image, address, before))
 }
 
 function addTo(counts: Map<string, number>, key: string, change: number): void {
@@ -345,7 +340,7 @@ export function putClosing(image: Image, owner: Owner, at: number): void {
     image.closings.delete(oldest)
     dropped.push([oldest, closedAt])
   }
-  note(image, () => {
+  image.journal?.push(() => {
     image.closings.delete(key)
     if (before !== undefined) image.closings.set(key, before)
     for (const [oldest, closedAt] of dropped) image.closings.set(oldest, closedAt)
@@ -368,7 +363,7 @@ export function isClosed(image: Image, owner: Owner, now: number): boolean {
 export function putReap(image: Image, at: number | null): void {
   const before = image.reaps
   image.reaps = at === null ? [] : [...before.filter((one) => one > at - POLICY.holdWindowMs), at]
-  note(image, () => {
+  image.journal?.push(() => {
     image.reaps = before
   })
 }
@@ -378,7 +373,7 @@ export function putReap(image: Image, at: number | null): void {
 export function putNetwork(image: Image, network: NetworkState | null): void {
   const before = image.network
   image.network = network
-  note(image, () => {
+  image.journal?.push(() => {
     image.network = before
   })
 }
@@ -386,7 +381,7 @@ export function putNetwork(image: Image, network: NetworkState | null): void {
 export function putHead(image: Image, head: number, at: number, digest: string): void {
   const before = { head: image.head, at: image.at, digest: image.digest }
   Object.assign(image, { head, at, digest })
-  note(image, () => Object.assign(image, before))
+  image.journal?.push(() => Object.assign(image, before))
 }
 
 export function putSource(image: Image, id: string, source: SourceState | undefined): void {
@@ -397,7 +392,7 @@ export function putSource(image: Image, id: string, source: SourceState | undefi
   for (const { state, declaration } of image.sources.values())
     if (state === 'ENABLED' && declaration.intervalMs > image.slowestIntervalMs)
       image.slowestIntervalMs = declaration.intervalMs
-  note(image, () => putSource(image, id, before))
+  image.journal?.push(() => putSource(image, id, before))
 }
 
 // Pools and their free space.
@@ -436,7 +431,7 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
     }
   }
   indexBlocks(image)
-  note(image, () => putPool(image, id, before?.pool))
+  image.journal?.push(() => putPool(image, id, before?.pool))
 }
 
 /** Records of the units of a pool's range. */
@@ -592,7 +587,7 @@ export function putSightings(image: Image, address: string, sightings: readonly 
     if (!isSingle(unit.place.pool)) indexBlock(image, unit.address, address)
     offer(image, unit.place, unit.address, unit.value)
   }
-  note(image, () => putSightings(image, address, before))
+  image.journal?.push(() => putSightings(image, address, before))
 }
 
 function indexBlock(image: Image, unit: string, address: string): void {

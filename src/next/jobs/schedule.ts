@@ -13,20 +13,18 @@ export type Scheduled = {
   /** A divisor of 60. */
   readonly everyMinutes: number
   readonly run: Job
-  /** It stays for most of its minute, looking every second or two: that a run takes long says nothing. */
-  readonly stays?: true
 }
 
 /** Jobs remember nothing that another process would have to know; what one remembers for itself begins here. */
 export function createSchedule(): Readonly<Record<string, Scheduled>> {
   return {
     expire: { everyMinutes: 1, run: expire },
-    judge: { everyMinutes: 1, run: createJudge(), stays: true },
-    pull: { everyMinutes: 1, run: createPull(), stays: true },
+    judge: { everyMinutes: 1, run: createJudge() },
+    pull: { everyMinutes: 1, run: createPull() },
     recheck: { everyMinutes: 1, run: recheck },
     resume: { everyMinutes: 1, run: resume },
     sample: { everyMinutes: 1, run: sample },
-    verify: { everyMinutes: 1, run: createVerify(), stays: true },
+    verify: { everyMinutes: 1, run: createVerify() },
     prune: { everyMinutes: 10, run: prune },
   }
 }

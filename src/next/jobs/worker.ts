@@ -109,7 +109,7 @@ async function startRunner(jobs: pg.Pool, context: JobContext, connections: numb
   return runner
 }
 
-function taskOf(context: JobContext, name: string, { run: work, stays }: Scheduled): Task {
+function taskOf(context: JobContext, name: string, { run: work }: Scheduled): Task {
   const { observer, log } = context
   const observe = observer.run ?? ((_job, run) => run())
   return () =>
@@ -117,8 +117,7 @@ function taskOf(context: JobContext, name: string, { run: work, stays }: Schedul
       const begun = performance.now()
       const done = await work(context)
       const ms = Math.round(performance.now() - begun)
-      // Of one that stays it is no time that the work took.
-      const fields = { job: name, ...done, ...(stays === true ? { stayedMs: ms } : { ms }) }
+      const fields = { job: name, ...done, ms }
       if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
       else log.debug(fields, 'job had nothing to do')
     })

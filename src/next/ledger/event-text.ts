@@ -144,15 +144,15 @@ function checkFormat(cells: readonly string[]): void {
 function recordOf(cells: readonly string[]): AddressRecord {
   const ended = cells[15]
   return {
-    address: cells[10]!,
+    address: own(cells[10]!),
     prefixLength: Number(cells[12]),
     poolId: Number(cells[9]),
-    state: cells[14] as AddressRecord['state'],
+    state: word(cells[14]!) as AddressRecord['state'],
     seq: Number(cells[1]),
     at: Number(cells[4]),
     token: Number(cells[13]),
     owner: readOwner(cells),
-    node: cells[21]!,
+    node: word(cells[21]!),
     labels: cells[22] === '{}' ? NO_LABELS : JSON.parse(cells[22]!),
     reservedAt: Number(cells[23]),
     confirmedAt: numberOrNull(cells[24]!),
@@ -175,13 +175,36 @@ const NO_LABELS = {}
 
 function readOwner(cells: readonly string[]): Owner | null {
   if (cells[16] === NULL) return null
+  const name = own(cells[17]!)
   return {
-    kind: cells[16]!,
-    name: cells[17]!,
-    uid: cells[18]!,
-    incarnation: cells[19]!,
-    interface: cells[20]!,
+    kind: word(cells[16]!),
+    name,
+    uid: cells[18] === name ? name : own(cells[18]!),
+    incarnation: own(cells[19]!),
+    interface: word(cells[20]!),
   }
+}
+
+const bytes = Buffer.allocUnsafe(4_096)
+/** Shorter ones are copied when a text is split. */
+const SLICED = 13
+
+/** A piece of a long text keeps all of it in memory: of a million records 250 MB. */
+function own(cell: string): string {
+  if (cell.length < SLICED || cell.length * 3 > bytes.length) return cell
+  return bytes.toString('utf8', 0, bytes.write(cell))
+}
+
+const words = new Map<string, string>()
+
+/** One copy of what is said again and again: of a million records 100 MB. */
+function word(cell: string): string {
+  const known = words.get(cell)
+  if (known !== undefined) return known
+  if (words.size >= 10_000) words.clear()
+  const kept = own(cell)
+  words.set(kept, kept)
+  return kept
 }
 
 function orNull(cell: string): string | null {

@@ -83,8 +83,6 @@ export type Committed =
 
 export type Transaction = {
   readonly caught: Caught
-  /** The next page of the tail. */
-  more(after: number): Promise<{ readonly tail: readonly Sealed[]; readonly isCut: boolean }>
   /** What turned out to be lacking after catching up. */
   know(needs: Needs): Promise<Known>
   /** @throws when it cannot be sent: nothing was done, and it is to be abandoned */

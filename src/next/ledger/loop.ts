@@ -130,6 +130,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
   let lostHead = 0
   let era: { readonly above: number; readonly recovering: boolean; readonly why: string } | null = null
   let lastNow = { now: 0, at: 0 }
+  let hasCommitted = false
   /** When the last step was seen that the network is held for. */
   let heldFor = Number.NEGATIVE_INFINITY
   /** Commands of a batch that a constraint refused; they go one by one. */
@@ -231,10 +232,10 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     )
     const locked = monotonic()
     try {
-      const state = await catchUp(image, transaction)
+      const state = catchUp(image, transaction)
       if (state !== 'caught up') {
         await transaction.abandon()
-        image = null
+        if (state === 'reload' || !(await follow(image))) image = null
         return false
       }
       clock.observe(transaction.caught.clock, sent, locked)
@@ -252,12 +253,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
   async function load(): Promise<Image> {
     const begun = monotonic()
     const loaded = await log.load(name, (found) => buildImage(name, found, limits.touched))
-    for (let isCut = true; isCut; ) {
-      const page = await log.tail(name, loaded.head)
-      for (const one of page.tail) fold(loaded, one)
-      ;({ isCut } = page)
-    }
-    loaded.dirtySightings.clear()
+    await follow(loaded)
     observer.loaded?.(name, { records: loaded.records.size, ms: monotonic() - begun })
     return loaded
   }
@@ -269,7 +265,24 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     into.digest = digest
   }
 
-  async function catchUp(into: Image, { caught, more }: Transaction): Promise<'caught up' | 'reload'> {
+  /** Without the lock: who is far behind must not keep the others. False: it is quicker to load anew. */
+  async function follow(into: Image): Promise<boolean> {
+    for (let behind = 0, isCut = true; isCut; ) {
+      const page = await log.tail(name, into.head)
+      const [first] = page.tail
+      // The tail of another log, after a failover: the digest at the head will tell, under the lock.
+      if (first !== undefined && digestOf(into.digest, textOf(cellsOf(name, first.event))) !== first.digest)
+        break
+      for (const one of page.tail) fold(into, one)
+      behind += page.tail.length
+      ;({ isCut } = page)
+      if (isCut && behind > limits.behind) return false
+    }
+    into.dirtySightings.clear()
+    return true
+  }
+
+  function catchUp(into: Image, { caught }: Transaction): 'caught up' | 'behind' | 'reload' {
     const isOurs =
       without.has('DIGEST_AT_THE_HEAD') || (caught.digest === into.digest && caught.head >= into.head)
     if (!isOurs) {
@@ -282,16 +295,9 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       return 'reload'
     }
     if (without.has('CATCHES_UP_UNDER_THE_LOCK')) return 'caught up'
-    let { tail, isCut } = caught
-    for (let behind = 0; ; ) {
-      for (const one of tail) fold(into, one)
-      if (!isCut) break
-      behind += tail.length
-      if (behind > limits.behind) return 'reload'
-      ;({ tail, isCut } = await more(into.head))
-    }
+    for (const one of caught.tail) fold(into, one)
     into.dirtySightings.clear()
-    return 'caught up'
+    return caught.isCut ? 'behind' : 'caught up'
   }
 
   async function decideAndWrite(
@@ -305,6 +311,8 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     // What is in the log is answered once this transaction has committed, alone. What took no effect is decided again, first.
     const again = pending?.decided.map(({ waiting }) => waiting) ?? []
     const waitings = (settled === null ? [...again, ...batch] : []).filter(({ isAnswered }) => !isAnswered)
+    // Set back, time goes on from the last event, whoever wrote it: of no event may more time seem to have passed than has.
+    if (caught.tail.length > 0 || into.at > lastNow.now) lastNow = { now: into.at, at: times.locked }
     const now = nowOf(into, caught.clock, times.locked)
     const steps = clock.steps(times.locked)
     const system = systemCommands(into, caught.identity, now, steps)
@@ -362,6 +370,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       heldFor = steps.at(-1)?.at ?? heldFor
       oneByOne = Math.max(0, oneByOne - batch.length)
       lastNow = { now, at: times.locked }
+      hasCommitted = true
       for (const { waiting, outcome } of [...(settled?.decided ?? []), ...decided]) answer(waiting, outcome)
       observe(write, batch.length, times, written)
       return settled === null
@@ -475,7 +484,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     if (stored === identity) return null
     const isFailover = withoutTimeline(stored) === withoutTimeline(identity)
     // Its last committed event is in the log: the failover lost nothing, as the deployment declares.
-    if (isFailover && losesNothing && lastNow.now > 0) {
+    if (isFailover && losesNothing && hasCommitted) {
       return {
         ...ENVELOPE,
         type: 'updateNetwork' as const,

@@ -168,6 +168,7 @@ export function shareConnections(url: string, most: number): Connections & { clo
   const waiting: (() => void)[] = []
   const open = new Set<pg.Client>()
   let opening = 0
+  let isClosed = false
 
   function forget(client: pg.Client): void {
     if (!open.delete(client)) return
@@ -187,6 +188,10 @@ export function shareConnections(url: string, most: number): Connections & { clo
       opening += 1
       try {
         const client = await opened(url)
+        if (isClosed) {
+          sever(client)
+          throw new Error('the connections are closed')
+        }
         open.add(client)
         client.on('error', () => forget(client))
         client.on('end', () => forget(client))
@@ -208,6 +213,7 @@ export function shareConnections(url: string, most: number): Connections & { clo
       }
     },
     async close() {
+      isClosed = true
       await Promise.all([...open].map((client) => client.end().catch(() => {})))
     },
   }

@@ -185,9 +185,6 @@ async function begin(
       ...pageOf(tail!, after),
       known,
     },
-    async more(from) {
-      return pageOf((await ask([tailStatement(network, from)]))[0]!, from)
-    },
     async know(lacking) {
       const more = needStatements(network, lacking)
       return knownOf(lacking, more, await ask(more), identity)

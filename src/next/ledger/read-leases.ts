@@ -10,7 +10,6 @@ import type { LeaseView } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import type { Image } from '../core/image.ts'
 import type { PoolSettings } from '../core/pool.ts'
-import type { Tables } from '../postgres/tables.ts'
 import { recordOfText } from './event-text.ts'
 import { headOf } from './read-pools.ts'
 import type { LeaseFilter, LeaseFound, LeasePage, PageByAddress } from './reads-types.ts'
@@ -32,7 +31,7 @@ export function unitOf(network: string, address: string): RawBuilder<string> {
 }
 
 export async function readLeases(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   filter: LeaseFilter,
   page: PageByAddress,
@@ -75,7 +74,7 @@ export async function readLeases(
 
 /** Address and number of the leases that are looked at, in order of address. */
 async function walkFor(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   filter: LeaseFilter,
   { after }: PageByAddress,
@@ -140,7 +139,7 @@ type OneRow = { head: number | null; text: string | null; settings: PoolSettings
 
 /** The lease of a token; of one that ended, how and when. */
 export async function readLeaseByToken(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   token: number,
 ): Promise<LeaseFound | null> {
@@ -164,7 +163,7 @@ export async function readLeaseByToken(
 
 /** The lease that has an address. */
 export async function readLeaseAt(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   { family, value }: IpAddress,
 ): Promise<LeaseFound | null> {

@@ -12,7 +12,6 @@ import type { Details, LeaseEvent } from '../core/event.ts'
 import { leaseId } from '../core/event.ts'
 import { addressValue } from '../core/image.ts'
 import type { PoolSettings } from '../core/pool.ts'
-import type { Tables } from '../postgres/tables.ts'
 import { eventOf, recordOfText } from './event-text.ts'
 import { MOST_EXAMINED, showLease } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
@@ -34,7 +33,7 @@ import type {
   Step,
 } from './reads-types.ts'
 
-type Db = Kysely<Tables>
+type Db = Kysely<unknown>
 
 /** Addresses of a CIDR whose chains are merged; of one with more that were ever held, the log is walked. */
 const MOST_MERGED = 1_000

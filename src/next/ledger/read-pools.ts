@@ -4,7 +4,6 @@ import { formatCidr } from '../core/address.ts'
 import type { NetworkState } from '../core/image.ts'
 import { ERA_BITS } from '../core/policy.ts'
 import { buildPool, type PoolSettings, poolSize } from '../core/pool.ts'
-import type { NetworkTable, PoolTable, Tables } from '../postgres/tables.ts'
 import type { NetworkAt, NetworkFilter, PoolFilter, PoolsAt, Recovery, Usage } from './reads-types.ts'
 
 /** Number of the last event; null: there is no such network. */
@@ -13,15 +12,20 @@ export const headOf = (network: string) =>
     number | null
   >`(select e.seq from ipledger.event e where e.network_id = ${network} order by e.seq desc limit 1)`
 
-type NetworkRow = NetworkTable & {
+type NetworkRow = Omit<NetworkState, 'recovering' | 'recoveredAt' | 'createdAt' | 'updatedAt'> & {
+  network_id: string
   head: number
   digest: string
-  recovering_at: number | null
+  recovering: number | null
+  recovering_at: number
   recovering_why: string | null
+  recovered_at: number | null
+  created_at: number
+  updated_at: number
 }
 
 export async function readNetworks(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   { labels, only, after, limit }: NetworkFilter,
 ): Promise<readonly NetworkAt[]> {
   const conditions = [sql`true`]
@@ -48,16 +52,16 @@ export async function readNetworks(
 }
 
 function networkOf(row: NetworkRow): NetworkState {
-  const { description, labels, era, identity, recovering, version } = row
+  const { description, labels, era, identity, recovering, holds, version } = row
   return {
     description,
     labels,
     era,
     identity,
     recovering:
-      recovering === null ? null : { seq: recovering, at: row.recovering_at!, why: row.recovering_why ?? '' },
+      recovering === null ? null : { seq: recovering, at: row.recovering_at, why: row.recovering_why ?? '' },
     recoveredAt: row.recovered_at,
-    holds: row.holds as NetworkState['holds'],
+    holds,
     version,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
@@ -67,7 +71,7 @@ function networkOf(row: NetworkRow): NetworkState {
 /** As many as an answer names. */
 const LISTED = 20
 
-export async function readRecovery(db: Kysely<Tables>, network: string): Promise<Recovery | null> {
+export async function readRecovery(db: Kysely<unknown>, network: string): Promise<Recovery | null> {
   const { rows } = await sql<Recovery>`
     with waiting as (
       select s.source_id,
@@ -87,13 +91,17 @@ export async function readRecovery(db: Kysely<Tables>, network: string): Promise
 }
 
 type UsageRow = { cooling: number; reserved: number; active: number; quarantined: number }
-type PoolsRow = { head: number | null } & (
-  | (PoolTable & UsageRow)
-  | { [K in keyof (PoolTable & UsageRow)]: null }
-)
+type PoolsRow = UsageRow & {
+  head: number | null
+  pool_id: number | null
+  settings: PoolSettings
+  version: number
+  created_at: number
+  updated_at: number
+}
 
 export async function readPools(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   { name, poolId, labels = {}, cidr = null, after = null, limit }: PoolFilter,
 ): Promise<PoolsAt | null> {
@@ -122,7 +130,7 @@ export async function readPools(
   const pools = rows.flatMap((row) => {
     if (row.pool_id === null) return []
     const { settings, pool_id, version, created_at: createdAt, updated_at: updatedAt } = row
-    const pool = buildPool(settings as PoolSettings, { poolId: pool_id, version, createdAt, updatedAt })
+    const pool = buildPool(settings, { poolId: pool_id, version, createdAt, updatedAt })
     return { pool, usage: usageOf(poolSize(pool), row) }
   })
   return { pools, head }

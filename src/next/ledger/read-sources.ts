@@ -2,7 +2,6 @@
 import { type Kysely, sql } from 'kysely'
 import { formatValue, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
 import type { Freshness, LookUp } from '../core/command.ts'
-import type { SourceReportTable, SourceTable, Tables } from '../postgres/tables.ts'
 import { freshnessOf, lookUpOf, sightingOf, sourceOf } from './pg-log.ts'
 import { MOST_EXAMINED, unitOf } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
@@ -17,7 +16,8 @@ import type {
   SourceShown,
 } from './reads-types.ts'
 
-type Db = Kysely<Tables>
+type Db = Kysely<unknown>
+type Row = Readonly<Record<string, unknown>>
 
 async function isKnown(db: Db, network: string): Promise<boolean> {
   const { rows } = await sql<{ head: number | null }>`select ${headOf(network)} as head`.execute(db)
@@ -34,15 +34,15 @@ export async function readSources(
   if (node !== null) conditions.push(sql`s.declaration ->> 'node' = ${node}`)
   if (states.length > 0) conditions.push(sql`s.state = any(${states}::text[])`)
   if (after !== null) conditions.push(sql`s.source_id > ${after}`)
-  const sources = await sql<SourceTable>`
+  const sources = await sql<Row>`
     select s.* from ipledger.source s where ${sql.join(conditions, sql` and `)} order by s.source_id limit ${limit}
   `.execute(db)
   if (sources.rows.length === 0) return (await isKnown(db, network)) ? [] : null
-  const ids = sources.rows.map(({ source_id }) => source_id)
+  const ids = sources.rows.map((row) => row.source_id as string)
   const freshness = await readFreshness(db, network, ids)
   return sources.rows.map((row) => ({
     source: sourceOf(row),
-    freshness: freshness.get(row.source_id) ?? null,
+    freshness: freshness.get(row.source_id as string) ?? null,
   }))
 }
 
@@ -52,11 +52,11 @@ export async function readFreshness(
   network: string,
   ids: readonly string[] | null = null,
 ): Promise<ReadonlyMap<string, Freshness>> {
-  const { rows } = await sql<SourceReportTable>`
+  const { rows } = await sql<Row>`
     select r.* from ipledger.source_report r
     where r.network_id = ${network} and (${ids}::text[] is null or r.source_id = any(${ids}::text[]))
   `.execute(db)
-  return new Map(rows.map((row) => [row.source_id, freshnessOf(row)]))
+  return new Map(rows.map((row) => [row.source_id as string, freshnessOf(row)]))
 }
 
 export async function readLookUps(
@@ -64,7 +64,7 @@ export async function readLookUps(
   network: string,
   addresses: readonly string[],
 ): Promise<ReadonlyMap<string, readonly LookUp[]>> {
-  const { rows } = await sql<Record<string, unknown>>`
+  const { rows } = await sql<Row>`
     select k.*, host(k.address) as address_text from ipledger.lookup k
     where k.network_id = ${network} and k.address = any(${addresses}::inet[])
   `.execute(db)

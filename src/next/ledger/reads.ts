@@ -8,7 +8,6 @@ import pg from 'pg'
 import type { Answer } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
 import { onConnection } from '../postgres/on-connection.ts'
-import type { Tables } from '../postgres/tables.ts'
 import { onRead } from '../telemetry.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
 import {
@@ -29,7 +28,7 @@ const VERIFY_WITHIN_MS = 4 * VERIFY_MS
 
 /** The pool stays the caller's: closing it ends the reads. */
 export function createReads(pool: pg.Pool): Reads {
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
+  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
   let verifying: { readonly network: string; readonly run: Promise<Verified | null> } | undefined
 
   return {
@@ -96,7 +95,7 @@ function impatient(pool: pg.Pool): PostgresPool {
   }
 }
 
-async function readCondition(db: Kysely<Tables>): Promise<Condition> {
+async function readCondition(db: Kysely<unknown>): Promise<Condition> {
   const { rows } = await sql<Condition>`
     select (select count(*) from ipledger.migration) as migrations,
       count(*) filter (where n.recovering is not null) as recovering,
@@ -107,7 +106,7 @@ async function readCondition(db: Kysely<Tables>): Promise<Condition> {
 }
 
 async function readRequest(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   requestId: string,
 ): Promise<{ readonly found: RequestFound | null } | null> {

@@ -32,8 +32,6 @@ type Options = {
   readonly log: Logger
   /** `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. */
   readonly embedded: 'own' | 'share'
-  /** Makes the views and functions of `db/audit` again, also where they are as they should be. */
-  readonly auditAnew?: boolean
   /** The embedded server died and could not be started again. */
   readonly onFailure?: (error: Error) => void
 }
@@ -106,16 +104,14 @@ function requireBoth({ databaseUrl, databaseAdminUrl }: Place): void {
 async function prepare(
   databaseUrl: string,
   databaseAdminUrl: string | undefined,
-  { log, auditAnew }: Pick<Options, 'log' | 'auditAnew'>,
+  { log }: Pick<Options, 'log'>,
 ): Promise<Omit<Database, 'stop'>> {
   const given = await withClient(target(databaseUrl), inspectLogin)
   const adminUrl = databaseAdminUrl ?? (given.administers ? databaseUrl : undefined)
   const logins =
     adminUrl === undefined
       ? await withClient(target(databaseUrl), (service) => adoptService(service, databaseUrl))
-      : await withClient(target(adminUrl), (admin) =>
-          administer(admin, databaseUrl, { keepService: !given.administers, log, anew: auditAnew ?? false }),
-        )
+      : await withClient(target(adminUrl), (admin) => administer(admin, databaseUrl, log, !given.administers))
   await withClient(target(logins.serviceUrl), checkServiceLogin)
   return { ...logins, adminUrl }
 }
@@ -138,7 +134,8 @@ async function adoptService(service: pg.Client, databaseUrl: string): Promise<Lo
 async function administer(
   admin: pg.Client,
   databaseUrl: string,
-  { keepService, log, anew }: { readonly keepService: boolean; readonly log: Logger; readonly anew: boolean },
+  log: Logger,
+  keepService: boolean,
 ): Promise<Logins> {
   const self = await inspectLogin(admin)
   if (!self.administers) {
@@ -147,7 +144,7 @@ async function administer(
     )
   }
   const logins = await ensureRoles(admin, databaseUrl, log, { keepService })
-  await migrate(admin, log, undefined, { anew })
+  await migrate(admin, log)
   await migrateJobs(admin, logins.jobsUrl, log)
   return logins
 }

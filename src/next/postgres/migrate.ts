@@ -45,12 +45,7 @@ const MIGRATION_TABLE = `
   comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';`
 
 /** Safe to run by several starters at once. Returns the versions this call applied. */
-export async function migrate(
-  admin: pg.Client,
-  log: Logger,
-  db: URL = DB,
-  options: { readonly anew?: boolean } = {},
-): Promise<readonly number[]> {
+export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Promise<readonly number[]> {
   const migrations = await readMigrations(db)
   await admin.query('begin isolation level read committed')
   try {
@@ -59,7 +54,7 @@ export async function migrate(
     refuseStrangers(before, migrations)
     const missing = migrations.slice(before.length)
     for (const migration of missing) await apply(admin, migration)
-    const isAudited = await applyAudit(admin, db, options.anew ?? false)
+    const isAudited = await applyAudit(admin, db)
     await admin.query('commit')
     for (const { name } of missing) log.info({ migration: name }, 'migration applied')
     if (isAudited) log.info('views and functions of ipledger_audit applied')
@@ -145,7 +140,7 @@ async function apply(admin: pg.Client, { version, name, checksum, sql }: Migrati
 }
 
 /** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
-async function applyAudit(admin: pg.Client, db: URL, anew: boolean): Promise<boolean> {
+async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
   const names = (await sqlFiles(new URL('audit/', db))).map((name) => `audit/${name}`)
   const files = await Promise.all(
     [...names, 'grants.sql'].map(async (name) => ({ name, sql: await readText(new URL(name, db)) })),
@@ -157,7 +152,7 @@ async function applyAudit(admin: pg.Client, db: URL, anew: boolean): Promise<boo
               and has_schema_privilege($2, to_regnamespace('ipledger'), 'usage') as granted`,
     [AUDITOR_ROLE, SERVICE_ROLE],
   )
-  if (!anew && rows[0]!.digest === digest && rows[0]!.granted) return false
+  if (rows[0]!.digest === digest && rows[0]!.granted) return false
   // Functions are checked when they are called, so that no order among them matters.
   await admin.query(`
     set local search_path = pg_catalog;

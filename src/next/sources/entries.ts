@@ -45,11 +45,7 @@ const SEPARATOR = '\u001f'
 /** Entries of a slice: 2 ms of a process, of which 100,000 take 0.2 s. */
 const SLICE = 1_000
 
-export function readEntries(given: Iterable<GivenEntry>, scope: Scope): ReadEntries {
-  return atOnce(readingEntries(given, scope))
-}
-
-/** The same, a slice with each step. */
+/** A slice with each step. */
 export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope): Generator<void, ReadEntries> {
   const entries: Entries = { first: new Map(), more: new Map() }
   const unreadable: Unreadable[] = []
@@ -77,14 +73,9 @@ export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope): Gene
   }
 }
 
-/** 64 hexadecimal digits that do not depend on the order of the entries. */
-export function listDigest(entries: Iterable<Entry>): string {
-  return atOnce(digestingList(entries))
-}
-
 /**
- * The same, a slice with each step: the sum of the entries' SHA-256, modulo 2^256. Somebody could make two lists with one
- * sum; who sends the lists could as well send the same list twice.
+ * A slice with each step; 64 hexadecimal digits that do not depend on the order of the entries: the sum of their SHA-256,
+ * modulo 2^256. Somebody could make two lists with one sum; who sends the lists could as well send the same list twice.
  */
 export function* digestingList(entries: Iterable<Entry>): Generator<void, string> {
   // By parts of 16 bits, whose sums are exact: adding numbers of 256 bits is as much work as the hash.
@@ -108,13 +99,6 @@ export async function inTurns<T>(work: Generator<void, T>): Promise<T> {
     const { done, value } = work.next()
     if (done) return value
     await setImmediate()
-  }
-}
-
-function atOnce<T>(work: Generator<void, T>): T {
-  for (;;) {
-    const { done, value } = work.next()
-    if (done) return value
   }
 }
 

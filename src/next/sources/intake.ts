@@ -49,11 +49,7 @@ type Standing = {
 export type IntakeOptions = {
   readonly ledger: Ledger
   readonly database: pg.Pool
-  readonly observe?: (
-    network: string,
-    source: string,
-    done: { ms: number; entries: number; unchanged: boolean; complete: boolean },
-  ) => void
+  readonly observe?: (network: string, complete: boolean, ms: number) => void
   readonly log?: { warn(fields: object, message: string): void }
 }
 
@@ -76,28 +72,19 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
           ? await unchanged(given, given.content.unchanged, standing)
           : await inFull(given, given.content.entries, standing)
       if ('reason' in taken) return taken
-      const { isUnchanged, entries, ...answer } = taken
-      observe?.(given.network, given.source, {
-        ms: performance.now() - begun,
-        entries,
-        unchanged: isUnchanged,
-        complete: answer.complete,
-      })
+      observe?.(given.network, taken.complete, performance.now() - begun)
       const { questions, head } = standing
-      const sequence = answer.resend
+      const sequence = taken.resend
         ? given.sequence
         : Math.max(given.sequence, standing.fresh?.sequence ?? 0) + 1
-      return { ...answer, verifications: questions, next: { sequence, head, begunAt: ledger.now() } }
+      return { ...taken, verifications: questions, next: { sequence, head, begunAt: ledger.now() } }
     } catch (error) {
       if (error instanceof Unavailable) return error.refusal
       throw error
     }
   }
 
-  type Step = Omit<Reported, 'verifications' | 'next'> & {
-    readonly isUnchanged: boolean
-    readonly entries: number
-  }
+  type Step = Omit<Reported, 'verifications' | 'next'>
 
   async function unchanged(given: ReportGiven, digest: string, standing: Standing): Promise<Step | Refusal> {
     const { source, fresh, era } = standing
@@ -108,15 +95,13 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
       resend: true,
       digest: '',
       unreadable: 0,
-      isUnchanged: true,
-      entries: 0,
     }
     if (fresh === null || fresh.digest === '' || fresh.digest !== digest || !given.complete) return resend
     if (fresh.epoch !== given.epoch || source.epoch?.name !== given.epoch || fresh.era !== era) return resend
     const last = { entries: fresh.entries, digest, after: fresh.sequence }
     const isOrdinary =
       given.sequence > fresh.sequence && given.head <= standing.head && eraOf(given.head) === era
-    if (standing.isRecovering || !isOrdinary) return submit(given, fresh.entries, { because: [], last })
+    if (standing.isRecovering || !isOrdinary) return submit(given, { because: [], last })
     const isTrusted = source.state === 'ENABLED' && fresh.warm
     const counted = isTrusted && isSpaced(source, fresh, given.begunAt)
     const after = freshnessAfter(
@@ -134,8 +119,6 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
       resend: false,
       digest,
       unreadable: 0,
-      isUnchanged: true,
-      entries: fresh.entries,
     }
   }
 
@@ -172,17 +155,17 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
     if (image === null) return networkNotFound(network)
     const news = await inTurns(findingNews(image, id, entries))
     for (const slice of slices(news)) {
-      const taken = await submit(given, entries.length, { because, entries: slice, isComplete })
+      const taken = await submit(given, { because, entries: slice, isComplete })
       if ('reason' in taken) return taken
     }
     if (isComplete) {
       const vanished = await inTurns(findingVanished(image, id, entries))
       for (const slice of slices(vanished)) {
-        const taken = await submit(given, entries.length, { because, vanished: slice, isComplete })
+        const taken = await submit(given, { because, vanished: slice, isComplete })
         if ('reason' in taken) return taken
       }
     }
-    const done = await submit(given, entries.length, { because, last, isComplete })
+    const done = await submit(given, { because, last, isComplete })
     return 'reason' in done ? done : { ...done, unreadable: unreadableCount }
   }
 
@@ -196,7 +179,6 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
 
   async function submit(
     given: ReportGiven,
-    size: number,
     { because, isComplete = true, entries = [], vanished = [], last = null }: Slice,
   ): Promise<Step | Refusal> {
     const { network, source, epoch, sequence, head, begunAt, deadline, traceId } = given
@@ -231,8 +213,6 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
       resend: false,
       digest: last !== null && (taken.counted || taken.because.join() === 'TOO_SOON') ? last.digest : '',
       unreadable: 0,
-      isUnchanged: false,
-      entries: size,
     }
   }
 

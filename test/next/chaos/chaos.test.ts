@@ -315,9 +315,10 @@ test(
         [address, fencingToken, state],
       )
     }
-    const expected = JSON.stringify(canonical(image, image.at))
+    const now = Date.now()
+    const expected = JSON.stringify(canonical(image, now))
     for (const { ask } of processes) {
-      const found = await ask<{ digest: string; canonical: string }>({ network, now: image.at }, 60_000)
+      const found = await ask<{ digest: string; canonical: string }>({ network, now }, 60_000)
       assert.deepEqual([found.digest, found.canonical], [image.digest, expected])
     }
     const lines = await linesOf(observer, network)

@@ -21,7 +21,7 @@ process.on('message', async (asked: Asked) => {
     send({ id, answer: await ledger.submit(command, { deadline: performance.now() + withinMs }) })
     return
   }
-  const image = (await ledger.image(asked.network))!
+  const image = (await ledger.image(asked.network, { deadline: performance.now() + 60_000 }))!
   send({ id, answer: { digest: image.digest, canonical: JSON.stringify(canonical(image, asked.now)) } })
 })
 send({ id: 0, answer: 'ready' })

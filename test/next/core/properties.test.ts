@@ -215,7 +215,7 @@ describe('whatever is commanded', () => {
         fc.array(fc.array(draw, { minLength: 1, maxLength: 6 }), { minLength: 6, maxLength: 24 }),
         (batches) => runAll(newScene(), batches),
       ),
-      { numRuns: 150 },
+      { numRuns: 80 },
     )
   })
 })

@@ -512,6 +512,13 @@ export const TRUTH: readonly Row[] = [
     gives: [],
   },
   {
+    name: '2: a partial report that says terminal ends nothing',
+    rule: 'ONLY_COUNTED_REPORTS_DECIDE',
+    given: [seen, lists('agent', ['y/1@10.0.0.7'])],
+    when: lists('agent', ['y/1@10.0.0.7!'], { complete: false }),
+    gives: [],
+  },
+  {
     name: '2: a report of a closed epoch ends nothing, and leaves the present one as it is',
     given: [seen, begun, reserve('x/1'), lists('agent', ['x/1@10.0.0.1'])],
     when: lists('agent', [], { epoch: 'e0', head: 1 }),

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { pino } from 'pino'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
@@ -195,35 +195,6 @@ describe('the schema of this checkout', () => {
     )) as { name: string }[]
     expect(tables.length).toBeLessThanOrEqual(14)
     for (const { name } of tables) expect(await rows(`select 1 from ${name}`), name).toEqual([])
-  })
-
-  test('has the columns that tables.ts says', async () => {
-    await run(DB)
-    const found = (await rows(
-      `select c.relname as table_name, array_agg(a.attname || case when a.attnotnull then '' else '?' end order by a.attnum) as columns
-         from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
-        where c.relkind = 'r' and c.relnamespace = 'ipledger'::regnamespace and c.relname <> 'migration'
-        group by c.relname order by 1`,
-    )) as { table_name: string; columns: string[] }[]
-    const text = readFileSync(new URL('../../../src/next/postgres/tables.ts', import.meta.url), 'utf8')
-    const types = new Map(
-      [...text.matchAll(/export type (\w+)Table = \{([^}]*)\}/g)].map(([, name, body]) => [
-        name!.replace(/\B[A-Z]/g, (letter) => `_${letter}`).toLowerCase(),
-        [...body!.matchAll(/^ *(\w+): (.*)$/gm)].map(([, column, type]) => ({ column, type: type! })),
-      ]),
-    )
-    expect([...types.keys()].sort()).toEqual(found.map(({ table_name }) => table_name))
-    for (const { table_name, columns } of found) {
-      // `unknown` is also null.
-      const written = types
-        .get(table_name)!
-        .map(({ column, type }, index) =>
-          type.endsWith('| null') || (type === 'unknown' && columns[index]?.endsWith('?'))
-            ? `${column}?`
-            : column,
-        )
-      expect(written, table_name).toEqual(columns)
-    }
   })
 
   test('is described the same whoever asks', async () => {

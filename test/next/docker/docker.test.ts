@@ -4,9 +4,9 @@
  */
 import type Docker from 'dockerode'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { readEntries } from '../../../src/next/sources/entries.ts'
 import type { AskedSource, LookUp } from '../../../src/next/sources/source.ts'
 import { declaration, owner, useSource } from '../support/asked.ts'
+import { readEntries } from '../support/at-once.ts'
 import { type Engine, NETWORK, openEngine } from './engine.ts'
 
 const SUBNET = '172.31.250.0/24'

@@ -8,10 +8,7 @@ import { useService } from '../support/service.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-/**
- * covers: INV-3 INV-4 INV-7 INV-12 M-01 M-02 M-03 M-22
- * rule: LOOK_UP_SAYS_GONE
- */
+// INV-3 INV-4 INV-7 INV-12 M-01 M-02 M-03 M-22. Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: omitted by seven lists and found by the look-up, it stays, and nobody gets its address',
   async (scene) => {
@@ -40,10 +37,7 @@ incident(
   },
 )
 
-/**
- * covers: M-08 M-18 W-05 N-04 INV-4
- * rule: LOOK_UP_SAYS_GONE
- */
+// M-08 M-18 W-05 N-04 INV-4. Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: an error, an unknown, no answer at all: alive, for as long as it goes on, and nothing grows',
   async (scene) => {
@@ -86,7 +80,9 @@ incident(
     expect(await asked()).toEqual(addresses)
     // Whoever looks is told what waits, and for whom.
     const waiting = await scene.attention('LOOKUP_FAILING')
-    expect(waiting.map(({ source, address }) => [source, address])).toEqual(addresses.map((one) => ['n1', one]))
+    expect(waiting.map(({ source, address }) => [source, address])).toEqual(
+      addresses.map((one) => ['n1', one]),
+    )
     // It is asked again and again, and the first clear answer counts, whatever becomes of the others (N-04).
     const ended = started[0]!
     scene.reality.end(ended.workload)
@@ -103,10 +99,7 @@ incident(
   40_000,
 )
 
-/**
- * covers: M-06 M-07
- * rule: LOOK_UP_SAYS_GONE
- */
+// M-06 M-07. Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: what the list has as ended costs no look-up, and its grace is waited for',
   async (scene) => {
@@ -128,10 +121,7 @@ incident(
   30_000,
 )
 
-/**
- * covers: M-17 INV-3
- * rule: EVERY_WITNESS_MISSES; AGE_OF_THE_LAST_CHANGE
- */
+// M-17 INV-3. Fails without EVERY_WITNESS_MISSES, AGE_OF_THE_LAST_CHANGE.
 incident(
   '1.1 stale-index-orphan-verdict: one sighting resets the count, and k misses need an age as well',
   async (scene) => {
@@ -163,10 +153,7 @@ incident(
   30_000,
 )
 
-/**
- * covers: INV-5 INV-6 N-08 A-04 A-05
- * rule: DOUBT_IS_LIFE
- */
+// INV-5 INV-6 N-08 A-04 A-05. Fails without DOUBT_IS_LIFE.
 incident(
   '1.2 async-status-as-live-set: a list that is written late frees nothing at a restart; both must miss it',
   async (scene) => {
@@ -189,6 +176,8 @@ incident(
       status.speaksTo(scene.call)
     }
     expect(await scene.lease(x.lease.leaseId)).toMatchObject({ state: 'ACTIVE' })
+    // Whoever is asked denies it: the lists alone keep it.
+    status.answers = local.answers = () => ({ answer: 'GONE' })
     await scene.passes(5 * MINUTE)
     await scene.cycles(5)
     expect(await scene.lease(x.lease.leaseId), 'B lists it').toMatchObject({ state: 'ACTIVE' })
@@ -197,7 +186,6 @@ incident(
     status.lists = () => true
     await scene.cycles(2)
     local.lists = () => false
-    local.answers = () => ({ answer: 'GONE' })
     await scene.cycles(6)
     expect(await scene.lease(x.lease.leaseId), 'A lists it').toMatchObject({ state: 'ACTIVE' })
     expect(await scene.codes(x.lease.address)).toContain('LISTED_LIVE')

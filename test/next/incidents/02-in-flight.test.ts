@@ -14,10 +14,7 @@ const incident = useIncidents(running)
 const eager = { minimumAge: '1s', unwitnessedAge: '1s' }
 const onNode = (name: string, more: object = {}) => sandbox(name, { node: 'n1', ...more })
 
-/**
- * covers: INV-5 W-01 W-06
- * rule: AGE_OF_THE_LAST_CHANGE; GRACE_AFTER_THE_DEADLINE
- */
+// INV-5 W-01 W-06. Fails without AGE_OF_THE_LAST_CHANGE.
 incident(
   '2.1 pending-workload-reaped: a hundred runs before the deadline take nothing, and one after it does',
   async (scene) => {
@@ -59,10 +56,7 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-5 W-02 W-07
- * rule: EVERY_WITNESS_MISSES
- */
+// INV-5 W-02 W-07. Fails without EVERY_WITNESS_MISSES.
 incident(
   '2.2 list-order: a lease committed while a source was looking is missed by no such look, however many there were',
   async (scene) => {
@@ -97,10 +91,7 @@ incident(
   30_000,
 )
 
-/**
- * covers: INV-3 INV-13 M-22 W-07
- * rule: LOOK_UP_SAYS_GONE
- */
+// INV-3 INV-13 M-22 W-07. Fails without LOOK_UP_SAYS_GONE.
 incident(
   '2.3 repair-loop-between-two-writes: 1,000 Reserve and Confirm while reaper and reconciler run without pause: nothing alive is taken',
   async (scene) => {
@@ -176,10 +167,7 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-8
- * rule: RELEASED_BUT_LIVE_IS_KEPT
- */
+// INV-8. Fails without RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '2.3 repair-loop-between-two-writes: a repair that looked before a Release gives the address back to nobody',
   async (scene) => {

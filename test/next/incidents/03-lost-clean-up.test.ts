@@ -24,10 +24,7 @@ function killedCaller(method: string, message: object, afterMs: number): Promise
   })
 }
 
-/**
- * covers: INV-13 INV-14 A-08
- * rule: GRACE_AFTER_THE_DEADLINE; ADDRESS_COOLS
- */
+// INV-13 INV-14 A-08. Fails without GRACE_AFTER_THE_DEADLINE.
 incident(
   '3.2 failure-after-allocate: ninety callers killed between Reserve and Confirm leak nothing for long',
   async (scene) => {
@@ -77,10 +74,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-9 A-01 A-02 A-03 A-06 A-07 A-09 A-10
- * rule: OWNER_HAS_A_LIMIT; NEWER_LIFE_SUPERSEDES
- */
+// INV-9 A-01 A-02 A-03 A-06 A-07 A-09 A-10. Fails without OWNER_HAS_A_LIMIT, NEWER_LIFE_SUPERSEDES.
 incident(
   '3.1 crash-loop-drains-pool: four crash loops hold no more than their share, and never lose the life that runs',
   async (scene) => {
@@ -147,16 +141,14 @@ incident(
   60_000,
 )
 
-/**
- * covers: A-02 A-07 INV-4
- * rule: DOUBT_IS_LIFE
- */
+// A-02 A-07 INV-4. Fails without DOUBT_IS_LIFE.
 incident(
   '3.1 crash-loop-drains-pool: an old life that is still listed is not freed, one that is gone is',
   async (scene) => {
     const { call, network, reality } = scene
     await scene.pool('10.31.1.0/27')
-    await scene.agent('n1')
+    const agent = await scene.agent('n1')
+    agent.answers = () => ({ answer: 'GONE' })
     const first = await scene.start({ name: 'web', uid: 'one', incarnation: 'one', node: 'n1' })
     const second = await scene.start({ name: 'web', uid: 'two', incarnation: 'two', node: 'n1' })
     const third = await scene.start({ name: 'web', uid: 'three', incarnation: 'three', node: 'n1' })

@@ -36,10 +36,7 @@ function permutations<T>(items: readonly T[]): T[][] {
   )
 }
 
-/**
- * covers: INV-8 INV-22 K-01 K-02 K-03 K-07 K-08 K-09 K-10
- * rule: CLOSED_IS_REFUSED
- */
+// INV-8 INV-22 K-01 K-02 K-03 K-07 K-08 K-09 K-10. Fails without CLOSED_IS_REFUSED.
 incident(
   '4.1 stale-write-after-delete: released is released, for every order of late messages, at every replica',
   async (scene) => {
@@ -75,10 +72,7 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-8 K-01 K-05 K-06 K-10
- * rule: RELEASED_BUT_LIVE_IS_KEPT
- */
+// INV-8 K-01 K-05 K-06 K-10. Fails without RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '4.1 stale-write-after-delete: a list from before the release brings nothing back, a newer one sets it aside',
   async (scene) => {
@@ -119,10 +113,7 @@ incident(
 
 type Step = 'reserve' | 'confirm' | 'release'
 
-/**
- * covers: INV-13 INV-8 K-02 K-11
- * rule: CLOSED_IS_REFUSED
- */
+// INV-13 INV-8 K-02 K-11. Fails without CLOSED_IS_REFUSED.
 incident(
   '4.2 late-add-after-delete: every order of two calls of one life, and nothing is held after its Release',
   async (scene) => {
@@ -187,10 +178,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-10 K-03
- * rule: ADDRESS_COOLS
- */
+// INV-10 K-03. Fails without ADDRESS_COOLS.
 incident(
   '4.3 late-delete-hits-successor: a Release replayed a hundred times ends the lease it names and no other',
   async (scene) => {
@@ -232,10 +220,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-8 K-04
- * rule: CLOSED_IS_REFUSED
- */
+// INV-8 K-04. Fails without CLOSED_IS_REFUSED.
 incident(
   '4.1 stale-write-after-delete: closings are forgotten after their horizon, and the log still refuses',
   async (scene) => {

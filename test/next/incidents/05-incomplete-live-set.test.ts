@@ -33,10 +33,7 @@ const states = async (scene: Scene): Promise<Readonly<Record<string, number>>> =
   return counts
 }
 
-/**
- * covers: INV-6 INV-16 INV-21 A-05
- * rule: ONLY_COUNTED_REPORTS_DECIDE
- */
+// INV-6 INV-16 INV-21 A-05. Fails without ONLY_COUNTED_REPORTS_DECIDE.
 incident(
   '5.1 empty-map-after-restart: 200 leases, and a node that comes back with nothing, then ten, then all of them',
   async (scene) => {
@@ -80,10 +77,7 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-2 INV-18 N-01
- * rule: LOOK_UP_SAYS_GONE; MANY_REAPS_HOLD
- */
+// INV-2 INV-18 N-01. Fails without LOOK_UP_SAYS_GONE, MANY_REAPS_HOLD.
 incident(
   '5.2 presumed-stale-then-erased: a source that loses a whole block takes nothing, and everything is as before when it is back',
   async (scene) => {
@@ -145,32 +139,30 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-16 INV-1
- * rule: –
- */
-incident('5.3 allocate-before-synced: twenty restarts, and the one address of the pool is never somebody else’s', async (scene) => {
-  const { network, call } = scene
-  await scene.pool('10.53.0.0/32')
-  const request = (name: string) => ({ network, owner: sandbox(name), claims: [{ pool: 'web' }] })
-  const [held] = (await call.ok('LeaseService/Reserve', { ...request('s1'), confirmed: true })).leases
-  for (let restart = 0; restart < 20; restart += 1) {
-    await using next = await openReplica(running)
-    // Waiting since before the start; the first thing the new process hears.
-    const told = await Promise.all([
-      next.call('LeaseService/Reserve', request('s2')),
-      next.call('LeaseService/Reserve', { ...request('s2'), claims: [{ address: held.address }] }),
-    ])
-    expect(told.map(({ reason }) => reason)).toEqual(['POOL_EXHAUSTED', 'ADDRESS_TAKEN'])
-  }
-  expect(await scene.lease(held.leaseId)).toEqual(held)
-  expect(await scene.events({ types: ['lease.reserved'] })).toHaveLength(1)
-}, 60_000)
+// INV-16 INV-1.
+incident(
+  '5.3 allocate-before-synced: twenty restarts, and the one address of the pool is never somebody else’s',
+  async (scene) => {
+    const { network, call } = scene
+    await scene.pool('10.53.0.0/32')
+    const request = (name: string) => ({ network, owner: sandbox(name), claims: [{ pool: 'web' }] })
+    const [held] = (await call.ok('LeaseService/Reserve', { ...request('s1'), confirmed: true })).leases
+    for (let restart = 0; restart < 20; restart += 1) {
+      await using next = await openReplica(running)
+      // Waiting since before the start; the first thing the new process hears.
+      const told = await Promise.all([
+        next.call('LeaseService/Reserve', request('s2')),
+        next.call('LeaseService/Reserve', { ...request('s2'), claims: [{ address: held.address }] }),
+      ])
+      expect(told.map(({ reason }) => reason)).toEqual(['POOL_EXHAUSTED', 'ADDRESS_TAKEN'])
+    }
+    expect(await scene.lease(held.leaseId)).toEqual(held)
+    expect(await scene.events({ types: ['lease.reserved'] })).toHaveLength(1)
+  },
+  60_000,
+)
 
-/**
- * covers: INV-6 INV-21 A-04
- * rule: DOUBT_IS_LIFE
- */
+// INV-6 INV-21 A-04. Fails without DOUBT_IS_LIFE.
 incident(
   '5.4 only-one-family-visible: a hundred lists of a source that sees v4 alone are no miss of a v6 address',
   async (scene) => {
@@ -204,10 +196,7 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-21
- * rule: MANY_REAPS_HOLD; DOUBT_IS_LIFE
- */
+// INV-21. Fails without MANY_REAPS_HOLD, DOUBT_IS_LIFE.
 incident(
   '5.4 only-one-family-visible: a source that claims v6 and has never listed any is stopped, first by the dry run and then by the cap',
   async (scene) => {

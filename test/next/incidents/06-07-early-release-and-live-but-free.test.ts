@@ -30,10 +30,7 @@ async function reapNode({ call, network }: Scene, node: string, why: string): Pr
   await call.ok('LeaseService/Reap', { network, node, head, why })
 }
 
-/**
- * covers: INV-7 INV-2 M-04 M-05
- * rule: UNCONFIRMED_REMOVAL_IS_KEPT
- */
+// INV-7 INV-2 M-04 M-05. Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
 incident(
   '6.1 warn-and-continue: a removal that fails three times keeps the address three times, and is released once',
   async (scene) => {
@@ -65,10 +62,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-7
- * rule: DOUBT_IS_LIFE
- */
+// INV-7. Fails without DOUBT_IS_LIFE.
 incident(
   '6.1 warn-and-continue: of a node that is gone for good, what hangs is freed by that statement and not before',
   async (scene) => {
@@ -85,14 +79,13 @@ incident(
     reality.crash('n1')
     await reapNode(scene, 'n1', 'scrapped')
     expect(await scene.at(lease.address)).toBeNull()
-    expect((await scene.reaps())[0]).toMatchObject({ evidence: { reason: 'OPERATOR', node: 'n1', why: 'scrapped' } })
+    expect((await scene.reaps())[0]).toMatchObject({
+      evidence: { reason: 'OPERATOR', node: 'n1', why: 'scrapped' },
+    })
   },
 )
 
-/**
- * covers: INV-3 INV-7 INV-20
- * rule: DOUBT_IS_LIFE; RELEASED_BUT_LIVE_IS_KEPT
- */
+// INV-3 INV-7 INV-20. Fails without DOUBT_IS_LIFE, RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '6.3 terminating-on-unreachable-node: silence frees nothing, an operator’s word does, and a false one is found out',
   async (scene) => {
@@ -137,10 +130,7 @@ incident(
   30_000,
 )
 
-/**
- * covers: INV-12 INV-16 INV-24
- * rule: –
- */
+// INV-12 INV-16 INV-24.
 incident(
   '7.1 restart-forgets-running-workloads: projections truncated by accident: nothing is handed out until they are rebuilt',
   async (scene) => {
@@ -164,10 +154,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-12 INV-24 M-16 N-07
- * rule: LISTED_IS_NEVER_HANDED_OUT; LISTED_IS_LOOKED_AT_AGAIN
- */
+// INV-12 INV-24 M-16 N-07. Fails without LISTED_IS_NEVER_HANDED_OUT, LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '7.1 restart-forgets-running-workloads: what runs and is in no books is adopted at once, and never handed out before',
   async (scene) => {
@@ -200,10 +187,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-12 M-10 M-11 M-23 N-07
- * rule: LISTED_IS_NEVER_HANDED_OUT
- */
+// INV-12 M-10 M-11 M-23 N-07. Fails without LISTED_IS_NEVER_HANDED_OUT.
 incident(
   '7.4 two-allocators-one-range: a live address of nobody known is set aside, on every path to an address',
   async (scene) => {
@@ -265,10 +249,7 @@ incident(
   },
 )
 
-/**
- * covers: M-10 M-12 M-13
- * rule: ONE_WORD_FILLS_NO_POOL
- */
+// M-10 M-12 M-13. Fails without ONE_WORD_FILLS_NO_POOL.
 incident(
   '7.4 two-allocators-one-range: 32 candidates that its caller sees live end in an error of their own, and stay held',
   async (scene) => {
@@ -289,10 +270,7 @@ incident(
   },
 )
 
-/**
- * covers: M-15 M-16
- * rule: LISTED_IS_LOOKED_AT_AGAIN
- */
+// M-15 M-16. Fails without LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '7.1 restart-forgets-running-workloads: what diverged while nobody looked is repaired by the first run after the start',
   async (scene) => {
@@ -309,16 +287,14 @@ incident(
   },
 )
 
-/**
- * covers: INV-14 M-19 K-06 W-05
- * rule: DOUBT_IS_LIFE
- */
+// INV-14 M-19 K-06 W-05. Fails without DOUBT_IS_LIFE.
 incident(
   '7.5 container-keeps-address-after-books-changed: paused and stopped is alive for as long as it is listed, and comes back to its address',
   async (scene) => {
     const { call, network } = scene
     await scene.pool('10.76.0.0/28')
-    await scene.agent('n1')
+    const agent = await scene.agent('n1')
+    agent.answers = () => ({ answer: 'GONE' })
     const { workload, lease } = await scene.start({ name: 'x', node: 'n1' })
     for (const state of ['paused', 'exited', 'a word nobody knows']) {
       workload.state = state

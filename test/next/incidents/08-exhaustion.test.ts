@@ -10,10 +10,7 @@ import { useService } from '../support/service.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-/**
- * covers: INV-1 M-22
- * rule: CATCHES_UP_UNDER_THE_LOCK
- */
+// INV-1 M-22. Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '8.6 check-then-insert: as many Reserves at once as there are addresses get one each',
   async (scene) => {
@@ -41,10 +38,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-13 INV-14
- * rule: REQUEST_IS_REMEMBERED
- */
+// INV-13 INV-14. Fails without REQUEST_IS_REMEMBERED.
 incident(
   '8.2 swallowed-timeout: a commit that hangs is an unknown outcome, and asking again gives one lease',
   async (scene) => {
@@ -77,10 +71,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-17
- * rule: UNDOES_WHAT_FAILED
- */
+// INV-17. Fails without UNDOES_WHAT_FAILED.
 incident(
   '8.3 deadline-consumed-waiting-for-lock: what was refused holds nothing, and some are served all the time',
   async (scene) => {
@@ -153,10 +144,7 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-17
- * rule: –
- */
+// INV-17.
 incident('8.4 materialised-range: a /8 and a /48 cost what a /24 costs', async (scene) => {
   const { network, call } = scene
   for (const [name, cidr, first, last] of [
@@ -198,10 +186,7 @@ function before(address: string, by: number): string {
     : address.replace(/254$/, String(254 - by))
 }
 
-/**
- * covers: INV-17
- * rule: –
- */
+// INV-17.
 incident(
   '8.5 optimistic-retry-starvation: nobody is refused because of others while there are addresses',
   async (scene) => {
@@ -246,10 +231,7 @@ incident(
   },
 )
 
-/**
- * covers: M-10 M-12 M-13 M-14
- * rule: ONE_WORD_FILLS_NO_POOL
- */
+// M-10 M-12 M-13 M-14. Fails without ONE_WORD_FILLS_NO_POOL.
 incident(
   '8.8 quarantine-as-denial-of-service: one caller that sees everything in use drains no pool',
   async (scene) => {
@@ -283,10 +265,7 @@ incident(
   },
 )
 
-/**
- * covers: M-10 INV-12
- * rule: DOUBT_IS_LIFE; EVERY_WITNESS_MISSES
- */
+// M-10 INV-12. Fails without DOUBT_IS_LIFE, EVERY_WITNESS_MISSES.
 incident(
   '8.8 quarantine-as-denial-of-service: what nobody sees for three snapshots comes back by itself',
   async (scene) => {
@@ -296,6 +275,7 @@ incident(
     const orchestrator = await scene.newAgent('orchestrator', { node: '' })
     const { report } = orchestrator
     orchestrator.report = async () => undefined as never
+    orchestrator.answers = () => ({ answer: 'GONE' })
     const told = await call('LeaseService/Reserve', {
       network,
       owner: sandbox('careful'),
@@ -332,10 +312,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-17 M-12
- * rule: ONE_WORD_FILLS_NO_POOL; LISTED_IS_NEVER_HANDED_OUT
- */
+// INV-17 M-12. Fails without ONE_WORD_FILLS_NO_POOL, LISTED_IS_NEVER_HANDED_OUT.
 incident(
   '8.8 quarantine-as-denial-of-service: a source that cries wolf is capped, and beyond the cap nothing it sees is handed out',
   async (scene) => {

@@ -8,10 +8,7 @@ import { useService } from '../support/service.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-/**
- * covers: INV-15
- * rule: UNDOES_WHAT_FAILED
- */
+// INV-15.
 incident(
   '13.1 second-family-fails: a pair that cannot be had leaves nothing, and takes nothing that was there',
   async (scene) => {
@@ -50,10 +47,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-19
- * rule: POOL_KEEPS_WHAT_IS_HELD
- */
+// INV-19. Fails without POOL_KEEPS_WHAT_IS_HELD.
 incident(
   '14.1 shrink-under-live-leases: a pool changes exactly if no held address leaves it, and else it says which are in the way',
   async (scene) => {
@@ -92,9 +86,7 @@ incident(
       const base = below(256 / size) * size
       const proposed = { first: base, last: base + size - 1 }
       const from = base + below(size)
-      const excluded = below(2) === 0
-        ? ([from, Math.min(proposed.last, from + below(8))] as const)
-        : null
+      const excluded = below(2) === 0 ? ([from, Math.min(proposed.last, from + below(8))] as const) : null
       const told = await call('PoolService/UpdatePool', {
         network,
         name: 'web',
@@ -138,10 +130,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-1 INV-19
- * rule: –
- */
+// INV-1 INV-19.
 incident('14.2 overlap: pools of one network never overlap, those of two may', async (scene) => {
   const { network, call } = scene
   await scene.pool('10.142.0.0/28')

@@ -19,10 +19,7 @@ import { waitFor } from '../support/wait-for.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-/**
- * covers: INV-20 W-08 N-03 M-01
- * rule: EVERY_WITNESS_MISSES; LOOK_UP_SAYS_GONE
- */
+// INV-20 W-08 N-03 M-01. Fails without LOOK_UP_SAYS_GONE.
 incident(
   '15.1 no-history: who held an address at any instant, why each reap, and no way to change a row without an event',
   async (scene) => {
@@ -84,10 +81,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-23 W-02
- * rule: VERSION_IS_JUDGED_AGAIN; DOUBT_IS_LIFE
- */
+// INV-23 W-02. Fails without DOUBT_IS_LIFE.
 incident(
   '16.2 session-lock-lies: a worker paused between verdict and Reap comes back and does nothing wrong',
   async (scene) => {
@@ -144,10 +138,7 @@ incident(
   30_000,
 )
 
-/**
- * covers: INV-25
- * rule: UNKNOWN_OUTCOME_IS_LOOKED_UP
- */
+// INV-25.
 incident(
   '16.3 watch-skips-events: a writer whose commit hangs hides nothing from readers and skips no number',
   async (scene) => {
@@ -201,10 +192,7 @@ incident(
   30_000,
 )
 
-/**
- * covers: INV-4
- * rule: DOUBT_IS_LIFE
- */
+// INV-4.
 incident(
   '16.5 legitimate-double-presence: a VM that moves is one lease, and lives as long as either node sees it',
   async (scene) => {
@@ -212,6 +200,7 @@ incident(
     await scene.pool('10.165.0.0/28')
     const source = await scene.agent('n1')
     const target = await scene.agent('n2')
+    source.answers = target.answers = () => ({ answer: 'GONE' })
     const vm = await scene.start({ name: 'vm', node: 'n1' })
     await scene.cycles(1)
     // Both carry the address: one lease, no conflict.

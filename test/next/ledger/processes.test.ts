@@ -115,7 +115,7 @@ test('every kind of traffic at three processes: one log, and three times the sam
 })
 
 test('a process that is far behind loads anew; one that begins late, too', async () => {
-  const [busy, lazy] = [await open(), await useLedger(database.serviceUrl, { limits: { behind: 2_500 } })]
+  const [busy, lazy] = [await open(), await useLedger(database.serviceUrl, { limits: { behind: 1_500 } })]
   const { network, of } = await freshNetwork(busy, { cidr: '10.0.0.0/16' })
   await lazy.take(of(reserve('first')))
   assert.equal(lazy.loads, 1)

@@ -25,7 +25,7 @@ export function createCallers(world: World, processes: Processes): Callers {
 
   const envelope = (cause: string, requestId: string | null = null) => ({
     network: NETWORK,
-    actor: { name: `caller-${random.below(2)}`, node: null },
+    actor: { name: 'caller', node: null },
     cause,
     requestId,
     fingerprint: requestId,
@@ -52,7 +52,8 @@ export function createCallers(world: World, processes: Processes): Callers {
       processes.call(process, one, (outcome) => {
         const answer = outcome.ok ? outcome.answer : outcome.refusal
         if (has(world, 'answersAreLost') && random.chance(0.1)) return
-        if (has(world, 'callsAreSlow') && random.chance(0.2)) world.at(random.below(3 * SECOND), () => then(answer))
+        if (has(world, 'callsAreSlow') && random.chance(0.2))
+          world.at(random.below(3 * SECOND), () => then(answer))
         else then(answer)
       })
     }
@@ -73,7 +74,8 @@ export function createCallers(world: World, processes: Processes): Callers {
   function start(of?: { readonly name: string; readonly kind: string }): void {
     if (isOver) return
     const strangers = has(world, 'strangersAppear') && random.chance(0.1)
-    const kind = of?.kind ?? (random.chance(0.03) ? 'infrastructure' : random.pick(['container', 'pod', 'pod']))
+    const kind =
+      of?.kind ?? (random.chance(0.03) ? 'infrastructure' : random.pick(['container', 'pod', 'pod']))
     const name = of?.name ?? `w${random.below(16)}`
     const isNameless = kind === 'container' && name.endsWith('3')
     if (isNameless && taken.has(name)) return
@@ -119,7 +121,9 @@ export function createCallers(world: World, processes: Processes): Callers {
     const isKnown = random.chance(0.5)
     const stranger: Life = {
       ...life,
-      owner: isKnown ? { ...life.owner, name: `s${life.id}`, uid: `s${life.id}` } : { ...life.owner, kind: 'stranger', uid: `s${life.id}` },
+      owner: isKnown
+        ? { ...life.owner, name: `s${life.id}`, uid: `s${life.id}` }
+        : { ...life.owner, kind: 'stranger', uid: `s${life.id}` },
       state: 'running',
       excuse: 'a stranger',
     }
@@ -157,7 +161,12 @@ export function createCallers(world: World, processes: Processes): Callers {
         const [lease] = answer === undefined || isRefused ? [] : answer.leases
         if (lease !== undefined && !command.validateOnly && lease.state !== 'QUARANTINED')
           promised(life, lease, lease.state === 'ACTIVE' ? null : deadline)
-        else if (attempt < 3 && !(isRefused && answer.retryAfterMs === undefined) && !command.validateOnly && (!isRefused || attempt === 0))
+        else if (
+          attempt < 3 &&
+          !(isRefused && answer.retryAfterMs === undefined) &&
+          !command.validateOnly &&
+          (!isRefused || attempt === 0)
+        )
           world.at(random.between(SECOND, 15 * SECOND), () => ask(attempt + 1))
         else end(life, 'forgotten')
       })
@@ -165,8 +174,11 @@ export function createCallers(world: World, processes: Processes): Callers {
     ask(0)
   }
 
-  const ghosts = () =>
-    Array.from({ length: random.below(20) }, () => `10.0.0.${random.between(1, 200)}`)
+  /** Twenty in a row, so that a Reserve that meets one meets them all. */
+  const ghosts = () => {
+    const from = random.between(1, 200)
+    return Array.from({ length: 20 }, (_, i) => `10.0.0.${from + i}`)
+  }
 
   function promised(life: Life, lease: LeaseView, deadline: number | null): void {
     const { address: unit, fencingToken, prefixLength, state } = lease
@@ -191,7 +203,8 @@ export function createCallers(world: World, processes: Processes): Callers {
       }
       return
     }
-    const most = has(world, 'confirmsAreLate') || world.faults.has('startsAreUnseen') ? LONGEST_START : 20 * SECOND
+    const most =
+      has(world, 'confirmsAreLate') || world.faults.has('startsAreUnseen') ? LONGEST_START : 20 * SECOND
     world.at(random.below(most), () => {
       if (life.state !== 'pending' || life.unit !== unit) return
       run(life)
@@ -202,7 +215,9 @@ export function createCallers(world: World, processes: Processes): Callers {
   function run(life: Life): void {
     life.state = 'running'
     world.tell(() => `life ${life.id} runs at ${life.address} on ${life.node.name}`)
-    const lasts = random.chance(0.3) ? random.between(20 * SECOND, 2 * MINUTE) : random.between(2 * MINUTE, 40 * MINUTE)
+    const lasts = random.chance(0.3)
+      ? random.between(20 * SECOND, 2 * MINUTE)
+      : random.between(2 * MINUTE, 40 * MINUTE)
     world.at(lasts, () => leave(life))
     if (random.chance(0.15)) world.at(random.below(lasts), () => askAgain(life))
   }
@@ -222,7 +237,11 @@ export function createCallers(world: World, processes: Processes): Callers {
         life.deadline = null
         return
       }
-      const mayHelp = answer === undefined || answer.reason === 'DATABASE_UNAVAILABLE' || answer.reason === 'OUTCOME_UNKNOWN' || answer.reason === 'DEADLINE_EXCEEDED'
+      const mayHelp =
+        answer === undefined ||
+        answer.reason === 'DATABASE_UNAVAILABLE' ||
+        answer.reason === 'OUTCOME_UNKNOWN' ||
+        answer.reason === 'DEADLINE_EXCEEDED'
       if (!mayHelp) giveUp(life)
       else if (attempt < 5) world.at(random.between(SECOND, 10 * SECOND), () => confirm(life, attempt + 1))
     })
@@ -272,7 +291,12 @@ export function createCallers(world: World, processes: Processes): Callers {
 
   function giveBack(life: Life, token: number): void {
     send(
-      { ...envelope('Release'), type: 'release', removalConfirmed: true, lease: { token, owner: life.owner } },
+      {
+        ...envelope('Release'),
+        type: 'release',
+        removalConfirmed: true,
+        lease: { token, owner: life.owner },
+      },
       () => {},
     )
   }
@@ -318,7 +342,8 @@ export function createCallers(world: World, processes: Processes): Callers {
       releases(true)
       world.at(random.between(10 * SECOND, 10 * MINUTE), () => end(life, 'later'))
     } else end(life, 'forgotten')
-    if (random.chance(0.5)) world.at(random.below(MINUTE), () => start({ name: owner.name, kind: owner.kind }))
+    if (random.chance(0.5))
+      world.at(random.below(MINUTE), () => start({ name: owner.name, kind: owner.kind }))
   }
 
   /** Stops, is away for a while, and asks for its address again before it uses it. */
@@ -336,7 +361,9 @@ export function createCallers(world: World, processes: Processes): Callers {
 
   function end(life: Life, how: string): void {
     if (life.state === 'gone') return
-    world.tell(() => `life ${life.id} (${life.owner.name}/${life.owner.incarnation}) ends at ${life.unit}: ${how}`)
+    world.tell(
+      () => `life ${life.id} (${life.owner.name}/${life.owner.incarnation}) ends at ${life.unit}: ${how}`,
+    )
     world.drop(life)
     life.state = 'gone'
     life.endedAt = world.now

@@ -41,6 +41,10 @@ export type Checks = {
   space(): void
   same(image: Image, whose: string, clock: number): void
   fail(why: string): never
+  /** Runs what is called from within a promise, so that what is thrown is not lost in it. */
+  guarded(work: () => void): void
+  /** What was thrown first. */
+  readonly violation: unknown
   /** The log's part of the story. */
   log(last: number): readonly string[]
   /** Commands that were called, events of the log, and its commits when the present era began. */
@@ -70,16 +74,20 @@ export function createChecks(world: World, database: Database): Checks {
   let reservedBy = new Set<string>()
   let reaps: number[] = []
 
+  let violation: unknown = null
+
   function fail(why: string): never {
-    throw new Violation(why)
+    const error = new Violation(why)
+    violation ??= error
+    throw error
   }
 
   const usersOf = (unit: string, except: (life: Life) => boolean = () => false): Life | undefined => {
-    for (const life of world.users.get(unit) ?? [])
-      if (life.excuse === null && !except(life)) return life
+    for (const life of world.users.get(unit) ?? []) if (life.excuse === null && !except(life)) return life
     return undefined
   }
-  const describe = (life: Life) => `life ${life.id} of ${describeOwner(life.owner)} on ${life.node.name} (${life.state})`
+  const describe = (life: Life) =>
+    `life ${life.id} of ${describeOwner(life.owner)} on ${life.node.name} (${life.state})`
 
   /** Who has told that somebody else lives there. */
   function toldElsewhere(unit: string, attachment: string): string | null {
@@ -89,7 +97,8 @@ export function createChecks(world: World, database: Database): Checks {
       if (there !== undefined && there.attachment !== attachment) return id
       if (!unit.includes(':')) continue
       for (const [address, { attachment: other }] of told)
-        if (other !== attachment && address.includes(':') && unitAt(shadow, address)?.address === unit) return id
+        if (other !== attachment && address.includes(':') && unitAt(shadow, address)?.address === unit)
+          return id
     }
     return null
   }
@@ -100,30 +109,41 @@ export function createChecks(world: World, database: Database): Checks {
     if (event.type !== 'era.begun' && seq !== shadow.head + 1) fail(`number ${seq} follows ${shadow.head}`)
     if (at < shadow.at) fail(`event ${seq} is of ${at}, before ${shadow.at}`)
     if (event.type === 'era.begun') {
-      if (!isLost && !mayBegin) fail(`era ${event.details.era} begins, and nothing was lost: ${event.details.why}`)
+      if (!isLost && !mayBegin)
+        fail(`era ${event.details.era} begins, and nothing was lost: ${event.details.why}`)
       isLost = false
       mayBegin = false
       count.begun = database.commits
-    } else if (isLost && event.cause !== 'FAILED_OVER') fail(`${event.type} ${seq} goes on with a log that has lost its end`)
+    } else if (isLost && event.cause !== 'FAILED_OVER')
+      fail(`${event.type} ${seq} goes on with a log that has lost its end`)
     else if (event.cause === 'FAILED_OVER') isLost = false
-    if (event.traceId !== null && refused.has(event.traceId)) fail(`${lineOf(event)} was refused: nothing was done, its caller was told`)
+    if (event.traceId !== null && refused.has(event.traceId))
+      fail(`${lineOf(event)} was refused: nothing was done, its caller was told`)
     if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS')) reaps = []
-    if (event.type === 'reconcile.resumed' && event.actor === 'operator' && event.details.holds.includes('CLOCK')) {
+    if (
+      event.type === 'reconcile.resumed' &&
+      event.actor === 'operator' &&
+      event.details.holds.includes('CLOCK')
+    ) {
       // By his word the time that was stepped over has passed.
       ended.clear()
       promised.clear()
     }
     if ('record' in event) checkLease(event)
-    if (event.type === 'source.retired') Object.assign(world.sources.get(event.details.id) ?? {}, { isRetired: true })
+    if (event.type === 'source.retired')
+      Object.assign(world.sources.get(event.details.id) ?? {}, { isRetired: true })
     if (event.type === 'source.reported' && event.details.closed)
-      for (const { address } of event.details.vanished) world.sources.get(event.details.source)?.told.delete(address)
-    if (event.traceId !== null && !('record' in event && event.record.quarantine?.reason === 'FOREIGN')) traces.add(event.traceId)
+      for (const { address } of event.details.vanished)
+        world.sources.get(event.details.source)?.told.delete(address)
+    if (event.traceId !== null && !('record' in event && event.record.quarantine?.reason === 'FOREIGN'))
+      traces.add(event.traceId)
   }
 
   function checkLease(event: LeaseEvent): void {
     const { record, previous } = event
     const before = shadow.records.get(record.address)
-    if (previous !== (before?.seq ?? 0)) fail(`${lineOf(event)} follows ${previous}, the last was ${before?.seq}`)
+    if (previous !== (before?.seq ?? 0))
+      fail(`${lineOf(event)} follows ${previous}, the last was ${before?.seq}`)
     const isOperators = event.details?.reason === 'OPERATOR'
     if (before?.state === 'QUARANTINED' && before.quarantine!.reason === 'OPERATOR' && !isOperators)
       fail(`${lineOf(event)} ends what an operator quarantined`)
@@ -133,14 +153,16 @@ export function createChecks(world: World, database: Database): Checks {
         break
       case 'lease.adopted':
         if (isHeld(before)) fail(`${lineOf(event)} adopts what is held`)
-        if (isClosed(shadow, record.owner!, event.at)) fail(`${lineOf(event)} adopts for an attachment that is closed`)
+        if (isClosed(shadow, record.owner!, event.at))
+          fail(`${lineOf(event)} adopts for an attachment that is closed`)
         break
       case 'lease.confirmed':
         if (before?.state !== 'RESERVED') fail(`${lineOf(event)} was ${before?.state}`)
         break
       case 'lease.released': {
         const life = usersOf(record.address, ({ owner }) => !sameAttachment(owner, record.owner!))
-        if (life !== undefined) fail(`${lineOf(event)}: ${describe(life)} still uses it, and did not say that it is removed`)
+        if (life !== undefined)
+          fail(`${lineOf(event)}: ${describe(life)} still uses it, and did not say that it is removed`)
         break
       }
       case 'lease.reaped':
@@ -148,7 +170,8 @@ export function createChecks(world: World, database: Database): Checks {
         break
       default:
     }
-    if (record.confirmBy !== null) promised.set(record.address, { until: world.now + record.confirmBy - event.at, token: record.token })
+    if (record.confirmBy !== null)
+      promised.set(record.address, { until: world.now + record.confirmBy - event.at, token: record.token })
     if (record.state === 'FREE') ended.set(record.address, { at: world.now, seq: record.seq })
   }
 
@@ -160,9 +183,11 @@ export function createChecks(world: World, database: Database): Checks {
     const other = usersOf(record.address, (life) => sameAttachment(life.owner, owner))
     if (other !== undefined) fail(`${what} for ${describeOwner(owner)}, but ${describe(other)} uses it`)
     const source = toldElsewhere(record.address, attachmentKey(owner))
-    if (source !== null) fail(`${what} for ${describeOwner(owner)}, but ${source} has told that somebody lives there`)
+    if (source !== null)
+      fail(`${what} for ${describeOwner(owner)}, but ${source} has told that somebody lives there`)
     const { recovering, holds } = shadow.network!
-    if (recovering !== null || holds.SOURCE_AHEAD !== undefined) fail(`${what} while the network is not trusted`)
+    if (recovering !== null || holds.SOURCE_AHEAD !== undefined)
+      fail(`${what} while the network is not trusted`)
     if (isClosed(shadow, owner, event.at)) fail(`${what} for ${describeOwner(owner)}, which is closed`)
     const end = ended.get(record.address)
     if (before !== undefined && end?.seq === before.seq) {
@@ -176,10 +201,15 @@ export function createChecks(world: World, database: Database): Checks {
     const { pool } = shadow.pools.get(record.poolId) ?? fail(`${what} is in no pool`)
     if (holder.filter(({ poolId }) => poolId === pool.poolId).length >= pool.ownerLimit)
       fail(`${what} for ${describeOwner(owner)}, which is at its limit`)
-    if (leasesOfAttachment(shadow, owner).some((one) => one.state !== 'QUARANTINED' && one.poolId === pool.poolId))
+    if (
+      leasesOfAttachment(shadow, owner).some(
+        (one) => one.state !== 'QUARANTINED' && one.poolId === pool.poolId,
+      )
+    )
       fail(`${what} for ${describeOwner(owner)}, which has one`)
     const older = holder.find((one) => one.state !== 'QUARANTINED' && !sameAttachment(one.owner!, owner))
-    if (older !== undefined) fail(`${what} for ${describeOwner(owner)}, while ${describeOwner(older.owner!)} holds ${older.address}`)
+    if (older !== undefined)
+      fail(`${what} for ${describeOwner(owner)}, while ${describeOwner(older.owner!)} holds ${older.address}`)
     if (!contains(pool.allocatable, addressValue(record.address).value)) fail(`${what} is excluded`)
     if (event.requestId === null) return
     if (reservedBy.has(event.requestId)) fail(`${what} is the second by request ${event.requestId}`)
@@ -191,14 +221,17 @@ export function createChecks(world: World, database: Database): Checks {
     const what = lineOf(event)
     if (!isHeld(before)) fail(`${what} was not held`)
     const { holds, recovering } = shadow.network!
-    if (recovering !== null || holds.SOURCE_AHEAD !== undefined || holds.CLOCK !== undefined) fail(`${what} while the network is not trusted`)
+    if (recovering !== null || holds.SOURCE_AHEAD !== undefined || holds.CLOCK !== undefined)
+      fail(`${what} while the network is not trusted`)
     const { details } = event
-    if (details?.version !== undefined && details.version !== before.seq) fail(`${what}: version ${details.version} was judged, it is at ${before.seq}`)
+    if (details?.version !== undefined && details.version !== before.seq)
+      fail(`${what}: version ${details.version} was judged, it is at ${before.seq}`)
     if (details?.reason === 'OPERATOR') {
       for (const [id, { told, node, isRetired }] of world.sources) {
         const there = told.get(address)
         if (details.node === undefined || there === undefined || isRetired) continue
-        if ((node?.name ?? there.node) !== details.node) fail(`${what} with node ${details.node}, but ${id} lists it on another`)
+        if ((node?.name ?? there.node) !== details.node)
+          fail(`${what} with node ${details.node}, but ${id} lists it on another`)
       }
       for (const life of world.users.get(address) ?? []) life.excuse ??= 'reaped by an operator'
       return
@@ -219,7 +252,8 @@ export function createChecks(world: World, database: Database): Checks {
     const proof = JSON.parse(JSON.stringify(details!.proof)) as Proof
     const { verdict } = judgeProof(proof, without)
     if (verdict !== 'reap') fail(`${what}: judged again by its proof it is ${verdict}`)
-    if (proof.record.seq !== before.seq) fail(`${what}: version ${proof.record.seq} was judged, it is at ${before.seq}`)
+    if (proof.record.seq !== before.seq)
+      fail(`${what}: version ${proof.record.seq} was judged, it is at ${before.seq}`)
     reaps = [...reaps.filter((one) => one > event.at - POLICY.holdWindowMs), event.at]
     let held = 0
     for (const place of shadow.pools.values()) held += place.reserved + place.active + place.quarantined
@@ -244,7 +278,8 @@ export function createChecks(world: World, database: Database): Checks {
         if ('record' in event && event.record.state === 'QUARANTINED') {
           const { by } = event.record.quarantine!
           const words = shadow.quarantinedBy.get(by) ?? 0
-          if (words > POLICY.quarantinesPerCaller) fail(`${words} addresses are in quarantine on the word of ${by}`)
+          if (words > POLICY.quarantinesPerCaller)
+            fail(`${words} addresses are in quarantine on the word of ${by}`)
         }
       }
     },
@@ -256,14 +291,16 @@ export function createChecks(world: World, database: Database): Checks {
       if (!outcome.ok) {
         const { reason } = outcome.refusal
         if (reason === 'OUTCOME_UNKNOWN' || command.traceId === null) return
-        if (traces.has(command.traceId)) fail(`${command.type} was refused as ${reason}: nothing was done, but the log has it`)
+        if (traces.has(command.traceId))
+          fail(`${command.type} was refused as ${reason}: nothing was done, but the log has it`)
         refused.add(command.traceId)
         return
       }
       if (losses !== before || (command.type !== 'reserve' && command.type !== 'confirm')) return
       for (const { fencingToken, version, address, leaseId } of outcome.answer.leases) {
         if (version === 0) continue
-        if (version > shadow.head) fail(`${leaseId} was answered at version ${version}, which is not in the log`)
+        if (version > shadow.head)
+          fail(`${leaseId} was answered at version ${version}, which is not in the log`)
         const record = shadow.records.get(address)
         const isOver = record === undefined || record.token !== fencingToken || !isHeld(record)
         if (isOver && (record?.seq ?? 0) <= head && !outcome.replayed)
@@ -302,18 +339,35 @@ export function createChecks(world: World, database: Database): Checks {
     },
     same(image, whose, clock) {
       const now = Math.max(shadow.at, clock)
-      if (image.digest !== shadow.digest) fail(`the image of ${whose} is at ${image.head} ${image.digest}, the log at ${shadow.head} ${shadow.digest}`)
-      const [mine, theirs] = [canonical(shadow, shadow.at), canonical(image, shadow.at)].map((one) => Object.entries(one))
+      if (image.digest !== shadow.digest)
+        fail(
+          `the image of ${whose} is at ${image.head} ${image.digest}, the log at ${shadow.head} ${shadow.digest}`,
+        )
+      const [mine, theirs] = [canonical(shadow, now), canonical(image, now)].map((one) => Object.entries(one))
       for (const [index, [name, value]] of mine!.entries()) {
         const [here, there] = [JSON.stringify(value), JSON.stringify(theirs![index]![1])]
-        if (here !== there) fail(`the image of ${whose} has other ${name} than the log: ${firstDifference(here, there)}`)
+        if (here !== there)
+          fail(`the image of ${whose} has other ${name} than the log: ${firstDifference(here, there)}`)
       }
     },
     fail,
+    guarded(work) {
+      try {
+        work()
+      } catch (error) {
+        violation ??= error
+      }
+    },
+    get violation() {
+      return violation
+    },
     log: (last) =>
       (database.tables.get(NETWORK)?.events ?? [])
         .slice(-last)
-        .map(({ event }) => `${event.seq} ${new Date(event.at).toISOString().slice(11, 23)} ${lineOf(event)} by ${event.actor} for ${event.cause}${whose(event)}`),
+        .map(
+          ({ event }) =>
+            `${event.seq} ${new Date(event.at).toISOString().slice(11, 23)} ${lineOf(event)} by ${event.actor} for ${event.cause}${whose(event)}`,
+        ),
   }
   return checks
 }

@@ -180,10 +180,6 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
       const lost = () => new Error('the connection was lost')
       return {
         caught,
-        async more(from) {
-          if (held.isOver) throw lost()
-          return pageAfter(tables.get(network), from)
-        },
         async know(lacking) {
           if (held.isOver) throw lost()
           return knownOf(tables.get(network), lacking)

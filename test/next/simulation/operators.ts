@@ -8,12 +8,31 @@ import type { Checks } from './check.ts'
 import type { Database } from './memory-log.ts'
 import type { Processes } from './processes.ts'
 import type { Reporters } from './reporters.ts'
-import { type Fault, has, type Life, MINUTE, NETWORK, SECOND, type SourceWorld, sees, type World } from './world.ts'
+import {
+  type Fault,
+  has,
+  type Life,
+  MINUTE,
+  NETWORK,
+  SECOND,
+  type SourceWorld,
+  sees,
+  type World,
+} from './world.ts'
 
 export type Operators = { setUp(): void; keepBreaking(): void; calm(): void; tidy(): void }
 
-const LOSSES: ReadonlySet<Fault> = new Set(['backupIsRestored', 'backupIsRestoredSilently', 'failoverLosesTheEnd'])
-const BLOCKS = { name: 'blocks', cidr: 'fd00::/120', prefixLength: 124, reapPolicy: { unwitnessedAgeMs: 10 * MINUTE } }
+const LOSSES: ReadonlySet<Fault> = new Set([
+  'backupIsRestored',
+  'backupIsRestoredSilently',
+  'failoverLosesTheEnd',
+])
+const BLOCKS = {
+  name: 'blocks',
+  cidr: 'fd00::/120',
+  prefixLength: 124,
+  reapPolicy: { unwitnessedAgeMs: 10 * MINUTE },
+}
 
 export function createOperators(
   world: World,
@@ -36,7 +55,10 @@ export function createOperators(
   })
 
   /** Tries until it is answered. */
-  function order(body: Record<string, unknown> & { readonly type: Command['type'] }, then: () => void = () => {}): void {
+  function order(
+    body: Record<string, unknown> & { readonly type: Command['type'] },
+    then: () => void = () => {},
+  ): void {
     const process = processes.any()
     const again = () => world.at(SECOND, () => order(body, then))
     if (process === null) {
@@ -44,8 +66,13 @@ export function createOperators(
       return
     }
     processes.call(process, { ...envelope(body.type), ...body } as unknown as Command, (outcome) => {
-      const isAway = !outcome.ok && ['DATABASE_UNAVAILABLE', 'DEADLINE_EXCEEDED', 'OUTCOME_UNKNOWN'].includes(outcome.refusal.reason)
-      world.tell(() => `operator: ${JSON.stringify(body).slice(0, 200)}: ${outcome.ok ? 'ok' : outcome.refusal.reason}`)
+      const isAway =
+        !outcome.ok &&
+        ['DATABASE_UNAVAILABLE', 'DEADLINE_EXCEEDED', 'OUTCOME_UNKNOWN'].includes(outcome.refusal.reason)
+      world.tell(
+        () =>
+          `operator: ${JSON.stringify(body).slice(0, 200)}: ${outcome.ok ? 'ok' : outcome.refusal.reason}`,
+      )
       if (isAway) again()
       else then()
     })
@@ -59,16 +86,23 @@ export function createOperators(
   const unwitnessedAgeMs = random.pick([6 * MINUTE, 10 * MINUTE, 20 * MINUTE])
 
   function setUp(): void {
-    const reapPolicy = { unwitnessedAgeMs, confirmGraceMs, terminalGraceMs: random.pick([MINUTE, 5 * MINUTE]) }
+    const reapPolicy = {
+      unwitnessedAgeMs,
+      confirmGraceMs,
+      terminalGraceMs: random.pick([MINUTE, 5 * MINUTE]),
+    }
     const cooldownMs = random.pick([30 * SECOND, 2 * MINUTE])
     order({ type: 'createNetwork', settings: { description: '', labels: {} } }, () =>
-      order({ type: 'createPool', pool: { name: 'pool', cidr: pool, cooldownMs, reapPolicy, isDefault: true } }, () =>
-        order({ type: 'createPool', pool: BLOCKS }, () => {
-          const kinds = random.pick(['agents', 'cluster', 'both', 'both'] as const)
-          if (kinds !== 'cluster') for (const node of world.nodes) addSource(`agent-${node.name}`, node.name)
-          if (kinds !== 'agents') addSource('cluster', '')
-          if (random.chance(0.3)) addSource('dry', '', false)
-        }),
+      order(
+        { type: 'createPool', pool: { name: 'pool', cidr: pool, cooldownMs, reapPolicy, isDefault: true } },
+        () =>
+          order({ type: 'createPool', pool: BLOCKS }, () => {
+            const kinds = random.pick(['agents', 'cluster', 'both', 'both'] as const)
+            if (kinds !== 'cluster')
+              for (const node of world.nodes) addSource(`agent-${node.name}`, node.name)
+            if (kinds !== 'agents') addSource('cluster', '')
+            if (random.chance(0.3)) addSource('dry', '', false)
+          }),
       ),
     )
   }
@@ -89,7 +123,7 @@ export function createOperators(
       isVague: random.chance(0.3),
       isRetired: false,
       epoch: `${id}-1`,
-      lastDigest: '',
+      filled: null,
       blankUntil: 0,
       told: new Map(),
     }
@@ -117,8 +151,7 @@ export function createOperators(
       world.at(back, () => {
         node.isUp = true
         node.boots += 1
-        for (const source of world.sources.values())
-          if (source.node === node) source.epoch = `${source.declaration.id}-b${node.boots}`
+        for (const source of world.sources.values()) if (source.node === node) startAnew(source)
         for (const one of world.lives) if (one.node === node) one.isHidden = false
       })
     },
@@ -133,9 +166,7 @@ export function createOperators(
     listsRepeat() {
       const source = random.pick([...world.sources.values()])
       if (source === undefined) return
-      // Its reporting process starts anew, and knows nothing at first.
-      source.epoch = `${source.declaration.id}-${++made}`
-      world.tell(() => `${source.declaration.id} starts anew as ${source.epoch}`)
+      startAnew(source)
     },
     processesCrash() {
       const process = processes.any()
@@ -175,7 +206,10 @@ export function createOperators(
     },
     failoverLosesTheEnd() {
       const [system, name, table, timeline] = database.identity.split('/')
-      lose(Math.max(backup, database.commits - random.below(6)), `${system}/${name}/${table}/${Number(timeline) + 1}`)
+      lose(
+        Math.max(backup, database.commits - random.below(6)),
+        `${system}/${name}/${table}/${Number(timeline) + 1}`,
+      )
     },
     operatorsResize() {
       const change: PoolChange = random.pick([
@@ -195,12 +229,16 @@ export function createOperators(
       if (held.length === 0) return
       const { token, seq: version } = random.pick(held)
       const isSoon = random.chance(0.5)
-      world.at(isSoon ? 0 : random.below(3 * MINUTE), () => order({ type: 'reap', token, version, why: 'it seemed gone' }))
+      world.at(isSoon ? 0 : random.below(3 * MINUTE), () =>
+        order({ type: 'reap', token, version, why: 'it seemed gone' }),
+      )
     },
     operatorsReapNodesWrongly() {
       const { name } = random.pick(world.nodes)
       const { head } = checks.shadow
-      world.at(random.below(20 * SECOND), () => order({ type: 'reapNode', node: name, head, why: 'it seemed gone' }))
+      world.at(random.below(20 * SECOND), () =>
+        order({ type: 'reapNode', node: name, head, why: 'it seemed gone' }),
+      )
     },
     operatorsQuarantine() {
       const one = life()
@@ -212,7 +250,8 @@ export function createOperators(
       if (source === undefined) return
       const { id } = source.declaration
       if (random.chance(0.2) && world.sources.size > 1) order({ type: 'retireSource', id })
-      else if (random.chance(0.5)) addSource(`more-${++made}`, random.pick(['', ...world.nodes.map(({ name }) => name)]))
+      else if (random.chance(0.5))
+        addSource(`more-${++made}`, random.pick(['', ...world.nodes.map(({ name }) => name)]))
       else order({ type: 'enableSource', id })
     },
     sourcesRunAhead() {
@@ -233,8 +272,17 @@ export function createOperators(
         last: { entries: 0, digest: '', after: 0 },
       }
       processes.call(process, { ...envelope('REPORT'), ...report }, () => {})
-      world.at(random.below(5 * MINUTE), () => order({ type: 'resumeHold', hold: 'SOURCE_AHEAD', why: 'it was a bad agent' }))
+      world.at(random.below(5 * MINUTE), () =>
+        order({ type: 'resumeHold', hold: 'SOURCE_AHEAD', why: 'it was a bad agent' }),
+      )
     },
+  }
+
+  /** Its reporting process starts anew, and may know nothing at first. */
+  function startAnew(source: SourceWorld): void {
+    source.epoch = `${source.declaration.id}-${++made}`
+    if (has(world, 'listsFillSlowly')) source.filled = 0
+    world.tell(() => `${source.declaration.id} starts anew as ${source.epoch}`)
   }
 
   function stepClock(ms: number): void {
@@ -257,19 +305,35 @@ export function createOperators(
     const { head } = checks.shadow
     const before = database.commits
     database.setBack(commits)
-    world.tell(() => `${before - commits} commits are lost; the log ends at ${database.tables.get(NETWORK)!.events.at(-1)?.event.seq}`)
-    const isSame = database.tables.get(NETWORK)!.events.at(-1)?.event.seq === head && identity === database.identity
+    world.tell(
+      () =>
+        `${before - commits} commits are lost; the log ends at ${database.tables.get(NETWORK)!.events.at(-1)?.event.seq}`,
+    )
+    const isSame =
+      database.tables.get(NETWORK)!.events.at(-1)?.event.seq === head && identity === database.identity
     database.identity = identity
     // Of reports alone nothing is missed.
     if (isSame) return
     checks.lost()
     // Lists alone bring back what was lost, so from here on they are right; what no list shows is lost.
-    for (const fault of ['listsMiss', 'listsLag', 'listsRepeat', 'nodesReboot', 'livesMove', 'sourcesChange'] as const) world.faults.delete(fault)
+    for (const fault of [
+      'listsMiss',
+      'listsLag',
+      'listsRepeat',
+      'nodesReboot',
+      'livesMove',
+      'sourcesChange',
+    ] as const)
+      world.faults.delete(fault)
     const stored = database.tables.get(NETWORK)!.sources
-    for (const source of world.sources.values()) source.isRetired = stored.get(source.declaration.id)?.state === 'RETIRED'
-    const believed = [...world.sources.values()].filter(({ declaration: { id } }) => stored.get(id)?.state === 'ENABLED')
+    for (const source of world.sources.values())
+      source.isRetired = stored.get(source.declaration.id)?.state === 'RETIRED'
+    const believed = [...world.sources.values()].filter(
+      ({ declaration: { id } }) => stored.get(id)?.state === 'ENABLED',
+    )
     for (const one of world.lives)
-      if (!believed.some((source) => sees(source, one)) && one.deadline === null) one.excuse ??= 'lost with the end of the log'
+      if (!believed.some((source) => sees(source, one)) && one.deadline === null)
+        one.excuse ??= 'lost with the end of the log'
   }
 
   function keepBreaking(): void {

@@ -46,7 +46,12 @@ const DEADLINE_MS = 10 * SECOND
 /** A transaction that is left idle, and the connection of a dead client, are ended within this. */
 const IDLE_MS = 2 * SECOND
 
-export function createProcesses(world: World, database: Database, checks: Checks, clock: () => number): Processes {
+export function createProcesses(
+  world: World,
+  database: Database,
+  checks: Checks,
+  clock: () => number,
+): Processes {
   const { random } = world
   let started = 0
 
@@ -97,8 +102,14 @@ export function createProcesses(world: World, database: Database, checks: Checks
       observer: {
         failed(_network, what, error) {
           world.tell(() => `${process.name}: ${what}: ${(error as Error).message}`)
-          if (what === 'vetoed') checks.fail(`the database refused what ${process.name} decided: ${(error as Error).message}`)
-          if (what === 'load' && (error as Error).message !== AWAY) checks.fail(`${process.name} cannot load: ${(error as Error).stack}`)
+          if (what === 'vetoed')
+            checks.fail(`the database refused what ${process.name} decided: ${(error as Error).message}`)
+          if (
+            error instanceof TypeError ||
+            error instanceof RangeError ||
+            (what === 'load' && (error as Error).message !== AWAY)
+          )
+            checks.fail(`${process.name} cannot go on: ${(error as Error).stack}`)
         },
       },
     })
@@ -111,7 +122,9 @@ export function createProcesses(world: World, database: Database, checks: Checks
   /** Now and then something takes its time. */
   function dawdles(probability: number): Promise<void> | undefined {
     if (!has(world, 'processesPause') || !random.chance(probability)) return undefined
-    return new Promise((resolve) => world.at(random.chance(0.3) ? random.below(4_000) : random.below(50), resolve))
+    return new Promise((resolve) =>
+      world.at(random.chance(0.3) ? random.below(4_000) : random.below(50), resolve),
+    )
   }
 
   function fate(): Fate {
@@ -135,8 +148,10 @@ export function createProcesses(world: World, database: Database, checks: Checks
       void process.loop.submit(command, process.monotonic() + DEADLINE_MS).then((outcome) => {
         isAnswered = true
         if (process.isDead) return
-        checks.answered(call, outcome)
-        answered(outcome)
+        checks.guarded(() => {
+          checks.answered(call, outcome)
+          answered(outcome)
+        })
       })
       // Deadlines are looked at now and then; most calls are answered by the time that this comes up.
       world.afterwards(() => {
@@ -147,7 +162,7 @@ export function createProcesses(world: World, database: Database, checks: Checks
       const deadline = process.monotonic() + DEADLINE_MS
       process.loop.image(deadline).then(
         (image) => {
-          if (!process.isDead && image !== null) use(image)
+          if (!process.isDead && image !== null) checks.guarded(() => use(image))
         },
         () => {},
       )

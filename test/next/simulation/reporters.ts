@@ -14,7 +14,17 @@ import { isListedAs } from '../../../src/next/core/owner.ts'
 import { eraOf } from '../../../src/next/core/policy.ts'
 import type { Database } from './memory-log.ts'
 import type { Process, Processes } from './processes.ts'
-import { has, listOf, lookUpOf, MINUTE, NETWORK, SECOND, type SourceWorld, toldBy, type World } from './world.ts'
+import {
+  has,
+  listOf,
+  lookUpOf,
+  MINUTE,
+  NETWORK,
+  SECOND,
+  type SourceWorld,
+  toldBy,
+  type World,
+} from './world.ts'
 
 export type Reporters = { start(source: SourceWorld): void; work(): void }
 
@@ -56,7 +66,7 @@ export function createReporters(world: World, database: Database, processes: Pro
     if (tables === undefined || world.now < processes.databaseAwayUntil) return
     const sequence = (freshnessOf(declaration.id)?.sequence ?? 0) + 1
     const head = tables.events.at(-1)?.event.seq ?? 0
-    const begun = { head, begunAt: processes.now(process), sequence, epoch: source.epoch }
+    const begun = { head, begunAt: processes.now(process), sequence, epoch: source.epoch, isTaken: false }
     // A source that lags reports what it knew a while ago as if it were of now.
     const isLagging = has(world, 'listsLag') && random.chance(0.2)
     const entries = listOf(world, source)
@@ -65,28 +75,37 @@ export function createReporters(world: World, database: Database, processes: Pro
     else
       world.at(gathers, () => {
         const later = processes.any()
-        if (later !== null && source.epoch === begun.epoch) report(source, later, begun, isLagging ? entries : listOf(world, source))
+        if (later !== null && source.epoch === begun.epoch)
+          report(source, later, begun, isLagging ? entries : listOf(world, source))
       })
     if (has(world, 'listsRepeat') && random.chance(0.1))
       world.at(random.below(3 * MINUTE), () => {
         const later = processes.any()
-        if (later !== null && !source.isRetired) report(source, later, begun, entries)
+        if (later !== null && !source.isRetired && begun.isTaken) report(source, later, begun, entries)
       })
   }
 
-  type Begun = Pick<Report, 'head' | 'begunAt' | 'sequence' | 'epoch'>
+  type Begun = Pick<Report, 'head' | 'begunAt' | 'sequence' | 'epoch'> & { isTaken: boolean }
 
   function report(source: SourceWorld, process: Process, begun: Begun, entries: readonly Entry[]): void {
     const { id } = source.declaration
     const complete = !(has(world, 'listsArePartial') && random.chance(0.3))
     const list = complete ? entries : entries.filter(() => random.chance(0.5))
-    const digest = complete ? list.map((entry) => JSON.stringify(entry)).sort().join() : ''
+    const digest = complete
+      ? list
+          .map((entry) => JSON.stringify(entry))
+          .sort()
+          .join()
+      : ''
     const told = toldBy(list)
+    const { isTaken: isLate, ...begunAt } = begun
     const isTaken = (): void => {
+      begun.isTaken = true
       for (const [address, one] of told) source.told.set(address, one)
     }
     // What it lists no more is not told from here on; what it lists is told once that is acknowledged.
-    if (complete) for (const address of source.told.keys()) if (!told.has(address)) source.told.delete(address)
+    if (complete && source.filled === null && !isLate)
+      for (const address of source.told.keys()) if (!told.has(address)) source.told.delete(address)
     const fresh = freshnessOf(id)
     if (complete && fresh !== undefined && fresh.digest === digest && digest !== '') {
       if (isUnchanged(process, source, begun, fresh, digest)) {
@@ -107,8 +126,10 @@ export function createReporters(world: World, database: Database, processes: Pro
             .filter((one) => one.source === id && one.vanishedSeq === null && !isStill(one))
             .map(entryOf)
       const slices: Pick<Report, 'entries' | 'vanished' | 'last'>[] = []
-      for (let i = 0; i < news.length; i += SLICE) slices.push({ entries: news.slice(i, i + SLICE), vanished: [], last: null })
-      for (let i = 0; i < vanished.length; i += SLICE) slices.push({ entries: [], vanished: vanished.slice(i, i + SLICE), last: null })
+      for (let i = 0; i < news.length; i += SLICE)
+        slices.push({ entries: news.slice(i, i + SLICE), vanished: [], last: null })
+      for (let i = 0; i < vanished.length; i += SLICE)
+        slices.push({ entries: [], vanished: vanished.slice(i, i + SLICE), last: null })
       slices.push({ entries: [], vanished: [], last: { entries: list.length, digest, after } })
       const sendNext = (): void => {
         const slice = slices.shift()
@@ -120,7 +141,7 @@ export function createReporters(world: World, database: Database, processes: Pro
           ...envelope(id, 'REPORT'),
           type: 'report',
           source: id,
-          ...begun,
+          ...begunAt,
           complete,
           because: complete ? [] : ['DECLARED'],
           ...slice,
@@ -129,13 +150,22 @@ export function createReporters(world: World, database: Database, processes: Pro
           if (outcome.ok && !outcome.answer.report!.because.includes('BEYOND_HEAD')) sendNext()
         })
       }
-      world.tell(() => `${id} ${begun.epoch} reports ${complete ? '' : 'part of '}${list.map(({ address }) => address).join(' ')}`)
+      world.tell(
+        () =>
+          `${id} ${begun.epoch} reports ${complete ? '' : 'part of '}${list.map(({ address }) => address).join(' ')}`,
+      )
       sendNext()
     })
   }
 
   /** One conditional update of the source's row; false: the list is wanted in full. */
-  function isUnchanged(process: Process, source: SourceWorld, begun: Begun, fresh: Freshness, digest: string): boolean {
+  function isUnchanged(
+    process: Process,
+    source: SourceWorld,
+    begun: Begun,
+    fresh: Freshness,
+    digest: string,
+  ): boolean {
     const tables = database.tables.get(NETWORK)!
     const stored = tables.sources.get(source.declaration.id)
     const { era, recovering } = tables.network.row!
@@ -146,7 +176,11 @@ export function createReporters(world: World, database: Database, processes: Pro
     const trusts = stored.state === 'ENABLED' && fresh.warm
     const counted = trusts && isSpaced(stored, fresh, begun.begunAt)
     const last = { entries: fresh.entries, digest, after: fresh.sequence }
-    const after = freshnessAfter(fresh, { ...begun, last }, { now: processes.now(process), flaws: [], trusts, counted })
+    const after = freshnessAfter(
+      fresh,
+      { ...begun, last },
+      { now: processes.now(process), flaws: [], trusts, counted },
+    )
     return database.writeFreshness(NETWORK, fresh, after)
   }
 
@@ -182,7 +216,12 @@ export function createReporters(world: World, database: Database, processes: Pro
     for (const record of image.records.values()) {
       const due = isHeld(record) ? expiresAt({ image, without: world.without }, record) : null
       if (due !== null && due < now)
-        submit(process, { ...envelope('job:expire', 'NEVER_CONFIRMED'), type: 'expire', token: record.token, version: record.seq })
+        submit(process, {
+          ...envelope('job:expire', 'NEVER_CONFIRMED'),
+          type: 'expire',
+          token: record.token,
+          version: record.seq,
+        })
     }
   }
 
@@ -200,7 +239,8 @@ export function createReporters(world: World, database: Database, processes: Pro
         (believedHead(evidence, one) ?? -1) >= (record?.token ?? 0)
       if (sightings.some(isOdd)) addresses.push(address)
     }
-    if (addresses.length > 0) submit(process, { ...envelope('job:recheck', 'RECHECK'), type: 'recheck', addresses })
+    if (addresses.length > 0)
+      submit(process, { ...envelope('job:recheck', 'RECHECK'), type: 'recheck', addresses })
   }
 
   function judgeSuspects(process: Process, image: Image): void {
@@ -221,7 +261,12 @@ export function createReporters(world: World, database: Database, processes: Pro
         coverage,
       )
       if (verdict === 'reap')
-        submit(process, { ...envelope('job:judge', 'PROVEN_ABSENT'), type: 'reapProven', token: record.token, version: record.seq })
+        submit(process, {
+          ...envelope('job:judge', 'PROVEN_ABSENT'),
+          type: 'reapProven',
+          token: record.token,
+          version: record.seq,
+        })
       if (verdict === 'ask') ask(questions, image.head, now)
     }
   }

@@ -3,18 +3,29 @@
  * checks after every step. After `events` steps the faults stop: what runs is then known, everybody ends, and within a bound
  * all addresses are free again.
  */
+
+import { believedHead } from '../../../src/next/core/decide-report.ts'
 import { isHeld, isLive, sightingsOf, unitAt } from '../../../src/next/core/image.ts'
 import { coverageOf, judge } from '../../../src/next/core/judge.ts'
 import { isListedAs } from '../../../src/next/core/owner.ts'
-import { believedHead } from '../../../src/next/core/decide-report.ts'
 import type { RuleName } from '../../../src/next/core/rules.ts'
 import { createCallers } from './callers.ts'
 import { type Checks, createChecks, Violation } from './check.ts'
 import { createDatabase, type Database } from './memory-log.ts'
 import { createOperators } from './operators.ts'
-import { createProcesses, type Processes } from './processes.ts'
+import { createProcesses } from './processes.ts'
 import { createReporters } from './reporters.ts'
-import { createWorld, FAULTS, type Fault, MINUTE, NETWORK, SECOND, START, seeded, timeOf, type World } from './world.ts'
+import {
+  createWorld,
+  FAULTS,
+  type Fault,
+  MINUTE,
+  NETWORK,
+  START,
+  seeded,
+  timeOf,
+  type World,
+} from './world.ts'
 
 export type Result = {
   readonly seed: number
@@ -33,6 +44,8 @@ const FULL_CHECK = 2_500
 const SETTLE_MS = 15 * MINUTE
 /** After the last life: unwitnessed leases are 20 min old, then look-ups, reaps by threes with an operator between, cooling. */
 const FREE_MS = 75 * MINUTE
+/** About what it takes from then on, of the events that were asked for. */
+const LAST = 2_000
 const STORY = 400
 
 export async function simulate(
@@ -49,12 +62,8 @@ export async function simulate(
   const clock = () => START + world.now + world.clockOffset
   const database = createDatabase(clock, 50)
   const checks = createChecks(world, database)
-  let violation: unknown = null
-  const failed = (error: unknown): void => {
-    violation ??= error
-  }
-  database.onCommit = (_network, write) => guarded(() => checks.committed(write), failed)
-  const processes = createProcesses(world, database, guard(checks, failed), clock)
+  database.onCommit = (_network, write) => checks.guarded(() => checks.committed(write))
+  const processes = createProcesses(world, database, checks, clock)
   const reporters = createReporters(world, database, processes)
   const callers = createCallers(world, processes)
   const operators = createOperators(world, database, processes, checks, reporters)
@@ -65,7 +74,7 @@ export async function simulate(
       await drained()
       world.finish()
       if (steps % FULL_CHECK === 0) await compareAll()
-      if (violation !== null) throw violation
+      if (checks.violation !== null) throw checks.violation
       if (until()) return
       steps += 1
       if (!world.step()) throw new Violation('nothing is left to do')
@@ -77,11 +86,9 @@ export async function simulate(
     checks.space()
     for (const process of processes.all) {
       if (process.isDead || process.stopped !== null) continue
-      processes.image(process, (image) =>
-        guarded(() => {
-          if (image.head === checks.shadow.head) checks.same(image, process.name, clock())
-        }, failed),
-      )
+      processes.image(process, (image) => {
+        if (image.head === checks.shadow.head) checks.same(image, process.name, clock())
+      })
       await drained()
     }
   }
@@ -92,7 +99,7 @@ export async function simulate(
     callers.start()
     reporters.work()
     operators.keepBreaking()
-    await go(() => steps + checks.count.calls >= events)
+    await go(() => steps + checks.count.calls >= events - LAST)
     operators.calm()
     const calm = world.now
     await go(() => world.now > calm + SETTLE_MS)
@@ -105,13 +112,22 @@ export async function simulate(
     const tidied = world.now
     await go(() => world.now > tidied + 5 * MINUTE)
     await compareAll()
-    if (violation !== null) throw violation
+    if (checks.violation !== null) throw checks.violation
     for (const place of checks.shadow.pools.values())
-      if (place.reserved + place.active + place.quarantined > 0) checks.fail(`pool ${place.pool.name} is not free`)
+      if (place.reserved + place.active + place.quarantined > 0)
+        checks.fail(`pool ${place.pool.name} is not free`)
   } catch (error) {
-    failed(error)
+    checks.guarded(() => {
+      throw error
+    })
   }
-  const failure = violation === null ? null : violation instanceof Violation ? violation.message : String((violation as Error).stack)
+  const { violation } = checks
+  const failure =
+    violation === null
+      ? null
+      : violation instanceof Violation
+        ? violation.message
+        : String((violation as Error).stack)
   return {
     seed,
     events: steps + checks.count.calls,
@@ -143,9 +159,19 @@ function checkCalm({ now }: World, { shadow, fail }: Checks, database: Database)
       const head = isLive(one) ? believedHead({ image: shadow, known, freshness: new Map() }, one) : null
       if (head === null || head < (record?.seq ?? 0)) continue
       const isSpent = (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
-      if (!isHeld(record) && !isSpent) fail(`${address} is free, and ${one.source} lists it; at ${timeOf(now)}`)
-      if (!isHeld(record) || record.state === 'QUARANTINED' || one.owner === null || unit.place.pool.prefixLength === 124) continue
-      if (!isListedAs(record.owner!, one.owner)) fail(`${address} is ${record.state} for ${record.owner!.name}, and ${one.source} lists it for ${one.owner.name}`)
+      if (!isHeld(record) && !isSpent)
+        fail(`${address} is free, and ${one.source} lists it; at ${timeOf(now)}`)
+      if (
+        !isHeld(record) ||
+        record.state === 'QUARANTINED' ||
+        one.owner === null ||
+        unit.place.pool.prefixLength === 124
+      )
+        continue
+      if (!isListedAs(record.owner!, one.owner))
+        fail(
+          `${address} is ${record.state} for ${record.owner!.name}, and ${one.source} lists it for ${one.owner.name}`,
+        )
     }
   }
 }
@@ -171,7 +197,9 @@ function checkFree({ shadow, fail }: Checks, database: Database): void {
       without: new Set<RuleName>(),
     }
     const why = judge(evidence, record).because.map(({ text }) => text)
-    fail(`${record.address} #${record.token} is ${record.state} still, an hour after everything has ended: ${why.join('; ')}`)
+    fail(
+      `${record.address} #${record.token} is ${record.state} still, an hour after everything has ended: ${why.join('; ')}`,
+    )
   }
 }
 
@@ -179,29 +207,3 @@ function checkFree({ shadow, fail }: Checks, database: Database): void {
 function drained(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
-
-/** Checks that are called from within promises must not be lost in them. */
-function guard(checks: Checks, failed: (error: unknown) => void): Checks {
-  return {
-    ...checks,
-    get shadow() {
-      return checks.shadow
-    },
-    answered: (...given) => guarded(() => checks.answered(...given), failed),
-    fail: (why) => {
-      failed(new Violation(why))
-      throw new Violation(why)
-    },
-  }
-}
-
-function guarded(work: () => void, failed: (error: unknown) => void): void {
-  try {
-    work()
-  } catch (error) {
-    failed(error)
-  }
-}
-
-export type { Processes }
-export const SECONDS = SECOND

@@ -2,9 +2,10 @@
  * What really is, whatever ipledger believes: nodes, the lives of workloads on them, the addresses that they use, what each
  * source sees of it, and what each source has told. Time is simulated; all chance comes from the seed.
  */
-import { createHeap } from '../../../src/next/core/heap.ts'
+
 import type { LookUp } from '../../../src/next/core/command.ts'
 import type { Entry, SourceDeclaration } from '../../../src/next/core/event.ts'
+import { createHeap } from '../../../src/next/core/heap.ts'
 import type { Owner } from '../../../src/next/core/owner.ts'
 import { attachmentKey } from '../../../src/next/core/owner.ts'
 import type { RuleName } from '../../../src/next/core/rules.ts'
@@ -61,6 +62,8 @@ export const FAULTS = [
   'listsLag',
   'listsMiss',
   'listsArePartial',
+  'listsFillSlowly',
+  'endsAreListed',
   'listsRepeat',
   'startsAreUnseen',
   'lookUpsFail',
@@ -120,8 +123,8 @@ export type SourceWorld = {
   readonly isVague: boolean
   isRetired: boolean
   epoch: string
-  /** Its last list that was taken as it is, to say that it is unchanged. */
-  lastDigest: string
+  /** It has just started, and knows so many entries so far; null: all of them. */
+  filled: number | null
   /** Loses its memory: lists nothing until then. */
   blankUntil: number
   /** By address: what ipledger has acknowledged to be listed live there. */
@@ -144,6 +147,8 @@ export type World = {
   finish(): void
   readonly nodes: readonly NodeState[]
   readonly lives: Set<Life>
+  /** What has stopped, where it was, and until when it is listed all the same. */
+  stopped: readonly { readonly life: Life; readonly entry: Entry; readonly until: number }[]
   readonly users: Map<string, Set<Life>>
   readonly sources: Map<string, SourceWorld>
   use(life: Life, unit: string, address: string): void
@@ -157,7 +162,12 @@ export type World = {
   clockOffset: number
 }
 
-export function createWorld(random: Random, faults: Set<Fault>, without: ReadonlySet<RuleName>, tells: boolean): World {
+export function createWorld(
+  random: Random,
+  faults: Set<Fault>,
+  without: ReadonlySet<RuleName>,
+  tells: boolean,
+): World {
   type Due = { readonly at: number; readonly order: number; readonly run: () => void }
   const due = createHeap<Due>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order))
   let order = 0
@@ -190,8 +200,14 @@ export function createWorld(random: Random, faults: Set<Fault>, without: Readonl
       next.run()
       return true
     },
-    nodes: Array.from({ length: 3 }, (_, i) => ({ name: `n${i}`, isUp: true, isPartitioned: false, boots: 0 })),
+    nodes: Array.from({ length: 3 }, (_, i) => ({
+      name: `n${i}`,
+      isUp: true,
+      isPartitioned: false,
+      boots: 0,
+    })),
     lives: new Set(),
+    stopped: [],
     users,
     sources: new Map(),
     byUid: new Map(),
@@ -208,6 +224,11 @@ export function createWorld(random: Random, faults: Set<Fault>, without: Readonl
     },
     drop(life) {
       if (life.unit === null) return
+      if (has(world, 'endsAreListed') && life.isCovered && life.state === 'running') {
+        const entry = entryFor(life, 'terminal')
+        const until = world.now + 10 * MINUTE
+        world.stopped = [...world.stopped.filter((one) => one.until > world.now), { life, entry, until }]
+      }
       const there = users.get(life.unit)
       there?.delete(life)
       if (there?.size === 0) users.delete(life.unit)
@@ -246,22 +267,36 @@ export function listOf(world: World, source: SourceWorld): Entry[] {
   for (const life of world.lives) {
     if (!sees(source, life)) continue
     if (misses && life.id % 3 === 0) continue
-    entries.push(entryFor(source, life, 'running'))
+    entries.push(asSeenBy(source, entryFor(life, 'running')))
   }
+  for (const { life, entry, until } of world.stopped)
+    if (until > world.now && (source.node === null || source.node === life.node) && !runs(world, life.owner))
+      entries.push(asSeenBy(source, entry))
   if (has(world, 'listsRepeat') && entries.length > 0) entries.push(random.pick(entries))
-  return entries
+  if (source.filled === null) return entries
+  source.filled = source.filled < entries.length && !world.isCalm ? source.filled + 1 : null
+  return source.filled === null ? entries : entries.slice(0, source.filled)
 }
 
-function entryFor(source: SourceWorld, life: Life, state: string): Entry {
-  const { owner, address, node } = life
-  if (owner.kind === 'stranger') return { address: address!, node: node.name, state }
+function asSeenBy(source: SourceWorld, { incarnation, interface: on, ...entry }: Entry): Entry {
+  if (source.isVague) return entry
+  return {
+    ...entry,
+    ...(incarnation !== undefined && { incarnation }),
+    ...(on !== undefined && { interface: on }),
+  }
+}
+
+function entryFor({ owner, address, node }: Life, state: string): Entry {
+  const { kind, name, uid, incarnation } = owner
+  if (kind === 'stranger') return { address: address!, node: node.name, state }
   return {
     address: address!,
-    kind: owner.kind,
-    name: owner.name,
-    uid: owner.uid,
-    ...(owner.incarnation !== '' && !source.isVague && { incarnation: owner.incarnation }),
-    ...(!source.isVague && { interface: owner.interface }),
+    kind,
+    name,
+    uid,
+    ...(incarnation !== '' && { incarnation }),
+    interface: owner.interface,
     node: node.name,
     state,
   }
@@ -286,16 +321,24 @@ export function lookUpOf(
     const terminalSince = START + life.endedAt + world.clockOffset
     return world.now - life.endedAt < 3 * MINUTE ? is('terminal', terminalSince) : is('gone')
   }
-  if (life.state === 'asking' || (life.state === 'pending' && world.faults.has('startsAreUnseen'))) return is('gone')
+  if (life.state === 'asking' || (life.state === 'pending' && world.faults.has('startsAreUnseen')))
+    return is('gone')
   if (source.node !== null && life.node !== source.node) return is('gone')
   return is('live')
 }
+
+const runs = (world: World, owner: Owner) => lifeOf(world, owner)?.state === 'running'
 
 /** The one that lives, or the last one that did. */
 function lifeOf(world: World, { kind, uid }: LookUp['owner']): Life | undefined {
   let last: Life | undefined
   for (const life of world.lives)
-    if (life.owner.uid === uid && life.owner.kind === kind && (last === undefined || life.state === 'running')) last = life
+    if (
+      life.owner.uid === uid &&
+      life.owner.kind === kind &&
+      (last === undefined || life.state === 'running')
+    )
+      last = life
   return last ?? world.byUid.get(`${kind} ${uid}`)
 }
 
@@ -311,7 +354,8 @@ export function toldBy(entries: readonly Entry[]): Map<string, Told> {
   for (const entry of entries) {
     if (entry.state === 'terminal') continue
     const { kind, name = '', uid = name, incarnation = '', interface: on = '' } = entry
-    const attachment = kind === undefined ? '' : attachmentKey({ kind, name, uid, incarnation, interface: on })
+    const attachment =
+      kind === undefined ? '' : attachmentKey({ kind, name, uid, incarnation, interface: on })
     const before = told.get(entry.address)
     told.set(entry.address, {
       attachment: before === undefined || before.attachment === attachment ? attachment : '',

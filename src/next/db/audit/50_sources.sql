@@ -96,10 +96,7 @@ create view ipledger_audit.suspects as
                 ' since ' || ipledger_audit.moment(q.terminal_since), ' (' || nullif(q.detail, '') || ')', '.') as what
     from ipledger.lookup q
     join ipledger.lease l on l.network_id = q.network_id and l.address = q.address and l.state <> 'FREE'
-    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq and e.seq <= q.head
-   where not exists (
-     select from ipledger.sighting s
-      where s.network_id = q.network_id and s.address = q.address and s.vanished_seq is null and s.state <> 'terminal');
+    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq and e.seq <= q.head;
 comment on view ipledger_audit.suspects is $$Leases that no source lists live and that are kept: the questions to the sources about them, with the last answer.
 
 Columns: network; address (a block with its mask); lease_id; owner_kind, owner_name, owner_uid (whom the question is after: the holder, or

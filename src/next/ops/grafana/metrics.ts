@@ -31,7 +31,6 @@ export const METRICS = {
   sourceInterval: 'ipledger_source_interval_seconds',
   suspects: 'ipledger_suspects',
   networkState: 'ipledger_network_state',
-  oldestTransaction: 'ipledger_oldest_transaction_seconds',
   databaseUp: 'ipledger_database_up',
   verifyAge: 'ipledger_verify_age_seconds',
   verifyDifferences: 'ipledger_verify_differences',

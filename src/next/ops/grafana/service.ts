@@ -274,26 +274,6 @@ export const service = dashboard({
           queries: [promql(quantile(0.99, METRICS.imageLoad, null), 'p99')],
         }),
         stat({
-          title: 'Oldest open transaction',
-          tells: {
-            shows:
-              'The age of the transaction of this database that has been open longest. Nothing that died since is vacuumed.',
-            normal: 'seconds.',
-            act: 'Minutes: find it in pg_stat_activity, and who runs it: a dump, an analysis, a forgotten session.',
-          },
-          width: 6,
-          height: 4,
-          unit: 's',
-          steps: {
-            base: 'green',
-            from: [
-              [60, 'yellow'],
-              [600, 'red'],
-            ],
-          },
-          query: promqlNow(`max(${METRICS.oldestTransaction})`, 'oldest'),
-        }),
-        stat({
           title: 'Vetoes',
           tells: {
             shows:
@@ -301,7 +281,7 @@ export const service = dashboard({
             normal: 'none, ever: it means a defect, or a second writer.',
             act: 'Follow the runbook of IpledgerUniqueViolation.',
           },
-          width: 6,
+          width: 8,
           height: 4,
           unit: 'short',
           steps: NONE_IS_RIGHT,
@@ -315,7 +295,7 @@ export const service = dashboard({
             normal: 'none.',
             act: 'Mend the clock of the database server. After a step forward networks are held (CLOCK) until the hold ends.',
           },
-          width: 6,
+          width: 8,
           height: 4,
           unit: 'short',
           steps: NONE_IS_RIGHT,
@@ -330,7 +310,7 @@ export const service = dashboard({
             normal: 'none.',
             act: 'Follow the runbook of IpledgerNewEra.',
           },
-          width: 6,
+          width: 8,
           height: 4,
           unit: 'short',
           steps: NONE_IS_RIGHT,

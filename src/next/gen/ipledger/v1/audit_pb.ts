@@ -1946,7 +1946,7 @@ export type VerifyNetworkResponse = Message<"ipledger.v1.VerifyNetworkResponse">
   network: string;
 
   /**
-   * It came to its end. If not, `ipledger verify` finishes what this had no time for.
+   * It came to its end. If not, the next call goes on.
    *
    * @generated from field: bool complete = 2;
    */
@@ -2009,7 +2009,7 @@ export type VerifyNetworkResponseJson = {
   network?: string;
 
   /**
-   * It came to its end. If not, `ipledger verify` finishes what this had no time for.
+   * It came to its end. If not, the next call goes on.
    *
    * @generated from field: bool complete = 2;
    */
@@ -2136,8 +2136,8 @@ export const AuditService: GenService<{
     output: typeof ExplainAddressResponseSchema;
   },
   /**
-   * Whether the log of a network is whole and its tables are the fold of it. It goes on from where the last run ended, takes
-   * at most 5 s, and keeps nobody waiting; `ipledger verify` takes all the time it needs. Whoever asks for the same network
+   * Whether the log of a network is whole and its tables are the fold of it. It takes at most 5 s, the next call goes on where
+   * it stopped, and it keeps nobody waiting; `ipledger verify` takes all the time it needs. Whoever asks for the same network
    * meanwhile gets the same answer.
    * OVERLOADED: this process verifies another network.
    *

@@ -10,7 +10,7 @@
 // - Strings are UTF-8 without control characters and are compared byte by byte.
 // - Limits: a request is at most 512 KiB (ReportSnapshot: 32 MiB); the deadline is the caller's, 10 s without one. A limit
 //   that is passed is INVALID_FIELD and says which limit; of a message too large the `field` is empty.
-// - A field that the message does not have and an unknown value of an enum are INVALID_FIELD.
+// - A field that the message does not have, a name written twice, an unknown value of an enum are INVALID_FIELD.
 //
 // Errors are Connect (gRPC) errors with google.rpc.ErrorInfo {domain: "ipledger", reason, metadata}, and
 // google.rpc.RetryInfo where waiting helps. Each rpc lists the reasons of its own. Besides those, every method can answer:
