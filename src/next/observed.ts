@@ -24,7 +24,7 @@ const WAIT_MS = 1_500
 
 /** Rows of metric, labels and value. */
 type Row = { readonly metric: GaugeKey; readonly labels: string[]; readonly value: number }
-type Part = { readonly name: string; readonly everyMs: number; readonly text: string }
+type Part = { readonly everyMs: number; readonly text: string }
 
 const NETWORKS = `
   with n as materialized (select * from ipledger.network order by network_id limit ${MOST})
@@ -103,12 +103,12 @@ const ATTENTION = `
 const OFTEN_MS = 10_000
 const SELDOM_MS = 60_000
 const PARTS: readonly Part[] = [
-  { name: 'networks', everyMs: OFTEN_MS, text: NETWORKS },
-  { name: 'sources', everyMs: OFTEN_MS, text: SOURCES },
-  { name: 'pools', everyMs: OFTEN_MS, text: POOLS },
-  { name: 'forecast', everyMs: SELDOM_MS, text: FORECAST },
-  { name: 'leases', everyMs: SELDOM_MS, text: LEASES },
-  { name: 'attention', everyMs: SELDOM_MS, text: ATTENTION },
+  { everyMs: OFTEN_MS, text: NETWORKS },
+  { everyMs: OFTEN_MS, text: SOURCES },
+  { everyMs: OFTEN_MS, text: POOLS },
+  { everyMs: SELDOM_MS, text: FORECAST },
+  { everyMs: SELDOM_MS, text: LEASES },
+  { everyMs: SELDOM_MS, text: ATTENTION },
 ]
 /** Beyond this and its interval a part is no longer known. */
 const KNOWN_FOR_MS = 60_000
@@ -122,26 +122,15 @@ type Known = { readonly at: number; readonly readings: readonly Reading[] }
 
 export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Observed {
   const known = new Map<Part, Known>()
-  /** Parts that could not be read, and were told of. */
-  const told = new Set<Part>()
   let isUp = false
   let reading: Promise<void> | undefined
   let begunAt = Number.NEGATIVE_INFINITY
 
   async function readPart(part: Part): Promise<void> {
     const at = performance.now()
-    try {
-      const rows = await ask<Row>(database, part.text)
-      known.set(part, { at, readings: rows.map(({ metric, labels, value }) => [metric, labels, value]) })
-      for (const { metric, labels } of rows) if (metric === 'era') expectNetwork(labels[0]!)
-    } catch (error) {
-      // A table or view that is not there, or is not ours to read, is told of once, and left out.
-      if (!isMissing(error)) throw error
-      if (!told.has(part))
-        log.warn({ part: part.name, err: error }, 'a metric cannot be read from this database')
-      told.add(part)
-      known.set(part, { at, readings: [] })
-    }
+    const rows = await ask<Row>(database, part.text)
+    known.set(part, { at, readings: rows.map(({ metric, labels, value }) => [metric, labels, value]) })
+    for (const { metric, labels } of rows) if (metric === 'era') expectNetwork(labels[0]!)
   }
 
   async function readDue(): Promise<void> {
@@ -172,11 +161,4 @@ export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Ob
       return [['databaseUp', [], isUp && known.size > 0 ? 1 : 0], ...found]
     },
   }
-}
-
-/** Relations, schemas, columns and functions that are not there, or not ours to use. */
-const MISSING: ReadonlySet<string> = new Set(['42P01', '3F000', '42703', '42501', '42883'])
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && MISSING.has(String(error.code))
 }

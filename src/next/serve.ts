@@ -6,7 +6,7 @@ import { createHealth } from './api/health.ts'
 import { startPages } from './api/pages.ts'
 import { type RunningServer, startServer } from './api/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
-import { type Config, readConfig, StartRefused } from './config.ts'
+import { type Config, StartRefused } from './config.ts'
 import { startWorker, type Worker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/loop.ts'
 import { type OpenLedger, openLedger } from './ledger/open.ts'
@@ -23,7 +23,6 @@ import {
   countJudgement,
   countLookup,
   countReport,
-  createLogger,
   currentTraceId,
   keepJobs,
   type Logger,
@@ -292,46 +291,4 @@ function chooseTokens(config: Config, log: Logger): Tokens {
 export function callersUrl(host: string, port: number): string {
   const reached = ['0.0.0.0', '::', 'localhost'].includes(host) ? '127.0.0.1' : host
   return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
-}
-
-export type StartedService = {
-  readonly url: string
-  readonly grpcUrl: string
-  readonly ledger: OpenLedger
-  stop(): Promise<void>
-}
-
-/** The whole service in this process, on free ports of loopback, as its tests and the demo run it. */
-export async function startService(
-  options: {
-    readonly databaseUrl: string
-    readonly env?: Readonly<Record<string, string>>
-    readonly log?: Logger
-  } & Partial<ServiceOptions>,
-): Promise<StartedService> {
-  const { databaseUrl, env = {}, worker = false, movedBy } = options
-  const config = readConfig({
-    DATABASE_URL: databaseUrl,
-    IPLEDGER_PORT: '0',
-    IPLEDGER_GRPC_PORT: '0',
-    IPLEDGER_LOG_LEVEL: 'silent',
-    ...env,
-  })
-  const log = options.log ?? createLogger(config.logLevel)
-  const open = new AsyncDisposableStack()
-  try {
-    const { ledger, server } = await openService(config, log, open, {
-      worker,
-      ...(movedBy !== undefined && { movedBy }),
-    })
-    return {
-      url: callersUrl(config.host, server.httpPort),
-      grpcUrl: callersUrl(config.host, server.grpcPort),
-      ledger,
-      stop: () => open.disposeAsync(),
-    }
-  } catch (error) {
-    await open.disposeAsync()
-    throw error
-  }
 }

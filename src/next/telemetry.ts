@@ -40,7 +40,6 @@ import {
 import { pino } from 'pino'
 import type { LogLevel } from './config.ts'
 import type { LedgerEvent } from './core/event.ts'
-import type { Reason } from './core/refusal.ts'
 
 export const SCOPE = 'ipledger'
 /** Of the page that Prometheus reads. */
@@ -82,12 +81,6 @@ const COUNTERS = {
     unit: '{event}',
     labels: ['network', 'type', 'cause'],
     is: 'Events this process committed to the log',
-  },
-  commands: {
-    name: 'ipledger.commands',
-    unit: '{command}',
-    labels: ['command', 'outcome', 'reason'],
-    is: 'Commands answered by the ledger: done, refused (by the rules) or failed (queue, database, outcome unknown)',
   },
   reaps: {
     name: 'ipledger.reaps',
@@ -508,14 +501,6 @@ function watchEventLoop(): { readonly p99: () => number; readonly end: () => voi
 
 // What the rooms say.
 
-/** Not the rules' word: whoever asks again may well be served. */
-const FAILURES: ReadonlySet<string> = new Set<Reason>([
-  'DEADLINE_EXCEEDED',
-  'OVERLOADED',
-  'DATABASE_UNAVAILABLE',
-  'OUTCOME_UNKNOWN',
-])
-
 /** A rate is of two numbers: the first reap of a network is one because there was a zero before. */
 const REAP_CAUSES = ['NEVER_CONFIRMED', 'PROVEN_ABSENT', 'Reap']
 
@@ -631,11 +616,6 @@ export function currentTraceId(): string | null {
   return currentSpan()?.spanContext().traceId ?? null
 }
 
-/** Work that belongs to no call, though one was the first to want it. */
-export function apart<T>(work: () => T): T {
-  return tracing ? context.with(ROOT_CONTEXT, work) : work()
-}
-
 function within<T>(span: Span | undefined, work: () => T): T {
   return span === undefined ? work() : context.with(trace.setSpan(context.active(), span), work)
 }
@@ -729,28 +709,6 @@ function startRpcSpan(method: string, system: RpcSystem, remote: SpanContext | u
   const attributes = { [ATTR_RPC_SYSTEM_NAME]: system, [ATTR_RPC_METHOD]: method }
   const parent = remote === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, remote)
   return tracer.startSpan(method, { kind: SpanKind.SERVER, attributes }, parent)
-}
-
-type Answered = { readonly ok: true } | { readonly ok: false; readonly refusal: { readonly reason: Reason } }
-
-/** A command given to the ledger: counted by its answer, and a span in the trace of whoever gives it. */
-export async function onCommand<T extends Answered>(
-  network: string,
-  command: string,
-  work: () => Promise<T>,
-): Promise<T> {
-  if (!counting && !tracing) return work()
-  const attributes = { 'ipledger.network': network }
-  const span = currentSpan()?.isRecording()
-    ? tracer.startSpan(`ledger ${command}`, { attributes })
-    : undefined
-  // What the loop does is of many commands: none of their traces owns it.
-  const outcome = await apart(work)
-  const reason = outcome.ok ? '' : outcome.refusal.reason
-  const failed = FAILURES.has(reason)
-  if (counting) add('commands', [command, outcome.ok ? 'done' : failed ? 'failed' : 'refused', reason])
-  end(span, failed ? reason : undefined)
-  return outcome
 }
 
 /** A read of the API, by one statement. */

@@ -15,7 +15,7 @@ const ROTATED: History = {
   held: 0,
   reserves: 65_534,
 }
-const RESERVE: Work = { kind: 'reserve' }
+const RESERVE = { kind: 'reserve' } as const satisfies Work
 const PAIR: Work = { kind: 'pair' }
 
 const inserting = (bench: Bench, connections: number): Subject => ({

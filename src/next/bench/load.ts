@@ -5,6 +5,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import type { Target } from './keep-alive.ts'
+import { SERVICE_FLAGS } from './service.ts'
 
 /** What is called: a ledger opened in the callers' process, a service, or a table as anybody would write it (the floor). */
 export type Through =
@@ -60,12 +61,12 @@ export type Load = {
   stop(): void
 }
 
-/** As the service is started. */
-const FLAGS = ['--heap-growing-percent=60', '--max-semi-space-size=8']
-
 export function startLoad(profile?: string): Load {
   const child = fork(fileURLToPath(new URL('load-process.ts', import.meta.url)), {
-    execArgv: [...FLAGS, ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`])],
+    execArgv: [
+      ...SERVICE_FLAGS,
+      ...(profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]),
+    ],
     serialization: 'advanced',
   })
   return {

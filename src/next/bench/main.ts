@@ -20,6 +20,7 @@ import { type Load, startLoad, type Through } from './load.ts'
 import type { Bench, Scale, Stage } from './measure.ts'
 import { machine, number, people, type Row } from './report.ts'
 import { openScratch, type Scratch } from './scratch.ts'
+import { type Service, startService } from './service.ts'
 
 const FULL: Scale = {
   rounds: 3,
@@ -80,6 +81,7 @@ const began = performance.now()
 const rows: Row[] = []
 const scratch = await openScratch(values.directory)
 const loads: Load[] = []
+const services = new Set<Promise<Service>>()
 try {
   const bench = await openBench(scratch)
   for (const [name, line] of Object.entries(LINES))
@@ -88,6 +90,7 @@ try {
   if (values.json !== undefined) writeFileSync(values.json, `${machine(rows, values.quick)}\n`)
 } finally {
   for (const load of loads) load.stop()
+  await Promise.allSettled([...services].map(async (one) => (await one).stop()))
   await scratch.stop()
 }
 
@@ -128,6 +131,8 @@ async function openBench(server: Scratch): Promise<Bench> {
 
 async function openStage(server: Scratch, name: string): Promise<Stage> {
   const database = await server.create(name)
+  const started: Promise<Service>[] = []
+  let isWorking = false
   return {
     database,
     async network(history) {
@@ -138,12 +143,26 @@ async function openStage(server: Scratch, name: string): Promise<Stage> {
       say(`${history.network}: ${number(history.reserves * 2 - history.held)} events`)
       await writeHistory(database.adminUrl, history)
     },
-    async through(processes) {
-      const through = Array.from(
-        { length: processes },
-        (): Through => ({ kind: 'ledger', url: database.url }),
-      )
-      return { through, pids: [] }
+    async through(processes, worker = false) {
+      if (values.ledger) {
+        const one: Through = { kind: 'ledger', url: database.url }
+        return { through: Array.from({ length: processes }, () => one), pids: [] }
+      }
+      if (worker !== isWorking) for (const one of started.splice(0)) await (await one).stop()
+      isWorking = worker
+      while (started.length < processes) {
+        const one = startService(database, {
+          worker: worker && started.length === 0,
+          profile: values.profile,
+        })
+        started.push(one)
+        services.add(one)
+      }
+      const used = await Promise.all(started.slice(0, processes))
+      return {
+        through: used.map(({ target }) => ({ kind: 'service', target })),
+        pids: used.map(({ pid }) => pid),
+      }
     },
   }
 }

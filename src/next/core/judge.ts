@@ -322,8 +322,7 @@ export function isFresh(
   now: number,
 ): boolean {
   return (
-    fresh !== undefined &&
-    fresh.warm &&
+    fresh?.warm === true &&
     fresh.era === era &&
     fresh.epoch === source.epoch?.name &&
     fresh.completeAt !== null &&

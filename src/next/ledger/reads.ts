@@ -8,6 +8,7 @@ import pg from 'pg'
 import type { Answer } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
 import { onConnection } from '../postgres/on-connection.ts'
+import { sever } from '../postgres/trip.ts'
 import { onRead } from '../telemetry.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
 import {
@@ -77,20 +78,15 @@ function impatient(pool: pg.Pool): PostgresPool {
     end: () => pool.end(),
     connect: async () => {
       const client = await pool.connect()
-      let silent = false
-      const query = (text: string, parameters: readonly unknown[]) => {
-        const { promise, reject } = Promise.withResolvers<never>()
-        const timer = setTimeout(() => {
-          silent = true
-          reject(new Error('no answer: timeout of a read'))
-        }, ANSWER_WITHIN_MS)
-        return onRead(() => {
-          const answer = client.query(text, [...parameters]).finally(() => clearTimeout(timer))
-          return Promise.race([answer, promise])
-        })
+      const timer = setTimeout(() => sever(client), ANSWER_WITHIN_MS)
+      const query = (text: string, parameters: readonly unknown[]) =>
+        onRead(() => client.query(text, [...parameters]))
+      const release = () => {
+        clearTimeout(timer)
+        client.release()
       }
       // Of its two signatures only this one is used here: no cursors.
-      return { query: query as unknown as PostgresPoolClient['query'], release: () => client.release(silent) }
+      return { query: query as unknown as PostgresPoolClient['query'], release }
     },
   }
 }

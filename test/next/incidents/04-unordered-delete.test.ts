@@ -178,7 +178,7 @@ incident(
   },
 )
 
-// INV-10 K-03. Fails without ADDRESS_COOLS.
+// INV-10 K-03.
 incident(
   '4.3 late-delete-hits-successor: a Release replayed a hundred times ends the lease it names and no other',
   async (scene) => {

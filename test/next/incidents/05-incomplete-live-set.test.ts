@@ -33,7 +33,7 @@ const states = async (scene: Scene): Promise<Readonly<Record<string, number>>> =
   return counts
 }
 
-// INV-6 INV-16 INV-21 A-05. Fails without ONLY_COUNTED_REPORTS_DECIDE.
+// INV-6 INV-16 INV-21 A-05.
 incident(
   '5.1 empty-map-after-restart: 200 leases, and a node that comes back with nothing, then ten, then all of them',
   async (scene) => {

@@ -62,7 +62,7 @@ incident(
   },
 )
 
-// INV-7. Fails without DOUBT_IS_LIFE.
+// INV-7. Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
 incident(
   '6.1 warn-and-continue: of a node that is gone for good, what hangs is freed by that statement and not before',
   async (scene) => {
@@ -85,7 +85,7 @@ incident(
   },
 )
 
-// INV-3 INV-7 INV-20. Fails without DOUBT_IS_LIFE, RELEASED_BUT_LIVE_IS_KEPT.
+// INV-3 INV-7 INV-20. Fails without UNCONFIRMED_REMOVAL_IS_KEPT, LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '6.3 terminating-on-unreachable-node: silence frees nothing, an operator’s word does, and a false one is found out',
   async (scene) => {
@@ -154,7 +154,7 @@ incident(
   },
 )
 
-// INV-12 INV-24 M-16 N-07. Fails without LISTED_IS_NEVER_HANDED_OUT, LISTED_IS_LOOKED_AT_AGAIN.
+// INV-12 INV-24 M-16 N-07. Fails without LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '7.1 restart-forgets-running-workloads: what runs and is in no books is adopted at once, and never handed out before',
   async (scene) => {
@@ -187,7 +187,7 @@ incident(
   },
 )
 
-// INV-12 M-10 M-11 M-23 N-07. Fails without LISTED_IS_NEVER_HANDED_OUT.
+// INV-12 M-10 M-11 M-23 N-07.
 incident(
   '7.4 two-allocators-one-range: a live address of nobody known is set aside, on every path to an address',
   async (scene) => {
@@ -249,7 +249,7 @@ incident(
   },
 )
 
-// M-10 M-12 M-13. Fails without ONE_WORD_FILLS_NO_POOL.
+// M-10 M-12 M-13.
 incident(
   '7.4 two-allocators-one-range: 32 candidates that its caller sees live end in an error of their own, and stay held',
   async (scene) => {

@@ -38,7 +38,7 @@ incident(
   },
 )
 
-// INV-13 INV-14. Fails without REQUEST_IS_REMEMBERED.
+// INV-13 INV-14. Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '8.2 swallowed-timeout: a commit that hangs is an unknown outcome, and asking again gives one lease',
   async (scene) => {
@@ -71,7 +71,7 @@ incident(
   },
 )
 
-// INV-17. Fails without UNDOES_WHAT_FAILED.
+// INV-17.
 incident(
   '8.3 deadline-consumed-waiting-for-lock: what was refused holds nothing, and some are served all the time',
   async (scene) => {
@@ -265,7 +265,7 @@ incident(
   },
 )
 
-// M-10 INV-12. Fails without DOUBT_IS_LIFE, EVERY_WITNESS_MISSES.
+// M-10 INV-12. Fails without DOUBT_IS_LIFE.
 incident(
   '8.8 quarantine-as-denial-of-service: what nobody sees for three snapshots comes back by itself',
   async (scene) => {
@@ -312,7 +312,7 @@ incident(
   },
 )
 
-// INV-17 M-12. Fails without ONE_WORD_FILLS_NO_POOL, LISTED_IS_NEVER_HANDED_OUT.
+// INV-17 M-12. Fails without ONE_WORD_FILLS_NO_POOL.
 incident(
   '8.8 quarantine-as-denial-of-service: a source that cries wolf is capped, and beyond the cap nothing it sees is handed out',
   async (scene) => {

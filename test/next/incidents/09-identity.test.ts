@@ -48,7 +48,7 @@ for (const [orphan, successor] of [
   )
 }
 
-// INV-4 INV-9. Fails without DOUBT_IS_LIFE, LOOK_UP_SAYS_GONE.
+// INV-4 INV-9. Fails without DOUBT_IS_LIFE.
 incident(
   '9.2 wrong-location-recorded: booked on one node and live on another for an hour, it is kept, and the difference is told',
   async (scene) => {

@@ -156,7 +156,8 @@ export function createOperators(
       })
     },
     nodesPartition() {
-      const node = random.pick(world.nodes)
+      // Best where something has just stopped: what its source told last stays.
+      const node = random.chance(0.5) ? (world.stopped.at(-1)?.life.node ?? world.nodes[0]!) : random.pick(world.nodes)
       world.tell(() => `${node.name} is cut off`)
       node.isPartitioned = true
       world.at(random.between(MINUTE, 30 * MINUTE), () => {

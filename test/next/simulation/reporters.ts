@@ -12,6 +12,7 @@ import { type Image, isHeld, type Sighting } from '../../../src/next/core/image.
 import { coverageOf, entryOf, isSuspect, judge, type Question } from '../../../src/next/core/judge.ts'
 import { isListedAs } from '../../../src/next/core/owner.ts'
 import { eraOf } from '../../../src/next/core/policy.ts'
+import type { Checks } from './check.ts'
 import type { Database } from './memory-log.ts'
 import type { Process, Processes } from './processes.ts'
 import {
@@ -31,17 +32,24 @@ export type Reporters = { start(source: SourceWorld): void; work(): void }
 /** Changes of a report that one command carries. */
 const SLICE = 8
 
-const envelope = (name: string, cause: string) => ({
-  network: NETWORK,
-  actor: { name, node: null },
-  cause,
-  requestId: null,
-  fingerprint: null,
-  traceId: null,
-})
-
-export function createReporters(world: World, database: Database, processes: Processes): Reporters {
+export function createReporters(
+  world: World,
+  database: Database,
+  processes: Processes,
+  checks: Checks,
+): Reporters {
   const { random } = world
+  let made = 0
+
+  const envelope = (name: string, cause: string) => ({
+    network: NETWORK,
+    actor: { name, node: null },
+    cause,
+    requestId: null,
+    fingerprint: null,
+    traceId: `j${++made}`,
+  })
+
   const freshnessOf = (id: string) => database.tables.get(NETWORK)?.freshness.get(id)
 
   // Reports.
@@ -104,7 +112,8 @@ export function createReporters(world: World, database: Database, processes: Pro
       for (const [address, one] of told) source.told.set(address, one)
     }
     // What it lists no more is not told from here on; what it lists is told once that is acknowledged.
-    if (complete && source.filled === null && !isLate)
+    const isEnabled = checks.shadow.sources.get(id)?.state === 'ENABLED'
+    if (complete && isEnabled && source.filled === null && !isLate)
       for (const address of source.told.keys()) if (!told.has(address)) source.told.delete(address)
     const fresh = freshnessOf(id)
     if (complete && fresh !== undefined && fresh.digest === digest && digest !== '') {

@@ -64,7 +64,7 @@ export async function simulate(
   const checks = createChecks(world, database)
   database.onCommit = (_network, write) => checks.guarded(() => checks.committed(write))
   const processes = createProcesses(world, database, checks, clock)
-  const reporters = createReporters(world, database, processes)
+  const reporters = createReporters(world, database, processes, checks)
   const callers = createCallers(world, processes)
   const operators = createOperators(world, database, processes, checks, reporters)
   let steps = 0

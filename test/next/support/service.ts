@@ -1,20 +1,29 @@
 /** The service in this process, on a database of its own, whose time a test can move. */
 import { afterAll } from 'vitest'
+import { readConfig } from '../../../src/next/config.ts'
 import type { Job, JobContext } from '../../../src/next/jobs/job.ts'
 import { createJudge } from '../../../src/next/jobs/judge.ts'
 import { createSchedule } from '../../../src/next/jobs/schedule.ts'
+import type { OpenLedger } from '../../../src/next/ledger/open.ts'
 import { createPool } from '../../../src/next/postgres/connect.ts'
-import { type StartedService, startService } from '../../../src/next/serve.ts'
+import { callersUrl, openService } from '../../../src/next/serve.ts'
 import { createAskedSources } from '../../../src/next/sources/ask.ts'
 import { createIntake } from '../../../src/next/sources/intake.ts'
 import { createLogger } from '../../../src/next/telemetry.ts'
 import { type TestDatabase, useTestDatabase } from './database.ts'
 import { expectVerified } from './verified.ts'
 
+type Started = {
+  readonly url: string
+  readonly grpcUrl: string
+  readonly ledger: OpenLedger
+  stop(): Promise<void>
+}
+
 /** Time that has passed because a test said so, in milliseconds. */
 export type TestTime = { movedBy: number }
 
-export type TestService = StartedService & {
+export type TestService = Started & {
   readonly database: TestDatabase
   readonly time: TestTime
   /** One run of a job by its name in the schedule, in one network. */
@@ -38,11 +47,7 @@ export async function serviceOn(
   time: TestTime,
   env: Readonly<Record<string, string>> = {},
 ): Promise<TestService> {
-  const started = await startService({
-    databaseUrl: database.adminUrl,
-    env,
-    movedBy: () => time.movedBy,
-  })
+  const started = await start(database.adminUrl, time, env)
   const { ledger } = started
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
@@ -75,6 +80,36 @@ export async function serviceOn(
       await started.stop()
       await pool.end()
     },
+  }
+}
+
+/** Without jobs, on free ports of loopback. */
+async function start(
+  databaseUrl: string,
+  time: TestTime,
+  env: Readonly<Record<string, string>>,
+): Promise<Started> {
+  const config = readConfig({
+    DATABASE_URL: databaseUrl,
+    IPLEDGER_PORT: '0',
+    IPLEDGER_GRPC_PORT: '0',
+    IPLEDGER_LOG_LEVEL: 'silent',
+    ...env,
+  })
+  const open = new AsyncDisposableStack()
+  try {
+    const log = createLogger(config.logLevel)
+    const options = { worker: false, movedBy: () => time.movedBy }
+    const { ledger, server } = await openService(config, log, open, options)
+    return {
+      url: callersUrl(config.host, server.httpPort),
+      grpcUrl: callersUrl(config.host, server.grpcPort),
+      ledger,
+      stop: () => open.disposeAsync(),
+    }
+  } catch (error) {
+    await open.disposeAsync()
+    throw error
   }
 }
 

@@ -2,7 +2,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { readConfig } from '../../../src/next/config.ts'
 import type { LedgerEvent } from '../../../src/next/core/event.ts'
-import type { Reason } from '../../../src/next/core/refusal.ts'
 import {
   countClockStep,
   countJudgement,
@@ -13,7 +12,6 @@ import {
   ledgerObserver,
   METRICS,
   MOST_SERIES,
-  onCommand,
   onJob,
   onRead,
 } from '../../../src/next/telemetry.ts'
@@ -54,23 +52,6 @@ describe('counting', () => {
     expect(scraped.value('ipledger_judgements_total', { network: 'n0', verdict: 'keep' })).toBe(2)
     expect(scraped.value('ipledger_judgements_total', { network: `n${MOST_SERIES + 1}` })).toBeUndefined()
     expect(scraped.value('ipledger_series_left_out', { of: 'ipledger.judgements' })).toBe(1)
-  })
-
-  test('a command is done, refused by the rules, or failed', async () => {
-    const page = await start()
-    await onCommand('blue', 'reserve', async () => ({ ok: true as const }))
-    for (const reason of ['POOL_EXHAUSTED', 'OVERLOADED', 'OUTCOME_UNKNOWN'] satisfies Reason[])
-      await onCommand('blue', 'reserve', async () => ({ ok: false as const, refusal: { reason } }))
-    const scraped = await page()
-    const outcomes = scraped
-      .of('ipledger_commands_total')
-      .map(({ labels, value }) => [labels.outcome, labels.reason, value])
-    expect(outcomes).toEqual([
-      ['done', '', 1],
-      ['refused', 'POOL_EXHAUSTED', 1],
-      ['failed', 'OVERLOADED', 1],
-      ['failed', 'OUTCOME_UNKNOWN', 1],
-    ])
   })
 
   test('what a ledger tells', async () => {

@@ -2,7 +2,6 @@
 
 export const METRICS = {
   events: 'ipledger_events_total',
-  commands: 'ipledger_commands_total',
   reaps: 'ipledger_reaps_total',
   batches: 'ipledger_batches_total',
   erasBegun: 'ipledger_eras_begun_total',

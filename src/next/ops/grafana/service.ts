@@ -43,30 +43,13 @@ export const service = dashboard({
             normal: 'follows the workloads that start and stop.',
             act: 'A jump of one method: find its caller by the token in the log.',
           },
-          width: 8,
+          width: 12,
           height: 8,
           unit: 'reqps',
           queries: [
             promql(
               `sum by (rpc_method) (rate(${METRICS.rpcDuration}_count{${IN_INSTANCES}}${RATE}))`,
               '{{rpc_method}}',
-            ),
-          ],
-        }),
-        series({
-          title: 'Commands a second by outcome',
-          tells: {
-            shows: 'What the ledger decided: done, refused with a reason, or failed.',
-            normal: 'nearly all done. A refusal is an answer; a failure is not.',
-            act: 'POOL_EXHAUSTED: make room. OVERLOADED: see the queue. Failed: see the database.',
-          },
-          width: 8,
-          height: 8,
-          unit: 'ops',
-          queries: [
-            promql(
-              `sum by (outcome, reason) (rate(${METRICS.commands}{${IN_INSTANCES}}${RATE}))`,
-              '{{outcome}} {{reason}}',
             ),
           ],
         }),
@@ -78,7 +61,7 @@ export const service = dashboard({
             normal: 'below 1 %.',
             act: 'Look at the reasons beside it.',
           },
-          width: 8,
+          width: 12,
           height: 8,
           unit: 'percentunit',
           steps: {
