@@ -192,7 +192,7 @@ incident(
   30_000,
 )
 
-// INV-4.
+// INV-4. Fails without DOUBT_IS_LIFE.
 incident(
   '16.5 legitimate-double-presence: a VM that moves is one lease, and lives as long as either node sees it',
   async (scene) => {
