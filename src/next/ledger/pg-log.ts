@@ -428,7 +428,7 @@ async function load<T>(
       (await query(text, [network, ...values])).rows
     const [head] = await rows(HEAD)
     const [stored] = await rows('select * from ipledger.network where network_id = $1')
-    if (head !== undefined && stored === undefined) throw needsRebuild(network)
+    if ((head === undefined) !== (stored === undefined)) throw needsRebuild(network)
     const loaded: Loaded = {
       head: (head?.head as number | undefined) ?? 0,
       at: (head?.at as number | undefined) ?? 0,

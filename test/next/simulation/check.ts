@@ -17,369 +17,350 @@ import {
   unitAt,
 } from '../../../src/next/core/image.ts'
 import { judgeProof, type Proof } from '../../../src/next/core/judge.ts'
-import { attachmentKey, describeOwner, holderKey, sameAttachment } from '../../../src/next/core/owner.ts'
+import {
+  attachmentKey,
+  describeOwner,
+  holderKey,
+  type Owner,
+  sameAttachment,
+} from '../../../src/next/core/owner.ts'
 import { POLICY, reapPolicy } from '../../../src/next/core/policy.ts'
 import { contains } from '../../../src/next/core/ranges.ts'
-import type { Write } from '../../../src/next/ledger/log.ts'
+import type { Sealed, Write } from '../../../src/next/ledger/log.ts'
 import { lineOf } from '../core/given.ts'
 import { canonical, expectedCandidates, nextCandidates, partitionFault } from '../support/canonical.ts'
-import type { Database } from './memory-log.ts'
 import { type Life, NETWORK, type World } from './world.ts'
 
 export class Violation extends Error {}
 
-export type Checks = {
-  readonly shadow: Image
-  committed(write: Write): void
-  answered(call: Call, outcome: Outcome): void
-  begin(command: Command): Call
-  /** The end of the log is lost: what is known of it counts no more. */
-  lost(): void
-  /** An operator may begin an era by himself. */
-  mayBeginEra(): void
-  /** The shadow alone: partition and order of free space. */
-  space(): void
-  same(image: Image, whose: string, clock: number): void
-  fail(why: string): never
-  /** Runs what is called from within a promise, so that what is thrown is not lost in it. */
-  guarded(work: () => void): void
-  /** What was thrown first. */
-  readonly violation: unknown
-  /** The log's part of the story. */
-  log(last: number): readonly string[]
-  /** Commands that were called, events of the log, and its commits when the present era began. */
-  readonly count: { calls: number; events: number; begun: number }
-}
-
 export type Call = { readonly command: Command; readonly head: number; readonly losses: number }
 
-/** A promise is kept to within this much: answers travel, clocks are compared every second. */
+/** Waits are kept to within this: answers travel, clocks are compared every second. */
 const SLACK_MS = 5_000
 
-export function createChecks(world: World, database: Database): Checks {
-  let shadow = newImage(NETWORK)
-  let greatest = 0
-  let losses = 0
+export class Checks {
+  shadow: Image = newImage(NETWORK)
+  /** What was thrown first. */
+  violation: unknown = null
+  /** Commands that were called, and events of the log. */
+  calls = 0
+  logged = 0
+  readonly #world: World
+  #greatest = 0
+  #losses = 0
   /** An era must begin before anything else is written. */
-  let isLost = false
-  let mayBegin = false
-  const { without } = world
-  const count = { calls: 0, events: 0, begun: 0 }
-  /** When the address ended by the true clock, and with which event. */
-  let ended = new Map<string, { readonly at: number; readonly seq: number }>()
-  /** By the true clock: until when a confirm was promised to be waited for. */
-  let promised = new Map<string, { readonly until: number; readonly token: number }>()
-  let traces = new Set<string>()
-  let refused = new Set<string>()
-  let reservedBy = new Set<string>()
-  let reaps: number[] = []
+  #isLost = false
+  /** By the true clock: when addresses ended, and until when a Confirm is waited for. */
+  readonly #ended = new Map<string, { readonly at: number; readonly seq: number }>()
+  readonly #promised = new Map<string, { readonly until: number; readonly token: number }>()
+  /** Of calls that left events, of calls that were refused, and of requests that reserved. */
+  readonly #traces = new Set<string>()
+  readonly #refused = new Set<string>()
+  readonly #requests = new Set<string>()
+  #reaps: number[] = []
 
-  let violation: unknown = null
+  constructor(world: World) {
+    this.#world = world
+  }
 
-  function fail(why: string): never {
+  fail(why: string): never {
     const error = new Violation(why)
-    violation ??= error
+    this.violation ??= error
     throw error
   }
 
-  const usersOf = (unit: string, except: (life: Life) => boolean = () => false): Life | undefined => {
-    for (const life of world.users.get(unit) ?? []) if (life.excuse === null && !except(life)) return life
-    return undefined
-  }
-  const describe = (life: Life) =>
-    `life ${life.id} of ${describeOwner(life.owner)} on ${life.node.name} (${life.state})`
-
-  /** Who has told that somebody else lives there. */
-  function toldElsewhere(unit: string, attachment: string): string | null {
-    for (const [id, { told, isRetired }] of world.sources) {
-      if (isRetired) continue
-      const there = told.get(unit)
-      if (there !== undefined && there.attachment !== attachment) return id
-      if (!unit.includes(':')) continue
-      for (const [address, { attachment: other }] of told)
-        if (other !== attachment && address.includes(':') && unitAt(shadow, address)?.address === unit)
-          return id
+  /** Runs what is called from within a promise, so that what is thrown is not lost in it. */
+  guarded(work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      this.violation ??= error
     }
-    return null
   }
 
-  function checkEvent(event: LedgerEvent): void {
-    const { seq, at } = event
-    if (seq <= greatest) fail(`number ${seq} is not above ${greatest}, which was given before`)
-    if (event.type !== 'era.begun' && seq !== shadow.head + 1) fail(`number ${seq} follows ${shadow.head}`)
-    if (at < shadow.at) fail(`event ${seq} is of ${at}, before ${shadow.at}`)
-    if (event.type === 'era.begun') {
-      if (!isLost && !mayBegin)
-        fail(`era ${event.details.era} begins, and nothing was lost: ${event.details.why}`)
-      isLost = false
-      mayBegin = false
-      count.begun = database.commits
-    } else if (isLost && event.cause !== 'FAILED_OVER')
-      fail(`${event.type} ${seq} goes on with a log that has lost its end`)
-    else if (event.cause === 'FAILED_OVER') isLost = false
-    if (event.traceId !== null && refused.has(event.traceId))
-      fail(`${lineOf(event)} was refused: nothing was done, its caller was told`)
-    if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS')) reaps = []
-    if (
-      event.type === 'reconcile.resumed' &&
-      event.actor === 'operator' &&
-      event.details.holds.includes('CLOCK')
-    ) {
-      // By his word the time that was stepped over has passed.
-      ended.clear()
-      promised.clear()
+  // Events.
+
+  committed({ events }: Write): void {
+    for (const { event, digest } of events) {
+      this.#checkEvent(event)
+      this.#greatest = event.seq
+      this.#fold({ event, digest })
+      this.logged += 1
+      if (!('record' in event) || event.record.state !== 'QUARANTINED') continue
+      const { by } = event.record.quarantine!
+      const words = this.shadow.quarantinedBy.get(by) ?? 0
+      if (words > POLICY.quarantinesPerCaller)
+        this.fail(`${words} addresses are in quarantine on the word of ${by}`)
     }
-    if ('record' in event) checkLease(event)
-    if (event.type === 'source.retired')
-      Object.assign(world.sources.get(event.details.id) ?? {}, { isRetired: true })
+  }
+
+  #fold({ event, digest }: Sealed): void {
+    evolve(this.shadow, event)
+    Object.assign(this.shadow, { head: event.seq, at: event.at, digest })
+  }
+
+  #checkEvent(event: LedgerEvent): void {
+    const { seq, at, traceId } = event
+    const { head, at: last } = this.shadow
+    const what = lineOf(event)
+    const never = (is: boolean, why: string) => {
+      if (is) this.fail(`${what}: ${why}`)
+    }
+    never(seq <= this.#greatest, `number ${seq} is not above ${this.#greatest}, which was given before`)
+    never(event.type !== 'era.begun' && seq !== head + 1, `number ${seq} follows ${head}`)
+    never(at < last, `it is of ${at}, before ${last}`)
+    never(
+      this.#isLost !== (event.type === 'era.begun' || event.cause === 'FAILED_OVER'),
+      this.#isLost ? 'the log has lost its end and goes on' : 'nothing was lost',
+    )
+    this.#isLost = false
+    never(traceId !== null && this.#refused.has(traceId), 'its caller was told that nothing was done')
+    if ('record' in event) this.#checkLease(event, what)
+    if (traceId !== null && !('record' in event && event.record.quarantine?.reason === 'FOREIGN'))
+      this.#traces.add(traceId)
+    if (event.type === 'reconcile.resumed') {
+      if (event.details.holds.includes('TOO_MANY_REAPS')) this.#reaps = []
+      // By an operator's word the time that was stepped over has passed.
+      if (event.actor === 'operator') this.#forgetWaits()
+    }
+    if (event.type === 'source.retired') this.#world.sources.get(event.details.id)!.isRetired = true
     if (event.type === 'source.reported' && event.details.closed)
       for (const { address } of event.details.vanished)
-        world.sources.get(event.details.source)?.told.delete(address)
-    if (event.traceId !== null && !('record' in event && event.record.quarantine?.reason === 'FOREIGN'))
-      traces.add(event.traceId)
+        this.#world.sources.get(event.details.source)!.told.delete(address)
   }
 
-  function checkLease(event: LeaseEvent): void {
-    const { record, previous } = event
-    const before = shadow.records.get(record.address)
-    if (previous !== (before?.seq ?? 0))
-      fail(`${lineOf(event)} follows ${previous}, the last was ${before?.seq}`)
+  #checkLease(event: LeaseEvent, what: string): void {
+    const { record, previous, type } = event
+    const { address, owner } = record
+    const before = this.shadow.records.get(address)
+    const never = (is: boolean | undefined, why: string) => {
+      if (is) this.fail(`${what} for ${owner === null ? 'nobody' : describeOwner(owner)}: ${why}`)
+    }
     const isOperators = event.details?.reason === 'OPERATOR'
-    if (before?.state === 'QUARANTINED' && before.quarantine!.reason === 'OPERATOR' && !isOperators)
-      fail(`${lineOf(event)} ends what an operator quarantined`)
-    switch (event.type) {
-      case 'lease.reserved':
-        checkReserved(event, before)
-        break
-      case 'lease.adopted':
-        if (isHeld(before)) fail(`${lineOf(event)} adopts what is held`)
-        if (isClosed(shadow, record.owner!, event.at))
-          fail(`${lineOf(event)} adopts for an attachment that is closed`)
-        break
-      case 'lease.confirmed':
-        if (before?.state !== 'RESERVED') fail(`${lineOf(event)} was ${before?.state}`)
-        break
-      case 'lease.released': {
-        const life = usersOf(record.address, ({ owner }) => !sameAttachment(owner, record.owner!))
-        if (life !== undefined)
-          fail(`${lineOf(event)}: ${describe(life)} still uses it, and did not say that it is removed`)
-        break
-      }
-      case 'lease.reaped':
-        checkReaped(event, before!)
-        break
-      default:
-    }
-    if (record.confirmBy !== null)
-      promised.set(record.address, { until: world.now + record.confirmBy - event.at, token: record.token })
-    if (record.state === 'FREE') ended.set(record.address, { at: world.now, seq: record.seq })
-  }
-
-  function checkReserved(event: LeaseEvent, before: AddressRecord | undefined): void {
-    const { record } = event
-    const owner = record.owner!
-    const what = lineOf(event)
-    if (isHeld(before)) fail(`${what} is held`)
-    const other = usersOf(record.address, (life) => sameAttachment(life.owner, owner))
-    if (other !== undefined) fail(`${what} for ${describeOwner(owner)}, but ${describe(other)} uses it`)
-    const source = toldElsewhere(record.address, attachmentKey(owner))
-    if (source !== null)
-      fail(`${what} for ${describeOwner(owner)}, but ${source} has told that somebody lives there`)
-    const { recovering, holds } = shadow.network!
-    if (recovering !== null || holds.SOURCE_AHEAD !== undefined)
-      fail(`${what} while the network is not trusted`)
-    if (isClosed(shadow, owner, event.at)) fail(`${what} for ${describeOwner(owner)}, which is closed`)
-    const end = ended.get(record.address)
-    if (before !== undefined && end?.seq === before.seq) {
-      const rests = before.availableAt! - before.at
-      const isGivenBack =
-        before.ended === 'RELEASED' && before.owner !== null && holderKey(before.owner) === holderKey(owner)
-      if (world.now - end.at < rests - SLACK_MS && !isGivenBack)
-        fail(`${what} has rested ${world.now - end.at} ms of ${rests}`)
-    }
-    const holder = leasesOfHolder(shadow, owner)
-    const { pool } = shadow.pools.get(record.poolId) ?? fail(`${what} is in no pool`)
-    if (holder.filter(({ poolId }) => poolId === pool.poolId).length >= pool.ownerLimit)
-      fail(`${what} for ${describeOwner(owner)}, which is at its limit`)
-    if (
-      leasesOfAttachment(shadow, owner).some(
-        (one) => one.state !== 'QUARANTINED' && one.poolId === pool.poolId,
-      )
+    never(previous !== (before?.seq ?? 0), `it follows ${previous}, the last was ${before?.seq}`)
+    never(
+      before?.state === 'QUARANTINED' && before.quarantine!.reason === 'OPERATOR' && !isOperators,
+      'an operator quarantined it',
     )
-      fail(`${what} for ${describeOwner(owner)}, which has one`)
-    const older = holder.find((one) => one.state !== 'QUARANTINED' && !sameAttachment(one.owner!, owner))
-    if (older !== undefined)
-      fail(`${what} for ${describeOwner(owner)}, while ${describeOwner(older.owner!)} holds ${older.address}`)
-    if (!contains(pool.allocatable, addressValue(record.address).value)) fail(`${what} is excluded`)
-    if (event.requestId === null) return
-    if (reservedBy.has(event.requestId)) fail(`${what} is the second by request ${event.requestId}`)
-    reservedBy.add(event.requestId)
+    if (type === 'lease.adopted') {
+      never(isHeld(before), 'it is held')
+      never(isClosed(this.shadow, owner!, event.at), 'its attachment is closed')
+    }
+    never(type === 'lease.confirmed' && before?.state !== 'RESERVED', `it was ${before?.state}`)
+    if (type === 'lease.released') {
+      const life = this.#userOf(address, (one) => !sameAttachment(one.owner, owner!))
+      never(life !== undefined, `${describe(life)} uses it, and did not say that it is removed`)
+    }
+    if (type === 'lease.reserved') this.#checkReserved(event, before, never)
+    if (type === 'lease.reaped') this.#checkReaped(event, before!, never)
+    const { now } = this.#world
+    if (record.confirmBy !== null)
+      this.#promised.set(address, { until: now + record.confirmBy - event.at, token: record.token })
+    if (record.state === 'FREE') this.#ended.set(address, { at: now, seq: record.seq })
   }
 
-  function checkReaped(event: LeaseEvent, before: AddressRecord): void {
-    const { address, owner } = event.record
-    const what = lineOf(event)
-    if (!isHeld(before)) fail(`${what} was not held`)
-    const { holds, recovering } = shadow.network!
-    if (recovering !== null || holds.SOURCE_AHEAD !== undefined || holds.CLOCK !== undefined)
-      fail(`${what} while the network is not trusted`)
-    const { details } = event
-    if (details?.version !== undefined && details.version !== before.seq)
-      fail(`${what}: version ${details.version} was judged, it is at ${before.seq}`)
+  #checkReserved(
+    { record, at, requestId }: LeaseEvent,
+    before: AddressRecord | undefined,
+    never: Never,
+  ): void {
+    const { shadow } = this
+    const { address, poolId } = record
+    const owner = record.owner!
+    const other = this.#userOf(address, (one) => sameAttachment(one.owner, owner))
+    never(other !== undefined, `${describe(other)} uses it`)
+    const teller = this.#tellerOf(address, attachmentKey(owner))
+    never(teller !== undefined, `${teller} has told that another lives there`)
+    never(isHeld(before), 'it is held')
+    const { recovering, holds } = shadow.network!
+    never(recovering !== null || holds.SOURCE_AHEAD !== undefined, 'the network is not trusted')
+    never(isClosed(shadow, owner, at), 'its attachment is closed')
+    const end = this.#ended.get(address)
+    if (before !== undefined && end?.seq === before.seq && !isGivenBack(before, owner)) {
+      const [rests, rested] = [before.availableAt! - before.at, this.#world.now - end.at]
+      never(rested < rests - SLACK_MS, `it has rested ${rested} ms of ${rests}`)
+    }
+    const { pool } = shadow.pools.get(poolId)!
+    const own = leasesOfHolder(shadow, owner)
+    never(own.filter((one) => one.poolId === poolId).length >= pool.ownerLimit, 'its owner is at the limit')
+    const has = leasesOfAttachment(shadow, owner).find(
+      (one) => one.state !== 'QUARANTINED' && one.poolId === poolId,
+    )
+    never(has !== undefined, `it has ${has?.address}`)
+    const older = own.find((one) => one.state !== 'QUARANTINED' && !sameAttachment(one.owner!, owner))
+    never(older !== undefined, `another life of it holds ${older?.address}`)
+    never(!contains(pool.allocatable, addressValue(address).value), 'the pool does not lease it')
+    never(requestId !== null && this.#requests.has(requestId), `it is the second by request ${requestId}`)
+    if (requestId !== null) this.#requests.add(requestId)
+  }
+
+  #checkReaped(
+    { record: { address, owner }, cause, details, at }: LeaseEvent,
+    before: AddressRecord,
+    never: Never,
+  ): void {
+    const { network, pools } = this.shadow
+    const { holds, recovering } = network!
+    const { now, lives, sources, without } = this.#world
+    never(!isHeld(before), 'it was not held')
+    never(
+      recovering !== null || holds.SOURCE_AHEAD !== undefined || holds.CLOCK !== undefined,
+      'the network is not trusted',
+    )
+    const judged = details?.version ?? before.seq
+    never(judged !== before.seq, `version ${judged} was judged, it is at ${before.seq}`)
     if (details?.reason === 'OPERATOR') {
-      for (const [id, { told, node, isRetired }] of world.sources) {
-        const there = told.get(address)
-        if (details.node === undefined || there === undefined || isRetired) continue
-        if ((node?.name ?? there.node) !== details.node)
-          fail(`${what} with node ${details.node}, but ${id} lists it on another`)
+      for (const [id, { told, node, isRetired }] of sources) {
+        const there = isRetired || details.node === undefined ? undefined : told.get(address)
+        never(
+          there !== undefined && (node?.name ?? there.node) !== details.node,
+          `${id} lists it on another node than ${details.node}`,
+        )
       }
-      for (const life of world.users.get(address) ?? []) life.excuse ??= 'reaped by an operator'
+      for (const life of lives) if (life.unit === address) life.excuse ??= 'reaped by an operator'
       return
     }
-    const life = usersOf(address)
-    if (life !== undefined) fail(`${what} (${event.cause}), but ${describe(life)} uses it`)
-    const source = toldElsewhere(address, 'nobody')
-    if (source !== null) fail(`${what} (${event.cause}), but ${source} has told that somebody lives there`)
-    if (event.cause === 'NEVER_CONFIRMED') {
-      const promise = promised.get(address)
-      const { confirmGraceMs } = reapPolicy(shadow.pools.get(before.poolId)?.pool.reapPolicy)
-      if (promise?.token === before.token && world.now < promise.until + confirmGraceMs - SLACK_MS)
-        fail(`${what}: a Confirm was promised to be waited for until ${promise.until}, it is ${world.now}`)
+    const life = this.#userOf(address)
+    never(life !== undefined, `${cause}, but ${describe(life)} uses it`)
+    const teller = this.#tellerOf(address, 'nobody')
+    never(teller !== undefined, `${cause}, but ${teller} has told that somebody lives there`)
+    if (cause === 'NEVER_CONFIRMED') {
+      const promise = this.#promised.get(address)
+      const until =
+        (promise?.until ?? 0) +
+        reapPolicy(pools.get(before.poolId)?.pool.reapPolicy).confirmGraceMs -
+        SLACK_MS
+      never(
+        promise?.token === before.token && now < until,
+        `its Confirm was to be waited for ${until - now} ms more`,
+      )
       return
     }
-    if (owner?.kind === 'infrastructure') fail(`${what} is infrastructure`)
-    if (holds.TOO_MANY_REAPS !== undefined) fail(`${what} while too many reaps hold the network`)
+    never(owner?.kind === 'infrastructure', 'infrastructure')
+    never(holds.TOO_MANY_REAPS !== undefined, 'too many reaps hold the network')
     const proof = JSON.parse(JSON.stringify(details!.proof)) as Proof
     const { verdict } = judgeProof(proof, without)
-    if (verdict !== 'reap') fail(`${what}: judged again by its proof it is ${verdict}`)
-    if (proof.record.seq !== before.seq)
-      fail(`${what}: version ${proof.record.seq} was judged, it is at ${before.seq}`)
-    reaps = [...reaps.filter((one) => one > event.at - POLICY.holdWindowMs), event.at]
+    never(verdict !== 'reap', `judged again by its proof it is ${verdict}`)
+    never(proof.record.seq !== before.seq, `version ${proof.record.seq} was judged, it is at ${before.seq}`)
+    this.#reaps = [...this.#reaps.filter((one) => one > at - POLICY.holdWindowMs), at]
     let held = 0
-    for (const place of shadow.pools.values()) held += place.reserved + place.active + place.quarantined
-    if (reaps.length > POLICY.heldAboveReaps && reaps.length > POLICY.heldAboveShare * held)
-      fail(`${what} is reap ${reaps.length} of ${held} leases within an hour`)
+    for (const place of pools.values()) held += place.reserved + place.active + place.quarantined
+    const isMany = this.#reaps.length > Math.max(POLICY.heldAboveReaps, POLICY.heldAboveShare * held)
+    never(isMany, `${this.#reaps.length} of ${held} leases are reaped within an hour`)
   }
 
-  const checks: Checks = {
-    get shadow() {
-      return shadow
-    },
-    count,
-    committed({ events }) {
-      for (const { event, digest } of events) {
-        checkEvent(event)
-        greatest = event.seq
-        evolve(shadow, event)
-        shadow.head = event.seq
-        shadow.at = event.at
-        shadow.digest = digest
-        count.events += 1
-        if ('record' in event && event.record.state === 'QUARANTINED') {
-          const { by } = event.record.quarantine!
-          const words = shadow.quarantinedBy.get(by) ?? 0
-          if (words > POLICY.quarantinesPerCaller)
-            fail(`${words} addresses are in quarantine on the word of ${by}`)
-        }
-      }
-    },
-    begin(command) {
-      count.calls += 1
-      return { command, head: shadow.head, losses }
-    },
-    answered({ command, head, losses: before }, outcome) {
-      if (!outcome.ok) {
-        const { reason } = outcome.refusal
-        if (reason === 'OUTCOME_UNKNOWN' || command.traceId === null) return
-        if (traces.has(command.traceId))
-          fail(`${command.type} was refused as ${reason}: nothing was done, but the log has it`)
-        refused.add(command.traceId)
-        return
-      }
-      if (losses !== before || (command.type !== 'reserve' && command.type !== 'confirm')) return
-      for (const { fencingToken, version, address, leaseId } of outcome.answer.leases) {
-        if (version === 0) continue
-        if (version > shadow.head)
-          fail(`${leaseId} was answered at version ${version}, which is not in the log`)
-        const record = shadow.records.get(address)
-        const isOver = record === undefined || record.token !== fencingToken || !isHeld(record)
-        if (isOver && (record?.seq ?? 0) <= head && !outcome.replayed)
-          fail(`${leaseId} was answered, but it had ended before ${command.type} was called`)
-      }
-    },
-    lost() {
-      losses += 1
-      isLost = true
-      shadow = newImage(NETWORK)
-      for (const { event, digest } of database.tables.get(NETWORK)!.events) {
-        evolve(shadow, event)
-        Object.assign(shadow, { head: event.seq, at: event.at, digest })
-      }
-      for (const source of world.sources.values()) source.told.clear()
-      const { head } = shadow
-      ended = new Map([...ended].filter(([, { seq }]) => seq <= head))
-      promised = new Map()
-      traces = new Set()
-      refused = new Set()
-      reservedBy = new Set()
-      reaps = [...shadow.reaps]
-    },
-    mayBeginEra() {
-      mayBegin = true
-    },
-    space() {
-      const now = Math.max(shadow.at, 0)
-      for (const place of shadow.pools.values()) {
-        const wrong = partitionFault(shadow, place)
-        if (wrong !== null) fail(wrong)
-        const next = nextCandidates(shadow, place, now, 4).join()
-        const expected = expectedCandidates(shadow, place, now, 4).join()
-        if (next !== expected) fail(`pool ${place.pool.name} hands out ${next}, it should be ${expected}`)
-      }
-    },
-    same(image, whose, clock) {
-      const now = Math.max(shadow.at, clock)
-      if (image.digest !== shadow.digest)
-        fail(
-          `the image of ${whose} is at ${image.head} ${image.digest}, the log at ${shadow.head} ${shadow.digest}`,
+  /** A life that keeps to the contract, and uses an address. */
+  #userOf(unit: string, except: (life: Life) => boolean = () => false): Life | undefined {
+    for (const life of this.#world.lives)
+      if (life.unit === unit && life.excuse === null && !except(life)) return life
+    return undefined
+  }
+
+  /** Who has told that another than this attachment lives there. */
+  #tellerOf(unit: string, attachment: string): string | undefined {
+    const isInside = (address: string) =>
+      address === unit ||
+      (unit.includes(':') && address.includes(':') && unitAt(this.shadow, address)?.address === unit)
+    for (const [id, { told, isRetired }] of this.#world.sources)
+      if (!isRetired)
+        for (const [address, one] of told) if (one.attachment !== attachment && isInside(address)) return id
+    return undefined
+  }
+
+  // Answers.
+
+  begin(command: Command): Call {
+    this.calls += 1
+    return { command, head: this.shadow.head, losses: this.#losses }
+  }
+
+  answered({ command: { type, traceId }, head, losses }: Call, outcome: Outcome): void {
+    if (!outcome.ok) {
+      const { reason } = outcome.refusal
+      if (reason === 'OUTCOME_UNKNOWN' || traceId === null) return
+      if (this.#traces.has(traceId))
+        this.fail(`${type} was refused as ${reason}: nothing was done, but the log has it`)
+      this.#refused.add(traceId)
+      return
+    }
+    if (losses !== this.#losses || (type !== 'reserve' && type !== 'confirm')) return
+    for (const { fencingToken, version, address, leaseId } of outcome.answer.leases) {
+      if (version === 0) continue
+      if (version > this.shadow.head)
+        this.fail(`${leaseId} was answered at version ${version}, which is not in the log`)
+      const record = this.shadow.records.get(address)
+      const isOver = record?.token !== fencingToken || !isHeld(record)
+      if (isOver && (record?.seq ?? 0) <= head && !outcome.replayed)
+        this.fail(`${leaseId} was answered, but it had ended before ${type} was called`)
+    }
+  }
+
+  /** The end of the log is lost: what is known of it counts no more. */
+  lost(left: readonly Sealed[]): void {
+    this.#losses += 1
+    this.#isLost = true
+    this.shadow = newImage(NETWORK)
+    for (const sealed of left) this.#fold(sealed)
+    for (const source of this.#world.sources.values()) source.told.clear()
+    this.#forgetWaits()
+    for (const one of [this.#traces, this.#refused, this.#requests]) one.clear()
+    this.#reaps = [...this.shadow.reaps]
+  }
+
+  #forgetWaits(): void {
+    this.#ended.clear()
+    this.#promised.clear()
+  }
+
+  // Images.
+
+  /** Partition and order of free space. */
+  space(): void {
+    for (const place of this.shadow.pools.values()) {
+      const wrong = partitionFault(this.shadow, place)
+      if (wrong !== null) this.fail(wrong)
+      const [next, expected] = [nextCandidates, expectedCandidates].map((of) =>
+        of(this.shadow, place, this.shadow.at, 4).join(),
+      )
+      if (next !== expected) this.fail(`pool ${place.pool.name} hands out ${next}, it should be ${expected}`)
+    }
+  }
+
+  same(image: Image, whose: string, clock: number): void {
+    if (image.digest !== this.shadow.digest)
+      this.fail(`the image of ${whose} is at ${image.head}, the log at ${this.shadow.head}`)
+    const now = Math.max(this.shadow.at, clock)
+    const [log, other] = [canonical(this.shadow, now), canonical(image, now)]
+    for (const name of Object.keys(log) as (keyof typeof log)[]) {
+      const [here, there] = [JSON.stringify(log[name]), JSON.stringify(other[name])]
+      const at = [...here].findIndex((character, index) => character !== there[index])
+      if (here !== there)
+        this.fail(
+          `the image of ${whose} has other ${name} than the log: ${here.slice(at - 80, at + 80)} and ${there.slice(at - 80, at + 80)}`,
         )
-      const [mine, theirs] = [canonical(shadow, now), canonical(image, now)].map((one) => Object.entries(one))
-      for (const [index, [name, value]] of mine!.entries()) {
-        const [here, there] = [JSON.stringify(value), JSON.stringify(theirs![index]![1])]
-        if (here !== there)
-          fail(`the image of ${whose} has other ${name} than the log: ${firstDifference(here, there)}`)
-      }
-    },
-    fail,
-    guarded(work) {
-      try {
-        work()
-      } catch (error) {
-        violation ??= error
-      }
-    },
-    get violation() {
-      return violation
-    },
-    log: (last) =>
-      (database.tables.get(NETWORK)?.events ?? [])
-        .slice(-last)
-        .map(
-          ({ event }) =>
-            `${event.seq} ${new Date(event.at).toISOString().slice(11, 23)} ${lineOf(event)} by ${event.actor} for ${event.cause}${whose(event)}`,
-        ),
+    }
   }
-  return checks
 }
 
-function whose(event: LedgerEvent): string {
-  return 'record' in event && event.record.owner !== null
-    ? ` (${describeOwner(event.record.owner)} on ${event.record.node || 'no node'})`
-    : ''
+type Never = (is: boolean | undefined, why: string) => void
+
+/** A released address goes back to its last holder at once. */
+function isGivenBack(before: AddressRecord, owner: Owner): boolean {
+  return before.ended === 'RELEASED' && before.owner !== null && holderKey(before.owner) === holderKey(owner)
 }
 
-function firstDifference(a: string, b: string): string {
-  let at = 0
-  while (at < a.length && a[at] === b[at]) at += 1
-  return `…${a.slice(Math.max(0, at - 80), at + 160)}… and …${b.slice(Math.max(0, at - 80), at + 160)}…`
+function describe(life: Life | undefined): string {
+  return life === undefined
+    ? ''
+    : `life ${life.id} of ${describeOwner(life.owner)} on ${life.node.name} (${life.state})`
+}
+
+/** The log's part of the story. */
+export function logLine({ event }: Sealed): string {
+  const at = new Date(event.at).toISOString().slice(11, 23)
+  const whose =
+    'record' in event && event.record.owner !== null
+      ? ` of ${describeOwner(event.record.owner)} on ${event.record.node}`
+      : ''
+  return `${event.seq} ${at} ${lineOf(event)}${whose} by ${event.actor} for ${event.cause}`
 }
