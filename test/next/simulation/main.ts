@@ -1,20 +1,20 @@
 /**
- * `npm run simulate -- --seed N --events M [--seeds K] [--without RULE] [--workers W]`: K worlds from seed N on, of M events
- * each, on W threads. A failure prints its seed, its event and both stories, and ends the run with status 1.
+ * `npm run simulate -- --seed N --events M [--seeds K] [--without RULE] [--fault FAULT] [--workers W]`: K worlds from seed N
+ * on, of M events each, on W threads. A failure prints its seed, its event and both stories, and ends the run with status 1.
  */
-import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { RULES, type RuleName } from '../../../src/next/core/rules.ts'
-import { type Result, simulate } from './simulate.ts'
+import { type Options, type Result, simulate } from './simulate.ts'
+import { FAULTS, type Fault } from './world.ts'
 
-type Task = { readonly seed: number; readonly events: number; readonly without: readonly RuleName[] }
+type Task = Options & { readonly events: number }
 
 if (isMainThread) await main()
 else {
-  const { events, without } = workerData as Task
+  const task = workerData as Task
   parentPort!.on('message', (seed: number) => {
-    void simulate(seed, events, new Set(without)).then((result) => parentPort!.postMessage(result))
+    void simulate(seed, task.events, task).then((result) => parentPort!.postMessage(result))
   })
 }
 
@@ -25,53 +25,59 @@ async function main(): Promise<void> {
       seeds: { type: 'string', default: '1' },
       events: { type: 'string', default: '10000' },
       without: { type: 'string', multiple: true, default: [] },
-      workers: { type: 'string', default: String(Math.min(2, availableParallelism())) },
+      fault: { type: 'string', multiple: true, default: [] },
+      workers: { type: 'string', default: '2' },
     },
   })
-  const unknown = values.without.find((name) => !RULES.includes(name as RuleName))
-  if (unknown !== undefined) throw new Error(`there is no rule ${unknown}; the rules are ${RULES.join(', ')}`)
+  for (const [given, all] of [
+    [values.without, RULES],
+    [values.fault, FAULTS],
+  ] as const)
+    for (const name of given)
+      if (!(all as readonly string[]).includes(name)) throw new Error(`not ${name}, but: ${all.join(', ')}`)
   const first = Number(values.seed)
-  const task: Task = { seed: first, events: Number(values.events), without: values.without as RuleName[] }
+  const task = {
+    events: Number(values.events),
+    without: values.without as RuleName[],
+    faults: values.fault as Fault[],
+  }
   const begun = performance.now()
-  const done = await runAll(task, Number(values.seeds), Number(values.workers))
+  const done = await runAll(task, first, Number(values.seeds), Number(values.workers))
   const seconds = (performance.now() - begun) / 1_000
   const sum = (of: (one: Result) => number) => done.reduce((total, one) => total + of(one), 0)
   const events = sum((one) => one.events)
+  const rate = Math.round(events / seconds)
   console.log(
-    `${done.length} seeds from ${first}: ${events} events, ${sum((one) => one.logged)} of them in the logs, ${seconds.toFixed(1)} s, ${Math.round(events / seconds)} events/s`,
+    `${done.length} seeds from ${first}: ${events} events in ${seconds.toFixed(1)} s, ${rate} a second; ${sum((one) => one.logged)} events in the logs`,
   )
   const failed = done.find(({ failure }) => failure !== null)
   if (failed === undefined) return
-  const { story } = await simulate(failed.seed, task.events, new Set(task.without), true)
-  console.log(story.join('\n'))
-  console.log(`\nseed ${failed.seed}, event ${failed.events}: ${failed.failure}`)
+  const { story } = await simulate(failed.seed, task.events, { ...task, tells: true })
+  console.log(`${story.join('\n')}\n\nseed ${failed.seed}, event ${failed.events}: ${failed.failure}`)
   process.exitCode = 1
 }
 
 /** Until one fails. */
-async function runAll(task: Task, seeds: number, workers: number): Promise<readonly Result[]> {
+async function runAll(task: Task, first: number, seeds: number, workers: number): Promise<readonly Result[]> {
   const done: Result[] = []
-  let next = task.seed
-  const end = task.seed + seeds
-  await Promise.all(
-    Array.from({ length: Math.min(workers, seeds) }, async () => {
-      const worker = new Worker(new URL(import.meta.url), {
-        workerData: task,
-        // Most of what is made is gone at once.
-        resourceLimits: { maxYoungGenerationSizeMb: 64 },
-      })
-      while (next < end) {
-        const { promise, resolve, reject } = Promise.withResolvers<Result>()
-        worker.once('message', resolve)
-        worker.once('error', reject)
+  let next = first
+  let end = first + seeds
+  const work = async (): Promise<void> => {
+    // Most of what is made is gone at once.
+    const worker = new Worker(new URL(import.meta.url), {
+      workerData: task,
+      resourceLimits: { maxYoungGenerationSizeMb: 64 },
+    })
+    while (next < end) {
+      const result = await new Promise<Result>((resolve, reject) => {
+        worker.removeAllListeners().once('message', resolve).once('error', reject)
         worker.postMessage(next++)
-        const result = await promise
-        worker.removeListener('error', reject)
-        done.push(result)
-        if (result.failure !== null) next = end
-      }
-      await worker.terminate()
-    }),
-  )
+      })
+      done.push(result)
+      if (result.failure !== null) end = 0
+    }
+    await worker.terminate()
+  }
+  await Promise.all(Array.from({ length: Math.min(workers, seeds) }, work))
   return done
 }

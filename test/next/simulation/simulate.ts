@@ -1,31 +1,30 @@
 /**
  * One seed: a world, the faults that the seed draws, production's decide, evolve, judge and loop over a log in memory, and the
- * checks after every step. After `events` steps the faults stop: what runs is then known, everybody ends, and within a bound
- * all addresses are free again.
+ * checks after every step. Towards the end the faults stop: what runs is then known, everybody ends, and within a bound all
+ * addresses are free again.
  */
-
+import type { Known } from '../../../src/next/core/command.ts'
 import { believedHead } from '../../../src/next/core/decide-report.ts'
 import { isHeld, isLive, sightingsOf, unitAt } from '../../../src/next/core/image.ts'
 import { coverageOf, judge } from '../../../src/next/core/judge.ts'
 import { isListedAs } from '../../../src/next/core/owner.ts'
+import { isSingle } from '../../../src/next/core/pool.ts'
 import type { RuleName } from '../../../src/next/core/rules.ts'
-import { createCallers } from './callers.ts'
-import { type Checks, createChecks, Violation } from './check.ts'
-import { createDatabase, type Database } from './memory-log.ts'
-import { createOperators } from './operators.ts'
-import { createProcesses } from './processes.ts'
-import { createReporters } from './reporters.ts'
-import {
-  createWorld,
-  FAULTS,
-  type Fault,
-  MINUTE,
-  NETWORK,
-  START,
-  seeded,
-  timeOf,
-  type World,
-} from './world.ts'
+import { Callers } from './callers.ts'
+import { Checks, logLine, Violation } from './check.ts'
+import { createDatabase, type Tables } from './memory-log.ts'
+import { Operators } from './operators.ts'
+import { Processes } from './processes.ts'
+import { Reporters } from './reporters.ts'
+import { type Fault, MINUTE, NETWORK, START, World } from './world.ts'
+
+export type Options = {
+  readonly without?: readonly RuleName[]
+  /** Faults beside those that the seed draws. */
+  readonly faults?: readonly Fault[]
+  /** Both stories are wanted. */
+  readonly tells?: boolean
+}
 
 export type Result = {
   readonly seed: number
@@ -34,11 +33,10 @@ export type Result = {
   /** Events of the log. */
   readonly logged: number
   readonly failure: string | null
-  /** Both stories, where they were asked for. */
   readonly story: readonly string[]
 }
 
-/** Between comparisons of all images with the log. */
+/** Steps between comparisons of all images with the log. */
 const FULL_CHECK = 2_500
 /** After the faults: sources warm up, holds are resumed, recoveries end. */
 const SETTLE_MS = 15 * MINUTE
@@ -48,25 +46,19 @@ const FREE_MS = 75 * MINUTE
 const LAST = 2_000
 const STORY = 400
 
-export async function simulate(
-  seed: number,
-  events: number,
-  without: ReadonlySet<RuleName> = new Set(),
-  tells = false,
-): Promise<Result> {
-  const random = seeded(seed)
-  const faults = new Set<Fault>(FAULTS.filter(() => random.chance(0.3)))
-  // Who is lied to in lists and in answers has nothing to go by.
-  if (faults.has('listsMiss') || faults.has('listsLag')) faults.delete('lookUpsLie')
-  const world = createWorld(random, faults, without, tells)
-  const clock = () => START + world.now + world.clockOffset
-  const database = createDatabase(clock, 50)
-  const checks = createChecks(world, database)
-  database.onCommit = (_network, write) => checks.guarded(() => checks.committed(write))
-  const processes = createProcesses(world, database, checks, clock)
-  const reporters = createReporters(world, database, processes, checks)
-  const callers = createCallers(world, processes)
-  const operators = createOperators(world, database, processes, checks, reporters)
+export async function simulate(seed: number, events: number, options: Options = {}): Promise<Result> {
+  const { without = [], faults = [], tells = false } = options
+  const world = new World(seed, faults, new Set(without), tells)
+  const database = createDatabase(() => START + world.now + world.clockOffset, 50)
+  const checks = new Checks(world)
+  const processes = new Processes(world, database, checks)
+  const reporters = new Reporters(world, database, processes, checks)
+  const callers = new Callers(world, processes)
+  const operators = new Operators(world, database, processes, checks, reporters)
+  database.onCommit = (_network, write) => {
+    checks.guarded(() => checks.committed(write))
+    if (write.events.some(({ event }) => event.type === 'era.begun')) operators.eraBegun = database.commits
+  }
   let steps = 0
 
   async function go(until: () => boolean): Promise<void> {
@@ -77,17 +69,21 @@ export async function simulate(
       if (checks.violation !== null) throw checks.violation
       if (until()) return
       steps += 1
-      if (!world.step()) throw new Violation('nothing is left to do')
+      world.step()
     }
+  }
+
+  const goFor = (ms: number): Promise<void> => {
+    const end = world.now + ms
+    return go(() => world.now > end)
   }
 
   /** Every process that catches up has the image that the log makes. */
   async function compareAll(): Promise<void> {
     checks.space()
-    for (const process of processes.all) {
-      if (process.isDead || process.stopped !== null) continue
+    for (const process of processes.running()) {
       processes.image(process, (image) => {
-        if (image.head === checks.shadow.head) checks.same(image, process.name, clock())
+        if (image.head === checks.shadow.head) checks.same(image, process.name, processes.clock())
       })
       await drained()
     }
@@ -95,115 +91,90 @@ export async function simulate(
 
   try {
     operators.setUp()
-    await go(() => checks.shadow.sources.size > 0 && checks.shadow.poolsByName.size === 2)
-    callers.start()
-    reporters.work()
+    await go(() => checks.shadow.poolsByName.size === 2)
+    callers.keepStarting()
+    reporters.keepWorking()
     operators.keepBreaking()
-    await go(() => steps + checks.count.calls >= events - LAST)
+    await go(() => steps + checks.calls >= events - LAST)
     operators.calm()
-    const calm = world.now
-    await go(() => world.now > calm + SETTLE_MS)
-    checkCalm(world, checks, database)
+    await goFor(SETTLE_MS)
+    const tables = database.tables.get(NETWORK)!
+    checkCalm(checks, tables)
     callers.endAll()
-    const end = world.now
-    await go(() => world.now > end + FREE_MS)
-    checkFree(checks, database)
+    await goFor(FREE_MS)
+    checkFree(checks, tables)
     operators.tidy()
-    const tidied = world.now
-    await go(() => world.now > tidied + 5 * MINUTE)
+    await goFor(5 * MINUTE)
     await compareAll()
-    if (checks.violation !== null) throw checks.violation
-    for (const place of checks.shadow.pools.values())
-      if (place.reserved + place.active + place.quarantined > 0)
-        checks.fail(`pool ${place.pool.name} is not free`)
+    for (const { pool, reserved, active, quarantined } of checks.shadow.pools.values())
+      if (reserved + active + quarantined > 0) checks.fail(`pool ${pool.name} is not free`)
   } catch (error) {
-    checks.guarded(() => {
-      throw error
-    })
+    checks.violation ??= error
   }
   const { violation } = checks
   const failure =
-    violation === null
-      ? null
-      : violation instanceof Violation
-        ? violation.message
+    violation instanceof Violation
+      ? violation.message
+      : violation === null
+        ? null
         : String((violation as Error).stack)
-  return {
-    seed,
-    events: steps + checks.count.calls,
-    logged: checks.count.events,
-    failure,
-    story:
-      failure === null || !tells
-        ? []
-        : [
-            `faults: ${[...faults].join(' ')}`,
-            `sources: ${[...world.sources.keys()].join(' ')}; ${processes.all.length} processes; ${START + world.now} is ${timeOf(world.now)}`,
-            '--- the world',
-            ...world.story!.slice(-STORY),
-            '--- the log',
-            ...checks.log(STORY / 4),
-          ],
-  }
+  const log = database.tables.get(NETWORK)?.events ?? []
+  const story = [
+    `faults: ${[...world.faults].join(' ')}`,
+    `sources: ${[...world.sources.keys()].join(' ')}; ${processes.all.length} processes`,
+    '--- the world',
+    ...world.story.slice(-STORY),
+    '--- the log',
+    ...log.slice(-STORY / 4).map(logLine),
+  ]
+  return { seed, events: steps + checks.calls, logged: checks.logged, failure, story: tells ? story : [] }
+}
+
+/** All promises that can go on have gone on. */
+function drained(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
 }
 
 /** What is listed is held by whom it is listed for, or is in quarantine. */
-function checkCalm({ now }: World, { shadow, fail }: Checks, database: Database): void {
-  const { freshness } = database.tables.get(NETWORK)!
-  const known = { freshness } as unknown as Parameters<typeof believedHead>[0]['known']
+function checkCalm(checks: Checks, { freshness }: Tables): void {
+  const { shadow } = checks
+  const evidence = { image: shadow, known: { freshness } as unknown as Known, freshness: new Map() }
   for (const address of shadow.sightings.keys()) {
     const unit = unitAt(shadow, address)
-    if (unit === null) continue
-    const record = shadow.records.get(unit.address)
-    for (const one of sightingsOf(shadow, unit.place, unit.address)) {
-      const head = isLive(one) ? believedHead({ image: shadow, known, freshness: new Map() }, one) : null
+    const record = unit === null ? undefined : shadow.records.get(unit.address)
+    for (const one of unit === null ? [] : sightingsOf(shadow, unit.place, unit.address)) {
+      const head = isLive(one) ? believedHead(evidence, one) : null
       if (head === null || head < (record?.seq ?? 0)) continue
       const isSpent = (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
-      if (!isHeld(record) && !isSpent)
-        fail(`${address} is free, and ${one.source} lists it; at ${timeOf(now)}`)
-      if (
-        !isHeld(record) ||
-        record.state === 'QUARANTINED' ||
-        one.owner === null ||
-        unit.place.pool.prefixLength === 124
-      )
-        continue
-      if (!isListedAs(record.owner!, one.owner))
-        fail(
-          `${address} is ${record.state} for ${record.owner!.name}, and ${one.source} lists it for ${one.owner.name}`,
+      if (!isHeld(record) && !isSpent) checks.fail(`${address} is free, and ${one.source} lists it`)
+      const isTheirs =
+        isHeld(record) && one.owner !== null && record.state !== 'QUARANTINED' && isSingle(unit!.place.pool)
+      if (isTheirs && !isListedAs(record.owner!, one.owner!))
+        checks.fail(
+          `${address} is ${record.state} for ${record.owner!.name}, and ${one.source} lists it for ${one.owner!.name}`,
         )
     }
   }
 }
 
 /** Everything has ended: what a witness could speak for is free. */
-function checkFree({ shadow, fail }: Checks, database: Database): void {
+function checkFree(checks: Checks, { freshness, lookUps }: Tables): void {
+  const { shadow } = checks
   const coverage = coverageOf(shadow)
   for (const record of shadow.records.values()) {
     if (!isHeld(record) || record.owner?.kind === 'infrastructure') continue
     if (record.state === 'QUARANTINED' && record.quarantine!.reason === 'OPERATOR') continue
-    const { place } = unitAt(shadow, record.address)!
-    const witnesses = [
-      ...coverage(record, place.pool.family),
-      ...sightingsOf(shadow, place, record.address).map(({ source }) => shadow.sources.get(source)!),
-    ]
-    if (witnesses.length === 0 || witnesses.some(({ state }) => state !== 'ENABLED')) continue
-    const { freshness, lookUps } = database.tables.get(NETWORK)!
+    const answers = lookUps.get(record.address) ?? []
     const evidence = {
       image: shadow,
       now: shadow.at,
       freshness: (id: string) => freshness.get(id),
-      lookUps: lookUps.get(record.address) ?? [],
-      without: new Set<RuleName>(),
+      lookUps: answers,
     }
-    const why = judge(evidence, record).because.map(({ text }) => text)
-    fail(
-      `${record.address} #${record.token} is ${record.state} still, an hour after everything has ended: ${why.join('; ')}`,
-    )
+    const { because, proof } = judge({ ...evidence, without: new Set() }, record, coverage)
+    const isSilent = proof.witnesses.length === 0 || proof.witnesses.some(({ isEnabled }) => !isEnabled)
+    const why = because.map(({ text }) => text).join('; ')
+    if (!isSilent)
+      checks.fail(`${record.address} #${record.token} is ${record.state} long after everything ended: ${why}`)
   }
-}
-
-/** All promises that can go on have gone on. */
-function drained(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve))
 }

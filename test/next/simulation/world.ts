@@ -238,7 +238,7 @@ export class World {
     if (this.has('lookUpsLie') && this.chance(0.3)) return is('gone')
     const life = this.lifeOf(owner)
     if (life === undefined) {
-      const endedAt = this.ended.get(`${owner.kind} ${owner.uid}`) ?? 0
+      const endedAt = this.ended.get(`${owner.kind} ${owner.uid}`) ?? Number.NEGATIVE_INFINITY
       return this.now - endedAt < 3 * MINUTE ? is('terminal', START + endedAt + this.clockOffset) : is('gone')
     }
     const isUnseen =
