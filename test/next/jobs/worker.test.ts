@@ -47,7 +47,7 @@ test('every job is run after the start, and stops when it is told to', async () 
       },
     }),
   )
-  await waitFor(() => begun.size === Object.keys(createSchedule()).length)
+  await waitFor(() => begun.size === Object.keys(createSchedule()).length && ended.includes('sample'))
   assert.equal(worker.trouble(), null)
   const before = performance.now()
   await worker.stop()
