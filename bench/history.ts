@@ -1,140 +1,191 @@
 /**
- * A past for a network, written straight into its tables because ten million calls would take an hour: what the
- * service would have left behind had it been asked. `held` leases on the pool's first addresses, then reserve and
- * release pairs that go round over the next `churned` ones. Log and projections agree, and `verify` says so.
+ * A past for a network, written straight into its log because ten million calls would take an hour: the events that the
+ * service would have written, with their digests, and the tables by `rebuild`. `verify` finds nothing.
  *
- * Only for a pool nothing was taken from yet, without a cooldown, whose addresses are one range; and only while
- * nobody writes to its network.
+ * `reserves` leases are made one after the other on `addresses` addresses that are taken in turn; of the latest `held` are
+ * held, the ones before were released.
  */
+import { once } from 'node:events'
+import type { Writable } from 'node:stream'
 import type pg from 'pg'
-import type { Place } from './load.ts'
+import { formatValue } from '../src/core/address.ts'
+import type { AddressRecord, LedgerEvent } from '../src/core/event.ts'
+import { buildPool, parsePoolSettings } from '../src/core/pool.ts'
+import { type Cell, COLUMNS, cellsOf, digestOf, textOf } from '../src/ledger/event-text.ts'
+import { type Rebuilt, rebuildNetwork } from '../src/ledger/rebuild.ts'
+import { IDENTITY_SQL, withClient } from '../src/postgres/connect.ts'
 
 export type History = {
+  readonly network: string
+  readonly cidr: string
+  readonly addresses: number
   readonly held: number
-  readonly pairs: number
-  /** Addresses the pairs go round over. */
-  readonly churned: number
-  /** What holds is pods, the first so many of them confirmed, dealt out to so many nodes. Default: containers on 100. */
-  readonly pods?: { readonly confirmed: number; readonly nodes: number }
+  readonly reserves: number
+  /** Between two events. */
+  readonly stepMs?: number
+  /** Confirmed at once, as what is listed by sources is. */
+  readonly isActive?: boolean
 }
 
-/** The owner of the lease on the pool's first address + `k`, where pods hold. */
-export function podAt(k: number, nodes: number) {
-  return {
+export const POOL = 'pool'
+/** The last event is so long ago: nothing is closed, or cools, any more. */
+const AGO_MS = 7_200_000
+
+/** Who holds the `k`-th lease. */
+export function holderOf(k: number) {
+  const owner = {
     kind: 'pod',
     name: `bench/held-${k}`,
     uid: `00000000-0000-4000-8000-${String(k).padStart(12, '0')}`,
     incarnation: '1',
     interface: 'eth0',
-    node: `node-${k % nodes}`,
-  } as const
+  }
+  return { owner, node: `node-${k % 2_000}` }
 }
 
-/** Who did it, in the log. */
-export const HISTORY_ACTOR = 'bench'
-
-const PAIRS_PER_STATEMENT = 100_000
-
-/** Answers the number of events written. */
 export async function writeHistory(
-  admin: pg.Client,
-  place: Place,
+  adminUrl: string,
   history: History,
-  signal: AbortSignal,
-): Promise<number> {
-  const { held, pairs, churned, pods } = history
-  const holders = pods === undefined ? ['container', 0, 100] : ['pod', pods.confirmed, pods.nodes]
-  if (held + pairs === 0) return 0
-  const { rows } = await admin.query<{ pool_id: number; head: number; first: string; fits: boolean }>(
-    `select p.pool_id, (select max(seq) from ipledger.event where network_id = $1) as head,
-            host(r.first_address) as first, r.first_address + ($3::bigint - 1) <= r.last_address as fits
-       from ipledger.pool p join ipledger.untouched_range r using (network_id, pool_id)
-      where p.network_id = $1 and p.name = $2`,
-    [place.network, place.pool, held + Math.min(pairs, churned)],
-  )
-  const [pool, ...more] = rows
-  if (pool === undefined || more.length > 0 || !pool.fits)
-    throw new Error(`pool ${place.pool} of network ${place.network} cannot have this history`)
-  const { pool_id: poolId, head, first } = pool
-  const base = [place.network, poolId, head, first] as const
-
-  for (let from = 0; from < held; from += PAIRS_PER_STATEMENT) {
-    signal.throwIfAborted()
-    await admin.query(HELD_EVENTS, [...base, from, Math.min(held, from + PAIRS_PER_STATEMENT), ...holders])
-  }
-  await admin.query(LEASES, [place.network, head + 1, head + held])
-  const headOfPairs = head + held
-  for (let from = 0; from < pairs; from += PAIRS_PER_STATEMENT) {
-    signal.throwIfAborted()
-    const to = Math.min(pairs, from + PAIRS_PER_STATEMENT)
-    await admin.query(PAIR_EVENTS, [...base, from, to, held, churned, headOfPairs])
-  }
-  const lastHead = headOfPairs + 2 * pairs
-  const released = Math.min(pairs, churned)
-  await admin.query(RELEASED, [place.network, lastHead - 2 * released + 1])
-  await admin.query(RANGE_USED_UP, [place.network, poolId, held + released])
-  const active = Math.min(held, pods?.confirmed ?? 0)
-  const position = [place.network, poolId, lastHead, first, held + released, held - active, released, active]
-  await admin.query(POSITION, position)
-  return held + 2 * pairs
+): Promise<Rebuilt & { rebuildMs: number }> {
+  return withClient({ url: adminUrl, applicationName: 'bench' }, async (client) => {
+    const { rows } = await client.query<{ identity: string; now: number }>(
+      `select ${IDENTITY_SQL} as identity, (extract(epoch from now()) * 1000)::bigint as now`,
+    )
+    const { identity, now } = rows[0]!
+    await copyIn(client, `copy ipledger.event (${NAMES}) from stdin`, lines(history, identity, now))
+    await client.query('vacuum (analyze) ipledger.event')
+    const begun = performance.now()
+    const rebuilt = await rebuildNetwork(client, history.network)
+    const rebuildMs = performance.now() - begun
+    await client.query('vacuum (analyze) ipledger.lease')
+    await client.query('checkpoint')
+    return { ...rebuilt!, rebuildMs }
+  })
 }
 
-/** Autovacuum and a checkpoint would come in the middle of a run for what was written here; now they need not. */
-export async function settle(admin: pg.Client): Promise<void> {
-  await admin.query(
-    'vacuum (analyze) ipledger.event, ipledger.lease, ipledger.released_address, ipledger.untouched_range, ipledger.pool_position',
-  )
-  const { rows } = await admin.query<{ may: boolean }>(
-    `select pg_has_role(current_user, 'pg_checkpoint', 'usage') as may`,
-  )
-  if (rows[0]!.may) await admin.query('checkpoint')
+const NAMES = [...COLUMNS.map(([name]) => name), 'digest'].join(', ')
+
+function* lines(history: History, identity: string, now: number): Generator<string> {
+  let digest = '0'.repeat(64)
+  for (const event of events(history, identity, now)) {
+    const cells = cellsOf(history.network, event)
+    digest = digestOf(digest, textOf(cells))
+    let line = ''
+    for (const [index, cell] of cells.entries()) line += `${copyCell(cell, COLUMNS[index]![1])}\t`
+    yield `${line}\\\\x${digest}\n`
+  }
 }
 
-const COLUMNS = `network_id, seq, type, at, actor, cause, pool_id, address, prefix_length, fencing_token, state,
-  owner_kind, owner_name, owner_uid, owner_uid_named, owner_incarnation, owner_interface, node, boot, labels, witness,
-  reserved_at, confirmed_at, available_at, removal_confirmed`
+function copyCell(cell: Cell, type: string): string | number {
+  if (cell === null) return '\\N'
+  if (type === 'ms') return new Date(cell as number).toISOString()
+  return typeof cell === 'string' && cell.includes('\\') ? cell.replaceAll('\\', '\\\\') : cell
+}
 
-/** Whole milliseconds, as the ledger has them. */
-const CLOCK = `(select date_trunc('milliseconds', statement_timestamp()) as at) clock`
+export function* events(
+  { cidr, addresses, held, reserves, stepMs = 50, isActive = false }: History,
+  identity: string,
+  now: number,
+): Generator<LedgerEvent> {
+  const settings = parsePoolSettings({ name: POOL, cidr, cooldownMs: 0 })
+  if ('reason' in settings) throw new Error(settings.message)
+  const total = 2 + 2 * reserves - held
+  const header = (seq: number, cause: string) => {
+    const at = now - AGO_MS - (total - seq) * stepMs
+    return { seq, at, actor: 'bench', cause, requestId: null, traceId: null }
+  }
+  yield {
+    ...header(1, 'CreateNetwork'),
+    type: 'network.created',
+    details: { description: '', labels: {}, identity },
+  }
+  yield { ...header(2, 'CreatePool'), type: 'pool.created', poolId: 2, details: settings }
+  const { family, allocatable, prefixLength } = buildPool(settings, {
+    poolId: 2,
+    version: 2,
+    createdAt: 0,
+    updatedAt: 0,
+  })
+  const { first } = allocatable[0]!
+  const ring: (AddressRecord | undefined)[] = Array.from({ length: addresses })
+  let seq = 2
+  for (let k = 0; k < reserves; k += 1) {
+    const before = ring[k % addresses]
+    const made = header(++seq, 'Reserve')
+    const record: AddressRecord = {
+      address: before?.address ?? formatValue(family, first + BigInt(k % addresses)),
+      prefixLength,
+      poolId: 2,
+      state: isActive ? 'ACTIVE' : 'RESERVED',
+      seq,
+      at: made.at,
+      token: seq,
+      ...holderOf(k),
+      labels: {},
+      reservedAt: made.at,
+      confirmedAt: isActive ? made.at : null,
+      confirmBy: null,
+      quarantine: null,
+      availableAt: null,
+      ended: null,
+    }
+    ring[k % addresses] = record
+    yield { ...made, type: 'lease.reserved', record, previous: before?.seq ?? 0, details: null }
+    if (k < held) continue
+    const at = (k - held) % addresses
+    const old = ring[at]!
+    const ended = header(++seq, 'Release')
+    const free: AddressRecord = {
+      ...old,
+      state: 'FREE',
+      seq,
+      at: ended.at,
+      availableAt: ended.at,
+      ended: 'RELEASED',
+    }
+    ring[at] = free
+    yield {
+      ...ended,
+      type: 'lease.released',
+      record: free,
+      previous: old.seq,
+      details: { removalConfirmed: true },
+    }
+  }
+}
 
-const HELD_EVENTS = `insert into ipledger.event (${COLUMNS})
-  select $1, $3::bigint + 1 + k, 'lease.reserved', clock.at, '${HISTORY_ACTOR}', 'Reserve', $2::bigint, $4::inet + k,
-         masklen($4::inet), $3::bigint + 1 + k, case when k < $8::bigint then 'ACTIVE' else 'RESERVED' end, $7::text,
-         'bench/held-' || k, case $7 when 'pod' then '00000000-0000-4000-8000-' || lpad(k::text, 12, '0') else 'held-' || k end,
-         true, '1', 'eth0', 'node-' || k % $9::bigint, '', '{}', '', clock.at, case when k < $8 then clock.at end, null, null
-    from ${CLOCK}, generate_series($5::bigint, $6::bigint - 1) as k order by k`
+const CHUNK = 1 << 18
 
-const PAIR_EVENTS = `insert into ipledger.event (${COLUMNS})
-  select $1, $9::bigint + 1 + 2 * k + step, case step when 0 then 'lease.reserved' else 'lease.released' end, clock.at,
-         '${HISTORY_ACTOR}', case step when 0 then 'Reserve' else 'Release' end, $2::bigint, $4::inet + ($7::bigint + k % $8::bigint),
-         masklen($4::inet), $9::bigint + 1 + 2 * k, 'RESERVED', 'container', 'bench/past-' || k, 'past-' || k, true, '',
-         'eth0', 'node-' || k % 100, '', '{}', '', clock.at, null, case step when 1 then clock.at end,
-         case step when 1 then true end
-    from ${CLOCK}, generate_series($5::bigint, $6::bigint - 1) as k, generate_series(0, 1) as step
-   where $3::bigint is not null order by k, step`
-
-const LEASES = `insert into ipledger.lease
-    (network_id, address, prefix_length, pool_id, fencing_token, version, state, owner_kind, owner_name, owner_uid,
-     owner_uid_named, owner_incarnation, owner_interface, holder_key, attachment_key, node, boot, labels, witness,
-     reserved_at, confirmed_at)
-  select network_id, address, prefix_length, pool_id, fencing_token, seq, state, owner_kind, owner_name, owner_uid,
-         owner_uid_named, owner_incarnation, owner_interface, owner_kind || '|' || owner_interface || '|' || owner_name,
-         owner_kind || '|' || owner_interface || '|' || owner_incarnation || '|' || owner_uid, node, boot, labels,
-         witness, reserved_at, confirmed_at
-    from ipledger.event where network_id = $1 and seq between $2 and $3 order by seq`
-
-const RELEASED = `insert into ipledger.released_address
-    (network_id, address, pool_id, prefix_length, available_at, released_seq, holder_key, removal_confirmed)
-  select network_id, address, pool_id, prefix_length, available_at, seq,
-         owner_kind || '|' || owner_interface || '|' || owner_name, removal_confirmed
-    from ipledger.event where network_id = $1 and seq >= $2 and type = 'lease.released' order by seq`
-
-const RANGE_USED_UP = `delete from ipledger.untouched_range
-  where network_id = $1 and pool_id = $2 and first_address + $3::bigint > last_address`
-
-const POSITION = `insert into ipledger.pool_position
-    (network_id, pool_id, seq, low_first, cursor_first, cursor_next, reuse_after, reserved, active, quarantined, released)
-  select $1, $2, $3::bigint, $4::inet, r.first_address, case when r.first_address is not null then $4::inet + $5::bigint end,
-         (select min(available_at) from ipledger.released_address where network_id = $1 and pool_id = $2), $6, $8, 0, $7
-    from (select 1) as one
-    left join ipledger.untouched_range r on r.network_id = $1 and r.pool_id = $2`
+/** The driver knows no `copy … from stdin`; it lets a query of the caller's own answer the server. */
+function copyIn(client: pg.Client, text: string, rows: Iterable<string>): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  type Wire = {
+    query(text: string): void
+    sendCopyFromChunk(chunk: Buffer): void
+    endCopyFrom(): void
+    readonly stream: Writable
+  }
+  async function send(wire: Wire): Promise<void> {
+    let chunk = ''
+    const flush = async () => {
+      wire.sendCopyFromChunk(Buffer.from(chunk))
+      chunk = ''
+      if (wire.stream.writableNeedDrain) await once(wire.stream, 'drain')
+      else await new Promise(setImmediate)
+    }
+    for (const row of rows) {
+      chunk += row
+      if (chunk.length >= CHUNK) await flush()
+    }
+    await flush()
+    wire.endCopyFrom()
+  }
+  client.query({
+    submit: (wire: Wire) => wire.query(text),
+    handleCopyInResponse: (wire: Wire) => void send(wire).catch(reject),
+    handleCommandComplete() {},
+    handleReadyForQuery: () => resolve(),
+    handleError: reject,
+  } as unknown as pg.Submittable)
+  return promise
+}

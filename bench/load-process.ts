@@ -1,236 +1,234 @@
 /** The process behind `load.ts`. */
-import type pg from 'pg'
+import type { Command } from '../src/core/command.ts'
+import { type OpenLedger, openLedger } from '../src/ledger/open.ts'
 import { connect } from '../src/postgres/connect.ts'
-import { type KeepAlive, openKeepAlive, type Reply } from './keep-alive.ts'
-import type { FromLoad, Place, Run, ToLoad } from './load.ts'
+import { POOL } from './history.ts'
+import { openKeepAlive, type Reply } from './keep-alive.ts'
+import type { FromLoad, LoadedImage, Run, ToLoad } from './load.ts'
 import { createSamples } from './statistics.ts'
 
-/** One call of one caller; resolves with the leases it was given. */
-type Step = (turn: number) => Promise<number>
+/** What a caller can do: answers are what Release takes. */
 type Caller = {
-  readonly step: Step
-  /** Before its next call, and not timed. */
-  readonly after?: () => Promise<void>
-  readonly close: () => Promise<void> | void
+  reserve(names: readonly string[], requestId: string | null): Promise<readonly string[]>
+  release(lease: string): Promise<void>
+  close(): Promise<void> | void
 }
 
 function tell(message: FromLoad): void {
   process.send?.(message)
 }
 
-/** Ends the interval that is going on, where intervals are cut. */
-let cut: (() => void) | undefined
+const ledgers = new Map<string, Promise<OpenLedger>>()
+
+function ledgerAt(url: string): Promise<OpenLedger> {
+  const known = ledgers.get(url) ?? openLedger({ url })
+  ledgers.set(url, known)
+  return known
+}
 
 async function perform(run: Run): Promise<void> {
   const callers = await Promise.all(Array.from({ length: run.callers }, (_, index) => openCaller(run, index)))
   try {
-    tell({ type: 'done', acknowledged: await drive(run, callers) })
+    // An image is loaded by the first call.
+    if (run.work.kind !== 'insert')
+      await step({ ...run, work: { kind: 'pair' } }, callers[0]!, `${run.name}-first`)
+    await drive(run, callers)
   } finally {
     await Promise.all(callers.map((caller) => caller.close()))
   }
 }
 
-async function drive(run: Run, callers: readonly Caller[]): Promise<number> {
+async function drive(run: Run, callers: readonly Caller[]): Promise<void> {
+  const { intervalMs } = run
   const samples = createSamples()
-  const measuredFrom = performance.now() + run.warmUpMs
+  let intervalBegan = performance.now() + run.warmUpMs
   let left = run.intervals
-  let calls = 0
-  let acknowledged = 0
-  let ended = false
-  let begunAt = measuredFrom
+  let isMeasured = false
   let cpu = process.cpuUsage()
-  let measuring = false
 
   function pass(now: number): void {
-    if (!measuring && now >= measuredFrom) {
-      measuring = true
+    if (!isMeasured && now >= intervalBegan) {
+      isMeasured = true
       cpu = process.cpuUsage()
       tell({ type: 'begun' })
     }
-    const { intervalMs } = run
-    if (intervalMs === null) return
-    while (!ended && now >= begunAt + intervalMs) finishInterval(intervalMs)
-  }
-
-  function finishInterval(lastedMs: number): void {
-    const { count, p50, p99 } = samples.take()
-    const spent = process.cpuUsage(cpu)
-    cpu = process.cpuUsage()
-    tell({
-      type: 'interval',
-      interval: {
-        count,
-        perSecond: (count * 1_000) / lastedMs,
-        p50,
-        p99,
-        cpu: (spent.user + spent.system) / 1_000 / lastedMs,
-      },
-    })
-    begunAt += lastedMs
-    left -= 1
-    if (left === 0) ended = true
-  }
-
-  async function work(caller: Caller): Promise<void> {
-    for (let turn = 0; !ended; turn += 1) {
-      const begun = performance.now()
-      const given = await caller.step(turn)
-      acknowledged += given
-      const now = performance.now()
-      pass(now)
-      // What comes back after the last interval was part of keeping it busy, not of what it did.
-      if (!ended && measuring) samples.add(now - begun)
-      calls += 1
-      if (calls >= run.mostCalls && !ended) {
-        if (measuring) finishInterval(Math.max(1, now - begunAt))
-        ended = true
-      }
-      await caller.after?.()
+    while (left > 0 && now >= intervalBegan + intervalMs) {
+      const { count, p50, p99 } = samples.take()
+      const spent = process.cpuUsage(cpu)
+      cpu = process.cpuUsage()
+      const used = (spent.user + spent.system) / 1_000 / intervalMs
+      tell({ type: 'interval', interval: { perSecond: (count * 1_000) / intervalMs, p50, p99, cpu: used } })
+      intervalBegan += intervalMs
+      left -= 1
     }
   }
 
-  cut = () => {
-    if (measuring && !ended) finishInterval(Math.max(1, performance.now() - begunAt))
-  }
-  try {
-    await Promise.all(callers.map(work))
-  } finally {
-    ended = true
-    cut = undefined
-  }
-  return acknowledged
+  await Promise.all(
+    callers.map(async (caller, index) => {
+      for (let turn = 0; left > 0; turn += 1) {
+        const began = performance.now()
+        await step(run, caller, `${run.name}-${index}-${turn}`)
+        const now = performance.now()
+        pass(now)
+        // What comes back after the last interval was part of keeping it busy, not of what it did.
+        if (isMeasured && left > 0) samples.add(now - began)
+      }
+    }),
+  )
 }
 
-async function openCaller(run: Run, index: number): Promise<Caller> {
-  const { work } = run
-  if (work.kind === 'insert') return openInserter(work.url, run.name, index)
-  const connection = await openKeepAlive(run.targets[index % run.targets.length]!)
-  const close = () => connection.close()
-  return work.kind === 'pass'
-    ? { ...passing(work.places[index % work.places.length]!, `${run.name}-${index}`, connection), close }
-    : { step: stepOf(run, index, connection), close }
-}
-
-function passing(place: Place, name: string, connection: KeepAlive): Pick<Caller, 'step' | 'after'> {
-  let held = ''
-  return {
-    async step(turn) {
-      const reply = await connection.post(RESERVE, reserveBody(place, `${name}-${turn}`))
-      mustBe(reply, 200, LEASE_ID)
-      held = leaseIdOf(reply.body)
-      return 1
-    },
-    async after() {
-      mustBe(await connection.post(RELEASE, `{"leaseId":"${held}"}`), 200, LEASE_ID)
-    },
-  }
-}
-
-function stepOf(run: Run, index: number, connection: KeepAlive): Step {
-  const { work } = run
-  const place = 'places' in work ? work.places[index % work.places.length]! : undefined
-  const reserve = (turn: number | string) => reserveBody(place!, `${run.name}-${index}-${turn}`)
+async function step({ work }: Run, caller: Caller, name: string): Promise<void> {
   switch (work.kind) {
-    case 'check':
-      return async () => {
-        for (let time = 0; time < work.times; time += 1)
-          mustBe(await connection.post('/grpc.health.v1.Health/Check', '{}'), 200, 'SERVING')
-        return 0
-      }
+    case 'insert':
+      await caller.reserve([name], null)
+      break
     case 'reserve':
-    case 'echo': {
-      const given = work.kind === 'reserve' ? 1 : 0
-      return async (turn) => {
-        mustBe(await connection.post(RESERVE, reserve(turn)), 200, LEASE_ID)
-        return given
-      }
-    }
-    case 'pair':
-    case 'churn': {
-      const held: string[] = []
-      const hold = work.kind === 'churn' ? work.hold : 0
-      return async (turn) => {
-        const reply = await connection.post(RESERVE, reserve(turn))
-        mustBe(reply, 200, LEASE_ID)
-        held.push(leaseIdOf(reply.body))
-        if (held.length > hold) {
-          mustBe(await connection.post(RELEASE, `{"leaseId":"${held.shift()}"}`), 200, LEASE_ID)
-        }
-        return 1
-      }
+      await caller.reserve([name], work.isKeyed ? name : null)
+      break
+    case 'pair': {
+      const [lease] = await caller.reserve([name], null)
+      await caller.release(lease!)
+      break
     }
     case 'batch':
-      return async (turn) => {
-        const requests = Array.from({ length: work.size }, (_, item) => reserve(`${turn}-${item}`))
-        const body = `{"network":"${place!.network}","requests":[${requests.join(',')}]}`
-        const reply = await connection.post(BATCH_RESERVE, body)
-        mustBe(reply, 200, LEASE_ID)
-        if (reply.body.includes('"error":{')) throw new Error(`an item was refused: ${excerpt(reply.body)}`)
-        return work.size
-      }
-    case 'exhausted':
-      return async (turn) => {
-        mustBe(await connection.post(RESERVE, reserve(turn)), 429, 'resource_exhausted')
-        return 0
-      }
-    case 'pass':
-    case 'insert':
-      throw new Error(`${work.kind} has a caller of its own`)
+      await caller.reserve(
+        Array.from({ length: work.size }, (_, item) => `${name}-${item}`),
+        null,
+      )
   }
 }
 
-const RESERVE = '/ipledger.v1.LeaseService/Reserve'
-const RELEASE = '/ipledger.v1.LeaseService/Release'
-const BATCH_RESERVE = '/ipledger.v1.LeaseService/BatchReserve'
-const LEASE_ID = '"leaseId":"'
-
-/** An owner as an orchestrator would name it: all of it given, and long enough to be one. */
-function reserveBody(place: Place, name: string): string {
-  return `{"network":"${place.network}","owner":{"kind":"container","name":"bench/${name}","uid":"${name}","incarnation":"1","node":"node-${name.length}"},"claims":[{"pool":"${place.pool}"}]}`
+async function openCaller({ through, network }: Run, index: number): Promise<Caller> {
+  switch (through.kind) {
+    case 'ledger':
+      return callingLedger(await ledgerAt(through.url), network)
+    case 'service': {
+      const connection = await openKeepAlive(through.target)
+      return { ...callingService(connection.post, network), close: connection.close }
+    }
+    case 'table': {
+      const client = await connect({ url: through.url, applicationName: 'bench insert' })
+      return {
+        async reserve([name]) {
+          await client.query({
+            name: 'insert_one',
+            text: `insert into bench.one_row (network_id, name, address, at) values ($1, $2, '192.0.2.1', clock_timestamp())`,
+            values: [network, `${name}-${index}`],
+          })
+          return []
+        },
+        async release() {},
+        close: () => client.end(),
+      }
+    }
+  }
 }
 
-function leaseIdOf(body: string): string {
-  const start = body.indexOf(LEASE_ID) + LEASE_ID.length
-  return body.slice(start, body.indexOf('"', start))
-}
-
-function mustBe(reply: Reply, status: number, part: string): void {
-  if (reply.status === status && reply.body.includes(part)) return
-  throw new Error(`expected ${status} with ${part}, got ${reply.status}: ${excerpt(reply.body)}`)
-}
-
-function excerpt(body: string): string {
-  return body.length > 500 ? `${body.slice(0, 500)}…` : body
-}
-
-async function openInserter(url: string, name: string, index: number): Promise<Caller> {
-  const client: pg.Client = await connect({ url, applicationName: 'ipledger bench insert' })
+function callingLedger(ledger: OpenLedger, network: string): Caller {
+  const envelope = {
+    network,
+    actor: { name: 'bench', node: null },
+    requestId: null,
+    fingerprint: null,
+    traceId: null,
+  }
+  async function submit(command: Command) {
+    const outcome = await ledger.submit(command)
+    if (!outcome.ok) throw new Error(outcome.refusal.message)
+    return outcome.answer
+  }
   return {
-    async step(turn) {
-      await client.query({
-        name: 'insert_one',
-        text: `insert into bench.one_row (network_id, name, address, at) values ($1, $2, '192.0.2.1', clock_timestamp())`,
-        values: [name, `${index}-${turn}`],
+    reserve: (names, requestId) =>
+      Promise.all(
+        names.map(async (name) => {
+          const { leases } = await submit({
+            ...envelope,
+            requestId,
+            fingerprint: requestId,
+            type: 'reserve',
+            cause: 'Reserve',
+            owner: {
+              kind: 'container',
+              name: `bench/${name}`,
+              uid: name,
+              incarnation: '1',
+              interface: 'eth0',
+            },
+            node: `node-${name.length}`,
+            labels: {},
+            claims: [{ pools: [POOL], address: null, preferPrevious: false }],
+            liveAddresses: [],
+            confirmWithinMs: null,
+            confirmed: false,
+            validateOnly: false,
+          })
+          return String(leases[0]!.fencingToken)
+        }),
+      ),
+    async release(lease) {
+      const reference = { token: Number(lease), owner: null }
+      await submit({
+        ...envelope,
+        type: 'release',
+        cause: 'Release',
+        lease: reference,
+        removalConfirmed: true,
       })
-      return 0
     },
-    close: () => client.end(),
+    close() {},
   }
 }
 
-process.on('message', (message: ToLoad) => {
-  if (message.type === 'stop') {
-    process.disconnect?.()
-    return
+const LEASE_SERVICE = '/ipledger.v1.LeaseService'
+const LEASE_ID = /"leaseId":"([^"]+)"/g
+
+function callingService(
+  post: (path: string, body: string) => Promise<Reply>,
+  network: string,
+): Omit<Caller, 'close'> {
+  async function call(method: string, body: string): Promise<readonly string[]> {
+    const reply = await post(`${LEASE_SERVICE}/${method}`, body)
+    const leases = Array.from(reply.body.matchAll(LEASE_ID), ([, id]) => id!)
+    if (reply.status === 200 && leases.length > 0 && !reply.body.includes('"error":{')) return leases
+    throw new Error(`${method} was answered ${reply.status}: ${reply.body.slice(0, 500)}`)
   }
-  if (message.type === 'cut') {
-    cut?.()
-    return
+  /** An owner as an orchestrator would name it: all of it given, and long enough to be one. */
+  const one = (name: string, requestId: string | null) =>
+    `{"network":"${network}","owner":{"kind":"container","name":"bench/${name}","uid":"${name}","incarnation":"1","node":"node-${name.length}"},"claims":[{"pool":"${POOL}"}]${requestId === null ? '' : `,"requestId":"${requestId}"`}}`
+  return {
+    reserve: (names, requestId) =>
+      names.length === 1
+        ? call('Reserve', one(names[0]!, requestId))
+        : call(
+            'BatchReserve',
+            `{"network":"${network}","requests":[${names.map((name) => one(name, null)).join(',')}]}`,
+          ),
+    async release(lease) {
+      await call('Release', `{"leaseId":"${lease}"}`)
+    },
   }
-  perform(message.run).catch((error: unknown) =>
-    tell({ type: 'failed', message: error instanceof Error ? error.message : String(error) }),
-  )
+}
+
+async function loadImage(url: string, network: string): Promise<LoadedImage> {
+  const ledger = await openLedger({ url })
+  const began = performance.now()
+  const image = await ledger.image(network)
+  const ms = performance.now() - began
+  const records = image!.records.size
+  await ledger.close()
+  return { ms, records, mostMb: process.resourceUsage().maxRSS / 1_000 }
+}
+
+process.on('message', async (message: ToLoad) => {
+  try {
+    if (message.type === 'image')
+      tell({ type: 'image', image: await loadImage(message.url, message.network) })
+    else {
+      await perform(message.run)
+      tell({ type: 'done' })
+    }
+  } catch (error) {
+    tell({ type: 'failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
+  }
 })
-// Nothing is left to do without the bench.
 process.on('disconnect', () => process.exit(0))
-tell({ type: 'ready' })

@@ -1,13 +1,11 @@
 /**
- * How a figure is made. The machine is shared and noisy, so a line and its floor run in turn, several short runs each
- * (floor, line, floor, line, …): the ratio is the median of those of each turn, the figures shown are medians.
+ * How a figure is made. The machine is shared and noisy, so a line and its floor run in turn, several short runs each (floor,
+ * line, floor, line, …): the ratio is the median of those of each turn, the figures shown are medians.
  */
-import { setTimeout as delay } from 'node:timers/promises'
-import type { Interval, Load, Work } from './load.ts'
+import type { History } from './history.ts'
+import type { FromLoad, Interval, Load, Run, Through, Work } from './load.ts'
 import type { Row } from './report.ts'
-import type { Scratch } from './scratch.ts'
-import type { Server } from './server.ts'
-import type { Stage } from './stage.ts'
+import type { Scratch, ScratchDatabase } from './scratch.ts'
 import { median } from './statistics.ts'
 import { clusterCpuMs, cpuMs } from './usage.ts'
 
@@ -16,180 +14,130 @@ export type Scale = {
   readonly rounds: number
   readonly warmUpMs: number
   readonly measureMs: number
-  /** Prefix length of the pools that are filled: `/16`, or smaller. */
-  readonly fillPrefix: number
-  /** Events of the log that counts as old. */
-  readonly agedEvents: number
-  /** A transaction is held open for so many intervals. */
-  readonly heldOpenIntervals: number
-  readonly heldOpenIntervalMs: number
-  readonly soakIntervalMs: number
-  readonly soakIntervals: number
-  /** Entries of a snapshot, and leases it is held against. */
+  /** Of the log that counts as old. */
+  readonly oldEvents: number
+  readonly oldLeases: number
+  readonly images: readonly number[]
+  /** A transaction is held open for so long. */
+  readonly heldOpenMs: number
+  /** Entries of a snapshot, and leases that it is held against. */
   readonly listed: number
   readonly agents: number
   readonly agentIntervalMs: number
-  /** Intervals that are measured. */
-  readonly agentIntervals: number
 }
+
+/** A database, and what calls it. */
+export type Stage = {
+  readonly database: ScratchDatabase
+  /** Made with this past, once a database. */
+  network(history: History): Promise<void>
+  /** So many processes that each have a ledger: services, or the callers themselves. */
+  through(
+    processes: number,
+  ): Promise<{ readonly through: readonly Through[]; readonly pids: readonly number[] }>
+}
+
+export type Called = { readonly through: readonly Through[]; readonly pids: readonly number[] }
 
 export type Bench = {
   readonly scale: Scale
   readonly scratch: Scratch
-  readonly load: Load
-  readonly signal: AbortSignal
-  /** Everything opened for a line, kept for `verify`. */
-  readonly stages: Stage[]
-  readonly say: (line: string) => void
+  /** One database a name. */
+  stage(name: string): Promise<Stage>
+  /** The process of callers with this number; started when first asked for. */
+  load(index: number): Load
+  /** A process that has done nothing yet. */
+  fresh<T>(work: (load: Load) => Promise<T>): Promise<T>
+  /** The table of the floor. */
+  readonly floor: Through
+  readonly rows: readonly Row[]
   readonly show: (row: Row) => void
 }
 
 export type Subject = {
   readonly what: string
-  /** Made anew for each run, before its clock starts. */
-  readonly work: () => Work | Promise<Work>
+  readonly work: Work
   readonly callers: number
-  readonly stage: Stage
-  /** Default: the stage's first. */
-  readonly servers?: readonly Server[]
-  /** Leases or calls that one call of the generator stands for. */
+  /** One each for as many processes of callers, which share the callers. */
+  readonly through: readonly Through[]
+  readonly network?: string
+  /** What one call stands for. */
   readonly units?: number
+  /** Processes of services, whose processor time is shown. */
+  readonly pids?: readonly number[]
 }
 
-export type Cpu = {
-  readonly load: number
-  readonly server: number | null
-  readonly postgres: number | null
+export type Figures = Interval & {
+  /** In cores. */
+  readonly services: number
+  readonly postgres: number
 }
-
-/** `p50` and `p99` are milliseconds of one call, `cpu` is in cores. */
-export type Figures = {
-  readonly what: string
-  readonly perSecond: number
-  readonly p50: number
-  readonly p99: number
-  readonly cpu: Cpu
-}
-
-/** A generator that meets no resistance would not stop: so many calls a second end a run early. */
-const MOST_CALLS_PER_SECOND = 100_000
-/** Of a run whose intervals are cut: for as many calls as in so long. */
-const LONGEST_CUT_MS = 600_000
 
 let runs = 0
 
-export type Shape = {
-  readonly warmUpMs: number
-  /** Null: intervals are cut by `bench.load.cut`. */
-  readonly intervalMs: number | null
-  readonly intervals: number
-}
-
-export type Listening = {
-  /** The warm-up is over. */
-  readonly begun?: () => void
-  readonly hear?: (interval: Interval, index: number) => void
-}
-
-function longest({ warmUpMs, intervalMs, intervals }: Shape): number {
-  return intervalMs === null ? LONGEST_CUT_MS : warmUpMs + intervals * intervalMs
-}
-
+/** One run, interval by interval; what several processes of callers did is added up. */
 export async function run(
   bench: Bench,
-  subject: Subject,
-  shape: Shape,
-  { begun, hear }: Listening = {},
+  { work, callers, through, network = '', units = 1, pids = [] }: Subject,
+  shape: Pick<Run, 'warmUpMs' | 'intervalMs' | 'intervals'>,
+  hear: (index: number) => void = () => {},
 ): Promise<readonly Figures[]> {
-  bench.signal.throwIfAborted()
-  const { stage, units = 1 } = subject
-  const servers = subject.servers ?? stage.servers.slice(0, 1)
-  const work = await subject.work()
-  const before = usage(bench, servers)
-  let since = before
-  const figures: Figures[] = []
   runs += 1
-  const { acknowledged } = await bench.load.run(
-    {
-      work,
-      callers: subject.callers,
-      targets: servers.map((server) => server.target),
-      name: `run-${runs}`,
-      ...shape,
-      mostCalls: (MOST_CALLS_PER_SECOND * longest(shape)) / 1_000,
-    },
-    {
-      begun: () => {
-        since = usage(bench, servers)
-        begun?.()
-      },
-      interval: (interval) => {
-        const now = usage(bench, servers)
-        figures.push({
-          what: subject.what,
-          perSecond: interval.perSecond * units,
-          p50: interval.p50,
-          p99: interval.p99,
-          cpu: { load: interval.cpu, ...between(since, now) },
+  const usage = () => ({
+    at: performance.now(),
+    services: pids.reduce((sum, pid) => sum + cpuMs(pid), 0),
+    postgres: clusterCpuMs(bench.scratch.postmaster()),
+  })
+  let before = usage()
+  const spent: { readonly services: number; readonly postgres: number }[] = []
+  const heard: Interval[][] = []
+  await Promise.all(
+    through.map(async (one, index) => {
+      const intervals: Interval[] = []
+      heard.push(intervals)
+      const name = `run-${process.pid}-${runs}-${index}`
+      const share = { through: one, network, work, callers: Math.ceil(callers / through.length), name }
+      await bench.load(index).run({ ...share, ...shape }, (message: FromLoad) => {
+        if (message.type === 'begun' && index === 0) before = usage()
+        if (message.type !== 'interval') return
+        intervals.push(message.interval)
+        if (index > 0) return
+        const now = usage()
+        const ms = now.at - before.at
+        spent.push({
+          services: (now.services - before.services) / ms,
+          postgres: (now.postgres - before.postgres) / ms,
         })
-        since = now
-        hear?.(interval, figures.length - 1)
-      },
-    },
+        before = now
+        hear(intervals.length - 1)
+      })
+    }),
   )
-  stage.acknowledged += acknowledged
-  return figures
+  return spent.map((used, at) => {
+    const sum = (pick: (interval: Interval) => number) =>
+      heard.reduce((total, intervals) => total + pick(intervals[at]!), 0)
+    return {
+      perSecond: sum(({ perSecond }) => perSecond) * units,
+      p50: sum(({ p50 }) => p50) / heard.length,
+      p99: Math.max(...heard.map((intervals) => intervals[at]!.p99)),
+      cpu: sum(({ cpu }) => cpu),
+      ...used,
+    }
+  })
 }
 
-/** A subject by itself for `beforeMs`, and then while something else happens, however long that takes. */
-export async function runBeside<T>(
-  bench: Bench,
-  subject: Subject,
-  { warmUpMs, beforeMs }: { readonly warmUpMs: number; readonly beforeMs: number },
-  happen: () => Promise<T>,
-): Promise<{ readonly before: Figures; readonly meanwhile: Figures; readonly happened: T }> {
-  const begun = Promise.withResolvers<void>()
-  const running = run(bench, subject, { warmUpMs, intervalMs: null, intervals: 2 }, { begun: begun.resolve })
-  // A run that fails before it begins is heard of below.
-  running.catch(begun.resolve)
-  await begun.promise
-  await delay(beforeMs, undefined, { signal: bench.signal })
-  bench.load.cut()
-  const [happened] = await Promise.allSettled([happen()])
-  bench.load.cut()
-  const [before, meanwhile] = await running
-  if (happened.status === 'rejected') throw happened.reason
-  if (before === undefined || meanwhile === undefined) throw new Error(`nothing came back: ${subject.what}`)
-  return { before, meanwhile, happened: happened.value }
-}
-
-/** What servers and PostgreSQL use while something happens, in cores. */
-export async function watchCpu<T>(
-  bench: Bench,
-  servers: readonly Server[],
-  happen: () => Promise<T>,
-): Promise<{ readonly happened: T; readonly cpu: Omit<Cpu, 'load'> }> {
-  const before = usage(bench, servers)
-  const happened = await happen()
-  return { happened, cpu: between(before, usage(bench, servers)) }
-}
-
-/**
- * Figures of each subject, a run a round; round for round at the same index. Where there are several, one before them
- * is thrown away: a server that has just started compiles what it runs, and its first plans are made.
- */
+/** Figures of each subject, a run a round; the round before the first is thrown away, since it compiles and makes plans. */
 export async function alternate(
   bench: Bench,
   subjects: readonly Subject[],
 ): Promise<readonly (readonly Figures[])[]> {
-  const { scale } = bench
+  const { rounds, warmUpMs, measureMs } = bench.scale
   const results: Figures[][] = subjects.map(() => [])
-  const shape = { warmUpMs: scale.warmUpMs, intervalMs: scale.measureMs, intervals: 1 }
-  for (let round = scale.rounds > 1 ? -1 : 0; round < scale.rounds; round += 1) {
+  for (let round = rounds > 1 ? -1 : 0; round < rounds; round += 1) {
     for (const [index, subject] of subjects.entries()) {
-      const [figures] = await run(bench, subject, shape)
-      if (figures === undefined) throw new Error(`nothing came back: ${subject.what}`)
-      if (round >= 0) results[index]!.push(figures)
+      const intervalMs = round < 0 ? measureMs / 3 : measureMs
+      const [figures] = await run(bench, subject, { warmUpMs, intervalMs, intervals: 1 })
+      if (round >= 0) results[index]!.push(figures!)
     }
   }
   return results
@@ -197,65 +145,51 @@ export async function alternate(
 
 export function mid(rounds: readonly Figures[]): Figures {
   const of = (pick: (figures: Figures) => number) => median(rounds.map(pick))
-  const orNull = (pick: (figures: Figures) => number | null) =>
-    rounds.some((one) => pick(one) === null) ? null : of((one) => pick(one)!)
   return {
-    what: rounds[0]!.what,
     perSecond: of((one) => one.perSecond),
     p50: of((one) => one.p50),
     p99: of((one) => one.p99),
-    cpu: {
-      load: of((one) => one.cpu.load),
-      server: orNull((one) => one.cpu.server),
-      postgres: orNull((one) => one.cpu.postgres),
-    },
+    cpu: of((one) => one.cpu),
+    services: of((one) => one.services),
+    postgres: of((one) => one.postgres),
   }
 }
 
-/** A line of the table: a subject beside its floor. */
+/** A line of the table: a subject, beside a floor if it has one. */
 export function compare(
   line: string,
+  { what }: Subject,
   rounds: readonly Figures[],
-  floor?: {
-    readonly rounds: readonly Figures[]
-    readonly by?: 'rate' | 'p50' | 'p99'
-    readonly goal?: { readonly least?: number; readonly most?: number }
-  },
+  options: {
+    readonly floor?: { readonly subject: Subject; readonly rounds: readonly Figures[] }
+    readonly by?: 'rate' | 'p50'
+    readonly goal?: Row['goal']
+  } = {},
 ): Row {
+  const { floor, by = 'rate', goal = null } = options
+  const pick = (one: Figures) => (by === 'rate' ? one.perSecond : one.p50)
+  const unit = by === 'rate' ? '/s' : 'ms'
   const figures = mid(rounds)
-  if (floor === undefined) return { line, ...figures, floor: null, ratio: null, goal: null, reached: null }
-  const by = floor.by ?? 'rate'
-  const pick = (one: Figures) => (by === 'rate' ? one.perSecond : one[by])
-  const ratio = median(rounds.map((one, round) => pick(one) / pick(floor.rounds[round]!)))
-  const { least, most } = floor.goal ?? {}
-  const beside = mid(floor.rounds)
   return {
     line,
-    ...figures,
-    floor: { what: beside.what, perSecond: beside.perSecond, p50: beside.p50 },
-    ratio: { value: ratio, by },
-    goal: least !== undefined ? { least } : most !== undefined ? { most } : null,
-    reached: least !== undefined ? ratio >= least : most !== undefined ? ratio <= most : null,
+    what,
+    value: pick(figures),
+    unit,
+    figures,
+    floor: floor === undefined ? null : { what: floor.subject.what, value: pick(mid(floor.rounds)) },
+    ratio:
+      floor === undefined ? null : median(rounds.map((one, round) => pick(one) / pick(floor.rounds[round]!))),
+    goal,
   }
 }
 
-type Usage = {
-  readonly at: number
-  readonly server: number | undefined
-  readonly postgres: number | undefined
-}
-
-function usage(bench: Bench, servers: readonly Server[]): Usage {
-  const times = servers.map((server) => cpuMs(server.pid))
-  return {
-    at: performance.now(),
-    server: times.includes(undefined) ? undefined : times.reduce<number>((sum, ms) => sum + ms!, 0),
-    postgres: clusterCpuMs(bench.scratch.postmaster()),
-  }
-}
-
-function between(before: Usage, after: Usage): Omit<Cpu, 'load'> {
-  const cores = (from: number | undefined, to: number | undefined) =>
-    from === undefined || to === undefined ? null : (to - from) / (after.at - before.at)
-  return { server: cores(before.server, after.server), postgres: cores(before.postgres, after.postgres) }
+/** A figure that is no rate. */
+export function amount(
+  line: string,
+  what: string,
+  value: number,
+  unit: string,
+  goal: Row['goal'] = null,
+): Row {
+  return { line, what, value, unit, figures: null, floor: null, ratio: null, goal }
 }

@@ -1,10 +1,10 @@
 /** Figures of repeated runs. Medians throughout: one run in which the machine did something else must not count. */
 
 export function median(values: readonly number[]): number {
-  if (values.length === 0) return Number.NaN
-  const sorted = values.toSorted((a, b) => a - b)
-  const middle = sorted.length >> 1
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
+  return percentile(
+    values.toSorted((a, b) => a - b),
+    0.5,
+  )
 }
 
 /** Nearest rank, of values in ascending order; NaN of none. */
@@ -38,5 +38,16 @@ export function createSamples(): Samples {
       count = 0
       return taken
     },
+  }
+}
+
+/** mulberry32: the same each time. */
+export function random(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
   }
 }

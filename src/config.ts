@@ -1,6 +1,6 @@
 /**
- * The environment, read once. Nothing else reads it: what a process does follows from the `Config` it was given.
- * A value that cannot be used ends the start with a sentence that names the variable and the remedy.
+ * The environment, read once. Nothing else reads it: what a process does follows from the `Config` it was given. A value
+ * that cannot be used ends the start with a sentence that names the variable and the remedy.
  */
 
 import { resolve } from 'node:path'
@@ -12,35 +12,36 @@ export class StartRefused extends Error {
 }
 
 const unsetWhenEmpty = (value: unknown): unknown => (value === '' ? undefined : value)
+const given = <T extends z.ZodType>(schema: T) => z.preprocess(unsetWhenEmpty, schema)
 
-const whole = (least: number, most: number, fallback: number) =>
-  z.preprocess(
-    unsetWhenEmpty,
+const text = () => given(z.string().optional())
+const textOr = (fallback: string) => given(z.string().default(fallback))
+const oneOf = <const T extends readonly string[]>(allowed: T) =>
+  z.enum(allowed, `must be one of ${allowed.join(', ')}`)
+const yesOrNo = () => given(z.enum(['yes', 'no'], 'must be yes or no').optional())
+
+const matching = (pattern: RegExp, remedy: string) => given(z.string().regex(pattern, remedy).optional())
+
+const whole = (least: number, most: number, fallback: number) => {
+  const remedy = `must be a whole number from ${least} to ${most}; unset it for ${fallback}`
+  return given(
     z
       .string()
-      .regex(/^\d{1,9}$/, wholeRemedy(least, most, fallback))
+      .regex(/^\d{1,9}$/, remedy)
       .transform(Number)
-      .refine((n) => n >= least && n <= most, wholeRemedy(least, most, fallback))
+      .refine((n) => n >= least && n <= most, remedy)
       .default(fallback),
   )
-
-const text = () => z.preprocess(unsetWhenEmpty, z.string().optional())
+}
 
 const postgresUrl = () =>
-  z.preprocess(
-    unsetWhenEmpty,
-    z
-      .string()
-      .regex(
-        /^postgres(ql)?:\/\/./,
-        'must look like postgresql://user:password@host:5432/database; unset it to use the embedded PostgreSQL',
-      )
-      .optional(),
+  matching(
+    /^postgres(ql)?:\/\/./,
+    'must look like postgresql://user:password@host:5432/database; unset it to use the embedded PostgreSQL',
   )
 
 const httpUrl = () =>
-  z.preprocess(
-    unsetWhenEmpty,
+  given(
     z
       .string()
       .refine(
@@ -50,7 +51,7 @@ const httpUrl = () =>
       .optional(),
   )
 
-const yesOrNo = () => z.preprocess(unsetWhenEmpty, z.enum(['yes', 'no'], 'must be yes or no').optional())
+const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
 /** What OpenTelemetry calls its samplers; others are made by packages that are not here. */
 const SAMPLERS = [
@@ -63,14 +64,7 @@ const SAMPLERS = [
 ] as const
 
 const protocol = () =>
-  z.preprocess(
-    unsetWhenEmpty,
-    z
-      .enum(['http/protobuf'], 'must be http/protobuf, the protocol that ipledger speaks; unset it')
-      .optional(),
-  )
-
-const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+  matching(/^http\/protobuf$/, 'must be http/protobuf, the protocol that ipledger speaks; unset it')
 
 /** Of a ledger, opened by the service or by anybody else. */
 export const LEDGER_DEFAULTS = {
@@ -79,54 +73,41 @@ export const LEDGER_DEFAULTS = {
   queued: 20_000,
   leasesPerBatch: 1_000,
   deadlineSeconds: 10,
+  /** At 0.5 to 0.8 KB an address, below a gigabyte. */
+  addressesPerImage: 1_000_000,
 } as const
 
 const environment = z.object({
   DATABASE_URL: postgresUrl(),
   DATABASE_ADMIN_URL: postgresUrl(),
-  IPLEDGER_HOST: z.preprocess(unsetWhenEmpty, z.string().default('127.0.0.1')),
+  IPLEDGER_HOST: textOr('127.0.0.1'),
   IPLEDGER_PORT: whole(0, 65_535, 8080),
   IPLEDGER_GRPC_PORT: whole(0, 65_535, 8081),
-  IPLEDGER_DIR: z.preprocess(unsetWhenEmpty, z.string().default('.ipledger')),
+  IPLEDGER_DIR: textOr('.ipledger'),
   IPLEDGER_TOKENS: text(),
   IPLEDGER_SOURCE_SECRETS: text(),
-  IPLEDGER_LOG_LEVEL: z.preprocess(
-    unsetWhenEmpty,
-    z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
-  ),
+  IPLEDGER_LOG_LEVEL: given(oneOf(LOG_LEVELS).default('info')),
   IPLEDGER_URL: httpUrl(),
   IPLEDGER_TOKEN: text(),
   IPLEDGER_WRITE_CONNECTIONS: whole(1, 64, LEDGER_DEFAULTS.connections),
   IPLEDGER_READ_CONNECTIONS: whole(1, 256, 8),
-  // Two, and one for each job that runs: one that waits for a source must hold up no other.
+  // Two, and one for each job that runs: a job that waits for a source must not delay another.
   IPLEDGER_JOB_CONNECTIONS: whole(2, 64, 12),
   IPLEDGER_MAX_QUEUED_COMMANDS: whole(1, 1_000_000, LEDGER_DEFAULTS.queued),
   IPLEDGER_BATCH_LEASES: whole(1, 10_000, LEDGER_DEFAULTS.leasesPerBatch),
   IPLEDGER_DEADLINE_SECONDS: whole(1, 600, LEDGER_DEFAULTS.deadlineSeconds),
-  IPLEDGER_SYNCHRONOUS_REPLICATION: z.preprocess(
-    unsetWhenEmpty,
-    z.enum(['yes', 'no'], 'must be yes or no; unset it for no').default('no'),
-  ),
+  IPLEDGER_IMAGE_ADDRESSES: whole(1_000, 100_000_000, LEDGER_DEFAULTS.addressesPerImage),
+  IPLEDGER_SYNCHRONOUS_REPLICATION: yesOrNo(),
   IPLEDGER_METRICS: yesOrNo(),
   IPLEDGER_METRICS_PORT: whole(0, 65_535, 9464),
 })
 
 /** Where telemetry goes; the exporters read the rest of OTEL_EXPORTER_OTLP_* themselves. */
 const telemetry = z.object({
-  OTEL_TRACES_EXPORTER: z.preprocess(
-    unsetWhenEmpty,
-    z.enum(['otlp', 'none'], 'must be otlp or none').optional(),
-  ),
-  OTEL_METRICS_EXPORTER: z.preprocess(
-    unsetWhenEmpty,
-    z
-      .string()
-      .regex(
-        /^(?:(?:otlp|prometheus|none)(?: *, *(?=.)|$))+$/,
-        'must be otlp, prometheus, both with a comma, or none',
-      )
-      .transform((list) => new Set(list.split(/ *, */)))
-      .optional(),
+  OTEL_TRACES_EXPORTER: given(z.enum(['otlp', 'none'], 'must be otlp or none').optional()),
+  OTEL_METRICS_EXPORTER: matching(
+    /^(?:(?:otlp|prometheus|none)(?: *, *(?=.)|$))+$/,
+    'must be otlp, prometheus, both with a comma, or none',
   ),
   OTEL_EXPORTER_OTLP_ENDPOINT: text(),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text(),
@@ -134,76 +115,67 @@ const telemetry = z.object({
   OTEL_EXPORTER_OTLP_PROTOCOL: protocol(),
   OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: protocol(),
   OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: protocol(),
-  OTEL_TRACES_SAMPLER: z.preprocess(
-    unsetWhenEmpty,
-    z.enum(SAMPLERS, `must be one of ${SAMPLERS.join(', ')}`).default('parentbased_always_on'),
-  ),
-  OTEL_TRACES_SAMPLER_ARG: z.preprocess(
-    unsetWhenEmpty,
-    z
-      .string()
-      .regex(/^(?:0|1|0?\.\d{1,9}|[01]\.0{1,9})$/, 'must be a number from 0 to 1; unset it for 1')
-      .transform(Number)
-      .default(1),
+  OTEL_TRACES_SAMPLER: given(oneOf(SAMPLERS).default('parentbased_always_on')),
+  OTEL_TRACES_SAMPLER_ARG: matching(
+    /^(?:0|1|0?\.\d{1,9}|[01]\.0{1,9})$/,
+    'must be a number from 0 to 1; unset it for 1',
   ),
   OTEL_METRIC_EXPORT_INTERVAL: whole(1, 999_999_999, 60_000),
-  OTEL_BSP_SCHEDULE_DELAY: whole(1, 999_999_999, 5_000),
-  OTEL_BSP_MAX_QUEUE_SIZE: whole(1, 1_000_000, 8_192),
-  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: whole(1, 1_000_000, 512),
 })
 
 export type LogLevel = (typeof LOG_LEVELS)[number]
-export type SamplerName = (typeof SAMPLERS)[number]
 
 /** What leaves the process about itself. Nothing, unless somebody asked for it. */
-export type TelemetryConfig = Readonly<{
+export type TelemetryConfig = {
   /** /metrics, for Prometheus. */
-  page: boolean
+  readonly page: boolean
   /** Metrics by OTLP. */
-  pushed: boolean
-  pushEveryMs: number
+  readonly pushed: boolean
+  readonly pushEveryMs: number
   /** Spans by OTLP. */
-  traces: boolean
-  sampler: Readonly<{ name: SamplerName; ratio: number }>
-  spans: Readonly<{ everyMs: number; queued: number; atOnce: number }>
-}>
+  readonly traces: boolean
+  readonly sampler: { readonly name: (typeof SAMPLERS)[number]; readonly ratio: number }
+}
 
-export type Config = Readonly<{
+export type Config = {
   /** Undefined: the embedded PostgreSQL in `directory`. */
-  databaseUrl: string | undefined
+  readonly databaseUrl: string | undefined
   /** Serves migrate, rebuild and graphile-worker's migrations only. Undefined: `databaseUrl`. */
-  databaseAdminUrl: string | undefined
-  host: string
-  port: number
-  grpcPort: number
+  readonly databaseAdminUrl: string | undefined
+  readonly host: string
+  readonly port: number
+  readonly grpcPort: number
   /** Absolute; holds the embedded PostgreSQL. */
-  directory: string
+  readonly directory: string
   /** Absolute path of the file of hashed tokens. Undefined: every loopback caller is admin. */
-  tokensFile: string | undefined
+  readonly tokensFile: string | undefined
   /** Absolute path of the file of secrets by which sources are asked, a JSON object by `<network>/<source>`. */
-  sourceSecretsFile: string | undefined
-  logLevel: LogLevel
+  readonly sourceSecretsFile: string | undefined
+  readonly logLevel: LogLevel
   /** The server the CLI talks to; by default the one `serve` starts with the same environment. */
-  clientUrl: string
-  clientToken: string | undefined
-  writeConnections: number
-  readConnections: number
-  jobConnections: number
-  maxQueuedCommands: number
+  readonly clientUrl: string
+  readonly clientToken: string | undefined
+  readonly writeConnections: number
+  readonly readConnections: number
+  readonly jobConnections: number
+  readonly maxQueuedCommands: number
   /** Most leases touched by one batch of a network. */
-  batchLeases: number
+  readonly batchLeases: number
   /** Deadline of a call that names none. */
-  deadlineMs: number
+  readonly deadlineMs: number
+  /** Most touched addresses of a network that a process keeps in memory. */
+  readonly imageAddresses: number
   /** No failover loses a commit that was acknowledged, so that none is followed by a recovery. */
-  commitsAreNeverLost: boolean
-  telemetry: TelemetryConfig
-  /** Of the page of \`ipledger worker\`, which serves nothing else. */
-  metricsPort: number
-}>
+  readonly commitsAreNeverLost: boolean
+  readonly telemetry: TelemetryConfig
+  /** Of the metrics page of `ipledger worker`, which serves nothing else. */
+  readonly metricsPort: number
+}
 
 /** @throws StartRefused naming each variable that cannot be used, and what it must be. */
 export function readConfig(env: Env = process.env): Config {
   const set = parse(environment, env)
+  const path = (file: string | undefined) => (file === undefined ? undefined : resolve(file))
   return {
     databaseUrl: set.DATABASE_URL,
     databaseAdminUrl: set.DATABASE_ADMIN_URL,
@@ -211,9 +183,8 @@ export function readConfig(env: Env = process.env): Config {
     port: set.IPLEDGER_PORT,
     grpcPort: set.IPLEDGER_GRPC_PORT,
     directory: resolve(set.IPLEDGER_DIR),
-    tokensFile: set.IPLEDGER_TOKENS === undefined ? undefined : resolve(set.IPLEDGER_TOKENS),
-    sourceSecretsFile:
-      set.IPLEDGER_SOURCE_SECRETS === undefined ? undefined : resolve(set.IPLEDGER_SOURCE_SECRETS),
+    tokensFile: path(set.IPLEDGER_TOKENS),
+    sourceSecretsFile: path(set.IPLEDGER_SOURCE_SECRETS),
     logLevel: set.IPLEDGER_LOG_LEVEL,
     clientUrl: set.IPLEDGER_URL ?? `http://127.0.0.1:${set.IPLEDGER_PORT}`,
     clientToken: set.IPLEDGER_TOKEN,
@@ -223,6 +194,7 @@ export function readConfig(env: Env = process.env): Config {
     maxQueuedCommands: set.IPLEDGER_MAX_QUEUED_COMMANDS,
     batchLeases: set.IPLEDGER_BATCH_LEASES,
     deadlineMs: set.IPLEDGER_DEADLINE_SECONDS * 1000,
+    imageAddresses: set.IPLEDGER_IMAGE_ADDRESSES,
     commitsAreNeverLost: set.IPLEDGER_SYNCHRONOUS_REPLICATION === 'yes',
     telemetry: readTelemetry(set.IPLEDGER_METRICS, env),
     metricsPort: set.IPLEDGER_METRICS_PORT,
@@ -236,37 +208,27 @@ function parse<T>(schema: z.ZodType<T>, env: Env): T {
   if (parsed.success) return parsed.data
   throw new StartRefused(
     parsed.error.issues
-      .map((issue) => `${String(issue.path[0])} ${issue.message}${was(env[String(issue.path[0])])}.`)
+      .map(({ path, message }) => `${String(path[0])} ${message}${was(env[String(path[0])])}.`)
       .join('\n'),
   )
 }
 
-/** Where OTLP has an address, it is asked for; its default, a collector on this machine, has to be named. */
+/** OTLP is used where its endpoint is set; its default, a collector on this machine, has to be asked for by name. */
 function readTelemetry(metrics: 'yes' | 'no' | undefined, env: Env): TelemetryConfig {
   const isDisabled = env.OTEL_SDK_DISABLED?.toLowerCase() === 'true'
   const set = parse(telemetry, isDisabled ? {} : env)
-  const exporters = set.OTEL_METRICS_EXPORTER
-  const named = set.OTEL_EXPORTER_OTLP_ENDPOINT
-  const isNamed = (endpoint: string | undefined) => named !== undefined || endpoint !== undefined
+  const exporters = set.OTEL_METRICS_EXPORTER?.split(/ *, */)
+  const hasEndpoint = (own: string | undefined) => (own ?? set.OTEL_EXPORTER_OTLP_ENDPOINT) !== undefined
   return {
-    page: metrics === undefined ? (exporters?.has('prometheus') ?? false) : metrics === 'yes',
-    pushed:
-      exporters?.has('otlp') ?? (exporters === undefined && isNamed(set.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT)),
+    page: metrics === undefined ? (exporters?.includes('prometheus') ?? false) : metrics === 'yes',
+    pushed: exporters?.includes('otlp') ?? hasEndpoint(set.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT),
     pushEveryMs: set.OTEL_METRIC_EXPORT_INTERVAL,
     traces:
-      set.OTEL_TRACES_EXPORTER === 'otlp' ||
-      (set.OTEL_TRACES_EXPORTER === undefined && isNamed(set.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)),
-    sampler: { name: set.OTEL_TRACES_SAMPLER, ratio: set.OTEL_TRACES_SAMPLER_ARG },
-    spans: {
-      everyMs: set.OTEL_BSP_SCHEDULE_DELAY,
-      queued: set.OTEL_BSP_MAX_QUEUE_SIZE,
-      atOnce: set.OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
-    },
+      set.OTEL_TRACES_EXPORTER === undefined
+        ? hasEndpoint(set.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT)
+        : set.OTEL_TRACES_EXPORTER === 'otlp',
+    sampler: { name: set.OTEL_TRACES_SAMPLER, ratio: Number(set.OTEL_TRACES_SAMPLER_ARG ?? 1) },
   }
-}
-
-function wholeRemedy(least: number, most: number, fallback: number): string {
-  return `must be a whole number from ${least} to ${most}; unset it for ${fallback}`
 }
 
 /** A URL may hold a password: it is never repeated. */

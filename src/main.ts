@@ -12,5 +12,5 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(0)
 })
 
-const { runCli } = await import('./cli.ts')
+const { runCli } = await import('./cli/program.ts')
 process.exitCode = await runCli(process.argv.slice(2))

@@ -5,23 +5,12 @@
  * What is sent, how often and how much of it, config.ts says. Where to, with which headers, certificates, compression
  * and time-outs, the exporters read themselves from OTEL_EXPORTER_OTLP_*; the resource from OTEL_SERVICE_NAME and
  * OTEL_RESOURCE_ATTRIBUTES.
- *
- * A worker's thread sends its spans itself, and hands what it counts to its process.
  */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Sampler } from '@opentelemetry/sdk-trace'
-import type { SamplerName, TelemetryConfig } from './config.ts'
-import {
-  type Logger,
-  type Measurements,
-  noLongerThan,
-  SERVICE_NAME,
-  startCounting,
-  startHandingOver,
-  startTracing,
-  takeMeasurements,
-} from './telemetry.ts'
+import type { TelemetryConfig } from './config.ts'
+import { type Logger, noLongerThan, SERVICE_NAME, startCounting, startTracing } from './telemetry.ts'
 import { writePage } from './telemetry-page.ts'
 
 export type Telemetry = {
@@ -31,14 +20,13 @@ export type Telemetry = {
   close(): Promise<void>
 }
 
-/** A batch has so many commands at most, unless IPLEDGER_BATCH_LEASES says more; further links are dropped. */
-const MOST_LINKS = 1_024
 /** Of one metric; what the SDK would fold into one series beyond this is left out before. */
 const MOST_SERIES = 10_000
 /** Observers wait no longer for the database (`observed.ts`); this is for one that does not keep its word. */
 const COLLECT_WITHIN_MS = 5_000
 const FLUSH_WITHIN_MS = 2_000
-const HAND_OVER_EVERY_MS = 1_000
+/** Spans that wait to be sent; more are dropped. */
+const MOST_SPANS = 8_192
 
 export async function startTelemetry(config: TelemetryConfig, log: Logger): Promise<Telemetry> {
   const closing: (() => Promise<void> | void)[] = []
@@ -52,29 +40,6 @@ export async function startTelemetry(config: TelemetryConfig, log: Logger): Prom
     closing.push(counted.close)
   }
   return { page, close: () => closeAll(closing) }
-}
-
-/** In a worker's thread. `hand` is given what was counted, now and then. */
-export async function startThreadTelemetry(
-  config: TelemetryConfig,
-  log: Logger,
-  hand: (measured: Measurements) => void,
-): Promise<Pick<Telemetry, 'close'>> {
-  const closing: (() => Promise<void> | void)[] = []
-  if (config.traces) closing.push(await tellOfFailures(log), await trace(config))
-  if (config.page || config.pushed) {
-    startHandingOver()
-    const handOver = () => {
-      const measured = takeMeasurements()
-      if (measured !== null) hand(measured)
-    }
-    const timer = setInterval(handOver, HAND_OVER_EVERY_MS).unref()
-    closing.push(() => {
-      clearInterval(timer)
-      handOver()
-    })
-  }
-  return { close: () => closeAll(closing) }
 }
 
 async function closeAll(closing: readonly (() => Promise<void> | void)[]): Promise<void> {
@@ -92,16 +57,8 @@ async function trace(config: TelemetryConfig): Promise<() => Promise<void>> {
   const { BatchSpanProcessor, TracerProvider } = sdk
   const provider = new TracerProvider({
     resource: await describeProcess(),
-    sampler: whereLinked(chooseSampler(sdk, config.sampler), sdk.SamplingDecision.RECORD_AND_SAMPLED),
-    spanLimits: { linkCountLimit: MOST_LINKS },
-    spanProcessors: [
-      new BatchSpanProcessor({
-        exporter: new OTLPTraceExporter(),
-        scheduledDelayMillis: config.spans.everyMs,
-        maxQueueSize: config.spans.queued,
-        maxExportBatchSize: Math.min(config.spans.atOnce, config.spans.queued),
-      }),
-    ],
+    sampler: chooseSampler(sdk, config.sampler),
+    spanProcessors: [new BatchSpanProcessor({ exporter: new OTLPTraceExporter(), maxQueueSize: MOST_SPANS })],
   })
   api.trace.setGlobalTracerProvider(provider)
   api.context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
@@ -116,35 +73,13 @@ async function trace(config: TelemetryConfig): Promise<() => Promise<void>> {
 
 type Samplers = Pick<
   typeof import('@opentelemetry/sdk-trace'),
-  'AlwaysOffSampler' | 'AlwaysOnSampler' | 'ParentBasedSampler' | 'TraceIdRatioBasedSampler'
+  'ParentBasedSampler' | 'TraceIdRatioBasedSampler'
 >
 
 function chooseSampler(sdk: Samplers, { name, ratio }: TelemetryConfig['sampler']): Sampler {
-  const root = (of: SamplerName): Sampler => {
-    switch (of) {
-      case 'always_on':
-      case 'parentbased_always_on':
-        return new sdk.AlwaysOnSampler()
-      case 'always_off':
-      case 'parentbased_always_off':
-        return new sdk.AlwaysOffSampler()
-      case 'traceidratio':
-      case 'parentbased_traceidratio':
-        return new sdk.TraceIdRatioBasedSampler(ratio)
-    }
-  }
-  return name.startsWith('parentbased') ? new sdk.ParentBasedSampler({ root: root(name) }) : root(name)
-}
-
-/** A batch is of many traces: whoever follows one of them finds it, however few are sampled. */
-function whereLinked(sampler: Sampler, sampled: 2): Sampler {
-  return {
-    shouldSample(context, traceId, name, kind, attributes, links) {
-      if (links.some((link) => (link.context.traceFlags & 1) === 1)) return { decision: sampled }
-      return sampler.shouldSample(context, traceId, name, kind, attributes, links)
-    },
-    toString: () => `WhereLinked{${sampler}}`,
-  }
+  const share = name.endsWith('always_on') ? 1 : name.endsWith('always_off') ? 0 : ratio
+  const root = new sdk.TraceIdRatioBasedSampler(share)
+  return name.startsWith('parentbased') ? new sdk.ParentBasedSampler({ root }) : root
 }
 
 async function count(

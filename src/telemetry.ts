@@ -5,13 +5,11 @@
  * - It knows @opentelemetry/api and nothing of an SDK; `telemetry-export.ts` loads one where somebody asked for it. Until
  *   then each function here returns after one look at a variable.
  * - Counters are sums kept here, and read when somebody collects: an `add` with three attributes takes the SDK 1.8 µs,
- *   a sum 0.03 (measured; a Reserve is worth some 100 µs of CPU).
+ *   a sum 0.03 (measured; a Reserve is worth some 60 µs of CPU).
  * - No metric has more than `MOST_SERIES` series: what comes later is left out, and a metric says so.
- * - The worker's thread has no metrics of its own: what it counts is handed to its process each second and added there,
- *   so that one page has one truth and a thread that is started again resets nothing.
  *
- * Names are those of the semantic conventions where these have one (RPC, database, Node.js); attributes of our own metrics
- * are DESIGN's words. In Prometheus a dot is an underscore, the unit is a suffix, a counter ends in `_total`.
+ * Names are those of the semantic conventions where these have one (RPC, database, Node.js). In Prometheus a dot is an
+ * underscore, the unit is a suffix, a counter ends in `_total`.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import {
@@ -30,7 +28,6 @@ import {
   trace,
 } from '@opentelemetry/api'
 import {
-  ATTR_DB_OPERATION_BATCH_SIZE,
   ATTR_DB_OPERATION_NAME,
   ATTR_DB_SYSTEM_NAME,
   ATTR_ERROR_TYPE,
@@ -43,7 +40,6 @@ import {
 import { pino } from 'pino'
 import type { LogLevel } from './config.ts'
 import type { LedgerEvent } from './core/event.ts'
-import type { Reason } from './core/refusal.ts'
 
 export const SCOPE = 'ipledger'
 /** Of the page that Prometheus reads. */
@@ -86,35 +82,35 @@ const COUNTERS = {
     labels: ['network', 'type', 'cause'],
     is: 'Events this process committed to the log',
   },
-  commands: {
-    name: 'ipledger.commands',
-    unit: '{command}',
-    labels: ['command', 'outcome', 'reason'],
-    is: 'Commands answered by the ledger: done, refused (by the rules) or failed (queue, database, outcome unknown)',
-  },
   reaps: {
     name: 'ipledger.reaps',
     unit: '{lease}',
     labels: ['network', 'cause'],
-    is: 'Leases taken back by ipledger',
+    is: "Leases taken back by ipledger: NEVER_CONFIRMED, PROVEN_ABSENT, or an operator's Reap",
   },
-  quarantines: {
-    name: 'ipledger.quarantines',
-    unit: '{lease}',
-    labels: ['network', 'reason'],
-    is: 'Leases quarantined, or quarantined anew',
+  eras: {
+    name: 'ipledger.eras_begun',
+    unit: '{era}',
+    labels: ['network'],
+    is: 'Eras that this process began because the log was not the one it knew',
   },
   batches: {
     name: 'ipledger.batches',
     unit: '{batch}',
     labels: ['outcome'],
-    is: 'Batches by how far they got: committed, unsent, rolled_back, unknown, defect',
+    is: 'Batches: committed; not_begun and not_loaded did nothing; rolled_back, vetoed and unknown were undone in memory',
   },
   reports: {
     name: 'ipledger.reports',
     unit: '{report}',
     labels: ['network', 'complete'],
     is: 'Reports of sources, those that are asked included',
+  },
+  judgements: {
+    name: 'ipledger.judgements',
+    unit: '{judgement}',
+    labels: ['network', 'verdict'],
+    is: 'Suspects judged by the job: keep, ask or reap',
   },
   lookups: {
     name: 'ipledger.lookups',
@@ -126,13 +122,13 @@ const COUNTERS = {
     name: 'ipledger.unique_violations',
     unit: '{violation}',
     labels: ['network'],
-    is: 'Rows that a unique constraint of the database refused although the books allowed them: a defect, or a second writer',
+    is: 'Batches that a constraint of the database refused although the rules allowed them: a defect, or a second writer',
   },
   clockJumps: {
     name: 'ipledger.clock_jumps',
     unit: '{jump}',
-    labels: ['network'],
-    is: "Times the database's clock moved otherwise than time between two batches",
+    labels: ['direction'],
+    is: "Times the database's clock was stepped forward or back by more than 2 s",
   },
 } as const satisfies Kinds
 
@@ -153,7 +149,14 @@ const HISTOGRAMS = {
     name: 'ipledger.batch.duration',
     unit: 's',
     labels: [],
-    is: 'Batches, from the connection asked for to the commit answered',
+    is: 'Batches that were committed, from asking for the lock to the commit answered',
+    buckets: SECONDS,
+  },
+  phase: {
+    name: 'ipledger.batch.phase.duration',
+    unit: 's',
+    labels: ['phase'],
+    is: 'Parts of a batch: lock (lock and catch up), decide, write (write and commit)',
     buckets: SECONDS,
   },
   batchCommands: {
@@ -167,14 +170,28 @@ const HISTOGRAMS = {
     name: 'ipledger.queue.wait',
     unit: 's',
     labels: [],
-    is: 'Commands, from their arrival until a batch took them',
+    is: 'From the arrival of the oldest command of a batch until the batch began',
     buckets: SECONDS,
+  },
+  load: {
+    name: 'ipledger.image.load.duration',
+    unit: 's',
+    labels: [],
+    is: 'Loads of the image of a network, until it has caught up',
+    buckets: JOB_SECONDS,
   },
   database: {
     name: 'ipledger.database.duration',
     unit: 's',
     labels: ['statement'],
-    is: 'Trips to the database: load (lock and read), load_more, commit (of batches), read (of the API)',
+    is: 'Trips to the database: load (lock and read), commit (of batches), read (of the API)',
+    buckets: SECONDS,
+  },
+  report: {
+    name: 'ipledger.report.duration',
+    unit: 's',
+    labels: ['network'],
+    is: 'Reports of sources, from the list at hand to the answer of their last slice',
     buckets: SECONDS,
   },
   job: {
@@ -192,6 +209,12 @@ const GAUGES = {
     unit: '{command}',
     labels: ['network'],
     is: 'Commands that wait for a batch in this process',
+  },
+  imageRecords: {
+    name: 'ipledger.image.records',
+    unit: '{record}',
+    labels: ['network'],
+    is: 'Touched addresses of the network in the memory of this process',
   },
   jobSuccess: {
     name: 'ipledger.job.last_success.timestamp',
@@ -236,12 +259,6 @@ const GAUGES = {
     labels: ['network', 'pool', 'state'],
     is: 'Leases of the pool by state: free, cooling, reserved, active, quarantined, excluded; their sum is its size',
   },
-  poolSize: {
-    name: 'ipledger.pool.size',
-    unit: '{lease}',
-    labels: ['network', 'pool'],
-    is: 'Leases the pool has room for, excluded ones included',
-  },
   poolDraining: {
     name: 'ipledger.pool.draining',
     unit: '',
@@ -269,8 +286,8 @@ const GAUGES = {
   holds: {
     name: 'ipledger.holds',
     unit: '{hold}',
-    labels: ['network'],
-    is: 'Sources, or the network itself, for which nothing is reaped until an operator resumes it',
+    labels: ['network', 'hold'],
+    is: '1 for each hold in force: nothing is reaped in the network until it ends or an operator resumes it',
   },
   sourceLag: {
     name: 'ipledger.source.lag',
@@ -290,8 +307,8 @@ const GAUGES = {
     labels: ['network', 'state', 'standing'],
     is: 'Sources by state and standing: silent, partial, cold (what it does not list proves nothing yet), good, retired',
   },
-  stuck: {
-    name: 'ipledger.stuck',
+  attention: {
+    name: 'ipledger.attention',
     unit: '{item}',
     labels: ['network', 'code'],
     is: 'What waits for a person or an answer',
@@ -302,8 +319,7 @@ const GAUGES = {
     labels: ['network', 'answer'],
     is: 'Questions about leases that nobody lists, by their last answer; waiting where none has come',
   },
-  head: { name: 'ipledger.head', unit: '', labels: ['network'], is: 'Number of the last event' },
-  era: { name: 'ipledger.era', unit: '', labels: ['network'], is: 'Era of the ledger' },
+  era: { name: 'ipledger.era', unit: '', labels: ['network'], is: 'Era of the log' },
   eraBegun: {
     name: 'ipledger.era.begun.timestamp',
     unit: 's',
@@ -316,41 +332,11 @@ const GAUGES = {
     labels: ['network', 'state'],
     is: '1 for the state the network is in, 0 for the others',
   },
-  oldestTransaction: {
-    name: 'ipledger.oldest_transaction',
-    unit: 's',
-    labels: [],
-    is: 'Age of the oldest open transaction of the database; 0 when there is none',
-  },
-  tenureLagEvents: {
-    name: 'ipledger.tenure.lag.events',
-    unit: '{event}',
-    labels: ['network'],
-    is: 'Events that the projection of tenures is behind',
-  },
-  tenureLag: {
-    name: 'ipledger.tenure.lag',
-    unit: 's',
-    labels: ['network'],
-    is: 'Age of the first event that the projection of tenures is without; 0 when it has all',
-  },
-  tenureOverlaps: {
-    name: 'ipledger.tenure.overlaps',
-    unit: '{overlap}',
-    labels: ['network'],
-    is: 'Addresses that two owners held at once',
-  },
-  sealLagEvents: {
-    name: 'ipledger.seal.lag.events',
-    unit: '{event}',
-    labels: ['network'],
-    is: 'Events that are not sealed yet',
-  },
   verifyAge: {
     name: 'ipledger.verify.age',
     unit: 's',
     labels: ['network'],
-    is: 'Since a verification last found everything in order',
+    is: 'Since a verification last came to its end; of a network that never was, since it was created',
   },
   verifyDifferences: {
     name: 'ipledger.verify.differences',
@@ -380,8 +366,6 @@ export const METRICS: readonly (Described & { readonly kind: 'counter' | 'histog
 export const MOST_SERIES = 1_000
 
 let counting = false
-/** In the worker's thread: values to be handed over. */
-let handed: Measurements | null = null
 const instruments = new Map<HistogramKey, Histogram>()
 
 type Series = { readonly labels: readonly string[]; value: number }
@@ -389,16 +373,6 @@ type Tally = Map<string, Series>
 const counts = new Map<CounterKey, Tally>()
 const kept = new Map<GaugeKey, Tally>()
 const leftOut = new Set<string>()
-
-/** Counted in a worker's thread, on its way to the process. */
-export type Measurements = {
-  readonly counts: [metric: CounterKey, labels: readonly string[], by: number][]
-  readonly values: [metric: HistogramKey, labels: readonly string[], value: number][]
-  readonly gauges: [metric: GaugeKey, labels: readonly string[], value: number][]
-}
-
-/** Values that one second of a thread may hand over: batches and jobs, some thousand at most. */
-const MOST_HANDED = 50_000
 
 function seriesOf(tally: Tally, metric: string, labels: readonly string[]): Series | undefined {
   const id = labels.join('\0')
@@ -428,8 +402,7 @@ function add(metric: CounterKey, labels: readonly string[], by = 1): void {
 }
 
 function record(metric: HistogramKey, labels: readonly string[], value: number): void {
-  if (handed === null) instruments.get(metric)?.record(value, attributesOf(HISTOGRAMS[metric], labels))
-  else if (handed.values.length < MOST_HANDED) handed.values.push([metric, labels, value])
+  instruments.get(metric)?.record(value, attributesOf(HISTOGRAMS[metric], labels))
 }
 
 function keep(metric: GaugeKey, labels: readonly string[], value: number): void {
@@ -458,10 +431,8 @@ export function addGauges(reader: Reader): () => void {
   return () => readers.delete(reader)
 }
 
-export type EndOfCounting = () => void
-
-/** From now on there is a meter provider to count for. */
-export function startCounting(): EndOfCounting {
+/** From now on there is a meter provider to count for, until what is returned is called. */
+export function startCounting(): () => void {
   counting = true
   const meter = metrics.getMeter(SCOPE)
   for (const [key, { name, unit, is, buckets }] of Object.entries(HISTOGRAMS)) {
@@ -499,38 +470,12 @@ export function startCounting(): EndOfCounting {
     },
     [...gauges.values()],
   )
+  for (const direction of ['forward', 'back']) add('clockJumps', [direction], 0)
   return () => {
     counting = false
     delays.end()
     for (const all of [instruments, counts, kept, leftOut]) all.clear()
   }
-}
-
-/** In a worker's thread: what is counted waits for `takeMeasurements`. */
-export function startHandingOver(): void {
-  counting = true
-  handed = { counts: [], values: [], gauges: [] }
-}
-
-/** What was counted since the last time; null: nothing. */
-export function takeMeasurements(): Measurements | null {
-  if (handed === null) return null
-  const taken = handed
-  handed = { counts: [], values: [], gauges: [] }
-  for (const [metric, tally] of counts)
-    for (const { labels, value } of tally.values()) taken.counts.push([metric, labels, value])
-  for (const [metric, tally] of kept)
-    for (const { labels, value } of tally.values()) taken.gauges.push([metric, labels, value])
-  counts.clear()
-  kept.clear()
-  return taken.counts.length + taken.values.length + taken.gauges.length === 0 ? null : taken
-}
-
-export function addMeasurements(measured: Measurements): void {
-  if (!counting) return
-  for (const [metric, labels, by] of measured.counts) add(metric, labels, by)
-  for (const [metric, labels, value] of measured.values) record(metric, labels, value)
-  for (const [metric, labels, value] of measured.gauges) keep(metric, labels, value)
 }
 
 /** Whoever asks within ten seconds hears the same, so that two who collect do not halve each other's window. */
@@ -556,69 +501,92 @@ function watchEventLoop(): { readonly p99: () => number; readonly end: () => voi
 
 // What the rooms say.
 
-/** Not the rules' word: whoever asks again may well be served. */
-const FAILURES: ReadonlySet<string> = new Set<Reason>([
-  'OVERLOADED',
-  'DATABASE_UNAVAILABLE',
-  'OUTCOME_UNKNOWN',
-])
-
-/** `reason` is null where it was done. */
-export function countCommand(command: string, reason: Reason | null): void {
-  if (!counting) return
-  if (reason === null) add('commands', [command, 'done', ''])
-  else add('commands', [command, FAILURES.has(reason) ? 'failed' : 'refused', reason])
-}
-
 /** A rate is of two numbers: the first reap of a network is one because there was a zero before. */
-const REAP_CAUSES = ['NEVER_CONFIRMED', 'PROVEN_ABSENT', 'PREVIOUS_BOOT', 'FENCED', 'Reap']
+const REAP_CAUSES = ['NEVER_CONFIRMED', 'PROVEN_ABSENT', 'Reap']
 
 /** A network that is there, so that what seldom happens in it begins at nought; as long as there is room. */
 export function expectNetwork(network: string): void {
   if (!counting) return
-  add('clockJumps', [network], 0)
   add('uniqueViolations', [network], 0)
   if (tallyOf(counts, 'reaps').size > MOST_SERIES / 2) return
   for (const cause of REAP_CAUSES) add('reaps', [network, cause], 0)
 }
 
-function countEvents(events: readonly LedgerEvent[]): void {
-  if (events.length > 0) expectNetwork(events[0]!.network)
-  for (const event of events) {
-    const { network, type, cause } = event
+const FAILED = {
+  begin: 'not_begun',
+  load: 'not_loaded',
+  rolledBack: 'rolled_back',
+  vetoed: 'vetoed',
+  unknown: 'unknown',
+} as const
+
+/** What the loops of a ledger tell (`ledger/loop.ts`). */
+export const ledgerObserver = {
+  batch(
+    network: string,
+    done: {
+      readonly commands: number
+      readonly lockMs: number
+      readonly decideMs: number
+      readonly writeMs: number
+      /** Of the command that waited longest. */
+      readonly waitedMs?: number
+    },
+  ): void {
+    if (!counting) return
+    expectNetwork(network)
+    const { commands, lockMs, decideMs, writeMs, waitedMs } = done
+    add('batches', ['committed'])
+    record('batchCommands', [], commands)
+    record('batch', [], (lockMs + decideMs + writeMs) / 1_000)
+    record('phase', ['lock'], lockMs / 1_000)
+    record('phase', ['decide'], decideMs / 1_000)
+    record('phase', ['write'], writeMs / 1_000)
+    record('database', ['load'], lockMs / 1_000)
+    record('database', ['commit'], writeMs / 1_000)
+    if (waitedMs !== undefined) record('queueWait', [], waitedMs / 1_000)
+  },
+  loaded(_network: string, done: { readonly ms: number }): void {
+    if (counting) record('load', [], done.ms / 1_000)
+  },
+  eraBegun(network: string): void {
+    if (counting) add('eras', [network])
+  },
+  failed(network: string, what: keyof typeof FAILED): void {
+    if (!counting) return
+    add('batches', [FAILED[what]])
+    if (what === 'vetoed') add('uniqueViolations', [network])
+  },
+  event(network: string, { type, cause }: LedgerEvent): void {
+    if (!counting) return
     add('events', [network, type, cause])
     if (type === 'lease.reaped') add('reaps', [network, cause])
-    if (type === 'lease.quarantined' && 'lease' in event && event.lease.quarantine !== null) {
-      add('quarantines', [network, event.lease.quarantine.reason])
-    }
-  }
+  },
+} as const
+
+/** The database's clock was set: by so much more, or less, than time passed. */
+export function countClockStep(byMs: number): void {
+  if (counting) add('clockJumps', [byMs > 0 ? 'forward' : 'back'])
 }
 
-export function countReport(network: string, complete: boolean): void {
-  if (counting) add('reports', [network, complete ? 'yes' : 'no'])
+export function countReport(network: string, complete: boolean, ms: number): void {
+  if (!counting) return
+  add('reports', [network, complete ? 'yes' : 'no'])
+  record('report', [network], ms / 1_000)
+}
+
+export function countJudgement(network: string, verdict: string): void {
+  if (counting) add('judgements', [network, verdict])
 }
 
 export function countLookup(sourceKind: string, answer: string): void {
   if (counting) add('lookups', [sourceKind, answer])
 }
 
-export function countUniqueViolation(network: string): void {
-  if (counting) add('uniqueViolations', [network])
-}
-
-export function countClockJump(network: string): void {
-  if (counting) add('clockJumps', [network])
-}
-
 export function keepJobs(jobs: { readonly waiting: number; readonly failing: number }): void {
   if (!counting) return
   keep('jobsWaiting', [], jobs.waiting)
   keep('jobsFailing', [], jobs.failing)
-}
-
-/** False: nobody would hear of it. */
-export function isCounting(): boolean {
-  return counting
 }
 
 // Spans.
@@ -646,11 +614,6 @@ function currentSpan(): Span | undefined {
 /** Of the call or job that is running; null where there is none, or nothing is traced. */
 export function currentTraceId(): string | null {
   return currentSpan()?.spanContext().traceId ?? null
-}
-
-/** Work that belongs to no call, though one was the first to want it. */
-export function apart<T>(work: () => T): T {
-  return tracing ? context.with(ROOT_CONTEXT, work) : work()
 }
 
 function within<T>(span: Span | undefined, work: () => T): T {
@@ -748,86 +711,11 @@ function startRpcSpan(method: string, system: RpcSystem, remote: SpanContext | u
   return tracer.startSpan(method, { kind: SpanKind.SERVER, attributes }, parent)
 }
 
-/** Where a command comes from, and since when it waits. */
-export type Origin = { readonly at: number; readonly span: Span | undefined; waits: boolean }
-
-/** Null: nobody wants to know. */
-export function originOfCommand(): Origin | null {
-  return counting || tracing ? { at: performance.now(), span: currentSpan(), waits: true } : null
-}
-
-const TRIPS = { load: 'load', loadMore: 'load_more', commit: 'commit', read: 'read' } as const
-export type Trip = keyof typeof TRIPS
-
-/** A batch: a span of its own trace, linked to those of its commands and they to it, and what it did. */
-export type BatchObserved = {
-  run<T>(work: () => Promise<T>): Promise<T>
-  committed(events: readonly LedgerEvent[]): void
-  end(outcome: BatchOutcome, error: unknown): void
-}
-
-const OUTCOMES = {
-  committed: 'committed',
-  unsent: 'unsent',
-  rolledBack: 'rolled_back',
-  unknown: 'unknown',
-  defect: 'defect',
-} as const
-type BatchOutcome = keyof typeof OUTCOMES
-
-/** Null: nobody wants to know. A batch is traced if any of its commands is. */
-export function beginBatch(network: string, origins: readonly (Origin | null)[]): BatchObserved | null {
-  if (!counting && !tracing) return null
-  const begun = performance.now()
-  if (counting) {
-    record('batchCommands', [], origins.length)
-    for (const origin of origins) {
-      if (origin?.waits !== true) continue
-      origin.waits = false
-      record('queueWait', [], (begun - origin.at) / 1_000)
-    }
-  }
-  const span = tracing ? startBatchSpan(network, origins) : undefined
-  return {
-    run: (work) => within(span, work),
-    committed(events) {
-      if (counting) countEvents(events)
-      if (span === undefined || events.length === 0) return
-      span.setAttributes({ 'ipledger.first_seq': events[0]!.seq, 'ipledger.last_seq': events.at(-1)!.seq })
-    },
-    end(outcome, error) {
-      if (counting) {
-        record('batch', [], (performance.now() - begun) / 1_000)
-        add('batches', [OUTCOMES[outcome]])
-      }
-      span?.setAttribute('ipledger.outcome', OUTCOMES[outcome])
-      end(span, outcome === 'committed' ? undefined : typeOf(error))
-    },
-  }
-}
-
-/** For the sampler: a span with a link to a sampled one is sampled. */
-function startBatchSpan(network: string, origins: readonly (Origin | null)[]): Span | undefined {
-  const spans = origins.flatMap((origin) => (origin?.span?.isRecording() === true ? [origin.span] : []))
-  if (spans.length === 0) return undefined
-  const span = tracer.startSpan(
-    'ipledger.batch',
-    {
-      attributes: { 'ipledger.network': network, 'ipledger.commands': origins.length },
-      links: spans.map((one) => ({ context: one.spanContext() })),
-    },
-    ROOT_CONTEXT,
-  )
-  for (const one of spans) one.addLink({ context: span.spanContext() })
-  return span
-}
-
-/** One trip to the database, with so many statements. */
-export async function onTrip<T>(trip: Trip, statements: number, work: () => Promise<T>): Promise<T> {
+/** A read of the API, by one statement. */
+export async function onRead<T>(work: () => Promise<T>): Promise<T> {
   if (!counting && !tracing) return work()
   const begun = performance.now()
-  const name = TRIPS[trip]
-  const span = currentSpan()?.isRecording() === true ? startTripSpan(name, statements) : undefined
+  const span = currentSpan()?.isRecording() === true ? startReadSpan() : undefined
   try {
     const result = await work()
     end(span, undefined)
@@ -836,18 +724,16 @@ export async function onTrip<T>(trip: Trip, statements: number, work: () => Prom
     end(span, typeOf(error))
     throw error
   } finally {
-    if (counting) record('database', [name], (performance.now() - begun) / 1_000)
+    if (counting) record('database', ['read'], (performance.now() - begun) / 1_000)
   }
 }
 
-function startTripSpan(name: string, statements: number): Span {
-  return tracer.startSpan(`postgresql ${name}`, {
+function startReadSpan(): Span {
+  return tracer.startSpan('postgresql read', {
     kind: SpanKind.CLIENT,
     attributes: {
       [ATTR_DB_SYSTEM_NAME]: DB_SYSTEM_NAME_VALUE_POSTGRESQL,
-      [ATTR_DB_OPERATION_NAME]: name,
-      // The convention: only of more than one.
-      ...(statements > 1 ? { [ATTR_DB_OPERATION_BATCH_SIZE]: statements } : {}),
+      [ATTR_DB_OPERATION_NAME]: 'read',
     },
   })
 }

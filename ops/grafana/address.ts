@@ -13,8 +13,6 @@ const STATES: Readonly<Record<string, Colour>> = {
   'QUARANTINED OPERATOR': 'orange',
   'QUARANTINED RELEASED_BUT_LIVE': 'red',
   'QUARANTINED FOREIGN': 'red',
-  'QUARANTINED SECOND_ADDRESS': 'orange',
-  'QUARANTINED SEEN_BY_CALLER': 'red',
 }
 
 /** At most so many bands: an address, or the addresses of a small CIDR. */
@@ -118,8 +116,9 @@ export const address = dashboard({
           title: 'Holders and states',
           tells: {
             shows: 'For each address a band of its holders and one of its states; a gap is free or cooling.',
-            normal: 'one holder after the other with a gap between them: the cooldown.',
-            act: 'Two holders without a gap: a handover that its holder asked for. A red state: read the events below.',
+            normal:
+              'one holder after the other with a gap between them: the cooldown. The same holder may come back sooner.',
+            act: 'A red state: read the events below.',
           },
           width: 24,
           height: 9,
@@ -209,8 +208,8 @@ export const address = dashboard({
           title: 'Reaps of this address, with their proof',
           tells: {
             shows:
-              'For each reap and source: which snapshots missed the workload, at which heads, when it was last seen, and what the look-up answered.',
-            normal: 'three misses, all begun after the last sighting, and a look-up that says gone.',
+              'For each reap and source: which counted reports missed the workload, at which heads, when it was last listed, and what the look-up answered.',
+            normal: 'three misses, all begun after the last change, and a look-up that says gone.',
             act: 'If a reap was wrong, the source said so: look at the source, not at ipledger. `ipledger audit rejudge` judges it again.',
           },
           width: 24,
@@ -233,7 +232,7 @@ export const address = dashboard({
             actor: { title: 'By' },
             source: { title: 'Source', links: [TO_SOURCES] },
             why: { title: 'Witness by' },
-            snapshots: { title: 'Missed by snapshots' },
+            snapshots: { title: 'Missed by reports' },
             heads: { title: 'at heads' },
             misses: { title: 'Misses', unit: 'none', decimals: 0 },
             last_sighted_at: { title: 'Last seen', width: 170 },
@@ -247,7 +246,7 @@ export const address = dashboard({
           title: 'Who was seen here, by whom',
           tells: {
             shows:
-              'Sightings as they are kept now: who was listed at the address by which source, from when to when. Not of the time range: old ones are pruned.',
+              'Who is listed at the address now, by which source, and who was listed there for a lease that is still held. Not of the time range: the past is in the log.',
             normal: 'one live line: the holder.',
             act: 'Somebody else live: a conflict, or an address that is used without being asked for.',
           },
@@ -255,7 +254,7 @@ export const address = dashboard({
           height: 7,
           query: sql(`
             select network, abbrev(address) as address, source, owner_kind as kind, owner_name as owner, node, state, live,
-                   appeared_at, last_seen_at, vanished_at, appeared_sequence, vanished_sequence, appeared_head, vanished_head
+                   appeared_at, last_seen_at, vanished_at, appeared_seq, appeared_head, vanished_seq
               from ipledger_audit.sightings
              where network = ${NETWORK} and address <<= ${ADDRESS}
              order by appeared_at desc
@@ -272,10 +271,9 @@ export const address = dashboard({
             appeared_at: { title: 'Appeared', width: 170 },
             last_seen_at: { title: 'Last seen', width: 170 },
             vanished_at: { title: 'Vanished', width: 170 },
-            appeared_sequence: { title: 'in snapshot', unit: 'none', decimals: 0 },
-            vanished_sequence: { title: 'missed by', unit: 'none', decimals: 0 },
-            appeared_head: { title: 'at head', unit: 'none', decimals: 0 },
-            vanished_head: { title: 'missed at head', unit: 'none', decimals: 0 },
+            appeared_seq: { title: 'by event', unit: 'none', decimals: 0 },
+            appeared_head: { title: 'begun at head', unit: 'none', decimals: 0 },
+            vanished_seq: { title: 'ended by event', unit: 'none', decimals: 0 },
           },
         }),
       ],

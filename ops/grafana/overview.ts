@@ -9,7 +9,7 @@ export const overview = dashboard({
   target: 'overview',
   title: 'Overview',
   about:
-    'Every network at once: conflicts, quarantines, holds, what is reaped and why, how full pools are and for how long.',
+    'Every network at once: conflicts, quarantines, holds, what is reaped and why, how full pools are and for how long, how far logs are verified.',
   variables: [{ ...NETWORK_VARIABLE, many: true }],
   marked: true,
   rows: [
@@ -19,7 +19,7 @@ export const overview = dashboard({
         stat({
           title: 'Conflicts',
           tells: {
-            shows: 'Addresses at which a source sees another workload than the one the ledger gave them to.',
+            shows: 'Addresses at which a source lists another workload than the one that holds them.',
             normal: 'none. Each is two workloads on one address, now.',
             act: 'Open the table of conflicts below, and from there the address.',
           },
@@ -36,9 +36,9 @@ export const overview = dashboard({
           title: 'Holds',
           tells: {
             shows:
-              'Sources, or whole networks, whose proofs of absence reap nothing until an operator resumes.',
+              'Holds in force: a network in which nothing is taken back until the hold ends or an operator resumes it.',
             normal: 'none.',
-            act: 'Sources and reconciliation says which and why. Find out why so much vanished at once before you resume.',
+            act: 'Sources and reconciliation says which and why. Find the cause before you resume.',
           },
           width: 3,
           height: 4,
@@ -53,7 +53,7 @@ export const overview = dashboard({
         stat({
           title: 'Quarantined',
           tells: {
-            shows: 'Leases that ipledger holds itself because the books and what sources see disagree.',
+            shows: 'Leases that ipledger holds itself because the log and what sources list disagree.',
             normal: 'a few that come and go. Each costs an address and no more.',
             act: 'If it grows, look at the reasons below: one reason that grows points at one cause.',
           },
@@ -75,7 +75,7 @@ export const overview = dashboard({
         stat({
           title: 'Silent sources',
           tells: {
-            shows: 'Enabled sources that have not reported for three of their intervals.',
+            shows: 'Enabled sources that have not reported for two of their intervals.',
             normal: 'none. A silent source frees nothing; its leases are kept until it speaks again.',
             act: 'Look at the node or the agent. Do not retire the source to get rid of the alarm: it is what keeps live addresses.',
           },
@@ -86,7 +86,7 @@ export const overview = dashboard({
           query: sql(`
             select count(*) as silent
               from ipledger_audit.sources
-             where network = ${NETWORKS} and state = 'ENABLED' and lag > 3 * "interval"`),
+             where network = ${NETWORKS} and state = 'ENABLED' and lag > 2 * "interval"`),
           link: { to: 'sources', title: 'Sources', with: { network: '$network' } },
         }),
         stat({
@@ -142,7 +142,7 @@ export const overview = dashboard({
         stat({
           title: 'Networks not ready',
           tells: {
-            shows: 'Networks that are recovering after a new era, or being rebuilt.',
+            shows: 'Networks that recover after a new era.',
             normal: 'none. Such a network hands out nothing until its sources have reported.',
             act: 'Sources and reconciliation says which source has not reported in this era.',
           },
@@ -233,7 +233,7 @@ export const overview = dashboard({
           tells: {
             shows: 'Rate of events by type, of all processes.',
             normal: 'reserved and released go together.',
-            act: 'Reserved without released fills a pool; quarantined and adopted mean that the books were wrong.',
+            act: 'Reserved without released fills a pool; quarantined and adopted mean that the log and the world disagreed.',
           },
           width: 12,
           height: 8,
@@ -246,7 +246,7 @@ export const overview = dashboard({
           title: 'Reaps by cause',
           tells: {
             shows: 'Leases taken back, by what they were taken back for.',
-            normal: 'few; ABSENT follows workloads that died without a word.',
+            normal: 'few; PROVEN_ABSENT follows workloads that died without a word.',
             act: 'Follow a mark or the table below to one address, and read its proof.',
           },
           width: 12,
@@ -267,7 +267,7 @@ export const overview = dashboard({
           title: 'Quarantined leases by reason',
           tells: {
             shows: 'How many leases are in quarantine, by reason.',
-            normal: 'each goes back to nothing by itself, but for OPERATOR.',
+            normal: 'each ends by itself, but for OPERATOR.',
             act: 'SUPERSEDED and REMOVAL_UNCONFIRMED that stay: nodes do not confirm removals. FOREIGN: somebody else hands out addresses here.',
           },
           width: 8,
@@ -284,9 +284,9 @@ export const overview = dashboard({
         bars({
           title: 'Quarantined now by reason',
           tells: {
-            shows: 'The same now, read from the books.',
+            shows: 'The same now, read from the database.',
             normal: 'empty, or a few.',
-            act: 'The table of quarantines says what ends each, and what blocks it.',
+            act: 'The table of quarantines says what ends each.',
           },
           width: 4,
           height: 8,
@@ -310,7 +310,7 @@ export const overview = dashboard({
           tells: {
             shows: 'How long ago each source last reported, in its own intervals.',
             normal: 'below 2.',
-            act: 'Above 3 a source is silent and blocks every proof that needs it. Look at its node or agent.',
+            act: 'Above 2 a source is silent and blocks every proof that needs it. Look at its node or agent.',
           },
           width: 12,
           height: 8,
@@ -318,8 +318,8 @@ export const overview = dashboard({
           steps: {
             base: 'green',
             from: [
-              [2, 'yellow'],
-              [3, 'red'],
+              [1.5, 'yellow'],
+              [2, 'red'],
             ],
           },
           queries: [
@@ -341,7 +341,7 @@ export const overview = dashboard({
           tells: {
             shows: 'Addresses held in conflict, with everybody who was seen there.',
             normal: 'empty.',
-            act: 'Follow the address. Stop the workload that should not be there; the quarantine ends by itself when only one is seen.',
+            act: 'Follow the address. Stop the workload that should not be there. The address stays quarantined until everybody there is proven gone, or an operator reaps it.',
           },
           width: 24,
           height: 6,
@@ -399,15 +399,15 @@ export const overview = dashboard({
         table({
           title: 'Quarantines, the oldest first',
           tells: {
-            shows: 'What is held in quarantine, what ends it and what blocks that.',
+            shows: 'What is held in quarantine, and what ends it.',
             normal: 'minutes old.',
-            act: 'Hours old: read what blocks it. Do not reap by hand what a source may still see.',
+            act: 'Hours old: look at the suspects and what needs attention. Do not reap by hand what a source may still see.',
           },
           width: 14,
           height: 9,
           query: sql(`
             select extract(epoch from age)::float8 as age, network, abbrev(address) as address, pool, lease_id as lease,
-                   owner_name as owner, quarantine_reason as reason, exit as ends, blocked_by
+                   owner_name as owner, quarantine_reason as reason, exit as ends
               from ipledger_audit.quarantines
              where network = ${NETWORKS}
              order by quarantines.age desc
@@ -432,7 +432,6 @@ export const overview = dashboard({
             owner: { title: 'Holder', links: [TO_OWNER] },
             reason: { title: 'Reason' },
             ends: { title: 'Ends by', look: 'wrapped' },
-            blocked_by: { title: 'Blocked by', look: 'wrapped' },
           },
         }),
         table({
@@ -468,6 +467,39 @@ export const overview = dashboard({
             addresses: { title: 'Addresses', unit: 'short' },
             held_now: { title: 'Held now', unit: 'short' },
             last_at: { title: 'Last' },
+          },
+        }),
+      ],
+    },
+    {
+      title: 'The log',
+      panels: [
+        table({
+          title: 'How far each log is verified',
+          tells: {
+            shows:
+              'Each network: its era, the number of its last event, and up to which number the chain of digests and the tables were verified.',
+            normal: 'verified within the last hour, no findings.',
+            act: 'Findings: follow the runbook of IpledgerVerifyFailed. A digest kept elsewhere finds a missing tail: `ipledger verify --against`.',
+          },
+          width: 24,
+          height: 6,
+          query: sql(`
+            select n.network, n.state, n.era, n.head, v.looked_up_to, v.now_at, v.all_looked_at, v.findings, v.digest
+              from ipledger_audit.network n
+              left join ipledger_audit.verification v on v.network = n.network
+             where n.network = ${NETWORKS}
+             order by v.all_looked_at nulls first, n.network`),
+          columns: {
+            network: { title: 'Network', width: 140 },
+            state: { title: 'State', width: 120 },
+            era: { title: 'Era', unit: 'none', decimals: 0, width: 70 },
+            head: { title: 'Last event', unit: 'none', decimals: 0 },
+            looked_up_to: { title: 'Verified up to', unit: 'none', decimals: 0 },
+            now_at: { title: 'Now at' },
+            all_looked_at: { title: 'All of it at', width: 170 },
+            findings: { title: 'Findings', unit: 'none', decimals: 0, steps: NONE_IS_RIGHT },
+            digest: { title: 'Digest up to there' },
           },
         }),
       ],

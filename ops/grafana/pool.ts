@@ -133,7 +133,7 @@ export const pool = dashboard({
           tells: {
             shows: 'Leases of the pool that began and ended, in each part of the time range.',
             normal: 'reserved is about released and reaped together.',
-            act: 'Adopted or quarantined: the books were wrong there. Follow a mark to the address.',
+            act: 'Adopted or quarantined: the log and the world disagreed there. Follow a mark to the address.',
           },
           width: 10,
           height: 9,
@@ -276,7 +276,7 @@ export const pool = dashboard({
         table({
           title: 'Quarantined in this pool',
           tells: {
-            shows: 'What is held in quarantine, why, what ends it and what blocks that.',
+            shows: 'What is held in quarantine, why, and what ends it.',
             normal: 'empty, or minutes old.',
             act: 'Follow the address for the whole story.',
           },
@@ -284,7 +284,7 @@ export const pool = dashboard({
           height: 8,
           query: sql(`
             select quarantined_at as since, network, abbrev(address) as address, lease_id as lease, owner_name as owner, node,
-                   quarantine_reason as reason, quarantine_why as why, exit as ends, blocked_by
+                   quarantine_reason as reason, quarantine_why as why, exit as ends
               from ipledger_audit.quarantines
              where network = ${NETWORK} and pool = ${POOL}
              order by quarantined_at
@@ -299,7 +299,6 @@ export const pool = dashboard({
             reason: { title: 'Reason' },
             why: { title: 'Why', look: 'wrapped' },
             ends: { title: 'Ends by', look: 'wrapped' },
-            blocked_by: { title: 'Blocked by', look: 'wrapped' },
           },
         }),
       ],

@@ -19,8 +19,7 @@ function average(metric: string, where = IN_INSTANCES): string {
 export const service = dashboard({
   target: 'service',
   title: 'Service',
-  about:
-    'Calls, their errors and latency; the queue, the batches and the database under them; jobs and processes.',
+  about: 'Calls, their errors and latency; queue, batches and images; the database; jobs and processes.',
   variables: [
     { ...NETWORK_VARIABLE, many: true },
     {
@@ -44,30 +43,13 @@ export const service = dashboard({
             normal: 'follows the workloads that start and stop.',
             act: 'A jump of one method: find its caller by the token in the log.',
           },
-          width: 8,
+          width: 12,
           height: 8,
           unit: 'reqps',
           queries: [
             promql(
               `sum by (rpc_method) (rate(${METRICS.rpcDuration}_count{${IN_INSTANCES}}${RATE}))`,
               '{{rpc_method}}',
-            ),
-          ],
-        }),
-        series({
-          title: 'Commands a second by outcome',
-          tells: {
-            shows: 'What the ledger decided: done, refused with a reason, or failed.',
-            normal: 'nearly all done. A refusal is an answer; a failure is not.',
-            act: 'POOL_EXHAUSTED: make room. OVERLOADED: see the queue. Failed: see the database.',
-          },
-          width: 8,
-          height: 8,
-          unit: 'ops',
-          queries: [
-            promql(
-              `sum by (outcome, reason) (rate(${METRICS.commands}{${IN_INSTANCES}}${RATE}))`,
-              '{{outcome}} {{reason}}',
             ),
           ],
         }),
@@ -79,7 +61,7 @@ export const service = dashboard({
             normal: 'below 1 %.',
             act: 'Look at the reasons beside it.',
           },
-          width: 8,
+          width: 12,
           height: 8,
           unit: 'percentunit',
           steps: {
@@ -136,14 +118,14 @@ export const service = dashboard({
       ],
     },
     {
-      title: 'Queue, batches, database',
+      title: 'Queue, batches, images, database',
       panels: [
         series({
           title: 'Commands that wait',
           tells: {
             shows: 'Commands in the queue of each network.',
             normal: 'as many as one batch takes.',
-            act: 'Growing: the database is slow, or one network gets more than its one ledger writes. Beyond its limit calls are refused with OVERLOADED.',
+            act: 'Growing: the database is slow, or one network gets more than one loop writes. Beyond the limit calls are refused with OVERLOADED.',
           },
           width: 8,
           height: 8,
@@ -185,9 +167,10 @@ export const service = dashboard({
         series({
           title: 'Batches a second by outcome',
           tells: {
-            shows: 'Commits of the ledger.',
+            shows:
+              'Batches: committed, not begun, not loaded, rolled back, vetoed by a constraint, or of unknown outcome.',
             normal: 'all of them committed.',
-            act: 'Outcome unknown: the connection broke at a commit; callers repeat the request. Failed: see the log.',
+            act: 'not_begun, rolled_back, unknown: the database. vetoed: follow the runbook of IpledgerUniqueViolation.',
           },
           width: 8,
           height: 8,
@@ -199,9 +182,9 @@ export const service = dashboard({
         series({
           title: 'Time of a batch, p99',
           tells: {
-            shows: 'From the first statement of a batch to its commit.',
+            shows: 'From asking for the lock to the commit.',
             normal: 'a few milliseconds: two round trips and a flush of the disk.',
-            act: 'See which part of it beside this: reading, writing, or waiting for the lock.',
+            act: 'Beside it is which part takes the time.',
           },
           width: 8,
           height: 8,
@@ -219,45 +202,69 @@ export const service = dashboard({
           ],
         }),
         series({
-          title: 'Time in the database, p99 by round trip',
+          title: 'Parts of a batch, p99',
           tells: {
-            shows: 'How long PostgreSQL takes for each kind of round trip.',
-            normal: 'milliseconds.',
-            act: 'Only the commit is slow: the disk. All are slow: load, or an old transaction that keeps dead rows.',
+            shows: 'lock: get the network and catch up. decide: in memory. write: write and commit.',
+            normal: 'decide far below the others.',
+            act: 'write is slow: the disk, or a standby. lock is slow: another process works on the network, or the database is loaded. decide is slow: the machine.',
           },
           width: 8,
           height: 8,
           unit: 's',
-          queries: [promql(quantile(0.99, METRICS.databaseDuration, 'statement'), '{{statement}}')],
+          queries: [promql(quantile(0.99, METRICS.batchPhase, 'phase'), '{{phase}}')],
+        }),
+        series({
+          title: 'Reads of the API, p99',
+          tells: {
+            shows: 'How long the database takes for a read: get, list, history.',
+            normal: 'milliseconds.',
+            act: 'Slow with fast batches: somebody reads a lot, or an old transaction keeps dead rows.',
+          },
+          width: 8,
+          height: 8,
+          unit: 's',
+          queries: [
+            promql(
+              quantile(0.99, METRICS.databaseDuration, null, `statement="read", ${IN_INSTANCES}`),
+              'p99',
+            ),
+          ],
+        }),
+        series({
+          title: 'Addresses in memory',
+          tells: {
+            shows: 'Touched addresses of each network in the image of each process: 0.5 to 0.8 KB each.',
+            normal: 'the same in every process that serves the network.',
+            act: 'Near the limit (IPLEDGER_IMAGE_ADDRESSES, a million): Reserve takes only touched addresses there. Split the network, or raise the limit.',
+          },
+          width: 8,
+          height: 8,
+          unit: 'short',
+          queries: [
+            promql(`${METRICS.imageRecords}{${IN_NETWORKS}, ${IN_INSTANCES}}`, '{{network}} {{instance}}'),
+          ],
+        }),
+        series({
+          title: 'Loads of images, p99',
+          tells: {
+            shows: 'How long it takes to read the image of a network into memory. Its calls wait meanwhile.',
+            normal: 'at the start, and a second for 100,000 leases.',
+            act: 'Loads in the middle of the work: a process fell far behind, a constraint refused a batch, or a new era began.',
+          },
+          width: 8,
+          height: 8,
+          unit: 's',
+          queries: [promql(quantile(0.99, METRICS.imageLoad, null), 'p99')],
         }),
         stat({
-          title: 'Oldest open transaction',
+          title: 'Vetoes',
           tells: {
             shows:
-              'The age of the transaction of this database that has been open longest. Nothing that died since is vacuumed.',
-            normal: 'seconds.',
-            act: 'Minutes: find its process with `ipledger stuck`, and who runs it: a dump, an analysis, a forgotten session.',
+              'How often a constraint of the database refused what the rules allowed, within the time range.',
+            normal: 'none, ever: it means a defect, or a second writer.',
+            act: 'Follow the runbook of IpledgerUniqueViolation.',
           },
-          width: 6,
-          height: 4,
-          unit: 's',
-          steps: {
-            base: 'green',
-            from: [
-              [60, 'yellow'],
-              [600, 'red'],
-            ],
-          },
-          query: promqlNow(`max(${METRICS.oldestTransaction})`, 'oldest'),
-        }),
-        stat({
-          title: 'Unique violations',
-          tells: {
-            shows: 'How often the database had to veto a second holder of one address within the time range.',
-            normal: 'none, ever: it means a bug, or a second writer.',
-            act: 'Report it with the log. `ipledger verify --full` says whether the books are in order.',
-          },
-          width: 6,
+          width: 8,
           height: 4,
           unit: 'short',
           steps: NONE_IS_RIGHT,
@@ -267,16 +274,31 @@ export const service = dashboard({
         stat({
           title: 'Clock jumps',
           tells: {
-            shows: "How often the database's clock went back or far ahead within the time range.",
+            shows: "How often the database's clock was set forward or back within the time range.",
             normal: 'none.',
-            act: "Mend the time of the database server; the ledger's own time never goes back.",
+            act: 'Mend the clock of the database server. After a step forward networks are held (CLOCK) until the hold ends.',
           },
-          width: 6,
+          width: 8,
           height: 4,
           unit: 'short',
           steps: NONE_IS_RIGHT,
           none: '0',
-          query: promqlNow(`sum(increase(${METRICS.clockJumps}{${IN_NETWORKS}}[$__range]))`, 'jumps'),
+          query: promqlNow(`sum(increase(${METRICS.clockJumps}{${IN_INSTANCES}}[$__range]))`, 'jumps'),
+        }),
+        stat({
+          title: 'New eras',
+          tells: {
+            shows:
+              'How often an era began within the time range: the database was restored, set back or failed over.',
+            normal: 'none.',
+            act: 'Follow the runbook of IpledgerNewEra.',
+          },
+          width: 8,
+          height: 4,
+          unit: 'short',
+          steps: NONE_IS_RIGHT,
+          none: '0',
+          query: promqlNow(`sum(increase(${METRICS.erasBegun}{${IN_NETWORKS}}[$__range]))`, 'eras'),
         }),
         stat({
           title: 'Database answers',
@@ -300,7 +322,7 @@ export const service = dashboard({
           title: 'Time since a job last succeeded',
           tells: {
             shows: 'For each job, of the process that ran it last.',
-            normal: 'below two of its intervals: a minute or two, ten for pruning.',
+            normal: 'below two of its intervals: a minute or two, twenty for prune.',
             act: 'A job that stays behind fails or hangs: the log names it.',
           },
           width: 12,
@@ -362,56 +384,42 @@ export const service = dashboard({
           query: promqlNow(`max(${METRICS.jobsFailing})`, 'failing'),
         }),
         stat({
-          title: 'Tenure behind',
+          title: 'Needs attention',
           tells: {
-            shows: 'How far the proof that no two held one address is behind the log.',
-            normal: 'seconds.',
-            act: 'Minutes: its job does not keep up or does not run.',
-          },
-          width: 4,
-          height: 4,
-          unit: 's',
-          steps: {
-            base: 'green',
-            from: [
-              [10, 'yellow'],
-              [60, 'red'],
-            ],
-          },
-          query: promqlNow(`max(${METRICS.tenureLag}{${IN_NETWORKS}})`, 'behind'),
-        }),
-        stat({
-          title: 'Overlapping tenures',
-          tells: {
-            shows: 'Spans in which two held one address by the log.',
-            normal: 'none, ever.',
-            act: 'The worst that can be: keep the database as it is, and follow the runbook.',
+            shows: 'What waits for a person, or for an answer that does not come.',
+            normal: 'none.',
+            act: '`ipledger attention` names each, and Sources and reconciliation has the table.',
           },
           width: 4,
           height: 4,
           unit: 'short',
           steps: NONE_IS_RIGHT,
-          query: promqlNow(`sum(max by (network) (${METRICS.tenureOverlaps}{${IN_NETWORKS}}))`, 'overlaps'),
+          none: '0',
+          query: promqlNow(`sum(max by (network, code) (${METRICS.attention}{${IN_NETWORKS}}))`, 'items'),
         }),
         stat({
-          title: 'Events without a seal',
+          title: 'Findings of verify',
           tells: {
-            shows: 'How far the seals are behind the log.',
-            normal: 'less than one stretch.',
-            act: 'Growing: the job that seals does not run.',
+            shows: 'Where logs and tables differ, or a log is not whole.',
+            normal: 'none, ever.',
+            act: 'Follow the runbook of IpledgerVerifyFailed.',
           },
           width: 4,
           height: 4,
           unit: 'short',
-          steps: { base: 'text', from: [] },
-          query: promqlNow(`max(${METRICS.sealLag}{${IN_NETWORKS}})`, 'unsealed'),
+          steps: NONE_IS_RIGHT,
+          none: '0',
+          query: promqlNow(
+            `sum(max by (network) (${METRICS.verifyDifferences}{${IN_NETWORKS}}))`,
+            'findings',
+          ),
         }),
         stat({
           title: 'Last verify',
           tells: {
             shows:
-              'How long ago the books were last compared with the log, in the network where that is longest.',
-            normal: 'within a day.',
+              'How long ago the log and the tables were last verified to the end, in the network where that is longest.',
+            normal: 'minutes; an hour or so for tens of millions of events.',
             act: 'Run `ipledger verify`; it reads, and disturbs nobody.',
           },
           width: 4,
@@ -455,7 +463,7 @@ export const service = dashboard({
           title: 'Memory',
           tells: {
             shows: 'Resident memory of each process.',
-            normal: 'a few hundred MB, flat.',
+            normal: 'flat: 200 MB, and 0.5 to 0.8 KB for each touched address of its networks.',
             act: 'Growing for hours: restart one, keep the graph and report it.',
           },
           width: 8,
@@ -467,8 +475,8 @@ export const service = dashboard({
           title: 'CPU',
           tells: {
             shows: 'Cores that each process keeps busy.',
-            normal: 'below 1 for calls, a little more with the worker thread.',
-            act: 'At 1 for long: run another process, or give networks their own.',
+            normal: 'below 1.',
+            act: 'At 1 for long: give networks processes of their own.',
           },
           width: 8,
           height: 8,

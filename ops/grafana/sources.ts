@@ -9,7 +9,7 @@ export const sources = dashboard({
   target: 'sources',
   title: 'Sources and reconciliation',
   about:
-    'Sources by lag and completeness, what is suspected and what blocks it, holds and fences, look-ups and their answers.',
+    'Sources by lag and completeness, suspects and what they wait for, holds, recoveries, look-ups and their answers.',
   variables: [
     { ...NETWORK_VARIABLE, many: true },
     {
@@ -29,7 +29,7 @@ export const sources = dashboard({
         stat({
           title: 'Silent',
           tells: {
-            shows: 'Enabled sources that have not reported for three of their intervals.',
+            shows: 'Enabled sources that have not reported for two of their intervals.',
             normal: 'none.',
             act: 'Look at the node or agent of the source in the table below.',
           },
@@ -40,14 +40,14 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as silent
               from ipledger_audit.sources
-             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and lag > 3 * "interval"`),
+             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and lag > 2 * "interval"`),
         }),
         stat({
           title: 'Partial',
           tells: {
             shows: 'Enabled sources whose last report was not complete: it protects, and proves nothing.',
             normal: 'none, or one that has just started.',
-            act: 'The table says what made it partial. An agent without a token, an entry that cannot be read, a gap.',
+            act: 'The table says what made it partial: an entry that cannot be read, a report out of order, a list the source itself calls incomplete.',
           },
           width: 4,
           height: 4,
@@ -56,15 +56,15 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as partial
               from ipledger_audit.sources
-             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and cardinality(partial_because) > 0`),
+             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and jsonb_array_length(partial_because) > 0`),
         }),
         stat({
           title: 'Held',
           tells: {
             shows:
-              'Holds on a source or on the whole network: proofs of absence reap nothing until an operator resumes.',
+              'Holds in force: nothing is taken back in that network until the hold ends or an operator resumes it.',
             normal: 'none.',
-            act: 'Read why below. Resume only after you know why so much vanished at once.',
+            act: 'Read why below. Resume only after you know the cause.',
           },
           width: 4,
           height: 4,
@@ -78,9 +78,9 @@ export const sources = dashboard({
         stat({
           title: 'Suspects',
           tells: {
-            shows: 'Leases whose workload a source no longer lists, and which are being asked after.',
+            shows: 'Leases that no source lists live, and that are being asked about.',
             normal: 'a few, for a minute or two.',
-            act: 'Many that stay: see below which witness blocks them.',
+            act: 'Many that stay: the table below says who was asked and what came back.',
           },
           width: 4,
           height: 4,
@@ -98,9 +98,9 @@ export const sources = dashboard({
              where network = ${NETWORKS}`),
         }),
         stat({
-          title: 'Stuck',
+          title: 'Attention',
           tells: {
-            shows: 'What waits for a person: everything that ipledger cannot end by itself.',
+            shows: 'What waits for a person, or for an answer that does not come.',
             normal: 'none.',
             act: 'Each line of the table says what it waits for.',
           },
@@ -109,25 +109,26 @@ export const sources = dashboard({
           unit: 'short',
           steps: NONE_IS_RIGHT,
           query: sql(`
-            select count(*) as stuck
-              from ipledger_audit.stuck
+            select count(*) as attention
+              from ipledger_audit.attention
              where network = ${NETWORKS}`),
         }),
         stat({
-          title: 'Fenced boots',
+          title: 'Not warm',
           tells: {
-            shows: 'Boots of nodes that somebody vouched are over.',
-            normal: 'none, or nodes that really are gone.',
-            act: 'If one of them reports again, its addresses were in use: an incident.',
+            shows:
+              'Enabled sources whose lists prove nothing yet: they started, or have not reported in this era.',
+            normal: 'none, or those that started within the last two intervals.',
+            act: 'For long: the source restarts again and again, or its list never stops growing.',
           },
           width: 4,
           height: 4,
           unit: 'short',
-          steps: { base: 'text', from: [] },
+          steps: NONE_IS_RIGHT,
           query: sql(`
-            select count(*) as fenced
-              from ipledger_audit.fences
-             where network = ${NETWORKS}`),
+            select count(*) as cold
+              from ipledger_audit.sources
+             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and not warm`),
         }),
       ],
     },
@@ -147,8 +148,8 @@ export const sources = dashboard({
           query: sql(`
             select network, source, kind, node, state, extract(epoch from lag)::float8 as lag,
                    extract(epoch from "interval")::float8 as every, (extract(epoch from lag) / extract(epoch from "interval"))::float8 as intervals,
-                   extract(epoch from complete_lag)::float8 as complete_lag, listed, warm, held, era, sequence, epoch,
-                   array_to_string(partial_because, ', ') as partial_because, looks
+                   extract(epoch from complete_lag)::float8 as complete_lag, listed, counted, warm, era, sequence, epoch,
+                   nullif(partial_because::text, '[]') as partial_because
               from ipledger_audit.sources
              where network = ${NETWORKS} and source = ${SOURCES}
              order by lag desc nulls first, source`),
@@ -167,20 +168,19 @@ export const sources = dashboard({
               steps: {
                 base: 'green',
                 from: [
-                  [2, 'yellow'],
-                  [3, 'red'],
+                  [1.5, 'yellow'],
+                  [2, 'red'],
                 ],
               },
             },
             complete_lag: { title: 'Complete', unit: 's' },
             listed: { title: 'Listed', unit: 'short' },
+            counted: { title: 'Counted', unit: 'short' },
             warm: { title: 'Warm' },
-            held: { title: 'Held' },
             era: { title: 'Era', unit: 'none', decimals: 0 },
-            sequence: { title: 'Snapshot', unit: 'none', decimals: 0 },
+            sequence: { title: 'Report', unit: 'none', decimals: 0 },
             epoch: { title: 'Epoch' },
             partial_because: { title: 'Partial because', look: 'wrapped' },
-            looks: { title: 'Last failure', look: 'wrapped' },
           },
         }),
         series({
@@ -188,7 +188,7 @@ export const sources = dashboard({
           tells: {
             shows: 'How long ago each source last reported, in its own intervals.',
             normal: 'a saw between 0 and 1.',
-            act: 'Above 3 it is silent and blocks every proof that needs it.',
+            act: 'Above 2 it is silent and blocks every proof that needs it.',
           },
           width: 12,
           height: 8,
@@ -196,8 +196,8 @@ export const sources = dashboard({
           steps: {
             base: 'green',
             from: [
-              [2, 'yellow'],
-              [3, 'red'],
+              [1.5, 'yellow'],
+              [2, 'red'],
             ],
           },
           queries: [
@@ -212,7 +212,7 @@ export const sources = dashboard({
         series({
           title: 'Reports a second, complete and not',
           tells: {
-            shows: 'Snapshots that were taken in, by whether they were complete.',
+            shows: 'Reports that were taken in, by whether they were complete.',
             normal: 'all complete, as many as there are sources by their interval.',
             act: 'Partial ones that go on: the table above says why.',
           },
@@ -226,6 +226,40 @@ export const sources = dashboard({
             ),
           ],
         }),
+        series({
+          title: 'Time of a report, p99',
+          tells: {
+            shows: 'From the list at hand to the answer. A long list is taken in slices.',
+            normal: 'milliseconds; seconds for a first list of 100,000 entries.',
+            act: 'Growing: lists change more than they did, or the database is slow.',
+          },
+          width: 12,
+          height: 8,
+          unit: 's',
+          queries: [
+            promql(
+              `histogram_quantile(0.99, sum by (le, network) (rate(${METRICS.reportDuration}_bucket{${IN_NETWORKS}}[$__rate_interval])))`,
+              '{{network}}',
+            ),
+          ],
+        }),
+        series({
+          title: 'Judgements a second by verdict',
+          tells: {
+            shows: 'Suspects judged by the job: keep, ask, or reap.',
+            normal: 'few, and most of them ask.',
+            act: 'A high rate of keep: sources are not warm, silent or fail. The tables below say which.',
+          },
+          width: 12,
+          height: 8,
+          unit: 'ops',
+          queries: [
+            promql(
+              `sum by (verdict) (rate(${METRICS.judgements}{${IN_NETWORKS}}[$__rate_interval]))`,
+              '{{verdict}}',
+            ),
+          ],
+        }),
       ],
     },
     {
@@ -234,9 +268,9 @@ export const sources = dashboard({
         series({
           title: 'Look-ups a second, by answer',
           tells: {
-            shows: 'What sources answered when they were asked after one workload.',
+            shows: 'What sources answered when they were asked about one workload.',
             normal: 'gone and live.',
-            act: 'Error and unanswered mean alive and block every proof: mend the source, its token or its network.',
+            act: 'error and unknown mean alive and block every proof: mend the source, its token or its network.',
           },
           width: 12,
           height: 8,
@@ -247,16 +281,15 @@ export const sources = dashboard({
             terminal: 'purple',
             unknown: 'orange',
             error: 'red',
-            unanswered: 'red',
           },
           queries: [promql(`sum by (answer) (rate(${METRICS.lookups}[$__rate_interval]))`, '{{answer}}')],
         }),
         series({
           title: 'Suspects by answer',
           tells: {
-            shows: 'Leases that are asked after, by the last answer.',
+            shows: 'Leases that are asked about, by the last answer.',
             normal: 'few, and none for long.',
-            act: 'A level that stays is blocked: the table of suspects names the witness.',
+            act: 'A level that stays is blocked: the table of suspects names the source.',
           },
           width: 6,
           height: 8,
@@ -306,18 +339,17 @@ export const sources = dashboard({
              limit 20`),
         }),
         table({
-          title: 'Suspects, and what blocks them',
+          title: 'Suspects, and what they wait for',
           tells: {
-            shows:
-              'Leases whose proof is not whole: which source was asked, since when, what it answered, and which witness keeps the lease.',
-            normal: 'empty, or seconds old.',
-            act: 'Mend the witness that blocks. If the node is gone for good, fence it; never reap by hand what might live.',
+            shows: 'Leases that no source lists live: which source was asked, when, and what it answered.',
+            normal: 'empty, or minutes old.',
+            act: 'Mend the source that fails. If its node is gone for good: `ipledger reap --node`. Never reap by hand what might live.',
           },
           width: 16,
           height: 8,
           query: sql(`
             select extract(epoch from waiting)::float8 as waiting, network, abbrev(address) as address, lease_id as lease,
-                   owner_name as owner, source, answer, attempts, next_at, what
+                   owner_name as owner, source, answer, attempts, question_at, what
               from ipledger_audit.suspects
              where network = ${NETWORKS}
              order by suspects.waiting desc nulls last
@@ -342,7 +374,7 @@ export const sources = dashboard({
             source: { title: 'Source' },
             answer: { title: 'Answer' },
             attempts: { title: 'Attempts', unit: 'short' },
-            next_at: { title: 'Next' },
+            question_at: { title: 'Asked', width: 170 },
             what: { title: 'What', look: 'wrapped' },
           },
         }),
@@ -354,66 +386,65 @@ export const sources = dashboard({
         table({
           title: 'Holds',
           tells: {
-            shows: 'Who is held, since when and why: so many reaps within an hour, of so many leases.',
+            shows:
+              'Which network is held, since when, for what cause, why, and when it ends by itself (CLOCK only).',
             normal: 'empty.',
-            act: 'Look at what the source stopped listing. `ipledger hold resume` when you know that it was right.',
+            act: 'TOO_MANY_REAPS: look at what the sources stopped listing. SOURCE_AHEAD: was the database set back? Then `ipledger recover`. `ipledger network resume` when you know.',
           },
           width: 12,
           height: 7,
           query: sql(`
-            select at, network, case when source = '' then 'the whole network' else source end as source, reaps, leases, why
+            select at, network, hold, until, why
               from ipledger_audit.holds
              where network = ${NETWORKS}
              order by at`),
           columns: {
             at: { title: 'Since', width: 170 },
             network: { title: 'Network', width: 100 },
-            source: { title: 'Source' },
-            reaps: { title: 'Reaps', unit: 'short' },
-            leases: { title: 'of leases', unit: 'short' },
+            hold: { title: 'Cause', width: 150 },
+            until: { title: 'Ends by itself', width: 170 },
             why: { title: 'Why', look: 'wrapped' },
           },
         }),
         table({
-          title: 'Fences',
+          title: 'Eras and recovery',
           tells: {
-            shows: 'Which boot of which node is over by whose word.',
-            normal: 'nodes that are gone.',
-            act: 'A node that came back has another boot: nothing to do.',
+            shows: 'The era of each network, and the enabled sources that have not reported in it.',
+            normal: 'READY.',
+            act: 'RECOVERING: bring back the sources it names, or end the recovery: `ipledger recover --end`.',
           },
           width: 12,
           height: 7,
           query: sql(`
-            select at, network, node, boot, actor, why
-              from ipledger_audit.fences
-             where network = ${NETWORKS}
-             order by at desc
-             limit 200`),
+            select n.network, n.state, n.era, count(s.source) as waits_for, string_agg(s.source, ', ' order by s.source) as sources
+              from ipledger_audit.network n
+              left join ipledger_audit.sources s
+                on s.network = n.network and s.state = 'ENABLED' and coalesce(s.era, -1) <> n.era
+             where n.network = ${NETWORKS}
+             group by n.network, n.state, n.era
+             order by n.state desc, n.network`),
           columns: {
-            at: { title: 'At', width: 170 },
-            network: { title: 'Network', width: 100 },
-            node: { title: 'Node' },
-            boot: { title: 'Boot' },
-            actor: { title: 'By' },
-            why: { title: 'Why', look: 'wrapped' },
+            network: { title: 'Network', width: 140 },
+            state: { title: 'State', width: 120 },
+            era: { title: 'Era', unit: 'none', decimals: 0, width: 70 },
+            waits_for: { title: 'Not heard', unit: 'short', width: 100 },
+            sources: { title: 'Sources not heard in this era', look: 'wrapped' },
           },
         }),
         table({
-          title: 'Stuck, the longest first',
+          title: 'Attention, the longest first',
           tells: {
-            shows:
-              'Everything that waits for a person or for an answer that does not come, as of the minute it was observed.',
+            shows: 'What waits for a person, or for an answer that does not come.',
             normal: 'empty.',
-            act: 'Each line says what it waits for; `ipledger stuck` has the same.',
+            act: 'Each line says what it waits for; `ipledger attention` has the same.',
           },
           width: 24,
           height: 9,
           query: sql(`
-            select extract(epoch from age)::float8 as age, code, network, source, abbrev(address) as address, lease_id as lease, pool, what,
-                   observed_at
-              from ipledger_audit.stuck
+            select extract(epoch from age)::float8 as age, code, network, source, abbrev(address) as address, lease_id as lease, pool, what
+              from ipledger_audit.attention
              where network = ${NETWORKS}
-             order by stuck.age desc
+             order by attention.age desc
              limit 500`),
           columns: {
             age: {
@@ -435,7 +466,6 @@ export const sources = dashboard({
             lease: { title: 'Lease', links: [TO_LEASE] },
             pool: { title: 'Pool' },
             what: { title: 'What', look: 'wrapped' },
-            observed_at: { title: 'Observed', width: 170 },
           },
         }),
       ],

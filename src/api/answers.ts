@@ -1,66 +1,53 @@
 /**
- * From what the house knows to the messages callers get. Messages are written as literals with every field present:
- * building them with `create` costs ten times as much, and Reserve answers one a call.
+ * From what the house knows to what callers get: the JSON of the messages, every field mentioned, `undefined` where it is
+ * absent. Most callers get it as it is, so that no message is made for them.
  */
-import type { LeaseView } from '../core/command.ts'
-import type { ClosedEvent, Json, LedgerEvent } from '../core/event.ts'
-import { leaseId, type Quarantine, type QuarantineReason } from '../core/lease.ts'
-import type { NetworkState } from '../core/network.ts'
-import type { Labels, Owner, Placement } from '../core/owner.ts'
-import { eraOf, judgePolicy, POLICY, type ReapPolicy } from '../core/policy.ts'
-import type { Liveness, Pool, PoolOptions, PoolSettings } from '../core/pool.ts'
+import type { LeaseView, PoolView } from '../core/command.ts'
+import { type AddressRecord, type Details, type LedgerEvent, leaseId } from '../core/event.ts'
+import type { NetworkState } from '../core/image.ts'
+import type { Labels, Owner } from '../core/owner.ts'
+import { eraOf, POLICY, type ReapPolicy, reapPolicy } from '../core/policy.ts'
+import type { PoolSettings } from '../core/pool.ts'
 import type * as auditPb from '../gen/ipledger/v1/audit_pb.ts'
-import * as networkPb from '../gen/ipledger/v1/network_pb.ts'
-import * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
-import * as pb from '../gen/ipledger/v1/types_pb.ts'
-import type { HeldState } from '../ledger/holders.ts'
-import type { Entry, HolderShown, LeasesAsOf, Step } from '../ledger/read-audit.ts'
-import type { EventShown } from '../ledger/read-events.ts'
-import type { NetworkAt, PoolUsage, Usage } from '../ledger/read-pools.ts'
-import type { Recovery } from '../ledger/read-recovery.ts'
-import { durationMessage, timestampMessage } from './times.ts'
+import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
+import type * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
+import type * as pb from '../gen/ipledger/v1/types_pb.ts'
+import {
+  type EventShown,
+  type HistoryEntry,
+  type Holder,
+  holdsOf,
+  type NetworkAt,
+  type PoolUsage,
+  type Recovery,
+  type Usage,
+} from '../ledger/reads-types.ts'
+import { durationText, optionalTime, timeText } from './times.ts'
 
-const LEASE_STATES: Readonly<Record<LeaseView['state'], pb.LeaseState>> = {
-  RESERVED: pb.LeaseState.RESERVED,
-  ACTIVE: pb.LeaseState.ACTIVE,
-  QUARANTINED: pb.LeaseState.QUARANTINED,
-  RELEASED: pb.LeaseState.ENDED,
-  REAPED: pb.LeaseState.ENDED,
+/** The JSON of a message, with every field mentioned. */
+export type Told<T> = T extends readonly (infer I)[]
+  ? readonly Told<I>[]
+  : T extends object
+    ? { readonly [K in keyof T]-?: Told<T[K]> | undefined }
+    : T
+
+export type ToldLease = Told<pb.LeaseJson>
+
+export function leaseJson(view: LeaseView): ToldLease {
+  return leaseFields(view, view.options)
 }
 
-export const QUARANTINE_REASONS: Readonly<Record<QuarantineReason, pb.QuarantineReason>> = {
-  SUPERSEDED: pb.QuarantineReason.SUPERSEDED,
-  REMOVAL_UNCONFIRMED: pb.QuarantineReason.REMOVAL_UNCONFIRMED,
-  CONFLICT: pb.QuarantineReason.CONFLICT,
-  OPERATOR: pb.QuarantineReason.OPERATOR,
-  RELEASED_BUT_LIVE: pb.QuarantineReason.RELEASED_BUT_LIVE,
-  FOREIGN: pb.QuarantineReason.FOREIGN,
-  SECOND_ADDRESS: pb.QuarantineReason.SECOND_ADDRESS,
-  SEEN_BY_CALLER: pb.QuarantineReason.SEEN_BY_CALLER,
+/** The pool's options are not repeated where a lease is shown as it was. */
+export function pastLeaseJson(view: LeaseView): ToldLease {
+  return leaseFields(view, undefined)
 }
 
-const NETWORK_STATES: Readonly<Record<NetworkState, networkPb.NetworkState>> = {
-  READY: networkPb.NetworkState.READY,
-  REBUILDING: networkPb.NetworkState.REBUILDING,
-  RECOVERING: networkPb.NetworkState.RECOVERING,
-}
-
-const LIVENESS: Readonly<Record<Liveness, poolPb.PoolLiveness>> = {
-  AVAILABLE: poolPb.PoolLiveness.AVAILABLE,
-  STRICT: poolPb.PoolLiveness.STRICT,
-}
-
-export function leaseMessage(view: LeaseView): pb.Lease {
-  const message = leaseFields(view)
-  message.options = optionsMessage(view.options)
-  return message
-}
-
-/** Everything but the pool's options, which events do not repeat. */
-function leaseFields(view: Omit<LeaseView, 'options'>): pb.Lease {
-  const { owner, quarantine, confirmBy, confirmedAt, endedAt, availableAt } = view
-  const message: pb.Lease = {
-    $typeName: 'ipledger.v1.Lease',
+function leaseFields(
+  view: Omit<LeaseView, 'options' | 'poolId'>,
+  options: LeaseView['options'] | undefined,
+): ToldLease {
+  const { owner, quarantine, state } = view
+  return {
     leaseId: view.leaseId,
     network: view.network,
     pool: view.pool,
@@ -68,334 +55,263 @@ function leaseFields(view: Omit<LeaseView, 'options'>): pb.Lease {
     prefixLength: view.prefixLength,
     subnet: view.subnet,
     gateway: view.gateway,
-    state: LEASE_STATES[view.state],
-    version: BigInt(view.version),
-    fencingToken: BigInt(view.fencingToken),
-    reservedAt: timestampMessage(view.reservedAt),
-    witnesses: view.witness === '' ? [] : [view.witness],
+    options,
+    state: state === 'RELEASED' || state === 'REAPED' ? 'ENDED' : state,
+    version: String(view.version),
+    fencingToken: String(view.fencingToken),
+    owner: owner === null ? undefined : ownerJson(owner, view.node, view.labels),
+    reservedAt: timeText(view.reservedAt),
+    confirmBy: optionalTime(view.confirmBy),
+    confirmedAt: optionalTime(view.confirmedAt),
+    quarantine:
+      quarantine === null
+        ? undefined
+        : {
+            reason: quarantine.reason,
+            since: timeText(quarantine.at),
+            by: quarantine.by,
+            why: quarantine.why,
+          },
+    endedAt: optionalTime(view.endedAt),
+    availableAt: optionalTime(view.availableAt),
     reused: view.reused,
   }
-  if (owner !== null) message.owner = ownerMessage(owner, view.placement)
-  if (confirmBy !== null) message.confirmBy = timestampMessage(confirmBy)
-  if (confirmedAt !== null) message.confirmedAt = timestampMessage(confirmedAt)
-  if (quarantine !== null) message.quarantine = quarantineMessage(quarantine)
-  if (endedAt !== null) message.endedAt = timestampMessage(endedAt)
-  if (availableAt !== null) message.availableAt = timestampMessage(availableAt)
-  return message
 }
 
-export function ownerMessage(owner: Owner, placement: Placement): pb.Owner {
-  return {
-    $typeName: 'ipledger.v1.Owner',
-    kind: owner.kind,
-    name: owner.name,
-    uid: owner.uid,
-    incarnation: owner.incarnation,
-    interface: owner.interface,
-    node: placement.node,
-    boot: placement.boot,
-    labels: mapOf(placement.labels),
-  }
+export function ownerJson(owner: Owner, node = '', labels: Labels = {}): Told<pb.OwnerJson> {
+  const { kind, name, uid, incarnation } = owner
+  return { kind, name, uid, incarnation, interface: owner.interface, node, labels }
 }
 
-function quarantineMessage({ reason, at, by, why }: Quarantine): pb.Quarantine {
+/** `digest` is told where it was read with the head. */
+export function networkJson(
+  { name, network, head, digest = '' }: Omit<NetworkAt, 'digest'> & { readonly digest?: string },
+  recovery: Recovery | null = null,
+): Told<networkPb.NetworkJson> {
+  const { recovering } = network
   return {
-    $typeName: 'ipledger.v1.Quarantine',
-    reason: QUARANTINE_REASONS[reason],
-    since: timestampMessage(at),
-    by,
-    why,
-  }
-}
-
-function optionsMessage(options: PoolOptions): pb.PoolOptions {
-  return {
-    $typeName: 'ipledger.v1.PoolOptions',
-    routes: options.routes.map(({ destination, gateway }) => ({
-      $typeName: 'ipledger.v1.Route',
-      destination,
-      gateway,
-    })),
-    dns: [...options.dns],
-    mtu: options.mtu,
-  }
-}
-
-export function networkMessage({ network, head }: NetworkAt): networkPb.Network {
-  return {
-    $typeName: 'ipledger.v1.Network',
-    name: network.network,
+    name,
     description: network.description,
-    labels: mapOf(network.labels),
-    state: NETWORK_STATES[network.state],
+    labels: network.labels,
+    state: recovering === null ? 'READY' : 'RECOVERING',
     era: network.era,
-    head: BigInt(head),
-    createdAt: timestampMessage(network.createdAt),
-    updatedAt: timestampMessage(network.updatedAt),
-    version: BigInt(network.version),
+    head: String(head),
+    digest,
+    createdAt: timeText(network.createdAt),
+    updatedAt: timeText(network.updatedAt),
+    version: String(network.version),
+    holds: holdsJson(network),
+    recovery:
+      recovering === null || recovery === null
+        ? undefined
+        : { since: timeText(recovering.at), why: recovering.why, ...recovery },
   }
 }
 
-export function recoveryMessage({ since, why, sources, unreported, unknown }: Recovery): networkPb.Recovery {
+export function holdsJson(network: NetworkState): readonly Told<networkPb.HoldJson>[] {
+  return holdsOf(network).map(({ cause, at, details }) => ({
+    cause,
+    since: timeText(at),
+    why: details.why,
+  }))
+}
+
+export function poolUsageJson(network: string, { pool, usage }: PoolUsage): Told<poolPb.PoolJson> {
+  return poolJson(network, pool, usage)
+}
+
+/** How full it is says nothing of a pool that is gone, or another by now. */
+export function poolJson(
+  network: string,
+  view: Omit<PoolView, 'createdAt'> & { readonly createdAt: number | null },
+  usage: Usage | null,
+): Told<poolPb.PoolJson> {
+  const { settings } = view
+  const { confirmWithinMs } = settings
   return {
-    $typeName: 'ipledger.v1.Recovery',
-    since: timestampMessage(since),
-    why,
-    sources,
-    unreported: [...unreported],
-    unknown: [...unknown],
-  }
-}
-
-export function poolMessage({ pool, usage }: PoolUsage): poolPb.Pool {
-  return { ...barePoolMessage(pool), usage: usageMessage(usage) }
-}
-
-/** Of a pool that is gone, or another by now: how full it is says nothing. */
-export function barePoolMessage(pool: Pool): poolPb.Pool {
-  return {
-    ...settingsFields(pool),
-    network: pool.network,
-    id: BigInt(pool.poolId),
-    version: BigInt(pool.version),
-    createdAt: timestampMessage(pool.createdAt),
-    updatedAt: timestampMessage(pool.updatedAt),
-  }
-}
-
-function settingsFields(settings: PoolSettings): poolPb.Pool {
-  const message: poolPb.Pool = {
-    $typeName: 'ipledger.v1.Pool',
-    network: '',
+    network,
     name: settings.name,
-    id: 0n,
+    id: String(view.poolId),
     cidr: settings.cidr,
     subnet: settings.subnet,
     prefixLength: settings.prefixLength,
     gateway: settings.gateway,
-    exclude: [...settings.exclude],
-    cooldown: durationMessage(settings.cooldownMs),
-    liveness: LIVENESS[settings.liveness],
+    exclude: settings.exclude,
+    cooldown: durationText(settings.cooldownMs),
+    confirmWithin: confirmWithinMs === null ? undefined : durationText(confirmWithinMs),
+    liveness: settings.liveness,
     ownerLimit: settings.ownerLimit,
-    isDefault: settings.isDefault,
+    default: settings.isDefault,
     draining: settings.draining,
-    options: optionsMessage(settings.options),
-    labels: mapOf(settings.labels),
-    version: 0n,
-    reapPolicy: reapPolicyMessage(judgePolicy(settings.reapPolicy)),
+    options: settings.options,
+    labels: settings.labels,
+    version: String(view.version),
+    createdAt: optionalTime(view.createdAt),
+    updatedAt: timeText(view.updatedAt),
+    usage: usage === null ? undefined : usageJson(usage),
+    reapPolicy: reapPolicyJson(reapPolicy(settings.reapPolicy)),
   }
-  if (settings.confirmWithinMs !== null) message.confirmWithin = durationMessage(settings.confirmWithinMs)
-  return message
 }
 
-function reapPolicyMessage(policy: ReapPolicy): poolPb.ReapPolicy {
+function reapPolicyJson(policy: ReapPolicy): Told<poolPb.ReapPolicyJson> {
   return {
-    $typeName: 'ipledger.v1.ReapPolicy',
     misses: policy.misses,
-    minimumAge: durationMessage(policy.minimumAgeMs),
-    unwitnessedAge: durationMessage(policy.unwitnessedAgeMs),
-    terminalGrace: durationMessage(policy.terminalGraceMs),
-    confirmGrace: durationMessage(policy.confirmGraceMs),
+    minimumAge: durationText(policy.minimumAgeMs),
+    unwitnessedAge: durationText(policy.unwitnessedAgeMs),
+    terminalGrace: durationText(policy.terminalGraceMs),
+    confirmGrace: durationText(policy.confirmGraceMs),
   }
 }
 
-function usageMessage(usage: Usage): poolPb.PoolUsage {
+function usageJson(usage: Usage): Told<poolPb.PoolUsageJson> {
   return {
-    $typeName: 'ipledger.v1.PoolUsage',
-    size: usage.size.toString(),
-    allocatable: usage.allocatable.toString(),
-    free: usage.free.toString(),
-    cooling: usage.cooling.toString(),
-    reserved: usage.reserved.toString(),
-    active: usage.active.toString(),
-    quarantined: usage.quarantined.toString(),
-    excluded: (usage.size - usage.allocatable).toString(),
+    size: String(usage.size),
+    allocatable: String(usage.allocatable),
+    free: String(usage.free),
+    cooling: String(usage.cooling),
+    reserved: String(usage.reserved),
+    active: String(usage.active),
+    quarantined: String(usage.quarantined),
+    excluded: String(usage.size - usage.allocatable),
   }
 }
 
-export function eventMessage({ event, face }: EventShown): auditPb.Event {
-  const message: auditPb.Event = {
-    $typeName: 'ipledger.v1.Event',
-    network: event.network,
-    seq: BigInt(event.seq),
+// What happened.
+
+export function eventJson(network: string, { event, face }: EventShown): Told<auditPb.EventJson> {
+  return {
+    network,
+    seq: String(event.seq),
     type: event.type,
-    time: timestampMessage(event.at),
+    time: timeText(event.at),
     actor: event.actor,
     cause: event.cause,
     requestId: event.requestId ?? '',
     traceId: event.traceId ?? '',
+    ...NO_SUBJECT,
+    ...subjectOf(network, event, face),
   }
-  if (event.evidence !== null) message.evidence = jsonObject(event.evidence)
-  describeEvent(message, event, face)
-  return message
 }
 
-function describeEvent(message: auditPb.Event, event: LedgerEvent, face: EventShown['face']): void {
+const NO_SUBJECT = {
+  lease: undefined,
+  pool: undefined,
+  networkSettings: undefined,
+  closed: undefined,
+  evidence: undefined,
+}
+type Subject = Partial<Pick<Told<auditPb.EventJson>, keyof typeof NO_SUBJECT>>
+
+/** What it is about, in the field of its kind; what it was decided on, as evidence. */
+function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']): Subject {
+  const { seq, at } = event
   switch (event.type) {
-    case 'lease.reserved':
-    case 'lease.confirmed':
-    case 'lease.quarantined':
-    case 'lease.adopted':
-    case 'lease.updated': {
-      const { lease } = event
-      const id = leaseId(lease.network, lease.fencingToken)
-      message.lease = leaseFields({
-        ...lease,
-        ...face,
-        leaseId: id,
-        endedAt: null,
-        availableAt: null,
-        reused: false,
-      })
-      return
-    }
-    case 'lease.released':
-    case 'lease.reaped': {
-      const { lease, endedAt, availableAt } = event.ended
-      const id = leaseId(lease.network, lease.fencingToken)
-      const state = event.type === 'lease.released' ? 'RELEASED' : 'REAPED'
-      message.lease = leaseFields({
-        ...lease,
-        ...face,
-        leaseId: id,
-        state,
-        endedAt,
-        availableAt,
-        reused: false,
-      })
-      return
-    }
     case 'pool.created':
     case 'pool.updated':
     case 'pool.deleted': {
-      const pool = settingsFields(event.pool)
-      pool.network = event.network
-      pool.id = BigInt(event.poolId)
-      pool.version = BigInt(event.seq)
-      pool.updatedAt = timestampMessage(event.at)
-      if (event.type === 'pool.created') pool.createdAt = timestampMessage(event.at)
-      message.pool = pool
-      return
+      const createdAt = event.type === 'pool.created' ? at : null
+      const settings: PoolSettings = event.details
+      return {
+        pool: poolJson(
+          network,
+          { poolId: event.poolId, version: seq, createdAt, updatedAt: at, settings },
+          null,
+        ),
+      }
     }
     case 'network.created':
+      return { networkSettings: bareNetwork(network, event, 'READY', event.details) }
     case 'network.updated':
-      message.networkSettings = {
-        ...networkOf(event),
-        description: event.settings.description,
-        labels: mapOf(event.settings.labels),
-        ...(event.type === 'network.created' || event.recoveryEnded
-          ? { state: networkPb.NetworkState.READY }
-          : {}),
+      return {
+        networkSettings: bareNetwork(network, event, 'NETWORK_STATE_UNSPECIFIED', event.details),
       }
-      return
     case 'era.begun':
-      message.networkSettings = {
-        ...networkOf(event),
-        era: event.era,
-        state: event.recovering ? networkPb.NetworkState.RECOVERING : networkPb.NetworkState.READY,
+    case 'recovery.ended': {
+      const isRecovering = event.type === 'era.begun' && event.details.recovering
+      return {
+        networkSettings: bareNetwork(network, event, isRecovering ? 'RECOVERING' : 'READY'),
+        evidence: event.details,
       }
-      return
+    }
     case 'attachment.closed':
-      message.closed = closedMessage(event, face.pool)
-      return
-    case 'node.fenced':
+      return { closed: { owner: ownerJson(event.owner), until: timeText(at + POLICY.retryHorizonMs) } }
+    case 'source.registered':
+    case 'source.enabled':
+    case 'source.retired':
+    case 'source.reported':
     case 'reconcile.held':
     case 'reconcile.resumed':
-      return
+      return { evidence: event.details as unknown as Details }
+    default:
+      return { lease: recordJson(network, event.record, face), evidence: event.details ?? undefined }
   }
+}
+
+function recordJson(network: string, record: AddressRecord, face: EventShown['face']): ToldLease {
+  return leaseFields(
+    {
+      ...record,
+      ...face,
+      leaseId: leaseId(network, record.token),
+      network,
+      state: record.state === 'FREE' ? record.ended! : record.state,
+      version: record.seq,
+      fencingToken: record.token,
+      endedAt: record.state === 'FREE' ? record.at : null,
+      reused: false,
+    },
+    undefined,
+  )
 }
 
 /** What an event says of its network besides the settings. */
-function networkOf(event: LedgerEvent): networkPb.Network {
+function bareNetwork(
+  name: string,
+  { seq, at }: LedgerEvent,
+  state: networkPb.NetworkStateJson,
+  { description, labels }: { description: string; labels: Labels } = { description: '', labels: {} },
+): Told<networkPb.NetworkJson> {
   return {
-    $typeName: 'ipledger.v1.Network',
-    name: event.network,
-    description: '',
-    labels: {},
-    state: networkPb.NetworkState.NETWORK_STATE_UNSPECIFIED,
-    era: eraOf(event.seq),
-    head: BigInt(event.seq),
-    updatedAt: timestampMessage(event.at),
-    version: BigInt(event.seq),
+    name,
+    description,
+    labels,
+    state,
+    era: eraOf(seq),
+    head: String(seq),
+    digest: '',
+    createdAt: undefined,
+    updatedAt: timeText(at),
+    version: String(seq),
+    holds: [],
+    recovery: undefined,
   }
 }
 
-function closedMessage(event: ClosedEvent, pool: string): auditPb.ClosedAttachment {
+export function entryJson(network: string, { what, ...shown }: HistoryEntry): Told<auditPb.HistoryEntryJson> {
+  return { event: eventJson(network, shown), what }
+}
+
+export function holderJson(holder: Holder): Told<auditPb.HolderJson> {
+  const { owner, from, until } = holder
   return {
-    $typeName: 'ipledger.v1.ClosedAttachment',
-    owner: ownerMessage(event.owner, { node: '', boot: '', labels: {} }),
-    pool: event.poolId === null ? '' : pool,
-    until: timestampMessage(event.at + POLICY.retryHorizonMs),
-  }
-}
-
-export function entryMessage({ what, ...shown }: Entry): auditPb.HistoryEntry {
-  return { $typeName: 'ipledger.v1.HistoryEntry', event: eventMessage(shown), what }
-}
-
-export function holderMessage({ holder, face }: HolderShown): auditPb.Holder {
-  const { owner, placement, from, until, availableAt } = holder
-  const message: auditPb.Holder = {
-    $typeName: 'ipledger.v1.Holder',
     leaseId: holder.leaseId,
     address: holder.address,
     prefixLength: holder.prefixLength,
-    pool: face.pool,
-    fromSeq: BigInt(from.seq),
-    fromTime: timestampMessage(from.at),
+    pool: holder.face.pool,
+    owner: owner === null ? undefined : ownerJson(owner, holder.node, holder.labels),
+    fromSeq: String(from.seq),
+    fromTime: timeText(from.at),
     beganAs: from.as,
     givenBy: from.actor,
-    untilSeq: BigInt(until?.seq ?? 0),
+    untilSeq: String(until?.seq ?? 0),
+    untilTime: optionalTime(until?.at ?? null),
     endedAs: until?.as ?? '',
-    states: holder.states.map(heldStateMessage),
+    availableAt: optionalTime(holder.availableAt),
+    states: holder.states.map(({ state, reason, seq, at }) => ({
+      state,
+      quarantineReason: reason ?? 'QUARANTINE_REASON_UNSPECIFIED',
+      seq: String(seq),
+      time: timeText(at),
+    })),
   }
-  if (owner !== null) message.owner = ownerMessage(owner, placement)
-  if (until !== null) message.untilTime = timestampMessage(until.at)
-  if (availableAt !== null) message.availableAt = timestampMessage(availableAt)
-  return message
-}
-
-function heldStateMessage({ state, reason, seq, at }: HeldState): auditPb.HeldState {
-  return {
-    $typeName: 'ipledger.v1.HeldState',
-    state: LEASE_STATES[state],
-    quarantineReason:
-      reason === null ? pb.QuarantineReason.QUARANTINE_REASON_UNSPECIFIED : QUARANTINE_REASONS[reason],
-    seq: BigInt(seq),
-    time: timestampMessage(at),
-  }
-}
-
-/** A lease as it was; what its pool is called and offers now. */
-export function pastLeaseMessage({ lease, face }: LeasesAsOf['leases'][number]): pb.Lease {
-  return leaseFields({
-    ...lease,
-    ...face,
-    leaseId: leaseId(lease.network, lease.fencingToken),
-    endedAt: null,
-    availableAt: null,
-    reused: false,
-  })
-}
-
-export function stepMessage({ seq, at, what, evidence }: Step): auditPb.ExplainStep {
-  const message: auditPb.ExplainStep = {
-    $typeName: 'ipledger.v1.ExplainStep',
-    seq: BigInt(seq),
-    time: timestampMessage(at),
-    what,
-  }
-  if (evidence !== null) message.evidence = jsonObject(evidence)
-  return message
-}
-
-function mapOf(labels: Labels): { [key: string]: string } {
-  return { ...labels }
-}
-
-/** Evidence is plain JSON, as google.protobuf.Struct is; only its arrays and maps are not read-only there. */
-export function jsonObject(evidence: {
-  readonly [key: string]: Json
-}): NonNullable<auditPb.Event['evidence']> {
-  return evidence as NonNullable<auditPb.Event['evidence']>
 }

@@ -30,11 +30,11 @@ import {
   type Front,
   type Header,
   MOST_REQUEST_BYTES,
+  messageOf,
   refuse,
   statusOf,
 } from './dispatch.ts'
 import { invalidField, Refused, toConnectError } from './errors.ts'
-import { JSON_ANSWERS } from './plain-lane.ts'
 
 export type ConnectLane = (
   request: IncomingMessage | Http2ServerRequest,
@@ -65,7 +65,7 @@ export function createConnectLane(
   const spoken = { grpc: protocols.grpc, grpcWeb: true, connect: true }
   const router = createConnectRouter({
     ...spoken,
-    jsonOptions: { ...JSON_ANSWERS, ignoreUnknownFields: false, ...STRICT_UTF8 },
+    jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false, ...STRICT_UTF8 },
     acceptCompression: [compressionGzip],
     readMaxBytes: MOST_STREAM_BYTES,
     requestGate: (context) => tellAsRefusal(context, MOST_STREAM_BYTES),
@@ -75,7 +75,7 @@ export function createConnectLane(
     const { desc } = method
     const tell = (error: unknown, call: Call | null): ConnectError =>
       ourError(refuse(front, method, call, error))
-    const begin = ({ requestHeader, timeoutMs, protocolName, signal }: HandlerContext): Call => {
+    const begin = ({ requestHeader, timeoutMs, protocolName }: HandlerContext): Call => {
       const said: Header = {
         system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
         authorization: requestHeader.get('authorization') ?? undefined,
@@ -83,14 +83,14 @@ export function createConnectLane(
         traceparent: requestHeader.get('traceparent') ?? undefined,
         tracestate: requestHeader.get('tracestate') ?? undefined,
       }
-      return beginCall(front, method, said, () => signal.aborted)
+      return beginCall(front, method, said)
     }
     router.rpc(
       desc,
       async (message, context) => {
         const call = context.values.get(CALL)!
         try {
-          const answered = await answer(front, method, message, call)
+          const answered = messageOf(method, await answer(method, message, call))
           call.rpc?.end('OK', '')
           return answered
         } catch (error) {

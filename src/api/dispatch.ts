@@ -2,7 +2,7 @@
  * What all protocols share: the table of methods, how a call begins (who, may they, until when), and what becomes of
  * whatever a handler throws. Nothing is written to the log for a call that went as it should, above debug.
  */
-import type { DescMethod, DescService } from '@bufbuild/protobuf'
+import { type DescMethod, type DescService, fromJson, type Message } from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { refusal } from '../core/refusal.ts'
@@ -11,22 +11,21 @@ import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
-import { ReadsUnavailable } from '../ledger/reads.ts'
+import { ReadsUnavailable } from '../ledger/reads-types.ts'
 import { beginRpc, type Logger, type RpcSystem, traceIdOf } from '../telemetry.ts'
 import { auditHandlers } from './audit-handlers.ts'
-import type { Backend, Call, Handle, Method } from './call.ts'
+import type { Backend, Call, Method } from './call.ts'
 import { codeOf, internalError, invalidField, Refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
 import { poolHandlers } from './pool-handlers.ts'
-import { type Caller, checkRole, RIGHTS, type Role } from './rights.ts'
+import { type Caller, checkRole, RIGHTS } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
 /**
- * What one message may hold up everybody else: reading, judging and deciding the worst legal ones of this size takes
- * the event loop 36 ms, of 4 MiB 270 ms; one made only to be slow 80 ms, of 4 MiB 900 ms and 1.5 GB. A network's lock
- * may be held meanwhile (ops/decisions/0004-large-messages.md). The largest single Reserve has some 300 KiB.
+ * What one message may hold up everybody else: reading and deciding the worst legal ones of this size takes the event loop
+ * tens of milliseconds. The largest single Reserve has some 300 KiB. Only reports may be longer (large-report.ts).
  */
 export const MOST_REQUEST_BYTES = 512 * 1024
 /** A caller that would wait longer keeps its place in the queue no longer than this. */
@@ -59,18 +58,13 @@ export function methodsOf(backend: Backend): readonly Method[] {
 
 /** Methods of one service; `roles` is given for a service that stands outside the table of rights. */
 export function table(service: DescService, handlers: object, open = false): readonly Method[] {
-  const handles = handlers as Readonly<Record<string, Handle<never, never>>>
+  const handles = handlers as Readonly<Record<string, Method['handle']>>
   return service.methods.filter(isUnary).map((desc) => {
     const handle = handles[desc.localName]
     const name = `${service.typeName}/${desc.name}`
     const roles = open ? null : RIGHTS[name]
     if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
-    return {
-      path: `/${name}`,
-      desc,
-      roles,
-      handle: handle as Method['handle'],
-    }
+    return { path: `/${name}`, desc, roles, handle }
   })
 }
 
@@ -91,15 +85,17 @@ export type Header = {
 }
 
 /** Everything that can be refused before the body is read. */
-export function beginCall(front: Front, method: Method, header: Header, isGone: Call['isGone']): Call {
+export function beginCall(front: Front, method: Method, header: Header): Call {
+  const { desc, roles } = method
   const rpc = beginRpc(method.path.slice(1), header.system, header)
   try {
+    const caller = roles === null ? NOBODY : front.tokens.authenticate(header.authorization)
+    if (roles !== null) checkRole(caller, roles, desc.name)
     return {
-      caller: admit(front.tokens, method.roles, header.authorization, method.desc.name),
-      method: method.desc.name,
+      caller,
+      method: desc.name,
       deadline:
         performance.now() + Math.min(header.timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
-      isGone,
       traceId: rpc === null ? traceIdOf(header.traceparent) : rpc.traceId,
       rpc,
     }
@@ -109,51 +105,21 @@ export function beginCall(front: Front, method: Method, header: Header, isGone: 
   }
 }
 
-function admit(
-  tokens: Tokens,
-  roles: ReadonlySet<Role> | null,
-  authorization: string | undefined,
-  method: string,
-): Caller {
-  if (roles === null) return NOBODY
-  const caller = tokens.authenticate(authorization)
-  checkRole(caller, roles, method)
-  return caller
-}
-
 /** Throws whatever the handler throws; `refuse` says what the caller is told. */
-export function answer(
-  front: Front,
-  method: Method,
-  message: Parameters<Method['handle']>[0],
-  call: Call,
-): ReturnType<Method['handle']> {
-  const { rpc } = call
-  const handle = () => handled(front, method, message, call)
-  return rpc === null ? handle() : rpc.run(handle)
+export async function answer(method: Method, message: Message, call: Call): Promise<object> {
+  if (performance.now() >= call.deadline) throw deadlinePassed()
+  const handle = () => method.handle(message, call)
+  return call.rpc === null ? handle() : call.rpc.run(handle)
 }
 
-async function handled(
-  front: Front,
-  method: Method,
-  message: Parameters<Method['handle']>[0],
-  call: Call,
-): ReturnType<Method['handle']> {
-  const begun = performance.now()
-  if (begun >= call.deadline) throw deadlinePassed()
-  const answered = await method.handle(message, call)
-  if (front.log.isLevelEnabled('debug')) {
-    front.log.debug(
-      { method: call.method, actor: call.caller.name, ms: performance.now() - begun },
-      'answered',
-    )
-  }
-  return answered
+/** What a handler answers, for whoever wants more than its JSON. */
+export function messageOf({ desc }: Method, answered: object): Message {
+  return fromJson(desc.output, JSON.parse(JSON.stringify(answered)))
 }
 
 export function deadlinePassed(): Refused {
   return new Refused(
-    refusal('OVERLOADED', 'the deadline passed before the call was begun; it did nothing', {}, 100),
+    refusal('DEADLINE_EXCEEDED', 'the deadline passed before the call was begun; nothing was done', {}),
   )
 }
 
@@ -179,8 +145,10 @@ export function statusOf(told: Refused | ConnectError): string {
 /** What a caller is told of whatever was thrown. A defect of ours goes to the log and is told as such. */
 function refusalOf(log: Logger, error: unknown, method: string): Refused | ConnectError {
   if (error instanceof Refused) {
-    if (error.cause !== undefined) log.warn({ method, err: error.cause }, error.message)
-    else log.debug({ method, reason: error.refusal.reason }, error.message)
+    const { reason, metadata } = error.refusal
+    if (metadata.beyondHead === undefined) log.debug({ method, reason }, error.message)
+    // Somebody was given that number: the database may be an older copy.
+    else log.error({ method, reason, ...metadata }, error.message)
     return error
   }
   if (error instanceof ConnectError) return error

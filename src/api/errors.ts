@@ -1,23 +1,17 @@
 /**
- * Why a call was refused, as the caller meets it: the one table from reasons to RPC codes, and what the caller and
- * the operator should do about each.
+ * Why a call was refused, as the caller meets it: the one table from reasons to RPC codes, and what the caller should do.
  *
  * A refusal travels inside this room as a thrown `Refused` and leaves it as a Connect error with
  * google.rpc.ErrorInfo (domain `ipledger`, reason, metadata) and, where waiting helps, google.rpc.RetryInfo.
  * What leaves is well-formed text of bounded length, whatever a caller sent: gRPC puts it into a header.
  */
-import { toBinary, toJson } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { codeToHttpStatus, codeToString } from '@connectrpc/connect/protocol-connect'
+import { codeToHttpStatus, codeToString, errorToJson } from '@connectrpc/connect/protocol-connect'
 import { invalid, type Reason, type Refusal, refusal } from '../core/refusal.ts'
-import {
-  type ErrorInfo,
-  ErrorInfoSchema,
-  type RetryInfo,
-  RetryInfoSchema,
-} from '../gen/google/rpc/error_details_pb.ts'
-import type { ItemError } from '../gen/ipledger/v1/types_pb.ts'
-import { durationMessage } from './times.ts'
+import { ErrorInfoSchema, RetryInfoSchema } from '../gen/google/rpc/error_details_pb.ts'
+import type { ItemErrorJson } from '../gen/ipledger/v1/types_pb.ts'
+import type { Told } from './answers.ts'
+import { durationMessage, durationText } from './times.ts'
 
 export const DOMAIN = 'ipledger'
 
@@ -25,158 +19,127 @@ type Meaning = {
   readonly code: Code
   /** What the program that called should do. */
   readonly caller: string
-  /** What a person who runs the service should do when it is seen often. */
-  readonly operator: string
 }
 
 export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
   POOL_EXHAUSTED: {
     code: Code.ResourceExhausted,
     caller: 'Wait for RetryInfo if there is one: the next address has cooled then. Or name another pool.',
-    operator: 'Enlarge the pool, or look for leases that nobody uses: ListLeases by state and age.',
   },
   ALL_CANDIDATES_LIVE: {
     code: Code.ResourceExhausted,
     caller: 'Do not retry at once: 32 free addresses in a row are in your liveAddresses.',
-    operator:
-      'Another allocator hands out addresses of this pool, or its leases were lost: find out before anything else.',
   },
   OWNER_LIMIT: {
     code: Code.ResourceExhausted,
-    caller:
-      'End one of the leases in the metadata: Release with confirmed removal, or Reserve with supersedes.',
-    operator:
-      'A workload in a crash loop, or one whose removals are never confirmed. Reap what is proven gone.',
+    caller: 'End one of the leases in the metadata: Release with confirmed removal.',
   },
   ADDRESS_TAKEN: {
     code: Code.AlreadyExists,
     caller: 'Take another address; the holder is in the metadata.',
-    operator: 'Nothing, unless the holder is gone.',
   },
   ADDRESS_COOLING: {
     code: Code.FailedPrecondition,
     caller: 'Wait for RetryInfo, or take another address.',
-    operator: 'Nothing. The rest is what keeps two workloads apart.',
   },
   ADDRESS_QUARANTINED: {
     code: Code.FailedPrecondition,
     caller: 'Take another address; who saw it, and why it is held, is in the metadata.',
-    operator: 'Find out who uses the address; Reap the lease when nobody does.',
   },
   ADDRESS_EXCLUDED: {
     code: Code.FailedPrecondition,
     caller:
       'Take another address: this one is a gateway, a first or last address, or excluded from the pool.',
-    operator: 'Change the exclusions of the pool if they are wrong.',
   },
   ILLEGAL_STATE: {
     code: Code.FailedPrecondition,
     caller: 'Read the lease: its state, which is in the metadata, does not allow this.',
-    operator: 'Nothing, unless the holder in the metadata is gone: then Release or Reap its lease.',
   },
   ATTACHMENT_CLOSED: {
     code: Code.FailedPrecondition,
     caller:
       'Unconfigure: a Release or a newer incarnation overtook this call. A new life needs a new incarnation.',
-    operator: 'Nothing. Often seen, callers reuse incarnations.',
   },
   LEASE_LOST: {
     code: Code.FailedPrecondition,
     caller: 'Unconfigure the address and reserve anew, with a new requestId.',
-    operator: 'See how the lease ended: ListEvents with its leaseId.',
   },
   LIVENESS_STALE: {
     code: Code.FailedPrecondition,
     caller: 'Retry later, or use a pool that is not STRICT.',
-    operator: 'Bring the sources of the network back; make the pool AVAILABLE if it has none.',
   },
   NETWORK_RECOVERING: {
     code: Code.FailedPrecondition,
     caller: 'Retry later.',
-    operator:
-      'REBUILDING ends with its rebuild; one that broke off leaves it so until ipledger rebuild is run again. RECOVERING ends when every source has reported, or by EndRecovery.',
   },
   POOL_DRAINING: {
     code: Code.FailedPrecondition,
     caller: 'Name another pool.',
-    operator: 'Name a successor in front of it, or end draining.',
   },
   POOL_IN_USE: {
     code: Code.FailedPrecondition,
     caller:
       'Wait for RetryInfo if only cooling addresses are in the way; else end the leases in the message.',
-    operator: 'Set draining and let the pool run empty.',
   },
   VERSION_MISMATCH: {
     code: Code.Aborted,
     caller: 'Read it again and decide anew; do not repeat the call as it is.',
-    operator: 'Nothing; but with beyondHead in the metadata, find out whether the database is an older copy.',
   },
   NETWORK_NOT_FOUND: {
     code: Code.NotFound,
     caller: 'Correct the name, or create the network.',
-    operator: 'Nothing.',
   },
   POOL_NOT_FOUND: {
     code: Code.NotFound,
     caller: 'Correct the name: the pool was renamed, deleted, or never existed.',
-    operator: 'Nothing.',
   },
   LEASE_NOT_FOUND: {
     code: Code.NotFound,
     caller: 'For Confirm: unconfigure. For Release: nothing is held.',
-    operator: 'A token that the ledger never gave may come from a life of the database that was lost.',
   },
   SOURCE_NOT_FOUND: {
     code: Code.NotFound,
     caller: 'Register the source, and have it enabled.',
-    operator:
-      'While the network recovers: stuck lists it; register and enable it, or end the recovery by hand.',
   },
   INVALID_FIELD: {
     code: Code.InvalidArgument,
     caller: 'Correct the request: the metadata name the field and what is wrong with it.',
-    operator: 'Nothing.',
   },
   REQUEST_ID_REUSED: {
     code: Code.InvalidArgument,
     caller: 'Use a new requestId for a new request, and the same one only for the very same request.',
-    operator: 'Nothing.',
+  },
+  DEADLINE_EXCEEDED: {
+    code: Code.DeadlineExceeded,
+    caller: 'Nothing was done. Repeat it with a longer deadline, or with more time between tries.',
   },
   OUTCOME_UNKNOWN: {
     code: Code.Unavailable,
     caller: 'Repeat the same request: it was committed or it was not, and repeating is safe.',
-    operator: 'The connection to the database broke at a commit. Look at the database.',
   },
   OVERLOADED: {
     code: Code.Unavailable,
     caller: 'Nothing was done. Retry after RetryInfo, with more time between tries.',
-    operator:
-      'The queue of the network is full: look at the latency of the database, spread the load over networks.',
   },
   DATABASE_UNAVAILABLE: {
     code: Code.Unavailable,
     caller: 'Nothing was done. Retry after RetryInfo.',
-    operator: 'Bring the database back.',
   },
   UNAUTHENTICATED: {
     code: Code.Unauthenticated,
     caller: 'Send `Authorization: Bearer <token>` with a token that the server knows.',
-    operator: 'Make one with ipledger token create.',
   },
   PERMISSION_DENIED: {
     code: Code.PermissionDenied,
     caller: 'Do not retry: the token lacks this right, network or node.',
-    operator: 'Give the caller a token with another role, network or node, if it should have it.',
   },
   SOURCE_MISMATCH: {
     code: Code.PermissionDenied,
-    caller: 'Report as the source and node that the token is bound to.',
-    operator: 'Check which token runs on which node.',
+    caller: 'Report as a source that the token may speak for.',
   },
 }
 
-/** A call that is refused: by the checks of this room, or because the ledger said so. */
+/** A call that is refused: by the checks of this room, or because the core said so. */
 export class Refused extends Error {
   readonly refusal: Refusal
   constructor(refused: Refusal) {
@@ -213,55 +176,24 @@ export function toConnectError(error: Refused): ConnectError {
   return connectError
 }
 
-/** The same error as the body of an answer in Connect's protocol, without the detour, which costs ten times as much. */
+/** The same error as the body of an answer in Connect's protocol. */
 export function toErrorJson(error: Refused): { readonly status: number; readonly json: string } {
-  const { reason, message, metadata, retryAfterMs } = error.refusal
-  const { code } = MEANINGS[reason]
-  const info: ErrorInfo = {
-    $typeName: 'google.rpc.ErrorInfo',
-    reason,
-    domain: DOMAIN,
-    metadata: presentableMetadata(metadata),
-  }
-  const details: object[] = [
-    {
-      type: info.$typeName,
-      value: base64(toBinary(ErrorInfoSchema, info)),
-      debug: { reason, domain: DOMAIN, metadata: info.metadata },
-    },
-  ]
-  if (retryAfterMs !== undefined) {
-    const retry: RetryInfo = {
-      $typeName: 'google.rpc.RetryInfo',
-      retryDelay: durationMessage(retryAfterMs),
-    }
-    details.push({
-      type: retry.$typeName,
-      value: base64(toBinary(RetryInfoSchema, retry)),
-      debug: toJson(RetryInfoSchema, retry),
-    })
-  }
+  const connectError = toConnectError(error)
   return {
-    status: codeToHttpStatus(code),
-    json: JSON.stringify({ code: codeToString(code), message: presentable(message), details }),
+    status: codeToHttpStatus(connectError.code),
+    json: JSON.stringify(errorToJson(connectError, undefined)),
   }
-}
-
-/** Without padding, as the protocol has it. */
-function base64(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64').replace(/=+$/, '')
 }
 
 /** The same error inside the answer of a batch. */
-export function toItemError(error: Refused): ItemError {
+export function itemErrorJson(error: Refused): Told<ItemErrorJson> {
   const { reason, message, metadata, retryAfterMs } = error.refusal
   return {
-    $typeName: 'ipledger.v1.ItemError',
     code: codeToString(MEANINGS[reason].code),
     reason,
     message: presentable(message),
     metadata: presentableMetadata(metadata),
-    ...(retryAfterMs === undefined ? {} : { retryAfter: durationMessage(retryAfterMs) }),
+    retryAfter: retryAfterMs === undefined ? undefined : durationText(retryAfterMs),
   }
 }
 

@@ -1,20 +1,21 @@
 /**
  * What every field of a request must be, whatever the message: lengths in UTF-8 bytes, characters, forms, ranges.
  * Each check answers with the value in canonical form or throws INVALID_FIELD with the field's path in JSON spelling.
- * What depends on the books is the core's business.
+ * What depends on the state of a network is the core's business.
  */
 import type { DescEnum } from '@bufbuild/protobuf'
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt'
 import {
+  addressMeant,
   type Cidr,
   formatAddress,
   formatCidr,
+  type IpAddress,
   isMalformed,
   parseAddress,
   parseCidr,
 } from '../core/address.ts'
-import { parseLeaseId } from '../core/lease.ts'
-import { NETWORK_NAME } from '../core/network.ts'
+import { parseLeaseId } from '../core/event.ts'
 import type { Labels } from '../core/owner.ts'
 import { invalidField } from './errors.ts'
 
@@ -42,37 +43,23 @@ export const LIMITS = {
   defaultPage: 100,
 } as const
 
-const DAY_MS = 24 * 3_600_000
-export const LONGEST_MS = 30 * DAY_MS
+const LONGEST_MS = 30 * 24 * 3_600_000
 
+export const NETWORK_NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/
 const POOL = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
+
 /** Text without control characters, at most `limit` bytes; may be empty. */
 export function text(value: string, path: string, limit: number): string {
-  let bytes = 0
-  for (let i = 0; i < value.length; i++) {
-    const code = value.charCodeAt(i)
-    if (code < 0x80) {
-      if (code < 0x20 || code === 0x7f) throw invalidField(path, 'must not contain control characters')
-      bytes += 1
-    } else if (code < 0xa0) {
-      throw invalidField(path, 'must not contain control characters')
-    } else if (code < 0x800) {
-      bytes += 2
-    } else if (code < 0xd800 || code > 0xdfff) {
-      bytes += 3
-    } else {
-      const next = value.charCodeAt(i + 1)
-      if (code > 0xdbff || !(next >= 0xdc00 && next <= 0xdfff)) {
-        throw invalidField(path, 'is not well-formed Unicode: half of a surrogate pair')
-      }
-      bytes += 4
-      i += 1
-    }
-    if (bytes > limit) throw invalidField(path, `is longer than ${limit} bytes`)
-  }
+  // Most are short: three bytes a character at most.
+  if (3 * value.length > limit && Buffer.byteLength(value) > limit)
+    throw invalidField(path, `is longer than ${limit} bytes`)
+  if (CONTROL.test(value)) throw invalidField(path, 'must not contain control characters')
+  if (!value.isWellFormed()) throw invalidField(path, 'is not well-formed Unicode: half of a surrogate pair')
   return value
 }
 
@@ -143,23 +130,35 @@ export function labels(given: Readonly<Record<string, string>>, path: string): L
 
 const NO_LABELS: Labels = {}
 
-export function address(value: string, path: string): string {
+export function ipAddress(value: string, path: string): IpAddress {
   const parsed = parseAddress(value)
-  if (isMalformed(parsed)) throw invalidField(path, parsed.malformed)
-  return formatAddress(parsed)
-}
-
-/** A CIDR, or an address for the block of that one address. */
-export function cidrOrAddress(value: string, path: string): Cidr {
-  const parsed = parseCidr(value.includes('/') ? value : wholeLength(value, path))
   if (isMalformed(parsed)) throw invalidField(path, parsed.malformed)
   return parsed
 }
 
-function wholeLength(value: string, path: string): string {
-  const parsed = parseAddress(value)
+export function address(value: string, path: string): string {
+  return formatAddress(ipAddress(value, path))
+}
+
+/** One that is in use: a spelling that can only mean one address is that address, so that it spoils no list. */
+export function addressInUse(value: string, path: string): string {
+  const meant = addressMeant(value)
+  return meant === null ? address(value, path) : formatAddress(meant)
+}
+
+export function optionalText(value: string, path: string): string | null {
+  return value === '' ? null : text(value, path, LIMITS.nameBytes)
+}
+
+/** A CIDR, or an address for the block of that one address. */
+export function cidrOrAddress(value: string, path: string): Cidr {
+  const parsed = parseCidr(value.includes('/') ? value : wholeLength(ipAddress(value, path)))
   if (isMalformed(parsed)) throw invalidField(path, parsed.malformed)
-  return `${formatAddress(parsed)}/${parsed.family === 4 ? 32 : 128}`
+  return parsed
+}
+
+function wholeLength(one: IpAddress): string {
+  return `${formatAddress(one)}/${one.family === 4 ? 32 : 128}`
 }
 
 export function cidr(value: string, path: string): string {
@@ -191,30 +190,35 @@ export function duration(
 const FIRST_SECOND = -62_135_596_800n
 const LAST_SECOND = 253_402_300_799n
 
-/** Milliseconds since 1970; what is finer is cut off. */
+/** Milliseconds since 1970; what is finer is cut off, and what was earlier was before every log. */
 export function instant({ seconds, nanos }: Timestamp, path: string): number {
   const sound = seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= 999_999_999
   if (!sound) throw invalidField(path, 'is no time of the years 1 to 9999')
-  return Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000)
+  return Math.max(0, Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000))
 }
 
-/** A number of the ledger: version, token, position. All of them are below 2^53. */
+export function optionalInstant(time: Timestamp | undefined, path: string): number | null {
+  return time === undefined ? null : instant(time, path)
+}
+
+/** A number of the log: version, token, position. All of them are below 2^53. */
 export function ledgerNumber(value: bigint, path: string): number {
   if (value > BigInt(Number.MAX_SAFE_INTEGER))
-    throw invalidField(path, 'is 2^53 or more, which no ledger reaches')
+    throw invalidField(path, 'is 2^53 or more, which no log reaches')
   return Number(value)
 }
 
-/** Protobuf hands over numbers that the enum does not know; JSON does so too, when they are written as numbers. */
-export function known(value: number, type: DescEnum, path: string): void {
-  if (type.value[value] !== undefined) return
+/** The name of an enum's value. Protobuf hands over numbers that the enum does not know; JSON may have them, too. */
+export function known(value: number, type: DescEnum, path: string): string {
+  const found = type.value[value]
+  if (found !== undefined) return found.name
   throw invalidField(path, `${value} is unknown; it must be one of ${namesOf(type)}`)
 }
 
-/** A value that says something: neither unknown nor `…_UNSPECIFIED`. */
-export function specified(value: number, type: DescEnum, path: string): void {
-  known(value, type, path)
+/** One that says something: neither unknown nor `…_UNSPECIFIED`. */
+export function specified(value: number, type: DescEnum, path: string): string {
   if (value === 0) throw invalidField(path, `must be one of ${namesOf(type)}`)
+  return known(value, type, path)
 }
 
 function namesOf(type: DescEnum): string {
@@ -222,6 +226,10 @@ function namesOf(type: DescEnum): string {
     .filter((one) => one.number !== 0)
     .map((one) => one.name)
     .join(', ')
+}
+
+export function optionalNumber(value: bigint | undefined, path: string): number | null {
+  return value === undefined ? null : ledgerNumber(value, path)
 }
 
 export function requestId(value: string, path = 'requestId'): string | null {
@@ -245,7 +253,7 @@ export function leaseKey(id: string, network: string, path = 'leaseId'): LeaseKe
   if (network !== '' && network !== parsed.network) {
     throw invalidField('network', `the lease id names network ${parsed.network}`)
   }
-  return { network: parsed.network, token: parsed.fencingToken }
+  return parsed
 }
 
 export function atMost(count: number, limit: number, path: string): void {

@@ -13,9 +13,10 @@ import {
   type Health,
   type HealthCheckRequest,
   type HealthCheckResponse,
+  HealthCheckResponse_ServingStatusSchema,
   HealthCheckResponse_ServingStatus as Status,
 } from '../gen/grpc/health/v1/health_pb.ts'
-import { type Condition, ReadsUnavailable } from '../ledger/reads.ts'
+import { type Condition, ReadsUnavailable } from '../ledger/reads-types.ts'
 import type { Handlers } from './call.ts'
 
 /** An answer of the database stands for this long: probes come from anybody. */
@@ -86,19 +87,13 @@ export function createHealth({ look, services, stopping, worker }: HealthOptions
   }
 
   function warnings(condition?: Condition): readonly string[] {
-    const { recovering = 0, rebuilding = 0 } = condition ?? {}
+    const { recovering = 0, held = 0 } = condition ?? {}
     const trouble = worker?.() ?? null
     return [
       ...(recovering === 0
         ? []
-        : [
-            `${networks(recovering, 'recovers and reserves', 'recover and reserve')} nothing: ipledger stuck`,
-          ]),
-      ...(rebuilding === 0
-        ? []
-        : [
-            `${networks(rebuilding, 'is being rebuilt and reserves', 'are being rebuilt and reserve')} nothing: it ends with the rebuild; if that broke off, ipledger rebuild`,
-          ]),
+        : [`${networks(recovering)} RECOVERING, with nothing handed out: ipledger attention`]),
+      ...(held === 0 ? [] : [`${networks(held)} held: ipledger attention`]),
       ...(trouble === null
         ? []
         : [`the worker failed at ${isoTime(trouble.since)} and is started again: the log says why`]),
@@ -122,13 +117,12 @@ export function createHealth({ look, services, stopping, worker }: HealthOptions
         const status = await statusOf(service)
         if (status === Status.SERVICE_UNKNOWN)
           throw new ConnectError('there is no such service', Code.NotFound)
-        return message(status)
+        return { status: nameOf(status) }
       },
       list: async () => ({
-        $typeName: 'grpc.health.v1.HealthListResponse',
         statuses: Object.fromEntries(
           await Promise.all(
-            ['', ...services].map(async (name) => [name, message(await statusOf(name))] as const),
+            ['', ...services].map(async (name) => [name, { status: nameOf(await statusOf(name)) }]),
           ),
         ),
       }),
@@ -147,12 +141,16 @@ export function createHealth({ look, services, stopping, worker }: HealthOptions
   }
 }
 
+function nameOf(status: Status) {
+  return HealthCheckResponse_ServingStatusSchema.value[status]!.name as keyof typeof Status
+}
+
 function message(status: Status): HealthCheckResponse {
   return { $typeName: 'grpc.health.v1.HealthCheckResponse', status }
 }
 
-function networks(count: number, one: string, many: string): string {
-  return `${count} ${count === 1 ? `network ${one}` : `networks ${many}`}`
+function networks(count: number): string {
+  return `${count} ${count === 1 ? 'network is' : 'networks are'}`
 }
 
 function lostTables(found: number, had: number): string {

@@ -1,28 +1,29 @@
 /** LeaseService: what is asked of leases, one function a method. */
-import { isMalformed, parseAddress } from '../core/address.ts'
+import { formatCidr } from '../core/address.ts'
 import type { Answer, Command, Confirm, LeaseView, Release, Reserve } from '../core/command.ts'
-import type { LeaseState, QuarantineReason } from '../core/lease.ts'
+import type { LeaseState, QuarantineReason } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
 import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
 import type { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import * as pb from '../gen/ipledger/v1/types_pb.ts'
-import type { LeaseFilter, LeaseFound } from '../ledger/read-leases.ts'
-import { leaseMessage, QUARANTINE_REASONS } from './answers.ts'
-import { type Backend, beyondHead, type Call, type Handlers, networkNotFound, submit } from './call.ts'
-import { invalidField, Refused, toItemError } from './errors.ts'
+import type { LeaseFilter, LeaseFound } from '../ledger/reads-types.ts'
+import { leaseJson } from './answers.ts'
+import { type Backend, type Call, checkHead, type Handlers, ofNetwork, submit } from './call.ts'
+import { invalidField, itemErrorJson, Refused } from './errors.ts'
 import {
   address,
   atMost,
   cidrOrAddress,
+  ipAddress,
   LIMITS,
   labels,
   leaseKey,
+  optionalText,
   pageSize,
   poolName,
   requestId,
   requiredText,
   specified,
-  text,
 } from './fields.ts'
 import { decodePage, encodePage } from './page-token.ts'
 import {
@@ -36,95 +37,47 @@ import {
   readUpdateLabels,
 } from './requests.ts'
 import { checkNetwork } from './rights.ts'
-import { timestampMessage } from './times.ts'
+import { optionalTime } from './times.ts'
 
 export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
   const { reads } = backend
   return {
-    reserve: async (message, call) =>
-      reserved(
-        await submit(backend, readReserve(message, call, allowedNetwork(call, message.network)), call),
-      ),
+    reserve: async (message, call) => {
+      const network = allowedNetwork(call, message.network)
+      return leases(await submit(backend, readReserve(message, call, network), call))
+    },
 
-    batchReserve: async (message, call) => ({
-      $typeName: 'ipledger.v1.BatchReserveResponse',
-      results: await batch(backend, message, call, {
-        read: (item, network) => {
-          if (item.validateOnly) throw invalidField('validateOnly', 'not in a batch')
-          return readReserve(item, call, network)
-        },
-        result: (answer): leasePb.BatchReserveResult => ({
-          $typeName: 'ipledger.v1.BatchReserveResult',
-          result: { case: 'response', value: reserved(answer) },
-        }),
-        refused: (error): leasePb.BatchReserveResult => ({
-          $typeName: 'ipledger.v1.BatchReserveResult',
-          result: { case: 'error', value: toItemError(error) },
-        }),
+    confirm: async (message, call) => leases(await submit(backend, readConfirm(message, call, null), call)),
+
+    release: async (message, call) => leases(await submit(backend, readRelease(message, call, null), call)),
+
+    batchReserve: async (message, call) =>
+      batch(backend, message, call, (item, network) => {
+        if (item.validateOnly) throw invalidField('validateOnly', 'not in a batch')
+        return readReserve(item, call, network)
       }),
-    }),
 
-    confirm: async (message, call) =>
-      confirmed(await submit(backend, readConfirm(message, call, null), call)),
+    batchConfirm: async (message, call) =>
+      batch(backend, message, call, (item, network) => readConfirm(item, call, network)),
 
-    batchConfirm: async (message, call) => ({
-      $typeName: 'ipledger.v1.BatchConfirmResponse',
-      results: await batch(backend, message, call, {
-        read: (item, network) => readConfirm(item, call, network),
-        result: (answer): leasePb.BatchConfirmResult => ({
-          $typeName: 'ipledger.v1.BatchConfirmResult',
-          result: { case: 'response', value: confirmed(answer) },
-        }),
-        refused: (error): leasePb.BatchConfirmResult => ({
-          $typeName: 'ipledger.v1.BatchConfirmResult',
-          result: { case: 'error', value: toItemError(error) },
-        }),
-      }),
-    }),
-
-    release: async (message, call) => released(await submit(backend, readRelease(message, call, null), call)),
-
-    batchRelease: async (message, call) => ({
-      $typeName: 'ipledger.v1.BatchReleaseResponse',
-      results: await batch(backend, message, call, {
-        read: (item, network) => readRelease(item, call, network),
-        result: (answer): leasePb.BatchReleaseResult => ({
-          $typeName: 'ipledger.v1.BatchReleaseResult',
-          result: { case: 'response', value: released(answer) },
-        }),
-        refused: (error): leasePb.BatchReleaseResult => ({
-          $typeName: 'ipledger.v1.BatchReleaseResult',
-          result: { case: 'error', value: toItemError(error) },
-        }),
-      }),
-    }),
+    batchRelease: async (message, call) =>
+      batch(backend, message, call, (item, network) => readRelease(item, call, network)),
 
     quarantine: async (message, call) => ({
-      $typeName: 'ipledger.v1.QuarantineResponse',
       lease: onlyLease(await submit(backend, readQuarantine(message, call), call)),
     }),
 
-    reap: async (message, call) => ({
-      $typeName: 'ipledger.v1.ReapResponse',
-      lease: onlyLease(await submit(backend, readReap(message, call), call)),
-    }),
+    reap: async (message, call) => leases(await submit(backend, readReap(message, call), call)),
 
     updateLabels: async (message, call) => ({
-      $typeName: 'ipledger.v1.UpdateLabelsResponse',
       lease: onlyLease(await submit(backend, readUpdateLabels(message, call), call)),
     }),
 
     getLease: async (message, call) => {
-      const { found, network, token, what } = await findLease(backend, message, call)
-      if (found === null) throw networkNotFound(network)
-      if (found.is === 'unknown' && token !== null && token > found.head) {
-        throw beyondHead(backend, call, what, { network, number: token, head: found.head })
-      }
-      if (found.is !== 'held') throw leaseNotFound(found, { what, address: message.address })
+      const found = await findLease(backend, message, call)
       return {
-        $typeName: 'ipledger.v1.GetLeaseResponse',
-        lease: leaseMessage(found.lease),
-        head: BigInt(found.head),
+        lease: leaseJson(found.lease),
+        head: String(found.head),
       }
     },
 
@@ -133,12 +86,10 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
       const { filter, canonical } = readFilter(message)
       const size = pageSize(message.pageSize)
       const asked = ['ListLeases', network, canonical]
-      const after = decodePage(message.pageToken, asked)
-      const page = await reads.leases(network, filter, {
-        after: after === null ? null : positionOf(after),
-        size,
-      })
-      if (page === null) throw networkNotFound(network)
+      const position = decodePage(message.pageToken, asked)
+      // A forged position must not reach the database as anything but an address.
+      const after = position === null ? null : address(position, 'pageToken')
+      const page = ofNetwork(await reads.leases(network, filter, { after, size }), network)
       const unknown = page.unknownPools[0]
       if (unknown !== undefined) {
         throw new Refused(
@@ -149,48 +100,35 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
         )
       }
       return {
-        $typeName: 'ipledger.v1.ListLeasesResponse',
-        leases: page.leases.map(leaseMessage),
+        leases: page.leases.map(leaseJson),
         nextPageToken: page.next === null ? '' : encodePage(page.next, asked),
-        head: BigInt(page.head),
+        head: String(page.head),
       }
     },
 
     getRequest: async (message, call) => {
       const network = allowedNetwork(call, message.network)
       const id = requiredText(message.requestId, 'requestId', LIMITS.requestId)
-      const answered = await reads.request(network, id)
-      if (answered === null) throw networkNotFound(network)
-      const { found } = answered
-      const response: leasePb.GetRequestResponse = {
-        $typeName: 'ipledger.v1.GetRequestResponse',
+      const { found } = ofNetwork(await reads.request(network, id), network)
+      return {
         requestId: id,
         committed: found !== null,
         method: found?.method ?? '',
-        leases: found === null ? [] : leasesOf(found.answer).map(leaseMessage),
-        seq: BigInt(found?.seq ?? 0),
+        at: optionalTime(found?.at ?? null),
+        leases: found === null ? [] : leasesOf(found.answer).map(leaseJson),
+        seq: String(found?.seq ?? 0),
       }
-      if (found !== null) response.at = timestampMessage(found.at)
-      return response
     },
   }
 }
 
-function reserved(answer: Answer): leasePb.ReserveResponse {
-  return { $typeName: 'ipledger.v1.ReserveResponse', leases: answer.leases.map(leaseMessage) }
-}
-
-function confirmed(answer: Answer): leasePb.ConfirmResponse {
-  return { $typeName: 'ipledger.v1.ConfirmResponse', leases: answer.leases.map(leaseMessage) }
-}
-
-function released(answer: Answer): leasePb.ReleaseResponse {
-  return { $typeName: 'ipledger.v1.ReleaseResponse', leases: answer.leases.map(leaseMessage) }
+function leases(answer: Answer) {
+  return { leases: answer.leases.map(leaseJson) }
 }
 
 /** These commands are about exactly one lease. */
-function onlyLease(answer: Answer): pb.Lease {
-  return leaseMessage(answer.leases[0]!)
+function onlyLease(answer: Answer) {
+  return leaseJson(answer.leases[0]!)
 }
 
 function leasesOf(answer: Answer): readonly LeaseView[] {
@@ -206,22 +144,16 @@ type BatchRequest<Item> = {
   readonly requestId: string
 }
 
-type ItemKind<Item, Result> = {
-  readonly read: (item: Item, network: string) => Reserve | Confirm | Release
-  readonly result: (answer: Answer) => Result
-  readonly refused: (error: Refused) => Result
-}
-
 /**
  * Items are commands of their own, decided in order, or one command that holds all or nothing. Each is refused as it
  * would be alone, so what it is refused for names the fields of the item.
  */
-async function batch<Item extends { readonly network: string; readonly requestId: string }, Result>(
+async function batch<Item extends { readonly network: string; readonly requestId: string }>(
   backend: Backend,
   message: BatchRequest<Item>,
   call: Call,
-  kind: ItemKind<Item, Result>,
-): Promise<Result[]> {
+  readItem: (item: Item, network: string) => Reserve | Confirm | Release,
+) {
   const network = allowedNetwork(call, message.network)
   const { requests, atomic } = message
   requestId(message.requestId)
@@ -237,19 +169,19 @@ async function batch<Item extends { readonly network: string; readonly requestId
     if (atomic && item.requestId !== '') {
       throw invalidField('requestId', 'an item of an atomic batch has none; give it to the batch')
     }
-    return kind.read(item, network)
+    return readItem(item, network)
   }
+  const respond = (answer: Answer) => ({ response: leases(answer), error: undefined })
   if (!atomic) {
-    return Promise.all(
-      requests.map(async (item) => {
-        try {
-          return kind.result(await submit(backend, read(item), call))
-        } catch (error) {
-          if (error instanceof Refused) return kind.refused(error)
-          throw error
-        }
-      }),
-    )
+    const results = requests.map(async (item) => {
+      try {
+        return respond(await submit(backend, read(item), call))
+      } catch (error) {
+        if (error instanceof Refused) return { response: undefined, error: itemErrorJson(error) }
+        throw error
+      }
+    })
+    return { results: await Promise.all(results) }
   }
   const items = requests.map((item, index) => {
     try {
@@ -260,7 +192,7 @@ async function batch<Item extends { readonly network: string; readonly requestId
   })
   const command: Command = allOrNothing(call, network, message.requestId, items)
   const answer = await submit(backend, command, call)
-  return (answer.items ?? []).map(kind.result)
+  return { results: (answer.items ?? []).map(respond) }
 }
 
 function inItem({ refusal: { message, metadata, ...rest } }: Refused, index: number): Refused {
@@ -277,34 +209,29 @@ async function findLease(
   { reads }: Backend,
   message: leasePb.GetLeaseRequest,
   call: Call,
-): Promise<{ found: LeaseFound | null; network: string; token: number | null; what: string }> {
+): Promise<Extract<LeaseFound, { is: 'held' }>> {
   if (message.leaseId !== '' && message.address !== '') {
     throw invalidField('address', 'address and leaseId exclude each other')
   }
   if (message.leaseId !== '') {
     const { network, token } = leaseKey(message.leaseId, message.network)
     checkNetwork(call.caller, network)
-    const found = await reads.leaseByToken(network, token)
-    return { found, network, token, what: `lease ${message.leaseId}` }
+    const found = ofNetwork(await reads.leaseByToken(network, token), network)
+    const what = `lease ${message.leaseId}`
+    if (found.is === 'unknown') checkHead(what, token, found.head)
+    return heldLease(found, what, '')
   }
   if (message.address === '') throw invalidField('leaseId', 'required: name a leaseId or an address')
   const network = allowedNetwork(call, message.network)
-  const parsed = parseAddress(message.address)
-  if (isMalformed(parsed)) throw invalidField('address', parsed.malformed)
-  return {
-    found: await reads.leaseAt(network, parsed),
-    network,
-    token: null,
-    what: `${address(message.address, 'address')} in network ${network}`,
-  }
+  const at = ipAddress(message.address, 'address')
+  const found = ofNetwork(await reads.leaseAt(network, at), network)
+  return heldLease(found, `${address(message.address, 'address')} in network ${network}`, message.address)
 }
 
-function leaseNotFound(
-  found: Exclude<LeaseFound, { is: 'held' }>,
-  { what, address: asked }: Readonly<{ what: string; address: string }>,
-): Refused {
+function heldLease(found: LeaseFound, what: string, asked: string): Extract<LeaseFound, { is: 'held' }> {
+  if (found.is === 'held') return found
   if (found.is === 'unknown') {
-    return new Refused(
+    throw new Refused(
       asked === ''
         ? refusal('LEASE_NOT_FOUND', `${what}: there is no such lease`)
         : refusal('LEASE_NOT_FOUND', `nobody holds ${what}`, { address: asked }),
@@ -312,13 +239,8 @@ function leaseNotFound(
   }
   const endedAt = new Date(found.endedAt).toISOString()
   const { state, address: held } = found
-  return new Refused(
-    refusal('LEASE_NOT_FOUND', `${what} was ${state} at ${endedAt}; it held ${held}`, {
-      state,
-      endedAt,
-      address: held,
-    }),
-  )
+  const message = `${what} was ${state} at ${endedAt}; it held ${held}`
+  throw new Refused(refusal('LEASE_NOT_FOUND', message, { state, endedAt, address: held }))
 }
 
 function readFilter(message: leasePb.ListLeasesRequest): { filter: LeaseFilter; canonical: unknown } {
@@ -327,8 +249,15 @@ function readFilter(message: leasePb.ListLeasesRequest): { filter: LeaseFilter; 
   atMost(message.pools.length, LIMITS.poolsOfFilter, 'pools')
   const cidr = message.cidr === '' ? null : cidrOrAddress(message.cidr, 'cidr')
   const filter: LeaseFilter = {
-    states: unique(message.states.map(readState)),
-    quarantineReasons: unique(message.quarantineReasons.map(readReason)),
+    states: [...new Set(message.states.map(readState))],
+    quarantineReasons: [
+      ...new Set(
+        message.quarantineReasons.map(
+          (reason, index) =>
+            specified(reason, pb.QuarantineReasonSchema, `quarantineReasons[${index}]`) as QuarantineReason,
+        ),
+      ),
+    ],
     ownerKind: optionalText(message.ownerKind, 'ownerKind'),
     ownerName: optionalText(message.ownerName, 'ownerName'),
     ownerUid: optionalText(message.ownerUid, 'ownerUid'),
@@ -337,43 +266,12 @@ function readFilter(message: leasePb.ListLeasesRequest): { filter: LeaseFilter; 
     pools: message.pools.map((name, index) => poolName(name, `pools[${index}]`)),
     cidr,
   }
-  const text = cidr === null ? null : `${cidr.family} ${cidr.first} ${cidr.prefixLength}`
-  return { filter, canonical: { ...filter, cidr: text } }
+  return { filter, canonical: { ...filter, cidr: cidr === null ? null : formatCidr(cidr) } }
 }
 
 function readState(state: pb.LeaseState, index: number): LeaseState {
   const path = `states[${index}]`
-  specified(state, pb.LeaseStateSchema, path)
-  switch (state) {
-    case pb.LeaseState.RESERVED:
-      return 'RESERVED'
-    case pb.LeaseState.ACTIVE:
-      return 'ACTIVE'
-    case pb.LeaseState.QUARANTINED:
-      return 'QUARANTINED'
-    default:
-      throw invalidField(path, 'leases that ended are not listed; see AuditService.ListEvents')
-  }
-}
-
-const REASON_OF = new Map(
-  Object.entries(QUARANTINE_REASONS).map(([reason, value]) => [value, reason as QuarantineReason]),
-)
-
-function readReason(reason: pb.QuarantineReason, index: number): QuarantineReason {
-  specified(reason, pb.QuarantineReasonSchema, `quarantineReasons[${index}]`)
-  return REASON_OF.get(reason)!
-}
-
-function optionalText(value: string, path: string): string | null {
-  return value === '' ? null : text(value, path, LIMITS.nameBytes)
-}
-
-function unique<T>(values: readonly T[]): readonly T[] {
-  return [...new Set(values)]
-}
-
-/** A forged position must not reach the database as anything but an address. */
-function positionOf(after: string): string {
-  return address(after, 'pageToken')
+  const name = specified(state, pb.LeaseStateSchema, path)
+  if (name === 'ENDED') throw invalidField(path, 'leases that ended are not listed; see ListEvents')
+  return name as LeaseState
 }

@@ -1,31 +1,19 @@
 /**
- * Messages of LivenessService, read: every field checked, every default filled in. The entries of a snapshot are not:
- * what is wrong with one makes the snapshot partial and nothing more, since what it lists is in use all the same.
+ * Messages of LivenessService, read: every field checked, every default filled in. The entries of a report are not: what is
+ * wrong with one makes the report partial and nothing more, since what it lists is in use all the same.
  */
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
 import type { Family } from '../core/address.ts'
-import type { FenceNode, ResumeHold } from '../core/command.ts'
+import type { EnableSource, RegisterSource, ResumeHold, RetireSource } from '../core/command.ts'
+import { type Details, type HoldCause, SOURCE_KINDS, type SourceDeclaration } from '../core/event.ts'
+import type { SourceState } from '../core/image.ts'
 import { POLICY } from '../core/policy.ts'
 import * as pb from '../gen/ipledger/v1/liveness_pb.ts'
-import { checkSettings, checkSight } from '../liveness/asked.ts'
-import type { Registration } from '../liveness/register.ts'
-import {
-  type Chunk,
-  MOST_CHUNKS,
-  MOST_ENTRIES,
-  MOST_VERDICTS,
-  type Quoted,
-  type SnapshotReport,
-  type Verdict,
-} from '../liveness/report.ts'
-import {
-  endedSince,
-  type LookUpReply,
-  printable,
-  type SourceKind,
-  type SourceState,
-} from '../liveness/source.ts'
-import { STUCK_CODES } from '../liveness/stuck.ts'
+import { HoldCauseSchema } from '../gen/ipledger/v1/network_pb.ts'
+import { ATTENTION_CODES, type AttentionCode } from '../ledger/reads-types.ts'
+import type { ReportGiven, Reporting, Verdict } from '../sources/intake-types.ts'
+import { checkDeclaration } from '../sources/settings.ts'
+import { endedAt, MOST_ENTRIES, sentence } from '../sources/source.ts'
 import type { Call } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
 import {
@@ -40,81 +28,40 @@ import {
   specified,
   text,
 } from './fields.ts'
-import { allowedNetwork, envelope } from './requests.ts'
-import { checkNode } from './rights.ts'
+import { allowedNetwork, command } from './requests.ts'
+import { checkNode, mayReport } from './rights.ts'
 
 const MOST_OWNER_KINDS = 64
+const MOST_VERDICTS = 1_000
 const SHORTEST_INTERVAL_MS = 1_000
 const LONGEST_INTERVAL_MS = 3_600_000
 /** Where a source is and how it is asked; far above what any kind has. */
 const SETTINGS_BYTES = 16 * 1024
 const DETAIL_BYTES = 1_024
-/**
- * Entries of usual length fill a request at 4,400. Without a limit 20,000 of the shortest would: some 0.4 s of the
- * process, which may hold a network's lock meanwhile.
- */
-const ENTRIES_AT_ONCE = 5_000
-const MOST_CODES = 32
-const CODE_BYTES = 64
-const KNOWN_CODES: ReadonlySet<string> = new Set(STUCK_CODES)
-
-const KINDS: ReadonlyMap<pb.SourceKind, SourceKind> = new Map([
-  [pb.SourceKind.SOURCE_KIND_UNSPECIFIED, 'push'],
-  [pb.SourceKind.PUSH, 'push'],
-  [pb.SourceKind.DOCKER, 'docker'],
-  [pb.SourceKind.KUBERNETES, 'kubernetes'],
-  [pb.SourceKind.HTTP, 'http'],
-])
-
-const STATES: ReadonlyMap<pb.SourceState, SourceState> = new Map([
-  [pb.SourceState.REGISTERED, 'REGISTERED'],
-  [pb.SourceState.ENABLED, 'ENABLED'],
-  [pb.SourceState.RETIRED, 'RETIRED'],
-])
 
 // Sources.
 
-/** Which one, in a network that the caller may use. */
-export type SourceNamed = { readonly network: string; readonly id: string; readonly by: string }
-
-export function readSourceId(
-  message: { readonly network: string; readonly id: string },
-  call: Call,
-): SourceNamed {
-  return {
-    network: allowedNetwork(call, message.network),
-    id: requiredText(message.id, 'id', LIMITS.nameBytes),
-    by: call.caller.name,
-  }
-}
-
-export function readRegistration(message: pb.RegisterSourceRequest, call: Call): Registration {
-  const { network, id, by } = readSourceId(message, call)
-  known(message.kind, pb.SourceKindSchema, 'kind')
-  const kind = KINDS.get(message.kind)!
+export function readRegisterSource(message: pb.RegisterSourceRequest, call: Call): RegisterSource {
+  const network = allowedNetwork(call, message.network)
+  const named = known(message.kind, pb.SourceKindSchema, 'kind').toLowerCase()
+  const kind = SOURCE_KINDS.find((one) => one === named) ?? 'push'
   const { sight } = message
   if (sight === undefined) throw invalidField('sight', 'required: what the source can see')
   const node = text(sight.node, 'sight.node', LIMITS.nameBytes)
   checkNode(call.caller, node)
-  if (sight.bootEndsAll && node === '') {
-    throw invalidField('sight.bootEndsAll', 'only with sight.node, whose boots are meant')
-  }
-  const bad = checkSight(kind, { node, bootEndsAll: sight.bootEndsAll })
-  if (bad !== null) throw new Refused(bad)
   const interval = duration(sight.interval, 'sight.interval', SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS)
-  return {
-    network,
-    id,
-    by,
+  const declaration: SourceDeclaration = {
+    id: requiredText(message.id, 'id', LIMITS.nameBytes),
     kind,
     node,
     ownerKinds: readOwnerKinds(sight.ownerKinds),
     families: readFamilies(sight.families),
-    seesStopped: sight.seesStopped,
-    bootEndsAll: sight.bootEndsAll,
     intervalMs: interval ?? (kind === 'push' ? POLICY.agentIntervalMs : POLICY.pulledIntervalMs),
-    settings: readSettings(kind, message.settings ?? {}),
+    settings: readSettings(message.settings ?? {}),
   }
+  const bad = checkDeclaration(declaration)
+  if (bad !== null) throw new Refused(bad)
+  return command(call, network, message.requestId, { type: 'registerSource', declaration })
 }
 
 function readOwnerKinds(given: readonly string[]): readonly string[] {
@@ -135,19 +82,12 @@ function readFamilies(given: readonly number[]): readonly Family[] {
   return [...new Set(families)]
 }
 
-function readSettings(kind: SourceKind, settings: JsonObject): Registration['settings'] {
-  if (kind === 'push') {
-    if (Object.keys(settings).length > 0)
-      throw invalidField('settings', 'a source that reports has no settings')
-    return {}
-  }
+function readSettings(settings: JsonObject): Details {
   if (Buffer.byteLength(JSON.stringify(settings)) > SETTINGS_BYTES) {
     throw invalidField('settings', `has more than ${SETTINGS_BYTES} bytes`)
   }
   requireStorable(settings, 'settings')
-  const bad = checkSettings(kind, settings)
-  if (bad !== null) throw new Refused(bad)
-  return settings
+  return settings as Details
 }
 
 /** PostgreSQL's text holds everything but this. */
@@ -162,146 +102,109 @@ function requireStorable(value: JsonValue, path: string): void {
   }
 }
 
+export function readSourceCommand<T extends (EnableSource | RetireSource)['type']>(
+  type: T,
+  message: { readonly network: string; readonly id: string; readonly requestId: string },
+  call: Call,
+) {
+  const id = requiredText(message.id, 'id', LIMITS.nameBytes)
+  return command(call, allowedNetwork(call, message.network), message.requestId, { type, id })
+}
+
 /** None: all of them. */
-export function readSourceStates(states: readonly pb.SourceState[]): readonly SourceState[] {
+export function readSourceStates(states: readonly pb.SourceState[]): readonly SourceState['state'][] {
   atMost(states.length, pb.SourceStateSchema.values.length, 'states')
-  if (states.length === 0) return [...STATES.values()]
-  const read = states.map((state, index) => {
-    specified(state, pb.SourceStateSchema, `states[${index}]`)
-    return STATES.get(state)!
-  })
+  const read = states.map(
+    (state, index) => specified(state, pb.SourceStateSchema, `states[${index}]`) as SourceState['state'],
+  )
   return [...new Set(read)].sort()
 }
 
 // Reports.
 
-/** Which source, and what the caller saw of the ledger. */
-export type Reporting = {
-  readonly network: string
-  readonly source: string
-  readonly quoted: Quoted
-  readonly boundTo?: string
-}
-
 export function readReporting(
-  message: {
-    readonly network: string
-    readonly source: string
-    readonly seenEra: number
-    readonly seenHead: bigint
-  },
+  message: { readonly network: string; readonly source: string },
   call: Call,
 ): Reporting {
-  const { node } = call.caller
   return {
     network: allowedNetwork(call, message.network),
     source: requiredText(message.source, 'source', LIMITS.nameBytes),
-    quoted: { era: message.seenEra, head: ledgerNumber(message.seenHead, 'seenHead') },
-    ...(node === null ? {} : { boundTo: node }),
+    actor: { name: call.caller.name, node: call.caller.node },
+    traceId: call.traceId,
+    deadline: call.deadline,
+    mayReport: mayReport(call.caller),
   }
 }
 
-export function readReport(message: pb.ReportSnapshotRequest, call: Call): SnapshotReport {
+export function readReport(message: pb.ReportSnapshotRequest, call: Call): ReportGiven {
   const reporting = readReporting(message, call)
-  const { entries, token, complete } = message
-  const epoch = requiredText(message.epoch, 'epoch', LIMITS.nameBytes)
-  const chunk = message.chunk === undefined ? null : readChunk(message.chunk)
-  if (entries.length > ENTRIES_AT_ONCE) {
-    throw invalidField('entries', `has more than ${ENTRIES_AT_ONCE} entries; send them in chunks`)
-  }
+  const { entries, complete, begunAt } = message
   const unchanged = text(message.unchanged, 'unchanged', LIMITS.nameBytes)
-  if (unchanged !== '') {
-    if (entries.length > 0) throw invalidField('unchanged', 'entries and unchanged exclude each other')
-    if (chunk !== null) throw invalidField('chunk', 'a set that did not change has no chunks')
-    return { ...reporting, token, epoch, complete, content: { unchanged }, chunk }
+  if (unchanged !== '' && entries.length > 0) {
+    throw invalidField('unchanged', 'entries and unchanged exclude each other')
   }
-  return { ...reporting, token, epoch, complete, content: { entries }, chunk }
-}
-
-function readChunk({ number, total }: pb.SnapshotChunk): Chunk {
-  if (number >= MOST_CHUNKS) throw invalidField('chunk.number', `must be below ${MOST_CHUNKS}`)
-  if (total === undefined) return { number, last: null }
-  const { entries, digest } = total
-  if (entries > MOST_ENTRIES) throw invalidField('chunk.total.entries', `must be at most ${MOST_ENTRIES}`)
-  if (!/^[0-9a-f]{64}$/.test(digest)) {
-    throw invalidField('chunk.total.digest', 'must be 64 hexadecimal digits, in lower case')
+  atMost(entries.length, MOST_ENTRIES, 'entries')
+  if (begunAt === undefined) throw invalidField('begunAt', 'required, from BeginSnapshot or the last answer')
+  const sequence = ledgerNumber(message.sequence, 'sequence')
+  if (sequence === 0) throw invalidField('sequence', 'required, from BeginSnapshot or the last answer')
+  return {
+    ...reporting,
+    epoch: requiredText(message.epoch, 'epoch', LIMITS.nameBytes),
+    sequence,
+    head: ledgerNumber(message.head, 'head'),
+    begunAt: instant(begunAt, 'begunAt'),
+    complete,
+    content: unchanged === '' ? { entries } : { unchanged },
   }
-  return { number, last: { entries, digest } }
 }
 
 export function readVerdicts(verdicts: readonly pb.LookUpVerdict[]): readonly Verdict[] {
   if (verdicts.length === 0) throw invalidField('verdicts', `required: 1 to ${MOST_VERDICTS}`)
   atMost(verdicts.length, MOST_VERDICTS, 'verdicts')
-  return verdicts.map((verdict, index) => ({
-    id: verdict.id,
-    answer: readAnswer(verdict, `verdicts[${index}]`),
-  }))
+  return verdicts.map((verdict, index) => readVerdict(verdict, `verdicts[${index}]`))
 }
 
-function readAnswer(verdict: pb.LookUpVerdict, path: string): LookUpReply {
-  const { terminalSince } = verdict
-  specified(verdict.answer, pb.LookUpAnswerSchema, `${path}.answer`)
-  const detail = readDetail(verdict.detail, `${path}.detail`)
-  if (verdict.answer !== pb.LookUpAnswer.TERMINAL && terminalSince !== undefined) {
-    throw invalidField(`${path}.terminalSince`, 'only with TERMINAL')
+function readVerdict(verdict: pb.LookUpVerdict, path: string): Verdict {
+  const { id, terminalSince } = verdict
+  const named = specified(verdict.answer, pb.LookUpAnswerSchema, `${path}.answer`)
+  if (Buffer.byteLength(verdict.detail) > DETAIL_BYTES) {
+    throw invalidField(`${path}.detail`, `is longer than ${DETAIL_BYTES} bytes`)
   }
-  switch (verdict.answer) {
-    case pb.LookUpAnswer.LIVE:
-      return { answer: 'live', detail }
-    case pb.LookUpAnswer.TERMINAL:
-      if (terminalSince === undefined) throw invalidField(`${path}.terminalSince`, 'required with TERMINAL')
-      return endedSince(instant(terminalSince, `${path}.terminalSince`), detail)
-    case pb.LookUpAnswer.GONE:
-      return { answer: 'gone', detail }
-    case pb.LookUpAnswer.ERROR:
-      return { answer: 'error', detail }
-    default:
-      return { answer: 'unknown', detail }
+  // Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever.
+  const detail = sentence(verdict.detail)
+  const answer = named.toLowerCase() as Verdict['answer']
+  if (answer !== 'terminal') {
+    if (terminalSince !== undefined) throw invalidField(`${path}.terminalSince`, 'only with TERMINAL')
+    return { id, answer, terminalSince: null, detail }
+  }
+  if (terminalSince === undefined) throw invalidField(`${path}.terminalSince`, 'required with TERMINAL')
+  const ended = endedAt(instant(terminalSince, `${path}.terminalSince`), detail)
+  return {
+    id,
+    answer: ended.answer,
+    terminalSince: ended.answer === 'terminal' ? ended.since : null,
+    detail: ended.detail,
   }
 }
 
-/** Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever. */
-function readDetail(detail: string, path: string): string {
-  if (Buffer.byteLength(detail) > DETAIL_BYTES)
-    throw invalidField(path, `is longer than ${DETAIL_BYTES} bytes`)
-  return printable(detail)
-}
-
-// Commands.
-
-export function readFenceNode(message: pb.FenceNodeRequest, call: Call): FenceNode {
-  const network = allowedNetwork(call, message.network)
-  const node = requiredText(message.node, 'node', LIMITS.nameBytes)
-  checkNode(call.caller, node)
-  const content = {
-    type: 'fenceNode' as const,
-    node,
-    boot: requiredText(message.boot, 'boot', LIMITS.nameBytes),
-    head: message.head === 0n ? null : ledgerNumber(message.head, 'head'),
-    why: requiredText(message.why, 'why', LIMITS.whyBytes),
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
-}
+// The rest.
 
 export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): ResumeHold {
-  const network = allowedNetwork(call, message.network)
-  const source = text(message.source, 'source', LIMITS.nameBytes)
-  const content = {
-    type: 'resumeHold' as const,
-    source: source === '' ? null : source,
+  const cause = known(message.cause, HoldCauseSchema, 'cause')
+  return command(call, allowedNetwork(call, message.network), message.requestId, {
+    type: 'resumeHold',
+    hold: message.cause === 0 ? null : (cause as HoldCause),
     why: requiredText(message.why, 'why', LIMITS.whyBytes),
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
 }
 
 /** Of a misspelt one nothing would seem to wait. */
-export function readCodes(codes: readonly string[]): readonly string[] {
-  atMost(codes.length, MOST_CODES, 'codes')
-  return [...new Set(codes.map((code, index) => readCode(code, `codes[${index}]`)))].sort()
-}
-
-function readCode(code: string, path: string): string {
-  const read = requiredText(code, path, CODE_BYTES)
-  if (KNOWN_CODES.has(read)) return read
-  throw invalidField(path, `${read} is no code; it must be one of ${STUCK_CODES.join(', ')}`)
+export function readCodes(codes: readonly string[]): readonly AttentionCode[] {
+  atMost(codes.length, ATTENTION_CODES.length, 'codes')
+  const read = codes.map((code, index) => {
+    const found = ATTENTION_CODES.find((one) => one === code)
+    if (found !== undefined) return found
+    throw invalidField(`codes[${index}]`, `must be one of ${ATTENTION_CODES.join(', ')}`)
+  })
+  return [...new Set(read)].sort()
 }

@@ -1,7 +1,7 @@
 /** NetworkService. */
 import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
-import { networkMessage, recoveryMessage } from './answers.ts'
-import { type Backend, type Handlers, networkNotFound, submit } from './call.ts'
+import { networkJson } from './answers.ts'
+import { type Backend, type Handlers, ofNetwork, submit } from './call.ts'
 import { labels, networkName, pageSize } from './fields.ts'
 import { decodePage, encodePage } from './page-token.ts'
 import { readCreateNetwork, readEndRecovery, readUpdateNetwork } from './requests.ts'
@@ -12,23 +12,20 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
   return {
     createNetwork: async (message, call) => {
       const { network } = await submit(backend, readCreateNetwork(message, call), call)
-      return { $typeName: 'ipledger.v1.CreateNetworkResponse', network: networkMessage(network!) }
+      return { network: networkJson(network!) }
     },
 
     updateNetwork: async (message, call) => {
       const { network } = await submit(backend, readUpdateNetwork(message, call), call)
-      return { $typeName: 'ipledger.v1.UpdateNetworkResponse', network: networkMessage(network!) }
+      return { network: networkJson(network!) }
     },
 
     getNetwork: async (message, call) => {
       const name = networkName(message.name, 'name')
       checkNetwork(call.caller, name)
-      const found = await reads.network(name)
-      if (found === null) throw networkNotFound(name)
-      const network = networkMessage(found)
-      const recovery = found.network.state === 'RECOVERING' ? await reads.recovery(name) : null
-      if (recovery !== null) network.recovery = recoveryMessage(recovery)
-      return { $typeName: 'ipledger.v1.GetNetworkResponse', network }
+      const found = ofNetwork(await reads.network(name), name)
+      const recovery = found.network.recovering === null ? null : await reads.recovery(name)
+      return { network: networkJson(found, recovery) }
     },
 
     listNetworks: async (message, call) => {
@@ -45,15 +42,14 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
       })
       const networks = found.slice(0, size)
       return {
-        $typeName: 'ipledger.v1.ListNetworksResponse',
-        networks: networks.map(networkMessage),
-        nextPageToken: found.length > size ? encodePage(networks.at(-1)!.network.network, asked) : '',
+        networks: networks.map((one) => networkJson(one)),
+        nextPageToken: found.length > size ? encodePage(networks.at(-1)!.name, asked) : '',
       }
     },
 
     endRecovery: async (message, call) => {
       const { network } = await submit(backend, readEndRecovery(message, call), call)
-      return { $typeName: 'ipledger.v1.EndRecoveryResponse', network: networkMessage(network!) }
+      return { network: networkJson(network!) }
     },
   }
 }

@@ -6,8 +6,8 @@
 import { hash } from 'node:crypto'
 import { invalidField } from './errors.ts'
 
-const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,360})$/s
-const LONGEST = 512
+const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,2500})$/s
+const LONGEST = 4_096
 
 /** `filters` is what was asked, in canonical form, without the size of the page. */
 export function encodePage(position: string, filters: unknown): string {

@@ -142,24 +142,16 @@ export async function listen(server: Server, host: string, port: number, variabl
 }
 
 function cannotListen(error: NodeJS.ErrnoException, host: string, port: number, variable: string): Error {
-  const at = `${host}:${port}`
-  switch (error.code) {
-    case 'EADDRINUSE':
-      return new StartRefused(`Something listens on ${at} already: stop it, or set ${variable}.`, {
-        cause: error,
-      })
-    case 'EACCES':
-      return new StartRefused(`Not allowed to listen on ${at}: set ${variable} to a port above 1023.`, {
-        cause: error,
-      })
-    case 'EADDRNOTAVAIL':
-    case 'ENOTFOUND':
-      return new StartRefused(`${host} is no address of this machine: correct IPLEDGER_HOST.`, {
-        cause: error,
-      })
-    default:
-      return error
-  }
+  const why = WHY_NOT[error.code ?? '']
+  if (why === undefined) return error
+  return new StartRefused(`${why.replace('AT', `${host}:${port}`)} ${variable}.`, { cause: error })
+}
+
+const WHY_NOT: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'Something listens on AT already: stop it, or set',
+  EACCES: 'Not allowed to listen on AT: choose a port above 1023 with',
+  EADDRNOTAVAIL: 'AT is no address of this machine: correct IPLEDGER_HOST, or',
+  ENOTFOUND: 'AT is no address of this machine: correct IPLEDGER_HOST, or',
 }
 
 export function closeServer(server: Server): Promise<void> {

@@ -1,15 +1,16 @@
 /**
  * The way most calls take: one message in, one message out, JSON or binary, uncompressed, over HTTP/1.1. That is
  * Connect's unary protocol, where the body is the message and nothing else; spoken here directly because the library
- * spends four times the CPU on it (Reserve with a handler that answers at once, 64 callers, same run: 60 to 100 µs a
- * call against 225 to 365), most of it on web Headers, URLs and abort signals that no handler looks at.
+ * spends four times the processor's time on it, most of it on web Headers, URLs and abort signals that no handler looks at.
  *
  * Whatever it does not recognise (gRPC-Web, compression, streams, GET) goes on to the library unread.
  */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { fromBinary, fromJsonString, type Message, toBinary, toJsonString } from '@bufbuild/protobuf'
+import { fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
+import { refusal } from '../core/refusal.ts'
+import { inTurns } from '../sources/entries.ts'
 import type { Call, Method } from './call.ts'
 import {
   answer,
@@ -17,23 +18,33 @@ import {
   type Front,
   type Header,
   MOST_REQUEST_BYTES,
+  messageOf,
   refuse,
   timeoutOf,
 } from './dispatch.ts'
 import { invalidField, Refused, toErrorJson } from './errors.ts'
-import { malformedBinary, malformedJson } from './malformed.ts'
+import { MOST_REPORT_BYTES, REPORT_PATH, readingReport, SLICE_BYTES } from './large-report.ts'
+import { readJson } from './read-json.ts'
 
 const JSON_TYPE = 'application/json'
 const BINARY_TYPE = 'application/proto'
-
-/** What is answered always says false, 0 and empty, so that a reader sees every field there is. */
-export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
+/** Bodies of all reports that are being received or read. */
+const MOST_REPORTS_BYTES = 8 * MOST_REPORT_BYTES
 
 /** True when the request was taken. */
 export type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
 
+type Turn = {
+  readonly response: ServerResponse
+  readonly method: Method
+  readonly isJson: boolean
+  readonly most: number
+  readonly call: Call | null
+}
+
 export function createPlainLane(front: Front, closing: () => boolean): PlainLane {
   const methods = new Map(front.methods.map((method) => [method.path, method]))
+  let reportsBytes = 0
 
   return function take(request, response) {
     const method = methods.get(request.url!)
@@ -41,7 +52,9 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     const { headers } = request
     const type = typeOf(headers['content-type'])
     if (type === null || (headers['content-encoding'] ?? 'identity') !== 'identity') return false
-    const tooLong = Number(headers['content-length'] ?? 0) > MOST_REQUEST_BYTES
+    const most = method.path === REPORT_PATH ? MOST_REPORT_BYTES : MOST_REQUEST_BYTES
+    const isTooLong = Number(headers['content-length'] ?? 0) > most
+    const refused: Turn = { response, method, isJson: type === JSON_TYPE, most, call: null }
     let call: Call | null = null
     try {
       const said: Header = {
@@ -51,67 +64,67 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
         traceparent: header(headers.traceparent),
         tracestate: header(headers.tracestate),
       }
-      call = beginCall(front, method, said, () => response.destroyed)
-      if (tooLong) throw tooLarge()
+      call = beginCall(front, method, said)
+      if (isTooLong) throw tooLarge(most)
     } catch (error) {
       // Answered when the request has arrived: a connection closed while its caller still sends is reset, and the
       // answer lost with it. What is too long is not worth reading.
-      if (tooLong) cut(response, method, call, error)
-      else request.once('end', () => tell(response, method, call, error)).resume()
+      if (isTooLong) cut({ ...refused, call }, error)
+      else request.once('end', () => tell(refused, error)).resume()
       return true
     }
-    receive(request, response, method, type, call)
+    receive(request, { ...refused, call })
     return true
   }
 
-  function receive(
-    request: IncomingMessage,
-    response: ServerResponse,
-    method: Method,
-    type: string,
-    call: Call,
-  ): void {
+  function receive(request: IncomingMessage, turn: Turn): void {
+    const { most, response } = turn
+    const isReport = most === MOST_REPORT_BYTES
     const chunks: Buffer[] = []
     let size = 0
+    let isCut = false
     request.on('data', (chunk: Buffer) => {
       size += chunk.length
-      if (size <= MOST_REQUEST_BYTES) chunks.push(chunk)
-      else if (!response.headersSent) cut(response, method, call, tooLarge())
+      if (isReport) reportsBytes += chunk.length
+      if (isCut) return
+      isCut = size > most || reportsBytes > MOST_REPORTS_BYTES
+      if (!isCut) chunks.push(chunk)
+      else cut(turn, size > most ? tooLarge(most) : tooManyReports())
     })
     request.on('end', () => {
-      if (size > MOST_REQUEST_BYTES) return
-      const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
-      void reply(response, method, type, body, call)
+      if (!isCut) void reply(turn, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
     })
+    if (isReport) response.once('close', () => (reportsBytes -= size))
   }
 
-  async function reply(
-    response: ServerResponse,
-    method: Method,
-    type: string,
-    body: Buffer,
-    call: Call,
-  ): Promise<void> {
+  async function reply(turn: Turn, body: Buffer): Promise<void> {
+    const { response, method, isJson } = turn
+    const call = turn.call!
     try {
-      const message = type === JSON_TYPE ? readJson(method, body) : readBinary(method, body)
-      const answered = await answer(front, method, message, call)
-      const { output } = method.desc
+      const isLong = turn.most === MOST_REPORT_BYTES && body.length > SLICE_BYTES
+      if (isJson && !isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
+      const message = isLong
+        ? await readLong(body, isJson)
+        : isJson
+          ? readJson(method.desc.input, body.toString())
+          : readBinary(method, body)
+      const answered = await answer(method, message, call)
       // As text, which goes out in one piece with the header; bytes take a second buffer.
-      if (type === JSON_TYPE) send(response, 200, type, toJsonString(output, answered, JSON_ANSWERS))
-      else send(response, 200, type, toBinary(output, answered))
+      if (isJson) send(response, 200, JSON_TYPE, JSON.stringify(answered))
+      else send(response, 200, BINARY_TYPE, toBinary(method.desc.output, messageOf(method, answered)))
       call.rpc?.end('OK', '')
     } catch (error) {
-      tell(response, method, call, error)
+      tell(turn, error)
     }
   }
 
   /** Before the body was read: the connection is of no further use to a caller who sends what nobody reads. */
-  function cut(response: ServerResponse, method: Method, call: Call | null, error: unknown): void {
-    response.setHeader('connection', 'close')
-    tell(response, method, call, error)
+  function cut(turn: Turn, error: unknown): void {
+    turn.response.setHeader('connection', 'close')
+    tell(turn, error)
   }
 
-  function tell(response: ServerResponse, method: Method, call: Call | null, error: unknown): void {
+  function tell({ response, method, call }: Turn, error: unknown): void {
     const told = refuse(front, method, call, error)
     if (told instanceof Refused) {
       const { status, json } = toErrorJson(told)
@@ -129,22 +142,25 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
   }
 }
 
-function readJson(method: Method, body: Buffer): Message {
-  if (!isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
-  const text = body.toString()
-  try {
-    return fromJsonString(method.desc.input, text)
-  } catch (error) {
-    throw malformedJson(method.desc.input, text, error)
-  }
-}
-
 function readBinary(method: Method, body: Buffer): Message {
   try {
     return fromBinary(method.desc.input, body)
   } catch (error) {
     throw malformedBinary(error)
   }
+}
+
+async function readLong(body: Buffer, isJson: boolean): Promise<Message> {
+  try {
+    return await inTurns(readingReport(body, isJson))
+  } catch (error) {
+    throw error instanceof Refused ? error : malformedBinary(error)
+  }
+}
+
+function malformedBinary(error: unknown): Refused {
+  const why = error instanceof Error ? error.message : String(error)
+  return invalidField('', `the body is not a message of this method: ${why}`)
 }
 
 function typeOf(contentType: string | undefined): typeof JSON_TYPE | typeof BINARY_TYPE | null {
@@ -159,6 +175,12 @@ function header(value: string | string[] | undefined): string | undefined {
   return typeof value === 'string' ? value : value?.[0]
 }
 
-function tooLarge() {
-  return invalidField('', `the request is larger than ${MOST_REQUEST_BYTES} bytes, the limit`)
+function tooLarge(most: number): Refused {
+  return invalidField('', `the request is larger than ${most} bytes, the limit`)
+}
+
+function tooManyReports(): Refused {
+  return new Refused(
+    refusal('OVERLOADED', `reports of ${MOST_REPORTS_BYTES} bytes are being read, the limit`, {}, 1_000),
+  )
 }

@@ -1,8 +1,8 @@
 /** gRPC server reflection, v1 and v1alpha (which differ in nothing but the name), for grpcurl and its kind. */
 import {
   create,
+  createRegistry,
   type DescFile,
-  type DescMessage,
   type DescService,
   fromBinary,
   toBinary,
@@ -40,30 +40,16 @@ export function addReflection(router: ConnectRouter, services: readonly DescServ
 }
 
 function createReflection(services: readonly DescService[]) {
-  const files = new Map<string, DescFile>()
-  const symbols = new Map<string, DescFile>()
-  const types = new Set<string>()
+  const files = new Set(services.flatMap(({ file }) => [...withDependencies(file)]))
+  const registry = createRegistry(...files)
 
-  function addFile(file: DescFile): void {
-    if (files.has(file.proto.name)) return
-    files.set(file.proto.name, file)
-    for (const dependency of file.dependencies) addFile(dependency)
-    for (const message of file.messages) addMessage(message, file)
-    for (const one of file.enums) symbols.set(one.typeName, file)
-    for (const service of file.services) {
-      symbols.set(service.typeName, file)
-      for (const method of service.methods) symbols.set(`${service.typeName}.${method.name}`, file)
-    }
+  /** A type or a service by its name, or a method of a service. */
+  function fileOf(symbol: string): DescFile | undefined {
+    const dot = symbol.lastIndexOf('.')
+    const service = registry.getService(symbol.slice(0, Math.max(0, dot)))
+    const isMethod = service?.methods.some(({ name }) => name === symbol.slice(dot + 1)) === true
+    return (registry.get(symbol) ?? (isMethod ? service : undefined))?.file
   }
-
-  function addMessage(message: DescMessage, file: DescFile): void {
-    symbols.set(message.typeName, file)
-    types.add(message.typeName)
-    for (const nested of message.nestedMessages) addMessage(nested, file)
-    for (const one of message.nestedEnums) symbols.set(one.typeName, file)
-  }
-
-  for (const service of services) addFile(service.file)
 
   function find(question: ServerReflectionRequest['messageRequest']) {
     switch (question.case) {
@@ -73,11 +59,14 @@ function createReflection(services: readonly DescService[]) {
           value: { service: services.map(({ typeName }) => ({ name: typeName })) },
         }
       case 'fileByFilename':
-        return withFile(files.get(question.value), `there is no file ${question.value}`)
+        return withFile(
+          [...files].find(({ proto }) => proto.name === question.value),
+          `there is no file ${question.value}`,
+        )
       case 'fileContainingSymbol':
-        return withFile(symbols.get(question.value), `there is no symbol ${question.value}`)
+        return withFile(fileOf(question.value), `there is no symbol ${question.value}`)
       case 'allExtensionNumbersOfType':
-        return types.has(question.value)
+        return registry.getMessage(question.value) !== undefined
           ? {
               case: 'allExtensionNumbersResponse' as const,
               value: { baseTypeName: question.value, extensionNumber: [] },
@@ -104,17 +93,18 @@ function createReflection(services: readonly DescService[]) {
 /** A file, and before it is asked for, everything it imports. */
 function withFile(file: DescFile | undefined, otherwise: string) {
   if (file === undefined) return notFound(otherwise)
-  const all = new Set<DescFile>()
-  const add = (one: DescFile): void => {
-    if (all.has(one)) return
-    all.add(one)
-    for (const dependency of one.dependencies) add(dependency)
-  }
-  add(file)
+  const all = [...withDependencies(file)]
   return {
     case: 'fileDescriptorResponse' as const,
-    value: { fileDescriptorProto: [...all].map((one) => toBinary(FileDescriptorProtoSchema, one.proto)) },
+    value: { fileDescriptorProto: all.map((one) => toBinary(FileDescriptorProtoSchema, one.proto)) },
   }
+}
+
+function withDependencies(file: DescFile, found = new Set<DescFile>()): ReadonlySet<DescFile> {
+  if (found.has(file)) return found
+  found.add(file)
+  for (const dependency of file.dependencies) withDependencies(dependency, found)
+  return found
 }
 
 function notFound(errorMessage: string) {

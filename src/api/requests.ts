@@ -17,24 +17,25 @@ import type {
   PoolChange,
   QuarantineAddress,
   Reap,
+  ReapNode,
   Release,
   Reserve,
-  Supersedes,
   UpdateLabels,
   UpdateNetwork,
   UpdatePool,
 } from '../core/command.ts'
-import type { Owner, Placement } from '../core/owner.ts'
+import type { Labels, Owner } from '../core/owner.ts'
 import type { ReapPolicy } from '../core/policy.ts'
-import { type Liveness, type PoolInput, type PoolOptions, parsePoolSettings } from '../core/pool.ts'
+import { type Liveness, type PoolOptions, parsePoolSettings } from '../core/pool.ts'
 import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
 import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
 import * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
 import * as pb from '../gen/ipledger/v1/types_pb.ts'
-import type { Call } from './call.ts'
-import { invalidField, Refused } from './errors.ts'
+import { accepted, type Call } from './call.ts'
+import { invalidField } from './errors.ts'
 import {
   address,
+  addressInUse,
   atMost,
   cidr,
   DEFAULT_INTERFACE,
@@ -46,6 +47,7 @@ import {
   leaseKey,
   ledgerNumber,
   networkName,
+  optionalNumber,
   ownerKind,
   poolName,
   requestId,
@@ -58,20 +60,27 @@ import { checkDryRun, checkNetwork, checkNode } from './rights.ts'
 
 const SHORTEST_CONFIRM_MS = 1_000
 
-/** What a command has besides its content. */
-export function envelope(call: Call, network: string, id: string, content: object) {
+/** A command: its content, and what every command has. `id` is the caller's; `same` is what a repetition must repeat. */
+export function command<const C extends { readonly type: Command['type'] }>(
+  call: Call,
+  network: string,
+  id: string,
+  content: C,
+  same: unknown = content,
+) {
   const given = requestId(id)
   return {
+    ...content,
     network,
     actor: { name: call.caller.name, node: call.caller.node },
     cause: call.method,
     requestId: given,
-    fingerprint: given === null ? null : fingerprint(call.method, content),
+    fingerprint: given === null ? null : fingerprint(call.method, same),
     traceId: call.traceId,
   }
 }
 
-function fingerprint(method: string, content: object): string {
+function fingerprint(method: string, content: unknown): string {
   return hash('sha256', JSON.stringify([method, content]), 'base64url')
 }
 
@@ -82,31 +91,32 @@ export function allowedNetwork(call: Call, name: string): string {
   return network
 }
 
+/** Of calls that create or change a network: nobody does that by default. */
+function namedNetwork(call: Call, name: string, path: string): string {
+  const network = requiredNetworkName(name, path)
+  checkNetwork(call.caller, network)
+  return network
+}
+
 // Leases.
 
 export function readReserve(message: leasePb.ReserveRequest, call: Call, network: string): Reserve {
-  const { liveAddresses, supersedes } = message
-  const { owner, placement } = requiredOwner(message.owner, call, DEFAULT_INTERFACE)
+  const { liveAddresses } = message
+  const { owner, node, labels } = requiredOwner(message.owner, call, DEFAULT_INTERFACE)
   if (message.validateOnly) checkDryRun(call.caller)
   atMost(message.claims.length, LIMITS.claims, 'claims')
   atMost(liveAddresses.length, LIMITS.liveAddresses, 'liveAddresses')
-  const content = {
-    type: 'reserve' as const,
+  return command(call, network, message.requestId, {
+    type: 'reserve',
     owner,
-    placement:
-      placement.node === '' && call.caller.node !== null
-        ? { ...placement, node: call.caller.node }
-        : placement,
+    node: node === '' ? (call.caller.node ?? '') : node,
+    labels,
     claims: message.claims.map(readClaim),
-    liveAddresses: liveAddresses.map((one, index) => address(one, `liveAddresses[${index}]`)),
+    liveAddresses: liveAddresses.map((one, index) => addressInUse(one, `liveAddresses[${index}]`)),
     confirmWithinMs: duration(message.confirmWithin, 'confirmWithin', SHORTEST_CONFIRM_MS),
     confirmed: message.confirmed,
-    supersedes: supersedes === undefined ? null : readSupersedes(supersedes),
-    reopen: message.reopen,
-    witness: text(message.witness, 'witness', LIMITS.nameBytes),
     validateOnly: message.validateOnly,
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
 }
 
 function readClaim(claim: leasePb.Claim, index: number): Claim {
@@ -125,51 +135,25 @@ function readClaim(claim: leasePb.Claim, index: number): Claim {
   }
 }
 
-function readSupersedes(supersedes: leasePb.Supersedes): Supersedes {
-  const uid = text(supersedes.uid, 'supersedes.uid', LIMITS.nameBytes)
-  const incarnation = text(supersedes.incarnation, 'supersedes.incarnation', LIMITS.nameBytes)
-  known(supersedes.removal, pb.RemovalSchema, 'supersedes.removal')
-  if (uid === '' && incarnation === '') {
-    throw invalidField('supersedes', 'must name the uid or the incarnation that is replaced')
-  }
-  return {
-    uid: uid === '' ? null : uid,
-    incarnation: incarnation === '' ? null : incarnation,
-    removalConfirmed: supersedes.removal === pb.Removal.CONFIRMED,
-  }
-}
-
+/** `network` is that of the batch that the message is an item of. */
 export function readConfirm(message: leasePb.ConfirmRequest, call: Call, network: string | null): Confirm {
-  const { lease, network: named } = readReference(message, call, network)
-  const content = { type: 'confirm' as const, lease }
-  return { ...envelope(call, named, message.requestId, content), ...content }
+  const named = readReference(message, call, network)
+  return command(call, named.network, message.requestId, { type: 'confirm', lease: named.lease })
 }
 
 export function readRelease(message: leasePb.ReleaseRequest, call: Call, network: string | null): Release {
   known(message.removal, pb.RemovalSchema, 'removal')
-  const { lease, network: named } = readReference(message, call, network)
-  if (lease.token === null && lease.owner.incarnation === '') {
-    // Without it a late call could release what a successor of the same name holds (azure#885).
-    throw invalidField('owner.incarnation', 'required to release by owner; or name the lease id')
-  }
-  const content = {
-    type: 'release' as const,
-    lease,
+  const named = readReference(message, call, network)
+  return command(call, named.network, message.requestId, {
+    type: 'release',
+    lease: named.lease,
     removalConfirmed: message.removal !== pb.Removal.UNCONFIRMED,
-  }
-  return { ...envelope(call, named, message.requestId, content), ...content }
+  })
 }
 
-type NamedLease = {
-  readonly leaseId: string
-  readonly network: string
-  readonly fencingToken: bigint
-  readonly owner?: pb.Owner | undefined
-}
-
-/** By lease id, by token, or by owner; `network` is that of the batch the message is an item of. */
+/** By lease id, by token, or by owner. */
 function readReference(
-  message: NamedLease,
+  message: Pick<leasePb.ReleaseRequest, 'leaseId' | 'network' | 'fencingToken' | 'owner'>,
   call: Call,
   network: string | null,
 ): { readonly network: string; readonly lease: LeaseReference } {
@@ -194,13 +178,14 @@ function requiredOwner(
   message: pb.Owner | undefined,
   call: Call,
   defaultInterface: string | null,
-): { readonly owner: Owner; readonly placement: Placement } {
+): { readonly owner: Owner; readonly node: string; readonly labels: Labels } {
   if (message === undefined) throw invalidField('owner', 'required')
   const kind = ownerKind(message.kind, 'owner.kind')
   const name = text(message.name, 'owner.name', LIMITS.nameBytes)
   const uid = text(message.uid, 'owner.uid', LIMITS.nameBytes)
   if (name === '' && uid === '') throw invalidField('owner.name', 'name or uid is required')
-  if (message.interface === '' && defaultInterface === null) {
+  const on = interfaceName(message.interface, 'owner.interface')
+  if (on === '' && defaultInterface === null) {
     throw invalidField('owner.interface', `required here; Reserve's default is ${DEFAULT_INTERFACE}`)
   }
   const node = text(message.node, 'owner.node', LIMITS.nameBytes)
@@ -210,18 +195,11 @@ function requiredOwner(
       kind,
       name: name === '' ? uid : name,
       uid: uid === '' ? name : uid,
-      uidNamed: uid !== '',
       incarnation: text(message.incarnation, 'owner.incarnation', LIMITS.nameBytes),
-      interface:
-        message.interface === ''
-          ? (defaultInterface ?? '')
-          : interfaceName(message.interface, 'owner.interface'),
+      interface: on === '' ? (defaultInterface ?? '') : on,
     },
-    placement: {
-      node,
-      boot: text(message.boot, 'owner.boot', LIMITS.nameBytes),
-      labels: labels(message.labels, 'owner.labels'),
-    },
+    node,
+    labels: labels(message.labels, 'owner.labels'),
   }
 }
 
@@ -230,82 +208,93 @@ export function readQuarantine(message: leasePb.QuarantineRequest, call: Call): 
   if (message.leaseId !== '' && message.address !== '') {
     throw invalidField('address', 'address and leaseId exclude each other')
   }
+  if (message.leaseId === '' && message.address === '')
+    throw invalidField('address', 'required: name an address or a leaseId')
   if (message.leaseId !== '') {
-    const { network, token } = leaseKey(message.leaseId, message.network)
-    checkNetwork(call.caller, network)
-    const content = { type: 'quarantine' as const, target: { token }, why }
-    return { ...envelope(call, network, message.requestId, content), ...content }
+    const { network, token } = requiredLease(message.leaseId, call, message.network)
+    return command(call, network, message.requestId, { type: 'quarantine', target: { token }, why })
   }
-  if (message.address === '') throw invalidField('address', 'required: name an address or a leaseId')
   const target = { address: address(message.address, 'address') }
-  const content = { type: 'quarantine' as const, target, why }
-  return { ...envelope(call, allowedNetwork(call, message.network), message.requestId, content), ...content }
+  const network = allowedNetwork(call, message.network)
+  return command(call, network, message.requestId, { type: 'quarantine', target, why })
 }
 
-export function readReap(message: leasePb.ReapRequest, call: Call): Reap {
-  const { network, token } = requiredLease(message.leaseId, call)
-  const version = ledgerNumber(message.version, 'version')
-  if (version === 0) throw invalidField('version', 'required: the version that was judged')
+/** One lease that was judged, or all that is placed on a node. */
+export function readReap(message: leasePb.ReapRequest, call: Call): Reap | ReapNode {
   const why = requiredText(message.why, 'why', LIMITS.whyBytes)
-  const content = { type: 'reap' as const, token, version, why }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  const version = ledgerNumber(message.version, 'version')
+  const head = ledgerNumber(message.head, 'head')
+  if (message.node === '') {
+    if (head !== 0) throw invalidField('head', 'only with node')
+    const { network, token } = requiredLease(message.leaseId, call, message.network)
+    if (version === 0) throw invalidField('version', 'required: the version that was judged')
+    return command(call, network, message.requestId, { type: 'reap', token, version, why })
+  }
+  if (message.leaseId !== '') throw invalidField('node', 'leaseId and node exclude each other')
+  if (version !== 0) throw invalidField('version', 'only with leaseId')
+  if (head === 0) throw invalidField('head', 'required: the head when it was found out that the node is gone')
+  const node = text(message.node, 'node', LIMITS.nameBytes)
+  checkNode(call.caller, node)
+  const network = allowedNetwork(call, message.network)
+  return command(call, network, message.requestId, { type: 'reapNode', node, head, why })
 }
 
 export function readUpdateLabels(message: leasePb.UpdateLabelsRequest, call: Call): UpdateLabels {
-  const { network, token } = requiredLease(message.leaseId, call)
-  const content = {
-    type: 'updateLabels' as const,
+  const { network, token } = requiredLease(message.leaseId, call, '')
+  return command(call, network, message.requestId, {
+    type: 'updateLabels',
     token,
-    version: optionalVersion(message.version),
+    version: optionalNumber(message.version, 'version'),
     labels: labels(message.labels, 'labels'),
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
 }
 
-function requiredLease(id: string, call: Call): { readonly network: string; readonly token: number } {
+/** Of a lease id that the caller may use; `network` is named beside it. */
+export function requiredLease(id: string, call: Call, network: string) {
   if (id === '') throw invalidField('leaseId', 'required')
-  const key = leaseKey(id, '')
+  const key = leaseKey(id, network)
   checkNetwork(call.caller, key.network)
   return key
 }
 
-function optionalVersion(version: bigint | undefined): number | null {
-  return version === undefined ? null : ledgerNumber(version, 'version')
+/** Several commands of one kind as one, which holds all or nothing. */
+export function allOrNothing(
+  call: Call,
+  network: string,
+  id: string,
+  items: readonly (Reserve | Confirm | Release)[],
+): Command {
+  const same = items.map(({ actor: _actor, traceId: _traceId, ...rest }) => rest)
+  return command(call, network, id, { type: 'allOrNothing', items }, same)
 }
 
 // Networks.
 
 export function readCreateNetwork(message: networkPb.CreateNetworkRequest, call: Call): CreateNetwork {
-  const network = requiredNetworkName(message.name, 'name')
-  checkNetwork(call.caller, network)
-  const content = {
-    type: 'createNetwork' as const,
+  return command(call, namedNetwork(call, message.name, 'name'), message.requestId, {
+    type: 'createNetwork',
     settings: {
       description: text(message.description, 'description', LIMITS.descriptionBytes),
       labels: labels(message.labels, 'labels'),
     },
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
 }
 
 export function readUpdateNetwork(message: networkPb.UpdateNetworkRequest, call: Call): UpdateNetwork {
-  const network = requiredNetworkName(message.name, 'name')
-  checkNetwork(call.caller, network)
   const { description } = message
-  const content = {
-    type: 'updateNetwork' as const,
-    version: optionalVersion(message.version),
+  return command(call, namedNetwork(call, message.name, 'name'), message.requestId, {
+    type: 'updateNetwork',
+    version: optionalNumber(message.version, 'version'),
     description: description === undefined ? null : text(description, 'description', LIMITS.descriptionBytes),
     labels: message.labels === undefined ? null : labels(message.labels.entries, 'labels.entries'),
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
 }
 
 export function readEndRecovery(message: networkPb.EndRecoveryRequest, call: Call): EndRecovery {
-  const network = requiredNetworkName(message.network, 'network')
-  checkNetwork(call.caller, network)
-  const content = { type: 'endRecovery' as const, why: requiredText(message.why, 'why', LIMITS.whyBytes) }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  return command(call, namedNetwork(call, message.network, 'network'), message.requestId, {
+    type: 'endRecovery',
+    why: requiredText(message.why, 'why', LIMITS.whyBytes),
+  })
 }
 
 // Pools.
@@ -316,45 +305,38 @@ export function readCreatePool(message: poolPb.CreatePoolRequest, call: Call): C
   if (message.cidr === '') throw invalidField('cidr', 'required')
   known(message.liveness, poolPb.PoolLivenessSchema, 'liveness')
   const cooldownMs = duration(message.cooldown, 'cooldown', 0)
-  const input: PoolInput = {
+  // Canonical, so that a repetition in another spelling is the same request.
+  const pool = parsePoolSettings({
     name,
     cidr: message.cidr,
     subnet: message.subnet,
     prefixLength: message.prefixLength,
     gateway: message.gateway,
     exclude: message.exclude,
-    ...(cooldownMs === null ? {} : { cooldownMs }),
+    ...(cooldownMs !== null && { cooldownMs }),
     confirmWithinMs: duration(message.confirmWithin, 'confirmWithin', SHORTEST_CONFIRM_MS),
     liveness: livenessOf(message.liveness),
     ownerLimit: message.ownerLimit,
     isDefault: message.isDefault,
     draining: message.draining,
-    ...(message.options === undefined ? {} : { options: readOptions(message.options) }),
+    ...(message.options !== undefined && { options: readOptions(message.options) }),
     labels: labels(message.labels, 'labels'),
     reapPolicy: readReapPolicy(message.reapPolicy),
-  }
-  // Parsed here as well, so that fields are named as this message has them and the content is canonical.
-  const pool = parsePoolSettings(input)
-  if ('reason' in pool) throw new Refused(pool)
-  const content = { type: 'createPool' as const, pool }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
+  return command(call, network, message.requestId, { type: 'createPool', pool: accepted(pool) })
 }
 
 export function readUpdatePool(message: poolPb.UpdatePoolRequest, call: Call): UpdatePool {
-  const network = allowedNetwork(call, message.network)
-  const content = {
-    type: 'updatePool' as const,
+  return command(call, allowedNetwork(call, message.network), message.requestId, {
+    type: 'updatePool',
     name: poolName(message.name, 'name'),
-    version: optionalVersion(message.version),
+    version: optionalNumber(message.version, 'version'),
     change: readChange(message),
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
+  })
 }
 
-type Writable<T> = { -readonly [K in keyof T]: T[K] }
-
 function readChange(message: poolPb.UpdatePoolRequest): PoolChange {
-  const change: Writable<PoolChange> = {}
+  const change: { -readonly [K in keyof PoolChange]: PoolChange[K] } = {}
   if (message.newName !== undefined) change.name = poolName(message.newName, 'newName')
   if (message.cidr !== undefined) change.cidr = cidr(message.cidr, 'cidr')
   if (message.subnet !== undefined) change.subnet = cidr(message.subnet, 'subnet')
@@ -377,39 +359,35 @@ function readChange(message: poolPb.UpdatePoolRequest): PoolChange {
   if (message.options !== undefined) change.options = readOptions(message.options)
   if (message.labels !== undefined) change.labels = labels(message.labels.entries, 'labels.entries')
   if (message.reapPolicy !== undefined) change.reapPolicy = readReapPolicy(message.reapPolicy)
-  atMost(message.clear.length, CLEARABLE.length, 'clear')
   for (const [index, field] of message.clear.entries()) {
-    const clearable = CLEARABLE.find((one) => one.field === field)
-    if (clearable === undefined) {
-      throw invalidField(`clear[${index}]`, `must be one of ${CLEARABLE.map((one) => one.field).join(', ')}`)
+    const key = CLEARABLE.get(field)
+    if (key === undefined) {
+      throw invalidField(`clear[${index}]`, `must be one of ${[...CLEARABLE.keys()].join(', ')}`)
     }
-    if (change[clearable.key] !== undefined && change[clearable.key] !== null) {
+    if (change[key] !== undefined && change[key] !== null) {
       throw invalidField(`clear[${index}]`, `${field} has a value in the same request`)
     }
-    change[clearable.key] = null
+    change[key] = null
   }
   return change
 }
 
-const CLEARABLE = [
-  { field: 'gateway', key: 'gateway' },
-  { field: 'confirmWithin', key: 'confirmWithinMs' },
-  { field: 'reapPolicy', key: 'reapPolicy' },
-] as const
+const CLEARABLE: ReadonlyMap<string, 'gateway' | 'confirmWithinMs' | 'reapPolicy'> = new Map([
+  ['gateway', 'gateway'],
+  ['confirmWithin', 'confirmWithinMs'],
+  ['reapPolicy', 'reapPolicy'],
+])
 
 /** What is said of it; 0 misses are none said. Its bounds are the core's. */
 function readReapPolicy(message: poolPb.ReapPolicy | undefined): Partial<ReapPolicy> {
-  const minimumAgeMs = duration(message?.minimumAge, 'reapPolicy.minimumAge', 0)
-  const unwitnessedAgeMs = duration(message?.unwitnessedAge, 'reapPolicy.unwitnessedAge', 0)
-  const terminalGraceMs = duration(message?.terminalGrace, 'reapPolicy.terminalGrace', 0)
-  const confirmGraceMs = duration(message?.confirmGrace, 'reapPolicy.confirmGrace', 0)
-  return {
-    ...(message !== undefined && message.misses !== 0 && { misses: message.misses }),
-    ...(minimumAgeMs !== null && { minimumAgeMs }),
-    ...(unwitnessedAgeMs !== null && { unwitnessedAgeMs }),
-    ...(terminalGraceMs !== null && { terminalGraceMs }),
-    ...(confirmGraceMs !== null && { confirmGraceMs }),
+  const said = {
+    misses: message === undefined || message.misses === 0 ? null : message.misses,
+    minimumAgeMs: duration(message?.minimumAge, 'reapPolicy.minimumAge', 0),
+    unwitnessedAgeMs: duration(message?.unwitnessedAge, 'reapPolicy.unwitnessedAge', 0),
+    terminalGraceMs: duration(message?.terminalGrace, 'reapPolicy.terminalGrace', 0),
+    confirmGraceMs: duration(message?.confirmGrace, 'reapPolicy.confirmGrace', 0),
   }
+  return Object.fromEntries(Object.entries(said).filter(([, value]) => value !== null))
 }
 
 function readExclusions(entries: readonly string[]): readonly string[] {
@@ -436,22 +414,9 @@ function livenessOf(liveness: poolPb.PoolLiveness): Liveness {
 }
 
 export function readDeletePool(message: poolPb.DeletePoolRequest, call: Call): DeletePool {
-  const network = allowedNetwork(call, message.network)
-  const content = {
-    type: 'deletePool' as const,
+  return command(call, allowedNetwork(call, message.network), message.requestId, {
+    type: 'deletePool',
     name: poolName(message.name, 'name'),
-    version: optionalVersion(message.version),
-  }
-  return { ...envelope(call, network, message.requestId, content), ...content }
-}
-
-/** Several commands of one kind as one, which holds all or nothing. */
-export function allOrNothing(
-  call: Call,
-  network: string,
-  id: string,
-  items: readonly (Reserve | Confirm | Release)[],
-): Command {
-  const content = { items: items.map(({ actor: _actor, traceId: _traceId, ...rest }) => rest) }
-  return { ...envelope(call, network, id, content), type: 'allOrNothing', items }
+    version: optionalNumber(message.version, 'version'),
+  })
 }

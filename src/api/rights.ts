@@ -1,9 +1,10 @@
 /**
- * Who may call what (DESIGN §6 "Rights"), in one table. A token has one role, may be limited to networks, and may be
- * bound to a node. The network is checked for every call, for lease ids too; the node where the call says where
- * (here), where a lease is (in the core, `Actor.node`), and which a source sees (in the liveness room, `boundTo`).
+ * Who may call what, in one table. A token has one role, may be limited to networks, and may be bound to a node. The
+ * network is checked for every call, for lease ids too; the node where the call says where, where a lease is placed (by the
+ * core, which gets it as `Actor.node`), and which a source sees (`mayReport`).
  */
-import { refusal } from '../core/refusal.ts'
+import type { SourceDeclaration } from '../core/event.ts'
+import { type Refusal, refusal } from '../core/refusal.ts'
 import { Refused } from './errors.ts'
 
 export type Role = 'admin' | 'orchestrator' | 'agent' | 'auditor'
@@ -55,16 +56,13 @@ export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
   'ipledger.v1.LivenessService/EnableSource': ADMINS,
   'ipledger.v1.LivenessService/RetireSource': ADMINS,
   'ipledger.v1.LivenessService/ListSources': READERS,
-  'ipledger.v1.LivenessService/ListSnapshots': READERS,
   'ipledger.v1.LivenessService/ListSightings': READERS,
   'ipledger.v1.LivenessService/BeginSnapshot': HOLDERS,
   'ipledger.v1.LivenessService/ReportSnapshot': HOLDERS,
   'ipledger.v1.LivenessService/ReportVerdicts': HOLDERS,
-  'ipledger.v1.LivenessService/FenceNode': ADMINS,
   'ipledger.v1.LivenessService/Reconcile': READERS,
-  'ipledger.v1.LivenessService/ListHolds': READERS,
   'ipledger.v1.LivenessService/ResumeHold': ADMINS,
-  'ipledger.v1.LivenessService/ListStuck': READERS,
+  'ipledger.v1.LivenessService/ListAttention': READERS,
 
   'ipledger.v1.AuditService/ListEvents': READERS,
   'ipledger.v1.AuditService/GetAddressHistory': READERS,
@@ -73,9 +71,6 @@ export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
   'ipledger.v1.AuditService/ExplainAddress': READERS,
   'ipledger.v1.AuditService/VerifyNetwork': READERS,
 }
-
-/** `validateOnly` of Reserve. */
-const DRY_RUNNERS = ORCHESTRATORS
 
 export function checkRole(caller: Caller, allowed: ReadonlySet<Role>, method: string): void {
   if (allowed.has(caller.role)) return
@@ -86,7 +81,7 @@ export function checkRole(caller: Caller, allowed: ReadonlySet<Role>, method: st
 }
 
 export function checkDryRun(caller: Caller): void {
-  checkRole(caller, DRY_RUNNERS, 'Reserve with validateOnly')
+  checkRole(caller, ORCHESTRATORS, 'Reserve with validateOnly')
 }
 
 export function checkNetwork(caller: Caller, network: string): void {
@@ -104,6 +99,24 @@ export function checkAllNetworks(caller: Caller, why: string): void {
 export function checkNode(caller: Caller, node: string): void {
   if (caller.node === null || node === '' || node === caller.node) return
   throw denied(`token ${caller.name} is bound to node ${caller.node}, not ${node}`, { node: caller.node })
+}
+
+/**
+ * Only a node's own agent, or an admin, reports for a source of that node; an orchestrator for sources that see the whole
+ * network. Another could close its epoch, or make the node look empty.
+ */
+export function mayReport({ name, role, node }: Caller): (source: SourceDeclaration) => Refusal | null {
+  return (source) => {
+    const isOwn = node === null ? role === 'admin' || source.node === '' : source.node === node
+    if (isOwn && !(role === 'orchestrator' && source.node !== '')) return null
+    const sees = source.node === '' ? 'the whole network' : `node ${source.node}`
+    const who = node === null ? `role ${role}` : `node ${node}`
+    return refusal(
+      'SOURCE_MISMATCH',
+      `source ${source.id} sees ${sees}; token ${name}, of ${who}, may not report for it`,
+      { source: source.id, ...(node !== null && { node }) },
+    )
+  }
 }
 
 function denied(message: string, metadata: Readonly<Record<string, string>>): Refused {

@@ -13,10 +13,10 @@ import type { ConnectRouter } from '@connectrpc/connect'
 import type { Config } from '../config.ts'
 import { Health } from '../gen/grpc/health/v1/health_pb.ts'
 import type { Ledger } from '../ledger/ledger.ts'
-import type { Reads } from '../ledger/reads.ts'
-import type { Intake } from '../liveness/report.ts'
+import type { Reads } from '../ledger/reads-types.ts'
+import type { Intake } from '../sources/intake-types.ts'
 import type { Logger } from '../telemetry.ts'
-import { type ConnectLane, createConnectLane } from './connect-lane.ts'
+import { createConnectLane } from './connect-lane.ts'
 import { type Front, methodsOf, SERVICES, table } from './dispatch.ts'
 import { createHealth, type HealthOptions } from './health.ts'
 import { closeServer, createPages, listen, NOT_LOOPBACK, namesLoopback, page } from './pages.ts'
@@ -59,9 +59,10 @@ export async function startServer(options: {
     ...(options.worker === undefined ? {} : { worker: options.worker }),
   })
   const answerPage = createPages({ health, tokens, metrics: options.metrics ?? null, log })
-  const methods = [...methodsOf({ ledger, reads, intake, log }), ...table(Health, health.handlers, true)]
+  const methods = [...methodsOf({ ledger, reads, intake }), ...table(Health, health.handlers, true)]
   const front: Front = { methods, tokens, defaultDeadlineMs: config.deadlineMs, log }
-  const inFlight = createInFlight()
+  /** Answers that are owed. Streams are not: they end when the server stops. */
+  const owed = new Set<object>()
 
   const watched = (router: ConnectRouter) => {
     router.rpc(Health.method.watch, health.watch)
@@ -86,14 +87,25 @@ export async function startServer(options: {
         page(response, 403, NOT_LOOPBACK)
         return
       }
-      if (unary.has(request.url!)) inFlight.add(response)
+      if (unary.has(request.url!)) {
+        owed.add(response)
+        response.once('close', () => owed.delete(response))
+      }
       if (plain(request, response) || overHttp1(request, response)) return
       void answerPage(request, response)
     },
   )
   const grpcServer = http2.createServer(
     { settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION }, maxHeaderListPairs: 128 },
-    (request, response) => serveHttp2(request, response, unary, inFlight, overHttp2),
+    (request, response) => {
+      const { stream } = response
+      if (unary.has(request.url)) {
+        owed.add(stream)
+        // A caller may go on sending what nobody reads; it has its answer.
+        for (const event of ['finish', 'close']) stream.once(event, () => owed.delete(stream))
+      }
+      if (!overHttp2(request, response)) page(response, 404, 'there is no such method\n')
+    },
   )
   const sessions = new Set<http2.ServerHttp2Session>()
   grpcServer.on('session', (session) => {
@@ -122,9 +134,9 @@ export async function startServer(options: {
     const ended = Promise.all([closeServer(httpServer), closeServer(grpcServer)])
     for (const session of sessions) session.close()
     const late = AbortSignal.timeout(LONGEST_DRAIN_MS)
-    while (!(inFlight.empty() || late.aborted)) {
+    while (owed.size > 0 && !late.aborted) {
       httpServer.closeIdleConnections()
-      await Promise.race([inFlight.emptied(), delay(100)])
+      await delay(20)
     }
     // A turn for the last answers to reach their sockets; connections without a request are idle and go at once.
     await delay(10)
@@ -140,43 +152,5 @@ export async function startServer(options: {
       closed ??= drain()
       return closed
     },
-  }
-}
-
-function serveHttp2(
-  request: http2.Http2ServerRequest,
-  response: http2.Http2ServerResponse,
-  unary: ReadonlySet<string>,
-  inFlight: InFlight,
-  lane: ConnectLane,
-): void {
-  if (unary.has(request.url)) inFlight.add(response)
-  if (lane(request, response)) return
-  page(response, 404, 'there is no such method\n')
-}
-
-type InFlight = {
-  add(response: http.ServerResponse | http2.Http2ServerResponse): void
-  empty(): boolean
-  emptied(): Promise<void>
-}
-
-/** Answers that are owed. Streams are not: they end when the server stops. */
-function createInFlight(): InFlight {
-  let count = 0
-  let waiting: (() => void)[] = []
-  function done(): void {
-    count -= 1
-    if (count > 0) return
-    for (const resolve of waiting) resolve()
-    waiting = []
-  }
-  return {
-    add: (response) => {
-      count += 1
-      response.once('close', done)
-    },
-    empty: () => count === 0,
-    emptied: () => (count === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
   }
 }

@@ -1,20 +1,31 @@
-/** Times and durations between messages and milliseconds. */
-import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt'
+/** Times and durations in milliseconds, as messages and as their JSON has them. */
+import type { Duration } from '@bufbuild/protobuf/wkt'
 
-export function timestampMessage(ms: number): Timestamp {
-  const seconds = Math.floor(ms / 1000)
-  return {
-    $typeName: 'google.protobuf.Timestamp',
-    seconds: BigInt(seconds),
-    nanos: (ms - seconds * 1000) * 1_000_000,
-  }
+let last = { second: 0, text: '1970-01-01T00:00:00' }
+
+/** `2030-01-31T12:00:00.123Z`. Most are of the same second as the one before. */
+export function timeText(ms: number): string {
+  const second = Math.floor(ms / 1_000)
+  if (second !== last.second) last = { second, text: new Date(second * 1_000).toISOString().slice(0, 19) }
+  const left = ms - second * 1_000
+  return left === 0 ? `${last.text}Z` : `${last.text}.${String(left).padStart(3, '0')}Z`
+}
+
+/** Null: the field is absent. */
+export function optionalTime(ms: number | null): string | undefined {
+  return ms === null ? undefined : timeText(ms)
+}
+
+/** `90s`, `0.500s` */
+export function durationText(ms: number): string {
+  return `${ms % 1_000 === 0 ? ms / 1_000 : (ms / 1_000).toFixed(3)}s`
 }
 
 export function durationMessage(ms: number): Duration {
-  const seconds = Math.floor(ms / 1000)
+  const seconds = Math.floor(ms / 1_000)
   return {
     $typeName: 'google.protobuf.Duration',
     seconds: BigInt(seconds),
-    nanos: (ms - seconds * 1000) * 1_000_000,
+    nanos: (ms - seconds * 1_000) * 1_000_000,
   }
 }

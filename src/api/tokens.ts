@@ -10,10 +10,10 @@ import { hash, randomBytes } from 'node:crypto'
 import { appendFileSync, readFileSync, unwatchFile, watchFile } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { z } from 'zod'
-import { NETWORK_NAME } from '../core/network.ts'
 import { refusal } from '../core/refusal.ts'
 import type { Logger } from '../telemetry.ts'
 import { Refused } from './errors.ts'
+import { NETWORK_NAME } from './fields.ts'
 import { type Caller, ROLES, type Role } from './rights.ts'
 
 const PREFIX = 'ipl_'
@@ -128,7 +128,7 @@ export function createToken(
     created: new Date().toISOString(),
   })
   if (!made.success) throw new TokenFileError(explain(made.error))
-  const before = readIfThere(file)
+  const before = read(file, '')
   if (parseTokens(before, file).some((one) => one.name === name)) {
     throw new TokenFileError(`${file} has a token named ${name} already: remove its line to withdraw it.`)
   }
@@ -170,20 +170,14 @@ function byHash(tokens: readonly TokenEntry[]): ReadonlyMap<string, Caller> {
   )
 }
 
-function read(file: string): string {
+/** `absent`: what a file that is not there holds; undefined: it has to be there. */
+function read(file: string, absent?: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    throw new TokenFileError(`Cannot read the token file: ${messageOf(error)}.`, { cause: error })
-  }
-}
-
-function readIfThere(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
-    throw new TokenFileError(`Cannot read the token file: ${messageOf(error)}.`, { cause: error })
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' && absent !== undefined) return absent
+    throw new TokenFileError(`Cannot read the token file: ${message}.`, { cause: error })
   }
 }
 
@@ -197,10 +191,6 @@ function parseJson(line: string, where: string): unknown {
 
 function explain(error: z.ZodError): string {
   return error.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`).join('; ')
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 function unauthenticated(why: string): Refused {

@@ -1,112 +1,137 @@
-import { type Command, InvalidArgumentError } from 'commander'
-import { type JudgePolicy, judgePolicy } from '../core/policy.ts'
-import { Unsuccessful } from './failure.ts'
-import { seq, withJson, withNetwork } from './options.ts'
+/** What happened, and what follows from it: events, history, explain, as-of. */
+import type { Command } from 'commander'
+import { AuditService, type Event, type HistoryEntry, type Holder } from '../gen/ipledger/v1/audit_pb.ts'
+import { lineWidth, prose, tableOf, time, wrapped } from './print.ts'
+import { fromOf, momentOf, toOf, WHEN_HELP, when, whenOption } from './readers.ts'
+import { addressOf, holderOf, leaseTable, stateOf } from './show-lease.ts'
+import { ask, verb } from './verb.ts'
 
-type SealsOptions = Readonly<{ network?: string; json?: boolean }>
-type RangeOptions = Readonly<{ from?: bigint; to?: bigint }>
-type CheckOptions = Readonly<{ against?: string; json?: boolean }>
-export type RejudgeOptions = RangeOptions &
-  Readonly<{ network: string; policy: PolicyAsked; restores?: boolean; json?: boolean }>
+const { method } = AuditService
 
-/** Today's of each pool, or the policy of the day with these in their places. */
-export type PolicyAsked = 'today' | Readonly<Partial<JudgePolicy>>
-
-export function auditCommands(program: Command): void {
-  const audit = program
-    .command('audit')
-    .description('whether the log is what it was, and whether it was right')
-
-  withJson(audit.command('seals'))
-    .description('digests of closed stretches of the log; --json: a line each, to be kept elsewhere')
-    .option('--network <name>', 'only of this network (default: all)')
-    .addHelpText(
-      'after',
-      `
-Asks the database of DATABASE_URL, or the embedded one. Kept where nobody who administers the database can write, they
-tell later whether the log is still the same, even if all seals were made anew:
-
-  ipledger audit seals --json > seals.ndjson
-  ipledger verify --seals --against seals.ndjson`,
-    )
-    .action(async (options: SealsOptions) => {
-      const { runSeals } = await import('./run-audit.ts')
-      await runSeals(options)
-    })
-
-  audit
-    .command('export')
-    .argument('<network>')
-    .description("a network's log and its seals, one JSON a line, to be checked without a database")
-    .option('--from <n>', 'begin with the seal that has this event (default: the first)', seq)
-    .option('--to <n>', 'end with the seal that has this event (default: the head)', seq)
-    .addHelpText(
-      'after',
-      `
-Asks the database of DATABASE_URL, or the embedded one.
-
-Example:
-  ipledger audit export default > default.ndjson`,
-    )
-    .action(async (network: string, { from, to }: RangeOptions) => {
-      const { runExport } = await import('./run-audit.ts')
-      await runExport(network, {
-        from: Math.max(1, Number(from ?? 1n)),
-        to: to === undefined ? null : Number(to),
-      })
-    })
-
-  withJson(audit.command('check'))
-    .argument('<file>', 'of "audit export"; -: standard input')
-    .description('hash the lines of an export, and compare them with their seals: no database, no server')
-    .option('--against <file>', 'digests that were kept: "audit seals --json" or an earlier "audit export"')
-    .addHelpText(
-      'after',
-      '\nExit code 1 with findings: the first line that was altered, lines that are gone, seals that do not fit.',
-    )
-    .action(async (file: string, options: CheckOptions) => {
-      const { runCheck } = await import('./run-audit.ts')
-      if (!(await runCheck(file, options))) throw new Unsuccessful(1)
-    })
-
-  withJson(withNetwork(audit.command('rejudge')))
-    .description('judge every recorded reap again from the evidence in its event')
-    .option('--from <n>', 'from this event on', seq)
-    .option('--to <n>', 'up to this event', seq)
-    .option(
-      '--policy <settings>',
-      'today: of each pool as it is now; or misses=5,minimumAgeMs=600000: as then, with these',
-      policy,
-      'today',
-    )
-    .option('--restores', 'also quarantines that were given back to their owner: walks all confirms')
-    .addHelpText(
-      'after',
-      `
-Asks the server. By the policy of its day each must come to what was done: exit code 1 if one does not, or cannot be
-read. What another policy would not have done is listed, and is no failure.
-
-Settings: ${Object.keys(judgePolicy()).join(', ')}.
+export function auditCommands(program: Command, lease: Command): void {
+  verb(program, 'events', {
+    about: "a network's log",
+    method: method.listEvents,
+    fields: [
+      ['--from <when>', 'from then on', fromOf, whenOption],
+      ['--to <when>', 'up to then', toOf, whenOption],
+      ['--after-seq <n>', 'only events with a greater number'],
+      ['--before-seq <n>', 'only events with a smaller number'],
+      ['--address <address>', 'only about the lease or block that contains it'],
+      ['--cidr <cidr>', 'only about leases that overlap it'],
+      ['--owner-kind <kind>', 'only about leases of owners of this kind'],
+      ['--owner-name <name>', 'only about leases of owners of this name'],
+      ['--lease-id <id>', 'only about this lease, also one that has ended'],
+      ['--type <types>', 'only these types; repeatable, or with commas', 'types'],
+      ['--include-sources', 'also source.*, which is left out otherwise'],
+      ['--descending', 'newest first'],
+    ],
+    help: `${WHEN_HELP}
 
 Examples:
-  ipledger audit rejudge
-  ipledger audit rejudge --policy misses=5,minimumAgeMs=600000 --json`,
-    )
-    .action(async (options: RejudgeOptions) => {
-      const { runRejudge } = await import('./run-rejudge.ts')
-      if (!(await runRejudge(options))) throw new Unsuccessful(1)
-    })
+  ipledger events --address 10.0.0.17 --descending
+  ipledger events --from -15m --type lease.reaped
+  ipledger events --owner-kind pod --owner-name default/web-0`,
+    show: ({ events }) => eventTable(events),
+  })
+  verb(program, 'history <address|cidr>', {
+    about: 'who had it, and what happened',
+    method: method.getAddressHistory,
+    argument: (text) => (text.includes('/') ? { cidr: text } : { address: text }),
+    fields: [
+      ['--from <when>', 'from then on', fromOf, whenOption],
+      ['--to <when>', 'up to then', toOf, whenOption],
+    ],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger history 10.8.64.2
+  ipledger history 10.8.64.0/28 --from "2026-11-20 03:00" --to "2026-11-20 03:30"`,
+    run: (request) => ask(method.getAddressHistory, { ...request, descending: true }),
+    show: historyText,
+  })
+  verb(lease, 'history <lease-id>', {
+    about: 'what happened to a lease, also one that has ended',
+    method: method.getLeaseHistory,
+    run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),
+    show: historyText,
+  })
+  verb(program, 'explain <address>', {
+    about: 'why an address is free, cooling, held or quarantined, and what led there',
+    method: method.explainAddress,
+    fields: [['--at <when>', 'as it was then (default: now)', momentOf, whenOption]],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger explain 10.8.64.2
+  ipledger explain 10.8.64.2 --at "2026-11-20 03:12"`,
+    show: ({ state, seq: number, answer, steps }) => {
+      const width = lineWidth()
+      const rows = steps.map((step) => [String(step.seq), time(step.time), step.what])
+      return [
+        `${state} at number ${number}`,
+        ...wrapped(answer, width),
+        ...(rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows, width)]),
+      ].join('\n')
+    },
+  })
+  verb(program, 'as-of <when>', {
+    about: 'the leases as they were at a time or a number',
+    method: method.listLeasesAsOf,
+    argument: (text) => momentOf(when(text)),
+    fields: [['--pool <name>', 'only leases of this pool']],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger as-of "2026-11-20 03:12"
+  ipledger as-of -15m --pool web
+  ipledger as-of 120000 --json`,
+    show: ({ leases, seq: number, time: made }, { network = 'default' }) => {
+      const then = number === 0n ? 'before its first event' : `at number ${number}, ${time(made)}`
+      return `Network ${network} ${then}\n\n${leaseTable(leases)}`
+    },
+    // -15m looks like an option; what is neither option nor time is refused as a time.
+  }).allowUnknownOption()
 }
 
-function policy(text: string): PolicyAsked {
-  if (text === 'today') return text
-  const known = Object.keys(judgePolicy())
-  const set: Record<string, number> = {}
-  for (const part of text.split(',')) {
-    const found = /^\s*([A-Za-z]+)=(\d{1,12})\s*$/.exec(part)
-    if (found === null || !known.includes(found[1]!))
-      throw new InvalidArgumentError(`It is today, or settings as misses=5, of ${known.join(', ')}.`)
-    set[found[1]!] = Number(found[2])
-  }
-  return set
+type History = { readonly entries: readonly HistoryEntry[]; readonly holders: readonly Holder[] }
+
+/** The newest page, in the order in which it happened. */
+function historyText({ entries, holders }: History): string {
+  const rows = entries.map(({ event, what }) => [String(event!.seq), time(event!.time), what]).toReversed()
+  return [
+    tableOf('nobody held it', holders, {
+      ADDRESS: addressOf,
+      LEASE: ({ leaseId }) => leaseId,
+      OWNER: holderOf,
+      FROM: ({ fromTime }) => time(fromTime),
+      UNTIL: ({ untilTime }) => time(untilTime),
+      'COOLS UNTIL': ({ availableAt }) => time(availableAt),
+    }),
+    '',
+    rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth()),
+  ].join('\n')
+}
+
+export function eventTable(events: readonly Event[]): string {
+  return tableOf('no events', events, {
+    SEQ: ({ seq: number }) => String(number),
+    TIME: ({ time: at }) => time(at),
+    TYPE: ({ type }) => type,
+    ACTOR: ({ actor }) => actor,
+    CAUSE: ({ cause }) => cause,
+    ABOUT: ({ lease, pool }) => {
+      if (lease !== undefined) return addressOf(lease)
+      return pool === undefined ? '' : `${pool.name} ${pool.cidr}`
+    },
+    STATE: ({ lease }) => (lease === undefined ? '' : stateOf(lease)),
+    OWNER: ({ lease, closed }) => {
+      if (lease !== undefined) return holderOf(lease)
+      return closed?.owner === undefined ? '' : `${holderOf(closed)} ${closed.owner.incarnation}`
+    },
+    WHY: ({ evidence, lease }) => {
+      const why = evidence?.why ?? evidence?.reason ?? lease?.quarantine?.why
+      return typeof why === 'string' ? why : ''
+    },
+  })
 }

@@ -1,21 +1,118 @@
-/** Where the database is, for psql, pg_dump and whatever else goes past the service. Asks nobody; starts nothing. */
-import { type Command, Option } from 'commander'
-import { readConfig, StartRefused } from '../config.ts'
-import { replaceLogin } from '../postgres/connect.ts'
-import { attachEmbedded } from '../postgres/embedded.ts'
-import { AUDITOR_ROLE } from '../postgres/roles.ts'
+/** Commands that go to the database, past the service: verify, rebuild, recover, and where it is. */
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
+import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import type { Anchor } from '../ledger/verify.ts'
+import { Unclear, Unsuccessful } from './failure.ts'
+import { networkSheet } from './network.ts'
+import type { RecoverOptions, VerifyOptions } from './on-database.ts'
+import { ask, print } from './verb.ts'
+import { verifiedText } from './verified.ts'
 
-type Role = 'owner' | 'auditor'
+/** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
+const load = () => import('./on-database.ts')
+const JSON_FLAG = ['--json', 'print it for programs'] as const
 
 export function databaseCommands(program: Command): void {
-  const database = program.command('database').description('the database itself, past the service')
+  program
+    .command('verify')
+    .description('prove that the books are in order: the log whole, the tables its fold')
+    .option('--network <name>', 'only this network (default: all)')
+    .option(
+      '--against <head:digest>',
+      'the log must have had this end: an anchor that was kept elsewhere',
+      anchor,
+    )
+    .option('--server', 'ask the server of IPLEDGER_URL: one network, what is new, for at most 5 s')
+    .option(...JSON_FLAG)
+    .addHelpText(
+      'after',
+      `
+Asks the database of DATABASE_URL, or the embedded one, while the service runs or not; makes and migrates nothing. Exit
+code 1 with findings, and without a network to look at.
 
-  database
+An anchor, as verify and "network get" print it, names the end of the log. Kept where nobody who administers the
+database can write, it shows later that nothing before it was altered, and that no end is missing:
+  ipledger verify --network default --against 48213:9f0c…`,
+    )
+    .action(async (options: VerifyOptions & { readonly server?: boolean }) => {
+      const { server, against, network = 'default' } = options
+      if (server !== true) {
+        if (await (await load()).runVerify(options)) return
+        throw new Unsuccessful(1)
+      }
+      if (against !== undefined)
+        throw new Unclear('A server looks at what is new only: leave --against away.')
+      const { verifyNetwork } = AuditService.method
+      const answer = await ask(verifyNetwork, { network })
+      print(options, verifyNetwork, answer, (one) => verifiedText([one]))
+      if (!answer.complete || answer.findings.length > 0) throw new Unsuccessful(1)
+    })
+
+  program
+    .command('rebuild')
+    .description("make a network's tables anew from its log")
+    .option('--network <name>', 'network', 'default')
+    .option(...JSON_FLAG)
+    .addHelpText(
+      'after',
+      `
+What they are to be, and what differs, is what "ipledger verify" says. In one transaction, while the service runs: writers
+wait, readers see the tables as they were until it is done.`,
+    )
+    .action(async (options: { readonly network: string; readonly json?: boolean }) =>
+      (await load()).runRebuild(options),
+    )
+
+  program
+    .command('recover [network]')
+    .description(
+      'say that this database may be older than the world: a new era, and nothing handed out until it is observed',
+    )
+    .requiredOption('--why <text>', 'what happened, or with --end why it is safe; goes into the log')
+    .option(
+      '--above <number>',
+      'a lease id or number that was given out and that this ledger does not know',
+      above,
+    )
+    .option('--end', 'end the recovery of one network instead, by your word (asks the server: EndRecovery)')
+    .option(...JSON_FLAG)
+    .addHelpText(
+      'after',
+      `
+Of all networks, if none is named. A restored dump and a failover are found out without it. It is for what the database
+cannot know: a copy of the whole data directory, a disk that was set back, an import into a new installation. Asks the
+database of DATABASE_URL, or the embedded one, while the service runs or not. Numbers of the new era are above all earlier
+ones; with --above, also above that one. Recovery ends by itself when each enabled source has reported twice; a network
+without sources waits for:
+  ipledger recover --end <network> --why "nothing runs there yet"
+
+Example:
+  ipledger recover tenant-7 --why "volume set back to the snapshot of 02:00" --above tenant-7/48213`,
+    )
+    .action(async (network: string | undefined, options: RecoverOptions & { readonly end?: boolean }) => {
+      const { end, why, above: number } = options
+      if (end === true) {
+        // Nobody ends a recovery by default.
+        if (network === undefined)
+          throw new Unclear('Say which network: ipledger recover --end NETWORK --why …')
+        const { endRecovery } = NetworkService.method
+        const answer = await ask(endRecovery, { network, why })
+        return print(options, endRecovery, answer, (one) => networkSheet(one.network))
+      }
+      if (number !== undefined && network === undefined)
+        throw new Unclear('Say of which network the number is: ipledger recover NETWORK --above …')
+      await (await load()).runRecover(network, options)
+    })
+
+  program
+    .command('database')
+    .description('the database itself, past the service')
     .command('url')
     .description("print its connection string: the owner's, password included, or the auditor's")
     .addOption(
       new Option('--role <role>', 'auditor: reads ipledger_audit only, once it has a password (PGPASSWORD)')
-        .choices(['owner', 'auditor'] satisfies Role[])
+        .choices(['owner', 'auditor'])
         .default('owner'),
     )
     .addHelpText(
@@ -28,17 +125,20 @@ Examples:
   psql "$(ipledger database url)" -c '\\dv ipledger_audit.*'
   pg_dump "$(ipledger database url)" --format=custom --file=ipledger.dump`,
     )
-    .action(async ({ role }: Readonly<{ role: Role }>) => {
-      const owner = await ownersUrl()
-      console.log(role === 'owner' ? owner : replaceLogin(owner, { user: AUDITOR_ROLE }))
-    })
+    .action(async ({ role }: { readonly role: string }) =>
+      console.log(await (await load()).databaseUrl(role)),
+    )
 }
 
-async function ownersUrl(): Promise<string> {
-  const { databaseUrl, databaseAdminUrl, directory } = readConfig()
-  const url = databaseAdminUrl ?? databaseUrl ?? (await attachEmbedded(directory))
-  if (url !== undefined) return url
-  throw new StartRefused(
-    `No PostgreSQL runs in ${directory}: start the service there, or let IPLEDGER_DIR or DATABASE_URL name another.`,
-  )
+function anchor(text: string): Anchor {
+  const [, number, digest] = /^(\d{1,16}):([0-9a-f]{64})$/i.exec(text) ?? []
+  if (digest === undefined)
+    throw new InvalidArgumentError('It must be a number and 64 hexadecimal digits: 48213:9f0c…')
+  return { seq: Number(number), digest }
+}
+
+function above(text: string): number {
+  const number = Number(/^(?:[^/]+\/)?(\d{1,16})$/.exec(text)?.[1])
+  if (!Number.isSafeInteger(number)) throw new InvalidArgumentError('It must be a lease id or a number.')
+  return number
 }

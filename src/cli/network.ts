@@ -1,114 +1,90 @@
 import type { Command } from 'commander'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import {
-  CreateNetworkResponseSchema,
-  EndRecoveryResponseSchema,
-  GetNetworkResponseSchema,
-  ListNetworksResponseSchema,
+  type Hold,
+  HoldCauseSchema,
   type Network,
+  NetworkService,
   NetworkStateSchema,
-  UpdateNetworkResponseSchema,
 } from '../gen/ipledger/v1/network_pb.ts'
-import { connect } from './connection.ts'
-import {
-  type CallOptions,
-  given,
-  type LabelMap,
-  label,
-  seq,
-  withJson,
-  withPage,
-  withRequestId,
-} from './options.ts'
-import { labels, printAnswer, printMore, sheet, table, time } from './print.ts'
-
-type CreateOptions = CallOptions & Readonly<{ description?: string; label?: LabelMap; requestId?: string }>
-type ListOptions = CallOptions & Readonly<{ label?: LabelMap; pageSize?: number; pageToken?: string }>
-type UpdateOptions = CallOptions &
-  Readonly<{ description?: string; label?: LabelMap; labels?: boolean; version?: bigint; requestId?: string }>
-type EndRecoveryOptions = CallOptions & Readonly<{ why: string }>
+import { labels, sheet, tableOf, time } from './print.ts'
+import { verb } from './verb.ts'
 
 export function networkCommands(program: Command): void {
   const network = program.command('network').description('address spaces in which an address is unique')
+  const one = (answer: { readonly network?: Network | undefined }) => networkSheet(answer.network)
 
-  withRequestId(
-    withJson(network.command('create').argument('<name>').description('make a network and its ledger')),
-  )
-    .option('--description <text>', 'for people')
-    .option('--label <key=value>', 'label, repeatable', label)
-    .addHelpText('after', '\nExample:\n  ipledger network create tenant-7 --description "VPC of tenant 7"')
-    .action(async (name: string, options: CreateOptions) => {
-      const { description, label: labels, requestId } = options
-      const answer = await connect().networks.createNetwork({
-        name,
-        ...given({ description, labels, requestId }),
-      })
-      printAnswer(options, CreateNetworkResponseSchema, answer, (one) => sheetOf(one.network))
-    })
-
-  withPage(withJson(network.command('list').description('networks, by name')))
-    .option('--label <key=value>', 'only networks with this label, repeatable', label)
-    .action(async (options: ListOptions) => {
-      const { label: labels, pageSize, pageToken } = options
-      const answer = await connect().networks.listNetworks(given({ labels, pageSize, pageToken }))
-      printAnswer(options, ListNetworksResponseSchema, answer, (page) => tableOf(page.networks))
-      printMore(options, answer.nextPageToken)
-    })
-
-  withJson(
-    network.command('get').argument('[name]', 'its name', 'default').description('one network'),
-  ).action(async (name: string, options: CallOptions) => {
-    const answer = await connect().networks.getNetwork({ name })
-    printAnswer(options, GetNetworkResponseSchema, answer, (one) => sheetOf(one.network))
+  verb(network, 'create <name>', {
+    about: 'make a network and its ledger',
+    method: NetworkService.method.createNetwork,
+    fields: [
+      ['--description <text>', 'for people'],
+      ['--label <key=value>', 'label, repeatable', 'labels'],
+    ],
+    help: '\nExample:\n  ipledger network create tenant-7 --description "VPC of tenant 7"',
+    show: one,
   })
-
-  withRequestId(
-    withJson(network.command('update').argument('<name>').description('change description or labels')),
-  )
-    .option('--description <text>', 'new description; "" clears it')
-    .option('--label <key=value>', 'new label, repeatable; together they replace all labels', label)
-    .option('--no-labels', 'remove all labels')
-    .option('--version <n>', 'only if the network is at this version', seq)
-    .action(async (name: string, options: UpdateOptions) => {
-      const { description, version, requestId } = options
-      const entries = options.labels === false ? {} : options.label
-      const answer = await connect().networks.updateNetwork({
-        name,
-        ...given({ description, version, requestId, labels: entries && { entries } }),
-      })
-      printAnswer(options, UpdateNetworkResponseSchema, answer, (one) => sheetOf(one.network))
-    })
+  verb(network, 'list', {
+    about: 'networks, by name',
+    method: NetworkService.method.listNetworks,
+    fields: [['--label <key=value>', 'only networks with this label, repeatable', 'labels']],
+    show: ({ networks }) => networkTable(networks),
+  })
+  verb(network, 'get [name]', {
+    about: 'one network (default: "default"): what it waits for, and where its log stands',
+    method: NetworkService.method.getNetwork,
+    show: one,
+  })
+  verb(network, 'update <name>', {
+    about: 'change description or labels',
+    method: NetworkService.method.updateNetwork,
+    fields: [
+      ['--description <text>', 'new description; "" clears it'],
+      ['--label <key=value>', 'new label, repeatable; together they replace all labels', 'labels.entries'],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
+    ],
+    show: one,
+  })
+  verb(network, 'resume [network]', {
+    about: "end holds, by an operator's word that what is missed is gone, or that the clock is right",
+    method: LivenessService.method.resumeHold,
+    fields: [['--cause <cause>', 'only this hold (default: all of them)']],
+    help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',
+    show: ({ holds }) =>
+      tableOf('no holds', holds, {
+        HELD: causeOf,
+        SINCE: ({ since }) => time(since),
+        WHY: ({ why }) => why,
+      }),
+  })
 }
 
-/** `ipledger recover --end`. */
-export async function endRecovery(name: string, options: EndRecoveryOptions): Promise<void> {
-  const answer = await connect().networks.endRecovery({ network: name, why: options.why })
-  printAnswer(options, EndRecoveryResponseSchema, answer, (one) => sheetOf(one.network))
+function networkTable(networks: readonly Network[]): string {
+  return tableOf('no networks', networks, {
+    NETWORK: (one) => one.name,
+    STATE: stateOf,
+    HELD: ({ holds }) => holds.map(causeOf).join(', '),
+    ERA: ({ era }) => String(era),
+    HEAD: ({ head }) => String(head),
+    CREATED: ({ createdAt }) => time(createdAt),
+    LABELS: (one) => labels(one.labels),
+    DESCRIPTION: ({ description }) => description,
+  })
 }
 
-function tableOf(networks: readonly Network[]): string {
-  return table(
-    ['NETWORK', 'STATE', 'ERA', 'HEAD', 'CREATED', 'LABELS', 'DESCRIPTION'],
-    networks.map((one) => [
-      one.name,
-      stateOf(one),
-      String(one.era),
-      String(one.head),
-      time(one.createdAt),
-      labels(one.labels),
-      one.description,
-    ]),
-  )
-}
-
-function sheetOf(network: Network | undefined): string {
+export function networkSheet(network: Network | undefined): string {
   if (network === undefined) return ''
   return sheet([
     ['network', network.name],
     ['description', network.description],
     ['state', stateOf(network)],
     ...recoveryOf(network),
+    ...network.holds.map(
+      (hold) => ['held', `${causeOf(hold)} since ${time(hold.since)}: ${hold.why}`] as const,
+    ),
     ['era', String(network.era)],
     ['head', String(network.head)],
+    ['anchor', network.digest === '' ? '' : `${network.head}:${network.digest}`],
     ['version', String(network.version)],
     ['labels', labels(network.labels)],
     ['created', time(network.createdAt)],
@@ -116,24 +92,26 @@ function sheetOf(network: Network | undefined): string {
   ])
 }
 
-function recoveryOf({ name, recovery }: Network): readonly [string, string][] {
+function recoveryOf({ name, recovery }: Network): readonly (readonly [string, string])[] {
   if (recovery === undefined) return []
-  const { since, why, sources, unreported, unknown } = recovery
-  const named = unreported.join(', ')
+  const { since, why, sources, unreported } = recovery
+  const missing =
+    unreported.length === 0 ? ', all have reported' : `; still to report: ${unreported.join(', ')}`
   return [
     ['recovering', `since ${time(since)}: ${why}`],
     [
       'waits for',
       sources === 0
         ? `an operator, no source is enabled: ipledger recover --end ${name}`
-        : `${sources} sources${named === '' ? ', all have reported' : `; still to report: ${named}`}`,
+        : `${sources} sources${missing}`,
     ],
-    ...(unknown.length === 0
-      ? []
-      : [['not registered', `${unknown.join(', ')}: source register, source enable`] as [string, string]]),
   ]
 }
 
-function stateOf(network: Network): string {
-  return NetworkStateSchema.value[network.state]?.name ?? String(network.state)
+function causeOf({ cause }: Hold): string {
+  return HoldCauseSchema.value[cause]?.name ?? String(cause)
+}
+
+function stateOf({ state }: Network): string {
+  return NetworkStateSchema.value[state]?.name ?? String(state)
 }

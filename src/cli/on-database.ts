@@ -1,42 +1,140 @@
-/** Commands that go to the database, past the service. */
+/**
+ * What is done with the database itself, as it is: nothing is made or migrated. It says which one it was: another terminal
+ * may have another DATABASE_URL, and books in order there say nothing about these.
+ */
+import type pg from 'pg'
+import { type Config, readConfig, StartRefused } from '../config.ts'
+import { openLedger } from '../ledger/open.ts'
+import { rebuildNetwork } from '../ledger/rebuild.ts'
+import { type Anchor, type Verified, verifyNetwork } from '../ledger/verify.ts'
+import { place, replaceLogin, withClient } from '../postgres/connect.ts'
+import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
+import { attachEmbedded } from '../postgres/embedded.ts'
+import { AUDITOR_ROLE } from '../postgres/roles.ts'
+import { createLogger } from '../telemetry.ts'
+import { Unclear } from './failure.ts'
+import { printJson, sheet, table } from './print.ts'
+import { verifiedText } from './verified.ts'
 
-import { type Config, readConfig } from '../config.ts'
-import { createLogger, type Logger } from '../telemetry.ts'
-import { Unsuccessful } from './failure.ts'
+export type VerifyOptions = { readonly network?: string; readonly against?: Anchor; readonly json?: boolean }
+export type RecoverOptions = { readonly why: string; readonly above?: number; readonly json?: boolean }
 
-/** As shells count: 128 and the number of SIGINT. */
-const INTERRUPTED = 130
+/** Also those of which nothing but the log is left. A look at an index for each, however long their logs. */
+const NETWORKS = `
+  with recursive n (id) as (
+    select min(e.network_id) from ipledger.event e
+    union all
+    select (select min(e.network_id) from ipledger.event e where e.network_id > n.id) from n where n.id is not null)
+  select id from n where id is not null`
 
-type Stoppable = Readonly<{ stop: () => Promise<void> }>
+/** True when something was looked at and nothing was found. */
+export function runVerify({ network, against, json }: VerifyOptions): Promise<boolean> {
+  return onDatabase('verify', async ({ client, where }) => {
+    const networks = await networksOf(client, where, network)
+    if (against !== undefined && networks.length > 1)
+      throw new Unclear('Say of which network the anchor is: ipledger verify --network NETWORK --against …')
+    const found: (Verified & { network: string })[] = []
+    for (const name of networks) {
+      const onProgress = ({ part, done, head }: { part: string; done: string; head: number }) =>
+        showProgress(`${name}: ${part} ${done}${part === 'log' ? ` of ${head}` : ''}`)
+      const options = { from: 0, onProgress, ...(against !== undefined && { against }) }
+      found.push({ network: name, ...(await verifyNetwork(client, name, options)) })
+    }
+    showProgress('')
+    if (json === true) printJson({ networks: found, database: where })
+    else console.log(`${verifiedText(found)}\n\nThis is ${where}.`)
+    return found.every(({ findings }) => findings.length === 0)
+  })
+}
 
-/** Ctrl-C ends it between two slices; what it did stays, and another run goes on from there. */
-export async function onDatabase<D extends Stoppable, T>(
-  open: (config: Config, log: Logger) => Promise<D>,
-  work: (database: D, signal: AbortSignal, log: Logger) => Promise<T>,
-): Promise<T> {
+export function runRebuild({ network, json }: { readonly network: string; readonly json?: boolean }) {
+  return onDatabase('rebuild', async ({ client, where }) => {
+    const rebuilt = await rebuildNetwork(client, network)
+    if (rebuilt === null) throw new Unclear(`network ${network} has no events in ${where}.`)
+    if (json === true) return printJson({ network, ...rebuilt, database: where })
+    const rows = Object.entries(rebuilt.rows).map(
+      ([name, count]) => [`rows of ${name}`, String(count)] as const,
+    )
+    console.log(
+      `${sheet([['network', network], ['head', String(rebuilt.head)], ...rows])}\n\nThis is ${where}.`,
+    )
+  })
+}
+
+/** One network, or all: this database may be older than the world. What cannot be told from the database itself. */
+export function runRecover(network: string | undefined, { why, above = 0, json }: RecoverOptions) {
+  return onDatabase('recover', async ({ client, where, found }) => {
+    const ledger = await openLedger({ url: found.url, connections: 1 })
+    try {
+      const rows: { network: string; era: number; head: string; state: string }[] = []
+      for (const name of await networksOf(client, where, network)) {
+        const outcome = await ledger.submit({
+          type: 'beginEra',
+          network: name,
+          actor: { name: 'recover', node: null },
+          cause: 'recover',
+          ...{ requestId: null, fingerprint: null, traceId: null },
+          ...{ above, recovering: true, why },
+        })
+        if (!outcome.ok) throw new Unclear(`${outcome.refusal.reason}: ${outcome.refusal.message}`)
+        const { network: state, head } = outcome.answer.network!
+        rows.push({
+          network: name,
+          era: state.era,
+          head: String(head),
+          state: state.recovering ? 'RECOVERING' : 'READY',
+        })
+      }
+      if (json === true) return printJson({ networks: rows, database: where })
+      const cells = rows.map((one) => [one.network, String(one.era), one.head, one.state])
+      console.log(`${table(['NETWORK', 'ERA', 'HEAD', 'STATE'], cells)}\n\nThis is ${where}.`)
+    } finally {
+      await ledger.close()
+    }
+  })
+}
+
+/** Asks nobody; starts nothing. */
+export async function databaseUrl(role: string): Promise<string> {
   const config = readConfig()
-  const log = createLogger(config.logLevel)
-  const interrupted = new AbortController()
-  await using stack = new AsyncDisposableStack()
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-    const interrupt = () => interrupted.abort(new Unsuccessful(INTERRUPTED))
-    process.once(signal, interrupt)
-    stack.defer(() => void process.off(signal, interrupt))
+  const url = config.databaseAdminUrl ?? config.databaseUrl ?? (await attachEmbedded(config.directory))
+  if (url === undefined)
+    throw new StartRefused(
+      `No PostgreSQL runs in ${config.directory}: start the service there, or let IPLEDGER_DIR or DATABASE_URL name another.`,
+    )
+  return role === 'owner' ? url : replaceLogin(url, { user: AUDITOR_ROLE })
+}
+
+type OnDatabase = { readonly client: pg.Client; readonly where: string; readonly found: FoundDatabase }
+
+/** `rebuild` takes the owner's login. Ctrl-C ends the process: what was not committed is undone. */
+async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<T>): Promise<T> {
+  const config = readConfig()
+  const found = await findDatabase(config, { log: createLogger(config.logLevel) })
+  const url = command === 'rebuild' ? found.adminUrl : found.url
+  try {
+    return await withClient({ url, applicationName: `ipledger ${command}` }, (client) =>
+      work({ client, where: whereOf(config), found }),
+    )
+  } finally {
+    await found.stop()
   }
-  const database = await open(config, log)
-  stack.defer(() => database.stop())
-  return await work(database, interrupted.signal, log)
+}
+
+/** Never a password. */
+function whereOf({ databaseUrl: url, directory }: Config): string {
+  return url === undefined ? `the embedded PostgreSQL in ${directory}` : place(url)
+}
+
+async function networksOf(client: pg.Client, where: string, network: string | undefined): Promise<string[]> {
+  const { rows } = await client.query<{ id: string }>(NETWORKS)
+  const names = rows.map(({ id }) => id).filter((id) => network === undefined || id === network)
+  if (names.length === 0)
+    throw new Unclear(`There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`)
+  return names
 }
 
 /** One line that is written over, where somebody watches. */
-export function showProgress(
-  what: string,
-  { done, of }: Readonly<{ done: number; of: number | null }>,
-): void {
-  if (!process.stderr.isTTY) return
-  process.stderr.write(`\r\x1b[K${what} ${done}${of === null ? '' : ` of ${of}`}`)
-}
-
-export function endProgress(): void {
-  if (process.stderr.isTTY) process.stderr.write('\r\x1b[K')
+function showProgress(text: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
 }

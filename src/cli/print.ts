@@ -1,25 +1,11 @@
 /** What is printed: tables for people, the API's JSON for programs. */
-
-import { type DescMessage, type MessageShape, toJson } from '@bufbuild/protobuf'
 import { type Duration, durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
-import { JSON_ANSWERS } from '../api/plain-lane.ts'
 
-/** Prints the answer as `--json` asks, or what `people` makes of it. */
-export function printAnswer<D extends DescMessage>(
-  options: Readonly<{ json?: boolean }>,
-  schema: D,
-  answer: MessageShape<D>,
-  people: (answer: MessageShape<D>) => string,
-): void {
-  console.log(
-    options.json === true ? JSON.stringify(toJson(schema, answer, JSON_ANSWERS), null, 2) : people(answer),
-  )
-}
+/** As the API answers: fields without content are there. */
+export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
 
-/** Tells how to go on reading, where it does not disturb a pipe. */
-export function printMore(options: Readonly<{ json?: boolean }>, nextPageToken: string): void {
-  if (options.json === true || nextPageToken === '') return
-  console.error(`There is more: --page-token ${nextPageToken}`)
+export function printJson(value: unknown): void {
+  console.log(JSON.stringify(value, null, 2))
 }
 
 /** Columns as wide as their widest cell; those without any content are left out. */
@@ -35,6 +21,20 @@ export function table(titles: readonly string[], rows: readonly (readonly string
     .join('\n')
 }
 
+/** A table of things, or that there are none: `no leases`. */
+export function tableOf<T>(
+  none: string,
+  things: readonly T[],
+  columns: Readonly<Record<string, (thing: T) => string>>,
+): string {
+  if (things.length === 0) return none
+  const cells = Object.values(columns)
+  return table(
+    Object.keys(columns),
+    things.map((thing) => cells.map((cell) => cell(thing))),
+  )
+}
+
 /** One thing, a line for each field; fields without content are left out. */
 export function sheet(fields: readonly (readonly [string, string])[]): string {
   const shown = fields.filter(([, value]) => value !== '')
@@ -44,11 +44,11 @@ export function sheet(fields: readonly (readonly [string, string])[]): string {
 
 /** UTC, to the second. */
 export function time(at: Timestamp | undefined): string {
-  return at === undefined
-    ? ''
-    : timestampDate(at)
-        .toISOString()
-        .replace(/\.\d+Z$/, 'Z')
+  return at === undefined ? '' : iso(timestampDate(at).getTime())
+}
+
+function iso(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
 }
 
 export function span(duration: Duration | undefined): string {
@@ -68,7 +68,7 @@ export function milliseconds(ms: number): string {
   return parts.flatMap(([count, unit]) => (count === 0 ? [] : [`${count}${unit}`])).join('')
 }
 
-export function labels(map: Readonly<Record<string, string>>): string {
+export function labels(map: Readonly<Record<string, string>> = {}): string {
   return Object.entries(map)
     .map(([key, value]) => `${key}=${value}`)
     .join(',')
@@ -90,7 +90,7 @@ export function wrapped(text: string, width: number): readonly string[] {
   return lines
 }
 
-/** As a table; the last column is broken where the line ends. On a narrow terminal it begins a line of its own. */
+/** As a table; the last column is broken where the line ends. */
 export function prose(
   titles: readonly string[],
   rows: readonly (readonly string[])[],
@@ -101,14 +101,10 @@ export function prose(
     rows.map((row) => row.slice(0, -1)),
   ).split('\n')
   const indent = Math.max(...before.map((line) => line.length)) + 2
-  const texts = [titles, ...rows].map((row) => row.at(-1)!)
-  const room = width - indent
-  return before
-    .flatMap((line, at) => {
-      if (room < 40)
-        return [line, ...(at === 0 ? [] : wrapped(texts[at]!, width - 2).map((one) => `  ${one}`))]
-      const [first = '', ...others] = wrapped(texts[at]!, room)
-      return [`${line.padEnd(indent)}${first}`, ...others.map((one) => ' '.repeat(indent) + one)]
+  return [titles, ...rows]
+    .flatMap((row, at) => {
+      const [first = '', ...others] = wrapped(row.at(-1)!, Math.max(40, width - indent))
+      return [`${before[at]!.padEnd(indent)}${first}`, ...others.map((one) => ' '.repeat(indent) + one)]
     })
     .map((line) => line.trimEnd())
     .join('\n')

@@ -1,34 +1,20 @@
 import { type Lease, LeaseStateSchema, QuarantineReasonSchema } from '../gen/ipledger/v1/types_pb.ts'
-import { labels, sheet, table, time } from './print.ts'
+import { optionRows } from './pool.ts'
+import { labels, sheet, tableOf, time } from './print.ts'
 
 export function leaseTable(leases: readonly Lease[]): string {
-  if (leases.length === 0) return 'no leases'
-  return table(
-    [
-      'LEASE',
-      'ADDRESS',
-      'STATE',
-      'OWNER',
-      'INTERFACE',
-      'POOL',
-      'GATEWAY',
-      'NODE',
-      'CONFIRM BY',
-      'COOLS UNTIL',
-    ],
-    leases.map((lease) => [
-      lease.leaseId,
-      addressOf(lease),
-      stateOf(lease),
-      holderOf(lease),
-      lease.owner?.interface ?? '',
-      lease.pool,
-      lease.gateway,
-      lease.owner?.node ?? '',
-      time(lease.confirmBy),
-      time(lease.availableAt),
-    ]),
-  )
+  return tableOf('no leases', leases, {
+    LEASE: ({ leaseId }) => leaseId,
+    ADDRESS: addressOf,
+    STATE: stateOf,
+    OWNER: holderOf,
+    INTERFACE: ({ owner }) => owner?.interface ?? '',
+    POOL: ({ pool }) => pool,
+    GATEWAY: ({ gateway }) => gateway,
+    NODE: ({ owner }) => owner?.node ?? '',
+    'CONFIRM BY': ({ confirmBy }) => time(confirmBy),
+    'COOLS UNTIL': ({ availableAt }) => time(availableAt),
+  })
 }
 
 export function leaseSheet(lease: Lease | undefined): string {
@@ -46,45 +32,35 @@ export function leaseSheet(lease: Lease | undefined): string {
     ['incarnation', owner?.incarnation ?? ''],
     ['interface', owner?.interface ?? ''],
     ['node', owner?.node ?? ''],
-    ['boot', owner?.boot ?? ''],
-    ['labels', labels(owner?.labels ?? {})],
+    ['labels', labels(owner?.labels)],
     ['network', lease.network],
     ['pool', lease.pool],
     ['subnet', lease.subnet],
     ['gateway', lease.gateway],
-    [
-      'routes',
-      (lease.options?.routes ?? [])
-        .map((one) => `${one.destination} via ${one.gateway || 'link'}`)
-        .join(', '),
-    ],
-    ['dns', (lease.options?.dns ?? []).join(', ')],
-    ['mtu', lease.options === undefined || lease.options.mtu === 0 ? '' : String(lease.options.mtu)],
+    ...optionRows(lease.options),
     ['reserved', time(lease.reservedAt)],
     ['confirm by', time(lease.confirmBy)],
     ['confirmed', time(lease.confirmedAt)],
     ['ended', time(lease.endedAt)],
     ['cools until', time(lease.availableAt)],
-    ['witnesses', lease.witnesses.join(', ')],
     ['version', String(lease.version)],
     ['token', String(lease.fencingToken)],
   ])
 }
 
 /** A block carries its length, a single address does not. */
-export function addressOf(lease: Lease): string {
-  const single = lease.address.includes(':') ? 128 : 32
-  return lease.prefixLength === single ? lease.address : `${lease.address}/${lease.prefixLength}`
+export function addressOf({ address, prefixLength }: Pick<Lease, 'address' | 'prefixLength'>): string {
+  const single = address.includes(':') ? 128 : 32
+  return prefixLength === single ? address : `${address}/${prefixLength}`
 }
 
 /** `ACTIVE`, `QUARANTINED SUPERSEDED` */
-export function stateOf(lease: Lease): string {
-  const state = LeaseStateSchema.value[lease.state]?.name ?? String(lease.state)
-  if (lease.quarantine === undefined) return state
-  const { reason } = lease.quarantine
-  return `${state} ${QuarantineReasonSchema.value[reason]?.name ?? String(reason)}`
+export function stateOf({ state, quarantine }: Lease): string {
+  const name = LeaseStateSchema.value[state]?.name ?? String(state)
+  if (quarantine === undefined) return name
+  return `${name} ${QuarantineReasonSchema.value[quarantine.reason]?.name ?? String(quarantine.reason)}`
 }
 
-export function holderOf(lease: Lease): string {
-  return lease.owner === undefined ? '' : `${lease.owner.kind} ${lease.owner.name}`
+export function holderOf({ owner }: Pick<Lease, 'owner'>): string {
+  return owner === undefined ? '' : `${owner.kind} ${owner.name}`
 }

@@ -13,11 +13,15 @@ import { ROLES, type Role } from '../api/rights.ts'
 import { createToken, readTokens } from '../api/tokens.ts'
 import { readConfig } from '../config.ts'
 import { Unclear } from './failure.ts'
-import { given, list, withJson } from './options.ts'
-import { table } from './print.ts'
+import { printJson, tableOf } from './print.ts'
+import { list } from './readers.ts'
 
-type FileOptions = Readonly<{ file?: string; json?: boolean }>
-type CreateOptions = FileOptions & Readonly<{ role: Role; networks?: readonly string[]; node?: string }>
+type FileOptions = { readonly file?: string; readonly json?: boolean }
+type CreateOptions = FileOptions & {
+  readonly role: Role
+  readonly networks?: readonly string[]
+  readonly node?: string
+}
 
 export function tokenCommands(program: Command): void {
   const token = program
@@ -29,10 +33,13 @@ export function tokenCommands(program: Command): void {
 The file is the one that IPLEDGER_TOKENS names, or --file. Without one, a server listens on loopback only and every
 caller is admin.`,
     )
+  const command = (usage: string, about: string) =>
+    token
+      .command(usage)
+      .description(about)
+      .option('--file <path>', 'file of hashed tokens (default: IPLEDGER_TOKENS)')
 
-  withFile(token.command('create'))
-    .argument('<name>')
-    .description('make a token; it is shown once and stored nowhere')
+  command('create <name>', 'make a token; it is shown once and stored nowhere')
     .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
     .option('--networks <names>', 'only in these networks; repeatable, or with commas', list)
     .option('--node <name>', 'only for workloads of this node; an agent needs it')
@@ -44,49 +51,29 @@ Examples:
   ipledger token create node-3 --role agent --node node-3 --file tokens.jsonl`,
     )
     .action((name: string, options: CreateOptions) => {
-      const { role, networks, node } = options
-      console.log(createToken({ file: fileOf(options), name, role, ...given({ networks, node }) }))
+      console.log(createToken({ ...options, file: fileOf(options), name }))
       console.error('It is not stored anywhere: keep it now.')
     })
 
-  withJson(withFile(token.command('list').description('tokens by name, without what opens them'))).action(
-    (options: FileOptions) => {
-      const tokens = readTokens(fileOf(options))
-      const { json } = options
+  command('list', 'tokens by name, without what opens them')
+    .option('--json', 'print it for programs')
+    .action((options: FileOptions) => {
+      const tokens = readTokens(fileOf(options)).map(({ sha256: _, ...told }) => told)
+      if (options.json === true) return printJson(tokens)
       console.log(
-        json === true
-          ? JSON.stringify(
-              tokens.map(({ name, role, networks, node, created }) => ({
-                name,
-                role,
-                networks,
-                node,
-                created,
-              })),
-              null,
-              2,
-            )
-          : table(
-              ['NAME', 'ROLE', 'NETWORKS', 'NODE', 'CREATED'],
-              tokens.map((one) => [
-                one.name,
-                one.role,
-                (one.networks ?? []).join(','),
-                one.node ?? '',
-                one.created,
-              ]),
-            ),
+        tableOf('no tokens', tokens, {
+          NAME: ({ name }) => name,
+          ROLE: ({ role }) => role,
+          NETWORKS: ({ networks = [] }) => networks.join(','),
+          NODE: ({ node = '' }) => node,
+          CREATED: ({ created }) => created,
+        }),
       )
-    },
+    })
+
+  command('revoke <name>', 'withdraw a token; servers know within 2 s').action(
+    (name: string, options: FileOptions) => revoke(fileOf(options), name),
   )
-
-  withFile(
-    token.command('revoke').argument('<name>').description('withdraw a token; servers know within 2 s'),
-  ).action((name: string, options: FileOptions) => revoke(fileOf(options), name))
-}
-
-function withFile(command: Command): Command {
-  return command.option('--file <path>', 'file of hashed tokens (default: IPLEDGER_TOKENS)')
 }
 
 function fileOf(options: FileOptions): string {
@@ -100,12 +87,12 @@ function fileOf(options: FileOptions): string {
  * of its last reading in force, the one that was withdrawn too.
  */
 function revoke(named: string, name: string): void {
-  const known = readTokens(named)
-  if (!known.some((one) => one.name === name)) throw new Unclear(`${named} has no token named ${name}.`)
+  if (!readTokens(named).some((one) => one.name === name))
+    throw new Unclear(`${named} has no token named ${name}.`)
   const file = realpathSync(named)
   const kept = readFileSync(file, 'utf8')
     .split('\n')
-    .filter((line) => line.trim() !== '' && (JSON.parse(line) as Readonly<{ name: string }>).name !== name)
+    .filter((line) => line.trim() !== '' && (JSON.parse(line) as { readonly name: string }).name !== name)
   const made = `${file}.new`
   rmSync(made, { force: true })
   writeFileSync(made, kept.map((line) => `${line}\n`).join(''), { mode: 0o600, flag: 'wx', flush: true })
@@ -116,9 +103,8 @@ function revoke(named: string, name: string): void {
     renameSync(made, file)
   } catch (error) {
     rmSync(made, { force: true })
-    const why = error instanceof Error ? error.message : error
     throw new Unclear(
-      `${file} could not be replaced by one of the same owner, so nothing was withdrawn (${why}): run this as its owner or as root.`,
+      `${file} could not be replaced by one of the same owner, so nothing was withdrawn (${(error as Error).message}): run this as its owner or as root.`,
     )
   }
 }

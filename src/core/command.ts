@@ -1,27 +1,34 @@
-import type { Proof } from './judge.ts'
-import type { LeaseState, QuarantineReason } from './lease.ts'
-import type { Network, NetworkSettings } from './network.ts'
-import type { Labels, Owner, Placement } from './owner.ts'
-import type { ReapPolicy } from './policy.ts'
-import type { PoolInput, PoolOptions, PoolSettings } from './pool.ts'
-
 /**
- * What may be asked of a network's ledger, in the imperative. Commands arrive validated in shape (lengths,
- * characters, limits are the API's business); what depends on the books is decided in `decide.ts`.
+ * What may be asked of a network. Commands arrive valid in shape (lengths, characters and limits are the API's business);
+ * what depends on the state of the network is decided. `Known` is what the image lacks and the loop reads for a batch.
  */
+import type {
+  AddressRecord,
+  Entry,
+  HoldCause,
+  LeaseState,
+  NetworkSettings,
+  Quarantine,
+  SourceDeclaration,
+} from './event.ts'
+import type { NetworkState, SourceState } from './image.ts'
+import type { Labels, Owner } from './owner.ts'
+import type { ReapPolicy } from './policy.ts'
+import type { Liveness, PoolInput, PoolOptions, PoolSettings } from './pool.ts'
+
 export type Actor = {
   readonly name: string
-  /** A token bound to a node may touch only leases placed there. */
+  /** A token bound to a node acts on leases placed there only. */
   readonly node: string | null
 }
 
 type Envelope = {
   readonly network: string
   readonly actor: Actor
-  /** What this is for, stored as the event's cause: the RPC's name, or a job's. */
+  /** The event's cause: the RPC's name, or a job's finding. */
   readonly cause: string
   readonly requestId: string | null
-  /** Digest of the request's content; the same id with another digest is REQUEST_ID_REUSED. */
+  /** Digest of the request's content; the same id with another is REQUEST_ID_REUSED. */
   readonly fingerprint: string | null
   readonly traceId: string | null
 }
@@ -33,31 +40,17 @@ export type Claim = {
   readonly preferPrevious: boolean
 }
 
-export type Supersedes = {
-  readonly uid: string | null
-  readonly incarnation: string | null
-  readonly removalConfirmed: boolean
-}
-
 export type Reserve = Envelope & {
   readonly type: 'reserve'
   readonly owner: Owner
-  readonly placement: Placement
+  readonly node: string
+  readonly labels: Labels
   readonly claims: readonly Claim[]
-  /** Canonical addresses its caller sees in use. */
+  /** Canonical addresses that the caller sees in use. */
   readonly liveAddresses: readonly string[]
   readonly confirmWithinMs: number | null
   readonly confirmed: boolean
-  readonly supersedes: Supersedes | null
-  readonly reopen: boolean
-  readonly witness: string
   readonly validateOnly: boolean
-}
-
-/** Several commands of one kind that hold all or nothing. */
-export type AllOrNothing = Envelope & {
-  readonly type: 'allOrNothing'
-  readonly items: readonly (Reserve | Confirm | Release)[]
 }
 
 /** A lease by its token, or all leases of an attachment. An owner beside a token must match. */
@@ -71,6 +64,11 @@ export type Release = Envelope & {
   readonly lease: LeaseReference
   readonly removalConfirmed: boolean
 }
+/** Several commands that hold all or nothing. */
+export type AllOrNothing = Envelope & {
+  readonly type: 'allOrNothing'
+  readonly items: readonly (Reserve | Confirm | Release)[]
+}
 export type QuarantineAddress = Envelope & {
   readonly type: 'quarantine'
   readonly target: { readonly token: number } | { readonly address: string }
@@ -82,87 +80,61 @@ export type Reap = Envelope & {
   readonly version: number
   readonly why: string
 }
-/** A job's question: is this reservation past its deadline and grace? */
-export type Expire = Envelope & { readonly type: 'expire'; readonly token: number; readonly version: number }
+/** An operator's word that a node is gone for good: ends what is placed there up to `head`. */
+export type ReapNode = Envelope & {
+  readonly type: 'reapNode'
+  readonly node: string
+  readonly head: number
+  readonly why: string
+}
 export type UpdateLabels = Envelope & {
   readonly type: 'updateLabels'
   readonly token: number
   readonly version: number | null
   readonly labels: Labels
 }
-/** A source's word for a workload that has ended and is listed all the same; every other word, known or not, is alive. */
-export const TERMINAL = 'terminal'
 
-/** What a source lists at an address, in canonical form. */
-export type SightedEntry = {
-  readonly address: string
-  /** Null: in use, and whose it is is not known. An interface that was not told is empty. */
-  readonly owner: Owner | null
-  readonly node: string
-  readonly boot: string
-  readonly state: string
-}
-
-/** What a source lists that the books do not say: at once, row by row of DESIGN §3. */
-export type Sight = Envelope & {
-  readonly type: 'sight'
-  readonly source: string
-  readonly epoch: string
-  /** Of the snapshot that the entries were read from. What counts is what the source lists under the lock. */
-  readonly sequence: number
-  readonly begunAt: number
-  /** Answers what it would come to, and leaves no trace; so it is with a source that is not enabled. */
-  readonly dryRun: boolean
-  readonly entries: readonly SightedEntry[]
-}
-/** The judge's verdict that nothing uses the lease, to be looked at a second time under the lock. */
+/** A job's finding that a promise was broken. */
+export type Expire = Envelope & { readonly type: 'expire'; readonly token: number; readonly version: number }
+/** The judge's finding that nothing uses the lease; it is judged again in full. */
 export type ReapProven = Envelope & {
   readonly type: 'reapProven'
   readonly token: number
   readonly version: number
-  readonly proof: Proof
 }
-/** The judge's verdict that only its owner is left in a quarantine. */
-export type Restore = Envelope & {
-  readonly type: 'restore'
-  readonly token: number
-  readonly version: number
-  readonly proof: Proof
-}
-export type ResumeHold = Envelope & {
-  readonly type: 'resumeHold'
-  /** Null: the hold of the whole network. */
-  readonly source: string | null
-  readonly why: string
-}
-/** Somebody answers for it that a node's boot is gone for good (spiderpool#2967). */
-export type FenceNode = Envelope & {
-  readonly type: 'fenceNode'
-  readonly node: string
-  readonly boot: string
-  /** Up to which number the caller had seen the ledger; null: up to the statement. */
-  readonly head: number | null
-  readonly why: string
-}
+/** Listed addresses that may be free, or held by another: looked at again. */
+export type Recheck = Envelope & { readonly type: 'recheck'; readonly addresses: readonly string[] }
+
 export type CreateNetwork = Envelope & { readonly type: 'createNetwork'; readonly settings: NetworkSettings }
 export type UpdateNetwork = Envelope & {
   readonly type: 'updateNetwork'
   readonly version: number | null
   readonly description: string | null
   readonly labels: Labels | null
+  /** After a failover that lost nothing: the life of the database that goes on. */
+  readonly identity?: string
 }
-export type EndRecovery = Envelope & {
-  readonly type: 'endRecovery'
-  readonly why: string
-  /** A job's word that every enabled source has reported in this era; absent: an operator's word. */
-  readonly observed?: true
-}
-/** The database is older than itself: restored, or failed over without its last commits (calico#4374, patroni#1894). */
+export type EndRecovery = Envelope & { readonly type: 'endRecovery'; readonly why: string }
+/** The log is not the one that was written: restored, or failed over without its last commits (calico#4374, patroni#1894). */
 export type BeginEra = Envelope & {
   readonly type: 'beginEra'
-  readonly era: number
-  /** False where the deployment declares that no commit is ever lost. */
+  /** The greatest number known to anybody; the new era is above it. */
+  readonly above: number
+  /** False where the deployment declares that a failover loses no commit. */
   readonly recovering: boolean
+  readonly why: string
+}
+export type Hold = Envelope & {
+  readonly type: 'hold'
+  readonly hold: HoldCause
+  readonly why: string
+  /** CLOCK: how far the clock was stepped forward. */
+  readonly stepMs?: number
+}
+export type ResumeHold = Envelope & {
+  readonly type: 'resumeHold'
+  /** Null: all of them. */
+  readonly hold: HoldCause | null
   readonly why: string
 }
 export type CreatePool = Envelope & { readonly type: 'createPool'; readonly pool: PoolInput }
@@ -175,7 +147,7 @@ export type PoolChange = {
   readonly exclude?: readonly string[]
   readonly cooldownMs?: number
   readonly confirmWithinMs?: number | null
-  readonly liveness?: 'AVAILABLE' | 'STRICT'
+  readonly liveness?: Liveness
   readonly ownerLimit?: number
   readonly isDefault?: boolean
   readonly draining?: boolean
@@ -196,42 +168,137 @@ export type DeletePool = Envelope & {
   readonly version: number | null
 }
 
-export type LeaseCommand =
-  | Reserve
-  | AllOrNothing
-  | Confirm
-  | Release
-  | QuarantineAddress
-  | Reap
-  | Expire
-  | UpdateLabels
-/** What follows from what sources say, and what people say of that. */
-export type FindingCommand = Sight | ReapProven | Restore | ResumeHold | FenceNode
-/** These change what other commands rest on, so they make a batch of their own. */
+export type RegisterSource = Envelope & {
+  readonly type: 'registerSource'
+  readonly declaration: SourceDeclaration
+}
+export type EnableSource = Envelope & { readonly type: 'enableSource'; readonly id: string }
+export type RetireSource = Envelope & { readonly type: 'retireSource'; readonly id: string }
+
+/**
+ * A slice of a report: at most 1,000 entries that are news, or vanished ones. Only the last one counts the report and
+ * advances its sequence.
+ */
+export type Report = Envelope & {
+  readonly type: 'report'
+  readonly source: string
+  readonly epoch: string
+  readonly sequence: number
+  /** What the report was begun at: number of the log, and time. */
+  readonly head: number
+  readonly begunAt: number
+  /** Everything that the source declares to see is in it. */
+  readonly complete: boolean
+  /** Why it is not complete: stable codes. */
+  readonly because: readonly string[]
+  readonly entries: readonly Entry[]
+  /** Listed until now and not in the report. */
+  readonly vanished: readonly Entry[]
+  /** `after`: the report before, which a list that is said to be unchanged, or was compared, must follow. */
+  readonly last: { readonly entries: number; readonly digest: string; readonly after: number } | null
+}
+
 export type ShapeCommand =
   | CreateNetwork
   | UpdateNetwork
   | EndRecovery
   | BeginEra
+  | Hold
+  | ResumeHold
   | CreatePool
   | UpdatePool
   | DeletePool
-export type Command = LeaseCommand | FindingCommand | ShapeCommand
+export type SourceCommand = RegisterSource | EnableSource | RetireSource | Report | Recheck
+export type LeaseCommand =
+  | Reserve
+  | Confirm
+  | Release
+  | AllOrNothing
+  | QuarantineAddress
+  | Reap
+  | ReapNode
+  | UpdateLabels
+  | Expire
+  | ReapProven
+export type Command = LeaseCommand | SourceCommand | ShapeCommand
 
-export function isShapeCommand(command: Command): command is ShapeCommand {
-  switch (command.type) {
-    case 'createNetwork':
-    case 'updateNetwork':
-    case 'endRecovery':
-    case 'beginEra':
-    case 'createPool':
-    case 'updatePool':
-    case 'deletePool':
-      return true
-    default:
-      return false
-  }
+// What the image lacks.
+
+/** A report that counted. */
+export type Counted = { readonly sequence: number; readonly head: number; readonly at: number }
+
+/** How a source stands by its reports: a row of `source_report`. */
+export type Freshness = {
+  readonly source: string
+  readonly epoch: string
+  readonly era: number
+  /** Two complete reports of this epoch, the second with no more entries than the first (cilium#9888). */
+  readonly warm: boolean
+  /** Of the last report in order. */
+  readonly sequence: number
+  readonly digest: string
+  readonly entries: number
+  /** The last of them, newest last. */
+  readonly counted: readonly Counted[]
+  readonly countedTotal: number
+  readonly reportedAt: number
+  readonly completeAt: number | null
+  readonly completeHead: number | null
+  readonly partialSince: number | null
+  readonly partialBecause: readonly string[]
 }
+
+/** The last answer of a source about a workload at an address. */
+export type LookUp = {
+  readonly source: string
+  readonly address: string
+  readonly owner: { readonly kind: string; readonly name: string; readonly uid: string }
+  /** `wanted`: asked, and not answered yet. */
+  readonly answer: 'wanted' | 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
+  readonly terminalSince: number | null
+  readonly detail: string
+  /** Head of the log when it was asked. */
+  readonly head: number
+  readonly askedAt: number
+  readonly attempts: number
+}
+
+export type Remembered = {
+  readonly fingerprint: string
+  readonly method: string
+  readonly answer: Answer
+}
+
+/** A lease that has ended and whose address went on to another: what it was last. */
+export type Ended = AddressRecord
+
+export type Needs = {
+  readonly requests: readonly string[]
+  readonly tokens: readonly number[]
+  /** Owners whose last endings a repeated Release asks for. */
+  readonly owners: readonly Owner[]
+  /** Sources whose freshness is needed. */
+  readonly sources: readonly string[]
+  /** Addresses whose look-ups are needed. */
+  readonly lookUps: readonly string[]
+}
+
+/** Has an entry for whatever was asked. */
+export type Known = {
+  /** Life of the database. */
+  readonly identity: string
+  readonly requests: ReadonlyMap<string, Remembered>
+  /** Null: no lease of this token has ended. */
+  readonly endedByToken: ReadonlyMap<number, Ended | null>
+  /** By attachment key. */
+  readonly endedByOwner: ReadonlyMap<string, readonly Ended[]>
+  /** Null: the source has not reported. */
+  readonly freshness: ReadonlyMap<string, Freshness | null>
+  /** By address. */
+  readonly lookUps: ReadonlyMap<string, readonly LookUp[]>
+}
+
+// What comes out.
 
 /** A lease as callers see it: the same shape from Reserve, Get and List, and in remembered answers. Plain JSON. */
 export type LeaseView = {
@@ -244,19 +311,14 @@ export type LeaseView = {
   readonly subnet: string
   readonly gateway: string
   readonly options: PoolOptions
-  /** RELEASED and REAPED only in answers about leases that ended. */
+  /** RELEASED and REAPED: it has ended. */
   readonly state: LeaseState | 'RELEASED' | 'REAPED'
-  readonly quarantine: {
-    readonly reason: QuarantineReason
-    readonly at: number
-    readonly by: string
-    readonly why: string
-  } | null
+  readonly quarantine: Quarantine | null
   readonly version: number
   readonly fencingToken: number
   readonly owner: Owner | null
-  readonly placement: Placement
-  readonly witness: string
+  readonly node: string
+  readonly labels: Labels
   readonly reservedAt: number
   readonly confirmedAt: number | null
   readonly confirmBy: number | null
@@ -265,36 +327,7 @@ export type LeaseView = {
   readonly reused: boolean
 }
 
-/** What became of one sighting, or why nothing did. */
-export type Finding = {
-  /** As the source lists it. */
-  readonly address: string
-  readonly because:
-    | 'CONFIRMED'
-    | 'ADOPTED'
-    | QuarantineReason
-    /** The books say so already, or hold it for a reason that a sighting does not end. */
-    | 'AS_BOOKED'
-    | 'TERMINAL'
-    /** In no pool; it is remembered for the pool that may be made there. */
-    | 'OUTSIDE'
-    /** On a gateway or an exclusion: an anomaly, and no change of the pool. */
-    | 'EXCLUDED'
-    | 'SET_ASIDE'
-    /** Not any more: what was listed when the job began is gone from the list. */
-    | 'LISTED_NO_MORE'
-    /** Nothing proves at which head it was seen. */
-    | 'NOT_PROVEN'
-    | 'OLDER_THAN_THE_BOOKS'
-    /** Seen before its node's boot was fenced. */
-    | 'FENCED'
-    /** Not recorded, and not handed out either. */
-    | 'CAPPED'
-}
-
-/** A pool as a command left it, or as it was before it was deleted: what it is follows from its settings. Plain JSON. */
 export type PoolView = {
-  readonly network: string
   readonly poolId: number
   readonly version: number
   readonly createdAt: number
@@ -302,18 +335,26 @@ export type PoolView = {
   readonly settings: PoolSettings
 }
 
-/** A network as a command left it, and the number of its last event. Plain JSON. */
-export type NetworkView = { readonly network: Network; readonly head: number }
+/** How a report was taken. */
+export type Taken = {
+  readonly complete: boolean
+  /** What it does not list was missed. */
+  readonly counted: boolean
+  /** Why it did neither: stable codes. */
+  readonly because: readonly string[]
+  readonly appeared: number
+  readonly vanished: number
+}
 
-/**
- * What an accepted command answers; it is remembered, and said again to whoever repeats the request. `items` belongs to
- * AllOrNothing, `findings` to Sight, one an entry; `pool` and `network` to the commands about them.
- */
+/** What an accepted command answers; remembered, and said again to whoever repeats the request. Plain JSON. */
 export type Answer = {
   readonly leases: readonly LeaseView[]
-  readonly poolId?: number
   readonly pool?: PoolView
-  readonly network?: NetworkView
+  readonly network?: { readonly name: string; readonly network: NetworkState; readonly head: number }
+  readonly source?: SourceState
+  /** RetireSource: leases that lose their last witness, and free addresses that only it listed. */
+  readonly unwitnessed?: number
+  readonly unlisted?: number
+  readonly report?: Taken
   readonly items?: readonly Answer[]
-  readonly findings?: readonly Finding[]
 }

@@ -1,851 +1,523 @@
 /**
- * Reserve (DESIGN §2 "Retries", "The caller's contract", §3). In order: may this attachment reserve at all; what
- * it already holds; whom it supersedes; whether its holder is within the limit; then an address for each claim
- * that is not met yet. Nothing is left behind by a refused Reserve except quarantines of addresses its caller
- * sees live: the caller has nothing to clean up (M-10, INV-15).
+ * Reserve. In order: may this attachment reserve at all; what it holds already; whom it supersedes; then an address for
+ * each claim that is not met yet. A refused Reserve leaves nothing but the quarantine of addresses that its caller sees
+ * live: the caller has nothing to clean up (M-10, INV-15).
  */
-import { blockBase, formatValue, isBlockBase, isMalformed, maxPrefix, parseAddress } from './address.ts'
+import { blockBase, formatValue, isBlockBase, isMalformed, parseAddress } from './address.ts'
+import { type Batch, blank, emit, emitLease, freshnessOf, isWordSpent, viewOf } from './batch.ts'
+import type { Answer, Claim, LeaseView, Reserve } from './command.ts'
+import { closed, illegal, mayTouch, notOpen, renew, stateMetadata } from './decide-lease.ts'
+import type { AddressRecord } from './event.ts'
+import { leaseId } from './event.ts'
 import {
-  type AddressBook,
-  type Books,
-  bookAt,
-  candidates,
-  cooldownOf,
-  defaultPools,
-  isItself,
-  isRefuted,
-  type LiveSighting,
-  lastHolderOf,
+  addressValue,
+  freedByHolder,
+  giveBack,
+  type HeldRecord,
+  isClosed,
+  isHeld,
+  isLive,
   leasesOfAttachment,
   leasesOfHolder,
   nextCooledAt,
-  type PoolBook,
+  type PoolState,
   poolAt,
-  poolById,
-  poolNamed,
-  previousAddresses,
-  quarantinesCausedBy,
-  type ReleasedAddress,
-  sightingsAt,
-  strictnessFor,
-  unobservedIn,
-} from './books.ts'
-import type { Claim, LeaseView, Reserve, Supersedes } from './command.ts'
-import type { Verdict } from './decide.ts'
-import {
-  attachmentClosed,
-  closeDraft,
-  closedIn,
-  confirmDraft,
-  endDraft,
-  idOf,
-  illegalBecause,
-  mayEnd,
-  mayTouch,
-  mistaken,
-  quarantineDraft,
-  quarantineFreeDraft,
-  renewDraft,
-  updateDraft,
-} from './decide-lease.ts'
-import { type Draft, number } from './draft.ts'
-import type { Evidence } from './event.ts'
-import type { Lease } from './lease.ts'
-import { stateOf, type Trigger, transition } from './lifecycle.ts'
-import { attachmentKey, describeOwner, holderKey, sameAttachment } from './owner.ts'
+  restedBy,
+  sightingsOf,
+  takeCandidate,
+} from './image.ts'
+import { coversNode, isFresh } from './judge.ts'
+import { describeOwner, holderKey, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
-import { type Pool, quarantineCap } from './pool.ts'
+import { isSingle } from './pool.ts'
 import { contains } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
-import { viewLease } from './view.ts'
 
-/** A claim with its pools found, and what met it. */
 type OpenClaim = {
   readonly path: string
   readonly claim: Claim
-  readonly books: readonly PoolBook[]
-  /** Canonical address asked for, and the pool it lies in. */
-  readonly named: { readonly address: string; readonly pool: PoolBook } | null
+  readonly places: readonly PoolState[]
+  /** The address asked for, canonical, and its pool. */
+  readonly named: { readonly address: string; readonly place: PoolState } | null
 }
 
-type Succession = {
-  readonly drafts: readonly Draft[]
-  /** Addresses the predecessor let go of with confirmed removal: the newcomer may have them at once. */
-  readonly released: ReadonlyMap<string, Lease>
-}
+type Skipped = { readonly address: string; readonly place: PoolState }
 
-type Picked = { readonly address: string; readonly pool: PoolBook; readonly evidence: Evidence | null }
-
-/** What one Reserve has set aside or taken while it picks. */
-type Picking = {
-  readonly taken: Set<string>
-  readonly live: ReadonlySet<string>
-  /** The same as leases of a pool, by pool. */
-  readonly liveIn: Map<number, ReadonlySet<string>>
-  readonly quarantines: { readonly address: string; readonly draft: Draft }[]
-  readonly quarantinedIn: Map<number, number>
-  skips: number
-}
-
-export function decideReserve(books: Books, command: Reserve): Verdict {
+export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal {
+  const { image, now } = batch
   const { owner } = command
-  const closed = notOpen(books)
-  if (closed !== null) return refused(closed)
-  const claims = openClaims(books, command)
-  if ('reason' in claims) return refused(claims)
+  const shut = notOpen(batch, 'handed out')
+  if (shut !== null) return shut
+  const claims = openClaims(batch, command)
+  if ('reason' in claims) return claims
+  // Its Release or a newer life overtook it (4.2).
+  if (isClosed(image, owner, now) && !batch.without.has('CLOSED_IS_REFUSED')) return closed(owner)
 
-  const own = leasesOfAttachment(books, owner)
-  for (const { books: pools } of claims) {
-    for (const { pool } of pools) {
-      if (!command.reopen && closedIn(books, owner, pool.poolId)) {
-        return refused(attachmentClosed(owner, describeOwner(owner)))
-      }
-    }
-  }
-
-  const met = new Map<OpenClaim, Lease>()
+  const own = leasesOfAttachment(image, owner)
+  const met = new Map<OpenClaim, HeldRecord>()
   for (const open of claims) {
-    const lease = own.find(
-      (one) => one.state !== 'QUARANTINED' && open.books.some(({ pool }) => pool.poolId === one.poolId),
+    const record = own.find(
+      (one) => one.state !== 'QUARANTINED' && open.places.some(({ pool }) => pool.poolId === one.poolId),
     )
-    if (lease === undefined) continue
-    const bad = mistaken(owner, lease)
-    if (bad !== null) return refused(bad)
-    if (open.named !== null && open.named.address !== lease.address) {
-      return refused(
-        illegalBecause(
-          lease,
-          `${open.path}.address: ${describeOwner(owner)} holds ${lease.address} already; release it to have ${open.named.address}`,
-        ),
+    if (record === undefined || batch.without.has('RETRY_GETS_THE_SAME_LEASE')) continue
+    if (record.owner!.name !== owner.name) {
+      return illegal(
+        batch,
+        record,
+        `${record.address} is held by ${describeOwner(record.owner!)}: two names with one uid are two workloads; give each its own uid`,
       )
     }
-    met.set(open, lease)
-  }
-
-  const unmet = claims.filter((open) => !met.has(open))
-  const succession = supersede(books, command, unmet.length > 0)
-  if ('reason' in succession) return refused(succession)
-
-  const picking: Picking = {
-    taken: new Set(),
-    live: new Set(command.liveAddresses),
-    liveIn: new Map(),
-    quarantines: [],
-    quarantinedIn: new Map(),
-    skips: 0,
-  }
-  const picked = new Map<OpenClaim, Picked>()
-  for (const open of unmet) {
-    const pick = pickFor(books, command, open, succession, picking)
-    if ('reason' in pick) {
-      // Where a refused Reserve supersedes nothing, its predecessor's lease stands.
-      const left = picking.quarantines.filter(({ address }) => !succession.released.has(address))
-      return {
-        events: command.validateOnly ? [] : number(books, command, draftsOf(left)),
-        refused: pick,
-      }
+    const bad = mayTouch(batch, command.actor, record)
+    if (bad !== null) return bad
+    if (open.named !== null && open.named.address !== record.address) {
+      return illegal(
+        batch,
+        record,
+        `${open.path}.address: ${describeOwner(owner)} holds ${record.address} already; release it to have ${open.named.address}`,
+      )
     }
-    picking.taken.add(pick.address)
-    picked.set(open, pick)
+    met.set(open, record)
   }
+  const stopped = supersede(batch, command, met.size < claims.length)
+  if (stopped !== null) return stopped
 
-  const drafts: Draft[] = [...succession.drafts, ...draftsOf(picking.quarantines)]
-  const made = claims.map((open) => {
-    const lease = met.get(open)
-    if (lease !== undefined) return reuse(books, command, lease)
-    const pick = picked.get(open)!
-    const draft = reserveDraft(books, command, pick)
-    return { address: pick.address, pool: pick.pool, drafts: [draft], lease: null }
-  })
-  for (const one of made) drafts.push(...one.drafts)
-  const events = number(books, command, drafts)
-
-  const views = made.map((one): LeaseView => {
-    const event = events.findLast(
-      (candidate) => 'lease' in candidate && candidate.lease.address === one.address,
-    )
-    const lease = event !== undefined && 'lease' in event ? event.lease : one.lease!
-    const view = viewLease(lease, one.pool.pool, one.lease !== null)
-    if (!command.validateOnly) return view
-    // A dry run promises nothing that could be quoted later.
-    return one.lease === null
-      ? { ...view, leaseId: '', version: 0, fencingToken: 0 }
-      : { ...view, version: one.lease.version }
-  })
-  return { events: command.validateOnly ? [] : events, answer: { leases: views } }
+  const skipped: Skipped[] = []
+  const leases: LeaseView[] = []
+  for (const open of claims) {
+    const held = met.get(open)
+    if (held !== undefined) {
+      leases.push(viewOf(image, again(batch, command, held), true))
+      continue
+    }
+    const picked = pick(batch, command, open, skipped)
+    if ('reason' in picked) return picked
+    leases.push(viewOf(image, picked))
+  }
+  return { leases }
 }
 
-function draftsOf(quarantines: Picking['quarantines']): readonly Draft[] {
-  return quarantines.map(({ draft }) => draft)
+/** What a refused Reserve leaves: the candidates that its caller sees live, which nobody should be offered again. */
+export function quarantineSeen(batch: Batch, command: Reserve, addresses: readonly string[]): void {
+  for (const address of addresses) {
+    const place = poolAt(batch.image, addressValue(address))
+    if (place !== null && !isHeld(batch.image.records.get(address)))
+      seenByCaller(batch, command, place, address)
+  }
 }
 
-function refused(reason: Refusal): Verdict {
-  return { events: [], refused: reason }
-}
+// Claims.
 
 /** Finds the pools of each claim; without claims, the one default pool of each family. */
-function openClaims(books: Books, command: Reserve): readonly OpenClaim[] | Refusal {
+function openClaims({ image }: Batch, command: Reserve): readonly OpenClaim[] | Refusal {
   if (command.claims.length === 0) {
-    const defaults = defaultPools(books)
+    const open: OpenClaim[] = []
     for (const family of [4, 6] as const) {
-      const names = defaults.filter(({ pool }) => pool.family === family).map(({ pool }) => pool.name)
-      if (names.length > 1) {
-        return invalid('claims', `required: IPv${family} has several default pools (${names.join(', ')})`)
-      }
+      const places = defaultPools(image, family)
+      const names = places.map(({ pool }) => pool.name).join(', ')
+      if (places.length > 1)
+        return invalid('claims', `required: IPv${family} has several default pools (${names})`)
+      const claim = { pools: [names], address: null, preferPrevious: false }
+      if (places.length === 1) open.push({ path: `claims[${open.length}]`, claim, places, named: null })
     }
-    if (defaults.length === 0) {
-      return invalid('claims', `required: network ${command.network} has no default pool`)
-    }
-    return defaults.map((book, index) => ({
-      path: `claims[${index}]`,
-      claim: { pools: [book.pool.name], address: null, preferPrevious: false },
-      books: [book],
-      named: null,
-    }))
+    if (open.length === 0)
+      return invalid('claims', `required: network ${image.name} has no default pool; name a pool`)
+    return open
   }
   const open: OpenClaim[] = []
-  const claimedBy = new Map<number, number>()
+  const claimedBy = new Map<PoolState, number>()
   for (const [index, claim] of command.claims.entries()) {
     const path = `claims[${index}]`
-    const found = poolsOfClaim(books, claim, path)
-    if ('reason' in found) return found
-    for (const { pool } of found) {
-      const other = claimedBy.get(pool.poolId)
-      if (other !== undefined) {
+    const places = poolsOf(image, claim, path)
+    if ('reason' in places) return places
+    for (const place of places) {
+      const other = claimedBy.get(place)
+      if (other !== undefined && other !== index) {
         return invalid(
           `${path}.pools`,
-          `pool ${pool.name} is in claims[${other}] already; two claims may not share a pool`,
+          `pool ${place.pool.name} is in claims[${other}] already; two claims may not share a pool`,
         )
       }
+      claimedBy.set(place, index)
     }
-    for (const { pool } of found) claimedBy.set(pool.poolId, index)
-    const named = claim.address === null ? null : namedIn(found, claim.address, path)
+    const named = claim.address === null ? null : namedIn(places, claim.address, path)
     if (named !== null && 'reason' in named) return named
-    open.push({ path, claim, books: found, named })
+    open.push({ path, claim, places, named })
   }
   return open
 }
 
-function poolsOfClaim(books: Books, claim: Claim, path: string): readonly PoolBook[] | Refusal {
-  if (claim.pools.length === 0) return poolsByDefault(books, claim, path)
-  const found: PoolBook[] = []
-  for (const [index, name] of claim.pools.entries()) {
-    const book = poolNamed(books, name)
-    if (book === null) {
-      return refusal(
-        'POOL_NOT_FOUND',
-        `${path}.pools[${index}]: there is no pool ${name} in network ${books.networkName}`,
-        {
-          field: `${path}.pools[${index}]`,
-          pool: name,
-        },
-      )
-    }
-    if (!found.includes(book)) found.push(book)
-  }
-  return found
+/** Those that say so; else the only pool of the family. */
+function defaultPools(image: Batch['image'], family: 4 | 6): readonly PoolState[] {
+  const places = image.poolsInOrder.filter(({ pool }) => pool.family === family)
+  const marked = places.filter(({ pool }) => pool.isDefault)
+  return marked.length > 0 ? marked : places.length === 1 ? places : []
 }
 
-/** A claim without pools: the pool its address lies in, or else the only default pool. */
-function poolsByDefault(books: Books, claim: Claim, path: string): readonly PoolBook[] | Refusal {
+function poolsOf(image: Batch['image'], claim: Claim, path: string): readonly PoolState[] | Refusal {
+  if (claim.pools.length > 0) {
+    const found = new Set<PoolState>()
+    for (const [index, name] of claim.pools.entries()) {
+      const place = image.poolsByName.get(name)
+      if (place === undefined) {
+        const field = `${path}.pools[${index}]`
+        return refusal('POOL_NOT_FOUND', `${field}: there is no pool ${name} in network ${image.name}`, {
+          field,
+          pool: name,
+        })
+      }
+      found.add(place)
+    }
+    return [...found]
+  }
   if (claim.address !== null) {
     const parsed = parseAddress(claim.address)
     if (isMalformed(parsed)) return invalid(`${path}.address`, parsed.malformed)
-    const book = poolAt(books, formatValue(parsed.family, parsed.value))
-    return book === null
-      ? invalid(`${path}.address`, `${claim.address} is in no pool of network ${books.networkName}`)
-      : [book]
+    const place = poolAt(image, parsed)
+    return place === null
+      ? invalid(`${path}.address`, `${claim.address} is in no pool of network ${image.name}`)
+      : [place]
   }
-  const fitting = defaultPools(books)
-  if (fitting.length === 1) return fitting
+  const places = [...defaultPools(image, 4), ...defaultPools(image, 6)]
+  if (places.length === 1) return places
+  const names = places.map(({ pool }) => pool.name).join(', ')
   return invalid(
     `${path}.pool`,
-    fitting.length === 0
-      ? `required: network ${books.networkName} has no default pool`
-      : `required: there are several default pools (${fitting.map(({ pool }) => pool.name).join(', ')})`,
+    places.length === 0
+      ? `required: network ${image.name} has no default pool`
+      : `required: there are several default pools (${names})`,
   )
 }
 
 function namedIn(
-  pools: readonly PoolBook[],
+  places: readonly PoolState[],
   text: string,
   path: string,
-): { readonly address: string; readonly pool: PoolBook } | Refusal {
+): NonNullable<OpenClaim['named']> | Refusal {
   const parsed = parseAddress(text)
   if (isMalformed(parsed)) return invalid(`${path}.address`, parsed.malformed)
-  const book = pools.find(
-    ({ pool }) =>
-      pool.family === parsed.family && pool.range.first <= parsed.value && parsed.value <= pool.range.last,
+  const { family, value } = parsed
+  const place = places.find(
+    ({ pool }) => pool.family === family && pool.range.first <= value && value <= pool.range.last,
   )
-  if (book === undefined) {
-    const names = pools.map(({ pool }) => `${pool.name} (${pool.cidr})`).join(', ')
+  if (place === undefined) {
+    const names = places.map(({ pool }) => `${pool.name} (${pool.cidr})`).join(', ')
     return invalid(`${path}.address`, `${text} is not in ${names}`)
   }
-  const { pool } = book
-  if (!isBlockBase(pool.family, parsed.value, pool.prefixLength)) {
-    const base = formatValue(pool.family, blockBase(pool.family, parsed.value, pool.prefixLength))
+  const { pool } = place
+  if (!isBlockBase(family, value, pool.prefixLength)) {
+    const base = formatValue(family, blockBase(family, value, pool.prefixLength))
     return invalid(
       `${path}.address`,
       `leases of pool ${pool.name} are /${pool.prefixLength} blocks; did you mean ${base}?`,
     )
   }
-  return { address: formatValue(pool.family, parsed.value), pool: book }
+  return { address: formatValue(family, value), place }
 }
+
+// Supersession.
 
 /**
- * Other incarnations and uids under the newcomer's (kind, name, interface), in all pools. Which one is newer is
- * decided by what is closed, never by comparing strings: a newcomer that got here is not closed, and closes what it
- * overtakes, whatever becomes of the leases; a late call of that life would supersede this one (incident 4.2).
+ * Quarantines what other lives of the same (kind, name, interface) hold: nobody said that they are gone. Which one is newer
+ * is decided by what is closed, never by comparing strings: whoever gets here is not closed, and closes what it overtakes.
  */
-function supersede(books: Books, command: Reserve, takes: boolean): Succession | Refusal {
-  const { owner, supersedes } = command
-  const drafts: Draft[] = []
-  const released = new Map<string, Lease>()
-  const closed = new Set<string>()
-  for (const lease of leasesOfHolder(books, owner)) {
-    const holder = lease.owner!
+function supersede(batch: Batch, command: Reserve, takes: boolean): Refusal | null {
+  const { image, now } = batch
+  const { owner, node } = command
+  if (batch.without.has('NEWER_LIFE_SUPERSEDES')) return null
+  for (const record of leasesOfHolder(image, owner)) {
+    const holder = record.owner!
     if (sameAttachment(holder, owner)) continue
-    const named = supersedes !== null && names(supersedes, lease)
-    const trigger: Trigger = named && supersedes.removalConfirmed ? 'SUPERSEDE_REMOVED' : 'SUPERSEDE'
-    if (lease.state !== 'QUARANTINED' && owner.incarnation === '' && holder.incarnation !== '') {
-      return illegalBecause(
-        lease,
-        `${describeOwner(holder)} holds ${lease.address}; a Reserve without an incarnation cannot tell whether it is newer`,
+    if (record.state === 'QUARANTINED') {
+      if (takes && owner.incarnation !== '' && holder.incarnation !== '' && !isClosed(image, holder, now))
+        emit(batch, command, { type: 'attachment.closed', owner: holder })
+      continue
+    }
+    if (owner.incarnation === '' && holder.incarnation !== '') {
+      return illegal(
+        batch,
+        record,
+        `${describeOwner(holder)} holds ${record.address}; a Reserve without an incarnation cannot tell whether it is newer`,
       )
     }
-    if (
-      lease.state !== 'QUARANTINED' &&
-      holder.uid !== owner.uid &&
-      owner.kind !== 'pod' &&
-      !named &&
-      lease.placement.node !== '' &&
-      command.placement.node !== '' &&
-      lease.placement.node !== command.placement.node
-    ) {
-      return illegalBecause(
-        lease,
-        `${describeOwner(holder)} holds ${lease.address} on node ${lease.placement.node}; name it in supersedes if it is gone`,
+    const isElsewhere = record.node !== '' && node !== '' && record.node !== node
+    if (holder.uid !== owner.uid && owner.kind !== 'pod' && isElsewhere) {
+      return illegal(
+        batch,
+        record,
+        `${describeOwner(holder)} holds ${record.address} on node ${record.node}; release it first if it is gone`,
       )
     }
-    const becomes = transition(stateOf(lease), trigger)
-    if (becomes === undefined) {
-      // In quarantine already, and stays as it is. Without an incarnation nobody can tell who is newer; a repeated
-      // Reserve has overtaken it before.
-      if (!takes || owner.incarnation === '' || closedIn(books, holder, null)) continue
-    } else if (becomes.to === 'COOLING') {
-      const bad = mayEnd(books, command.actor, lease)
-      if (bad !== null) return bad
-      drafts.push(
-        endDraft(lease, 'lease.released', books, {
-          removalConfirmed: true,
-          evidence: { supersededBy: describeOwner(owner) },
-        }),
-      )
-      released.set(lease.address, lease)
-    } else {
-      drafts.push(
-        quarantineDraft(lease, 'SUPERSEDED', command, `superseded by ${describeOwner(owner)}`, {
-          supersededBy: describeOwner(owner),
-        }),
-      )
-    }
-    const key = attachmentKey(holder)
-    if (!closed.has(key)) drafts.push(...closeDraft(holder, null))
-    closed.add(key)
+    const bad = mayTouch(batch, command.actor, record)
+    if (bad !== null) return bad
+    emitLease(batch, command, 'lease.quarantined', record, {
+      state: 'QUARANTINED',
+      confirmBy: null,
+      quarantine: {
+        reason: 'SUPERSEDED',
+        at: now,
+        by: command.actor.name,
+        why: `superseded by ${describeOwner(owner)}`,
+      },
+    })
   }
-  return { drafts, released }
+  return null
 }
 
-function names(supersedes: Supersedes, lease: Lease): boolean {
-  const holder = lease.owner!
-  return (
-    (supersedes.uid !== null || supersedes.incarnation !== null) &&
-    (supersedes.uid === null || supersedes.uid === holder.uid) &&
-    (supersedes.incarnation === null || supersedes.incarnation === holder.incarnation)
-  )
+// What is held already.
+
+/** A retry changes nothing but a deadline, which moves out or goes, and where the workload is. */
+function again(batch: Batch, command: Reserve, record: HeldRecord): AddressRecord {
+  const { now } = batch
+  if (record.state === 'RESERVED' && command.confirmed) {
+    return emitLease(batch, command, 'lease.confirmed', record, {
+      state: 'ACTIVE',
+      confirmedAt: record.confirmedAt ?? now,
+      confirmBy: null,
+      node: command.node === '' ? record.node : command.node,
+    })
+  }
+  const within = command.confirmWithinMs ?? batch.image.pools.get(record.poolId)!.pool.confirmWithinMs
+  const confirmBy =
+    record.confirmBy === null || within === null ? null : Math.max(record.confirmBy, now + within)
+  const node = command.node === '' ? record.node : command.node
+  if (confirmBy === record.confirmBy && node === record.node) return renew(batch, command, record)
+  return emitLease(batch, command, 'lease.updated', record, { confirmBy, node })
 }
 
-/** A free address for one claim: pools in order; the next one only when this one cannot serve anybody. */
-function pickFor(
-  books: Books,
-  command: Reserve,
-  open: OpenClaim,
-  succession: Succession,
-  picking: Picking,
-): Picked | Refusal {
-  if (open.named !== null) return pickNamed(books, command, open.named, succession, picking)
+// A free address.
+
+function pick(batch: Batch, command: Reserve, open: OpenClaim, skipped: Skipped[]): AddressRecord | Refusal {
+  if (open.named !== null) return pickNamed(batch, command, open.named)
   let last: Refusal | undefined
-  for (const book of open.books) {
-    const barred = bars(books, command, book, succession)
-    if (barred !== null && barred.reason !== 'POOL_DRAINING') return barred
-    const pick = barred ?? pickFrom(books, command, book, open.claim.preferPrevious, succession, picking)
-    if (!('reason' in pick)) return pick
-    if (pick.reason === 'ALL_CANDIDATES_LIVE') return pick
+  for (const place of open.places) {
+    const refused = bars(batch, command, place)
+    if (refused !== null && refused.reason !== 'POOL_DRAINING') return refused
+    const picked = refused ?? pickFrom(batch, command, place, open.claim.preferPrevious, skipped)
+    if (!('reason' in picked) || picked.reason === 'ALL_CANDIDATES_LIVE') return picked
     // Of a draining pool and an exhausted one, the exhausted one says more about when to come back.
-    if (last === undefined || pick.reason === 'POOL_EXHAUSTED') last = pick
+    if (last === undefined || picked.reason === 'POOL_EXHAUSTED') last = picked
   }
   return last!
 }
 
-/** What keeps this holder out of a pool whatever its addresses: liveness, draining, the owner limit. */
-function bars(books: Books, command: Reserve, book: PoolBook, succession: Succession): Refusal | null {
-  const { pool } = book
+/** What keeps this holder out of a pool, whatever its addresses: draining, liveness, the owner limit. */
+function bars(batch: Batch, command: Reserve, { pool }: PoolState): Refusal | null {
   if (pool.draining) {
     return refusal('POOL_DRAINING', `pool ${pool.name} is draining and hands out nothing new`, {
       pool: pool.name,
     })
   }
-  const stale = pool.liveness === 'STRICT' ? staleness(books, command, pool) : null
-  if (stale !== null) return stale
-  const filling = leasesOfHolder(books, command.owner).filter(
-    (lease) => lease.poolId === pool.poolId && !succession.released.has(lease.address),
-  )
+  if (pool.liveness === 'STRICT') {
+    const stale = staleness(batch, command, pool.name)
+    if (stale !== null) return stale
+  }
+  if (batch.without.has('OWNER_HAS_A_LIMIT')) return null
+  const filling = leasesOfHolder(batch.image, command.owner).filter(({ poolId }) => poolId === pool.poolId)
   if (filling.length < pool.ownerLimit) return null
-  const ids = filling.slice(0, POLICY.listedBlockers).map(idOf)
+  const ids = filling.slice(0, POLICY.listedBlockers).map(({ token }) => leaseId(batch.image.name, token))
+  const { kind, name, interface: on } = command.owner
   return refusal(
     'OWNER_LIMIT',
-    `${command.owner.kind} ${command.owner.name} (${command.owner.interface}) holds ${filling.length} leases in pool ${pool.name}, its limit is ${pool.ownerLimit}: ${ids.join(', ')}; end one by Release with confirmed removal, by supersedes, or by Reap`,
+    `${kind} ${name} (${on}) holds ${filling.length} leases in pool ${pool.name}, its limit is ${pool.ownerLimit}: ${ids.join(', ')}; end one by Release with confirmed removal, or by Reap`,
     { pool: pool.name, limit: String(pool.ownerLimit), leases: ids.join(',') },
   )
 }
 
-/** Books that are not trusted hand out nothing. What is waited for may be a person, so it is said (12.1). */
-function notOpen(books: Books): Refusal | null {
-  const { network, state, era } = books.network!
-  if (state === 'READY') return null
-  const refused = (why: string, metadata: Readonly<Record<string, string>> = {}) =>
-    refusal('NETWORK_RECOVERING', `network ${network} ${why}`, { network, state, ...metadata }, 1_000)
-  if (state === 'REBUILDING')
-    return refused(`is ${state}; nothing is handed out until its books are trusted again`)
-  const { sources, unreported, unknown } = unobservedIn(books)
-  const strangers = `somebody has registered and enabled who has called and is not known: ${unknown.join(', ')}`
-  const waits =
-    sources === 0
-      ? `an operator ends it, since no source is enabled: ipledger recover --end ${network}`
-      : unreported.length === 0
-        ? unknown.length > 0
-          ? strangers
-          : 'that is written down: every source has reported completely in it'
-        : `each source has reported completely in it and is warm; still to come: ${unreported.join(', ')}${unknown.length > 0 ? `; and ${strangers}` : ''}`
-  return refused(`is ${state} since era ${era} began; nothing is handed out until ${waits}`, {
-    era: String(era),
-    sources: [...unreported, ...unknown].join(','),
+/** A STRICT pool hands out only while every source that covers the asking node has said lately what is live (M-14). */
+function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | null {
+  const { image, now } = batch
+  const covering = [...image.sources.values()].filter(
+    ({ state, declaration }) => state === 'ENABLED' && (node === '' || coversNode(declaration, node)),
+  )
+  const silent = covering
+    .filter((source) => !isFresh(source, freshnessOf(batch, source.declaration.id), image.network!.era, now))
+    .map(({ declaration }) => declaration.id)
+  if (covering.length > 0 && silent.length === 0) return null
+  const why =
+    covering.length === 0
+      ? `no enabled source sees ${node === '' ? 'this network' : `node ${node}`}`
+      : `${silent.join(', ')} has not reported completely lately`
+  return refusal('LIVENESS_STALE', `pool ${pool} is STRICT and ${why}; it hands out nothing`, {
+    pool,
+    node,
+    sources: silent.join(','),
   })
 }
 
-/**
- * A STRICT pool hands out only while every enabled source has said in this era what is live, with its warm-up behind it
- * (7.1: the list of a start is empty), and those that see the asking node have said it lately (M-14). A source whose node's boot is fenced is not waited for.
- */
-function staleness(books: Books, command: Reserve, pool: Pool): Refusal | null {
-  const { node } = command.placement
-  const { sources, unreported, asking } = strictnessFor(books, node)
-  const stale = (why: string, of: readonly string[]) =>
-    refusal('LIVENESS_STALE', `pool ${pool.name} is STRICT and ${why}; it hands out nothing`, {
-      pool: pool.name,
-      node,
-      sources: of.join(','),
-    })
-  if (sources === 0) return stale('no source has reported what is live', [])
-  if (unreported.length > 0)
-    return stale(
-      `${unreported.join(', ')} has not reported completely in this era, or is warming up`,
-      unreported,
-    )
-  if (asking.length === 0)
-    return stale(`no source sees ${node === '' ? 'a caller that names no node' : `node ${node}`}`, [])
-  const silent = asking
-    .filter(({ completeAt, intervalMs }) => {
-      return completeAt === null || books.now - completeAt > POLICY.gapIntervals * intervalMs
-    })
-    .map(({ source }) => source)
-  return silent.length > 0 ? stale(`${silent.join(', ')} has not reported completely lately`, silent) : null
-}
-
-function pickNamed(
-  books: Books,
-  command: Reserve,
-  named: { readonly address: string; readonly pool: PoolBook },
-  succession: Succession,
-  picking: Picking,
-): Picked | Refusal {
-  const { address, pool: book } = named
-  const { pool } = book
+function pickNamed(batch: Batch, command: Reserve, { address, place }: NonNullable<OpenClaim['named']>) {
+  const { image, now } = batch
+  const { pool } = place
   const metadata = { address, pool: pool.name }
-  const { value } = parseOrThrow(address)
-  if (!contains(pool.allocatable, value)) {
+  if (!contains(pool.allocatable, addressValue(address).value)) {
     return refusal(
       'ADDRESS_EXCLUDED',
       `${address} is excluded from pool ${pool.name} and never handed out`,
       metadata,
     )
   }
-  const standing = afterSuccession(books, address, succession, command)
-  const { lease, released } = standing
-  if (lease !== null && lease.state === 'QUARANTINED') {
-    const { reason, by, why } = lease.quarantine!
+  const record = image.records.get(address)
+  if (isHeld(record) && record.state === 'QUARANTINED') {
+    const { reason, by, why } = record.quarantine!
     return refusal('ADDRESS_QUARANTINED', `${address} is quarantined (${reason}) by ${by}: ${why}`, {
       ...metadata,
       quarantineReason: reason,
       seenBy: by,
     })
   }
-  if (lease !== null) {
-    const holder = lease.owner === null ? '' : describeOwner(lease.owner)
+  if (isHeld(record)) {
+    const holder = describeOwner(record.owner!)
     return refusal('ADDRESS_TAKEN', `${address} is held by ${holder}`, {
       ...metadata,
-      holder,
-      leaseId: idOf(lease),
+      ...stateMetadata(image, record),
     })
   }
-  const barred = bars(books, command, book, succession)
+  const barred = bars(batch, command, place)
   if (barred !== null) return barred
-  const trigger = mayHaveBack(released, command) ? 'RESERVE_BY_PREVIOUS' : 'RESERVE'
-  const cooling = released !== null && released.availableAt > books.now
-  if (transition(cooling ? 'COOLING' : 'FREE', trigger) === undefined) {
-    const { availableAt } = released!
+  if (!isRested(batch, record) && !mayHaveBack(record, command)) {
+    const until = new Date(record!.availableAt!).toISOString()
     return refusal(
       'ADDRESS_COOLING',
-      `${address} was released recently and rests until ${new Date(availableAt).toISOString()}`,
-      { ...metadata, availableAt: new Date(availableAt).toISOString() },
-      availableAt - books.now,
+      `${address} was released recently and rests until ${until}`,
+      { ...metadata, availableAt: until },
+      record!.availableAt! - now,
     )
   }
-  if (isSetAside(books, picking, address)) {
+  const seen = seenForAnother(batch, command, place, address)
+  if (seen !== null) {
+    if (seen.source === null) seenByCaller(batch, command, place, address)
     return refusal(
-      'ADDRESS_TAKEN',
-      `${address} is set aside: the database holds a row for it that the books do not know`,
-      metadata,
+      'ADDRESS_QUARANTINED',
+      seen.source === null
+        ? `${address} is in your liveAddresses, so somebody uses it`
+        : `${address} is listed live by ${seen.source}${seen.whom}`,
+      { ...metadata, seenBy: seen.source ?? command.actor.name },
     )
   }
-  if (seenLive(book, picking, address)) {
-    setAsideSeen(books, command, book, picking, address)
-    return refusal('ADDRESS_QUARANTINED', `${address} is in your liveAddresses, so somebody uses it`, {
-      ...metadata,
-      quarantineReason: 'SEEN_BY_CALLER',
-      seenBy: command.actor.name,
-    })
-  }
-  // What it is seen at itself is its own, and the books have lost it: an import, say.
-  const seen = seenBySources(books, command, book, standing.released, succession, address).find(
-    (one) => !isItself(one, command.owner),
-  )
-  if (seen !== undefined) {
-    const whom = seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}`
-    return refusal('ADDRESS_QUARANTINED', `${address} is seen live by ${seen.source}${whom}`, {
-      ...metadata,
-      seenBy: seen.source,
-    })
-  }
-  return { address, pool: book, evidence: null }
-}
-
-/**
- * Whoever sees a free address live, and has not been refuted since (INV-12, azure#1259). Before it has cooled it goes on
- * to its last holder alone; nobody's own list of before is in its way.
- */
-function seenBySources(
-  books: Books,
-  command: Reserve,
-  book: PoolBook,
-  released: ReleasedAddress | null,
-  succession: Succession,
-  address: string,
-): readonly LiveSighting[] {
-  const { live } = sightingsAt(books, address, book.pool.prefixLength)
-  if (released === null) return live
-  const handedOn = succession.released.get(address)
-  const rested = released.availableAt <= books.now && handedOn === undefined
-  const isOwn = (seen: LiveSighting) =>
-    !rested && seen.head !== null && seen.head < released.releasedSeq && isItself(seen, command.owner)
-  const holder = handedOn && lastHolderOf(handedOn)
-  return live.filter((seen) => !isOwn(seen) && !isRefuted(books, seen, released, holder))
+  return reserve(batch, command, place, address)
 }
 
 function pickFrom(
-  books: Books,
+  batch: Batch,
   command: Reserve,
-  book: PoolBook,
+  place: PoolState,
   preferPrevious: boolean,
-  succession: Succession,
-  picking: Picking,
-): Picked | Refusal {
-  const { pool } = book
+  skipped: Skipped[],
+): AddressRecord | Refusal {
+  const { image, now } = batch
+  const { pool } = place
   if (preferPrevious) {
-    const previous = previousIn(books, command, book, succession)
+    const previous = freedByHolder(image, command.owner).find(
+      (one) => one.poolId === pool.poolId && (isRested(batch, one) || mayHaveBack(one, command)),
+    )
     if (
-      previous !== null &&
-      !isSetAside(books, picking, previous) &&
-      !isSeen(books, command, book, succession, previous)
-    ) {
-      const verdict = accept(books, command, book, picking, previous)
-      if (verdict === 'taken') return { address: previous, pool: book, evidence: { previous: true } }
-      if (verdict !== 'skipped') return verdict
+      previous !== undefined &&
+      contains(pool.allocatable, addressValue(previous.address).value) &&
+      seenForAnother(batch, command, place, previous.address) === null
+    )
+      return reserve(batch, command, place, previous.address)
+  }
+  const live = liveUnits(command, place)
+  const passed: string[] = []
+  try {
+    for (;;) {
+      const address = takeCandidate(image, place, now)
+      if (address === null) return exhausted(batch, place)
+      if (live === null || !live.has(address)) return reserve(batch, command, place, address)
+      skipped.push({ address, place })
+      if (!seenByCaller(batch, command, place, address)) passed.push(address)
+      if (skipped.length >= POLICY.skips) {
+        return refusal(
+          'ALL_CANDIDATES_LIVE',
+          `${skipped.length} free addresses in a row are in your liveAddresses; another allocator may use pool ${pool.name}`,
+          {
+            pool: pool.name,
+            skips: String(skipped.length),
+            skipped: skipped.map((one) => one.address).join(','),
+          },
+        )
+      }
     }
+  } finally {
+    for (const address of passed) giveBack(image, place, address)
   }
-  const seen = new Set<string>()
-  for (const address of candidatesOf(books, command, book, succession, seen)) {
-    if (isSetAside(books, picking, address)) continue
-    const verdict = accept(books, command, book, picking, address)
-    if (verdict === 'taken') return { address, pool: book, evidence: null }
-    if (verdict !== 'skipped') return verdict
-  }
-  const cooling = Math.max(0, book.counts.released - cooledLoaded(books, book))
-  const next = nextCooledAt(books, pool.poolId)
+}
+
+function exhausted({ image, now }: Batch, place: PoolState): Refusal {
+  const { name } = place.pool
+  const next = nextCooledAt(image, place)
+  const cooling =
+    next === null ? 0 : Math.max(1, place.touched - place.reserved - place.active - place.quarantined)
   return refusal(
     'POOL_EXHAUSTED',
-    `pool ${pool.name} has no free address${cooling > 0 ? `; ${cooling} are cooling` : ''}${seen.size > 0 ? `; ${seen.size} are seen live by sources` : ''}`,
+    `pool ${name} has no free address${cooling > 0 ? `; ${cooling} are cooling` : ''}`,
     {
-      pool: pool.name,
+      pool: name,
       cooling: String(cooling),
-      ...(seen.size === 0 ? {} : { seenLive: String(seen.size) }),
-      ...(next === null ? {} : { nextAvailableAt: new Date(next).toISOString() }),
+      ...(next !== null && { nextAvailableAt: new Date(next).toISOString() }),
     },
-    next === null ? undefined : next - books.now,
+    next === null ? undefined : next - now,
   )
 }
 
-/** Where nothing has to cool, what the predecessors let go of is free at once, behind all that was free before. */
-function* candidatesOf(
-  books: Books,
-  command: Reserve,
-  book: PoolBook,
-  succession: Succession,
-  seen: Set<string>,
-): Generator<string> {
-  yield* candidates(books, book, seen)
-  if (cooldownOf(books, book.pool) > 0) return
-  for (const { poolId, address } of succession.released.values()) {
-    if (poolId !== book.pool.poolId) continue
-    if (isSeen(books, command, book, succession, address)) seen.add(address)
-    else yield address
+/** For a pool of blocks an address in use makes its whole block live. */
+function liveUnits({ liveAddresses }: Reserve, { pool }: PoolState): ReadonlySet<string> | null {
+  if (liveAddresses.length === 0) return null
+  if (isSingle(pool)) return new Set(liveAddresses)
+  const units = new Set<string>()
+  for (const address of liveAddresses) {
+    const { family, value } = addressValue(address)
+    if (family === pool.family) units.add(formatValue(family, blockBase(family, value, pool.prefixLength)))
   }
+  return units
 }
 
-function isSeen(
-  books: Books,
-  command: Reserve,
-  book: PoolBook,
-  succession: Succession,
-  address: string,
-): boolean {
-  const { released } = afterSuccession(books, address, succession, command)
-  return seenBySources(books, command, book, released, succession, address).length > 0
+function isRested({ image, now, without }: Batch, record: AddressRecord | undefined): boolean {
+  return record === undefined || record.availableAt! <= restedBy(image, now) || without.has('ADDRESS_COOLS')
 }
 
-/** A candidate its caller sees live is quarantined, or past the caps only skipped; never handed out (INV-12). */
-function accept(
-  books: Books,
+/** A cooling address goes back to its last holder alone, and only if that one said that it is removed. */
+function mayHaveBack(record: AddressRecord | undefined, { owner }: Reserve): boolean {
+  return record?.ended === 'RELEASED' && record.owner !== null && holderKey(record.owner) === holderKey(owner)
+}
+
+/** Who sees a free address live, unless it is the very attachment that asks (INV-12, azure#1259). */
+function seenForAnother(
+  { image, without }: Batch,
   command: Reserve,
-  book: PoolBook,
-  picking: Picking,
+  place: PoolState,
   address: string,
-): 'taken' | 'skipped' | Refusal {
-  if (!seenLive(book, picking, address)) return 'taken'
-  setAsideSeen(books, command, book, picking, address)
-  picking.skips += 1
-  if (picking.skips < POLICY.skips) return 'skipped'
-  return refusal(
-    'ALL_CANDIDATES_LIVE',
-    `${picking.skips} free addresses in a row are in your liveAddresses; another allocator may use pool ${book.pool.name}`,
-    { pool: book.pool.name, skips: String(picking.skips) },
+): { readonly source: string | null; readonly whom: string } | null {
+  if (liveUnits(command, place)?.has(address)) return { source: null, whom: '' }
+  if (without.has('LISTED_IS_NEVER_HANDED_OUT')) return null
+  const seen = sightingsOf(image, place, address).find(
+    (one) => isLive(one) && (one.owner === null || !sameAttachment(one.owner, command.owner)),
   )
+  if (seen === undefined) return null
+  return { source: seen.source, whom: seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}` }
 }
 
-function isSetAside(books: Books, picking: Picking, address: string): boolean {
-  return picking.taken.has(address) || books.setAside.has(address)
-}
-
-/** For a pool of blocks, an address in use makes its whole block live; the blocks are worked out once per pool. */
-function seenLive(book: PoolBook, picking: Picking, address: string): boolean {
-  if (picking.live.size === 0) return false
-  const { pool } = book
-  let live = picking.liveIn.get(pool.poolId)
-  if (live === undefined) {
-    live = liveBlocks(pool, picking.live)
-    picking.liveIn.set(pool.poolId, live)
-  }
-  return live.has(address)
-}
-
-function liveBlocks(pool: Pool, addresses: ReadonlySet<string>): ReadonlySet<string> {
-  if (pool.prefixLength === maxPrefix(pool.family)) return addresses
-  const blocks = new Set<string>()
-  for (const text of addresses) {
-    const { family, value } = parseOrThrow(text)
-    if (family !== pool.family) continue
-    blocks.add(formatValue(family, blockBase(family, value, pool.prefixLength)))
-  }
-  return blocks
-}
-
-function setAsideSeen(
-  books: Books,
-  command: Reserve,
-  book: PoolBook,
-  picking: Picking,
-  address: string,
-): void {
-  picking.taken.add(address)
-  const inPool = picking.quarantinedIn.get(book.pool.poolId) ?? 0
-  if (book.counts.quarantined + inPool >= quarantineCap(book.pool)) return
-  if (
-    quarantinesCausedBy(books, command.actor.name) + picking.quarantines.length >=
-    POLICY.quarantinesPerCaller
-  )
-    return
-  picking.quarantinedIn.set(book.pool.poolId, inPool + 1)
-  const draft = quarantineFreeDraft(books, command, {
-    address,
-    poolId: book.pool.poolId,
-    reason: 'SEEN_BY_CALLER',
-    why: 'in the liveAddresses of a Reserve',
-    evidence: { seenBy: command.actor.name, reservingFor: describeOwner(command.owner) },
+/** Quarantines a candidate that the caller sees in use, unless too many are on that caller's word already. */
+function seenByCaller(batch: Batch, command: Reserve, place: PoolState, address: string): boolean {
+  const { image, now } = batch
+  const by = command.actor.name
+  if (isWordSpent(batch, by)) return false
+  emitLease(batch, command, 'lease.quarantined', blank(batch, place, address), {
+    state: 'QUARANTINED',
+    quarantine: { reason: 'FOREIGN', at: now, by, why: 'in the liveAddresses of a Reserve' },
+    token: image.head + 1,
   })
-  picking.quarantines.push({ address, draft })
+  return true
 }
 
-/** The holder's previous address in this pool, if nobody has it and it may have it back. */
-function previousIn(books: Books, command: Reserve, book: PoolBook, succession: Succession): string | null {
-  for (const lease of succession.released.values())
-    if (lease.poolId === book.pool.poolId) return lease.address
-  for (const released of previousAddresses(books, command.owner)) {
-    if (released.poolId !== book.pool.poolId) continue
-    if (released.availableAt <= books.now || mayHaveBack(released, command)) return released.address
-  }
-  return null
-}
-
-function mayHaveBack(released: ReleasedAddress | null, command: Reserve): boolean {
-  if (released === null || !released.removalConfirmed) return false
-  return released.holderKey === holderKey(command.owner)
-}
-
-/** What stands at an address once the predecessors named in `supersedes` have let go. */
-function afterSuccession(
-  books: Books,
-  address: string,
-  succession: Succession,
-  command: Reserve,
-): AddressBook {
-  const lease = succession.released.get(address)
-  if (lease === undefined) return bookAt(books, address)
-  return {
-    lease: null,
-    released: {
-      poolId: lease.poolId,
-      address,
-      prefixLength: lease.prefixLength,
-      availableAt: books.now + cooldownOf(books, poolById(books, lease.poolId).pool),
-      // Not numbered yet, and later than whatever was seen.
-      releasedSeq: books.head + 1,
-      holderKey: holderKey(command.owner),
-      removalConfirmed: true,
-    },
-  }
-}
-
-function cooledLoaded(books: Books, book: PoolBook): number {
-  let cooled = 0
-  for (const entry of book.cooled.values()) if (entry.availableAt <= books.now) cooled += 1
-  return cooled + (books.freed.get(book.pool.poolId)?.size ?? 0)
-}
-
-type Made = {
-  readonly address: string
-  readonly pool: PoolBook
-  readonly drafts: readonly Draft[]
-  /** The one that was there. */
-  readonly lease: Lease | null
-}
-
-/**
- * The lease the attachment already has. Reuse changes neither node nor labels, and of the boot only that it is no more
- * the only one; a deadline is moved out or removed, never added, `confirmed` confirms, and a promise that has grown old
- * is written down again.
- */
-function reuse(books: Books, command: Reserve, lease: Lease): Made {
-  const made = { address: lease.address, pool: poolById(books, lease.poolId), lease }
-  const moved = askedElsewhere(books, command, lease)
-  const now = moved === null ? lease : promisedElsewhere(books, command, lease)
-  // A token bound to a node that did not ask is told what its attachment holds, and changes nothing.
-  const changes = mayTouch(command.actor, now) === null ? againDraft(books, command, now) : null
-  return { ...made, drafts: [moved, changes].flatMap((draft) => draft ?? []) }
-}
-
-function againDraft(books: Books, command: Reserve, lease: Lease): Draft | null {
-  const { pool } = poolById(books, lease.poolId)
-  if (lease.state === 'RESERVED' && command.confirmed) return confirmDraft(lease, books.now, null)
-  if (lease.confirmBy === null) return renewDraft(books, lease)
-  const within = command.confirmWithinMs ?? pool.confirmWithinMs
-  if (within === null) return updateDraft({ ...lease, confirmBy: null, reservedAt: books.now })
-  const confirmBy = Math.max(lease.confirmBy, books.now + within)
-  return confirmBy === lease.confirmBy ? null : updateDraft({ ...lease, confirmBy })
-}
-
-/**
- * Who is told of it on another node, or in another boot, may run there: the end of the boot it was placed on, or its
- * fencing, says nothing of it any more (6.3, 16.5). Written once for each node, and for the end of the only boot.
- */
-function askedElsewhere(books: Books, command: Reserve, lease: Lease): Draft | null {
-  const { placement, askedFrom = [] } = lease
-  const { node, boot } = command.placement
-  const isElsewhere = (node !== '' && node !== placement.node) || (boot !== '' && boot !== placement.boot)
-  const isAnother = askingNodes(lease, node).length > askedFrom.length
-  if (!isAnother && (placement.boot === '' || !isElsewhere)) return null
-  if (transition(stateOf(lease), 'RESERVE_ELSEWHERE') === undefined) return null
-  return updateDraft(promisedElsewhere(books, command, lease), { askedFrom: { node, boot } })
-}
-
-/**
- * Nodes that asked for it, in order, as long as nobody can mistake where it is: of more than one, and of the first when it
- * asks again, a late retry may be among them.
- */
-function askingNodes({ placement, askedFrom = [] }: Lease, node: string): readonly string[] {
-  if (node === '' || placement.node === '') return askedFrom
-  const isKnown = askedFrom.includes(node) || (askedFrom.length === 0 && node === placement.node)
-  return isKnown || askedFrom.length === POLICY.askingNodes ? askedFrom : [...askedFrom, node]
-}
-
-/** Promised from now on, as it is where it was (2.4); but with a deadline, which goes by when it was reserved. */
-function promisedElsewhere(books: Books, { placement: { node } }: Reserve, lease: Lease): Lease {
-  const reservedAt = lease.confirmBy === null ? books.now : lease.reservedAt
-  const askedFrom = askingNodes(lease, node)
-  const promised = { ...lease, placement: { ...lease.placement, boot: '' }, reservedAt }
-  return askedFrom.length === 0 ? promised : { ...promised, askedFrom }
-}
-
-function reserveDraft(books: Books, command: Reserve, pick: Picked): Draft {
-  const { pool } = pick.pool
-  const within = command.confirmWithinMs ?? pool.confirmWithinMs
-  return {
-    evidence: pick.evidence,
-    event: (header) => ({
-      ...header,
-      type: 'lease.reserved',
-      lease: {
-        network: header.network,
-        poolId: pool.poolId,
-        address: pick.address,
-        prefixLength: pool.prefixLength,
-        fencingToken: header.seq,
-        version: header.seq,
-        state: command.confirmed ? 'ACTIVE' : 'RESERVED',
-        quarantine: null,
-        owner: command.owner,
-        placement: command.placement,
-        witness: command.witness,
-        reservedAt: books.now,
-        confirmedAt: command.confirmed ? books.now : null,
-        confirmBy: command.confirmed || within === null ? null : books.now + within,
-      },
-    }),
-  }
-}
-
-function parseOrThrow(address: string) {
-  const parsed = parseAddress(address)
-  if (isMalformed(parsed))
-    throw new Error(`${address} was canonical when it was accepted: ${parsed.malformed}`)
-  return parsed
+function reserve(batch: Batch, command: Reserve, place: PoolState, address: string): AddressRecord {
+  const { now } = batch
+  const within = command.confirmWithinMs ?? place.pool.confirmWithinMs
+  return emitLease(batch, command, 'lease.reserved', blank(batch, place, address), {
+    state: command.confirmed ? 'ACTIVE' : 'RESERVED',
+    owner: command.owner,
+    node: command.node,
+    labels: command.labels,
+    confirmedAt: command.confirmed ? now : null,
+    confirmBy: command.confirmed || within === null ? null : now + within,
+  })
 }

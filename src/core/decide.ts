@@ -1,261 +1,268 @@
 /**
- * What a command does to the books: the events it leaves and its answer, or why it is refused. Pure: what it
- * knows is in `Books`, time is `books.now`, numbers follow from `books.head`. A refused command leaves no events
- * but quarantines of candidates its caller sees live, and the hold that refuses a reap. The caller (ledger, simulator, dry run) folds the events
- * with `evolve` before it decides the next command.
+ * What a command does to a network: the events that it leaves, and its answer or why it is refused. Pure: what it knows is
+ * the image, what the loop read for it (`Known`), and the ledger's clock. Events are applied as they are made, so the next
+ * command of the batch sees them; a refused command is rolled back and leaves only the quarantine of what its caller sees
+ * live.
  */
-import {
-  type Books,
-  BrokenBooks,
-  bookInPool,
-  closingsOf,
-  forkBooks,
-  Missing,
-  type Need,
-  poolById,
-  type Remembered,
-  rememberedRequest,
-} from './books.ts'
-import type { AllOrNothing, Answer, Command, LeaseView } from './command.ts'
+import { type Batch, markOf, undoTo } from './batch.ts'
+import type { AllOrNothing, Answer, Command, LeaseView, Needs, Reserve } from './command.ts'
 import {
   decideConfirm,
   decideExpire,
   decideQuarantine,
   decideReap,
+  decideReapNode,
   decideRelease,
   decideUpdateLabels,
 } from './decide-lease.ts'
+import {
+  decideEnableSource,
+  decideReapProven,
+  decideRecheck,
+  decideRegisterSource,
+  decideReport,
+  decideRetireSource,
+} from './decide-report.ts'
+import { decideReserve, quarantineSeen } from './decide-reserve.ts'
 import {
   decideBeginEra,
   decideCreateNetwork,
   decideCreatePool,
   decideDeletePool,
   decideEndRecovery,
+  decideHold,
+  decideResumeHold,
   decideUpdateNetwork,
   decideUpdatePool,
-} from './decide-pool.ts'
-import { decideFenceNode, decideReapProven, decideRestore, decideResumeHold } from './decide-proven.ts'
-import { decideReserve } from './decide-reserve.ts'
-import { decideSight } from './decide-sighting.ts'
-import { isEndedEvent, isHeldEvent, type LedgerEvent } from './event.ts'
-import { addressOf, closedOrReopened, evolve } from './evolve.ts'
+} from './decide-shape.ts'
+import { type Image, isHeld, leasesOfAttachment, sightingsOf, unitAt } from './image.ts'
+import { coverageOf } from './judge.ts'
+import type { Owner } from './owner.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
-export type Decision =
-  | {
-      readonly kind: 'accepted'
-      readonly events: readonly LedgerEvent[]
-      readonly answer: Answer
-      readonly replayed: boolean
-    }
-  | { readonly kind: 'refused'; readonly events: readonly LedgerEvent[]; readonly refusal: Refusal }
-  | {
-      readonly kind: 'missing'
-      readonly need: Need
-      /** Will be missing next; the same trip may bring it. */
-      readonly alike: readonly Need[]
-    }
+export type Outcome =
+  | { readonly ok: true; readonly answer: Answer; readonly replayed: boolean }
+  | { readonly ok: false; readonly refusal: Refusal }
 
-/** What the deciders of single commands give: events without the last step, numbering being done already. */
-export type Verdict =
-  | { readonly events: readonly LedgerEvent[]; readonly answer: Answer }
-  | { readonly events: readonly LedgerEvent[]; readonly refused: Refusal }
-
-export function decide(books: Books, command: Command): Decision {
-  try {
-    const distrust = mistrusted(books, command)
-    if (distrust !== null) return refuse(distrust)
-    if (books.network === null && command.type !== 'createNetwork') {
-      return refuse(
-        refusal('NETWORK_NOT_FOUND', `network ${command.network} does not exist; create it first`, {
-          network: command.network,
-        }),
-      )
-    }
-    const replay = replayed(books, command)
-    if (replay !== null) return replay
-    const verdict = decideOne(books, command)
-    return 'refused' in verdict
-      ? { kind: 'refused', events: verdict.events, refusal: verdict.refused }
-      : { kind: 'accepted', events: verdict.events, answer: verdict.answer, replayed: false }
-  } catch (error) {
-    if (error instanceof Missing) return { kind: 'missing', need: error.need, alike: error.alike }
-    throw error
-  }
-}
-
-/**
- * Books whose projections are lost or being replaced: what would rest on free space or on what a pool holds is
- * refused until the rebuild has ended (7.1). Reserve says so itself.
- */
-function mistrusted(books: Books, command: Command): Refusal | null {
-  const lost = books.network === null && books.head > 0
-  if (!lost && books.network?.state !== 'REBUILDING') return null
-  switch (command.type) {
-    case 'createNetwork':
-    case 'createPool':
-    case 'updatePool':
-    case 'deletePool':
-    case 'quarantine':
-    case 'sight':
-    case 'reapProven':
-    case 'restore':
-      break
-    default:
-      if (!lost) return null
-  }
-  return refusal(
-    'NETWORK_RECOVERING',
-    `the books of network ${command.network} are being rebuilt from its log; nothing is decided on them until that has ended`,
-    { network: command.network, state: 'REBUILDING' },
-    1_000,
-  )
-}
-
-function decideOne(books: Books, command: Command): Verdict {
-  const verdict = apply(books, command)
-  for (const event of verdict.events) requireRead(books, event)
-  return verdict
-}
-
-/** Nothing is changed that has not been read: `evolve` meets what it needs, and nothing read later says otherwise. */
-function requireRead(books: Books, event: LedgerEvent): void {
-  if (isHeldEvent(event) || isEndedEvent(event)) {
-    const { poolId, address } = addressOf(event)
-    poolById(books, poolId)
-    bookInPool(books, poolId, address)
-  }
-  const closes = closedOrReopened(event)
-  if (closes !== null) closingsOf(books, closes)
-}
-
-function apply(books: Books, command: Command): Verdict {
-  switch (command.type) {
-    case 'reserve':
-      return decideReserve(books, command)
-    case 'allOrNothing':
-      return decideAllOrNothing(books, command)
-    case 'confirm':
-      return decideConfirm(books, command)
-    case 'release':
-      return decideRelease(books, command)
-    case 'quarantine':
-      return decideQuarantine(books, command)
-    case 'reap':
-      return decideReap(books, command)
-    case 'expire':
-      return decideExpire(books, command)
-    case 'updateLabels':
-      return decideUpdateLabels(books, command)
-    case 'sight':
-      return decideSight(books, command)
-    case 'reapProven':
-      return decideReapProven(books, command)
-    case 'restore':
-      return decideRestore(books, command)
-    case 'resumeHold':
-      return decideResumeHold(books, command)
-    case 'fenceNode':
-      return decideFenceNode(books, command)
-    case 'createNetwork':
-      return decideCreateNetwork(books, command)
-    case 'updateNetwork':
-      return decideUpdateNetwork(books, command)
-    case 'endRecovery':
-      return decideEndRecovery(books, command)
-    case 'beginEra':
-      return decideBeginEra(books, command)
-    case 'createPool':
-      return decideCreatePool(books, command)
-    case 'updatePool':
-      return decideUpdatePool(books, command)
-    case 'deletePool':
-      return decideDeletePool(books, command)
-  }
-}
-
-function refuse(refused: Refusal): Decision {
-  return { kind: 'refused', events: [], refusal: refused }
-}
-
-/** The answer of an earlier request with this id; null when there is none and the command is to be decided. */
-function replayed(books: Books, command: Command): Decision | null {
-  if (command.requestId === null) return null
-  const remembered = rememberedRequest(books, command.requestId)
-  if (remembered === null) return null
-  const answer = replayAnswer(books, command, remembered)
-  return 'reason' in answer ? refuse(answer) : { kind: 'accepted', events: [], answer, replayed: true }
-}
-
-function replayAnswer(books: Books, command: Command, remembered: Remembered): Answer | Refusal {
-  if (remembered.fingerprint !== command.fingerprint) {
-    return refusal(
-      'REQUEST_ID_REUSED',
-      `requestId ${command.requestId} was used for a ${remembered.method} with other content; use a new id for a new request`,
-      { requestId: command.requestId ?? '', method: remembered.method },
+export function decide(batch: Batch, command: Command): Outcome {
+  const { image } = batch
+  if (image.network === null && command.type !== 'createNetwork') {
+    return refuse(
+      refusal('NETWORK_NOT_FOUND', `network ${command.network} does not exist; create it first`, {
+        network: command.network,
+      }),
     )
   }
-  const answer = JSON.parse(remembered.answer) as Answer
-  const { type } = command.type === 'allOrNothing' ? (command.items[0] ?? command) : command
-  if (type !== 'reserve' && type !== 'confirm') return answer
-  for (const view of [answer, ...(answer.items ?? [])].flatMap((one) => one.leases)) {
-    const remedy = type === 'confirm' ? 'unconfigure the address' : 'reserve with a new requestId'
-    const lost = lostSince(books, view, remedy)
-    if (lost !== null) return lost
+  const replay = replayed(batch, command)
+  if (replay !== null) return replay
+  const mark = markOf(batch)
+  const result = decideOne(batch, command)
+  if ('reason' in result) {
+    const seen =
+      command.type === 'reserve' && !command.validateOnly ? quarantinedSince(batch, mark.events) : []
+    undoTo(batch, mark)
+    if (seen.length > 0) quarantineSeen(batch, command as Reserve, seen)
+    return refuse(result)
   }
-  return answer
+  if (command.type === 'reserve' && command.validateOnly) {
+    undoTo(batch, mark)
+    return {
+      ok: true,
+      answer: { leases: result.leases.map((lease) => withoutNumbers(image, lease)) },
+      replayed: false,
+    }
+  }
+  if (command.requestId !== null) {
+    const { requestId, fingerprint, cause } = command
+    const seq = image.head
+    batch.remembered.set(requestId, { fingerprint: fingerprint ?? '', method: cause, answer: result, seq })
+    image.journal!.push(() => batch.remembered.delete(requestId))
+  }
+  return { ok: true, answer: result, replayed: false }
 }
 
-/** An old answer must never say that an address is held that has ended or been quarantined meanwhile, whoever has it now. */
-function lostSince(books: Books, view: LeaseView, remedy: string): Refusal | null {
-  const found = books.byToken.get(view.fencingToken)
-  if (found === undefined) throw new Missing({ what: 'token', token: view.fencingToken })
-  if (found !== null && 'address' in found) {
-    const book = books.addresses.get(found.address)
-    if (book === undefined) throw new Missing({ what: 'address', address: found.address })
-    if (book.lease?.state === 'RESERVED' || book.lease?.state === 'ACTIVE') return null
-    const reason = book.lease?.quarantine?.reason ?? ''
-    return refusal('LEASE_LOST', `lease ${view.leaseId} has been quarantined since (${reason}); ${remedy}`, {
-      leaseId: view.leaseId,
-      state: 'QUARANTINED',
-      quarantineReason: reason,
-    })
-  }
-  const ended = found?.ended
-  return refusal('LEASE_LOST', `lease ${view.leaseId} has ended since; ${remedy}`, {
-    leaseId: view.leaseId,
-    ...(ended === undefined
-      ? {}
-      : {
-          state: ended.how === 'lease.released' ? 'RELEASED' : 'REAPED',
-          endedAt: new Date(ended.endedAt).toISOString(),
-        }),
-  })
+type Decider<T extends Command['type']> = (
+  batch: Batch,
+  command: Extract<Command, { readonly type: T }>,
+) => Answer | Refusal
+
+const DECIDERS: { readonly [T in Command['type']]: Decider<T> } = {
+  reserve: decideReserve,
+  confirm: decideConfirm,
+  release: decideRelease,
+  allOrNothing: decideAll,
+  quarantine: decideQuarantine,
+  reap: decideReap,
+  reapNode: decideReapNode,
+  updateLabels: decideUpdateLabels,
+  expire: decideExpire,
+  reapProven: decideReapProven,
+  report: decideReport,
+  recheck: decideRecheck,
+  registerSource: decideRegisterSource,
+  enableSource: decideEnableSource,
+  retireSource: decideRetireSource,
+  createNetwork: decideCreateNetwork,
+  updateNetwork: decideUpdateNetwork,
+  endRecovery: decideEndRecovery,
+  beginEra: decideBeginEra,
+  hold: decideHold,
+  resumeHold: decideResumeHold,
+  createPool: decideCreatePool,
+  updatePool: decideUpdatePool,
+  deletePool: decideDeletePool,
 }
 
-/** Items see each other's effects in a copy of the books; one refusal and the copy is forgotten, events and all. */
-function decideAllOrNothing(books: Books, command: AllOrNothing): Verdict {
-  const trial = forkBooks(books)
-  const events: LedgerEvent[] = []
-  const items: Answer[] = []
-  for (const [index, item] of command.items.entries()) {
-    const verdict = decideOne(trial, item)
-    if ('refused' in verdict) {
-      const { refused } = verdict
+function decideOne(batch: Batch, command: Command): Answer | Refusal {
+  return (DECIDERS[command.type] as Decider<typeof command.type>)(batch, command as never)
+}
+
+function decideAll(batch: Batch, { items }: AllOrNothing): Answer | Refusal {
+  const answers: Answer[] = []
+  for (const [index, item] of items.entries()) {
+    const answer = decideOne(batch, item)
+    if ('reason' in answer) {
       return {
-        events: [],
-        refused: {
-          ...refused,
-          message: `item ${index}: ${refused.message}`,
-          metadata: { ...refused.metadata, item: String(index) },
-        },
+        ...answer,
+        message: `item ${index}: ${answer.message}`,
+        metadata: { ...answer.metadata, item: String(index) },
       }
     }
-    for (const event of verdict.events) evolve(trial, event)
-    events.push(...verdict.events)
-    items.push(verdict.answer)
+    answers.push(answer)
   }
-  if (events.length > 0 && events[0]!.seq !== books.head + 1)
-    throw new BrokenBooks('a trial left the ledger with a gap')
-  return { events, answer: { leases: [], items } }
+  return { leases: [], items: answers }
+}
+
+/** Methods whose answer says that leases are held. */
+const PROMISES: ReadonlySet<string> = new Set(['Reserve', 'Confirm', 'BatchReserve', 'BatchConfirm'])
+
+/** A request that was committed before is answered as it was then, unless what it promised is no more (INV-14). */
+function replayed(batch: Batch, command: Command): Outcome | null {
+  const { requestId, fingerprint } = command
+  if (requestId === null || batch.without.has('REQUEST_IS_REMEMBERED')) return null
+  const found = batch.remembered.get(requestId) ?? batch.known.requests.get(requestId)
+  if (found === undefined) return null
+  if (found.fingerprint !== fingerprint) {
+    return refuse(
+      refusal(
+        'REQUEST_ID_REUSED',
+        `request ${requestId} was made before with other content; give each request its own id`,
+        {
+          requestId,
+        },
+      ),
+    )
+  }
+  if (PROMISES.has(found.method)) {
+    const { leases, items = [] } = found.answer
+    const gone = [...leases, ...items.flatMap((item) => item.leases)].find((lease) => {
+      const record = batch.image.byToken.get(lease.fencingToken)
+      return !isHeld(record) || record.state === 'QUARANTINED'
+    })
+    if (gone !== undefined) {
+      return refuse(
+        refusal(
+          'LEASE_LOST',
+          `lease ${gone.leaseId}, which request ${requestId} was answered, has ended or is quarantined`,
+          {
+            leaseId: gone.leaseId,
+            address: gone.address,
+          },
+        ),
+      )
+    }
+  }
+  return { ok: true, answer: found.answer, replayed: true }
+}
+
+function quarantinedSince({ events }: Batch, from: number): readonly string[] {
+  return events
+    .slice(from)
+    .flatMap((event) =>
+      'record' in event && event.record.quarantine?.reason === 'FOREIGN' ? [event.record.address] : [],
+    )
+}
+
+/** A dry run promises nothing that could be quoted later. */
+function withoutNumbers(image: Image, lease: LeaseView): LeaseView {
+  return lease.reused
+    ? { ...lease, version: image.byToken.get(lease.fencingToken)!.seq }
+    : { ...lease, leaseId: '', version: 0, fencingToken: 0 }
+}
+
+function refuse(reason: Refusal): Outcome {
+  return { ok: false, refusal: reason }
+}
+
+/** What a command needs and the image lacks. After catching up it may be more: then the loop reads once more. */
+export function needsOf(image: Image, command: Command): Needs {
+  const requests = command.requestId === null ? [] : [command.requestId]
+  const none = { requests, tokens: [], owners: [], sources: [], lookUps: [] }
+  switch (command.type) {
+    case 'reserve': {
+      const isStrict = [...image.pools.values()].some(({ pool }) => pool.liveness === 'STRICT')
+      return isStrict ? { ...none, sources: enabledIds(image) } : none
+    }
+    case 'confirm':
+    case 'release': {
+      const { token, owner } = command.lease
+      if (token === null) return { ...none, owners: isUnknown(image, owner) ? [owner] : [] }
+      return { ...none, tokens: image.byToken.has(token) ? [] : [token] }
+    }
+    case 'allOrNothing': {
+      const all = command.items.map((item) => needsOf(image, item))
+      return {
+        requests: [...requests, ...all.flatMap((one) => one.requests)],
+        tokens: all.flatMap((one) => one.tokens),
+        owners: all.flatMap((one) => one.owners),
+        sources: [...new Set(all.flatMap((one) => one.sources))],
+        lookUps: [],
+      }
+    }
+    case 'reap':
+    case 'updateLabels':
+    case 'expire':
+      return { ...none, tokens: image.byToken.has(command.token) ? [] : [command.token] }
+    case 'quarantine': {
+      const token = 'token' in command.target ? command.target.token : null
+      return { ...none, tokens: token === null || image.byToken.has(token) ? [] : [token] }
+    }
+    case 'reapProven': {
+      const record = image.byToken.get(command.token)
+      if (!isHeld(record)) return { ...none, tokens: record === undefined ? [command.token] : [] }
+      const unit = unitAt(image, record.address)
+      if (unit === null) return none
+      const covering = coverageOf(image)(record, unit.place.pool.family).map(
+        ({ declaration }) => declaration.id,
+      )
+      const seeing = sightingsOf(image, unit.place, unit.address).map(({ source }) => source)
+      return { ...none, sources: [...new Set([...covering, ...seeing])], lookUps: [record.address] }
+    }
+    case 'report':
+      return {
+        ...none,
+        sources: image.network?.recovering
+          ? [...new Set([...enabledIds(image), command.source])]
+          : [command.source],
+      }
+    case 'recheck': {
+      const seeing = command.addresses.flatMap((address) => {
+        const unit = unitAt(image, address)
+        return unit === null ? [] : sightingsOf(image, unit.place, unit.address).map(({ source }) => source)
+      })
+      return { ...none, sources: [...new Set(seeing)] }
+    }
+    default:
+      return none
+  }
+}
+
+function isUnknown(image: Image, owner: Owner): boolean {
+  return leasesOfAttachment(image, owner).length === 0
+}
+
+function enabledIds(image: Image): readonly string[] {
+  return [...image.sources.values()]
+    .filter(({ state }) => state === 'ENABLED')
+    .map(({ declaration }) => declaration.id)
 }

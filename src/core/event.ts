@@ -1,121 +1,258 @@
-import type { EndedLease, Lease } from './lease.ts'
-import type { NetworkSettings } from './network.ts'
-import type { Owner } from './owner.ts'
+/**
+ * Facts of a network's log, in the past tense. An event about an address carries the full state of the address after it,
+ * so the last event of an address says all there is to know about it, and the image is the fold of the log.
+ */
+import type { Labels, Owner } from './owner.ts'
 import type { PoolSettings } from './pool.ts'
 
-/**
- * Facts of a network's ledger, in the past tense (DESIGN §3). Each carries the full state after it, so that one
- * event is enough to know what an address was at that number, and a fold needs only the last one per address.
- */
-export type EventHeader = {
-  readonly network: string
-  readonly seq: number
-  /** Database clock under the network's lock, made monotonic; milliseconds since 1970. */
+export type QuarantineReason =
+  | 'SUPERSEDED'
+  | 'REMOVAL_UNCONFIRMED'
+  | 'CONFLICT'
+  | 'OPERATOR'
+  | 'RELEASED_BUT_LIVE'
+  | 'FOREIGN'
+
+export const QUARANTINE_REASONS: readonly QuarantineReason[] = [
+  'SUPERSEDED',
+  'REMOVAL_UNCONFIRMED',
+  'CONFLICT',
+  'OPERATOR',
+  'RELEASED_BUT_LIVE',
+  'FOREIGN',
+]
+
+export type LeaseState = 'RESERVED' | 'ACTIVE' | 'QUARANTINED'
+
+export type Quarantine = {
+  readonly reason: QuarantineReason
   readonly at: number
-  /** Who: a token's name, or a job. */
+  /** The actor whose command quarantined it, or the source that saw it. */
+  readonly by: string
+  readonly why: string
+}
+
+/** What an address is after its last event: held as one lease, or free again. Immutable. */
+export type AddressRecord = {
+  /** Canonical text of the address, or of the first address of the block. */
+  readonly address: string
+  readonly prefixLength: number
+  /** The pool it was leased from; of a FREE address, the pool it was last leased from. */
+  readonly poolId: number
+  readonly state: LeaseState | 'FREE'
+  /** Number of the last event about the address: the version of its lease. */
+  readonly seq: number
+  /** Time of that event. */
+  readonly at: number
+  /** Number of the event that made the lease, of a FREE address its last one: the fencing token. */
+  readonly token: number
+  /** Null only in quarantine, where nobody known holds the address, and FREE after it. */
+  readonly owner: Owner | null
+  readonly node: string
+  readonly labels: Labels
+  readonly reservedAt: number
+  readonly confirmedAt: number | null
+  /** Only of RESERVED. */
+  readonly confirmBy: number | null
+  /** Only of QUARANTINED, and kept when that lease ended. */
+  readonly quarantine: Quarantine | null
+  /** Only of FREE: cooling until then. */
+  readonly availableAt: number | null
+  /** Only of FREE: RELEASED by its owner, or REAPED without its word. */
+  readonly ended: 'RELEASED' | 'REAPED' | null
+}
+
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }
+export type Details = { readonly [key: string]: Json }
+
+export type EventHeader = {
+  readonly seq: number
+  /** The ledger's clock: the database's, never before the event before it; milliseconds since 1970. */
+  readonly at: number
+  /** Who: a token's name, a source, or a job. */
   readonly actor: string
   /** What for: the RPC's name, or the finding of a job. */
   readonly cause: string
   readonly requestId: string | null
   readonly traceId: string | null
-  readonly evidence: Evidence | null
 }
 
-/** What the decision rested on, as plain JSON. */
-export type Evidence = { readonly [key: string]: Json }
-export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }
-
-export type HeldType =
+export type LeaseEventType =
   | 'lease.reserved'
   | 'lease.confirmed'
-  | 'lease.quarantined'
-  | 'lease.adopted'
   | 'lease.updated'
-export type EndedType = 'lease.released' | 'lease.reaped'
+  | 'lease.released'
+  | 'lease.quarantined'
+  | 'lease.reaped'
+  | 'lease.adopted'
 
-export type HeldEvent = EventHeader & { readonly type: HeldType; readonly lease: Lease }
-export type EndedEvent = EventHeader & { readonly type: EndedType; readonly ended: EndedLease }
+export type LeaseEvent = EventHeader & {
+  readonly type: LeaseEventType
+  readonly record: AddressRecord
+  /** Number of the address's event before this one; 0: this is its first. */
+  readonly previous: number
+  /** What it was decided on. */
+  readonly details: Details | null
+}
+
+export type NetworkSettings = { readonly description: string; readonly labels: Labels }
+
+export type NetworkEvent = EventHeader & {
+  readonly type: 'network.created' | 'network.updated'
+  /** `identity` is the life of the database that wrote it; of network.updated only after a failover that lost nothing. */
+  readonly details: NetworkSettings & { readonly identity?: string }
+}
+export type EraEvent = EventHeader & {
+  readonly type: 'era.begun'
+  readonly details: {
+    readonly era: number
+    readonly recovering: boolean
+    readonly identity: string
+    /** The last number of the log before it. */
+    readonly after: number
+    readonly why: string
+  }
+}
+export type RecoveryEvent = EventHeader & {
+  readonly type: 'recovery.ended'
+  readonly details: { readonly why: string }
+}
 export type PoolEvent = EventHeader & {
   readonly type: 'pool.created' | 'pool.updated' | 'pool.deleted'
   readonly poolId: number
   /** After the event; of a deleted pool, as it was last. */
-  readonly pool: PoolSettings
+  readonly details: PoolSettings
 }
-export type NetworkEvent = EventHeader & {
-  readonly type: 'network.created' | 'network.updated'
-  readonly settings: NetworkSettings
-  /** True when the event ended a recovery. */
-  readonly recoveryEnded: boolean
+export type ClosedEvent = EventHeader & { readonly type: 'attachment.closed'; readonly owner: Owner }
+
+/** push: it reports. The others are asked by ipledger. */
+export type SourceKind = 'push' | 'docker' | 'kubernetes' | 'http'
+export const SOURCE_KINDS: readonly SourceKind[] = ['push', 'docker', 'kubernetes', 'http']
+
+/** What a source declares. Of what it cannot see, its silence says nothing (calico#5044). */
+export type SourceDeclaration = {
+  readonly id: string
+  readonly kind: SourceKind
+  /** The node it sees; empty: the whole network. */
+  readonly node: string
+  readonly ownerKinds: readonly string[]
+  readonly families: readonly (4 | 6)[]
+  readonly intervalMs: number
+  /** Of a source that is asked: where and how, as its kind reads it. Never a secret. */
+  readonly settings: Details
 }
-export type EraEvent = EventHeader & {
-  readonly type: 'era.begun'
-  readonly era: number
-  readonly recovering: boolean
+
+export type SourceEvent = EventHeader &
+  (
+    | { readonly type: 'source.registered'; readonly details: SourceDeclaration }
+    | { readonly type: 'source.enabled' | 'source.retired'; readonly details: { readonly id: string } }
+  )
+
+/** The source's word for a workload that has ended and is listed all the same; every other word means alive. */
+export const TERMINAL = 'terminal'
+
+/** What a source lists at an address. Empty fields are left out, so that logs stay small. */
+export type Entry = {
+  readonly address: string
+  /** Absent: in use, and whose it is is not known. Then the other fields of the owner are absent as well. */
+  readonly kind?: string
+  readonly name?: string
+  readonly uid?: string
+  readonly incarnation?: string
+  /** Absent: not told. */
+  readonly interface?: string
+  readonly node?: string
+  /** Only `terminal` means anything else than alive. */
+  readonly state?: string
 }
-export type ClosedEvent = EventHeader & {
-  readonly type: 'attachment.closed'
-  readonly owner: Owner
-  /** Null: in every pool of the network. */
-  readonly poolId: number | null
-}
-/** Statements about reaping; they change no lease by themselves, and what they say is their evidence. */
-export type FencedEvent = EventHeader & {
-  readonly type: 'node.fenced'
-  /** Of leases up to `head`, as its caller had seen the ledger; without it, up to its own number. */
-  readonly evidence: {
-    readonly node: string
-    readonly boot: string
-    readonly why: string
-    readonly head?: number
+
+/** What a report changed of what its source lists. An unchanged report leaves no event. */
+export type ReportedEvent = EventHeader & {
+  readonly type: 'source.reported'
+  readonly details: {
+    readonly source: string
+    readonly epoch: string
+    readonly sequence: number
+    /** Number of the log that the report was begun at. */
+    readonly head: number
+    /** Listed now: new, or with another word for being alive or ended. */
+    readonly appeared: readonly Entry[]
+    /** Listed no more. */
+    readonly vanished: readonly Entry[]
+    /** This report opened the epoch. */
+    readonly opened?: true
+    /** An operator's Reap of the node ended the epoch and what it listed. */
+    readonly closed?: true
   }
 }
-export type HoldEvent = EventHeader & {
+
+export type HoldCause = 'CLOCK' | 'TOO_MANY_REAPS' | 'SOURCE_AHEAD'
+
+export type HeldEvent = EventHeader & {
   readonly type: 'reconcile.held'
-  readonly evidence: {
-    /** Empty: the whole network. */
-    readonly source: string
+  readonly details: {
+    readonly hold: HoldCause
     readonly why: string
-    /** Reaps on absence within the window, the refused one included, and the leases they are a share of. */
-    readonly reaps: number
-    readonly leases: number
-    /** The lease whose reap was refused. */
-    readonly leaseId: string
+    /** CLOCK: addresses that cooled beyond this cool on, and the hold ends by itself at `until`. */
+    readonly before?: number
+    readonly until?: number
   }
 }
 export type ResumedEvent = EventHeader & {
   readonly type: 'reconcile.resumed'
-  readonly evidence: { readonly source: string; readonly why: string }
+  readonly details: { readonly holds: readonly HoldCause[]; readonly why: string }
 }
-export type NoticeEvent = FencedEvent | HoldEvent | ResumedEvent
 
-export type LeaseEvent = HeldEvent | EndedEvent
-export type LedgerEvent = LeaseEvent | PoolEvent | NetworkEvent | EraEvent | ClosedEvent | NoticeEvent
+export type LedgerEvent =
+  | LeaseEvent
+  | NetworkEvent
+  | EraEvent
+  | RecoveryEvent
+  | PoolEvent
+  | ClosedEvent
+  | SourceEvent
+  | ReportedEvent
+  | HeldEvent
+  | ResumedEvent
+
 export type EventType = LedgerEvent['type']
 
 export const EVENT_TYPES: readonly EventType[] = [
   'network.created',
   'network.updated',
   'era.begun',
+  'recovery.ended',
   'pool.created',
   'pool.updated',
   'pool.deleted',
   'lease.reserved',
   'lease.confirmed',
+  'lease.updated',
   'lease.released',
   'lease.quarantined',
   'lease.reaped',
   'lease.adopted',
-  'lease.updated',
   'attachment.closed',
-  'node.fenced',
+  'source.registered',
+  'source.enabled',
+  'source.retired',
+  'source.reported',
   'reconcile.held',
   'reconcile.resumed',
 ]
 
-export function isHeldEvent(event: LedgerEvent): event is HeldEvent {
-  return 'lease' in event
+export function isLeaseEvent(event: LedgerEvent): event is LeaseEvent {
+  return 'record' in event
 }
 
-export function isEndedEvent(event: LedgerEvent): event is EndedEvent {
-  return 'ended' in event
+export function leaseId(network: string, token: number): string {
+  return `${network}/${token}`
+}
+
+/** Splits `<network>/<fencing token>`; undefined when it is not of that form. */
+export function parseLeaseId(id: string): { readonly network: string; readonly token: number } | undefined {
+  const match = /^([^/]{1,63})\/([1-9][0-9]{0,15})$/.exec(id)
+  if (match === null) return undefined
+  const token = Number(match[2])
+  return Number.isSafeInteger(token) ? { network: match[1]!, token } : undefined
 }

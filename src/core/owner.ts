@@ -1,59 +1,54 @@
 /**
- * Who holds a lease. Identity is (kind, uid, incarnation, interface), the *attachment*: retries, Release and
- * closing go by it. Supersession and the owner limit go by (kind, name, interface), the *holder*. `node`,
- * `boot` and `labels` describe and never identify (calico#12257).
+ * Who holds a lease. The *attachment* (kind, uid, incarnation, interface) is what retries, Release and closing go by; the
+ * *holder* (kind, name, interface) is what supersession, `preferPrevious` and the owner limit go by. Node and labels
+ * describe a lease and never identify its owner (calico#12257).
  */
 export type Labels = Readonly<Record<string, string>>
 
 export type Owner = {
   readonly kind: string
   readonly name: string
+  /** Repeats the name where the caller gave none. */
   readonly uid: string
-  /** False when the caller gave no uid: `uid` then repeats the name and the owner is looked up by name. */
-  readonly uidNamed: boolean
   /** One life of the workload; empty when the caller tells no lives apart. */
   readonly incarnation: string
   readonly interface: string
 }
 
-export type Placement = {
-  readonly node: string
-  readonly boot: string
-  readonly labels: Labels
-}
+/** Text without control characters, so that the separator makes keys unambiguous. */
+const SEPARATOR = '\u001f'
 
-/**
- * Keys are text, so that one `= any($keys)` on an index finds a whole batch. Kind and interface are free of
- * `|` by validation; the incarnation is escaped and the last part may hold anything, so no two owners share a key.
- */
 export function attachmentKey(owner: Owner): string {
-  return `${owner.kind}|${owner.interface}|${escapePart(owner.incarnation)}|${owner.uid}`
+  return owner.kind + SEPARATOR + owner.uid + SEPARATOR + owner.incarnation + SEPARATOR + owner.interface
 }
 
 export function holderKey(owner: Owner): string {
-  return `${owner.kind}|${owner.interface}|${owner.name}`
+  return owner.kind + SEPARATOR + owner.name + SEPARATOR + owner.interface
 }
 
 export function sameAttachment(a: Owner, b: Owner): boolean {
   return (
-    a.kind === b.kind && a.uid === b.uid && a.incarnation === b.incarnation && a.interface === b.interface
+    a.uid === b.uid && a.incarnation === b.incarnation && a.interface === b.interface && a.kind === b.kind
   )
 }
 
-/** The uid of one is the name of the other, which has none: their keys are the same, and they are two. */
-export function isMistakenFor(a: Owner, b: Owner): boolean {
-  return sameAttachment(a, b) && a.uidNamed !== b.uidNamed && a.name !== b.name
+/**
+ * Whether a source's entry is about this owner. Sources often know less than the caller of Reserve, so an empty
+ * incarnation or interface of the entry fits any; where the lease's owner gave no uid, the name decides.
+ */
+export function isListedAs(owner: Owner, entry: Owner): boolean {
+  if (owner.kind !== entry.kind) return false
+  if (owner.uid !== entry.uid && !(owner.uid === owner.name && owner.name === entry.name)) return false
+  return (
+    (entry.incarnation === '' || owner.incarnation === '' || entry.incarnation === owner.incarnation) &&
+    (entry.interface === '' || entry.interface === owner.interface)
+  )
 }
 
 /** How an owner is named in sentences for people. */
 export function describeOwner(owner: Owner): string {
   const uid = owner.uid === owner.name ? '' : ` uid ${owner.uid}`
   const incarnation = owner.incarnation === '' ? '' : ` incarnation ${owner.incarnation}`
-  // Where it was sighted its interface may not have been told.
   const on = owner.interface === '' ? '' : ` (${owner.interface})`
   return `${owner.kind} ${owner.name}${uid}${incarnation}${on}`
-}
-
-function escapePart(part: string): string {
-  return part.includes('|') || part.includes('%') ? part.replaceAll('%', '%25').replaceAll('|', '%7C') : part
 }

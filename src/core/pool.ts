@@ -1,4 +1,5 @@
 import {
+  blockBase,
   type Cidr,
   type Family,
   formatCidr,
@@ -11,7 +12,7 @@ import {
   parseRange,
 } from './address.ts'
 import type { Labels } from './owner.ts'
-import { judgePolicy, POLICY, REAP_POLICY_BOUNDS, type ReapPolicy } from './policy.ts'
+import { POLICY, reapPolicy as policyOf, REAP_POLICY_BOUNDS, type ReapPolicy } from './policy.ts'
 import { allocatable, countLeases, type Range } from './ranges.ts'
 import { invalid, type Refusal } from './refusal.ts'
 
@@ -52,7 +53,7 @@ export type PoolSettings = {
 }
 
 export type Pool = PoolSettings & {
-  readonly network: string
+  readonly settings: PoolSettings
   /** Number of the event that created the pool; never used again after the pool is deleted. */
   readonly poolId: number
   readonly version: number
@@ -64,35 +65,8 @@ export type Pool = PoolSettings & {
   readonly updatedAt: number
 }
 
-/** Leases held and addresses released per pool; what is untouched follows from the pool's arithmetic. */
-export type PoolCounts = {
-  readonly reserved: number
-  readonly active: number
-  readonly quarantined: number
-  /** Released addresses, cooling or cooled. */
-  readonly released: number
-}
-
-export const NO_COUNTS: PoolCounts = { reserved: 0, active: 0, quarantined: 0, released: 0 }
-
 /** Input of CreatePool, as the caller wrote it; absent means default. */
-export type PoolInput = {
-  readonly name: string
-  readonly cidr: string
-  readonly subnet?: string
-  readonly prefixLength?: number
-  readonly gateway?: string
-  readonly exclude?: readonly string[]
-  readonly cooldownMs?: number
-  readonly confirmWithinMs?: number | null
-  readonly liveness?: Liveness
-  readonly ownerLimit?: number
-  readonly isDefault?: boolean
-  readonly draining?: boolean
-  readonly options?: PoolOptions
-  readonly labels?: Labels
-  readonly reapPolicy?: Partial<ReapPolicy>
-}
+export type PoolInput = Pick<PoolSettings, 'name' | 'cidr'> & Partial<PoolSettings>
 
 const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
 const LONGEST_MS = 30 * 24 * 3_600_000
@@ -204,7 +178,7 @@ function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refu
     if (key === 'misses' && !Number.isInteger(value)) return invalid(field, 'must be a whole number')
     if (Math.round(value) !== POLICY[key]) set[key] = Math.round(value)
   }
-  const { minimumAgeMs, unwitnessedAgeMs } = judgePolicy(set)
+  const { minimumAgeMs, unwitnessedAgeMs } = policyOf(set)
   // What nobody has seen is kept at least as long as what somebody missed (W-01).
   if (unwitnessedAgeMs < minimumAgeMs) {
     return invalid(
@@ -250,7 +224,7 @@ function parseOptions(options: PoolOptions, family: Family): PoolOptions | Refus
 /** The pool with its arithmetic; settings come from an event or a row and were canonical when they were stored. */
 export function buildPool(
   settings: PoolSettings,
-  at: { network: string; poolId: number; version: number; createdAt: number; updatedAt: number },
+  at: { poolId: number; version: number; createdAt: number; updatedAt: number },
 ): Pool {
   const range = mustParse(parseCidr(settings.cidr))
   const subnet = mustParse(parseCidr(settings.subnet))
@@ -259,10 +233,10 @@ export function buildPool(
   return {
     ...settings,
     ...at,
+    settings,
     family: range.family,
     range,
     allocatable: allocatable({
-      family: range.family,
       cidr: range,
       subnet,
       prefixLength: settings.prefixLength,
@@ -281,12 +255,6 @@ export function poolSize(pool: Pool): { readonly size: bigint; readonly allocata
   }
 }
 
-/** How many of its addresses may be quarantined because somebody sees them; the others are passed over (opnsense#10285). */
-export function quarantineCap(pool: Pool): number {
-  const leases = Number(countLeases(pool.allocatable, pool.family, pool.prefixLength))
-  return Math.max(1, Math.floor(leases * POLICY.quarantineShareOfPool))
-}
-
 function mustParse<T>(parsed: T | { readonly malformed: string }): T {
   if (typeof parsed === 'object' && parsed !== null && 'malformed' in parsed) {
     throw new Error(`stored pool settings are not canonical: ${parsed.malformed}`)
@@ -294,23 +262,11 @@ function mustParse<T>(parsed: T | { readonly malformed: string }): T {
   return parsed as T
 }
 
-/** The settings of a pool by themselves, as events and rows keep them. */
-export function settingsOf(pool: PoolSettings): PoolSettings {
-  return {
-    name: pool.name,
-    cidr: pool.cidr,
-    subnet: pool.subnet,
-    prefixLength: pool.prefixLength,
-    gateway: pool.gateway,
-    exclude: pool.exclude,
-    cooldownMs: pool.cooldownMs,
-    confirmWithinMs: pool.confirmWithinMs,
-    liveness: pool.liveness,
-    ownerLimit: pool.ownerLimit,
-    isDefault: pool.isDefault,
-    draining: pool.draining,
-    options: pool.options,
-    labels: pool.labels,
-    ...(pool.reapPolicy !== undefined && { reapPolicy: pool.reapPolicy }),
-  }
+/** First address of the lease that contains an address of the pool's range. */
+export function unitOf(pool: Pool, value: bigint): bigint {
+  return blockBase(pool.family, value, pool.prefixLength)
+}
+
+export function isSingle(pool: Pool): boolean {
+  return pool.prefixLength === maxPrefix(pool.family)
 }

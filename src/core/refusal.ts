@@ -1,6 +1,6 @@
 /**
- * What a correct caller may meet. A refusal is a value: it says the reason (stable, for programs), a sentence
- * (for people), and whatever the caller needs to act on it. The mapping to RPC codes is in `api/errors.ts`.
+ * What a correct caller may meet. A refusal is a value: a stable reason for programs, a sentence for people, and what the
+ * caller needs to act on it. `api/errors.ts` maps reasons to RPC codes.
  */
 export type Reason =
   | 'POOL_EXHAUSTED'
@@ -22,14 +22,15 @@ export type Reason =
   | 'POOL_NOT_FOUND'
   | 'LEASE_NOT_FOUND'
   | 'SOURCE_NOT_FOUND'
+  | 'SOURCE_MISMATCH'
   | 'INVALID_FIELD'
   | 'REQUEST_ID_REUSED'
+  | 'DEADLINE_EXCEEDED'
   | 'OUTCOME_UNKNOWN'
   | 'OVERLOADED'
   | 'DATABASE_UNAVAILABLE'
   | 'UNAUTHENTICATED'
   | 'PERMISSION_DENIED'
-  | 'SOURCE_MISMATCH'
 
 export type Refusal = {
   readonly reason: Reason
@@ -50,7 +51,7 @@ export function refusal(
     : { reason, message, metadata, retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) }
 }
 
-/** `field` is the path in the request, as the JSON caller wrote it: `claims[0].address`. */
+/** `field` is the path in the request as the JSON caller wrote it: `claims[0].address`. */
 export function invalid(field: string, why: string): Refusal {
   return refusal('INVALID_FIELD', `${field}: ${why}`, { field, why })
 }

@@ -8,20 +8,18 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import type { Role } from '../api/rights.ts'
-import { eventTable } from '../cli/events.ts'
-import { milliseconds, table } from '../cli/print.ts'
-import { verified } from '../cli/run-verify.ts'
+import { eventTable } from '../cli/audit.ts'
+import { milliseconds, table, tableOf, wrapped } from '../cli/print.ts'
 import { holderOf, stateOf } from '../cli/show-lease.ts'
+import { verifiedText } from '../cli/verified.ts'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import type { Proof } from '../core/judge.ts'
 import { POLICY } from '../core/policy.ts'
 import type { Event } from '../gen/ipledger/v1/audit_pb.ts'
-import type { Finding } from '../gen/ipledger/v1/liveness_pb.ts'
 import { type Lease, LeaseState, QuarantineReason } from '../gen/ipledger/v1/types_pb.ts'
 import { type List, type LookedUp, type Orchestrator, startOrchestrator } from './orchestrator.ts'
 import type { Stage } from './stage.ts'
-import { createTelling, type Telling, wrapped } from './telling.ts'
 
 export const CALLERS = {
   admin: 'admin',
@@ -35,6 +33,7 @@ const UNASKED = '10.8.0.77'
 const INTERVAL_MS = 1_000
 const MINIMUM_AGE_MS = 1_000
 const COOLDOWN_MS = 2_000
+const WIDTH = 112
 /** Until something must have followed. On a busy machine there are gaps between lists, and after one misses count anew. */
 const MOST_LISTS = 30
 
@@ -48,33 +47,55 @@ MIR-1238: one address, two live sandboxes (mirendev/runtime#856)
    time is shortened, by settings that every pool and source has. Every guard is in force.
 `
 
+const shortened = (what: string, here: number, otherwise: number, by: string, each = '') => [
+  what,
+  `${each}${milliseconds(here)}`,
+  `${each}${milliseconds(otherwise)}`,
+  by,
+]
+const { agentIntervalMs, minimumAgeMs, cooldownMs, misses } = POLICY
 const SHORTENED: readonly (readonly string[])[] = [
-  [
-    'a list of what runs',
-    `each ${milliseconds(INTERVAL_MS)}`,
-    `each ${milliseconds(POLICY.agentIntervalMs)}`,
-    "the source's interval",
-  ],
-  [
+  shortened('a list of what runs', INTERVAL_MS, agentIntervalMs, "the source's interval", 'each '),
+  shortened(
     'a lease is judged, after its last change',
-    milliseconds(MINIMUM_AGE_MS),
-    milliseconds(POLICY.minimumAgeMs),
+    MINIMUM_AGE_MS,
+    minimumAgeMs,
     "the pool's minimum age",
-  ],
-  [
-    'a freed address cools',
-    milliseconds(COOLDOWN_MS),
-    milliseconds(POLICY.cooldownMs),
-    "the pool's cooldown",
-  ],
+  ),
+  shortened('a freed address cools', COOLDOWN_MS, cooldownMs, "the pool's cooldown"),
   ['the jobs run', 'after each list', 'each minute', 'the demo, which calls them'],
-  ['lists without it, before it is asked after', String(POLICY.misses), String(POLICY.misses), ''],
+  ['lists without it, before it is asked after', String(misses), String(misses), ''],
 ]
 
-type DemoStage = Stage<keyof typeof CALLERS>
-type Play = Readonly<{ stage: DemoStage; admin: IpledgerClient; world: Orchestrator; telling: Telling }>
+/** Numbered steps, and what they show beneath, three columns in. */
+type Telling = {
+  step(title: string): void
+  /** Paragraphs and tables. */
+  show(...blocks: readonly string[]): void
+  /** One line of several that come one by one; an empty one follows the last. */
+  line(text: string): void
+}
 
-export async function playMir1238(stage: DemoStage, say: (text: string) => void): Promise<void> {
+function createTelling(say: (text: string) => void): Telling {
+  const line = (text: string) => say(text.replace(/^(?=.)/gm, '   '))
+  let steps = 0
+  return {
+    step: (title) => say(`${++steps}  ${title}\n`),
+    show: (...blocks) => {
+      for (const block of blocks) line(`${block}\n`)
+    },
+    line,
+  }
+}
+
+type Play = {
+  readonly stage: Stage<keyof typeof CALLERS>
+  readonly admin: IpledgerClient
+  readonly world: Orchestrator
+  readonly telling: Telling
+}
+
+export async function playMir1238(stage: Play['stage'], say: (text: string) => void): Promise<void> {
   const telling = createTelling(say)
   const { admin, orchestrator: client } = stage.as
   telling.show(table(['SHORTENED', 'HERE', 'BY DEFAULT', 'SET BY'], SHORTENED))
@@ -97,14 +118,17 @@ export async function playMir1238(stage: DemoStage, say: (text: string) => void)
   await storyIsRead(play, api)
 }
 
-async function sandboxesStart(play: Play): Promise<Readonly<{ api: Lease; batch: Lease }>> {
-  const { world, telling } = play
+async function sandboxesStart(play: Play): Promise<{ readonly api: Lease; readonly batch: Lease }> {
+  const { admin, world, telling } = play
   telling.step('Three sandboxes start. The orchestrator reserves an address for each, and lists them.')
   const api = await world.start('api')
   await world.start('web')
   const batch = await world.start('batch')
   // Before a source is warm nothing it does not list is a miss.
-  await listUntil(play, () => isWarm(play))
+  await listUntil(play, async () => {
+    const { sources } = await admin.liveness.listSources({ id: SOURCE })
+    return sources[0]?.warm === true
+  })
   await compare(play)
   return { api, batch }
 }
@@ -112,7 +136,6 @@ async function sandboxesStart(play: Play): Promise<Readonly<{ api: Lease; batch:
 async function indexLags(play: Play, api: Lease): Promise<void> {
   const { admin, world, telling } = play
   telling.step('Its index lags: api runs, and the lists do not name it.')
-  const head = await headNow(play)
   world.lag('api')
   const lookedUp = await listUntil(play, async (asked) => asked.length > 0)
   must(
@@ -120,15 +143,22 @@ async function indexLags(play: Play, api: Lease): Promise<void> {
     'the store was asked for api, and has it',
   )
   telling.show(
-    `The watchdog freed ${api.address} at the first of these. ipledger waits for three in a row. With its answer to\nthe next it asks after the sandbox by its id, past the index:`,
+    `The watchdog freed ${api.address} at the first of these. ipledger waits for three more in a row. With its answer\nto the next it asks after the sandbox by its id, past the index:`,
     answers(lookedUp),
   )
   const { findings } = await admin.liveness.reconcile({ address: api.address, kept: true })
-  telling.show(verdicts(findings))
+  telling.show(
+    tableOf('', findings, {
+      ADDRESS: ({ address }) => address,
+      VERDICT: ({ verdict }) => verdict,
+      BECAUSE: ({ because }) => because.map(({ text }) => text).join('; '),
+    }),
+  )
   const kept = await leaseAt(play, api.address)
   must(kept?.state === LeaseState.ACTIVE && kept.version === api.version, `${api.address} is api's as before`)
-  must((await headNow(play)) === head, 'nothing was written')
-  telling.show(`Nothing is freed, and nothing written: the ledger stands at ${head} as before.`)
+  telling.show(
+    `Nothing is freed, and nothing written about it: the lease is at version ${kept.version} as before.`,
+  )
 }
 
 async function cleanUpReleases(play: Play, api: Lease): Promise<void> {
@@ -163,16 +193,11 @@ async function othersAsk(play: Play, api: Lease): Promise<void> {
   must(given.address !== api.address, 'worker gets another')
   const refusal = await refusalOf(world.start('worker-2', api.address))
   must(refusal.reason === 'ADDRESS_QUARANTINED', `${api.address} is refused`)
-  telling.show(
-    table(
-      ['FOR', 'ASKED', 'ANSWER'],
-      [
-        ['worker', 'any', given.address],
-        ['worker-2', api.address, refusal.reason],
-      ],
-    ),
-    wrapped(`"${refusal.message}"`),
-  )
+  const rows = [
+    ['worker', 'any', given.address],
+    ['worker-2', api.address, refusal.reason],
+  ]
+  telling.show(table(['FOR', 'ASKED', 'ANSWER'], rows), wrapped(`"${refusal.message}"`, WIDTH).join('\n'))
 }
 
 async function leakIsReaped(play: Play, api: Lease, batch: Lease): Promise<void> {
@@ -217,10 +242,9 @@ async function storyIsRead(play: Play, api: Lease): Promise<void> {
   telling.step(`The whole story of ${api.address}.`)
   telling.show(`$ ipledger events --address ${api.address}\n${eventTable(await eventsAt(play, api.address))}`)
   const books = await stage.verify()
-  const findings = books.flatMap((one) => one.findings.map(({ message }) => message))
-  must(findings.length === 0, `the books are in order (${findings.join('; ')})`)
+  must(books.findings.length === 0, `the books are in order (${books.findings.map((one) => one.message)})`)
   telling.show(
-    `$ ipledger verify --full\n${verified(books)}`,
+    `$ ipledger verify\n${verifiedText([books])}`,
     'The log has no gap, and the books are what follows from it.',
     'At no time did two sandboxes run with one address.',
   )
@@ -240,16 +264,11 @@ async function listUntil(
     telling.line(listed(list))
     await stage.judge()
     if (await done(lookedUp)) {
-      telling.end()
+      telling.line('')
       return lookedUp
     }
   }
   throw new Error(`The demo did not go as it should: nothing follows from ${MOST_LISTS} lists.`)
-}
-
-async function isWarm({ admin }: Play): Promise<boolean> {
-  const { sources } = await admin.liveness.listSources({ id: SOURCE })
-  return sources[0]?.warm === true
 }
 
 async function leaseAt({ admin }: Play, address: string): Promise<Lease | undefined> {
@@ -258,10 +277,6 @@ async function leaseAt({ admin }: Play, address: string): Promise<Lease | undefi
 
 async function eventsAt({ admin }: Play, address: string): Promise<readonly Event[]> {
   return (await admin.audit.listEvents({ address })).events
-}
-
-async function headNow({ admin }: Play): Promise<bigint> {
-  return (await admin.pools.getPool({ name: POOL })).head
 }
 
 async function refusalOf(call: Promise<unknown>): Promise<CallFailed> {
@@ -301,6 +316,7 @@ async function compare({ admin, world, telling }: Play, ...unheld: readonly stri
     ...leases.map((lease) => [lease.address, stateOf(lease), holderOf(lease)] as const),
     ...unheld.map((address) => [address, 'no lease', ''] as const),
   ]
+  const lastByte = (address: string) => Number(address.slice(address.lastIndexOf('.') + 1))
   telling.show(
     table(
       ['ADDRESS', 'RUNS THERE', 'IN THE BOOKS', 'FOR'],
@@ -311,46 +327,30 @@ async function compare({ admin, world, telling }: Play, ...unheld: readonly stri
   )
 }
 
-function lastByte(address: string): number {
-  return Number(address.slice(address.lastIndexOf('.') + 1))
-}
-
 function listed({ sequence, names, complete, counted }: List): string {
   const taken = counted ? 'counts' : complete ? 'complete' : 'partial'
   return `list ${String(sequence).padEnd(4)}names ${(names.join(', ') || 'nobody').padEnd(26)}${taken}`
 }
 
 function answers(lookedUp: readonly LookedUp[]): string {
-  return table(
-    ['ASKED AFTER', 'HAS', 'THE STORE SAYS'],
-    lookedUp.map(({ name, address, found }) => [`sandbox ${name}`, address, found ? 'live' : 'gone']),
-  )
-}
-
-function verdicts(findings: readonly Finding[]): string {
-  return table(
-    ['ADDRESS', 'VERDICT', 'BECAUSE'],
-    findings.map(({ address, verdict, because }) => [
-      address,
-      verdict,
-      because.map(({ text }) => text).join('; '),
-    ]),
-  )
+  return tableOf('', lookedUp, {
+    'ASKED AFTER': ({ name }) => `sandbox ${name}`,
+    HAS: ({ address }) => address,
+    'THE STORE SAYS': ({ found }) => (found ? 'live' : 'gone'),
+  })
 }
 
 function proofs(reaps: readonly Event[]): string {
-  return table(
-    ['REAPED', 'FROM', 'SOURCE', 'WITHOUT IT: LISTS', 'ASKED', 'POLICY IN FORCE'],
-    reaps.flatMap(({ lease, evidence }) => {
-      const { sources, policy } = evidence!.proof as unknown as Proof
-      return sources.map(({ source, misses, lookup }) => [
-        lease!.address,
-        holderOf(lease!),
-        source,
-        misses.map(({ sequence }) => sequence).join(', '),
-        lookup?.answer ?? '',
-        `${policy.misses} misses, age ${milliseconds(policy.minimumAgeMs)}`,
-      ])
-    }),
-  )
+  const rows = reaps.flatMap(({ lease, evidence }) => {
+    const { witnesses, lookUps, policy } = evidence!.proof as unknown as Proof
+    return witnesses.map(({ id, missed }) => [
+      lease!.address,
+      holderOf(lease!),
+      id,
+      missed.map(({ sequence }) => sequence).join(', '),
+      lookUps.find(({ source }) => source === id)?.answer ?? '',
+      `${policy.misses} misses, age ${milliseconds(policy.minimumAgeMs)}`,
+    ])
+  })
+  return table(['REAPED', 'FROM', 'SOURCE', 'WITHOUT IT: LISTS', 'ASKED', 'POLICY IN FORCE'], rows)
 }

@@ -11,46 +11,43 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Role } from '../api/rights.ts'
 import { createToken } from '../api/tokens.ts'
-import { openService } from '../cli/serve.ts'
+import type { NetworkVerified } from '../cli/verified.ts'
 import { createClient, type IpledgerClient } from '../client/client.ts'
 import { readConfig, StartRefused } from '../config.ts'
-import { createClearQuarantine } from '../jobs/clear-quarantine.ts'
 import type { JobContext } from '../jobs/job.ts'
-import { createVerifySuspects } from '../jobs/verify-suspects.ts'
-import { type NetworkVerified, verify } from '../ledger/verify.ts'
-import { createAskedSources } from '../liveness/asked.ts'
-import { createPool } from '../postgres/connect.ts'
+import { createJudge } from '../jobs/judge.ts'
+import { verifyNetwork } from '../ledger/verify.ts'
+import { createPool, withClient } from '../postgres/connect.ts'
+import { callersUrl, openService } from '../serve.ts'
+import { createAskedSources } from '../sources/ask.ts'
+import { createIntake } from '../sources/intake.ts'
 import { createLogger } from '../telemetry.ts'
 
-export type Stage<Name extends string> = Readonly<{
-  url: string
-  as: Readonly<Record<Name, IpledgerClient>>
-  /** Runs the jobs that judge, `verify-suspects` and `clear-quarantine`. */
-  judge: () => Promise<void>
-  /** As `ipledger verify --full`. */
-  verify: () => Promise<readonly NetworkVerified[]>
-}>
+export type Stage<Name extends string> = {
+  readonly as: Readonly<Record<Name, IpledgerClient>>
+  /** Runs the job that judges. It does not stay for answers that are on their way: the next run has them. */
+  judge(): Promise<unknown>
+  /** As `ipledger verify`. */
+  verify(): Promise<NetworkVerified>
+}
 
-const JOB_CONNECTIONS = 2
-
-// They don't stay for answers that are on their way: the next run has them.
-const verifySuspects = createVerifySuspects({ stayMs: 0 })
-const clearQuarantine = createClearQuarantine()
+const NETWORK = 'default'
 
 /** Closed with `open`. */
 export async function openStage<Name extends string>(
   open: AsyncDisposableStack,
-  options: Readonly<{
-    callers: Readonly<Record<Name, Role>>
-    directory: string | undefined
-    onFailure: (error: Error) => void
-  }>,
+  options: {
+    readonly callers: Readonly<Record<Name, Role>>
+    readonly directory: string | undefined
+    readonly onFailure: (error: Error) => void
+  },
 ): Promise<Stage<Name>> {
   const { onFailure } = options
   const directory = await emptyDirectory(options.directory, open)
   const file = join(directory, 'tokens.jsonl')
-  const callers = Object.entries<Role>(options.callers)
-  const tokens = callers.map(([name, role]) => [name, createToken({ file, name, role })] as const)
+  const tokens = Object.entries<Role>(options.callers).map(
+    ([name, role]) => [name, createToken({ file, name, role })] as const,
+  )
   const config = readConfig({
     IPLEDGER_DIR: directory,
     IPLEDGER_PORT: '0',
@@ -60,35 +57,29 @@ export async function openStage<Name extends string>(
   })
   const log = createLogger(config.logLevel)
   const { database, ledger, server } = await openService(config, log, open, { worker: false, onFailure })
-  const connections = createPool({
-    url: database.serviceUrl,
-    applicationName: 'ipledger jobs',
-    max: JOB_CONNECTIONS,
-    onLost: (error) => log.warn({ err: error }, 'a connection of the jobs was lost'),
-  })
-  open.defer(() => connections.end())
-  const asked = createAskedSources({ log, secrets: {} })
-  open.defer(() => asked.close())
+  const { serviceUrl: databaseUrl } = database
+  const pool = createPool({ url: databaseUrl, applicationName: 'ipledger jobs', max: 2 })
+  open.defer(() => pool.end())
   const context: JobContext = {
-    database: connections,
+    database: pool,
     ledger,
-    intake: { database: connections, log },
-    asked,
+    intake: createIntake({ ledger, database: pool, log }),
+    asked: createAskedSources({}),
     log,
+    observer: {},
     signal: new AbortController().signal,
   }
-
-  const url = `http://127.0.0.1:${server.httpPort}`
+  const judge = createJudge({ stayMs: 0 })
+  const url = callersUrl(config.host, server.httpPort)
   return {
-    url,
     as: Object.fromEntries(
       tokens.map(([name, token]) => [name, createClient({ url, token })]),
     ) as Stage<Name>['as'],
-    judge: async () => {
-      await verifySuspects(context)
-      await clearQuarantine(context)
-    },
-    verify: async () => (await verify({ url: database.serviceUrl, full: true })).networks,
+    judge: () => judge(context),
+    verify: () =>
+      withClient({ url: databaseUrl, applicationName: 'ipledger demo' }, async (client) => {
+        return { network: NETWORK, ...(await verifyNetwork(client, NETWORK, { from: 0 })) }
+      }),
   }
 }
 

@@ -1,107 +1,133 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import type pg from 'pg'
+import type { Image } from '../core/image.ts'
 import type { Ledger } from '../ledger/ledger.ts'
-import type { AskedSources } from '../liveness/asked.ts'
-import type { Intake } from '../liveness/report.ts'
+import { ask } from '../postgres/on-connection.ts'
+import type { AskedSources } from '../sources/ask.ts'
+import type { Intake } from '../sources/intake-types.ts'
 import type { Logger } from '../telemetry.ts'
 
 /**
- * Something that is done again and again (DESIGN §4, Jobs). A job finds what is to be done by looking at the tables,
- * never at what an earlier run left; works in slices, each in a short transaction of its own; may be killed between
- * any two of them, and may run twice at once.
+ * Something that is done again and again. A job finds what is to be done in tables or in an image, never in what an earlier
+ * run left; the ledger decides it. It works in slices of a few milliseconds, may be killed between any two of them, and may
+ * run twice at once.
  */
 export type Job = (context: JobContext) => Promise<Done>
 
-export type JobContext = Readonly<{
+export type JobContext = {
   /** Connections of the service's role. */
-  database: pg.Pool
-  ledger: Ledger
-  /** Of what sources see, on connections of its own: a large list holds up no other job. */
-  intake: Intake
-  asked: AskedSources
-  log: Logger
+  readonly database: pg.Pool
+  readonly ledger: Ledger
+  readonly intake: Intake
+  readonly asked: AskedSources
+  readonly log: Logger
+  readonly observer: JobObserver
   /** Aborted when the worker stops: a job ends after the slice it is at. */
-  signal: AbortSignal
-}>
+  readonly signal: AbortSignal
+}
+
+/** What is told for metrics and traces. */
+export type JobObserver = {
+  run?<T>(job: string, work: () => Promise<T>): Promise<T>
+  judged?(network: string, verdict: 'keep' | 'ask' | 'reap'): void
+  lookedUp?(sourceKind: string, answer: string): void
+  jobs?(jobs: { readonly waiting: number; readonly failing: number }): void
+}
 
 /** What a run did, by name; logged when anything was. */
 export type Done = Readonly<Record<string, number>>
 
-type InNetworks = Pick<JobContext, 'database' | 'signal' | 'log'>
-
-/**
- * One network after the other, in order of name, until `signal`. The sums of what was done in each. One that fails holds up
- * none of the others: it is said, and the job fails with the first such failure when it has been to all.
- */
-export function inEachNetwork(context: InNetworks, work: (network: string) => Promise<Done>): Promise<Done> {
-  return inTurns(context, async (network) => ({ done: await work(network), more: false }))
-}
-
-/**
- * The same in turns, for what may have much to do in one network: those that have more come again, one after the other, for
- * as long as there is time.
- */
-export async function inTurns(
-  { database, log, signal }: InNetworks,
-  work: (network: string) => Promise<{ readonly done: Done; readonly more: boolean }>,
-  inTime: () => boolean = () => true,
-): Promise<Done> {
-  const { rows } = await database.query<{ network_id: string }>(
-    'select network_id from ipledger.network order by network_id',
-  )
-  const sums: Record<string, number> = {}
-  const failures = collectFailures(log)
-  for (let left = rows.map(({ network_id }) => network_id); left.length > 0; ) {
-    const more: string[] = []
-    for (const network of left) {
-      if (signal.aborted || !inTime()) return failures.end(sums)
-      try {
-        const turn = await work(network)
-        for (const [what, count] of Object.entries(turn.done)) sums[what] = (sums[what] ?? 0) + count
-        if (turn.more) more.push(network)
-      } catch (error) {
-        if (signal.aborted) throw error
-        failures.add(network, error)
-      }
-    }
-    left = more
-  }
-  return failures.end(sums)
-}
+/** What every command of a job says of itself. */
+export const commandOf = (network: string, job: string, cause: string) => ({
+  network,
+  actor: { name: `job:${job}`, node: null },
+  cause,
+  requestId: null,
+  fingerprint: null,
+  traceId: null,
+})
 
 /** Said one by one; with the database away every network fails. */
 const MOST_SAID = 20
 
-/** What failed in one network and is thrown when the others are done. */
-export function collectFailures(log: Pick<Logger, 'error'>) {
-  let first: { readonly error: unknown } | null = null
-  let count = 0
-  return {
-    add(network: string, error: unknown): void {
-      first ??= { error }
-      count += 1
-      if (count <= MOST_SAID) log.error({ network, err: error }, 'a job failed in this network')
-    },
-    end<T>(done: T): T {
-      if (first !== null) throw first.error
-      return done
-    },
+/**
+ * One network after the other: all of them, or these. The sums of what was done in each. One that fails holds up none of the
+ * others: it is said, and the job fails with the first such failure when it has been to all.
+ */
+export async function inEachNetwork(
+  { database, signal, log }: Pick<JobContext, 'database' | 'signal' | 'log'>,
+  work: (network: string) => Promise<Done>,
+  these?: readonly string[],
+): Promise<Done> {
+  const all = 'select network_id from ipledger.network order by network_id'
+  const names = these ?? (await ask<{ network_id: string }>(database, all)).map((row) => row.network_id)
+  const sums: Record<string, number> = {}
+  const failures: unknown[] = []
+  for (const network of names) {
+    if (signal.aborted) break
+    try {
+      for (const [what, count] of Object.entries(await work(network))) sums[what] = (sums[what] ?? 0) + count
+    } catch (error) {
+      if (signal.aborted) throw error
+      failures.push(error)
+      if (failures.length <= MOST_SAID) log.error({ network, err: error }, 'a job failed in this network')
+    }
+  }
+  if (failures.length > 0) throw failures[0]
+  return sums
+}
+
+/** At most so many pieces of work at a time; the others wait. */
+export function limitTo(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+  const waiting: (() => void)[] = []
+  let running = 0
+  return async (work) => {
+    if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve))
+    else running += 1
+    try {
+      return await work()
+    } finally {
+      const next = waiting.shift()
+      if (next === undefined) running -= 1
+      else next()
+    }
   }
 }
 
-/** As `inEachNetwork`, for walks that may be too long for one run: the next run of this process goes on where one stopped. */
-export function createWalks() {
-  const stoppedAt = new Map<string, string>()
-  return (
-    context: InNetworks,
-    walk: (
-      network: string,
-      from: string | null,
-    ) => Promise<{ readonly done: Done; readonly after: string | null }>,
-  ): Promise<Done> =>
-    inEachNetwork(context, async (network) => {
-      const { done, after } = await walk(network, stoppedAt.get(network) ?? null)
-      if (after === null) stoppedAt.delete(network)
-      else stoppedAt.set(network, after)
-      return done
-    })
+/** How long a job keeps the event loop to itself: a Reserve that comes meanwhile waits for it. */
+const SLICE_MS = 5
+/** The clock is looked at after so many items. */
+const ITEMS = 64
+
+/** What `pick` makes of items, without its nulls, so many at a time; by turns with everything else that the process does. */
+export async function* sift<T, R>(
+  items: Iterable<T>,
+  pick: (item: T) => R | null,
+  most: number,
+  signal: AbortSignal,
+): AsyncGenerator<readonly R[]> {
+  let found: R[] = []
+  let begun = performance.now()
+  let count = 0
+  for (const item of items) {
+    const picked = pick(item)
+    if (picked !== null) found.push(picked)
+    count += 1
+    if (found.length === most) {
+      yield found
+      found = []
+      begun = performance.now()
+    } else if (count % ITEMS === 0 && performance.now() - begun >= SLICE_MS) {
+      await turn()
+      begun = performance.now()
+    }
+    if (signal.aborted) return
+  }
+  if (found.length > 0) yield found
+}
+
+/** Nothing is reaped in it now, so nothing needs to be looked at. */
+export function isShut({ network }: Image): boolean {
+  const { recovering, holds } = network!
+  return recovering !== null || holds.CLOCK !== undefined || holds.SOURCE_AHEAD !== undefined
 }

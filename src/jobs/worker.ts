@@ -1,150 +1,176 @@
 /**
- * Runs the schedule with graphile-worker, in as many processes as one likes: each slot of a job is run by one of them.
+ * Runs the schedule with graphile-worker, in as many processes as one likes: each slot of a job is run by one of them, beside
+ * everything else that its process does.
  *
- * It runs in a thread of its own, with a ledger of its own. A connection that is lost while graphile-worker says that
- * a job is done is a rejection nobody handles (0.18), and its remedy, batching, can leave a shutdown hanging; so that
- * neither ends the service, the thread ends and another is started, for as long as the database is away. Nor do jobs
- * hold up the service's event loop.
+ * - Every slot is a fresh job without queue or key, tried once: the next slot is its retry. A killed worker's job stays locked
+ *   for four hours, and nothing waits for it. Every job is run once right after the start; slots that were missed are not made
+ *   up for.
+ * - The runner outlives a database that is away. What ends it is a newer graphile-worker, which changed its schema: then
+ *   this process runs no jobs until it is started anew.
  */
-
 import { setTimeout as delay } from 'node:timers/promises'
-import { Worker as Thread } from 'node:worker_threads'
-import type { Config } from '../config.ts'
-import { readSourceSecrets, type SourceSecrets } from '../liveness/asked.ts'
-import { addMeasurements, type Logger, type Measurements } from '../telemetry.ts'
+import { parseCronItems, type Runner, run, type Task } from 'graphile-worker'
+import type pg from 'pg'
+import { createPool } from '../postgres/connect.ts'
+import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
+import type { Logger } from '../telemetry.ts'
+import type { JobContext } from './job.ts'
+import { createSchedule, type Scheduled } from './schedule.ts'
 
-export type Worker = Readonly<{
+export type Worker = {
   /** Resolves once the slices that are being worked on are done. */
-  stop: () => Promise<void>
+  stop(): Promise<void>
   /** Null: it runs. Else since when it does not, in milliseconds since 1970. */
-  trouble: () => { readonly since: number } | null
-}>
-
-export type WorkerOptions = Readonly<{
-  /** Of the role that owns graphile-worker's schema and nothing else. */
-  jobsUrl: string
-  serviceUrl: string
-  config: Pick<
-    Config,
-    | 'jobConnections'
-    | 'logLevel'
-    | 'batchLeases'
-    | 'maxQueuedCommands'
-    | 'deadlineMs'
-    | 'commitsAreNeverLost'
-    | 'sourceSecretsFile'
-    | 'telemetry'
-  >
-  log: Logger
-}>
-
-/** What the thread is given. */
-export type WorkerInput = Omit<WorkerOptions, 'log' | 'config'> & {
-  readonly config: Omit<WorkerOptions['config'], 'sourceSecretsFile'>
-  readonly secrets: SourceSecrets
+  trouble(): { readonly since: number } | null
 }
 
-const RESTART_MS = 2_000
-/** As `serviceFlags` of package.json give the service's own thread: three semi-spaces of 8 MB (ops/decisions/0020). */
-const YOUNG_GENERATION_MB = 24
+export type WorkerOptions = Pick<JobContext, 'ledger' | 'intake' | 'asked' | 'log' | 'observer'> & {
+  /** Of the role that owns graphile-worker's schema and nothing else. */
+  readonly jobsUrl: string
+  readonly serviceUrl: string
+  /** For graphile-worker: two, and one for each job that runs. */
+  readonly connections: number
+}
+
+/** Jobs that stay hold none while they wait. */
+const SERVICE_CONNECTIONS = 4
+/** Of the jobs' role: one listens, one schedules. */
+const RUNNER_CONNECTIONS = 2
+/** Jobs are announced; this is for announcements that got lost. */
+const POLL_MS = 5_000
+const COUNT_EVERY_MS = 10_000
 /** A slice takes a fraction of a second; what is not done by then is done by the next run. */
 const LONGEST_STOP_MS = 8_000
+const CLEAN_UP = 'clean-up'
 
-/** @throws when the first start fails, or StartRefused when the secrets of sources cannot be read; later it is started again for as long as it takes */
+/** @throws when the first start fails */
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
-  const { jobsUrl, serviceUrl, config, log } = options
-  const { jobConnections, logLevel, batchLeases, maxQueuedCommands, deadlineMs, commitsAreNeverLost } = config
-  const { telemetry } = config
-  const input: WorkerInput = {
-    jobsUrl,
-    serviceUrl,
-    config: {
-      jobConnections,
-      logLevel,
-      batchLeases,
-      maxQueuedCommands,
-      deadlineMs,
-      commitsAreNeverLost,
-      telemetry,
-    },
-    secrets: readSourceSecrets(config.sourceSecretsFile),
-  }
+  const { jobsUrl, serviceUrl, connections, log, ledger, intake, asked, observer } = options
+  const onLost = (error: Error): void => log.warn({ err: error }, 'a connection of the jobs was lost')
+  const named = { applicationName: 'ipledger jobs', onLost }
+  const jobs = createPool({ ...named, url: jobsUrl, max: connections })
+  const database = createPool({ ...named, url: serviceUrl, max: SERVICE_CONNECTIONS })
   const stopping = new AbortController()
-  let thread = await startThread(input)
+  const { signal } = stopping
+  const context: JobContext = { database, ledger, intake, asked, log, observer, signal }
   let trouble: { readonly since: number } | null = null
-  const running = keepRunning()
-
-  async function keepRunning(): Promise<void> {
-    for (;;) {
-      const error = await thread.ended
-      if (stopping.signal.aborted) return
-      trouble = { since: Date.now() }
-      log.error({ err: error }, 'the worker failed and is started again')
-      while (!(await startAgain())) if (stopping.signal.aborted) return
-    }
+  const runner = await startRunner(jobs, context, connections)
+  const onEnd = (err?: unknown): void => {
+    if (signal.aborted) return
+    trouble = { since: Date.now() }
+    log.error({ err }, 'graphile-worker stopped: this process runs no jobs; start it anew')
   }
-
-  async function startAgain(): Promise<boolean> {
-    try {
-      await delay(RESTART_MS, undefined, { signal: stopping.signal })
-      thread = await startThread(input)
-      trouble = null
-      if (stopping.signal.aborted) await thread.stop()
-      return true
-    } catch (error) {
-      if (!stopping.signal.aborted) log.error({ err: error }, 'the worker cannot start yet')
-      return false
-    }
-  }
+  const ended = runner.promise.then(() => onEnd(), onEnd)
+  const counting = setInterval(() => void countJobs(jobs, context), COUNT_EVERY_MS)
 
   return {
-    stop: async () => {
+    async stop() {
       stopping.abort()
-      await thread.stop()
-      await running
+      clearInterval(counting)
+      // It rejects where the runner has ended by itself.
+      const stopped = runner.stop().catch(() => undefined)
+      await Promise.race([Promise.all([stopped, ended]), delay(LONGEST_STOP_MS, undefined, { ref: false })])
+      await Promise.all([jobs.end(), database.end()])
     },
     trouble: () => trouble,
   }
 }
 
-/** What the thread says: once that it runs, and each second what it counted. */
-export type FromThread = { readonly started: true } | { readonly measured: Measurements }
-
-type RunningThread = Readonly<{
-  /** Resolves with what ended it, never rejects. */
-  ended: Promise<unknown>
-  stop: () => Promise<void>
-}>
-
-async function startThread(input: WorkerInput): Promise<RunningThread> {
-  const thread = new Thread(new URL('./worker-thread.ts', import.meta.url), {
-    workerData: input,
-    name: 'ipledger worker',
-    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MB },
-  })
-  // Not events.once: that rejects on 'error', and both are waited for while nobody looks.
-  let failure: unknown
-  thread.on('error', (error) => {
-    failure = error
-  })
-  const ended = new Promise<unknown>((resolve) => {
-    thread.once('exit', (code) => resolve(failure ?? new Error(`the thread ended with code ${code}`)))
-  })
-  const started = new Promise<true>((resolve) => {
-    thread.on('message', (said: FromThread) => {
-      if ('measured' in said) addMeasurements(said.measured)
-      else resolve(true)
-    })
-  })
-  const outcome = await Promise.race([started, ended])
-  if (outcome !== true) throw outcome
-  return {
-    ended,
-    stop: async () => {
-      thread.postMessage('stop')
-      const late = setTimeout(() => void thread.terminate(), LONGEST_STOP_MS)
-      await ended
-      clearTimeout(late)
-    },
+async function startRunner(jobs: pg.Pool, context: JobContext, connections: number): Promise<Runner> {
+  const { log } = context
+  const schedule = Object.entries(createSchedule())
+  const taskList = {
+    ...Object.fromEntries(schedule.map(([name, one]) => [name, taskOf(context, name, one)])),
+    [CLEAN_UP]: () => cleanUp(jobs),
   }
+  const slots = (name: string, everyMinutes: number) => ({
+    task: name,
+    match: ({ min }: { readonly min: number }) => min % everyMinutes === 0,
+    options: { maxAttempts: 1 },
+  })
+  const runner = await run({
+    pgPool: forgiving(jobs, log),
+    schema: JOBS_SCHEMA,
+    logger: jobsLogger(log),
+    concurrency: Math.max(1, connections - RUNNER_CONNECTIONS),
+    pollInterval: POLL_MS,
+    noHandleSignals: true,
+    taskList,
+    parsedCronItems: parseCronItems([
+      ...schedule.map(([name, { everyMinutes }]) => slots(name, everyMinutes)),
+      slots(CLEAN_UP, 60),
+    ]),
+  })
+  for (const name of Object.keys(taskList)) {
+    await runner
+      .addJob(name, {}, { maxAttempts: 1 })
+      .catch((err: unknown) => log.warn({ err, job: name }, 'a job waits for its first slot'))
+  }
+  return runner
+}
+
+function taskOf(context: JobContext, name: string, { run: work }: Scheduled): Task {
+  const { observer, log } = context
+  const observe = observer.run ?? ((_job, run) => run())
+  return () =>
+    observe(name, async () => {
+      const begun = performance.now()
+      const done = await work(context)
+      const ms = Math.round(performance.now() - begun)
+      const fields = { job: name, ...done, ms }
+      if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
+      else log.debug(fields, 'job had nothing to do')
+    })
+}
+
+/**
+ * graphile-worker (0.18) waits for nobody when it says that a job is done, so that a connection that is lost meanwhile is a
+ * rejection that nobody handles, which ends the process. Such a failure is said here and goes no further: the job stays locked
+ * as if its worker had been killed.
+ */
+function forgiving(jobs: pg.Pool, log: Logger): pg.Pool {
+  type Query = { readonly name?: string }
+  const forgive = (asked: Query) => (error: unknown) => {
+    if (!/^(?:complete|fail)_job\//.test(asked.name ?? '')) throw error
+    log.warn({ err: error }, 'the end of a job could not be written down')
+    return { rows: [], rowCount: 0 }
+  }
+  const connect = async () => {
+    const lost = (error: unknown) => ({ query: () => Promise.reject(error), release: () => undefined })
+    const client = (await jobs.connect().catch(lost)) as pg.PoolClient
+    const query = (asked: Query, values?: unknown[]) =>
+      client.query(asked as pg.QueryConfig, values).catch(forgive(asked))
+    return { query, release: () => client.release() }
+  }
+  return new Proxy(jobs, {
+    get(pool, key) {
+      if (key === 'connect')
+        return (callback?: Parameters<pg.Pool['connect']>[0]) =>
+          callback ? pool.connect(callback) : connect()
+      const value: unknown = Reflect.get(pool, key)
+      return typeof value === 'function' ? value.bind(pool) : value
+    },
+  })
+}
+
+/** What is to be done and is not begun, and what failed since the last cleaning up. */
+async function countJobs(jobs: pg.Pool, { observer, log }: JobContext): Promise<void> {
+  if (observer.jobs === undefined) return
+  try {
+    const { rows } = await jobs.query<{ waiting: number; failing: number }>(
+      `select count(*) filter (where locked_at is null and attempts < max_attempts and run_at <= now()) as waiting,
+              count(*) filter (where locked_at is null and attempts >= max_attempts) as failing
+         from ${JOBS_SCHEMA}._private_jobs`,
+    )
+    observer.jobs(rows[0]!)
+  } catch (error) {
+    log.debug({ err: error }, 'jobs could not be counted')
+  }
+}
+
+/** A job that failed stays in graphile-worker's table for ever. */
+async function cleanUp(jobs: pg.Pool): Promise<void> {
+  await jobs.query(
+    `delete from ${JOBS_SCHEMA}._private_jobs where attempts >= max_attempts and locked_at is null`,
+  )
 }

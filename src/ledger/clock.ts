@@ -1,28 +1,41 @@
 /**
- * Notices that the database's clock moved otherwise than time. Everything that cools, expires or is proven young hangs on
- * that clock: set back, the ledger's time stands still at its last event; set forward, all of it is over at once.
+ * The database's clock as this process sees it, beside its own monotonic clock. Everything that cools, expires or is proven
+ * young hangs on that clock: set forward, all of it would be over at once.
  *
- * What the clock says is read on the way, at some moment between sending and answer; so where this process stood still
- * meanwhile, that moment is uncertain and nothing is claimed. A failover to a server whose clock differs is a jump, too.
+ * A reading was made at some moment between sending and receiving, so a busy process sees no step. A step while no process
+ * runs is not seen.
  */
+import { POLICY } from '../core/policy.ts'
 
-/** Clocks that are steered drift by milliseconds; one that is set moves by more. Not measured. */
-const JUMP_MS = 2_000
+export type Step = { readonly byMs: number; readonly at: number }
 
-export type ClockWatch = (clock: number, asked: number, answered: number) => void
+export type ClockWatch = {
+  /** `clock` in milliseconds since 1970; the others by the monotonic clock. */
+  observe(clock: number, sent: number, received: number): void
+  /** Forward steps that have not elapsed yet at a moment of the monotonic clock. */
+  steps(now: number): readonly Step[]
+  /** The database's clock at a moment of the monotonic clock, as last compared. */
+  at(now: number): number
+}
 
-/** `clock` in milliseconds since 1970, the others by `performance.now()`. */
-export function watchClock(onJump: (byMs: number) => void): ClockWatch {
-  /** By how much the clock is ahead of this process's: between these two. */
-  let before: { readonly least: number; readonly most: number } | undefined
-  return (clock, asked, answered) => {
-    const now = { least: clock - answered, most: clock - asked }
-    if (before !== undefined) {
+export function watchClock(onStep: (byMs: number) => void = () => {}): ClockWatch {
+  /** The database's clock is ahead of the monotonic one by between these two. */
+  let ahead: { readonly least: number; readonly most: number } | undefined
+  let steps: readonly Step[] = []
+  return {
+    observe(clock, sent, received) {
+      const now = { least: clock - received, most: clock - sent }
+      const before = ahead
+      ahead = now
+      if (before === undefined) return
       const forward = now.least - before.most
       const back = before.least - now.most
-      if (forward > JUMP_MS) onJump(forward)
-      else if (back > JUMP_MS) onJump(-back)
-    }
-    before = now
+      if (forward > POLICY.clockStepMs) {
+        steps = [...steps.filter(({ at, byMs }) => at + byMs > received), { byMs: forward, at: received }]
+        onStep(forward)
+      } else if (back > POLICY.clockStepMs) onStep(-back)
+    },
+    steps: (now) => steps.filter(({ at, byMs }) => at + byMs > now),
+    at: (now) => Math.floor(now + (ahead?.most ?? Date.now() - now)),
   }
 }

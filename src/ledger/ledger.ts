@@ -1,26 +1,26 @@
-/**
- * The only writer of a network's ledger, as the rest of the house sees it: submit a command, get what was
- * committed or why it was refused. Batching, locking and recovery are behind it.
- */
-import type { Answer, Command } from '../core/command.ts'
-import type { Refusal } from '../core/refusal.ts'
+/** The ledger as the rest of the house sees it: submit a command, get what was committed or why it was refused. */
+import type { Command } from '../core/command.ts'
+import type { Outcome } from '../core/decide.ts'
+import type { Image } from '../core/image.ts'
 
-export type Outcome =
-  | { readonly ok: true; readonly answer: Answer; readonly replayed: boolean }
-  | { readonly ok: false; readonly refusal: Refusal }
+export type { Outcome } from '../core/decide.ts'
 
 export type SubmitOptions = {
-  /**
-   * `performance.now()` by which it is answered: a command still queued is dropped and holds nothing, one whose commit
-   * was not answered is OUTCOME_UNKNOWN.
-   */
+  /** `performance.now()` by which it is answered. Default: 10 s from now. */
   readonly deadline?: number
-  /** Callers go before the reconciler. */
-  readonly lane?: 'caller' | 'reconciler'
 }
 
 export type Ledger = {
   submit(command: Command, options?: SubmitOptions): Promise<Outcome>
+  /**
+   * The image of a network as this process has it, caught up as of this call; for dry runs, judging and freshness. It must
+   * not be changed, nor kept across an `await` that matters. Null: there is no such network.
+   */
+  image(network: string, options?: SubmitOptions): Promise<Image | null>
+  /** The ledger's clock now, in milliseconds since 1970: the database's, as last compared. */
+  now(): number
+  /** Networks whose image is in this process's memory. */
+  networks(): readonly string[]
   /** Refuses new commands, finishes what is queued, closes its connections. */
   close(): Promise<void>
 }

@@ -1,332 +1,187 @@
 /**
- * Leases that are held now, for people and programs that look and do not write.
- *
- * A page is one statement, so that its leases and the head they are true at belong together. It follows the primary
- * key from the last address of the page before, so that no page skips or repeats a lease that is held throughout,
- * whatever else comes and goes. What no index answers is filtered while walking the key, at most `MOST_EXAMINED`
- * leases a page: such a page may come out short, or empty, and still not be the last.
+ * Leases that are held now. A page follows the primary key from the last address of the page before, so that no page skips or
+ * repeats a lease that is held throughout; the rest of a lease is in the event that its row names. Only a name of an owner is
+ * answered by an index; everything else is filtered on the way.
  */
 import { type Kysely, type RawBuilder, sql } from 'kysely'
-import { blockBase, type Cidr, formatValue, type IpAddress, maxPrefix } from '../core/address.ts'
+import { formatValue, type IpAddress } from '../core/address.ts'
+import { viewOf } from '../core/batch.ts'
 import type { LeaseView } from '../core/command.ts'
-import { type Lease, type LeaseState, leaseId, type QuarantineReason } from '../core/lease.ts'
-import type { Labels } from '../core/owner.ts'
-import type { PoolOptions } from '../core/pool.ts'
-import type { Tables } from '../postgres/tables.ts'
-import { LEASE_COLUMNS, type LeaseRow, readAddress, readLease } from './rows.ts'
+import type { AddressRecord } from '../core/event.ts'
+import type { Image } from '../core/image.ts'
+import type { PoolSettings } from '../core/pool.ts'
+import { recordOfText } from './event-text.ts'
+import { headOf } from './read-pools.ts'
+import type { LeaseFilter, LeaseFound, LeasePage, PageByAddress } from './reads-types.ts'
 
+/** Rows that a page looks at. */
 export const MOST_EXAMINED = 10_000
 
-/** What a lease shows of its pool. Empty when the pool is gone. */
-export type PoolFace = {
-  readonly pool: string
-  readonly subnet: string
-  readonly gateway: string
-  readonly options: PoolOptions
+/** The lease as callers see it, with its pool as it is now. */
+export function showLease(network: string, record: AddressRecord, pool: PoolSettings | null): LeaseView {
+  const pools = new Map(pool === null ? [] : [[record.poolId, { pool }]])
+  return viewOf({ name: network, pools } as unknown as Image, record)
 }
 
-export type LeaseFilter = {
-  readonly states: readonly LeaseState[]
-  readonly quarantineReasons: readonly QuarantineReason[]
-  readonly ownerKind: string | null
-  readonly ownerName: string | null
-  readonly ownerUid: string | null
-  readonly node: string | null
-  readonly labels: Labels
-  readonly pools: readonly string[]
-  readonly cidr: Cidr | null
+/** First address of the lease that an address is in, by the pool that has it now. */
+export function unitOf(network: string, address: string): RawBuilder<string> {
+  return sql`coalesce((
+    select set_masklen(network(set_masklen(${address}::inet, p.prefix_length))::inet, -1) from ipledger.pool p
+    where p.network_id = ${network} and p.cidr >>= ${address}::inet), ${address}::inet)`
 }
 
-export type LeasePage = {
-  readonly leases: readonly LeaseView[]
-  /** Where the next page goes on; null after the last one. */
-  readonly next: string | null
-  readonly head: number
-  /** Pools named by the filter that do not exist. */
-  readonly unknownPools: readonly string[]
-}
-
-export type LeaseFound =
-  | { readonly is: 'held'; readonly lease: LeaseView; readonly head: number }
-  | {
-      readonly is: 'ended'
-      readonly state: 'RELEASED' | 'REAPED'
-      readonly address: string
-      readonly endedAt: number
-    }
-  | { readonly is: 'unknown'; readonly head: number }
-
-type FaceRow = {
-  pool_name: string | null
-  pool_subnet: string | null
-  pool_gateway: string | null
-  pool_options: PoolOptions | null
-}
-
-type Nothing<T> = { [K in keyof T]: null }
-type PageRow = { head: number | null; bound: string | null; unknown_pools: string[] } & (
-  | (LeaseRow & FaceRow)
-  | Nothing<LeaseRow & FaceRow>
-)
-
-const LEASE = sql.raw(LEASE_COLUMNS.map((column) => `l.${column}`).join(', '))
-const PAGE = sql.raw(LEASE_COLUMNS.map((column) => `page.${column}`).join(', '))
-const FACE = sql.raw(
-  `p.pool_id, p.name as pool_name, p.settings->>'subnet' as pool_subnet,
-   p.settings->>'gateway' as pool_gateway, p.settings->'options' as pool_options`,
-)
-const HIGHEST = sql`'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'::inet`
-const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
-
-/** Null: there is no such network. */
 export async function readLeases(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   filter: LeaseFilter,
-  page: { readonly after: string | null; readonly size: number },
+  page: PageByAddress,
 ): Promise<LeasePage | null> {
-  const { start, indexed, filtered } = conditions(network, filter)
-  if (page.after !== null) start.push(sql`l.address > ${page.after}::inet`)
-  const walked = sql.join([...start, ...indexed.conditions], sql` and `)
-  const bounded = indexed.selective || filtered.length === 0 ? null : walked
-  const matching = [walked, ...filtered]
-  if (bounded !== null) matching.push(sql`l.address <= coalesce((select address from bound), ${HIGHEST})`)
-  const { rows } = await sql<PageRow>`
-    with recursive ${indexed.with}
-    bound as (${
-      bounded === null
-        ? sql`select null::inet as address`
-        : sql`select l.address from ipledger.lease l where ${bounded}
-              order by l.address offset ${MOST_EXAMINED - 1} limit 1`
-    }),
-    page as (
-      select ${LEASE} from ipledger.lease l
-      where ${sql.join(matching, sql` and `)}
-      order by l.address limit ${page.size + 1}
-    ),
-    face as materialized (
-      select ${FACE} from ipledger.pool p
-      where p.network_id = ${network} and p.pool_id = any(array(select distinct pool_id from page))
+  const { walk, isBounded } = await walkFor(db, network, filter, page)
+  const { rows } = await sql<{
+    head: number | null
+    bound: string | null
+    unknown_pools: string[]
+    text: string | null
+    settings: PoolSettings | null
+  }>`
+    with walked as not materialized (${walk}),
+    page as materialized (
+      select e.address, e.pool_id, ipledger.event_text(e) as text
+      from walked w join ipledger.event e on e.network_id = ${network} and e.seq = w.seq
+      where ${sql.join(matching(network, filter), sql` and `)}
+      order by w.address limit ${page.size + 1}
     )
-    select head.seq as head, (select address from bound) as bound,
+    select ${headOf(network)} as head, page.text, p.settings,
+      case when ${isBounded}::bool and (select count(*) from page) <= ${page.size} then (
+        select host(w.address) from walked w order by w.address offset ${MOST_EXAMINED - 1} limit 1) end as bound,
       array(
-        select name from unnest(${filter.pools}::text[]) as name
-        where not exists (select from ipledger.pool p where p.network_id = ${network} and p.name = name.name)
-      ) as unknown_pools,
-      ${PAGE}, face.pool_name, face.pool_subnet, face.pool_gateway, face.pool_options
-    from (select max(seq) as seq from ipledger.event where network_id = ${network}) head
+        select named.name from unnest(${filter.pools}::text[]) as named (name)
+        where not exists (select from ipledger.pool p where p.network_id = ${network} and p.name = named.name)
+      ) as unknown_pools
+    from (select) one
     left join page on true
-    left join face on face.pool_id = page.pool_id
+    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = page.pool_id
     order by page.address
   `.execute(db)
   const { head, bound, unknown_pools: unknownPools } = rows[0]!
   if (head === null) return null
-  const found = rows.filter((row) => row.address !== null)
-  const leases = found.slice(0, page.size).map((row) => showLease(readLease(row), faceOf(row)))
-  const next = found.length > page.size ? leases.at(-1)!.address : bound === null ? null : readAddress(bound)
-  return { leases, next, head, unknownPools }
+  const found = rows.filter(({ text }) => text !== null)
+  const leases = found
+    .slice(0, page.size)
+    .map(({ text, settings }) => showLease(network, recordOfText(text!), settings))
+  return { leases, next: found.length > page.size ? leases.at(-1)!.address : bound, head, unknownPools }
 }
 
-type Conditions = {
-  /** Where the walk begins and ends. */
-  readonly start: RawBuilder<unknown>[]
-  /** What an index answers; selective: so few leases that the walk needs no bound. */
-  readonly indexed: {
-    readonly with: RawBuilder<unknown>
-    readonly conditions: readonly RawBuilder<unknown>[]
-    readonly selective: boolean
-  }
-  readonly filtered: readonly RawBuilder<unknown>[]
-}
-
-function conditions(network: string, filter: LeaseFilter): Conditions {
-  const start: RawBuilder<unknown>[] = [sql`l.network_id = ${network}`]
-  const filtered: RawBuilder<unknown>[] = []
-  if (filter.cidr !== null) {
-    const { family, first, last } = filter.cidr
-    const from = formatValue(family, first)
-    const text = `${from}/${filter.cidr.prefixLength}`
-    // Leases do not overlap: of those that begin before the range only the nearest can reach into it.
-    start.push(
-      sql`l.address >= coalesce((select b.address from ipledger.lease b
-        where b.network_id = ${network} and b.address <= ${from}::inet order by b.address desc limit 1), ${from}::inet)`,
-      sql`l.address <= ${formatValue(family, last)}::inet`,
+/** Address and number of the leases that are looked at, in order of address. */
+async function walkFor(
+  db: Kysely<unknown>,
+  network: string,
+  filter: LeaseFilter,
+  { after }: PageByAddress,
+): Promise<{ readonly walk: RawBuilder<unknown>; readonly isBounded: boolean }> {
+  const { ownerName, cidr, pools } = filter
+  const range = [sql`l.network_id = ${network}`]
+  if (after !== null) range.push(sql`l.address > ${after}::inet`)
+  if (cidr !== null) {
+    range.push(
+      sql`l.address >= ${unitOf(network, formatValue(cidr.family, cidr.first))}`,
+      sql`l.address <= ${formatValue(cidr.family, cidr.last)}::inet`,
     )
-    filtered.push(sql`set_masklen(l.address, l.prefix_length) && ${text}::inet`)
   }
-  if (filter.pools.length > 0) {
-    const named = sql`ipledger.pool p where p.network_id = ${network} and p.name = any(${filter.pools}::text[])`
-    start.push(
+  if (pools.length > 0) {
+    const named = sql`ipledger.pool p where p.network_id = ${network} and p.name = any(${pools}::text[])`
+    range.push(
       sql`l.address >= (select min(host(p.cidr)::inet) from ${named})`,
       sql`l.address <= (select max(host(broadcast(p.cidr))::inet) from ${named})`,
     )
-    filtered.push(sql`l.pool_id = any(array(select p.pool_id from ${named}))`)
   }
-  if (filter.states.length > 0) filtered.push(sql`l.state = any(${filter.states}::text[])`)
-  if (filter.quarantineReasons.length > 0) {
-    filtered.push(sql`l.quarantine_reason = any(${filter.quarantineReasons}::text[])`)
-  }
-  if (filter.ownerKind !== null) filtered.push(sql`l.owner_kind = ${filter.ownerKind}`)
-  if (filter.ownerUid !== null) filtered.push(sql`l.owner_uid = ${filter.ownerUid}`)
-  if (Object.keys(filter.labels).length > 0) {
-    filtered.push(sql`l.labels @> ${JSON.stringify(filter.labels)}::jsonb`)
-  }
-  if (filter.ownerName !== null && filter.node !== null) filtered.push(sql`l.node = ${filter.node}`)
-  return { start, indexed: indexFor(network, filter), filtered }
-}
-
-function indexFor(network: string, filter: LeaseFilter): Conditions['indexed'] {
-  if (filter.ownerName !== null) {
-    return {
-      with: holderPrefixes(network, filter.ownerKind),
-      conditions: [
-        sql`l.holder_key = any(array(
-        select prefix || '|' || ${filter.ownerName} from holder_prefix where prefix is not null))`,
-      ],
-      selective: true,
+  if (ownerName !== null) {
+    const mine = sql`select e.address, e.seq from ipledger.event e
+      where e.network_id = ${network} and e.owner_name = ${ownerName} and e.address is not null`
+    const { rows } = await sql<{ events: number }>`
+      select count(*) as events from (${mine} order by e.seq desc limit ${MOST_EXAMINED + 1}) m`.execute(db)
+    // Of one that had more its leases are looked for among all of them.
+    if (rows[0]!.events <= MOST_EXAMINED) {
+      const walk = sql`select l.address, l.seq from (${mine} order by e.seq desc limit ${MOST_EXAMINED}) m
+        join ipledger.lease l on l.address = m.address and l.seq = m.seq and ${sql.join(range, sql` and `)}`
+      return { walk, isBounded: false }
     }
   }
-  if (filter.node !== null) {
-    return {
-      with: sql``,
-      conditions: [sql`l.node <> ''`, sql`l.node = ${filter.node}`],
-      selective: false,
-    }
-  }
-  const quarantined =
-    filter.quarantineReasons.length > 0 ||
-    (filter.states.length > 0 && filter.states.every((state) => state === 'QUARANTINED'))
-  if (quarantined) {
-    // Quarantines are few and have an index of their own; walking everybody's leases for them is not worth it.
-    return {
-      with: sql`quarantined as materialized (
-        select address from ipledger.lease where network_id = ${network} and state = 'QUARANTINED'),`,
-      conditions: [sql`l.address = any(array(select address from quarantined))`],
-      selective: true,
-    }
-  }
-  return { with: sql``, conditions: [], selective: false }
+  const walk = sql`select l.address, l.seq from ipledger.lease l where ${sql.join(range, sql` and `)}
+    order by l.address limit ${MOST_EXAMINED}`
+  return { walk, isBounded: true }
 }
 
-/**
- * The `kind|interface` that holders of the network's leases have: a handful, found by skipping along the index from
- * one to the next. With them a holder is found by name alone. Kind and interface hold no `|`, whose successor is `}`.
- */
-function holderPrefixes(network: string, kind: string | null): RawBuilder<unknown> {
-  const within =
-    kind === null ? sql`` : sql`and h.holder_key >= ${`${kind}|`} and h.holder_key < ${`${kind}}`}`
-  const prefix = sql`split_part(h.holder_key, '|', 1) || '|' || split_part(h.holder_key, '|', 2)`
-  return sql`holder_prefix as (
-      (select ${prefix} as prefix from ipledger.lease h
-       where h.network_id = ${network} and h.holder_key is not null ${within}
-       order by h.holder_key limit 1)
-      union all
-      select (select ${prefix} from ipledger.lease h
-              where h.network_id = ${network} and h.holder_key >= holder_prefix.prefix || '}' ${within}
-              order by h.holder_key limit 1)
-      from holder_prefix where holder_prefix.prefix is not null
-    ),`
+/** Of the event `e`, which is the last of its address. */
+function matching(network: string, filter: LeaseFilter): readonly RawBuilder<unknown>[] {
+  const conditions = [sql`e.state <> 'FREE'`]
+  const { states, quarantineReasons, ownerKind, ownerName, ownerUid, node, labels, pools } = filter
+  if (states.length > 0) conditions.push(sql`e.state = any(${states}::text[])`)
+  if (quarantineReasons.length > 0) {
+    conditions.push(sql`e.state = 'QUARANTINED' and e.quarantine_reason = any(${quarantineReasons}::text[])`)
+  }
+  if (ownerKind !== null) conditions.push(sql`e.owner_kind = ${ownerKind}`)
+  if (ownerName !== null) conditions.push(sql`e.owner_name = ${ownerName}`)
+  if (ownerUid !== null) conditions.push(sql`e.owner_uid = ${ownerUid}`)
+  if (node !== null) conditions.push(sql`e.node = ${node}`)
+  if (Object.keys(labels).length > 0)
+    conditions.push(sql`e.labels::jsonb @> ${JSON.stringify(labels)}::jsonb`)
+  if (pools.length > 0) {
+    conditions.push(
+      sql`e.pool_id = any(array(
+        select p.pool_id from ipledger.pool p where p.network_id = ${network} and p.name = any(${pools}::text[])))`,
+    )
+  }
+  return conditions
 }
 
-type OneRow = {
-  head: number | null
-  ended_type: 'lease.released' | 'lease.reaped' | null
-  ended_at: number | null
-  created_at_address: string | null
-} & ((LeaseRow & FaceRow) | Nothing<LeaseRow & FaceRow>)
+type OneRow = { head: number | null; text: string | null; settings: PoolSettings | null }
 
-/** The lease of a token; of one that ended, how and when. Null: there is no such network. */
+/** The lease of a token; of one that ended, how and when. */
 export async function readLeaseByToken(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
   token: number,
 ): Promise<LeaseFound | null> {
   const { rows } = await sql<OneRow>`
-    select head.seq as head, created.address as created_at_address,
-      ended.type as ended_type, ended.at as ended_at, ${LEASE},
-      p.name as pool_name, p.settings->>'subnet' as pool_subnet,
-      p.settings->>'gateway' as pool_gateway, p.settings->'options' as pool_options
-    from (select max(seq) as seq from ipledger.event where network_id = ${network}) head
-    left join ipledger.event created on created.network_id = ${network} and created.seq = ${token}
-      and created.fencing_token = created.seq
-    left join ipledger.lease l on l.network_id = ${network} and l.address = created.address
-      and l.fencing_token = ${token}
-    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = l.pool_id
+    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
+    from (select) one
+    left join ipledger.event made
+      on made.network_id = ${network} and made.seq = ${token} and made.token = made.seq
+    left join ipledger.lease l on l.network_id = ${network} and l.address = made.address
+    left join ipledger.event last on last.network_id = ${network} and last.seq = l.seq
     left join lateral (
-      select e.type, e.at from ipledger.event e
-      where e.network_id = ${network} and e.address = created.address and e.seq >= ${token}
-        and e.type in ('lease.released', 'lease.reaped') and l.address is null
-      order by e.seq limit 1) ended on true
+      select x.seq from ipledger.event x
+      where x.network_id = ${network} and x.address = made.address and x.previous >= made.seq and x.state = 'FREE'
+        and last.token <> made.seq
+      order by x.previous limit 1) ended on true
+    left join ipledger.event e on e.network_id = ${network} and e.seq = coalesce(ended.seq, l.seq)
+    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = e.pool_id
   `.execute(db)
-  const row = rows[0]!
-  if (row.head === null) return null
-  if (row.address !== null) {
-    return { is: 'held', lease: showLease(readLease(row), faceOf(row)), head: row.head }
-  }
-  if (row.ended_type === null) return { is: 'unknown', head: row.head }
-  return {
-    is: 'ended',
-    state: row.ended_type === 'lease.released' ? 'RELEASED' : 'REAPED',
-    address: readAddress(row.created_at_address!),
-    endedAt: row.ended_at!,
-  }
+  return found(network, rows[0]!)
 }
 
-/** The lease that covers an address. Null: there is no such network. */
+/** The lease that has an address. */
 export async function readLeaseAt(
-  db: Kysely<Tables>,
+  db: Kysely<unknown>,
   network: string,
-  address: IpAddress,
+  { family, value }: IpAddress,
 ): Promise<LeaseFound | null> {
-  const text = formatValue(address.family, address.value)
-  const { rows } = await sql<{ head: number | null } & ((LeaseRow & FaceRow) | Nothing<LeaseRow & FaceRow>)>`
-    select head.seq as head, ${LEASE}, p.name as pool_name, p.settings->>'subnet' as pool_subnet,
-      p.settings->>'gateway' as pool_gateway, p.settings->'options' as pool_options
-    from (select max(seq) as seq from ipledger.event where network_id = ${network}) head
-    left join lateral (
-      select * from ipledger.lease
-      where network_id = ${network} and address <= ${text}::inet order by address desc limit 1) l on true
+  const { rows } = await sql<OneRow>`
+    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
+    from (select) one
+    left join ipledger.lease l
+      on l.network_id = ${network} and l.address = ${unitOf(network, formatValue(family, value))} and l.state <> 'FREE'
+    left join ipledger.event e on e.network_id = ${network} and e.seq = l.seq
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = l.pool_id
   `.execute(db)
-  const row = rows[0]!
-  if (row.head === null) return null
-  if (row.address === null) return { is: 'unknown', head: row.head }
-  const lease = readLease(row)
-  const covers =
-    row.address.includes(':') === (address.family === 6) &&
-    formatValue(address.family, blockBase(address.family, address.value, lease.prefixLength)) ===
-      lease.address
-  return covers
-    ? { is: 'held', lease: showLease(lease, faceOf(row)), head: row.head }
-    : { is: 'unknown', head: row.head }
+  return found(network, rows[0]!)
 }
 
-/** Every address at which a block that contains this one can begin. */
-export function possibleBases(address: IpAddress): readonly string[] {
-  const bases = new Set<string>()
-  for (let prefixLength = 0; prefixLength <= maxPrefix(address.family); prefixLength++) {
-    bases.add(formatValue(address.family, blockBase(address.family, address.value, prefixLength)))
-  }
-  return [...bases]
-}
-
-function faceOf(row: FaceRow): PoolFace {
-  return {
-    pool: row.pool_name ?? '',
-    subnet: row.pool_subnet ?? '',
-    gateway: row.pool_gateway ?? '',
-    options: row.pool_options ?? NO_OPTIONS,
-  }
-}
-
-/** The lease as callers see it. */
-export function showLease(lease: Lease, face: PoolFace): LeaseView {
-  return {
-    ...lease,
-    ...face,
-    leaseId: leaseId(lease.network, lease.fencingToken),
-    endedAt: null,
-    availableAt: null,
-    reused: false,
-  }
+function found(network: string, { head, text, settings }: OneRow): LeaseFound | null {
+  if (head === null) return null
+  if (text === null) return { is: 'unknown', head }
+  const record = recordOfText(text)
+  if (record.state !== 'FREE') return { is: 'held', lease: showLease(network, record, settings), head }
+  return { is: 'ended', state: record.ended!, address: record.address, endedAt: record.at }
 }

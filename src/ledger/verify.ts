@@ -1,993 +1,392 @@
 /**
- * `ipledger verify`: everything that can be asked of the database about its ledgers. The log of each network is
- * numbered without a gap in each era and its times never go back; the fold of every address is legal; the projections
- * are the fold; what is untouched is exactly what nobody ever held; the parts of each pool sum up to its size.
+ * `verify`: whether the log is whole and the tables are its fold. The work is SQL; this walks it in slices of at most a second,
+ * each a statement and a snapshot of its own, so that it runs beside the service and whatever is being written can't look like a
+ * difference.
  *
- * It runs beside the service. Every slice reads events and rows in one snapshot of a fraction of a second, so what is
- * being written can't look like a difference, no old snapshot is held, and memory is bounded by the slice. What a
- * single snapshot cannot hold, the sums of a large pool, is counted as `tally.ts` says.
+ * First the log in order: numbers without a gap in each era, digests that follow from one another, chains of addresses
+ * without a break, transitions that are legal. Then the tables: leases by address, pools and the network, sources with what
+ * they list. A chain that has a predecessor for each event can't fork either, while the database holds the constraint that
+ * refuses a second successor; that it is there is looked at, too.
  *
- * With `full` every event is walked and every row compared. Without, only the events since the checkpoint and the
- * addresses they are about, and the sums of every pool, which miss or exceed when an older row was lost. The
- * checkpoint moves only when nothing was found. What was found is written down (`findings.ts`) until a later look at all
- * of it finds it no more.
+ * How far it came is in the table `verification`, so a run with a budget goes on where the one before stopped. A run stops
+ * being about the past there: what was read before is not read again until the next run begins at the first event.
  *
- * That tokens are unique and no version is beyond the head needs no question of its own: a row that equals its event
- * has the number of an event of its own address. Asked only with `seals`: whether an event between others was altered in a way that leaves the
- * log legal and its last state as it was (`verify-seals.ts`).
+ * A missing tail leaves a log that is whole. It is found by what was verified before, and by `against`: a number and a
+ * digest that were kept elsewhere.
  */
 import type pg from 'pg'
-import { type Family, formatValue } from '../core/address.ts'
-import { type AddressBook, addressValue, BrokenBooks, UNTOUCHED } from '../core/books.ts'
-import type { HeldType, LeaseEvent } from '../core/event.ts'
-import { addressOf, evolveAddress } from '../core/evolve.ts'
-import { type Lease, leaseId } from '../core/lease.ts'
-import { type Pool, poolSize } from '../core/pool.ts'
-import { contains, type Range } from '../core/ranges.ts'
-import { connect } from '../postgres/connect.ts'
-import { CLOSED_NAMES, type ClosingDifference, walkClosings } from './closings.ts'
-import { CODES_OF_SEALS, forgetFindings, keepFindings, leaveFindings, readClock } from './findings.ts'
-import {
-  type Cells,
-  compareRows,
-  compareSpaces,
-  familyOf,
-  LEASE_NAMES,
-  RELEASED_NAMES,
-  type RowDifference,
-  readRowsAt,
-  readSlice,
-  readStandings,
-  readUntouchedAt,
-  type Settled,
-  type Slice,
-  type SpaceDifference,
-  type Standing,
-  stateAfter,
-  wholeFamily,
-} from './fold.ts'
-import { walkNumbers } from './numbers.ts'
-import { readAddress } from './rows.ts'
-import type { SealFinding, SealFindingCode } from './seal-chain.ts'
-import { advanceShape, misplaced, newShape, poolOver, type Shape } from './shape.ts'
-import { CELLS_OF, compareShape, networksWithoutRow, type ShapeDifference } from './shape-rows.ts'
-import { type Tally, tallyPool, wrongBounds } from './tally.ts'
-import { checkCheckpoints, checkTenure, type TenureOdd } from './tenure-check.ts'
-import { createPace, inSnapshot } from './transaction.ts'
-import { type Exported, type SealsVerified, walkExported, walkSeals } from './verify-seals.ts'
-
-export type VerifyOptions = {
-  /** The service's login is enough: nothing but `verify_checkpoint` and `verify_finding` is written. */
-  readonly url: string
-  /** Without one, every network the database knows of. */
-  readonly network?: string | undefined
-  /** From the first event; otherwise from where the last clean run ended. */
-  readonly full?: boolean | undefined
-  /** Whether the log is still what was sealed, from the first seal on. */
-  readonly seals?: boolean | undefined
-  /** Whether it is what these digests say, that were exported before. */
-  readonly against?: readonly Exported[] | undefined
-  readonly onProgress?: ((progress: VerifyProgress) => void) | undefined
-  /** As soon as it is known, for a run that may not come to its end. */
-  readonly onFinding?: ((finding: Finding) => void) | undefined
-  readonly signal?: AbortSignal | undefined
-  /** Rows per transaction instead of what proves fast enough: for tests of the seams. */
-  readonly slice?: number | undefined
-}
-
-export type VerifyProgress = {
-  readonly network: string
-  readonly what:
-    | 'numbers'
-    | 'addresses'
-    | 'closed attachments'
-    | 'requests'
-    | 'pools'
-    | 'tenures'
-    | 'seals'
-    | 'exported digests'
-  readonly done: number
-  /** How many there are; unknown while it is null. */
-  readonly of: number | null
-}
-
-export type VerifyReport = { readonly networks: readonly NetworkVerified[] }
-
-export type NetworkVerified = {
-  readonly network: string
-  readonly head: number
-  /** Events up to this one were taken as found in order before. */
-  readonly from: number
-  readonly eventsChecked: number
-  /** Null: they were not asked about. */
-  readonly seals: SealsVerified | null
-  /** Exported digests of the network that it was held against. */
-  readonly exported: number
-  readonly findings: readonly Finding[]
-  /** Findings beyond the first thousand. */
-  readonly omitted: number
-}
+import { FOLD_KEYS, FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
 
 export type FindingCode =
   | 'EVENT_MISSING'
-  | 'ERA_WRONG'
-  | 'TIME_GOES_BACK'
+  | 'EVENT_ALTERED'
   | 'EVENT_ILLEGAL'
-  | 'LOG_SHORTER_THAN_BEFORE'
-  | 'LOCK_ROW_MISSING'
-  | 'NETWORK_MISSING'
-  | 'NETWORK_UNEXPLAINED'
-  | 'NETWORK_DIFFERS'
-  | 'NETWORK_IS_REBUILDING'
-  | 'POOL_MISSING'
-  | 'POOL_UNEXPLAINED'
-  | 'POOL_DIFFERS'
-  | 'LEASE_MISSING'
-  | 'LEASE_UNEXPLAINED'
+  | 'CHAIN_BROKEN'
+  | 'LOG_SHORTER'
   | 'LEASE_DIFFERS'
-  | 'LEASE_MISPLACED'
-  | 'RELEASED_MISSING'
-  | 'RELEASED_UNEXPLAINED'
-  | 'RELEASED_DIFFERS'
-  | 'UNTOUCHED_MISSING'
-  | 'UNTOUCHED_UNEXPLAINED'
-  | 'UNTOUCHED_OVERLAPS'
-  | 'POSITION_MISSING'
-  | 'POSITION_WRONG'
-  | 'COUNT_DIFFERS'
-  | 'PARTITION_DIFFERS'
-  | 'CLOSING_MISSING'
-  | 'CLOSING_UNEXPLAINED'
-  | 'CLOSING_DIFFERS'
-  | 'REQUEST_AFTER_HEAD'
-  | 'HOLD_MISSING'
-  | 'HOLD_UNEXPLAINED'
-  | 'HOLD_DIFFERS'
-  | 'FENCE_MISSING'
-  | 'FENCE_UNEXPLAINED'
-  | 'FENCE_DIFFERS'
-  | TenureOdd['what']
-  | SealFindingCode
+  | 'POOL_DIFFERS'
+  | 'NETWORK_DIFFERS'
+  | 'SOURCE_DIFFERS'
+  | 'SIGHTING_DIFFERS'
 
 export type Finding = {
-  readonly network: string
   readonly what: FindingCode
   /** A sentence for people. */
   readonly message: string
-  readonly address: string | null
-  readonly leaseId: string | null
-  readonly pool: string | null
+  /** What it is about; null: not about one. */
   readonly seq: number | null
-  /** By the log. */
+  readonly address: string | null
+  /** By the log, and in the table; null: no such row. */
   readonly expected: string | null
-  /** In the projections. */
   readonly found: string | null
 }
 
-export const MOST_FINDINGS = 1_000
+/** An event by its number, and its digest in hexadecimal. */
+export type Anchor = { readonly seq: number; readonly digest: string }
 
-type Report = (
-  what: FindingCode,
-  message: string,
-  fields?: Partial<Omit<Finding, 'network' | 'what' | 'message'>>,
-) => void
-
-/** One network's verification on its way. */
-export type Run = {
-  readonly client: pg.Client
-  readonly network: string
-  readonly shape: Shape
-  /** Pools that events name and none created, as far as they were reported. */
-  readonly unknownPools: Set<number>
-  readonly report: Report
-  /**
-   * The same, of what is not written down: what was found against exported digests, which nobody looks at again by himself, that
-   * something is not sealed yet, and a rebuild that is on its way, which say so themselves.
-   */
-  readonly tell: Report
-  readonly progress: (what: VerifyProgress['what'], done: number, of: number | null) => void
-  readonly signal: AbortSignal | undefined
-  readonly slice: number | undefined
+export type VerifyOptions = {
+  /** Begin after this event, which is taken for right; 0: at the first. Without it where the last run stopped, if it was not finished. */
+  readonly from?: number
+  /** What the log must contain. */
+  readonly against?: Anchor
+  /** Stop after so many milliseconds, at the end of a slice. */
+  readonly budgetMs?: number
+  readonly onProgress?: (progress: VerifyProgress) => void
 }
 
-export async function verify(options: VerifyOptions): Promise<VerifyReport> {
-  const client = await connect({ url: options.url, applicationName: 'ipledger verify' })
-  try {
-    const exported = (options.against ?? []).map(({ network }) => network)
-    const all = options.network === undefined ? await knownNetworks(client, exported) : [options.network]
-    const networks: NetworkVerified[] = []
-    for (const network of all) {
-      options.signal?.throwIfAborted()
-      networks.push(await verifyNetwork(client, network, options))
-    }
-    return { networks }
-  } finally {
-    await client.end()
-  }
+/** `done`: of the log the number it was read up to; of a table the key up to which it was compared. */
+export type VerifyProgress = { readonly part: string; readonly done: string; readonly head: number }
+
+export type Verified = {
+  /** All of it was looked at. */
+  readonly complete: boolean
+  readonly fromSeq: number
+  readonly verifiedSeq: number
+  readonly head: number
+  /** Of the event `verifiedSeq`: an anchor to be kept elsewhere. */
+  readonly digest: string
+  readonly findings: readonly Finding[]
+  /** Findings beyond the first `MOST_FINDINGS`. */
+  readonly omitted: number
 }
 
-/** With those that only seals, positions or exported digests know of: their rows and events are gone. */
-async function knownNetworks(client: pg.Client, exported: readonly string[]): Promise<readonly string[]> {
-  const { rows } = await client.query<{ network_id: string }>('select network_id from ipledger.network')
-  const others = await networksWithoutRow(client)
-  return [...new Set([...rows.map((row) => row.network_id), ...others, ...exported])].sort()
+const MOST_FINDINGS = 100
+const NO_DIGEST = '0'.repeat(64)
+/** What a slice is to take at most; the rows of the next are doubled and halved by it. */
+const SLICE_MS = 400
+const MOST_ROWS = 200_000
+
+/** What may follow what: state before, event, state after. */
+const LEGAL = [
+  ...['RESERVED', 'ACTIVE'].map((after) => `FREE lease.reserved ${after}`),
+  'FREE lease.adopted ACTIVE',
+  'RESERVED lease.confirmed ACTIVE',
+  ...['RESERVED', 'ACTIVE', 'QUARANTINED'].flatMap((held) => [
+    `${held} lease.updated ${held}`,
+    `${held} lease.released FREE`,
+    `${held} lease.reaped FREE`,
+  ]),
+  ...['FREE', 'RESERVED', 'ACTIVE', 'QUARANTINED'].map((before) => `${before} lease.quarantined QUARANTINED`),
+]
+
+const DIFFERENCE = `json_agg(json_build_object('what', v.what, 'seq', v.seq, 'address', host(v.address), 'message', v.message,
+  'expected', v.expected, 'found', v.found) order by v.seq, v.address) filter (where v.what is not null)`
+
+/** The event $2, if there is one, and $3 numbers from the next on. One look more at an index for the event before it on its address. */
+const LOG = `
+  select max(v.seq) as last, count(*) filter (where v.seq > $2) as rows, ${DIFFERENCE} as findings
+    from (
+      select w.seq, w.address, f.what, null as expected, null as found,
+             case f.what
+               when 'EVENT_MISSING' then format('numbers %s to %s are missing', w.before_seq + 1, coalesce(w.after, w.seq - 1))
+               when 'EVENT_ALTERED' then format('event %s (%s) does not have the digest that follows from event %s: it was altered or inserted, or event %s was', w.seq, w.type, w.before_seq, w.before_seq)
+               when 'CHAIN_BROKEN' then format('event %s (%s) names %s as the event before it on %s, which is %s', w.seq, w.type, w.previous, host(w.address), coalesce('about ' || host(p.address), 'about no address, or missing'))
+               when 'EVENT_ILLEGAL' then format('event %s (%s, %s) can''t follow event %s (%s)', w.seq, w.type, w.state, coalesce(p.seq, w.before_seq), coalesce(p.state, 'FREE'))
+               when 'LEASE_DIFFERS' then format('%s has events and no row in the table of leases', host(w.address))
+             end as message
+        from (
+          select s.*, lag(s.digest, 1, decode('${NO_DIGEST}', 'hex')) over by_number as before_digest,
+                 lag(s.seq, 1, 0::bigint) over by_number as before_seq, lag(s.at) over by_number as before_at
+            from (
+              select e.seq, e.type, e.at, e.address, e.previous, e.state, e.token, e.ended, e.available_at, e.digest,
+                     convert_to(ipledger.event_text(e), 'UTF8') as text,
+                     case when e.type = 'era.begun' and e.seq = (e.details ->> 'era')::bigint << 40 then (e.details ->> 'after')::bigint end as after
+                from ipledger.event e
+               where e.network_id = $1 and e.seq >= $2
+                 and e.seq < (select n.seq from ipledger.event n where n.network_id = $1 and n.seq > $2 order by n.seq limit 1) + $3) s
+          window by_number as (order by s.seq)) w
+        left join ipledger.event p on p.network_id = $1 and p.seq = w.previous and w.previous > 0
+       cross join lateral (
+         select case
+           when w.seq <> w.before_seq + 1 and (w.after <= w.before_seq) is not true then 'EVENT_MISSING'
+           when w.digest <> sha256(w.before_digest || w.text) then 'EVENT_ALTERED'
+           when w.at < w.before_at then 'EVENT_ILLEGAL'
+           when w.address is null then null
+           when w.previous > 0 and p.address is distinct from w.address then 'CHAIN_BROKEN'
+           when coalesce(p.state, 'FREE') || ' ' || w.type || ' ' || w.state <> all ('{${LEGAL.join(',')}}')
+             or w.token <> case when coalesce(p.state, 'FREE') = 'FREE' then w.seq else p.token end
+             or (w.state = 'FREE') <> (w.ended is not null and w.available_at is not null) then 'EVENT_ILLEGAL'
+           when w.previous = 0 and not exists (
+             select from ipledger.lease l where l.network_id = $1 and l.address = w.address) then 'LEASE_DIFFERS'
+         end as what) f
+       where w.seq > $2) v`
+
+/** $3 leases behind the address $2: each is its event, after which there is none. */
+const LEASES = `
+  select host(max(v.address)) as last, count(*) as rows, ${DIFFERENCE} as findings
+    from (
+      select l.address, l.seq, f.what, e.row::text as expected, to_json(l)::text as found,
+             format('the row of %s is not what its last event says%s', host(l.address), ', which is ' || n.seq) as message
+        from (select l.* from ipledger.lease l where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) l
+        left join lateral (
+          select e.address = l.address and (e.pool_id, e.state) = (l.pool_id, l.state) and e.confirm_by is not distinct from l.confirm_by
+                 and e.available_at is not distinct from l.available_at as is_same,
+                 json_build_object('seq', e.seq, 'address', e.address, 'pool_id', e.pool_id, 'state', e.state, 'confirm_by', e.confirm_by,
+                   'available_at', e.available_at) as row
+            from ipledger.event e where e.network_id = $1 and e.seq = l.seq limit 1) e on true
+        left join lateral (
+          select n.seq from ipledger.event n
+           where n.network_id = $1 and n.address = l.address and n.previous >= l.seq order by n.previous desc limit 1) n on true
+       cross join lateral (select case when e.is_same is not true or n.seq is not null then 'LEASE_DIFFERS' end as what) f) v`
+
+function comparison(table: FoldedTable, what: FindingCode, scope: string): string {
+  return `
+    select '${what}' as what, null::bigint as seq, coalesce(f.row, t.row) ->> 'address' as address, f.row::text as expected, t.row::text as found,
+           concat('the row ', coalesce(f.row, t.row) ->> '${FOLD_KEYS[table].at(-1)}', ' of table ${table} is not what the log says') as message
+      from (select ${FOLD_KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row from (${FOLDS[table]}) x) f
+      full join (select ${FOLD_KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row
+                   from ipledger.${table} x where x.network_id = $1 ${scope}) t using (${FOLD_KEYS[table].join(', ')})
+     where f.row is distinct from t.row
+     limit 1000`
 }
 
-/** On a connection of the caller's. */
+const OF_SOURCES = 'and x.source_id = any($2::text[])'
+const POOLS = comparison('pool', 'POOL_DIFFERS', '')
+const NETWORK = comparison('network', 'NETWORK_DIFFERS', '')
+const SOURCES = comparison('source', 'SOURCE_DIFFERS', OF_SOURCES)
+const SIGHTINGS = comparison('sighting', 'SIGHTING_DIFFERS', OF_SOURCES)
+
+/** What the database itself must refuse, and what every writer locks. */
+const SCHEMA = `
+  select 'CHAIN_BROKEN' as what, null as seq, null as address, null as expected, null as found,
+         format('table event lacks the valid constraint %s, so two events may have one predecessor or one number', c.name) as message
+    from unnest('{number_is_given_once,history_of_an_address_never_forks}'::text[]) as c (name)
+   where not exists (
+     select from pg_constraint k join pg_index i on i.indexrelid = k.conindid
+      where k.conrelid = 'ipledger.event'::regclass and k.conname = c.name and i.indisvalid)
+  union all
+  select 'NETWORK_DIFFERS', null, null, null, null, 'the network has events and no row in table network_lock'
+   where exists (select from ipledger.event e where e.network_id = $1)
+     and not exists (select from ipledger.network_lock l where l.network_id = $1)`
+
+const NEXT_SOURCES = `
+  select s.id from (
+    select x.source_id as id from ipledger.source x where x.network_id = $1
+    union select distinct x.source_id from ipledger.sighting x where x.network_id = $1
+    union ${SOURCES_OF_LOG}) s
+   where s.id collate "C" > $2 order by s.id collate "C" limit $3`
+
+const HEAD = `
+  select coalesce(max(e.seq), 0) as head, (select encode(a.digest, 'hex') from ipledger.event a where a.network_id = $1 and a.seq = $2) as digest
+    from ipledger.event e where e.network_id = $1`
+
+/** A source with a long history may take more than the role's limits on a statement; the second is there from PostgreSQL 17 on. */
+const LIMITS = `from pg_settings s where s.name in ('statement_timeout', 'transaction_timeout')`
+const LONGER = `select set_config(s.name, '60s', false) ${LIMITS}`
+const AS_BEFORE = `select set_config(s.name, s.reset_val || coalesce(s.unit, ''), false) ${LIMITS}`
+
+const READ = `
+  select clock_timestamp() as now, v.verified_seq, encode(v.digest, 'hex') as digest, v.part, v.started_at, v.finished_at, v.findings
+    from (select) as always left join ipledger.verification v on v.network_id = $1`
+
+const SAVE = `
+  insert into ipledger.verification as v (network_id, verified_seq, digest, part, started_at, finished_at, findings)
+  values ($1, $2, (select e.digest from ipledger.event e where e.network_id = $1 and e.seq = $2), $3,
+          to_timestamp($4::float8 / 1000), case when $5::bool then clock_timestamp() end, $6)
+  on conflict (network_id) do update
+    set verified_seq = excluded.verified_seq, digest = excluded.digest, part = excluded.part, started_at = excluded.started_at,
+        finished_at = coalesce(excluded.finished_at, v.finished_at), findings = excluded.findings`
+
+type Part = 'log' | 'lease' | 'shape' | 'source'
+type Place = { readonly seq: number; readonly part: Part; readonly after: string }
+type Slice = {
+  readonly rows: number
+  readonly last: string | null
+  readonly findings: readonly Finding[] | null
+}
+type Kept = Finding & { readonly foundAt: number; readonly seenAt: number }
+type Stored = {
+  now: number
+  verified_seq: number | null
+  digest: string | null
+  part: string | null
+  started_at: number
+  finished_at: number | null
+  findings: readonly Kept[] | null
+}
+
+/** In the order in which they are gone through: where each begins, and the rows of its first slice. */
+const PARTS: Readonly<
+  Record<Part, { readonly begin: string; readonly size: number; readonly next: Part | null }>
+> = {
+  log: { begin: '', size: 2_000, next: 'lease' },
+  lease: { begin: '0.0.0.0/0', size: 2_000, next: 'shape' },
+  shape: { begin: '', size: 1, next: 'source' },
+  source: { begin: '', size: 10, next: null },
+}
+
+/** With any login that may read the log and its tables and write the table `verification`. */
 export async function verifyNetwork(
   client: pg.Client,
   network: string,
-  options: Omit<VerifyOptions, 'url' | 'network'>,
-): Promise<NetworkVerified> {
-  const { run, findings, kept, omitted } = newRun(client, network, options)
-  const { report } = run
-  const looksAtAll = options.full === true
-  const begun = await readClock(client)
-  const checkpoint = await readCheckpoint(client, network)
-  await inSnapshot(client, () => advanceShape(client, run.shape))
-  const { head } = run.shape
-  if (checkpoint.seq > head) {
-    report(
-      'LOG_SHORTER_THAN_BEFORE',
-      `the log of network ${network} ends at ${head}; an earlier verification found it in order up to ${checkpoint.seq}`,
-      { seq: head, expected: String(checkpoint.seq), found: String(head) },
-    )
+  options: VerifyOptions = {},
+): Promise<Verified> {
+  const before = (await client.query<Stored>(READ, [network])).rows[0]!
+  const isUnfinished = before.verified_seq !== null && (before.finished_at ?? 0) < before.started_at
+  const isResumed = options.from === undefined && isUnfinished
+  const startedAt = isResumed ? before.started_at : before.now
+  const found = new Map<string, Finding>()
+  const note = (findings: readonly Finding[]): void => {
+    for (const finding of findings) found.set(keyOf(finding), finding)
   }
-  const full = looksAtAll || checkpoint.seq > head || checkpoint.seq === 0
-  const from = full ? 0 : checkpoint.seq
-  const events = await walkNumbers(
-    client,
-    network,
-    { from, head },
-    {
-      use: ({ what, message, seq, expected, found }) => report(what, message, { seq, expected, found }),
-      times: true,
-      onProgress: (events) => run.progress('numbers', events, head - from),
-      signal: run.signal,
-      slice: run.slice,
-    },
-  )
-  await checkShape(run)
-  if (full) for (const family of [4, 6] as const) await walkAddresses(run, family, { total: events })
-  else await walkEvents(run, from, head)
-  await checkClosings(run, full)
-  await checkRequests(run, full ? null : checkpoint.at)
-  await checkPools(run)
-  await checkTenures(run, looksAtAll)
-  const seals = options.seals === true ? await checkSeals(run) : null
-  const exported = (options.against ?? []).filter((one) => one.network === network)
-  await checkExported(run, exported)
-  await keepFindings(client, network, kept())
-  if (omitted() === 0) {
-    if (looksAtAll && seals === null) await leaveFindings(client, network, { codes: CODES_OF_SEALS })
-    if (looksAtAll) await forgetFindings(client, network, begun)
-    else if (seals !== null) await forgetFindings(client, network, begun, CODES_OF_SEALS)
+
+  let place: Place | null = { seq: options.from ?? 0, part: 'log', after: '' }
+  if (before.verified_seq !== null && before.digest !== null) {
+    const lost = await compareAnchor(client, network, { seq: before.verified_seq, digest: before.digest })
+    note(lost)
+    if (isResumed && lost.length === 0) place = placeOf(before.verified_seq, before.part)
   }
-  if (findings.length === 0)
-    await writeCheckpoint(client, network, head, events + (full ? 0 : checkpoint.events))
-  return {
-    network,
-    head,
-    from,
-    eventsChecked: events,
-    seals,
-    exported: exported.length,
-    findings,
-    omitted: omitted(),
-  }
-}
+  if (options.against !== undefined) note(await compareAnchor(client, network, options.against))
 
-/** What a look at a network is told, and what it finds. */
-export function newRun(
-  client: pg.Client,
-  network: string,
-  options: Pick<VerifyOptions, 'onProgress' | 'onFinding' | 'signal' | 'slice'>,
-): {
-  readonly run: Run
-  readonly findings: readonly Finding[]
-  /** Those that are to be written down. */
-  readonly kept: () => readonly Finding[]
-  readonly omitted: () => number
-} {
-  const findings: Finding[] = []
-  const toldOnly = new Set<Finding>()
-  let omitted = 0
-  const add = (...[what, message, fields = {}]: Parameters<Report>): Finding | null => {
-    if (findings.length >= MOST_FINDINGS) {
-      omitted += 1
-      return null
-    }
-    const finding = {
-      network,
-      what,
-      message,
-      address: null,
-      leaseId: null,
-      pool: null,
-      seq: null,
-      expected: null,
-      found: null,
-      ...fields,
-    }
-    findings.push(finding)
-    options.onFinding?.(finding)
-    return finding
-  }
-  const run: Run = {
-    client,
-    network,
-    shape: newShape(network),
-    unknownPools: new Set(),
-    report: (...said) => void add(...said),
-    tell: (...said) => {
-      const finding = add(...said)
-      if (finding !== null) toldOnly.add(finding)
-    },
-    progress: (what, done, of) => options.onProgress?.({ network, what, done, of }),
-    signal: options.signal,
-    slice: options.slice,
-  }
-  const kept = () => findings.filter((finding) => !toldOnly.has(finding))
-  return { run, findings, kept, omitted: () => omitted }
-}
-
-type Checkpoint = { readonly seq: number; readonly events: number; readonly at: number }
-
-export async function readCheckpoint(client: pg.Client, network: string): Promise<Checkpoint> {
-  const { rows } = await client.query<Checkpoint>(
-    'select seq, events, at from ipledger.verify_checkpoint where network_id = $1',
-    [network],
-  )
-  return rows[0] ?? { seq: 0, events: 0, at: 0 }
-}
-
-export async function writeCheckpoint(
-  client: pg.Client,
-  network: string,
-  seq: number,
-  events: number,
-  isHead = true,
-): Promise<void> {
-  if (seq === 0) return
-  // Of what came after it nothing is known yet.
-  const at = isHead
-    ? 'clock_timestamp()'
-    : '(select e.at from ipledger.event e where e.network_id = $1 and e.seq <= $2 order by e.seq desc limit 1)'
-  await client.query(
-    `insert into ipledger.verify_checkpoint (network_id, seq, events, at) values ($1, $2, $3, ${at})
-      on conflict (network_id) do update set seq = excluded.seq, events = excluded.events, at = excluded.at`,
-    [network, seq, events],
-  )
-}
-
-export async function checkShape(run: Run): Promise<void> {
-  const { client, shape, report } = run
-  await inSnapshot(client, async () => {
-    await advanceShape(client, shape)
-    for (const difference of await compareShape(client, shape)) reportShape(run, difference)
-  })
-  for (const { seq, why } of shape.broken) report('EVENT_ILLEGAL', why, { seq })
-}
-
-function reportShape({ network, report, tell }: Run, difference: ShapeDifference): void {
-  const { what, name, seq, columns, expected, found } = difference
-  const names = CELLS_OF[what]
-  const fields = { seq, expected: describe(expected, names, columns), found: describe(found, names, columns) }
-  switch (what) {
-    case 'lock':
-      report(
-        'LOCK_ROW_MISSING',
-        `network ${network} has no row in network_lock: its batches do not wait for each other`,
-      )
-      return
-    case 'rebuilding':
-      tell(
-        'NETWORK_IS_REBUILDING',
-        `network ${network} is being rebuilt, or a rebuild broke off: run ipledger rebuild`,
-      )
-      return
-    case 'network':
-      if (expected === null) {
-        const why = found === null ? 'there is no such network' : 'no event made it'
-        report(
-          found === null ? 'NETWORK_MISSING' : 'NETWORK_UNEXPLAINED',
-          `network ${network}: ${why}`,
-          fields,
-        )
-      } else if (found === null) report('NETWORK_MISSING', `network ${network} has events and no row`, fields)
-      else
-        report(
-          'NETWORK_DIFFERS',
-          `network ${network} differs from its events in ${columns.join(', ')}`,
-          fields,
-        )
-      return
-    case 'pool':
-      if (expected === null)
-        report('POOL_UNEXPLAINED', `pool ${name} of network ${network} has a row and no event that made it`, {
-          ...fields,
-          pool: name,
-        })
-      else if (found === null)
-        report('POOL_MISSING', `pool ${name} of network ${network} has no row`, { ...fields, pool: name })
-      else
-        report(
-          'POOL_DIFFERS',
-          `pool ${name} of network ${network} differs from its events in ${columns.join(', ')}`,
-          {
-            ...fields,
-            pool: name,
-          },
-        )
-      return
-    case 'hold':
-    case 'fence': {
-      const kind = what === 'hold' ? 'HOLD' : 'FENCE'
-      const about = `network ${network}: the ${what} ${name}`
-      if (expected === null)
-        report(`${kind}_UNEXPLAINED`, `${about} is stored; no event made it, or it was resumed`, fields)
-      else if (found === null)
-        report(`${kind}_MISSING`, `${about} is not stored; event ${seq} made it`, fields)
-      else report(`${kind}_DIFFERS`, `${about} differs from event ${seq} in ${columns.join(', ')}`, fields)
-      return
-    }
-    case 'ranges':
-      report(
-        'UNTOUCHED_UNEXPLAINED',
-        `network ${network} stores untouched space of pool ${name}, which does not exist`,
-        {
-          pool: name,
-          found: name,
-        },
-      )
-      return
-  }
-}
-
-// Addresses: all of them, in their order.
-
-const LINKS = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id from ipledger.event e
-  where e.network_id = $1 and e.address between $2::inet and $4::inet and (e.address, e.seq) > ($2::inet, $3::bigint)
-  order by e.address, e.seq limit $5`
-
-/**
- * An event as far as the legality of a fold goes: its type, its number, the lease's token and pool. What else it says
- * is read of the last one alone, whose state is the address's: reading all events whole took 3.6 times as long.
- */
-type Link = readonly [address: string, seq: number, type: string, token: number, poolId: number]
-
-function linkEvent(network: string, [address, seq, type, token, poolId]: Link): LeaseEvent {
-  const header = { network, seq, at: 0, actor: '', cause: '', requestId: null, traceId: null, evidence: null }
-  const lease: Lease = {
-    network,
-    poolId,
-    address,
-    prefixLength: 0,
-    fencingToken: token,
-    version: seq,
-    state: 'RESERVED',
-    quarantine: null,
-    owner: null,
-    placement: NOWHERE,
-    witness: '',
-    reservedAt: 0,
-    confirmedAt: null,
-    confirmBy: null,
-  }
-  switch (type) {
-    case 'lease.released':
-    case 'lease.reaped':
-      return {
-        ...header,
-        type,
-        ended: { lease, how: type, seq, endedAt: 0, availableAt: 0, removalConfirmed: false },
-      }
-    default:
-      return { ...header, type: type as HeldType, lease }
-  }
-}
-
-const NOWHERE = { node: '', boot: '', labels: {} }
-
-/** Events of a slice: 40,000 took 0.2 s, folded and compared; the worst 0.46 s (2 cores, busy with other work). */
-const EVENTS_AT_FIRST = 10_000
-const MOST_EVENTS = 40_000
-
-/** Where the walk is in the events of an address that did not fit into one slice. */
-type Chain = { readonly address: string; readonly seq: number; readonly book: AddressBook }
-
-/** Where a walk goes on: with this address, of whose events those up to `seq` are folded; 0: none is. */
-export type WalkedTo = { readonly first: bigint; readonly seq: number }
-
-type AddressWalk = {
-  readonly total: number | null
-  readonly from?: WalkedTo
-  /** Asked after each slice: whether the rest is for another time. */
-  readonly enough?: () => boolean
-}
-
-/** Null: all of them were looked at. */
-export async function walkAddresses(
-  run: Run,
-  family: Family,
-  { total, from: begin, enough = () => false }: AddressWalk,
-): Promise<WalkedTo | null> {
-  const { client, network, shape } = run
-  const { last } = wholeFamily(family)
-  const end = formatValue(family, last)
-  const pace = createPace(EVENTS_AT_FIRST, MOST_EVENTS, run.slice)
-  let first = begin?.first ?? 0n
-  let chain: Chain | null = await readChain(run, family, begin)
-  let walked = 0
-  for (;;) {
-    run.signal?.throwIfAborted()
-    const begun = performance.now()
-    const from = chain ?? { address: formatValue(family, first), seq: 0 }
-    const read = await inSnapshot(client, async () => {
-      await advanceShape(client, shape)
-      const most = pace.size()
-      const { rows } = await client.query<[...Link]>({
-        rowMode: 'array',
-        text: LINKS,
-        values: [network, from.address, from.seq, end, most],
-      })
-      const exhausted = rows.length < most
-      const trailing = rows.at(-1)
-      const stop = exhausted ? last : addressValue(readAddress(trailing![0])) - 1n
-      // All of it is one address's history, and there is more.
-      if (stop < first) return { links: rows, slice: null }
-      const addresses = distinct(rows, chain)
-      if (!exhausted) addresses.pop()
-      const slice = await readSlice(
-        client,
-        shape,
-        family,
-        { addresses, interval: { first, last: stop } },
-        most,
-      )
-      return { links: rows, slice, cut: slice.interval.last < stop, exhausted }
-    })
-    pace.took(performance.now() - begun)
-    const until = read.slice === null ? last : read.cut ? read.slice.interval.last : last
-    chain = foldLinks(run, read.links, chain, until)
-    walked += read.links.length
-    run.progress('addresses', walked, total)
-    if (read.slice === null) {
-      if (enough()) return { first, seq: chain!.seq }
-      continue
-    }
-    checkSlice(run, read.slice)
-    first = read.slice.interval.last + 1n
-    // The chain goes on with the address that did not fit, unless rows cut the slice short before it.
-    if (read.cut) chain = null
-    else if (read.exhausted) return null
-    if (first > last) return null
-    if (enough()) return { first, seq: 0 }
-  }
-}
-
-const LINK = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id from ipledger.event e
-  where e.network_id = $1 and e.address = $2::inet and e.seq = $3`
-
-async function readChain(run: Run, family: Family, begin: WalkedTo | undefined): Promise<Chain | null> {
-  if (begin === undefined || begin.seq === 0) return null
-  const address = formatValue(family, begin.first)
-  const { rows } = await run.client.query<[...Link]>({
-    rowMode: 'array',
-    text: LINK,
-    values: [run.network, address, begin.seq],
-  })
-  // Gone since: it is missed by number, and its address is folded from its first event again.
-  const link = rows[0]
-  return link === undefined
-    ? null
-    : { address: link[0], seq: begin.seq, book: stateAfter(linkEvent(run.network, link)) }
-}
-
-function distinct(links: readonly Link[], chain: Chain | null): string[] {
-  const addresses: string[] = chain === null ? [] : [chain.address]
-  let before = chain?.address
-  for (const [address] of links) {
-    if (address === before) continue
-    before = address
-    addresses.push(address)
-  }
-  return addresses.map(readAddress)
-}
-
-/** Folds every address's events; answers where the last address stands. */
-function foldLinks(run: Run, links: readonly Link[], chain: Chain | null, until: bigint): Chain | null {
-  let current: Chain | null = chain
-  for (const link of links) {
-    const [address, seq] = link
-    if (current?.address !== address && addressValue(readAddress(address)) > until) break
-    const before: AddressBook = current?.address === address ? current.book : UNTOUCHED
-    current = { address, seq, book: foldLegally(run, before, linkEvent(run.network, link)) }
-  }
-  return current
-}
-
-function foldLegally(run: Run, before: AddressBook, event: LeaseEvent): AddressBook {
-  const { poolId } = addressOf(event)
-  if (!run.shape.histories.has(poolId) && !run.unknownPools.has(poolId)) {
-    // Said once: of a pool whose creation is lost every event says it.
-    run.unknownPools.add(poolId)
-    const about = `event ${event.network}/${event.seq} (${event.type})`
-    run.report('EVENT_ILLEGAL', `${about}: it names pool ${poolId}, which was never created`, {
-      address: readAddress(addressOf(event).address),
-      pool: String(poolId),
-      seq: event.seq,
-    })
-  }
+  const fromSeq = place.seq
+  let { seq } = place
+  let { size } = PARTS[place.part]
+  const end = performance.now() + (options.budgetMs ?? Number.POSITIVE_INFINITY)
+  let isFirst = true
+  await client.query(LONGER)
   try {
-    return evolveAddress(before, event)
-  } catch (error) {
-    if (!(error instanceof BrokenBooks)) throw error
-    const { address } = addressOf(event)
-    run.report('EVENT_ILLEGAL', `${error.message}; it is about ${readAddress(address)}`, {
-      address: readAddress(address),
-      seq: event.seq,
-    })
-    // Whatever was before, the event says what was after it.
-    return stateAfter(event)
-  }
-}
-
-function checkSlice(run: Run, slice: Slice): void {
-  for (const { lease, ...at } of slice.settled) checkPlace(run, at, lease)
-  checkStandings(run, slice.standings)
-  for (const difference of compareRows(slice.standings, slice)) reportRow(run, difference)
-  for (const difference of compareSpaces(slice)) reportSpace(run, difference)
-}
-
-function checkStandings(run: Run, standings: readonly Standing[]): void {
-  for (const { book, ...at } of standings) checkPlace(run, at, book.lease)
-}
-
-function checkPlace(
-  { network, shape, report }: Run,
-  { address, value, seq }: Pick<Standing, 'address' | 'value' | 'seq'>,
-  lease: Settled['lease'],
-): void {
-  if (lease === null) return
-  const why = misplaced(shape, lease, value)
-  if (why === null) return
-  const id = leaseId(network, lease.fencingToken)
-  report('LEASE_MISPLACED', `lease ${id} holds ${address}, but ${why}`, {
-    address,
-    seq,
-    leaseId: id,
-    pool: shape.pools.get(lease.poolId)?.name ?? String(lease.poolId),
-  })
-}
-
-function reportRow({ network, shape, report }: Run, difference: RowDifference): void {
-  const { table, address, expected, found, columns, standing } = difference
-  const names = table === 'lease' ? LEASE_NAMES : RELEASED_NAMES
-  const lease = table === 'lease' ? ((expected ?? found)![names.indexOf('fencing_token')] as number) : null
-  const poolId = standing?.poolId
-  const fields = {
-    address,
-    seq: standing?.seq ?? null,
-    leaseId: lease === null ? null : leaseId(network, lease),
-    pool: poolId === undefined ? null : (shape.pools.get(poolId)?.name ?? String(poolId)),
-    expected: describe(expected, names, columns),
-    found: describe(found, names, columns),
-  }
-  const kind = table === 'lease' ? 'LEASE' : 'RELEASED'
-  const row = table === 'lease' ? `lease row of ${address}` : `released row of ${address}`
-  if (found === null)
-    report(`${kind}_MISSING`, `network ${network} lacks the ${row} that event ${standing!.seq} left`, fields)
-  else if (expected === null) {
-    const why = standing === undefined ? 'no event is about it' : `event ${standing.seq} left none`
-    report(`${kind}_UNEXPLAINED`, `network ${network} has a ${row}; ${why}`, fields)
-  } else {
-    report(
-      `${kind}_DIFFERS`,
-      `network ${network}: the ${row} differs from event ${standing!.seq} in ${columns.join(', ')}`,
-      fields,
-    )
-  }
-}
-
-function reportSpace(
-  { network, report }: Run,
-  difference: Omit<SpaceDifference, 'expected' | 'space'>,
-): void {
-  const { pool, missing, extra, overlaps } = difference
-  const about = (ranges: readonly Range[]) => ({
-    pool: pool.name,
-    address: formatValue(pool.family, ranges[0]!.first),
-    ...{ expected: null, found: null },
-  })
-  const list = (ranges: readonly Range[]) => describeRanges(pool, ranges)
-  if (missing.length > 0) {
-    report(
-      'UNTOUCHED_MISSING',
-      `pool ${pool.name} of network ${network} forgets untouched ${list(missing)}`,
-      {
-        ...about(missing),
-        expected: list(missing),
-      },
-    )
-  }
-  if (extra.length > 0) {
-    report(
-      'UNTOUCHED_UNEXPLAINED',
-      `pool ${pool.name} of network ${network} stores ${list(extra)} as untouched`,
-      {
-        ...about(extra),
-        found: list(extra),
-      },
-    )
-  }
-  if (overlaps) {
-    report(
-      'UNTOUCHED_OVERLAPS',
-      `pool ${pool.name} of network ${network} stores untouched ranges over each other`,
-      {
-        ...about([difference.interval]),
-        found: list([difference.interval]),
-      },
-    )
-  }
-}
-
-// Addresses that recent events are about.
-
-const RECENT = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id
-  from ipledger.event e where e.network_id = $1 and e.seq > $2 and e.seq <= $3 order by e.seq limit $4`
-const BEFORE = `select e.address, e.seq, e.type, e.fencing_token, e.pool_id
-  from unnest($2::inet[]) as a (address)
-  cross join lateral (
-    select * from ipledger.event f
-     where f.network_id = $1 and f.address = a.address and f.seq <= $3 order by f.seq desc limit 1) e`
-
-export async function walkEvents(run: Run, from: number, head: number): Promise<void> {
-  const { client, network, shape } = run
-  const pace = createPace(5_000, 10_000, run.slice)
-  for (let after = from; after < head; ) {
-    run.signal?.throwIfAborted()
-    const begun = performance.now()
-    const read = await inSnapshot(client, async () => {
-      await advanceShape(client, shape)
-      const most = pace.size()
-      const { rows } = await client.query<[...Link]>({
-        rowMode: 'array',
-        text: RECENT,
-        values: [network, after, head, most],
+    // One slice at least, so that the shortest budget comes to an end.
+    while (place !== null && (isFirst || performance.now() < end)) {
+      isFirst = false
+      const begun = performance.now()
+      const { rows, last, findings } = await readSlice(client, network, place, size)
+      const took = performance.now() - begun
+      if (took > SLICE_MS) size = Math.max(1, size >> 1)
+      else if (took < SLICE_MS / 2 && rows >= size) size = Math.min(MOST_ROWS, size * 2)
+      note(findings ?? [])
+      if (place.part === 'log' && last !== null) seq = Number(last)
+      if (last !== null) place = { ...place, seq, after: last }
+      else {
+        const next: Part | null = PARTS[place.part].next
+        place = next === null ? null : { seq, part: next, after: PARTS[next].begin }
+        if (next !== null) size = PARTS[next].size
+      }
+      if (options.from === undefined || options.from === 0) {
+        const part = place === null || place.part === 'log' ? null : `${place.part} ${place.after}`
+        const kept = keep(before, found, place === null ? startedAt : 0)
+        await client.query(SAVE, [network, seq, part, startedAt, place === null, JSON.stringify(kept)])
+      }
+      const { head } = await readHead(client, network, seq)
+      options.onProgress?.({
+        part: place?.part ?? 'end',
+        done: place?.part === 'log' ? String(seq) : (place?.after ?? ''),
+        head,
       })
-      const until = rows.length < most ? head : rows.at(-1)![1]
-      const links = rows.filter((link) => link[0] !== null)
-      const addresses = [...new Set(links.map(([address]) => readAddress(address)))]
-      const before = await client.query<[...Link]>({
-        rowMode: 'array',
-        text: BEFORE,
-        values: [network, addresses, after],
-      })
-      const last = await readStandings(client, shape, addresses)
-      // An address with a later event of this run is compared when that one's turn comes.
-      const standings = last.filter(({ seq }) => seq <= until || seq > head)
-      const at = standings.map(({ address }) => address)
-      const rowsAt = await readRowsAt(client, network, at)
-      const storedAsUntouched = await readUntouchedAt(client, shape, standings)
-      return { until, links, before: before.rows, standings, rowsAt, storedAsUntouched }
-    })
-    pace.took(performance.now() - begun)
-    const books = new Map(
-      read.before.map((link) => [readAddress(link[0]), stateAfter(linkEvent(network, link))]),
-    )
-    for (const link of read.links) {
-      const address = readAddress(link[0])
-      books.set(address, foldLegally(run, books.get(address) ?? UNTOUCHED, linkEvent(network, link)))
     }
-    checkStandings(run, read.standings)
-    for (const difference of compareRows(read.standings, read.rowsAt)) reportRow(run, difference)
-    checkUntouched(run, read.standings, read.storedAsUntouched)
-    after = read.until
-    run.progress('addresses', after - from, head - from)
+  } finally {
+    await client.query(AS_BEFORE)
+  }
+  const { head, digest } = await readHead(client, network, seq)
+  return {
+    complete: place === null,
+    fromSeq,
+    verifiedSeq: seq,
+    head,
+    digest: digest ?? NO_DIGEST,
+    findings: [...found.values()].slice(0, MOST_FINDINGS),
+    omitted: Math.max(0, found.size - MOST_FINDINGS),
   }
 }
 
-function checkUntouched(run: Run, standings: readonly Standing[], stored: ReadonlySet<string>): void {
-  for (const { address, value, book, poolId } of standings) {
-    const pool = poolOver(run.shape, familyOf(address), value)
-    if (pool === undefined) continue
-    const held = pool.poolId === poolId && (book.lease !== null || book.released !== null)
-    const untouched = !held && contains(pool.allocatable, value)
-    if (untouched === stored.has(address)) continue
-    const range = [{ first: value, last: value }]
-    reportSpace(run, {
-      pool,
-      interval: range[0]!,
-      missing: untouched ? range : [],
-      extra: untouched ? [] : range,
-      overlaps: false,
-    })
-  }
-}
-
-// What is beside the addresses.
-
-export async function checkClosings(run: Run, full: boolean, signal = run.signal): Promise<void> {
-  let found = 0
-  await walkClosings(run.client, run.shape, {
-    guarded: full,
-    signal,
-    slice: run.slice,
-    use: async (differences) => {
-      for (const difference of differences) reportClosing(run, difference)
-      found += differences.length
-    },
-  })
-  run.progress('closed attachments', found, found)
-}
-
-function reportClosing({ network, report }: Run, difference: ClosingDifference): void {
-  const { attachment, poolId, seq, expected, found, columns } = difference
-  const where = poolId === 0 ? 'in every pool' : `in pool ${poolId}`
-  const fields = {
-    seq,
-    expected: describe(expected, CLOSED_NAMES, columns),
-    found: describe(found, CLOSED_NAMES, columns),
-  }
-  const about = `closed attachment ${attachment} ${where} of network ${network}`
-  if (found === null) report('CLOSING_MISSING', `${about} is not stored; event ${seq} closed it`, fields)
-  else if (expected === null)
-    report('CLOSING_UNEXPLAINED', `${about} is stored; no event closed it, or it was opened again`, fields)
-  else report('CLOSING_DIFFERS', `${about} differs from its event in ${columns.join(', ')}`, fields)
-}
-
-const REQUESTS = `select count(*) as requests, max(s.at)::text as last, min(s.request_id) filter (where s.seq > $4) as late,
-    count(*) filter (where s.seq > $4) as late_count
-  from (select q.request_id, q.at, q.seq from ipledger.request q
-    where q.network_id = $1 and q.at > $2::timestamptz order by q.at fetch first $3 rows with ties) s`
-
-type RequestsRow = { requests: number; last: string | null; late: string | null; late_count: number }
-
-/** Requests remembered since a time, or all: none may name a number that the log has not reached. */
-export async function checkRequests(run: Run, since: number | null): Promise<void> {
-  const { client, network, shape } = run
-  const pace = createPace(20_000, 100_000, run.slice)
-  let checked = 0
-  let after = since === null ? '-infinity' : new Date(since).toISOString()
-  for (;;) {
-    run.signal?.throwIfAborted()
-    const begun = performance.now()
-    const row = await inSnapshot(client, async () => {
-      await advanceShape(client, shape)
-      const { rows } = await client.query<RequestsRow>(REQUESTS, [network, after, pace.size(), shape.head])
-      return rows[0]!
-    })
-    if (row.late !== null) {
-      run.report(
-        'REQUEST_AFTER_HEAD',
-        `${row.late_count} remembered requests of network ${network}, ${row.late} among them, name a number after the head ${shape.head}`,
-        { expected: `at most ${shape.head}` },
-      )
+async function readSlice(
+  client: pg.Client,
+  network: string,
+  { seq, part, after }: Place,
+  size: number,
+): Promise<Slice> {
+  const difference = async (...[text, values]: [string, unknown[]]) =>
+    (await client.query<Finding>(text, values)).rows
+  switch (part) {
+    case 'log':
+      return (await client.query<Slice>(LOG, [network, seq, size])).rows[0]!
+    case 'lease':
+      return (await client.query<Slice>(LEASES, [network, after, size])).rows[0]!
+    case 'shape': {
+      const findings = [
+        ...(await difference(SCHEMA, [network])),
+        ...(await difference(NETWORK, [network])),
+        ...(await difference(POOLS, [network])),
+      ]
+      return { rows: 1, last: null, findings }
     }
-    checked += row.requests
-    run.progress('requests', checked, null)
-    if (row.last === null) return
-    after = row.last
-    pace.took(performance.now() - begun)
+    case 'source': {
+      const { rows } = await client.query<{ id: string }>(NEXT_SOURCES, [network, after, size])
+      const ids = rows.map(({ id }) => id)
+      if (ids.length === 0) return { rows: 0, last: null, findings: null }
+      const findings = [
+        ...(await difference(SOURCES, [network, ids])),
+        ...(await difference(SIGHTINGS, [network, ids])),
+      ]
+      return { rows: ids.length, last: ids.at(-1)!, findings }
+    }
   }
 }
 
-async function checkPools(run: Run): Promise<void> {
-  const ids = [...run.shape.pools.keys()]
-  for (const [index, poolId] of ids.entries()) {
-    await checkPool(run, poolId)
-    run.progress('pools', index + 1, ids.length)
-  }
-}
-
-export async function checkPool(run: Run, poolId: number, signal = run.signal): Promise<void> {
-  const { client, shape, slice } = run
-  await tallyPool(client, shape, poolId, async (tally) => checkTally(run, tally), { signal, slice })
-}
-
-function checkTally({ network, report }: Run, tally: Tally): void {
-  const { pool, counts, position, head } = tally
-  const about = `pool ${pool.name} of network ${network}`
-  const fields = { pool: pool.name, seq: position?.seq ?? null }
-  const { size, allocatable } = poolSize(pool)
-  const held = counts.reserved + counts.active + counts.quarantined
-  const parts = counts.untouched + BigInt(held + counts.released)
-  if (parts !== allocatable) {
-    report(
-      'PARTITION_DIFFERS',
-      `${about}: ${counts.untouched} untouched, ${counts.released} released, ${counts.reserved} reserved, ${counts.active} active, ` +
-        `${counts.quarantined} quarantined and ${size - allocatable} excluded are ${parts + size - allocatable} of ${size}`,
-      { ...fields, expected: String(size), found: String(parts + size - allocatable) },
-    )
-  }
-  if (position === undefined) {
-    report('POSITION_MISSING', `${about} has no position`, fields)
-    return
-  }
-  if (position.seq > head) {
-    report('POSITION_WRONG', `${about} has a position at ${position.seq}, after the head ${head}`, fields)
-  }
-  for (const name of ['reserved', 'active', 'quarantined', 'released'] as const) {
-    if (position[name] === counts[name]) continue
-    report(
-      'COUNT_DIFFERS',
-      `${about}: ${counts[name]} addresses are ${name}, its last position says ${position[name]}`,
+async function compareAnchor(
+  client: pg.Client,
+  network: string,
+  anchor: Anchor,
+): Promise<readonly Finding[]> {
+  const { head, digest } = await readHead(client, network, anchor.seq)
+  if (anchor.seq === 0 || digest === anchor.digest.toLowerCase()) return []
+  const finding = { seq: anchor.seq, address: null, expected: anchor.digest, found: digest }
+  if (anchor.seq > head)
+    return [
       {
-        ...fields,
-        expected: String(counts[name]),
-        found: String(position[name]),
+        ...finding,
+        what: 'LOG_SHORTER',
+        message: `the log ends with event ${head}; it once went on to event ${anchor.seq}`,
       },
-    )
-  }
-  for (const { why } of wrongBounds(tally)) report('POSITION_WRONG', `${about}: ${why}`, fields)
+    ]
+  const message =
+    digest === null
+      ? `event ${anchor.seq} is missing`
+      : `event ${anchor.seq} had another digest once: it, or an event before it, was altered`
+  return [{ ...finding, what: digest === null ? 'EVENT_MISSING' : 'EVENT_ALTERED', message }]
 }
 
-function checkSeals(run: Run): Promise<SealsVerified> {
-  const { client, network, shape, tell, signal, slice } = run
-  return walkSeals(client, network, {
-    use: ofSeals(run),
-    useLate: ({ what, message, ...fields }) => tell(what, message, fields),
-    onProgress: (events) => run.progress('seals', events, shape.head),
-    signal,
-    slice,
-  })
+async function readHead(client: pg.Client, network: string, seq: number) {
+  return (await client.query<{ head: number; digest: string | null }>(HEAD, [network, seq])).rows[0]!
 }
 
-async function checkExported(run: Run, exported: readonly Exported[]): Promise<void> {
-  const { client, network, tell, signal, slice } = run
-  await walkExported(client, network, exported, {
-    use: ({ what, message, ...fields }) => tell(what, message, fields),
-    onProgress: (stretches, of) => run.progress('exported digests', stretches, of),
-    signal,
-    slice,
-  })
+/** What earlier looks found stays until a whole run no longer finds it: `since` its begin, else 0. */
+function keep(
+  { now, findings }: Stored,
+  found: ReadonlyMap<string, Finding>,
+  since: number,
+): readonly Kept[] {
+  const kept = new Map((findings ?? []).map((finding) => [keyOf(finding), finding]))
+  for (const [key, finding] of found)
+    kept.set(key, { ...finding, foundAt: kept.get(key)?.foundAt ?? now, seenAt: now })
+  return [...kept.values()].filter(({ seenAt }) => seenAt >= since).slice(0, MOST_FINDINGS)
 }
 
-/** Each goes on from where it was found in order itself: it follows the log, and may be made anew meanwhile. */
-async function checkTenures(run: Run, full: boolean): Promise<void> {
-  const { client, network, progress, signal, slice } = run
-  const options = {
-    full,
-    use: ofTenure(run),
-    onProgress: (events: number) => progress('tenures', events, null),
-    signal,
-    slice,
-  }
-  await checkTenure(client, network, options)
-  await checkCheckpoints(client, network, options)
+function keyOf({ what, seq, address, message }: Finding): string {
+  return `${what} ${seq ?? ''} ${address ?? message}`
 }
 
-export function ofTenure({ report }: Run): (odd: TenureOdd) => void {
-  return ({ what, message, ...fields }) => report(what, message, fields)
-}
-
-export function ofSeals({ report }: Run): (finding: SealFinding) => void {
-  return ({ what, message, ...fields }) => report(what, message, fields)
-}
-
-// Words.
-
-/** A row as `name=value`, or only the columns that differ. */
-function describe(cells: Cells | null, names: readonly string[], columns: readonly string[]): string | null {
-  if (cells === null) return null
-  const shown = names.flatMap((name, index) => {
-    const value = cells[index]
-    if (columns.length > 0 ? !columns.includes(name) : value === null) return []
-    return [`${name}=${typeof value === 'number' && name.endsWith('_at') ? iso(value) : String(value)}`]
-  })
-  return shown.join(' ')
-}
-
-function describeRanges(pool: Pool, ranges: readonly Range[]): string {
-  const shown = ranges.slice(0, 3).map(({ first, last }) => {
-    const from = formatValue(pool.family, first)
-    return first === last ? from : `${from}-${formatValue(pool.family, last)}`
-  })
-  return ranges.length > 3 ? `${shown.join(', ')} and ${ranges.length - 3} ranges more` : shown.join(', ')
-}
-
-function iso(ms: number): string {
-  return Number.isFinite(ms) ? new Date(ms).toISOString() : String(ms)
+function placeOf(seq: number, stored: string | null): Place {
+  if (stored === null) return { seq, part: 'log', after: '' }
+  const space = stored.indexOf(' ')
+  return { seq, part: stored.slice(0, space) as Part, after: stored.slice(space + 1) }
 }

@@ -1,13 +1,13 @@
 /**
- * From a configuration to a database that is ready to be served: the embedded one or DATABASE_URL's, roles made,
- * schema migrated, logins checked. What is returned are URLs; connections are opened by whoever uses them. Who only looks
- * takes a database as it is: `findDatabase`.
+ * From a configuration to a database that is ready to be served: the embedded one or DATABASE_URL's, roles made, schema
+ * migrated, logins checked. What is returned are URLs; connections are opened by whoever uses them. A command that only
+ * looks takes a database as it is: `findDatabase`.
  */
 
 import type pg from 'pg'
+import type { Logger } from 'pino'
 import { type Config, StartRefused } from '../config.ts'
-import type { Logger } from '../telemetry.ts'
-import { connect, readUrl } from './connect.ts'
+import { readUrl, withClient } from './connect.ts'
 import { type EmbeddedServer, hasEmbedded, shareEmbedded, startEmbedded } from './embedded.ts'
 import { checkMigrated, migrate, migrateJobs } from './migrate.ts'
 import {
@@ -19,55 +19,47 @@ import {
   readSystemIdentifier,
 } from './roles.ts'
 
-export type Database = Readonly<{
-  serviceUrl: string
-  jobsUrl: string
+export type Database = {
+  readonly serviceUrl: string
+  readonly jobsUrl: string
   /** For migrate, rebuild and tests; undefined when nobody told us an administrator's login. */
-  adminUrl: string | undefined
+  readonly adminUrl: string | undefined
   /** Stops the embedded server if it is ours. */
-  stop: () => Promise<void>
-}>
+  readonly stop: () => Promise<void>
+}
 
-type Options = Readonly<{
-  log: Logger
-  /**
-   * `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. `found`: the
-   * same, but none is made where there was none.
-   */
-  embedded: 'own' | 'share' | 'found'
-  /** Makes the views and functions of `db/audit` again, also where they are as they should be. */
-  auditAnew?: boolean
+type Options = {
+  readonly log: Logger
+  /** `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. */
+  readonly embedded: 'own' | 'share'
   /** The embedded server died and could not be started again. */
-  onFailure?: (error: Error) => void
-}>
+  readonly onFailure?: (error: Error) => void
+}
 
 type Place = Pick<Config, 'databaseUrl' | 'databaseAdminUrl' | 'directory'>
 
 /** @throws StartRefused or ConnectFailed, whose message is for people */
 export async function openDatabase(config: Place, options: Options): Promise<Database> {
   requireBoth(config)
-  if (config.databaseUrl !== undefined) {
-    return {
-      ...(await prepare(config.databaseUrl, config.databaseAdminUrl, options)),
-      stop: async () => {},
-    }
+  const { databaseUrl, databaseAdminUrl, directory } = config
+  if (databaseUrl !== undefined) {
+    return { ...(await prepare(databaseUrl, databaseAdminUrl, options)), stop: async () => {} }
   }
-  const server = await launch(config.directory, options)
-  try {
-    return { ...(await prepare(server.url, undefined, options)), stop: server.stop }
-  } catch (error) {
-    await server.stop()
-    throw error
-  }
+  const start = options.embedded === 'own' ? startEmbedded : shareEmbedded
+  const server = await start({ directory, ...options })
+  return orStop(server, async () => ({
+    ...(await prepare(server.url, undefined, options)),
+    stop: server.stop,
+  }))
 }
 
-export type FoundDatabase = Readonly<{
+export type FoundDatabase = {
   /** As it was given: the owner's or the service's. */
-  url: string
+  readonly url: string
   /** The owner's, if anybody told us. */
-  adminUrl: string
-  stop: () => Promise<void>
-}>
+  readonly adminUrl: string
+  readonly stop: () => Promise<void>
+}
 
 /**
  * For commands that look at what is there: no server, role or schema is made or altered, and none is migrated, least of
@@ -75,22 +67,30 @@ export type FoundDatabase = Readonly<{
  *
  * @throws StartRefused or ConnectFailed, whose message is for people
  */
-export async function findDatabase(
-  config: Place,
-  options: Readonly<{ log: Logger }>,
-): Promise<FoundDatabase> {
+export async function findDatabase(config: Place, options: { readonly log: Logger }): Promise<FoundDatabase> {
   requireBoth(config)
-  const { databaseUrl, databaseAdminUrl } = config
-  if (databaseUrl !== undefined) {
-    await withClient(databaseUrl, (client) => checkMigrated(client))
-    return { url: databaseUrl, adminUrl: databaseAdminUrl ?? databaseUrl, stop: async () => {} }
+  const { databaseUrl, databaseAdminUrl, directory } = config
+  const found = async (url: string, adminUrl: string, stop: () => Promise<void>): Promise<FoundDatabase> => {
+    await withClient(target(url), (client) => checkMigrated(client))
+    return { url, adminUrl, stop }
   }
-  const { url, stop } = await launch(config.directory, { ...options, embedded: 'found' })
+  if (databaseUrl !== undefined) return found(databaseUrl, databaseAdminUrl ?? databaseUrl, async () => {})
+  if (!hasEmbedded(directory)) {
+    throw new StartRefused(
+      `There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.`,
+    )
+  }
+  const server = await shareEmbedded({ directory, ...options })
+  return orStop(server, () => found(server.url, server.url, server.stop))
+}
+
+const target = (url: string) => ({ url, applicationName: 'ipledger start' })
+
+async function orStop<T>(server: EmbeddedServer, work: () => Promise<T>): Promise<T> {
   try {
-    await withClient(url, (client) => checkMigrated(client))
-    return { url, adminUrl: url, stop }
+    return await work()
   } catch (error) {
-    await stop()
+    await server.stop()
     throw error
   }
 }
@@ -101,30 +101,18 @@ function requireBoth({ databaseUrl, databaseAdminUrl }: Place): void {
   }
 }
 
-async function launch(directory: string, options: Options): Promise<EmbeddedServer> {
-  if (options.embedded === 'found' && !hasEmbedded(directory)) {
-    throw new StartRefused(
-      `There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.`,
-    )
-  }
-  const start = options.embedded === 'own' ? startEmbedded : shareEmbedded
-  return start({ directory, ...options })
-}
-
 async function prepare(
   databaseUrl: string,
   databaseAdminUrl: string | undefined,
-  { log, auditAnew }: Pick<Options, 'log' | 'auditAnew'>,
+  { log }: Pick<Options, 'log'>,
 ): Promise<Omit<Database, 'stop'>> {
-  const given = await withClient(databaseUrl, inspectLogin)
+  const given = await withClient(target(databaseUrl), inspectLogin)
   const adminUrl = databaseAdminUrl ?? (given.administers ? databaseUrl : undefined)
   const logins =
     adminUrl === undefined
-      ? await withClient(databaseUrl, (service) => adoptService(service, databaseUrl))
-      : await withClient(adminUrl, (admin) =>
-          administer(admin, databaseUrl, { keepService: !given.administers, log, anew: auditAnew ?? false }),
-        )
-  await withClient(logins.serviceUrl, (service) => checkServiceLogin(service, log))
+      ? await withClient(target(databaseUrl), (service) => adoptService(service, databaseUrl))
+      : await withClient(target(adminUrl), (admin) => administer(admin, databaseUrl, log, !given.administers))
+  await withClient(target(logins.serviceUrl), checkServiceLogin)
   return { ...logins, adminUrl }
 }
 
@@ -133,7 +121,7 @@ async function adoptService(service: pg.Client, databaseUrl: string): Promise<Lo
   await checkMigrated(service)
   const { jobsUrl } = deriveLogins(databaseUrl, await readSystemIdentifier(service))
   try {
-    await withClient(jobsUrl, async () => {})
+    await withClient(target(jobsUrl), async () => {})
   } catch (error) {
     throw new StartRefused(
       `Cannot log in as "${readUrl(jobsUrl).user}": run "ipledger migrate" with this DATABASE_URL, and with DATABASE_ADMIN_URL naming the owner of the database.`,
@@ -146,7 +134,8 @@ async function adoptService(service: pg.Client, databaseUrl: string): Promise<Lo
 async function administer(
   admin: pg.Client,
   databaseUrl: string,
-  { keepService, log, anew }: Readonly<{ keepService: boolean; log: Logger; anew: boolean }>,
+  log: Logger,
+  keepService: boolean,
 ): Promise<Logins> {
   const self = await inspectLogin(admin)
   if (!self.administers) {
@@ -155,16 +144,7 @@ async function administer(
     )
   }
   const logins = await ensureRoles(admin, databaseUrl, log, { keepService })
-  await migrate(admin, log, undefined, { anew })
+  await migrate(admin, log)
   await migrateJobs(admin, logins.jobsUrl, log)
   return logins
-}
-
-async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = await connect({ url, applicationName: 'ipledger start' })
-  try {
-    return await work(client)
-  } finally {
-    await client.end()
-  }
 }

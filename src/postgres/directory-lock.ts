@@ -1,7 +1,7 @@
 /**
- * One process at a time per directory. The lock is the kernel's (SQLite's, on an empty file, without a database): it
- * ends with its holder however that dies, so there is nothing stale to judge, and it holds between containers that
- * share the directory, where process ids say nothing. Node has no flock of its own.
+ * One process at a time per directory. The lock is the kernel's (SQLite's, on an empty file): it ends with its holder
+ * however that dies, and it holds between containers that share the directory, where process ids say nothing. Node has no
+ * flock of its own.
  */
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { StartRefused } from '../config.ts'
 
 const SQLITE_BUSY = 5
 
-export type DirectoryLock = Readonly<{ release: () => void }>
+export type DirectoryLock = { readonly release: () => void }
 
 /** Makes the directory if need be. Undefined: another process holds it. */
 export function lockDirectory(directory: string): DirectoryLock | undefined {
@@ -22,6 +22,8 @@ export function lockDirectory(directory: string): DirectoryLock | undefined {
     database = new DatabaseSync(join(directory, 'lock'), { timeout: 0 })
     database.exec('begin exclusive')
     writeFileSync(join(directory, 'holder'), `${process.pid}\n`)
+    const held = database
+    return { release: () => held.close() }
   } catch (error) {
     database?.close()
     if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY) return undefined
@@ -31,8 +33,6 @@ export function lockDirectory(directory: string): DirectoryLock | undefined {
       { cause: error },
     )
   }
-  const held = database
-  return { release: () => held.close() }
 }
 
 /** Process id of the holder, as it wrote it down. For people. */

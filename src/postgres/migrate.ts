@@ -1,42 +1,38 @@
 /**
- * Forward-only migrations: `db/migrations/NNNN_name.sql`, each in its own transaction, never edited after landing.
+ * Brings a database up to this code: `db/migrations/NNNN_name.sql`, each once, never edited after landing; then
+ * `db/audit/*.sql` and `db/grants.sql`, all of it anew when a file differs. One transaction under one lock, so that
+ * starters take turns and nothing is left half done. Roles must exist first (`roles.ts`): tables are granted to them.
  *
- * The row of a migration is inserted before its statements, so that of two starters one waits on the other's row and
- * then yields (as graphile/worker does). Afterwards `db/audit` is applied where it differs (`audit-schema.ts`). A database
- * that is newer than this code, or whose migrations are not these files, is refused. Roles must exist first (`roles.ts`):
- * migrations grant to them.
+ * Schema `ipledger_audit` is dropped with whatever rests on it: a view of somebody's own belongs elsewhere.
  */
 
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
-import { fileURLToPath } from 'node:url'
 import { Logger as JobsLogger, runMigrations } from 'graphile-worker'
 import pg from 'pg'
+import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
-import type { Logger } from '../telemetry.ts'
-import { applyAudit } from './audit-schema.ts'
 import { createPool, readUrl } from './connect.ts'
+import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
 
 export const JOBS_SCHEMA = 'graphile_worker'
 
-export type MigrationSources = Readonly<{ migrations: string; audit: string }>
+/** The folder `db`. */
+export const DB = new URL('../../db/', import.meta.url)
 
-export const SOURCES: MigrationSources = {
-  migrations: fileURLToPath(new URL('../../db/migrations/', import.meta.url)),
-  audit: fileURLToPath(new URL('../../db/audit/', import.meta.url)),
+type Migration = {
+  readonly version: number
+  readonly name: string
+  readonly checksum: string
+  readonly sql: string
 }
+type Applied = { readonly version: number; readonly name: string; readonly checksum: string }
 
-type Migration = Readonly<{ version: number; name: string; checksum: string; sql: string }>
-type AppliedRow = Readonly<{ version: number; name: string; checksum: string }>
-
-/** Any number that nobody else uses as an advisory lock. */
+/** Numbers that nobody else uses as advisory locks. */
+const MIGRATION_LOCK = 0x1b1ed9e4
 const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
 
-/** Somebody else made it between our look and our statement: duplicate key, schema, table, object. */
-const CLASHES: ReadonlySet<string> = new Set(['23505', '42P06', '42P07', '42710'])
-
-/** Its files are not installed; whoever migrates may not make it. */
-const NO_EXTENSION: ReadonlySet<string> = new Set(['0A000', '58P01', '42501'])
+const INSUFFICIENT_PRIVILEGE = '42501'
 
 const MIGRATION_TABLE = `
   create table ipledger.migration (
@@ -46,40 +42,32 @@ const MIGRATION_TABLE = `
     applied_at timestamptz not null default clock_timestamp(),
     constraint migration_is_applied_once primary key (version)
   );
-  comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';
-  grant select on ipledger.migration to ipledger_service;
-`
+  comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';`
 
-const INSERT_MIGRATION = 'insert into ipledger.migration (version, name, checksum) values ($1, $2, $3)'
-
-/**
- * Brings the schemas `ipledger` and `ipledger_audit` up to this code. Safe to run by several starters at once; each
- * migration is applied once, the audit also where nothing differs if it is wanted `anew`. Returns the versions this call
- * applied.
- *
- * @throws StartRefused when a landed file was edited or the database is newer than this code
- */
-export async function migrate(
-  admin: pg.Client,
-  log: Logger,
-  sources: MigrationSources = SOURCES,
-  options: Readonly<{ anew?: boolean }> = {},
-): Promise<readonly number[]> {
-  const migrations = await readMigrations(sources.migrations)
-  const before = await readApplied(admin)
-  refuseStrangers(before, migrations)
-  const applied: number[] = []
-  for (const migration of migrations.slice(before.length)) {
-    if (await apply(admin, migration)) {
-      applied.push(migration.version)
-      log.info({ migration: migration.name }, 'migration applied')
-    }
+/** Safe to run by several starters at once. Returns the versions this call applied. */
+export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Promise<readonly number[]> {
+  const migrations = await readMigrations(db)
+  await admin.query('begin isolation level read committed')
+  try {
+    await admin.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
+    const before = await readApplied(admin)
+    refuseStrangers(before, migrations)
+    const missing = migrations.slice(before.length)
+    for (const migration of missing) await apply(admin, migration)
+    const isAudited = await applyAudit(admin, db)
+    await admin.query('commit')
+    for (const { name } of missing) log.info({ migration: name }, 'migration applied')
+    if (isAudited) log.info('views and functions of ipledger_audit applied')
+    return missing.map(({ version }) => version)
+  } catch (error) {
+    await admin.query('rollback').catch(() => {})
+    if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
+    throw new StartRefused(
+      `Role "${admin.user}" may not bring the database up to date (${messageOf(error)}): ` +
+        'let DATABASE_ADMIN_URL name the role that owns the schemas ipledger and ipledger_audit, or a superuser.',
+      { cause: error },
+    )
   }
-  refuseStrangers(await readApplied(admin), migrations)
-  if (await applyAudit(admin, sources.audit, await sqlFiles(sources.audit), options)) {
-    log.info('views and functions of ipledger_audit applied')
-  }
-  return applied
 }
 
 /**
@@ -87,8 +75,8 @@ export async function migrate(
  *
  * @throws StartRefused when the database is not exactly at this code's version
  */
-export async function checkMigrated(client: pg.Client, sources: MigrationSources = SOURCES): Promise<void> {
-  const migrations = await readMigrations(sources.migrations)
+export async function checkMigrated(client: pg.Client, db: URL = DB): Promise<void> {
+  const migrations = await readMigrations(db)
   const applied = await readApplied(client)
   refuseStrangers(applied, migrations)
   if (applied.length < migrations.length) {
@@ -105,19 +93,21 @@ export async function checkMigrated(client: pg.Client, sources: MigrationSources
  */
 export async function migrateJobs(admin: pg.Client, jobsUrl: string, log: Logger): Promise<void> {
   const pool = createPool({ url: jobsUrl, applicationName: 'ipledger migrate jobs', max: 2 })
+  const run = () => runMigrations({ pgPool: pool, schema: JOBS_SCHEMA, logger: jobsLogger(log) })
   try {
-    if (await jobsSchemaExists(admin)) {
-      await runMigrations({ pgPool: pool, schema: JOBS_SCHEMA, logger: jobsLogger(log) })
-      return
-    }
-    const { rows } = await admin.query<{ database: string }>('select current_database() as database')
-    const create = `create on database ${pg.escapeIdentifier(rows[0]!.database)}`
+    const { rows } = await admin.query<{ database: string; present: boolean }>(
+      'select current_database() as database, to_regclass($1) is not null as present',
+      [`${JOBS_SCHEMA}.migrations`],
+    )
+    const { database, present } = rows[0]!
+    if (present) return await run()
+    const create = `create on database ${pg.escapeIdentifier(database)}`
     const role = pg.escapeIdentifier(readUrl(jobsUrl).user)
     // One starter at a time: else the first one's revoke falls into the second one's `create schema`.
     await admin.query('select pg_advisory_lock($1)', [JOBS_SCHEMA_LOCK])
     try {
       await admin.query(`grant ${create} to ${role}`)
-      await runMigrations({ pgPool: pool, schema: JOBS_SCHEMA, logger: jobsLogger(log) })
+      await run()
     } finally {
       await admin.query(`revoke ${create} from ${role}`)
       await admin.query('select pg_advisory_unlock($1)', [JOBS_SCHEMA_LOCK])
@@ -127,75 +117,96 @@ export async function migrateJobs(admin: pg.Client, jobsUrl: string, log: Logger
   }
 }
 
-/** graphile-worker's messages in our log. */
+/** graphile-worker's messages in our log. Its `info` reports every job and every start: ours does not. */
 export function jobsLogger(log: Logger): JobsLogger {
-  const levels = { error: 'error', warning: 'warn', info: 'info', debug: 'debug' } as const
-  return new JobsLogger(() => (level, message, meta) => {
-    // Its `info` tells of every job and every start; ours tells of ipledger.
-    const ours = level === 'info' ? 'debug' : levels[level]
-    log[ours]({ ...meta }, message)
-  })
+  const levels = { error: 'error', warning: 'warn', info: 'debug', debug: 'debug' } as const
+  return new JobsLogger(() => (level, message, meta) => log[levels[level]]({ ...meta }, message))
 }
 
-async function jobsSchemaExists(admin: pg.Client): Promise<boolean> {
-  const { rows } = await admin.query<{ present: boolean }>('select to_regclass($1) is not null as present', [
-    `${JOBS_SCHEMA}.migrations`,
-  ])
-  return rows[0]!.present
+async function apply(admin: pg.Client, { version, name, checksum, sql }: Migration): Promise<void> {
+  try {
+    await admin.query(sql)
+    // The first one makes the schema that the table is in.
+    if (version === 1) await admin.query(MIGRATION_TABLE)
+    await admin.query('insert into ipledger.migration (version, name, checksum) values ($1, $2, $3)', [
+      version,
+      name,
+      checksum,
+    ])
+  } catch (error) {
+    if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
+    throw new Error(`migration ${name} failed: ${messageOf(error)}`, { cause: error })
+  }
 }
 
-async function readMigrations(directory: string): Promise<readonly Migration[]> {
+/** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
+async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
+  const names = (await sqlFiles(new URL('audit/', db))).map((name) => `audit/${name}`)
+  const files = await Promise.all(
+    [...names, 'grants.sql'].map(async (name) => ({ name, sql: await readText(new URL(name, db)) })),
+  )
+  const digest = sha256(files.map(({ name, sql }) => `${name}\n${sql}`).join('\n'))
+  const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
+    `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64) as digest,
+            has_schema_privilege($1, to_regnamespace('ipledger_audit'), 'usage')
+              and has_schema_privilege($2, to_regnamespace('ipledger'), 'usage') as granted`,
+    [AUDITOR_ROLE, SERVICE_ROLE],
+  )
+  if (rows[0]!.digest === digest && rows[0]!.granted) return false
+  // Functions are checked when they are called, so that no order among them matters.
+  await admin.query(`
+    set local search_path = pg_catalog;
+    set local check_function_bodies = off;
+    drop schema if exists ipledger_audit cascade;
+    create schema ipledger_audit;
+    comment on schema ipledger_audit is
+      'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}'`)
+  for (const { name, sql } of files) {
+    await admin.query(sql).catch((error: unknown) => {
+      if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
+      throw new Error(`db/${name} failed: ${messageOf(error)}`, { cause: error })
+    })
+  }
+  return true
+}
+
+async function readMigrations(db: URL): Promise<readonly Migration[]> {
+  const directory = new URL('migrations/', db)
   const files = await sqlFiles(directory)
   return Promise.all(
     files.map(async (file, index) => {
-      const found = /^(\d{4})_([a-z0-9_]+)\.sql$/.exec(file)
-      if (found === null || Number(found[1]) !== index + 1) {
+      if (!/^\d{4}_[a-z0-9_]+\.sql$/.test(file) || Number(file.slice(0, 4)) !== index + 1) {
         throw new Error(
-          `${directory}${file}: migrations are named 0001_name.sql, 0002_name.sql, … without a gap`,
+          `db/migrations/${file}: migrations are named 0001_name.sql, 0002_name.sql, … without a gap`,
         )
       }
-      const sql = (await readFile(`${directory}/${file}`, 'utf8')).replaceAll('\r\n', '\n')
-      return {
-        version: index + 1,
-        name: file.replace(/\.sql$/, ''),
-        checksum: createHash('sha256').update(sql).digest('hex'),
-        sql,
-      }
+      const sql = await readText(new URL(file, directory))
+      return { version: index + 1, name: file.slice(0, -'.sql'.length), checksum: sha256(sql), sql }
     }),
   )
 }
 
-async function sqlFiles(directory: string): Promise<readonly string[]> {
-  try {
-    return (await readdir(directory)).filter((file) => file.endsWith('.sql')).sort()
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
-    throw error
-  }
-}
-
-async function readApplied(client: pg.Client): Promise<readonly AppliedRow[]> {
+async function readApplied(client: pg.Client): Promise<readonly Applied[]> {
   // Not to_regclass: it raises for a login that may not look into the schema.
-  const { rows: tables } = await client.query<{ role: string; readable: boolean }>(
-    `select current_user as role,
-            has_schema_privilege(relnamespace, 'usage') and has_table_privilege(oid, 'select') as readable
-       from pg_class
-      where relname = 'migration' and relnamespace = to_regnamespace('ipledger')`,
+  const { rows: tables } = await client.query(
+    `select from pg_class where relname = 'migration' and relnamespace = to_regnamespace('ipledger')`,
   )
-  const table = tables[0]
-  if (table === undefined) return []
-  if (!table.readable) {
+  if (tables.length === 0) return []
+  try {
+    const { rows } = await client.query<Applied>(
+      'select version, name, checksum from ipledger.migration order by version',
+    )
+    return rows
+  } catch (error) {
+    if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
     throw new StartRefused(
-      `Role "${table.role}" may not read ipledger.migration: grant ipledger_service to ${pg.escapeIdentifier(table.role)}.`,
+      `Role "${client.user}" may not read ipledger.migration: grant ${SERVICE_ROLE} to ${pg.escapeIdentifier(client.user ?? '')}.`,
+      { cause: error },
     )
   }
-  const { rows } = await client.query<AppliedRow>(
-    'select version, name, checksum from ipledger.migration order by version',
-  )
-  return rows
 }
 
-function refuseStrangers(applied: readonly AppliedRow[], migrations: readonly Migration[]): void {
+function refuseStrangers(applied: readonly Applied[], migrations: readonly Migration[]): void {
   for (const row of applied) {
     const migration = migrations[row.version - 1]
     if (migration === undefined) {
@@ -213,51 +224,22 @@ function refuseStrangers(applied: readonly AppliedRow[], migrations: readonly Mi
   }
 }
 
-/**
- * False: another starter applied it meanwhile. The first migration makes the schema that holds the table of
- * migrations, so there the schema itself is what two starters collide on.
- */
-async function apply(admin: pg.Client, migration: Migration): Promise<boolean> {
-  const row = [migration.version, migration.name, migration.checksum]
-  try {
-    await transaction(admin, async () => {
-      if (migration.version === 1) {
-        await admin.query(migration.sql)
-        await admin.query(MIGRATION_TABLE)
-        await admin.query(INSERT_MIGRATION, row)
-      } else {
-        await admin.query(INSERT_MIGRATION, row)
-        await admin.query(migration.sql)
-      }
-    })
-    return true
-  } catch (error) {
-    if (CLASHES.has(sqlState(error)) && (await readApplied(admin)).length >= migration.version) return false
-    const said = error instanceof Error ? error.message : String(error)
-    const extension = /^create extension (?:if not exists )?(\w+)/m.exec(migration.sql)?.[1]
-    if (extension !== undefined && NO_EXTENSION.has(sqlState(error)) && said.includes(extension)) {
-      throw new StartRefused(
-        `ipledger needs the extension ${extension} of PostgreSQL's contrib modules, and cannot make it (${said}): install ` +
-          `the modules beside the server (package postgresql-contrib, where they do not come with it), or let an ` +
-          `administrator run this in the database, then start again:\n  create extension ${extension} with schema public;`,
-        { cause: error },
-      )
-    }
-    throw new Error(`migration ${migration.name} failed: ${said}`, { cause: error })
-  }
+async function sqlFiles(directory: URL): Promise<readonly string[]> {
+  return (await readdir(directory)).filter((file) => file.endsWith('.sql')).sort()
 }
 
-async function transaction(client: pg.Client, work: () => Promise<void>): Promise<void> {
-  await client.query('begin')
-  try {
-    await work()
-    await client.query('commit')
-  } catch (error) {
-    await client.query('rollback').catch(() => {})
-    throw error
-  }
+async function readText(file: URL): Promise<string> {
+  return (await readFile(file, 'utf8')).replaceAll('\r\n', '\n')
 }
 
-function sqlState(error: unknown): string {
-  return error instanceof pg.DatabaseError ? (error.code ?? '') : ''
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}
+
+function sqlState(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError ? error.code : undefined
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }

@@ -1,15 +1,14 @@
 /**
- * A connection of a pool for one piece of work, and no longer than it may take. The role's time-out ends a statement, but
- * of a database that went silent nobody hears: then the connection is broken, and its place in the pool is free again.
- * Whatever fails in the middle of the work ends with its connection.
+ * A connection of a pool for one piece of work. The role's time-out ends a statement; a database that went silent ends
+ * nothing, so the connection is severed after a while. When the work fails, its connection is closed with it.
  */
 import type pg from 'pg'
 import { sever } from './trip.ts'
 
-/** Far more than the largest report takes; not measured. */
-const WORK_WITHIN_MS = 60_000
-/** Longer than the role's own time-out of a statement: then nobody is there who would say so. */
+/** Longer than the role's own time-out of a statement: then nobody is there to report it. */
 const STATEMENT_WITHIN_MS = 7_000
+/** Far more than any piece of work takes; not measured. */
+const WORK_WITHIN_MS = 60_000
 
 export async function onConnection<T>(
   database: pg.Pool,
@@ -18,14 +17,14 @@ export async function onConnection<T>(
 ): Promise<T> {
   // A pool's client is one of the driver's own.
   const client = (await database.connect()) as unknown as pg.Client & pg.PoolClient
-  const patience = setTimeout(() => sever(client), withinMs)
+  const timeout = setTimeout(() => sever(client), withinMs)
   let failed = true
   try {
     const result = await work(client)
     failed = false
     return result
   } finally {
-    clearTimeout(patience)
+    clearTimeout(timeout)
     client.release(failed)
   }
 }

@@ -1,28 +1,26 @@
 /**
- * The login roles of DESIGN §5.
+ * The login roles.
  *
  *   ipledger_service   the ledger and its readers; owns nothing, may insert into and read `event`
  *   ipledger_jobs      graphile-worker; owns only its schema
  *   ipledger_auditor   people and dashboards; reads schema `ipledger_audit` and nothing else
  *
- * When DATABASE_URL logs in as an owner or superuser, these roles are created and the first two used in its place. Their passwords
- * are derived from the password in DATABASE_URL and the identity of the cluster, so that every process that was given
- * the same URL knows them and none is stored; what is sent to the server is a SCRAM verifier, which its statement log
- * may show. Without a password in DATABASE_URL (peer, trust) the roles get none and log in the same way.
+ * When DATABASE_URL logs in as an owner or superuser, these roles are created and the first two used in its place. Their
+ * passwords follow from the password in DATABASE_URL and the identity of the cluster, so that every process with the same
+ * URL knows them and none is stored; the server is sent a SCRAM verifier. Without a password in DATABASE_URL (peer, trust)
+ * the roles get none and log in the same way. The auditor gets no password from us: an operator sets one, and it stays.
  *
- * Roles belong to the whole cluster and have one password each, so databases of one cluster share them only if their
- * DATABASE_URLs name the same login. A role's comment says from which login its password follows. A start with another
- * login stops: a new password would shut out, at their next connection, the processes that use the role now. With the
- * same login, its password was changed, and the role's follows it; processes that were given the old one are shut out.
- * The auditor gets no password from us: it logs in once an operator has set one, and what the operator set stays.
+ * Roles belong to the whole cluster and have one password each. A role that logs in with another password than ours is
+ * left alone and the start stops: a new password would shut out the processes that use the role now.
  *
- * Time-outs and plan settings belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not.
+ * Time-outs belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not. `db/grants.sql` says what
+ * each role may.
  */
 
 import { createHmac, hash, pbkdf2Sync } from 'node:crypto'
 import pg from 'pg'
+import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
-import type { Logger } from '../telemetry.ts'
 import { ConnectFailed, connectUnchecked, readUrl, replaceLogin } from './connect.ts'
 
 export const SERVICE_ROLE = 'ipledger_service'
@@ -39,25 +37,19 @@ const SESSION: Settings = {
   synchronous_commit: 'on',
 }
 
-/**
- * A paused process must not hold a network's lock: the three time-outs. The rest pins plans by shape. Every statement
- * of the service reads by a key or pages along one, and statistics of its tables swing: a plan made while a table was
- * small or full of dead rows once took 22,000 commands/s to 300 (DESIGN §2).
- */
+/** A process that is paused or gone must not hold a network's lock. */
 export const SERVICE_SETTINGS: Settings = {
   ...SESSION,
   search_path: 'ipledger',
   idle_in_transaction_session_timeout: '2s',
   lock_timeout: '3s',
   statement_timeout: '5s',
-  enable_seqscan: 'off',
-  enable_bitmapscan: 'off',
-  enable_hashjoin: 'off',
-  enable_mergejoin: 'off',
-  enable_sort: 'off',
-  enable_incremental_sort: 'off',
-  plan_cache_mode: 'force_generic_plan',
-  jit: 'off',
+  // A sender that stops in the middle of a packet is not idle; only this one ends it. Since PostgreSQL 17.
+  transaction_timeout: '10s',
+  // A host that is gone answers no probe: noticed after 5 s.
+  tcp_keepalives_idle: '2',
+  tcp_keepalives_interval: '1',
+  tcp_keepalives_count: '3',
 }
 
 export const JOBS_SETTINGS: Settings = {
@@ -67,7 +59,7 @@ export const JOBS_SETTINGS: Settings = {
   statement_timeout: '60s',
 }
 
-/** Typed by people, refreshed by dashboards: a forgotten session must not keep dead rows, nor a wide question the database. */
+/** A session that somebody forgot must not keep dead rows, nor a wide question the database. */
 export const AUDITOR_SETTINGS: Settings = {
   timezone: 'UTC',
   datestyle: 'ISO, MDY',
@@ -79,35 +71,30 @@ export const AUDITOR_SETTINGS: Settings = {
   jit: 'off',
 }
 
-const TIMEOUTS = ['idle_in_transaction_session_timeout', 'lock_timeout', 'statement_timeout'] as const
+const TIMEOUTS = [
+  'idle_in_transaction_session_timeout',
+  'lock_timeout',
+  'statement_timeout',
+  'transaction_timeout',
+]
 
-export type Logins = Readonly<{ serviceUrl: string; jobsUrl: string }>
+export type Logins = { readonly serviceUrl: string; readonly jobsUrl: string }
 
-export type LoginKind = Readonly<{
-  role: string
+export type LoginKind = {
+  readonly role: string
   /** Superuser, or owner of the database or of the schema. */
-  administers: boolean
-}>
+  readonly administers: boolean
+}
 
-/** What we log in as, and the login that its password follows from. */
-type OwnLogin = Readonly<{ url: string; follows: string }>
-/** `operators`: nobody logs in as it unless an operator lets somebody; `auditors`: once an operator set a password. */
-type Login = OwnLogin | 'operators' | 'auditors'
-
-type Wanted = Readonly<{ role: string; settings: Settings; login: Login }>
-
-type RoleState = Readonly<{
-  canLogin: boolean
-  /** Null: nobody said, and whoever set a password was not ipledger. */
-  follows: string | null
-  /** That login is still there. */
-  followed: boolean
-  settings: ReadonlySet<string>
-}>
+/** How the role logs in. `operators`: only if an operator lets it; `auditors`: once an operator set a password. */
+type Login = { readonly url: string } | 'operators' | 'auditors'
+type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
 
 const INSUFFICIENT_PRIVILEGE = '42501'
-const WRONG_PASSWORD: ReadonlySet<string> = new Set(['28P01', '28000'])
-const ROLE_ATTEMPTS = 5
+const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000'])
+/** Another starter changed the same role at the same time: duplicate role, duplicate key, tuple concurrently updated. */
+const COLLIDED: ReadonlySet<string | undefined> = new Set(['42710', '23505', 'XX000'])
+const ATTEMPTS = 5
 
 /** What the login of this connection may do. */
 export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
@@ -140,9 +127,8 @@ export async function readSystemIdentifier(client: pg.Client): Promise<string> {
 }
 
 /**
- * Creates the roles and brings their settings up to date; changes nothing when nothing differs, and nothing when it
- * refuses: all of it is one transaction. With `keepService` the service's password is the operator's, who named the role
- * in DATABASE_URL.
+ * Creates the roles and brings their settings up to date, in one transaction. With `keepService` the service's login is
+ * the operator's, who named it in DATABASE_URL.
  *
  * @throws StartRefused with the statements to run when this login may not, or when others use the roles already
  */
@@ -150,37 +136,49 @@ export async function ensureRoles(
   admin: pg.Client,
   databaseUrl: string,
   log: Logger,
-  options: Readonly<{ keepService?: boolean }> = {},
+  options: { readonly keepService?: boolean } = {},
 ): Promise<Logins> {
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
-  const { user: follows } = readUrl(databaseUrl)
-  const service: Login = options.keepService ? 'operators' : { url: logins.serviceUrl, follows }
-  await ensureAll(
-    admin,
-    [
-      { role: SERVICE_ROLE, settings: SERVICE_SETTINGS, login: service },
-      { role: JOBS_ROLE, settings: JOBS_SETTINGS, login: { url: logins.jobsUrl, follows } },
-      { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, login: 'auditors' },
-    ],
-    log,
-  )
-  return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
+  const wanted: readonly Wanted[] = [
+    {
+      role: SERVICE_ROLE,
+      settings: SERVICE_SETTINGS,
+      login: options.keepService ? 'operators' : { url: logins.serviceUrl },
+    },
+    { role: JOBS_ROLE, settings: JOBS_SETTINGS, login: { url: logins.jobsUrl } },
+    { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, login: 'auditors' },
+  ]
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await admin.query('begin')
+      const altered: string[] = []
+      for (const one of wanted) if (await ensureRole(admin, one)) altered.push(one.role)
+      await admin.query('commit')
+      for (const role of altered) log.info({ role }, 'role created or brought up to date')
+      return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
+    } catch (error) {
+      // If the connection is lost, the first error says so.
+      await admin.query('rollback').catch(() => {})
+      const code = error instanceof pg.DatabaseError ? error.code : undefined
+      if (!COLLIDED.has(code) || attempt === ATTEMPTS) throw error
+    }
+  }
 }
 
 /**
- * The login the service writes with must not be able to rewrite history, and must not be able to hold a network's lock
- * for ever.
+ * The login the service writes with must not be able to rewrite history or to hold a network's lock for ever.
  *
  * @throws StartRefused
  */
-export async function checkServiceLogin(service: pg.Client, log: Logger): Promise<void> {
+export async function checkServiceLogin(service: pg.Client): Promise<void> {
   const { rows } = await service.query<{
     role: string
     superuser: boolean
     owned: string | null
     rewrites: boolean
     appends: boolean
-    settings: Record<string, string>
+    /** Null: this server does not have it. */
+    settings: Readonly<Record<string, string | null>>
   }>(
     `select current_user as role,
             (select rolsuper from pg_roles where rolname = current_user) as superuser,
@@ -189,191 +187,97 @@ export async function checkServiceLogin(service: pg.Client, log: Logger): Promis
             coalesce(has_table_privilege(event.oid, 'update, delete, truncate'), false) as rewrites,
             coalesce(has_schema_privilege(event.relnamespace, 'usage')
                      and has_table_privilege(event.oid, 'insert'), false) as appends,
-            (select jsonb_object_agg(name, current_setting(name)) from unnest($1::text[]) as name) as settings
+            (select jsonb_object_agg(name, current_setting(name, true)) from unnest($1::text[]) as name) as settings
        from (select 1) as always
        left join pg_class as event
          on event.relname = 'event' and event.relnamespace = to_regnamespace('ipledger')`,
-    [Object.keys(SERVICE_SETTINGS)],
+    [TIMEOUTS],
   )
-  const login = rows[0]!
+  const { superuser, owned, rewrites, appends, settings, ...login } = rows[0]!
   const role = pg.escapeIdentifier(login.role)
+  const refuse = (what: string): never => {
+    throw new StartRefused(`The service's role ${role} ${what}`)
+  }
   const advice = `let DATABASE_URL log in as ${SERVICE_ROLE}, or as a role that was only granted it`
-  if (login.superuser) {
-    throw new StartRefused(`The service's role ${role} is a superuser and could rewrite the log: ${advice}.`)
+  if (superuser) refuse(`is a superuser and could rewrite the log: ${advice}`)
+  if (owned !== null) refuse(`owns ipledger.${owned} and could rewrite the log: ${advice}`)
+  if (rewrites) {
+    refuse(`may change or delete events: revoke update, delete, truncate on ipledger.event from ${role}`)
   }
-  if (login.owned !== null) {
-    throw new StartRefused(
-      `The service's role ${role} owns ipledger.${login.owned} and could rewrite the log: ${advice}.`,
-    )
-  }
-  if (login.rewrites) {
-    throw new StartRefused(
-      `The service's role ${role} may change or delete events: revoke update, delete, truncate on ipledger.event from ${role}.`,
-    )
-  }
-  if (!login.appends) {
-    throw new StartRefused(
-      `The service's role ${role} may not write events: grant ${SERVICE_ROLE} to ${role}.`,
-    )
-  }
-  const endless = TIMEOUTS.filter((name) => /^0\D*$/.test(login.settings[name] ?? '0'))
+  if (!appends) refuse(`may not write events: grant ${SERVICE_ROLE} to ${role}`)
+  const endless = TIMEOUTS.filter((name) => /^0\D*$/.test(settings[name] ?? ''))
   if (endless.length > 0) {
-    throw new StartRefused(
-      `The service's role ${role} has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever. Run:\n` +
+    refuse(
+      `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever. Run this and start again:\n` +
         endless.map((name) => `  ${alterSetting(login.role, name, SERVICE_SETTINGS[name]!)};`).join('\n'),
     )
-  }
-  const different = Object.entries(SERVICE_SETTINGS).filter(
-    ([name, value]) =>
-      !TIMEOUTS.some((timeout) => timeout === name) &&
-      login.settings[name]?.toLowerCase() !== value.toLowerCase(),
-  )
-  if (different.length > 0) {
-    log.warn(
-      { run: different.map(([name, value]) => alterSetting(login.role, name, value)) },
-      `role ${login.role} lacks settings the service was measured with`,
-    )
-  }
-}
-
-/**
- * Roles belong to the cluster: several starters, in several databases, may change the same row at once. And what a start
- * changed before it was refused would stay for all of them, so a refusal at the second role takes back the first.
- */
-async function ensureAll(admin: pg.Client, wanted: readonly Wanted[], log: Logger): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      await admin.query('begin')
-      const altered: string[] = []
-      for (const one of wanted) if (await ensureRole(admin, one, log)) altered.push(one.role)
-      await admin.query('commit')
-      for (const role of altered) log.info({ role }, 'role created or brought up to date')
-      return
-    } catch (error) {
-      // Where the connection is lost, that is what is told.
-      await admin.query('rollback').catch(() => undefined)
-      const state = error instanceof pg.DatabaseError ? error.code : undefined
-      const collided = state === '42710' || state === '23505' || state === 'XX000'
-      if (!collided || attempt === ROLE_ATTEMPTS) throw error
-    }
   }
 }
 
 /** True if something was missing. */
-async function ensureRole(
-  admin: pg.Client,
-  { role, settings, login }: Wanted,
-  log: Logger,
-): Promise<boolean> {
-  const statements = await missing(admin, role, settings, login, log)
-  if (statements.length === 0) return false
-  const self = await currentRole(admin)
+async function ensureRole(admin: pg.Client, wanted: Wanted): Promise<boolean> {
+  const statements = await missing(admin, wanted)
   try {
     for (const statement of statements) await admin.query(statement)
-    return true
+    return statements.length > 0
   } catch (error) {
-    if (error instanceof pg.DatabaseError && error.code === INSUFFICIENT_PRIVILEGE)
-      throw refuseRole(self, role, statements, error)
-    throw error
+    if (!(error instanceof pg.DatabaseError) || error.code !== INSUFFICIENT_PRIVILEGE) throw error
+    throw new StartRefused(
+      `Role "${admin.user}" may not set up role "${wanted.role}". Let a superuser run this once, then start again:\n` +
+        statements.map((statement) => `  ${statement};`).join('\n'),
+      { cause: error },
+    )
   }
 }
 
 /** The statements that are still to run, in order. */
-async function missing(
-  admin: pg.Client,
-  role: string,
-  settings: Settings,
-  login: Login,
-  log: Logger,
-): Promise<readonly string[]> {
+async function missing(admin: pg.Client, { role, settings, login }: Wanted): Promise<readonly string[]> {
+  const { rows } = await admin.query<{
+    present: boolean
+    can_login: boolean | null
+    settings: readonly string[] | null
+    known: readonly string[]
+    database: string
+    connects: boolean
+  }>(
+    `select r.oid is not null as present, r.rolcanlogin as can_login, r.rolconfig as settings,
+            (select array_agg(lower(name)) from pg_settings where lower(name) = any ($2)) as known,
+            current_database() as database,
+            has_database_privilege(coalesce(r.rolname, 'public'), current_database(), 'connect') as connects
+       from (select $1::name as name) as wanted left join pg_roles r on r.rolname = wanted.name`,
+    [role, Object.keys(settings)],
+  )
+  const { present, can_login: canLogin, settings: set, known, database, connects } = rows[0]!
   const name = pg.escapeIdentifier(role)
-  const statements: string[] = []
-  const state = await readRole(admin, role)
-  const own = typeof login === 'string' ? undefined : login
-  const password = own === undefined ? undefined : readUrl(own.url).password
+  const url = typeof login === 'string' ? undefined : login.url
+  const password = url === undefined ? undefined : readUrl(url).password
   const secret = password === undefined ? '' : ` password '${scramVerifier(password)}'`
-  const comment =
-    login === 'auditors'
-      ? AUDITOR
-      : own === undefined || password === undefined
-        ? null
-        : FOLLOWS + own.follows
-  const said = comment === null ? [] : [`comment on role ${name} is ${pg.escapeLiteral(comment)}`]
-  if (state === undefined) {
-    // An operator's own service login still needs the role to exist: migrations grant to it.
+  const statements: string[] = []
+  if (!present) {
+    // A login of the operator's own still needs the role to exist: it is what tables are granted to.
     const logsIn = login === 'operators' ? 'nologin' : 'login'
     statements.push(
       `create role ${name} ${logsIn} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
-      ...said,
     )
-  } else if (own !== undefined && (!state.canLogin || !(await canLogIn(own.url)))) {
-    if (state.canLogin && password !== undefined) requireOwn(role, state, own, log)
-    statements.push(`alter role ${name} login${secret}`, ...said)
+  } else if (url !== undefined && !canLogin) {
+    statements.push(`alter role ${name} login${secret}`)
+  } else if (url !== undefined && !(await canLogIn(url))) {
+    throw new StartRefused(
+      `Role "${role}" has another password than the one that follows from this DATABASE_URL. Roles belong to the whole ` +
+        'server, all its databases, and a new password would shut out the processes that use this one: log in as the ' +
+        'other databases do, or give this one a server of its own. If nobody uses the role any more, or the password in ' +
+        `DATABASE_URL was changed, run this and start again:\n  alter role ${name} nologin;`,
+    )
   }
+  const already = new Set(set?.map((setting) => setting.toLowerCase()))
   for (const [setting, value] of Object.entries(settings)) {
-    if (!state?.settings.has(`${setting}=${value}`.toLowerCase())) {
+    // `known`: an older server lacks transaction_timeout.
+    if (known.includes(setting) && !already.has(`${setting}=${value}`.toLowerCase())) {
       statements.push(alterSetting(role, setting, value))
     }
   }
-  const { rows } = await admin.query<{ database: string; connects: boolean }>(
-    `select current_database() as database,
-            case when to_regrole($1) is null then has_database_privilege('public', current_database(), 'connect')
-                 else has_database_privilege($1, current_database(), 'connect') end as connects`,
-    [role],
-  )
-  if (!rows[0]!.connects) {
-    statements.push(`grant connect on database ${pg.escapeIdentifier(rows[0]!.database)} to ${name}`)
-  }
+  if (!connects) statements.push(`grant connect on database ${pg.escapeIdentifier(database)} to ${name}`)
   return statements
-}
-
-const AUDITOR =
-  'of ipledger; reads schema ipledger_audit and nothing else; has no password until an operator sets one'
-/** A role's comment begins so. */
-const FOLLOWS = 'of ipledger; its password follows from that of login '
-
-/** Whose password it is may be replaced by us, since nobody else's start knows it. */
-function requireOwn(role: string, { follows, followed }: RoleState, own: OwnLogin, log: Logger): void {
-  if (follows === own.follows) {
-    log.warn(
-      { role, login: own.follows },
-      'the password of DATABASE_URL was changed: restart all processes that were given the old one',
-    )
-    return
-  }
-  if (follows !== null && !followed) return
-  const whose = follows === null ? 'that ipledger did not set' : `that follows from the login "${follows}"`
-  throw new StartRefused(
-    `Role "${role}" has a password ${whose}, not from "${own.follows}" of this DATABASE_URL. Roles belong to the whole ` +
-      'server, all its databases, and a new password would shut out the processes that use this one: ' +
-      `${follows === null ? '' : `let DATABASE_URL log in as "${follows}" here too, or `}give this database a server of its own. ` +
-      `If nobody uses the role, run this and start again:\n  alter role ${pg.escapeIdentifier(role)} nologin;`,
-  )
-}
-
-async function readRole(admin: pg.Client, role: string): Promise<RoleState | undefined> {
-  const { rows } = await admin.query<{
-    can_login: boolean
-    follows: string | null
-    followed: boolean
-    settings: readonly string[]
-  }>(
-    `select r.rolcanlogin as can_login, coalesce(r.rolconfig, '{}') as settings, said.follows,
-            exists (select from pg_roles f where f.rolname = said.follows) as followed
-       from pg_roles r,
-            lateral (select case when starts_with(shobj_description(r.oid, 'pg_authid'), $2)
-                                 then substr(shobj_description(r.oid, 'pg_authid'), length($2) + 1) end as follows) said
-      where r.rolname = $1`,
-    [role, FOLLOWS],
-  )
-  const row = rows[0]
-  if (row === undefined) return undefined
-  return {
-    canLogin: row.can_login,
-    follows: row.follows,
-    followed: row.followed,
-    settings: new Set(row.settings.map((setting) => setting.toLowerCase())),
-  }
 }
 
 async function canLogIn(url: string): Promise<boolean> {
@@ -382,22 +286,9 @@ async function canLogIn(url: string): Promise<boolean> {
     return true
   } catch (error) {
     const cause = error instanceof ConnectFailed ? error.cause : undefined
-    if (cause instanceof pg.DatabaseError && WRONG_PASSWORD.has(cause.code ?? '')) return false
+    if (cause instanceof pg.DatabaseError && WRONG_PASSWORD.has(cause.code)) return false
     throw error
   }
-}
-
-async function currentRole(client: pg.Client): Promise<string> {
-  const { rows } = await client.query<{ role: string }>('select current_user as role')
-  return rows[0]!.role
-}
-
-function refuseRole(self: string, role: string, statements: readonly string[], cause: unknown): StartRefused {
-  return new StartRefused(
-    `Role "${self}" may not set up role "${role}". Let a superuser run this once, then start again:\n` +
-      statements.map((statement) => `  ${statement};`).join('\n'),
-    { cause },
-  )
 }
 
 function alterSetting(role: string, name: string, value: string): string {

@@ -1,163 +1,124 @@
 /**
- * `db/schema.sql`: what all migrations together make, for review and for reading; never executed. Written from the
- * catalogue, because pg_dump does not come with the embedded PostgreSQL. Run as a program it writes the file, with
- * `--check` it fails when the file is stale.
+ * `db/schema.sql`: what the migrations and the audit files together make, for review and for reading; never executed.
+ * Written from the catalogue, because pg_dump does not come with the embedded PostgreSQL. Run as a program it writes the
+ * file; with `--check` it fails when the file is stale.
  */
 
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
-import { createLogger } from '../telemetry.ts'
-import { connect } from './connect.ts'
+import { pino } from 'pino'
+import { withClient } from './connect.ts'
 import { openDatabase } from './database.ts'
+import { DB } from './migrate.ts'
 
-const FILE = fileURLToPath(new URL('../../db/schema.sql', import.meta.url))
-
-const HEADER = `-- The schemas "ipledger" and "ipledger_audit" as db/migrations and db/audit make them. Written by "npm run generate"; do not edit.\n`
-
-/** The schemas as text, in an order that does not depend on how it came about. */
-export async function describeSchema(client: pg.Client): Promise<string> {
-  const parts = [HEADER]
-  for (const sql of [EXTENSIONS, TYPES, FUNCTIONS, TABLES, INDEXES, VIEWS, TRIGGERS, COMMENTS, GRANTS]) {
-    const { rows } = await client.query<{ text: string }>(sql)
-    parts.push(...rows.map((row) => `${row.text}\n`))
-  }
-  return parts.join('\n')
-}
+const HEADER =
+  '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.\n'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
 
 const EXTENSIONS = `
-  select format('create extension %I with schema %I;', e.extname, n.nspname) as text
-    from pg_extension e join pg_namespace n on n.oid = e.extnamespace
-   where e.extname <> 'plpgsql'
-   order by e.extname`
+  select format('create extension %I;', extname) as text from pg_extension where extname <> 'plpgsql' order by 1`
 
-const TYPES = `
-  select format('create type %s.%I as enum (%s);', t.typnamespace::regnamespace, t.typname,
-                string_agg(quote_literal(e.enumlabel), ', ' order by e.enumsortorder)) as text
-    from pg_type t join pg_enum e on e.enumtypid = t.oid
-   where t.typnamespace in ${OURS}
-   group by t.oid, t.typname
-   order by t.typnamespace::regnamespace::text, t.typname`
-
-const FUNCTIONS = `
-  select rtrim(pg_get_functiondef(p.oid), E'\\n') || ';' as text
-    from pg_proc p
-   where p.pronamespace in ${OURS} and p.prokind <> 'a'
-   order by p.pronamespace::regnamespace::text, p.proname, pg_get_function_identity_arguments(p.oid)`
-
-// Columns in the order they were written, constraints by name; a NOT NULL is shown at its column.
+// Columns in the order they were written, then constraints; a NOT NULL is shown at its column.
 const TABLES = `
-  select format(E'create table %s.%I (\\n%s\\n)%s;', c.relnamespace::regnamespace, c.relname,
-           (select string_agg('  ' || line, E',\\n' order by kind, place, line)
-              from (select 1 as kind, a.attnum::int as place,
+  select format(E'create table %s (\\n%s\\n)%s;', c.oid::regclass,
+           (select string_agg('  ' || line, E',\\n' order by place, line)
+              from (select a.attnum::int as place,
                            a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
                            || case when a.attcollation <> t.typcollation then format(' collate %I', l.collname) else '' end
                            || case when a.attnotnull then ' not null' else '' end
-                           || case when d.adbin is null then ''
-                                   when a.attgenerated <> '' then format(' generated always as (%s) stored', pg_get_expr(d.adbin, d.adrelid))
-                                   else ' default ' || pg_get_expr(d.adbin, d.adrelid) end as line
+                           || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') as line
                       from pg_attribute a
                       join pg_type t on t.oid = a.atttypid
                       left join pg_collation l on l.oid = a.attcollation
                       left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
                      where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
                     union all
-                    select 2, strpos('pufcx', x.contype::text), format('constraint %I %s', x.conname, pg_get_constraintdef(x.oid, true))
+                    select 10000, format('constraint %I %s', x.conname, pg_get_constraintdef(x.oid, true))
                       from pg_constraint x
-                     where x.conrelid = c.oid and x.contype <> 'n'
-                   ) as lines),
-           case when c.reloptions is null then ''
-                else format(' with (%s)', (select string_agg(o, ', ' order by o) from unnest(c.reloptions) as o)) end) as text
+                     where x.conrelid = c.oid and x.contype <> 'n') as lines),
+           coalesce(' with (' || array_to_string(c.reloptions, ', ') || ')', '')) as text
     from pg_class c
    where c.relnamespace in ${OURS} and c.relkind in ('r', 'p')
-   order by c.relnamespace::regnamespace::text, c.relname`
+   order by c.oid::regclass::text`
 
 const INDEXES = `
   select pg_get_indexdef(i.indexrelid) || ';' as text
-    from pg_index i
-    join pg_class t on t.oid = i.indrelid
-    join pg_class c on c.oid = i.indexrelid
-   where t.relnamespace in ${OURS}
-     and not exists (select 1 from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
-   order by t.relnamespace::regnamespace::text, t.relname, c.relname`
+    from pg_index i join pg_class c on c.oid = i.indexrelid
+   where c.relnamespace in ${OURS}
+     and not exists (select from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
+   order by i.indrelid::regclass::text, c.relname`
 
+// What callers see of views and functions; how they are made is in their files.
 const VIEWS = `
-  select format(E'create %sview %s.%I as\\n%s', case c.relkind when 'm' then 'materialized ' else '' end,
-                c.relnamespace::regnamespace, c.relname, pg_get_viewdef(c.oid, true)) as text
-    from pg_class c
-   where c.relnamespace in ${OURS} and c.relkind in ('v', 'm')
-   order by c.relnamespace::regnamespace::text, c.relname`
+  select format('view %s (%s)', c.oid::regclass,
+           string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' order by a.attnum)) as text
+    from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+   where c.relnamespace in ${OURS} and c.relkind = 'v'
+   group by c.oid
+   order by c.oid::regclass::text`
 
-const TRIGGERS = `
-  select pg_get_triggerdef(g.oid, true) || ';' as text
-    from pg_trigger g join pg_class c on c.oid = g.tgrelid
-   where c.relnamespace in ${OURS} and not g.tgisinternal
-   order by c.relnamespace::regnamespace::text, c.relname, g.tgname`
+const FUNCTIONS = `
+  select format('function %s.%I(%s) returns %s', p.pronamespace::regnamespace, p.proname,
+           pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)) as text
+    from pg_proc p
+   where p.pronamespace in ${OURS}
+   order by 1`
 
+// The audit's schema comment has the digest of its files, which is not worth a line of review.
 const COMMENTS = `
-  select format('comment on %s is %L;', object, description) as text
-    from (select format('schema %I', n.nspname) as object, obj_description(n.oid, 'pg_namespace') as description
-            from pg_namespace n where n.oid in ${OURS}
-          union all
-          select format('%s %s.%I', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'i' then 'index' else 'table' end, c.relnamespace::regnamespace, c.relname),
-                 obj_description(c.oid, 'pg_class')
-            from pg_class c where c.relnamespace in ${OURS}
-          union all
-          select format('column %s.%I.%I', c.relnamespace::regnamespace, c.relname, a.attname), col_description(c.oid, a.attnum)
-            from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-           where c.relnamespace in ${OURS}
-          union all
-          select format('constraint %I on %s.%I', x.conname, c.relnamespace::regnamespace, c.relname), obj_description(x.oid, 'pg_constraint')
-            from pg_constraint x join pg_class c on c.oid = x.conrelid
-           where c.relnamespace in ${OURS}
-          union all
-          select 'function ' || p.oid::regprocedure, obj_description(p.oid, 'pg_proc')
-            from pg_proc p where p.pronamespace in ${OURS}) as commented
-   where description is not null
-   order by object`
+  select format('comment on %s %s is %L;', i.type, i.identity, d.description) as text
+    from pg_description d,
+         lateral pg_identify_object(d.classoid, d.objoid, d.objsubid) i
+   where i.schema in ('ipledger', 'ipledger_audit')
+   order by i.type, i.identity`
 
-// The owner's own rights are not worth a line.
+// The owner's own rights are not worth a line either.
 const GRANTS = `
-  select format('grant %s on %s to %s;', string_agg(lower(privilege), ', ' order by privilege), object, grantee) as text
-    from (select format('schema %I', n.nspname) as object, a.privilege_type as privilege,
-                 case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end as grantee
+  select format('grant %s on %s to %s;', string_agg(lower(privilege_type), ', ' order by privilege_type), object,
+                case grantee when 0 then 'public' else grantee::regrole::text end) as text
+    from (select 'schema ' || n.oid::regnamespace as object, n.nspowner as owner, a.*
             from pg_namespace n, aclexplode(n.nspacl) a
-           where n.oid in ${OURS} and a.grantee <> n.nspowner
+           where n.oid in ${OURS}
           union all
-          select format('%s %s.%I', case c.relkind when 'S' then 'sequence' else 'table' end, c.relnamespace::regnamespace, c.relname), a.privilege_type,
-                 case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
-            from pg_class c, aclexplode(c.relacl) a
-           where c.relnamespace in ${OURS} and a.grantee <> c.relowner
+          select 'table ' || c.oid::regclass, c.relowner, a.* from pg_class c, aclexplode(c.relacl) a
+           where c.relnamespace in ${OURS}
           union all
-          select format('table %s.%I', c.relnamespace::regnamespace, c.relname), format('%s (%I)', a.privilege_type, t.attname),
-                 case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
+          select format('table %s (%I)', c.oid::regclass, t.attname), c.relowner, a.*
             from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
-           where c.relnamespace in ${OURS} and a.grantee <> c.relowner
+           where c.relnamespace in ${OURS}
           union all
-          select 'function ' || p.oid::regprocedure, a.privilege_type,
-                 case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
-            from pg_proc p, aclexplode(p.proacl) a
-           where p.pronamespace in ${OURS} and a.grantee <> p.proowner) as granted
+          select 'function ' || p.oid::regprocedure, p.proowner, a.* from pg_proc p, aclexplode(p.proacl) a
+           where p.pronamespace in ${OURS}) as granted
+   where grantee <> owner
    group by object, grantee
-   order by object, grantee`
+   order by object, grantee::regrole::text`
 
-/** The schema that the migrations of this checkout make on a fresh embedded server. */
+/** The schemas as text, in an order that does not depend on how it came about. */
+export async function describeSchema(client: pg.Client): Promise<string> {
+  const parts = [HEADER]
+  // Names are shown with their schema.
+  await client.query('begin read only; set local search_path = pg_catalog')
+  for (const sql of [EXTENSIONS, TABLES, INDEXES, VIEWS, FUNCTIONS, COMMENTS, GRANTS]) {
+    const { rows } = await client.query<{ text: string }>(sql)
+    parts.push(...rows.map((row) => `${row.text}\n`))
+  }
+  await client.query('commit')
+  return parts.join('\n')
+}
+
+/** What this checkout makes on a fresh embedded server. */
 async function freshSchema(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'ipledger-schema-'))
   try {
     const database = await openDatabase(
       { databaseUrl: undefined, databaseAdminUrl: undefined, directory: join(directory, 'server') },
-      { log: createLogger('warn'), embedded: 'own' },
+      { log: pino({ level: 'warn' }, pino.destination(2)), embedded: 'own' },
     )
     try {
-      const admin = await connect({ url: database.adminUrl!, applicationName: 'ipledger schema' })
-      const text = await describeSchema(admin)
-      await admin.end()
-      return text
+      return await withClient({ url: database.adminUrl!, applicationName: 'ipledger schema' }, describeSchema)
     } finally {
       await database.stop()
     }
@@ -167,10 +128,11 @@ async function freshSchema(): Promise<string> {
 }
 
 if (import.meta.main) {
+  const file = new URL('schema.sql', DB)
   const fresh = await freshSchema()
   if (!process.argv.includes('--check')) {
-    await writeFile(FILE, fresh)
-  } else if (fresh !== (await readFile(FILE, 'utf8').catch(() => ''))) {
+    await writeFile(file, fresh)
+  } else if (fresh !== (await readFile(file, 'utf8').catch(() => ''))) {
     console.error('db/schema.sql is stale: npm run generate')
     process.exitCode = 1
   }

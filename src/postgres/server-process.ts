@@ -10,58 +10,51 @@
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import {
-  chown,
-  mkdir,
-  open,
-  readdir,
-  readFile,
-  realpath,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from 'node:fs/promises'
+import { chown, mkdir, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
-import type { Logger } from '../telemetry.ts'
 
-export const SUPERUSER = 'postgres'
+const SUPERUSER = 'postgres'
 
-export type Binaries = Readonly<{ postgres: string; initdb: string }>
+export type Binaries = { readonly postgres: string; readonly initdb: string }
 
-export type ServerProcess = Readonly<{
-  port: number
+export type ServerProcess = {
+  readonly port: number
   /** Of the postmaster; changes when it had to be started again. */
-  pid: () => number | undefined
-  url: (database: string) => string
+  readonly pid: () => number | undefined
+  readonly url: (database: string) => string
   /** Fast shutdown; resolves when the process is gone. */
-  stop: () => Promise<void>
-}>
+  readonly stop: () => Promise<void>
+}
 
-type Options = Readonly<{
-  binaries: Binaries
-  dataDirectory: string
+type Options = {
+  readonly binaries: Binaries
+  readonly dataDirectory: string
   /** Of the superuser `postgres`. */
-  password: string
-  settings: Readonly<Record<string, string>>
-  log: Logger
+  readonly password: string
+  readonly settings: Readonly<Record<string, string>>
+  readonly log: Logger
   /** The server died and could not be started again. */
-  onFailure: (error: Error) => void
-}>
+  readonly onFailure: (error: Error) => void
+}
 
 /** Whom the server runs as: an own user, or root behind a user namespace. */
-type Identity = Readonly<{ command: readonly string[]; uid?: number; gid?: number }>
-
-type Postmaster = Readonly<{ pid: number; port: number; ready: boolean }>
+type Identity = { readonly command: readonly string[]; readonly uid?: number; readonly gid?: number }
+type Child = ChildProcess & { readonly said: () => string }
+type Postmaster = { readonly pid: number; readonly port: number; readonly ready: boolean }
 
 const POLL_MS = 10
 /** Crash recovery of a full max_wal_size takes tens of seconds on a slow disk. */
 const START_TIMEOUT_MS = 300_000
-const FAST_SHUTDOWN_MS = 30_000
-const IMMEDIATE_SHUTDOWN_MS = 5_000
+/** SIGINT asks for a fast shutdown, SIGQUIT for an immediate one, after which the next start recovers. */
+const SHUTDOWN: readonly (readonly [afterMs: number, signal: NodeJS.Signals])[] = [
+  [0, 'SIGINT'],
+  [30_000, 'SIGQUIT'],
+  [35_000, 'SIGKILL'],
+]
 /** Backends of a postmaster that was killed notice within milliseconds, unless one is in the middle of a long read. */
 const STRAGGLERS_MS = 10_000
 const RESTART_DELAYS_MS = [0, 200, 1_000, 3_000, 10_000] as const
@@ -74,9 +67,10 @@ export async function runServer(options: Options): Promise<ServerProcess> {
   await stopOrphan(dataDirectory, log)
   const identity = await identityOf(dataDirectory)
   const port = await freePort()
-  let child = await start(options, identity, port)
   let stopping = false
   let restarting: Promise<void> = Promise.resolve()
+  const start = () => startServer(options, identity, port, () => stopping)
+  let child = await start()
 
   const supervise = (attempt: number): void => {
     const startedAt = performance.now()
@@ -91,25 +85,23 @@ export async function runServer(options: Options): Promise<ServerProcess> {
       await delay(RESTART_DELAYS_MS[next])
       if (stopping) return
       try {
-        child = await start(options, identity, port, () => stopping)
-        if (stopping) await shutDown(child)
-        else supervise(next + 1)
+        child = await start()
+        if (!stopping) supervise(next + 1)
         return
       } catch (error) {
         if (!stopping) log.error({ err: error }, 'PostgreSQL could not be started again')
       }
     }
-    if (!stopping) {
-      options.onFailure(
-        new Error(`PostgreSQL in ${dataDirectory} keeps dying; its log is in ${dataDirectory}/log`),
-      )
-    }
+    if (stopping) return
+    options.onFailure(
+      new Error(`PostgreSQL in ${dataDirectory} keeps dying; its log is in ${dataDirectory}/log`),
+    )
   }
   supervise(0)
 
   return {
     port,
-    pid: () => (child.exitCode === null && child.signalCode === null ? child.pid : undefined),
+    pid: () => (isRunning(child) ? child.pid : undefined),
     url: (database) => serverUrl(options.password, port, database),
     stop: async () => {
       stopping = true
@@ -130,20 +122,15 @@ export async function runningPort(dataDirectory: string): Promise<number | undef
   return (await isPostmaster(postmaster.pid, dataDirectory)) ? postmaster.port : undefined
 }
 
-type Child = ChildProcess & Readonly<{ said: () => string }>
-
-async function initialise(options: Options): Promise<void> {
-  const { dataDirectory, binaries } = options
+async function initialise({ dataDirectory, binaries, password }: Options): Promise<void> {
   const made = await readFile(join(dataDirectory, 'PG_VERSION'), 'utf8').catch(() => undefined)
   if (made !== undefined) {
     const wanted = majorVersion(binaries.postgres)
-    if (made.trim() !== wanted) {
-      throw new StartRefused(
-        `${dataDirectory} was made by PostgreSQL ${made.trim()}, this is PostgreSQL ${wanted}: ` +
-          'start the ipledger that made it, or move the directory away.',
-      )
-    }
-    return
+    if (made.trim() === wanted) return
+    throw new StartRefused(
+      `${dataDirectory} was made by PostgreSQL ${made.trim()}, this is PostgreSQL ${wanted}: ` +
+        'start the ipledger that made it, or move the directory away.',
+    )
   }
   // Made beside its place and renamed, so that an initdb that was killed leaves nothing that looks finished.
   const staging = `${dataDirectory}.new`
@@ -152,7 +139,7 @@ async function initialise(options: Options): Promise<void> {
   await mkdir(staging, { mode: 0o700 })
   const identity = await chooseIdentity(staging, binaries)
   try {
-    await writeFile(passwordFile, options.password, { mode: 0o600 })
+    await writeFile(passwordFile, password, { mode: 0o600 })
     if (identity.uid !== undefined) await chown(passwordFile, identity.uid, identity.gid ?? 0)
     await run(identity, binaries.initdb, [
       `--pgdata=${staging}`,
@@ -171,40 +158,39 @@ async function initialise(options: Options): Promise<void> {
   }
 }
 
-async function start(
+/** Waits for the backends of a postmaster that was killed: they still hold its shared memory. */
+async function startServer(
   options: Options,
   identity: Identity,
   port: number,
-  abandoned: () => boolean = () => false,
+  abandoned: () => boolean,
 ): Promise<Child> {
   const deadline = performance.now() + STRAGGLERS_MS
   for (;;) {
     try {
       return await startOnce(options, identity, port, abandoned)
     } catch (error) {
-      const waitsForStragglers =
+      const waits =
         error instanceof Error &&
         /shared memory block .* is still in use|pre-existing shared memory/.test(error.message)
-      if (!waitsForStragglers || abandoned() || performance.now() > deadline) throw error
+      if (!waits || abandoned() || performance.now() > deadline) throw error
       await delay(200)
     }
   }
 }
 
 async function startOnce(
-  options: Options,
+  { dataDirectory, binaries, settings, log }: Options,
   identity: Identity,
   port: number,
   abandoned: () => boolean,
 ): Promise<Child> {
-  const { dataDirectory, binaries, log } = options
-  const settings = Object.entries({
-    ...options.settings,
-    listen_addresses: '127.0.0.1',
-    port: String(port),
-    unix_socket_directories: '',
-  }).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  const child = spawnAs(identity, binaries.postgres, ['-D', dataDirectory, ...settings])
+  const ours = { listen_addresses: '127.0.0.1', port: String(port), unix_socket_directories: '' }
+  const flags = Object.entries({ ...settings, ...ours }).flatMap(([name, value]) => [
+    '-c',
+    `${name}=${value}`,
+  ])
+  const child = spawnAs(identity, binaries.postgres, ['-D', dataDirectory, ...flags])
   const watcher = spawnWatcher(child)
   const gone = new Promise<void>((resolve) => {
     child.once('exit', () => resolve())
@@ -214,21 +200,17 @@ async function startOnce(
   const deadline = performance.now() + START_TIMEOUT_MS
   let patience = performance.now() + 5_000
   for (;;) {
-    if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) {
+    if (!isRunning(child)) {
       await gone
-      throw new Error(`PostgreSQL did not start: ${await lastWords(child.said(), dataDirectory)}`)
+      throw new Error(
+        `PostgreSQL did not start; its log is in ${dataDirectory}/log; it said: ${child.said().trim()}`,
+      )
     }
     const postmaster = await readPostmaster(dataDirectory)
-    if (postmaster?.pid === child.pid && postmaster.ready) return child
-    if (abandoned()) {
+    if (postmaster?.pid === child.pid && postmaster?.ready) return child
+    if (abandoned() || performance.now() > deadline) {
       await shutDown(child)
-      throw new Error('PostgreSQL was stopped while it started')
-    }
-    if (performance.now() > deadline) {
-      await shutDown(child)
-      throw new Error(
-        `PostgreSQL in ${dataDirectory} did not become ready within ${START_TIMEOUT_MS / 1000} s`,
-      )
+      throw new Error(`PostgreSQL in ${dataDirectory} was stopped before it was ready`)
     }
     if (performance.now() > patience) {
       log.info({ directory: dataDirectory }, 'waiting for PostgreSQL to recover')
@@ -238,17 +220,17 @@ async function startOnce(
   }
 }
 
-/** Fast shutdown, then immediate (the next start recovers), then kill. */
+function isRunning(child: ChildProcess): boolean {
+  return child.exitCode === null && child.signalCode === null && child.pid !== undefined
+}
+
 async function shutDown(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return
+  if (!isRunning(child)) return
   child.ref()
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
-  child.kill('SIGINT')
-  const immediate = setTimeout(() => child.kill('SIGQUIT'), FAST_SHUTDOWN_MS)
-  const kill = setTimeout(() => child.kill('SIGKILL'), FAST_SHUTDOWN_MS + IMMEDIATE_SHUTDOWN_MS)
+  const timers = SHUTDOWN.map(([afterMs, signal]) => setTimeout(() => child.kill(signal), afterMs))
   await exited
-  clearTimeout(immediate)
-  clearTimeout(kill)
+  for (const timer of timers) clearTimeout(timer)
 }
 
 /** A postmaster whose ipledger is gone. Stopped, not adopted: one way to start, and nobody would watch over it. */
@@ -256,32 +238,20 @@ async function stopOrphan(dataDirectory: string, log: Logger): Promise<void> {
   const postmaster = await readPostmaster(dataDirectory)
   if (postmaster === undefined || !isAlive(postmaster.pid)) return
   if (!(await isPostmaster(postmaster.pid, dataDirectory))) {
-    // The number was given to another process since. PostgreSQL would refuse to start; it takes its parent's number
-    // for stale. The rest of the file must stay: it leads to backends that may still be alive.
+    // Its number belongs to another process now, as it soon does in a container, and PostgreSQL would refuse to start.
+    // The number of its own parent it takes for stale. The rest of the file leads it to backends that may still be alive.
     const file = join(dataDirectory, 'postmaster.pid')
-    const rest = (await readFile(file, 'utf8')).replace(/^\d+/, String(process.pid))
-    const handle = await open(file, 'r+')
-    try {
-      await handle.truncate()
-      await handle.write(rest, 0)
-    } finally {
-      await handle.close()
-    }
+    const text = await readFile(file, 'utf8')
+    await writeFile(file, text.replace(/^\d+/, String(process.pid)))
     return
   }
   log.warn({ pid: postmaster.pid }, 'stopping the PostgreSQL that an ipledger which died left behind')
   const start = performance.now()
   let sent: NodeJS.Signals | undefined
   while (await isPostmaster(postmaster.pid, dataDirectory)) {
-    const waited = performance.now() - start
-    const next =
-      waited > FAST_SHUTDOWN_MS + IMMEDIATE_SHUTDOWN_MS
-        ? 'SIGKILL'
-        : waited > FAST_SHUTDOWN_MS
-          ? 'SIGQUIT'
-          : 'SIGINT'
-    if (next !== sent) process.kill(postmaster.pid, next)
-    sent = next
+    const due = SHUTDOWN.findLast(([afterMs]) => performance.now() - start >= afterMs)![1]
+    if (due !== sent) process.kill(postmaster.pid, due)
+    sent = due
     await delay(POLL_MS)
   }
 }
@@ -297,8 +267,8 @@ async function readPostmaster(dataDirectory: string): Promise<Postmaster | undef
 /** A postmaster's working directory is its data directory. */
 async function isPostmaster(pid: number, dataDirectory: string): Promise<boolean> {
   if (!isAlive(pid)) return false
-  const directory = await realpath(dataDirectory)
   if (process.platform === 'linux') {
+    const directory = await realpath(dataDirectory)
     return (await realpath(`/proc/${pid}/cwd`).catch(() => undefined)) === directory
   }
   const listed = spawnSync('ps', ['-o', 'command=', '-p', String(pid)], { encoding: 'utf8' })
@@ -347,7 +317,7 @@ function namespaceIdentity(): Identity {
 }
 
 /** Debian's user for PostgreSQL if there is one, else nobody. initdb wants a user that has a name. */
-function unprivilegedUser(): Readonly<{ uid: number; gid: number }> {
+function unprivilegedUser(): { readonly uid: number; readonly gid: number } {
   for (const name of ['postgres', 'nobody']) {
     const id = (flag: string): number => {
       const found = spawnSync('id', [flag, name], { encoding: 'utf8' })
@@ -367,7 +337,7 @@ function spawnAs(identity: Identity, program: string, args: readonly string[]): 
     // A session of its own: Ctrl-C in the terminal is for ipledger, which still has calls to answer.
     detached: true,
     cwd: '/',
-    env: serverEnvironment(),
+    env: SERVER_ENVIRONMENT,
     stdio: ['ignore', 'ignore', 'pipe'],
     ...(identity.uid === undefined ? {} : { uid: identity.uid, gid: identity.gid }),
   })
@@ -376,8 +346,7 @@ function spawnAs(identity: Identity, program: string, args: readonly string[]): 
     said = (said + chunk).slice(-4_096)
   })
   child.unref()
-  if (child.stderr !== null && 'unref' in child.stderr)
-    (child.stderr as unknown as { unref: () => void }).unref()
+  if (child.stderr !== null && 'unref' in child.stderr) (child.stderr as unknown as { unref(): void }).unref()
   return Object.assign(child, { said: () => said })
 }
 
@@ -403,26 +372,11 @@ async function run(identity: Identity, program: string, args: readonly string[])
 }
 
 /** Nothing of ours (PGDATA, PGPORT, secrets) reaches the server; messages are in English whatever the machine's. */
-function serverEnvironment(): NodeJS.ProcessEnv {
-  return { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
-}
+const SERVER_ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
 function majorVersion(postgres: string): string {
-  const said = spawnSync(postgres, ['--version'], { encoding: 'utf8', env: serverEnvironment() }).stdout ?? ''
+  const said = spawnSync(postgres, ['--version'], { encoding: 'utf8', env: SERVER_ENVIRONMENT }).stdout ?? ''
   return /(\d+)/.exec(said)?.[1] ?? ''
-}
-
-/** What the server said before it ended: on stderr, then in its log. */
-async function lastWords(said: string, dataDirectory: string): Promise<string> {
-  const directory = join(dataDirectory, 'log')
-  const files = await readdir(directory).catch(() => [])
-  const aged = await Promise.all(
-    files.map(async (file) => ({ file, at: (await stat(join(directory, file))).mtimeMs })),
-  )
-  const newest = aged.sort((a, b) => b.at - a.at)[0]
-  const logged = newest === undefined ? '' : await readFile(join(directory, newest.file), 'utf8')
-  const lines = `${logged}\n${said}`.split('\n').filter((line) => /FATAL|PANIC|ERROR|could not/.test(line))
-  return lines.slice(-3).join('; ') || said.trim() || 'it said nothing'
 }
 
 async function freePort(): Promise<number> {

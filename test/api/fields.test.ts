@@ -3,7 +3,7 @@ import { create, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
-import { LeaseService, ReserveRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
+import { LeaseService, ReleaseRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import type { Removal } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { clientOf, type Protocol, post, told, useServer } from './running.ts'
 
@@ -45,7 +45,6 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LeaseService/Reserve', { owner: { labels: { a: 1 } } }, 'owner.labels["a"]'],
   ['LeaseService/Reserve', { confirmWithin: 30 }, 'confirmWithin'],
   ['LeaseService/Reserve', { confirmWithin: '30' }, 'confirmWithin'],
-  ['LeaseService/Reserve', { supersedes: { removal: 'MAYBE' } }, 'supersedes.removal'],
   ['LeaseService/Reserve', { liveAddresses: [null] }, 'liveAddresses[0]'],
   ['LeaseService/BatchReserve', { requests: [{}, { owner: { kind: 7 } }] }, 'requests[1].owner.kind'],
   ['LeaseService/Confirm', { fencingToken: -1 }, 'fencingToken'],
@@ -73,7 +72,6 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LeaseService/Reserve', owner({ interface: long(64) }), 'owner.interface'],
   ['LeaseService/Reserve', owner({ interface: 'a|b' }), 'owner.interface'],
   ['LeaseService/Reserve', owner({ node: long(254) }), 'owner.node'],
-  ['LeaseService/Reserve', owner({ boot: long(254) }), 'owner.boot'],
   ['LeaseService/Reserve', owner({ labels: labels(65) }), 'owner.labels'],
   ['LeaseService/Reserve', owner({ labels: { '-a': 'v' } }), 'owner.labels["-a"]'],
   ['LeaseService/Reserve', owner({ labels: { [long(64)]: 'v' } }), `owner.labels["${long(63)}"]`],
@@ -108,10 +106,6 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LeaseService/Reserve', reserve({ confirmWithin: '0.5s' }), 'confirmWithin'],
   ['LeaseService/Reserve', reserve({ confirmWithin: '-5s' }), 'confirmWithin'],
   ['LeaseService/Reserve', reserve({ confirmWithin: '2592001s' }), 'confirmWithin'],
-  ['LeaseService/Reserve', reserve({ supersedes: {} }), 'supersedes'],
-  ['LeaseService/Reserve', reserve({ supersedes: { uid: long(254) } }), 'supersedes.uid'],
-  ['LeaseService/Reserve', reserve({ supersedes: { uid: 'x', removal: 9 } }), 'supersedes.removal'],
-  ['LeaseService/Reserve', reserve({ witness: long(254) }), 'witness'],
   ['LeaseService/Reserve', reserve({ requestId: long(129) }), 'requestId'],
   ['LeaseService/Reserve', reserve({ requestId: 'a\tb' }), 'requestId'],
   // References.
@@ -151,6 +145,10 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LeaseService/Reap', { version: 1, why: 'x' }, 'leaseId'],
   ['LeaseService/Reap', { leaseId: 'default/1', why: 'x' }, 'version'],
   ['LeaseService/Reap', { leaseId: 'default/1', version: 1 }, 'why'],
+  ['LeaseService/Reap', { node: 'n1', why: 'x' }, 'head'],
+  ['LeaseService/Reap', { node: 'n1', head: 1, leaseId: 'default/1', why: 'x' }, 'node'],
+  ['LeaseService/Reap', { node: 'n1', head: 1, version: 1, why: 'x' }, 'version'],
+  ['LeaseService/Reap', { leaseId: 'default/1', version: 1, head: 1, why: 'x' }, 'head'],
   ['LeaseService/UpdateLabels', {}, 'leaseId'],
   ['LeaseService/UpdateLabels', { leaseId: 'default/1', labels: labels(65) }, 'labels'],
   ['LeaseService/UpdateLabels', { leaseId: 'default/1', version: '9007199254740992' }, 'version'],
@@ -161,7 +159,7 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LeaseService/GetRequest', {}, 'requestId'],
   ['LeaseService/ListLeases', { pageSize: 1001 }, 'pageSize'],
   ['LeaseService/ListLeases', { pageToken: 'x' }, 'pageToken'],
-  ['LeaseService/ListLeases', { pageToken: long(600) }, 'pageToken'],
+  ['LeaseService/ListLeases', { pageToken: long(5_000) }, 'pageToken'],
   ['LeaseService/ListLeases', { states: ['ENDED'] }, 'states[0]'],
   ['LeaseService/ListLeases', { states: ['ACTIVE', 'LEASE_STATE_UNSPECIFIED'] }, 'states[1]'],
   ['LeaseService/ListLeases', { states: [9] }, 'states[0]'],
@@ -171,7 +169,56 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LeaseService/ListLeases', { cidr: '10.0.0.1/8' }, 'cidr'],
   ['LeaseService/ListLeases', { labels: labels(65) }, 'labels'],
   ['AuditService/ListEvents', { types: ['lease.lost'] }, 'types[0]'],
-  ['AuditService/ListEvents', { types: many(18, () => 'lease.reserved') }, 'types'],
+  ['AuditService/ListEvents', { types: ['lease.reserved'], includeSources: true }, 'includeSources'],
+  // Sources.
+  ['LivenessService/RegisterSource', { id: 's' }, 'sight'],
+  ['LivenessService/RegisterSource', { sight: { ownerKinds: ['pod'] } }, 'id'],
+  ['LivenessService/RegisterSource', { id: 's', sight: {} }, 'sight.ownerKinds'],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', sight: { ownerKinds: ['pod'], families: [5] } },
+    'sight.families[0]',
+  ],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', sight: { ownerKinds: ['pod'], interval: '0.5s' } },
+    'sight.interval',
+  ],
+  ['LivenessService/RegisterSource', { id: 's', kind: 9, sight: { ownerKinds: ['pod'] } }, 'kind'],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', sight: { ownerKinds: ['pod'] }, settings: { a: 1 } },
+    'settings.a',
+  ],
+  [
+    'LivenessService/RegisterSource',
+    { id: 's', kind: 'DOCKER', sight: { ownerKinds: ['pod'] } },
+    'settings.network',
+  ],
+  ['LivenessService/ReportSnapshot', { source: 's', epoch: 'e', sequence: 1 }, 'begunAt'],
+  [
+    'LivenessService/ReportSnapshot',
+    { source: 's', epoch: 'e', begunAt: '2030-01-01T00:00:00Z' },
+    'sequence',
+  ],
+  ['LivenessService/ReportSnapshot', { source: 's', sequence: 1, begunAt: '2030-01-01T00:00:00Z' }, 'epoch'],
+  ['LivenessService/ReportSnapshot', { source: 's', epoch: 'e', entries: [{}], unchanged: 'd' }, 'unchanged'],
+  ['LivenessService/ReportVerdicts', { source: 's', epoch: 'e' }, 'verdicts'],
+  [
+    'LivenessService/ReportVerdicts',
+    { source: 's', epoch: 'e', verdicts: [{ id: 'x' }] },
+    'verdicts[0].answer',
+  ],
+  [
+    'LivenessService/ReportVerdicts',
+    { source: 's', epoch: 'e', verdicts: [{ answer: 'TERMINAL' }] },
+    'verdicts[0].terminalSince',
+  ],
+  ['LivenessService/ListSources', { states: [0] }, 'states[0]'],
+  ['LivenessService/ListAttention', { codes: ['NOTHING'] }, 'codes[0]'],
+  ['LivenessService/ResumeHold', {}, 'why'],
+  ['LivenessService/ResumeHold', { cause: 9, why: 'x' }, 'cause'],
+  ['AuditService/ListEvents', { types: many(22, () => 'lease.reserved') }, 'types'],
   ['AuditService/ListEvents', { address: '10.0.0.1', cidr: '10.0.0.0/8' }, 'cidr'],
   ['AuditService/ListEvents', { afterSeq: '9007199254740992' }, 'afterSeq'],
   ['AuditService/ListEvents', { beforeSeq: '9007199254740992' }, 'beforeSeq'],
@@ -306,7 +353,6 @@ describe('accepted at the edge', () => {
       incarnation: `|%${long(251)}`,
       interface: long(63),
       node: long(253),
-      boot: long(253),
       labels: { ...labels(63), [`k${long(61)}0`]: long(253) },
     }
     const { status, body } = await call('LeaseService/Reserve', {
@@ -314,12 +360,9 @@ describe('accepted at the edge', () => {
       claims: [{ pools: ['web'], address: '10.0.255.254' }],
       liveAddresses: many(4096, (index) => `10.9.${index >> 8}.${index & 255}`),
       confirmWithin: '2592000s',
-      witness: long(253),
       requestId: long(128),
-      supersedes: { uid: long(253), incarnation: long(253), removal: 'CONFIRMED' },
     })
     expect([status, body.leases?.[0].owner]).toEqual([200, owner])
-    expect(body.leases[0].witnesses).toEqual([long(253)])
     const listed = await call('LeaseService/ListLeases', { ownerKind: owner.kind, ownerName: owner.name })
     expect(listed.body.leases).toHaveLength(1)
   })
@@ -424,19 +467,28 @@ describe('accepted at the edge', () => {
   })
 
   test('binary: a number that an enum does not know', async () => {
-    const bytes = toBinary(
-      ReserveRequestSchema,
-      create(ReserveRequestSchema, {
-        owner: FULL,
-        claims: [{ pool: 'web' }],
-        supersedes: { uid: 'x', removal: 77 as Removal },
-      }),
-    )
-    const response = await fetch(`${running.url}/ipledger.v1.LeaseService/Reserve`, {
+    const response = await fetch(`${running.url}/ipledger.v1.LeaseService/Release`, {
       method: 'POST',
       headers: { 'content-type': 'application/proto' },
-      body: bytes,
+      body: toBinary(
+        ReleaseRequestSchema,
+        create(ReleaseRequestSchema, { owner: FULL, removal: 77 as Removal }),
+      ),
     })
-    expect(told({ body: await response.json() }).metadata.field).toBe('supersedes.removal')
+    expect(told({ body: await response.json() }).metadata.field).toBe('removal')
+  })
+
+  test('an IPv4-mapped address in a list is its IPv4 address, and spoils nothing', async () => {
+    await call('PoolService/CreatePool', { name: 'mapped', cidr: '10.77.0.0/24' })
+    const { body } = await call('LeaseService/Reserve', {
+      owner: { kind: 'pod', name: 'mapped' },
+      claims: [{ pool: 'mapped' }],
+      liveAddresses: many(5, (index) => `::ffff:10.77.0.${index + 1}`),
+    })
+    expect(body.leases[0].address).toBe('10.77.0.6')
+    const seen = await call('LeaseService/ListLeases', { quarantineReasons: ['FOREIGN'] })
+    expect(seen.body.leases.map((one: { address: string }) => one.address)).toEqual(
+      many(5, (index) => `10.77.0.${index + 1}`),
+    )
   })
 })

@@ -194,13 +194,11 @@ const LIKELY: Readonly<Record<string, readonly JsonValue[]>> = {
   ownerKinds: ['pod', 'vm'],
   families: [4, 6],
   detail: ['no such pod'],
-  seenEra: [0],
-  seenHead: [0, 1],
-  asIfEnabled: ['', 'agent'],
-  codes: ['SOURCE_SILENT', 'NEVER_SIGHTED'],
-  sequence: [0, 1, 2],
+  codes: ['SOURCE_SILENT', 'HELD'],
+  sequence: [1, 2, 3],
+  head: [0, 1, 3],
+  begunAt: [new Date().toISOString()],
   unchanged: [''],
-  boot: ['e1', 'b1'],
 }
 
 const junk: fc.Arbitrary<JsonValue> = fc.oneof(
@@ -362,8 +360,8 @@ async function head(): Promise<number> {
   return (await reads.network('default'))!.head
 }
 
-/** Said to the operator, of numbers that no ledger has reached. */
-const BEYOND = /never gave out/
+/** Said to the operator, of numbers that the log has not reached. */
+const BEYOND = /beyondHead/
 
 const counted = { accepted: 0, refused: 0 }
 

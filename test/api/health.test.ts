@@ -3,9 +3,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { createHealth, type WorkerTrouble } from '../../src/api/health.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
-import { createNetwork } from '../support/commands.ts'
 import { createTestDatabase, withClient } from '../support/database.ts'
-import { openTestLedger } from '../support/ledger.ts'
 import { startProxy } from '../support/proxy.ts'
 import { waitFor } from '../support/wait-for.ts'
 
@@ -61,22 +59,15 @@ test('since when the database does not answer, and again when it does', async ()
   await waitFor(async () => (await health.report()).ready)
 })
 
-test('a network that recovers, or is rebuilt, is a warning and no more', async () => {
-  const { health, database } = await ownHealth()
-  const ledger = openTestLedger({ url: database.serviceUrl })
-  for (const name of ['default', 'blue', 'green']) await ledger.accept(createNetwork(name))
-  await ledger.close()
-  await withClient(database.adminUrl, (client) =>
-    client.query(
-      `update ipledger.network set state = case network_id when 'blue' then 'REBUILDING' else 'RECOVERING' end`,
-    ),
-  )
+test('a network that recovers, or is held, is a warning and no more', async () => {
+  const look = async () => ({ migrations: 1, recovering: 2, held: 1 })
+  const health = createHealth({ look, services: [], stopping: new AbortController().signal })
   const { ready, words } = await health.report()
   expect(ready).toBe(true)
   expect(words.split('\n')).toEqual([
     READY.trim(),
-    'warning: 2 networks recover and reserve nothing: ipledger stuck',
-    'warning: 1 network is being rebuilt and reserves nothing: it ends with the rebuild; if that broke off, ipledger rebuild',
+    'warning: 2 networks are RECOVERING, with nothing handed out: ipledger attention',
+    'warning: 1 network is held: ipledger attention',
     '',
   ])
 })

@@ -48,7 +48,6 @@ describe('a lease', () => {
       uid: 'u',
       incarnation: 'i',
       node: 'n1',
-      boot: 'b',
       labels: { app: 'web' },
     }
     const { leases } = await ok('LeaseService/Reserve', {
@@ -56,7 +55,6 @@ describe('a lease', () => {
       owner,
       claims: [{ pool: 'web' }],
       confirmWithin: '30s',
-      witness: 'agent/n1',
     })
     const [lease] = leases
     expect(lease).toMatchObject({
@@ -70,7 +68,6 @@ describe('a lease', () => {
       version: '3',
       fencingToken: '3',
       owner: { ...owner, interface: 'eth0' },
-      witnesses: ['agent/n1'],
     })
     expect(Date.parse(lease.confirmBy) - Date.parse(lease.reservedAt)).toBe(30_000)
     const get = async () => (await ok('LeaseService/GetLease', { leaseId: lease.leaseId })).lease
@@ -118,12 +115,36 @@ describe('a lease', () => {
     expect((await ok('LeaseService/GetLease', { network, address: '10.0.0.77' })).lease).toEqual(free.lease)
     const { version, leaseId } = free.lease
     const reaped = await ok('LeaseService/Reap', { leaseId, version, why: 'printer is gone' })
-    expect(reaped.lease).toMatchObject({ leaseId, state: 'ENDED' })
+    expect(reaped.leases).toMatchObject([{ leaseId, address: '10.0.0.77', state: 'ENDED' }])
     const { events } = await ok('AuditService/ListEvents', { leaseId })
     expect(events.at(-1)).toMatchObject({
       type: 'lease.reaped',
       cause: 'Reap',
       evidence: { why: 'printer is gone' },
+    })
+  })
+
+  test('a node that is gone: what is placed there up to the head, and nothing else', async () => {
+    const network = await world()
+    const on = (name: string, node: string) => reserve(network, name, { owner: { kind: 'pod', name, node } })
+    const [a] = (await ok('LeaseService/Reserve', on('a', 'n1'))).leases
+    const [b] = (await ok('LeaseService/Reserve', on('b', 'n2'))).leases
+    const [kept] = (await ok('LeaseService/Reserve', on('c', 'n1'))).leases
+    await ok('LeaseService/Quarantine', { leaseId: kept.leaseId, why: 'look at it' })
+    const { head } = (await ok('NetworkService/GetNetwork', { name: network })).network
+    const [late] = (await ok('LeaseService/Reserve', on('d', 'n1'))).leases
+    const { leases } = await ok('LeaseService/Reap', { network, node: 'n1', head, why: 'burnt down' })
+    expect(leases).toMatchObject([{ leaseId: a.leaseId, address: '10.0.0.1', state: 'ENDED' }])
+    const held = (await ok('LeaseService/ListLeases', { network })).leases
+    expect(held.map((one: { address: string; state: string }) => `${one.address} ${one.state}`)).toEqual([
+      `${b.address} RESERVED`,
+      `${kept.address} QUARANTINED`,
+      `${late.address} RESERVED`,
+    ])
+    const beyond = { network, node: 'n1', head: Number(head) + 1_000, why: 'x' }
+    expect(told(await call('LeaseService/Reap', beyond))).toMatchObject({
+      reason: 'VERSION_MISMATCH',
+      metadata: { beyondHead: expect.any(String) },
     })
   })
 
@@ -159,8 +180,11 @@ describe('a lease', () => {
       'ILLEGAL_STATE',
     )
     expect((await ok('LeaseService/Release', { network, owner: attachment })).leases[0].state).toBe('ENDED')
+    // One that was never seen: so that a Reserve that its Release overtook is refused.
+    const overtaken = { ...attachment, incarnation: 'k' }
+    expect((await ok('LeaseService/Release', { network, owner: overtaken })).leases).toEqual([])
     const { events } = await ok('AuditService/ListEvents', { network, types: ['attachment.closed'] })
-    expect(events[0].closed).toMatchObject({ owner: { uid: 'u', incarnation: 'i' }, pool: '' })
+    expect(events[0].closed).toMatchObject({ owner: { uid: 'u', incarnation: 'k' } })
     expect(Date.parse(events[0].closed.until) - Date.parse(events[0].time)).toBe(120_000)
   })
 

@@ -6,7 +6,6 @@ import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { NetworkService } from '../../src/gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../../src/gen/ipledger/v1/pool_pb.ts'
 import { type Lease, LeaseState, type Owner, QuarantineReason } from '../../src/gen/ipledger/v1/types_pb.ts'
-import { MOST_EXAMINED } from '../../src/ledger/read-leases.ts'
 import { clientOf, post, told, useServer } from './running.ts'
 
 const running = await useServer()
@@ -69,7 +68,6 @@ describe('filters', () => {
         },
         claims: [{ pool: ['web', 'six', 'nets'][index % 3]! }],
         confirmed: index % 5 === 0,
-        reopen: true,
       })),
     })
     expect(results.map((one) => one.result).filter((one) => one.case !== 'response')).toEqual([])
@@ -293,66 +291,6 @@ describe('pages while everything moves', () => {
     expect(up.map((one) => Number(one.seq))).toEqual(up.map((_, index) => index + 1))
     const down = await listEvents({ network, pageSize: 444, descending: true })
     expect(down.map((one) => one.seq)).toEqual(up.map((one) => one.seq).toReversed())
-  })
-})
-
-describe('a page looks at a bounded number of rows', () => {
-  const network = 'large'
-  const COUNT = MOST_EXAMINED + 2_500
-
-  beforeAll(async () => {
-    await networks.createNetwork({ name: network })
-    await pools.createPool({ network, name: 'web', cidr: '10.0.0.0/16' })
-    for (let from = 0; from < COUNT; from += 500) {
-      const { results } = await leases.batchReserve({
-        network,
-        requests: Array.from({ length: 500 }, (_, index) => ({
-          owner: {
-            kind: 'pod',
-            name: `p-${from + index}`,
-            node: `n${index % 2}`,
-            labels: { last: from + index === COUNT - 1 ? 'yes' : 'no' },
-          },
-          claims: [{ pools: ['web'] }],
-        })),
-      })
-      expect(results.every((one) => one.result.case === 'response')).toBe(true)
-    }
-  }, 60_000)
-
-  test('leases: what is rare is found in the end, on pages that may be empty', async () => {
-    const pages = await leasePages({ network, labels: { last: 'yes' } })
-    expect(pages.map((page) => page.leases.map((one) => one.owner!.name))).toEqual([[], [`p-${COUNT - 1}`]])
-  })
-
-  test('leases: what has an index is found at once', async () => {
-    const named = await leasePages({ network, ownerName: `p-${COUNT - 1}` })
-    expect(named.map((page) => page.leases.length)).toEqual([1])
-    const quarantined = await leasePages({ network, states: [LeaseState.QUARANTINED] })
-    expect(quarantined.map((page) => page.leases)).toEqual([[]])
-    expect(await listLeases({ network, node: 'n1', pageSize: 1000 })).toHaveLength(COUNT / 2)
-  })
-
-  test('leases: nothing is skipped where the bound falls', async () => {
-    for (const [filter, count] of [
-      [{ ownerKind: 'pod' }, COUNT],
-      [{ node: 'n0', labels: { last: 'no' } }, COUNT / 2],
-    ] as const) {
-      const found = await listLeases({ network, ...filter, pageSize: 1000 })
-      expect(found).toHaveLength(count)
-      expect(new Set(addresses(found)).size).toBe(count)
-    }
-  })
-
-  test('events', async () => {
-    for (const descending of [false, true]) {
-      const rare = await eventPages({ network, types: ['pool.created'], descending })
-      expect(rare.map((page) => page.events.map((one) => one.seq))).toEqual(
-        descending ? [[], [2n]] : [[2n], []],
-      )
-      const all = await listEvents({ network, ownerKind: 'pod', pageSize: 1000, descending })
-      expect(new Set(all.map((one) => one.seq)).size).toBe(COUNT)
-    }
   })
 })
 

@@ -92,7 +92,6 @@ describe('the same in every protocol', () => {
     expect(body.leases[0]).toMatchObject({
       state: 'RESERVED',
       reused: false,
-      witnesses: [],
       version: expect.stringMatching(/^\d+$/),
       fencingToken: expect.stringMatching(/^\d+$/),
       owner: {

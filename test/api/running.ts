@@ -7,43 +7,66 @@ import { afterAll } from 'vitest'
 import { type RunningServer, startServer } from '../../src/api/server.ts'
 import { loopbackTokens, type Tokens } from '../../src/api/tokens.ts'
 import type { Ledger } from '../../src/ledger/ledger.ts'
-import { createReads, type Reads } from '../../src/ledger/reads.ts'
-import type { Intake } from '../../src/liveness/report.ts'
+import { type LedgerOptions, type OpenLedger, openLedger } from '../../src/ledger/open.ts'
+import { createReads } from '../../src/ledger/reads.ts'
+import type { Reads } from '../../src/ledger/reads-types.ts'
 import { createPool } from '../../src/postgres/connect.ts'
+import { createIntake } from '../../src/sources/intake.ts'
+import type { Intake } from '../../src/sources/intake-types.ts'
 import { createLogger, type Logger } from '../../src/telemetry.ts'
-import { createNetwork } from '../support/commands.ts'
-import { type AuditedDatabase, useTestDatabase } from '../support/database.ts'
-import { openTestLedger, type TestLedger } from '../support/ledger.ts'
+import { type TestDatabase, useTestDatabase } from '../support/database.ts'
 import { expectVerified } from '../support/verified.ts'
 
 export type Running = {
-  readonly database: AuditedDatabase
-  readonly ledger: TestLedger
+  readonly database: TestDatabase
+  readonly ledger: OpenLedger
   readonly reads: Reads
   readonly intake: Intake
   readonly server: RunningServer
   readonly url: string
   readonly grpcUrl: string
+  /** What went wrong with batches: nothing, unless a test made it so. */
+  readonly failures: string[]
 }
 
 /** At the top of a test file; everything ends after its tests. With the network `default`. */
 export async function useServer(
-  options: Pick<Parameters<typeof serverOn>[0], 'tokens' | 'metrics'> = {},
+  options: Pick<Parameters<typeof serverOn>[0], 'tokens' | 'metrics'> & Pick<LedgerOptions, 'movedBy'> = {},
 ): Promise<Running> {
   const database = await useTestDatabase()
-  const ledger = openTestLedger({ url: database.serviceUrl })
+  const failures: string[] = []
+  const ledger = await openLedger({
+    url: database.serviceUrl,
+    observer: { failed: (network, what) => failures.push(`${network} ${what}`) },
+    ...(options.movedBy !== undefined && { movedBy: options.movedBy }),
+  })
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test reads', max: 4 })
   const reads = createReads(pool)
-  const intake = { database: pool, log: createLogger('silent') }
-  const server = await serverOn({ ledger, reads, intake, ...options })
-  await ledger.accept(createNetwork('default'))
+  const intake = createIntake({ ledger, database: pool, log: createLogger('silent') })
+  const running = { ledger, reads, intake, database, failures }
+  await createNetwork(running, 'default')
+  const server = await serverOn({ ...running, ...options })
   afterAll(async () => {
     await server.close()
     await ledger.close()
     await pool.end()
     await expectVerified(database)
   })
-  return { database, ledger, reads, intake, server, ...urls(server) }
+  return { ...running, server, ...urls(server) }
+}
+
+export async function createNetwork({ ledger }: Pick<Running, 'ledger'>, network: string): Promise<void> {
+  const outcome = await ledger.submit({
+    type: 'createNetwork',
+    network,
+    actor: { name: 'test', node: null },
+    cause: 'test',
+    requestId: null,
+    fingerprint: null,
+    traceId: null,
+    settings: { description: '', labels: {} },
+  })
+  if (!outcome.ok) throw new Error(outcome.refusal.message)
 }
 
 /** Another server, on whatever it is given. */

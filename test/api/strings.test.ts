@@ -21,7 +21,6 @@ const owner = {
   incarnation: 'i',
   interface: 'eth0',
   node: 'n',
-  boot: 'b',
   labels,
 }
 const named = { leaseId: 'default/1', network: 'default', owner, requestId: '' }
@@ -30,14 +29,13 @@ const reserve = {
   owner,
   claims: [{ pools: ['web'], address: '10.0.0.5' }, { pool: 'six' }],
   liveAddresses: ['10.0.0.9'],
-  witness: 'w',
-  supersedes: { uid: 'u', incarnation: 'i' },
   requestId: '',
 }
 const options = { routes: [{ destination: '10.9.0.0/16', gateway: '10.0.0.1' }], dns: ['10.0.0.2'] }
 const space = { cidr: '10.0.0.0/24', subnet: '10.0.0.0/16', gateway: '10.0.0.1', options }
 const batch = (item: object) => ({ network: 'default', requestId: 'r', atomic: true, requests: [item] })
 const page = { pageToken: '' }
+const at = { network: 'default', source: 's', sequence: 1, head: 1, begunAt: '2030-01-01T00:00:00Z' }
 
 /** Requests that are in order, with every string field there is; several where two exclude each other. */
 const REQUESTS: Readonly<Record<string, readonly object[]>> = {
@@ -72,7 +70,10 @@ const REQUESTS: Readonly<Record<string, readonly object[]>> = {
     { network: 'default', address: '10.0.0.5', why: 'w', requestId: 'r' },
     { network: 'default', leaseId: 'default/1', why: 'w', requestId: 'r' },
   ],
-  Reap: [{ leaseId: 'default/1', version: 1, why: 'w', requestId: 'r' }],
+  Reap: [
+    { leaseId: 'default/1', version: 1, network: 'default', why: 'w', requestId: 'r' },
+    { node: 'n', head: 1, network: 'default', why: 'w' },
+  ],
   UpdateLabels: [{ leaseId: 'default/1', labels, requestId: 'r' }],
   GetLease: [{ network: 'default', address: '10.0.0.5' }, { leaseId: 'default/1' }],
   ListLeases: [
@@ -109,19 +110,17 @@ const REQUESTS: Readonly<Record<string, readonly object[]>> = {
       kind: 'HTTP',
       sight: { node: 'n', ownerKinds: ['pod'] },
       settings: { listUrl: 'u' },
+      requestId: 'r',
     },
   ],
-  EnableSource: [{ network: 'default', id: 's' }],
-  RetireSource: [{ network: 'default', id: 's' }],
+  EnableSource: [{ network: 'default', id: 's', requestId: 'r' }],
+  RetireSource: [{ network: 'default', id: 's', requestId: 'r' }],
   ListSources: [{ network: 'default', id: 's', node: 'n', ...page }],
-  ListSnapshots: [{ network: 'default', source: 's', ...page }],
   ListSightings: [{ network: 'default', source: 's', address: '10.0.0.5', ...page }],
   BeginSnapshot: [{ network: 'default', source: 's' }],
   ReportSnapshot: [
     {
-      network: 'default',
-      source: 's',
-      token: 't',
+      ...at,
       epoch: 'e',
       entries: [
         {
@@ -133,24 +132,18 @@ const REQUESTS: Readonly<Record<string, readonly object[]>> = {
           incarnation: 'i',
           interface: 'eth0',
           node: 'n',
-          boot: 'b',
           state: 'running',
         },
       ],
     },
-    { network: 'default', source: 's', epoch: 'e', unchanged: 'd' },
-    { network: 'default', source: 's', epoch: 'e', chunk: { number: 0, total: { entries: 1, digest: 'd' } } },
+    { ...at, epoch: 'e', unchanged: 'd' },
   ],
   ReportVerdicts: [
     { network: 'default', source: 's', epoch: 'e', verdicts: [{ id: 'v', answer: 'GONE', detail: 'd' }] },
   ],
-  FenceNode: [{ network: 'default', node: 'n', boot: 'b', why: 'w', requestId: 'r' }],
-  Reconcile: [
-    { network: 'default', pool: 'web', address: '10.0.0.5', source: 's', asIfEnabled: 's', ...page },
-  ],
-  ListHolds: [{ network: 'default' }],
-  ResumeHold: [{ network: 'default', source: 's', why: 'w', requestId: 'r' }],
-  ListStuck: [{ network: 'default', codes: ['HELD'], ...page }],
+  Reconcile: [{ network: 'default', pool: 'web', address: '10.0.0.5', source: 's', ...page }],
+  ResumeHold: [{ network: 'default', why: 'w', requestId: 'r' }],
+  ListAttention: [{ network: 'default', codes: ['HELD'], ...page }],
 }
 
 /** A request with one string spoilt, and the path of that string. */

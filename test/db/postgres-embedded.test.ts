@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
 import {
   attachEmbedded,
@@ -8,12 +9,11 @@ import {
   shareEmbedded,
   startEmbedded,
 } from '../../src/postgres/embedded.ts'
-import { createLogger } from '../../src/telemetry.ts'
 import { withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
 
-const log = createLogger('silent')
+const log = pino({ level: 'silent' })
 
 async function start(directory: string): Promise<EmbeddedServer> {
   const server = await startEmbedded({ directory, log })

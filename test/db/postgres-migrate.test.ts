@@ -1,14 +1,15 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { pathToFileURL } from 'node:url'
+import { pino } from 'pino'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { StartRefused } from '../../src/config.ts'
 import { connect } from '../../src/postgres/connect.ts'
-import { checkMigrated, type MigrationSources, migrate, migrateJobs } from '../../src/postgres/migrate.ts'
-import { createLogger } from '../../src/telemetry.ts'
+import { checkMigrated, DB, migrate, migrateJobs } from '../../src/postgres/migrate.ts'
+import { describeSchema } from '../../src/postgres/schema-file.ts'
 import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
 
-const log = createLogger('silent')
+const log = pino({ level: 'silent' })
 let database: TestDatabase
 
 beforeEach(async () => {
@@ -16,31 +17,28 @@ beforeEach(async () => {
   return () => database.drop()
 })
 
-function sources(
-  migrations: Readonly<Record<string, string>>,
-  audit: Readonly<Record<string, string>> = {},
-): MigrationSources {
+type Files = Readonly<Record<string, string>>
+const GRANTS =
+  'grant usage on schema ipledger to ipledger_service; grant usage on schema ipledger_audit to ipledger_auditor;'
+
+function sources(migrations: Files, audit: Files = {}, grants = GRANTS): URL {
   const directory = temporaryDirectory()
-  const made = { migrations: `${directory}/migrations`, audit: `${directory}/audit` }
-  for (const [folder, files] of [
-    [made.migrations, migrations],
-    [made.audit, audit],
-  ] as const) {
-    mkdirSync(folder)
-    for (const [name, sql] of Object.entries(files)) writeFileSync(`${folder}/${name}`, sql)
+  for (const [folder, files] of Object.entries({ migrations, audit, '.': { 'grants.sql': grants } })) {
+    mkdirSync(`${directory}/${folder}`, { recursive: true })
+    for (const [name, sql] of Object.entries(files)) writeFileSync(`${directory}/${folder}/${name}`, sql)
   }
-  return made
+  return pathToFileURL(`${directory}/`)
 }
 
 const ONE = {
-  '0001_fruit.sql':
-    'create schema ipledger; grant usage on schema ipledger to ipledger_service; create table ipledger.fruit (name text primary key);',
+  '0001_fruit.sql': 'create schema ipledger; create table ipledger.fruit (name text primary key);',
 }
 const TWO = { ...ONE, '0002_apple.sql': `insert into ipledger.fruit values ('apple');` }
 
-const run = (from: MigrationSources) => withClient(database.adminUrl, (admin) => migrate(admin, log, from))
-const fruit = () =>
-  withClient(database.adminUrl, async (admin) => (await admin.query('select name from ipledger.fruit')).rows)
+const run = (db: URL) => withClient(database.adminUrl, (admin) => migrate(admin, log, db))
+const rows = (sql: string, url = database.adminUrl) =>
+  withClient(url, async (client) => (await client.query(sql)).rows as unknown[])
+const fruit = () => rows('select name from ipledger.fruit order by 1')
 
 describe('migrations', () => {
   test('are applied in order, once, and remembered with their checksum', async () => {
@@ -48,114 +46,125 @@ describe('migrations', () => {
     expect(await run(sources(TWO))).toEqual([2])
     expect(await run(sources(TWO))).toEqual([])
     expect(await fruit()).toEqual([{ name: 'apple' }])
-    await withClient(database.adminUrl, async (admin) => {
-      const { rows } = await admin.query(
-        'select version, name, length(checksum) as length from ipledger.migration order by 1',
-      )
-      expect(rows).toEqual([
-        { version: 1, name: '0001_fruit', length: 64 },
-        { version: 2, name: '0002_apple', length: 64 },
-      ])
-    })
+    expect(await rows('select version, name, length(checksum) from ipledger.migration order by 1')).toEqual([
+      { version: 1, name: '0001_fruit', length: 64 },
+      { version: 2, name: '0002_apple', length: 64 },
+    ])
   })
 
-  test('that need an extension which is not installed stop the start with a sentence', async () => {
-    const error = await run(
-      sources({
-        '0001_fruit.sql': `-- Words first.\n\ncreate extension if not exists fruit_gist with schema public;`,
-      }),
-    ).catch((thrown: unknown) => thrown)
-    expect(error).toBeInstanceOf(StartRefused)
-    expect((error as Error).message).toMatch(
-      /^ipledger needs the extension fruit_gist of PostgreSQL's contrib modules, and cannot make it \(.*fruit_gist.*\): install /s,
+  test('by eight starters at once are applied by one of them', async () => {
+    const db = sources(
+      { ...TWO, '0003_slow.sql': `select pg_sleep(0.3); insert into ipledger.fruit values ('pear');` },
+      { 'fruit.sql': 'create view ipledger_audit.fruit as select name from ipledger.fruit;' },
     )
-    // Another failure is no matter of extensions.
-    await expect(
-      run(sources({ '0001_fruit.sql': 'create extension if not exists btree_gist; select 1 / 0;' })),
-    ).rejects.toThrow(/^migration 0001_fruit failed: division by zero/)
-  })
-
-  test('by eight starters at once are applied by one of them each', async () => {
-    const from = sources(
-      {
-        ...TWO,
-        '0003_slow.sql': `select pg_sleep(0.3); insert into ipledger.fruit values ('pear');`,
-      },
-      {
-        '010_fruit.sql': `create or replace view ipledger_audit.fruit as select name from ipledger.fruit;
-          comment on view ipledger_audit.fruit is 'Fruit.';`,
-      },
-    )
-    const applied = await Promise.all(Array.from({ length: 8 }, () => run(from)))
-    expect(applied.flat().sort()).toEqual([1, 2, 3])
+    const applied = await Promise.all(Array.from({ length: 8 }, () => run(db)))
+    expect(applied.flat()).toEqual([1, 2, 3])
     expect(await fruit()).toEqual([{ name: 'apple' }, { name: 'pear' }])
   })
 
-  test('a starter that comes second waits for the first one, and takes over if that one fails', async () => {
-    const from = sources(TWO)
-    await run(sources(ONE))
+  test('of a starter that fails are taken over by the one that waits', async () => {
     const first = await connect({ url: database.adminUrl, applicationName: 'first' })
     onTestFinished(() => first.end())
-    await first.query('begin')
-    await first.query(
-      `insert into ipledger.migration (version, name, checksum) values (2, '0002_apple', 'x')`,
-    )
-    const second = run(from)
-    await waitFor(async () => {
-      const waiting = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-      return withClient(database.adminUrl, async (admin) => (await admin.query(waiting)).rowCount === 1)
-    })
-    await first.query('rollback')
-    expect(await second).toEqual([2])
+    const slow = { '0001_fruit.sql': 'create schema ipledger; select pg_sleep(60);' }
+    const lost = migrate(first, log, sources(slow))
+    const outcome = expect(lost).rejects.toThrow('migration 0001_fruit failed')
+    const waits = (what: string) =>
+      waitFor(async () => {
+        const found = await rows(
+          `select pid from pg_stat_activity where datname = current_database() and ${what}`,
+        )
+        return (found[0] as { pid: number } | undefined)?.pid
+      })
+    const pid = await waits(`wait_event = 'PgSleep'`)
+    const second = run(sources(TWO))
+    await waits(`wait_event = 'advisory'`)
+    await rows(`select pg_terminate_backend(${pid})`)
+    await outcome
+    expect(await second).toEqual([1, 2])
   })
 
   test('that fail leave nothing and say which', async () => {
-    const broken = sources({
-      ...ONE,
-      '0002_broken.sql': `insert into ipledger.fruit values ('kiwi'); select 1/0;`,
-    })
-    await expect(run(broken)).rejects.toThrow('migration 0002_broken failed: division by zero')
+    await run(sources(ONE))
+    const broken = { ...ONE, '0002_broken.sql': `insert into ipledger.fruit values ('kiwi'); select 1/0;` }
+    await expect(run(sources(broken))).rejects.toThrow('migration 0002_broken failed: division by zero')
     expect(await fruit()).toEqual([])
     expect(await run(sources(TWO))).toEqual([2])
   })
 
-  test('that were edited after landing are refused', async () => {
+  test('that were edited after landing are refused; line ends of another system are no edit', async () => {
     await run(sources(TWO))
     const edited = sources({ ...TWO, '0001_fruit.sql': 'create table ipledger.fruit (name text);' })
-    await expect(run(edited)).rejects.toThrow(
-      'Migration 0001_fruit was applied to this database with other contents than db/migrations/0001_fruit.sql has now',
-    )
+    const sentence =
+      'Migration 0001_fruit was applied to this database with other contents than db/migrations/0001_fruit.sql has now'
+    await expect(run(edited)).rejects.toThrow(sentence)
     await withClient(database.adminUrl, (admin) =>
-      expect(checkMigrated(admin, edited)).rejects.toThrow('Migration 0001_fruit was applied'),
+      expect(checkMigrated(admin, edited)).rejects.toThrow(sentence),
     )
+    const lines = (end: string) => ({ ...TWO, '0003_a.sql': `select 1;${end}select 2;${end}` })
+    expect(await run(sources(lines('\n')))).toEqual([3])
+    expect(await run(sources(lines('\r\n')))).toEqual([])
   })
 
-  test('line ends of another system are no edit', async () => {
-    await run(sources({ '0001_a.sql': 'create schema ipledger;\nselect 2;\n' }))
-    expect(await run(sources({ '0001_a.sql': 'create schema ipledger;\r\nselect 2;\r\n' }))).toEqual([])
-  })
-
-  test('a database newer than the code is refused', async () => {
+  test('a database newer than the code, and a gap in the numbers, are refused', async () => {
     await run(sources(TWO))
     await expect(run(sources(ONE))).rejects.toThrow(
       'The database is at schema version 2 (0002_apple), newer than this ipledger, which knows 1: start the newer ipledger.',
     )
-  })
-
-  test('a gap in the numbers is refused', async () => {
     await expect(run(sources({ '0002_b.sql': 'select 1;' }))).rejects.toThrow('without a gap')
   })
 
   test('a login that may not migrate is told who must', async () => {
-    const from = sources(TWO)
-    const check = () => withClient(database.serviceUrl, (service) => checkMigrated(service, from))
+    const db = sources(TWO, {}, `${GRANTS} grant select on ipledger.migration to ipledger_service;`)
+    const check = () => withClient(database.serviceUrl, (service) => checkMigrated(service, db))
     await expect(check()).rejects.toThrow(
       'The database is at schema version 0, this ipledger needs 2: run "ipledger migrate"',
     )
     await run(sources(ONE))
-    await expect(check()).rejects.toThrow('at schema version 1, this ipledger needs 2')
-    await run(from)
+    await expect(check()).rejects.toThrow('may not read ipledger.migration: grant ipledger_service to')
+    await run(db)
     await check()
+    await withClient(database.serviceUrl, (service) =>
+      expect(
+        migrate(service, log, sources({ ...TWO, '0003_c.sql': 'create table ipledger.c (x int)' })),
+      ).rejects.toThrow(
+        'Role "ipledger_service" may not bring the database up to date (permission denied for schema ipledger)',
+      ),
+    )
+  })
+})
+
+describe('the audit', () => {
+  const view = (columns: string) => ({
+    'a.sql': `create view ipledger_audit.fruit as select ${columns} from ipledger.fruit;`,
+  })
+  const oid = async () => (await rows(`select to_regclass('ipledger_audit.fruit')::oid as oid`))[0]
+
+  test('is made anew when a file or the grants differ, and only then', async () => {
+    await run(sources(TWO, view('name')))
+    const first = await oid()
+    await run(sources(TWO, view('name')))
+    expect(await oid()).toEqual(first)
+    await run(sources(TWO, view('length(name), name as other')))
+    const second = await oid()
+    expect(second).not.toEqual(first)
+    expect(await rows('select * from ipledger_audit.fruit')).toEqual([{ length: 5, other: 'apple' }])
+    await run(sources(TWO, view('length(name), name as other'), `${GRANTS} -- and a word`))
+    const third = await oid()
+    expect(third).not.toEqual(second)
+    // As a dump leaves it that was restored where the roles were not.
+    await rows('revoke usage on schema ipledger_audit from ipledger_auditor')
+    await run(sources(TWO, view('length(name), name as other'), `${GRANTS} -- and a word`))
+    expect(await oid()).not.toEqual(third)
+    await run(sources(TWO))
+    expect(await oid()).toEqual({ oid: null })
+  })
+
+  test('that fails leaves the one before, and says which file', async () => {
+    await run(sources(TWO, view('name')))
+    await expect(run(sources(TWO, view('nme')))).rejects.toThrow(
+      'db/audit/a.sql failed: column "nme" does not exist',
+    )
+    expect(await rows('select * from ipledger_audit.fruit')).toEqual([{ name: 'apple' }])
   })
 })
 
@@ -166,14 +175,41 @@ test("graphile-worker's schema belongs to the jobs' role, made by five starters 
       withClient(database.adminUrl, (admin) => migrateJobs(admin, database.jobsUrl, log)),
     ),
   )
-  await withClient(database.adminUrl, async (admin) => {
-    const { rows } = await admin.query(
+  expect(
+    await rows(
       `select distinct pg_get_userbyid(c.relowner) as owner, has_database_privilege('ipledger_jobs', current_database(), 'create') as creates
          from pg_class c where c.relnamespace = 'graphile_worker'::regnamespace`,
-    )
-    expect(rows).toEqual([{ owner: 'ipledger_jobs', creates: false }])
-  })
-  await withClient(database.serviceUrl, (service) =>
-    expect(service.query('select 1 from graphile_worker.jobs')).rejects.toThrow('permission denied'),
+    ),
+  ).toEqual([{ owner: 'ipledger_jobs', creates: false }])
+  await expect(rows('select 1 from graphile_worker.jobs', database.serviceUrl)).rejects.toThrow(
+    'permission denied',
   )
+})
+
+describe('the schema of this checkout', () => {
+  test('makes no row', async () => {
+    await run(DB)
+    const tables = (await rows(
+      `select c.oid::regclass::text as name from pg_class c
+        where c.relkind = 'r' and c.relnamespace = 'ipledger'::regnamespace and c.relname <> 'migration'`,
+    )) as { name: string }[]
+    expect(tables.length).toBeLessThanOrEqual(14)
+    for (const { name } of tables) expect(await rows(`select 1 from ${name}`), name).toEqual([])
+  })
+
+  test('is described the same whoever asks', async () => {
+    await run(DB)
+    const text = await withClient(database.adminUrl, describeSchema)
+    expect(text).toContain(
+      'create table ipledger.event (\n  network_id text collate "C" not null,\n  seq bigint not null,',
+    )
+    expect(text).toContain(
+      'constraint history_of_an_address_never_forks UNIQUE (network_id, address, previous)',
+    )
+    expect(text).toContain('grant insert, select on table ipledger.event to ipledger_service;')
+    await withClient(database.adminUrl, async (admin) => {
+      await admin.query('set search_path = ipledger, ipledger_audit, public')
+      expect(await describeSchema(admin)).toBe(text)
+    })
+  })
 })

@@ -1,8 +1,10 @@
 import type pg from 'pg'
 import { beforeEach, expect, test } from 'vitest'
 import { connect } from '../../src/postgres/connect.ts'
-import { type Statement, trip, Unreadable } from '../../src/postgres/trip.ts'
+import { BEGIN, COMMIT, ROLLBACK, type Statement, sever, trip, Unreadable } from '../../src/postgres/trip.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
+import { startTestServer } from '../support/server.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 const database = await useTestDatabase()
 
@@ -11,9 +13,8 @@ const one = (name: string, text: string, values: readonly unknown[] = []): State
   text,
   values,
 })
-const begin = one('begin', 'begin')
-const commit = one('commit', 'commit')
 const add = (id: number) => one('add', 'insert into public.item (id) values ($1::bigint)', [id])
+const pid = one('pid', 'select pg_backend_pid() as pid')
 
 async function items(): Promise<readonly number[]> {
   return withClient(database.adminUrl, async (admin) => {
@@ -22,14 +23,7 @@ async function items(): Promise<readonly number[]> {
   })
 }
 
-async function onConnection(work: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = await connect({ url: database.adminUrl, applicationName: 'test trip' })
-  try {
-    await work(client)
-  } finally {
-    await client.end()
-  }
-}
+const onConnection = (work: (client: pg.Client) => Promise<void>) => withClient(database.adminUrl, work)
 
 beforeEach(async () => {
   await withClient(database.adminUrl, async (admin) => {
@@ -43,17 +37,18 @@ beforeEach(async () => {
 test('statements are answered in order, with names and types, the first time and when prepared', async () => {
   await onConnection(async (client) => {
     for (let round = 1; round <= 3; round += 1) {
-      const answered = await trip(client, [
-        begin,
+      const { answered, warnings } = await trip(client, [
+        BEGIN,
         add(round),
         one('both', 'select $1::bigint as number, $2::text[] as words, null::inet as nothing', [
           round,
           ['a"b\\', 'NULL', '', null],
         ]),
         one('none', 'select 1 as gone where false'),
-        one('two', 'select n from unnest($1::bigint[]) as n', [[7, 8]]),
-        commit,
+        one('two', 'select n from unnest($1::bigint[]) as n', ['{7,8}']),
+        COMMIT,
       ])
+      expect(warnings).toEqual([])
       expect(answered.map(({ command, rowCount }) => [command, rowCount])).toEqual([
         ['BEGIN', 0],
         ['INSERT', 1],
@@ -78,49 +73,101 @@ test.each([
   ['that violates a constraint', one('bad', 'insert into public.item (id, odd) values (99, 13)'), '23514'],
 ])('nothing is run after a statement %s, the commit neither', async (_, bad, code) => {
   await onConnection(async (client) => {
-    await expect(trip(client, [begin, add(1), bad, add(2), commit])).rejects.toMatchObject({ code })
-    expect((await client.query('rollback')).command).toBe('ROLLBACK')
+    await expect(trip(client, [BEGIN, add(1), bad, add(2), COMMIT])).rejects.toMatchObject({ code })
+    expect((await trip(client, [ROLLBACK])).answered[0]!.command).toBe('ROLLBACK')
     expect(await items()).toEqual([])
     // What the server had not got to, and what it had, is prepared for the next trip.
-    expect((await trip(client, [begin, add(1), add(2), commit])).at(-1)!.command).toBe('COMMIT')
+    expect((await trip(client, [BEGIN, add(1), add(2), COMMIT])).answered.at(-1)!.command).toBe('COMMIT')
   })
   expect(await items()).toEqual([1, 2])
+})
+
+test('a commit after a trip that failed resolves, with the tag ROLLBACK', async () => {
+  await onConnection(async (client) => {
+    await trip(client, [BEGIN, add(1)])
+    await expect(trip(client, [add(1)])).rejects.toMatchObject({ code: '23505' })
+    expect((await trip(client, [COMMIT])).answered.map(({ command }) => command)).toEqual(['ROLLBACK'])
+  })
+  expect(await items()).toEqual([])
+})
+
+test('a commit that fails is a failure', async () => {
+  await onConnection(async (client) => {
+    const same = (id: number) => one('same', 'insert into public.item (id, odd) values ($1::bigint, 5)', [id])
+    await expect(trip(client, [BEGIN, same(1), same(2), COMMIT])).rejects.toMatchObject({ code: '23505' })
+  })
+  expect(await items()).toEqual([])
 })
 
 test('a statement that failed when it was prepared can be run later', async () => {
   await onConnection(async (client) => {
     const read = (text: string) => one('read', 'select $1::inet as address', [text])
     await expect(trip(client, [read('10.0.0.300')])).rejects.toMatchObject({ code: '22P02' })
-    expect((await trip(client, [read('10.0.0.3'), read('10.0.0.4')])).map(({ rows }) => rows)).toEqual([
-      [{ address: '10.0.0.3' }],
-      [{ address: '10.0.0.4' }],
-    ])
+    const { answered } = await trip(client, [read('10.0.0.3'), read('10.0.0.4')])
+    expect(answered.map(({ rows }) => rows)).toEqual([[{ address: '10.0.0.3' }], [{ address: '10.0.0.4' }]])
   })
-})
-
-test('a commit that fails is a failure', async () => {
-  await onConnection(async (client) => {
-    const same = (id: number) => one('same', 'insert into public.item (id, odd) values ($1::bigint, 5)', [id])
-    await expect(trip(client, [begin, same(1), same(2), commit])).rejects.toMatchObject({ code: '23505' })
-  })
-  expect(await items()).toEqual([])
 })
 
 test('a row that cannot be read fails the trip and leaves the connection usable', async () => {
   await onConnection(async (client) => {
     const large = one('large', 'select 9007199254740993::int8 as value')
     await expect(trip(client, [large, add(1)])).rejects.toThrow(Unreadable)
-    expect((await trip(client, [one('small', 'select 2::int8 as value')]))[0]!.rows).toEqual([{ value: 2 }])
+    expect((await trip(client, [one('small', 'select 2::int8 as value')])).answered[0]!.rows).toEqual([
+      { value: 2 },
+    ])
   })
 })
 
-test('a connection that is lost fails its trip', async () => {
-  const client = await connect({ url: database.adminUrl, applicationName: 'test trip' })
-  const pid = (await trip(client, [one('pid', 'select pg_backend_pid() as pid')]))[0]!.rows[0]!.pid
-  const lost = trip(client, [begin, add(1), one('sleep', 'select pg_sleep(60)'), commit])
-  const outcome = expect(lost).rejects.toThrow()
-  await withClient(database.adminUrl, (other) => other.query('select pg_terminate_backend($1)', [pid]))
-  await outcome
-  await expect(trip(client, [add(2)])).rejects.toThrow()
-  expect(await items()).toEqual([])
+test('warnings belong to the trip that they came in; notices are none', async () => {
+  await onConnection(async (client) => {
+    const raise = (level: string) => one(level, `do $$ begin raise ${level} 'said as ${level}'; end $$`)
+    const [warned, noticed] = await Promise.all([
+      trip(client, [raise('warning'), raise('notice')]),
+      trip(client, [raise('notice'), raise('info')]),
+    ])
+    expect(warned.warnings).toEqual(['said as warning'])
+    expect(noticed.warnings).toEqual([])
+    expect((await trip(client, [COMMIT])).warnings).toEqual(['there is no transaction in progress'])
+  })
 })
+
+test('a commit whose wait for a synchronous standby was cancelled comes with a warning', async () => {
+  const server = await startTestServer({ synchronous_standby_names: 'nobody' })
+  const target = { url: server.url('postgres'), applicationName: 'test trip' }
+  const client = await connect(target)
+  const other = await connect(target)
+  try {
+    await other.query('set synchronous_commit = local')
+    await other.query('create table public.item (id bigint primary key)')
+    const backend = (await trip(client, [pid])).answered[0]!.rows[0]!.pid
+    const committed = trip(client, [BEGIN, add(1), COMMIT])
+    await waitFor(async () => {
+      const waits = `select from pg_stat_activity where pid = $1 and wait_event = 'SyncRep'`
+      return (await other.query(waits, [backend])).rowCount === 1
+    })
+    await other.query('select pg_cancel_backend($1)', [backend])
+    const { answered, warnings } = await committed
+    expect(answered.at(-1)!.command).toBe('COMMIT')
+    expect(warnings).toEqual(['canceling wait for synchronous replication due to user request'])
+  } finally {
+    await client.end()
+    await other.end()
+    await server.stop()
+  }
+})
+
+test.each(['terminated by the server', 'severed by us'])(
+  'a connection that is %s fails its trip',
+  async (how) => {
+    const client = await connect({ url: database.adminUrl, applicationName: 'test trip' })
+    const backend = (await trip(client, [pid])).answered[0]!.rows[0]!.pid
+    const outcome = expect(
+      trip(client, [BEGIN, add(1), one('sleep', 'select pg_sleep(60)'), COMMIT]),
+    ).rejects.toThrow()
+    if (how === 'severed by us') sever(client)
+    await withClient(database.adminUrl, (other) => other.query('select pg_terminate_backend($1)', [backend]))
+    await outcome
+    await expect(trip(client, [add(2)])).rejects.toThrow()
+    expect(await items()).toEqual([])
+  },
+)

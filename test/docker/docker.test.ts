@@ -1,224 +1,97 @@
 /**
- * The Docker source against a real engine (whose containers live and die behind ipledger's back): nothing live is ever
- * freed, and everything that is gone is reaped after proof.
- *
- * The tests are one story and run in order: the engine and the books are the same for all.
+ * The Docker source against a real engine: what it lists and finds while containers live and die and the daemon comes and
+ * goes. The tests are one story and run in order.
  */
 import type Docker from 'dockerode'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { LeaseView } from '../../src/core/command.ts'
-import { createClearQuarantine } from '../../src/jobs/clear-quarantine.ts'
-import type { JobContext } from '../../src/jobs/job.ts'
-import { createProcessSnapshots } from '../../src/jobs/process-snapshots.ts'
-import { createPullSources } from '../../src/jobs/pull-sources.ts'
-import { createVerifySuspects } from '../../src/jobs/verify-suspects.ts'
-import { createAskedSources } from '../../src/liveness/asked.ts'
-import { enableSource, findSource } from '../../src/liveness/register.ts'
-import { createPool as createConnections } from '../../src/postgres/connect.ts'
-import { claim, createNetwork, createPool, owner, release, reserve } from '../support/commands.ts'
-import { useTestDatabase } from '../support/database.ts'
-import { register, useIntake } from '../support/intake.ts'
-import { useLedger } from '../support/ledger.ts'
-import { moveToThePast } from '../support/past.ts'
-import { expectVerified } from '../support/verified.ts'
+import type { AskedSource, LookUp } from '../../src/sources/source.ts'
+import { declaration, owner, useSource } from '../support/asked.ts'
+import { readEntries } from '../support/at-once.ts'
 import { type Engine, NETWORK, openEngine } from './engine.ts'
 
 const SUBNET = '172.31.250.0/24'
-const network = 'n1'
-const INTERVAL = 60_000
-/** Enough of them for k misses, and for the minimum age of a lease. */
-const LOOKS = 9
+const patience = () => AbortSignal.timeout(20_000)
 
-const database = await useTestDatabase()
-const intake = useIntake(database.serviceUrl)
-const ledger = useLedger({ url: database.serviceUrl })
-const connections = createConnections({ url: database.serviceUrl, applicationName: 'test docker', max: 4 })
-const asked = createAskedSources({ log: { warn: () => {} }, secrets: {} })
-const log = { warn() {}, info() {}, debug() {}, error() {} } as unknown as JobContext['log']
-const context: JobContext = {
-  database: connections,
-  ledger,
-  intake,
-  asked,
-  log,
-  signal: new AbortController().signal,
-}
 let engine: Engine
+let source: AskedSource
+let epoch: string
+const containers = new Map<string, Docker.Container>()
+const KEPT = ['running', 'stopped', 'killed', 'paused', 'created']
+const address = (name: string) => `172.31.250.${10 + [...KEPT, 'removed'].indexOf(name)}`
 
 beforeAll(async () => {
   engine = await openEngine(SUBNET)
-  await ledger.accept(createNetwork(network))
-  await ledger.accept(createPool({ name: 'web', cidr: SUBNET, gateway: '172.31.250.1' }, { network }))
-  await register(intake, network, 'docker-n1', {
-    kind: 'docker',
-    node: 'n1',
-    ownerKinds: ['container'],
-    families: [4],
-    intervalMs: INTERVAL,
-    settings: { socketPath: engine.socketPath, network: NETWORK },
-  })
-  await enableSource(intake.database, { network, id: 'docker-n1', by: 'test' })
-})
-afterAll(async () => {
-  await asked.close()
-  await engine?.close()
-  await connections.end()
-  await expectVerified(database, { full: true })
-})
-
-/** As a caller does it: the address first, then the container with it. */
-async function reserveFor(name: string): Promise<LeaseView> {
-  return ledger.take(
-    reserve({
-      network,
-      owner: owner({ kind: 'container', name: `n1/${name}` }),
-      placement: { node: 'n1', boot: '', labels: {} },
-      claims: [claim({ pool: 'web' })],
-    }),
-  )
-}
-
-const jobs = [
-  createPullSources({ slotMs: 0 }),
-  createProcessSnapshots(),
-  createVerifySuspects({ stayMs: 0 }),
-  createVerifySuspects({ stayMs: 0 }),
-  createClearQuarantine(),
-]
-
-/** An interval passes, and every job runs. */
-async function reconcile(times = 1): Promise<void> {
-  for (let time = 0; time < times; time += 1) {
-    await moveToThePast(database, INTERVAL, network)
-    for (const job of jobs) await job(context)
+  const settings = { socketPath: engine.socketPath, network: NETWORK }
+  source = useSource(declaration('docker', settings, { node: 'n1' }))
+  for (const name of ['running', 'stopped', 'killed', 'paused', 'removed']) {
+    containers.set(name, await engine.run(name, address(name)))
   }
+  containers.set('created', await engine.create('created', address('created')))
+})
+afterAll(() => engine?.close())
+
+async function listed(): Promise<readonly (readonly string[])[]> {
+  const listing = await source.list(patience())
+  expect(listing).toMatchObject({ complete: true, because: '' })
+  epoch ??= listing.epoch
+  expect(listing.epoch, 'the same life').toBe(epoch)
+  const { entries, unreadableCount } = readEntries(listing.entries, { network: 'default', node: 'n1' })
+  expect(unreadableCount).toBe(0)
+  return entries.map((entry) => [entry.name!, entry.address, entry.uid!, entry.state!]).sort()
 }
 
-type Held = {
-  readonly address: string
-  readonly name: string
-  readonly uid: string
-  readonly state: string
-  readonly token: number
+function lookUp(name: string, uid = `n1/${name}`): Promise<LookUp> {
+  const asked = owner({ kind: 'container', name: `n1/${name}`, uid })
+  return source.lookUp({ owner: asked, address: '', node: 'n1', epoch }, patience())
 }
 
-async function held(): Promise<readonly Held[]> {
-  const { rows } = await connections.query<Held>(
-    `select host(address) as address, owner_name as name, owner_uid as uid, state, fencing_token as token
-       from ipledger.lease where network_id = $1 order by address`,
-    [network],
-  )
-  return rows
-}
+const uidOf = (name: string): string => containers.get(name)!.id
 
-async function leaseAt(address: string): Promise<Held | undefined> {
-  return (await held()).find((lease) => lease.address === address)
-}
-
-async function reaped(
-  address: string,
-): Promise<readonly { cause: string; evidence: Record<string, unknown> }[]> {
-  const { rows } = await connections.query(
-    `select cause, evidence from ipledger.event
-      where network_id = $1 and address = $2::inet and type = 'lease.reaped' order by seq`,
-    [network, address],
-  )
-  return rows
-}
-
-const epoch = async () => (await findSource(intake.database, network, 'docker-n1'))!.standing.epoch
-
-const containers = new Map<string, Docker.Container>()
-const leases = new Map<string, LeaseView>()
-
-async function runWithLease(name: string): Promise<void> {
-  const lease = await reserveFor(name)
-  leases.set(name, lease)
-  containers.set(name, await engine.run(name, lease.address))
-}
-
-const addressOf = (name: string): string => leases.get(name)!.address
-const tokenOf = (name: string): number => leases.get(name)!.fencingToken
-
-test('containers that run with reserved addresses are confirmed', async () => {
-  for (const name of ['running', 'stopped', 'killed', 'paused', 'removed']) await runWithLease(name)
-  const created = await reserveFor('created')
-  leases.set('created', created)
-  containers.set('created', await engine.create('created', created.address))
-  await reconcile(3)
-  const states = (await held()).map(({ address, name, state }) => [address, name, state])
-  expect(states).toEqual([...leases].map(([name, { address }]) => [address, `n1/${name}`, 'ACTIVE']).sort())
+test('containers with addresses of their own are listed, by name and id', async () => {
+  const all = await listed()
+  const expected = [...containers.keys()].map((name) => [
+    `n1/${name}`,
+    address(name),
+    uidOf(name),
+    name === 'created' ? 'created' : 'running',
+  ])
+  expect(all).toEqual(expected.sort())
 })
 
-test('stopped, killed and paused ones keep theirs; that of a removed one is reaped after proof', async () => {
+test('stopped, killed and paused ones are listed and found; a removed one is gone', async () => {
   await containers.get('stopped')!.stop({ t: 0 })
   await containers.get('killed')!.kill()
   await containers.get('paused')!.pause()
   await containers.get('removed')!.remove({ force: true })
-  await reconcile(2)
-  expect(await leaseAt(addressOf('removed')), 'two misses are no proof').toMatchObject({
-    token: tokenOf('removed'),
-  })
-  await reconcile(LOOKS)
-  expect(await leaseAt(addressOf('removed'))).toBeUndefined()
-  const [proof] = await reaped(addressOf('removed'))
-  expect(proof!.cause).toBe('PROVEN_ABSENT')
-  expect(JSON.stringify(proof!.evidence)).toContain('docker-n1')
-  expect(JSON.stringify(proof!.evidence)).toContain('gone')
-  for (const name of ['running', 'stopped', 'killed', 'paused', 'created']) {
-    expect(await leaseAt(addressOf(name)), name).toMatchObject({ token: tokenOf(name), state: 'ACTIVE' })
+  expect((await listed()).map(([name]) => name)).toEqual(KEPT.map((name) => `n1/${name}`).sort())
+  for (const name of KEPT) {
+    expect(await lookUp(name), name).toMatchObject({ answer: 'live' })
+    expect(await lookUp(name, uidOf(name)), name).toMatchObject({ answer: 'live' })
   }
+  expect(await lookUp('removed')).toMatchObject({ answer: 'gone' })
+  expect(await lookUp('removed', uidOf('removed'))).toMatchObject({ answer: 'gone' })
 })
 
-test('a container that was started behind its back is adopted, and its address reaped when it is removed', async () => {
-  const address = '172.31.250.77'
-  const container = await engine.run('stranger', address)
-  await reconcile(1)
-  expect(await leaseAt(address)).toMatchObject({ name: 'n1/stranger', uid: container.id, state: 'ACTIVE' })
-  await container.stop({ t: 0 })
-  await reconcile(LOOKS)
-  expect(await leaseAt(address)).toMatchObject({ uid: container.id, state: 'ACTIVE' })
-  await container.remove()
-  await reconcile(LOOKS)
-  expect(await leaseAt(address)).toBeUndefined()
-  expect(await reaped(address)).toMatchObject([{ cause: 'PROVEN_ABSENT' }])
-})
-
-test('what is released while its container still runs is not handed out', async () => {
-  await runWithLease('released')
-  await reconcile(2)
-  const address = addressOf('released')
-  await ledger.accept(release(tokenOf('released'), { network }))
-  await reconcile(2)
-  expect(await leaseAt(address), 'it is live').toBeDefined()
-  await containers.get('released')!.remove({ force: true })
+test('a new one of the same name is not the old one', async () => {
+  const again = await engine.run('removed', address('removed'))
+  expect(await lookUp('removed', uidOf('removed'))).toMatchObject({ answer: 'gone' })
+  expect(await lookUp('removed')).toMatchObject({ answer: 'live' })
+  await again.remove({ force: true })
 })
 
 test.each(['SIGTERM', 'SIGKILL'] as const)(
-  'while the daemon is down (%s) nothing is known and nothing is freed, and it is the same life afterwards',
+  'while the daemon is down (%s) there is no answer, and it is the same life afterwards',
   async (signal) => {
-    const life = await epoch()
-    const before = await held()
     await engine.stop(signal)
-    await reconcile(LOOKS)
-    expect(await held()).toEqual(before)
+    await expect(source.list(patience())).rejects.toThrow()
+    expect(await lookUp('removed')).toMatchObject({ answer: 'error' })
     await engine.start()
-    await reconcile(LOOKS)
-    const kept = await held()
-    for (const name of ['running', 'stopped', 'killed', 'paused', 'created']) {
-      expect(
-        kept.find(({ address }) => address === addressOf(name)),
-        name,
-      ).toMatchObject({ token: tokenOf(name), state: 'ACTIVE' })
-    }
-    expect(await epoch()).toBe(life)
+    expect((await listed()).map(([name]) => name)).toEqual(KEPT.map((name) => `n1/${name}`).sort())
+    expect(await lookUp('removed')).toMatchObject({ answer: 'gone' })
   },
 )
 
-test('while the daemon goes down and up during reconciliation only what is gone is reaped', async () => {
-  await runWithLease('gone')
-  await reconcile(3)
-  await containers.get('gone')!.remove({ force: true })
+test('while the daemon goes down and up no list lacks what lives, and nothing that lives is gone', async () => {
   let over = false
   const going = (async () => {
     for (const signal of ['SIGKILL', 'SIGTERM', 'SIGKILL'] as const) {
@@ -227,24 +100,11 @@ test('while the daemon goes down and up during reconciliation only what is gone 
     }
     over = true
   })()
-  while (!over) await reconcile(1)
-  await going
-  await reconcile(LOOKS)
-  expect(await leaseAt(addressOf('gone'))).toBeUndefined()
-  expect(await reaped(addressOf('gone'))).toHaveLength(1)
-  for (const name of ['running', 'stopped', 'killed', 'paused', 'created']) {
-    expect(await leaseAt(addressOf(name)), name).toMatchObject({ token: tokenOf(name), state: 'ACTIVE' })
-    expect(await reaped(addressOf(name)), name).toEqual([])
+  while (!over) {
+    const listing = await source.list(patience()).catch(() => null)
+    if (listing?.complete)
+      expect(listing.entries.map(({ uid }) => uid)).toEqual(expect.arrayContaining(KEPT.map(uidOf)))
+    for (const name of KEPT) expect((await lookUp(name)).answer, name).toMatch(/^(live|error|unknown)$/)
   }
-})
-
-test('in the end the books are the world: no address twice, every container with a lease, and no lease without', async () => {
-  await reconcile(LOOKS)
-  const world = await engine.docker.listContainers({ all: true })
-  const addresses = world.flatMap(({ NetworkSettings }) => {
-    const one = NetworkSettings.Networks[NETWORK]
-    return one === undefined ? [] : [one.IPAMConfig?.IPv4Address || one.IPAddress]
-  })
-  expect(new Set(addresses).size).toBe(addresses.length)
-  expect((await held()).map(({ address }) => address).sort()).toEqual(addresses.sort())
+  await going
 })

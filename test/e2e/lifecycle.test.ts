@@ -1,4 +1,6 @@
-import { existsSync, writeFileSync } from 'node:fs'
+/** The service as real processes: start, stop, what ends a start in a sentence; tokens; who reads and who stops reading. */
+import { spawnSync } from 'node:child_process'
+import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
@@ -6,20 +8,12 @@ import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
-import {
-  ipledger,
-  ipledgerJson,
-  ipledgerProcess,
-  processesOf,
-  startProcess,
-  startService,
-  stopService,
-} from './service.ts'
+import { ipledger, ipledgerJson, MAIN, processesOf, serve, startProcess, stop, words } from './commands.ts'
 
 // Each makes and starts a PostgreSQL of its own, some twice.
 vi.setConfig({ testTimeout: 60_000 })
 
-type Leases = Readonly<{ leases?: readonly Readonly<{ leaseId: string; address: string }>[] }>
+type Leases = { readonly leases: readonly { readonly leaseId: string; readonly address: string }[] }
 
 async function ownDatabase(): Promise<TestDatabase> {
   const database = await createTestDatabase({ empty: true })
@@ -30,216 +24,150 @@ async function ownDatabase(): Promise<TestDatabase> {
 test('from an empty directory: start, the three commands, restart, the lease is still there', async () => {
   const directory = temporaryDirectory()
   const env = { IPLEDGER_DIR: join(directory, '.ipledger') }
-  const first = await startService(env)
-  const printed = first
-    .stdout()
-    .split('\n')
-    .filter((line) => line.includes('npx ipledger'))
-  expect(printed).toHaveLength(3)
-  for (const line of printed) {
-    const [, url, args] = /IPLEDGER_URL=(\S+) npx ipledger (.*)/.exec(line)!
-    expect(url).toBe(first.url)
-    expect(await ipledgerProcess(first, args!.split(' '))).toMatchObject({ code: 0 })
-  }
-  const before = await ipledgerJson<Leases>(first, ['lease', 'list'])
-  expect(before.leases).toMatchObject([{ leaseId: 'default/3', address: '10.0.0.2' }])
-  expect(await stopService(first)).toMatchObject({ code: 0 })
-  expect(processesOf(directory)).toEqual([])
-
-  const second = await startService(env)
-  expect((await ipledgerJson<Leases>(second, ['lease', 'list'])).leases).toEqual(before.leases)
-  expect(await stopService(second, 'SIGINT')).toMatchObject({ code: 0 })
-  expect(processesOf(directory)).toEqual([])
-})
-
-test('database url: how to reach the embedded database, and as whom', async () => {
-  const directory = temporaryDirectory()
-  const env = { IPLEDGER_DIR: join(directory, '.ipledger') }
   const before = await ipledger({ url: '' }, ['database', 'url'], env)
-  expect(before).toMatchObject({ code: 1, stdout: '' })
   expect(before.stderr).toBe(
     `ipledger: No PostgreSQL runs in ${env.IPLEDGER_DIR}: start the service there, or let IPLEDGER_DIR or DATABASE_URL name another.\n`,
   )
   expect(existsSync(env.IPLEDGER_DIR)).toBe(false)
 
-  const service = await startService(env)
-  const printed = async (...args: readonly string[]) => {
-    const { code, stdout, stderr } = await ipledger(service, ['database', 'url', ...args], env)
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    return stdout.trim()
+  const first = await serve(env)
+  const printed = [...first.stdout().matchAll(/IPLEDGER_URL=(\S+) npx ipledger (.*)/g)]
+  expect(printed).toHaveLength(3)
+  for (const [, url, args] of printed) {
+    expect(url).toBe(first.url)
+    const ran = await startProcess(args!.split(' '), { IPLEDGER_URL: url }).finished
+    expect(ran).toMatchObject({ code: 0, stderr: '' })
   }
-  await withClient(await printed(), async (owner) => {
-    const { rows } = await owner.query('select current_user as role, current_database() as database')
-    expect(rows).toEqual([{ role: 'postgres', database: 'ipledger' }])
+  const { leases } = await ipledgerJson<Leases>(first, ['lease', 'list'])
+  expect(leases).toMatchObject([{ leaseId: 'default/3', address: '10.0.0.2' }])
+  expect(
+    await startProcess(['pool', 'get', 'none', '--json'], { IPLEDGER_URL: first.url }).finished,
+  ).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('"reason":"POOL_NOT_FOUND"'),
+  })
+  const second = await startProcess(['serve'], { ...env, IPLEDGER_LOG_LEVEL: 'silent' }).finished
+  expect(second).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: `ipledger: Another ipledger (process ${first.child.pid}) is running in ${env.IPLEDGER_DIR}: stop it, or set IPLEDGER_DIR to another directory.\n`,
+  })
+  const url = async (role: string) =>
+    (await ipledger(first, ['database', 'url', '--role', role], env)).stdout.trim()
+  await withClient(await url('owner'), async (owner) => {
     await owner.query(`alter role ipledger_auditor password 'chosen'`)
   })
-  const auditor = await printed('--role', 'auditor')
-  expect(auditor).not.toContain(':chosen')
-  const reader = await connectUnchecked({
-    url: auditor.replace('ipledger_auditor@', 'ipledger_auditor:chosen@'),
-    applicationName: 'test',
-  })
+  const auditor = (await url('auditor')).replace('ipledger_auditor@', 'ipledger_auditor:chosen@')
+  const reader = await connectUnchecked({ url: auditor, applicationName: 'test' })
   expect((await reader.query('select network from ipledger_audit.network')).rows).toEqual([
     { network: 'default' },
   ])
   await expect(reader.query('select seq from ipledger.event')).rejects.toThrow('permission denied')
   await reader.end()
-  await stopService(service)
+  expect(await ipledger(first, ['verify'], env)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining(`This is the embedded PostgreSQL in ${env.IPLEDGER_DIR}.`),
+  })
+  expect(await stop(first)).toMatchObject({ code: 0 })
+  expect(processesOf(directory)).toEqual([])
 
-  // Of a database of one's own: the owner's, and it is not asked.
+  expect(await ipledger(first, ['verify'], env)).toMatchObject({ code: 0 })
+  const again = await serve(env)
+  expect((await ipledgerJson<Leases>(again, ['lease', 'list'])).leases).toEqual(leases)
+  expect(await stop(again, 'SIGINT')).toMatchObject({ code: 0 })
+  expect(processesOf(directory)).toEqual([])
+})
+
+test('of a database of one’s own the url is the owner’s, and it is not asked', async () => {
   const own = {
     DATABASE_URL: 'postgresql://app:x@db/ledger',
     DATABASE_ADMIN_URL: 'postgresql://o:y@db/ledger',
   }
-  expect((await ipledger({ url: '' }, ['database', 'url'], own)).stdout).toBe(`${own.DATABASE_ADMIN_URL}\n`)
-  expect((await ipledger({ url: '' }, ['database', 'url', '--role', 'auditor'], own)).stdout).toBe(
-    'postgresql://ipledger_auditor@db/ledger\n',
-  )
+  const url = async (line: string) => (await ipledger({ url: '' }, words(line), own)).stdout
+  expect(await url('database url')).toBe(`${own.DATABASE_ADMIN_URL}\n`)
+  expect(await url('database url --role auditor')).toBe('postgresql://ipledger_auditor@db/ledger\n')
 })
-
-test('a second start in the same directory is refused in one sentence', async () => {
-  const directory = temporaryDirectory()
-  const env = { IPLEDGER_DIR: directory, IPLEDGER_LOG_LEVEL: 'silent' }
-  const first = await startService(env)
-  const second = await startProcess(['serve'], env).finished
-  expect(second.code).toBe(1)
-  expect(second.stdout).toBe('')
-  expect(second.stderr).toBe(
-    `ipledger: Another ipledger (process ${first.child.pid}) is running in ${directory}: stop it, or set IPLEDGER_DIR to another directory.\n`,
-  )
-  expect(await ipledger(first, ['network', 'get'])).toMatchObject({ code: 0 })
-  await stopService(first)
-})
-
-test.for(['IPLEDGER_PORT', 'IPLEDGER_GRPC_PORT'])(
-  'a busy %s ends the start and leaves nothing running',
-  async (name) => {
-    const busy = createServer()
-    await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
-    onTestFinished(() => void busy.close())
-    const address = busy.address()
-    const port = typeof address === 'object' && address !== null ? address.port : 0
-    const directory = temporaryDirectory()
-    const { code, stderr, stdout } = await startProcess(['serve'], {
-      IPLEDGER_DIR: directory,
-      IPLEDGER_PORT: '0',
-      IPLEDGER_GRPC_PORT: '0',
-      IPLEDGER_LOG_LEVEL: 'silent',
-      [name]: String(port),
-    }).finished
-    expect(code).toBe(1)
-    expect(stdout).toBe('')
-    expect(stderr).toMatch(new RegExp(`^ipledger: .*${port}.*${name}.*\\.\n$`))
-    expect(processesOf(directory)).toEqual([])
-  },
-)
 
 test('a start that cannot be ends in a sentence and leaves nothing running', async () => {
   const file = join(temporaryDirectory(), 'file')
   writeFileSync(file, '')
-  const cases: readonly (readonly [Record<string, string>, RegExp])[] = [
+  const busy = createServer()
+  await new Promise<void>((resolve) => busy.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void busy.close())
+  const { port } = busy.address() as { port: number }
+  const ports = { IPLEDGER_PORT: '0', IPLEDGER_GRPC_PORT: '0' }
+  for (const [env, sentence] of [
     [{ IPLEDGER_DIR: join(file, 'below') }, /^ipledger: Cannot write to .*below .*IPLEDGER_DIR\.\n$/],
     [
       { DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/none' },
-      /^ipledger: Cannot reach PostgreSQL at 127\.0\.0\.1:1.*\n$/,
+      /^ipledger: Cannot connect to PostgreSQL at 127\.0\.0\.1:1.*\n$/,
     ],
     [{ IPLEDGER_PORT: 'http' }, /^ipledger: IPLEDGER_PORT must be a whole number .*\n$/],
     [{ IPLEDGER_HOST: '0.0.0.0' }, /^ipledger: Without tokens .* IPLEDGER_HOST\.\n$/],
     [{ IPLEDGER_TOKENS: join(file, 'none') }, /^ipledger: Cannot read the token file: .*\n$/],
-  ]
-  for (const [env, sentence] of cases) {
+    [{ IPLEDGER_PORT: String(port) }, /^ipledger: .*IPLEDGER_PORT.*\.\n$/],
+    [{ IPLEDGER_GRPC_PORT: String(port) }, /^ipledger: .*IPLEDGER_GRPC_PORT.*\.\n$/],
+  ] as const) {
     const directory = temporaryDirectory()
-    const ended = await startProcess(['serve'], {
-      IPLEDGER_DIR: directory,
-      IPLEDGER_LOG_LEVEL: 'silent',
-      ...env,
-    }).finished
+    const all = { IPLEDGER_DIR: directory, IPLEDGER_LOG_LEVEL: 'silent', ...ports, ...env }
+    const ended = await startProcess(['serve'], all).finished
     expect(ended).toMatchObject({ code: 1, stdout: '' })
     expect(ended.stderr).toMatch(sentence)
     expect(processesOf(directory)).toEqual([])
   }
 })
 
-test('SIGTERM lets a call that waits for the database finish, and refuses new ones', async () => {
+test('SIGTERM lets a call that waits for the database finish and refuses new ones; a second signal ends it', async () => {
   const database = await ownDatabase()
-  const service = await startService({ DATABASE_URL: database.adminUrl })
-  await ipledgerJson(service, ['pool', 'create', 'web', '--cidr', '10.0.0.0/24'])
-  await withClient(database.adminUrl, async (blocker) => {
+  const env = { DATABASE_URL: database.adminUrl }
+  const waiting = async (url: string, name: string) => {
+    await ipledgerJson({ url }, words(`pool create ${name} --cidr 10.${name.length}.0.0/24`))
+    const blocker = await connectUnchecked({ url: database.adminUrl, applicationName: 'blocker' })
+    onTestFinished(() => blocker.end())
     await blocker.query('begin')
-    await blocker.query(`select 1 from ipledger.network_lock where network_id = 'default' for update`)
-    const reserving = fetch(`${service.url}/ipledger.v1.LeaseService/Reserve`, {
+    await blocker.query(`select from ipledger.network_lock where network_id = 'default' for update`)
+    const reserving = fetch(`${url}/ipledger.v1.LeaseService/Reserve`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ owner: { kind: 'container', name: 'draining' }, claims: [{ pool: 'web' }] }),
-    })
-    await waitFor(
-      async () => {
-        const { rowCount } = await blocker.query(
-          `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-        return rowCount
-      },
-      { what: 'the reserve to wait for the lock' },
-    )
-    service.child.kill('SIGTERM')
-    await waitFor(
-      async () =>
-        fetch(service.url).then(
-          () => false,
-          () => true,
-        ),
-      { what: 'the port to close' },
-    )
-    expect(service.child.exitCode).toBe(null)
-    await blocker.query('rollback')
-    const answer = await reserving
-    expect(answer.status).toBe(200)
-    expect(await answer.json()).toMatchObject({ leases: [{ address: '10.0.0.1' }] })
-  })
-  expect(await service.finished).toMatchObject({ code: 0 })
-})
-
-test('a second signal ends it at once; the one that arrives twice does not', async () => {
-  const database = await ownDatabase()
-  const service = await startService({ DATABASE_URL: database.adminUrl })
-  await ipledgerJson(service, ['pool', 'create', 'web', '--cidr', '10.0.0.0/24'])
-  await withClient(database.adminUrl, async (blocker) => {
-    await blocker.query('begin')
-    await blocker.query(`select 1 from ipledger.network_lock where network_id = 'default' for update`)
-    const reserving = fetch(`${service.url}/ipledger.v1.LeaseService/Reserve`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ owner: { kind: 'container', name: 'cut off' }, claims: [{ pool: 'web' }] }),
+      body: JSON.stringify({ owner: { kind: 'container', name }, claims: [{ pool: name }] }),
     }).catch((error: unknown) => error)
-    await waitFor(async () => {
-      const { rowCount } = await blocker.query(
-        `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      )
-      return rowCount
-    })
-    service.child.kill('SIGINT')
-    service.child.kill('SIGTERM')
-    await waitFor(
-      async () =>
-        fetch(service.url).then(
-          () => false,
-          () => true,
-        ),
-      { what: 'the port to close' },
+    const isLocked = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    await waitFor(async () => (await blocker.query(isLocked)).rowCount, { what: 'the reserve to wait' })
+    return { blocker, reserving }
+  }
+  const isClosed = (url: string) => () =>
+    fetch(url).then(
+      () => false,
+      () => true,
     )
-    expect(service.child.exitCode).toBe(null)
-    // Told again until it hears a second request, and not the echo of the first.
-    await waitFor(
-      () => {
-        service.child.kill('SIGTERM')
-        return service.child.exitCode !== null
-      },
-      { every: 200, what: 'the process to end' },
-    )
-    expect(await service.finished).toMatchObject({ code: 1 })
-    expect(await reserving).toBeInstanceOf(Error)
-    await blocker.query('rollback')
-  })
+
+  const first = await serve(env)
+  const one = await waiting(first.url, 'patient')
+  // The one that arrives twice, from the terminal and the launcher, is one.
+  first.child.kill('SIGINT')
+  first.child.kill('SIGTERM')
+  await waitFor(isClosed(first.url), { what: 'the port to close' })
+  expect(first.child.exitCode).toBe(null)
+  await one.blocker.query('rollback')
+  const answer = (await one.reserving) as Response
+  expect(await answer.json()).toMatchObject({ leases: [{ address: '10.7.0.1' }] })
+  expect(await first.finished).toMatchObject({ code: 0 })
+
+  const second = await serve(env)
+  const two = await waiting(second.url, 'cut-off-so')
+  second.child.kill('SIGTERM')
+  await waitFor(isClosed(second.url), { what: 'the port to close' })
+  await waitFor(
+    () => {
+      second.child.kill('SIGTERM')
+      return second.child.exitCode !== null
+    },
+    { every: 200, what: 'the process to end' },
+  )
+  expect(await second.finished).toMatchObject({ code: 1 })
+  expect(await two.reserving).toBeInstanceOf(Error)
+  await two.blocker.query('rollback')
 })
 
 test('migrate, a server without jobs and a worker share a database', async () => {
@@ -249,21 +177,96 @@ test('migrate, a server without jobs and a worker share a database', async () =>
   expect(migrated).toMatchObject({ code: 0, stdout: 'The database is up to date.\n', stderr: '' })
   expect(await startProcess(['migrate'], env).finished).toMatchObject({ code: 0 })
 
-  const service = await startService(env, { args: ['--no-worker'] })
+  const service = await serve(env, '--no-worker')
   expect(await ipledgerJson(service, ['network', 'list'])).toMatchObject({
     networks: [{ name: 'default', head: '1' }],
   })
-  const workers = async (): Promise<number> =>
+  const workers = () =>
     withClient(database.adminUrl, async (client) => {
-      const { rows } = await client.query<{ known: number }>(
-        'select count(*)::int as known from graphile_worker._private_known_crontabs',
-      )
-      return rows[0]!.known
+      const known = 'select count(*)::int as known from graphile_worker._private_known_crontabs'
+      return (await client.query<{ known: number }>(known)).rows[0]!.known
     })
   expect(await workers()).toBe(0)
   const worker = startProcess(['worker'], env)
   await waitFor(() => worker.stdout().includes('worker is running'), { what: 'the worker to run' })
   await waitFor(workers, { what: 'the schedule to be known' })
-  expect(await stopService(worker)).toMatchObject({ code: 0, stderr: '' })
-  expect(await stopService(service)).toMatchObject({ code: 0 })
+  expect(await stop(worker)).toMatchObject({ code: 0, stderr: '' })
+
+  const reader = `${process.execPath} ${MAIN} events --page-size 1000 | head -1; echo "\${PIPESTATUS[0]}"`
+  const { PATH } = process.env
+  const piped = spawnSync('bash', ['-c', reader], {
+    encoding: 'utf8',
+    env: { PATH, IPLEDGER_URL: service.url },
+  })
+  expect(piped.stdout).toMatch(/^SEQ .*\n0\n$/)
+  expect(await stop(service)).toMatchObject({ code: 0 })
 })
+
+test('tokens are made, work, are listed without what opens them, and are withdrawn', async () => {
+  const database = await ownDatabase()
+  const file = join(temporaryDirectory(), 'tokens.jsonl')
+  const token = (line: string) => ipledger({ url: '' }, words(`token ${line} --file ${file}`))
+  const admin = (await token('create boss --role admin')).stdout.trim()
+  const auditor = (await token('create eyes --role auditor --networks default')).stdout.trim()
+  expect(admin).toMatch(/^ipl_/)
+  expect(readFileSync(file, 'utf8')).not.toContain(admin)
+  expect((await token('create boss --role admin')).code).toBe(1)
+  const listed = await token('list')
+  expect(listed.stdout).toMatch(/^NAME +ROLE +NETWORKS +CREATED\nboss +admin .*\neyes +auditor +default /)
+  expect((await token('list --json')).stdout).not.toContain('sha256')
+
+  const env = { DATABASE_URL: database.adminUrl, IPLEDGER_TOKENS: file, IPLEDGER_HOST: '0.0.0.0' }
+  const guarded = await serve(env, '--no-worker')
+  const list = (by?: string) => ipledger(guarded, ['pool', 'list'], { IPLEDGER_TOKEN: by })
+  expect(await list(admin)).toMatchObject({ code: 0, stdout: 'no pools\n' })
+  expect(await list(auditor)).toMatchObject({ code: 0 })
+  expect((await list()).stderr).toMatch(
+    /^ipledger: UNAUTHENTICATED: .*\n {2}Set IPLEDGER_TOKEN to a token that the server knows; /,
+  )
+  const denied = await ipledger(guarded, ['pool', 'delete', 'web'], { IPLEDGER_TOKEN: auditor })
+  expect(denied.stderr).toMatch(/^ipledger: PERMISSION_DENIED: /)
+  expect(await token('revoke eyes')).toMatchObject({ code: 0 })
+  expect((await token('revoke eyes')).stderr).toMatch(/has no token named eyes\.\n$/)
+  await waitFor(async () => (await list(auditor)).code === 1, { what: 'the token to be unknown', every: 300 })
+  expect(await list(admin)).toMatchObject({ code: 0 })
+  await stop(guarded)
+})
+
+/** Any user but root. */
+const NOBODY = 65_534
+
+test.runIf(process.getuid?.() === 0)(
+  'a token is withdrawn from the server that may read the file',
+  async () => {
+    const directory = temporaryDirectory()
+    const file = join(directory, 'tokens.jsonl')
+    const token = (line: string) => words(`token ${line} --file ${file}`)
+    await ipledger({ url: '' }, token('create eyes --role auditor'))
+    await ipledger({ url: '' }, token('create boss --role admin'))
+    chownSync(file, NOBODY, NOBODY)
+    chmodSync(file, 0o640)
+    expect(await ipledger({ url: '' }, token('revoke eyes'))).toMatchObject({ code: 0 })
+    const { uid, gid, mode } = statSync(file)
+    expect({ uid, gid, mode: mode & 0o777 }).toEqual({ uid: NOBODY, gid: NOBODY, mode: 0o640 })
+
+    // Who may write in the directory, but may not leave the file to its owner, withdraws nothing.
+    chownSync(directory, NOBODY, NOBODY)
+    chownSync(file, 0, 0)
+    chmodSync(file, 0o644)
+    const before = readFileSync(file, 'utf8')
+    const refused = spawnSync(process.execPath, [MAIN, ...token('revoke boss')], {
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH },
+      uid: NOBODY,
+      gid: NOBODY,
+    })
+    expect(refused).toMatchObject({
+      status: 1,
+      stderr: expect.stringMatching(
+        /^ipledger: .* could not be replaced by one of the same owner, so nothing was withdrawn /,
+      ),
+    })
+    expect(readFileSync(file, 'utf8')).toBe(before)
+    expect(readdirSync(directory)).toEqual(['tokens.jsonl'])
+  },
+)

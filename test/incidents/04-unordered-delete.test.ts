@@ -1,20 +1,13 @@
 /** Deletes without an order (group 4 of the corpus): what is over stays over, whatever arrives late and in whatever order. */
 import { expect } from 'vitest'
-import { useServer } from '../api/running.ts'
-import { identityOf, MINUTE, type Scene, useIncidents } from '../support/incident.ts'
-import { openReplica } from '../support/replica.ts'
+import { identityOf, MINUTE, openReplica, type Scene, sandbox, useIncidents } from '../support/incident.ts'
 import type { Rpc, Told } from '../support/rpc.ts'
+import { useService } from '../support/service.ts'
 
-const running = await useServer()
+const running = await useService()
 const incident = useIncidents(running)
 
-const life = (name: string, incarnation = '3') => ({
-  kind: 'sandbox',
-  name,
-  uid: `uid-${name}`,
-  incarnation,
-  interface: 'eth0',
-})
+const life = (name: string, incarnation = '3') => sandbox(name, { incarnation, interface: 'eth0' })
 
 /** Everything a late message can be, each with the only reasons it may be refused for. */
 function lateCalls(scene: Scene, leaseId: string, name: string) {
@@ -43,16 +36,13 @@ function permutations<T>(items: readonly T[]): T[][] {
   )
 }
 
-/**
- * covers: INV-8 INV-22 K-01 K-02 K-03 K-07 K-08 K-09 K-10
- * guard: src/core/decide-lease.ts closedIn
- */
+// INV-8 INV-22 K-01 K-02 K-03 K-07 K-08 K-09 K-10. Fails without CLOSED_IS_REFUSED.
 incident(
   '4.1 stale-write-after-delete: released is released, for every order of late messages, at every replica',
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.41.0.0/24')
-    await using other = await openReplica(running.database.serviceUrl)
+    await using other = await openReplica(running)
     const replicas: readonly Rpc[] = [call, other.call]
     const kinds = Object.keys(lateCalls(scene, '', '')) as (keyof ReturnType<typeof lateCalls>)[]
     for (const [round, order] of permutations(kinds).slice(0, 40).entries()) {
@@ -71,7 +61,7 @@ incident(
       expect(await scene.events({ leaseId: lease.leaseId })).toEqual(before)
     }
     // Also by one that was started since.
-    await using late = await openReplica(running.database.serviceUrl)
+    await using late = await openReplica(running)
     const told = await late.call('LeaseService/Reserve', {
       network,
       owner: life('w0'),
@@ -82,10 +72,7 @@ incident(
   60_000,
 )
 
-/**
- * covers: INV-8 K-01 K-05 K-06 K-10
- * guard: src/core/decide-sighting.ts lastEventOf; src/core/decide-sighting.ts closedLife
- */
+// INV-8 K-01 K-05 K-06 K-10. Fails without RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '4.1 stale-write-after-delete: a list from before the release brings nothing back, a newer one sets it aside',
   async (scene) => {
@@ -99,11 +86,11 @@ incident(
     await scene.cycles(1)
     peer.lists = () => true
     // Both looked before it was released and say so after it: the same message, the same end, whoever receives it.
-    const tokens = [await agent.begin(), await peer.begin()]
+    const begun = [await agent.begin(), await peer.begin()]
     await call.ok('LeaseService/Release', { leaseId: lease.leaseId })
     const before = await scene.log()
-    await agent.report({ token: tokens[0]! })
-    await peer.report({ token: tokens[1]! })
+    await agent.report({ begun: begun[0]! })
+    await peer.report({ begun: begun[1]! })
     await scene.jobs()
     expect(await scene.at(lease.address)).toBeNull()
     expect(await scene.log()).toEqual(before)
@@ -126,16 +113,13 @@ incident(
 
 type Step = 'reserve' | 'confirm' | 'release'
 
-/**
- * covers: INV-13 INV-8 K-02 K-11
- * guard: src/core/decide-lease.ts releaseNothing; src/core/decide-lease.ts closedIn
- */
+// INV-13 INV-8 K-02 K-11. Fails without CLOSED_IS_REFUSED.
 incident(
   '4.2 late-add-after-delete: every order of two calls of one life, and nothing is held after its Release',
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.42.0.0/23')
-    await using other = await openReplica(running.database.serviceUrl)
+    await using other = await openReplica(running)
     const message = (step: Step, name: string): [string, object] => {
       const owner = life(name)
       switch (step) {
@@ -194,10 +178,7 @@ incident(
   },
 )
 
-/**
- * covers: INV-10 K-03
- * guard: src/core/decide-lease.ts decideRelease
- */
+// INV-10 K-03.
 incident(
   '4.3 late-delete-hits-successor: a Release replayed a hundred times ends the lease it names and no other',
   async (scene) => {
@@ -239,23 +220,19 @@ incident(
   },
 )
 
-/**
- * covers: INV-8 K-04
- * guard: src/core/decide-lease.ts decideConfirm; src/jobs/prune.ts pruneClosedAttachments
- */
+// INV-8 K-04. Fails without CLOSED_IS_REFUSED.
 incident(
-  '4.1 stale-write-after-delete: the index of what is closed is pruned after its horizon, and the log still refuses',
+  '4.1 stale-write-after-delete: closings are forgotten after their horizon, and the log still refuses',
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.44.0.0/28')
     const { workload, lease } = await scene.start({ name: 'web', incarnation: '3' })
     reality.end(workload)
     await call.ok('LeaseService/Release', { network, owner: life('web') })
-    await scene.jobs('prune-closed-attachments')
     const again = { network, owner: life('web'), claims: [{ pool: 'web' }] }
     expect((await call('LeaseService/Reserve', again)).reason, 'within the horizon').toBe('ATTACHMENT_CLOSED')
     await scene.passes(10 * MINUTE)
-    await scene.jobs('prune-closed-attachments')
+    await scene.jobs('prune')
     for (const message of [{ leaseId: lease.leaseId }, { network, fencingToken: lease.fencingToken }])
       expect((await call('LeaseService/Confirm', message)).reason).toBe('LEASE_LOST')
     const [ended] = (await call.ok('LeaseService/Release', { leaseId: lease.leaseId })).leases

@@ -1,19 +1,16 @@
 /** Identity and keys (group 9 of the corpus): a verdict about a lease acts on that lease, and where it is seen is no reason to free it. */
 import { expect } from 'vitest'
-import { useServer } from '../api/running.ts'
-import { HOUR, MINUTE, useIncidents } from '../support/incident.ts'
+import { HOUR, MINUTE, useIncidents, witnessesOf } from '../support/incident.ts'
+import { useService } from '../support/service.ts'
 
-const running = await useServer()
+const running = await useService()
 const incident = useIncidents(running)
 
 for (const [orphan, successor] of [
   ['10.91.0.2', '10.91.0.5'],
   ['10.91.0.5', '10.91.0.2'],
 ] as const) {
-  /**
-   * covers: INV-9 INV-10 W-03 W-04 K-07 A-07
-   * guard: src/core/decide-proven.ts lookAgain; src/core/books.ts leaseByToken
-   */
+  // INV-9 INV-10 W-03 W-04 K-07 A-07. Fails without NEWER_LIFE_SUPERSEDES.
   incident(
     `9.1 name-reused-by-successor: of two of one name the orphan goes, ${orphan}, and the live one stays, ${successor}`,
     async (scene) => {
@@ -43,7 +40,7 @@ for (const [orphan, successor] of [
       expect(reaps.map(({ lease }) => [lease!.leaseId, lease!.address])).toEqual([
         [one.lease.leaseId, orphan],
       ])
-      expect(reaps[0]!.evidence.sources).toEqual(['n1'])
+      expect(witnessesOf(reaps[0])).toEqual(['n1'])
       // The other way round: the name is there, and this uid is not; that keeps nothing (W-04).
       expect(reality.find({ kind: 'pod', name, uid: 'uid-1' }, '')).toBeUndefined()
     },
@@ -51,36 +48,33 @@ for (const [orphan, successor] of [
   )
 }
 
-/**
- * covers: INV-4 INV-9
- * guard: src/core/judge.ts seenElsewhere; src/core/judge.ts seenLive
- */
+// INV-4 INV-9. Fails without DOUBT_IS_LIFE.
 incident(
   '9.2 wrong-location-recorded: booked on one node and live on another for an hour, it is kept, and the difference is told',
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.92.0.0/28')
-    const wrong = await scene.agent('n1')
+    await scene.agent('n1')
     await scene.agent('n2')
     // A re-imaged node with the identity of another: the books have n1, the workload runs on n2.
     const x = await scene.start({ name: 'x', node: 'n1' })
     x.workload.nodes = ['n2']
-    // n1 is asked and says what is true: not here.
-    wrong.answers = () => ({ answer: 'GONE', detail: 'not here' })
+    // Whoever is asked says that it is not here.
+    for (const agent of scene.agents) agent.answers = () => ({ answer: 'GONE', detail: 'not here' })
     for (let passed = 0; passed < HOUR; passed += 10 * MINUTE) {
       await scene.passes(8.5 * MINUTE)
       await scene.cycles(3)
     }
     expect(await scene.lease(x.lease.leaseId)).toMatchObject({ state: 'ACTIVE', version: x.lease.version })
-    expect(await scene.codes(x.lease.address)).toEqual(
-      expect.arrayContaining(['SEEN_LIVE', 'SEEN_ELSEWHERE']),
+    expect((await scene.finding(x.lease.address))!.because).toContainEqual(
+      expect.objectContaining({ code: 'LISTED_LIVE', source: 'n2' }),
     )
     expect(await scene.reaps()).toEqual([])
-    // When it is really gone, the node it ran on must miss it.
+    // When it is really gone, both must miss it.
     reality.end(x.workload)
     await scene.longEnough()
     expect(await scene.lease(x.lease.leaseId)).toBeNull()
-    expect((await scene.reaps())[0]!.evidence.sources).toEqual(['n2'])
+    expect(witnessesOf((await scene.reaps())[0])).toEqual(['n1', 'n2'])
   },
   30_000,
 )

@@ -1,294 +1,333 @@
-import { afterAll, beforeEach, expect, test } from 'vitest'
-import type { Command, LeaseView } from '../../src/core/command.ts'
-import { POLICY } from '../../src/core/policy.ts'
-import { refusal } from '../../src/core/refusal.ts'
-import { expireUnconfirmed } from '../../src/jobs/expire-unconfirmed.ts'
-import type { Job, JobContext } from '../../src/jobs/job.ts'
-import { createPrunePositions, pruneClosedAttachments, pruneRequests } from '../../src/jobs/prune.ts'
-import { openLedger } from '../../src/ledger/open.ts'
-import { createAskedSources } from '../../src/liveness/asked.ts'
-import { createPool as createConnections } from '../../src/postgres/connect.ts'
-import { createLogger } from '../../src/telemetry.ts'
-import { claim, confirm, createNetwork, createPool, owner, release, reserve } from '../support/commands.ts'
-import { useTestDatabase, withClient } from '../support/database.ts'
-import { moveToThePast } from '../support/past.ts'
-import { expectVerified } from '../support/verified.ts'
+import assert from 'node:assert/strict'
+import { setTimeout as delay } from 'node:timers/promises'
+import { pino } from 'pino'
+import { beforeEach, describe, test } from 'vitest'
+import type { SourceDeclaration } from '../../src/core/event.ts'
+import { expire } from '../../src/jobs/expire.ts'
+import type { JobContext } from '../../src/jobs/job.ts'
+import { createJudge } from '../../src/jobs/judge.ts'
+import { prune } from '../../src/jobs/prune.ts'
+import { createPull } from '../../src/jobs/pull.ts'
+import { recheck } from '../../src/jobs/recheck.ts'
+import { resume } from '../../src/jobs/resume.ts'
+import { sample } from '../../src/jobs/sample.ts'
+import { createVerify } from '../../src/jobs/verify.ts'
+import type { AskedSources } from '../../src/sources/ask.ts'
+import { createIntake } from '../../src/sources/intake.ts'
+import type { Listing, LookUp } from '../../src/sources/source.ts'
+import {
+  command,
+  confirm,
+  enable,
+  HOUR,
+  lists,
+  MINUTE,
+  network,
+  pool,
+  register,
+  release,
+  reserve,
+  SECOND,
+  source,
+  unchanged,
+} from '../core/given.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { type TestLedger, useTestLedger } from '../support/ledger.ts'
+import { NETWORK } from '../support/stored-scene.ts'
 
-const database = await useTestDatabase()
-const log = createLogger('warn')
-const ledger = openLedger({ url: database.serviceUrl, log })
-const connections = createConnections({ url: database.serviceUrl, applicationName: 'test jobs', max: 2 })
+/** What the sources of a test say; one that says nothing fails. */
+type Said = { lookUp?: () => LookUp; list?: () => Listing; asked: number }
 
-const asked = createAskedSources({ log, secrets: {} })
-
-let network: string
-let count = 0
-
-beforeEach(async () => {
-  count += 1
-  network = `n${count}`
-  await ok(createNetwork(network))
-  await ok(createPool({ name: 'web', cidr: '10.0.0.0/20', cooldownMs: 0 }, { network }))
-})
-afterAll(async () => {
-  await ledger.close()
-  await connections.end()
-  await expectVerified(database, { full: true })
-})
-
-async function ok(command: Command): Promise<readonly LeaseView[]> {
-  const outcome = await ledger.submit(command)
-  if (!outcome.ok) throw new Error(`${outcome.refusal.reason}: ${outcome.refusal.message}`)
-  return outcome.answer.leases
-}
-
-async function hold(
-  name: string,
-  fields: Omit<Parameters<typeof reserve>[0], 'owner'> & { readonly incarnation?: string } = {},
-): Promise<LeaseView> {
-  const { incarnation = '', ...rest } = fields
-  const leases = await ok(
-    reserve({ network, owner: owner({ name, incarnation }), claims: [claim({ pool: 'web' })], ...rest }),
-  )
-  return leases[0]!
-}
-
-function context(fields: Partial<JobContext> = {}): JobContext {
-  const intake = { database: connections, log }
-  const signal = new AbortController().signal
-  return { database: connections, ledger, intake, asked, log, signal, ...fields }
-}
-
-async function runJob(job: Job): Promise<number> {
-  const done = await job(context())
-  return Object.values(done).reduce((sum, one) => sum + one, 0)
-}
-
-async function past(ms: number): Promise<void> {
-  await moveToThePast(database, ms, network)
-}
-
-async function rowsOf<T>(sql: string): Promise<readonly T[]> {
-  const { rows } = await connections.query(sql, [network])
-  return rows as readonly T[]
-}
-
-const HELD = 'select address, state from ipledger.lease where network_id = $1 order by address'
-
-test('a reservation that was not confirmed is reaped after its deadline and the grace, and not before', async () => {
-  const lease = await hold('late', { confirmWithinMs: 30_000 })
-  await past(30_000 + POLICY.confirmGraceMs - 5_000)
-  expect(await runJob(expireUnconfirmed)).toBe(0)
-  expect(await rowsOf(HELD)).toHaveLength(1)
-
-  await past(5_000)
-  expect(await runJob(expireUnconfirmed)).toBe(1)
-  expect(await rowsOf(HELD)).toEqual([])
-  const [event] = await rowsOf<Record<string, unknown>>(
-    `select type, actor, cause, fencing_token, evidence from ipledger.event where network_id = $1 order by seq desc limit 1`,
-  )
-  expect(event).toMatchObject({
-    type: 'lease.reaped',
-    actor: 'job:expire-unconfirmed',
-    cause: 'NEVER_CONFIRMED',
-    fencing_token: lease.fencingToken,
-    evidence: { reason: 'NEVER_CONFIRMED', version: lease.version },
-  })
-})
-
-test('each pool has its own grace, and what waits longer does not hide what is due', async () => {
-  const patient = { reapPolicy: { confirmGraceMs: 3_600_000 } }
-  await ok(createPool({ name: 'patient', cidr: '10.1.0.0/20', ...patient }, { network }))
-  await ok(
-    createPool({ name: 'swift', cidr: '10.2.0.0/20', reapPolicy: { confirmGraceMs: 1_000 } }, { network }),
-  )
-  const within = (pool: string, confirmWithinMs: number) =>
-    hold(`${pool}-${confirmWithinMs}`, { claims: [claim({ pool })], confirmWithinMs })
-  await within('patient', 1_000)
-  await within('swift', 2_000)
-  await within('web', 3_000)
-  const asked: Command[] = []
-  const counting = { ...ledger, submit: ledger.submit.bind(ledger) }
-  counting.submit = (command, options) => {
-    asked.push(command)
-    return ledger.submit(command, options)
+async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Said }> {
+  const at = await useTestLedger(await useTestDatabase())
+  const said: Said = { asked: 0 }
+  const asked: AskedSources = {
+    get: () => ({
+      async lookUp() {
+        said.asked += 1
+        return said.lookUp?.() ?? { answer: 'error', detail: 'away' }
+      },
+      async list() {
+        if (said.list === undefined) throw new Error('away')
+        return said.list()
+      },
+      async close() {},
+    }),
+    async close() {},
   }
-  const expired = async (ms: number) => {
-    await past(ms)
-    asked.length = 0
-    await expireUnconfirmed(context({ ledger: counting }))
-    return [asked.length, (await rowsOf<{ address: string }>(HELD)).map((one) => one.address)]
+  const context: JobContext = {
+    database: at.pool,
+    ledger: at.ledger,
+    intake: createIntake({ ledger: at.ledger, database: at.pool }),
+    asked,
+    log: pino({ level: 'silent' }),
+    observer: {},
+    signal: new AbortController().signal,
   }
-  // What is not due is not even asked for.
-  expect(await expired(10_000)).toEqual([1, ['10.0.0.1', '10.1.0.1']])
-  expect(await expired(POLICY.confirmGraceMs)).toEqual([1, ['10.1.0.1']])
-  expect(await expired(3_500_000)).toEqual([0, ['10.1.0.1']])
-  expect(await expired(60_000)).toEqual([1, []])
-})
+  return { at, context, said }
+}
 
-test('without a deadline, confirmed, or quarantined, a lease is held after 30 days', async () => {
-  await hold('patient')
-  const confirmed = await hold('confirmed', { confirmWithinMs: 1_000 })
-  await ok(confirm(confirmed.fencingToken, { network }))
-  const unremoved = await hold('unremoved', { confirmWithinMs: 1_000 })
-  await ok(release(unremoved.fencingToken, { network, removalConfirmed: false }))
-  await past(30 * 24 * 3_600_000)
-  expect(await runJob(expireUnconfirmed)).toBe(0)
-  expect((await rowsOf<{ state: string }>(HELD)).map((one) => one.state)).toEqual([
-    'RESERVED',
-    'ACTIVE',
-    'QUARANTINED',
-  ])
-})
+const DOCKER: Partial<SourceDeclaration> = { kind: 'docker' }
+const QUICK = { reapPolicy: { minimumAgeMs: SECOND, unwitnessedAgeMs: SECOND } }
+const judge = createJudge({ stayMs: 0 })
 
-test('what happened to a lease after it was listed is respected', async () => {
-  const lease = await hold('confirming', { confirmWithinMs: 1_000 })
-  await past(1_000 + POLICY.confirmGraceMs + 1_000)
-  // The confirm goes in between the job's look and its question.
-  const confirming = { ...ledger, submit: ledger.submit.bind(ledger) }
-  confirming.submit = async (command, options) => {
-    if (command.type === 'expire') await ok(confirm(lease.fencingToken, { network }))
-    return ledger.submit(command, options)
-  }
-  expect(await expireUnconfirmed(context({ ledger: confirming }))).toEqual({ reaped: 0 })
-  expect((await rowsOf<{ state: string }>(HELD)).map((one) => one.state)).toEqual(['ACTIVE'])
-})
+describe('expire', async () => {
+  const { at, context } = await begin()
 
-test('more of them than a page, by two workers at once, are each reaped once', async () => {
-  const names = Array.from({ length: 1_201 }, (_, at) => `crowd-${at}`)
-  await Promise.all(names.map((name) => hold(name, { confirmWithinMs: 1_000 })))
-  await past(1_000 + POLICY.confirmGraceMs + 1_000)
-  const [one, other] = await Promise.all([runJob(expireUnconfirmed), runJob(expireUnconfirmed)])
-  expect(one + other).toBe(1_201)
-  expect(await rowsOf(HELD)).toEqual([])
-  const reaped = await rowsOf(`select 1 from ipledger.event where network_id = $1 and type = 'lease.reaped'`)
-  expect(reaped).toHaveLength(1_201)
-})
-
-test('leases that the ledger keeps do not hide those behind them', async () => {
-  const names = Array.from({ length: 601 }, (_, at) => `queue-${at}`)
-  await Promise.all(names.map((name) => hold(name, { confirmWithinMs: 1_000 })))
-  await past(1_000 + POLICY.confirmGraceMs + 1_000)
-  let asked = 0
-  const keeping: JobContext['ledger'] = {
-    ...ledger,
-    submit: (command, options) => {
-      asked += 1
-      return asked > 500
-        ? ledger.submit(command, options)
-        : Promise.resolve({ ok: false, refusal: refusal('VERSION_MISMATCH', 'changed meanwhile') })
-    },
-  }
-  expect(await expireUnconfirmed(context({ ledger: keeping }))).toEqual({ reaped: 101 })
-})
-
-test('requests are forgotten after 24 h, and not before', async () => {
-  await hold('remembered', { requestId: 'r1', fingerprint: 'f' })
-  await past(POLICY.requestMemoryMs - 60_000)
-  await hold('later', { requestId: 'r2', fingerprint: 'f' })
-  expect(await runJob(pruneRequests)).toBe(0)
-  await past(60_000)
-  expect(await runJob(pruneRequests)).toBe(1)
-  expect(await rowsOf('select request_id from ipledger.request where network_id = $1')).toEqual([
-    { request_id: 'r2' },
-  ])
-})
-
-test('many requests go in slices', async () => {
-  await withClient(database.adminUrl, (admin) =>
-    admin.query(
-      `insert into ipledger.request (network_id, request_id, fingerprint, method, at, seq, answer)
-       select $1, 'old-' || n, '', 'Reserve', now() - interval '25 hours' - (n / 100) * interval '1 second', 1, '{}'
-         from generate_series(1, 9000) as n`,
-      [network],
-    ),
-  )
-  expect(await runJob(pruneRequests)).toBe(9_000)
-})
-
-test('a closed attachment is forgotten after the retry horizon, and not before', async () => {
-  const lease = await hold('closing', { incarnation: 'a' })
-  await ok(release(lease.fencingToken, { network }))
-  await past(POLICY.retryHorizonMs - 5_000)
-  expect(await runJob(pruneClosedAttachments)).toBe(0)
-  await past(5_000)
-  expect(await runJob(pruneClosedAttachments)).toBe(1)
-})
-
-test('a closed attachment is kept while a lease of it is superseded or its removal is unknown', async () => {
-  await hold('life', { incarnation: 'one' })
-  await hold('life', { incarnation: 'two' })
-  const unremoved = await hold('gone', { incarnation: 'x' })
-  await ok(release(unremoved.fencingToken, { network, removalConfirmed: false }))
-  await past(POLICY.retryHorizonMs + 1_000)
-  expect(await runJob(pruneClosedAttachments)).toBe(0)
-
-  await ok(release(unremoved.fencingToken, { network }))
-  await past(POLICY.retryHorizonMs + 1_000)
-  expect(await runJob(pruneClosedAttachments)).toBe(1)
-  expect(
-    await rowsOf('select owner_incarnation from ipledger.closed_attachment where network_id = $1'),
-  ).toEqual([{ owner_incarnation: 'one' }])
-})
-
-test('rows the write path holds are left to the next run, without waiting', async () => {
-  await hold('held', { requestId: 'held', fingerprint: 'f' })
-  await past(POLICY.requestMemoryMs + 1_000)
-  await withClient(database.serviceUrl, async (writer) => {
-    await writer.query('begin')
-    await writer.query('select 1 from ipledger.request where network_id = $1 for update', [network])
-    expect(await runJob(pruneRequests)).toBe(0)
-    await writer.query('commit')
-  })
-  expect(await runJob(pruneRequests)).toBe(1)
-})
-
-const POSITIONS =
-  'select pool_id, seq from ipledger.pool_position where network_id = $1 order by pool_id, seq'
-
-test('of each pool the latest position is kept, and the ledger goes on from it', async () => {
-  await ok(createPool({ name: 'other', cidr: '10.1.0.0/24' }, { network }))
-  for (let at = 0; at < 5; at++) await hold(`one-${at}`)
-  await ok(reserve({ network, owner: owner({ name: 'b' }), claims: [claim({ pool: 'other' })] }))
-  const before = await rowsOf<{ pool_id: number; seq: number }>(POSITIONS)
-  expect(before.length).toBeGreaterThan(2)
-  const prunePositions = createPrunePositions()
-  expect(await runJob(prunePositions)).toBeGreaterThanOrEqual(before.length - 2)
-  const kept = await rowsOf<{ pool_id: number; seq: number }>(POSITIONS)
-  expect(kept).toHaveLength(2)
-  for (const row of kept) {
-    expect(row.seq).toBe(
-      Math.max(...before.filter((one) => one.pool_id === row.pool_id).map((one) => one.seq)),
+  test('takes back a promise that was broken, after its grace, and nothing else', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true }),
+      reserve('a', { confirmWithinMs: MINUTE }),
+      reserve('b', { confirmWithinMs: MINUTE }),
+      reserve('c', { confirmWithinMs: HOUR }),
+      reserve('d'),
+      confirm('b'),
     )
-  }
-  const after = openLedger({ url: database.serviceUrl, log })
-  const outcome = await after.submit(
-    reserve({ network, owner: owner({ name: 'next' }), claims: [claim({ pool: 'web' })] }),
-  )
-  await after.close()
-  expect(outcome).toMatchObject({ ok: true, answer: { leases: [{ address: '10.0.0.6' }] } })
-  // The same process goes on where it was.
-  await hold('another')
-  expect(await runJob(prunePositions)).toBeGreaterThan(0)
-  expect(await rowsOf(POSITIONS)).toHaveLength(2)
+    const { head } = await at.image()
+    await at.advance(MINUTE + 30 * SECOND)
+    assert.deepEqual(await expire(context), { reaped: 0 })
+    await at.advance(MINUTE)
+    const runs = await Promise.all([expire(context), expire(context)])
+    assert.equal(runs[0].reaped! + runs[1].reaped!, 1)
+    assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 NEVER_CONFIRMED'])
+  })
+
+  test('keeps what was listed, and goes past it', async () => {
+    await at.play(register('agent'), enable('agent'), lists('agent', ['c@10.0.0.3']))
+    await at.advance(2 * HOUR)
+    const { head } = await at.image()
+    await at.play(reserve('e', { confirmWithinMs: SECOND }))
+    await at.advance(2 * MINUTE)
+    assert.deepEqual(await expire(context), { reaped: 1 })
+    assert.match((await at.told(head)).at(-1)!, /^lease.reaped 10.0.0.\d+ NEVER_CONFIRMED$/)
+  })
 })
 
-test('positions of a deleted pool go', async () => {
-  await ok(createPool({ name: 'short', cidr: '10.1.0.0/24', cooldownMs: 0 }, { network }))
-  const [lease] = await ok(
-    reserve({ network, owner: owner({ name: 'b' }), claims: [claim({ pool: 'short' })] }),
-  )
-  await ok(release(lease!.fencingToken, { network }))
-  const poolId = lease!.poolId
-  await ok({ ...createNetwork(network), type: 'deletePool', name: 'short', version: null } as Command)
-  await runJob(createPrunePositions())
-  const left = await rowsOf<{ pool_id: number }>(POSITIONS)
-  expect(left.map((one) => one.pool_id)).not.toContain(poolId)
+describe('judge', async () => {
+  const { at, context, said } = await begin()
+
+  test('asks who is asked, and reaps on proof in the same run', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true, ...QUICK }),
+      source('docker', DOCKER),
+      reserve('a', { confirmed: true }),
+      reserve('b', { confirmed: true }),
+      lists('docker', ['b@10.0.0.2']),
+      lists('docker', ['b@10.0.0.2']),
+      lists('docker', ['b@10.0.0.2']),
+    )
+    const { head } = await at.image()
+    said.lookUp = () => ({ answer: 'gone', detail: 'no such container' })
+    assert.deepEqual(await judge(context), { reaped: 1, asked: 1 })
+    assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 PROVEN_ABSENT'])
+    assert.equal(said.asked, 1)
+    assert.deepEqual(await judge(context), { reaped: 0, asked: 0 })
+  })
+
+  test('asks again after a wait that doubles, for as long as the answer is a doubt', async () => {
+    await at.play(reserve('c', { confirmed: true }))
+    for (let report = 0; report < 3; report++) await at.play(lists('docker', ['b@10.0.0.2']))
+    said.asked = 0
+    said.lookUp = () => ({ answer: 'live', detail: 'running' })
+    await judge(context)
+    assert.equal(said.asked, 1)
+    await judge(context)
+    assert.equal(said.asked, 1, 'not yet')
+    await at.play(unchanged('docker'))
+    await judge(context)
+    assert.equal(said.asked, 2, 'after 30 s')
+    await at.play(unchanged('docker'))
+    await judge(context)
+    assert.equal(said.asked, 2, 'not after 30 s more')
+    await at.play(unchanged('docker'))
+    said.lookUp = () => ({ answer: 'gone', detail: '' })
+    assert.deepEqual(await judge(context), { reaped: 1, asked: 1 })
+  })
+
+  test('asks a source that failed no more in the same run', async () => {
+    await at.play(...Array.from({ length: 12 }, (_, index) => reserve(`f${index}`, { confirmed: true })))
+    for (let report = 0; report < 3; report++) await at.play(lists('docker', ['b@10.0.0.2']))
+    said.asked = 0
+    delete said.lookUp
+    await judge(context)
+    assert.ok(said.asked <= 8)
+    const rows = await at.pool.query("select from ipledger.lookup where answer = 'error'")
+    assert.equal(rows.rows.length, said.asked)
+  })
+
+  test('reaps nothing while the network is held', async () => {
+    await at.play(command({ type: 'hold', hold: 'SOURCE_AHEAD', why: 'test' }))
+    await at.advance(HOUR)
+    said.asked = 0
+    assert.deepEqual(await judge(context), { reaped: 0, asked: 0 })
+    assert.equal(said.asked, 0)
+  })
 })
 
-test('a stopped worker ends between slices', async () => {
-  await hold('late', { confirmWithinMs: 1_000 })
-  await past(1_000 + POLICY.confirmGraceMs + 1_000)
-  const stopped = context({ signal: AbortSignal.abort() })
-  expect(await expireUnconfirmed(stopped)).toEqual({})
+describe('judge and sources that report', async () => {
+  const { at, context } = await begin()
+
+  test('leaves questions for sources that report, and stays for their answers', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true, ...QUICK }),
+      source('agent', { node: 'n1' }),
+      reserve('p', { confirmed: true, node: 'n1' }),
+      reserve('q', { confirmed: true }),
+      lists('agent', []),
+      lists('agent', []),
+      lists('agent', []),
+    )
+    const { head } = await at.image()
+    const staying = createJudge({ stayMs: 10 * SECOND })(context)
+    const reporting = {
+      network: NETWORK,
+      source: 'agent',
+      actor: { name: 'agent', node: 'n1' },
+      traceId: null,
+      deadline: performance.now() + MINUTE,
+      mayReport: () => null,
+    }
+    for (let isAnswered = false; !isAnswered; await delay(100)) {
+      const begun = await context.intake.begin(reporting)
+      assert.ok(!('reason' in begun))
+      const given = { ...reporting, ...begun, epoch: 'e1', complete: true, content: { entries: [] } }
+      const reported = await context.intake.report(given)
+      assert.ok(!('reason' in reported))
+      const [question] = reported.verifications
+      if (question === undefined) continue
+      assert.equal(question.address, '10.0.0.1')
+      const verdicts = [{ id: question.id, answer: 'gone' as const, terminalSince: null, detail: '' }]
+      const taken = await context.intake.verdicts({ ...reporting, epoch: 'e1', verdicts })
+      assert.deepEqual(taken, { accepted: 1, ignored: 0 })
+      isAnswered = true
+    }
+    await staying
+    assert.ok((await at.told(head)).includes('lease.reaped 10.0.0.1 PROVEN_ABSENT'))
+  })
+})
+
+describe('recheck', async () => {
+  const { at, context } = await begin()
+
+  test('finds what a release left behind though no list changes', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true }),
+      source('agent'),
+      reserve('a/1', { confirmed: true }),
+      reserve('b'),
+      lists('agent', ['a/1@10.0.0.1']),
+      release('a/1'),
+    )
+    const { head } = await at.image()
+    await recheck(context)
+    assert.deepEqual(await at.told(head), [])
+    await at.play(unchanged('agent'))
+    assert.deepEqual(await recheck(context), { rechecked: 1 })
+    assert.deepEqual(await at.told(head), ['lease.quarantined 10.0.0.1 RECHECK RELEASED_BUT_LIVE'])
+    assert.deepEqual(await recheck(context), { rechecked: 0 })
+  })
+})
+
+describe('pull', async () => {
+  const { at, context, said } = await begin()
+  const pull = createPull({ stayMs: 50 })
+
+  test('asks each source when its interval is over', async () => {
+    await at.play(
+      network,
+      pool('10.0.0.0/24', { isDefault: true }),
+      register('docker', DOCKER),
+      enable('docker'),
+    )
+    said.list = () => ({
+      epoch: 'engine',
+      complete: true,
+      because: '',
+      entries: [{ address: '10.0.0.9', kind: 'container', name: 'x', uid: 'x', state: 'running' }],
+    })
+    assert.deepEqual(await pull(context), { pulled: 1, failed: 0 })
+    assert.equal((await at.reads.freshness(NETWORK)).get('docker')!.entries, 1)
+    assert.deepEqual(await pull(context), { pulled: 0, failed: 0 })
+    await at.advance(31 * SECOND)
+    assert.deepEqual(await pull(context), { pulled: 1, failed: 0 })
+    assert.equal((await at.image()).listedBy.get('docker')!.size, 1)
+  })
+
+  test('a source that fails says nothing, and is asked again after its interval', async () => {
+    const before = (await at.reads.freshness(NETWORK)).get('docker')
+    delete said.list
+    await at.advance(31 * SECOND)
+    assert.deepEqual(await pull(context), { pulled: 0, failed: 1 })
+    assert.deepEqual(await pull(context), { pulled: 0, failed: 0 })
+    assert.deepEqual((await at.reads.freshness(NETWORK)).get('docker'), before)
+  })
+})
+
+describe('what goes by time', async () => {
+  const { at, context } = await begin()
+  const verify = createVerify({ stayMs: 5 * SECOND })
+
+  beforeEach(async () => {
+    if ((await at.ledger.image(NETWORK)) === null)
+      await at.play(
+        network,
+        pool('10.0.0.0/24', { isDefault: true }),
+        reserve('a', { requestId: 'r', fingerprint: 'f' }),
+      )
+  })
+
+  test('samples add up, once a minute', async () => {
+    const done = await Promise.all([sample(context), sample(context)])
+    assert.equal(done[0].sampled! + done[1].sampled!, 1)
+    const { rows } = await at.pool.query(
+      'select size::int = (excluded + free + cooling)::int + reserved + active + quarantined as ok, reserved from ipledger.pool_sample',
+    )
+    assert.deepEqual(rows[0], { ok: true, reserved: 1 })
+  })
+
+  test('what is old is forgotten', async () => {
+    assert.deepEqual(await prune(context), { requests: 0, samples: 0, lookUps: 0 })
+    await at.pool.query("update ipledger.request set at = at - interval '25 hours'")
+    await at.pool.query("update ipledger.pool_sample set at = at - interval '91 days'")
+    await at.pool.query(
+      `insert into ipledger.lookup select 'net', 's', 'container', 'x', 'x', '10.0.0.99', 'gone', null, '', 1, now(), 1`,
+    )
+    assert.deepEqual(await prune(context), { requests: 1, samples: 1, lookUps: 1 })
+  })
+
+  test('the log is verified, and what differs is found', async () => {
+    assert.deepEqual(await verify(context), { verified: 1, found: 0 })
+    assert.deepEqual(await verify(context), { verified: 0, found: 0 }, 'it rests')
+    await at.pool.query("update ipledger.lease set state = 'ACTIVE'")
+    await at.pool.query("update ipledger.verification set finished_at = finished_at - interval '1 hour'")
+    const { found } = await verify(context)
+    assert.ok(found! > 0)
+  })
+
+  test('a hold for the clock ends by itself', async () => {
+    await at.play(command({ type: 'hold', hold: 'CLOCK', why: 'test', stepMs: 300 }))
+    await delay(400)
+    assert.deepEqual(await resume(context), { resumed: 1 })
+    assert.equal((await at.image()).network!.holds.CLOCK, undefined)
+  })
+})
+
+test('a network that fails holds up no other', async () => {
+  const { at, context } = await begin()
+  await at.play(network, pool('10.0.0.0/24', { isDefault: true }), reserve('a', { confirmWithinMs: 1 }))
+  await at.pool.query(
+    `insert into ipledger.network select 'broken', description, labels, era, identity, recovering, recovered_at, holds, version, created_at, updated_at
+         from ipledger.network`,
+  )
+  await at.pool.query(
+    `insert into ipledger.lease select 'broken', address, seq, pool_id, state, confirm_by, available_at from ipledger.lease`,
+  )
+  await at.advance(5 * MINUTE)
+  const { head } = await at.image()
+  await assert.rejects(expire(context), /rebuild/)
+  assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 NEVER_CONFIRMED'])
 })

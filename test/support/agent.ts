@@ -19,15 +19,15 @@ export type Listed = {
 }
 
 export type ReportAnswer = {
-  readonly sequence: string
   readonly complete: boolean
   readonly counted: boolean
   readonly because: readonly string[]
   readonly unreadable: number
   readonly verifications: readonly Verification[]
-  readonly era: number
-  readonly head: string
 }
+
+/** What a report is begun at. */
+export type Begun = { readonly sequence: string; readonly head: string; readonly begunAt: string }
 
 export type Verification = {
   readonly id: string
@@ -43,11 +43,10 @@ export type Declared = {
   readonly node?: string
   readonly families?: readonly number[]
   readonly ownerKinds?: readonly string[]
-  readonly bootEndsAll?: boolean
   readonly intervalMs?: number
   /** As it was registered: in dry run. */
   readonly enabled?: boolean
-  /** Its boot, or the life of its process. */
+  /** The life of its process. */
   readonly epoch?: string
 }
 
@@ -63,11 +62,11 @@ export type TestAgent = {
   readonly asked: Verification[]
   /** Through another server from now on: the next life of the service. */
   speaksTo(call: Rpc): void
-  begin(): Promise<string>
+  begin(): Promise<Begun>
   /** What its list has now. */
   entries: () => readonly Listed[]
   report: (look?: {
-    readonly token?: string
+    readonly begun?: Begun
     readonly entries?: readonly Listed[]
     readonly complete?: boolean
   }) => Promise<ReportAnswer>
@@ -87,8 +86,6 @@ export async function createAgent(
       node,
       ownerKinds,
       families,
-      seesStopped: true,
-      bootEndsAll: declared.bootEndsAll ?? false,
       interval: `${(declared.intervalMs ?? INTERVAL) / 1_000}s`,
     },
   })
@@ -96,18 +93,12 @@ export async function createAgent(
 
   const asked: Verification[] = []
   let through = call
-  // What it saw last; it survives whatever becomes of the service.
-  let seen = { era: 0, head: '0' }
-  const ask = async (method: string, message: object) => {
-    const quoted = { network, source, seenEra: seen.era, seenHead: seen.head }
-    const answer = await through.ok(`LivenessService/${method}`, { ...quoted, ...message })
-    seen = { era: answer.era, head: answer.head }
-    return answer
-  }
+  const ask = (method: string, message: object) =>
+    through.ok(`LivenessService/${method}`, { network, source, ...message })
   const agent: TestAgent = {
     source,
     node,
-    epoch: declared.epoch ?? 'boot-1',
+    epoch: declared.epoch ?? 'life-1',
     lists: () => true,
     answers: ({ owner }) =>
       reality.find(owner, node) === undefined ? { answer: 'GONE' } : { answer: 'LIVE', detail: 'running' },
@@ -115,17 +106,19 @@ export async function createAgent(
     speaksTo(other) {
       through = other
     },
-    begin: async () => (await ask('BeginSnapshot', {})).token,
+    async begin() {
+      const { sequence, head, begunAt } = await ask('BeginSnapshot', {})
+      return { sequence, head, begunAt }
+    },
     entries: () =>
       reality
         .on(node)
         .filter(agent.lists)
         .flatMap((workload) => listed(workload, agent, families)),
-    async report({ token, entries, complete = true } = {}) {
+    async report({ begun, entries, complete = true } = {}) {
       const { epoch } = agent
-      const begun = token ?? (await agent.begin())
       const answer: ReportAnswer = await ask('ReportSnapshot', {
-        token: begun,
+        ...(begun ?? (await agent.begin())),
         epoch,
         complete,
         entries: entries ?? agent.entries(),

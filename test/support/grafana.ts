@@ -9,6 +9,7 @@
  * refuses a macro that it does not know. Types of columns: convertResultsToFrame of the same file.
  */
 import { readdirSync, readFileSync } from 'node:fs'
+import { ROOT } from './root.ts'
 
 export type Target = {
   readonly refId: string
@@ -75,7 +76,7 @@ export type DashboardJson = {
   }
 }
 
-const DIRECTORY = new URL('../../ops/grafana/dashboards/', import.meta.url)
+const DIRECTORY = new URL('ops/grafana/dashboards/', ROOT)
 
 /** By the names of their files. */
 export function readDashboards(): ReadonlyMap<string, DashboardJson> {

@@ -3,13 +3,11 @@
  * jobs of the worker run one after the other, and a world apart from the books. However it goes, at its end no two
  * live workloads of that world have shared an address, and the books verify.
  */
-import { afterAll, expect, test } from 'vitest'
-import type { Running } from '../api/running.ts'
+import { expect, test } from 'vitest'
 import { createAgent, type Declared, INTERVAL, type TestAgent } from './agent.ts'
-import { moveToThePast } from './past.ts'
 import { createReality, type Reality, type Workload } from './reality.ts'
 import { type Rpc, rpc } from './rpc.ts'
-import { openJobs, type TestJobs } from './run-jobs.ts'
+import { serviceOn, type TestService } from './service.ts'
 import { expectVerified } from './verified.ts'
 
 export const MINUTE = 60_000
@@ -49,7 +47,6 @@ export type FindingJson = {
 export type ToStart = Partial<Workload> & {
   readonly name: string
   readonly node?: string
-  readonly boot?: string
   readonly address?: string
   readonly pool?: string
   readonly more?: object
@@ -87,17 +84,18 @@ export type Scene = {
   /** What the dry run would do about an address, and why. */
   finding(address: string): Promise<FindingJson | undefined>
   codes(address: string): Promise<readonly string[]>
-  stuck(...codes: readonly string[]): Promise<readonly { code: string; source: string; lease?: LeaseJson }[]>
+  attention(
+    ...codes: readonly string[]
+  ): Promise<readonly { code: string; source: string; address: string; leaseId: string }[]>
 }
 
 /** What looks at leases; the rest prunes and samples. */
-const JUDGING = ['process-snapshots', 'verify-suspects', 'clear-quarantine', 'expire-unconfirmed'] as const
+const JUDGING = ['recheck', 'judge', 'expire'] as const
 
 export type Play = (scene: Scene) => Promise<void>
 
 /** At the top of a test file: `incident('8.6 check-then-insert: …', async (scene) => …)`. */
-export function useIncidents(running: Pick<Running, 'database' | 'url'>) {
-  const jobs = useJobs(running.database)
+export function useIncidents(service: TestService) {
   let scenes = 0
   return (title: string, play: Play, timeout?: number) =>
     test(
@@ -105,12 +103,12 @@ export function useIncidents(running: Pick<Running, 'database' | 'url'>) {
       async () => {
         scenes += 1
         const network = `n${scenes}-${title.slice(0, title.indexOf(' ')).replace('.', '-')}`
-        const call = rpc(running.url, { sockets: 128 })
+        const call = rpc(service.url, { sockets: 128 })
         try {
           await call.ok('NetworkService/CreateNetwork', { name: network })
-          const scene = openScene({ network, call, jobs, database: running.database })
+          const scene = openScene({ network, call, service })
           await play(scene)
-          await expectInOrder(scene, running.database)
+          await expectInOrder(scene, service)
         } finally {
           call.close()
         }
@@ -119,16 +117,24 @@ export function useIncidents(running: Pick<Running, 'database' | 'url'>) {
     )
 }
 
-export function useJobs(database: Pick<Running['database'], 'serviceUrl'>): TestJobs {
-  const jobs = openJobs(database.serviceUrl)
-  afterAll(() => jobs.close())
-  return jobs
+/** Another process on the same database, a replica or the next life: `await using other = await openReplica(service)`. */
+export async function openReplica(
+  { database, time }: Pick<TestService, 'database' | 'time'>,
+  env: Readonly<Record<string, string>> = {},
+): Promise<TestService & AsyncDisposable & { readonly call: Rpc }> {
+  const service = await serviceOn(database, time, env)
+  const call = rpc(service.url, { sockets: 500 })
+  const stop = async () => {
+    call.close()
+    await service.stop()
+  }
+  return { ...service, call, stop, [Symbol.asyncDispose]: stop }
 }
 
 /** The end of every scene. */
 export async function expectInOrder(
   { network, reality }: Pick<Scene, 'network' | 'reality'>,
-  database: Pick<Running['database'], 'serviceUrl'>,
+  { database }: Pick<TestService, 'database'>,
 ): Promise<void> {
   reality.expectApart()
   await expectVerified(database, { network })
@@ -137,24 +143,24 @@ export async function expectInOrder(
 export function openScene({
   network,
   call,
-  jobs: worker,
-  database,
+  service,
   reality = createReality(),
   agents: known = [],
 }: {
   readonly network: string
   readonly call: Rpc
-  readonly jobs: TestJobs
-  readonly database: { readonly adminUrl: string }
+  readonly service: Pick<TestService, 'run' | 'time'>
   readonly reality?: Reality
   /** Of the service's life before this one. */
   readonly agents?: readonly TestAgent[]
 }): Scene {
   const agents: TestAgent[] = [...known]
 
-  const passes = (ms: number) => moveToThePast(database, ms, network)
+  const passes = async (ms: number) => {
+    service.time.movedBy += ms
+  }
   const jobs = async (...names: readonly string[]) => {
-    for (const name of names.length > 0 ? names : JUDGING) await worker.run(name, network)
+    for (const name of names.length > 0 ? names : JUDGING) await service.run(name, network)
   }
   const cycles = async (count: number) => {
     for (let cycle = 0; cycle < count; cycle += 1) {
@@ -191,12 +197,12 @@ export function openScene({
       }
       return agent
     },
-    async start({ address, pool = 'web', boot = 'boot-1', more = {}, ...given }) {
+    async start({ address, pool = 'web', more = {}, ...given }) {
       const draft = reality.start({ ...given, addresses: [] })
       // Not there before it has an address.
       reality.end(draft)
       const { kind, name, uid, incarnation, interface: on } = draft
-      const owner = { kind, name, uid, incarnation, interface: on, node: given.node ?? '', boot }
+      const owner = { kind, name, uid, incarnation, interface: on, node: given.node ?? '' }
       const claim = { pool, ...(address === undefined ? {} : { address }) }
       const { leases } = await call.ok('LeaseService/Reserve', { network, owner, claims: [claim], ...more })
       const lease: LeaseJson = leases[0]
@@ -232,8 +238,8 @@ export function openScene({
     reaps: (filter = {}) => events({ types: ['lease.reaped'], ...filter }),
     finding,
     codes: async (address) => ((await finding(address))?.because ?? []).map(({ code }) => code),
-    async stuck(...codes) {
-      return (await call.ok('LivenessService/ListStuck', { network, codes })).stuck
+    async attention(...codes) {
+      return (await call.ok('LivenessService/ListAttention', { network, codes })).items
     },
   }
 }
@@ -257,6 +263,19 @@ export async function emptyPool(
     reality.start({ kind: 'filler', name, addresses: [address] })
     addresses.push(address)
   }
+}
+
+export const sandbox = (name: string, more: object = {}) => ({
+  kind: 'sandbox',
+  name,
+  uid: `uid-${name}`,
+  incarnation: '1',
+  ...more,
+})
+
+/** Whose word a reap by absence rests on. */
+export function witnessesOf(reaped: EventJson | undefined): readonly string[] {
+  return reaped!.evidence.proof.witnesses.map(({ id }: { id: string }) => id)
 }
 
 /** What a lease is, whatever the time: which one, in which state, since which number. */

@@ -1,73 +1,87 @@
-/** A ledger on a test's database, with what its tests ask all the time; closed after the file's tests. */
+/** A ledger on a test database with a clock that a test moves, played with the steps of the core's tests. */
+import type pg from 'pg'
 import { afterAll } from 'vitest'
-import type { Answer, Command, LeaseView } from '../../src/core/command.ts'
-import type { Reason, Refusal } from '../../src/core/refusal.ts'
-import type { Outcome, SubmitOptions } from '../../src/ledger/ledger.ts'
-import { type LedgerOptions, type OpenLedger, openLedger } from '../../src/ledger/open.ts'
-import { createNetwork } from './commands.ts'
+import type { Image } from '../../src/core/image.ts'
+import { type OpenLedger, openLedger } from '../../src/ledger/open.ts'
+import { createReads } from '../../src/ledger/reads.ts'
+import type { Reads } from '../../src/ledger/reads-types.ts'
+import { createPool } from '../../src/postgres/connect.ts'
+import { newScene, type Step } from '../core/given.ts'
+import type { TestDatabase } from './database.ts'
+import { NETWORK } from './stored-scene.ts'
 
-export type TestLedger = OpenLedger & {
-  /** What the ledger logged: `[level, message, fields]`. */
-  readonly logged: readonly Logged[]
-  /** The answer of a command that must be accepted. */
-  accept(command: Command, options?: SubmitOptions): Promise<Answer>
-  leases(command: Command): Promise<readonly LeaseView[]>
-  /** The only lease of the answer. */
-  take(command: Command, options?: SubmitOptions): Promise<LeaseView>
-  /** The refusal of a command that must be refused, and for this reason. */
-  refuse(command: Command, reason: Reason, options?: SubmitOptions): Promise<Refusal>
+export type TestLedger = {
+  readonly ledger: OpenLedger
+  readonly pool: pg.Pool
+  readonly reads: Reads
+  play(...steps: readonly Step[]): Promise<void>
+  advance(ms: number): Promise<void>
+  image(): Promise<Image>
+  /** `lease.reaped 10.0.0.1 PROVEN_ABSENT`, those that came after a number. */
+  told(after: number): Promise<readonly string[]>
 }
 
-export type Logged = { readonly level: 'warn' | 'error'; readonly fields: object; readonly message: string }
+export async function useTestLedger(database: TestDatabase): Promise<TestLedger> {
+  let offset = 0
+  const ledger = await openLedger({ url: database.serviceUrl, clock: () => Date.now() + offset })
+  const pool = createPool({ url: database.serviceUrl, applicationName: 'test', max: 4 })
+  const reads = createReads(pool)
+  afterAll(async () => {
+    await ledger.close()
+    await pool.end()
+  })
 
-let networks = 0
-
-export function openTestLedger(options: Omit<LedgerOptions, 'log'>): TestLedger {
-  const logged: Logged[] = []
-  const log = (level: Logged['level']) => (fields: object, message: string) => {
-    logged.push({ level, fields, message })
+  async function image(): Promise<Image> {
+    return (await ledger.image(NETWORK))!
   }
-  const ledger = openLedger({ ...options, log: { warn: log('warn'), error: log('error') } })
-  const accept = async (command: Command, submit?: SubmitOptions) =>
-    accepted(await ledger.submit(command, submit), command)
-  return {
-    ...ledger,
-    logged,
-    accept,
-    leases: async (command) => (await accept(command)).leases,
-    async take(command, submit) {
-      const { leases } = await accept(command, submit)
-      if (leases.length !== 1) throw new Error(`${leases.length} leases instead of one`)
-      return leases[0]!
-    },
-    async refuse(command, reason, submit) {
-      const outcome = await ledger.submit(command, submit)
-      if (outcome.ok) throw new Error(`${command.type} was accepted: ${JSON.stringify(outcome.answer)}`)
-      if (outcome.refusal.reason !== reason) throw unexpected(command, outcome.refusal)
-      return outcome.refusal
-    },
+
+  /** A step of the clock holds the network; here the operator knows. */
+  async function advance(ms: number): Promise<void> {
+    offset += ms
+    if ((await ledger.image(NETWORK)) === null) return
+    await ledger.submit({
+      network: NETWORK,
+      actor: { name: 'test', node: null },
+      cause: 'ResumeHold',
+      requestId: null,
+      fingerprint: null,
+      traceId: null,
+      type: 'resumeHold',
+      hold: 'CLOCK',
+      why: 'the test moved its clock',
+    })
   }
-}
 
-export function useLedger(options: Omit<LedgerOptions, 'log'>): TestLedger {
-  const ledger = openTestLedger(options)
-  afterAll(() => ledger.close())
-  return ledger
-}
+  async function play(...steps: readonly Step[]): Promise<void> {
+    for (const step of steps) {
+      if (typeof step !== 'function') {
+        await play(...step)
+        continue
+      }
+      const now = ledger.now()
+      const freshness = new Map(await reads.freshness(NETWORK))
+      const scene = {
+        ...newScene(),
+        image: (await ledger.image(NETWORK)) ?? newScene().image,
+        now,
+        freshness,
+      }
+      const command = step(scene)
+      if (scene.now !== now) await advance(scene.now - now)
+      if (command === undefined) continue
+      const outcome = await ledger.submit(command)
+      if (!outcome.ok) throw new Error(`${command.type}: ${outcome.refusal.message}`)
+    }
+  }
 
-/** A network of its own for a test, whatever the other tests of the file do. */
-export async function freshNetwork(ledger: TestLedger): Promise<string> {
-  networks += 1
-  const network = `n${networks}`
-  await ledger.accept(createNetwork(network))
-  return network
-}
+  async function told(after: number): Promise<readonly string[]> {
+    const { rows } = await pool.query<{ line: string }>(
+      `select concat_ws(' ', type, host(address), cause, quarantine_reason) as line from ipledger.event
+        where network_id = $1 and seq > $2 and type not like 'source.%' and cause not in ('CLOCK', 'ResumeHold') order by seq`,
+      [NETWORK, after],
+    )
+    return rows.map(({ line }) => line)
+  }
 
-function accepted(outcome: Outcome, command: Command): Answer {
-  if (!outcome.ok) throw unexpected(command, outcome.refusal)
-  return outcome.answer
-}
-
-function unexpected(command: Command, refusal: Refusal): Error {
-  return new Error(`${command.type} was refused: ${refusal.reason}: ${refusal.message}`)
+  return { ledger, pool, reads, play, advance, image, told }
 }

@@ -1,10 +1,10 @@
 /** Vitest's global setup: one PostgreSQL for all test files, with a migrated database that each file clones. */
 
+import { pino } from 'pino'
 import type { TestProject } from 'vitest/node'
-import { connect, replaceLogin } from '../../src/postgres/connect.ts'
+import { replaceLogin, withClient } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
 import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
-import { createLogger } from '../../src/telemetry.ts'
 import { startTestServer } from './server.ts'
 
 const TEMPLATE = 'ipledger_template'
@@ -26,21 +26,21 @@ declare module 'vitest' {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const server = await startTestServer()
   try {
-    const admin = await connect({ url: server.url('postgres'), applicationName: 'test setup' })
-    await admin.query(`create database ${TEMPLATE}`)
-    const { serviceUrl, jobsUrl } = await openDatabase(
-      { databaseUrl: server.url(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
-      { log: createLogger('warn'), embedded: 'own' },
-    )
-    await admin.query(`alter role ${AUDITOR_ROLE} password 'auditor'`)
-    await admin.query(`alter database ${TEMPLATE} with is_template true allow_connections false`)
-    await admin.end()
-    project.provide('postgres', {
-      url: server.url('postgres'),
-      template: TEMPLATE,
-      serviceUrl,
-      jobsUrl,
-      auditorUrl: replaceLogin(serviceUrl, { user: AUDITOR_ROLE, password: 'auditor' }),
+    await withClient({ url: server.url('postgres'), applicationName: 'test setup' }, async (admin) => {
+      await admin.query(`create database ${TEMPLATE}`)
+      const { serviceUrl, jobsUrl } = await openDatabase(
+        { databaseUrl: server.url(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
+        { log: pino({ level: 'warn' }), embedded: 'own' },
+      )
+      await admin.query(`alter role ${AUDITOR_ROLE} password 'auditor'`)
+      await admin.query(`alter database ${TEMPLATE} with is_template true allow_connections false`)
+      project.provide('postgres', {
+        url: server.url('postgres'),
+        template: TEMPLATE,
+        serviceUrl,
+        jobsUrl,
+        auditorUrl: replaceLogin(serviceUrl, { user: AUDITOR_ROLE, password: 'auditor' }),
+      })
     })
   } catch (error) {
     await server.stop()

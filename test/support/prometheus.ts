@@ -9,9 +9,10 @@ import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { ROOT } from './root.ts'
 import { waitFor } from './wait-for.ts'
 
-const COMMITTED = new URL('../../ops/prometheus/', import.meta.url).pathname
+const COMMITTED = new URL('ops/prometheus/', ROOT).pathname
 const START_MS = 30_000
 const LONGEST_STOP_MS = 10_000
 

@@ -1,5 +1,6 @@
-/** Between the ledger and PostgreSQL, for what networks do: connections lost at the worst moment, or gone silent. */
+/** Between the ledger and PostgreSQL, for what networks do: connections lost at the worst moment, cut in a packet, gone silent. */
 import { createConnection, createServer, type Socket } from 'node:net'
+import { onTestFinished } from 'vitest'
 import { readUrl } from '../../src/postgres/connect.ts'
 
 export type TestProxy = {
@@ -9,18 +10,16 @@ export type TestProxy = {
   loseNextCommit(when: 'before' | 'after'): void
   /** The next commit takes effect, and is answered as if it had been a rollback. */
   answerNextCommitWithRollback(): void
-  /** The next error of this SQLSTATE arrives; the connection is lost as soon as the client says anything more. */
-  loseAfterNext(sqlState: string): void
   /** The next commit arrives, and from its answer on nothing does, in either direction. */
   silentFromNextCommit(): void
+  /** Of the next packet to the server half arrives; then the connection is lost, or goes silent for ever. */
+  cutNextPacket(then: 'lost' | 'silent'): void
   /** Accepts and forwards nothing, in either direction, from now on or no longer. */
   silent(on: boolean): void
   /** Ends every connection, and refuses new ones until told otherwise. */
   down(on: boolean): void
   /** Ends every connection; the next ones go to this server, as an address that moves with a failover does. */
   retarget(url: string): void
-  /** Commits that went through or were lost. */
-  commits(): number
   close(): Promise<void>
 }
 
@@ -33,76 +32,65 @@ const ROLLED_BACK = 'C\0\0\0\x0dROLLBACK\0'
 export async function startProxy(target: string): Promise<TestProxy> {
   let { host, port } = readUrl(target)
   const pairs = new Set<{ readonly client: Socket; readonly server: Socket }>()
-  let lose: 'before' | 'after' | 'silently' | undefined
-  let misanswers = false
-  let fatal: string | undefined
-  let silent = false
-  let down = false
-  let commits = 0
+  let lose: 'before' | 'after' | 'silently' | 'misanswered' | undefined
+  let cut: 'lost' | 'silent' | undefined
+  let isSilent = false
+  let isDown = false
 
   const listener = createServer((client) => {
-    if (down) {
+    if (isDown) {
       client.destroy()
       return
     }
     const server = createConnection({ host, port })
     const pair = { client, server }
     pairs.add(pair)
-    let answerIsLost = false
-    let lastWords = false
+    let isCut = false
+    let answer: 'lost' | 'misanswered' | undefined
     const end = () => {
       pairs.delete(pair)
       client.destroy()
       server.destroy()
     }
     client.on('data', (chunk: Buffer) => {
-      if (silent) return
-      if (lastWords) {
-        end()
-        return
-      }
-      const at = chunk.indexOf(COMMIT)
+      if (isSilent || isCut) return
+      const at = lose === undefined ? -1 : chunk.indexOf(COMMIT)
       if (at >= 0) {
-        commits += 1
-        if (lose === 'before') {
-          lose = undefined
+        const how = lose
+        lose = undefined
+        if (how === 'before') {
           // All that stands before it arrives, the commit does not.
           server.write(chunk.subarray(0, at), end)
           return
         }
-        if (lose === 'after') {
-          lose = undefined
-          answerIsLost = true
-        }
-        if (lose === 'silently') {
-          lose = undefined
-          silent = true
-        }
+        if (how === 'silently') isSilent = true
+        else answer = how === 'after' ? 'lost' : 'misanswered'
+      }
+      // Not the few bytes of a heartbeat: a packet of a batch.
+      if (cut !== undefined && chunk.length > 200) {
+        const then = cut
+        cut = undefined
+        isCut = true
+        server.write(chunk.subarray(0, chunk.length >> 1), () => {
+          if (then === 'lost') end()
+        })
+        return
       }
       server.write(chunk)
     })
     server.on('data', (chunk: Buffer) => {
-      if (silent) return
-      if (fatal !== undefined && chunk.includes(`\0C${fatal}\0`)) {
-        fatal = undefined
-        lastWords = true
-      }
-      if (misanswers && chunk.includes(COMMITTED, 0, 'latin1')) {
-        misanswers = false
-        client.write(chunk.toString('latin1').replace(COMMITTED, ROLLED_BACK), 'latin1')
-        return
-      }
-      if (!answerIsLost) {
-        client.write(chunk)
-        return
-      }
-      const tag = chunk.toString('latin1')
-      if (tag.includes('COMMIT') || tag.includes('ROLLBACK')) end()
+      if (isSilent || isCut) return
+      const text = answer === undefined ? '' : chunk.toString('latin1')
+      if (answer === 'lost' && /COMMIT|ROLLBACK/.test(text)) end()
+      else if (answer === 'misanswered' && text.includes(COMMITTED)) {
+        answer = undefined
+        client.write(text.replace(COMMITTED, ROLLED_BACK), 'latin1')
+      } else if (answer !== 'lost') client.write(chunk)
     })
-    for (const socket of [client, server]) {
-      socket.on('error', end)
-      socket.on('close', end)
-    }
+    client.on('error', end).on('close', end)
+    // Of a connection that was cut, the client does not hear that the server has ended it.
+    const ended = () => (isCut ? server.destroy() : end())
+    server.on('error', ended).on('close', ended)
   })
   await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
   const address = listener.address()
@@ -114,31 +102,30 @@ export async function startProxy(target: string): Promise<TestProxy> {
     }
   }
   return {
-    url: replacePlace(target, address.port),
+    url: target.replace(/^(postgres(?:ql)?:\/\/(?:[^/?#]*@)?)[^/?#]*/, `$1127.0.0.1:${address.port}`),
     loseNextCommit(when) {
       lose = when
     },
     answerNextCommitWithRollback() {
-      misanswers = true
-    },
-    loseAfterNext(sqlState) {
-      fatal = sqlState
+      lose = 'misanswered'
     },
     silentFromNextCommit() {
       lose = 'silently'
     },
+    cutNextPacket(then) {
+      cut = then
+    },
     silent(on) {
-      silent = on
+      isSilent = on
     },
     down(on) {
-      down = on
+      isDown = on
       if (on) endAll()
     },
     retarget(url) {
       ;({ host, port } = readUrl(url))
       endAll()
     },
-    commits: () => commits,
     async close() {
       endAll()
       await new Promise((resolve) => listener.close(resolve))
@@ -146,6 +133,9 @@ export async function startProxy(target: string): Promise<TestProxy> {
   }
 }
 
-function replacePlace(url: string, port: number): string {
-  return url.replace(/^(postgres(?:ql)?:\/\/(?:[^/?#]*@)?)[^/?#]*/, `$1127.0.0.1:${port}`)
+/** For one test. */
+export async function useProxy(target: string): Promise<TestProxy> {
+  const proxy = await startProxy(target)
+  onTestFinished(() => proxy.close())
+  return proxy
 }

@@ -1,11 +1,11 @@
 /** The alert rules and their pages as they are committed, and what a page says to type, with its variables filled in. */
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { createProgram } from '../../src/cli.ts'
+import { createProgram } from '../../src/cli/program.ts'
+import { ROOT } from './root.ts'
 
-const ROOT = new URL('../../', import.meta.url)
-export const RULES = 'ops/prometheus/rules/ipledger.rules.yml'
-export const RULE_TESTS = 'ops/prometheus/tests/'
+const RULES = 'ops/prometheus/rules/ipledger.rules.yml'
+const RULE_TESTS = 'ops/prometheus/tests/'
 const PAGES = 'ops/runbooks/'
 
 const read = (path: string): string => readFileSync(new URL(path, ROOT), 'utf8')
@@ -34,37 +34,6 @@ export function readAlerts(): readonly Alert[] {
         runbook: one('runbook_url') ?? '',
       }
     })
-}
-
-export type RuleText = {
-  readonly kind: 'alert' | 'record'
-  readonly name: string
-  readonly expr: string
-  /** Labels that its sentences name. */
-  readonly told: readonly string[]
-}
-
-/** Alerts, and what is recorded for them. */
-export function readRules(): readonly RuleText[] {
-  const rules = read(RULES).split(/^ {6}- (?=(?:alert|record): )/m)
-  return rules.slice(1).map((text) => {
-    const [, kind, name] = /^(alert|record): (\S+)$/m.exec(text)!
-    const expr = /^ {8}expr: (?:\|\n((?: {10}.*\n)+)|(.+)\n)/m.exec(text)
-    const told = text.matchAll(/\$labels\.(\w+)/g)
-    return {
-      kind: kind as RuleText['kind'],
-      name: name!,
-      expr: expr?.[1] ?? expr?.[2] ?? '',
-      told: [...new Set([...told].map(([, label]) => label!))],
-    }
-  })
-}
-
-/** What promtool is told that there was. */
-export function readCaseSeries(): readonly string[] {
-  return list(RULE_TESTS).flatMap((file) =>
-    [...read(RULE_TESTS + file).matchAll(/^ {6}- series: '(.+)'$/gm)].map(([, series]) => series!),
-  )
 }
 
 export type AlertCase = { readonly alert: string; readonly fires: boolean }

@@ -1,10 +1,10 @@
 import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pino } from 'pino'
 import { lockDirectory } from '../../src/postgres/directory-lock.ts'
 import { EMBEDDED_SETTINGS, embeddedBinaries } from '../../src/postgres/embedded.ts'
 import { type Binaries, runServer, type ServerProcess } from '../../src/postgres/server-process.ts'
-import { createLogger } from '../../src/telemetry.ts'
 
 const PREFIX = 'ipledger-test-'
 const PASSWORD = 'test'
@@ -13,9 +13,8 @@ const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
 /**
  * A PostgreSQL server of its own: for all test files (`postgres.ts`), and for the few that stop it, or change roles,
- * which belong to the whole server.
- *
- * `fill` may put the data of another server there. IPLEDGER_TEST_POSTGRES=15 takes Debian's PostgreSQL of that version instead of the embedded one.
+ * which belong to the whole server. `fill` may put the data of another server there. IPLEDGER_TEST_POSTGRES=15 takes
+ * Debian's PostgreSQL of that version instead of the embedded one.
  */
 export async function startTestServer(
   settings: Readonly<Record<string, string>> = {},
@@ -38,7 +37,7 @@ export async function startTestServer(
       min_wal_size: '64MB',
       ...settings,
     },
-    log: createLogger('warn'),
+    log: pino({ level: 'warn' }),
     onFailure: (error) => {
       throw error
     },
@@ -68,7 +67,7 @@ function sweep(): void {
     const lock = lockDirectory(join(HOME, name))
     if (lock === undefined) continue
     lock.release()
-    // Its server may still be shutting down; the next sweep has it.
+    // Its server may still be shutting down; the next sweep removes it.
     if (existsSync(join(HOME, name, 'postgres', 'postmaster.pid'))) continue
     rmSync(join(HOME, name), { recursive: true, force: true })
   }

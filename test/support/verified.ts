@@ -1,17 +1,22 @@
 /** The last line of every test file that wrote to a ledger. */
 import { expect } from 'vitest'
-import { verify } from '../../src/ledger/verify.ts'
-import type { TestDatabase } from './database.ts'
+import { verifyNetwork } from '../../src/ledger/verify.ts'
+import { type TestDatabase, withClient } from './database.ts'
 
-/** Fails, naming what was found, unless every ledger of the database is in order. */
+/** Fails, naming what was found, unless every log of the database is in order, and the projections are its fold. */
 export async function expectVerified(
-  database: Pick<TestDatabase, 'serviceUrl'>,
-  options: { readonly network?: string; readonly full?: boolean; readonly slice?: number } = {},
+  { adminUrl }: Pick<TestDatabase, 'adminUrl'>,
+  { network }: { readonly network?: string } = {},
 ): Promise<void> {
-  const { full = true, network, slice } = options
-  const { networks } = await verify({ url: database.serviceUrl, full, network, slice })
-  const findings = networks.flatMap((one) =>
-    one.findings.map(({ what, message, expected, found }) => ({ what, message, expected, found })),
-  )
-  expect(findings, 'ipledger verify finds nothing').toEqual([])
+  await withClient(adminUrl, async (client) => {
+    const { rows } = await client.query<{ network_id: string }>(
+      'select network_id from ipledger.network where network_id = coalesce($1, network_id) order by network_id',
+      [network ?? null],
+    )
+    for (const { network_id: name } of rows) {
+      const { findings, complete } = await verifyNetwork(client, name, { from: 0 })
+      expect(findings, `verify of ${name} finds nothing`).toEqual([])
+      expect(complete, `verify of ${name} comes to its end`).toBe(true)
+    }
+  })
 }

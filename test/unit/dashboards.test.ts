@@ -11,14 +11,12 @@ import {
   panelsOf,
   readDashboards,
 } from '../support/grafana.ts'
+import { ROOT } from '../support/root.ts'
 
 const dashboards = readDashboards()
 const byUid = new Map([...dashboards.values()].map((dashboard) => [dashboard.uid, dashboard]))
 
-const provisioned = readFileSync(
-  new URL('../../ops/grafana/provisioning/datasources/ipledger.yaml', import.meta.url),
-  'utf8',
-)
+const provisioned = readFileSync(new URL('ops/grafana/provisioning/datasources/ipledger.yaml', ROOT), 'utf8')
 const sources = new Set([...provisioned.matchAll(/^ +uid: (\S+)$/gm)].map(([, uid]) => uid!))
 
 test('there are five, and each has a uid of its own', () => {
@@ -27,7 +25,7 @@ test('there are five, and each has a uid of its own', () => {
 })
 
 test('they are what their sources make', () => {
-  const script = new URL('../../ops/grafana/generate.ts', import.meta.url)
+  const script = new URL('ops/grafana/generate.ts', ROOT)
   execFileSync(process.execPath, [script.pathname, '--check'], { stdio: 'pipe' })
 })
 

@@ -1,22 +1,29 @@
 /** What is counted, how much of it, and what a configuration asks for. */
 import { afterEach, describe, expect, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
-import { watchClock } from '../../src/ledger/clock.ts'
+import type { LedgerEvent } from '../../src/core/event.ts'
 import {
-  addMeasurements,
-  countCommand,
+  countClockStep,
+  countJudgement,
+  countLookup,
   countReport,
   createLogger,
-  isCounting,
+  keepJobs,
+  ledgerObserver,
+  METRICS,
   MOST_SERIES,
-  startHandingOver,
-  takeMeasurements,
+  onJob,
+  onRead,
 } from '../../src/telemetry.ts'
 import { startTelemetry, type Telemetry } from '../../src/telemetry-export.ts'
 import { readPage } from '../support/scraped.ts'
 
 const log = createLogger('silent')
 const asked = (env: Readonly<Record<string, string>>) => readConfig(env).telemetry
+
+test('no two metrics have one name', () => {
+  expect(new Set(METRICS.map(({ name }) => name)).size).toBe(METRICS.length)
+})
 
 describe('counting', () => {
   let telemetry: Telemetry | undefined
@@ -31,106 +38,76 @@ describe('counting', () => {
 
   test('nothing is counted before somebody asks, and nothing of it is told later', async () => {
     expect((await startTelemetry(asked({}), log)).page).toBeNull()
-    expect(isCounting()).toBe(false)
-    countReport('early', true)
+    countReport('early', true, 1)
     const page = await (await start())()
     expect(page.of('ipledger_reports_total')).toEqual([])
   })
 
   test('a metric has so many series and no more, and says that it is without some', async () => {
     const page = await start()
-    for (let n = 0; n < MOST_SERIES + 5; n += 1) countReport(`n${n}`, true)
-    countReport('n0', true)
+    for (let n = 0; n < MOST_SERIES + 5; n += 1) countJudgement(`n${n}`, 'keep')
+    countJudgement('n0', 'keep')
     const scraped = await page()
-    expect(scraped.of('ipledger_reports_total')).toHaveLength(MOST_SERIES)
-    expect(scraped.value('ipledger_reports_total', { network: 'n0', complete: 'yes' })).toBe(2)
-    expect(scraped.value('ipledger_reports_total', { network: `n${MOST_SERIES + 1}` })).toBeUndefined()
-    expect(scraped.value('ipledger_series_left_out', { of: 'ipledger.reports' })).toBe(1)
+    expect(scraped.of('ipledger_judgements_total')).toHaveLength(MOST_SERIES)
+    expect(scraped.value('ipledger_judgements_total', { network: 'n0', verdict: 'keep' })).toBe(2)
+    expect(scraped.value('ipledger_judgements_total', { network: `n${MOST_SERIES + 1}` })).toBeUndefined()
+    expect(scraped.value('ipledger_series_left_out', { of: 'ipledger.judgements' })).toBe(1)
   })
 
-  test('a command is done, refused by the rules, or failed', async () => {
+  test('what a ledger tells', async () => {
     const page = await start()
-    countCommand('reserve', null)
-    countCommand('reserve', 'POOL_EXHAUSTED')
-    countCommand('reserve', 'OVERLOADED')
-    countCommand('reserve', 'OUTCOME_UNKNOWN')
+    ledgerObserver.batch('blue', { commands: 3, lockMs: 1, decideMs: 0.1, writeMs: 2, waitedMs: 4 })
+    ledgerObserver.failed('blue', 'vetoed')
+    ledgerObserver.failed('blue', 'unknown')
+    ledgerObserver.loaded('blue', { ms: 20 })
+    ledgerObserver.eraBegun('blue')
+    const header = { seq: 1, at: 1, actor: 'a', requestId: null, traceId: null }
+    const event = (body: object) => ledgerObserver.event('blue', { ...header, ...body } as LedgerEvent)
+    event({ type: 'lease.reaped', cause: 'PROVEN_ABSENT' })
+    countClockStep(-5_000)
     const scraped = await page()
-    const outcomes = scraped
-      .of('ipledger_commands_total')
-      .map(({ labels, value }) => [labels.outcome, labels.reason, value])
-    expect(outcomes).toEqual([
-      ['done', '', 1],
-      ['refused', 'POOL_EXHAUSTED', 1],
-      ['failed', 'OVERLOADED', 1],
-      ['failed', 'OUTCOME_UNKNOWN', 1],
-    ])
+    const value = (name: string, labels: Record<string, string> = {}) =>
+      scraped.value(`ipledger_${name}`, labels)
+    expect(value('batches_total', { outcome: 'committed' })).toBe(1)
+    expect(value('batches_total', { outcome: 'vetoed' })).toBe(1)
+    expect(value('batches_total', { outcome: 'unknown' })).toBe(1)
+    expect(value('unique_violations_total', { network: 'blue' })).toBe(1)
+    expect(value('batch_commands_sum')).toBe(3)
+    expect(value('batch_phase_duration_seconds_sum', { phase: 'write' })).toBe(0.002)
+    expect(value('database_duration_seconds_count', { statement: 'commit' })).toBe(1)
+    expect(value('queue_wait_seconds_sum')).toBe(0.004)
+    expect(value('image_load_duration_seconds_count')).toBe(1)
+    expect(value('eras_begun_total', { network: 'blue' })).toBe(1)
+    expect(value('events_total', { type: 'lease.reaped' })).toBe(1)
+    expect(value('reaps_total', { network: 'blue', cause: 'PROVEN_ABSENT' })).toBe(1)
+    expect(value('reaps_total', { network: 'blue', cause: 'NEVER_CONFIRMED' })).toBe(0)
+    expect(value('clock_jumps_total', { direction: 'back' })).toBe(1)
+    expect(value('clock_jumps_total', { direction: 'forward' })).toBe(0)
   })
 
-  test('what a thread counted is added to what its process counted', async () => {
+  test('what sources, jobs and reads tell', async () => {
     const page = await start()
-    countReport('blue', true)
-    const measured = {
-      counts: [['reports', ['blue', 'yes'], 2] as ['reports', string[], number]],
-      values: [['job', ['prune', 'done'], 0.07] as ['job', string[], number]],
-      gauges: [['jobsWaiting', [], 3] as ['jobsWaiting', string[], number]],
-    }
-    addMeasurements(measured)
-    addMeasurements({ ...measured, gauges: [['jobsWaiting', [], 1]] })
+    countReport('blue', true, 30)
+    countLookup('docker', 'gone')
+    keepJobs({ waiting: 3, failing: 1 })
+    await onRead(async () => 1)
+    await onJob('prune', async () => 1)
+    await expect(onJob('judge', () => Promise.reject(new Error('away')))).rejects.toThrow('away')
     const scraped = await page()
-    expect(scraped.value('ipledger_reports_total', { network: 'blue' })).toBe(5)
-    expect(scraped.value('ipledger_job_duration_seconds_count', { job_name: 'prune' })).toBe(2)
-    expect(scraped.value('ipledger_job_duration_seconds_bucket', { job_name: 'prune', le: '0.1' })).toBe(2)
-    expect(scraped.value('ipledger_job_duration_seconds_bucket', { job_name: 'prune', le: '0.05' })).toBe(0)
-    expect(scraped.value('ipledger_jobs_waiting')).toBe(1)
-  })
-})
-
-// Last of those that count: from here on this process hands over.
-test('a thread hands over what it counted since the last time, once', () => {
-  startHandingOver()
-  expect(takeMeasurements()).toBeNull()
-  countReport('blue', true)
-  countReport('blue', true)
-  countReport('green', false)
-  expect(takeMeasurements()).toEqual({
-    counts: [
-      ['reports', ['blue', 'yes'], 2],
-      ['reports', ['green', 'no'], 1],
-    ],
-    values: [],
-    gauges: [],
-  })
-  expect(takeMeasurements()).toBeNull()
-  countReport('blue', true)
-  expect(takeMeasurements()?.counts).toEqual([['reports', ['blue', 'yes'], 1]])
-})
-
-describe('the clock of the database', () => {
-  const NOW = 1_000_000
-  const watched = () => {
-    const jumps: number[] = []
-    return { jumps, look: watchClock((byMs) => jumps.push(byMs)) }
-  }
-
-  test('that goes with time does not jump, however long nobody looked or this process stood still', () => {
-    const { jumps, look } = watched()
-    look(NOW, 0, 5)
-    look(NOW + 100, 100, 104)
-    // Asked, then stopped for a minute: the answer had come long before.
-    look(NOW + 200, 200, 60_200)
-    look(NOW + 3_600_000, 3_600_000, 3_600_003)
-    look(NOW + 3_601_500, 3_600_010, 3_600_013)
-    expect(jumps).toEqual([])
-  })
-
-  test('that was set is noticed, forward and back, once each', () => {
-    const { jumps, look } = watched()
-    look(NOW, 0, 1)
-    look(NOW + 60_010, 10, 11)
-    look(NOW + 60_020, 20, 21)
-    look(NOW + 30, 30, 31)
-    look(NOW + 40, 40, 41)
-    expect(jumps.map((byMs) => Math.round(byMs / 1_000))).toEqual([60, -60])
+    expect(scraped.value('ipledger_reports_total', { network: 'blue', complete: 'yes' })).toBe(1)
+    expect(scraped.value('ipledger_report_duration_seconds_sum', { network: 'blue' })).toBe(0.03)
+    expect(scraped.value('ipledger_lookups_total', { source_kind: 'docker', answer: 'gone' })).toBe(1)
+    expect(scraped.value('ipledger_jobs_waiting')).toBe(3)
+    expect(scraped.value('ipledger_database_duration_seconds_count', { statement: 'read' })).toBe(1)
+    expect(scraped.value('ipledger_job_duration_seconds_count', { job_name: 'prune', outcome: 'done' })).toBe(
+      1,
+    )
+    expect(
+      scraped.value('ipledger_job_duration_seconds_count', { job_name: 'judge', outcome: 'failed' }),
+    ).toBe(1)
+    expect(
+      scraped.of('ipledger_job_last_success_timestamp_seconds').map(({ labels }) => labels.job_name),
+    ).toEqual(['prune'])
   })
 })
 

@@ -1,0 +1,310 @@
+/** What a command line says to the server: each option where it belongs in the request, and nothing dropped. */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type DescMethod, fromBinary, toJson } from '@bufbuild/protobuf'
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { SERVICES } from '../../src/api/dispatch.ts'
+import { runCli } from '../../src/cli/program.ts'
+
+const methods = new Map<string, DescMethod>(
+  SERVICES.flatMap(({ typeName, methods: all }) =>
+    all.map((method) => [`/${typeName}/${method.name}`, method] as const),
+  ),
+)
+/** Takes down what it is asked, and answers as if there were nothing. */
+const server = createServer(async (request, response) => {
+  const method = methods.get(request.url!)!
+  const body = fromBinary(method.input, Buffer.concat(await request.toArray()))
+  asked.push([method.name, toJson(method.input, body)])
+  response.writeHead(200, { 'content-type': 'application/proto' }).end()
+})
+let asked: [string, unknown][] = []
+let printed = ''
+
+beforeAll(async () => {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  vi.stubEnv('IPLEDGER_URL', `http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+})
+afterAll(() => {
+  server.closeAllConnections()
+  server.close()
+})
+beforeEach(() => {
+  asked = []
+  printed = ''
+  const keep = (text: unknown) => {
+    printed += `${text}\n`
+    return true
+  }
+  vi.spyOn(console, 'log').mockImplementation(keep)
+  vi.spyOn(console, 'error').mockImplementation(keep)
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
+})
+
+const words = (line: string) =>
+  [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, bare]) => quoted ?? bare!)
+
+const SAID: readonly (readonly [line: string, method: string, request: object])[] = [
+  [
+    'network create n --description d --label a=b=c',
+    'CreateNetwork',
+    { name: 'n', description: 'd', labels: { a: 'b=c' } },
+  ],
+  [
+    'network list --label a=b --page-size 5 --page-token t',
+    'ListNetworks',
+    { labels: { a: 'b' }, pageSize: 5, pageToken: 't' },
+  ],
+  ['network get', 'GetNetwork', {}],
+  ['network show n', 'GetNetwork', { name: 'n' }],
+  [
+    "network update n --description '' --no-labels --version 7",
+    'UpdateNetwork',
+    { name: 'n', description: '', labels: {}, version: '7' },
+  ],
+  [
+    'network update n --label a=b --label c=d',
+    'UpdateNetwork',
+    { name: 'n', labels: { entries: { a: 'b', c: 'd' } } },
+  ],
+  [
+    'network resume n --cause too-many-reaps --why w',
+    'ResumeHold',
+    { network: 'n', cause: 'TOO_MANY_REAPS', why: 'w' },
+  ],
+  ['recover n --end --why w', 'EndRecovery', { network: 'n', why: 'w' }],
+  [
+    'pool create p --network n --cidr 10.0.0.0/24 --prefix-length 28 --subnet 10.0.0.0/16 --gateway 10.0.0.1 ' +
+      '--exclude 10.0.0.2-10.0.0.9,10.0.0.20 --exclude 10.0.0.30 --cooldown 1h30m --confirm-within 30s --liveness strict ' +
+      '--owner-limit 7 --default --draining --route 0.0.0.0/0=10.0.0.1 --route 10.9.0.0/16 --dns 1.1.1.1,9.9.9.9 --mtu 9000 ' +
+      '--label a=b --misses 4 --minimum-age 10m --unwitnessed-age 2h --terminal-grace 30s --confirm-grace 90s --request-id r',
+    'CreatePool',
+    {
+      ...{ network: 'n', name: 'p', cidr: '10.0.0.0/24', prefixLength: 28, subnet: '10.0.0.0/16' },
+      ...{ gateway: '10.0.0.1', exclude: ['10.0.0.2-10.0.0.9', '10.0.0.20', '10.0.0.30'], cooldown: '5400s' },
+      ...{ confirmWithin: '30s', liveness: 'STRICT', ownerLimit: 7, default: true, draining: true },
+      options: {
+        routes: [{ destination: '0.0.0.0/0', gateway: '10.0.0.1' }, { destination: '10.9.0.0/16' }],
+        dns: ['1.1.1.1', '9.9.9.9'],
+        mtu: 9000,
+      },
+      ...{ labels: { a: 'b' }, requestId: 'r' },
+      reapPolicy: {
+        ...{
+          misses: 4,
+          minimumAge: '600s',
+          unwitnessedAge: '7200s',
+          terminalGrace: '30s',
+          confirmGrace: '90s',
+        },
+      },
+    },
+  ],
+  ['pool list --cidr 10.0.0.0/8', 'ListPools', { cidr: '10.0.0.0/8' }],
+  ['pool get p', 'GetPool', { name: 'p' }],
+  [
+    'pool update p --new-name q --no-gateway --no-exclude --no-confirm-within --no-default --no-draining --no-options --no-labels --no-reap-policy',
+    'UpdatePool',
+    {
+      ...{ name: 'p', newName: 'q', clear: ['gateway', 'confirmWithin', 'reapPolicy'], exclude: {} },
+      ...{ default: false, draining: false, options: {}, labels: {} },
+    },
+  ],
+  [
+    'pool update p --exclude 10.0.0.9 --label a=b --mtu 1',
+    'UpdatePool',
+    { name: 'p', exclude: { entries: ['10.0.0.9'] }, labels: { entries: { a: 'b' } }, options: { mtu: 1 } },
+  ],
+  ['pool delete p --version 3', 'DeletePool', { name: 'p', version: '3' }],
+  [
+    'reserve --kind pod --name a/b --uid u --incarnation i --interface net1 --node n1 --label a=b --pool p --prefer q,r ' +
+      '--prefer-previous --live 10.0.0.1,10.0.0.2 --confirm-within 30s --confirmed --validate-only',
+    'Reserve',
+    {
+      owner: {
+        ...{ kind: 'pod', name: 'a/b', uid: 'u', incarnation: 'i', interface: 'net1' },
+        node: 'n1',
+        labels: { a: 'b' },
+      },
+      claims: [
+        { pools: ['p'], preferPrevious: true },
+        { pools: ['q', 'r'], preferPrevious: true },
+      ],
+      ...{
+        liveAddresses: ['10.0.0.1', '10.0.0.2'],
+        confirmWithin: '30s',
+        confirmed: true,
+        validateOnly: true,
+      },
+    },
+  ],
+  [
+    'reserve --kind vm --name v --address 10.0.0.1,10.0.0.2',
+    'Reserve',
+    { owner: { kind: 'vm', name: 'v' }, claims: [{ address: '10.0.0.1' }, { address: '10.0.0.2' }] },
+  ],
+  [
+    'reserve --kind vm --name v --pool p --address 10.0.0.1',
+    'Reserve',
+    { owner: { kind: 'vm', name: 'v' }, claims: [{ pools: ['p'], address: '10.0.0.1' }] },
+  ],
+  ['confirm default/42', 'Confirm', { leaseId: 'default/42' }],
+  ['release default/42 --removal-unconfirmed', 'Release', { leaseId: 'default/42', removal: 'UNCONFIRMED' }],
+  [
+    'release --kind pod --uid u --incarnation i --interface eth0',
+    'Release',
+    { owner: { kind: 'pod', uid: 'u', incarnation: 'i', interface: 'eth0' } },
+  ],
+  ['quarantine 10.0.0.7 --network n --why w', 'Quarantine', { address: '10.0.0.7', network: 'n', why: 'w' }],
+  ['quarantine default/42 --why w', 'Quarantine', { leaseId: 'default/42', why: 'w' }],
+  ['reap default/42 --version 57 --why w', 'Reap', { leaseId: 'default/42', version: '57', why: 'w' }],
+  ['reap --node n3 --head 48213 --why w', 'Reap', { node: 'n3', head: '48213', why: 'w' }],
+  [
+    'lease list --state reserved,active --state quarantined --owner-kind pod --owner-name o --owner-uid u --node n --label a=b --pool p,q --cidr 10.0.0.0/8 --quarantine-reason released-but-live',
+    'ListLeases',
+    {
+      ...{
+        states: ['RESERVED', 'ACTIVE', 'QUARANTINED'],
+        ownerKind: 'pod',
+        ownerName: 'o',
+        ownerUid: 'u',
+        node: 'n',
+      },
+      ...{
+        labels: { a: 'b' },
+        pools: ['p', 'q'],
+        cidr: '10.0.0.0/8',
+        quarantineReasons: ['RELEASED_BUT_LIVE'],
+      },
+    },
+  ],
+  ['lease get 10.0.0.7', 'GetLease', { address: '10.0.0.7' }],
+  [
+    'lease labels default/42 --label a=b --version 3',
+    'UpdateLabels',
+    { leaseId: 'default/42', labels: { a: 'b' }, version: '3' },
+  ],
+  ['lease labels default/42 --no-labels', 'UpdateLabels', { leaseId: 'default/42' }],
+  ['request get r-1', 'GetRequest', { requestId: 'r-1' }],
+  [
+    'source register s --owner-kinds pod,vm --kind docker --node n --families 4,6 --interval 45s --settings \'{"network":"x"}\'',
+    'RegisterSource',
+    {
+      id: 's',
+      kind: 'DOCKER',
+      sight: { ownerKinds: ['pod', 'vm'], node: 'n', families: [4, 6], interval: '45s' },
+      settings: { network: 'x' },
+    },
+  ],
+  ['source enable s', 'EnableSource', { id: 's' }],
+  ['source retire s --request-id r', 'RetireSource', { id: 's', requestId: 'r' }],
+  ['source list --node n --state enabled', 'ListSources', { node: 'n', states: ['ENABLED'] }],
+  ['source show s', 'ListSources', { id: 's' }],
+  [
+    'sighting list --source s --address 10.0.0.7 --vanished',
+    'ListSightings',
+    { source: 's', address: '10.0.0.7', vanished: true },
+  ],
+  [
+    'reconcile --dry-run --pool p --address 10.0.0.7 --source s --kept',
+    'Reconcile',
+    { pool: 'p', address: '10.0.0.7', source: 's', kept: true },
+  ],
+  ['attention --code HELD,SOURCE_SILENT', 'ListAttention', { codes: ['HELD', 'SOURCE_SILENT'] }],
+  [
+    'events --from 5 --to 2026-11-20 --address 10.0.0.7 --owner-kind pod --owner-name o --lease-id default/42 --type lease.reaped --include-sources --descending',
+    'ListEvents',
+    {
+      ...{ afterSeq: '4', to: '2026-11-20T00:00:00Z', address: '10.0.0.7', ownerKind: 'pod', ownerName: 'o' },
+      ...{ leaseId: 'default/42', types: ['lease.reaped'], includeSources: true, descending: true },
+    },
+  ],
+  [
+    'events --after-seq 7 --before-seq 9 --cidr 10.0.0.0/8',
+    'ListEvents',
+    { afterSeq: '7', beforeSeq: '9', cidr: '10.0.0.0/8' },
+  ],
+  [
+    'history 10.0.0.7 --from 5 --to 9',
+    'GetAddressHistory',
+    { address: '10.0.0.7', afterSeq: '4', beforeSeq: '10', descending: true },
+  ],
+  [
+    'history 10.0.0.0/28 --page-size 5',
+    'GetAddressHistory',
+    { cidr: '10.0.0.0/28', pageSize: 5, descending: true },
+  ],
+  ['lease history default/42', 'GetLeaseHistory', { leaseId: 'default/42', descending: true }],
+  ['explain 10.0.0.7 --at 12', 'ExplainAddress', { address: '10.0.0.7', seq: '12' }],
+  ['as-of 2026-11-20T03:12:00Z --pool p', 'ListLeasesAsOf', { time: '2026-11-20T03:12:00Z', pool: 'p' }],
+  ['verify --server --network n', 'VerifyNetwork', { network: 'n' }],
+]
+
+test.each(SAID)('%s', async (line, method, request) => {
+  await runCli(words(line))
+  expect(asked).toEqual([[method, request]])
+})
+
+test('every method has its command, but for those of programs', () => {
+  const forPrograms = [
+    'BatchReserve',
+    'BatchConfirm',
+    'BatchRelease',
+    'BeginSnapshot',
+    'ReportSnapshot',
+    'ReportVerdicts',
+  ]
+  expect(new Set([...SAID.map(([, method]) => method), ...forPrograms])).toEqual(
+    new Set([...methods.values()].map(({ name }) => name)),
+  )
+})
+
+test.each([
+  ['pool create x', "required option '--cidr <cidr>' not specified"],
+  ['pool create x --cidr 10.0.0.0/24 --cooldown soon', 'A duration is a number with'],
+  [
+    'pool create x --cidr 10.0.0.0/24 --route a=b=c',
+    'A route is written destination or destination=gateway.',
+  ],
+  ['reap default/1', "required option '--why <text>' not specified"],
+  ['lease list --state lost', 'It must be one of RESERVED, ACTIVE, QUARANTINED, ENDED.'],
+  ['lease list --state unspecified', 'It must be one of'],
+  ['lease list --page-size -1', 'It must be a whole number.'],
+  ['lease list --label x', 'A label is written key=value.'],
+  ['lease labels default/1', 'Say which --label it shall have, or --no-labels.'],
+  [
+    'reserve --kind vm --name v --pool p --pool q --address 10.0.0.1',
+    '--address goes with one --pool, or without any.',
+  ],
+  ['reserve --kind vm --name v --prefer-previous', '--prefer-previous needs --pool or --prefer.'],
+  ['source register s --owner-kinds vm --settings []', 'It must be a JSON object.'],
+  ['pool update p --add-exclude 10.0.0.9 --exclude 10.0.0.10', 'say all of it'],
+  ['pool update p --add-exclude 10.0.0.9 --request-id r', 'need no --request-id'],
+  ['reconcile', 'Say --dry-run to see what it would do.'],
+  ['history', 'missing required argument'],
+  ['as-of --josn', 'It must be a time'],
+  ['explain 10.0.0.7 --at 2026-02-30', 'It must be a time'],
+  ['verify --server --against 3:00', 'It must be a number and 64 hexadecimal digits'],
+  ['recover --end --why w', 'Say which network'],
+  ['recover --why w --above 9', 'Say of which network the number is'],
+  ['recover n --why w --above nine', 'It must be a lease id or a number.'],
+  ['audit rejudge --policy misses=many', 'It is today, or settings as misses=5'],
+  ['no-such-command', "unknown command 'no-such-command'"],
+  ['pool list --no-such-option', "unknown option '--no-such-option'"],
+])('%s is refused before anything is sent', async (line, said) => {
+  expect(await runCli(words(line))).toBe(1)
+  expect(asked).toEqual([])
+  expect(printed).toContain(said)
+  expect(printed).not.toMatch(/\bat .*\.ts:\d+/)
+})
+
+test('without a server the sentence says so', async () => {
+  vi.stubEnv('IPLEDGER_URL', 'http://127.0.0.1:1')
+  expect(await runCli(['lease', 'list'])).toBe(1)
+  expect(printed).toBe(
+    'ipledger: nothing listens at http://127.0.0.1:1. Start it with "ipledger serve", or set IPLEDGER_URL.\n',
+  )
+})

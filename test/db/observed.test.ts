@@ -1,0 +1,61 @@
+/** Gauges that come from the database, against a network with a little of everything. */
+import assert from 'node:assert/strict'
+import { pino } from 'pino'
+import { afterAll, test } from 'vitest'
+import { createObserved } from '../../src/observed.ts'
+import { createPool } from '../../src/postgres/connect.ts'
+import { command, lists, network, pool, quarantine, reserve, source } from '../core/given.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
+import { played, storeScene } from '../support/stored-scene.ts'
+
+const database = await useTestDatabase()
+const connections = createPool({ url: database.serviceUrl, applicationName: 'test', max: 2 })
+afterAll(() => connections.end())
+
+test('says how full pools are, what is held, who is silent and what waits', async () => {
+  const scene = played(
+    network,
+    pool('10.0.0.0/24', { isDefault: true }),
+    reserve('a', { confirmed: true }),
+    quarantine('10.0.0.77'),
+    source('agent'),
+    lists('agent', ['z@10.0.0.1']),
+    command({ type: 'hold', hold: 'TOO_MANY_REAPS', why: 'test' }),
+  )
+  await withClient(database.adminUrl, async (client) => {
+    await storeScene(client, scene)
+    await client.query(
+      `insert into ipledger.pool_sample select network_id, pool_id, now(), 256, 2, 252, 0, 0, 0, 2 from ipledger.pool`,
+    )
+    await client.query(
+      "insert into ipledger.lookup select 'net', 'agent', 'container', 'a', 'a', '10.0.0.1', 'wanted', null, '', 1, now(), 1",
+    )
+  })
+  const readings = await createObserved(connections, pino({ level: 'silent' })).readings()
+  const value = (metric: string, ...labels: readonly string[]) =>
+    readings.find((one) => one[0] === metric && one[1].join() === labels.join())?.[2]
+  assert.equal(value('databaseUp'), 1)
+  assert.equal(value('era', 'net'), 0)
+  assert.equal(value('networkState', 'net', 'READY'), 1)
+  assert.equal(value('networkState', 'net', 'RECOVERING'), 0)
+  assert.equal(value('holds', 'net', 'TOO_MANY_REAPS'), 1)
+  assert.equal(value('verifyDifferences', 'net'), 0)
+  assert.ok(value('verifyAge', 'net')! > 0)
+  assert.equal(value('poolAddresses', 'net', 'pool', 'free'), 252)
+  assert.equal(value('poolDraining', 'net', 'pool'), 0)
+  assert.equal(value('sources', 'net', 'ENABLED', 'silent'), 1)
+  assert.equal(value('sourceInterval', 'net', 'agent'), 30)
+  assert.ok(value('sourceLag', 'net', 'agent')! > 0)
+  assert.equal(value('conflicts', 'net'), 1)
+  assert.equal(value('quarantined', 'net', 'OPERATOR'), 1)
+  assert.equal(value('suspects', 'net', 'waiting'), 1)
+  assert.equal(value('attention', 'net', 'HELD'), 1)
+  assert.equal(value('leftOut', 'pools'), 0)
+})
+
+test('a database that is away is told of, and holds up nobody', async () => {
+  const nowhere = createPool({ url: 'postgresql://a@127.0.0.1:1/x', applicationName: 'test', max: 1 })
+  const readings = await createObserved(nowhere, pino({ level: 'silent' })).readings()
+  assert.deepEqual(readings, [['databaseUp', [], 0]])
+  await nowhere.end()
+})

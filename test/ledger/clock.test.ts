@@ -1,0 +1,242 @@
+/**
+ * The database's clock is set while the ledger runs. Everything that cools or expires hangs on it, so nothing is taken back
+ * or handed out again because of a step (an hour's step reaped a live promise, and its address was handed on).
+ */
+import assert from 'node:assert/strict'
+import { afterAll, describe, expect, test } from 'vitest'
+import type { Command } from '../../src/core/command.ts'
+import type { LeaseEvent } from '../../src/core/event.ts'
+import type { Reason } from '../../src/core/refusal.ts'
+import { watchClock } from '../../src/ledger/clock.ts'
+import type { Log } from '../../src/ledger/log.ts'
+import { createLoop } from '../../src/ledger/loop.ts'
+import { shareConnections } from '../../src/ledger/open.ts'
+import { createPgLog } from '../../src/ledger/pg-log.ts'
+import { command, HOUR, MINUTE, release, reserve, SECOND } from '../core/given.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { waitFor } from '../support/wait-for.ts'
+import { eventsOf, expectInOrder, freshNetwork, linesOf, openTestLedger, useLedger } from './opened.ts'
+
+const database = await useTestDatabase()
+const connections = shareConnections(database.serviceUrl, 2)
+afterAll(() => connections.close())
+const observer = await openTestLedger(database.serviceUrl)
+afterAll(() => observer.close())
+
+/** What passes is seen by both clocks, a step by the database's alone. */
+function newTime() {
+  const time = { database: Date.now(), process: 0 }
+  return {
+    now: () => time.database,
+    monotonic: () => time.process,
+    passes(ms: number) {
+      time.database += ms
+      time.process += ms
+    },
+    step(ms: number) {
+      time.database += ms
+    },
+  }
+}
+
+type Time = ReturnType<typeof newTime>
+
+/** The loop of one process on a network; its watch on the clock is its own. */
+function processOf(network: string, { now, monotonic }: Time, watch = watchClock()) {
+  const log = createPgLog(connections)
+  const told: Log = {
+    ...log,
+    async begin(...args) {
+      const transaction = await log.begin(...args)
+      return { ...transaction, caught: { ...transaction.caught, clock: now() } }
+    },
+  }
+  const loop = createLoop(network, { log: told, clock: watch, monotonic, pause: async () => {} })
+  return {
+    async take(one: Command) {
+      const outcome = await loop.submit(one)
+      if (!outcome.ok) assert.fail(`${outcome.refusal.reason}: ${outcome.refusal.message}`)
+      return outcome.answer.leases[0]!
+    },
+    async refuse(one: Command, reason: Reason) {
+      const outcome = await loop.submit(one)
+      assert.equal(outcome.ok ? 'accepted' : outcome.refusal.reason, reason)
+    },
+  }
+}
+
+/** A pool of two addresses, cooling for a minute: 10.0.0.1 is promised for ten minutes, 10.0.0.2 was released. */
+async function scene() {
+  const time = newTime()
+  const { network, of } = await freshNetwork(observer, { cidr: '10.0.0.0/30', cooldownMs: MINUTE })
+  const process = processOf(network, time)
+  const promised = await process.take(of(reserve('promised', { confirmWithinMs: 600 * SECOND })))
+  const { fencingToken } = await process.take(of(reserve('gone')))
+  await process.take(of(release(fencingToken)))
+  time.passes(SECOND)
+  const expire = of(command({ type: 'expire', token: promised.fencingToken, version: promised.version }))
+  return { time, network, of, process, expire, next: of(reserve('next')) }
+}
+
+describe('set forward by an hour', () => {
+  test('a promise is not reaped and no cooling ends, until an hour has passed once more', async () => {
+    const { time, network, process, expire, next } = await scene()
+    time.step(HOUR)
+    await process.refuse(expire, 'NETWORK_RECOVERING')
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(HOUR - SECOND)
+    await process.refuse(expire, 'NETWORK_RECOVERING')
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(2 * SECOND)
+    assert.equal((await process.take(next)).address, '10.0.0.2')
+    assert.equal((await process.take(expire)).state, 'REAPED')
+    assert.deepEqual((await linesOf(observer, network)).slice(5), [
+      'reconcile.held CLOCK',
+      'reconcile.resumed',
+      'lease.reserved 10.0.0.2 RESERVED #8',
+      'lease.reaped 10.0.0.1 REAPED #3',
+    ])
+    await expectInOrder(database.serviceUrl, network, observer)
+  })
+
+  test('an operator who resumes ends it at once, and what began to cool since cools on', async () => {
+    const { time, network, of, process, next } = await scene()
+    time.step(HOUR)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    await process.take(of(release(3)))
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    await process.refuse(
+      of(command({ type: 'resumeHold', hold: 'SOURCE_AHEAD', why: 'other' })),
+      'accepted' as Reason,
+    )
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    await process.refuse(
+      of(command({ type: 'resumeHold', hold: 'CLOCK', why: 'ntp was off' })),
+      'accepted' as Reason,
+    )
+    assert.equal((await process.take(next)).address, '10.0.0.2')
+    await process.refuse(of(reserve('another')), 'POOL_EXHAUSTED')
+    time.passes(MINUTE + 1)
+    assert.equal((await process.take(of(reserve('another')))).address, '10.0.0.1')
+    // Once a step: it is not held again.
+    assert.equal(
+      (await linesOf(observer, network)).filter((line) => line.startsWith('reconcile.held')).length,
+      1,
+    )
+  })
+
+  test('and by ten seconds more: both have to pass', async () => {
+    const { time, network, process, next, expire } = await scene()
+    time.step(HOUR)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(SECOND)
+    time.step(10 * SECOND)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(11 * SECOND)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    await process.refuse(expire, 'NETWORK_RECOVERING')
+    assert.equal((await linesOf(observer, network)).filter((line) => line.startsWith('reconcile')).length, 2)
+    time.passes(HOUR)
+    assert.equal((await process.take(next)).address, '10.0.0.2')
+  })
+
+  test('a network that its process serves only later is held as well; the next process keeps the hold', async () => {
+    const { time, network, of, expire, next } = await scene()
+    const watch = watchClock()
+    const elsewhere = await freshNetwork(observer)
+    await processOf(elsewhere.network, time, watch).take(elsewhere.of(reserve('a')))
+    time.step(HOUR)
+    await processOf(elsewhere.network, time, watch).take(elsewhere.of(reserve('b')))
+    time.passes(30 * SECOND)
+    await processOf(network, time, watch).refuse(expire, 'NETWORK_RECOVERING')
+    // It has seen no step, and an hour after the first word of it ends the hold.
+    const restarted = processOf(network, time)
+    await restarted.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(HOUR)
+    assert.equal((await restarted.take(next)).address, '10.0.0.2')
+    await expectInOrder(database.serviceUrl, network, observer)
+    assert.equal((await restarted.take(of(release(3)))).state, 'RELEASED')
+  })
+
+  test('the service sees it within a second, raises its alarm, and holds though nobody asks', async () => {
+    let aheadMs = 0
+    const ledger = await useLedger(database.serviceUrl, { clock: () => Date.now() + aheadMs })
+    const { network, of } = await freshNetwork(ledger)
+    await ledger.take(of(reserve('a')))
+    aheadMs = HOUR
+    await waitFor(() => ledger.steps.length > 0, { timeout: 3_000, what: 'the alarm' })
+    expect(Math.abs(ledger.steps[0]! - HOUR)).toBeLessThan(1_000)
+    // Another process may serve the network meanwhile.
+    await waitFor(async () => (await linesOf(ledger, network)).at(-1) === 'reconcile.held CLOCK')
+    assert.equal((await ledger.take(of(reserve('b')))).fencingToken, 5)
+    await expectInOrder(database.serviceUrl, network, ledger)
+  })
+})
+
+describe('set back by an hour', () => {
+  test('times never go back, coolings end in time, and verify finds nothing', async () => {
+    const { time, network, of, process, next } = await scene()
+    const before = time.now()
+    time.step(-HOUR)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(MINUTE)
+    const lease = await process.take(next)
+    assert.equal(lease.address, '10.0.0.2')
+    assert.ok(lease.reservedAt >= before && lease.reservedAt <= before + MINUTE + SECOND)
+    await process.take(of(release(lease.fencingToken)))
+    await process.refuse(of(reserve('late')), 'POOL_EXHAUSTED')
+    time.passes(MINUTE + SECOND)
+    assert.equal((await process.take(of(reserve('late')))).address, '10.0.0.2')
+    // The database has caught up: its clock counts again.
+    time.passes(2 * HOUR)
+    const { availableAt, endedAt } = await process.take(of(release(3)))
+    assert.equal(endedAt, time.now())
+    assert.equal(availableAt, endedAt! + MINUTE)
+    const times = (await eventsOf(observer, network)).map(({ at }) => at)
+    assert.deepEqual(
+      times,
+      [...times].sort((a, b) => a - b),
+    )
+    assert.ok(!(await linesOf(observer, network)).some((line) => line.startsWith('reconcile')))
+    await expectInOrder(database.serviceUrl, network, observer)
+  })
+
+  test('a process that never saw the old time waits at the last event, and does not go behind it', async () => {
+    const { time, network, process, next } = await scene()
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.step(-HOUR)
+    const { at } = (await eventsOf(observer, network)).at(-1) as LeaseEvent
+    const fresh = processOf(network, time)
+    await fresh.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(HOUR + MINUTE)
+    const lease = await fresh.take(next)
+    assert.ok(lease.reservedAt > at)
+    await expectInOrder(database.serviceUrl, network, observer)
+  })
+
+  test('set right again it is a step forward as any: nothing is lost but time', async () => {
+    const { time, network, process, next } = await scene()
+    time.step(-HOUR)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.step(HOUR)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(MINUTE)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(2 * HOUR)
+    assert.equal((await process.take(next)).address, '10.0.0.2')
+    await expectInOrder(database.serviceUrl, network, observer)
+  })
+})
+
+test('a slow database and small corrections are no steps', async () => {
+  const { time, network, process, next, of } = await scene()
+  for (let i = 0; i < 30; i += 1) {
+    time.step(1_900)
+    time.passes(SECOND)
+    time.step(-1_900)
+    await process.take(of(reserve('promised')))
+  }
+  time.passes(30 * SECOND)
+  assert.equal((await process.take(next)).address, '10.0.0.2')
+  assert.ok(!(await linesOf(observer, network)).some((line) => line.startsWith('reconcile')))
+})

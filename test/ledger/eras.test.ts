@@ -1,0 +1,341 @@
+/**
+ * A database that is older than itself, or not the one that wrote the log, hands out nothing before it has said so: a new era
+ * begins, and the network is RECOVERING until its sources have told what runs. Failovers are in `chaos/failover.test.ts`.
+ */
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Command } from '../../src/core/command.ts'
+import { firstSeqOfEra, LAST_ERA } from '../../src/core/policy.ts'
+import type { PoolInput } from '../../src/core/pool.ts'
+import { replaceDatabase } from '../../src/postgres/connect.ts'
+import {
+  command,
+  enable,
+  lists,
+  MINUTE,
+  register,
+  release,
+  reserve,
+  type Scene,
+  SECOND,
+} from '../core/given.ts'
+import { asSuperuser, createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
+import { expectInOrder, freshNetwork, linesOf, type TestLedger, useLedger } from './opened.ts'
+
+const ERA = 2 ** 40
+const PROGRAMS = `/usr/lib/postgresql/${process.env.IPLEDGER_TEST_POSTGRES}/bin`
+
+let copies = 0
+
+async function useOwnDatabase(): Promise<TestDatabase> {
+  const database = await createTestDatabase()
+  onTestFinished(() => database.drop())
+  return database
+}
+
+/**
+ * A dump of this moment, restored beside the original: PostgreSQL's own where its programs are of the server's version
+ * (IPLEDGER_TEST_POSTGRES=15 with Debian's), else a copy of the database. Nobody is connected to the original.
+ */
+async function copyOf(original: TestDatabase): Promise<TestDatabase> {
+  copies += 1
+  const name = `${original.name}_copy${copies}`
+  const drop = () => asSuperuser(`drop database if exists ${name} with (force)`)
+  onTestFinished(drop)
+  const [adminUrl, serviceUrl] = [original.adminUrl, original.serviceUrl].map((url) =>
+    replaceDatabase(url, name),
+  )
+  if (existsSync(`${PROGRAMS}/pg_dump`)) {
+    const dump = execFileSync(`${PROGRAMS}/pg_dump`, [original.adminUrl], { maxBuffer: 2 ** 28 })
+    await asSuperuser(`create database ${name}`)
+    const options = ['--quiet', '--set=ON_ERROR_STOP=1', adminUrl!]
+    execFileSync(`${PROGRAMS}/psql`, options, { input: dump, stdio: ['pipe', 'ignore', 'inherit'] })
+  } else await asSuperuser(`create database ${name} template ${original.name}`)
+  return { ...original, name, adminUrl: adminUrl!, serviceUrl: serviceUrl!, drop }
+}
+
+/** A network with leases of `one` at 10.0.0.1 and `two` at 10.0.0.2; nobody is connected. */
+async function withPast(options: Partial<PoolInput> = {}, more: readonly (() => Command)[] = []) {
+  const database = await useOwnDatabase()
+  const ledger = await useLedger(database.serviceUrl)
+  const { network, of } = await freshNetwork(ledger, options)
+  await ledger.take(of(reserve('one')))
+  await ledger.take(of(reserve('two')))
+  for (const step of more) await ledger.accept(of(step))
+  await ledger.close()
+  return { database, network, of }
+}
+
+async function erasOf(ledger: TestLedger, network: string) {
+  const image = (await ledger.image(network))!
+  const lines = await linesOf(ledger, network)
+  const { era, recovering, holds } = image.network!
+  return {
+    era,
+    begun: lines.filter((line) => line === 'era.begun').length,
+    isRecovering: recovering !== null,
+    holds: Object.keys(holds),
+  }
+}
+
+describe('a dump restored beside the original', () => {
+  test('begins an era before anybody is answered: nothing is handed out, what is held is held', async () => {
+    const { database, network, of } = await withPast()
+    const copy = await copyOf(database)
+    const ledger = await useLedger(copy.serviceUrl)
+    const refused = await ledger.refuse(of(reserve('late')), 'NETWORK_RECOVERING')
+    expect(refused.metadata).toMatchObject({ state: 'RECOVERING', era: '1' })
+    expect(ledger.eras).toEqual([expect.stringMatching(/^1: .*a restored copy$/)])
+    // A holder's own word is taken, with a number above all that were known or lost.
+    const released = await ledger.take(of(release(4)))
+    expect(released).toMatchObject({ address: '10.0.0.2', state: 'RELEASED', version: ERA + 1 })
+    const { records, head } = await expectInOrder(copy.serviceUrl, network, ledger)
+    assert.deepEqual([records.size, head], [2, ERA + 1])
+    // The original is the original.
+    const original = await useLedger(database.serviceUrl)
+    expect(await original.take(of(reserve('late')))).toMatchObject({ address: '10.0.0.3', fencingToken: 5 })
+    expect(await erasOf(original, network)).toMatchObject({ era: 0, begun: 0, isRecovering: false })
+  })
+
+  test('one era, however many processes and calls find out at once; a copy of the copy is another', async () => {
+    const { database, network, of } = await withPast()
+    const copy = await copyOf(database)
+    const processes = await Promise.all([1, 2, 3].map(() => useLedger(copy.serviceUrl)))
+    await Promise.all(
+      Array.from({ length: 30 }, (_, i) =>
+        processes[i % 3]!.refuse(of(reserve(`x${i}`)), 'NETWORK_RECOVERING'),
+      ),
+    )
+    expect(await erasOf(processes[0]!, network)).toMatchObject({ era: 1, begun: 1, isRecovering: true })
+    await Promise.all(processes.map((one) => one.close()))
+    const second = await useLedger((await copyOf(copy)).serviceUrl)
+    await second.refuse(of(reserve('x')), 'NETWORK_RECOVERING')
+    expect(await erasOf(second, network)).toMatchObject({ era: 2, begun: 2 })
+    assert.equal((await second.image(network))!.head, 2 * ERA)
+  })
+
+  test('recovers though the deployment loses nothing in a failover: it is none', async () => {
+    const { database, of } = await withPast()
+    const ledger = await useLedger((await copyOf(database)).serviceUrl, { losesNothing: true })
+    await ledger.refuse(of(reserve('x')), 'NETWORK_RECOVERING')
+  })
+})
+
+describe('a log that lost its end', () => {
+  /** As if the last commit had never been. */
+  const loseLast = (database: TestDatabase, network: string) =>
+    withClient(database.adminUrl, async (admin) => {
+      await admin.query(
+        `delete from ipledger.lease where (network_id, seq) in (select network_id, max(seq) from ipledger.event where network_id = $1 group by 1)`,
+        [network],
+      )
+      await admin.query(
+        `delete from ipledger.event where (network_id, seq) in (select network_id, max(seq) from ipledger.event where network_id = $1 group by 1)`,
+        [network],
+      )
+    })
+
+  test('is found out by the process that wrote it; the lost address is not handed out again', async () => {
+    const { database, network, of } = await withPast()
+    const [seer, other] = [await useLedger(database.serviceUrl), await useLedger(database.serviceUrl)]
+    const lost = await seer.take(of(reserve('lost')))
+    expect(lost).toMatchObject({ address: '10.0.0.3', fencingToken: 5 })
+    await loseLast(database, network)
+    await seer.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    assert.deepEqual(seer.eras, ['1: number 5 is not in the log as this process knows it'])
+    await other.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    // Who quotes the lost lease is told that it is known to nobody, and it is not confused with another.
+    await other.refuse(of(release(lost.fencingToken)), 'LEASE_NOT_FOUND')
+    await other.accept(of(command({ type: 'endRecovery', why: 'nothing runs there' })))
+    expect((await seer.take(of(reserve('next')))).fencingToken).toBe(ERA + 2)
+    await expectInOrder(database.serviceUrl, network, seer, other)
+  })
+
+  test('is found out though another process has gone on with the same number', async () => {
+    const { database, network, of } = await withPast()
+    const seer = await useLedger(database.serviceUrl)
+    await seer.take(of(reserve('lost')))
+    await loseLast(database, network)
+    const other = await useLedger(database.serviceUrl)
+    expect(await other.take(of(reserve('twin')))).toMatchObject({ address: '10.0.0.3', fencingToken: 5 })
+    await seer.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    await other.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    expect(await erasOf(other, network)).toMatchObject({ era: 1, begun: 1 })
+    await expectInOrder(database.serviceUrl, network, seer, other)
+  })
+
+  test('of a batch whose outcome is unknown is above that batch, too', async () => {
+    const { database, network, of } = await withPast()
+    const seer = await useLedger(database.serviceUrl)
+    await seer.accept(of(command({ type: 'beginEra', above: 7 * ERA, recovering: false, why: 'test' })))
+    expect((await seer.take(of(reserve('lost')))).fencingToken).toBe(8 * ERA + 1)
+    await loseLast(database, network)
+    await loseLast(database, network)
+    await seer.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    assert.equal((await seer.image(network))!.head, 9 * ERA)
+  })
+})
+
+describe('while a network recovers', () => {
+  let movedMs = 0
+  const open = (database: TestDatabase) => useLedger(database.serviceUrl, { movedBy: () => movedMs })
+
+  /** A complete list of an agent, begun half a minute after the last. */
+  function agent(
+    ledger: TestLedger,
+    of: (step: () => Command) => Command,
+    id: string,
+    epoch: string,
+    first = 0,
+  ) {
+    let sequence = first
+    return async (...entries: readonly string[]) => {
+      const image = (await ledger.image(of(reserve('x')).network))!
+      const freshness = new Map([[id, { sequence }]])
+      const scene = { image, now: ledger.now() - 30 * SECOND, freshness, begunAt: null } as unknown as Scene
+      sequence += 1
+      const listed = lists(id, entries, { epoch })(scene)
+      return (await ledger.accept(of(() => listed))).report!
+    }
+  }
+
+  const sources = [register('n1'), enable('n1'), register('n2'), enable('n2'), register('dry')]
+
+  test('nothing is reserved or reaped until every enabled source has two counted reports of the era, the second late enough', async () => {
+    const { database, network, of } = await withPast({ confirmWithinMs: 300 * SECOND }, sources)
+    const copy = await copyOf(database)
+    const ledger = await open(copy)
+    const [one, two, dry] = ['n1', 'n2', 'dry'].map((id) => agent(ledger, of, id, 'after')) as [
+      ReturnType<typeof agent>,
+      ReturnType<typeof agent>,
+      ReturnType<typeof agent>,
+    ]
+    const wait = async (ms: number) => {
+      movedMs += ms
+      assert.equal((await erasOf(ledger, network)).isRecovering, true)
+      await ledger.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+      const { seq } = (await ledger.image(network))!.records.get('10.0.0.1')!
+      await ledger.refuse(of(command({ type: 'expire', token: 3, version: seq })), 'NETWORK_RECOVERING')
+      await ledger.refuse(
+        of(command({ type: 'reap', token: 3, version: seq, why: 'x' })),
+        'NETWORK_RECOVERING',
+      )
+    }
+    // Two to warm up, and what they list is adopted from the first that counts on: lost was given out after the dump.
+    for (const list of [one, one, two, two]) await list('lost@10.0.0.3')
+    assert.ok(!(await linesOf(ledger, network)).includes('lease.adopted 10.0.0.3 ACTIVE #1'))
+    await wait(30 * SECOND)
+    assert.equal((await one('lost@10.0.0.3', 'one@10.0.0.1')).counted, true)
+    const adopted = (await ledger.image(network))!.records.get('10.0.0.3')!
+    expect([adopted.state, adopted.owner?.name]).toEqual(['ACTIVE', 'lost'])
+    assert.equal((await ledger.image(network))!.records.get('10.0.0.1')!.state, 'ACTIVE')
+    await two('lost@10.0.0.3')
+    await dry('lost@10.0.0.3')
+    await wait(30 * SECOND)
+    // Counted twice each, but within the longest promise since the era began.
+    await one('lost@10.0.0.3', 'one@10.0.0.1')
+    await two('lost@10.0.0.3')
+    await wait(250 * SECOND)
+    await one('lost@10.0.0.3', 'one@10.0.0.1')
+    // One is late enough, the other is not there yet; and what is not trusted does not count.
+    await dry('lost@10.0.0.3')
+    await wait(30 * SECOND)
+    await two('lost@10.0.0.3')
+    expect(await erasOf(ledger, network)).toMatchObject({ era: 1, isRecovering: false })
+    assert.equal((await linesOf(ledger, network)).at(-1), 'recovery.ended')
+    const next = await ledger.take(of(reserve('next')))
+    expect(next.address).toBe('10.0.0.4')
+    expect(next.fencingToken).toBeGreaterThan(ERA)
+    // A promise of the lost era never expires by itself: its Confirm may be among what was lost.
+    movedMs += 60 * MINUTE
+    const { seq, state } = (await ledger.image(network))!.records.get('10.0.0.2')!
+    assert.equal(state, 'RESERVED')
+    await ledger.refuse(of(command({ type: 'expire', token: 4, version: seq })), 'ILLEGAL_STATE')
+    await expectInOrder(copy.serviceUrl, network, ledger)
+  })
+
+  test('what was listed before the restore protects from the first moment, and after it until it is listed no more', async () => {
+    const { database, network, of } = await withPast({}, [register('n1'), enable('n1')])
+    const before = await open(database)
+    const list = agent(before, of, 'n1', 'before')
+    await list('seen@10.0.0.3', '?@10.0.0.4')
+    await before.close()
+    const ledger = await open(await copyOf(database))
+    await ledger.accept(of(command({ type: 'endRecovery', why: 'the operator is in a hurry' })))
+    expect((await ledger.take(of(reserve('next')))).address).toBe('10.0.0.5')
+    expect(await erasOf(ledger, network)).toMatchObject({ era: 1, isRecovering: false })
+  })
+
+  test('without an enabled source only an operator ends it', async () => {
+    const { database, network, of } = await withPast({}, [register('dry')])
+    const ledger = await open(await copyOf(database))
+    await ledger.refuse(of(reserve('x')), 'NETWORK_RECOVERING')
+    const list = agent(ledger, of, 'dry', 'e')
+    for (let i = 0; i < 5; i += 1) {
+      movedMs += 60 * SECOND
+      await list()
+    }
+    expect(await erasOf(ledger, network)).toMatchObject({ isRecovering: true })
+    await ledger.accept(of(command({ type: 'endRecovery', why: 'nothing runs there' })))
+    expect(await ledger.take(of(reserve('x')))).toMatchObject({ address: '10.0.0.3', fencingToken: ERA + 3 })
+  })
+
+  test('reports with a head beyond the log only hold, however many: they burn no era', async () => {
+    const { database, network, of } = await withPast({}, [register('n1'), enable('n1'), register('dry')])
+    const ledger = await open(database)
+    const report = (id: string, head: number): Command => {
+      const scene = {
+        image: { listedBy: new Map(), head },
+        now: ledger.now(),
+        freshness: new Map(),
+        begunAt: null,
+      }
+      return of(() => lists(id, ['x@10.0.0.9'], { epoch: `e${head}` })(scene as unknown as Scene))
+    }
+    // One that nobody enabled does not even hold.
+    expect((await ledger.accept(report('dry', 1_000))).report).toMatchObject({ because: ['BEYOND_HEAD'] })
+    expect((await ledger.take(of(reserve('x')))).address).toBe('10.0.0.3')
+    for (let i = 1; i <= 127; i += 1) {
+      const { report: taken } = await ledger.accept(report('n1', firstSeqOfEra(i * 64)))
+      expect(taken).toMatchObject({ complete: false, counted: false, because: ['BEYOND_HEAD'] })
+    }
+    expect(await erasOf(ledger, network)).toEqual({
+      era: 0,
+      begun: 0,
+      isRecovering: false,
+      holds: ['SOURCE_AHEAD'],
+    })
+    await ledger.refuse(of(reserve('y')), 'NETWORK_RECOVERING')
+    await ledger.accept(of(command({ type: 'resumeHold', hold: null, why: 'the agent is wrong' })))
+    expect((await ledger.take(of(reserve('y')))).address).toBe('10.0.0.4')
+    // What it says is true: an operator recovers, above what it has seen.
+    await ledger.accept(report('n1', 3 * ERA + 7))
+    await ledger.accept(
+      of(command({ type: 'beginEra', above: 3 * ERA + 7, recovering: true, why: 'restored' })),
+    )
+    expect(await erasOf(ledger, network)).toEqual({ era: 4, begun: 1, isRecovering: true, holds: [] })
+    await expectInOrder(database.serviceUrl, network, ledger)
+  })
+})
+
+test(`era ${LAST_ERA} is the last: its numbers can be read back, and a log that would need another writes nothing`, async () => {
+  const { database, network, of } = await withPast()
+  const begin = (above: number) => of(command({ type: 'beginEra', above, recovering: false, why: 'test' }))
+  const ledger = await useLedger(database.serviceUrl)
+  await ledger.accept(begin(firstSeqOfEra(LAST_ERA - 1)))
+  const lease = await ledger.take(of(reserve('last')))
+  assert.equal(lease.fencingToken, LAST_ERA * ERA + 1)
+  assert.ok(Number.isSafeInteger(lease.fencingToken))
+  await ledger.refuse(begin(0), 'ILLEGAL_STATE')
+  await ledger.refuse(begin(Number.MAX_SAFE_INTEGER), 'ILLEGAL_STATE')
+  assert.equal((await ledger.take(of(reserve('more')))).address, '10.0.0.4')
+  await expectInOrder(database.serviceUrl, network, ledger)
+  await ledger.close()
+  const copy = await useLedger((await copyOf(database)).serviceUrl)
+  for (const one of [reserve('x'), release(lease.fencingToken)]) {
+    const { message } = await copy.refuse(of(one), 'ILLEGAL_STATE')
+    assert.match(message, /beyond 8190, the last/)
+  }
+})

@@ -1,0 +1,283 @@
+/** What every log keeps, PostgreSQL's and the simulator's: the loop rests on it. */
+import assert from 'node:assert/strict'
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import type { Command } from '../../src/core/command.ts'
+import { attachmentKey } from '../../src/core/owner.ts'
+import { buildImage } from '../../src/ledger/load.ts'
+import type { Log, Write } from '../../src/ledger/log.ts'
+import { command, enable, lists, newScene, owner, pool, register, release, reserve } from '../core/given.ts'
+import { canonical } from '../support/canonical.ts'
+import { createWriter, NEVER, NO_NEEDS, type Writer } from './writer.ts'
+
+export type Logs = {
+  /** Another client of the same database at each call. */
+  connect(): Log
+  close(): Promise<void>
+}
+
+const NO_DIGEST = '0'.repeat(64)
+const EMPTY: Write = {
+  events: [],
+  records: [],
+  pools: [],
+  network: null,
+  sources: [],
+  freshness: [],
+  sightings: new Map(),
+  requests: [],
+}
+
+export function logContract(name: string, open: () => Promise<Logs>): void {
+  describe(`the contract of a log: ${name}`, () => {
+    let logs: Logs
+    let made = 0
+    beforeAll(async () => {
+      logs = await open()
+    })
+    afterAll(() => logs.close())
+
+    const at = (network: string) => (step: () => Command) => ({ ...step(), network })
+    /** A network of its own with a pool /24; the writer and a client beside it. */
+    async function network(...more: readonly (() => Command)[]) {
+      made += 1
+      const id = `net-${made}`
+      const of = at(id)
+      const writer = createWriter(logs.connect(), id)
+      const committed = await writer.write(
+        of(command({ type: 'createNetwork', settings: { description: '', labels: {} } })),
+        of(pool('10.0.0.0/24')),
+        ...more.map(of),
+      )
+      assert.equal(committed.kind, 'committed')
+      return { id, of, writer }
+    }
+    const begin = (
+      log: Log,
+      id: string,
+      after: number,
+      needs: Partial<typeof NO_NEEDS> = {},
+      sought: number | null = null,
+    ) => log.begin(id, { after, needs: { ...NO_NEEDS, ...needs }, creates: false, sought }, NEVER)
+
+    test('a network that is not there has an empty log', async () => {
+      const transaction = await begin(logs.connect(), 'nowhere', 0)
+      const { head, digest, tail, isCut } = transaction.caught
+      assert.deepEqual({ head, digest, tail, isCut }, { head: 0, digest: NO_DIGEST, tail: [], isCut: false })
+      await transaction.abandon()
+    })
+
+    test('what was committed is the tail, as it was written', async () => {
+      const { id, writer } = await network(reserve('a/1', { labels: { x: '1' } }))
+      const transaction = await begin(logs.connect(), id, 0)
+      const { head, tail, isCut } = transaction.caught
+      await transaction.abandon()
+      assert.deepEqual([head, tail.map(({ event }) => event.seq), isCut], [3, [1, 2, 3], false])
+      assert.equal(tail.at(-1)!.digest, writer.image.digest)
+      const last = tail.at(-1)!.event
+      assert.ok('record' in last)
+      assert.deepEqual(last.record, writer.image.records.get('10.0.0.1'))
+    })
+
+    test('the digest tells whether a number is in the log', async () => {
+      const { id, writer } = await network()
+      const there = await begin(logs.connect(), id, 2, {}, 1)
+      await there.abandon()
+      assert.equal(there.caught.digest, writer.image.digest)
+      assert.match(there.caught.soughtDigest!, /^[0-9a-f]{64}$/)
+      assert.deepEqual(there.caught.tail, [])
+      const beyond = await begin(logs.connect(), id, 9, {}, 8)
+      await beyond.abandon()
+      assert.deepEqual([beyond.caught.digest, beyond.caught.soughtDigest], [null, null])
+    })
+
+    test('the lock orders writers: who waits sees what the other wrote', async () => {
+      const { id, of, writer } = await network()
+      const first = await writer.prepare(of(reserve('a/1')))
+      let isLocked = false
+      const second = begin(logs.connect(), id, 2).then((transaction) => {
+        isLocked = true
+        return transaction
+      })
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      assert.equal(isLocked, false)
+      await first.transaction.commit(first.write)
+      const { caught, abandon } = await second
+      assert.deepEqual(
+        caught.tail.map(({ event }) => event.seq),
+        [3],
+      )
+      await abandon()
+    })
+
+    test('a transaction that is abandoned leaves nothing, and the lock', async () => {
+      const { id, of, writer } = await network()
+      const { transaction } = await writer.prepare(of(reserve('a/1')))
+      await transaction.abandon()
+      await transaction.abandon()
+      const next = await begin(logs.connect(), id, 2)
+      assert.deepEqual(next.caught.tail, [])
+      await next.abandon()
+    })
+
+    test('networks do not wait for each other', async () => {
+      const one = await network()
+      const other = await network()
+      const held = await begin(logs.connect(), one.id, 2)
+      assert.equal((await other.writer.write(other.of(reserve('a/1')))).kind, 'committed')
+      await held.abandon()
+    })
+
+    test('a transaction without a write commits', async () => {
+      const { id } = await network()
+      const transaction = await begin(logs.connect(), id, 2)
+      assert.deepEqual(await transaction.commit(EMPTY), { kind: 'committed', isWarned: false })
+    })
+
+    /** Another writes meanwhile, and this one goes on from what it knew. */
+    async function stale(mine: readonly (() => Command)[], theirs: () => Command) {
+      const { id, of, writer } = await network()
+      const other = createWriter(logs.connect(), id)
+      assert.equal((await other.write(of(theirs))).kind, 'committed')
+      const { transaction, write } = await writer.prepareStale(...mine.map(of))
+      return { id, of, other, transaction, write }
+    }
+
+    async function unchanged(other: Writer): Promise<void> {
+      const { head } = other.image
+      const transaction = await begin(logs.connect(), other.image.name, head)
+      assert.deepEqual([transaction.caught.head, transaction.caught.digest], [head, other.image.digest])
+      await transaction.abandon()
+      const loaded = await logs
+        .connect()
+        .load(other.image.name, (found) => buildImage(other.image.name, found, Infinity))
+      assert.deepEqual(canonical(loaded, loaded.at), canonical(other.image, loaded.at))
+    }
+
+    test('a number is given once', async () => {
+      const { transaction, write, other } = await stale(
+        [
+          reserve('b/1', { requestId: 'r', fingerprint: 'f' }),
+          command({ type: 'updateNetwork', version: null, description: 'x', labels: null }),
+        ],
+        reserve('a/1'),
+      )
+      const committed = await transaction.commit(write)
+      assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
+      await unchanged(other)
+      const asked = await begin(logs.connect(), other.image.name, 3, { requests: ['r'] as never[] })
+      assert.equal(asked.caught.known.requests.size, 0, 'all or nothing: no request is remembered')
+      await asked.abandon()
+    })
+
+    test('the history of an address never forks, whatever the number', async () => {
+      const { transaction, write, other } = await stale([reserve('b/1')], reserve('a/1'))
+      const moved = write.events.map(({ event, digest }) => ({
+        event: 'record' in event ? { ...event, seq: 9, record: { ...event.record, seq: 9 } } : event,
+        digest,
+      }))
+      const committed = await transaction.commit({ ...write, events: moved })
+      assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
+      await unchanged(other)
+    })
+
+    test('an image that is loaded is the image that was written', async () => {
+      const scene = newScene()
+      const { id, of, writer } = await network(
+        register('agent'),
+        enable('agent'),
+        reserve('a/1'),
+        reserve('b/1'),
+      )
+      const list = async (...entries: readonly string[]) => {
+        Object.assign(scene, { image: writer.image, now: writer.image.at })
+        const listed = { ...lists('agent', entries)(scene), network: id }
+        assert.equal((await writer.write(listed)).kind, 'committed')
+        const row = await begin(logs.connect(), id, writer.image.head, { sources: ['agent'] as never[] })
+        scene.freshness.set('agent', row.caught.known.freshness.get('agent')!)
+        await row.abandon()
+      }
+      await list('a/1@10.0.0.1')
+      await list('a/1@10.0.0.1')
+      await list('a/1@10.0.0.1', '?@10.0.0.9', 'x/1@10.0.0.2!')
+      await list('a/1@10.0.0.1!', 'x/1@10.0.0.8')
+      await writer.write(of(release('b/1')), of(release('c/1')), of(pool('10.1.0.0/24', { name: 'other' })))
+      await writer.write(
+        of(
+          command({
+            type: 'createPool',
+            pool: { name: 'blocks', cidr: '10.2.0.0/24', prefixLength: 28, labels: { a: 'b' } },
+          }),
+        ),
+        of(command({ type: 'hold', hold: 'SOURCE_AHEAD', why: 'so' })),
+        of(command({ type: 'quarantine', target: { address: '10.0.0.77' }, why: 'so' })),
+        of(command({ type: 'beginEra', above: 0, recovering: true, why: 'so' })),
+      )
+      await unchanged(writer)
+      assert.equal(scene.freshness.get('agent')!.warm, true)
+    })
+
+    test('what a batch needs is read with it: requests, endings, freshness, look-ups', async () => {
+      const { id, of, writer } = await network(
+        reserve('a/1', { requestId: 'r', fingerprint: 'f' }),
+        register('agent'),
+      )
+      await writer.write(of(release('a/1')))
+      await writer.write(of(reserve('a/2', { claims: [{ address: '10.0.0.1' }] })))
+      const needs = {
+        requests: ['r', 'never'],
+        tokens: [3, 4, writer.image.records.get('10.0.0.1')!.token],
+        owners: [owner('a/1'), owner('never/1')],
+        sources: ['agent'],
+        lookUps: ['10.0.0.1'],
+      }
+      const transaction = await begin(logs.connect(), id, writer.image.head, needs as never)
+      const { known } = transaction.caught
+      assert.deepEqual([...known.requests.keys()], ['r'])
+      const { answer, method, fingerprint } = known.requests.get('r')!
+      assert.deepEqual([method, fingerprint, answer.leases[0]!.address], ['Reserve', 'f', '10.0.0.1'])
+      assert.deepEqual(
+        needs.tokens.map((token) => known.endedByToken.get(token)?.ended ?? null),
+        ['RELEASED', null, null],
+      )
+      assert.deepEqual(
+        needs.owners.map((one) => known.endedByOwner.get(attachmentKey(one))!.map(({ token }) => token)),
+        [[3], []],
+      )
+      assert.deepEqual([known.freshness.get('agent'), known.lookUps.get('10.0.0.1')], [null, []])
+      const more = await transaction.know({ ...NO_NEEDS, tokens: [3] })
+      assert.equal(more.endedByToken.get(3)!.address, '10.0.0.1')
+      await transaction.abandon()
+    })
+
+    test('a long tail comes in pages: the first under the lock, the others without', async () => {
+      const count = 2_500
+      const { id, of, writer } = await network()
+      const big = of(command({ type: 'createPool', pool: { name: 'big', cidr: '10.64.0.0/16' } }))
+      const claims = [{ pools: ['big'] }]
+      await writer.write(big, ...Array.from({ length: count }, (_, i) => of(reserve(`w${i}/1`, { claims }))))
+      const numbers = async (log: Log, found: number[] = []) => {
+        for (let isCut = true; isCut; ) {
+          const page = await log.tail(id, found.at(-1) ?? 0)
+          found.push(...page.tail.map(({ event }) => event.seq))
+          ;({ isCut } = page)
+        }
+        return found
+      }
+      const all = Array.from({ length: count + 3 }, (_, i) => i + 1)
+      const log = logs.connect()
+      assert.deepEqual(await numbers(log), all)
+      const { caught, abandon } = await begin(log, id, 0)
+      assert.ok(caught.isCut)
+      const first = caught.tail.map(({ event }) => event.seq)
+      assert.deepEqual(first, all.slice(0, first.length))
+      assert.deepEqual(await numbers(log, first), all)
+      await abandon()
+    })
+
+    test('the clock is in whole milliseconds', async () => {
+      const clock = await logs.connect().clock()
+      assert.equal(clock, Math.floor(clock))
+      assert.ok(clock > 1_700_000_000_000)
+    })
+  })
+}

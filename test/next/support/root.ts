@@ -1,3 +1,0 @@
-/** Where README.md, docs and ops are, and where the source is. */
-export const ROOT = new URL('../../../src/next/', import.meta.url)
-export const SRC = new URL('../../../src/next/', import.meta.url)

@@ -1,0 +1,356 @@
+/**
+ * Callers: whoever starts, moves, restarts and ends workloads and asks ipledger for their addresses. They keep to the
+ * contract (`confirmBy`, a refused Confirm, removal before Release); where a fault makes one break it, its life is excused.
+ */
+import type { Answer, Command, LeaseReference, LeaseView, Reserve } from '../../src/core/command.ts'
+import type { Refusal } from '../../src/core/refusal.ts'
+import type { Processes } from './processes.ts'
+import { type Life, MINUTE, NETWORK, type Node, SECOND, type World } from './world.ts'
+
+/** Longest time from an answer until its address is used, or between two uses: less than any age of the judge. */
+const LONGEST_START = 3.5 * MINUTE
+const UNKNOWN: readonly string[] = ['DATABASE_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED']
+
+export class Callers {
+  readonly #world: World
+  readonly #processes: Processes
+  #lives = 0
+  #calls = 0
+  #isOver = false
+  readonly #generations = new Map<string, number>()
+  /** Names whose lives nobody tells apart: they follow each other. */
+  readonly #taken = new Set<string>()
+  readonly #most: number
+
+  constructor(world: World, processes: Processes) {
+    this.#world = world
+    this.#processes = processes
+    this.#most = world.between(6, 24)
+  }
+
+  keepStarting(): void {
+    const world = this.#world
+    if (world.isCalm) return
+    if (world.lives.size < this.#most) this.#start()
+    world.at(world.between(SECOND, MINUTE), () => this.keepStarting())
+  }
+
+  endAll(): void {
+    this.#isOver = true
+    for (const life of this.#world.lives) this.#end(life, 'the world ends')
+  }
+
+  #envelope(cause: string, requestId: string | null = null) {
+    const actor = { name: 'caller', node: null }
+    return { network: NETWORK, actor, cause, requestId, fingerprint: requestId, traceId: null }
+  }
+
+  /**
+   * Sends a command to some process. Calls get lost on either way, take their time, and may be delivered once more much
+   * later. `undefined`: no answer came.
+   */
+  #send(command: Command, answered: (answer: Answer | Refusal | undefined) => void): void {
+    const world = this.#world
+    let isDone = false
+    const done = (answer: Answer | Refusal | undefined) => {
+      if (!isDone) answered(answer)
+      isDone = true
+    }
+    const deliver = (then: typeof done) => {
+      const process = this.#processes.any()
+      if (process === undefined) return
+      this.#calls += 1
+      this.#processes.call(process, { ...command, traceId: `t${this.#calls}` }, (outcome) => {
+        const answer = outcome.ok ? outcome.answer : outcome.refusal
+        if (world.has('answersAreLost') && world.chance(0.1)) return
+        if (world.has('callsAreSlow') && world.chance(0.2))
+          world.at(world.between(0, 3 * SECOND), () => then(answer))
+        else then(answer)
+      })
+    }
+    // Lives that nobody tells apart must not meet each other's calls.
+    const isDelicate = command.type === 'release' && command.lease.owner?.incarnation === ''
+    if (world.has('callsAreSlow') && world.chance(0.2) && !isDelicate)
+      world.at(world.between(0, 5 * SECOND), () => deliver(done))
+    else if (!world.has('answersAreLost') || !world.chance(0.05)) deliver(done)
+    if (world.has('callsRepeatLate') && world.chance(0.1) && !isDelicate)
+      world.at(world.between(0, 80 * SECOND), () => deliver(() => {}))
+    world.afterwards(() => {
+      if (!isDone) world.at(20 * SECOND, () => done(undefined))
+    })
+  }
+
+  // A life.
+
+  #start(like?: Life['owner']): void {
+    const world = this.#world
+    if (this.#isOver) return
+    const kind =
+      like?.kind ?? (world.chance(0.03) ? 'infrastructure' : world.pick(['container', 'pod', 'pod']))
+    const name = like?.name ?? `w${world.between(0, 16)}`
+    const isNameless = kind === 'container' && name.endsWith('3')
+    if (isNameless && this.#taken.has(name)) return
+    const generation = (this.#generations.get(name) ?? 0) + 1
+    this.#generations.set(name, generation)
+    this.#lives += 1
+    const uid = kind === 'pod' ? `${name}-${generation}` : name
+    const life: Life = {
+      id: this.#lives,
+      owner: { kind, name, uid, incarnation: isNameless ? '' : String(generation), interface: 'eth0' },
+      node: world.pick(world.nodes),
+      state: 'asking',
+      unit: null,
+      address: '',
+      token: 0,
+      deadline: null,
+      excuse: null,
+      isHidden: false,
+    }
+    if (world.has('strangersAppear') && world.chance(0.1)) {
+      this.#appear(life)
+      return
+    }
+    if (isNameless) this.#taken.add(name)
+    world.lives.add(life)
+    world.tell(() => `life ${life.id} is ${kind} ${name}/${life.owner.incarnation} on ${life.node.name}`)
+    this.#reserve(life)
+  }
+
+  /** Uses an address that it never asked for, and that ipledger can only be told of. */
+  #appear(life: Life): void {
+    const world = this.#world
+    const address = `10.0.0.${world.between(1, 15)}`
+    const kind = world.chance(0.5) ? life.owner.kind : 'stranger'
+    const owner = { ...life.owner, kind, name: `s${life.id}`, uid: `s${life.id}` }
+    const stranger: Life = { ...life, owner, state: 'running', excuse: 'a stranger', unit: address, address }
+    world.lives.add(stranger)
+    world.tell(() => `stranger ${life.id} takes ${address} on ${life.node.name}`)
+    world.at(world.between(2 * MINUTE, 20 * MINUTE), () => this.#end(stranger, 'gone'))
+  }
+
+  #reserveCommand(
+    { id, owner }: Life,
+    node: Node,
+    options: Partial<Reserve> & { address?: string | null },
+  ): Reserve {
+    const { address = null, ...rest } = options
+    const claim = {
+      pools: [id % 7 === 0 ? 'blocks' : 'pool'],
+      address,
+      preferPrevious: this.#world.chance(0.5),
+    }
+    return {
+      ...this.#envelope('Reserve'),
+      type: 'reserve',
+      owner,
+      node: node.name,
+      labels: {},
+      claims: [claim],
+      liveAddresses: [],
+      confirmWithinMs: null,
+      confirmed: false,
+      validateOnly: false,
+      ...rest,
+    }
+  }
+
+  #reserve(life: Life): void {
+    const world = this.#world
+    const confirmWithinMs = world.chance(0.4) ? world.between(20 * SECOND, 90 * SECOND) : null
+    const address = life.id % 7 !== 0 && world.chance(0.15) ? `10.0.0.${world.between(1, 16)}` : null
+    const ghost = world.between(1, 200)
+    const seesGhosts = world.has('callersSeeGhosts') && world.chance(0.5)
+    const requestId = world.chance(0.3) ? `reserve ${life.id} ${this.#calls}` : null
+    const command = this.#reserveCommand(life, life.node, {
+      address,
+      ...this.#envelope('Reserve', requestId),
+      // Twenty in a row, so that a Reserve that meets one meets them all.
+      liveAddresses: seesGhosts ? Array.from({ length: 20 }, (_, i) => `10.0.0.${ghost + i}`) : [],
+      confirmWithinMs,
+      confirmed: confirmWithinMs === null && world.chance(0.3),
+      validateOnly: world.chance(0.02),
+    })
+    // Counted from the first time that it was asked for: a repeated request is answered as it was.
+    const deadline = confirmWithinMs === null ? null : world.now + confirmWithinMs
+    const ask = (attempt: number): void => {
+      if (life.state !== 'asking') return
+      this.#send(command, (answer) => {
+        if (life.state !== 'asking') return
+        const lease = leaseOf(answer)
+        const mayHelp =
+          answer === undefined || (attempt === 0 && 'reason' in answer && answer.retryAfterMs !== undefined)
+        if (lease !== undefined && !command.validateOnly && lease.state !== 'QUARANTINED')
+          this.#promised(life, lease, lease.state === 'ACTIVE' ? null : deadline)
+        else if (attempt < 3 && mayHelp) world.at(world.between(SECOND, 15 * SECOND), () => ask(attempt + 1))
+        else this.#end(life, 'without an address')
+      })
+    }
+    ask(0)
+  }
+
+  #promised(
+    life: Life,
+    { address, fencingToken, prefixLength, state }: LeaseView,
+    deadline: number | null,
+  ): void {
+    const world = this.#world
+    const inside = `${address.endsWith('::') ? address : address.slice(0, -1)}5`
+    Object.assign(life, {
+      unit: address,
+      address: prefixLength === 124 ? inside : address,
+      token: fencingToken,
+    })
+    Object.assign(life, { state: 'pending', deadline })
+    world.tell(() => `life ${life.id} is promised ${address} #${fencingToken} on ${life.node.name}`)
+    if (deadline !== null)
+      world.at(deadline - world.now, () => {
+        if (life.deadline === deadline && life.unit === address) this.#end(life, 'without a Confirm')
+      })
+    if (world.has('callersDie') && world.chance(0.15)) {
+      if (world.chance(0.5)) {
+        this.#end(life, 'with its caller')
+        return
+      }
+      // The workload goes on, and nobody confirms it.
+      if (deadline !== null) life.excuse = 'its caller died'
+      life.deadline = null
+      this.#run(life)
+      return
+    }
+    const isLate = world.has('confirmsAreLate') || world.faults.has('startsAreUnseen')
+    world.at(world.between(0, isLate ? LONGEST_START : 20 * SECOND), () => {
+      if (life.state !== 'pending' || life.unit !== address) return
+      this.#run(life)
+      if (state !== 'ACTIVE' && (life.deadline !== null || world.chance(0.7))) this.#confirm(life, 0)
+    })
+  }
+
+  #run(life: Life): void {
+    const world = this.#world
+    life.state = 'running'
+    world.tell(() => `life ${life.id} runs at ${life.address} on ${life.node.name}`)
+    const lasts = world.between(20 * SECOND, world.chance(0.3) ? 2 * MINUTE : 40 * MINUTE)
+    world.at(lasts, () => this.#leave(life))
+    if (world.chance(0.15)) world.at(world.between(0, lasts), () => this.#askAgain(life))
+  }
+
+  #confirm(life: Life, attempt: number): void {
+    const world = this.#world
+    const { unit, token } = life
+    if (life.state !== 'running') return
+    const requestId = world.chance(0.3) ? `confirm ${life.id} ${token}` : null
+    this.#send(
+      { ...this.#envelope('Confirm', requestId), type: 'confirm', lease: this.#referenceTo(life) },
+      (answer) => {
+        if (life.unit !== unit) return
+        if (leaseOf(answer) !== undefined) life.deadline = null
+        else if (answer !== undefined && 'reason' in answer && !UNKNOWN.includes(answer.reason))
+          this.#end(life, 'refused')
+        else if (attempt < 5)
+          world.at(world.between(SECOND, 10 * SECOND), () => this.#confirm(life, attempt + 1))
+      },
+    )
+  }
+
+  #referenceTo({ owner, token }: Life): LeaseReference {
+    return owner.incarnation === '' || this.#world.chance(0.5) ? { token, owner } : { token: null, owner }
+  }
+
+  /** The same attachment asks once more: for another node, or just so. */
+  #askAgain(life: Life): void {
+    const world = this.#world
+    if (life.state !== 'running') return
+    const { unit } = life
+    const to = world.has('livesMove') && world.chance(0.5) ? world.pick(world.nodes) : life.node
+    this.#send(this.#reserveCommand(life, to, {}), (answer) => {
+      const lease = leaseOf(answer)
+      if (lease === undefined || life.unit !== unit || life.state !== 'running') return
+      // What it has is in quarantine, for whatever reason: it keeps to that, and gives the other back.
+      if (lease.address !== unit) this.#release({ ...life, token: lease.fencingToken }, true, true)
+      else if (to !== life.node) {
+        life.isHidden = true
+        world.tell(() => `life ${life.id} moves from ${life.node.name} to ${to.name}`)
+        world.at(world.between(0, LONGEST_START), () => Object.assign(life, { node: to, isHidden: false }))
+      }
+    })
+  }
+
+  #release(life: Life, removalConfirmed: boolean, byToken = false, attempt = 0): void {
+    const world = this.#world
+    const { id, owner, token } = life
+    const lease = byToken ? { token, owner } : this.#referenceTo(life)
+    const requestId = world.chance(0.3) ? `release ${id} ${token} ${removalConfirmed}` : null
+    const command: Command = {
+      ...this.#envelope('Release', requestId),
+      type: 'release',
+      removalConfirmed,
+      lease,
+    }
+    this.#send(command, (answer) => {
+      const isAgain = answer === undefined || (world.has('releasesRepeat') && world.chance(0.3))
+      if (!isAgain || attempt > 2 || owner.incarnation === '') return
+      world.at(world.between(SECOND, 90 * SECOND), () =>
+        this.#release(life, removalConfirmed, byToken, attempt + 1),
+      )
+    })
+  }
+
+  #leave(life: Life): void {
+    const world = this.#world
+    if (life.state !== 'running') return
+    const endsWithin = (ms: number, then = () => {}) =>
+      world.at(world.between(SECOND, ms), () => {
+        this.#end(life, 'later')
+        then()
+      })
+    if (world.has('livesRestart') && world.chance(0.3)) {
+      this.#restart(life)
+      return
+    }
+    const chance = world.random()
+    if (world.has('livesOverlap') && chance < 0.35) {
+      this.#start(life.owner)
+      endsWithin(10 * MINUTE, () => {
+        if (world.chance(0.5)) this.#release(life, true)
+      })
+    } else if (chance < 0.5) {
+      this.#end(life, 'and is released')
+      this.#release(life, true)
+    } else if (chance < 0.65) {
+      this.#release(life, false)
+      endsWithin(8 * MINUTE)
+    } else if (world.has('releasesAreEarly') && chance < 0.75) {
+      life.excuse = 'released while it runs'
+      this.#release(life, true)
+      endsWithin(10 * MINUTE)
+    } else this.#end(life, 'and is forgotten')
+    if (world.chance(0.5)) world.at(world.between(0, MINUTE), () => this.#start(life.owner))
+  }
+
+  /** Stops, is away for a while, and asks for its address again before it uses it. */
+  #restart(life: Life): void {
+    const world = this.#world
+    world.tell(() => `life ${life.id} stops`)
+    world.drop(life)
+    life.state = 'asking'
+    world.at(world.between(SECOND, world.chance(0.5) ? MINUTE : 30 * MINUTE), () => {
+      if (life.state === 'asking') this.#reserve(life)
+    })
+  }
+
+  #end(life: Life, how: string): void {
+    const world = this.#world
+    const { owner, state } = life
+    if (state === 'gone') return
+    world.tell(() => `life ${life.id} ends at ${life.unit}: ${how}`)
+    world.drop(life)
+    life.state = 'gone'
+    world.lives.delete(life)
+    world.ended.set(`${owner.kind} ${owner.uid}`, world.now)
+    if (owner.incarnation === '') world.at(2 * MINUTE, () => this.#taken.delete(owner.name))
+  }
+}
+
+function leaseOf(answer: Answer | Refusal | undefined): LeaseView | undefined {
+  return answer !== undefined && 'leases' in answer ? answer.leases[0] : undefined
+}

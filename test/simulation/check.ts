@@ -1,0 +1,360 @@
+/**
+ * What must hold whatever happens: each event is compared with the world as it is committed, each answer as it is given; now
+ * and then all images are compared with the fold of the log. `shadow` is that fold: the state before the event at hand.
+ */
+import type { Command } from '../../src/core/command.ts'
+import type { Outcome } from '../../src/core/decide.ts'
+import type { AddressRecord, LeaseEvent, LedgerEvent } from '../../src/core/event.ts'
+import { evolve } from '../../src/core/evolve.ts'
+import {
+  addressValue,
+  type Image,
+  isClosed,
+  isHeld,
+  leasesOfAttachment,
+  leasesOfHolder,
+  newImage,
+  unitAt,
+} from '../../src/core/image.ts'
+import { judgeProof, type Proof } from '../../src/core/judge.ts'
+import { attachmentKey, describeOwner, holderKey, type Owner, sameAttachment } from '../../src/core/owner.ts'
+import { POLICY, reapPolicy } from '../../src/core/policy.ts'
+import { contains } from '../../src/core/ranges.ts'
+import type { Sealed, Write } from '../../src/ledger/log.ts'
+import { lineOf } from '../core/given.ts'
+import { canonical, expectedCandidates, nextCandidates, partitionFault } from '../support/canonical.ts'
+import { type Life, NETWORK, type World } from './world.ts'
+
+export class Violation extends Error {}
+
+export type Call = { readonly command: Command; readonly head: number; readonly losses: number }
+
+/** Waits are kept to within this: answers travel, clocks are compared every second. */
+const SLACK_MS = 5_000
+
+export class Checks {
+  shadow: Image = newImage(NETWORK)
+  /** What was thrown first. */
+  violation: unknown = null
+  /** Commands that were called, and events of the log. */
+  calls = 0
+  logged = 0
+  readonly #world: World
+  #greatest = 0
+  #losses = 0
+  /** An era must begin before anything else is written. */
+  #isLost = false
+  /** By the true clock: when addresses ended, and until when a Confirm is waited for. */
+  readonly #ended = new Map<string, { readonly at: number; readonly seq: number }>()
+  readonly #promised = new Map<string, { readonly until: number; readonly token: number }>()
+  /** Of calls that left events, of calls that were refused, and of requests that reserved. */
+  readonly #traces = new Set<string>()
+  readonly #refused = new Set<string>()
+  readonly #requests = new Set<string>()
+  #reaps: number[] = []
+
+  constructor(world: World) {
+    this.#world = world
+  }
+
+  fail(why: string): never {
+    const error = new Violation(why)
+    this.violation ??= error
+    throw error
+  }
+
+  /** Runs what is called from within a promise, so that what is thrown is not lost in it. */
+  guarded(work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      this.violation ??= error
+    }
+  }
+
+  // Events.
+
+  committed({ events }: Write): void {
+    for (const { event, digest } of events) {
+      this.#checkEvent(event)
+      this.#greatest = event.seq
+      this.#fold({ event, digest })
+      this.logged += 1
+      if (!('record' in event) || event.record.state !== 'QUARANTINED') continue
+      const { by } = event.record.quarantine!
+      const words = this.shadow.quarantinedBy.get(by) ?? 0
+      if (words > POLICY.quarantinesPerCaller)
+        this.fail(`${words} addresses are in quarantine on the word of ${by}`)
+    }
+  }
+
+  #fold({ event, digest }: Sealed): void {
+    evolve(this.shadow, event)
+    Object.assign(this.shadow, { head: event.seq, at: event.at, digest })
+  }
+
+  #checkEvent(event: LedgerEvent): void {
+    const { seq, at, traceId } = event
+    const { head, at: last } = this.shadow
+    const what = lineOf(event)
+    const never = (is: boolean, why: string) => {
+      if (is) this.fail(`${what}: ${why}`)
+    }
+    never(seq <= this.#greatest, `number ${seq} is not above ${this.#greatest}, which was given before`)
+    never(event.type !== 'era.begun' && seq !== head + 1, `number ${seq} follows ${head}`)
+    never(at < last, `it is of ${at}, before ${last}`)
+    never(
+      this.#isLost !== (event.type === 'era.begun' || event.cause === 'FAILED_OVER'),
+      this.#isLost ? 'the log has lost its end and goes on' : 'nothing was lost',
+    )
+    this.#isLost = false
+    never(traceId !== null && this.#refused.has(traceId), 'its caller was told that nothing was done')
+    if ('record' in event) this.#checkLease(event, what)
+    if (traceId !== null && !('record' in event && event.record.quarantine?.reason === 'FOREIGN'))
+      this.#traces.add(traceId)
+    if (event.type === 'reconcile.resumed') {
+      if (event.details.holds.includes('TOO_MANY_REAPS')) this.#reaps = []
+      // By an operator's word the time that was stepped over has passed.
+      if (event.actor === 'operator') this.#forgetWaits()
+    }
+    if (event.type === 'source.retired') this.#world.sources.get(event.details.id)!.isRetired = true
+    if (event.type === 'source.reported' && event.details.closed)
+      for (const { address } of event.details.vanished)
+        this.#world.sources.get(event.details.source)!.told.delete(address)
+  }
+
+  #checkLease(event: LeaseEvent, what: string): void {
+    const { record, previous, type } = event
+    const { address, owner } = record
+    const before = this.shadow.records.get(address)
+    const never = (is: boolean | undefined, why: string) => {
+      if (is) this.fail(`${what} for ${owner === null ? 'nobody' : describeOwner(owner)}: ${why}`)
+    }
+    const isOperators = event.details?.reason === 'OPERATOR'
+    never(previous !== (before?.seq ?? 0), `it follows ${previous}, the last was ${before?.seq}`)
+    never(
+      before?.state === 'QUARANTINED' && before.quarantine!.reason === 'OPERATOR' && !isOperators,
+      'an operator quarantined it',
+    )
+    if (type === 'lease.adopted') {
+      never(isHeld(before), 'it is held')
+      never(isClosed(this.shadow, owner!, event.at), 'its attachment is closed')
+    }
+    never(type === 'lease.confirmed' && before?.state !== 'RESERVED', `it was ${before?.state}`)
+    if (type === 'lease.released') {
+      const life = this.#userOf(address, (one) => !sameAttachment(one.owner, owner!))
+      never(life !== undefined, `${describe(life)} uses it, and did not say that it is removed`)
+    }
+    if (type === 'lease.reserved') this.#checkReserved(event, before, never)
+    if (type === 'lease.reaped') this.#checkReaped(event, before!, never)
+    const { now } = this.#world
+    if (record.confirmBy !== null)
+      this.#promised.set(address, { until: now + record.confirmBy - event.at, token: record.token })
+    if (record.state === 'FREE') this.#ended.set(address, { at: now, seq: record.seq })
+  }
+
+  #checkReserved(
+    { record, at, requestId }: LeaseEvent,
+    before: AddressRecord | undefined,
+    never: Never,
+  ): void {
+    const { shadow } = this
+    const { address, poolId } = record
+    const owner = record.owner!
+    const other = this.#userOf(address, (one) => sameAttachment(one.owner, owner))
+    never(other !== undefined, `${describe(other)} uses it`)
+    const teller = this.#tellerOf(address, attachmentKey(owner))
+    never(teller !== undefined, `${teller} has told that another lives there`)
+    never(isHeld(before), 'it is held')
+    const { recovering, holds } = shadow.network!
+    never(recovering !== null || holds.SOURCE_AHEAD !== undefined, 'the network is not trusted')
+    never(isClosed(shadow, owner, at), 'its attachment is closed')
+    const end = this.#ended.get(address)
+    if (before !== undefined && end?.seq === before.seq && !isGivenBack(before, owner)) {
+      const [rests, rested] = [before.availableAt! - before.at, this.#world.now - end.at]
+      never(rested < rests - SLACK_MS, `it has rested ${rested} ms of ${rests}`)
+    }
+    const { pool } = shadow.pools.get(poolId)!
+    const own = leasesOfHolder(shadow, owner)
+    never(own.filter((one) => one.poolId === poolId).length >= pool.ownerLimit, 'its owner is at the limit')
+    const has = leasesOfAttachment(shadow, owner).find(
+      (one) => one.state !== 'QUARANTINED' && one.poolId === poolId,
+    )
+    never(has !== undefined, `it has ${has?.address}`)
+    const older = own.find((one) => one.state !== 'QUARANTINED' && !sameAttachment(one.owner!, owner))
+    never(older !== undefined, `another life of it holds ${older?.address}`)
+    never(!contains(pool.allocatable, addressValue(address).value), 'the pool does not lease it')
+    never(requestId !== null && this.#requests.has(requestId), `it is the second by request ${requestId}`)
+    if (requestId !== null) this.#requests.add(requestId)
+  }
+
+  #checkReaped(
+    { record: { address, owner }, cause, details, at }: LeaseEvent,
+    before: AddressRecord,
+    never: Never,
+  ): void {
+    const { network, pools } = this.shadow
+    const { holds, recovering } = network!
+    const { now, lives, sources, without } = this.#world
+    never(!isHeld(before), 'it was not held')
+    never(
+      recovering !== null || holds.SOURCE_AHEAD !== undefined || holds.CLOCK !== undefined,
+      'the network is not trusted',
+    )
+    const judged = details?.version ?? before.seq
+    never(judged !== before.seq, `version ${judged} was judged, it is at ${before.seq}`)
+    if (details?.reason === 'OPERATOR') {
+      for (const [id, { told, node, isRetired }] of sources) {
+        const there = isRetired || details.node === undefined ? undefined : told.get(address)
+        never(
+          there !== undefined && (node?.name ?? there.node) !== details.node,
+          `${id} lists it on another node than ${details.node}`,
+        )
+      }
+      for (const life of lives) if (life.unit === address) life.excuse ??= 'reaped by an operator'
+      return
+    }
+    const life = this.#userOf(address)
+    never(life !== undefined, `${cause}, but ${describe(life)} uses it`)
+    const teller = this.#tellerOf(address, 'nobody')
+    never(teller !== undefined, `${cause}, but ${teller} has told that somebody lives there`)
+    if (cause === 'NEVER_CONFIRMED') {
+      const promise = this.#promised.get(address)
+      const until =
+        (promise?.until ?? 0) +
+        reapPolicy(pools.get(before.poolId)?.pool.reapPolicy).confirmGraceMs -
+        SLACK_MS
+      never(
+        promise?.token === before.token && now < until,
+        `its Confirm was to be waited for ${until - now} ms more`,
+      )
+      return
+    }
+    never(owner?.kind === 'infrastructure', 'infrastructure')
+    never(holds.TOO_MANY_REAPS !== undefined, 'too many reaps hold the network')
+    const proof = JSON.parse(JSON.stringify(details!.proof)) as Proof
+    const { verdict } = judgeProof(proof, without)
+    never(verdict !== 'reap', `judged again by its proof it is ${verdict}`)
+    never(proof.record.seq !== before.seq, `version ${proof.record.seq} was judged, it is at ${before.seq}`)
+    this.#reaps = [...this.#reaps.filter((one) => one > at - POLICY.holdWindowMs), at]
+    let held = 0
+    for (const place of pools.values()) held += place.reserved + place.active + place.quarantined
+    const isMany = this.#reaps.length > Math.max(POLICY.heldAboveReaps, POLICY.heldAboveShare * held)
+    never(isMany, `${this.#reaps.length} of ${held} leases are reaped within an hour`)
+  }
+
+  /** A life that keeps to the contract, and uses an address. */
+  #userOf(unit: string, except: (life: Life) => boolean = () => false): Life | undefined {
+    for (const life of this.#world.lives)
+      if (life.unit === unit && life.excuse === null && !except(life)) return life
+    return undefined
+  }
+
+  /** Who has told that another than this attachment lives there. */
+  #tellerOf(unit: string, attachment: string): string | undefined {
+    const isInside = (address: string) =>
+      address === unit ||
+      (unit.includes(':') && address.includes(':') && unitAt(this.shadow, address)?.address === unit)
+    for (const [id, { told, isRetired }] of this.#world.sources)
+      if (!isRetired)
+        for (const [address, one] of told) if (one.attachment !== attachment && isInside(address)) return id
+    return undefined
+  }
+
+  // Answers.
+
+  begin(command: Command): Call {
+    this.calls += 1
+    return { command, head: this.shadow.head, losses: this.#losses }
+  }
+
+  answered({ command: { type, traceId }, head, losses }: Call, outcome: Outcome): void {
+    if (!outcome.ok) {
+      const { reason } = outcome.refusal
+      if (reason === 'OUTCOME_UNKNOWN' || traceId === null) return
+      if (this.#traces.has(traceId))
+        this.fail(`${type} was refused as ${reason}: nothing was done, but the log has it`)
+      this.#refused.add(traceId)
+      return
+    }
+    if (losses !== this.#losses || (type !== 'reserve' && type !== 'confirm')) return
+    for (const { fencingToken, version, address, leaseId } of outcome.answer.leases) {
+      if (version === 0) continue
+      if (version > this.shadow.head)
+        this.fail(`${leaseId} was answered at version ${version}, which is not in the log`)
+      const record = this.shadow.records.get(address)
+      const isOver = record?.token !== fencingToken || !isHeld(record)
+      if (isOver && (record?.seq ?? 0) <= head && !outcome.replayed)
+        this.fail(`${leaseId} was answered, but it had ended before ${type} was called`)
+    }
+  }
+
+  /** The end of the log is lost: what is known of it counts no more. */
+  lost(left: readonly Sealed[]): void {
+    this.#losses += 1
+    this.#isLost = true
+    this.shadow = newImage(NETWORK)
+    for (const sealed of left) this.#fold(sealed)
+    for (const source of this.#world.sources.values()) source.told.clear()
+    this.#forgetWaits()
+    for (const one of [this.#traces, this.#refused, this.#requests]) one.clear()
+    this.#reaps = [...this.shadow.reaps]
+  }
+
+  #forgetWaits(): void {
+    this.#ended.clear()
+    this.#promised.clear()
+  }
+
+  // Images.
+
+  /** Partition and order of free space. */
+  space(): void {
+    for (const place of this.shadow.pools.values()) {
+      const wrong = partitionFault(this.shadow, place)
+      if (wrong !== null) this.fail(wrong)
+      const [next, expected] = [nextCandidates, expectedCandidates].map((of) =>
+        of(this.shadow, place, this.shadow.at, 4).join(),
+      )
+      if (next !== expected) this.fail(`pool ${place.pool.name} hands out ${next}, it should be ${expected}`)
+    }
+  }
+
+  same(image: Image, whose: string, clock: number): void {
+    if (image.digest !== this.shadow.digest)
+      this.fail(`the image of ${whose} is at ${image.head}, the log at ${this.shadow.head}`)
+    const now = Math.max(this.shadow.at, clock)
+    const [log, other] = [canonical(this.shadow, now), canonical(image, now)]
+    for (const name of Object.keys(log) as (keyof typeof log)[]) {
+      const [here, there] = [JSON.stringify(log[name]), JSON.stringify(other[name])]
+      const at = [...here].findIndex((character, index) => character !== there[index])
+      if (here !== there)
+        this.fail(
+          `the image of ${whose} has other ${name} than the log: ${here.slice(at - 80, at + 80)} and ${there.slice(at - 80, at + 80)}`,
+        )
+    }
+  }
+}
+
+type Never = (is: boolean | undefined, why: string) => void
+
+/** A released address goes back to its last holder at once. */
+function isGivenBack(before: AddressRecord, owner: Owner): boolean {
+  return before.ended === 'RELEASED' && before.owner !== null && holderKey(before.owner) === holderKey(owner)
+}
+
+function describe(life: Life | undefined): string {
+  return life === undefined
+    ? ''
+    : `life ${life.id} of ${describeOwner(life.owner)} on ${life.node.name} (${life.state})`
+}
+
+/** The log's part of the story. */
+export function logLine({ event }: Sealed): string {
+  const at = new Date(event.at).toISOString().slice(11, 23)
+  const whose =
+    'record' in event && event.record.owner !== null
+      ? ` of ${describeOwner(event.record.owner)} on ${event.record.node}`
+      : ''
+  return `${event.seq} ${at} ${lineOf(event)}${whose} by ${event.actor} for ${event.cause}`
+}

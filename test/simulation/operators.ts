@@ -1,0 +1,351 @@
+/**
+ * Operators, and everything that happens to nodes, processes, the database and its clock. What an operator does wrongly, or
+ * what is lost with the end of a log, excuses the lives that it harms; everything else must be met by the ledger.
+ */
+import type { Command } from '../../src/core/command.ts'
+import { isHeld } from '../../src/core/image.ts'
+import type { Checks } from './check.ts'
+import type { Database } from './memory-log.ts'
+import type { Processes } from './processes.ts'
+import type { Reporters } from './reporters.ts'
+import { type Fault, MINUTE, NETWORK, SECOND, type Source, sees, type World } from './world.ts'
+
+type Order = Record<string, unknown> & { readonly type: Command['type'] }
+
+const LOSSES: readonly Fault[] = ['backupIsRestored', 'backupIsRestoredSilently', 'failoverLosesTheEnd']
+/** After a loss lists alone bring back what was lost, so from then on they are right. */
+const MISLEADING = [
+  'listsMiss',
+  'listsLag',
+  'listsRepeat',
+  'listsFillSlowly',
+  'nodesReboot',
+  'livesMove',
+  'sourcesChange',
+] as const
+const AWAY: readonly string[] = ['DATABASE_UNAVAILABLE', 'DEADLINE_EXCEEDED', 'OUTCOME_UNKNOWN']
+const BLOCKS = {
+  name: 'blocks',
+  cidr: 'fd00::/120',
+  prefixLength: 124,
+  reapPolicy: { unwitnessedAgeMs: 10 * MINUTE },
+}
+
+export class Operators {
+  readonly #world: World
+  readonly #database: Database
+  readonly #processes: Processes
+  readonly #checks: Checks
+  readonly #reporters: Reporters
+  readonly #prefix: number
+  #backup = 0
+  #made = 0
+
+  constructor(world: World, database: Database, processes: Processes, checks: Checks, reporters: Reporters) {
+    this.#world = world
+    this.#database = database
+    this.#processes = processes
+    this.#checks = checks
+    this.#reporters = reporters
+    this.#prefix = world.faults.has('callersSeeGhosts') ? 24 : world.pick([28, 28, 27, 27, 26])
+  }
+
+  /** Gives an order until it is answered. */
+  #order(body: Order, then: () => void = () => {}): void {
+    const again = () => this.#world.at(SECOND, () => this.#order(body, then))
+    const process = this.#processes.any()
+    if (process === undefined) {
+      again()
+      return
+    }
+    this.#made += 1
+    const actor = { name: 'operator', node: null }
+    const envelope = {
+      network: NETWORK,
+      actor,
+      cause: body.type,
+      requestId: null,
+      fingerprint: null,
+      traceId: `o${this.#made}`,
+    }
+    this.#processes.call(process, { ...envelope, ...body } as unknown as Command, (outcome) => {
+      const reason = outcome.ok ? 'ok' : outcome.refusal.reason
+      this.#world.tell(() => `operator: ${JSON.stringify(body).slice(0, 160)}: ${reason}`)
+      if (AWAY.includes(reason)) again()
+      else then()
+    })
+  }
+
+  setUp(): void {
+    const world = this.#world
+    const reapPolicy = {
+      unwitnessedAgeMs: world.pick([6, 10, 20]) * MINUTE,
+      terminalGraceMs: world.pick([1, 5]) * MINUTE,
+    }
+    const pool = {
+      name: 'pool',
+      cidr: `10.0.0.0/${this.#prefix}`,
+      cooldownMs: world.pick([30, 120]) * SECOND,
+      reapPolicy,
+    }
+    const sources = world.pick(['agents', 'cluster', 'both', 'both'] as const)
+    this.#order({ type: 'createNetwork', settings: { description: '', labels: {} } })
+    this.#order({ type: 'createPool', pool })
+    this.#order({ type: 'createPool', pool: BLOCKS })
+    if (sources !== 'cluster') for (const { name } of world.nodes) this.#addSource(`agent-${name}`, name)
+    if (sources !== 'agents') this.#addSource('cluster', '')
+    if (world.chance(0.3)) this.#addSource('dry', '', false)
+  }
+
+  #addSource(id: string, node: string, isEnabled = true): void {
+    const world = this.#world
+    const declaration = {
+      id,
+      kind: 'push' as const,
+      node,
+      ownerKinds: ['container', 'pod', 'stranger'],
+      families: [4, 6] as const,
+      intervalMs: node === '' ? MINUTE : 30 * SECOND,
+      settings: {},
+    }
+    const source: Source = {
+      declaration,
+      node: world.nodes.find(({ name }) => name === node) ?? null,
+      isVague: world.chance(0.3),
+      isRetired: false,
+      epoch: `${id}-1`,
+      filled: null,
+      told: new Map(),
+    }
+    this.#order({ type: 'registerSource', declaration }, () => {
+      world.sources.set(id, source)
+      this.#reporters.start(source)
+      if (isEnabled) this.#order({ type: 'enableSource', id })
+    })
+  }
+
+  /** Its reporting process starts anew, and may know nothing at first. */
+  #startAnew(source: Source): void {
+    this.#made += 1
+    source.epoch = `${source.declaration.id}-${this.#made}`
+    if (this.#world.has('listsFillSlowly')) source.filled = 0
+    this.#world.tell(() => `${source.epoch} starts`)
+  }
+
+  // What goes wrong.
+
+  keepBreaking(): void {
+    const world = this.#world
+    const breaks = this.#breaks()
+    const next = (): void => {
+      const able = (Object.keys(breaks) as Fault[]).filter((fault) => world.has(fault))
+      const fault = able.length === 0 ? undefined : world.pick(able)
+      // What loses the log is rare, or nothing else would ever happen.
+      if (fault !== undefined && (!LOSSES.includes(fault) || world.chance(0.2))) breaks[fault]!()
+      if (world.chance(0.05)) this.#backup = this.#database.commits
+      if (!world.isCalm) world.at(world.between(20 * SECOND, 8 * MINUTE), next)
+    }
+    world.at(5 * MINUTE, () => {
+      this.#backup = this.#database.commits
+      next()
+    })
+    this.#lookAfter()
+  }
+
+  #breaks(): Partial<Record<Fault, () => void>> {
+    const world = this.#world
+    const processes = this.#processes
+    const some = <T>(all: readonly T[], use: (one: T) => void) => {
+      if (all.length > 0) use(world.pick(all))
+    }
+    const anywhere = () => `10.0.0.${world.between(1, 15)}`
+    const reap = (order: Order) =>
+      world.at(world.chance(0.5) ? 0 : world.between(0, 3 * MINUTE), () => this.#order(order))
+    return {
+      nodesReboot: () => {
+        const node = world.pick(world.nodes)
+        world.tell(() => `${node.name} reboots`)
+        node.isUp = false
+        for (const life of world.lives)
+          if (life.node === node && life.state === 'running') life.isHidden = true
+        world.at(world.between(20 * SECOND, 3 * MINUTE), () => {
+          node.isUp = true
+          for (const source of world.sources.values()) if (source.node === node) this.#startAnew(source)
+          for (const life of world.lives) if (life.node === node) life.isHidden = false
+        })
+      },
+      nodesPartition: () => {
+        // Best where something has just stopped: what its source told last stays.
+        const node =
+          (world.chance(0.5) ? world.stopped.at(-1)?.life.node : undefined) ?? world.pick(world.nodes)
+        world.tell(() => `${node.name} is cut off`)
+        node.isPartitioned = true
+        world.at(world.between(MINUTE, 30 * MINUTE), () => {
+          node.isPartitioned = false
+        })
+      },
+      listsRepeat: () => some([...world.sources.values()], (source) => this.#startAnew(source)),
+      processesCrash: () => some(processes.running(), (process) => processes.crash(process)),
+      processesPause: () =>
+        some(processes.running(), (process) => processes.pause(process, world.between(SECOND, 20 * SECOND))),
+      connectionsDrop: () => this.#database.sever(),
+      databaseIsAway: () => {
+        world.tell(() => 'the database is away')
+        processes.databaseAwayUntil = world.now + world.between(0, 30 * SECOND)
+        this.#database.sever()
+      },
+      clockGoesForward: () => this.#stepClock(world.pick([10 * SECOND, 10 * MINUTE, 60 * MINUTE])),
+      clockGoesBack: () =>
+        this.#stepClock(world.clockOffset < 0 ? 0 : -world.pick([10 * SECOND, 10 * MINUTE])),
+      backupIsRestored: () => this.#lose(this.#backup, `system-${world.now}/database/event/1`),
+      backupIsRestoredSilently: () => {
+        // All processes have all of the log, and each finds that the one which is there is another.
+        for (const process of processes.all) processes.image(process, () => {})
+        world.afterwards(() => {
+          if (processes.running().length < processes.all.length || world.now < processes.databaseAwayUntil)
+            return
+          this.#lose(this.#backup, this.#database.identity)
+          for (const process of processes.all) processes.image(process, () => {})
+        })
+      },
+      failoverLosesTheEnd: () => {
+        const { identity, commits } = this.#database
+        const [timeline, ...rest] = identity.split('/').reverse()
+        this.#lose(
+          Math.max(this.#backup, commits - world.between(0, 6)),
+          [...rest.reverse(), Number(timeline) + 1].join('/'),
+        )
+      },
+      operatorsResize: () => {
+        const cidr = `10.0.0.0/${this.#prefix + world.between(0, 2)}`
+        const change = world.pick([
+          { exclude: [anywhere()] },
+          { exclude: [] },
+          { cidr },
+          { draining: world.chance(0.3) },
+        ])
+        this.#order({ type: 'updatePool', name: 'pool', version: null, change })
+        if (world.chance(0.2)) this.#order({ type: 'deletePool', name: 'blocks', version: null })
+        if (world.chance(0.5)) this.#order({ type: 'createPool', pool: BLOCKS })
+      },
+      operatorsReapWrongly: () =>
+        some([...this.#checks.shadow.records.values()].filter(isHeld), ({ token, seq: version }) =>
+          reap({ type: 'reap', token, version, why: 'it seemed gone' }),
+        ),
+      operatorsReapNodesWrongly: () =>
+        reap({
+          type: 'reapNode',
+          node: world.pick(world.nodes).name,
+          head: this.#checks.shadow.head,
+          why: 'it seemed gone',
+        }),
+      operatorsQuarantine: () => {
+        const address = world.pick([...world.lives].flatMap(({ unit }) => unit ?? [])) ?? anywhere()
+        this.#order({ type: 'quarantine', target: { address }, why: 'to look at it' })
+      },
+      sourcesChange: () => {
+        const node = world.pick(['', ...world.nodes.map(({ name }) => name)])
+        if (world.chance(0.3)) this.#addSource(`more-${world.now}`, node, world.chance(0.8))
+        else
+          some([...world.sources.keys()], (id) =>
+            this.#order({
+              type: world.chance(0.2) && world.sources.size > 1 ? 'retireSource' : 'enableSource',
+              id,
+            }),
+          )
+      },
+      sourcesRunAhead: () =>
+        some([...world.sources.values()], ({ declaration, epoch }) => {
+          const head = this.#checks.shadow.head + 1_000
+          const list = { entries: [], vanished: [], last: { entries: 0, digest: '', after: 0 } }
+          const report = {
+            source: declaration.id,
+            epoch,
+            sequence: 1,
+            head,
+            begunAt: 0,
+            complete: true,
+            because: [],
+            ...list,
+          }
+          this.#order({ type: 'report', ...report })
+          world.at(world.between(0, 5 * MINUTE), () =>
+            this.#order({ type: 'resumeHold', hold: 'SOURCE_AHEAD', why: 'it was a bad agent' }),
+          )
+        }),
+    }
+  }
+
+  /** Seen by all processes: each compares the clock every second. */
+  #stepClock(ms: number): void {
+    const world = this.#world
+    const processes = this.#processes
+    if (processes.running().length < processes.all.length || world.now < processes.databaseAwayUntil) return
+    processes.compareClocks()
+    world.clockOffset += ms
+    world.tell(() => `the clock of the database is set by ${ms} ms`)
+    world.at(world.between(0, SECOND), () => {
+      processes.compareClocks()
+      for (const process of processes.all) processes.image(process, () => {})
+    })
+  }
+
+  /** The end of the log is lost; whoever was given something by it lives on. What no list shows is lost with it. */
+  #lose(to: number, identity: string): void {
+    const world = this.#world
+    const database = this.#database
+    // A backup from before the present era wants its number from the operator: nobody else may know it.
+    const { events } = database.tables.get(NETWORK)!
+    const head = events.at(-1)!.event.seq
+    if (to < this.eraBegun) return
+    database.setBack(to)
+    const isSame = events.at(-1)!.event.seq === head && identity === database.identity
+    database.identity = identity
+    world.tell(() => `the log ends at ${events.at(-1)?.event.seq} after ${head}`)
+    // Of reports alone nothing is missed.
+    if (isSame) return
+    this.#checks.lost(events)
+    for (const fault of MISLEADING) world.faults.delete(fault)
+    const { sources } = this.#checks.shadow
+    const stateOf = ({ declaration }: Source) => sources.get(declaration.id)?.state
+    for (const source of world.sources.values()) source.isRetired = stateOf(source) === 'RETIRED'
+    const believed = [...world.sources.values()].filter((source) => stateOf(source) === 'ENABLED')
+    for (const life of world.lives)
+      if (life.deadline === null && !believed.some((source) => sees(source, life)))
+        life.excuse ??= 'lost with the log'
+  }
+
+  /** Commits when the present era began. */
+  eraBegun = 0
+
+  // What operators are there for.
+
+  /** Holds they resume; a recovery they end only if no source is there that could. */
+  #lookAfter(): void {
+    const world = this.#world
+    const { network, sources } = this.#checks.shadow
+    for (const hold of ['TOO_MANY_REAPS', 'SOURCE_AHEAD'] as const)
+      if (network!.holds[hold] !== undefined && (world.isCalm || hold === 'TOO_MANY_REAPS'))
+        this.#order({ type: 'resumeHold', hold, why: 'I looked' })
+    if (network!.recovering !== null && ![...sources.values()].some(({ state }) => state === 'ENABLED')) {
+      for (const life of world.lives) life.excuse ??= 'an operator ended the recovery'
+      this.#order({ type: 'endRecovery', why: 'nobody else will' })
+    }
+    world.at(world.isCalm ? 10 * SECOND : world.between(10 * SECOND, 2 * MINUTE), () => this.#lookAfter())
+  }
+
+  calm(): void {
+    this.#world.isCalm = true
+    this.#processes.databaseAwayUntil = 0
+    for (const node of this.#world.nodes) Object.assign(node, { isUp: true, isPartitioned: false })
+    this.#order({ type: 'resumeHold', hold: null, why: 'calm' })
+    this.#order({ type: 'updatePool', name: 'pool', version: null, change: { draining: false } })
+  }
+
+  /** What no proof ends: what an operator quarantined, and what has no witness that could ever speak. */
+  tidy(): void {
+    for (const record of this.#checks.shadow.records.values())
+      if (isHeld(record))
+        this.#order({ type: 'reap', token: record.token, version: record.seq, why: 'nobody else will' })
+  }
+}

@@ -1,0 +1,283 @@
+/**
+ * Sources: each lists what it sees, as the intake has it taken: compared with the image, in slices, said to be unchanged where
+ * it is. Beside them the jobs, as the worker runs them: expiry, judging suspects with look-ups, looking again at what is
+ * listed.
+ */
+import type { Command, Freshness, Known, LookUp, Report } from '../../src/core/command.ts'
+import { expiresAt } from '../../src/core/decide-lease.ts'
+import { believedHead, freshnessAfter, isNews, isSpaced } from '../../src/core/decide-report.ts'
+import type { Entry } from '../../src/core/event.ts'
+import { isSame, ownerOf } from '../../src/core/evolve.ts'
+import { type Image, isHeld, type Sighting } from '../../src/core/image.ts'
+import { coverageOf, entryOf, isSuspect, judge, type Question } from '../../src/core/judge.ts'
+import { isListedAs } from '../../src/core/owner.ts'
+import { eraOf } from '../../src/core/policy.ts'
+import type { Checks } from './check.ts'
+import type { Database, Tables } from './memory-log.ts'
+import type { Process, Processes } from './processes.ts'
+import { MINUTE, NETWORK, SECOND, type Source, toldBy, type World } from './world.ts'
+
+/** What a report is begun at; `isTaken`: it was acknowledged. */
+type Begun = Pick<Report, 'head' | 'begunAt' | 'sequence' | 'epoch'> & { isTaken: boolean }
+type Slice = Pick<Report, 'entries' | 'vanished' | 'last'>
+
+/** Changes of a report that one command carries. */
+const SLICE = 8
+
+export class Reporters {
+  readonly #world: World
+  readonly #database: Database
+  readonly #processes: Processes
+  readonly #checks: Checks
+  #made = 0
+
+  constructor(world: World, database: Database, processes: Processes, checks: Checks) {
+    this.#world = world
+    this.#database = database
+    this.#processes = processes
+    this.#checks = checks
+  }
+
+  get #tables(): Tables {
+    return this.#database.tables.get(NETWORK)!
+  }
+
+  #envelope(name: string, cause: string) {
+    this.#made += 1
+    const actor = { name, node: null }
+    return { network: NETWORK, actor, cause, requestId: null, fingerprint: null, traceId: `j${this.#made}` }
+  }
+
+  // Reports.
+
+  start(source: Source): void {
+    const { intervalMs } = source.declaration
+    const next = (): void => {
+      this.#begin(source)
+      this.#world.at(intervalMs * (0.9 + 0.2 * this.#world.random()), next)
+    }
+    this.#world.at(this.#world.between(0, intervalMs), next)
+  }
+
+  /** Begins a snapshot, gathers, and reports: to whichever processes run just then. */
+  #begin(source: Source): void {
+    const world = this.#world
+    const { node, epoch, declaration } = source
+    const process = this.#processes.any()
+    const isAway = process === undefined || world.now < this.#processes.databaseAwayUntil
+    if (isAway || source.isRetired || node?.isPartitioned || node?.isUp === false) return
+    const begun: Begun = {
+      head: this.#tables.events.at(-1)!.event.seq,
+      begunAt: this.#processes.now(process),
+      sequence: (this.#tables.freshness.get(declaration.id)?.sequence ?? 0) + 1,
+      epoch,
+      isTaken: false,
+    }
+    // One that lags reports what it knew a while ago as if it were of now.
+    const isLagging = world.has('listsLag') && world.chance(0.2)
+    const entries = world.listOf(source)
+    const later = (ms: number, is: () => boolean, list: () => readonly Entry[]) =>
+      world.at(world.between(0, ms), () => {
+        const other = this.#processes.any()
+        if (other !== undefined && is()) this.#report(source, other, begun, list())
+      })
+    const isPresent = () => source.epoch === epoch
+    if (isLagging) later(2 * MINUTE, isPresent, () => entries)
+    else if (world.chance(0.1)) later(5 * SECOND, isPresent, () => world.listOf(source))
+    else this.#report(source, process, begun, entries)
+    if (world.has('listsRepeat') && world.chance(0.1))
+      later(
+        3 * MINUTE,
+        () => begun.isTaken && !source.isRetired,
+        () => entries,
+      )
+  }
+
+  #report(source: Source, process: Process, begun: Begun, entries: readonly Entry[]): void {
+    const world = this.#world
+    const { id } = source.declaration
+    const { isTaken: isLate, ...at } = begun
+    const complete = !(world.has('listsArePartial') && world.chance(0.3))
+    const list = complete ? entries : entries.filter(() => world.chance(0.5))
+    const texts = complete ? list.map((entry) => JSON.stringify(entry)).sort() : []
+    const told = toldBy(list)
+    // What it lists no more is not told from here on; what it lists is told once that is acknowledged.
+    if (
+      complete &&
+      source.filled === null &&
+      !isLate &&
+      this.#checks.shadow.sources.get(id)?.state === 'ENABLED'
+    )
+      for (const address of source.told.keys()) if (!told.has(address)) source.told.delete(address)
+    const taken = (): void => {
+      begun.isTaken = true
+      for (const [address, one] of told) source.told.set(address, one)
+    }
+    if (this.#isUnchanged(process, source, begun, texts.join())) {
+      taken()
+      return
+    }
+    this.#processes.image(process, (image) => {
+      if (!image.sources.has(id)) return
+      const after = this.#tables.freshness.get(id)?.sequence ?? 0
+      const slices = slicesOf(image, id, list, complete)
+      slices.push({ entries: [], vanished: [], last: { entries: list.length, digest: texts.join(), after } })
+      const because = complete ? [] : ['DECLARED']
+      const sendNext = (): void => {
+        const slice = slices.shift()
+        if (slice === undefined) {
+          taken()
+          return
+        }
+        const envelope = this.#envelope(id, 'REPORT')
+        const command: Report = {
+          ...envelope,
+          type: 'report',
+          source: id,
+          ...at,
+          complete,
+          because,
+          ...slice,
+        }
+        this.#processes.call(process, command, (outcome) => {
+          if (outcome.ok && !outcome.answer.report!.because.includes('BEYOND_HEAD')) sendNext()
+        })
+      }
+      world.tell(
+        () => `${id} reports ${complete ? '' : 'part of '}${list.map(({ address }) => address).join(' ')}`,
+      )
+      sendNext()
+    })
+  }
+
+  /** One conditional update of the source's row; false: the list is wanted in full. */
+  #isUnchanged(process: Process, { declaration }: Source, begun: Begun, digest: string): boolean {
+    const { network, sources, freshness, events } = this.#tables
+    const fresh = freshness.get(declaration.id)
+    const stored = sources.get(declaration.id)
+    const { era, recovering } = network.row!
+    if (fresh === undefined || digest === '' || fresh.digest !== digest || recovering !== null) return false
+    if (stored?.epoch?.name !== begun.epoch || fresh.epoch !== begun.epoch || fresh.era !== era) return false
+    const { head, begunAt, sequence } = begun
+    if (sequence <= fresh.sequence || head > events.at(-1)!.event.seq || eraOf(head) !== era) return false
+    const trusts = stored.state === 'ENABLED' && fresh.warm
+    const last = { entries: fresh.entries, digest, after: fresh.sequence }
+    const how = {
+      now: this.#processes.now(process),
+      flaws: [],
+      trusts,
+      counted: trusts && isSpaced(stored, fresh, begunAt),
+    }
+    return this.#database.writeFreshness(NETWORK, fresh, freshnessAfter(fresh, { ...begun, last }, how))
+  }
+
+  // Jobs.
+
+  keepWorking(): void {
+    const process = this.#processes.any()
+    if (process !== undefined)
+      this.#processes.image(process, (image) => {
+        const { recovering, holds } = image.network!
+        if (!this.#world.without.has('LISTED_IS_LOOKED_AT_AGAIN')) this.#recheck(process, image)
+        if (recovering !== null || holds.CLOCK !== undefined || holds.SOURCE_AHEAD !== undefined) return
+        this.#expire(process, image)
+        if (holds.TOO_MANY_REAPS === undefined) this.#judge(process, image)
+      })
+    this.#world.at(this.#world.between(30 * SECOND, 2 * MINUTE), () => this.keepWorking())
+  }
+
+  /** A job finds, and asks a while later: what it found may have changed. */
+  #submit(process: Process, command: Command): void {
+    const world = this.#world
+    world.at(world.has('processesPause') && world.chance(0.2) ? world.between(0, 10 * SECOND) : 0, () => {
+      if (!process.isDead) this.#processes.call(process, command, () => {})
+    })
+  }
+
+  #expire(process: Process, image: Image): void {
+    const now = this.#processes.now(process)
+    for (const record of image.records.values()) {
+      const due = isHeld(record) ? expiresAt({ image, without: this.#world.without }, record) : null
+      const { token, seq: version } = record
+      if (due !== null && due < now)
+        this.#submit(process, {
+          ...this.#envelope('job:expire', 'NEVER_CONFIRMED'),
+          type: 'expire',
+          token,
+          version,
+        })
+    }
+  }
+
+  #recheck(process: Process, image: Image): void {
+    const evidence = {
+      image,
+      known: { freshness: this.#tables.freshness } as unknown as Known,
+      freshness: new Map<string, Freshness>(),
+    }
+    const addresses: string[] = []
+    for (const [address, sightings] of image.sightings) {
+      const record = image.records.get(address)
+      const isOdd = (one: Sighting) =>
+        (record?.state !== 'ACTIVE' || (one.owner !== null && !isListedAs(record.owner!, one.owner))) &&
+        (believedHead(evidence, one) ?? -1) >= (record?.token ?? 0)
+      if (record?.state !== 'QUARANTINED' && sightings.some(isOdd)) addresses.push(address)
+    }
+    if (addresses.length > 0)
+      this.#submit(process, { ...this.#envelope('job:recheck', 'RECHECK'), type: 'recheck', addresses })
+  }
+
+  #judge(process: Process, image: Image): void {
+    const { freshness, lookUps } = this.#tables
+    const { without } = this.#world
+    const coverage = coverageOf(image)
+    const now = this.#processes.now(process)
+    for (const record of image.records.values()) {
+      if (!isHeld(record) || (!isSuspect(image, record) && !without.has('DOUBT_IS_LIFE'))) continue
+      const answers = lookUps.get(record.address) ?? []
+      const evidence = { image, now, freshness: (id: string) => freshness.get(id), lookUps: answers, without }
+      const { verdict, questions } = judge(evidence, record, coverage)
+      const { token, seq: version } = record
+      if (verdict === 'reap')
+        this.#submit(process, {
+          ...this.#envelope('job:judge', 'PROVEN_ABSENT'),
+          type: 'reapProven',
+          token,
+          version,
+        })
+      if (verdict === 'ask') this.#ask(questions, image.head, now)
+    }
+  }
+
+  /** An answer is of the time when it is given, and known to be no older than the question. */
+  #ask(questions: readonly Question[], head: number, askedAt: number): void {
+    const world = this.#world
+    world.at(world.chance(0.2) ? world.between(0, 5 * SECOND) : 0, () => {
+      const answers = questions.flatMap(({ source: id, address, owner }): LookUp[] => {
+        const source = world.sources.get(id)
+        if (source === undefined) return []
+        const found = world.lookUp(source, owner)
+        world.tell(() => `${id} is asked for ${owner.kind} ${owner.uid}: ${found.answer}`)
+        return [{ source: id, address, owner, ...found, detail: '', head, askedAt, attempts: 1 }]
+      })
+      this.#database.writeLookUps(NETWORK, answers)
+    })
+  }
+}
+
+/** What is news in a list, and what has vanished from it, as commands carry it. */
+function slicesOf(image: Image, id: string, list: readonly Entry[], complete: boolean): Slice[] {
+  const isListed = (one: Sighting) =>
+    list.some((entry) => entry.address === one.address && isSame(one, id, ownerOf(entry)))
+  const news = list.filter((entry) => isNews(image, id, entry))
+  const vanished = [...(complete ? (image.listedBy.get(id) ?? []) : [])]
+    .flatMap((address) => image.sightings.get(address) ?? [])
+    .filter((one) => one.source === id && one.vanishedSeq === null && !isListed(one))
+    .map(entryOf)
+  const slices: Slice[] = []
+  for (let i = 0; i < news.length; i += SLICE)
+    slices.push({ entries: news.slice(i, i + SLICE), vanished: [], last: null })
+  for (let i = 0; i < vanished.length; i += SLICE)
+    slices.push({ entries: [], vanished: vanished.slice(i, i + SLICE), last: null })
+  return slices
+}

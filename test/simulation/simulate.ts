@@ -1,0 +1,180 @@
+/**
+ * One seed: a world, the faults that the seed draws, production's decide, evolve, judge and loop over a log in memory, and the
+ * checks after every step. Towards the end the faults stop: what runs is then known, everybody ends, and within a bound all
+ * addresses are free again.
+ */
+import type { Known } from '../../src/core/command.ts'
+import { believedHead } from '../../src/core/decide-report.ts'
+import { isHeld, isLive, sightingsOf, unitAt } from '../../src/core/image.ts'
+import { coverageOf, judge } from '../../src/core/judge.ts'
+import { isListedAs } from '../../src/core/owner.ts'
+import { isSingle } from '../../src/core/pool.ts'
+import type { RuleName } from '../../src/core/rules.ts'
+import { Callers } from './callers.ts'
+import { Checks, logLine, Violation } from './check.ts'
+import { createDatabase, type Tables } from './memory-log.ts'
+import { Operators } from './operators.ts'
+import { Processes } from './processes.ts'
+import { Reporters } from './reporters.ts'
+import { type Fault, MINUTE, NETWORK, START, World } from './world.ts'
+
+export type Options = {
+  readonly without?: readonly RuleName[]
+  /** Faults beside those that the seed draws. */
+  readonly faults?: readonly Fault[]
+  /** Both stories are wanted. */
+  readonly tells?: boolean
+}
+
+export type Result = {
+  readonly seed: number
+  /** Steps of the world, and commands that processes decided. */
+  readonly events: number
+  /** Events of the log. */
+  readonly logged: number
+  readonly failure: string | null
+  readonly story: readonly string[]
+}
+
+/** Steps between comparisons of all images with the log. */
+const FULL_CHECK = 2_500
+/** After the faults: sources warm up, holds are resumed, recoveries end. */
+const SETTLE_MS = 15 * MINUTE
+/** After the last life: unwitnessed leases are 20 min old, then look-ups, reaps by threes with an operator between, cooling. */
+const FREE_MS = 75 * MINUTE
+/** About what it takes from then on, of the events that were asked for. */
+const LAST = 2_000
+const STORY = 400
+
+export async function simulate(seed: number, events: number, options: Options = {}): Promise<Result> {
+  const { without = [], faults = [], tells = false } = options
+  const world = new World(seed, faults, new Set(without), tells)
+  const database = createDatabase(() => START + world.now + world.clockOffset, 50)
+  const checks = new Checks(world)
+  const processes = new Processes(world, database, checks)
+  const reporters = new Reporters(world, database, processes, checks)
+  const callers = new Callers(world, processes)
+  const operators = new Operators(world, database, processes, checks, reporters)
+  database.onCommit = (_network, write) => {
+    checks.guarded(() => checks.committed(write))
+    if (write.events.some(({ event }) => event.type === 'era.begun')) operators.eraBegun = database.commits
+  }
+  let steps = 0
+
+  async function go(until: () => boolean): Promise<void> {
+    for (;;) {
+      await drained()
+      world.finish()
+      if (steps % FULL_CHECK === 0) await compareAll()
+      if (checks.violation !== null) throw checks.violation
+      if (until()) return
+      steps += 1
+      world.step()
+    }
+  }
+
+  const goFor = (ms: number): Promise<void> => {
+    const end = world.now + ms
+    return go(() => world.now > end)
+  }
+
+  /** Every process that catches up has the image that the log makes. */
+  async function compareAll(): Promise<void> {
+    checks.space()
+    for (const process of processes.running()) {
+      processes.image(process, (image) => {
+        if (image.head === checks.shadow.head) checks.same(image, process.name, processes.clock())
+      })
+      await drained()
+    }
+  }
+
+  try {
+    operators.setUp()
+    await go(() => checks.shadow.poolsByName.size === 2)
+    callers.keepStarting()
+    reporters.keepWorking()
+    operators.keepBreaking()
+    await go(() => steps + checks.calls >= events - LAST)
+    operators.calm()
+    await goFor(SETTLE_MS)
+    const tables = database.tables.get(NETWORK)!
+    checkCalm(checks, tables)
+    callers.endAll()
+    await goFor(FREE_MS)
+    checkFree(checks, tables)
+    operators.tidy()
+    await goFor(5 * MINUTE)
+    await compareAll()
+    for (const { pool, reserved, active, quarantined } of checks.shadow.pools.values())
+      if (reserved + active + quarantined > 0) checks.fail(`pool ${pool.name} is not free`)
+  } catch (error) {
+    checks.violation ??= error
+  }
+  const { violation } = checks
+  const failure =
+    violation instanceof Violation
+      ? violation.message
+      : violation === null
+        ? null
+        : String((violation as Error).stack)
+  const log = database.tables.get(NETWORK)?.events ?? []
+  const story = [
+    `faults: ${[...world.faults].join(' ')}`,
+    `sources: ${[...world.sources.keys()].join(' ')}; ${processes.all.length} processes`,
+    '--- the world',
+    ...world.story.slice(-STORY),
+    '--- the log',
+    ...log.slice(-STORY / 4).map(logLine),
+  ]
+  return { seed, events: steps + checks.calls, logged: checks.logged, failure, story: tells ? story : [] }
+}
+
+/** All promises that can go on have gone on. */
+function drained(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+/** What is listed is held by whom it is listed for, or is in quarantine. */
+function checkCalm(checks: Checks, { freshness }: Tables): void {
+  const { shadow } = checks
+  const evidence = { image: shadow, known: { freshness } as unknown as Known, freshness: new Map() }
+  for (const address of shadow.sightings.keys()) {
+    const unit = unitAt(shadow, address)
+    const record = unit === null ? undefined : shadow.records.get(unit.address)
+    for (const one of unit === null ? [] : sightingsOf(shadow, unit.place, unit.address)) {
+      const head = isLive(one) ? believedHead(evidence, one) : null
+      if (head === null || head < (record?.seq ?? 0)) continue
+      const isSpent = (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
+      if (!isHeld(record) && !isSpent) checks.fail(`${address} is free, and ${one.source} lists it`)
+      const isTheirs =
+        isHeld(record) && one.owner !== null && record.state !== 'QUARANTINED' && isSingle(unit!.place.pool)
+      if (isTheirs && !isListedAs(record.owner!, one.owner!))
+        checks.fail(
+          `${address} is ${record.state} for ${record.owner!.name}, and ${one.source} lists it for ${one.owner!.name}`,
+        )
+    }
+  }
+}
+
+/** Everything has ended: what a witness could speak for is free. */
+function checkFree(checks: Checks, { freshness, lookUps }: Tables): void {
+  const { shadow } = checks
+  const coverage = coverageOf(shadow)
+  for (const record of shadow.records.values()) {
+    if (!isHeld(record) || record.owner?.kind === 'infrastructure') continue
+    if (record.state === 'QUARANTINED' && record.quarantine!.reason === 'OPERATOR') continue
+    const answers = lookUps.get(record.address) ?? []
+    const evidence = {
+      image: shadow,
+      now: shadow.at,
+      freshness: (id: string) => freshness.get(id),
+      lookUps: answers,
+    }
+    const { because, proof } = judge({ ...evidence, without: new Set() }, record, coverage)
+    const isSilent = proof.witnesses.length === 0 || proof.witnesses.some(({ isEnabled }) => !isEnabled)
+    const why = because.map(({ text }) => text).join('; ')
+    if (!isSilent)
+      checks.fail(`${record.address} #${record.token} is ${record.state} long after everything ended: ${why}`)
+  }
+}

@@ -1,0 +1,301 @@
+/**
+ * What really is, whatever ipledger believes: nodes, the lives of workloads on them, the addresses that they use, what each
+ * source sees of it, and what each has told. Time is simulated; all chance comes from the seed.
+ */
+import type { LookUp } from '../../src/core/command.ts'
+import type { Entry, SourceDeclaration } from '../../src/core/event.ts'
+import { createHeap } from '../../src/core/heap.ts'
+import { attachmentKey, type Owner } from '../../src/core/owner.ts'
+import type { RuleName } from '../../src/core/rules.ts'
+
+export const NETWORK = 'net'
+export const START = Date.UTC(2026, 0, 1)
+export const SECOND = 1_000
+export const MINUTE = 60_000
+
+/** What goes wrong in a seed: a random part of this. */
+export const FAULTS = [
+  'callsAreSlow',
+  'answersAreLost',
+  'callsRepeatLate',
+  'callersDie',
+  'callersSeeGhosts',
+  'confirmsAreLate',
+  'releasesAreEarly',
+  'releasesRepeat',
+  'livesOverlap',
+  'livesMove',
+  'livesRestart',
+  'strangersAppear',
+  'nodesReboot',
+  'nodesPartition',
+  'listsLag',
+  'listsMiss',
+  'listsArePartial',
+  'listsFillSlowly',
+  'listsRepeat',
+  'endsAreListed',
+  'startsAreUnseen',
+  'lookUpsFail',
+  'lookUpsLie',
+  'processesCrash',
+  'processesPause',
+  'connectionsDrop',
+  'commitsAreWarned',
+  'databaseIsAway',
+  'clockGoesForward',
+  'clockGoesBack',
+  'backupIsRestored',
+  'backupIsRestoredSilently',
+  'failoverLosesTheEnd',
+  'operatorsResize',
+  'operatorsReapWrongly',
+  'operatorsReapNodesWrongly',
+  'operatorsQuarantine',
+  'sourcesChange',
+  'sourcesRunAhead',
+] as const
+export type Fault = (typeof FAULTS)[number]
+
+export type Node = { readonly name: string; isUp: boolean; isPartitioned: boolean }
+
+/** One life of a workload. */
+export type Life = {
+  readonly id: number
+  readonly owner: Owner
+  node: Node
+  /** asking: without an address; pending: promised one; running: uses it; gone: ended. */
+  state: 'asking' | 'pending' | 'running' | 'gone'
+  /** What was leased, and the address in it that is used. */
+  unit: string | null
+  address: string
+  token: number
+  /** Its own view of `confirmBy`; null: none, or confirmed. */
+  deadline: number | null
+  /** Why it is not as the contract says: its caller's, its operator's or its restore's fault. */
+  excuse: string | null
+  /** It runs, and no source sees it: it is rebooting, or moving. */
+  isHidden: boolean
+}
+
+/** For whom an address is listed, and on which node. */
+export type Told = { readonly attachment: string; readonly node: string }
+
+export type Source = {
+  readonly declaration: SourceDeclaration
+  /** Null: it sees all nodes. */
+  readonly node: Node | null
+  /** It knows neither incarnations nor interfaces. */
+  readonly isVague: boolean
+  isRetired: boolean
+  epoch: string
+  /** It has just started, and knows so many entries so far; null: all of them. */
+  filled: number | null
+  /** By address: what ipledger has acknowledged to be listed live there. */
+  readonly told: Map<string, Told>
+}
+
+type Due = { readonly at: number; readonly order: number; readonly run: () => void }
+type Stopped = { readonly life: Life; readonly entry: Entry; readonly until: number }
+
+export class World {
+  readonly faults: Set<Fault>
+  readonly without: ReadonlySet<RuleName>
+  readonly nodes: readonly Node[] = ['n0', 'n1', 'n2'].map((name) => ({
+    name,
+    isUp: true,
+    isPartitioned: false,
+  }))
+  readonly lives = new Set<Life>()
+  readonly sources = new Map<string, Source>()
+  /** When the last life of a kind and uid ended. */
+  readonly ended = new Map<string, number>()
+  /** What has stopped, and is listed as terminal for a while. */
+  stopped: readonly Stopped[] = []
+  now = 0
+  /** How far the database's clock is from the truth. */
+  clockOffset = 0
+  /** Faults are over. */
+  isCalm = false
+  readonly story: string[] = []
+  readonly #tells: boolean
+  #state: number
+  #order = 0
+  readonly #due = createHeap<Due>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order))
+  #afterwards: (() => void)[] = []
+
+  constructor(seed: number, forced: readonly Fault[], without: ReadonlySet<RuleName>, tells: boolean) {
+    this.#state = seed >>> 0
+    this.#tells = tells
+    this.without = without
+    this.faults = new Set([...FAULTS.filter(() => this.chance(0.3)), ...forced])
+    // Who is lied to in lists and in answers has nothing to go by.
+    if (this.faults.has('listsMiss') || this.faults.has('listsLag')) this.faults.delete('lookUpsLie')
+  }
+
+  has(fault: Fault): boolean {
+    return !this.isCalm && this.faults.has(fault)
+  }
+
+  /** A line of what happened, for whoever reads a failure. */
+  tell(line: () => string): void {
+    if (this.#tells) this.story.push(`${new Date(this.now).toISOString().slice(11, 23)} ${line()}`)
+  }
+
+  // Time.
+
+  at(after: number, run: () => void): void {
+    this.#order += 1
+    this.#due.push({ at: this.now + Math.max(0, Math.floor(after)), order: this.#order, run })
+  }
+
+  /** Once all that a step has set off has happened. */
+  afterwards(run: () => void): void {
+    this.#afterwards.push(run)
+  }
+
+  finish(): void {
+    const runs = this.#afterwards
+    this.#afterwards = []
+    for (const run of runs) run()
+  }
+
+  /** Runs what comes next. */
+  step(): void {
+    const next = this.#due.pop()
+    if (next === undefined) throw new Error('nothing is left to do')
+    this.now = next.at
+    next.run()
+  }
+
+  // Chance.
+
+  /** From 0 up to and without 1. */
+  random(): number {
+    // mulberry32
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+
+  /** Whole, from `least` up to and without `most`. */
+  between(least: number, most: number): number {
+    return least + Math.floor(this.random() * (most - least))
+  }
+
+  chance(probability: number): boolean {
+    return this.random() < probability
+  }
+
+  pick<T>(items: readonly T[]): T {
+    return items[Math.floor(this.random() * items.length)]!
+  }
+
+  // Lives.
+
+  /** It uses an address no more. */
+  drop(life: Life): void {
+    if (life.unit !== null && life.state === 'running' && this.has('endsAreListed') && isCovered(life)) {
+      const stopped = { life, entry: entryOf(life, 'terminal'), until: this.now + 10 * MINUTE }
+      this.stopped = [...this.stopped.filter(({ until }) => until > this.now), stopped]
+    }
+    life.unit = null
+    life.deadline = null
+  }
+
+  /** The one of an owner that lives, rather one that runs. */
+  lifeOf({ kind, uid }: { readonly kind: string; readonly uid: string }): Life | undefined {
+    const all = [...this.lives].filter(({ owner }) => owner.uid === uid && owner.kind === kind)
+    return all.find(({ state }) => state === 'running') ?? all[0]
+  }
+
+  // Sources.
+
+  /** What a source lists: what it sees, and for a while what has stopped. */
+  listOf(source: Source): Entry[] {
+    const misses = this.has('listsMiss') && this.chance(0.5)
+    const entries: Entry[] = []
+    for (const life of this.lives)
+      if (sees(source, life) && !(misses && life.id % 3 === 0))
+        entries.push(asSeenBy(source, entryOf(life, 'running')))
+    for (const { life, entry, until } of this.stopped) {
+      const isThere = source.node === null || source.node === life.node
+      if (until > this.now && isThere && this.lifeOf(life.owner)?.state !== 'running')
+        entries.push(asSeenBy(source, entry))
+    }
+    if (this.has('listsRepeat') && entries.length > 0) entries.push(this.pick(entries))
+    if (source.filled === null) return entries
+    source.filled = source.filled < entries.length && !this.isCalm ? source.filled + 1 : null
+    return source.filled === null ? entries : entries.slice(0, source.filled)
+  }
+
+  /** What a source answers when it is asked whether a workload still exists. */
+  lookUp({ node }: Source, owner: LookUp['owner']): Pick<LookUp, 'answer' | 'terminalSince'> {
+    const is = (answer: LookUp['answer'], terminalSince: number | null = null) => ({ answer, terminalSince })
+    if (node !== null && (node.isPartitioned || !node.isUp)) return is('error')
+    if (this.has('lookUpsFail') && this.chance(0.3)) return is(this.pick(['error', 'unknown'] as const))
+    if (this.has('lookUpsLie') && this.chance(0.3)) return is('gone')
+    const life = this.lifeOf(owner)
+    if (life === undefined) {
+      const endedAt = this.ended.get(`${owner.kind} ${owner.uid}`) ?? Number.NEGATIVE_INFINITY
+      return this.now - endedAt < 3 * MINUTE ? is('terminal', START + endedAt + this.clockOffset) : is('gone')
+    }
+    const isUnseen =
+      life.state === 'asking' || (life.state === 'pending' && this.faults.has('startsAreUnseen'))
+    return is(isUnseen || (node !== null && life.node !== node) ? 'gone' : 'live')
+  }
+}
+
+/** No source reads infrastructure. */
+function isCovered({ owner }: Life): boolean {
+  return owner.kind !== 'infrastructure'
+}
+
+export function sees({ node }: Source, life: Life): boolean {
+  return (
+    life.state === 'running' && !life.isHidden && isCovered(life) && (node === null || node === life.node)
+  )
+}
+
+function entryOf({ owner, address, node }: Life, state: string): Entry {
+  const { kind, name, uid, incarnation, interface: on } = owner
+  if (kind === 'stranger') return { address, node: node.name, state }
+  return {
+    address,
+    kind,
+    name,
+    uid,
+    ...(incarnation !== '' && { incarnation }),
+    interface: on,
+    node: node.name,
+    state,
+  }
+}
+
+function asSeenBy({ isVague }: Source, entry: Entry): Entry {
+  if (!isVague) return entry
+  const { incarnation: _, interface: __, ...rest } = entry
+  return rest
+}
+
+/** What a list says to be live: by address, for whom. Listed for several, it is told as nobody's. */
+export function toldBy(entries: readonly Entry[]): Map<string, Told> {
+  const told = new Map<string, Told>()
+  for (const {
+    address,
+    state,
+    node = '',
+    kind,
+    name = '',
+    uid = name,
+    incarnation = '',
+    interface: on = '',
+  } of entries) {
+    if (state === 'terminal') continue
+    const whose = kind === undefined ? '' : attachmentKey({ kind, name, uid, incarnation, interface: on })
+    const before = told.get(address)?.attachment ?? whose
+    told.set(address, { attachment: before === whose ? whose : '', node })
+  }
+  return told
+}

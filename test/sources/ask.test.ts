@@ -1,0 +1,63 @@
+/** What every kind of source that is asked keeps to. */
+import { afterEach, expect, test } from 'vitest'
+import { createAskedSources } from '../../src/sources/ask.ts'
+import type { Question } from '../../src/sources/source.ts'
+import { declaration, owner, useSource } from '../support/asked.ts'
+import { json, useEndpoint } from '../support/endpoint.ts'
+
+const endpoint = await useEndpoint()
+const sources = createAskedSources({})
+afterEach(() => sources.close())
+
+const settings = { listUrl: `${endpoint.url}/list`, lookUpUrl: `${endpoint.url}/{uid}` }
+const declared = declaration('http', settings)
+const patience = () => AbortSignal.timeout(5_000)
+const question = (kind = 'vm'): Question => ({
+  owner: owner({ kind, name: 'a' }),
+  address: '10.0.0.1',
+  node: '',
+  epoch: 'e1',
+})
+
+test('is opened once for as long as its declaration stays', () => {
+  const one = sources.get('default', declared)
+  expect(sources.get('default', { ...declared })).toBe(one)
+  expect(sources.get('other', declared)).not.toBe(one)
+  expect(sources.get('default', { ...declared, id: 'other' })).not.toBe(one)
+  for (const changed of [
+    { settings: { ...settings, listUrl: 'https://elsewhere/' } },
+    { ownerKinds: ['pod'] },
+  ]) {
+    expect(sources.get('default', { ...declared, ...changed })).not.toBe(one)
+  }
+})
+
+test('that cannot be opened says so when it is used, and not before', async () => {
+  const agent = sources.get('default', declaration('push', {}))
+  await expect(agent.list(patience())).rejects.toThrow(/reports by itself/)
+  expect(await agent.lookUp(question(), patience())).toMatchObject({ answer: 'error' })
+})
+
+test('that could not be opened is tried again', async () => {
+  const wrong = sources.get('default', declaration('kubernetes', { context: 'c' }))
+  const before = process.env.KUBERNETES_SERVICE_HOST
+  process.env.KUBERNETES_SERVICE_HOST = '127.0.0.1'
+  await expect(wrong.list(patience())).rejects.toThrow(/names no cluster/)
+  await expect(wrong.list(patience())).rejects.toThrow(/names no cluster/)
+  if (before === undefined) delete process.env.KUBERNETES_SERVICE_HOST
+})
+
+test('answers only about the kinds of owner that it sees: of another it has none, wherever that is', async () => {
+  endpoint.answer((_, response) => json(response, 200, { answer: 'gone', name: 'a' }))
+  const source = useSource(declared)
+  expect(await source.lookUp(question(), patience())).toMatchObject({ answer: 'gone' })
+  expect(await source.lookUp(question('pod'), patience())).toMatchObject({ answer: 'unknown' })
+  expect(endpoint.asked).toHaveLength(1)
+})
+
+test('what it says of itself is text that can be kept', async () => {
+  const detail = `\u0000a\nb\ud800${'c'.repeat(1_000)}`
+  endpoint.answer((_, response) => json(response, 200, { answer: 'live', detail }))
+  const found = await useSource(declared).lookUp(question(), patience())
+  expect(found.detail).toMatch(/^ a b\ufffdc{490,500}…$/)
+})

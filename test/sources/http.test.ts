@@ -1,0 +1,270 @@
+/** Sources of kind http, against a real HTTP server: what is listed, what is gone, and all that is neither. */
+import { describe, expect, test } from 'vitest'
+import { type LookUp, MOST_ENTRIES, type Question } from '../../src/sources/source.ts'
+import { declaration, owner, useSource } from '../support/asked.ts'
+import { type Answering, breakOff, hang, json, openEndpoint, useEndpoint } from '../support/endpoint.ts'
+
+const endpoint = await useEndpoint()
+const elsewhere = await useEndpoint()
+
+const settings = {
+  listUrl: `${endpoint.url}/list`,
+  lookUpUrl: `${endpoint.url}/workloads/{kind}/{uid}?name={name}`,
+}
+const source = useSource(declaration('http', settings), { token: 'bearer-of-the-orchestrator' })
+
+const WEB = { address: '10.0.0.5', kind: 'vm', name: 'web', uid: 'u1', state: 'running' }
+const DB = { address: '10.0.0.6', kind: 'vm', name: 'db', uid: 'u2' }
+
+const patience = () => AbortSignal.timeout(5_000)
+const list = () => source.list(patience())
+
+/** Pages by their number in `page`; each names the next. */
+function pages(all: readonly object[]): Answering {
+  return ({ query }, response) => {
+    const at = Number(query.page ?? 0)
+    json(response, 200, {
+      epoch: 'e1',
+      complete: true,
+      entries: [],
+      ...(at + 1 < all.length && { next: `?page=${at + 1}` }),
+      ...all[at],
+    })
+  }
+}
+
+describe('list', () => {
+  test('is complete when all pages are there, and each was asked for with the token', async () => {
+    endpoint.answer(pages([{ entries: [WEB] }, { entries: [DB] }, {}]))
+    expect(await list()).toEqual({ epoch: 'e1', complete: true, because: '', entries: [WEB, DB] })
+    expect(endpoint.asked.map(({ query }) => query.page)).toEqual([undefined, '1', '2'])
+    for (const { headers } of endpoint.asked) {
+      expect(headers.authorization).toBe('Bearer bearer-of-the-orchestrator')
+    }
+  })
+
+  test('says that it is partial', async () => {
+    endpoint.answer(pages([{ entries: [WEB], complete: false }, { entries: [DB] }]))
+    expect(await list()).toMatchObject({ complete: false, entries: [WEB, DB] })
+  })
+
+  test.each<[string, readonly object[], RegExp]>([
+    ['a page of another epoch', [{ entries: [WEB] }, { epoch: 'e2', entries: [DB] }], /epoch e2/],
+    ['a page that leads back', [{ entries: [WEB] }, { next: '?page=1' }], /read already/],
+    ['a page that leads to the first', [{ entries: [WEB], next: `${endpoint.url}/list` }], /read already/],
+    ['a page that is none', [{ entries: [WEB] }, { entries: 'none' }], /cannot be read/],
+    [
+      'a page without a word on completeness',
+      [{ entries: [WEB] }, { complete: undefined }],
+      /cannot be read/,
+    ],
+    ['an entry without an address', [{ entries: [WEB, { kind: 'vm', uid: 'u3' }] }], /1 cannot be read/],
+    ['a next page that is no URL', [{ entries: [WEB], next: 'http://[' }], /elsewhere/],
+  ])('with %s it is partial, and what was read stays', async (_, all, why) => {
+    endpoint.answer(pages(all))
+    const listing = await list()
+    expect(listing).toMatchObject({ epoch: 'e1', complete: false })
+    expect(listing.because).toMatch(why)
+    expect(listing.entries).toContainEqual(WEB)
+  })
+
+  test('an entry that cannot be read still says that its address is in use', async () => {
+    endpoint.answer(pages([{ entries: [{ ...WEB, uid: 7 }] }]))
+    expect(await list()).toMatchObject({ complete: false, entries: [{ address: '10.0.0.5' }] })
+  })
+
+  test('a next page of another origin is not read, and not told the token', async () => {
+    elsewhere.answer((_, response) => json(response, 200, { epoch: 'e1', complete: true, entries: [] }))
+    endpoint.answer(pages([{ entries: [WEB], next: `${elsewhere.url}/list` }]))
+    expect(await list()).toMatchObject({ complete: false, entries: [WEB] })
+    expect(elsewhere.asked).toEqual([])
+  })
+
+  test.each<[string, Answering]>([
+    ['an error', (_, response) => json(response, 500, {})],
+    ['forbidden', (_, response) => json(response, 403, {})],
+    ['not found', (_, response) => json(response, 404, { epoch: 'e1', complete: true, entries: [] })],
+    ['a page for people', (_, response) => void response.end('<h1>It works!</h1>')],
+    ['an empty answer', (_, response) => void response.end()],
+    ['an answer without an epoch', (_, response) => json(response, 200, { complete: true, entries: [] })],
+    ['a half answer', (_, response) => breakOff(response, { epoch: 'e1', complete: true, entries: [WEB] })],
+    ['a closed connection', (_, response) => void response.destroy()],
+    [
+      'an answer that is not UTF-8',
+      (_, response) =>
+        void response.end(Buffer.from('{"epoch":"\xe9","complete":true,"entries":[]}', 'latin1')),
+    ],
+    ['an epoch of 300 bytes', pages([{ epoch: 'e'.repeat(300) }])],
+    ['an epoch with control characters', pages([{ epoch: 'e\n1' }])],
+  ])('%s is no list at all', async (_, answering) => {
+    endpoint.answer(answering)
+    await expect(list()).rejects.toThrow()
+  })
+
+  test('one that is longer than can be taken is partial, and protects with what can', async () => {
+    const address = (n: number) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`
+    const entries = Array.from({ length: MOST_ENTRIES + 1 }, (_, n) => ({ address: address(n) }))
+    endpoint.answer((_, response) => json(response, 200, { epoch: 'e1', complete: true, entries }))
+    const listing = await source.list(AbortSignal.timeout(20_000))
+    expect(listing).toMatchObject({
+      complete: false,
+      because: `it lists more than ${MOST_ENTRIES} entries`,
+    })
+    expect(listing.entries).toHaveLength(MOST_ENTRIES)
+  }, 30_000)
+
+  test('one without an end is partial, and is not asked for for ever', async () => {
+    const entries = Array.from({ length: MOST_ENTRIES / 2 }, () => DB)
+    endpoint.answer(({ query }, response) =>
+      json(response, 200, {
+        epoch: 'e1',
+        complete: true,
+        entries,
+        next: `?page=${Number(query.page ?? 0) + 1}`,
+      }),
+    )
+    expect(await source.list(AbortSignal.timeout(20_000))).toMatchObject({ complete: false })
+    expect(endpoint.asked).toHaveLength(3)
+    endpoint.answer(({ query }, response) =>
+      json(response, 200, {
+        epoch: 'e1',
+        complete: true,
+        entries: [],
+        next: `?page=${Number(query.page ?? 0) + 1}`,
+      }),
+    )
+    expect(await source.list(AbortSignal.timeout(20_000))).toMatchObject({
+      because: 'it has more than 1000 pages',
+    })
+  }, 30_000)
+
+  test('a redirect is not followed', async () => {
+    elsewhere.answer(pages([{ entries: [WEB] }]))
+    endpoint.answer((_, response) => void response.writeHead(302, { location: elsewhere.url }).end())
+    await expect(list()).rejects.toThrow('it answers 302')
+    expect(elsewhere.asked).toEqual([])
+  })
+
+  test('one that breaks off after the first page is partial', async () => {
+    endpoint.answer((asked, response) => {
+      if (asked.query.page === undefined) return pages([{ entries: [WEB] }, {}])(asked, response)
+      breakOff(response, { epoch: 'e1', complete: true, entries: [DB] })
+    })
+    expect(await list()).toMatchObject({ complete: false, entries: [WEB] })
+  })
+
+  test('ends with the signal when there is no answer', async () => {
+    endpoint.answer(hang)
+    await expect(source.list(AbortSignal.timeout(50))).rejects.toThrow()
+  })
+
+  test('of an orchestrator that is down there is none', async () => {
+    const down = await openEndpoint()
+    await down.close()
+    const asked = useSource(declaration('http', { ...settings, listUrl: `${down.url}/list` }))
+    await expect(asked.list(patience())).rejects.toThrow('ECONNREFUSED')
+  })
+})
+
+const question = (fields: Partial<Question['owner']> = {}): Question => ({
+  owner: owner({ kind: 'vm', name: 'web', uid: 'u1', ...fields }),
+  address: '10.0.0.5',
+  node: 'n1',
+  epoch: 'e1',
+})
+
+describe('look-up', () => {
+  const ask = (asked = question()): Promise<LookUp> => source.lookUp(asked, patience())
+
+  test('asks for this very workload', async () => {
+    endpoint.answer((_, response) => json(response, 200, { answer: 'live', uid: 'a/b?c', detail: 'paused' }))
+    expect(await ask(question({ uid: 'a/b?c', name: 'tenant/web&1' }))).toEqual({
+      answer: 'live',
+      detail: 'paused',
+    })
+    expect(endpoint.asked).toMatchObject([
+      { path: '/workloads/vm/a%2Fb%3Fc', query: { name: 'tenant/web&1' } },
+    ])
+  })
+
+  test.each<[string, number, object, LookUp['answer']]>([
+    ['gone', 200, { answer: 'gone', uid: 'u1' }, 'gone'],
+    ['gone with 404 (M-09: both shapes)', 404, { answer: 'gone', uid: 'u1' }, 'gone'],
+    ['a 404 without a word', 404, {}, 'error'],
+    ['a 404 of something else', 404, { error: 'no route' }, 'error'],
+    ['gone of another', 200, { answer: 'gone', uid: 'u2' }, 'unknown'],
+    ['gone of nobody', 404, { answer: 'gone' }, 'unknown'],
+    ['gone of the name, where a uid was asked for', 200, { answer: 'gone', name: 'web' }, 'unknown'],
+    ['terminal without since when', 200, { answer: 'terminal', uid: 'u1' }, 'unknown'],
+    ['terminal of another', 200, { answer: 'terminal', uid: 'u2', since: '2026-01-31T12:00:00Z' }, 'unknown'],
+    [
+      'terminal since a time that was never set (Go)',
+      200,
+      { answer: 'terminal', uid: 'u1', since: '0001-01-01T00:00:00Z' },
+      'unknown',
+    ],
+    [
+      'terminal since a time that was never set (1970)',
+      200,
+      { answer: 'terminal', uid: 'u1', since: '1970-01-01T01:00:00+01:00' },
+      'unknown',
+    ],
+    ['terminal, with 404', 404, { answer: 'terminal', uid: 'u1', since: '2026-01-31T12:00:00Z' }, 'unknown'],
+    ['gone, in the epoch of the list', 200, { answer: 'gone', uid: 'u1', epoch: 'e1' }, 'gone'],
+    ['gone, in another epoch', 404, { answer: 'gone', uid: 'u1', epoch: 'e2' }, 'unknown'],
+    [
+      'terminal, in another epoch',
+      200,
+      { answer: 'terminal', uid: 'u1', since: '2026-01-31T12:00:00Z', epoch: 'e2' },
+      'unknown',
+    ],
+    ['terminal since no time', 200, { answer: 'terminal', uid: 'u1', since: 'yesterday' }, 'error'],
+    ['live', 404, { answer: 'live', uid: 'u1' }, 'live'],
+    ['a word nobody knows', 200, { answer: 'deleted', uid: 'u1' }, 'unknown'],
+    ['unknown', 200, { answer: 'unknown', uid: 'u1' }, 'unknown'],
+    ['an empty object', 200, {}, 'error'],
+    ['gone with 500', 500, { answer: 'gone', uid: 'u1' }, 'error'],
+    ['gone with 403', 403, { answer: 'gone', uid: 'u1' }, 'error'],
+    ['gone with 410', 410, { answer: 'gone', uid: 'u1' }, 'error'],
+  ])('%s', async (_, status, body, expected) => {
+    endpoint.answer((_asked, response) => json(response, status, body))
+    expect(await ask()).toMatchObject({ answer: expected })
+  })
+
+  test('terminal says since when', async () => {
+    const since = '2026-01-31T12:00:00Z'
+    endpoint.answer((_, response) => json(response, 200, { answer: 'terminal', uid: 'u1', since }))
+    expect(await ask()).toEqual({ answer: 'terminal', since: Date.parse(since), detail: '' })
+  })
+
+  test('of an owner that gave one of uid and name goes by the name', async () => {
+    const nameless = question({ uid: 'web' })
+    endpoint.answer((_, response) => json(response, 200, { answer: 'gone', name: 'web' }))
+    expect(await ask(nameless)).toMatchObject({ answer: 'gone' })
+    endpoint.answer((_, response) => json(response, 200, { answer: 'gone', uid: 'web' }))
+    expect(await ask(nameless)).toMatchObject({ answer: 'unknown' })
+  })
+
+  test.each<[string, Answering]>([
+    ['no answer', hang],
+    ['a half answer', (_, response) => breakOff(response, { answer: 'gone', uid: 'u1' })],
+    ['a closed connection', (_, response) => void response.destroy()],
+    ['a redirect', (_, response) => void response.writeHead(301, { location: elsewhere.url }).end()],
+    [
+      'an endless answer',
+      (_, response) => json(response, 200, { answer: 'gone', uid: 'u1', x: 'x'.repeat(100_000) }),
+    ],
+  ])('%s is an error', async (_, answering) => {
+    elsewhere.answer((_asked, response) => json(response, 200, { answer: 'gone', uid: 'u1' }))
+    endpoint.answer(answering)
+    expect(await source.lookUp(question(), AbortSignal.timeout(200))).toMatchObject({ answer: 'error' })
+    expect(elsewhere.asked).toEqual([])
+  })
+
+  test.each(['..', '.'])('of a uid or name that is a step in a path (%s) nothing is asked', async (step) => {
+    endpoint.answer((_, response) => json(response, 200, { answer: 'gone', uid: 'u1', name: step }))
+    expect(await ask(question({ uid: step }))).toMatchObject({ answer: 'unknown' })
+    expect(await ask(question({ name: step }))).toMatchObject({ answer: 'unknown' })
+    expect(endpoint.asked).toEqual([])
+  })
+})

@@ -1,0 +1,124 @@
+/**
+ * An image as plain data in one order: two images are the same if and only if these are. Free space is shown as what it
+ * hands out, one after the other, and beside it what the records say it must hand out.
+ */
+import { blockSize, formatValue } from '../../src/core/address.ts'
+import {
+  addressValue,
+  giveBack,
+  type Image,
+  isListed,
+  type PoolState,
+  recordsIn,
+  restedBy,
+  takeCandidate,
+} from '../../src/core/image.ts'
+import { POLICY } from '../../src/core/policy.ts'
+import { poolSize } from '../../src/core/pool.ts'
+import { contains } from '../../src/core/ranges.ts'
+
+const sorted = <V>(entries: Iterable<readonly [string | number, V]>) =>
+  [...entries].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
+
+export function canonical(image: Image, now: number) {
+  return {
+    network: image.network,
+    head: image.head,
+    at: image.at,
+    records: sorted(image.records),
+    byToken: sorted(image.byToken).map(([token, { address }]) => [token, address]),
+    sources: sorted(image.sources),
+    slowestIntervalMs: image.slowestIntervalMs,
+    sightings: sorted(image.sightings).map(([address, all]) => [
+      address,
+      sorted(all.map((one) => [JSON.stringify(one), one])),
+    ]),
+    listedBy: sorted(image.listedBy).flatMap(([source, listed]) =>
+      listed.size === 0 ? [] : [[source, [...listed].sort()]],
+    ),
+    sightedInBlock: sorted(image.sightedInBlock).map(([unit, inside]) => [unit, [...inside].sort()]),
+    quarantinedBy: sorted(image.quarantinedBy),
+    closings: sorted(image.closings).filter(([, at]) => at + POLICY.retryHorizonMs > now),
+    reaps: image.reaps.filter((at) => at > now - POLICY.holdWindowMs),
+    pools: [...image.pools.values()]
+      .sort((a, b) => a.pool.poolId - b.pool.poolId)
+      .map((place) => ({
+        pool: place.pool.settings,
+        version: place.pool.version,
+        touched: place.touched,
+        reserved: place.reserved,
+        active: place.active,
+        quarantined: place.quarantined,
+        next: nextCandidates(image, place, now, 6),
+      })),
+    poolNames: [...image.poolsByName.keys()].sort(),
+    poolsInOrder: image.poolsInOrder.map(({ pool }) => pool.cidr),
+  }
+}
+
+/** What the pool hands out next, in order; all of it is given back. */
+export function nextCandidates(image: Image, place: PoolState, now: number, most: number): readonly string[] {
+  const taken: string[] = []
+  while (taken.length < most) {
+    const address = takeCandidate(image, place, now)
+    if (address === null) break
+    if (!taken.includes(address)) taken.push(address)
+    else break
+  }
+  for (const address of taken) giveBack(image, place, address)
+  return taken
+}
+
+/** What it must hand out next, worked out from the records alone: lowest untouched, then longest rested. */
+export function expectedCandidates(
+  image: Image,
+  place: PoolState,
+  now: number,
+  most: number,
+): readonly string[] {
+  const { pool } = place
+  const untouched: string[] = []
+  const size = blockSize(pool.family, pool.prefixLength)
+  for (const { first, last } of pool.allocatable) {
+    for (let value = first; value <= last && untouched.length < most; value += size) {
+      const address = formatValue(pool.family, value)
+      if (!image.records.has(address) && !isListed(image, place, address)) untouched.push(address)
+    }
+  }
+  const rested = [...recordsIn(image, pool)]
+    .filter(
+      (one) =>
+        one.state === 'FREE' &&
+        one.availableAt! <= restedBy(image, now) &&
+        contains(pool.allocatable, addressValue(one.address).value) &&
+        !isListed(image, place, one.address),
+    )
+    .sort((a, b) => a.availableAt! - b.availableAt! || a.seq - b.seq)
+    .map(({ address }) => address)
+  return [...untouched, ...rested].slice(0, most)
+}
+
+/** `free + cooling + reserved + active + quarantined + excluded = size`, counted one by one. Returns what is wrong. */
+export function partitionFault(image: Image, place: PoolState): string | null {
+  const { size, allocatable } = poolSize(place.pool)
+  const counts = { RESERVED: 0, ACTIVE: 0, QUARANTINED: 0, FREE: 0 }
+  let outside = 0
+  for (const record of recordsIn(image, place.pool)) {
+    counts[record.state] += 1
+    if (record.state !== 'FREE' && !contains(place.pool.allocatable, addressValue(record.address).value))
+      outside += 1
+  }
+  const { touched, reserved, active, quarantined } = place
+  const all = counts.RESERVED + counts.ACTIVE + counts.QUARANTINED + counts.FREE
+  if (
+    reserved !== counts.RESERVED ||
+    active !== counts.ACTIVE ||
+    quarantined !== counts.QUARANTINED ||
+    touched !== all
+  )
+    return `pool ${place.pool.name} counts ${JSON.stringify({ touched, reserved, active, quarantined })}, its records say ${JSON.stringify(counts)}`
+  if (outside > 0) return `pool ${place.pool.name} holds ${outside} leases that it cannot lease`
+  if (BigInt(reserved + active + quarantined) > allocatable || allocatable > size)
+    return `pool ${place.pool.name} of ${size} has ${reserved + active + quarantined} held`
+  return null
+}

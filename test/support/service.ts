@@ -1,0 +1,135 @@
+/** The service in this process, on a database of its own, whose time a test can move. */
+import { afterAll } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+import type { Job, JobContext } from '../../src/jobs/job.ts'
+import { createJudge } from '../../src/jobs/judge.ts'
+import { createSchedule } from '../../src/jobs/schedule.ts'
+import type { OpenLedger } from '../../src/ledger/open.ts'
+import { createPool } from '../../src/postgres/connect.ts'
+import { callersUrl, openService } from '../../src/serve.ts'
+import { createAskedSources } from '../../src/sources/ask.ts'
+import { createIntake } from '../../src/sources/intake.ts'
+import { createLogger } from '../../src/telemetry.ts'
+import { type TestDatabase, useTestDatabase } from './database.ts'
+import { expectVerified } from './verified.ts'
+
+type Started = {
+  readonly url: string
+  readonly grpcUrl: string
+  readonly ledger: OpenLedger
+  stop(): Promise<void>
+}
+
+/** Time that has passed because a test said so, in milliseconds. */
+export type TestTime = { movedBy: number }
+
+export type TestService = Started & {
+  readonly database: TestDatabase
+  readonly time: TestTime
+  /** One run of a job by its name in the schedule, in one network. */
+  run(job: string, network: string): Promise<Readonly<Record<string, number>>>
+}
+
+/** At the top of a test file; everything ends after its tests, and the logs verify. */
+export async function useService(env: Readonly<Record<string, string>> = {}): Promise<TestService> {
+  const database = await useTestDatabase()
+  const service = await serviceOn(database, { movedBy: 0 }, env)
+  afterAll(async () => {
+    await service.stop()
+    await expectVerified(database)
+  })
+  return service
+}
+
+/** Another process on a database: a replica, or the next life of the service. */
+export async function serviceOn(
+  database: TestDatabase,
+  time: TestTime,
+  env: Readonly<Record<string, string>> = {},
+): Promise<TestService> {
+  const started = await start(database.adminUrl, time, env)
+  const { ledger } = started
+  const log = createLogger('silent')
+  const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
+  const asked = createAskedSources({})
+  const context: JobContext = {
+    database: pool,
+    ledger,
+    intake: createIntake({ ledger, database: pool, log }),
+    asked,
+    log,
+    observer: {},
+    signal: new AbortController().signal,
+  }
+  // It judges what is there: a test answers between two runs.
+  const schedule: Readonly<Record<string, { readonly run: Job }>> = {
+    ...createSchedule(),
+    judge: { run: createJudge({ stayMs: 0 }) },
+  }
+  return {
+    ...started,
+    database,
+    time,
+    run(name, network) {
+      const job = schedule[name]
+      if (job === undefined) throw new Error(`there is no job ${name}`)
+      return job.run({ ...context, database: within(pool, network) })
+    },
+    async stop() {
+      await asked.close()
+      await started.stop()
+      await pool.end()
+    },
+  }
+}
+
+/** Without jobs, on free ports of loopback. */
+async function start(
+  databaseUrl: string,
+  time: TestTime,
+  env: Readonly<Record<string, string>>,
+): Promise<Started> {
+  const config = readConfig({
+    DATABASE_URL: databaseUrl,
+    IPLEDGER_PORT: '0',
+    IPLEDGER_GRPC_PORT: '0',
+    IPLEDGER_LOG_LEVEL: 'silent',
+    ...env,
+  })
+  const open = new AsyncDisposableStack()
+  try {
+    const log = createLogger(config.logLevel)
+    const options = { worker: false, movedBy: () => time.movedBy }
+    const { ledger, server } = await openService(config, log, open, options)
+    return {
+      url: callersUrl(config.host, server.httpPort),
+      grpcUrl: callersUrl(config.host, server.grpcPort),
+      ledger,
+      stop: () => open.disposeAsync(),
+    }
+  } catch (error) {
+    await open.disposeAsync()
+    throw error
+  }
+}
+
+const LIST_NETWORKS = 'select network_id from ipledger.network order by network_id'
+
+/** The same connections, in a world of one network: what other scenes of the file have left is not walked again. */
+function within(pool: JobContext['database'], network: string): JobContext['database'] {
+  const connect = async () => {
+    const client = await pool.connect()
+    const query = client.query.bind(client) as (...args: unknown[]) => unknown
+    return new Proxy(client, {
+      get(target, key) {
+        if (key !== 'query') {
+          const value = Reflect.get(target, key)
+          return typeof value === 'function' ? value.bind(target) : value
+        }
+        return (text: unknown, ...rest: unknown[]) =>
+          text === LIST_NETWORKS ? Promise.resolve({ rows: [{ network_id: network }] }) : query(text, ...rest)
+      },
+    })
+  }
+  return { connect } as unknown as JobContext['database']
+}

@@ -1,0 +1,80 @@
+/** A scene of the core written to a database as the loop writes it: its events with their digests, and its image as rows. */
+import type pg from 'pg'
+import type { Batch } from '../../src/core/batch.ts'
+import type { Command } from '../../src/core/command.ts'
+import { decide } from '../../src/core/decide.ts'
+import type { LedgerEvent } from '../../src/core/event.ts'
+import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
+import type { Sealed } from '../../src/ledger/log.ts'
+import { writeStatements } from '../../src/ledger/statements.ts'
+import { newScene, type Scene, type Step } from '../core/given.ts'
+
+export const NETWORK = 'net'
+const FIRST = '0'.repeat(64)
+
+export function seal(network: string, events: readonly LedgerEvent[]): readonly Sealed[] {
+  let digest = FIRST
+  return events.map((event) => {
+    digest = digestOf(digest, textOf(cellsOf(network, event)))
+    return { event, digest }
+  })
+}
+
+function perform(scene: Scene, command: Command): void {
+  const { image, now, freshness, lookUps, requests, without } = scene
+  image.journal = []
+  const batch: Batch = {
+    image,
+    now: Math.max(now, image.at),
+    known: {
+      identity: 'one',
+      requests,
+      endedByToken: new Map(),
+      endedByOwner: new Map(),
+      freshness,
+      lookUps,
+    },
+    events: [],
+    freshness: new Map(),
+    remembered: new Map(),
+    without,
+  }
+  decide(batch, command)
+  image.journal = null
+  for (const [id, fresh] of batch.freshness) freshness.set(id, fresh)
+  scene.events.push(...batch.events)
+}
+
+/** Plays the steps; refusals are ignored. */
+export function playAll(scene: Scene, steps: readonly Step[]): Scene {
+  for (const step of steps) {
+    if (typeof step !== 'function') playAll(scene, step)
+    else {
+      const command = step(scene)
+      if (command !== undefined) perform(scene, command)
+    }
+  }
+  return scene
+}
+
+export function played(...steps: readonly Step[]): Scene {
+  return playAll(newScene(), steps)
+}
+
+/** With a superuser's connection, into an empty database. Answers the digest of the last event. */
+export async function storeScene(client: pg.Client, { image, events, freshness }: Scene): Promise<string> {
+  const sealed = seal(NETWORK, events)
+  await client.query('insert into ipledger.network_lock (network_id) values ($1)', [NETWORK])
+  const statements = writeStatements(NETWORK, {
+    events: sealed,
+    records: [...image.records.values()],
+    pools: [...image.pools.values()].map(({ pool }) => pool),
+    network: image.network,
+    sources: [...image.sources.values()],
+    freshness: [...freshness.values()],
+    sightings: image.sightings,
+    requests: [],
+  })
+  for (const { text, values } of statements) await client.query(text, [...values])
+  return sealed.at(-1)?.digest ?? FIRST
+}
