@@ -10,7 +10,7 @@ export type Service = { readonly pid: number; readonly target: Target; stop(): P
 export const SERVICE_FLAGS = ['--heap-growing-percent=60', '--max-semi-space-size=8']
 const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 20_000
-const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url))
+const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 
 export async function startService(
   { adminUrl }: ScratchDatabase,
