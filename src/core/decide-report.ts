@@ -318,8 +318,8 @@ function endRecovery(batch: Batch, command: Report): void {
 function longestPromise({ image }: Batch): number {
   let longest = 0
   for (const { pool } of image.pools.values()) longest = Math.max(longest, pool.confirmWithinMs ?? 0)
-  for (const { state, confirmBy, reservedAt } of image.records.values())
-    if (state === 'RESERVED' && confirmBy !== null) longest = Math.max(longest, confirmBy - reservedAt)
+  for (const { state, confirmBy, at } of image.records.values())
+    if (state === 'RESERVED' && confirmBy !== null) longest = Math.max(longest, confirmBy - at)
   return longest
 }
 

@@ -89,12 +89,16 @@ export class Operators {
       reapPolicy,
     }
     const sources = world.pick(['agents', 'cluster', 'both', 'both'] as const)
-    this.#order({ type: 'createNetwork', settings: { description: '', labels: {} } })
-    this.#order({ type: 'createPool', pool })
-    this.#order({ type: 'createPool', pool: BLOCKS })
-    if (sources !== 'cluster') for (const { name } of world.nodes) this.#addSource(`agent-${name}`, name)
-    if (sources !== 'agents') this.#addSource('cluster', '')
-    if (world.chance(0.3)) this.#addSource('dry', '', false)
+    const addSources = () => {
+      if (sources !== 'cluster') for (const { name } of world.nodes) this.#addSource(`agent-${name}`, name)
+      if (sources !== 'agents') this.#addSource('cluster', '')
+      if (world.chance(0.3)) this.#addSource('dry', '', false)
+    }
+    this.#order({ type: 'createNetwork', settings: { description: '', labels: {} } }, () => {
+      this.#order({ type: 'createPool', pool })
+      this.#order({ type: 'createPool', pool: BLOCKS })
+      addSources()
+    })
   }
 
   #addSource(id: string, node: string, isEnabled = true): void {

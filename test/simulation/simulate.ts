@@ -91,7 +91,8 @@ export async function simulate(seed: number, events: number, options: Options = 
 
   try {
     operators.setUp()
-    await go(() => checks.shadow.poolsByName.size === 2)
+    await goFor(MINUTE)
+    if (checks.shadow.poolsByName.size < 2) checks.fail('the pools cannot be made')
     callers.keepStarting()
     reporters.keepWorking()
     operators.keepBreaking()
