@@ -31,8 +31,8 @@ found (in the table); message (a sentence); found_at (first), seen_at (last).
 Example:
   select what, address, seq, message, found_at from verify_findings where network = 'default' order by found_at;$$;
 
--- The judge's word for who is a witness (core/judge.ts): whoever has listed the lease, and whoever is enabled, covers it, and was
--- before it was made.
+-- The judge's word for who is a witness (core/judge.ts): whoever has listed the owner there, and whoever is enabled, covers the
+-- lease, and was before it was made.
 create view ipledger_audit.unwitnessed as
   with covering as materialized (
     select s.network_id, s.declaration ->> 'node' as node, s.enabled_seq, s.declaration::jsonb -> 'ownerKinds' as kinds,
@@ -44,13 +44,14 @@ create view ipledger_audit.unwitnessed as
   held as materialized (
     select e.* from ipledger.lease l
      cross join lateral (
-       select x.network_id, x.address, x.prefix_length, x.token, x.pool_id, x.at, x.owner_kind, x.node,
+       select x.network_id, x.address, x.prefix_length, x.token, x.pool_id, x.at, x.owner_kind, x.owner_uid, x.node,
               l.state = 'QUARANTINED' and x.quarantine_reason = 'OPERATOR' as by_operator
          from ipledger.event x where x.network_id = l.network_id and x.seq = l.seq offset 0) e
      where l.state <> 'FREE' and l.confirm_by is null
        and (select v.address from ipledger.sighting v
              where v.network_id = l.network_id and v.address >= l.address
                and v.address <= set_masklen(broadcast(set_masklen(l.address, e.prefix_length)), -1)
+               and (e.owner_kind is null or v.owner_kind = e.owner_kind and v.owner_uid = e.owner_uid)
              order by v.network_id, v.address limit 1) is null
   )
   select e.network_id as network, set_masklen(e.address, e.prefix_length) as address, e.network_id || '/' || e.token as lease_id, e.pool_id,

@@ -16,7 +16,7 @@ import {
   sightingsOf,
   unitAt,
 } from './image.ts'
-import { describeOwner, type Owner } from './owner.ts'
+import { describeOwner, isListedAs, type Owner } from './owner.ts'
 import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
 import type { RuleName } from './rules.ts'
 
@@ -68,6 +68,8 @@ type Witness = {
   readonly isEnabled: boolean
   /** It has reported in this epoch and era, with its warm-up behind it. */
   readonly isWarm: boolean
+  /** It covers the lease, or has listed its owner where it is placed: of whom it never saw it proves nothing. */
+  readonly couldSee: boolean
   /** Number of the log after which it must miss the lease. */
   readonly since: number
   /** Counted reports without anyone there, oldest first. */
@@ -115,7 +117,9 @@ export const JUDGE_RULES: readonly Rule[] = [
             `${source} lists ${owner === null ? 'somebody' : describeOwner(owner)} there`,
           ),
         ),
-      ...(witnesses.length === 0 ? [because('NO_WITNESS', '', 'no enabled source could have seen it')] : []),
+      ...(!witnesses.some(({ couldSee }) => couldSee)
+        ? [because('NO_WITNESS', '', 'no enabled source could have seen it')]
+        : []),
       ...witnesses.flatMap(({ id, isEnabled, isWarm }) => {
         if (!isEnabled) return [because('WITNESS_NOT_ENABLED', id, `${id} is not enabled`)]
         return isWarm
@@ -243,17 +247,15 @@ function proofOf(evidence: Evidence, record: HeldRecord, coverage: Coverage): Pr
   const { image, now, policy, lookUps } = evidence
   const unit = unitAt(image, record.address)!
   const sightings = sightingsOf(image, unit.place, unit.address)
-  const ids = new Set([
-    ...sightings.map(({ source }) => source),
-    ...coverage(record, unit.place.pool.family).map(({ declaration }) => declaration.id),
-  ])
+  const covering = new Set(coverage(record, unit.place.pool.family).map(({ declaration }) => declaration.id))
+  const ids = new Set([...sightings.map(({ source }) => source), ...covering])
   return {
     record,
     judgedAt: now,
     recoveredAt: image.network!.recoveredAt,
     policy: { ...reapPolicy(unit.place.pool.reapPolicy), ...policy },
     sightings,
-    witnesses: [...ids].sort().map((id) => witnessOf(evidence, record, id, sightings)),
+    witnesses: [...ids].sort().map((id) => witnessOf(evidence, record, id, sightings, covering)),
     lookUps,
   }
 }
@@ -263,20 +265,21 @@ function witnessOf(
   record: HeldRecord,
   id: string,
   all: readonly Sighting[],
+  covering: ReadonlySet<string>,
 ): Witness {
   const source = image.sources.get(id)!
   const fresh = freshness(id)
   const isPresent = fresh?.epoch === source.epoch?.name && fresh?.era === image.network!.era
-  const since = all
-    .filter((one) => one.source === id)
-    .reduce((seq, one) => Math.max(seq, one.vanishedSeq ?? one.terminalSeq ?? 0), record.seq)
+  const own = all.filter((one) => one.source === id)
+  const since = own.reduce((seq, one) => Math.max(seq, one.vanishedSeq ?? one.terminalSeq ?? 0), record.seq)
   return {
     id,
     isEnabled: source.state === 'ENABLED',
+    couldSee: covering.has(id) || own.some((one) => couldSee(source, record, one)),
     parties: partiesOf(record, all).filter(
       ({ kind, uid }) =>
         source.declaration.ownerKinds.includes(kind) ||
-        all.some((one) => one.source === id && one.owner?.kind === kind && one.owner.uid === uid),
+        own.some(({ owner }) => owner?.kind === kind && owner.uid === uid),
     ),
     isWarm: isPresent && fresh!.warm,
     since,
@@ -330,13 +333,21 @@ export function isFresh(
   )
 }
 
-/** Sources that could keep a lease from being reaped: those that have listed it, and those that cover it. */
+/** Whether a source could say that a lease's owner is gone: it covers the lease, or has listed its owner there. */
 export function hasWitness(image: Image, record: HeldRecord, coverage: Coverage, except = ''): boolean {
   const unit = unitAt(image, record.address)!
   return (
     coverage(record, unit.place.pool.family).some(({ declaration }) => declaration.id !== except) ||
-    sightingsOf(image, unit.place, unit.address).some(({ source }) => source !== except)
+    sightingsOf(image, unit.place, unit.address).some(
+      (one) => one.source !== except && couldSee(image.sources.get(one.source)!, record, one),
+    )
   )
+}
+
+/** Whether who listed somebody there listed the lease's owner, and where the lease is placed now. */
+function couldSee({ declaration }: SourceState, { node, owner }: HeldRecord, listed: Sighting): boolean {
+  if (node !== '' && !coversNode(declaration, node)) return false
+  return owner === null || (listed.owner !== null && isListedAs(owner, listed.owner))
 }
 
 /** A held lease that no source lists live is to be judged. */

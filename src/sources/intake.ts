@@ -249,7 +249,7 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
 
 // Comparing with the image.
 
-function* findingNews(
+export function* findingNews(
   image: Image,
   source: string,
   entries: readonly Entry[],
@@ -262,7 +262,7 @@ function* findingNews(
   return news
 }
 
-function* findingVanished(
+export function* findingVanished(
   image: Image,
   source: string,
   entries: readonly Entry[],

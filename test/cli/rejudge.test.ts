@@ -21,7 +21,17 @@ const PROOF: Proof = {
   recoveredAt: null,
   policy: reapPolicy(),
   sightings: [],
-  witnesses: [{ id: 'agent-1', isEnabled: true, isWarm: true, since: 4, missed: counted, parties: [OWNER] }],
+  witnesses: [
+    {
+      id: 'agent-1',
+      isEnabled: true,
+      isWarm: true,
+      couldSee: true,
+      since: 4,
+      missed: counted,
+      parties: [OWNER],
+    },
+  ],
   lookUps: [
     {
       ...{ source: 'agent-1', address: '10.0.0.5', owner: OWNER, answer: 'gone', terminalSince: null },

@@ -55,6 +55,13 @@ const conflict: Step = [seen, reserve('x/1'), lists('agent', ['y/1@10.0.0.1'])]
 /** Released long ago: .1 rests on. */
 const freed: Step = [seen, reserve('x/1'), release('x/1'), after(HOUR)]
 
+/** The agent misses everybody for hours, and says of some that they are gone. */
+const goneFor = (...owners: readonly string[]): Step => [
+  ...[1, 2, 3, 4].map(() => lists('agent', [])),
+  after(2 * HOUR),
+  ...owners.map((who) => answers('agent', who, '10.0.0.1', 'gone')),
+]
+
 export const LIFECYCLE: readonly Row[] = [
   {
     name: 'free: Reserve hands out the lowest untouched address',
@@ -600,6 +607,33 @@ export const TRUTH: readonly Row[] = [
     name: '5: without a witness it is alive',
     rule: 'DOUBT_IS_LIFE',
     given: [room, reserve('x/1', { confirmed: true }), after(24 * HOUR)],
+    when: reapProven('10.0.0.1'),
+    gives: ['refused ILLEGAL_STATE'],
+  },
+  {
+    name: '5: who saw only another there is no witness of the owner',
+    rule: 'DOUBT_IS_LIFE',
+    given: [
+      room,
+      source('agent', { node: 'n1' }),
+      reserve('x/1', { confirmed: true, node: 'n2' }),
+      lists('agent', ['y/1@10.0.0.1']),
+      goneFor('x/1', 'y/1'),
+    ],
+    when: reapProven('10.0.0.1'),
+    gives: ['refused ILLEGAL_STATE'],
+  },
+  {
+    name: '5: who saw it before it moved to another node is no witness there',
+    rule: 'DOUBT_IS_LIFE',
+    given: [
+      room,
+      source('agent', { node: 'n1' }),
+      reserve('x/1', { confirmed: true, node: 'n1' }),
+      lists('agent', ['x/1@10.0.0.1']),
+      reserve('x/1', { confirmed: true, node: 'n2' }),
+      goneFor('x/1'),
+    ],
     when: reapProven('10.0.0.1'),
     gives: ['refused ILLEGAL_STATE'],
   },

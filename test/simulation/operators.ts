@@ -119,6 +119,7 @@ export class Operators {
       isRetired: false,
       epoch: `${id}-1`,
       filled: null,
+      reports: 0,
       told: new Map(),
     }
     this.#order({ type: 'registerSource', declaration }, () => {

@@ -5,17 +5,17 @@
  */
 import type { Command, Freshness, Known, LookUp, Report } from '../../src/core/command.ts'
 import { expiresAt } from '../../src/core/decide-lease.ts'
-import { believedHead, freshnessAfter, isNews, isSpaced } from '../../src/core/decide-report.ts'
+import { believedHead, freshnessAfter, isSpaced } from '../../src/core/decide-report.ts'
 import type { Entry } from '../../src/core/event.ts'
-import { isSame, ownerOf } from '../../src/core/evolve.ts'
 import { type Image, isHeld, type Sighting } from '../../src/core/image.ts'
-import { coverageOf, entryOf, isSuspect, judge, type Question } from '../../src/core/judge.ts'
+import { coverageOf, isSuspect, judge, type Question } from '../../src/core/judge.ts'
 import { isListedAs } from '../../src/core/owner.ts'
 import { eraOf } from '../../src/core/policy.ts'
+import { findingNews, findingVanished } from '../../src/sources/intake.ts'
 import type { Checks } from './check.ts'
 import type { Database, Tables } from './memory-log.ts'
 import type { Process, Processes } from './processes.ts'
-import { MINUTE, NETWORK, SECOND, type Source, toldBy, type World } from './world.ts'
+import { done, MINUTE, NETWORK, read, SECOND, type Source, toldBy, type World } from './world.ts'
 
 /** What a report is begun at; `isTaken`: it was acknowledged. */
 type Begun = Pick<Report, 'head' | 'begunAt' | 'sequence' | 'epoch'> & { isTaken: boolean }
@@ -98,7 +98,7 @@ export class Reporters {
     const { id } = source.declaration
     const { isTaken: isLate, ...at } = begun
     const complete = !(world.has('listsArePartial') && world.chance(0.3))
-    const list = complete ? entries : entries.filter(() => world.chance(0.5))
+    const list = read(source, complete ? entries : entries.filter(() => world.chance(0.5)))
     const texts = complete ? list.map((entry) => JSON.stringify(entry)).sort() : []
     const told = toldBy(list)
     // What it lists no more is not told from here on; what it lists is told once that is acknowledged.
@@ -109,9 +109,12 @@ export class Reporters {
       this.#checks.shadow.sources.get(id)?.state === 'ENABLED'
     )
       for (const address of source.told.keys()) if (!told.has(address)) source.told.delete(address)
+    source.reports += 1
+    const order = source.reports
     const taken = (): void => {
       begun.isTaken = true
-      for (const [address, one] of told) source.told.set(address, one)
+      // Of two that are under way at once nobody knows which is taken last.
+      if (source.reports === order) for (const [address, one] of told) source.told.set(address, one)
     }
     if (this.#isUnchanged(process, source, begun, texts.join())) {
       taken()
@@ -144,7 +147,8 @@ export class Reporters {
         })
       }
       world.tell(
-        () => `${id} reports ${complete ? '' : 'part of '}${list.map(({ address }) => address).join(' ')}`,
+        () =>
+          `${id} reports ${complete ? '' : 'part of '}${list.map(({ address, state, uid }) => `${address}=${uid ?? ''}${state === 'terminal' ? '(ended)' : ''}`).join(' ')}`,
       )
       sendNext()
     })
@@ -267,13 +271,8 @@ export class Reporters {
 
 /** What is news in a list, and what has vanished from it, as commands carry it. */
 function slicesOf(image: Image, id: string, list: readonly Entry[], complete: boolean): Slice[] {
-  const isListed = (one: Sighting) =>
-    list.some((entry) => entry.address === one.address && isSame(one, id, ownerOf(entry)))
-  const news = list.filter((entry) => isNews(image, id, entry))
-  const vanished = [...(complete ? (image.listedBy.get(id) ?? []) : [])]
-    .flatMap((address) => image.sightings.get(address) ?? [])
-    .filter((one) => one.source === id && one.vanishedSeq === null && !isListed(one))
-    .map(entryOf)
+  const news = done(findingNews(image, id, list))
+  const vanished = complete ? done(findingVanished(image, id, list)) : []
   const slices: Slice[] = []
   for (let i = 0; i < news.length; i += SLICE)
     slices.push({ entries: news.slice(i, i + SLICE), vanished: [], last: null })

@@ -173,7 +173,9 @@ function checkFree(checks: Checks, { freshness, lookUps }: Tables): void {
       lookUps: answers,
     }
     const { because, proof } = judge({ ...evidence, without: new Set() }, record, coverage)
-    const isSilent = proof.witnesses.length === 0 || proof.witnesses.some(({ isEnabled }) => !isEnabled)
+    const { witnesses } = proof
+    const isSilent =
+      !witnesses.some(({ couldSee }) => couldSee) || witnesses.some(({ isEnabled }) => !isEnabled)
     const why = because.map(({ text }) => text).join('; ')
     if (!isSilent)
       checks.fail(`${record.address} #${record.token} is ${record.state} long after everything ended: ${why}`)

@@ -7,6 +7,7 @@ import type { Entry, SourceDeclaration } from '../../src/core/event.ts'
 import { createHeap } from '../../src/core/heap.ts'
 import { attachmentKey, type Owner } from '../../src/core/owner.ts'
 import type { RuleName } from '../../src/core/rules.ts'
+import { readingEntries } from '../../src/sources/entries.ts'
 
 export const NETWORK = 'net'
 export const START = Date.UTC(2026, 0, 1)
@@ -91,6 +92,8 @@ export type Source = {
   epoch: string
   /** It has just started, and knows so many entries so far; null: all of them. */
   filled: number | null
+  /** Sent so far. */
+  reports: number
   /** By address: what ipledger has acknowledged to be listed live there. */
   readonly told: Map<string, Told>
 }
@@ -213,7 +216,7 @@ export class World {
   // Sources.
 
   /** What a source lists: what it sees, and for a while what has stopped. */
-  listOf(source: Source): Entry[] {
+  listOf(source: Source): readonly Entry[] {
     const misses = this.has('listsMiss') && this.chance(0.5)
     const entries: Entry[] = []
     for (const life of this.lives)
@@ -224,10 +227,12 @@ export class World {
       if (until > this.now && isThere && this.lifeOf(life.owner)?.state !== 'running')
         entries.push(asSeenBy(source, entry))
     }
-    if (this.has('listsRepeat') && entries.length > 0) entries.push(this.pick(entries))
-    if (source.filled === null) return entries
-    source.filled = source.filled < entries.length && !this.isCalm ? source.filled + 1 : null
-    return source.filled === null ? entries : entries.slice(0, source.filled)
+    // What is listed twice must not hide that a list is still being filled.
+    const all = read(source, entries)
+    if (source.filled !== null)
+      source.filled = source.filled < all.length && !this.isCalm ? source.filled + 1 : null
+    const list = all.slice(0, source.filled ?? undefined)
+    return this.has('listsRepeat') && list.length > 0 ? [...list, this.pick(list)] : list
   }
 
   /** What a source answers when it is asked whether a workload still exists. */
@@ -244,6 +249,19 @@ export class World {
     const isUnseen =
       life.state === 'asking' || (life.state === 'pending' && this.faults.has('startsAreUnseen'))
     return is(isUnseen || (node !== null && life.node !== node) ? 'gone' : 'live')
+  }
+}
+
+/** A list as the intake reads it: each owner at an address once. */
+export function read({ declaration: { node } }: Source, given: readonly Entry[]): readonly Entry[] {
+  return done(readingEntries(given, { network: NETWORK, node })).entries
+}
+
+/** All turns of a work at once. */
+export function done<T>(work: Generator<void, T>): T {
+  for (;;) {
+    const turn = work.next()
+    if (turn.done) return turn.value
   }
 }
 
