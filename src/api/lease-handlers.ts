@@ -1,6 +1,6 @@
 /** LeaseService: what is asked of leases, one function a method. */
 import { formatCidr } from '../core/address.ts'
-import type { Answer, Command, Confirm, LeaseView, Release, Reserve } from '../core/command.ts'
+import type { Answer, Command, LeaseView } from '../core/command.ts'
 import type { LeaseState, QuarantineReason } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
 import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
@@ -152,7 +152,7 @@ async function batch<Item extends { readonly network: string; readonly requestId
   backend: Backend,
   message: BatchRequest<Item>,
   call: Call,
-  readItem: (item: Item, network: string) => Reserve | Confirm | Release,
+  readItem: (item: Item, network: string) => Command<'reserve'> | Command<'confirm'> | Command<'release'>,
 ) {
   const network = allowedNetwork(call, message.network)
   const { requests, atomic } = message

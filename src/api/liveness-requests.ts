@@ -4,7 +4,7 @@
  */
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
 import type { Family } from '../core/address.ts'
-import type { EnableSource, RegisterSource, ResumeHold, RetireSource } from '../core/command.ts'
+import type { Command } from '../core/command.ts'
 import { type Details, type HoldCause, SOURCE_KINDS, type SourceDeclaration } from '../core/event.ts'
 import type { SourceState } from '../core/image.ts'
 import { POLICY } from '../core/policy.ts'
@@ -41,7 +41,7 @@ const DETAIL_BYTES = 1_024
 
 // Sources.
 
-export function readRegisterSource(message: pb.RegisterSourceRequest, call: Call): RegisterSource {
+export function readRegisterSource(message: pb.RegisterSourceRequest, call: Call): Command<'registerSource'> {
   const network = allowedNetwork(call, message.network)
   const named = known(message.kind, pb.SourceKindSchema, 'kind').toLowerCase()
   const kind = SOURCE_KINDS.find((one) => one === named) ?? 'push'
@@ -102,7 +102,7 @@ function requireStorable(value: JsonValue, path: string): void {
   }
 }
 
-export function readSourceCommand<T extends (EnableSource | RetireSource)['type']>(
+export function readSourceCommand<T extends (Command<'enableSource'> | Command<'retireSource'>)['type']>(
   type: T,
   message: { readonly network: string; readonly id: string; readonly requestId: string },
   call: Call,
@@ -189,7 +189,7 @@ function readVerdict(verdict: pb.LookUpVerdict, path: string): Verdict {
 
 // The rest.
 
-export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): ResumeHold {
+export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): Command<'resumeHold'> {
   const cause = known(message.cause, HoldCauseSchema, 'cause')
   return command(call, allowedNetwork(call, message.network), message.requestId, {
     type: 'resumeHold',

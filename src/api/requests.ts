@@ -4,26 +4,7 @@
  * repeated requestId is recognised.
  */
 import { hash } from 'node:crypto'
-import { formatValue, isMalformed, parseRange } from '../core/address.ts'
-import type {
-  Claim,
-  Command,
-  Confirm,
-  CreateNetwork,
-  CreatePool,
-  DeletePool,
-  EndRecovery,
-  LeaseReference,
-  PoolChange,
-  QuarantineAddress,
-  Reap,
-  ReapNode,
-  Release,
-  Reserve,
-  UpdateLabels,
-  UpdateNetwork,
-  UpdatePool,
-} from '../core/command.ts'
+import type { Claim, Command, LeaseReference, PoolChange } from '../core/command.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import type { ReapPolicy } from '../core/policy.ts'
 import { type Liveness, type PoolOptions, parsePoolSettings } from '../core/pool.ts'
@@ -100,7 +81,11 @@ function namedNetwork(call: Call, name: string, path: string): string {
 
 // Leases.
 
-export function readReserve(message: leasePb.ReserveRequest, call: Call, network: string): Reserve {
+export function readReserve(
+  message: leasePb.ReserveRequest,
+  call: Call,
+  network: string,
+): Command<'reserve'> {
   const { liveAddresses } = message
   const { owner, node, labels } = requiredOwner(message.owner, call, DEFAULT_INTERFACE)
   if (message.validateOnly) checkDryRun(call.caller)
@@ -136,12 +121,20 @@ function readClaim(claim: leasePb.Claim, index: number): Claim {
 }
 
 /** `network` is that of the batch that the message is an item of. */
-export function readConfirm(message: leasePb.ConfirmRequest, call: Call, network: string | null): Confirm {
+export function readConfirm(
+  message: leasePb.ConfirmRequest,
+  call: Call,
+  network: string | null,
+): Command<'confirm'> {
   const named = readReference(message, call, network)
   return command(call, named.network, message.requestId, { type: 'confirm', lease: named.lease })
 }
 
-export function readRelease(message: leasePb.ReleaseRequest, call: Call, network: string | null): Release {
+export function readRelease(
+  message: leasePb.ReleaseRequest,
+  call: Call,
+  network: string | null,
+): Command<'release'> {
   known(message.removal, pb.RemovalSchema, 'removal')
   const named = readReference(message, call, network)
   return command(call, named.network, message.requestId, {
@@ -203,7 +196,7 @@ function requiredOwner(
   }
 }
 
-export function readQuarantine(message: leasePb.QuarantineRequest, call: Call): QuarantineAddress {
+export function readQuarantine(message: leasePb.QuarantineRequest, call: Call): Command<'quarantine'> {
   const why = requiredText(message.why, 'why', LIMITS.whyBytes)
   if (message.leaseId !== '' && message.address !== '') {
     throw invalidField('address', 'address and leaseId exclude each other')
@@ -220,7 +213,7 @@ export function readQuarantine(message: leasePb.QuarantineRequest, call: Call): 
 }
 
 /** One lease that was judged, or all that is placed on a node. */
-export function readReap(message: leasePb.ReapRequest, call: Call): Reap | ReapNode {
+export function readReap(message: leasePb.ReapRequest, call: Call): Command<'reap'> | Command<'reapNode'> {
   const why = requiredText(message.why, 'why', LIMITS.whyBytes)
   const version = ledgerNumber(message.version, 'version')
   const head = ledgerNumber(message.head, 'head')
@@ -239,7 +232,7 @@ export function readReap(message: leasePb.ReapRequest, call: Call): Reap | ReapN
   return command(call, network, message.requestId, { type: 'reapNode', node, head, why })
 }
 
-export function readUpdateLabels(message: leasePb.UpdateLabelsRequest, call: Call): UpdateLabels {
+export function readUpdateLabels(message: leasePb.UpdateLabelsRequest, call: Call): Command<'updateLabels'> {
   const { network, token } = requiredLease(message.leaseId, call, '')
   return command(call, network, message.requestId, {
     type: 'updateLabels',
@@ -262,7 +255,7 @@ export function allOrNothing(
   call: Call,
   network: string,
   id: string,
-  items: readonly (Reserve | Confirm | Release)[],
+  items: readonly (Command<'reserve'> | Command<'confirm'> | Command<'release'>)[],
 ): Command {
   const same = items.map(({ actor: _actor, traceId: _traceId, ...rest }) => rest)
   return command(call, network, id, { type: 'allOrNothing', items }, same)
@@ -270,7 +263,10 @@ export function allOrNothing(
 
 // Networks.
 
-export function readCreateNetwork(message: networkPb.CreateNetworkRequest, call: Call): CreateNetwork {
+export function readCreateNetwork(
+  message: networkPb.CreateNetworkRequest,
+  call: Call,
+): Command<'createNetwork'> {
   return command(call, namedNetwork(call, message.name, 'name'), message.requestId, {
     type: 'createNetwork',
     settings: {
@@ -280,7 +276,10 @@ export function readCreateNetwork(message: networkPb.CreateNetworkRequest, call:
   })
 }
 
-export function readUpdateNetwork(message: networkPb.UpdateNetworkRequest, call: Call): UpdateNetwork {
+export function readUpdateNetwork(
+  message: networkPb.UpdateNetworkRequest,
+  call: Call,
+): Command<'updateNetwork'> {
   const { description } = message
   return command(call, namedNetwork(call, message.name, 'name'), message.requestId, {
     type: 'updateNetwork',
@@ -290,7 +289,7 @@ export function readUpdateNetwork(message: networkPb.UpdateNetworkRequest, call:
   })
 }
 
-export function readEndRecovery(message: networkPb.EndRecoveryRequest, call: Call): EndRecovery {
+export function readEndRecovery(message: networkPb.EndRecoveryRequest, call: Call): Command<'endRecovery'> {
   return command(call, namedNetwork(call, message.network, 'network'), message.requestId, {
     type: 'endRecovery',
     why: requiredText(message.why, 'why', LIMITS.whyBytes),
@@ -299,7 +298,7 @@ export function readEndRecovery(message: networkPb.EndRecoveryRequest, call: Cal
 
 // Pools.
 
-export function readCreatePool(message: poolPb.CreatePoolRequest, call: Call): CreatePool {
+export function readCreatePool(message: poolPb.CreatePoolRequest, call: Call): Command<'createPool'> {
   const network = allowedNetwork(call, message.network)
   const name = poolName(message.name, 'name')
   if (message.cidr === '') throw invalidField('cidr', 'required')
@@ -326,7 +325,7 @@ export function readCreatePool(message: poolPb.CreatePoolRequest, call: Call): C
   return command(call, network, message.requestId, { type: 'createPool', pool: accepted(pool) })
 }
 
-export function readUpdatePool(message: poolPb.UpdatePoolRequest, call: Call): UpdatePool {
+export function readUpdatePool(message: poolPb.UpdatePoolRequest, call: Call): Command<'updatePool'> {
   return command(call, allowedNetwork(call, message.network), message.requestId, {
     type: 'updatePool',
     name: poolName(message.name, 'name'),
@@ -341,7 +340,7 @@ function readChange(message: poolPb.UpdatePoolRequest): PoolChange {
   if (message.cidr !== undefined) change.cidr = cidr(message.cidr, 'cidr')
   if (message.subnet !== undefined) change.subnet = cidr(message.subnet, 'subnet')
   if (message.gateway !== undefined) change.gateway = address(message.gateway, 'gateway')
-  if (message.exclude !== undefined) change.exclude = readExclusions(message.exclude.entries)
+  if (message.exclude !== undefined) change.exclude = message.exclude.entries
   const cooldownMs = duration(message.cooldown, 'cooldown', 0)
   if (cooldownMs !== null) change.cooldownMs = cooldownMs
   const confirmWithinMs = duration(message.confirmWithin, 'confirmWithin', SHORTEST_CONFIRM_MS)
@@ -390,15 +389,6 @@ function readReapPolicy(message: poolPb.ReapPolicy | undefined): Partial<ReapPol
   return Object.fromEntries(Object.entries(said).filter(([, value]) => value !== null))
 }
 
-function readExclusions(entries: readonly string[]): readonly string[] {
-  return entries.map((entry, index) => {
-    const range = parseRange(entry)
-    if (isMalformed(range)) throw invalidField(`exclude.entries[${index}]`, range.malformed)
-    const first = formatValue(range.family, range.first)
-    return range.first === range.last ? first : `${first}-${formatValue(range.family, range.last)}`
-  })
-}
-
 function readOptions(options: pb.PoolOptions): PoolOptions {
   atMost(options.routes.length, LIMITS.routes, 'options.routes')
   atMost(options.dns.length, LIMITS.resolvers, 'options.dns')
@@ -413,7 +403,7 @@ function livenessOf(liveness: poolPb.PoolLiveness): Liveness {
   return liveness === poolPb.PoolLiveness.STRICT ? 'STRICT' : 'AVAILABLE'
 }
 
-export function readDeletePool(message: poolPb.DeletePoolRequest, call: Call): DeletePool {
+export function readDeletePool(message: poolPb.DeletePoolRequest, call: Call): Command<'deletePool'> {
   return command(call, allowedNetwork(call, message.network), message.requestId, {
     type: 'deletePool',
     name: poolName(message.name, 'name'),

@@ -14,7 +14,7 @@ import type {
 import type { NetworkState, SourceState } from './image.ts'
 import type { Labels, Owner } from './owner.ts'
 import type { ReapPolicy } from './policy.ts'
-import type { Liveness, PoolInput, PoolOptions, PoolSettings } from './pool.ts'
+import type { PoolInput, PoolOptions, PoolSettings } from './pool.ts'
 
 export type Actor = {
   readonly name: string
@@ -40,187 +40,112 @@ export type Claim = {
   readonly preferPrevious: boolean
 }
 
-export type Reserve = Envelope & {
-  readonly type: 'reserve'
-  readonly owner: Owner
-  readonly node: string
-  readonly labels: Labels
-  readonly claims: readonly Claim[]
-  /** Canonical addresses that the caller sees in use. */
-  readonly liveAddresses: readonly string[]
-  readonly confirmWithinMs: number | null
-  readonly confirmed: boolean
-  readonly validateOnly: boolean
-}
-
 /** A lease by its token, or all leases of an attachment. An owner beside a token must match. */
 export type LeaseReference =
   | { readonly token: number; readonly owner: Owner | null }
   | { readonly token: null; readonly owner: Owner }
 
-export type Confirm = Envelope & { readonly type: 'confirm'; readonly lease: LeaseReference }
-export type Release = Envelope & {
-  readonly type: 'release'
-  readonly lease: LeaseReference
-  readonly removalConfirmed: boolean
-}
-/** Several commands that hold all or nothing. */
-export type AllOrNothing = Envelope & {
-  readonly type: 'allOrNothing'
-  readonly items: readonly (Reserve | Confirm | Release)[]
-}
-export type QuarantineAddress = Envelope & {
-  readonly type: 'quarantine'
-  readonly target: { readonly token: number } | { readonly address: string }
-  readonly why: string
-}
-export type Reap = Envelope & {
-  readonly type: 'reap'
-  readonly token: number
-  readonly version: number
-  readonly why: string
-}
-/** An operator's word that a node is gone for good: ends what is placed there up to `head`. */
-export type ReapNode = Envelope & {
-  readonly type: 'reapNode'
-  readonly node: string
-  readonly head: number
-  readonly why: string
-}
-export type UpdateLabels = Envelope & {
-  readonly type: 'updateLabels'
-  readonly token: number
-  readonly version: number | null
-  readonly labels: Labels
-}
+/** A lease at the version that was looked at. */
+type Judged = { readonly token: number; readonly version: number }
 
-/** A job's finding that a promise was broken. */
-export type Expire = Envelope & { readonly type: 'expire'; readonly token: number; readonly version: number }
-/** The judge's finding that nothing uses the lease; it is judged again in full. */
-export type ReapProven = Envelope & {
-  readonly type: 'reapProven'
-  readonly token: number
-  readonly version: number
-}
-/** Listed addresses that may be free, or held by another: looked at again. */
-export type Recheck = Envelope & { readonly type: 'recheck'; readonly addresses: readonly string[] }
-
-export type CreateNetwork = Envelope & { readonly type: 'createNetwork'; readonly settings: NetworkSettings }
-export type UpdateNetwork = Envelope & {
-  readonly type: 'updateNetwork'
-  readonly version: number | null
-  readonly description: string | null
-  readonly labels: Labels | null
-  /** After a failover that lost nothing: the life of the database that goes on. */
-  readonly identity?: string
-}
-export type EndRecovery = Envelope & { readonly type: 'endRecovery'; readonly why: string }
-/** The log is not the one that was written: restored, or failed over without its last commits (calico#4374, patroni#1894). */
-export type BeginEra = Envelope & {
-  readonly type: 'beginEra'
-  /** The greatest number known to anybody; the new era is above it. */
-  readonly above: number
-  /** False where the deployment declares that a failover loses no commit. */
-  readonly recovering: boolean
-  readonly why: string
-}
-export type Hold = Envelope & {
-  readonly type: 'hold'
-  readonly hold: HoldCause
-  readonly why: string
-  /** CLOCK: how far the clock was stepped forward. */
-  readonly stepMs?: number
-}
-export type ResumeHold = Envelope & {
-  readonly type: 'resumeHold'
-  /** Null: all of them. */
-  readonly hold: HoldCause | null
-  readonly why: string
-}
-export type CreatePool = Envelope & { readonly type: 'createPool'; readonly pool: PoolInput }
-/** Only what is present changes; null clears. */
-export type PoolChange = {
-  readonly name?: string
-  readonly cidr?: string
-  readonly subnet?: string
+/** What is changed in a pool: only what is present. */
+export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'gateway' | 'reapPolicy'>> & {
   readonly gateway?: string | null
-  readonly exclude?: readonly string[]
-  readonly cooldownMs?: number
-  readonly confirmWithinMs?: number | null
-  readonly liveness?: Liveness
-  readonly ownerLimit?: number
-  readonly isDefault?: boolean
-  readonly draining?: boolean
-  readonly options?: PoolOptions
-  readonly labels?: Labels
   /** What is absent in it stays; null: everything as by default. */
   readonly reapPolicy?: Partial<ReapPolicy> | null
 }
-export type UpdatePool = Envelope & {
-  readonly type: 'updatePool'
-  readonly name: string
-  readonly version: number | null
-  readonly change: PoolChange
-}
-export type DeletePool = Envelope & {
-  readonly type: 'deletePool'
-  readonly name: string
-  readonly version: number | null
+
+/** By the type of a command, what it says. */
+type Said = {
+  readonly reserve: {
+    readonly owner: Owner
+    readonly node: string
+    readonly labels: Labels
+    readonly claims: readonly Claim[]
+    /** Canonical addresses that the caller sees in use. */
+    readonly liveAddresses: readonly string[]
+    readonly confirmWithinMs: number | null
+    readonly confirmed: boolean
+    readonly validateOnly: boolean
+  }
+  readonly confirm: { readonly lease: LeaseReference }
+  readonly release: { readonly lease: LeaseReference; readonly removalConfirmed: boolean }
+  /** Several commands that hold all or nothing. */
+  readonly allOrNothing: { readonly items: readonly Command<'reserve' | 'confirm' | 'release'>[] }
+  readonly quarantine: {
+    readonly target: { readonly token: number } | { readonly address: string }
+    readonly why: string
+  }
+  readonly reap: Judged & { readonly why: string }
+  /** An operator's word that a node is gone for good: ends what is placed there up to `head`. */
+  readonly reapNode: { readonly node: string; readonly head: number; readonly why: string }
+  readonly updateLabels: { readonly token: number; readonly version: number | null; readonly labels: Labels }
+
+  /** A job's finding that a promise was broken. */
+  readonly expire: Judged
+  /** The judge's finding that nothing uses the lease; it is judged again in full. */
+  readonly reapProven: Judged
+  /** Listed addresses that may be free, or held by another: looked at again. */
+  readonly recheck: { readonly addresses: readonly string[] }
+
+  readonly createNetwork: { readonly settings: NetworkSettings }
+  readonly updateNetwork: {
+    readonly version: number | null
+    readonly description: string | null
+    readonly labels: Labels | null
+    /** After a failover that lost nothing: the life of the database that goes on. */
+    readonly identity?: string
+  }
+  readonly endRecovery: { readonly why: string }
+  /** The log is not the one that was written: restored, or failed over without its last commits (calico#4374, patroni#1894). */
+  readonly beginEra: {
+    /** The greatest number known to anybody; the new era is above it. */
+    readonly above: number
+    /** False where the deployment declares that a failover loses no commit. */
+    readonly recovering: boolean
+    readonly why: string
+  }
+  readonly hold: {
+    readonly hold: HoldCause
+    readonly why: string
+    /** CLOCK: how far the clock was stepped forward. */
+    readonly stepMs?: number
+  }
+  /** Null: all of them. */
+  readonly resumeHold: { readonly hold: HoldCause | null; readonly why: string }
+  readonly createPool: { readonly pool: PoolInput }
+  readonly updatePool: { readonly name: string; readonly version: number | null; readonly change: PoolChange }
+  readonly deletePool: { readonly name: string; readonly version: number | null }
+
+  readonly registerSource: { readonly declaration: SourceDeclaration }
+  readonly enableSource: { readonly id: string }
+  readonly retireSource: { readonly id: string }
+  /**
+   * A slice of a report: at most 1,000 entries that are news, or vanished ones. Only the last one counts the report and
+   * advances its sequence.
+   */
+  readonly report: {
+    readonly source: string
+    readonly epoch: string
+    readonly sequence: number
+    /** What the report was begun at: number of the log, and time. */
+    readonly head: number
+    readonly begunAt: number
+    /** Everything that the source declares to see is in it. */
+    readonly complete: boolean
+    /** Why it is not complete: stable codes. */
+    readonly because: readonly string[]
+    readonly entries: readonly Entry[]
+    /** Listed until now and not in the report. */
+    readonly vanished: readonly Entry[]
+    /** `after`: the report before, which a list that is said to be unchanged, or was compared, must follow. */
+    readonly last: { readonly entries: number; readonly digest: string; readonly after: number } | null
+  }
 }
 
-export type RegisterSource = Envelope & {
-  readonly type: 'registerSource'
-  readonly declaration: SourceDeclaration
-}
-export type EnableSource = Envelope & { readonly type: 'enableSource'; readonly id: string }
-export type RetireSource = Envelope & { readonly type: 'retireSource'; readonly id: string }
-
-/**
- * A slice of a report: at most 1,000 entries that are news, or vanished ones. Only the last one counts the report and
- * advances its sequence.
- */
-export type Report = Envelope & {
-  readonly type: 'report'
-  readonly source: string
-  readonly epoch: string
-  readonly sequence: number
-  /** What the report was begun at: number of the log, and time. */
-  readonly head: number
-  readonly begunAt: number
-  /** Everything that the source declares to see is in it. */
-  readonly complete: boolean
-  /** Why it is not complete: stable codes. */
-  readonly because: readonly string[]
-  readonly entries: readonly Entry[]
-  /** Listed until now and not in the report. */
-  readonly vanished: readonly Entry[]
-  /** `after`: the report before, which a list that is said to be unchanged, or was compared, must follow. */
-  readonly last: { readonly entries: number; readonly digest: string; readonly after: number } | null
-}
-
-export type ShapeCommand =
-  | CreateNetwork
-  | UpdateNetwork
-  | EndRecovery
-  | BeginEra
-  | Hold
-  | ResumeHold
-  | CreatePool
-  | UpdatePool
-  | DeletePool
-export type SourceCommand = RegisterSource | EnableSource | RetireSource | Report | Recheck
-export type LeaseCommand =
-  | Reserve
-  | Confirm
-  | Release
-  | AllOrNothing
-  | QuarantineAddress
-  | Reap
-  | ReapNode
-  | UpdateLabels
-  | Expire
-  | ReapProven
-export type Command = LeaseCommand | SourceCommand | ShapeCommand
+export type Command<T extends keyof Said = keyof Said> = {
+  readonly [K in T]: Envelope & { readonly type: K } & Said[K]
+}[T]
 
 // What the image lacks.
 
@@ -269,9 +194,6 @@ export type Remembered = {
   readonly answer: Answer
 }
 
-/** A lease that has ended and whose address went on to another: what it was last. */
-export type Ended = AddressRecord
-
 export type Needs = {
   readonly requests: readonly string[]
   readonly tokens: readonly number[]
@@ -288,10 +210,10 @@ export type Known = {
   /** Life of the database. */
   readonly identity: string
   readonly requests: ReadonlyMap<string, Remembered>
-  /** Null: no lease of this token has ended. */
-  readonly endedByToken: ReadonlyMap<number, Ended | null>
+  /** What a lease was last, before its address went on to another. Null: no lease of this token has ended. */
+  readonly endedByToken: ReadonlyMap<number, AddressRecord | null>
   /** By attachment key. */
-  readonly endedByOwner: ReadonlyMap<string, readonly Ended[]>
+  readonly endedByOwner: ReadonlyMap<string, readonly AddressRecord[]>
   /** Null: the source has not reported. */
   readonly freshness: ReadonlyMap<string, Freshness | null>
   /** By address. */

@@ -1,20 +1,7 @@
 /** Commands about a lease or an address: Confirm, Release, Quarantine, Reap, expiry, labels. */
 import { formatValue, isMalformed, parseAddress } from './address.ts'
 import { type Batch, blank, emit, emitLease, viewOf } from './batch.ts'
-import type {
-  Actor,
-  Answer,
-  Confirm,
-  Ended,
-  Expire,
-  LeaseReference,
-  QuarantineAddress,
-  Reap,
-  ReapNode,
-  Release,
-  Reserve,
-  UpdateLabels,
-} from './command.ts'
+import type { Actor, Answer, Command, LeaseReference } from './command.ts'
 import { type AddressRecord, type Details, leaseId } from './event.ts'
 import {
   freedByHolder,
@@ -35,7 +22,7 @@ import { unitOf } from './pool.ts'
 import { contains } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
 
-export function decideConfirm(batch: Batch, command: Confirm): Answer | Refusal {
+export function decideConfirm(batch: Batch, command: Command<'confirm'>): Answer | Refusal {
   const { image, now } = batch
   const found = resolve(batch, command.lease)
   if ('reason' in found) return found
@@ -84,13 +71,17 @@ export function confirm(
  * A promise made again is life: whoever is told once more that the lease is his will use the address, so its age and the
  * proofs under way begin anew (2.4). Said again soon it writes nothing: retries write nothing, and the age protects.
  */
-export function renew(batch: Batch, command: Reserve | Confirm, record: HeldRecord): AddressRecord {
+export function renew(
+  batch: Batch,
+  command: Command<'reserve'> | Command<'confirm'>,
+  record: HeldRecord,
+): AddressRecord {
   if (batch.now - record.at < POLICY.renewAfterMs || record.confirmBy !== null) return record
   if (batch.without.has('PROMISE_RENEWS_THE_AGE')) return record
   return emitLease(batch, command, 'lease.updated', record, {})
 }
 
-export function decideRelease(batch: Batch, command: Release): Answer | Refusal {
+export function decideRelease(batch: Batch, command: Command<'release'>): Answer | Refusal {
   const { image, now } = batch
   const reference = command.lease
   if (reference.token === null) {
@@ -122,7 +113,7 @@ export function decideRelease(batch: Batch, command: Release): Answer | Refusal 
   return { leases: leases.map((record) => viewOf(image, record)) }
 }
 
-function release(batch: Batch, command: Release, record: HeldRecord): AddressRecord {
+function release(batch: Batch, command: Command<'release'>, record: HeldRecord): AddressRecord {
   const { image, now } = batch
   const { removalConfirmed } = command
   if (record.state !== 'QUARANTINED') {
@@ -172,7 +163,7 @@ export function end(
   )
 }
 
-export function decideQuarantine(batch: Batch, command: QuarantineAddress): Answer | Refusal {
+export function decideQuarantine(batch: Batch, command: Command<'quarantine'>): Answer | Refusal {
   const { image, now } = batch
   let record: AddressRecord | undefined
   if ('token' in command.target) {
@@ -195,7 +186,7 @@ export function decideQuarantine(batch: Batch, command: QuarantineAddress): Answ
   return { leases: [viewOf(image, emitLease(batch, command, 'lease.quarantined', record, change))] }
 }
 
-export function decideReap(batch: Batch, command: Reap): Answer | Refusal {
+export function decideReap(batch: Batch, command: Command<'reap'>): Answer | Refusal {
   const record = judged(batch, command)
   if ('reason' in record) return record
   const details = { reason: 'OPERATOR', why: command.why, version: command.version }
@@ -206,7 +197,7 @@ export function decideReap(batch: Batch, command: Reap): Answer | Refusal {
  * A node that is gone for good: ends the leases placed there up to the head that the operator had seen, unless a source of
  * another node lists them; and what the node's own sources listed up to it, whose epochs are closed.
  */
-export function decideReapNode(batch: Batch, command: ReapNode): Answer | Refusal {
+export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answer | Refusal {
   const { image } = batch
   const { node, head } = command
   const shut = notOpen(batch, 'reaped')
@@ -251,7 +242,7 @@ export function decideReapNode(batch: Batch, command: ReapNode): Answer | Refusa
 }
 
 /** A promise that was broken: RESERVED, past its deadline and the grace, and never listed (2.1). */
-export function decideExpire(batch: Batch, command: Expire): Answer | Refusal {
+export function decideExpire(batch: Batch, command: Command<'expire'>): Answer | Refusal {
   const { image, now } = batch
   const record = judged(batch, command)
   if ('reason' in record) return record
@@ -286,7 +277,7 @@ export function expiresAt(
   return confirmableUntil(record, reapPolicy(place.pool.reapPolicy).confirmGraceMs)
 }
 
-export function decideUpdateLabels(batch: Batch, command: UpdateLabels): Answer | Refusal {
+export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'>): Answer | Refusal {
   const { image } = batch
   const record = byToken(batch, command.token)
   if ('reason' in record) return record
@@ -309,7 +300,7 @@ function isSameMap(a: Readonly<Record<string, string>>, b: Readonly<Record<strin
 
 // Which lease is meant.
 
-type Resolved = { readonly held: readonly HeldRecord[]; readonly ended: readonly Ended[] }
+type Resolved = { readonly held: readonly HeldRecord[]; readonly ended: readonly AddressRecord[] }
 
 function resolve(batch: Batch, reference: LeaseReference): Resolved | Refusal {
   const { image, known } = batch

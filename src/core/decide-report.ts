@@ -15,16 +15,7 @@ import {
   setFreshness,
   viewOf,
 } from './batch.ts'
-import type {
-  Answer,
-  EnableSource,
-  Freshness,
-  ReapProven,
-  Recheck,
-  RegisterSource,
-  Report,
-  RetireSource,
-} from './command.ts'
+import type { Answer, Command, Freshness } from './command.ts'
 import { confirm, end, judged, notOpen } from './decide-lease.ts'
 import { type Details, type Entry, TERMINAL } from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
@@ -48,7 +39,7 @@ import { isSameJson } from './same.ts'
 
 // Sources.
 
-export function decideRegisterSource(batch: Batch, command: RegisterSource): Answer | Refusal {
+export function decideRegisterSource(batch: Batch, command: Command<'registerSource'>): Answer | Refusal {
   const { image } = batch
   const { declaration } = command
   const before = image.sources.get(declaration.id)
@@ -74,7 +65,7 @@ export function decideRegisterSource(batch: Batch, command: RegisterSource): Ans
   return { leases: [], source: image.sources.get(declaration.id)! }
 }
 
-export function decideEnableSource(batch: Batch, command: EnableSource): Answer | Refusal {
+export function decideEnableSource(batch: Batch, command: Command<'enableSource'>): Answer | Refusal {
   const source = sourceNamed(batch, command.id)
   if ('reason' in source) return source
   if (source.state === 'REGISTERED')
@@ -83,7 +74,7 @@ export function decideEnableSource(batch: Batch, command: EnableSource): Answer 
 }
 
 /** Says how many leases lose their last witness, and how many free addresses only this source listed. */
-export function decideRetireSource(batch: Batch, command: RetireSource): Answer | Refusal {
+export function decideRetireSource(batch: Batch, command: Command<'retireSource'>): Answer | Refusal {
   const { image } = batch
   const { id } = command
   const found = image.sources.get(id)
@@ -126,7 +117,7 @@ function retired(id: string): Refusal {
 
 // Reports.
 
-export function decideReport(batch: Batch, command: Report): Answer | Refusal {
+export function decideReport(batch: Batch, command: Command<'report'>): Answer | Refusal {
   const { image } = batch
   const source = sourceNamed(batch, command.source)
   if ('reason' in source) return source
@@ -190,13 +181,13 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
   return { leases: [], report: { ...taken, counted, because } }
 }
 
-function isInOrder({ sequence, last }: Report, fresh: Freshness | undefined): boolean {
+function isInOrder({ sequence, last }: Command<'report'>, fresh: Freshness | undefined): boolean {
   const before = fresh?.sequence ?? 0
   return sequence > before && (last === null || last.after === before)
 }
 
 /** Its list is of a later log than this one: this may be a restored copy, and an agent must not be able to burn eras. */
-function ahead(batch: Batch, command: Report, source: SourceState): Answer {
+function ahead(batch: Batch, command: Command<'report'>, source: SourceState): Answer {
   const { image } = batch
   if (source.state === 'ENABLED' && image.network!.holds.SOURCE_AHEAD === undefined) {
     const why = `source ${command.source} has seen number ${command.head}, this log ends at ${image.head}: it may be an older copy; recover, or resume`
@@ -226,7 +217,11 @@ function isListedNow({ image }: Batch, source: string, entry: Entry): boolean {
   return known !== undefined && known.vanishedSeq === null
 }
 
-function newFreshness({ image, now }: Batch, command: Report, before: Freshness | undefined): Freshness {
+function newFreshness(
+  { image, now }: Batch,
+  command: Command<'report'>,
+  before: Freshness | undefined,
+): Freshness {
   return {
     source: command.source,
     epoch: command.epoch,
@@ -254,7 +249,7 @@ export function isSpaced({ declaration }: SourceState, { counted }: Freshness, b
 /** How a source stands after a report. */
 export function freshnessAfter(
   before: Freshness,
-  { sequence, head, begunAt, last }: Pick<Report, 'sequence' | 'head' | 'begunAt' | 'last'>,
+  { sequence, head, begunAt, last }: Pick<Command<'report'>, 'sequence' | 'head' | 'begunAt' | 'last'>,
   {
     now,
     flaws,
@@ -295,7 +290,7 @@ export function freshnessAfter(
 }
 
 /** The report that completes the observation of a new era ends the recovery (INV-24). */
-function endRecovery(batch: Batch, command: Report): void {
+function endRecovery(batch: Batch, command: Command<'report'>): void {
   const { image } = batch
   const { recovering, era } = image.network!
   if (recovering === null) return
@@ -325,7 +320,7 @@ function longestPromise({ image }: Batch): number {
 
 // What follows from what is listed.
 
-export function decideRecheck(batch: Batch, command: Recheck): Answer {
+export function decideRecheck(batch: Batch, command: Command<'recheck'>): Answer {
   const { image } = batch
   const again = batch.without.has('LISTED_IS_LOOKED_AT_AGAIN') ? [] : command.addresses
   for (const address of again) follow(batch, command, address, (one) => believedHead(batch, one))
@@ -446,7 +441,7 @@ function evidenceOf(sighting: Sighting): Details {
 // Taking back.
 
 /** The judge again, in full, on what is read under the lock (INV-3, INV-21). */
-export function decideReapProven(batch: Batch, command: ReapProven): Answer | Refusal {
+export function decideReapProven(batch: Batch, command: Command<'reapProven'>): Answer | Refusal {
   const { image, now, without, known } = batch
   const shut = notOpen(batch, 'reaped')
   if (shut !== null) return shut

@@ -5,7 +5,7 @@
  */
 import { blockBase, formatValue, isBlockBase, isMalformed, parseAddress } from './address.ts'
 import { type Batch, blank, emit, emitLease, freshnessOf, isWordSpent, viewOf } from './batch.ts'
-import type { Answer, Claim, LeaseView, Reserve } from './command.ts'
+import type { Answer, Claim, Command, LeaseView } from './command.ts'
 import { closed, illegal, mayTouch, notOpen, renew, stateMetadata } from './decide-lease.ts'
 import type { AddressRecord } from './event.ts'
 import { leaseId } from './event.ts'
@@ -43,7 +43,7 @@ type OpenClaim = {
 
 type Skipped = { readonly address: string; readonly place: PoolState }
 
-export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal {
+export function decideReserve(batch: Batch, command: Command<'reserve'>): Answer | Refusal {
   const { image, now } = batch
   const { owner } = command
   const shut = notOpen(batch, 'handed out')
@@ -97,7 +97,11 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
 }
 
 /** What a refused Reserve leaves: the candidates that its caller sees live, which nobody should be offered again. */
-export function quarantineSeen(batch: Batch, command: Reserve, addresses: readonly string[]): void {
+export function quarantineSeen(
+  batch: Batch,
+  command: Command<'reserve'>,
+  addresses: readonly string[],
+): void {
   for (const address of addresses) {
     const place = poolAt(batch.image, addressValue(address))
     if (place !== null && !isHeld(batch.image.records.get(address)))
@@ -108,7 +112,7 @@ export function quarantineSeen(batch: Batch, command: Reserve, addresses: readon
 // Claims.
 
 /** Finds the pools of each claim; without claims, the one default pool of each family. */
-function openClaims({ image }: Batch, command: Reserve): readonly OpenClaim[] | Refusal {
+function openClaims({ image }: Batch, command: Command<'reserve'>): readonly OpenClaim[] | Refusal {
   if (command.claims.length === 0) {
     const open: OpenClaim[] = []
     for (const family of [4, 6] as const) {
@@ -220,7 +224,7 @@ function namedIn(
  * Quarantines what other lives of the same (kind, name, interface) hold: nobody said that they are gone. Which one is newer
  * is decided by what is closed, never by comparing strings: whoever gets here is not closed, and closes what it overtakes.
  */
-function supersede(batch: Batch, command: Reserve, takes: boolean): Refusal | null {
+function supersede(batch: Batch, command: Command<'reserve'>, takes: boolean): Refusal | null {
   const { image, now } = batch
   const { owner, node } = command
   if (batch.without.has('NEWER_LIFE_SUPERSEDES')) return null
@@ -266,7 +270,7 @@ function supersede(batch: Batch, command: Reserve, takes: boolean): Refusal | nu
 // What is held already.
 
 /** A retry changes nothing but a deadline, which moves out or goes, and where the workload is. */
-function again(batch: Batch, command: Reserve, record: HeldRecord): AddressRecord {
+function again(batch: Batch, command: Command<'reserve'>, record: HeldRecord): AddressRecord {
   const { now } = batch
   if (record.state === 'RESERVED' && command.confirmed) {
     return emitLease(batch, command, 'lease.confirmed', record, {
@@ -286,7 +290,12 @@ function again(batch: Batch, command: Reserve, record: HeldRecord): AddressRecor
 
 // A free address.
 
-function pick(batch: Batch, command: Reserve, open: OpenClaim, skipped: Skipped[]): AddressRecord | Refusal {
+function pick(
+  batch: Batch,
+  command: Command<'reserve'>,
+  open: OpenClaim,
+  skipped: Skipped[],
+): AddressRecord | Refusal {
   if (open.named !== null) return pickNamed(batch, command, open.named)
   let last: Refusal | undefined
   for (const place of open.places) {
@@ -301,7 +310,7 @@ function pick(batch: Batch, command: Reserve, open: OpenClaim, skipped: Skipped[
 }
 
 /** What keeps this holder out of a pool, whatever its addresses: draining, liveness, the owner limit. */
-function bars(batch: Batch, command: Reserve, { pool }: PoolState): Refusal | null {
+function bars(batch: Batch, command: Command<'reserve'>, { pool }: PoolState): Refusal | null {
   if (pool.draining) {
     return refusal('POOL_DRAINING', `pool ${pool.name} is draining and hands out nothing new`, {
       pool: pool.name,
@@ -324,7 +333,7 @@ function bars(batch: Batch, command: Reserve, { pool }: PoolState): Refusal | nu
 }
 
 /** A STRICT pool hands out only while every source that covers the asking node has said lately what is live (M-14). */
-function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | null {
+function staleness(batch: Batch, { node }: Command<'reserve'>, pool: string): Refusal | null {
   const { image, now } = batch
   const covering = [...image.sources.values()].filter(
     ({ state, declaration }) => state === 'ENABLED' && (node === '' || coversNode(declaration, node)),
@@ -344,7 +353,11 @@ function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | nul
   })
 }
 
-function pickNamed(batch: Batch, command: Reserve, { address, place }: NonNullable<OpenClaim['named']>) {
+function pickNamed(
+  batch: Batch,
+  command: Command<'reserve'>,
+  { address, place }: NonNullable<OpenClaim['named']>,
+) {
   const { image, now } = batch
   const { pool } = place
   const metadata = { address, pool: pool.name }
@@ -398,7 +411,7 @@ function pickNamed(batch: Batch, command: Reserve, { address, place }: NonNullab
 
 function pickFrom(
   batch: Batch,
-  command: Reserve,
+  command: Command<'reserve'>,
   place: PoolState,
   preferPrevious: boolean,
   skipped: Skipped[],
@@ -460,7 +473,7 @@ function exhausted({ image, now }: Batch, place: PoolState): Refusal {
 }
 
 /** For a pool of blocks an address in use makes its whole block live. */
-function liveUnits({ liveAddresses }: Reserve, { pool }: PoolState): ReadonlySet<string> | null {
+function liveUnits({ liveAddresses }: Command<'reserve'>, { pool }: PoolState): ReadonlySet<string> | null {
   if (liveAddresses.length === 0) return null
   if (isSingle(pool)) return new Set(liveAddresses)
   const units = new Set<string>()
@@ -476,14 +489,14 @@ function isRested({ image, now, without }: Batch, record: AddressRecord | undefi
 }
 
 /** A cooling address goes back to its last holder alone, and only if that one said that it is removed. */
-function mayHaveBack(record: AddressRecord | undefined, { owner }: Reserve): boolean {
+function mayHaveBack(record: AddressRecord | undefined, { owner }: Command<'reserve'>): boolean {
   return record?.ended === 'RELEASED' && record.owner !== null && holderKey(record.owner) === holderKey(owner)
 }
 
 /** Who sees a free address live, unless it is the very attachment that asks (INV-12, azure#1259). */
 function seenForAnother(
   { image, without }: Batch,
-  command: Reserve,
+  command: Command<'reserve'>,
   place: PoolState,
   address: string,
 ): { readonly source: string | null; readonly whom: string } | null {
@@ -497,7 +510,7 @@ function seenForAnother(
 }
 
 /** Quarantines a candidate that the caller sees in use, unless too many are on that caller's word already. */
-function seenByCaller(batch: Batch, command: Reserve, place: PoolState, address: string): boolean {
+function seenByCaller(batch: Batch, command: Command<'reserve'>, place: PoolState, address: string): boolean {
   const { image, now } = batch
   const by = command.actor.name
   if (isWordSpent(batch, by)) return false
@@ -509,7 +522,12 @@ function seenByCaller(batch: Batch, command: Reserve, place: PoolState, address:
   return true
 }
 
-function reserve(batch: Batch, command: Reserve, place: PoolState, address: string): AddressRecord {
+function reserve(
+  batch: Batch,
+  command: Command<'reserve'>,
+  place: PoolState,
+  address: string,
+): AddressRecord {
   const { now } = batch
   const within = command.confirmWithinMs ?? place.pool.confirmWithinMs
   return emitLease(batch, command, 'lease.reserved', blank(batch, place, address), {

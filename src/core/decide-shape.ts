@@ -4,19 +4,7 @@
  */
 import { isMalformed, parseCidr } from './address.ts'
 import { type Batch, emit } from './batch.ts'
-import type {
-  Answer,
-  BeginEra,
-  CreateNetwork,
-  CreatePool,
-  DeletePool,
-  EndRecovery,
-  Hold,
-  PoolView,
-  ResumeHold,
-  UpdateNetwork,
-  UpdatePool,
-} from './command.ts'
+import type { Answer, Command, PoolView } from './command.ts'
 import { expiresAt, idOf } from './decide-lease.ts'
 import type { HoldCause } from './event.ts'
 import { addressValue, type Image, isHeld, type PoolState, recordsIn, restedBy } from './image.ts'
@@ -27,7 +15,7 @@ import { contains } from './ranges.ts'
 import { invalid, type Refusal, refusal } from './refusal.ts'
 import { isSameJson } from './same.ts'
 
-export function decideCreateNetwork(batch: Batch, command: CreateNetwork): Answer | Refusal {
+export function decideCreateNetwork(batch: Batch, command: Command<'createNetwork'>): Answer | Refusal {
   const { image, known } = batch
   if (image.network !== null)
     return invalid('name', `network ${image.name} exists already; pick another name or update it`)
@@ -38,7 +26,7 @@ export function decideCreateNetwork(batch: Batch, command: CreateNetwork): Answe
   return networkAnswer(image)
 }
 
-export function decideUpdateNetwork(batch: Batch, command: UpdateNetwork): Answer | Refusal {
+export function decideUpdateNetwork(batch: Batch, command: Command<'updateNetwork'>): Answer | Refusal {
   const { image } = batch
   const { version, description, labels, identity } = image.network!
   if (command.version !== null && command.version !== version) {
@@ -56,7 +44,7 @@ export function decideUpdateNetwork(batch: Batch, command: UpdateNetwork): Answe
   return networkAnswer(image)
 }
 
-export function decideEndRecovery(batch: Batch, command: EndRecovery): Answer {
+export function decideEndRecovery(batch: Batch, command: Command<'endRecovery'>): Answer {
   if (batch.image.network!.recovering !== null)
     emit(batch, command, { type: 'recovery.ended', details: { why: command.why } })
   return networkAnswer(batch.image)
@@ -66,7 +54,7 @@ export function decideEndRecovery(batch: Batch, command: EndRecovery): Answer {
  * The log is an older copy of itself, or lost its end: all later numbers are above any that was known or lost (INV-24).
  * Several processes may find out at the same time: the era that has begun is begun.
  */
-export function decideBeginEra(batch: Batch, command: BeginEra): Answer | Refusal {
+export function decideBeginEra(batch: Batch, command: Command<'beginEra'>): Answer | Refusal {
   const { image, known } = batch
   const era = Math.max(image.network!.era, eraOf(command.above)) + 1
   if (era > LAST_ERA)
@@ -91,7 +79,7 @@ export function decideBeginEra(batch: Batch, command: BeginEra): Answer | Refusa
   return networkAnswer(image)
 }
 
-export function decideHold(batch: Batch, command: Hold): Answer {
+export function decideHold(batch: Batch, command: Command<'hold'>): Answer {
   const { image, now } = batch
   const { hold, why, stepMs } = command
   const before = image.network!.holds[hold]?.details.before ?? now - (stepMs ?? 0)
@@ -111,7 +99,7 @@ function longestWait(batch: Batch, since: number): number {
   return end - since
 }
 
-export function decideResumeHold(batch: Batch, command: ResumeHold): Answer {
+export function decideResumeHold(batch: Batch, command: Command<'resumeHold'>): Answer {
   const { image } = batch
   const holds = (Object.keys(image.network!.holds) as HoldCause[]).filter(
     (hold) => command.hold === null || command.hold === hold,
@@ -121,7 +109,7 @@ export function decideResumeHold(batch: Batch, command: ResumeHold): Answer {
   return networkAnswer(image)
 }
 
-export function decideCreatePool(batch: Batch, command: CreatePool): Answer | Refusal {
+export function decideCreatePool(batch: Batch, command: Command<'createPool'>): Answer | Refusal {
   const { image } = batch
   const settings = parsePoolSettings(command.pool)
   if ('reason' in settings) return settings
@@ -134,7 +122,7 @@ export function decideCreatePool(batch: Batch, command: CreatePool): Answer | Re
   return poolAnswer(image.pools.get(poolId)!.pool)
 }
 
-export function decideUpdatePool(batch: Batch, command: UpdatePool): Answer | Refusal {
+export function decideUpdatePool(batch: Batch, command: Command<'updatePool'>): Answer | Refusal {
   const { image } = batch
   const place = poolNamed(image, command)
   if ('reason' in place) return place
@@ -155,21 +143,20 @@ export function decideUpdatePool(batch: Batch, command: UpdatePool): Answer | Re
   return poolAnswer(image.pools.get(pool.poolId)!.pool)
 }
 
-function changed(pool: Pool, { change }: UpdatePool): PoolInput {
-  const { gateway, confirmWithinMs, reapPolicy, ...rest } = change
+function changed(pool: Pool, { change }: Command<'updatePool'>): PoolInput {
+  const { gateway = pool.gateway, reapPolicy, ...rest } = change
   const cidr = change.cidr ?? pool.cidr
   return {
     ...pool.settings,
     // A subnet that was simply the pool's range stays that when the range changes.
     subnet: pool.subnet === pool.cidr ? cidr : pool.subnet,
     ...rest,
-    gateway: gateway === undefined ? pool.gateway : (gateway ?? ''),
-    confirmWithinMs: confirmWithinMs === undefined ? pool.confirmWithinMs : confirmWithinMs,
+    gateway: gateway ?? '',
     reapPolicy: reapPolicy === null ? {} : { ...pool.reapPolicy, ...reapPolicy },
   }
 }
 
-export function decideDeletePool(batch: Batch, command: DeletePool): Answer | Refusal {
+export function decideDeletePool(batch: Batch, command: Command<'deletePool'>): Answer | Refusal {
   const { image } = batch
   const place = poolNamed(image, command)
   if ('reason' in place) return place
@@ -233,7 +220,10 @@ function nowhere({ cidr }: PoolSettings): Refusal | null {
   )
 }
 
-function poolNamed(image: Image, command: UpdatePool | DeletePool): PoolState | Refusal {
+function poolNamed(
+  image: Image,
+  command: Command<'updatePool'> | Command<'deletePool'>,
+): PoolState | Refusal {
   const { name, version } = command
   const place = image.poolsByName.get(name)
   if (place === undefined)

@@ -5,36 +5,11 @@
  * live.
  */
 import { type Batch, markOf, undoTo } from './batch.ts'
-import type { AllOrNothing, Answer, Command, LeaseView, Needs, Reserve } from './command.ts'
-import {
-  decideConfirm,
-  decideExpire,
-  decideQuarantine,
-  decideReap,
-  decideReapNode,
-  decideRelease,
-  decideUpdateLabels,
-} from './decide-lease.ts'
-import {
-  decideEnableSource,
-  decideReapProven,
-  decideRecheck,
-  decideRegisterSource,
-  decideReport,
-  decideRetireSource,
-} from './decide-report.ts'
+import type { Answer, Command, LeaseView, Needs } from './command.ts'
+import * as lease from './decide-lease.ts'
+import * as report from './decide-report.ts'
 import { decideReserve, quarantineSeen } from './decide-reserve.ts'
-import {
-  decideBeginEra,
-  decideCreateNetwork,
-  decideCreatePool,
-  decideDeletePool,
-  decideEndRecovery,
-  decideHold,
-  decideResumeHold,
-  decideUpdateNetwork,
-  decideUpdatePool,
-} from './decide-shape.ts'
+import * as shape from './decide-shape.ts'
 import { type Image, isHeld, leasesOfAttachment, sightingsOf, unitAt } from './image.ts'
 import { coverageOf } from './judge.ts'
 import type { Owner } from './owner.ts'
@@ -61,14 +36,14 @@ export function decide(batch: Batch, command: Command): Outcome {
     const seen =
       command.type === 'reserve' && !command.validateOnly ? quarantinedSince(batch, mark.events) : []
     undoTo(batch, mark)
-    if (seen.length > 0) quarantineSeen(batch, command as Reserve, seen)
+    if (seen.length > 0) quarantineSeen(batch, command as Command<'reserve'>, seen)
     return refuse(result)
   }
   if (command.type === 'reserve' && command.validateOnly) {
     undoTo(batch, mark)
     return {
       ok: true,
-      answer: { leases: result.leases.map((lease) => withoutNumbers(image, lease)) },
+      answer: { leases: result.leases.map((one) => withoutNumbers(image, one)) },
       replayed: false,
     }
   }
@@ -81,43 +56,40 @@ export function decide(batch: Batch, command: Command): Outcome {
   return { ok: true, answer: result, replayed: false }
 }
 
-type Decider<T extends Command['type']> = (
-  batch: Batch,
-  command: Extract<Command, { readonly type: T }>,
-) => Answer | Refusal
+type Decider<T extends Command['type']> = (batch: Batch, command: Command<T>) => Answer | Refusal
 
 const DECIDERS: { readonly [T in Command['type']]: Decider<T> } = {
   reserve: decideReserve,
-  confirm: decideConfirm,
-  release: decideRelease,
+  confirm: lease.decideConfirm,
+  release: lease.decideRelease,
   allOrNothing: decideAll,
-  quarantine: decideQuarantine,
-  reap: decideReap,
-  reapNode: decideReapNode,
-  updateLabels: decideUpdateLabels,
-  expire: decideExpire,
-  reapProven: decideReapProven,
-  report: decideReport,
-  recheck: decideRecheck,
-  registerSource: decideRegisterSource,
-  enableSource: decideEnableSource,
-  retireSource: decideRetireSource,
-  createNetwork: decideCreateNetwork,
-  updateNetwork: decideUpdateNetwork,
-  endRecovery: decideEndRecovery,
-  beginEra: decideBeginEra,
-  hold: decideHold,
-  resumeHold: decideResumeHold,
-  createPool: decideCreatePool,
-  updatePool: decideUpdatePool,
-  deletePool: decideDeletePool,
+  quarantine: lease.decideQuarantine,
+  reap: lease.decideReap,
+  reapNode: lease.decideReapNode,
+  updateLabels: lease.decideUpdateLabels,
+  expire: lease.decideExpire,
+  reapProven: report.decideReapProven,
+  report: report.decideReport,
+  recheck: report.decideRecheck,
+  registerSource: report.decideRegisterSource,
+  enableSource: report.decideEnableSource,
+  retireSource: report.decideRetireSource,
+  createNetwork: shape.decideCreateNetwork,
+  updateNetwork: shape.decideUpdateNetwork,
+  endRecovery: shape.decideEndRecovery,
+  beginEra: shape.decideBeginEra,
+  hold: shape.decideHold,
+  resumeHold: shape.decideResumeHold,
+  createPool: shape.decideCreatePool,
+  updatePool: shape.decideUpdatePool,
+  deletePool: shape.decideDeletePool,
 }
 
 function decideOne(batch: Batch, command: Command): Answer | Refusal {
   return (DECIDERS[command.type] as Decider<typeof command.type>)(batch, command as never)
 }
 
-function decideAll(batch: Batch, { items }: AllOrNothing): Answer | Refusal {
+function decideAll(batch: Batch, { items }: Command<'allOrNothing'>): Answer | Refusal {
   const answers: Answer[] = []
   for (const [index, item] of items.entries()) {
     const answer = decideOne(batch, item)
@@ -155,8 +127,8 @@ function replayed(batch: Batch, command: Command): Outcome | null {
   }
   if (PROMISES.has(found.method)) {
     const { leases, items = [] } = found.answer
-    const gone = [...leases, ...items.flatMap((item) => item.leases)].find((lease) => {
-      const record = batch.image.byToken.get(lease.fencingToken)
+    const gone = [...leases, ...items.flatMap((item) => item.leases)].find(({ fencingToken }) => {
+      const record = batch.image.byToken.get(fencingToken)
       return !isHeld(record) || record.state === 'QUARANTINED'
     })
     if (gone !== undefined) {
@@ -184,10 +156,10 @@ function quarantinedSince({ events }: Batch, from: number): readonly string[] {
 }
 
 /** A dry run promises nothing that could be quoted later. */
-function withoutNumbers(image: Image, lease: LeaseView): LeaseView {
-  return lease.reused
-    ? { ...lease, version: image.byToken.get(lease.fencingToken)!.seq }
-    : { ...lease, leaseId: '', version: 0, fencingToken: 0 }
+function withoutNumbers(image: Image, view: LeaseView): LeaseView {
+  return view.reused
+    ? { ...view, version: image.byToken.get(view.fencingToken)!.seq }
+    : { ...view, leaseId: '', version: 0, fencingToken: 0 }
 }
 
 function refuse(reason: Refusal): Outcome {

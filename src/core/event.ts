@@ -5,22 +5,15 @@
 import type { Labels, Owner } from './owner.ts'
 import type { PoolSettings } from './pool.ts'
 
-export type QuarantineReason =
-  | 'SUPERSEDED'
-  | 'REMOVAL_UNCONFIRMED'
-  | 'CONFLICT'
-  | 'OPERATOR'
-  | 'RELEASED_BUT_LIVE'
-  | 'FOREIGN'
-
-export const QUARANTINE_REASONS: readonly QuarantineReason[] = [
+export const QUARANTINE_REASONS = [
   'SUPERSEDED',
   'REMOVAL_UNCONFIRMED',
   'CONFLICT',
   'OPERATOR',
   'RELEASED_BUT_LIVE',
   'FOREIGN',
-]
+] as const
+export type QuarantineReason = (typeof QUARANTINE_REASONS)[number]
 
 export type LeaseState = 'RESERVED' | 'ACTIVE' | 'QUARANTINED'
 
@@ -77,147 +70,7 @@ export type EventHeader = {
   readonly traceId: string | null
 }
 
-export type LeaseEventType =
-  | 'lease.reserved'
-  | 'lease.confirmed'
-  | 'lease.updated'
-  | 'lease.released'
-  | 'lease.quarantined'
-  | 'lease.reaped'
-  | 'lease.adopted'
-
-export type LeaseEvent = EventHeader & {
-  readonly type: LeaseEventType
-  readonly record: AddressRecord
-  /** Number of the address's event before this one; 0: this is its first. */
-  readonly previous: number
-  /** What it was decided on. */
-  readonly details: Details | null
-}
-
-export type NetworkSettings = { readonly description: string; readonly labels: Labels }
-
-export type NetworkEvent = EventHeader & {
-  readonly type: 'network.created' | 'network.updated'
-  /** `identity` is the life of the database that wrote it; of network.updated only after a failover that lost nothing. */
-  readonly details: NetworkSettings & { readonly identity?: string }
-}
-export type EraEvent = EventHeader & {
-  readonly type: 'era.begun'
-  readonly details: {
-    readonly era: number
-    readonly recovering: boolean
-    readonly identity: string
-    /** The last number of the log before it. */
-    readonly after: number
-    readonly why: string
-  }
-}
-export type RecoveryEvent = EventHeader & {
-  readonly type: 'recovery.ended'
-  readonly details: { readonly why: string }
-}
-export type PoolEvent = EventHeader & {
-  readonly type: 'pool.created' | 'pool.updated' | 'pool.deleted'
-  readonly poolId: number
-  /** After the event; of a deleted pool, as it was last. */
-  readonly details: PoolSettings
-}
-export type ClosedEvent = EventHeader & { readonly type: 'attachment.closed'; readonly owner: Owner }
-
-/** push: it reports. The others are asked by ipledger. */
-export type SourceKind = 'push' | 'docker' | 'kubernetes' | 'http'
-export const SOURCE_KINDS: readonly SourceKind[] = ['push', 'docker', 'kubernetes', 'http']
-
-/** What a source declares. Of what it cannot see, its silence says nothing (calico#5044). */
-export type SourceDeclaration = {
-  readonly id: string
-  readonly kind: SourceKind
-  /** The node it sees; empty: the whole network. */
-  readonly node: string
-  readonly ownerKinds: readonly string[]
-  readonly families: readonly (4 | 6)[]
-  readonly intervalMs: number
-  /** Of a source that is asked: where and how, as its kind reads it. Never a secret. */
-  readonly settings: Details
-}
-
-export type SourceEvent = EventHeader &
-  (
-    | { readonly type: 'source.registered'; readonly details: SourceDeclaration }
-    | { readonly type: 'source.enabled' | 'source.retired'; readonly details: { readonly id: string } }
-  )
-
-/** The source's word for a workload that has ended and is listed all the same; every other word means alive. */
-export const TERMINAL = 'terminal'
-
-/** What a source lists at an address. Empty fields are left out, so that logs stay small. */
-export type Entry = {
-  readonly address: string
-  /** Absent: in use, and whose it is is not known. Then the other fields of the owner are absent as well. */
-  readonly kind?: string
-  readonly name?: string
-  readonly uid?: string
-  readonly incarnation?: string
-  /** Absent: not told. */
-  readonly interface?: string
-  readonly node?: string
-  /** Only `terminal` means anything else than alive. */
-  readonly state?: string
-}
-
-/** What a report changed of what its source lists. An unchanged report leaves no event. */
-export type ReportedEvent = EventHeader & {
-  readonly type: 'source.reported'
-  readonly details: {
-    readonly source: string
-    readonly epoch: string
-    readonly sequence: number
-    /** Number of the log that the report was begun at. */
-    readonly head: number
-    /** Listed now: new, or with another word for being alive or ended. */
-    readonly appeared: readonly Entry[]
-    /** Listed no more. */
-    readonly vanished: readonly Entry[]
-    /** This report opened the epoch. */
-    readonly opened?: true
-    /** An operator's Reap of the node ended the epoch and what it listed. */
-    readonly closed?: true
-  }
-}
-
-export type HoldCause = 'CLOCK' | 'TOO_MANY_REAPS' | 'SOURCE_AHEAD'
-
-export type HeldEvent = EventHeader & {
-  readonly type: 'reconcile.held'
-  readonly details: {
-    readonly hold: HoldCause
-    readonly why: string
-    /** CLOCK: addresses that cooled beyond this cool on, and the hold ends by itself at `until`. */
-    readonly before?: number
-    readonly until?: number
-  }
-}
-export type ResumedEvent = EventHeader & {
-  readonly type: 'reconcile.resumed'
-  readonly details: { readonly holds: readonly HoldCause[]; readonly why: string }
-}
-
-export type LedgerEvent =
-  | LeaseEvent
-  | NetworkEvent
-  | EraEvent
-  | RecoveryEvent
-  | PoolEvent
-  | ClosedEvent
-  | SourceEvent
-  | ReportedEvent
-  | HeldEvent
-  | ResumedEvent
-
-export type EventType = LedgerEvent['type']
-
-export const EVENT_TYPES: readonly EventType[] = [
+export const EVENT_TYPES = [
   'network.created',
   'network.updated',
   'era.begun',
@@ -239,11 +92,123 @@ export const EVENT_TYPES: readonly EventType[] = [
   'source.reported',
   'reconcile.held',
   'reconcile.resumed',
-]
+] as const
+export type EventType = (typeof EVENT_TYPES)[number]
+export type LeaseEventType = Extract<EventType, `lease.${string}`>
 
-export function isLeaseEvent(event: LedgerEvent): event is LeaseEvent {
-  return 'record' in event
+export type NetworkSettings = { readonly description: string; readonly labels: Labels }
+
+/** push: it reports. The others are asked by ipledger. */
+export const SOURCE_KINDS = ['push', 'docker', 'kubernetes', 'http'] as const
+export type SourceKind = (typeof SOURCE_KINDS)[number]
+
+/** What a source declares. Of what it cannot see, its silence says nothing (calico#5044). */
+export type SourceDeclaration = {
+  readonly id: string
+  readonly kind: SourceKind
+  /** The node it sees; empty: the whole network. */
+  readonly node: string
+  readonly ownerKinds: readonly string[]
+  readonly families: readonly (4 | 6)[]
+  readonly intervalMs: number
+  /** Of a source that is asked: where and how, as its kind reads it. Never a secret. */
+  readonly settings: Details
 }
+
+/** The source's word for a workload that has ended and is listed all the same; every other word means alive. */
+export const TERMINAL = 'terminal'
+
+/** What a source lists at an address. Empty fields are left out, so that logs stay small. */
+export type Entry = {
+  readonly address: string
+  /** Absent: in use, and whose it is is not known. Then the other fields of the owner are absent as well. */
+  readonly kind?: string
+  readonly name?: string
+  readonly uid?: string
+  readonly incarnation?: string
+  /** Absent: not told. */
+  readonly interface?: string
+  readonly node?: string
+  /** Only `terminal` means anything else than alive. */
+  readonly state?: string
+}
+
+export type HoldCause = 'CLOCK' | 'TOO_MANY_REAPS' | 'SOURCE_AHEAD'
+
+export type LedgerEvent = EventHeader &
+  (
+    | {
+        readonly type: LeaseEventType
+        readonly record: AddressRecord
+        /** Number of the address's event before this one; 0: this is its first. */
+        readonly previous: number
+        /** What it was decided on. */
+        readonly details: Details | null
+      }
+    | {
+        readonly type: 'network.created' | 'network.updated'
+        /** `identity` is the life of the database that wrote it; of network.updated only after a failover that lost nothing. */
+        readonly details: NetworkSettings & { readonly identity?: string }
+      }
+    | {
+        readonly type: 'era.begun'
+        readonly details: {
+          readonly era: number
+          readonly recovering: boolean
+          readonly identity: string
+          /** The last number of the log before it. */
+          readonly after: number
+          readonly why: string
+        }
+      }
+    | { readonly type: 'recovery.ended'; readonly details: { readonly why: string } }
+    | {
+        readonly type: 'pool.created' | 'pool.updated' | 'pool.deleted'
+        readonly poolId: number
+        /** After the event; of a deleted pool, as it was last. */
+        readonly details: PoolSettings
+      }
+    | { readonly type: 'attachment.closed'; readonly owner: Owner }
+    | { readonly type: 'source.registered'; readonly details: SourceDeclaration }
+    | { readonly type: 'source.enabled' | 'source.retired'; readonly details: { readonly id: string } }
+    | {
+        /** What a report changed of what its source lists. An unchanged report leaves no event. */
+        readonly type: 'source.reported'
+        readonly details: {
+          readonly source: string
+          readonly epoch: string
+          readonly sequence: number
+          /** Number of the log that the report was begun at. */
+          readonly head: number
+          /** Listed now: new, or with another word for being alive or ended. */
+          readonly appeared: readonly Entry[]
+          /** Listed no more. */
+          readonly vanished: readonly Entry[]
+          /** This report opened the epoch. */
+          readonly opened?: true
+          /** An operator's Reap of the node ended the epoch and what it listed. */
+          readonly closed?: true
+        }
+      }
+    | {
+        readonly type: 'reconcile.held'
+        readonly details: {
+          readonly hold: HoldCause
+          readonly why: string
+          /** CLOCK: addresses that cooled beyond this cool on, and the hold ends by itself at `until`. */
+          readonly before?: number
+          readonly until?: number
+        }
+      }
+    | {
+        readonly type: 'reconcile.resumed'
+        readonly details: { readonly holds: readonly HoldCause[]; readonly why: string }
+      }
+  )
+
+/** The events of some types. */
+export type EventOf<T extends EventType> = Extract<LedgerEvent, { readonly type: T }>
+export type LeaseEvent = EventOf<LeaseEventType>
 
 export function leaseId(network: string, token: number): string {
   return `${network}/${token}`

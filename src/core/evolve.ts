@@ -1,5 +1,5 @@
 /** What an event does to the image. Total: any event that the log holds can be applied. The only caller of `put…`. */
-import type { AddressRecord, Entry, LedgerEvent, ReportedEvent } from './event.ts'
+import type { AddressRecord, Entry, EventOf, LedgerEvent } from './event.ts'
 import { TERMINAL } from './event.ts'
 import {
   type Image,
@@ -173,7 +173,7 @@ function changeNetwork(image: Image, event: LedgerEvent, change: Partial<Network
   putNetwork(image, { ...image.network!, ...change, version: event.seq, updatedAt: event.at })
 }
 
-function report(image: Image, event: ReportedEvent): void {
+function report(image: Image, event: EventOf<'source.reported'>): void {
   const { source: id, epoch, head, appeared, vanished, opened, closed } = event.details
   if (opened || closed) {
     putSource(image, id, {

@@ -12,7 +12,7 @@
  * Size: about 0.7 KB an address that was ever touched.
  */
 import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } from './address.ts'
-import type { AddressRecord, HeldEvent, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
+import type { AddressRecord, EventOf, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
 import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap, type Heap } from './heap.ts'
 import { attachmentKey, type Owner, sameAttachment } from './owner.ts'
@@ -20,7 +20,7 @@ import { POLICY } from './policy.ts'
 import { isSingle, type Pool, unitOf } from './pool.ts'
 import { contains } from './ranges.ts'
 
-export type Hold = { readonly seq: number; readonly at: number; readonly details: HeldEvent['details'] }
+export type Hold = Pick<EventOf<'reconcile.held'>, 'seq' | 'at' | 'details'>
 
 export type NetworkState = NetworkSettings & {
   readonly era: number

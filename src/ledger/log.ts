@@ -7,8 +7,9 @@
  * the same predecessor, whatever a process believes.
  */
 import type { Answer, Freshness, Known, Needs } from '../core/command.ts'
-import type { AddressRecord, LedgerEvent, PoolEvent } from '../core/event.ts'
+import type { AddressRecord, LedgerEvent } from '../core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
+import type { PoolSettings } from '../core/pool.ts'
 
 /** An event with the digest of the log up to it, in hexadecimal. */
 export type Sealed = { readonly event: LedgerEvent; readonly digest: string }
@@ -58,7 +59,7 @@ export type Write = {
 export type PoolRow = {
   readonly poolId: number
   /** Null: deleted. */
-  readonly settings: PoolEvent['details'] | null
+  readonly settings: PoolSettings | null
   readonly version: number
   readonly createdAt: number
   readonly updatedAt: number

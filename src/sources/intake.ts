@@ -8,7 +8,7 @@
  */
 import type pg from 'pg'
 import { isMalformed, parseAddress } from '../core/address.ts'
-import type { Freshness, Report } from '../core/command.ts'
+import type { Command, Freshness } from '../core/command.ts'
 import { freshnessAfter, isNews, isSpaced } from '../core/decide-report.ts'
 import type { Entry } from '../core/event.ts'
 import { ownerOf } from '../core/evolve.ts'
@@ -176,7 +176,7 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
     readonly isComplete?: boolean
     readonly entries?: readonly Entry[]
     readonly vanished?: readonly Entry[]
-    readonly last?: Report['last']
+    readonly last?: Command<'report'>['last']
   }
 
   async function submit(

@@ -9,16 +9,7 @@
 
 import assert from 'node:assert/strict'
 import type { Batch } from '../../src/core/batch.ts'
-import type {
-  Claim,
-  Command,
-  Freshness,
-  Known,
-  LookUp,
-  Remembered,
-  Report,
-  Reserve,
-} from '../../src/core/command.ts'
+import type { Claim, Command, Freshness, Known, LookUp, Remembered } from '../../src/core/command.ts'
 import { decide, type Outcome } from '../../src/core/decide.ts'
 import type { Entry, LedgerEvent, SourceDeclaration } from '../../src/core/event.ts'
 import { evolve, isSame, ownerOf } from '../../src/core/evolve.ts'
@@ -248,7 +239,7 @@ export const pool =
   (cidr: string, input: Partial<PoolInput> = {}) =>
   (): Command => ({ ...envelope('CreatePool'), type: 'createPool', pool: { name: 'pool', cidr, ...input } })
 
-export type ReserveOptions = Partial<Omit<Reserve, 'claims' | 'owner'>> & {
+export type ReserveOptions = Partial<Omit<Command<'reserve'>, 'claims' | 'owner'>> & {
   readonly claims?: readonly Partial<Claim>[]
   readonly by?: string
 }
@@ -409,7 +400,7 @@ export const lists =
 
 /** A report that its list is as it was. */
 export const unchanged = (id: string) => (scene: Scene) => ({
-  ...(lists(id, [])(scene) as Report),
+  ...(lists(id, [])(scene) as Command<'report'>),
   vanished: [],
 })
 

@@ -2,7 +2,7 @@
  * Callers: whoever starts, moves, restarts and ends workloads and asks ipledger for their addresses. They keep to the
  * contract (`confirmBy`, a refused Confirm, removal before Release); where a fault makes one break it, its life is excused.
  */
-import type { Answer, Command, LeaseReference, LeaseView, Reserve } from '../../src/core/command.ts'
+import type { Answer, Command, LeaseReference, LeaseView } from '../../src/core/command.ts'
 import type { Refusal } from '../../src/core/refusal.ts'
 import type { Processes } from './processes.ts'
 import { type Life, MINUTE, NETWORK, type Node, SECOND, type World } from './world.ts'
@@ -131,8 +131,8 @@ export class Callers {
   #reserveCommand(
     { id, owner }: Life,
     node: Node,
-    options: Partial<Reserve> & { address?: string | null },
-  ): Reserve {
+    options: Partial<Command<'reserve'>> & { address?: string | null },
+  ): Command<'reserve'> {
     const { address = null, ...rest } = options
     const claim = {
       pools: [id % 7 === 0 ? 'blocks' : 'pool'],

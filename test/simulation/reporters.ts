@@ -3,7 +3,7 @@
  * it is. Beside them the jobs, as the worker runs them: expiry, judging suspects with look-ups, looking again at what is
  * listed.
  */
-import type { Command, Freshness, Known, LookUp, Report } from '../../src/core/command.ts'
+import type { Command, Freshness, Known, LookUp } from '../../src/core/command.ts'
 import { expiresAt } from '../../src/core/decide-lease.ts'
 import { believedHead, freshnessAfter, isSpaced } from '../../src/core/decide-report.ts'
 import type { Entry } from '../../src/core/event.ts'
@@ -18,8 +18,8 @@ import type { Process, Processes } from './processes.ts'
 import { done, MINUTE, NETWORK, read, SECOND, type Source, toldBy, type World } from './world.ts'
 
 /** What a report is begun at; `isTaken`: it was acknowledged. */
-type Begun = Pick<Report, 'head' | 'begunAt' | 'sequence' | 'epoch'> & { isTaken: boolean }
-type Slice = Pick<Report, 'entries' | 'vanished' | 'last'>
+type Begun = Pick<Command<'report'>, 'head' | 'begunAt' | 'sequence' | 'epoch'> & { isTaken: boolean }
+type Slice = Pick<Command<'report'>, 'entries' | 'vanished' | 'last'>
 
 /** Changes of a report that one command carries. */
 const SLICE = 8
@@ -133,7 +133,7 @@ export class Reporters {
           return
         }
         const envelope = this.#envelope(id, 'REPORT')
-        const command: Report = {
+        const command: Command<'report'> = {
           ...envelope,
           type: 'report',
           source: id,
