@@ -274,6 +274,8 @@ function ipledger_audit.address_history(network text, address inet, "from" times
 
 function ipledger_audit.address_number(address inet) returns numeric
 
+function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns SETOF ipledger_audit.log
+
 function ipledger_audit.churn("from" timestamp with time zone DEFAULT (now() - '01:00:00'::interval), "to" timestamp with time zone DEFAULT now()) returns TABLE(network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
 
 function ipledger_audit.describe_lease(event ipledger_audit.log, at timestamp with time zone) returns text
@@ -298,6 +300,8 @@ function ipledger_audit.explain_address(network text, address inet, OUT step int
 
 function ipledger_audit.held_at(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
 
+function ipledger_audit.last_event(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
+
 function ipledger_audit.last_events(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
 
 function ipledger_audit.lease_history(lease_id text) returns SETOF ipledger_audit.event
@@ -305,6 +309,8 @@ function ipledger_audit.lease_history(lease_id text) returns SETOF ipledger_audi
 function ipledger_audit.leases_as_of(network text, at timestamp with time zone, after inet DEFAULT NULL::inet, most bigint DEFAULT NULL::bigint) returns SETOF ipledger_audit.lease
 
 function ipledger_audit.leases_as_of(network text, seq bigint, after inet DEFAULT NULL::inet, most bigint DEFAULT NULL::bigint) returns SETOF ipledger_audit.lease
+
+function ipledger_audit.listed(list jsonb) returns text
 
 function ipledger_audit.marks("from" timestamp with time zone, "to" timestamp with time zone) returns TABLE(network text, seq bigint, at timestamp with time zone, mark text, what text)
 
@@ -358,6 +364,12 @@ comment on function ipledger_audit.address_number(pg_catalog.inet) is 'An addres
 
 Example:
   select address_number(''2001:db8::1'') - address_number(''2001:db8::'');';
+
+comment on function ipledger_audit.chain(pg_catalog.text,pg_catalog.inet,bigint,bigint) is 'The events of the leases that begin at an address, behind one number and up to another, by the index of their chain. Rows of view
+`log`.
+
+Example:
+  select seq, type from chain(''default'', ''10.8.64.2'', 0, 1000) order by seq;';
 
 comment on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) is 'How many leases came and went between two times (both included; without them the last hour), three times over: by owner, by node and by
 pool, the busiest first. Reads every event of that time.
@@ -439,6 +451,11 @@ comment on function ipledger_audit.held_at(pg_catalog.text,pg_catalog.inet,bigin
 Example:
   select seq, address, owner_name from held_at(''default'', ''10.8.64.0/24'', 1000);';
 
+comment on function ipledger_audit.last_event(pg_catalog.text,pg_catalog.inet,bigint) is 'The last event, up to a number, of the lease that begins at an address: one look at the index of its chain. Rows of view `log`.
+
+Example:
+  select seq, type from last_event(''default'', ''10.8.64.2'', 1000);';
+
 comment on function ipledger_audit.last_events(pg_catalog.text,pg_catalog.inet,bigint) is 'The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
 that was held then. Rows of view `log`.
 
@@ -466,6 +483,11 @@ written as one: timestamptz ''2026-01-01 03:12Z'', or now() - interval ''1 hour'
 
 Example:
   select address, state, owner_name from leases_as_of(''default'', now() - interval ''1 hour'');';
+
+comment on function ipledger_audit.listed(pg_catalog.jsonb) is 'The texts of a list, as sentences write them; null: none.
+
+Example:
+  select listed(''["10.8.64.1", "10.8.64.8-10.8.64.15"]''::jsonb);';
 
 comment on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) is 'What a chart marks: reaps, conflicts, new eras, holds and their ends, between two times (both included).
 Columns: network; seq; at; mark (reap, conflict, era, hold); what (a sentence).
@@ -780,6 +802,10 @@ grant execute on function ipledger_audit.address_number(inet) to ipledger_audito
 
 grant execute on function ipledger_audit.address_number(inet) to ipledger_service;
 
+grant execute on function ipledger_audit.chain(text,inet,bigint,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.chain(text,inet,bigint,bigint) to ipledger_service;
+
 grant execute on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
 
 grant execute on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) to ipledger_service;
@@ -828,6 +854,10 @@ grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_a
 
 grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_service;
 
+grant execute on function ipledger_audit.last_event(text,inet,bigint) to ipledger_auditor;
+
+grant execute on function ipledger_audit.last_event(text,inet,bigint) to ipledger_service;
+
 grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_auditor;
 
 grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_service;
@@ -843,6 +873,10 @@ grant execute on function ipledger_audit.leases_as_of(text,bigint,inet,bigint) t
 grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone,inet,bigint) to ipledger_auditor;
 
 grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone,inet,bigint) to ipledger_service;
+
+grant execute on function ipledger_audit.listed(jsonb) to ipledger_auditor;
+
+grant execute on function ipledger_audit.listed(jsonb) to ipledger_service;
 
 grant execute on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
 

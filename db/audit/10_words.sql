@@ -38,6 +38,15 @@ comment on function ipledger_audit.seconds(text) is $$A span as evidence stores 
 Example:
   select seconds('120000');$$;
 
+create function ipledger_audit.listed(list jsonb) returns text
+  language sql immutable as $$
+  select string_agg(x, ', ') from jsonb_array_elements_text(list) x
+$$;
+comment on function ipledger_audit.listed(jsonb) is $$The texts of a list, as sentences write them; null: none.
+
+Example:
+  select listed('["10.8.64.1", "10.8.64.8-10.8.64.15"]'::jsonb);$$;
+
 create function ipledger_audit.describe_owner(kind text, name text, uid text, incarnation text, interface text) returns text
   language sql immutable as $$
   select case when nullif(kind, '') is null then 'nobody known'

@@ -53,7 +53,7 @@ Example:
 create function ipledger_audit.explain_address(
     network text, address inet, out step integer, inout at timestamptz default now(), out seq bigint, out what text, out evidence jsonb,
     upto bigint default null)
-  returns setof record language sql stable rows 10 as $$
+  returns setof record language sql stable rows 10 set plan_cache_mode = force_generic_plan as $$
   with asked as materialized (
     select set_masklen(p.address, -1) as address, p.address as given, masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range,
            coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto, n.head,
@@ -131,9 +131,7 @@ create function ipledger_audit.explain_address(
   ),
   story as materialized (
     select l.seq from (select x.* from last x union all select b.* from before b) x cross join lateral (
-      select l.seq from ipledger_audit.log l
-       where l.network_id = x.network_id and l.address = x.address and l.seq >= x.fencing_token and l.previous < x.seq and l.seq <= x.seq
-       order by l.previous desc limit 100) l
+      select l.seq from ipledger_audit.chain(x.network_id, x.address, x.fencing_token - 1, x.seq) l order by l.previous desc limit 100) l
     union
     select p.seq from pool p where not exists (select from last x where x.seq > p.seq)
   )
