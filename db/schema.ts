@@ -9,9 +9,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
 import { pino } from 'pino'
-import { withClient } from './connect.ts'
-import { openDatabase } from './database.ts'
-import { DB } from './migrate.ts'
+import { withClient } from '../src/postgres/connect.ts'
+import { openDatabase } from '../src/postgres/database.ts'
+import { DB } from '../src/postgres/migrate.ts'
 
 const HEADER =
   '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.\n'
