@@ -13,17 +13,17 @@ import { ERA_BITS } from './core/policy.ts'
 import { ask } from './postgres/on-connection.ts'
 import {
   expectNetwork,
-  type GaugeKey,
   type Logger,
   MOST_SERIES as MOST,
   noLongerThan,
   type Reading,
+  type ReadMetric,
 } from './telemetry.ts'
 
 const WAIT_MS = 1_500
 
 /** Rows of metric, labels and value. */
-type Row = { readonly metric: GaugeKey; readonly labels: string[]; readonly value: number }
+type Row = { readonly metric: ReadMetric; readonly labels: string[]; readonly value: number }
 type Part = { readonly everyMs: number; readonly text: string }
 
 const NETWORKS = `
@@ -33,17 +33,17 @@ const NETWORKS = `
     left join ipledger.event b on n.era > 0 and b.network_id = n.network_id and b.seq = n.era::bigint << ${ERA_BITS}
     left join ipledger.verification v on v.network_id = n.network_id
    cross join lateral (values
-     ('era', array[n.network_id], n.era::numeric),
-     ('eraBegun', array[n.network_id], extract(epoch from b.at)),
-     ('networkState', array[n.network_id, 'READY'], (n.recovering is null)::int),
-     ('networkState', array[n.network_id, 'RECOVERING'], (n.recovering is not null)::int),
-     ('verifyAge', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(v.finished_at, n.created_at)))),
-     ('verifyDifferences', array[n.network_id], coalesce(json_array_length(v.findings), 0))) as g (metric, labels, value)
+     ('ipledger.era', array[n.network_id], n.era::numeric),
+     ('ipledger.era.begun.timestamp', array[n.network_id], extract(epoch from b.at)),
+     ('ipledger.network.state', array[n.network_id, 'READY'], (n.recovering is null)::int),
+     ('ipledger.network.state', array[n.network_id, 'RECOVERING'], (n.recovering is not null)::int),
+     ('ipledger.verify.age', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(v.finished_at, n.created_at)))),
+     ('ipledger.verify.differences', array[n.network_id], coalesce(json_array_length(v.findings), 0))) as g (metric, labels, value)
    where g.value is not null
   union all
-  select 'holds', array[h.network, h.hold], 1 from ipledger_audit.holds h
+  select 'ipledger.holds', array[h.network, h.hold], 1 from ipledger_audit.holds h
   union all
-  select 'leftOut', array['networks'], greatest(0, count(*) - ${MOST}) from ipledger.network`
+  select 'ipledger.series.left_out', array['networks'], greatest(0, count(*) - ${MOST}) from ipledger.network`
 
 /** The worst that attention says of a source. */
 const SOURCES = `
@@ -52,14 +52,14 @@ const SOURCES = `
                      when s.complete_lag > 3 * s.interval then 'partial' when s.warm then 'good' else 'cold' end as standing
       from ipledger_audit.sources s
   )
-  select 'sources' as metric, array[s.network, s.state, s.standing] as labels, count(*)::float8 as value
+  select 'ipledger.sources' as metric, array[s.network, s.state, s.standing] as labels, count(*)::float8 as value
     from s group by s.network, s.state, s.standing
   union all
   (select g.metric, array[s.network, s.source], extract(epoch from g.value)::float8
      from (select * from s where s.state <> 'RETIRED' order by s.network, s.source limit ${MOST}) s
-    cross join lateral (values ('sourceLag', greatest(s.lag, interval '0')), ('sourceInterval', s.interval)) as g (metric, value))
+    cross join lateral (values ('ipledger.source.lag', greatest(s.lag, interval '0')), ('ipledger.source.interval', s.interval)) as g (metric, value))
   union all
-  select 'leftOut', array['sources'], greatest(0, count(*) - ${MOST}) from s where s.state <> 'RETIRED'`
+  select 'ipledger.series.left_out', array['sources'], greatest(0, count(*) - ${MOST}) from s where s.state <> 'RETIRED'`
 
 const POOLS = `
   with p as materialized (select * from ipledger.pool order by network_id, pool_id limit ${MOST})
@@ -70,34 +70,30 @@ const POOLS = `
        where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '5 minutes'
        order by s.at desc limit 1) s on true
    cross join lateral (values
-     ('poolDraining', array[p.network_id, p.name], (p.settings ->> 'draining')::boolean::int::numeric),
-     ('poolAddresses', array[p.network_id, p.name, 'free'], s.free),
-     ('poolAddresses', array[p.network_id, p.name, 'cooling'], s.cooling),
-     ('poolAddresses', array[p.network_id, p.name, 'reserved'], s.reserved),
-     ('poolAddresses', array[p.network_id, p.name, 'active'], s.active),
-     ('poolAddresses', array[p.network_id, p.name, 'quarantined'], s.quarantined),
-     ('poolAddresses', array[p.network_id, p.name, 'excluded'], s.excluded)) as g (metric, labels, value)
+     ('ipledger.pool.draining', array[p.network_id, p.name], (p.settings ->> 'draining')::boolean::int::numeric),
+     ('ipledger.pool.addresses', array[p.network_id, p.name, 'free'], s.free),
+     ('ipledger.pool.addresses', array[p.network_id, p.name, 'cooling'], s.cooling),
+     ('ipledger.pool.addresses', array[p.network_id, p.name, 'reserved'], s.reserved),
+     ('ipledger.pool.addresses', array[p.network_id, p.name, 'active'], s.active),
+     ('ipledger.pool.addresses', array[p.network_id, p.name, 'quarantined'], s.quarantined),
+     ('ipledger.pool.addresses', array[p.network_id, p.name, 'excluded'], s.excluded)) as g (metric, labels, value)
    where g.value is not null
   union all
-  select 'leftOut', array['pools'], greatest(0, count(*) - ${MOST}) from ipledger.pool`
+  select 'ipledger.series.left_out', array['pools'], greatest(0, count(*) - ${MOST}) from ipledger.pool`
 
 const FORECAST = `
-  select 'poolExhausted' as metric, array[f.network, f.pool] as labels, extract(epoch from f.exhausted_in)::float8 as value
+  select 'ipledger.pool.exhausted_in' as metric, array[f.network, f.pool] as labels, extract(epoch from f.exhausted_in)::float8 as value
     from ipledger_audit.pool_forecast f where f.exhausted_in is not null limit ${MOST}`
 
 const LEASES = `
-  with q as materialized (
-    select q.network, q.quarantine_reason as reason, count(*) as leases from ipledger_audit.quarantines q group by 1, 2)
-  select 'quarantined' as metric, array[q.network, q.reason] as labels, q.leases::float8 as value from q
+  select 'ipledger.quarantined_leases' as metric, array[q.network, q.quarantine_reason] as labels, count(*)::float8 as value
+    from ipledger_audit.quarantines q group by q.network, q.quarantine_reason
   union all
-  select 'conflicts', array[n.network_id], coalesce(q.leases, 0)
-    from ipledger.network n left join q on q.network = n.network_id and q.reason = 'CONFLICT'
-  union all
-  select 'suspects', array[k.network_id, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
+  select 'ipledger.suspects', array[k.network_id, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
     from ipledger.lookup k group by k.network_id, k.answer`
 
 const ATTENTION = `
-  select 'attention' as metric, array[a.network, a.code] as labels, count(*)::float8 as value
+  select 'ipledger.attention' as metric, array[a.network, a.code] as labels, count(*)::float8 as value
     from ipledger_audit.attention a group by a.network, a.code`
 
 const OFTEN_MS = 10_000
@@ -130,7 +126,7 @@ export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Ob
     const at = performance.now()
     const rows = await ask<Row>(database, part.text)
     known.set(part, { at, readings: rows.map(({ metric, labels, value }) => [metric, labels, value]) })
-    for (const { metric, labels } of rows) if (metric === 'era') expectNetwork(labels[0]!)
+    for (const { metric, labels } of rows) if (metric === 'ipledger.era') expectNetwork(labels[0]!)
   }
 
   async function readDue(): Promise<void> {
@@ -158,7 +154,7 @@ export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Ob
       for (const [part, { at }] of known)
         if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) known.delete(part)
       const found = [...known.values()].flatMap(({ readings }) => readings)
-      return [['databaseUp', [], isUp && known.size > 0 ? 1 : 0], ...found]
+      return [['ipledger.database.up', [], isUp && known.size > 0 ? 1 : 0], ...found]
     },
   }
 }

@@ -17,18 +17,7 @@ import { type Database, openDatabase } from './postgres/database.ts'
 import { createAskedSources } from './sources/ask.ts'
 import { createIntake } from './sources/intake.ts'
 import { readSourceSecrets } from './sources/settings.ts'
-import {
-  addGauges,
-  countClockStep,
-  countJudgement,
-  countLookup,
-  countReport,
-  currentTraceId,
-  keepJobs,
-  type Logger,
-  ledgerObserver,
-  onJob,
-} from './telemetry.ts'
+import { addGauges, countClockStep, currentTraceId, type Logger, ledgerObserver } from './telemetry.ts'
 import { startTelemetry, type Telemetry } from './telemetry-export.ts'
 
 export type ServiceOptions = {
@@ -165,8 +154,8 @@ export async function openWriter(
       ledger
         .stats()
         .flatMap(({ network, queued, records }) => [
-          ['queue', [network], queued] as const,
-          ['imageRecords', [network], records] as const,
+          ['ipledger.queue.commands', [network], queued] as const,
+          ['ipledger.image.records', [network], records] as const,
         ]),
     ),
   )
@@ -240,7 +229,6 @@ function openIntake(database: Database, ledger: OpenLedger, log: Logger, open: A
   return createIntake({
     ledger,
     database: openPool(database, 'ipledger intake', INTAKE_CONNECTIONS, log, open),
-    observe: countReport,
     log,
   })
 }
@@ -262,7 +250,6 @@ async function openWorker(of: {
     intake,
     asked: createAskedSources(readSecrets(config)),
     log,
-    observer: { run: onJob, judged: countJudgement, lookedUp: countLookup, jobs: keepJobs },
   })
   open.defer(() => worker.stop())
   return worker

@@ -8,10 +8,10 @@
  */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import type { MetricData, ResourceMetrics } from '@opentelemetry/sdk-metrics'
 import type { Sampler } from '@opentelemetry/sdk-trace'
 import type { TelemetryConfig } from './config.ts'
-import { type Logger, noLongerThan, SERVICE_NAME, startCounting, startTracing } from './telemetry.ts'
-import { writePage } from './telemetry-page.ts'
+import { type Logger, noLongerThan, SERVICE_NAME, startCounting } from './telemetry.ts'
 
 export type Telemetry = {
   /** What Prometheus reads; null: nobody asked for a page. */
@@ -20,8 +20,8 @@ export type Telemetry = {
   close(): Promise<void>
 }
 
-/** Of one metric; what the SDK would fold into one series beyond this is left out before. */
-const MOST_SERIES = 10_000
+/** Of one metric; the SDK folds more of them into one, `otel_metric_overflow`. */
+export const SERIES_OF_A_METRIC = 10_000
 /** Observers wait no longer for the database (`observed.ts`); this is for one that does not keep its word. */
 const COLLECT_WITHIN_MS = 5_000
 const FLUSH_WITHIN_MS = 2_000
@@ -62,9 +62,7 @@ async function trace(config: TelemetryConfig): Promise<() => Promise<void>> {
   })
   api.trace.setGlobalTracerProvider(provider)
   api.context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
-  const stop = startTracing()
   return async () => {
-    stop()
     await noLongerThan(FLUSH_WITHIN_MS, provider.shutdown())
     api.trace.disable()
     api.context.disable()
@@ -86,22 +84,24 @@ async function count(
   config: TelemetryConfig,
   log: Logger,
 ): Promise<{ readonly page: Telemetry['page']; readonly close: () => Promise<void> }> {
-  const [{ MeterProvider, MetricReader, PeriodicExportingMetricReader }, api] = await Promise.all([
-    import('@opentelemetry/sdk-metrics'),
-    import('@opentelemetry/api'),
-  ])
+  const [{ MeterProvider, MetricReader, PeriodicExportingMetricReader }, { PrometheusSerializer }, api] =
+    await Promise.all([
+      import('@opentelemetry/sdk-metrics'),
+      import('@opentelemetry/exporter-prometheus'),
+      import('@opentelemetry/api'),
+    ])
   /** Collects when it is asked to. */
   class PageReader extends MetricReader {
     protected override async onShutdown(): Promise<void> {}
     protected override async onForceFlush(): Promise<void> {}
   }
-  const page = config.page ? new PageReader({ cardinalitySelector: () => MOST_SERIES }) : null
+  const page = config.page ? new PageReader({ cardinalitySelector: () => SERIES_OF_A_METRIC }) : null
   const pushing = config.pushed
     ? new PeriodicExportingMetricReader({
         exporter: new (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter(),
         exportIntervalMillis: config.pushEveryMs,
         exportTimeoutMillis: Math.min(config.pushEveryMs, 30_000),
-        cardinalityLimits: { default: MOST_SERIES },
+        cardinalityLimits: { default: SERIES_OF_A_METRIC },
       })
     : null
   const provider = new MeterProvider({
@@ -110,13 +110,15 @@ async function count(
   })
   api.metrics.setGlobalMeterProvider(provider)
   const stop = startCounting()
+  const [without, isWithout] = [undefined, true]
+  const serializer = new PrometheusSerializer(without, false, without, isWithout, isWithout)
   return {
     page:
       page &&
       (async () => {
         const { resourceMetrics, errors } = await page.collect({ timeoutMillis: COLLECT_WITHIN_MS })
         for (const err of errors) log.warn({ err }, 'some metrics could not be read')
-        return writePage(resourceMetrics.scopeMetrics)
+        return serializer.serialize(withUnits(resourceMetrics))
       }),
     close: async () => {
       await noLongerThan(FLUSH_WITHIN_MS, provider.shutdown())
@@ -124,6 +126,18 @@ async function count(
       api.metrics.disable()
     },
   }
+}
+
+const SUFFIXES: Readonly<Record<string, string>> = { s: '.seconds', By: '.bytes' }
+
+/** The conventions for Prometheus put the unit of a metric into its name; the serializer does not. */
+function withUnits({ resource, scopeMetrics }: ResourceMetrics): ResourceMetrics {
+  const rename = ({ descriptor, ...metric }: MetricData) => {
+    const name = `${descriptor.name}${SUFFIXES[descriptor.unit] ?? ''}`
+    return { ...metric, descriptor: { ...descriptor, name, unit: '' } } as MetricData
+  }
+  const renamed = scopeMetrics.map(({ scope, metrics }) => ({ scope, metrics: metrics.map(rename) }))
+  return { resource, scopeMetrics: renamed }
 }
 
 async function describeProcess() {

@@ -17,7 +17,6 @@ export const METRICS = {
   queueWait: 'ipledger_queue_wait_seconds',
   imageRecords: 'ipledger_image_records',
   imageLoad: 'ipledger_image_load_duration_seconds',
-  databaseDuration: 'ipledger_database_duration_seconds',
   reportDuration: 'ipledger_report_duration_seconds',
   jobDuration: 'ipledger_job_duration_seconds',
   queueCommands: 'ipledger_queue_commands',

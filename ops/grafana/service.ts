@@ -216,7 +216,7 @@ export const service = dashboard({
         series({
           title: 'Reads of the API, p99',
           tells: {
-            shows: 'How long the database takes for a read: get, list, history.',
+            shows: 'How long a read takes: get, list, history.',
             normal: 'milliseconds.',
             act: 'Slow with fast batches: somebody reads a lot, or an old transaction keeps dead rows.',
           },
@@ -225,7 +225,12 @@ export const service = dashboard({
           unit: 's',
           queries: [
             promql(
-              quantile(0.99, METRICS.databaseDuration, null, `statement="read", ${IN_INSTANCES}`),
+              quantile(
+                0.99,
+                METRICS.rpcDuration,
+                null,
+                `rpc_method=~".*/(Get|List|Explain).*", ${IN_INSTANCES}`,
+              ),
               'p99',
             ),
           ],

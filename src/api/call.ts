@@ -18,8 +18,7 @@ export type Call = {
   /** `performance.now()` after which nobody waits for the answer any more. */
   readonly deadline: number
   readonly traceId: string | null
-  /** Null: nobody wants to know how it goes. */
-  readonly rpc: RpcObserved | null
+  readonly rpc: RpcObserved
 }
 
 /** From the message to the JSON of the answer. */

@@ -81,7 +81,6 @@ export function createConnectLane(
         authorization: requestHeader.get('authorization') ?? undefined,
         timeoutMs: timeoutMs(),
         traceparent: requestHeader.get('traceparent') ?? undefined,
-        tracestate: requestHeader.get('tracestate') ?? undefined,
       }
       return beginCall(front, method, said)
     }
@@ -91,7 +90,7 @@ export function createConnectLane(
         const call = context.values.get(CALL)!
         try {
           const answered = messageOf(method, await answer(method, message, call))
-          call.rpc?.end('OK', '')
+          call.rpc.end('OK', '')
           return answered
         } catch (error) {
           throw tell(error, call)
@@ -152,7 +151,7 @@ function tellAsRefusal({ signal, values }: HandlerContext, maxBytes: number): vo
   signal.addEventListener('abort', () => {
     const error: unknown = signal.reason
     // Of a call whose handler is not reached; any other ends with its answer, or by now nobody waits for it.
-    const ends = () => values.get(CALL)?.rpc?.end(...endOf(error))
+    const ends = () => values.get(CALL)?.rpc.end(...endOf(error))
     if (!(error instanceof ConnectError) || OURS.has(error) || !ABOUT_THE_REQUEST.has(error.code)) {
       ends()
       return

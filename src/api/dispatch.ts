@@ -12,7 +12,7 @@ import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ReadsUnavailable } from '../ledger/reads-types.ts'
-import { beginRpc, type Logger, type RpcSystem, traceIdOf } from '../telemetry.ts'
+import { beginRpc, type Logger, type RpcSystem } from '../telemetry.ts'
 import { auditHandlers } from './audit-handlers.ts'
 import type { Backend, Call, Method } from './call.ts'
 import { codeOf, internalError, invalidField, Refused } from './errors.ts'
@@ -81,13 +81,12 @@ export type Header = {
   /** What the caller asked for. */
   readonly timeoutMs: number | undefined
   readonly traceparent: string | undefined
-  readonly tracestate: string | undefined
 }
 
 /** Everything that can be refused before the body is read. */
 export function beginCall(front: Front, method: Method, header: Header): Call {
   const { desc, roles } = method
-  const rpc = beginRpc(method.path.slice(1), header.system, header)
+  const rpc = beginRpc(method.path.slice(1), header.system, header.traceparent)
   try {
     const caller = roles === null ? NOBODY : front.tokens.authenticate(header.authorization)
     if (roles !== null) checkRole(caller, roles, desc.name)
@@ -96,11 +95,11 @@ export function beginCall(front: Front, method: Method, header: Header): Call {
       method: desc.name,
       deadline:
         performance.now() + Math.min(header.timeoutMs ?? front.defaultDeadlineMs, LONGEST_DEADLINE_MS),
-      traceId: rpc === null ? traceIdOf(header.traceparent) : rpc.traceId,
+      traceId: rpc.traceId,
       rpc,
     }
   } catch (error) {
-    if (error instanceof Refused) rpc?.end(statusOf(error), error.refusal.reason)
+    if (error instanceof Refused) rpc.end(statusOf(error), error.refusal.reason)
     throw error
   }
 }
@@ -108,8 +107,7 @@ export function beginCall(front: Front, method: Method, header: Header): Call {
 /** Throws whatever the handler throws; `refuse` says what the caller is told. */
 export async function answer(method: Method, message: Message, call: Call): Promise<object> {
   if (performance.now() >= call.deadline) throw deadlinePassed()
-  const handle = () => method.handle(message, call)
-  return call.rpc === null ? handle() : call.rpc.run(handle)
+  return call.rpc.run(() => method.handle(message, call))
 }
 
 /** What a handler answers, for whoever wants more than its JSON. */
@@ -132,7 +130,7 @@ export function refuse(
 ): Refused | ConnectError {
   const rpc = call?.rpc
   const tell = () => refusalOf(log, error, method.desc.name)
-  const told = rpc == null ? tell() : rpc.run(tell)
+  const told = rpc === undefined ? tell() : rpc.run(tell)
   rpc?.end(statusOf(told), told instanceof Refused ? told.refusal.reason : statusOf(told))
   return told
 }

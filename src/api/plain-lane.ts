@@ -62,7 +62,6 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
         authorization: headers.authorization,
         timeoutMs: timeoutOf(header(headers['connect-timeout-ms'])),
         traceparent: header(headers.traceparent),
-        tracestate: header(headers.tracestate),
       }
       call = beginCall(front, method, said)
       if (isTooLong) throw tooLarge(most)

@@ -66,7 +66,6 @@ export async function openStage<Name extends string>(
     intake: createIntake({ ledger, database: pool, log }),
     asked: createAskedSources({}),
     log,
-    observer: {},
     signal: new AbortController().signal,
   }
   const judge = createJudge({ stayMs: 0 })

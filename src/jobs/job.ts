@@ -21,17 +21,8 @@ export type JobContext = {
   readonly intake: Intake
   readonly asked: AskedSources
   readonly log: Logger
-  readonly observer: JobObserver
   /** Aborted when the worker stops: a job ends after the slice it is at. */
   readonly signal: AbortSignal
-}
-
-/** What is told for metrics and traces. */
-export type JobObserver = {
-  run?<T>(job: string, work: () => Promise<T>): Promise<T>
-  judged?(network: string, verdict: 'keep' | 'ask' | 'reap'): void
-  lookedUp?(sourceKind: string, answer: string): void
-  jobs?(jobs: { readonly waiting: number; readonly failing: number }): void
 }
 
 /** What a run did, by name; logged when anything was. */

@@ -24,6 +24,7 @@ import { POLICY } from '../core/policy.ts'
 import type { RuleName } from '../core/rules.ts'
 import { freshnessOf, lookUpOf } from '../ledger/pg-log.ts'
 import { ask } from '../postgres/on-connection.ts'
+import { countJudgement, countLookup } from '../telemetry.ts'
 import { commandOf, inEachNetwork, isShut, type Job, type JobContext, limitTo, sift } from './job.ts'
 
 /** Suspects whose evidence is read at once. */
@@ -150,7 +151,7 @@ async function judgeSome(
   coverage: Coverage,
   suspects: readonly Suspect[],
 ): Promise<void> {
-  const { database, network, ledger, observer } = run
+  const { database, network, ledger } = run
   const rows = (text: string, keys: readonly string[]) =>
     ask<Record<string, unknown>>(database, text, [network, keys])
   const ids = [...new Set(suspects.flatMap(({ witnesses }) => witnesses))]
@@ -168,7 +169,7 @@ async function judgeSome(
     }))
   }
   const judged = await judgeAll(suspects)
-  for (const { verdict } of judged) observer.judged?.(network, verdict)
+  for (const { verdict } of judged) countJudgement(network, verdict)
   await reap(run, judged)
   const questions = judged.flatMap((one) => (one.verdict === 'reap' ? [] : questionsDue(one, ledger.now())))
   if (questions.length === 0) return
@@ -288,7 +289,7 @@ async function askAll(
 
 /** Null: not now. */
 async function askOne(
-  { asked, network, ledger, observer, signal, failing, askUntil }: Run,
+  { asked, network, ledger, signal, failing, askUntil }: Run,
   image: Image,
   { source: id, address, owner, node, attempts }: Due,
   head: number,
@@ -304,7 +305,7 @@ async function askOne(
   const found = await asked.get(network, source.declaration).lookUp({ owner, address, node, epoch }, limit)
   if (signal.aborted) return null
   if (found.answer === 'error') failing.add(id)
-  observer.lookedUp?.(kind, found.answer)
+  countLookup(kind, found.answer)
   const terminalSince = found.answer === 'terminal' ? found.since : null
   return { ...question, answer: found.answer, terminalSince, detail: found.detail }
 }

@@ -13,7 +13,7 @@ import { parseCronItems, type Runner, run, type Task } from 'graphile-worker'
 import type pg from 'pg'
 import { createPool } from '../postgres/connect.ts'
 import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
-import type { Logger } from '../telemetry.ts'
+import { type Logger, onJob, recordJobs } from '../telemetry.ts'
 import type { JobContext } from './job.ts'
 import { createSchedule, type Scheduled } from './schedule.ts'
 
@@ -24,12 +24,13 @@ export type Worker = {
   trouble(): { readonly since: number } | null
 }
 
-export type WorkerOptions = Pick<JobContext, 'ledger' | 'intake' | 'asked' | 'log' | 'observer'> & {
+export type WorkerOptions = Pick<JobContext, 'ledger' | 'intake' | 'asked' | 'log'> & {
   /** Of the role that owns graphile-worker's schema and nothing else. */
   readonly jobsUrl: string
   readonly serviceUrl: string
   /** For graphile-worker: two, and one for each job that runs. */
   readonly connections: number
+  readonly schedule?: Readonly<Record<string, Scheduled>>
 }
 
 /** Jobs that stay hold none while they wait. */
@@ -45,16 +46,25 @@ const CLEAN_UP = 'clean-up'
 
 /** @throws when the first start fails */
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
-  const { jobsUrl, serviceUrl, connections, log, ledger, intake, asked, observer } = options
+  const {
+    jobsUrl,
+    serviceUrl,
+    connections,
+    log,
+    ledger,
+    intake,
+    asked,
+    schedule = createSchedule(),
+  } = options
   const onLost = (error: Error): void => log.warn({ err: error }, 'a connection of the jobs was lost')
   const named = { applicationName: 'ipledger jobs', onLost }
   const jobs = createPool({ ...named, url: jobsUrl, max: connections })
   const database = createPool({ ...named, url: serviceUrl, max: SERVICE_CONNECTIONS })
   const stopping = new AbortController()
   const { signal } = stopping
-  const context: JobContext = { database, ledger, intake, asked, log, observer, signal }
+  const context: JobContext = { database, ledger, intake, asked, log, signal }
   let trouble: { readonly since: number } | null = null
-  const runner = await startRunner(jobs, context, connections)
+  const runner = await startRunner(jobs, context, connections, Object.entries(schedule))
   const onEnd = (err?: unknown): void => {
     if (signal.aborted) return
     trouble = { since: Date.now() }
@@ -76,9 +86,13 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   }
 }
 
-async function startRunner(jobs: pg.Pool, context: JobContext, connections: number): Promise<Runner> {
+async function startRunner(
+  jobs: pg.Pool,
+  context: JobContext,
+  connections: number,
+  schedule: readonly (readonly [name: string, Scheduled])[],
+): Promise<Runner> {
   const { log } = context
-  const schedule = Object.entries(createSchedule())
   const taskList = {
     ...Object.fromEntries(schedule.map(([name, one]) => [name, taskOf(context, name, one)])),
     [CLEAN_UP]: () => cleanUp(jobs),
@@ -110,10 +124,9 @@ async function startRunner(jobs: pg.Pool, context: JobContext, connections: numb
 }
 
 function taskOf(context: JobContext, name: string, { run: work }: Scheduled): Task {
-  const { observer, log } = context
-  const observe = observer.run ?? ((_job, run) => run())
+  const { log } = context
   return () =>
-    observe(name, async () => {
+    onJob(name, async () => {
       const begun = performance.now()
       const done = await work(context)
       const ms = Math.round(performance.now() - begun)
@@ -154,15 +167,14 @@ function forgiving(jobs: pg.Pool, log: Logger): pg.Pool {
 }
 
 /** What is to be done and is not begun, and what failed since the last cleaning up. */
-async function countJobs(jobs: pg.Pool, { observer, log }: JobContext): Promise<void> {
-  if (observer.jobs === undefined) return
+async function countJobs(jobs: pg.Pool, { log }: JobContext): Promise<void> {
   try {
     const { rows } = await jobs.query<{ waiting: number; failing: number }>(
       `select count(*) filter (where locked_at is null and attempts < max_attempts and run_at <= now()) as waiting,
               count(*) filter (where locked_at is null and attempts >= max_attempts) as failing
          from ${JOBS_SCHEMA}._private_jobs`,
     )
-    observer.jobs(rows[0]!)
+    recordJobs(rows[0]!)
   } catch (error) {
     log.debug({ err: error }, 'jobs could not be counted')
   }

@@ -9,7 +9,6 @@ import type { Answer } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/trip.ts'
-import { onRead } from '../telemetry.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
 import {
   readAddressHistory,
@@ -79,8 +78,7 @@ function impatient(pool: pg.Pool): PostgresPool {
     connect: async () => {
       const client = await pool.connect()
       const timer = setTimeout(() => sever(client), ANSWER_WITHIN_MS)
-      const query = (text: string, parameters: readonly unknown[]) =>
-        onRead(() => client.query(text, [...parameters]))
+      const query = (text: string, parameters: readonly unknown[]) => client.query(text, [...parameters])
       const release = () => {
         clearTimeout(timer)
         client.release()

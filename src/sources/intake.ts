@@ -21,6 +21,7 @@ import type { Ledger } from '../ledger/ledger.ts'
 import { Unavailable } from '../ledger/loop.ts'
 import { freshnessOf, sourceOf } from '../ledger/pg-log.ts'
 import { ask } from '../postgres/on-connection.ts'
+import { countReport } from '../telemetry.ts'
 import { digestingList, inTurns, readingEntries } from './entries.ts'
 import type {
   Begun,
@@ -49,11 +50,10 @@ type Standing = {
 export type IntakeOptions = {
   readonly ledger: Ledger
   readonly database: pg.Pool
-  readonly observe?: (network: string, complete: boolean, ms: number) => void
   readonly log?: { warn(fields: object, message: string): void }
 }
 
-export function createIntake({ ledger, database, observe, log }: IntakeOptions): Intake {
+export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
   async function begin(asked: Reporting): Promise<Begun | Refusal> {
     const standing = await standingOf(database, asked)
     if ('reason' in standing) return standing
@@ -74,7 +74,7 @@ export function createIntake({ ledger, database, observe, log }: IntakeOptions):
           ? await unchanged(given, given.content.unchanged, standing)
           : await inFull(given, given.content.entries, standing)
       if ('reason' in taken) return taken
-      observe?.(given.network, taken.complete, performance.now() - begun)
+      countReport(given.network, taken.complete, performance.now() - begun)
       const { questions, head } = standing
       const sequence = taken.resend
         ? given.sequence

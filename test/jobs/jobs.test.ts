@@ -61,7 +61,6 @@ async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Sai
     intake: createIntake({ ledger: at.ledger, database: at.pool }),
     asked,
     log: pino({ level: 'silent' }),
-    observer: {},
     signal: new AbortController().signal,
   }
   return { at, context, said }

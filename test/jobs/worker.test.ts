@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
 import { test } from 'vitest'
-import type { JobContext, JobObserver } from '../../src/jobs/job.ts'
+import type { Done, JobContext } from '../../src/jobs/job.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { startWorker } from '../../src/jobs/worker.ts'
 import { createAskedSources } from '../../src/sources/ask.ts'
@@ -15,7 +15,11 @@ import { waitFor } from '../support/wait-for.ts'
 const database = await useTestDatabase()
 const at = await useTestLedger(database)
 
-function options(observer: JobObserver) {
+function options(around: (job: string, work: () => Promise<Done>) => Promise<Done>) {
+  const schedule = Object.entries(createSchedule()).map(([name, { everyMinutes, run }]) => [
+    name,
+    { everyMinutes, run: (context: JobContext) => around(name, () => run(context)) },
+  ])
   return {
     jobsUrl: database.jobsUrl,
     serviceUrl: database.serviceUrl,
@@ -24,7 +28,7 @@ function options(observer: JobObserver) {
     intake: createIntake({ ledger: at.ledger, database: at.pool }),
     asked: createAskedSources({}),
     log: pino({ level: 'silent' }) as JobContext['log'],
-    observer,
+    schedule: Object.fromEntries(schedule),
   }
 }
 
@@ -38,13 +42,11 @@ test('every job is run after the start, and stops when it is told to', async () 
   const begun = new Set<string>()
   const ended: string[] = []
   const worker = await startWorker(
-    options({
-      async run(job, work) {
-        begun.add(job)
-        const done = await work()
-        ended.push(job)
-        return done
-      },
+    options(async (job, work) => {
+      begun.add(job)
+      const done = await work()
+      ended.push(job)
+      return done
     }),
   )
   await waitFor(() => begun.size === Object.keys(createSchedule()).length && ended.includes('sample'))
@@ -60,12 +62,10 @@ test('every job is run after the start, and stops when it is told to', async () 
 test('connections that are lost while jobs end do not end the process', async () => {
   let runs = 0
   const worker = await startWorker(
-    options({
-      async run(_job, work) {
-        runs += 1
-        await cut()
-        return work()
-      },
+    options(async (_job, work) => {
+      runs += 1
+      await cut()
+      return work()
     }),
   )
   // Some are cut off before they are asked for: they wait for their slot.
@@ -76,11 +76,9 @@ test('connections that are lost while jobs end do not end the process', async ()
 test('jobs go on when the database is back', async () => {
   const run: string[] = []
   const worker = await startWorker(
-    options({
-      run(job, work) {
-        run.push(job)
-        return work()
-      },
+    options((job, work) => {
+      run.push(job)
+      return work()
     }),
   )
   await waitFor(() => run.includes('sample'))

@@ -1,10 +1,12 @@
 /** What `/metrics` has, by the names of its series: which labels each has. A test of telemetry reads all of them from a page. */
 import { METRICS } from '../../src/telemetry.ts'
-import { pageName } from '../../src/telemetry-page.ts'
+
+const UNITS = { s: '_seconds', By: '_bytes' }
 
 export const EXPOSED: ReadonlyMap<string, readonly string[]> = new Map(
-  METRICS.flatMap(({ name, unit, kind, labels }): [string, readonly string[]][] => {
-    const exposed = pageName(name, unit, kind === 'counter')
+  Object.entries(METRICS).flatMap(([name, { kind, unit, labels }]): [string, readonly string[]][] => {
+    const total = kind === 'counter' || kind === 'readCounter' ? '_total' : ''
+    const exposed = `${name.replaceAll('.', '_')}${unit === undefined ? '' : UNITS[unit]}${total}`
     const written = labels.map((label) => label.replaceAll('.', '_'))
     if (kind !== 'histogram') return [[exposed, written]]
     return [

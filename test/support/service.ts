@@ -58,7 +58,6 @@ export async function serviceOn(
     intake: createIntake({ ledger, database: pool, log }),
     asked,
     log,
-    observer: {},
     signal: new AbortController().signal,
   }
   // It judges what is there: a test answers between two runs.
