@@ -11,6 +11,7 @@ import { startWorker, type Worker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/loop.ts'
 import { type OpenLedger, openLedger } from './ledger/open.ts'
 import { createReads } from './ledger/reads.ts'
+import type { Reads } from './ledger/reads-types.ts'
 import { createObserved } from './observed.ts'
 import { createPool } from './postgres/connect.ts'
 import { type Database, openDatabase } from './postgres/database.ts'
@@ -35,6 +36,8 @@ export type Service = {
 
 /** For what sources report: each report is a few milliseconds of one of them. Not measured. */
 const INTAKE_CONNECTIONS = 8
+/** A million records are loaded in 10 s. */
+const LOAD_WITHIN_MS = 120_000
 const NETWORK = 'default'
 
 /** All that `serve` runs, ready; closed with `open`. */
@@ -65,10 +68,34 @@ export async function openService(
     config,
     logger: log,
     metrics: telemetry.page,
+    loaded: loadImages(ledger, reads, log),
     ...(worker === undefined ? {} : { worker: worker.trouble }),
   })
   open.defer(() => server.close())
   return { database, ledger, server }
+}
+
+/** Loads the images of all networks, one after the other. Answers whether it has come to its end. */
+function loadImages(ledger: OpenLedger, reads: Reads, log: Logger): () => boolean {
+  let isLoaded = false
+  const load = async () => {
+    for (let after: string | null = null; ; ) {
+      const networks = await reads.networks({ labels: {}, only: null, after, limit: 1_000 })
+      // One network that cannot be served keeps nobody from the others.
+      for (const { name } of networks)
+        await ledger
+          .image(name, { deadline: performance.now() + LOAD_WITHIN_MS })
+          .catch((error) => log.warn({ network: name, err: error }, 'image not loaded'))
+      after = networks.at(-1)?.name ?? null
+      if (after === null) return
+    }
+  }
+  load()
+    .catch((error) => log.warn({ err: error }, 'images are loaded at first use'))
+    .finally(() => {
+      isLoaded = true
+    })
+  return () => isLoaded
 }
 
 /** The jobs alone, ready; the port of their metrics, if anybody asked for them. */

@@ -44,8 +44,7 @@ export type Method = {
   /** `/ipledger.v1.LeaseService/Reserve` */
   readonly path: string
   readonly desc: DescMethodUnary
-  /** Null: anybody, without a token. */
-  readonly roles: ReadonlySet<Role> | null
+  readonly roles: ReadonlySet<Role>
   readonly handle: (message: Message, call: Call) => Promise<object>
 }
 

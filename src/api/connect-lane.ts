@@ -53,13 +53,13 @@ const ABOUT_THE_REQUEST: ReadonlySet<Code> = new Set([
   Code.ResourceExhausted,
   Code.DataLoss,
 ])
-const MOST_STREAM_BYTES = 64 * 1024
+const MOST_OPEN_BYTES = 64 * 1024
 
-/** `streams` registers what is not in the table of methods; its requests are small. */
+/** `open` registers what anybody may call, without a token; its requests are small. */
 export function createConnectLane(
   front: Front,
   protocols: { readonly grpc: boolean },
-  streams: (router: ConnectRouter) => void,
+  open: (router: ConnectRouter) => void,
 ): ConnectLane {
   // Given once more with each method: the library forgets it where a method has options of its own.
   const spoken = { grpc: protocols.grpc, grpcWeb: true, connect: true }
@@ -67,10 +67,10 @@ export function createConnectLane(
     ...spoken,
     jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false, ...STRICT_UTF8 },
     acceptCompression: [compressionGzip],
-    readMaxBytes: MOST_STREAM_BYTES,
-    requestGate: (context) => tellAsRefusal(context, MOST_STREAM_BYTES),
+    readMaxBytes: MOST_OPEN_BYTES,
+    requestGate: (context) => tellAsRefusal(context, MOST_OPEN_BYTES),
   })
-  streams(router)
+  open(router)
   for (const method of front.methods) {
     const { desc } = method
     const tell = (error: unknown, call: Call | null): ConnectError =>

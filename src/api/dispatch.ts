@@ -20,7 +20,7 @@ import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
 import { poolHandlers } from './pool-handlers.ts'
-import { type Caller, checkRole, RIGHTS } from './rights.ts'
+import { checkRole, RIGHTS } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
 /**
@@ -56,13 +56,12 @@ export function methodsOf(backend: Backend): readonly Method[] {
   ]
 }
 
-/** Methods of one service; `roles` is given for a service that stands outside the table of rights. */
-export function table(service: DescService, handlers: object, open = false): readonly Method[] {
+function table(service: DescService, handlers: object): readonly Method[] {
   const handles = handlers as Readonly<Record<string, Method['handle']>>
   return service.methods.filter(isUnary).map((desc) => {
     const handle = handles[desc.localName]
     const name = `${service.typeName}/${desc.name}`
-    const roles = open ? null : RIGHTS[name]
+    const roles = RIGHTS[name]
     if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
     return { path: `/${name}`, desc, roles, handle }
   })
@@ -71,8 +70,6 @@ export function table(service: DescService, handlers: object, open = false): rea
 function isUnary(desc: DescMethod): desc is Method['desc'] {
   return desc.methodKind === 'unary'
 }
-
-const NOBODY: Caller = { name: '', role: 'auditor', networks: new Set(), node: null }
 
 /** What its header says of a call. */
 export type Header = {
@@ -88,8 +85,8 @@ export function beginCall(front: Front, method: Method, header: Header): Call {
   const { desc, roles } = method
   const rpc = beginRpc(method.path.slice(1), header.system, header.traceparent)
   try {
-    const caller = roles === null ? NOBODY : front.tokens.authenticate(header.authorization)
-    if (roles !== null) checkRole(caller, roles, desc.name)
+    const caller = front.tokens.authenticate(header.authorization)
+    checkRole(caller, roles, desc.name)
     return {
       caller,
       method: desc.name,

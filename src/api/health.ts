@@ -2,22 +2,15 @@
  * Is it up, and can it do its work? `grpc.health.v1` and, in words, the two pages for probes.
  *
  * The empty service name and `/healthz` are about the process: it runs and is not stopping. A named service and
- * `/readyz` are about what it serves with: the database answers too, and has its tables. An orchestrator that restarts
+ * `/readyz` are about what it serves with: the database answers too, has its tables, and at start its images are loaded. An orchestrator that restarts
  * what is not live must not do so because a database is away.
  *
  * Anybody may ask, so no name of a network, a host or a role is told.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect'
-import {
-  type Health,
-  type HealthCheckRequest,
-  type HealthCheckResponse,
-  HealthCheckResponse_ServingStatusSchema,
-  HealthCheckResponse_ServingStatus as Status,
-} from '../gen/grpc/health/v1/health_pb.ts'
+import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect'
+import { type Health, HealthCheckResponse_ServingStatus as Status } from '../gen/grpc/health/v1/health_pb.ts'
 import { type Condition, ReadsUnavailable } from '../ledger/reads-types.ts'
-import type { Handlers } from './call.ts'
 
 /** An answer of the database stands for this long: probes come from anybody. */
 const FRESH_MS = 1_000
@@ -30,8 +23,8 @@ export type HealthState = {
   live(): string
   /** The page for "can it do its work?" */
   report(): Promise<{ readonly ready: boolean; readonly words: string }>
-  readonly handlers: Pick<Handlers<typeof Health>, 'check' | 'list'>
-  watch(request: HealthCheckRequest, context: HandlerContext): AsyncIterable<HealthCheckResponse>
+  /** `List` is unimplemented. */
+  readonly service: Pick<ServiceImpl<typeof Health>, 'check' | 'watch'>
 }
 
 /** A worker that failed and does not run yet: since when, in milliseconds since 1970. */
@@ -41,6 +34,8 @@ export type HealthOptions = {
   readonly look: () => Promise<Condition>
   readonly services: readonly string[]
   readonly stopping: AbortSignal
+  /** The images of networks that were there at start are loaded. By default they are loaded at first use. */
+  readonly loaded?: () => boolean
   /** Null: it runs, or is not ours. */
   readonly worker?: () => WorkerTrouble | null
 }
@@ -49,19 +44,15 @@ type Looked =
   | { readonly ready: true; readonly condition: Condition }
   | { readonly ready: false; readonly why: string }
 
-export function createHealth({ look, services, stopping, worker }: HealthOptions): HealthState {
+export function createHealth({ look, services, stopping, loaded, worker }: HealthOptions): HealthState {
   let asked: { readonly at: number; readonly looked: Promise<Looked> } | undefined
   let failingSince: number | undefined
-  /** When this process first saw them. */
-  let tables: number | undefined
 
   async function lookNow(): Promise<Looked> {
     try {
       const condition = await look()
       failingSince = undefined
-      tables ??= condition.migrations
-      if (condition.migrations < tables)
-        return { ready: false, why: lostTables(condition.migrations, tables) }
+      if (loaded?.() === false) return { ready: false, why: 'it loads the images of its networks' }
       return { ready: true, condition }
     } catch (error) {
       failingSince ??= Date.now()
@@ -112,49 +103,29 @@ export function createHealth({ look, services, stopping, worker }: HealthOptions
       const { ready } = looked
       return { ready, words: [first, ...warnings(looked.ready ? looked.condition : undefined)].join('') }
     },
-    handlers: {
-      check: async ({ service }) => {
+    service: {
+      async check({ service }) {
         const status = await statusOf(service)
-        if (status === Status.SERVICE_UNKNOWN)
-          throw new ConnectError('there is no such service', Code.NotFound)
-        return { status: nameOf(status) }
+        if (status !== Status.SERVICE_UNKNOWN) return { status }
+        throw new ConnectError('there is no such service', Code.NotFound)
       },
-      list: async () => ({
-        statuses: Object.fromEntries(
-          await Promise.all(
-            ['', ...services].map(async (name) => [name, { status: nameOf(await statusOf(name)) }]),
-          ),
-        ),
-      }),
-    },
-    async *watch({ service }, { signal }) {
-      const until = AbortSignal.any([signal, stopping])
-      let last: Status | undefined
-      while (!signal.aborted) {
-        const status = await statusOf(service)
-        if (status !== last) yield message(status)
-        last = status
-        if (stopping.aborted) return
-        await delay(WATCH_EVERY_MS, undefined, { signal: until }).catch(() => {})
-      }
+      async *watch({ service }, { signal }) {
+        const until = AbortSignal.any([signal, stopping])
+        let last: Status | undefined
+        while (!signal.aborted) {
+          const status = await statusOf(service)
+          if (status !== last) yield { status }
+          last = status
+          if (stopping.aborted) return
+          await delay(WATCH_EVERY_MS, undefined, { signal: until }).catch(() => {})
+        }
+      },
     },
   }
 }
 
-function nameOf(status: Status) {
-  return HealthCheckResponse_ServingStatusSchema.value[status]!.name as keyof typeof Status
-}
-
-function message(status: Status): HealthCheckResponse {
-  return { $typeName: 'grpc.health.v1.HealthCheckResponse', status }
-}
-
 function networks(count: number): string {
   return `${count} ${count === 1 ? 'network is' : 'networks are'}`
-}
-
-function lostTables(found: number, had: number): string {
-  return `the database is at schema version ${found}, and was at ${had} when this process first looked; is it the right one? Else run ipledger migrate`
 }
 
 /** Relations, schemas, columns that are not there. */

@@ -1,40 +1,19 @@
-/** gRPC server reflection, v1 and v1alpha (which differ in nothing but the name), for grpcurl and its kind. */
-import {
-  create,
-  createRegistry,
-  type DescFile,
-  type DescService,
-  fromBinary,
-  toBinary,
-} from '@bufbuild/protobuf'
+/** gRPC server reflection, v1, for grpcurl and its kind. */
+import { create, createRegistry, type DescFile, type DescService, toBinary } from '@bufbuild/protobuf'
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
 import { Code, type ConnectRouter } from '@connectrpc/connect'
 import {
   ServerReflection,
   type ServerReflectionRequest,
-  ServerReflectionRequestSchema,
   type ServerReflectionResponse,
   ServerReflectionResponseSchema,
 } from '../gen/grpc/reflection/v1/reflection_pb.ts'
-import * as alpha from '../gen/grpc/reflection/v1alpha/reflection_pb.ts'
 
 export function addReflection(router: ConnectRouter, services: readonly DescService[]): void {
-  const answer = createReflection([...services, ServerReflection, alpha.ServerReflection])
+  const answer = createReflection([...services, ServerReflection])
   router.service(ServerReflection, {
     async *serverReflectionInfo(requests) {
       for await (const request of requests) yield answer(request)
-    },
-  })
-  router.service(alpha.ServerReflection, {
-    async *serverReflectionInfo(requests) {
-      for await (const request of requests) {
-        const bytes = toBinary(alpha.ServerReflectionRequestSchema, request)
-        const answered = answer(fromBinary(ServerReflectionRequestSchema, bytes))
-        yield fromBinary(
-          alpha.ServerReflectionResponseSchema,
-          toBinary(ServerReflectionResponseSchema, answered),
-        )
-      }
     },
   })
 }

@@ -17,7 +17,7 @@ import type { Reads } from '../ledger/reads-types.ts'
 import type { Intake } from '../sources/intake-types.ts'
 import type { Logger } from '../telemetry.ts'
 import { createConnectLane } from './connect-lane.ts'
-import { type Front, methodsOf, SERVICES, table } from './dispatch.ts'
+import { type Front, methodsOf, SERVICES } from './dispatch.ts'
 import { createHealth, type HealthOptions } from './health.ts'
 import { closeServer, createPages, listen, NOT_LOOPBACK, namesLoopback, page } from './pages.ts'
 import { createPlainLane } from './plain-lane.ts'
@@ -49,6 +49,7 @@ export async function startServer(options: {
   /** What Prometheus reads; by default nobody asked for it. */
   readonly metrics?: (() => Promise<string>) | null
   readonly worker?: HealthOptions['worker']
+  readonly loaded?: HealthOptions['loaded']
 }): Promise<RunningServer> {
   const { ledger, reads, intake, tokens, config, logger: log } = options
   const stopping = new AbortController()
@@ -56,21 +57,22 @@ export async function startServer(options: {
     look: () => reads.condition(),
     services: SERVICES.map(({ typeName }) => typeName),
     stopping: stopping.signal,
-    ...(options.worker === undefined ? {} : { worker: options.worker }),
+    ...(options.worker !== undefined && { worker: options.worker }),
+    ...(options.loaded !== undefined && { loaded: options.loaded }),
   })
   const answerPage = createPages({ health, tokens, metrics: options.metrics ?? null, log })
-  const methods = [...methodsOf({ ledger, reads, intake }), ...table(Health, health.handlers, true)]
+  const methods = methodsOf({ ledger, reads, intake })
   const front: Front = { methods, tokens, defaultDeadlineMs: config.deadlineMs, log }
   /** Answers that are owed. Streams are not: they end when the server stops. */
   const owed = new Set<object>()
 
-  const watched = (router: ConnectRouter) => {
-    router.rpc(Health.method.watch, health.watch)
+  const open = (router: ConnectRouter) => {
+    router.service(Health, health.service)
     addReflection(router, [...SERVICES, Health])
   }
   const plain = createPlainLane(front, () => stopping.signal.aborted)
-  const overHttp1 = createConnectLane(front, { grpc: false }, watched)
-  const overHttp2 = createConnectLane(front, { grpc: true }, watched)
+  const overHttp1 = createConnectLane(front, { grpc: false }, open)
+  const overHttp2 = createConnectLane(front, { grpc: true }, open)
   const unary = new Set(methods.map(({ path }) => path))
 
   const httpServer = http.createServer(

@@ -499,7 +499,7 @@ export async function readExplanation(
   if (position === null || 'beyond' in position) return position
   const at =
     moment.seq === null
-      ? sql`coalesce(to_timestamp(${moment.at}::float8 / 1000), now())`
+      ? sql`least(to_timestamp(${moment.at}::float8 / 1000), now())`
       : sql`to_timestamp(${position.at ?? 0}::float8 / 1000)`
   const { rows } = await sql<StepRow>`
     select x.step, x.at, x.seq, x.what, x.evidence

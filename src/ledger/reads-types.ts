@@ -62,8 +62,6 @@ export type Reads = {
 }
 
 export type Condition = {
-  /** How many migrations were applied. */
-  readonly migrations: number
   /** Networks that are RECOVERING. */
   readonly recovering: number
   /** Networks with a hold. */

@@ -91,8 +91,7 @@ function impatient(pool: pg.Pool): PostgresPool {
 
 async function readCondition(db: Kysely<unknown>): Promise<Condition> {
   const { rows } = await sql<Condition>`
-    select (select count(*) from ipledger.migration) as migrations,
-      count(*) filter (where n.recovering is not null) as recovering,
+    select count(*) filter (where n.recovering is not null) as recovering,
       count(*) filter (where n.holds::text <> '{}') as held
     from ipledger.network n
   `.execute(db)

@@ -108,7 +108,7 @@ describe('networks and pools', () => {
     assert.deepEqual(await reads.networks({ labels: { a: 'b' }, only: null, after: null, limit: 10 }), [])
     assert.equal((await reads.networks({ labels: {}, only: null, after: null, limit: 10 })).length, 1)
     assert.equal(await reads.recovery(NETWORK), null)
-    assert.deepEqual(await reads.condition(), { migrations: 1, recovering: 0, held: 1 })
+    assert.deepEqual(await reads.condition(), { recovering: 0, held: 1 })
   })
 
   test('the parts of a pool are its size', async () => {
