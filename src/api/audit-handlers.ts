@@ -5,8 +5,7 @@ import { EVENT_TYPES, type EventType } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
 import type * as pb from '../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/reads-types.ts'
-import type { Verified } from '../ledger/verify.ts'
-import { entryJson, eventJson, holderJson, pastLeaseJson, type Told } from './answers.ts'
+import { shownEntry, shownEvent, shownHolder, shownPastLease } from './answers.ts'
 import { type Backend, type Call, checkHead, type Handlers, ofNetwork } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
 import {
@@ -25,7 +24,6 @@ import {
 import { decodePage, encodePage } from './page-token.ts'
 import { allowedNetwork } from './requests.ts'
 import { checkNetwork } from './rights.ts'
-import { optionalTime, timeText } from './times.ts'
 
 export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditService> {
   return {
@@ -36,9 +34,9 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       checkHead('afterSeq', filter.afterSeq, head)
       checkHead('leaseId', filter.token ?? 0, head)
       return {
-        events: page.events.map((one) => eventJson(network, one)),
+        events: page.events.map((one) => shownEvent(network, one)),
         nextPageToken: page.next === null ? '' : encodePage(String(page.next), asked),
-        head: String(head),
+        head,
       }
     },
 
@@ -86,11 +84,11 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
         )
       }
       return {
-        leases: page.leases.map(pastLeaseJson),
+        leases: page.leases.map(shownPastLease),
         nextPageToken: page.next === null ? '' : encodePage(`${page.seq} ${page.next}`, asked),
-        seq: String(page.seq),
-        time: optionalTime(page.at),
-        head: String(page.head),
+        seq: page.seq,
+        time: page.at,
+        head: page.head,
       }
     },
 
@@ -100,20 +98,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       const moment = readMoment(message)
       const at = ipAddress(message.address, 'address')
       const found = notBeyond(ofNetwork(await reads.explanation(network, at, moment), network), moment)
-      return {
-        answer: found.answer,
-        state: found.state,
-        seq: String(found.seq),
-        time: optionalTime(found.at),
-        steps: found.steps.map(({ seq, at, what, evidence }) => ({
-          seq: String(seq),
-          time: timeText(at),
-          what,
-          evidence: evidence ?? undefined,
-        })),
-        evidence: found.evidence,
-        head: String(found.head),
-      }
+      return { ...found, time: found.at, steps: found.steps.map((step) => ({ ...step, time: step.at })) }
     },
 
     verifyNetwork: async (message, call) => {
@@ -124,37 +109,17 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
           refusal('OVERLOADED', 'this process verifies another network; one is done at a time', {}, 5_000),
         )
       }
-      return verifiedJson(network, verified)
+      return { network, ...verified }
     },
-  }
-}
-
-function verifiedJson(network: string, verified: Verified): Told<pb.VerifyNetworkResponseJson> {
-  return {
-    network,
-    complete: verified.complete,
-    fromSeq: String(verified.fromSeq),
-    verifiedSeq: String(verified.verifiedSeq),
-    digest: verified.digest,
-    head: String(verified.head),
-    findings: verified.findings.map((one) => ({
-      what: one.what,
-      message: one.message,
-      address: one.address ?? '',
-      seq: String(one.seq ?? 0),
-      expected: one.expected ?? '',
-      found: one.found ?? '',
-    })),
-    omitted: String(verified.omitted),
   }
 }
 
 function historyFields(network: string, page: HistoryPage, asked: unknown) {
   return {
-    entries: page.entries.map((entry) => entryJson(network, entry)),
-    holders: page.holders.map(holderJson),
+    entries: page.entries.map((entry) => shownEntry(network, entry)),
+    holders: page.holders.map(shownHolder),
     nextPageToken: page.next === null ? '' : encodePage(String(page.next), asked),
-    head: String(page.head),
+    head: page.head,
   }
 }
 

@@ -1,5 +1,5 @@
 /** One call of one method, whatever protocol it came in by. */
-import type { DescMessage, DescMethodUnary, Message, MessageJsonType, MessageShape } from '@bufbuild/protobuf'
+import type { DescMessage, DescMethodUnary, Message, MessageShape } from '@bufbuild/protobuf'
 import type { GenService } from '@bufbuild/protobuf/codegenv2'
 import type { Answer, Command } from '../core/command.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -7,9 +7,9 @@ import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads-types.ts'
 import type { Intake } from '../sources/intake-types.ts'
 import type { RpcObserved } from '../telemetry.ts'
-import type { Told } from './answers.ts'
 import { Refused } from './errors.ts'
 import type { Caller, Role } from './rights.ts'
+import type { Shown } from './shown.ts'
 
 export type Call = {
   readonly caller: Caller
@@ -21,11 +21,11 @@ export type Call = {
   readonly rpc: RpcObserved
 }
 
-/** From the message to the JSON of the answer. */
+/** From the message to what is answered. */
 export type Handle<I extends DescMessage, O extends DescMessage> = (
   message: MessageShape<I>,
   call: Call,
-) => Promise<Told<MessageJsonType<O>>>
+) => Promise<Shown<MessageShape<O>>>
 
 /** A function for each method of a service, none forgotten. */
 export type Handlers<S> =
@@ -45,6 +45,7 @@ export type Method = {
   readonly path: string
   readonly desc: DescMethodUnary
   readonly roles: ReadonlySet<Role>
+  /** Answers the JSON of the message. */
   readonly handle: (message: Message, call: Call) => Promise<object>
 }
 

@@ -2,7 +2,13 @@
  * What all protocols share: the table of methods, how a call begins (who, may they, until when), and what becomes of
  * whatever a handler throws. Nothing is written to the log for a call that went as it should, above debug.
  */
-import { type DescMethod, type DescService, fromJson, type Message } from '@bufbuild/protobuf'
+import {
+  type DescMethod,
+  type DescService,
+  fromJson,
+  type JsonObject,
+  type Message,
+} from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { refusal } from '../core/refusal.ts'
@@ -21,6 +27,7 @@ import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
 import { poolHandlers } from './pool-handlers.ts'
 import { checkRole, RIGHTS } from './rights.ts'
+import { writerOf } from './shown.ts'
 import type { Tokens } from './tokens.ts'
 
 /**
@@ -63,7 +70,13 @@ function table(service: DescService, handlers: object): readonly Method[] {
     const name = `${service.typeName}/${desc.name}`
     const roles = RIGHTS[name]
     if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
-    return { path: `/${name}`, desc, roles, handle }
+    const write = writerOf(desc.output)
+    return {
+      path: `/${name}`,
+      desc,
+      roles,
+      handle: async (message, call) => write(await handle(message, call)),
+    }
   })
 }
 
@@ -109,7 +122,7 @@ export async function answer(method: Method, message: Message, call: Call): Prom
 
 /** What a handler answers, for whoever wants more than its JSON. */
 export function messageOf({ desc }: Method, answered: object): Message {
-  return fromJson(desc.output, JSON.parse(JSON.stringify(answered)))
+  return fromJson(desc.output, answered as JsonObject)
 }
 
 export function deadlinePassed(): Refused {

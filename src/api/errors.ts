@@ -9,9 +9,9 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { codeToHttpStatus, codeToString, errorToJson } from '@connectrpc/connect/protocol-connect'
 import { invalid, type Reason, type Refusal, refusal } from '../core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../gen/google/rpc/error_details_pb.ts'
-import type { ItemErrorJson } from '../gen/ipledger/v1/types_pb.ts'
-import type { Told } from './answers.ts'
-import { durationMessage, durationText } from './times.ts'
+import type { ItemError } from '../gen/ipledger/v1/types_pb.ts'
+import type { Shown } from './shown.ts'
+import { durationMessage } from './times.ts'
 
 export const DOMAIN = 'ipledger'
 
@@ -186,14 +186,14 @@ export function toErrorJson(error: Refused): { readonly status: number; readonly
 }
 
 /** The same error inside the answer of a batch. */
-export function itemErrorJson(error: Refused): Told<ItemErrorJson> {
+export function shownItemError(error: Refused): Shown<ItemError> {
   const { reason, message, metadata, retryAfterMs } = error.refusal
   return {
     code: codeToString(MEANINGS[reason].code),
     reason,
     message: presentable(message),
     metadata: presentableMetadata(metadata),
-    retryAfter: retryAfterMs === undefined ? undefined : durationText(retryAfterMs),
+    retryAfterMs,
   }
 }
 

@@ -7,9 +7,9 @@ import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
 import type { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { LeaseFilter, LeaseFound } from '../ledger/reads-types.ts'
-import { leaseJson } from './answers.ts'
+import { shownLease } from './answers.ts'
 import { type Backend, type Call, checkHead, type Handlers, ofNetwork, submit } from './call.ts'
-import { invalidField, itemErrorJson, Refused } from './errors.ts'
+import { invalidField, Refused, shownItemError } from './errors.ts'
 import {
   address,
   atMost,
@@ -37,7 +37,6 @@ import {
   readUpdateLabels,
 } from './requests.ts'
 import { checkNetwork } from './rights.ts'
-import { optionalTime } from './times.ts'
 
 export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
   const { reads } = backend
@@ -76,8 +75,8 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
     getLease: async (message, call) => {
       const found = await findLease(backend, message, call)
       return {
-        lease: leaseJson(found.lease),
-        head: String(found.head),
+        lease: shownLease(found.lease),
+        head: found.head,
       }
     },
 
@@ -100,9 +99,9 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
         )
       }
       return {
-        leases: page.leases.map(leaseJson),
+        leases: page.leases.map(shownLease),
         nextPageToken: page.next === null ? '' : encodePage(page.next, asked),
-        head: String(page.head),
+        head: page.head,
       }
     },
 
@@ -113,22 +112,22 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
       return {
         requestId: id,
         committed: found !== null,
-        method: found?.method ?? '',
-        at: optionalTime(found?.at ?? null),
-        leases: found === null ? [] : leasesOf(found.answer).map(leaseJson),
-        seq: String(found?.seq ?? 0),
+        method: found?.method,
+        at: found?.at,
+        leases: found === null ? [] : leasesOf(found.answer).map(shownLease),
+        seq: found?.seq,
       }
     },
   }
 }
 
 function leases(answer: Answer) {
-  return { leases: answer.leases.map(leaseJson) }
+  return { leases: answer.leases.map(shownLease) }
 }
 
 /** These commands are about exactly one lease. */
 function onlyLease(answer: Answer) {
-  return leaseJson(answer.leases[0]!)
+  return shownLease(answer.leases[0]!)
 }
 
 function leasesOf(answer: Answer): readonly LeaseView[] {
@@ -177,7 +176,7 @@ async function batch<Item extends { readonly network: string; readonly requestId
       try {
         return respond(await submit(backend, read(item), call))
       } catch (error) {
-        if (error instanceof Refused) return { response: undefined, error: itemErrorJson(error) }
+        if (error instanceof Refused) return { response: undefined, error: shownItemError(error) }
         throw error
       }
     })

@@ -3,7 +3,7 @@ import type { SourceState } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
 import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import type { LeaseFilter, SourceShown } from '../ledger/reads-types.ts'
-import { holdsJson } from './answers.ts'
+import { shownHolds, shownLease, shownSighting, shownSource, shownVerification } from './answers.ts'
 import { accepted, type Backend, type Handlers, ofNetwork, submit } from './call.ts'
 import { Refused } from './errors.ts'
 import {
@@ -17,7 +17,6 @@ import {
   requiredText,
   text,
 } from './fields.ts'
-import { attentionJson, findingJson, reportedJson, sightingJson, sourceJson } from './liveness-answers.ts'
 import {
   readCodes,
   readRegisterSource,
@@ -31,7 +30,6 @@ import {
 import { decodePage, encodePage } from './page-token.ts'
 import { reconcile } from './reconcile.ts'
 import { allowedNetwork } from './requests.ts'
-import { durationText, timeText } from './times.ts'
 
 const EVERY_LEASE: LeaseFilter = {
   states: [],
@@ -70,7 +68,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const { network } = command
       const { source } = await submit(backend, command, call)
       return {
-        source: sourceJson(network, await shown(network, source!)),
+        source: shownSource(network, await shown(network, source!)),
       }
     },
 
@@ -79,7 +77,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const { network } = command
       const { source } = await submit(backend, command, call)
       return {
-        source: sourceJson(network, await shown(network, source!)),
+        source: shownSource(network, await shown(network, source!)),
       }
     },
 
@@ -88,7 +86,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const { network } = command
       const { source, unwitnessed = 0, unlisted = 0 } = await submit(backend, command, call)
       return {
-        source: sourceJson(network, await shown(network, source!)),
+        source: shownSource(network, await shown(network, source!)),
         unwitnessed,
         unlisted,
       }
@@ -109,7 +107,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const sources = found.slice(0, size)
       const last = found.length > size ? sources.at(-1) : undefined
       return {
-        sources: sources.map((source) => sourceJson(network, source)),
+        sources: sources.map((source) => shownSource(network, source)),
         nextPageToken: last === undefined ? '' : encodePage(last.source.declaration.id, asked),
       }
     },
@@ -126,31 +124,29 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const found = await reads.sightings(network, { source, address: at, vanished }, { after, size })
       const { sightings, next } = ofNetwork(found, network)
       return {
-        sightings: sightings.map(sightingJson),
+        sightings: sightings.map(shownSighting),
         nextPageToken: next === null ? '' : encodePage(next, asked),
       }
     },
 
-    beginSnapshot: async (message, call) => {
-      const begun = accepted(await intake.begin(readReporting(message, call)))
+    beginSnapshot: async (message, call) => accepted(await intake.begin(readReporting(message, call))),
+
+    reportSnapshot: async (message, call) => {
+      const { next, ...reported } = accepted(await intake.report(readReport(message, call)))
       return {
-        sequence: String(begun.sequence),
-        head: String(begun.head),
-        begunAt: timeText(begun.begunAt),
-        era: begun.era,
-        interval: durationText(begun.intervalMs),
+        ...reported,
+        verifications: reported.verifications.map(shownVerification),
+        nextSequence: next.sequence,
+        nextHead: next.head,
+        nextBegunAt: next.begunAt,
       }
     },
-
-    reportSnapshot: async (message, call) =>
-      reportedJson(accepted(await intake.report(readReport(message, call)))),
 
     reportVerdicts: async (message, call) => {
       const reporting = readReporting(message, call)
       const epoch = requiredText(message.epoch, 'epoch', LIMITS.nameBytes)
       const verdicts = readVerdicts(message.verdicts)
-      const { accepted: taken, ignored } = accepted(await intake.verdicts({ ...reporting, epoch, verdicts }))
-      return { accepted: taken, ignored }
+      return accepted(await intake.verdicts({ ...reporting, epoch, verdicts }))
     },
 
     reconcile: async (message, call) => {
@@ -177,15 +173,19 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
         throw new Refused(refusal('POOL_NOT_FOUND', message, { pool: pool! }))
       }
       return {
-        findings: findings.map(findingJson),
+        findings: findings.map((one) => ({
+          ...one,
+          address: one.lease.address,
+          lease: shownLease(one.lease),
+        })),
         nextPageToken: next === null ? '' : encodePage(next, asked),
-        head: String(head),
+        head,
       }
     },
 
     resumeHold: async (message, call) => {
       const { network } = await submit(backend, readResumeHold(message, call), call)
-      return { holds: holdsJson(network!.network) }
+      return { holds: shownHolds(network!.network) }
     },
 
     listAttention: async (message, call) => {
@@ -196,7 +196,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const after = placeOf(message.pageToken, asked)
       const { items, next } = ofNetwork(await reads.attention(network, { codes }, { after, size }), network)
       return {
-        items: items.map(attentionJson),
+        items,
         nextPageToken: next === null ? '' : encodePage(next, asked),
       }
     },

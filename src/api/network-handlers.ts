@@ -1,6 +1,6 @@
 /** NetworkService. */
 import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
-import { networkJson } from './answers.ts'
+import { shownNetwork } from './answers.ts'
 import { type Backend, type Handlers, ofNetwork, submit } from './call.ts'
 import { labels, networkName, pageSize } from './fields.ts'
 import { decodePage, encodePage } from './page-token.ts'
@@ -12,12 +12,12 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
   return {
     createNetwork: async (message, call) => {
       const { network } = await submit(backend, readCreateNetwork(message, call), call)
-      return { network: networkJson(network!) }
+      return { network: shownNetwork(network!) }
     },
 
     updateNetwork: async (message, call) => {
       const { network } = await submit(backend, readUpdateNetwork(message, call), call)
-      return { network: networkJson(network!) }
+      return { network: shownNetwork(network!) }
     },
 
     getNetwork: async (message, call) => {
@@ -25,7 +25,7 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
       checkNetwork(call.caller, name)
       const found = ofNetwork(await reads.network(name), name)
       const recovery = found.network.recovering === null ? null : await reads.recovery(name)
-      return { network: networkJson(found, recovery) }
+      return { network: shownNetwork(found, recovery) }
     },
 
     listNetworks: async (message, call) => {
@@ -42,14 +42,14 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
       })
       const networks = found.slice(0, size)
       return {
-        networks: networks.map((one) => networkJson(one)),
+        networks: networks.map((one) => shownNetwork(one)),
         nextPageToken: found.length > size ? encodePage(networks.at(-1)!.name, asked) : '',
       }
     },
 
     endRecovery: async (message, call) => {
       const { network } = await submit(backend, readEndRecovery(message, call), call)
-      return { network: networkJson(network!) }
+      return { network: shownNetwork(network!) }
     },
   }
 }

@@ -3,24 +3,25 @@
 import { formatCidr } from '../core/address.ts'
 import type { PoolView } from '../core/command.ts'
 import { refusal } from '../core/refusal.ts'
-import type { PoolJson, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
-import { poolJson, poolUsageJson, type Told } from './answers.ts'
+import type { Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { shownPool, shownPoolUsage } from './answers.ts'
 import { type Backend, type Handlers, ofNetwork, submit } from './call.ts'
 import { Refused } from './errors.ts'
 import { cidrOrAddress, labels, pageSize, poolName } from './fields.ts'
 import { decodePage, encodePage } from './page-token.ts'
 import { allowedNetwork, readCreatePool, readDeletePool, readUpdatePool } from './requests.ts'
+import type { Shown } from './shown.ts'
 
 export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
   const { reads } = backend
 
   /** As the command left it; how full it is only as long as it is still that pool. */
-  async function answered(network: string, view: PoolView): Promise<Told<PoolJson>> {
+  async function answered(network: string, view: PoolView): Promise<Shown<Pool>> {
     const { poolId, version } = view
     // The command is done, whether this can be read or not.
     const found = await reads.pools(network, { poolId, limit: 1 }).catch(() => null)
     const now = found?.pools[0]
-    return poolJson(network, view, now?.pool.version === version ? now.usage : null)
+    return shownPool(network, view, now?.pool.version === version ? now.usage : null)
   }
 
   return {
@@ -40,7 +41,7 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       const command = readDeletePool(message, call)
       const { pool } = await submit(backend, command, call)
       return {
-        pool: poolJson(command.network, pool!, null),
+        pool: shownPool(command.network, pool!, null),
       }
     },
 
@@ -55,8 +56,8 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
         )
       }
       return {
-        pool: poolUsageJson(network, pool),
-        head: String(found.head),
+        pool: shownPoolUsage(network, pool),
+        head: found.head,
       }
     },
 
@@ -72,9 +73,9 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       const found = ofNetwork(await reads.pools(network, filter), network)
       const pools = found.pools.slice(0, size)
       return {
-        pools: pools.map((pool) => poolUsageJson(network, pool)),
+        pools: pools.map((pool) => shownPoolUsage(network, pool)),
         nextPageToken: found.pools.length > size ? encodePage(pools.at(-1)!.pool.name, asked) : '',
-        head: String(found.head),
+        head: found.head,
       }
     },
   }

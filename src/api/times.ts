@@ -11,11 +11,6 @@ export function timeText(ms: number): string {
   return left === 0 ? `${last.text}Z` : `${last.text}.${String(left).padStart(3, '0')}Z`
 }
 
-/** Null: the field is absent. */
-export function optionalTime(ms: number | null): string | undefined {
-  return ms === null ? undefined : timeText(ms)
-}
-
 /** `90s`, `0.500s` */
 export function durationText(ms: number): string {
   return `${ms % 1_000 === 0 ? ms / 1_000 : (ms / 1_000).toFixed(3)}s`

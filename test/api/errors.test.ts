@@ -2,7 +2,7 @@
 import { Code } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { describe, expect, test } from 'vitest'
-import { itemErrorJson, MEANINGS, Refused, toConnectError, toErrorJson } from '../../src/api/errors.ts'
+import { MEANINGS, Refused, shownItemError, toConnectError, toErrorJson } from '../../src/api/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { createReads } from '../../src/ledger/reads.ts'
@@ -84,7 +84,7 @@ describe('the table', () => {
     expect(error.findDetails(RetryInfoSchema)).toMatchObject([
       { retryDelay: { seconds: 1n, nanos: 500_000_000 } },
     ])
-    expect(itemErrorJson(refused)).toMatchObject({ code, reason, message: 'why', metadata: { a: 'b' } })
+    expect(shownItemError(refused)).toMatchObject({ code, reason, message: 'why', metadata: { a: 'b' } })
     expect(MEANINGS[reason].caller).toMatch(/^[A-Z].*\.$/)
   })
 
