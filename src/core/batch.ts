@@ -7,7 +7,7 @@ import type { Freshness, Known, LeaseView, Remembered } from './command.ts'
 import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent } from './event.ts'
 import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
-import { type Image, isHeld, type PoolState, putHead, rollback } from './image.ts'
+import { assign, type Image, isHeld, type PoolState, rollback } from './image.ts'
 import { POLICY } from './policy.ts'
 import type { RuleName } from './rules.ts'
 
@@ -52,7 +52,7 @@ export function emit(batch: Batch, by: By, body: Body<LedgerEvent>, seq = batch.
   const { actor, cause, requestId, traceId } = by
   const event = { seq, at: now, actor: actor.name, cause, requestId, traceId, ...body } as LedgerEvent
   evolve(image, event)
-  putHead(image, seq, now, '')
+  assign(image, { head: seq, at: now, digest: '' })
   batch.events.push(event)
 }
 

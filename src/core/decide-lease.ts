@@ -13,7 +13,6 @@ import {
   leasesOfAttachment,
   poolAt,
   sightingsOf,
-  unitAt,
 } from './image.ts'
 import { confirmableUntil, entryOf } from './judge.ts'
 import { attachmentKey, describeOwner, isListedAs, type Owner, sameAttachment } from './owner.ts'
@@ -135,8 +134,7 @@ function release(batch: Batch, command: Command<'release'>, record: HeldRecord):
 }
 
 function isListedForAnother(image: Image, record: HeldRecord): boolean {
-  const { place } = unitAt(image, record.address)!
-  return sightingsOf(image, place, record.address).some(
+  return sightingsOf(image, record.address).some(
     (one) =>
       isLive(one) && (one.owner === null || record.owner === null || !isListedAs(record.owner, one.owner)),
   )
@@ -208,8 +206,7 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
   const placed = [...image.records.values()].filter((one) => one.node === node && one.seq <= head)
   for (const record of placed) {
     if (!isHeld(record) || record.quarantine?.reason === 'OPERATOR') continue
-    const { place } = unitAt(image, record.address)!
-    const isElsewhere = sightingsOf(image, place, record.address).some((one) => {
+    const isElsewhere = sightingsOf(image, record.address).some((one) => {
       const at = image.sources.get(one.source)?.declaration.node ?? ''
       return isLive(one) && (at === '' ? one.node !== node : at !== node)
     })
@@ -218,12 +215,10 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
   }
   for (const [id, { declaration, epoch, state }] of image.sources) {
     if (declaration.node !== node || state === 'RETIRED') continue
-    const vanished = [...(image.listedBy.get(id) ?? [])].sort().flatMap((address) =>
-      image.sightings
-        .get(address)!
-        .filter((one) => one.source === id && one.vanishedSeq === null && one.appearedHead <= head)
-        .map(entryOf),
-    )
+    const vanished = [...(image.listedBy.get(id) ?? [])]
+      .filter((one) => one.appearedHead <= head)
+      .map(entryOf)
+      .sort((a, b) => (a.address < b.address ? -1 : 1))
     if (vanished.length === 0 && epoch === null) continue
     emit(batch, command, {
       type: 'source.reported',
@@ -271,10 +266,9 @@ export function expiresAt(
   if (record.state !== 'RESERVED' || record.confirmBy === null) return null
   // Promised in a log that may have lost its Confirm: only proof of absence ends it (12.4).
   if (eraOf(record.token) < image.network!.era && !without.has('NEW_ERA_RECOVERS')) return null
-  const { place } = unitAt(image, record.address)!
-  if (sightingsOf(image, place, record.address).length > 0 && !without.has('SEEN_NEVER_EXPIRES')) return null
+  if (sightingsOf(image, record.address).length > 0 && !without.has('SEEN_NEVER_EXPIRES')) return null
   if (without.has('GRACE_AFTER_THE_DEADLINE')) return record.confirmBy
-  return confirmableUntil(record, reapPolicy(place.pool.reapPolicy).confirmGraceMs)
+  return confirmableUntil(record, reapPolicy(image.pools.get(record.poolId)!.pool.reapPolicy).confirmGraceMs)
 }
 
 export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'>): Answer | Refusal {

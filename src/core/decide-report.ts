@@ -26,6 +26,7 @@ import {
   isLive,
   type Sighting,
   type SourceState,
+  sightingsAt,
   sightingsOf,
   unitAt,
 } from './image.ts'
@@ -87,11 +88,10 @@ export function decideRetireSource(batch: Batch, command: Command<'retireSource'
   for (const record of image.records.values())
     if (isHeld(record) && !hasWitness(image, record, coverage, id) && hasWitness(image, record, coverage))
       unwitnessed += 1
-  for (const address of image.listedBy.get(id) ?? []) {
-    const unit = unitAt(image, address)
-    if (unit === null || isHeld(image.records.get(unit.address))) continue
-    if (!sightingsOf(image, unit.place, unit.address).some((one) => isLive(one) && one.source !== id))
-      unlisted += 1
+  const units = [...(image.listedBy.get(id) ?? [])].map(({ address }) => unitAt(image, address)?.address)
+  for (const unit of new Set(units)) {
+    if (unit === undefined || isHeld(image.records.get(unit))) continue
+    if (!sightingsOf(image, unit).some((one) => isLive(one) && one.source !== id)) unlisted += 1
   }
   emit(batch, command, { type: 'source.retired', details: { id } })
   return { leases: [], source: image.sources.get(id)!, unwitnessed, unlisted }
@@ -202,7 +202,7 @@ function ahead(batch: Batch, command: Command<'report'>, source: SourceState): A
 /** New, or with another word for whether it has ended. Other words for being alive are not compared. */
 export function isNews(image: Image, source: string, entry: Entry): boolean {
   const owner = ownerOf(entry)
-  const known = image.sightings.get(entry.address)?.find((one) => isSame(one, source, owner))
+  const known = sightingsAt(image, entry.address).find((one) => isSame(one, source, owner))
   return (
     known === undefined ||
     known.vanishedSeq !== null ||
@@ -213,7 +213,7 @@ export function isNews(image: Image, source: string, entry: Entry): boolean {
 
 function isListedNow({ image }: Batch, source: string, entry: Entry): boolean {
   const owner = ownerOf(entry)
-  const known = image.sightings.get(entry.address)?.find((one) => isSame(one, source, owner))
+  const known = sightingsAt(image, entry.address).find((one) => isSame(one, source, owner))
   return known !== undefined && known.vanishedSeq === null
 }
 
@@ -357,7 +357,7 @@ function follow(batch: Batch, by: By, address: string, believed: (one: Sighting)
   const unit = unitAt(image, address)
   if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return
   const record = image.records.get(unit.address)
-  const seen = sightingsOf(image, unit.place, unit.address).flatMap((sighting) => {
+  const seen = sightingsOf(image, unit.address).flatMap((sighting) => {
     const head = isLive(sighting) ? believed(sighting) : null
     return head === null ? [] : [{ sighting, head }]
   })
@@ -468,10 +468,8 @@ export function decideReapProven(batch: Batch, command: Command<'reapProven'>): 
       state: 'HELD',
     })
   const recent = image.reaps.filter((at) => at > now - POLICY.holdWindowMs).length + 1
-  const held = [...image.pools.values()].reduce(
-    (sum, one) => sum + one.reserved + one.active + one.quarantined,
-    0,
-  )
+  let held = 0
+  for (const { counts } of image.pools.values()) held += counts.RESERVED + counts.ACTIVE + counts.QUARANTINED
   if (
     recent > POLICY.heldAboveReaps &&
     recent > POLICY.heldAboveShare * held &&

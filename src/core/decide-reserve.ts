@@ -22,6 +22,7 @@ import {
   nextCooledAt,
   type PoolState,
   poolAt,
+  poolNamed,
   restedBy,
   sightingsOf,
   takeCandidate,
@@ -161,7 +162,7 @@ function poolsOf(image: Batch['image'], claim: Claim, path: string): readonly Po
   if (claim.pools.length > 0) {
     const found = new Set<PoolState>()
     for (const [index, name] of claim.pools.entries()) {
-      const place = image.poolsByName.get(name)
+      const place = poolNamed(image, name)
       if (place === undefined) {
         const field = `${path}.pools[${index}]`
         return refusal('POOL_NOT_FOUND', `${field}: there is no pool ${name} in network ${image.name}`, {
@@ -458,8 +459,7 @@ function pickFrom(
 function exhausted({ image, now }: Batch, place: PoolState): Refusal {
   const { name } = place.pool
   const next = nextCooledAt(image, place)
-  const cooling =
-    next === null ? 0 : Math.max(1, place.touched - place.reserved - place.active - place.quarantined)
+  const cooling = next === null ? 0 : place.counts.FREE
   return refusal(
     'POOL_EXHAUSTED',
     `pool ${name} has no free address${cooling > 0 ? `; ${cooling} are cooling` : ''}`,
@@ -502,7 +502,7 @@ function seenForAnother(
 ): { readonly source: string | null; readonly whom: string } | null {
   if (liveUnits(command, place)?.has(address)) return { source: null, whom: '' }
   if (without.has('LISTED_IS_NEVER_HANDED_OUT')) return null
-  const seen = sightingsOf(image, place, address).find(
+  const seen = sightingsOf(image, address).find(
     (one) => isLive(one) && (one.owner === null || !sameAttachment(one.owner, command.owner)),
   )
   if (seen === undefined) return null

@@ -7,7 +7,7 @@ import { type Batch, emit } from './batch.ts'
 import type { Answer, Command, PoolView } from './command.ts'
 import { expiresAt, idOf } from './decide-lease.ts'
 import type { HoldCause } from './event.ts'
-import { addressValue, type Image, isHeld, type PoolState, recordsIn, restedBy } from './image.ts'
+import { addressValue, type Image, isHeld, type PoolState, poolNamed, recordsIn, restedBy } from './image.ts'
 import { nowhereIn } from './nowhere.ts'
 import { eraOf, firstSeqOfEra, LAST_ERA, POLICY } from './policy.ts'
 import { buildPool, type Pool, type PoolInput, type PoolSettings, parsePoolSettings } from './pool.ts'
@@ -113,7 +113,7 @@ export function decideCreatePool(batch: Batch, command: Command<'createPool'>): 
   const { image } = batch
   const settings = parsePoolSettings(command.pool)
   if ('reason' in settings) return settings
-  if (image.poolsByName.has(settings.name))
+  if (poolNamed(image, settings.name) !== undefined)
     return invalid('name', `pool ${settings.name} exists already in network ${image.name}`)
   const bad = overlapping(image, settings, null) ?? nowhere(settings)
   if (bad !== null) return bad
@@ -124,13 +124,13 @@ export function decideCreatePool(batch: Batch, command: Command<'createPool'>): 
 
 export function decideUpdatePool(batch: Batch, command: Command<'updatePool'>): Answer | Refusal {
   const { image } = batch
-  const place = poolNamed(image, command)
+  const place = poolOf(image, command)
   if ('reason' in place) return place
   const { pool } = place
   const settings = parsePoolSettings(changed(pool, command), 'exclude.entries')
   if ('reason' in settings) return settings
   if (isSameJson(settings, pool.settings)) return poolAnswer(pool)
-  if (settings.name !== pool.name && image.poolsByName.has(settings.name))
+  if (settings.name !== pool.name && poolNamed(image, settings.name) !== undefined)
     return invalid('newName', `pool ${settings.name} exists already in network ${image.name}`)
   const after = buildPool(settings, pool)
   if (after.family !== pool.family)
@@ -158,7 +158,7 @@ function changed(pool: Pool, { change }: Command<'updatePool'>): PoolInput {
 
 export function decideDeletePool(batch: Batch, command: Command<'deletePool'>): Answer | Refusal {
   const { image } = batch
-  const place = poolNamed(image, command)
+  const place = poolOf(image, command)
   if ('reason' in place) return place
   const { pool } = place
   const blocked = inTheWay(batch, place, null)
@@ -220,12 +220,9 @@ function nowhere({ cidr }: PoolSettings): Refusal | null {
   )
 }
 
-function poolNamed(
-  image: Image,
-  command: Command<'updatePool'> | Command<'deletePool'>,
-): PoolState | Refusal {
+function poolOf(image: Image, command: Command<'updatePool' | 'deletePool'>): PoolState | Refusal {
   const { name, version } = command
-  const place = image.poolsByName.get(name)
+  const place = poolNamed(image, name)
   if (place === undefined)
     return refusal('POOL_NOT_FOUND', `there is no pool ${name} in network ${image.name}`, { pool: name })
   if (version === null || place.pool.version === version) return place

@@ -202,12 +202,9 @@ export function needsOf(image: Image, command: Command): Needs {
     case 'reapProven': {
       const record = image.byToken.get(command.token)
       if (!isHeld(record)) return { ...none, tokens: record === undefined ? [command.token] : [] }
-      const unit = unitAt(image, record.address)
-      if (unit === null) return none
-      const covering = coverageOf(image)(record, unit.place.pool.family).map(
-        ({ declaration }) => declaration.id,
-      )
-      const seeing = sightingsOf(image, unit.place, unit.address).map(({ source }) => source)
+      const { family } = image.pools.get(record.poolId)!.pool
+      const covering = coverageOf(image)(record, family).map(({ declaration }) => declaration.id)
+      const seeing = sightingsOf(image, record.address).map(({ source }) => source)
       return { ...none, sources: [...new Set([...covering, ...seeing])], lookUps: [record.address] }
     }
     case 'report':
@@ -218,10 +215,8 @@ export function needsOf(image: Image, command: Command): Needs {
           : [command.source],
       }
     case 'recheck': {
-      const seeing = command.addresses.flatMap((address) => {
-        const unit = unitAt(image, address)
-        return unit === null ? [] : sightingsOf(image, unit.place, unit.address).map(({ source }) => source)
-      })
+      const units = command.addresses.map((address) => unitAt(image, address)?.address ?? address)
+      const seeing = units.flatMap((unit) => sightingsOf(image, unit).map(({ source }) => source))
       return { ...none, sources: [...new Set(seeing)] }
     }
     default:

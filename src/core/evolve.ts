@@ -2,21 +2,22 @@
 import type { AddressRecord, Entry, EventOf, LedgerEvent } from './event.ts'
 import { TERMINAL } from './event.ts'
 import {
+  assign,
   type Image,
   isHeld,
   type NetworkState,
   put,
   putClosing,
-  putNetwork,
   putPool,
-  putReap,
   putSightings,
   putSource,
   type Sighting,
+  sightingsAt,
   sightingsOf,
   unitAt,
 } from './image.ts'
 import { type Owner, sameAttachment } from './owner.ts'
+import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'
 
 export function evolve(image: Image, event: LedgerEvent): void {
@@ -38,24 +39,23 @@ export function evolve(image: Image, event: LedgerEvent): void {
       remember(image, event)
       break
     case 'network.created':
-      putNetwork(image, {
-        description: event.details.description,
-        labels: event.details.labels,
-        era: 0,
-        identity: event.details.identity ?? '',
-        recovering: null,
-        recoveredAt: null,
-        holds: {},
-        version: event.seq,
-        createdAt: event.at,
-        updatedAt: event.at,
+      assign(image, {
+        network: {
+          identity: '',
+          ...event.details,
+          era: 0,
+          recovering: null,
+          recoveredAt: null,
+          holds: {},
+          version: event.seq,
+          createdAt: event.at,
+          updatedAt: event.at,
+        },
       })
       break
-    case 'network.updated': {
-      const { description, labels, identity } = event.details
-      changeNetwork(image, event, { description, labels, ...(identity !== undefined && { identity }) })
+    case 'network.updated':
+      changeNetwork(image, event, event.details)
       break
-    }
     case 'era.begun': {
       const { era, identity, recovering, why } = event.details
       changeNetwork(image, event, {
@@ -134,12 +134,12 @@ export function evolve(image: Image, event: LedgerEvent): void {
         retiredAt: event.at,
         epoch: null,
       })
-      for (const [address, sightings] of image.sightings)
-        if (sightings.some(({ source }) => source === id))
+      for (const { address, source } of [...image.sightings.values()].flat())
+        if (source === id)
           putSightings(
             image,
             address,
-            sightings.filter(({ source }) => source !== id),
+            without(image, address, (one) => one.source === id),
           )
       break
     }
@@ -158,9 +158,10 @@ export function evolve(image: Image, event: LedgerEvent): void {
 export function remember(image: Image, event: LedgerEvent): void {
   if (event.type === 'attachment.closed') putClosing(image, event.owner, event.at)
   if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS'))
-    putReap(image, null)
+    assign(image, { reaps: [] })
   if (!('record' in event)) return
-  if (event.cause === 'PROVEN_ABSENT') putReap(image, event.at)
+  if (event.cause === 'PROVEN_ABSENT')
+    assign(image, { reaps: [...image.reaps.filter((at) => at > event.at - POLICY.holdWindowMs), event.at] })
   const { owner, quarantine } = event.record
   const closes =
     event.type === 'lease.released' ||
@@ -170,7 +171,7 @@ export function remember(image: Image, event: LedgerEvent): void {
 }
 
 function changeNetwork(image: Image, event: LedgerEvent, change: Partial<NetworkState>): void {
-  putNetwork(image, { ...image.network!, ...change, version: event.seq, updatedAt: event.at })
+  assign(image, { network: { ...image.network!, ...change, version: event.seq, updatedAt: event.at } })
 }
 
 function report(image: Image, event: EventOf<'source.reported'>): void {
@@ -182,7 +183,7 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
     })
   }
   for (const entry of appeared) {
-    const sightings = image.sightings.get(entry.address) ?? []
+    const sightings = sightingsAt(image, entry.address)
     const owner = ownerOf(entry)
     const before = sightings.find((one) => isSame(one, id, owner))
     const state = entry.state ?? ''
@@ -207,43 +208,34 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
     )
   }
   for (const entry of vanished) {
-    const sightings = image.sightings.get(entry.address)
-    if (sightings === undefined) continue
     const owner = ownerOf(entry)
-    const isKept = isKeptFor(image, entry.address, event.seq)
+    // What was listed for a lease is remembered for as long as the lease is held: its source is a witness.
+    const unit = unitAt(image, entry.address)
+    const record = unit === null ? undefined : image.records.get(unit.address)
+    const kept = isHeld(record) && record.token <= event.seq ? [{ vanishedSeq: event.seq }] : []
     putSightings(
       image,
       entry.address,
-      sightings.flatMap((one) =>
-        !isSame(one, id, owner) || one.vanishedSeq !== null
-          ? one
-          : isKept
-            ? { ...one, vanishedSeq: event.seq }
-            : [],
+      sightingsAt(image, entry.address).flatMap((one) =>
+        !isSame(one, id, owner) || one.vanishedSeq !== null ? one : kept.map((end) => ({ ...one, ...end })),
       ),
     )
   }
 }
 
-/** What was listed for a lease is remembered for as long as the lease is held: its source is a witness. */
-function isKeptFor(image: Image, address: string, vanishedSeq: number): boolean {
-  const unit = unitAt(image, address)
-  const record = unit === null ? undefined : image.records.get(unit.address)
-  return isHeld(record) && record.token <= vanishedSeq
+function forgetVanished(image: Image, record: AddressRecord): void {
+  if (isHeld(record) && record.token !== record.seq) return
+  for (const { address, vanishedSeq } of sightingsOf(image, record.address))
+    if (vanishedSeq !== null)
+      putSightings(
+        image,
+        address,
+        without(image, address, (one) => one.vanishedSeq !== null),
+      )
 }
 
-function forgetVanished(image: Image, record: AddressRecord): void {
-  if (image.sightings.size === 0 || (isHeld(record) && record.token !== record.seq)) return
-  const unit = unitAt(image, record.address)
-  if (unit === null) return
-  for (const { address, vanishedSeq } of sightingsOf(image, unit.place, unit.address)) {
-    if (vanishedSeq === null) continue
-    putSightings(
-      image,
-      address,
-      (image.sightings.get(address) ?? []).filter((one) => one.vanishedSeq === null),
-    )
-  }
+function without(image: Image, address: string, isGone: (one: Sighting) => boolean): readonly Sighting[] {
+  return sightingsAt(image, address).filter((one) => !isGone(one))
 }
 
 export function ownerOf(entry: Entry): Owner | null {

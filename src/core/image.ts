@@ -17,7 +17,7 @@ import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap, type Heap } from './heap.ts'
 import { attachmentKey, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
-import { isSingle, type Pool, unitOf } from './pool.ts'
+import { type Pool, unitOf } from './pool.ts'
 import { contains } from './ranges.ts'
 
 export type Hold = Pick<EventOf<'reconcile.held'>, 'seq' | 'at' | 'details'>
@@ -81,10 +81,8 @@ export type PoolState = {
   readonly holes: Heap<bigint>
   /** Everything untouched and not in `holes` is at or above it; null: there is none. */
   cursor: { range: number; value: bigint } | null
-  touched: number
-  reserved: number
-  active: number
-  quarantined: number
+  /** Touched addresses, by state. */
+  readonly counts: Record<AddressRecord['state'], number>
 }
 
 type Freed = { readonly availableAt: number; readonly seq: number; readonly address: string }
@@ -107,17 +105,15 @@ export type Image = {
   /** Addresses in quarantine by who put them there, of reasons that a caller's word suffices for. */
   readonly quarantinedBy: Map<string, number>
   readonly pools: Map<number, PoolState>
-  readonly poolsByName: Map<string, PoolState>
   /** By first address, v4 before v6. */
   poolsInOrder: readonly PoolState[]
   readonly sources: Map<string, SourceState>
   /** Longest report interval of an enabled source; 0: none is enabled. */
   slowestIntervalMs: number
+  /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
   readonly sightings: Map<string, readonly Sighting[]>
-  /** Addresses that a source lists now. */
-  readonly listedBy: Map<string, Set<string>>
-  /** Of pools of blocks: first address of the block to the sighted addresses in it. */
-  readonly sightedInBlock: Map<string, Set<string>>
+  /** What a source lists now. */
+  readonly listedBy: Map<string, Set<Sighting>>
   /** When attachments were closed, oldest first; only the last minutes. */
   readonly closings: Map<string, number>
   /** Times of reaps by absence within the last hour. */
@@ -144,13 +140,11 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY): 
     freeByName: createIndex(),
     quarantinedBy: new Map(),
     pools: new Map(),
-    poolsByName: new Map(),
     poolsInOrder: [],
     sources: new Map(),
     slowestIntervalMs: 0,
     sightings: new Map(),
     listedBy: new Map(),
-    sightedInBlock: new Map(),
     closings: new Map(),
     reaps: [],
     journal: null,
@@ -190,6 +184,16 @@ function createIndex<V extends object>(): Index<V> {
 
 // Undo.
 
+/** Replaces what is one value of the image. */
+export function assign(
+  image: Image,
+  change: Partial<Pick<Image, 'network' | 'head' | 'at' | 'digest' | 'reaps'>>,
+): void {
+  const { network, head, at, digest, reaps } = image
+  Object.assign(image, change)
+  image.journal?.push(() => Object.assign(image, { network, head, at, digest, reaps }))
+}
+
 export function rollback(image: Image, mark: number): void {
   const { journal } = image
   if (journal === null) throw new Error('nothing is noted: no journal is open')
@@ -200,63 +204,41 @@ export function rollback(image: Image, mark: number): void {
 
 // Addresses.
 
-/** The reasons that a caller's word suffices for, and that cost a free address. */
-function isOnOneWord({ quarantine, state }: AddressRecord): boolean {
-  return (
-    state === 'QUARANTINED' &&
-    (quarantine!.reason === 'FOREIGN' || quarantine!.reason === 'RELEASED_BUT_LIVE')
-  )
-}
-
 /** Replaces the record of an address; undefined only to undo its first one. */
 export function put(image: Image, address: string, record: AddressRecord | undefined): void {
   const before = image.records.get(address)
-  const value = addressValue(address)
-  const place = poolAt(image, value)
-  if (before !== undefined) {
-    if (image.byToken.get(before.token) === before) image.byToken.delete(before.token)
-    if (before.owner !== null) {
-      if (!isHeld(before)) image.freeByName.delete(before.owner.name, before)
-      else {
-        image.byUid.delete(before.owner.uid, before)
-        image.byName.delete(before.owner.name, before)
-      }
-    }
-    if (isOnOneWord(before)) addTo(image.quarantinedBy, before.quarantine!.by, -1)
-  }
+  const unit = unitAt(image, address)
+  const place = unit?.address === address ? unit.place : null
+  if (before !== undefined) index(image, place, before, -1)
   if (record === undefined) image.records.delete(address)
   else {
     image.records.set(address, record)
-    image.byToken.set(record.token, record)
-    if (record.owner !== null) {
-      if (!isHeld(record)) image.freeByName.add(record.owner.name, record)
-      else {
-        image.byUid.add(record.owner.uid, record)
-        image.byName.add(record.owner.name, record)
-      }
-    }
-    if (isOnOneWord(record)) addTo(image.quarantinedBy, record.quarantine!.by, 1)
+    index(image, place, record, 1)
   }
-  if (place !== null && unitOf(place.pool, value.value) === value.value) {
-    count(place, before, -1)
-    count(place, record, 1)
-    if (!isHeld(record)) offer(image, place, address, value.value)
-  }
+  if (place !== null && !isHeld(record)) offer(image, place, address, unit!.value)
   image.journal?.push(() => put(image, address, before))
 }
 
-function addTo(counts: Map<string, number>, key: string, change: number): void {
-  const sum = (counts.get(key) ?? 0) + change
-  if (sum === 0) counts.delete(key)
-  else counts.set(key, sum)
-}
-
-function count(place: PoolState, record: AddressRecord | undefined, change: 1 | -1): void {
-  if (record === undefined) return
-  place.touched += change
-  if (record.state === 'RESERVED') place.reserved += change
-  else if (record.state === 'ACTIVE') place.active += change
-  else if (record.state === 'QUARANTINED') place.quarantined += change
+/** Puts a record into the indexes and counts, or takes it out of them. */
+function index(image: Image, place: PoolState | null, record: AddressRecord, change: 1 | -1): void {
+  const { token, owner, quarantine, state } = record
+  if (change === 1) image.byToken.set(token, record)
+  else if (image.byToken.get(token) === record) image.byToken.delete(token)
+  const how = change === 1 ? 'add' : 'delete'
+  if (owner !== null && isHeld(record)) {
+    image.byUid[how](owner.uid, record)
+    image.byName[how](owner.name, record)
+  } else if (owner !== null) image.freeByName[how](owner.name, record)
+  if (place !== null) place.counts[state] += change
+  // What a caller's word suffices for, and costs a free address.
+  if (
+    state !== 'QUARANTINED' ||
+    (quarantine!.reason !== 'FOREIGN' && quarantine!.reason !== 'RELEASED_BUT_LIVE')
+  )
+    return
+  const words = (image.quarantinedBy.get(quarantine!.by) ?? 0) + change
+  if (words === 0) image.quarantinedBy.delete(quarantine!.by)
+  else image.quarantinedBy.set(quarantine!.by, words)
 }
 
 export function addressValue(address: string): IpAddress {
@@ -280,20 +262,20 @@ export function poolAt(image: Image, { family, value }: IpAddress): PoolState | 
   return found !== undefined && found.pool.family === family && found.pool.range.first <= value ? found : null
 }
 
-/** The lease that an address belongs to, in the pool that contains it: its first address, its record, its pool. */
+/** The lease that an address belongs to: its first address, and the pool that contains it. */
 export function unitAt(
   image: Image,
   address: string,
 ): { readonly address: string; readonly place: PoolState; readonly value: bigint } | null {
-  const value = addressValue(address)
-  const place = poolAt(image, value)
+  const { family, value } = addressValue(address)
+  const place = poolAt(image, { family, value })
   if (place === null) return null
-  const unit = unitOf(place.pool, value.value)
-  return {
-    address: unit === value.value ? address : formatValue(value.family, unit),
-    place,
-    value: unit,
-  }
+  const unit = unitOf(place.pool, value)
+  return { address: unit === value ? address : formatValue(family, unit), place, value: unit }
+}
+
+export function poolNamed(image: Image, name: string): PoolState | undefined {
+  return image.poolsInOrder.find(({ pool }) => pool.name === name)
 }
 
 // Who holds what.
@@ -332,18 +314,18 @@ export function putClosing(image: Image, owner: Owner, at: number): void {
   if (owner.incarnation === '') return
   const key = attachmentKey(owner)
   const before = image.closings.get(key)
-  const dropped: [string, number][] = []
   image.closings.delete(key)
   image.closings.set(key, at)
+  const over: (readonly [string, number])[] = []
   for (const [oldest, closedAt] of image.closings) {
     if (closedAt + POLICY.retryHorizonMs > at) break
     image.closings.delete(oldest)
-    dropped.push([oldest, closedAt])
+    over.push([oldest, closedAt])
   }
   image.journal?.push(() => {
     image.closings.delete(key)
     if (before !== undefined) image.closings.set(key, before)
-    for (const [oldest, closedAt] of dropped) image.closings.set(oldest, closedAt)
+    for (const [oldest, closedAt] of over) image.closings.set(oldest, closedAt)
   })
 }
 
@@ -359,30 +341,7 @@ export function isClosed(image: Image, owner: Owner, now: number): boolean {
   )
 }
 
-/** Null: an operator has looked at them, and they are counted anew. */
-export function putReap(image: Image, at: number | null): void {
-  const before = image.reaps
-  image.reaps = at === null ? [] : [...before.filter((one) => one > at - POLICY.holdWindowMs), at]
-  image.journal?.push(() => {
-    image.reaps = before
-  })
-}
-
-// Network and sources.
-
-export function putNetwork(image: Image, network: NetworkState | null): void {
-  const before = image.network
-  image.network = network
-  image.journal?.push(() => {
-    image.network = before
-  })
-}
-
-export function putHead(image: Image, head: number, at: number, digest: string): void {
-  const before = { head: image.head, at: image.at, digest: image.digest }
-  Object.assign(image, { head, at, digest })
-  image.journal?.push(() => Object.assign(image, before))
-}
+// Sources.
 
 export function putSource(image: Image, id: string, source: SourceState | undefined): void {
   const before = image.sources.get(id)
@@ -400,38 +359,32 @@ export function putSource(image: Image, id: string, source: SourceState | undefi
 /** Replaces a pool (undefined: removes it) and works out its free space anew, in one pass over the records. */
 export function putPool(image: Image, id: number, pool: Pool | undefined): void {
   const before = image.pools.get(id)
-  if (before !== undefined) {
-    image.pools.delete(id)
-    image.poolsByName.delete(before.pool.name)
-  }
-  if (pool !== undefined) {
-    const state: PoolState = {
-      pool,
-      free: createHeap(
-        (a, b) => a.availableAt < b.availableAt || (a.availableAt === b.availableAt && a.seq < b.seq),
-      ),
-      holes: createHeap((a, b) => a < b),
-      cursor: pool.allocatable.length === 0 ? null : { range: 0, value: pool.allocatable[0]!.first },
-      touched: 0,
-      reserved: 0,
-      active: 0,
-      quarantined: 0,
-    }
-    image.pools.set(id, state)
-    image.poolsByName.set(pool.name, state)
-  }
+  image.pools.delete(id)
+  const state = pool === undefined ? null : emptyPool(pool)
+  if (state !== null) image.pools.set(id, state)
   image.poolsInOrder = [...image.pools.values()].sort(
     (a, b) => a.pool.family - b.pool.family || (a.pool.range.first < b.pool.range.first ? -1 : 1),
   )
-  if (pool !== undefined) {
-    const state = image.pools.get(id)!
-    for (const record of recordsIn(image, pool)) {
-      count(state, record, 1)
+  regroup(image)
+  if (state !== null) {
+    for (const record of recordsIn(image, state.pool)) {
+      state.counts[record.state] += 1
       offer(image, state, record.address, addressValue(record.address).value)
     }
   }
-  indexBlocks(image)
   image.journal?.push(() => putPool(image, id, before?.pool))
+}
+
+function emptyPool(pool: Pool): PoolState {
+  return {
+    pool,
+    free: createHeap(
+      (a, b) => a.availableAt < b.availableAt || (a.availableAt === b.availableAt && a.seq < b.seq),
+    ),
+    holes: createHeap((a, b) => a < b),
+    cursor: pool.allocatable.length === 0 ? null : { range: 0, value: pool.allocatable[0]!.first },
+    counts: { FREE: 0, RESERVED: 0, ACTIVE: 0, QUARANTINED: 0 },
+  }
 }
 
 /** Records of the units of a pool's range. */
@@ -446,34 +399,29 @@ export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
 /** Puts an address where candidates come from, if it is free and nobody lists it. */
 function offer(image: Image, place: PoolState, address: string, value: bigint): void {
   const record = image.records.get(address)
-  if (isHeld(record) || isListed(image, place, address)) return
-  if (!contains(place.pool.allocatable, value)) return
+  if (isHeld(record) || isListed(image, address) || !contains(place.pool.allocatable, value)) return
   if (record !== undefined) {
     place.free.push({ availableAt: record.availableAt!, seq: record.seq, address })
-    if (place.free.size > 2 * place.touched + 1_024) compact(image, place)
-  } else if (isBelowCursor(place, value)) place.holes.push(value)
+    if (place.free.size > 2 * touchedIn(place) + 1_024) compact(image, place)
+  } else if (place.cursor === null || value < place.cursor.value) place.holes.push(value)
 }
 
-function isBelowCursor({ cursor }: PoolState, value: bigint): boolean {
-  return cursor === null || value < cursor.value
+function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolState): number {
+  return FREE + RESERVED + ACTIVE + QUARANTINED
 }
 
 /** Stale entries are as many as leases that were taken by name; now they outnumber the rest. */
-function compact(image: Image, place: PoolState): void {
-  const live: Freed[] = []
-  for (let entry = place.free.pop(); entry !== undefined; entry = place.free.pop())
-    if (isCurrent(image, place, entry)) live.push(entry)
-  let last: Freed | undefined
-  for (const entry of live) {
-    if (entry.address !== last?.address) place.free.push(entry)
-    last = entry
-  }
+function compact(image: Image, { free }: PoolState): void {
+  const current = new Map<string, Freed>()
+  for (let entry = free.pop(); entry !== undefined; entry = free.pop())
+    if (isCurrent(image, entry)) current.set(entry.address, entry)
+  for (const entry of current.values()) free.push(entry)
 }
 
 /** The number alone does not tell: a batch that was undone may have freed the address at the same number, but earlier. */
-function isCurrent(image: Image, place: PoolState, { address, seq, availableAt }: Freed): boolean {
+function isCurrent(image: Image, { address, seq, availableAt }: Freed): boolean {
   const record = image.records.get(address)
-  return record?.seq === seq && record.availableAt === availableAt && !isListed(image, place, address)
+  return record?.seq === seq && record.availableAt === availableAt && !isListed(image, address)
 }
 
 /** The time up to which coolings have ended: now, or of a network held for its clock, the time before the step. */
@@ -487,7 +435,7 @@ export function restedBy(image: Image, now: number): number {
  * what it does not use.
  */
 export function takeCandidate(image: Image, place: PoolState, now: number): string | null {
-  const spread = place.touched < POLICY.touchFirst
+  const spread = touchedIn(place) < POLICY.touchFirst
   return (
     (spread ? takeUntouched(image, place) : null) ??
     takeRested(image, place, restedBy(image, now)) ??
@@ -504,7 +452,7 @@ export function nextCooledAt(image: Image, place: PoolState): number | null {
   for (;;) {
     const entry = place.free.peek()
     if (entry === undefined) return null
-    if (isCurrent(image, place, entry)) return entry.availableAt
+    if (isCurrent(image, entry)) return entry.availableAt
     place.free.pop()
   }
 }
@@ -514,7 +462,7 @@ function takeRested(image: Image, place: PoolState, now: number): string | null 
     const entry = place.free.peek()
     if (entry === undefined || entry.availableAt > now) return null
     place.free.pop()
-    if (!isCurrent(image, place, entry)) continue
+    if (!isCurrent(image, entry)) continue
     while (place.free.peek()?.seq === entry.seq) place.free.pop()
     return entry.address
   }
@@ -544,10 +492,8 @@ function takeUntouched(image: Image, place: PoolState): string | null {
   return null
 }
 
-function isUntouched(image: Image, place: PoolState, address: string, value: bigint): boolean {
-  return (
-    !image.records.has(address) && !isListed(image, place, address) && contains(place.pool.allocatable, value)
-  )
+function isUntouched(image: Image, { pool }: PoolState, address: string, value: bigint): boolean {
+  return !image.records.has(address) && !isListed(image, address) && contains(pool.allocatable, value)
 }
 
 // Sightings.
@@ -557,75 +503,45 @@ export function isLive(sighting: Sighting): boolean {
 }
 
 /** All that is or was listed at a lease: at its address, or inside its block. */
-export function sightingsOf(image: Image, place: PoolState, unit: string): readonly Sighting[] {
+export function sightingsOf(image: Image, unit: string): readonly Sighting[] {
+  return image.sightings.get(unit) ?? NONE
+}
+
+/** The same at one address alone. */
+export function sightingsAt(image: Image, address: string): readonly Sighting[] {
   if (image.sightings.size === 0) return NONE
-  if (isSingle(place.pool)) return image.sightings.get(unit) ?? NONE
-  const inside = image.sightedInBlock.get(unit)
-  return inside === undefined ? NONE : [...inside].flatMap((address) => image.sightings.get(address) ?? NONE)
+  return sightingsOf(image, unitAt(image, address)?.address ?? address).filter(
+    (one) => one.address === address,
+  )
 }
 
 /** Somebody lists it as live, or in doubt. */
-export function isListed(image: Image, place: PoolState, unit: string): boolean {
-  return sightingsOf(image, place, unit).some(isLive)
+export function isListed(image: Image, unit: string): boolean {
+  return sightingsOf(image, unit).some(isLive)
 }
 
-/** Replaces what is known to be listed at an address. */
+/** What is known to be listed at one address, with `sightings` in its place. */
 export function putSightings(image: Image, address: string, sightings: readonly Sighting[]): void {
-  const before = image.sightings.get(address) ?? NONE
-  if (sightings.length === 0) image.sightings.delete(address)
-  else image.sightings.set(address, sightings)
-  for (const { source } of before) image.listedBy.get(source)?.delete(address)
-  for (const { source, vanishedSeq } of sightings) {
-    if (vanishedSeq !== null) continue
-    const listed = image.listedBy.get(source)
-    if (listed === undefined) image.listedBy.set(source, new Set([address]))
-    else listed.add(address)
-  }
-  image.dirtySightings.add(address)
   const unit = unitAt(image, address)
-  if (unit !== null) {
-    if (!isSingle(unit.place.pool)) indexBlock(image, unit.address, address)
-    offer(image, unit.place, unit.address, unit.value)
-  }
+  const key = unit?.address ?? address
+  const all = sightingsOf(image, key)
+  const before = all.filter((one) => one.address === address)
+  const after =
+    before.length === all.length ? sightings : [...all.filter((one) => one.address !== address), ...sightings]
+  if (after.length === 0) image.sightings.delete(key)
+  else image.sightings.set(key, after)
+  for (const one of before) image.listedBy.get(one.source)?.delete(one)
+  for (const one of sightings)
+    if (one.vanishedSeq === null) image.listedBy.getOrInsertComputed(one.source, () => new Set()).add(one)
+  image.dirtySightings.add(address)
+  if (unit !== null) offer(image, unit.place, key, unit.value)
   image.journal?.push(() => putSightings(image, address, before))
 }
 
-function indexBlock(image: Image, unit: string, address: string): void {
-  const inside = image.sightedInBlock.get(unit) ?? new Set<string>()
-  if (image.sightings.has(address)) inside.add(address)
-  else inside.delete(address)
-  if (inside.size === 0) image.sightedInBlock.delete(unit)
-  else image.sightedInBlock.set(unit, inside)
-}
-
-/** Pools changed: which block an address is in may have, too. */
-function indexBlocks(image: Image): void {
-  image.sightedInBlock.clear()
-  if (image.poolsInOrder.every(({ pool }) => isSingle(pool))) return
-  for (const address of image.sightings.keys()) {
-    const unit = unitAt(image, address)
-    if (unit !== null && !isSingle(unit.place.pool)) indexBlock(image, unit.address, address)
-  }
-}
-
-// Counts.
-
-export type Usage = {
-  readonly reserved: number
-  readonly active: number
-  readonly quarantined: number
-  readonly cooling: number
-}
-
-/** How many of a pool's leases are in which state; what is cooling is counted one by one. */
-export function usageOf(
-  image: Image,
-  { pool, reserved, active, quarantined }: PoolState,
-  now: number,
-): Usage {
-  let cooling = 0
-  const rested = restedBy(image, now)
-  for (const record of recordsIn(image, pool))
-    if (record.state === 'FREE' && record.availableAt! > rested) cooling += 1
-  return { reserved, active, quarantined, cooling }
+/** Pools changed: which lease an address belongs to may have, too. */
+function regroup(image: Image): void {
+  const all = [...image.sightings.values()].flat()
+  image.sightings.clear()
+  const units = Map.groupBy(all, ({ address }) => unitAt(image, address)?.address ?? address)
+  for (const [unit, sightings] of units) image.sightings.set(unit, sightings)
 }

@@ -10,11 +10,11 @@ import { type AddressRecord, type Entry, type SourceDeclaration, TERMINAL } from
 import {
   type HeldRecord,
   type Image,
+  isListed,
   isLive,
   type Sighting,
   type SourceState,
   sightingsOf,
-  unitAt,
 } from './image.ts'
 import { describeOwner, isListedAs, type Owner } from './owner.ts'
 import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
@@ -245,15 +245,15 @@ export function judgeProof(proof: Proof, without: ReadonlySet<RuleName> = new Se
 
 function proofOf(evidence: Evidence, record: HeldRecord, coverage: Coverage): Proof {
   const { image, now, policy, lookUps } = evidence
-  const unit = unitAt(image, record.address)!
-  const sightings = sightingsOf(image, unit.place, unit.address)
-  const covering = new Set(coverage(record, unit.place.pool.family).map(({ declaration }) => declaration.id))
+  const { pool } = image.pools.get(record.poolId)!
+  const sightings = sightingsOf(image, record.address)
+  const covering = new Set(coverage(record, pool.family).map(({ declaration }) => declaration.id))
   const ids = new Set([...sightings.map(({ source }) => source), ...covering])
   return {
     record,
     judgedAt: now,
     recoveredAt: image.network!.recoveredAt,
-    policy: { ...reapPolicy(unit.place.pool.reapPolicy), ...policy },
+    policy: { ...reapPolicy(pool.reapPolicy), ...policy },
     sightings,
     witnesses: [...ids].sort().map((id) => witnessOf(evidence, record, id, sightings, covering)),
     lookUps,
@@ -335,10 +335,10 @@ export function isFresh(
 
 /** Whether a source could say that a lease's owner is gone: it covers the lease, or has listed its owner there. */
 export function hasWitness(image: Image, record: HeldRecord, coverage: Coverage, except = ''): boolean {
-  const unit = unitAt(image, record.address)!
+  const { family } = image.pools.get(record.poolId)!.pool
   return (
-    coverage(record, unit.place.pool.family).some(({ declaration }) => declaration.id !== except) ||
-    sightingsOf(image, unit.place, unit.address).some(
+    coverage(record, family).some(({ declaration }) => declaration.id !== except) ||
+    sightingsOf(image, record.address).some(
       (one) => one.source !== except && couldSee(image.sources.get(one.source)!, record, one),
     )
   )
@@ -352,8 +352,7 @@ function couldSee({ declaration }: SourceState, { node, owner }: HeldRecord, lis
 
 /** A held lease that no source lists live is to be judged. */
 export function isSuspect(image: Image, record: HeldRecord): boolean {
-  const unit = unitAt(image, record.address)!
-  return !sightingsOf(image, unit.place, unit.address).some(isLive)
+  return !isListed(image, record.address)
 }
 
 // What is written down.

@@ -36,7 +36,7 @@ function mayBeActedOn(image: Image, address: string): boolean {
   const unit = unitAt(image, address)
   if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return false
   const record = image.records.get(unit.address)
-  const seen = sightingsOf(image, unit.place, unit.address).filter(
+  const seen = sightingsOf(image, unit.address).filter(
     (one) => isLive(one) && image.sources.get(one.source)?.state === 'ENABLED',
   )
   if (!isHeld(record)) return seen.length > 0

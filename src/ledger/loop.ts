@@ -15,7 +15,7 @@ import type { Command, Freshness, Known, Needs } from '../core/command.ts'
 import { decide, needsOf, type Outcome } from '../core/decide.ts'
 import type { AddressRecord, LedgerEvent } from '../core/event.ts'
 import { evolve } from '../core/evolve.ts'
-import { type Image, type NetworkState, rollback, type SourceState } from '../core/image.ts'
+import { type Image, type NetworkState, rollback, type SourceState, sightingsAt } from '../core/image.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { eraOf, POLICY } from '../core/policy.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -563,9 +563,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       network,
       sources: [...sources.values()],
       freshness: [...freshness.values()] as readonly Freshness[],
-      sightings: new Map(
-        [...into.dirtySightings].map((address) => [address, into.sightings.get(address) ?? []]),
-      ),
+      sightings: new Map([...into.dirtySightings].map((address) => [address, sightingsAt(into, address)])),
       requests: [...remembered].map(([requestId, { fingerprint, method, seq, answer }]) => ({
         requestId,
         fingerprint,

@@ -276,12 +276,9 @@ export function* findingVanished(
   }
   const vanished: Entry[] = []
   let index = 0
-  for (const address of image.listedBy.get(source) ?? []) {
-    for (const sighting of image.sightings.get(address) ?? []) {
-      if (sighting.source !== source || sighting.vanishedSeq !== null) continue
-      if (!listed.get(address)?.some((entry) => isOwner(ownerOf(entry), sighting.owner)))
-        vanished.push(entryOf(sighting))
-    }
+  for (const sighting of image.listedBy.get(source) ?? []) {
+    if (!listed.get(sighting.address)?.some((entry) => isOwner(ownerOf(entry), sighting.owner)))
+      vanished.push(entryOf(sighting))
     index += 1
     if (index % POLICY.reportSlice === 0) yield
   }

@@ -388,10 +388,9 @@ export const lists =
       because: [],
       entries: list,
       vanished: [...(image.listedBy.get(id) ?? [])]
-        .sort()
-        .flatMap((address) => image.sightings.get(address)!)
-        .filter((one) => one.source === id && one.vanishedSeq === null && !isStill(one))
-        .map(entryOf),
+        .filter((one) => !isStill(one))
+        .map(entryOf)
+        .sort((a, b) => (a.address < b.address ? -1 : 1)),
       last: { entries: list.length, digest: list.map(({ address }) => address).join(), after: sequence },
       ...options,
       complete,

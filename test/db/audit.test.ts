@@ -1,6 +1,7 @@
 /** Views and functions of `ipledger_audit`, asked as people ask them: with the auditor's login, about a log that the core made. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { AddressRecord } from '../../src/core/event.ts'
+import { poolNamed } from '../../src/core/image.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect, connectUnchecked } from '../../src/postgres/connect.ts'
 import {
@@ -325,11 +326,11 @@ test('usage is that of the image, and sums up', async () => {
     'select * from pool_usage',
   )) {
     expect(Number(free) + cooling + reserved + active + quarantined + Number(excluded)).toBe(Number(size))
-    const place = image.poolsByName.get(name)!
+    const { counts } = poolNamed(image, name)!
     expect({ reserved, active, quarantined }).toEqual({
-      reserved: place.reserved,
-      active: place.active,
-      quarantined: place.quarantined,
+      reserved: counts.RESERVED,
+      active: counts.ACTIVE,
+      quarantined: counts.QUARANTINED,
     })
   }
   expect(

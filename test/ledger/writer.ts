@@ -4,7 +4,7 @@ import type { Command, Freshness } from '../../src/core/command.ts'
 import { decide, needsOf, type Outcome } from '../../src/core/decide.ts'
 import type { AddressRecord, LedgerEvent } from '../../src/core/event.ts'
 import { evolve } from '../../src/core/evolve.ts'
-import { type Image, newImage, rollback, type SourceState } from '../../src/core/image.ts'
+import { type Image, newImage, rollback, type SourceState, sightingsAt } from '../../src/core/image.ts'
 import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
 import type { Committed, Log, PoolRow, Sealed, Transaction, Write } from '../../src/ledger/log.ts'
 
@@ -120,9 +120,7 @@ function writeOf(image: Image, { events, freshness, remembered, now }: Batch, be
     network: isNetwork ? image.network : null,
     sources: [...sources.values()],
     freshness: [...freshness.values()] as readonly Freshness[],
-    sightings: new Map(
-      [...image.dirtySightings].map((address) => [address, image.sightings.get(address) ?? []]),
-    ),
+    sightings: new Map([...image.dirtySightings].map((address) => [address, sightingsAt(image, address)])),
     requests: [...remembered].map(([requestId, { fingerprint, method, seq, answer }]) => ({
       requestId,
       fingerprint,

@@ -238,7 +238,8 @@ export class Checks {
     never(proof.record.seq !== before.seq, `version ${proof.record.seq} was judged, it is at ${before.seq}`)
     this.#reaps = [...this.#reaps.filter((one) => one > at - POLICY.holdWindowMs), at]
     let held = 0
-    for (const place of pools.values()) held += place.reserved + place.active + place.quarantined
+    for (const place of pools.values())
+      held += place.counts.RESERVED + place.counts.ACTIVE + place.counts.QUARANTINED
     const isMany = this.#reaps.length > Math.max(POLICY.heldAboveReaps, POLICY.heldAboveShare * held)
     never(isMany, `${this.#reaps.length} of ${held} leases are reaped within an hour`)
   }

@@ -92,7 +92,7 @@ export async function simulate(seed: number, events: number, options: Options = 
   try {
     operators.setUp()
     await goFor(MINUTE)
-    if (checks.shadow.poolsByName.size < 2) checks.fail('the pools cannot be made')
+    if (checks.shadow.pools.size < 2) checks.fail('the pools cannot be made')
     callers.keepStarting()
     reporters.keepWorking()
     operators.keepBreaking()
@@ -107,8 +107,9 @@ export async function simulate(seed: number, events: number, options: Options = 
     operators.tidy()
     await goFor(5 * MINUTE)
     await compareAll()
-    for (const { pool, reserved, active, quarantined } of checks.shadow.pools.values())
-      if (reserved + active + quarantined > 0) checks.fail(`pool ${pool.name} is not free`)
+    for (const { pool, counts } of checks.shadow.pools.values())
+      if (counts.RESERVED + counts.ACTIVE + counts.QUARANTINED > 0)
+        checks.fail(`pool ${pool.name} is not free`)
   } catch (error) {
     checks.violation ??= error
   }
@@ -143,7 +144,7 @@ function checkCalm(checks: Checks, { freshness }: Tables): void {
   for (const address of shadow.sightings.keys()) {
     const unit = unitAt(shadow, address)
     const record = unit === null ? undefined : shadow.records.get(unit.address)
-    for (const one of unit === null ? [] : sightingsOf(shadow, unit.place, unit.address)) {
+    for (const one of unit === null ? [] : sightingsOf(shadow, unit.address)) {
       const head = isLive(one) ? believedHead(evidence, one) : null
       if (head === null || head < (record?.seq ?? 0)) continue
       const isSpent = (shadow.quarantinedBy.get(one.source) ?? 0) >= 64

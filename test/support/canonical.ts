@@ -34,9 +34,8 @@ export function canonical(image: Image, now: number) {
       sorted(all.map((one) => [JSON.stringify(one), one])),
     ]),
     listedBy: sorted(image.listedBy).flatMap(([source, listed]) =>
-      listed.size === 0 ? [] : [[source, [...listed].sort()]],
+      listed.size === 0 ? [] : [[source, [...listed].map((one) => JSON.stringify(one)).sort()]],
     ),
-    sightedInBlock: sorted(image.sightedInBlock).map(([unit, inside]) => [unit, [...inside].sort()]),
     quarantinedBy: sorted(image.quarantinedBy),
     closings: sorted(image.closings).filter(([, at]) => at + POLICY.retryHorizonMs > now),
     reaps: image.reaps.filter((at) => at > now - POLICY.holdWindowMs),
@@ -45,13 +44,9 @@ export function canonical(image: Image, now: number) {
       .map((place) => ({
         pool: place.pool.settings,
         version: place.pool.version,
-        touched: place.touched,
-        reserved: place.reserved,
-        active: place.active,
-        quarantined: place.quarantined,
+        counts: { ...place.counts },
         next: nextCandidates(image, place, now, 6),
       })),
-    poolNames: [...image.poolsByName.keys()].sort(),
     poolsInOrder: image.poolsInOrder.map(({ pool }) => pool.cidr),
   }
 }
@@ -82,7 +77,7 @@ export function expectedCandidates(
   for (const { first, last } of pool.allocatable) {
     for (let value = first; value <= last && untouched.length < most; value += size) {
       const address = formatValue(pool.family, value)
-      if (!image.records.has(address) && !isListed(image, place, address)) untouched.push(address)
+      if (!image.records.has(address) && !isListed(image, address)) untouched.push(address)
     }
   }
   const rested = [...recordsIn(image, pool)]
@@ -91,7 +86,7 @@ export function expectedCandidates(
         one.state === 'FREE' &&
         one.availableAt! <= restedBy(image, now) &&
         contains(pool.allocatable, addressValue(one.address).value) &&
-        !isListed(image, place, one.address),
+        !isListed(image, one.address),
     )
     .sort((a, b) => a.availableAt! - b.availableAt! || a.seq - b.seq)
     .map(({ address }) => address)
@@ -108,17 +103,12 @@ export function partitionFault(image: Image, place: PoolState): string | null {
     if (record.state !== 'FREE' && !contains(place.pool.allocatable, addressValue(record.address).value))
       outside += 1
   }
-  const { touched, reserved, active, quarantined } = place
-  const all = counts.RESERVED + counts.ACTIVE + counts.QUARANTINED + counts.FREE
-  if (
-    reserved !== counts.RESERVED ||
-    active !== counts.ACTIVE ||
-    quarantined !== counts.QUARANTINED ||
-    touched !== all
-  )
-    return `pool ${place.pool.name} counts ${JSON.stringify({ touched, reserved, active, quarantined })}, its records say ${JSON.stringify(counts)}`
+  for (const state of ['RESERVED', 'ACTIVE', 'QUARANTINED', 'FREE'] as const)
+    if (place.counts[state] !== counts[state])
+      return `pool ${place.pool.name} counts ${JSON.stringify(place.counts)}, its records say ${JSON.stringify(counts)}`
   if (outside > 0) return `pool ${place.pool.name} holds ${outside} leases that it cannot lease`
-  if (BigInt(reserved + active + quarantined) > allocatable || allocatable > size)
-    return `pool ${place.pool.name} of ${size} has ${reserved + active + quarantined} held`
+  const held = counts.RESERVED + counts.ACTIVE + counts.QUARANTINED
+  if (BigInt(held) > allocatable || allocatable > size)
+    return `pool ${place.pool.name} of ${size} has ${held} held`
   return null
 }

@@ -5,7 +5,8 @@
  * new era, a pool that is nearly full. What a test asks for by name is in what it answers; the rest is as it comes.
  */
 import type pg from 'pg'
-import { usageOf } from '../../src/core/image.ts'
+import type { AddressRecord } from '../../src/core/event.ts'
+import { recordsIn } from '../../src/core/image.ts'
 import { poolSize } from '../../src/core/pool.ts'
 import {
   after,
@@ -124,8 +125,9 @@ function play(world: World): { readonly scene: Scene; readonly storied: readonly
     const minute = Math.floor(scene.now / MINUTE) * MINUTE
     for (const place of scene.image.pools.values()) {
       const { size, allocatable } = poolSize(place.pool)
-      const { cooling } = usageOf(scene.image, place, scene.now)
-      const { reserved, active, quarantined } = place
+      const { RESERVED: reserved, ACTIVE: active, QUARANTINED: quarantined } = place.counts
+      const isCooling = (one: AddressRecord) => one.state === 'FREE' && one.availableAt! > scene.now
+      const cooling = [...recordsIn(scene.image, place.pool)].filter(isCooling).length
       const held = BigInt(cooling) + BigInt(reserved + active + quarantined)
       world.samples.push([
         place.pool.poolId,

@@ -72,7 +72,7 @@ export async function storeScene(client: pg.Client, { image, events, freshness }
     network: image.network,
     sources: [...image.sources.values()],
     freshness: [...freshness.values()],
-    sightings: image.sightings,
+    sightings: Map.groupBy([...image.sightings.values()].flat(), ({ address }) => address),
     requests: [],
   })
   for (const { text, values } of statements) await client.query(text, [...values])
