@@ -12,29 +12,16 @@ import { NetworkService } from '../../src/gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../../src/gen/ipledger/v1/pool_pb.ts'
 import { type Lease, LeaseStateSchema, QuarantineReasonSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { withClient } from '../support/database.ts'
-import { clientOf, post, told, useServer } from './running.ts'
+import { useService } from '../support/service.ts'
+import { clientOf, walk } from './running.ts'
 
-const running = await useServer()
+const running = await useService()
 const leases = clientOf(LeaseService, running, 'connect binary')
 const pools = clientOf(PoolService, running, 'connect binary')
 const networks = clientOf(NetworkService, running, 'connect binary')
 const audit = clientOf(AuditService, running, 'connect binary')
 
 type Asked<F extends (request: never, ...rest: never[]) => unknown> = Parameters<F>[0]
-
-/** Every page of a list. */
-async function walk<P extends { nextPageToken: string }>(
-  get: (pageToken: string) => Promise<P>,
-): Promise<P[]> {
-  const pages: P[] = []
-  for (let pageToken = ''; ; ) {
-    const page = await get(pageToken)
-    pages.push(page)
-    pageToken = page.nextPageToken
-    if (pageToken === '') return pages
-    if (pages.length > 5_000) throw new Error('the list does not end')
-  }
-}
 
 const historyPages = (asked: Asked<typeof audit.getAddressHistory>) =>
   walk((pageToken) => audit.getAddressHistory({ ...asked, pageToken }))
@@ -233,8 +220,8 @@ describe('much happened', () => {
       })
     }
     const held: Lease[] = []
-    for (let turn = 0; turn < 150; turn++) {
-      const many = held.length > 20 || (held.length > 5 && below(2) === 0)
+    for (let turn = 0; turn < 60; turn++) {
+      const many = held.length > 12 || (held.length > 5 && below(2) === 0)
       if (many) {
         const [lease] = held.splice(below(held.length), 1)
         await leases.release({ leaseId: lease!.leaseId })
@@ -261,10 +248,8 @@ describe('much happened', () => {
     { address: '10.0.0.2' },
     { address: '10.1.0.37' },
     { cidr: '10.0.0.0/29' },
-    { cidr: '10.1.0.40/30' },
     { cidr: '0.0.0.0/0' },
     { cidr: 'fd00::/64' },
-    { cidr: '10.0.0.200/29' },
   ]
   test.each(PLACES)('%j: pages neither skip nor repeat, up and down', async (place) => {
     const expected = await walk((pageToken) =>
@@ -288,7 +273,7 @@ describe('much happened', () => {
   test('the holders of a stretch are those that the log has there', async () => {
     const { head } = await audit.listEvents({ network, pageSize: 1 })
     const holders = holdersOf(await historyPages({ network, cidr: '0.0.0.0/0', pageSize: 1000 }))
-    for (let after = 20n; after < head; after += 37n) {
+    for (let after = 10n; after < head; after += 19n) {
       const before = after + 9n
       const pages = await historyPages({
         network,
@@ -338,7 +323,7 @@ describe('much happened', () => {
 
   test('as of a time, before the first event and in the future', async () => {
     const { events } = await audit.listEvents({ network, pageSize: 1000 })
-    const some = events[100]!
+    const some = events[60]!
     const last = events.findLast((one) => timestampDate(one.time!) <= timestampDate(some.time!))!
     const then = await audit.listLeasesAsOf({ network, time: some.time!, pageSize: 1000 })
     expect(then).toMatchObject({ seq: last.seq, time: some.time })
@@ -367,90 +352,6 @@ describe('much happened', () => {
     expect(then.leases.map((one) => [one.leaseId, one.pool, one.subnet])).toEqual([
       [made[0]!.leaseId, '', ''],
     ])
-  })
-})
-
-describe('what is wrong is said', () => {
-  const refused = async (method: string, body: object) =>
-    told(await post(running, `AuditService/${method}`, body))
-
-  test.each([
-    ['GetAddressHistory', {}, 'INVALID_FIELD', 'address'],
-    ['GetAddressHistory', { address: '10.0.0.1', cidr: '10.0.0.0/8' }, 'INVALID_FIELD', 'cidr'],
-    ['GetAddressHistory', { address: '10.0.0.300' }, 'INVALID_FIELD', 'address'],
-    ['GetAddressHistory', { address: '10.0.0.0/24' }, 'INVALID_FIELD', 'address'],
-    ['GetAddressHistory', { cidr: '10.0.0.1/24' }, 'INVALID_FIELD', 'cidr'],
-    ['GetAddressHistory', { address: '10.0.0.1', pageSize: 1001 }, 'INVALID_FIELD', 'pageSize'],
-    ['GetAddressHistory', { address: '10.0.0.1', pageToken: 'x' }, 'INVALID_FIELD', 'pageToken'],
-    ['GetAddressHistory', { address: '10.0.0.1', from: 'yesterday' }, 'INVALID_FIELD', 'from'],
-    ['GetLeaseHistory', {}, 'INVALID_FIELD', 'leaseId'],
-    ['GetLeaseHistory', { leaseId: '10.0.0.1' }, 'INVALID_FIELD', 'leaseId'],
-    ['ListLeasesAsOf', { seq: '1', time: '2026-01-01T00:00:00Z' }, 'INVALID_FIELD', 'time'],
-    ['ListLeasesAsOf', { pool: 'A B' }, 'INVALID_FIELD', 'pool'],
-    ['ExplainAddress', {}, 'INVALID_FIELD', 'address'],
-    ['ExplainAddress', { address: '10.0.0.0/24' }, 'INVALID_FIELD', 'address'],
-    [
-      'ExplainAddress',
-      { address: '10.0.0.1', seq: 1, time: '2026-01-01T00:00:00Z' },
-      'INVALID_FIELD',
-      'time',
-    ],
-  ])('%s %j', async (method, body, reason, field) => {
-    expect(await refused(method, body)).toMatchObject({ reason, metadata: { field } })
-  })
-
-  test.each([
-    ['GetAddressHistory', { address: '10.0.0.1' }],
-    ['ListLeasesAsOf', {}],
-    ['ExplainAddress', { address: '10.0.0.1' }],
-    ['VerifyNetwork', {}],
-  ])('%s of no network', async (method, body) => {
-    expect(await refused(method, { ...body, network: 'none' })).toMatchObject({
-      reason: 'NETWORK_NOT_FOUND',
-      metadata: { network: 'none' },
-    })
-  })
-
-  test('a number that was never given out', async () => {
-    for (const [method, body] of [
-      ['GetAddressHistory', { address: '10.0.0.1', afterSeq: '9999' }],
-      ['GetLeaseHistory', { leaseId: 'default/9999' }],
-      ['ListLeasesAsOf', { seq: '9999' }],
-      ['ExplainAddress', { address: '10.0.0.1', seq: '9999' }],
-    ] as const) {
-      expect(await refused(method, body)).toMatchObject({
-        code: 'aborted',
-        reason: 'VERSION_MISMATCH',
-        metadata: { beyondHead: '1' },
-      })
-    }
-    expect(await refused('GetLeaseHistory', { leaseId: 'default/1' })).toMatchObject({
-      code: 'not_found',
-      reason: 'LEASE_NOT_FOUND',
-      metadata: { leaseId: 'default/1' },
-    })
-    expect(await refused('GetLeaseHistory', { leaseId: 'none/1' })).toMatchObject({
-      reason: 'NETWORK_NOT_FOUND',
-    })
-    expect(await refused('ListLeasesAsOf', { pool: 'none' })).toMatchObject({ reason: 'POOL_NOT_FOUND' })
-  })
-
-  test('a page token of other filters', async () => {
-    const { nextPageToken } = await audit.getAddressHistory({
-      network: 'busy',
-      cidr: '10.0.0.0/24',
-      pageSize: 1,
-    })
-    for (const other of [{ cidr: '10.0.0.0/25' }, { cidr: '10.0.0.0/24', descending: true }]) {
-      expect(
-        await refused('GetAddressHistory', { network: 'busy', ...other, pageToken: nextPageToken }),
-      ).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'pageToken' } })
-    }
-    const { nextPageToken: asOf } = await audit.listLeasesAsOf({ network: 'busy', pageSize: 1 })
-    expect(await refused('ListLeasesAsOf', { network: 'busy', seq: '5', pageToken: asOf })).toMatchObject({
-      reason: 'INVALID_FIELD',
-      metadata: { field: 'pageToken' },
-    })
   })
 })
 

@@ -18,48 +18,39 @@ import fc from 'fast-check'
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { SERVICES } from '../../src/api/dispatch.ts'
-import { startServer } from '../../src/api/server.ts'
-import { loopbackTokens } from '../../src/api/tokens.ts'
 import { Health, HealthCheckRequestSchema } from '../../src/gen/grpc/health/v1/health_pb.ts'
 import { ServerReflectionRequestSchema } from '../../src/gen/grpc/reflection/v1/reflection_pb.ts'
-import { post, urls, useServer } from './running.ts'
+import { useService } from '../support/service.ts'
+import { serverOn, urls } from './running.ts'
 
 const RUNS = Number(process.env.IPLEDGER_FUZZ_RUNS ?? 25)
 
-const { ledger, reads, intake, url: setupUrl } = await useServer()
+const running = await useService()
 const errors: unknown[] = []
 const logger = pino({ level: 'error' }, { write: (line: string) => errors.push(JSON.parse(line)) })
-const server = await startServer({
-  ledger,
-  reads,
-  intake,
-  tokens: loopbackTokens(),
-  config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: 10_000 },
-  logger,
-})
+const server = await serverOn({ ...running, logger })
 const { url, grpcUrl } = urls(server)
 let session: http2.ClientHttp2Session
 
 beforeAll(async () => {
   session = http2.connect(grpcUrl)
-  const setup = { url: setupUrl }
   for (const [name, cidr, prefixLength] of [
     ['web', '10.0.0.0/24', 32],
     ['six', 'fd00::/64', 128],
     ['blocks', '10.1.0.0/16', 28],
   ]) {
-    await post(setup, 'PoolService/CreatePool', { name, cidr, prefixLength })
+    await running.call('PoolService/CreatePool', { name, cidr, prefixLength })
   }
   for (const [id, kind, settings] of [
     ['agent', 'PUSH', undefined],
     ['docker', 'DOCKER', { network: 'sandboxes' }],
   ]) {
     const sight = { ownerKinds: ['pod'] }
-    await post(setup, 'LivenessService/RegisterSource', { id, kind, sight, ...(settings && { settings }) })
-    await post(setup, 'LivenessService/EnableSource', { id })
+    await running.call('LivenessService/RegisterSource', { id, kind, sight, ...(settings && { settings }) })
+    await running.call('LivenessService/EnableSource', { id })
   }
   for (const pool of ['web', 'six', 'blocks']) {
-    await post(setup, 'LeaseService/Reserve', {
+    await running.call('LeaseService/Reserve', {
       owner: { kind: 'pod', name: 'default/a', incarnation: 'i' },
       claims: [{ pool }],
     })
@@ -75,97 +66,6 @@ const METHODS = [...SERVICES, Health].flatMap((service) =>
     .filter((method) => method.methodKind === 'unary')
     .map((method) => ({ name: `${service.typeName}/${method.name}`, input: method.input })),
 )
-
-// Requests that are almost right: words that mean something somewhere, in fields where they may not.
-
-const WORDS = [
-  '',
-  'default',
-  'web',
-  'six',
-  'blocks',
-  'default/1',
-  'default/5',
-  'default/6',
-  'pod',
-  'default/a',
-  'i',
-  'eth0',
-  'n1',
-  '10.0.0.5',
-  '10.0.0.0/24',
-  'fd00::5',
-  'fd00::/64',
-  '10.1.0.16',
-  '10.0.0.300',
-  '::ffff:10.0.0.1',
-  'fe80::1%1',
-  '0',
-  '-1',
-  '10.0.0.1-10.0.0.9',
-  'lease.reserved',
-  'gateway',
-  'confirmWithin',
-  'r-1',
-  'why not',
-  'MS5hYWFhYWFhYWFhYWEueA',
-  '\u0000',
-  'a\nb',
-  '\ud800',
-  '\udfff',
-  '🚀',
-  '日本',
-  "'; drop table ipledger.event; --",
-  '%',
-  '|',
-  '\\',
-  '"',
-  '\u202e',
-  '__proto__',
-  'constructor',
-  'toString',
-  'x'.repeat(300),
-  'x'.repeat(5_000),
-]
-const NUMBERS = [
-  0,
-  1,
-  2,
-  5,
-  32,
-  128,
-  -1,
-  1.5,
-  1000,
-  1001,
-  2 ** 31,
-  2 ** 32,
-  2 ** 53,
-  2 ** 63,
-  1e308,
-  '42',
-  '9007199254740993',
-]
-const DURATIONS = [
-  '0s',
-  '1s',
-  '30s',
-  '-1s',
-  '0.0000001s',
-  '2592000s',
-  '315576000000s',
-  '99999999999999s',
-  '1',
-  's',
-]
-
-const TIMES = [
-  '2026-01-02T03:04:05.678Z',
-  '0001-01-01T00:00:00Z',
-  '9999-12-31T23:59:59.999999999Z',
-  '10000-01-01T00:00:00Z',
-  'now',
-]
 
 /** What would be right, by the name of the field. */
 const LIKELY: Readonly<Record<string, readonly JsonValue[]>> = {
@@ -201,10 +101,27 @@ const LIKELY: Readonly<Record<string, readonly JsonValue[]>> = {
   unchanged: [''],
 }
 
+/** What means something somewhere, in fields where it may not, and what has no meaning anywhere. */
+const WORDS = [
+  ...Object.values(LIKELY).flat().map(String),
+  ...['10.0.0.300', '::ffff:10.0.0.1', 'fe80::1%1', '10.0.0.1-10.0.0.9', 'gateway', 'MS5hYWFhYWFhYWFhYWEueA'],
+  ...['\u0000', '\ud800', '\udfff', ...'%|\\"\u202e🚀'],
+  ...['a\nb', "'; drop table ipledger.event; --"],
+  ...['__proto__', 'constructor', 'toString', 'x'.repeat(300), 'x'.repeat(5_000)],
+]
+const numbers = fc.oneof(
+  fc.nat(300),
+  fc.integer(),
+  fc.double({ noNaN: true, noDefaultInfinity: true }),
+  fc.constantFrom<JsonValue>(2 ** 53, 2 ** 63, '42', '9007199254740993'),
+)
+const DURATIONS = ['0s', '30s', '-1s', '0.0000001s', '2592000s', '315576000000s', '99999999999999s', '1', 's']
+const TIMES = ['2026-01-02T03:04:05.678Z', '0001-01-01T00:00:00Z', '9999-12-31T23:59:59.999999999Z', 'now']
+
 const junk: fc.Arbitrary<JsonValue> = fc.oneof(
   fc.constantFrom<JsonValue>(null, true, {}, [], [[]], { a: 1 }, 'NaN'),
   fc.constantFrom<JsonValue>(...WORDS),
-  fc.constantFrom<JsonValue>(...NUMBERS),
+  numbers,
   fc.string({ unit: 'binary', maxLength: 40 }),
 )
 
@@ -235,7 +152,7 @@ function single(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
   return fc.oneof(
     { weight: 40, arbitrary: fc.constantFrom<JsonValue>(...likely) },
     { weight: 3, arbitrary: fc.constantFrom<JsonValue>(...WORDS) },
-    { weight: 2, arbitrary: fc.constantFrom<JsonValue>(...NUMBERS) },
+    { weight: 2, arbitrary: numbers },
     { weight: 1, arbitrary: fc.boolean() },
     { weight: 1, arbitrary: fc.string({ unit: 'binary', maxLength: 40 }) },
   )
@@ -357,7 +274,7 @@ function grpc(method: string, body: Uint8Array, type = 'application/grpc+proto')
 }
 
 async function head(): Promise<number> {
-  return (await reads.network('default'))!.head
+  return (await running.reads.network('default'))!.head
 }
 
 /** Said to the operator, of numbers that the log has not reached. */

@@ -4,7 +4,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readingReport, SLICE_BYTES } from '../../src/api/large-report.ts'
 import { LivenessService, ReportSnapshotRequestSchema } from '../../src/gen/ipledger/v1/liveness_pb.ts'
-import { clientOf, post, told, useServer } from './running.ts'
+import { post } from '../support/rpc.ts'
+import { useService } from '../support/service.ts'
+import { clientOf } from './running.ts'
 
 function read(body: string | Uint8Array, isJson: boolean): { message: unknown; slices: number } {
   const reading = readingReport(Buffer.from(body), isJson)
@@ -99,7 +101,7 @@ describe('what is wrong is named', () => {
 })
 
 describe('served', async () => {
-  const running = await useServer()
+  const running = await useService()
   const call = (method: string, body: unknown) => post(running, `LivenessService/${method}`, body)
   await call('RegisterSource', { id: 'eyes', sight: { ownerKinds: ['pod'] } })
   await post(running, 'PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/14' })
@@ -142,10 +144,8 @@ describe('served', async () => {
   test('what is too large, and where it is', async () => {
     const large = `{"source":"eyes","entries":[${'{},'.repeat(12_000_000)}{}]}`
     const refused = await call('ReportSnapshot', large).catch((error: Error) => error)
-    if (!(refused instanceof Error)) expect(told(refused).message).toContain('33554432 bytes')
-    const many = told(
-      await call('ReportSnapshot', `{"source":"eyes","entries":[${'{},'.repeat(200_000)}{}]}`),
-    )
+    if (!(refused instanceof Error)) expect(refused.message).toContain('33554432 bytes')
+    const many = await call('ReportSnapshot', `{"source":"eyes","entries":[${'{},'.repeat(200_000)}{}]}`)
     expect(many).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'entries' } })
     const grpc = clientOf(LivenessService, running, 'grpc')
     const message = fromJson(ReportSnapshotRequestSchema, request(10_000))

@@ -1,18 +1,14 @@
 /** LeaseService and what it reads back, as callers see it: lives of a lease, batches, requestIds, pools and their usage. */
 import { describe, expect, test } from 'vitest'
 import { withClient } from '../support/database.ts'
+import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { type Posted, post, told, useServer } from './running.ts'
 
-const running = await useServer()
-const call = (method: string, body: unknown) => post(running, method, body)
+const running = await useService()
+const { call } = running
 let networks = 0
 
-async function ok(method: string, body: object): Promise<Posted['body']> {
-  const answer = await call(method, body)
-  if (answer.status !== 200) throw new Error(`${method}: ${JSON.stringify(answer.body)}`)
-  return answer.body
-}
+const { ok } = call
 
 async function world(pool: object = {}): Promise<string> {
   const network = `l${networks++}`
@@ -124,30 +120,6 @@ describe('a lease', () => {
     })
   })
 
-  test('a node that is gone: what is placed there up to the head, and nothing else', async () => {
-    const network = await world()
-    const on = (name: string, node: string) => reserve(network, name, { owner: { kind: 'pod', name, node } })
-    const [a] = (await ok('LeaseService/Reserve', on('a', 'n1'))).leases
-    const [b] = (await ok('LeaseService/Reserve', on('b', 'n2'))).leases
-    const [kept] = (await ok('LeaseService/Reserve', on('c', 'n1'))).leases
-    await ok('LeaseService/Quarantine', { leaseId: kept.leaseId, why: 'look at it' })
-    const { head } = (await ok('NetworkService/GetNetwork', { name: network })).network
-    const [late] = (await ok('LeaseService/Reserve', on('d', 'n1'))).leases
-    const { leases } = await ok('LeaseService/Reap', { network, node: 'n1', head, why: 'burnt down' })
-    expect(leases).toMatchObject([{ leaseId: a.leaseId, address: '10.0.0.1', state: 'ENDED' }])
-    const held = (await ok('LeaseService/ListLeases', { network })).leases
-    expect(held.map((one: { address: string; state: string }) => `${one.address} ${one.state}`)).toEqual([
-      `${b.address} RESERVED`,
-      `${kept.address} QUARANTINED`,
-      `${late.address} RESERVED`,
-    ])
-    const beyond = { network, node: 'n1', head: Number(head) + 1_000, why: 'x' }
-    expect(told(await call('LeaseService/Reap', beyond))).toMatchObject({
-      reason: 'VERSION_MISMATCH',
-      metadata: { beyondHead: expect.any(String) },
-    })
-  })
-
   test('a block is found by any of its addresses, and by no other', async () => {
     const network = await world({ cidr: '10.0.0.0/16', prefixLength: 28 })
     const [lease] = (await ok('LeaseService/Reserve', reserve(network, 'a'))).leases
@@ -156,7 +128,7 @@ describe('a lease', () => {
       expect((await ok('LeaseService/GetLease', { network, address })).lease.leaseId).toBe(lease.leaseId)
     }
     for (const address of ['10.0.0.16', '9.255.255.255', '255.255.255.255', 'fd00::1']) {
-      expect(told(await call('LeaseService/GetLease', { network, address })).reason).toBe('LEASE_NOT_FOUND')
+      expect((await call('LeaseService/GetLease', { network, address })).reason).toBe('LEASE_NOT_FOUND')
     }
   })
 
@@ -176,7 +148,7 @@ describe('a lease', () => {
     const attachment = { ...owner, interface: 'eth0' }
     expect((await ok('LeaseService/Confirm', { network, owner: attachment })).leases[0].state).toBe('ACTIVE')
     const wrong = { ...attachment, incarnation: 'j' }
-    expect(told(await call('LeaseService/Confirm', { leaseId: lease.leaseId, owner: wrong })).reason).toBe(
+    expect((await call('LeaseService/Confirm', { leaseId: lease.leaseId, owner: wrong })).reason).toBe(
       'ILLEGAL_STATE',
     )
     expect((await ok('LeaseService/Release', { network, owner: attachment })).leases[0].state).toBe('ENDED')
@@ -186,19 +158,6 @@ describe('a lease', () => {
     const { events } = await ok('AuditService/ListEvents', { network, types: ['attachment.closed'] })
     expect(events[0].closed).toMatchObject({ owner: { uid: 'u', incarnation: 'k' } })
     expect(Date.parse(events[0].closed.until) - Date.parse(events[0].time)).toBe(120_000)
-  })
-
-  test('removal that is not confirmed, and the default that is', async () => {
-    const network = await world()
-    for (const [name, removal, state] of [
-      ['a', 'UNCONFIRMED', 'QUARANTINED'],
-      ['b', 'CONFIRMED', 'ENDED'],
-      ['c', 'REMOVAL_UNSPECIFIED', 'ENDED'],
-    ]) {
-      const [lease] = (await ok('LeaseService/Reserve', reserve(network, name!))).leases
-      const released = await ok('LeaseService/Release', { leaseId: lease.leaseId, removal })
-      expect(released.leases[0].state).toBe(state)
-    }
   })
 })
 
@@ -241,7 +200,7 @@ describe('batches', () => {
       'INVALID_FIELD',
     ])
     expect(results[2].error).toMatchObject({ code: 'invalid_argument', metadata: { field: 'owner.kind' } })
-    const alone = told(await call('LeaseService/Reserve', reserve(network, 'g')))
+    const alone = await call('LeaseService/Reserve', reserve(network, 'g'))
     expect(results[7].error).toMatchObject({
       code: alone.code,
       message: alone.message,
@@ -253,9 +212,11 @@ describe('batches', () => {
   test('atomic: all of it or nothing, and which item was refused', async () => {
     const network = await world({ cidr: '10.0.0.0/30' })
     const requests = (...names: string[]) => names.map((name) => reserve(network, name))
-    const refused = told(
-      await call('LeaseService/BatchReserve', { network, atomic: true, requests: requests('a', 'b', 'c') }),
-    )
+    const refused = await call('LeaseService/BatchReserve', {
+      network,
+      atomic: true,
+      requests: requests('a', 'b', 'c'),
+    })
     expect(refused).toMatchObject({
       code: 'resource_exhausted',
       reason: 'POOL_EXHAUSTED',
@@ -268,7 +229,7 @@ describe('batches', () => {
       atomic: true,
       requests: [reserve(network, 'a'), { network, owner: { kind: 'pod' } }],
     }
-    expect(told(await call('LeaseService/BatchReserve', bad))).toMatchObject({
+    expect(await call('LeaseService/BatchReserve', bad)).toMatchObject({
       reason: 'INVALID_FIELD',
       metadata: { item: '1', field: 'owner.name' },
     })
@@ -288,7 +249,7 @@ describe('batches', () => {
       ),
     ).toEqual(['ACTIVE', 'ACTIVE'])
     const half = { network, atomic: true, requests: [...named, { leaseId: `${network}/1` }] }
-    expect(told(await call('LeaseService/BatchRelease', half))).toMatchObject({
+    expect(await call('LeaseService/BatchRelease', half)).toMatchObject({
       reason: 'LEASE_NOT_FOUND',
       metadata: { item: '2' },
     })
@@ -308,7 +269,7 @@ describe('batches', () => {
     const first = await ok('LeaseService/BatchReserve', batch)
     expect(await ok('LeaseService/BatchReserve', batch)).toEqual(first)
     const other = { ...batch, requests: [reserve(network, 'a')] }
-    expect(told(await call('LeaseService/BatchReserve', other)).reason).toBe('REQUEST_ID_REUSED')
+    expect((await call('LeaseService/BatchReserve', other)).reason).toBe('REQUEST_ID_REUSED')
     const found = await ok('LeaseService/GetRequest', { network, requestId: 'batch' })
     expect(found).toMatchObject({ committed: true, method: 'BatchReserve' })
     expect(found.leases.map((one: { address: string }) => one.address)).toEqual(['10.0.0.1', '10.0.0.2'])
@@ -335,7 +296,8 @@ describe('requestId', () => {
       return [first, await ok(method, request)]
     }
     const web = { network, name: 'web' }
-    await ok('NetworkService/CreateNetwork', { name: network })
+    const [begun, begunAgain] = await twice('NetworkService/CreateNetwork', { name: network })
+    expect(begunAgain).toEqual(begun)
 
     const [described, again] = await twice(
       'NetworkService/UpdateNetwork',
@@ -406,27 +368,6 @@ describe('requestId', () => {
       ),
     )
     expect((await ok('LeaseService/GetRequest', { network, requestId: 'r' })).committed).toBe(false)
-  })
-
-  test('pools and networks have them too', async () => {
-    const network = await world()
-    const pool = { network, name: 'two', cidr: '10.9.0.0/24', requestId: 'p' }
-    const first = await ok('PoolService/CreatePool', pool)
-    expect(await ok('PoolService/CreatePool', pool)).toEqual(first)
-    expect(told(await call('PoolService/CreatePool', { ...pool, requestId: 'q' })).metadata.field).toBe(
-      'name',
-    )
-    const removal = { network, name: 'two', requestId: 'd' }
-    const gone = await ok('PoolService/DeletePool', removal)
-    const { usage: _, ...settings } = first.pool
-    expect(gone.pool).toEqual(settings)
-    expect(await ok('PoolService/DeletePool', removal)).toMatchObject({
-      pool: { network, name: 'two', id: first.pool.id },
-    })
-    const made = { name: `${network}-x`, requestId: 'n' }
-    expect(await ok('NetworkService/CreateNetwork', made)).toEqual(
-      await ok('NetworkService/CreateNetwork', made),
-    )
   })
 })
 

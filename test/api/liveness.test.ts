@@ -1,18 +1,14 @@
 /** LivenessService as callers see it: sources, what they report and list, what would follow, and what waits. */
 import { describe, expect, test } from 'vitest'
 import { useService } from '../support/service.ts'
-import { type Posted, post, told } from './running.ts'
+import { walk } from './running.ts'
 
 const running = await useService()
 const { time } = running
-const call = (method: string, body: unknown) => post(running, method, body)
+const { call } = running
 let networks = 0
 
-async function ok(method: string, body: object): Promise<Posted['body']> {
-  const answer = await call(method, body)
-  if (answer.status !== 200) throw new Error(`${method}: ${JSON.stringify(answer.body)}`)
-  return answer.body
-}
+const { ok } = call
 
 type Entry = { readonly address: string; readonly [field: string]: string }
 
@@ -69,7 +65,7 @@ describe('sources', () => {
     })
     expect(await ok('LivenessService/RegisterSource', { ...other, settings })).toEqual({ source })
     const moved = { ...declared, sight: { ...declared.sight, node: 'n2' } }
-    expect(told(await call('LivenessService/RegisterSource', moved)).reason).toBe('ILLEGAL_STATE')
+    expect((await call('LivenessService/RegisterSource', moved)).reason).toBe('ILLEGAL_STATE')
     const ids = async (asked: object) =>
       (await ok('LivenessService/ListSources', { network, ...asked })).sources.map(
         (one: { id: string }) => one.id,
@@ -87,7 +83,7 @@ describe('sources', () => {
     expect(await ok('LivenessService/RetireSource', { network, id: 'other', requestId: 'r' })).toEqual(
       retired,
     )
-    expect(told(await call('LivenessService/EnableSource', { network, id: 'other' })).reason).toBe(
+    expect((await call('LivenessService/EnableSource', { network, id: 'other' })).reason).toBe(
       'ILLEGAL_STATE',
     )
   })
@@ -100,29 +96,6 @@ describe('sources', () => {
       unwitnessed: 1,
       unlisted: 1,
     })
-  })
-
-  test('what there is not', async () => {
-    const { network } = await world()
-    for (const [method, body] of [
-      ['EnableSource', { id: 'none' }],
-      ['RetireSource', { id: 'none' }],
-      ['BeginSnapshot', { source: 'none' }],
-      ['ListSightings', { source: 'none' }],
-      ['Reconcile', { source: 'none' }],
-    ] as const)
-      expect(told(await call(`LivenessService/${method}`, { network, ...body })), method).toMatchObject({
-        code: 'not_found',
-        reason: 'SOURCE_NOT_FOUND',
-        metadata: { source: 'none' },
-      })
-    for (const method of ['ListSources', 'ListSightings', 'Reconcile', 'ListAttention'])
-      expect(told(await call(`LivenessService/${method}`, { network: 'nowhere' })).reason).toBe(
-        'NETWORK_NOT_FOUND',
-      )
-    expect(told(await call('LivenessService/Reconcile', { network, pool: 'none' })).reason).toBe(
-      'POOL_NOT_FOUND',
-    )
   })
 })
 
@@ -240,11 +213,12 @@ describe('reports', () => {
     await reserve('a')
     expect(await report([], { head: 2 ** 41 })).toMatchObject({ complete: false, because: ['BEYOND_HEAD'] })
     const refused = await call('LeaseService/Reserve', { network, owner: { kind: 'pod', name: 'b' } })
-    expect(told(refused)).toMatchObject({ reason: 'NETWORK_RECOVERING', metadata: { state: 'HELD' } })
+    expect(refused).toMatchObject({ reason: 'NETWORK_RECOVERING', metadata: { state: 'HELD' } })
     const { holds } = (await ok('NetworkService/GetNetwork', { name: network })).network
     expect(holds).toMatchObject([{ cause: 'SOURCE_AHEAD', why: expect.stringContaining('eyes') }])
     const { items } = await ok('LivenessService/ListAttention', { network, codes: ['HELD'] })
     expect(items).toMatchObject([{ code: 'HELD', text: expect.stringMatching(/./) }])
+    expect(await (await fetch(`${running.url}/readyz`)).text()).toContain('warning: 1 network is held')
     const clock = { network, cause: 'CLOCK', why: 'not that one' }
     expect((await ok('LivenessService/ResumeHold', clock)).holds).toMatchObject([{ cause: 'SOURCE_AHEAD' }])
     expect(await ok('LivenessService/ResumeHold', { network, why: 'a lie' })).toEqual({ holds: [] })
@@ -321,6 +295,17 @@ describe('what would follow', () => {
       verdict: 'expire',
       evidence: { confirmBy: expect.any(Number) },
     })
+  })
+
+  test('pages of what waits for somebody', async () => {
+    const { network } = await world()
+    await ok('LeaseService/Quarantine', { network, address: '10.0.0.9', why: 'printer' })
+    time.movedBy += 60_000
+    const pages = await walk((pageToken) =>
+      ok('LivenessService/ListAttention', { network, pageSize: 1, pageToken }),
+    )
+    const codes = pages.map(({ items }) => items.map(({ code }: { code: string }) => code))
+    expect(codes.sort()).toEqual([['OPERATOR_ONLY'], ['SOURCE_COLD']])
   })
 
   test('pages of it', async () => {

@@ -20,8 +20,10 @@ import {
   ReserveResponseSchema,
 } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { PoolService } from '../../src/gen/ipledger/v1/pool_pb.ts'
+import { post } from '../support/rpc.ts'
+import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { clientOf, type Protocol, post, serverOn, told, transportOf, urls, useServer } from './running.ts'
+import { clientOf, type Protocol, serverOn, transportOf, urls } from './running.ts'
 
 const PROTOCOLS: readonly Protocol[] = [
   'connect json',
@@ -31,7 +33,7 @@ const PROTOCOLS: readonly Protocol[] = [
   'connect json over h2',
 ]
 
-const running = await useServer()
+const running = await useService()
 const pools = clientOf(PoolService, running)
 await pools.createPool({
   name: 'web',
@@ -232,7 +234,7 @@ describe('health', () => {
       const health = clientOf(Health, urls(server))
       expect((await health.check({})).status).toBe(Status.SERVING)
       expect((await health.check({ service: 'ipledger.v1.LeaseService' })).status).toBe(Status.NOT_SERVING)
-      expect(told(await post({ url }, 'LeaseService/ListLeases', {}))).toMatchObject({
+      expect(await post({ url }, 'LeaseService/ListLeases', {})).toMatchObject({
         code: 'unavailable',
         reason: 'DATABASE_UNAVAILABLE',
         retryAfter: '1s',

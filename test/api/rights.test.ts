@@ -9,8 +9,10 @@ import type { Role } from '../../src/api/rights.ts'
 import { createToken, isLoopback, openTokens, readTokens, TokenFileError } from '../../src/api/tokens.ts'
 import { PoolService } from '../../src/gen/ipledger/v1/pool_pb.ts'
 import { createLogger } from '../../src/telemetry.ts'
+import { post } from '../support/rpc.ts'
+import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { clientOf, createNetwork, type Protocol, post, told, transportOf, useServer } from './running.ts'
+import { clientOf, type Protocol, transportOf } from './running.ts'
 
 const directory = mkdtempSync(join(tmpdir(), 'ipledger-tokens-'))
 afterAll(() => rmSync(directory, { recursive: true }))
@@ -27,21 +29,14 @@ const TOKENS: Record<Role | 'limited' | 'limitedAuditor' | 'bound' | 'boundAdmin
   bound: createToken({ file, name: 'bound', role: 'orchestrator', node: 'n1' }),
   boundAdmin: createToken({ file, name: 'bound-admin', role: 'admin', node: 'n1' }),
 }
-const tokens = openTokens(file, log)
-afterAll(() => tokens.close())
-
-const running = await useServer({ tokens })
-await createNetwork(running, 'blue')
-for (const network of ['default', 'blue'])
-  await post(
-    running,
-    'PoolService/CreatePool',
-    { network, name: 'web', cidr: '10.0.0.0/24' },
-    { authorization: `Bearer ${TOKENS.admin}` },
-  )
+const running = await useService({ IPLEDGER_TOKENS: file })
 
 const as = (who: keyof typeof TOKENS) => ({ authorization: `Bearer ${TOKENS[who]}` })
 const call = (who: keyof typeof TOKENS, method: string, body: unknown) => post(running, method, body, as(who))
+
+await call('admin', 'NetworkService/CreateNetwork', { name: 'blue' })
+for (const network of ['default', 'blue'])
+  await call('admin', 'PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/24' })
 
 /** The rights, written out once more. */
 const TABLE: Record<string, readonly Role[]> = {
@@ -101,10 +96,10 @@ describe('roles', () => {
     // Nothing in it is valid, so a right that is had shows as another refusal, or as an answer that changes nothing.
     const answer = await call(role, method, {})
     if (TABLE[method]!.includes(role)) {
-      if (answer.status !== 200) expect(told(answer).reason).not.toMatch(/PERMISSION_DENIED|UNAUTHENTICATED/)
+      if (answer.status !== 200) expect(answer.reason).not.toMatch(/PERMISSION_DENIED|UNAUTHENTICATED/)
     } else {
       expect(answer.status).toBe(403)
-      expect(told(answer)).toMatchObject({
+      expect(answer).toMatchObject({
         code: 'permission_denied',
         reason: 'PERMISSION_DENIED',
         metadata: { role },
@@ -116,12 +111,12 @@ describe('roles', () => {
     const answer = await post(running, method, {})
     expect(answer.status).toBe(401)
     expect(answer.headers.get('www-authenticate')).toBe('Bearer')
-    expect(told(answer)).toMatchObject({ code: 'unauthenticated', reason: 'UNAUTHENTICATED' })
+    expect(answer).toMatchObject({ code: 'unauthenticated', reason: 'UNAUTHENTICATED' })
   })
 
   test('a dry run is not for agents', async () => {
     const request = { owner: { kind: 'pod', name: 'dry' }, claims: [{ pool: 'web' }], validateOnly: true }
-    expect(told(await call('agent', 'LeaseService/Reserve', request)).reason).toBe('PERMISSION_DENIED')
+    expect((await call('agent', 'LeaseService/Reserve', request)).reason).toBe('PERMISSION_DENIED')
     expect((await call('orchestrator', 'LeaseService/Reserve', request)).status).toBe(200)
   })
 
@@ -224,7 +219,7 @@ describe('networks', () => {
   ]
   test.each(elsewhere)('%s %j is refused to a token of another network', async (method, body) => {
     const answer = await call('limited', method, body)
-    expect(told(answer)).toMatchObject({ code: 'permission_denied', reason: 'PERMISSION_DENIED' })
+    expect(answer).toMatchObject({ code: 'permission_denied', reason: 'PERMISSION_DENIED' })
   })
 
   test('the limit is tried on every method that names a network', () => {
@@ -277,7 +272,7 @@ describe('nodes', () => {
     const named = await call(who, 'LeaseService/Reserve', request(`${who}-named`, 'n1'))
     expect(named.body.leases[0].owner.node).toBe('n1')
     const other = await call(who, 'LeaseService/Reserve', request(`${who}-other`, 'n2'))
-    expect(told(other)).toMatchObject({ reason: 'PERMISSION_DENIED', metadata: { node: 'n1' } })
+    expect(other).toMatchObject({ reason: 'PERMISSION_DENIED', metadata: { node: 'n1' } })
   })
 
   test('leases of another node are not touched', async () => {
@@ -290,7 +285,7 @@ describe('nodes', () => {
       ['LeaseService/Release', { owner: attachment }],
       ['LeaseService/Confirm', { owner: attachment }],
     ] as const) {
-      expect(told(await call('agent', method, body)).reason).toBe('PERMISSION_DENIED')
+      expect((await call('agent', method, body)).reason).toBe('PERMISSION_DENIED')
     }
     expect((await call('auditor', 'LeaseService/GetLease', { leaseId })).body.lease.state).toBe('RESERVED')
   })
@@ -308,9 +303,9 @@ describe('nodes', () => {
     const same = { owner: { kind: 'pod', name: 'shared', incarnation: 'a' }, claims: [{ pool: 'web' }] }
     const newer = { owner: { kind: 'pod', name: 'shared', incarnation: 'b' }, claims: [{ pool: 'web' }] }
     for (const body of [same, newer])
-      expect(told(await call('agent', 'LeaseService/Reserve', body)).reason).toBe('PERMISSION_DENIED')
+      expect((await call('agent', 'LeaseService/Reserve', body)).reason).toBe('PERMISSION_DENIED')
     const { leaseId } = placed
-    expect(told(await call('agent', 'LeaseService/Release', { leaseId })).reason).toBe('PERMISSION_DENIED')
+    expect((await call('agent', 'LeaseService/Release', { leaseId })).reason).toBe('PERMISSION_DENIED')
     const { lease } = (await call('auditor', 'LeaseService/GetLease', { leaseId })).body
     expect(lease).toMatchObject({ address: placed.address, state: 'RESERVED', version: placed.version })
     const moved = await call('orchestrator', 'LeaseService/Reserve', {
@@ -346,7 +341,7 @@ describe('sources', () => {
       ['boundAdmin', 'eyes-n2'],
       ['orchestrator', 'eyes-n1'],
     ] as const) {
-      const refused = told(await call(who, method, { ...body, source: id }))
+      const refused = await call(who, method, { ...body, source: id })
       expect(refused, who).toMatchObject({ code: 'permission_denied', reason: 'SOURCE_MISMATCH' })
     }
     const seen = await call('auditor', 'LivenessService/ListSightings', { source: 'eyes-n2' })
@@ -358,18 +353,16 @@ describe('sources', () => {
     for (const who of ['orchestrator', 'admin'] as const)
       expect((await call(who, method, { ...body, source: 'eyes-all' })).status, who).toBe(200)
     for (const who of ['agent', 'bound', 'boundAdmin'] as const)
-      expect(told(await call(who, method, { ...body, source: 'eyes-all' })).reason, who).toBe(
-        'SOURCE_MISMATCH',
-      )
+      expect((await call(who, method, { ...body, source: 'eyes-all' })).reason, who).toBe('SOURCE_MISMATCH')
   })
 
   test('who registers or reaps for a node is bound to it, or to none', async () => {
     const declared = { id: 'eyes-bound', sight: { node: 'n2', ownerKinds: ['pod'] } }
     const lost = { node: 'n2', head: 1, why: 'x' }
-    expect(told(await call('boundAdmin', 'LivenessService/RegisterSource', declared)).reason).toBe(
+    expect((await call('boundAdmin', 'LivenessService/RegisterSource', declared)).reason).toBe(
       'PERMISSION_DENIED',
     )
-    expect(told(await call('boundAdmin', 'LeaseService/Reap', lost)).reason).toBe('PERMISSION_DENIED')
+    expect((await call('boundAdmin', 'LeaseService/Reap', lost)).reason).toBe('PERMISSION_DENIED')
     expect((await call('admin', 'LivenessService/RegisterSource', declared)).status).toBe(200)
     expect((await call('admin', 'LeaseService/Reap', lost)).status).toBe(200)
   })
@@ -432,7 +425,7 @@ describe('tokens', () => {
       {},
       authorization === undefined ? {} : { authorization },
     )
-    expect(told(answer).reason).toBe('UNAUTHENTICATED')
+    expect(answer.reason).toBe('UNAUTHENTICATED')
   })
 
   test('the scheme is read in any case', async () => {

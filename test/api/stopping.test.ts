@@ -8,10 +8,12 @@ import { openLedger } from '../../src/ledger/open.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { connect, createPool } from '../../src/postgres/connect.ts'
 import { startProxy } from '../support/proxy.ts'
+import { post } from '../support/rpc.ts'
+import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { clientOf, type Protocol, post, serverOn, told, urls, useServer } from './running.ts'
+import { clientOf, type Protocol, serverOn, urls } from './running.ts'
 
-const running = await useServer()
+const running = await useService()
 await post(running, 'PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24' })
 
 const request = (name: string) => ({ owner: { kind: 'pod', name }, claims: [{ pools: ['web'] }] })
@@ -82,7 +84,7 @@ test('the answer to it says so, and without a deadline the default counts', asyn
       expect(performance.now() - begun).toBeLessThan(3_000)
       for (const one of refused) {
         expect(one.status).toBe(504)
-        expect(told(one)).toMatchObject({ code: 'deadline_exceeded', reason: 'DEADLINE_EXCEEDED' })
+        expect(one).toMatchObject({ code: 'deadline_exceeded', reason: 'DEADLINE_EXCEEDED' })
       }
       return { answer }
     })
@@ -106,7 +108,7 @@ test('a call whose commit is not answered by its deadline is told so then, and i
     const unknown = await post(urls(server), 'LeaseService/Reserve', asked, { 'connect-timeout-ms': '500' })
     expect(performance.now() - begun).toBeLessThan(3_000)
     expect(unknown.status).toBe(503)
-    expect(told(unknown)).toMatchObject({ code: 'unavailable', reason: 'OUTCOME_UNKNOWN' })
+    expect(unknown).toMatchObject({ code: 'unavailable', reason: 'OUTCOME_UNKNOWN' })
     await waitFor(async () => (await held('commit-late')) === 1)
     // Through another process, which has a connection that is answered.
     const again = await post(running, 'LeaseService/Reserve', asked)
@@ -137,7 +139,7 @@ test('a full queue refuses at once, and says which limit', async () => {
       for (const one of more) void one.then((answer) => refused.push(answer))
       await waitFor(() => refused.length === 5)
       for (const one of refused) {
-        expect(told(one)).toMatchObject({
+        expect(one).toMatchObject({
           code: 'unavailable',
           reason: 'OVERLOADED',
           message: expect.stringContaining('3 commands'),
@@ -228,7 +230,7 @@ test('a database that went silent is told as such, and forgotten once it speaks 
     proxy.silent(true)
     // The one connection is not answered; the next finds none that is free, then none that can be opened.
     for (const lost of await Promise.all([list(), list()])) {
-      expect(told(lost)).toMatchObject({ code: 'unavailable', reason: 'DATABASE_UNAVAILABLE' })
+      expect(lost).toMatchObject({ code: 'unavailable', reason: 'DATABASE_UNAVAILABLE' })
     }
     proxy.silent(false)
     proxy.down(true)

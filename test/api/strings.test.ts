@@ -8,9 +8,10 @@ import { type DescMessage, ScalarType } from '@bufbuild/protobuf'
 import { describe, expect, test } from 'vitest'
 import { SERVICES } from '../../src/api/dispatch.ts'
 import { text } from '../../src/api/fields.ts'
-import { post, told, useServer } from './running.ts'
+import { post, readRefusal } from '../support/rpc.ts'
+import { useService } from '../support/service.ts'
 
-const running = await useServer()
+const running = await useService()
 
 const HALF = '\ud800'
 const labels = { a: 'b' }
@@ -219,7 +220,7 @@ test.each(METHODS.map((method) => [method.name, method] as const))('%s', async (
   for (const { path, body } of all) {
     const answer = await post(running, `${method.parent.name}/${name}`, body)
     expect(answer.status, path).toBe(400)
-    expect(told(answer), path).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: path } })
+    expect(answer, path).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: path } })
   }
   expect([...seen].sort()).toEqual([...new Set(stringsOf(method.input))].sort())
 })
@@ -249,7 +250,7 @@ describe('bytes that are no UTF-8', () => {
   ] as const)('%s JSON is refused', async (_how, headers, sent) => {
     const answer = await send('application/json', sent, headers)
     expect(answer.status).toBe(400)
-    expect(told({ body: await answer.json() })).toMatchObject({
+    expect(readRefusal(await answer.json())).toMatchObject({
       reason: 'INVALID_FIELD',
       metadata: { field: '' },
     })

@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import { expect, onTestFinished, test } from 'vitest'
 import { createTestDatabase, useTestDatabase, withClient } from '../support/database.ts'
-import { rpc } from '../support/rpc.ts'
 import { serviceOn } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { expectVerified } from '../support/verified.ts'
@@ -28,23 +27,18 @@ function databaseAt(url: string): string {
 }
 
 async function start() {
-  const service = await serviceOn(database, { movedBy: 0 })
-  const call = rpc(service.url)
-  onTestFinished(async () => {
-    call.close()
-    await service.stop()
-  })
-  return { call, service }
+  const service = await serviceOn({ database })
+  onTestFinished(() => service.stop())
+  return service
 }
 
 test('7.1: projections lost by accident: nothing is handed out until they are rebuilt, and then what was held is', async () => {
-  const first = await serviceOn(database, { movedBy: 0 })
-  const before = rpc(first.url)
+  const first = await serviceOn({ database })
+  const { call: before } = first
   await before.ok('NetworkService/CreateNetwork', { name: 'lost' })
   for (const network of ['default', 'lost'])
     await before.ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.7.0.0/29' })
   const lease = (await before.ok('LeaseService/Reserve', one('lost', 'held'))).leases[0]
-  before.close()
   await first.stop()
 
   const clean = await onDatabase('verify')
@@ -92,7 +86,8 @@ test('7.1: projections lost by accident: nothing is handed out until they are re
 })
 
 test('a new era by an operator’s word, above the number somebody quotes, until the operator ends it', async () => {
-  const { call, service } = await start()
+  const service = await start()
+  const { call } = service
   expect((await onDatabase('recover nowhere --why x')).stderr).toMatch(
     /^ipledger: There is no network nowhere in /,
   )

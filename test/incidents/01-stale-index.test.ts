@@ -2,8 +2,8 @@
 import { expect } from 'vitest'
 import type { Verdict } from '../support/agent.ts'
 import { withClient } from '../support/database.ts'
-import { emptyPool, HOUR, MINUTE, openReplica, useIncidents, witnessesOf } from '../support/incident.ts'
-import { useService } from '../support/service.ts'
+import { emptyPool, HOUR, MINUTE, useIncidents, witnessesOf } from '../support/incident.ts'
+import { serviceOn, useService } from '../support/service.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -168,7 +168,7 @@ incident(
     await local.report()
     {
       // The service restarts, and the first thing it hears is that list.
-      await using restarted = await openReplica(running)
+      await using restarted = await serviceOn(running)
       status.speaksTo(restarted.call)
       const answer = await status.report({ begun: early })
       expect(answer.complete).toBe(true)

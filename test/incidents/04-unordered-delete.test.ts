@@ -1,8 +1,8 @@
 /** Deletes without an order (group 4 of the corpus): what is over stays over, whatever arrives late and in whatever order. */
 import { expect } from 'vitest'
-import { identityOf, MINUTE, openReplica, type Scene, sandbox, useIncidents } from '../support/incident.ts'
+import { identityOf, MINUTE, type Scene, sandbox, useIncidents } from '../support/incident.ts'
 import type { Rpc, Told } from '../support/rpc.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -42,7 +42,7 @@ incident(
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.41.0.0/24')
-    await using other = await openReplica(running)
+    await using other = await serviceOn(running)
     const replicas: readonly Rpc[] = [call, other.call]
     const kinds = Object.keys(lateCalls(scene, '', '')) as (keyof ReturnType<typeof lateCalls>)[]
     for (const [round, order] of permutations(kinds).slice(0, 40).entries()) {
@@ -61,7 +61,7 @@ incident(
       expect(await scene.events({ leaseId: lease.leaseId })).toEqual(before)
     }
     // Also by one that was started since.
-    await using late = await openReplica(running)
+    await using late = await serviceOn(running)
     const told = await late.call('LeaseService/Reserve', {
       network,
       owner: life('w0'),
@@ -119,7 +119,7 @@ incident(
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.42.0.0/23')
-    await using other = await openReplica(running)
+    await using other = await serviceOn(running)
     const message = (step: Step, name: string): [string, object] => {
       const owner = life(name)
       switch (step) {

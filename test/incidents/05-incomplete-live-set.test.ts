@@ -5,13 +5,12 @@ import {
   HOUR,
   identityOf,
   MINUTE,
-  openReplica,
   type Scene,
   type Started,
   sandbox,
   useIncidents,
 } from '../support/incident.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -148,7 +147,7 @@ incident(
     const request = (name: string) => ({ network, owner: sandbox(name), claims: [{ pool: 'web' }] })
     const [held] = (await call.ok('LeaseService/Reserve', { ...request('s1'), confirmed: true })).leases
     for (let restart = 0; restart < 20; restart += 1) {
-      await using next = await openReplica(running)
+      await using next = await serviceOn(running)
       // Waiting since before the start; the first thing the new process hears.
       const told = await Promise.all([
         next.call('LeaseService/Reserve', request('s2')),

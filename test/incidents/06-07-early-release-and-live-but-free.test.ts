@@ -8,13 +8,12 @@ import {
   emptyPool,
   HOUR,
   MINUTE,
-  openReplica,
   type Scene,
   type Started,
   sandbox,
   useIncidents,
 } from '../support/incident.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -142,12 +141,12 @@ incident(
       held.push((await call.ok('LeaseService/Reserve', request(name))).leases[0])
     await withClient(running.database.adminUrl, async (client) => {
       await client.query('delete from ipledger.lease where network_id = $1', [network])
-      await using next = await openReplica(running)
+      await using next = await serviceOn(running)
       for (let time = 0; time < 5; time += 1)
         expect((await next.call('LeaseService/Reserve', request('new'))).reason).toBe('NETWORK_RECOVERING')
       await rebuildNetwork(client, network)
     })
-    await using next = await openReplica(running)
+    await using next = await serviceOn(running)
     const [lease] = (await next.call.ok('LeaseService/Reserve', request('new'))).leases
     expect(held.map(({ address }) => address)).not.toContain(lease.address)
     for (const one of held) expect(await scene.lease(one.leaseId)).toEqual(one)
@@ -280,7 +279,7 @@ incident(
     await agent.report()
     // Made over it, after it was reported: no list changes any more, and none comes.
     await scene.pool('10.72.0.0/28')
-    await using next = await openReplica(running)
+    await using next = await serviceOn(running)
     expect(await scene.at('10.72.0.1')).toBeNull()
     await next.run('recheck', scene.network)
     expect(await scene.at('10.72.0.1')).toMatchObject({ state: 'ACTIVE', owner: { name: 'old' } })

@@ -3,9 +3,9 @@ import { expect } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { withClient } from '../support/database.ts'
-import { emptyPool, openReplica, sandbox, useIncidents, witnessesOf } from '../support/incident.ts'
+import { emptyPool, sandbox, useIncidents, witnessesOf } from '../support/incident.ts'
 import { useProxy } from '../support/proxy.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -16,8 +16,8 @@ incident(
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.8.6.0/24')
-    await using second = await openReplica(running)
-    await using third = await openReplica(running)
+    await using second = await serviceOn(running)
+    await using third = await serviceOn(running)
     const replicas = [call, second.call, third.call]
     // 256 less the first and the last of the subnet.
     const told = await Promise.all(
@@ -53,7 +53,7 @@ incident(
     }
     {
       const database = { ...running.database, adminUrl: proxy.url }
-      await using far = await openReplica({ ...running, database }, { IPLEDGER_DEADLINE_SECONDS: '1' })
+      await using far = await serviceOn({ ...running, database }, { IPLEDGER_DEADLINE_SECONDS: '1' })
       proxy.silentFromNextCommit()
       const told = await far.call('LeaseService/Reserve', request)
       expect(told.reason).toBe('OUTCOME_UNKNOWN')
@@ -77,7 +77,7 @@ incident(
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.8.16.0/20')
-    await using slow = await openReplica(running, { IPLEDGER_DEADLINE_SECONDS: '1' })
+    await using slow = await serviceOn(running, { IPLEDGER_DEADLINE_SECONDS: '1' })
     const ask = (from: number, upTo: number) =>
       Promise.all(
         Array.from({ length: upTo - from }, (_, index) =>

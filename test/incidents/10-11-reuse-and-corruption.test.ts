@@ -4,9 +4,9 @@ import { POLICY } from '../../src/core/policy.ts'
 import { serve } from '../e2e/commands.ts'
 import { INTERVAL } from '../support/agent.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { HOUR, type LeaseJson, openReplica, sandbox, useIncidents } from '../support/incident.ts'
+import { HOUR, type LeaseJson, sandbox, useIncidents } from '../support/incident.ts'
 import { rpc } from '../support/rpc.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
 import { expectVerified } from '../support/verified.ts'
 
 const running = await useService()
@@ -24,10 +24,9 @@ test('10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and
   const [released] = (await before.ok('LeaseService/Release', { leaseId: lease.leaseId })).leases
   first.child.kill('SIGKILL')
   await first.finished
-  before.close()
 
   const time = { movedBy: 0 }
-  await using second = await openReplica({ database, time })
+  await using second = await serviceOn({ database, time })
   const after = second.call
   const cooling = async (what: string) => {
     const told = await after('LeaseService/Reserve', request('next'))
@@ -109,7 +108,7 @@ incident(
     const { network, call } = scene
     await scene.pool('10.116.0.0/22', { cooldown: '0s' })
     // Each by a process of its own: within one they would wait for each other anyway.
-    await using other = await openReplica(running)
+    await using other = await serviceOn(running)
     const ROUNDS = 1_500
     const answered: { readonly reserved: LeaseJson[]; readonly reaped: LeaseJson[] } = {
       reserved: [],

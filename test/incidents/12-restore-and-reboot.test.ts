@@ -7,7 +7,6 @@ import {
   emptyPool,
   expectInOrder,
   MINUTE,
-  openReplica,
   openScene,
   type Scene,
   type Started,
@@ -15,7 +14,7 @@ import {
   useIncidents,
   witnessesOf,
 } from '../support/incident.ts'
-import { type TestTime, useService } from '../support/service.ts'
+import { serviceOn, type TestTime, useService } from '../support/service.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -48,10 +47,10 @@ async function copyOf(original: TestDatabase): Promise<TestDatabase> {
 
 /** The next life of the service, and what the world sees of it. */
 async function lifeOn(database: TestDatabase, time: TestTime, before?: Scene) {
-  const service = await openReplica({ database, time })
+  const service = await serviceOn({ database, time })
   const { call } = service
   const known = before === undefined ? {} : { reality: before.reality, agents: before.agents }
-  const scene = openScene({ network: NETWORK, call, service, ...known })
+  const scene = openScene({ network: NETWORK, service, ...known })
   for (const agent of scene.agents) agent.speaksTo(call)
   const headOf = async () =>
     Number((await call.ok('NetworkService/GetNetwork', { name: NETWORK })).network.head)

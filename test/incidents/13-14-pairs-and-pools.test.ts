@@ -1,9 +1,9 @@
 /** Dual stack (group 13 of the corpus) and pools that change under their leases (group 14). */
 import { expect } from 'vitest'
 import { isMalformed, parseAddress } from '../../src/core/address.ts'
-import { openReplica, sandbox, useIncidents } from '../support/incident.ts'
+import { sandbox, useIncidents } from '../support/incident.ts'
 import { random } from '../support/random-walk.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -142,7 +142,7 @@ incident('14.2 overlap: pools of one network never overlap, those of two may', a
   await call.ok('NetworkService/CreateNetwork', { name: elsewhere })
   await call.ok('PoolService/CreatePool', { network: elsewhere, name: 'grown', cidr: '10.142.0.0/24' })
   // Two by race: one of them.
-  await using second = await openReplica(running)
+  await using second = await serviceOn(running)
   const told = await Promise.all(
     Array.from({ length: 10 }, (_, index) =>
       (index % 2 === 0 ? call : second.call)('PoolService/CreatePool', {

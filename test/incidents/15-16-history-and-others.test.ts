@@ -7,13 +7,12 @@ import {
   type EventJson,
   expectInOrder,
   MINUTE,
-  openReplica,
   sandbox,
   useIncidents,
   witnessesOf,
 } from '../support/incident.ts'
 import { useProxy } from '../support/proxy.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
 
 const running = await useService()
@@ -146,7 +145,7 @@ incident(
     await scene.pool('10.163.0.0/20')
     const proxy = await useProxy(running.database.adminUrl)
     const database = { ...running.database, adminUrl: proxy.url }
-    await using slow = await openReplica({ ...running, database }, { IPLEDGER_DEADLINE_SECONDS: '4' })
+    await using slow = await serviceOn({ ...running, database }, { IPLEDGER_DEADLINE_SECONDS: '4' })
     const over = new AbortController()
     const readers = Array.from({ length: 8 }, async () => {
       const seen: string[] = []

@@ -69,7 +69,6 @@ beforeAll(async () => {
   await begin(['serve', '--no-worker'], { ...shared, IPLEDGER_PORT: port!, IPLEDGER_GRPC_PORT: grpcPort! })
   await begin(['worker'], { ...shared, IPLEDGER_METRICS_PORT: workerPort! })
   call = rpc(`http://127.0.0.1:${port}`, { token: admin })
-  open.defer(() => call.close())
   await call.ok('NetworkService/CreateNetwork', { name: 'restored' })
   execFileSync(process.execPath, [MAIN, 'recover', 'restored', '--why', 'the dump of Friday was restored'], {
     env: { PATH: process.env.PATH, ...shared },

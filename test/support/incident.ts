@@ -6,8 +6,8 @@
 import { expect, test } from 'vitest'
 import { createAgent, type Declared, INTERVAL, type TestAgent } from './agent.ts'
 import { createReality, type Reality, type Workload } from './reality.ts'
-import { type Rpc, rpc } from './rpc.ts'
-import { serviceOn, type TestService } from './service.ts'
+import type { Rpc } from './rpc.ts'
+import type { TestService } from './service.ts'
 import { expectVerified } from './verified.ts'
 
 export const MINUTE = 60_000
@@ -103,32 +103,13 @@ export function useIncidents(service: TestService) {
       async () => {
         scenes += 1
         const network = `n${scenes}-${title.slice(0, title.indexOf(' ')).replace('.', '-')}`
-        const call = rpc(service.url, { sockets: 128 })
-        try {
-          await call.ok('NetworkService/CreateNetwork', { name: network })
-          const scene = openScene({ network, call, service })
-          await play(scene)
-          await expectInOrder(scene, service)
-        } finally {
-          call.close()
-        }
+        await service.call.ok('NetworkService/CreateNetwork', { name: network })
+        const scene = openScene({ network, service })
+        await play(scene)
+        await expectInOrder(scene, service)
       },
       timeout,
     )
-}
-
-/** Another process on the same database, a replica or the next life: `await using other = await openReplica(service)`. */
-export async function openReplica(
-  { database, time }: Pick<TestService, 'database' | 'time'>,
-  env: Readonly<Record<string, string>> = {},
-): Promise<TestService & AsyncDisposable & { readonly call: Rpc }> {
-  const service = await serviceOn(database, time, env)
-  const call = rpc(service.url, { sockets: 500 })
-  const stop = async () => {
-    call.close()
-    await service.stop()
-  }
-  return { ...service, call, stop, [Symbol.asyncDispose]: stop }
 }
 
 /** The end of every scene. */
@@ -142,18 +123,17 @@ export async function expectInOrder(
 
 export function openScene({
   network,
-  call,
   service,
   reality = createReality(),
   agents: known = [],
 }: {
   readonly network: string
-  readonly call: Rpc
-  readonly service: Pick<TestService, 'run' | 'time'>
+  readonly service: Pick<TestService, 'call' | 'run' | 'time'>
   readonly reality?: Reality
   /** Of the service's life before this one. */
   readonly agents?: readonly TestAgent[]
 }): Scene {
+  const { call } = service
   const agents: TestAgent[] = [...known]
 
   const passes = async (ms: number) => {

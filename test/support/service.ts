@@ -4,36 +4,44 @@ import { readConfig } from '../../src/config.ts'
 import type { Job, JobContext } from '../../src/jobs/job.ts'
 import { createJudge } from '../../src/jobs/judge.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
-import type { OpenLedger } from '../../src/ledger/open.ts'
+import { createReads } from '../../src/ledger/reads.ts'
+import type { Reads } from '../../src/ledger/reads-types.ts'
 import { createPool } from '../../src/postgres/connect.ts'
-import { callersUrl, openService } from '../../src/serve.ts'
+import { callersUrl, openService, type Service } from '../../src/serve.ts'
 import { createAskedSources } from '../../src/sources/ask.ts'
 import { createIntake } from '../../src/sources/intake.ts'
+import type { Intake } from '../../src/sources/intake-types.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { type TestDatabase, useTestDatabase } from './database.ts'
+import { type Rpc, rpc } from './rpc.ts'
 import { expectVerified } from './verified.ts'
 
-type Started = {
+type Started = Pick<Service, 'ledger' | 'server'> & {
   readonly url: string
   readonly grpcUrl: string
-  readonly ledger: OpenLedger
   stop(): Promise<void>
 }
 
 /** Time that has passed because a test said so, in milliseconds. */
 export type TestTime = { movedBy: number }
 
-export type TestService = Started & {
-  readonly database: TestDatabase
-  readonly time: TestTime
-  /** One run of a job by its name in the schedule, in one network. */
-  run(job: string, network: string): Promise<Readonly<Record<string, number>>>
-}
+export type TestService = Started &
+  AsyncDisposable & {
+    readonly database: TestDatabase
+    readonly time: TestTime
+    /** What a server is made of besides, for another one. */
+    readonly reads: Reads
+    readonly intake: Intake
+    /** Without a token. */
+    readonly call: Rpc
+    /** One run of a job by its name in the schedule, in one network. */
+    run(job: string, network: string): Promise<Readonly<Record<string, number>>>
+  }
 
 /** At the top of a test file; everything ends after its tests, and the logs verify. */
 export async function useService(env: Readonly<Record<string, string>> = {}): Promise<TestService> {
   const database = await useTestDatabase()
-  const service = await serviceOn(database, { movedBy: 0 }, env)
+  const service = await serviceOn({ database }, env)
   afterAll(async () => {
     await service.stop()
     await expectVerified(database)
@@ -43,8 +51,7 @@ export async function useService(env: Readonly<Record<string, string>> = {}): Pr
 
 /** Another process on a database: a replica, or the next life of the service. */
 export async function serviceOn(
-  database: TestDatabase,
-  time: TestTime,
+  { database, time = { movedBy: 0 } }: { readonly database: TestDatabase; readonly time?: TestTime },
   env: Readonly<Record<string, string>> = {},
 ): Promise<TestService> {
   const started = await start(database.adminUrl, time, env)
@@ -52,10 +59,11 @@ export async function serviceOn(
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
   const asked = createAskedSources({})
+  const intake = createIntake({ ledger, database: pool, log })
   const context: JobContext = {
     database: pool,
     ledger,
-    intake: createIntake({ ledger, database: pool, log }),
+    intake,
     asked,
     log,
     signal: new AbortController().signal,
@@ -65,20 +73,25 @@ export async function serviceOn(
     ...createSchedule(),
     judge: { run: createJudge({ stayMs: 0 }) },
   }
+  const stop = async () => {
+    await asked.close()
+    await started.stop()
+    await pool.end()
+  }
   return {
     ...started,
     database,
     time,
+    reads: createReads(pool),
+    intake,
+    call: rpc(started.url),
     run(name, network) {
       const job = schedule[name]
       if (job === undefined) throw new Error(`there is no job ${name}`)
       return job.run({ ...context, database: within(pool, network) })
     },
-    async stop() {
-      await asked.close()
-      await started.stop()
-      await pool.end()
-    },
+    stop,
+    [Symbol.asyncDispose]: stop,
   }
 }
 
@@ -104,6 +117,7 @@ async function start(
       url: callersUrl(config.host, server.httpPort),
       grpcUrl: callersUrl(config.host, server.grpcPort),
       ledger,
+      server,
       stop: () => open.disposeAsync(),
     }
   } catch (error) {
