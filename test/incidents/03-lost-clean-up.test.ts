@@ -6,6 +6,7 @@ import { INTERVAL } from '../support/agent.ts'
 import { type LeaseJson, sandbox, useIncidents, witnessesOf } from '../support/incident.ts'
 import type { Workload } from '../support/reality.ts'
 import { useService } from '../support/service.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -54,8 +55,16 @@ incident(
     }
     const list = async (): Promise<readonly LeaseJson[]> =>
       (await call.ok('LeaseService/ListLeases', { network, pageSize: 1_000 })).leases
-    const leaked = (await list()).filter(({ state }) => state === 'RESERVED')
-    expect(leaked.length, 'calls that arrived').toBeGreaterThan(20)
+    let leaked: readonly LeaseJson[] = []
+    // Until no call that arrived is on its way any more.
+    await waitFor(
+      async () => {
+        const before = leaked.length
+        leaked = (await list()).filter(({ state }) => state === 'RESERVED')
+        return leaked.length > 20 && leaked.length === before
+      },
+      { every: 100, what: 'calls that arrived' },
+    )
 
     await scene.passes(30_000)
     await scene.jobs()
