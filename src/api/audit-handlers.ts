@@ -1,41 +1,44 @@
 /** AuditService. What it says of the past is `ipledger_audit`'s; here requests are read and answers put together. */
 import type { Timestamp } from '@bufbuild/protobuf/wkt'
-import { type Cidr, formatAddress, formatCidr } from '../core/address.ts'
-import { EVENT_TYPES, type EventType } from '../core/event.ts'
+import type { Cidr } from '../core/address.ts'
+import { EVENT_TYPES } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
 import type * as pb from '../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/reads-types.ts'
 import { shownEntry, shownEvent, shownHolder, shownPastLease } from './answers.ts'
-import { type Backend, type Call, checkHead, type Handlers, ofNetwork } from './call.ts'
+import { type Backend, type Call, checkHead, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
 import {
   address,
-  atMost,
   cidrOrAddress,
   ipAddress,
+  knownTexts,
   leaseKey,
   ledgerNumber,
+  optionalCidr,
   optionalInstant,
   optionalNumber,
   optionalText,
-  pageSize,
   poolName,
 } from './fields.ts'
-import { decodePage, encodePage } from './page-token.ts'
-import { allowedNetwork } from './requests.ts'
+import { type Page, pageOf } from './page-token.ts'
+import { allowedNetwork, requiredLease } from './requests.ts'
 import { checkNetwork } from './rights.ts'
 
 export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditService> {
   return {
     listEvents: async (message, call) => {
-      const { network, filter, asked } = readListEvents(message, call)
-      const page = ofNetwork(await reads.events(network, filter, readPage(message, asked)), network)
-      const { head } = page
+      const { network, filter } = readListEvents(message, call)
+      const page = pageOf(message, readPosition)
+      const { events, next, head } = ofNetwork(
+        await reads.events(network, filter, logPage(message, page)),
+        network,
+      )
       checkHead('afterSeq', filter.afterSeq, head)
       checkHead('leaseId', filter.token ?? 0, head)
       return {
-        events: page.events.map((one) => shownEvent(network, one)),
-        nextPageToken: page.next === null ? '' : encodePage(String(page.next), asked),
+        events: events.map((one) => shownEvent(network, one)),
+        nextPageToken: page.next(next),
         head,
       }
     },
@@ -44,52 +47,37 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       const network = allowedNetwork(call, message.network)
       const cidr = readPlace(message)
       const range = readRange(message)
-      const asked = ['GetAddressHistory', network, formatCidr(cidr), range, message.descending]
-      const found = await reads.addressHistory(network, cidr, range, readPage(message, asked))
-      const page = ofNetwork(found, network)
-      checkHead('afterSeq', range.afterSeq, page.head)
-      return { ...historyFields(network, page, asked) }
+      const page = pageOf(message, readPosition)
+      const read = await reads.addressHistory(network, cidr, range, logPage(message, page))
+      const found = ofNetwork(read, network)
+      checkHead('afterSeq', range.afterSeq, found.head)
+      return shownHistory(network, found, page)
     },
 
     getLeaseHistory: async (message, call) => {
-      if (message.leaseId === '') throw invalidField('leaseId', 'required')
-      const { network, token } = leaseKey(message.leaseId, '')
-      checkNetwork(call.caller, network)
-      const asked = ['GetLeaseHistory', network, token, message.descending]
-      const page = ofNetwork(await reads.leaseHistory(network, token, readPage(message, asked)), network)
-      if (page === undefined) {
+      const { network, token } = requiredLease(message.leaseId, call, '')
+      const page = pageOf(message, readPosition)
+      const found = ofNetwork(await reads.leaseHistory(network, token, logPage(message, page)), network)
+      if (found === undefined) {
         const { leaseId } = message
         checkHead('leaseId', token, ofNetwork(await reads.network(network), network).head)
         throw new Refused(refusal('LEASE_NOT_FOUND', `no lease ${leaseId} was ever handed out`, { leaseId }))
       }
-      return { ...historyFields(network, page, asked) }
+      return shownHistory(network, found, page)
     },
 
     listLeasesAsOf: async (message, call) => {
       const network = allowedNetwork(call, message.network)
       const moment = readMoment(message)
       const pool = message.pool === '' ? null : poolName(message.pool, 'pool')
-      const asked = ['ListLeasesAsOf', network, moment, pool]
-      const place = readPlaceInList(decodePage(message.pageToken, asked))
-      const at = place === null ? moment : { seq: place.seq, at: null }
-      const size = pageSize(message.pageSize)
-      const found = await reads.leasesAsOf(network, at, { pool, after: place?.after ?? null, size })
-      const page = notBeyond(ofNetwork(found, network), at)
-      if (page.poolUnknown) {
-        throw new Refused(
-          refusal('POOL_NOT_FOUND', `pool ${pool} of network ${network} does not exist and never did`, {
-            network,
-            pool: pool!,
-          }),
-        )
-      }
-      return {
-        leases: page.leases.map(shownPastLease),
-        nextPageToken: page.next === null ? '' : encodePage(`${page.seq} ${page.next}`, asked),
-        seq: page.seq,
-        time: page.at,
-        head: page.head,
-      }
+      const page = pageOf(message, readPlaceInList)
+      const at = page.after === null ? moment : { seq: page.after.seq, at: null }
+      const asked = { pool, after: page.after?.after ?? null, size: page.size }
+      const found = notBeyond(ofNetwork(await reads.leasesAsOf(network, at, asked), network), at)
+      if (found.poolUnknown) throw poolNotFound(network, pool!)
+      const { seq, at: time, head, next } = found
+      const nextPageToken = page.next(next === null ? null : `${seq} ${next}`)
+      return { leases: found.leases.map(shownPastLease), nextPageToken, seq, time, head }
     },
 
     explainAddress: async (message, call) => {
@@ -114,12 +102,12 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
   }
 }
 
-function historyFields(network: string, page: HistoryPage, asked: unknown) {
+function shownHistory(network: string, { entries, holders, next, head }: HistoryPage, page: Page<number>) {
   return {
-    entries: page.entries.map((entry) => shownEntry(network, entry)),
-    holders: page.holders.map(shownHolder),
-    nextPageToken: page.next === null ? '' : encodePage(String(page.next), asked),
-    head: page.head,
+    entries: entries.map((entry) => shownEntry(network, entry)),
+    holders: holders.map(shownHolder),
+    nextPageToken: page.next(next),
+    head,
   }
 }
 
@@ -146,15 +134,8 @@ function readRange({ afterSeq, beforeSeq, from, to }: RangeMessage): Range {
   }
 }
 
-function readPage(
-  message: { readonly pageSize: number; readonly pageToken: string; readonly descending: boolean },
-  asked: unknown,
-): PageOfLog {
-  return {
-    descending: message.descending,
-    size: pageSize(message.pageSize),
-    position: readPosition(decodePage(message.pageToken, asked)),
-  }
+function logPage({ descending }: { readonly descending: boolean }, { size, after }: Page<number>): PageOfLog {
+  return { descending, size, position: after }
 }
 
 function readMoment({
@@ -175,45 +156,31 @@ function readListEvents(message: pb.ListEventsRequest, call: Call) {
   if (message.address !== '' && message.cidr !== '') {
     throw invalidField('cidr', 'address and cidr exclude each other')
   }
-  atMost(message.types.length, EVENT_TYPES.length, 'types')
   if (message.includeSources && message.types.length > 0) {
     throw invalidField('includeSources', 'types and includeSources exclude each other')
   }
-  const cidr = message.cidr === '' ? null : cidrOrAddress(message.cidr, 'cidr')
-  const at = message.address === '' ? null : ipAddress(message.address, 'address')
+  const types = knownTexts(message.types, EVENT_TYPES, 'types')
   const filter: EventFilter = {
     ...readRange(message),
-    address: at,
-    cidr,
+    address: message.address === '' ? null : ipAddress(message.address, 'address'),
+    cidr: optionalCidr(message.cidr, 'cidr'),
     ownerKind: optionalText(message.ownerKind, 'ownerKind'),
     ownerName: optionalText(message.ownerName, 'ownerName'),
     token: key?.token ?? null,
-    types: message.includeSources ? EVENT_TYPES : message.types.map(readType),
+    types: message.includeSources ? EVENT_TYPES : types,
   }
-  const canonical = {
-    ...filter,
-    address: at === null ? null : formatAddress(at),
-    cidr: cidr === null ? null : formatCidr(cidr),
-  }
-  return { network, filter, asked: ['ListEvents', network, canonical, message.descending] }
+  return { network, filter }
 }
 
-function readType(type: string, index: number): EventType {
-  const found = EVENT_TYPES.find((one) => one === type)
-  if (found !== undefined) return found
-  throw invalidField(`types[${index}]`, `must be one of ${EVENT_TYPES.join(', ')}`)
-}
-
-function readPosition(position: string | null): number | null {
-  if (position === null) return null
+/** Of a page: a number of the log. */
+function readPosition(position: string): number {
   if (!/^[0-9]{1,16}$/.test(position)) throw invalidField('pageToken', 'is not a page token of this server')
   return ledgerNumber(BigInt(position), 'pageToken')
 }
 
 /** The number that all pages are of, and the last address of the page before. */
-function readPlaceInList(position: string | null): { readonly seq: number; readonly after: string } | null {
-  if (position === null) return null
+function readPlaceInList(position: string): { readonly seq: number; readonly after: string } {
   const found = /^([0-9]{1,16}) ([0-9a-f:.]{2,45})$/.exec(position)
   if (found === null) throw invalidField('pageToken', 'is not a page token of this server')
-  return { seq: readPosition(found[1]!)!, after: address(found[2]!, 'pageToken') }
+  return { seq: readPosition(found[1]!), after: address(found[2]!, 'pageToken') }
 }

@@ -57,6 +57,18 @@ export async function submit({ ledger }: Backend, command: Command, call: Call):
   return outcome.answer
 }
 
+/** A method that submits the command that its request is. */
+export function commanded<M, C extends Command, R>(
+  backend: Backend,
+  read: (message: M, call: Call) => C,
+  show: (answer: Answer, command: C) => R | Promise<R>,
+): (message: M, call: Call) => Promise<R> {
+  return async (message, call) => {
+    const command = read(message, call)
+    return show(await submit(backend, command, call), command)
+  }
+}
+
 export function accepted<T extends object>(result: T | Refusal): T {
   if ('reason' in result) throw new Refused(result as Refusal)
   return result as T
@@ -67,6 +79,12 @@ export function ofNetwork<T>(found: T | null, network: string): T {
   if (found !== null) return found
   throw new Refused(
     refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network }),
+  )
+}
+
+export function poolNotFound(network: string, pool: string): Refused {
+  return new Refused(
+    refusal('POOL_NOT_FOUND', `there is no pool ${pool} in network ${network}`, { network, pool }),
   )
 }
 

@@ -157,6 +157,10 @@ export function cidrOrAddress(value: string, path: string): Cidr {
   return parsed
 }
 
+export function optionalCidr(value: string, path: string): Cidr | null {
+  return value === '' ? null : cidrOrAddress(value, path)
+}
+
 function wholeLength(one: IpAddress): string {
   return `${formatAddress(one)}/${one.family === 4 ? 32 : 128}`
 }
@@ -215,6 +219,31 @@ export function known(value: number, type: DescEnum, path: string): string {
   throw invalidField(path, `${value} is unknown; it must be one of ${namesOf(type)}`)
 }
 
+/** Names of a filter, each once. None: all. */
+export function specifiedNames<N extends string>(
+  values: readonly number[],
+  type: DescEnum,
+  path: string,
+): readonly N[] {
+  atMost(values.length, type.values.length, path)
+  return [...new Set(values.map((value, index) => specified(value, type, `${path}[${index}]`) as N))]
+}
+
+/** Texts of which each must be one of those known. Of a misspelt one nothing would seem to be there. */
+export function knownTexts<T extends string>(
+  given: readonly string[],
+  all: readonly T[],
+  path: string,
+): readonly T[] {
+  atMost(given.length, all.length, path)
+  const read = given.map((one, index) => {
+    const found = all.find((known) => known === one)
+    if (found !== undefined) return found
+    throw invalidField(`${path}[${index}]`, `must be one of ${all.join(', ')}`)
+  })
+  return [...new Set(read)]
+}
+
 /** One that says something: neither unknown nor `…_UNSPECIFIED`. */
 export function specified(value: number, type: DescEnum, path: string): string {
   if (value === 0) throw invalidField(path, `must be one of ${namesOf(type)}`)
@@ -232,23 +261,23 @@ export function optionalNumber(value: bigint | undefined, path: string): number 
   return value === undefined ? null : ledgerNumber(value, path)
 }
 
-export function requestId(value: string, path = 'requestId'): string | null {
-  return value === '' ? null : text(value, path, LIMITS.requestId)
+export function requestId(value: string): string | null {
+  return value === '' ? null : text(value, 'requestId', LIMITS.requestId)
 }
 
-export function pageSize(value: number, path = 'pageSize'): number {
+export function pageSize(value: number): number {
   if (value === 0) return LIMITS.defaultPage
-  if (value > LIMITS.page) throw invalidField(path, `must be at most ${LIMITS.page}`)
+  if (value > LIMITS.page) throw invalidField('pageSize', `must be at most ${LIMITS.page}`)
   return value
 }
 
 type LeaseKey = { readonly network: string; readonly token: number }
 
 /** A lease id contains its network; one named beside it must agree. */
-export function leaseKey(id: string, network: string, path = 'leaseId'): LeaseKey {
+export function leaseKey(id: string, network: string): LeaseKey {
   const parsed = parseLeaseId(id)
   if (parsed === undefined || !NETWORK_NAME.test(parsed.network)) {
-    throw invalidField(path, 'must be <network>/<fencing token>, as in default/42')
+    throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
   }
   if (network !== '' && network !== parsed.network) {
     throw invalidField('network', `the lease id names network ${parsed.network}`)

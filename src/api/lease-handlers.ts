@@ -1,5 +1,4 @@
 /** LeaseService: what is asked of leases, one function a method. */
-import { formatCidr } from '../core/address.ts'
 import type { Answer, Command, LeaseView } from '../core/command.ts'
 import type { LeaseState, QuarantineReason } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
@@ -8,24 +7,32 @@ import type { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { LeaseFilter, LeaseFound } from '../ledger/reads-types.ts'
 import { shownLease } from './answers.ts'
-import { type Backend, type Call, checkHead, type Handlers, ofNetwork, submit } from './call.ts'
+import {
+  type Backend,
+  type Call,
+  checkHead,
+  commanded,
+  type Handlers,
+  ofNetwork,
+  poolNotFound,
+  submit,
+} from './call.ts'
 import { invalidField, Refused, shownItemError } from './errors.ts'
 import {
   address,
   atMost,
-  cidrOrAddress,
   ipAddress,
   LIMITS,
   labels,
   leaseKey,
+  optionalCidr,
   optionalText,
-  pageSize,
   poolName,
   requestId,
   requiredText,
-  specified,
+  specifiedNames,
 } from './fields.ts'
-import { decodePage, encodePage } from './page-token.ts'
+import { pageOf } from './page-token.ts'
 import {
   allOrNothing,
   allowedNetwork,
@@ -41,14 +48,12 @@ import { checkNetwork } from './rights.ts'
 export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
   const { reads } = backend
   return {
-    reserve: async (message, call) => {
-      const network = allowedNetwork(call, message.network)
-      return leases(await submit(backend, readReserve(message, call, network), call))
-    },
-
-    confirm: async (message, call) => leases(await submit(backend, readConfirm(message, call, null), call)),
-
-    release: async (message, call) => leases(await submit(backend, readRelease(message, call, null), call)),
+    reserve: commanded(backend, readReserve, leases),
+    confirm: commanded(backend, readConfirm, leases),
+    release: commanded(backend, readRelease, leases),
+    reap: commanded(backend, readReap, leases),
+    quarantine: commanded(backend, readQuarantine, onlyLease),
+    updateLabels: commanded(backend, readUpdateLabels, onlyLease),
 
     batchReserve: async (message, call) =>
       batch(backend, message, call, (item, network) => {
@@ -62,46 +67,20 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
     batchRelease: async (message, call) =>
       batch(backend, message, call, (item, network) => readRelease(item, call, network)),
 
-    quarantine: async (message, call) => ({
-      lease: onlyLease(await submit(backend, readQuarantine(message, call), call)),
-    }),
-
-    reap: async (message, call) => leases(await submit(backend, readReap(message, call), call)),
-
-    updateLabels: async (message, call) => ({
-      lease: onlyLease(await submit(backend, readUpdateLabels(message, call), call)),
-    }),
-
     getLease: async (message, call) => {
-      const found = await findLease(backend, message, call)
-      return {
-        lease: shownLease(found.lease),
-        head: found.head,
-      }
+      const { lease, head } = await findLease(backend, message, call)
+      return { lease: shownLease(lease), head }
     },
 
     listLeases: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const { filter, canonical } = readFilter(message)
-      const size = pageSize(message.pageSize)
-      const asked = ['ListLeases', network, canonical]
-      const position = decodePage(message.pageToken, asked)
-      // A forged position must not reach the database as anything but an address.
-      const after = position === null ? null : address(position, 'pageToken')
-      const page = ofNetwork(await reads.leases(network, filter, { after, size }), network)
-      const unknown = page.unknownPools[0]
-      if (unknown !== undefined) {
-        throw new Refused(
-          refusal('POOL_NOT_FOUND', `there is no pool ${unknown} in network ${network}`, {
-            field: `pools[${filter.pools.indexOf(unknown)}]`,
-            pool: unknown,
-          }),
-        )
-      }
+      const page = pageOf(message, address)
+      const found = ofNetwork(await reads.leases(network, readFilter(message), page), network)
+      if (found.unknownPools[0] !== undefined) throw poolNotFound(network, found.unknownPools[0])
       return {
-        leases: page.leases.map(shownLease),
-        nextPageToken: page.next === null ? '' : encodePage(page.next, asked),
-        head: page.head,
+        leases: found.leases.map(shownLease),
+        nextPageToken: page.next(found.next),
+        head: found.head,
       }
     },
 
@@ -127,7 +106,7 @@ function leases(answer: Answer) {
 
 /** These commands are about exactly one lease. */
 function onlyLease(answer: Answer) {
-  return shownLease(answer.leases[0]!)
+  return { lease: shownLease(answer.leases[0]!) }
 }
 
 function leasesOf(answer: Answer): readonly LeaseView[] {
@@ -242,35 +221,23 @@ function heldLease(found: LeaseFound, what: string, asked: string): Extract<Leas
   throw new Refused(refusal('LEASE_NOT_FOUND', message, { state, endedAt, address: held }))
 }
 
-function readFilter(message: leasePb.ListLeasesRequest): { filter: LeaseFilter; canonical: unknown } {
-  atMost(message.states.length, pb.LeaseStateSchema.values.length, 'states')
-  atMost(message.quarantineReasons.length, pb.QuarantineReasonSchema.values.length, 'quarantineReasons')
+function readFilter(message: leasePb.ListLeasesRequest): LeaseFilter {
+  const ended = message.states.indexOf(pb.LeaseState.ENDED)
+  if (ended >= 0) throw invalidField(`states[${ended}]`, 'leases that ended are not listed; see ListEvents')
   atMost(message.pools.length, LIMITS.poolsOfFilter, 'pools')
-  const cidr = message.cidr === '' ? null : cidrOrAddress(message.cidr, 'cidr')
-  const filter: LeaseFilter = {
-    states: [...new Set(message.states.map(readState))],
-    quarantineReasons: [
-      ...new Set(
-        message.quarantineReasons.map(
-          (reason, index) =>
-            specified(reason, pb.QuarantineReasonSchema, `quarantineReasons[${index}]`) as QuarantineReason,
-        ),
-      ),
-    ],
+  return {
+    states: specifiedNames<LeaseState>(message.states, pb.LeaseStateSchema, 'states'),
+    quarantineReasons: specifiedNames<QuarantineReason>(
+      message.quarantineReasons,
+      pb.QuarantineReasonSchema,
+      'quarantineReasons',
+    ),
     ownerKind: optionalText(message.ownerKind, 'ownerKind'),
     ownerName: optionalText(message.ownerName, 'ownerName'),
     ownerUid: optionalText(message.ownerUid, 'ownerUid'),
     node: optionalText(message.node, 'node'),
     labels: labels(message.labels, 'labels'),
     pools: message.pools.map((name, index) => poolName(name, `pools[${index}]`)),
-    cidr,
+    cidr: optionalCidr(message.cidr, 'cidr'),
   }
-  return { filter, canonical: { ...filter, cidr: cidr === null ? null : formatCidr(cidr) } }
-}
-
-function readState(state: pb.LeaseState, index: number): LeaseState {
-  const path = `states[${index}]`
-  const name = specified(state, pb.LeaseStateSchema, path)
-  if (name === 'ENDED') throw invalidField(path, 'leases that ended are not listed; see ListEvents')
-  return name as LeaseState
 }

@@ -1,33 +1,32 @@
 /** LivenessService: sources and what they report, what follows from it, and what waits. One function a method. */
+import type { Answer } from '../core/command.ts'
 import type { SourceState } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
-import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
-import type { LeaseFilter, SourceShown } from '../ledger/reads-types.ts'
+import { type LivenessService, SourceStateSchema } from '../gen/ipledger/v1/liveness_pb.ts'
+import { ATTENTION_CODES, type LeaseFilter } from '../ledger/reads-types.ts'
 import { shownHolds, shownLease, shownSighting, shownSource, shownVerification } from './answers.ts'
-import { accepted, type Backend, type Handlers, ofNetwork, submit } from './call.ts'
+import { accepted, type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { Refused } from './errors.ts'
 import {
   address,
-  cidrOrAddress,
   ipAddress,
+  knownTexts,
   LIMITS,
+  optionalCidr,
   optionalText,
-  pageSize,
   poolName,
   requiredText,
-  text,
+  specifiedNames,
 } from './fields.ts'
 import {
-  readCodes,
   readRegisterSource,
   readReport,
   readReporting,
   readResumeHold,
   readSourceCommand,
-  readSourceStates,
   readVerdicts,
 } from './liveness-requests.ts'
-import { decodePage, encodePage } from './page-token.ts'
+import { pageOf } from './page-token.ts'
 import { reconcile } from './reconcile.ts'
 import { allowedNetwork } from './requests.ts'
 
@@ -43,19 +42,20 @@ const EVERY_LEASE: LeaseFilter = {
   cidr: null,
 }
 
+const EVERY_SOURCE = { id: null, node: null, states: [], after: null }
+
 export function livenessHandlers(backend: Backend): Handlers<typeof LivenessService> {
   const { reads, intake } = backend
 
   /** As the command left it; how it stands by its reports if that can be read. */
-  async function shown(network: string, source: SourceState): Promise<SourceShown> {
-    const { id } = source.declaration
-    const filter = { id, node: null, states: [], after: null, limit: 1 }
+  async function answered({ source }: Answer, { network }: { readonly network: string }) {
+    const filter = { ...EVERY_SOURCE, id: source!.declaration.id, limit: 1 }
     const found = await reads.sources(network, filter).catch(() => null)
-    return { source, freshness: found?.[0]?.freshness ?? null }
+    return { source: shownSource(network, { source: source!, freshness: found?.[0]?.freshness ?? null }) }
   }
 
   async function requireSource(network: string, id: string): Promise<void> {
-    const filter = { id, node: null, states: [], after: null, limit: 1 }
+    const filter = { ...EVERY_SOURCE, id, limit: 1 }
     if (ofNetwork(await reads.sources(network, filter), network).length > 0) return
     throw new Refused(
       refusal('SOURCE_NOT_FOUND', `network ${network} has no source ${id}`, { network, source: id }),
@@ -63,53 +63,27 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
   }
 
   return {
-    registerSource: async (message, call) => {
-      const command = readRegisterSource(message, call)
-      const { network } = command
-      const { source } = await submit(backend, command, call)
-      return {
-        source: shownSource(network, await shown(network, source!)),
-      }
-    },
-
-    enableSource: async (message, call) => {
-      const command = readSourceCommand('enableSource', message, call)
-      const { network } = command
-      const { source } = await submit(backend, command, call)
-      return {
-        source: shownSource(network, await shown(network, source!)),
-      }
-    },
-
-    retireSource: async (message, call) => {
-      const command = readSourceCommand('retireSource', message, call)
-      const { network } = command
-      const { source, unwitnessed = 0, unlisted = 0 } = await submit(backend, command, call)
-      return {
-        source: shownSource(network, await shown(network, source!)),
-        unwitnessed,
-        unlisted,
-      }
-    },
+    registerSource: commanded(backend, readRegisterSource, answered),
+    enableSource: commanded(backend, readSourceCommand('enableSource'), answered),
+    retireSource: commanded(backend, readSourceCommand('retireSource'), async (answer, command) => ({
+      ...(await answered(answer, command)),
+      unwitnessed: answer.unwitnessed,
+      unlisted: answer.unlisted,
+    })),
 
     listSources: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const id = optionalText(message.id, 'id')
-      const node = optionalText(message.node, 'node')
-      const states = readSourceStates(message.states)
-      const size = pageSize(message.pageSize)
-      const asked = ['ListSources', network, id, node, states]
-      const after = placeOf(message.pageToken, asked)
-      const found = ofNetwork(
-        await reads.sources(network, { id, node, states, after, limit: size + 1 }),
-        network,
-      )
-      const sources = found.slice(0, size)
-      const last = found.length > size ? sources.at(-1) : undefined
-      return {
-        sources: sources.map((source) => shownSource(network, source)),
-        nextPageToken: last === undefined ? '' : encodePage(last.source.declaration.id, asked),
+      const page = pageOf(message)
+      const filter = {
+        id: optionalText(message.id, 'id'),
+        node: optionalText(message.node, 'node'),
+        states: specifiedNames<SourceState['state']>(message.states, SourceStateSchema, 'states'),
+        after: page.after,
+        limit: page.size + 1,
       }
+      const found = ofNetwork(await reads.sources(network, filter), network)
+      const { items, nextPageToken } = page.cut(found, ({ source }) => source.declaration.id)
+      return { sources: items.map((source) => shownSource(network, source)), nextPageToken }
     },
 
     listSightings: async (message, call) => {
@@ -117,16 +91,11 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const source = optionalText(message.source, 'source')
       const at = message.address === '' ? null : ipAddress(message.address, 'address')
       const { vanished } = message
-      const size = pageSize(message.pageSize)
-      const asked = ['ListSightings', network, source, at === null ? null : message.address, vanished]
-      const after = placeOf(message.pageToken, asked)
+      const page = pageOf(message)
       if (source !== null) await requireSource(network, source)
-      const found = await reads.sightings(network, { source, address: at, vanished }, { after, size })
+      const found = await reads.sightings(network, { source, address: at, vanished }, page)
       const { sightings, next } = ofNetwork(found, network)
-      return {
-        sightings: sightings.map(shownSighting),
-        nextPageToken: next === null ? '' : encodePage(next, asked),
-      }
+      return { sightings: sightings.map(shownSighting), nextPageToken: page.next(next) }
     },
 
     beginSnapshot: async (message, call) => accepted(await intake.begin(readReporting(message, call))),
@@ -152,61 +121,36 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
     reconcile: async (message, call) => {
       const network = allowedNetwork(call, message.network)
       const pool = message.pool === '' ? null : poolName(message.pool, 'pool')
-      const at = message.address === '' ? null : address(message.address, 'address')
+      const at = message.address === '' ? '' : address(message.address, 'address')
       const source = optionalText(message.source, 'source')
       const { kept } = message
-      const size = pageSize(message.pageSize)
-      const asked = ['Reconcile', network, pool, at, source, kept]
-      const position = decodePage(message.pageToken, asked)
-      const after = position === null ? null : address(position, 'pageToken')
+      const page = pageOf(message, address)
       if (source !== null) await requireSource(network, source)
-      const leases = {
-        ...EVERY_LEASE,
-        pools: pool === null ? [] : [pool],
-        cidr: at === null ? null : cidrOrAddress(at, 'address'),
-      }
-      const { deadline } = call
-      const found = await reconcile(backend, { network, leases, source, kept, after, size, deadline })
-      const { findings, next, head, unknownPools } = ofNetwork(found, network)
-      if (unknownPools.length > 0) {
-        const message = `there is no pool ${pool} in network ${network}`
-        throw new Refused(refusal('POOL_NOT_FOUND', message, { pool: pool! }))
-      }
+      const leases = { ...EVERY_LEASE, pools: pool === null ? [] : [pool], cidr: optionalCidr(at, 'address') }
+      const wanted = { network, leases, source, kept, ...page, deadline: call.deadline }
+      const { findings, next, head, unknownPools } = ofNetwork(await reconcile(backend, wanted), network)
+      if (unknownPools.length > 0) throw poolNotFound(network, pool!)
       return {
-        findings: findings.map((one) => ({
-          ...one,
-          address: one.lease.address,
-          lease: shownLease(one.lease),
+        findings: findings.map(({ lease, ...found }) => ({
+          ...found,
+          address: lease.address,
+          lease: shownLease(lease),
         })),
-        nextPageToken: next === null ? '' : encodePage(next, asked),
+        nextPageToken: page.next(next),
         head,
       }
     },
 
-    resumeHold: async (message, call) => {
-      const { network } = await submit(backend, readResumeHold(message, call), call)
-      return { holds: shownHolds(network!.network) }
-    },
+    resumeHold: commanded(backend, readResumeHold, ({ network }) => ({
+      holds: shownHolds(network!.network),
+    })),
 
     listAttention: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const codes = readCodes(message.codes)
-      const size = pageSize(message.pageSize)
-      const asked = ['ListAttention', network, codes]
-      const after = placeOf(message.pageToken, asked)
-      const { items, next } = ofNetwork(await reads.attention(network, { codes }, { after, size }), network)
-      return {
-        items,
-        nextPageToken: next === null ? '' : encodePage(next, asked),
-      }
+      const codes = knownTexts(message.codes, ATTENTION_CODES, 'codes')
+      const page = pageOf(message)
+      const { items, next } = ofNetwork(await reads.attention(network, { codes }, page), network)
+      return { items, nextPageToken: page.next(next) }
     },
   }
-}
-
-const PLACE_BYTES = 2_500
-
-/** A forged position must not reach the database as anything but text. */
-function placeOf(pageToken: string, asked: unknown): string | null {
-  const position = decodePage(pageToken, asked)
-  return position === null ? null : text(position, 'pageToken', PLACE_BYTES)
 }

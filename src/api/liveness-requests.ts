@@ -6,11 +6,9 @@ import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
 import type { Family } from '../core/address.ts'
 import type { Command } from '../core/command.ts'
 import { type Details, type HoldCause, SOURCE_KINDS, type SourceDeclaration } from '../core/event.ts'
-import type { SourceState } from '../core/image.ts'
 import { POLICY } from '../core/policy.ts'
 import * as pb from '../gen/ipledger/v1/liveness_pb.ts'
 import { HoldCauseSchema } from '../gen/ipledger/v1/network_pb.ts'
-import { ATTENTION_CODES, type AttentionCode } from '../ledger/reads-types.ts'
 import type { ReportGiven, Reporting, Verdict } from '../sources/intake-types.ts'
 import { checkDeclaration } from '../sources/settings.ts'
 import { endedAt, MOST_ENTRIES, sentence } from '../sources/source.ts'
@@ -102,22 +100,11 @@ function requireStorable(value: JsonValue, path: string): void {
   }
 }
 
-export function readSourceCommand<T extends (Command<'enableSource'> | Command<'retireSource'>)['type']>(
-  type: T,
-  message: { readonly network: string; readonly id: string; readonly requestId: string },
-  call: Call,
-) {
-  const id = requiredText(message.id, 'id', LIMITS.nameBytes)
-  return command(call, allowedNetwork(call, message.network), message.requestId, { type, id })
-}
-
-/** None: all of them. */
-export function readSourceStates(states: readonly pb.SourceState[]): readonly SourceState['state'][] {
-  atMost(states.length, pb.SourceStateSchema.values.length, 'states')
-  const read = states.map(
-    (state, index) => specified(state, pb.SourceStateSchema, `states[${index}]`) as SourceState['state'],
-  )
-  return [...new Set(read)].sort()
+export function readSourceCommand<T extends 'enableSource' | 'retireSource'>(type: T) {
+  return (message: pb.EnableSourceRequest | pb.RetireSourceRequest, call: Call) => {
+    const id = requiredText(message.id, 'id', LIMITS.nameBytes)
+    return command(call, allowedNetwork(call, message.network), message.requestId, { type, id })
+  }
 }
 
 // Reports.
@@ -196,15 +183,4 @@ export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): Comma
     hold: message.cause === 0 ? null : (cause as HoldCause),
     why: requiredText(message.why, 'why', LIMITS.whyBytes),
   })
-}
-
-/** Of a misspelt one nothing would seem to wait. */
-export function readCodes(codes: readonly string[]): readonly AttentionCode[] {
-  atMost(codes.length, ATTENTION_CODES.length, 'codes')
-  const read = codes.map((code, index) => {
-    const found = ATTENTION_CODES.find((one) => one === code)
-    if (found !== undefined) return found
-    throw invalidField(`codes[${index}]`, `must be one of ${ATTENTION_CODES.join(', ')}`)
-  })
-  return [...new Set(read)].sort()
 }

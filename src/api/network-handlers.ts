@@ -1,24 +1,20 @@
 /** NetworkService. */
+import type { Answer } from '../core/command.ts'
 import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { shownNetwork } from './answers.ts'
-import { type Backend, type Handlers, ofNetwork, submit } from './call.ts'
-import { labels, networkName, pageSize } from './fields.ts'
-import { decodePage, encodePage } from './page-token.ts'
+import { type Backend, commanded, type Handlers, ofNetwork } from './call.ts'
+import { labels, networkName } from './fields.ts'
+import { pageOf } from './page-token.ts'
 import { readCreateNetwork, readEndRecovery, readUpdateNetwork } from './requests.ts'
 import { checkNetwork } from './rights.ts'
 
 export function networkHandlers(backend: Backend): Handlers<typeof NetworkService> {
   const { reads } = backend
+  const show = ({ network }: Answer) => ({ network: shownNetwork(network!) })
   return {
-    createNetwork: async (message, call) => {
-      const { network } = await submit(backend, readCreateNetwork(message, call), call)
-      return { network: shownNetwork(network!) }
-    },
-
-    updateNetwork: async (message, call) => {
-      const { network } = await submit(backend, readUpdateNetwork(message, call), call)
-      return { network: shownNetwork(network!) }
-    },
+    createNetwork: commanded(backend, readCreateNetwork, show),
+    updateNetwork: commanded(backend, readUpdateNetwork, show),
+    endRecovery: commanded(backend, readEndRecovery, show),
 
     getNetwork: async (message, call) => {
       const name = networkName(message.name, 'name')
@@ -29,27 +25,15 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
     },
 
     listNetworks: async (message, call) => {
-      const wanted = labels(message.labels, 'labels')
-      const size = pageSize(message.pageSize)
-      const asked = ['ListNetworks', wanted]
-      const after = decodePage(message.pageToken, asked)
-      const { networks: allowed } = call.caller
+      const page = pageOf(message, networkName)
       const found = await reads.networks({
-        labels: wanted,
-        only: allowed === null ? null : [...allowed],
-        after: after === null ? null : networkName(after, 'pageToken'),
-        limit: size + 1,
+        labels: labels(message.labels, 'labels'),
+        only: call.caller.networks === null ? null : [...call.caller.networks],
+        after: page.after,
+        limit: page.size + 1,
       })
-      const networks = found.slice(0, size)
-      return {
-        networks: networks.map((one) => shownNetwork(one)),
-        nextPageToken: found.length > size ? encodePage(networks.at(-1)!.name, asked) : '',
-      }
-    },
-
-    endRecovery: async (message, call) => {
-      const { network } = await submit(backend, readEndRecovery(message, call), call)
-      return { network: shownNetwork(network!) }
+      const { items, nextPageToken } = page.cut(found, ({ name }) => name)
+      return { networks: items.map((one) => shownNetwork(one)), nextPageToken }
     },
   }
 }

@@ -1,30 +1,73 @@
 /**
- * Page tokens: where the next page goes on, and a digest of what was asked, so that a token used with other filters is
- * refused instead of skipping half of the list. Opaque to callers; a forged one reads nothing that its caller could
- * not ask for.
+ * Pages of lists. A token says where the next page goes on, with a digest of what was asked, so that a token used with other
+ * filters is refused instead of skipping half of the list. Opaque to callers; a forged one reads nothing that its caller
+ * could not ask for.
  */
 import { hash } from 'node:crypto'
 import { invalidField } from './errors.ts'
+import { pageSize, text } from './fields.ts'
 
 const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,2500})$/s
 const LONGEST = 4_096
 
-/** `filters` is what was asked, in canonical form, without the size of the page. */
-export function encodePage(position: string, filters: unknown): string {
-  return Buffer.from(`1.${digest(filters)}.${position}`).toString('base64url')
+type Asked = { readonly pageSize: number; readonly pageToken: string }
+
+export type Page<P = string> = {
+  readonly size: number
+  /** Where the page before ended; null: the first page. */
+  readonly after: P | null
+  /** The token of the next page; of null, the empty one. */
+  next(position: string | number | null): string
+  /** Of one more than asked for: the page, and the token of the next. */
+  cut<T>(
+    found: readonly T[],
+    positionOf: (last: T) => string,
+  ): { readonly items: readonly T[]; readonly nextPageToken: string }
 }
 
-/** Null for the first page. */
-export function decodePage(token: string, filters: unknown, path = 'pageToken'): string | null {
-  if (token === '') return null
-  const found = token.length <= LONGEST ? FORM.exec(Buffer.from(token, 'base64url').toString()) : null
-  if (found === null) throw invalidField(path, 'is not a page token of this server')
-  if (found[1] !== digest(filters)) {
-    throw invalidField(path, 'belongs to a list with other filters; begin again without it')
+/** `read` checks the position: a forged one must not reach the database as anything else. */
+export function pageOf<P = string>(
+  message: Asked,
+  read: (position: string, path: string) => P = (position, path) => text(position, path, LONGEST) as P,
+): Page<P> {
+  const size = pageSize(message.pageSize)
+  const position = decodePage(message)
+  const next = (position: string | number | null) =>
+    position === null ? '' : encodePage(String(position), message)
+  return {
+    size,
+    after: position === null ? null : read(position, 'pageToken'),
+    next,
+    cut(found, positionOf) {
+      const items = found.slice(0, size)
+      return { items, nextPageToken: next(found.length > size ? positionOf(items.at(-1)!) : null) }
+    },
+  }
+}
+
+export function encodePage(position: string, asked: object): string {
+  return Buffer.from(`1.${digest(asked)}.${position}`).toString('base64url')
+}
+
+function decodePage(message: Asked): string | null {
+  const { pageToken } = message
+  if (pageToken === '') return null
+  const found = pageToken.length <= LONGEST ? FORM.exec(Buffer.from(pageToken, 'base64url').toString()) : null
+  if (found === null) throw invalidField('pageToken', 'is not a page token of this server')
+  if (found[1] !== digest(message)) {
+    throw invalidField('pageToken', 'belongs to a list with other filters; begin again without it')
   }
   return found[2]!
 }
 
-function digest(filters: unknown): string {
-  return hash('sha256', JSON.stringify(filters), 'base64url').slice(0, 12)
+/** Of the request but for its page. */
+function digest(message: object): string {
+  const filters = { ...message, pageSize: 0, pageToken: '' }
+  return hash('sha256', JSON.stringify(filters, canonical), 'base64url').slice(0, 12)
+}
+
+function canonical(_key: string, value: unknown): unknown {
+  if (typeof value === 'bigint') return String(value)
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
 }

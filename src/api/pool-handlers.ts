@@ -1,14 +1,10 @@
 /** PoolService. */
-
-import { formatCidr } from '../core/address.ts'
 import type { PoolView } from '../core/command.ts'
-import { refusal } from '../core/refusal.ts'
 import type { Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { shownPool, shownPoolUsage } from './answers.ts'
-import { type Backend, type Handlers, ofNetwork, submit } from './call.ts'
-import { Refused } from './errors.ts'
-import { cidrOrAddress, labels, pageSize, poolName } from './fields.ts'
-import { decodePage, encodePage } from './page-token.ts'
+import { type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
+import { labels, optionalCidr, poolName } from './fields.ts'
+import { pageOf } from './page-token.ts'
 import { allowedNetwork, readCreatePool, readDeletePool, readUpdatePool } from './requests.ts'
 import type { Shown } from './shown.ts'
 
@@ -25,58 +21,38 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
   }
 
   return {
-    createPool: async (message, call) => {
-      const command = readCreatePool(message, call)
-      const { pool } = await submit(backend, command, call)
-      return { pool: await answered(command.network, pool!) }
-    },
+    createPool: commanded(backend, readCreatePool, async ({ pool }, { network }) => ({
+      pool: await answered(network, pool!),
+    })),
 
-    updatePool: async (message, call) => {
-      const command = readUpdatePool(message, call)
-      const { pool } = await submit(backend, command, call)
-      return { pool: await answered(command.network, pool!) }
-    },
+    updatePool: commanded(backend, readUpdatePool, async ({ pool }, { network }) => ({
+      pool: await answered(network, pool!),
+    })),
 
-    deletePool: async (message, call) => {
-      const command = readDeletePool(message, call)
-      const { pool } = await submit(backend, command, call)
-      return {
-        pool: shownPool(command.network, pool!, null),
-      }
-    },
+    deletePool: commanded(backend, readDeletePool, ({ pool }, { network }) => ({
+      pool: shownPool(network, pool!, null),
+    })),
 
     getPool: async (message, call) => {
       const network = allowedNetwork(call, message.network)
       const name = poolName(message.name, 'name')
-      const found = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
-      const pool = found.pools[0]
-      if (pool === undefined) {
-        throw new Refused(
-          refusal('POOL_NOT_FOUND', `there is no pool ${name} in network ${network}`, { pool: name }),
-        )
-      }
-      return {
-        pool: shownPoolUsage(network, pool),
-        head: found.head,
-      }
+      const { pools, head } = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
+      if (pools[0] === undefined) throw poolNotFound(network, name)
+      return { pool: shownPoolUsage(network, pools[0]), head }
     },
 
     listPools: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const wanted = labels(message.labels, 'labels')
-      const cidr = message.cidr === '' ? null : cidrOrAddress(message.cidr, 'cidr')
-      const size = pageSize(message.pageSize)
-      const asked = ['ListPools', network, wanted, cidr === null ? null : formatCidr(cidr)]
-      const position = decodePage(message.pageToken, asked)
-      const after = position === null ? null : poolName(position, 'pageToken')
-      const filter = { labels: wanted, cidr, after, limit: size + 1 }
-      const found = ofNetwork(await reads.pools(network, filter), network)
-      const pools = found.pools.slice(0, size)
-      return {
-        pools: pools.map((pool) => shownPoolUsage(network, pool)),
-        nextPageToken: found.pools.length > size ? encodePage(pools.at(-1)!.pool.name, asked) : '',
-        head: found.head,
+      const page = pageOf(message, poolName)
+      const filter = {
+        labels: labels(message.labels, 'labels'),
+        cidr: optionalCidr(message.cidr, 'cidr'),
+        after: page.after,
+        limit: page.size + 1,
       }
+      const { pools, head } = ofNetwork(await reads.pools(network, filter), network)
+      const { items, nextPageToken } = page.cut(pools, ({ pool }) => pool.name)
+      return { pools: items.map((one) => shownPoolUsage(network, one)), nextPageToken, head }
     },
   }
 }

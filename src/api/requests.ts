@@ -79,12 +79,12 @@ function namedNetwork(call: Call, name: string, path: string): string {
   return network
 }
 
-// Leases.
+// Leases. `network` is that of the batch that the message is an item of.
 
 export function readReserve(
   message: leasePb.ReserveRequest,
   call: Call,
-  network: string,
+  network = allowedNetwork(call, message.network),
 ): Command<'reserve'> {
   const { liveAddresses } = message
   const { owner, node, labels } = requiredOwner(message.owner, call, DEFAULT_INTERFACE)
@@ -120,11 +120,10 @@ function readClaim(claim: leasePb.Claim, index: number): Claim {
   }
 }
 
-/** `network` is that of the batch that the message is an item of. */
 export function readConfirm(
   message: leasePb.ConfirmRequest,
   call: Call,
-  network: string | null,
+  network?: string,
 ): Command<'confirm'> {
   const named = readReference(message, call, network)
   return command(call, named.network, message.requestId, { type: 'confirm', lease: named.lease })
@@ -133,7 +132,7 @@ export function readConfirm(
 export function readRelease(
   message: leasePb.ReleaseRequest,
   call: Call,
-  network: string | null,
+  network?: string,
 ): Command<'release'> {
   known(message.removal, pb.RemovalSchema, 'removal')
   const named = readReference(message, call, network)
@@ -148,7 +147,7 @@ export function readRelease(
 function readReference(
   message: Pick<leasePb.ReleaseRequest, 'leaseId' | 'network' | 'fencingToken' | 'owner'>,
   call: Call,
-  network: string | null,
+  network: string | undefined,
 ): { readonly network: string; readonly lease: LeaseReference } {
   const owner = message.owner === undefined ? null : requiredOwner(message.owner, call, null).owner
   const token = ledgerNumber(message.fencingToken, 'fencingToken')

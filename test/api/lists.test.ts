@@ -1,10 +1,11 @@
 /** Lists: filters against a plain loop over everything, pages while everything moves, tokens that were tampered with. */
+import { create } from '@bufbuild/protobuf'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { encodePage } from '../../src/api/page-token.ts'
 import { AuditService, type Event } from '../../src/gen/ipledger/v1/audit_pb.ts'
-import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
-import { NetworkService } from '../../src/gen/ipledger/v1/network_pb.ts'
-import { PoolService } from '../../src/gen/ipledger/v1/pool_pb.ts'
+import { LeaseService, ListLeasesRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
+import { ListNetworksRequestSchema, NetworkService } from '../../src/gen/ipledger/v1/network_pb.ts'
+import { ListPoolsRequestSchema, PoolService } from '../../src/gen/ipledger/v1/pool_pb.ts'
 import { type Lease, LeaseState, type Owner, QuarantineReason } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
@@ -306,22 +307,10 @@ describe('page tokens', () => {
 
   test('a forged position reaches nothing', async () => {
     const network = 'default'
-    const nothing = {
-      states: [],
-      quarantineReasons: [],
-      ownerKind: null,
-      ownerName: null,
-      ownerUid: null,
-      node: null,
-    }
     const lists = [
-      [
-        'LeaseService/ListLeases',
-        { network },
-        ['ListLeases', network, { ...nothing, labels: {}, pools: [], cidr: null }],
-      ],
-      ['PoolService/ListPools', { network }, ['ListPools', network, {}, null]],
-      ['NetworkService/ListNetworks', {}, ['ListNetworks', {}]],
+      ['LeaseService/ListLeases', { network }, create(ListLeasesRequestSchema, { network })],
+      ['PoolService/ListPools', { network }, create(ListPoolsRequestSchema, { network })],
+      ['NetworkService/ListNetworks', {}, create(ListNetworksRequestSchema)],
     ] as const
     for (const [method, body, asked] of lists) {
       for (const position of ['\u0000', '10.0.0.1/8', '1 or 1=1', 'Ä', '-']) {
