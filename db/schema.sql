@@ -218,8 +218,6 @@ CREATE INDEX event_by_owner ON ipledger.event USING btree (network_id, owner_nam
 
 CREATE INDEX event_by_time ON ipledger.event USING brin (at);
 
-CREATE INDEX lease_to_expire ON ipledger.lease USING btree (network_id, confirm_by) WHERE (confirm_by IS NOT NULL);
-
 CREATE INDEX pool_sample_by_time ON ipledger.pool_sample USING brin (at);
 
 CREATE INDEX request_by_time ON ipledger.request USING brin (at);

@@ -96,8 +96,6 @@ create table ipledger.lease (
   constraint address_has_one_lease primary key (network_id, address)
 ) with (fillfactor = 70);
 
-create index lease_to_expire on ipledger.lease (network_id, confirm_by) where confirm_by is not null;
-
 create table ipledger.network (
   network_id text collate "C" not null,
   description text not null,

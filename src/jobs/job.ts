@@ -68,6 +68,17 @@ export async function inEachNetwork(
   return sums
 }
 
+/** With the image of each, whose reading also ends a hold for the clock that is over. */
+export function inEachImage(
+  context: JobContext,
+  work: (network: string, image: Image) => Promise<Done>,
+): Promise<Done> {
+  return inEachNetwork(context, async (network) => {
+    const image = await context.ledger.image(network)
+    return image === null ? {} : work(network, image)
+  })
+}
+
 /** At most so many pieces of work at a time; the others wait. */
 export function limitTo(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = []

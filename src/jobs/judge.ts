@@ -8,7 +8,7 @@
  * doubles, up to an hour, for as long as nothing changes at the lease.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Freshness, LookUp } from '../core/command.ts'
+import type { LookUp } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
 import {
@@ -49,11 +49,10 @@ const ANSWERED = `select host(k.address) as address from ipledger.lookup k
 const KEEP = `
   insert into ipledger.lookup as k (network_id, source_id, owner_kind, owner_name, owner_uid, address, answer, terminal_since,
                                     detail, head, asked_at, attempts)
-  select $1, a.source, a.kind, a.name, a.uid, a.address, a.answer, to_timestamp(a.since / 1000), a.detail, a.head,
-         to_timestamp(a.asked_at / 1000), a.attempts
-    from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::inet[], $7::text[], $8::float8[], $9::text[], $10::bigint[],
-                $11::float8[], $12::int[])
-      as a (source, kind, name, uid, address, answer, since, detail, head, asked_at, attempts)
+  select $1, a.source, a.kind, a.name, a.uid, a.address, a.answer, to_timestamp(a."terminalSince" / 1000), a.detail, a.head,
+         to_timestamp(a."askedAt" / 1000), a.attempts
+    from json_to_recordset($2::json) as a (source text, kind text, name text, uid text, address inet, answer text,
+           "terminalSince" float8, detail text, head bigint, "askedAt" float8, attempts int)
   on conflict (network_id, source_id, address, owner_kind, owner_uid) do update
     set owner_name = excluded.owner_name, answer = excluded.answer, terminal_since = excluded.terminal_since,
         detail = excluded.detail, head = excluded.head, asked_at = excluded.asked_at, attempts = excluded.attempts
@@ -69,6 +68,7 @@ type Run = JobContext & {
   readonly done: { reaped: number; asked: number }
 }
 type Suspect = { readonly record: HeldRecord; readonly witnesses: readonly string[] }
+type Judged = Judgement & { readonly record: HeldRecord }
 
 export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
   return async (context) => {
@@ -103,12 +103,14 @@ export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } =
   }
 }
 
-async function judgeSuspects(run: Run): Promise<void> {
+/** All suspects, or those at these addresses. */
+async function judgeSuspects(run: Run, addresses?: readonly string[]): Promise<void> {
   const image = await imageOf(run)
   if (image === null) return
   const coverage = coverageOf(image)
-  const pick = (record: AddressRecord) => suspectOf(run, image, coverage, record)
-  for await (const suspects of sift(image.records.values(), pick, AT_ONCE, run.signal))
+  const records = addresses?.map((address) => image.records.get(address)) ?? image.records.values()
+  const pick = (record: AddressRecord | undefined) => suspectOf(run, image, coverage, record)
+  for await (const suspects of sift(records, pick, AT_ONCE, run.signal))
     await judgeSome(run, image, coverage, suspects)
 }
 
@@ -116,14 +118,11 @@ async function judgeAnswered(run: Run): Promise<void> {
   const { awaited, database, network } = run
   const rows = await ask<{ address: string }>(database, ANSWERED, [network, [...awaited]])
   if (rows.length === 0) return
-  const image = await imageOf(run)
-  if (image === null) return
-  const coverage = coverageOf(image)
   for (const { address } of rows) awaited.delete(address)
-  const pick = ({ address }: { readonly address: string }) =>
-    suspectOf(run, image, coverage, image.records.get(address))
-  for await (const suspects of sift(rows, pick, AT_ONCE, run.signal))
-    await judgeSome(run, image, coverage, suspects)
+  await judgeSuspects(
+    run,
+    rows.map(({ address }) => address),
+  )
 }
 
 async function imageOf({ ledger, network }: Run): Promise<Image | null> {
@@ -158,15 +157,19 @@ async function judgeSome(
   const freshness = new Map(
     (await rows(FRESHNESS, ids)).map((row) => [row.source_id as string, freshnessOf(row)]),
   )
-  const judgeAll = async (
-    some: readonly Suspect[],
-  ): Promise<readonly (Judgement & { record: HeldRecord })[]> => {
+  const judgeAll = async (some: readonly Suspect[]): Promise<readonly Judged[]> => {
     const addresses = some.map(({ record }) => record.address)
     const lookUps = Map.groupBy((await rows(LOOK_UPS, addresses)).map(lookUpOf), ({ address }) => address)
-    return some.map(({ record }) => ({
-      ...judgeWith(image, coverage, record, ledger.now(), freshness, lookUps),
-      record,
-    }))
+    const evidence = {
+      image,
+      now: ledger.now(),
+      freshness: (id: string) => freshness.get(id),
+      without: NO_RULES,
+    }
+    return some.map(({ record }) => {
+      const answers = lookUps.get(record.address) ?? []
+      return { ...judgeOne({ ...evidence, lookUps: answers }, record, coverage), record }
+    })
   }
   const judged = await judgeAll(suspects)
   for (const { verdict } of judged) countJudgement(network, verdict)
@@ -178,29 +181,8 @@ async function judgeSome(
   await reap(run, await judgeAll(suspects.filter(({ record }) => answered.has(record.address))))
 }
 
-function judgeWith(
-  image: Image,
-  coverage: Coverage,
-  record: HeldRecord,
-  now: number,
-  freshness: ReadonlyMap<string, Freshness>,
-  lookUps: ReadonlyMap<string, readonly LookUp[]>,
-): Judgement {
-  const evidence = {
-    image,
-    now,
-    freshness: (id: string) => freshness.get(id),
-    lookUps: lookUps.get(record.address) ?? [],
-    without: NO_RULES,
-  }
-  return judgeOne(evidence, record, coverage)
-}
-
 /** The ledger judges again, in full, on what it reads under the lock. */
-async function reap(
-  { ledger, network, done }: Run,
-  judged: readonly (Judgement & { readonly record: HeldRecord })[],
-): Promise<void> {
+async function reap({ ledger, network, done }: Run, judged: readonly Judged[]): Promise<void> {
   const outcomes = await Promise.all(
     judged
       .filter(({ verdict }) => verdict === 'reap')
@@ -268,21 +250,8 @@ async function askAll(
       else answered.add(one.address)
     }),
   )
-  const column = (of: (one: Kept) => string | number | null) => answers.map(of)
-  await ask(run.database, KEEP, [
-    run.network,
-    column(({ source }) => source),
-    column(({ owner }) => owner.kind),
-    column(({ owner }) => owner.name),
-    column(({ owner }) => owner.uid),
-    column(({ address }) => address),
-    column(({ answer }) => answer),
-    column(({ terminalSince }) => terminalSince),
-    column(({ detail }) => detail),
-    column((one) => one.head),
-    column(({ askedAt }) => askedAt),
-    column(({ attempts }) => attempts),
-  ])
+  const rows = answers.map(({ owner, ...answer }) => ({ ...owner, ...answer }))
+  await ask(run.database, KEEP, [run.network, JSON.stringify(rows)])
   done.asked += answers.length
   return answered
 }

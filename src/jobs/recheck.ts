@@ -7,29 +7,24 @@ import { type Image, isHeld, isLive, sightingsOf, unitAt } from '../core/image.t
 import { isListedAs } from '../core/owner.ts'
 import { isSingle } from '../core/pool.ts'
 import { contains } from '../core/ranges.ts'
-import { commandOf, type Done, inEachNetwork, type Job, type JobContext, sift } from './job.ts'
+import { commandOf, inEachImage, type Job, sift } from './job.ts'
 
 /** Addresses of one command. */
 const AT_ONCE = 200
 
-export const recheck: Job = (context) => inEachNetwork(context, (network) => recheckIn(context, network))
-
-async function recheckIn({ ledger, signal }: JobContext, network: string): Promise<Done> {
-  const image = await ledger.image(network)
-  let rechecked = 0
-  if (image === null || image.sightings.size === 0) return { rechecked }
-  const pick = (address: string) => (mayBeActedOn(image, address) ? address : null)
-  for await (const addresses of sift(image.sightings.keys(), pick, AT_ONCE, signal)) {
-    const outcome = await ledger.submit({
-      ...commandOf(network, 'recheck', 'RECHECK'),
-      type: 'recheck',
-      addresses,
-    })
-    if (!outcome.ok) break
-    rechecked += addresses.length
-  }
-  return { rechecked }
-}
+export const recheck: Job = (context) =>
+  inEachImage(context, async (network, image) => {
+    const { ledger, signal } = context
+    const pick = (address: string) => (mayBeActedOn(image, address) ? address : null)
+    const command = { ...commandOf(network, 'recheck', 'RECHECK'), type: 'recheck' } as const
+    let rechecked = 0
+    for await (const addresses of sift(image.sightings.keys(), pick, AT_ONCE, signal)) {
+      const outcome = await ledger.submit({ ...command, addresses })
+      if (!outcome.ok) break
+      rechecked += addresses.length
+    }
+    return { rechecked }
+  })
 
 /** As `follow` of core/decide-report.ts has it, if the sources that are enabled are believed. */
 function mayBeActedOn(image: Image, address: string): boolean {

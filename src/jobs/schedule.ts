@@ -5,7 +5,6 @@ import { createJudge } from './judge.ts'
 import { prune } from './prune.ts'
 import { createPull } from './pull.ts'
 import { recheck } from './recheck.ts'
-import { resume } from './resume.ts'
 import { sample } from './sample.ts'
 import { createVerify } from './verify.ts'
 
@@ -15,14 +14,15 @@ export type Scheduled = {
   readonly run: Job
 }
 
+export type Schedule = Readonly<Record<string, Scheduled>>
+
 /** Jobs remember nothing that another process would have to know; what one remembers for itself begins here. */
-export function createSchedule(): Readonly<Record<string, Scheduled>> {
+export function createSchedule(): Schedule {
   return {
     expire: { everyMinutes: 1, run: expire },
     judge: { everyMinutes: 1, run: createJudge() },
     pull: { everyMinutes: 1, run: createPull() },
     recheck: { everyMinutes: 1, run: recheck },
-    resume: { everyMinutes: 1, run: resume },
     sample: { everyMinutes: 1, run: sample },
     verify: { everyMinutes: 1, run: createVerify() },
     prune: { everyMinutes: 10, run: prune },

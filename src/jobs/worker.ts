@@ -15,7 +15,7 @@ import { createPool } from '../postgres/connect.ts'
 import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
 import { type Logger, onJob, recordJobs } from '../telemetry.ts'
 import type { JobContext } from './job.ts'
-import { createSchedule, type Scheduled } from './schedule.ts'
+import { createSchedule, type Schedule, type Scheduled } from './schedule.ts'
 
 export type Worker = {
   /** Resolves once the slices that are being worked on are done. */
@@ -30,7 +30,7 @@ export type WorkerOptions = Pick<JobContext, 'ledger' | 'intake' | 'asked' | 'lo
   readonly serviceUrl: string
   /** For graphile-worker: two, and one for each job that runs. */
   readonly connections: number
-  readonly schedule?: Readonly<Record<string, Scheduled>>
+  readonly schedule?: Schedule
 }
 
 /** Jobs that stay hold none while they wait. */
@@ -46,25 +46,17 @@ const CLEAN_UP = 'clean-up'
 
 /** @throws when the first start fails */
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
-  const {
-    jobsUrl,
-    serviceUrl,
-    connections,
-    log,
-    ledger,
-    intake,
-    asked,
-    schedule = createSchedule(),
-  } = options
+  const { jobsUrl, serviceUrl, connections, schedule = createSchedule(), ...given } = options
+  const { log } = given
   const onLost = (error: Error): void => log.warn({ err: error }, 'a connection of the jobs was lost')
   const named = { applicationName: 'ipledger jobs', onLost }
   const jobs = createPool({ ...named, url: jobsUrl, max: connections })
   const database = createPool({ ...named, url: serviceUrl, max: SERVICE_CONNECTIONS })
   const stopping = new AbortController()
   const { signal } = stopping
-  const context: JobContext = { database, ledger, intake, asked, log, signal }
+  const context: JobContext = { ...given, database, signal }
   let trouble: { readonly since: number } | null = null
-  const runner = await startRunner(jobs, context, connections, Object.entries(schedule))
+  const runner = await startRunner(jobs, context, connections, schedule)
   const onEnd = (err?: unknown): void => {
     if (signal.aborted) return
     trouble = { since: Date.now() }
@@ -90,11 +82,12 @@ async function startRunner(
   jobs: pg.Pool,
   context: JobContext,
   connections: number,
-  schedule: readonly (readonly [name: string, Scheduled])[],
+  schedule: Schedule,
 ): Promise<Runner> {
   const { log } = context
+  const runs = Object.entries(schedule)
   const taskList = {
-    ...Object.fromEntries(schedule.map(([name, one]) => [name, taskOf(context, name, one)])),
+    ...Object.fromEntries(runs.map(([name, one]) => [name, taskOf(context, name, one)])),
     [CLEAN_UP]: () => cleanUp(jobs),
   }
   const slots = (name: string, everyMinutes: number) => ({
@@ -111,7 +104,7 @@ async function startRunner(
     noHandleSignals: true,
     taskList,
     parsedCronItems: parseCronItems([
-      ...schedule.map(([name, { everyMinutes }]) => slots(name, everyMinutes)),
+      ...runs.map(([name, { everyMinutes }]) => slots(name, everyMinutes)),
       slots(CLEAN_UP, 60),
     ]),
   })

@@ -5,6 +5,7 @@
  */
 import type { SourceDeclaration, SourceKind } from '../core/event.ts'
 import { openDocker } from './docker.ts'
+import { badText, NAME_BYTES } from './entries.ts'
 import { openHttp } from './http.ts'
 import { readSettings, type Secrets, type SettingsOf, type SourceSecrets } from './settings.ts'
 import { type AskedSource, type Listing, type LookUp, MOST_ENTRIES, sentence } from './source.ts'
@@ -101,15 +102,10 @@ function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<Asked
   }
 }
 
-const LONGEST_EPOCH = 253
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
-const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
-
 /** The epoch is kept for ever, and closes others for good: nothing that is not one is taken for one. */
 function checkListing({ epoch, complete, because, entries }: Listing): Listing {
-  const isOne =
-    epoch !== '' && Buffer.byteLength(epoch) <= LONGEST_EPOCH && epoch.isWellFormed() && !CONTROL.test(epoch)
-  if (!isOne) throw new Error(`its epoch must be 1 to ${LONGEST_EPOCH} bytes without control characters`)
+  const wrong = epoch === '' ? 'epoch is missing' : badText('epoch', epoch, NAME_BYTES)
+  if (wrong !== null) throw new Error(`its ${wrong}`)
   if (entries.length <= MOST_ENTRIES) return { epoch, complete, because: sentence(because), entries }
   // What is kept of it protects.
   const tooLong = `it lists more than ${MOST_ENTRIES} entries`

@@ -37,7 +37,7 @@ export type ReadEntries = {
 
 const MOST_SHOWN = 20
 const LONGEST_SHOWN = 200
-const NAME_BYTES = 253
+export const NAME_BYTES = 253
 const SHORT_BYTES = 63
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 /** No field has it. */
@@ -195,7 +195,7 @@ function whyUnreadable(given: GivenEntry, ownNode: string): string | null {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 
-function badText(field: string, value: string, mostBytes: number): string | null {
+export function badText(field: string, value: string, mostBytes: number): string | null {
   if (value === '') return null
   // Most are short: three bytes a character at most.
   if (3 * value.length > mostBytes && Buffer.byteLength(value) > mostBytes) {

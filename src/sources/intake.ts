@@ -224,23 +224,11 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     const total = given.verdicts.length
     // Who answers from another life knows nothing of what was asked in this one (5.1).
     if (standing.source.epoch?.name !== given.epoch) return { accepted: 0, ignored: total }
-    const read = given.verdicts.flatMap(({ id, ...verdict }) => {
+    const answers = given.verdicts.flatMap(({ id, ...verdict }) => {
       const asked = readId(id)
       return asked === null ? [] : [{ ...asked, ...verdict }]
     })
-    const accepted = await ask(database, ANSWER, [
-      given.network,
-      given.source,
-      read.map(({ address }) => address),
-      read.map(({ kind }) => kind),
-      read.map(({ uid }) => uid),
-      read.map(({ answer }) => answer),
-      read.map(({ terminalSince }) =>
-        terminalSince === null ? null : new Date(terminalSince).toISOString(),
-      ),
-      read.map(({ detail }) => detail),
-      read.map(({ head }) => head),
-    ])
+    const accepted = await ask(database, ANSWER, [given.network, given.source, JSON.stringify(answers)])
     return { accepted: accepted.length, ignored: total - accepted.length }
   }
 
@@ -392,9 +380,10 @@ async function renew(
   return rows.length === 1
 }
 
-const ANSWER = `update ipledger.lookup q set answer = a.answer, terminal_since = a.terminal_since, detail = a.detail
-    from unnest($3::inet[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[], $9::bigint[])
-      as a (address, kind, uid, answer, terminal_since, detail, head)
+const ANSWER = `update ipledger.lookup q
+     set answer = a.answer, terminal_since = to_timestamp(a."terminalSince" / 1000), detail = a.detail
+    from json_to_recordset($3::json)
+      as a (address inet, kind text, uid text, answer text, "terminalSince" float8, detail text, head bigint)
    where q.network_id = $1 and q.source_id = $2 and q.address = a.address and q.owner_kind = a.kind and q.owner_uid = a.uid
      and q.answer = 'wanted' and q.head = a.head returning 1`
 
