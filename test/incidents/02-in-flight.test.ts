@@ -18,7 +18,7 @@ const onNode = (name: string, more: object = {}) => sandbox(name, { node: 'n1', 
 incident(
   '2.1 pending-workload-reaped: a hundred runs before the deadline take nothing, and one after it does',
   async (scene) => {
-    const { network, call } = scene
+    const { call } = scene
     // Old enough for anything after a second, so that it is the deadline that keeps them.
     await scene.pool('10.21.0.0/28', { reapPolicy: eager })
     await scene.pool('10.21.1.0/28', { name: 'second', reapPolicy: eager })
@@ -27,12 +27,10 @@ incident(
     // Two attachments, and neither published yet.
     const reserve = async (pool: string, on: string): Promise<LeaseJson> =>
       (
-        await call.ok('LeaseService/Reserve', {
-          network,
-          owner: onNode('x', { interface: on }),
-          claims: [{ pool }],
-          confirmWithin: '600s',
-        })
+        await call.ok(
+          'LeaseService/Reserve',
+          scene.wants(onNode('x', { interface: on }), { claims: [{ pool }], confirmWithin: '600s' }),
+        )
       ).leases[0]
     const leases = [await reserve('web', 'eth0'), await reserve('second', 'net1')]
     for (let run = 0; run < 100; run += 1) {
@@ -60,18 +58,12 @@ incident(
 incident(
   '2.2 list-order: a lease committed while a source was looking is missed by no such look, however many there were',
   async (scene) => {
-    const { network, call } = scene
+    const { call } = scene
     await scene.pool('10.22.0.0/28', { reapPolicy: eager })
     const agent = await scene.agent('n1')
     agent.answers = () => ({ answer: 'GONE' })
-    const [lease] = (
-      await call.ok('LeaseService/Reserve', {
-        network,
-        owner: onNode('x'),
-        claims: [{ pool: 'web' }],
-        confirmed: true,
-      })
-    ).leases
+    const [lease] = (await call.ok('LeaseService/Reserve', scene.wants(onNode('x'), { confirmed: true })))
+      .leases
     for (let look = 0; look < 10; look += 1) {
       await scene.passes(INTERVAL)
       // Begun; then the lease changes; then the look is over, and does not have it.
@@ -122,12 +114,10 @@ incident(
         while (next < 1_000) {
           next += 1
           const name = `pair-${next}`
-          const { leases } = await call.ok('LeaseService/Reserve', {
-            network,
-            owner: onNode(name),
-            claims: [{ pool: 'web' }],
-            confirmWithin: '10s',
-          })
+          const { leases } = await call.ok(
+            'LeaseService/Reserve',
+            scene.wants(onNode(name), { confirmWithin: '10s' }),
+          )
           const [lease] = leases
           const workload = reality.start({ name, node: 'n1', addresses: [lease.address] })
           // Up to the longest that a request may take.

@@ -31,13 +31,8 @@ incident(
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.32.0.0/24')
-    const reserve = (index: number) => ({
-      network,
-      owner: sandbox(`s${index}`),
-      claims: [{ pool: 'web' }],
-      confirmWithin: '30s',
-      requestId: `request-${index}`,
-    })
+    const reserve = (index: number) =>
+      scene.wants(sandbox(`s${index}`), { confirmWithin: '30s', requestId: `request-${index}` })
     await Promise.all(
       Array.from({ length: 90 }, (_, index) =>
         killedCaller('LeaseService/Reserve', reserve(index), index % 20),
@@ -154,7 +149,7 @@ incident(
 incident(
   '3.1 crash-loop-drains-pool: an old life that is still listed is not freed, one that is gone is',
   async (scene) => {
-    const { call, network, reality } = scene
+    const { call, reality } = scene
     await scene.pool('10.31.1.0/27')
     const agent = await scene.agent('n1')
     agent.answers = () => ({ answer: 'GONE' })
@@ -176,8 +171,7 @@ incident(
     expect(witnessesOf(reaped)).toEqual(['n1'])
     // The same key asked twice is the same lease, and no stale one is no work (A-09).
     const owner = sandbox('web', { uid: 'three', incarnation: 'three', node: 'n1' })
-    const [again] = (await call.ok('LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] }))
-      .leases
+    const [again] = (await call.ok('LeaseService/Reserve', scene.wants(owner))).leases
     expect(again).toMatchObject({ leaseId: third.lease.leaseId, reused: true })
     const before = (await scene.events()).length
     await scene.jobs()

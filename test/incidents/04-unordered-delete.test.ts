@@ -16,15 +16,12 @@ function lateCalls(scene: Scene, leaseId: string, name: string) {
   return {
     confirmById: ['LeaseService/Confirm', { leaseId }],
     confirmByOwner: ['LeaseService/Confirm', { network, owner }],
-    reserve: ['LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] }],
+    reserve: ['LeaseService/Reserve', scene.wants(owner)],
     reserveNamed: [
       'LeaseService/Reserve',
-      { network, owner, claims: [{ pool: 'web', preferPrevious: true }] },
+      scene.wants(owner, { claims: [{ pool: 'web', preferPrevious: true }] }),
     ],
-    replay: [
-      'LeaseService/Reserve',
-      { network, owner, claims: [{ pool: 'web' }], requestId: `request-${name}` },
-    ],
+    replay: ['LeaseService/Reserve', scene.wants(owner, { requestId: `request-${name}` })],
   } as const satisfies Record<string, readonly [string, object]>
 }
 const REFUSED_FOR = ['LEASE_LOST', 'ATTACHMENT_CLOSED', 'LEASE_NOT_FOUND']
@@ -47,7 +44,7 @@ incident(
     const kinds = Object.keys(lateCalls(scene, '', '')) as (keyof ReturnType<typeof lateCalls>)[]
     for (const [round, order] of permutations(kinds).slice(0, 40).entries()) {
       const name = `w${round}`
-      const request = { network, owner: life(name), claims: [{ pool: 'web' }], requestId: `request-${name}` }
+      const request = scene.wants(life(name), { requestId: `request-${name}` })
       const [lease] = (await call.ok('LeaseService/Reserve', request)).leases
       await call.ok('LeaseService/Confirm', { leaseId: lease.leaseId })
       await call.ok('LeaseService/Release', { network, owner: life(name) })
@@ -62,11 +59,7 @@ incident(
     }
     // Also by one that was started since.
     await using late = await serviceOn(running)
-    const told = await late.call('LeaseService/Reserve', {
-      network,
-      owner: life('w0'),
-      claims: [{ pool: 'web' }],
-    })
+    const told = await late.call('LeaseService/Reserve', scene.wants(life('w0')))
     expect(told.reason).toBe('ATTACHMENT_CLOSED')
   },
   60_000,
@@ -124,7 +117,7 @@ incident(
       const owner = life(name)
       switch (step) {
         case 'reserve':
-          return ['LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] }]
+          return ['LeaseService/Reserve', scene.wants(owner)]
         case 'confirm':
           return ['LeaseService/Confirm', { network, owner }]
         case 'release':
@@ -210,11 +203,10 @@ incident(
     await replay(10)
     expect(await scene.lease(y.lease.leaseId)).toMatchObject(identityOf(y.lease))
     // "Taken" is no proof of ownership: who asks for it by name is told whose it is.
-    const told = await call('LeaseService/Reserve', {
-      network,
-      owner: life('z'),
-      claims: [{ pool: 'web', address: y.lease.address }],
-    })
+    const told = await call(
+      'LeaseService/Reserve',
+      scene.wants(life('z'), { claims: [{ pool: 'web', address: y.lease.address }] }),
+    )
     expect(told.reason).toBe('ADDRESS_TAKEN')
     expect(JSON.stringify(told.body)).toContain('sandbox y')
   },
@@ -229,7 +221,7 @@ incident(
     const { workload, lease } = await scene.start({ name: 'web', incarnation: '3' })
     reality.end(workload)
     await call.ok('LeaseService/Release', { network, owner: life('web') })
-    const again = { network, owner: life('web'), claims: [{ pool: 'web' }] }
+    const again = scene.wants(life('web'))
     expect((await call('LeaseService/Reserve', again)).reason, 'within the horizon').toBe('ATTACHMENT_CLOSED')
     await scene.passes(10 * MINUTE)
     await scene.jobs('prune')

@@ -142,9 +142,9 @@ incident(
 incident(
   '5.3 allocate-before-synced: twenty restarts, and the one address of the pool is never somebody else’s',
   async (scene) => {
-    const { network, call } = scene
+    const { call } = scene
     await scene.pool('10.53.0.0/32')
-    const request = (name: string) => ({ network, owner: sandbox(name), claims: [{ pool: 'web' }] })
+    const request = (name: string) => scene.wants(sandbox(name))
     const [held] = (await call.ok('LeaseService/Reserve', { ...request('s1'), confirmed: true })).leases
     for (let restart = 0; restart < 20; restart += 1) {
       await using next = await serviceOn(running)
@@ -165,17 +165,15 @@ incident(
 incident(
   '5.4 only-one-family-visible: a hundred lists of a source that sees v4 alone are no miss of a v6 address',
   async (scene) => {
-    const { call, network, reality } = scene
+    const { call, reality } = scene
     await scene.pool('10.54.0.0/28')
     await scene.pool('fd54::/120', { name: 'six' })
     const agent = await scene.agent('n1', { families: [4] })
     const owner = sandbox('x', { node: 'n1' })
-    const { leases } = await call.ok('LeaseService/Reserve', {
-      network,
-      owner,
-      claims: [{ pool: 'web' }, { pool: 'six' }],
-      confirmed: true,
-    })
+    const { leases } = await call.ok(
+      'LeaseService/Reserve',
+      scene.wants(owner, { claims: [{ pool: 'web' }, { pool: 'six' }], confirmed: true }),
+    )
     const [v4, v6] = leases
     reality.start({ name: 'x', node: 'n1', addresses: [v4.address, v6.address] })
     // Whoever asks it after the v6 address hears that it does not know it.

@@ -6,6 +6,7 @@ import { withClient } from '../support/database.ts'
 import { emptyPool, sandbox, useIncidents, witnessesOf } from '../support/incident.ts'
 import { useProxy } from '../support/proxy.ts'
 import { serviceOn, useService } from '../support/service.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 const running = await useService()
 const incident = useIncidents(running)
@@ -14,7 +15,7 @@ const incident = useIncidents(running)
 incident(
   '8.6 check-then-insert: as many Reserves at once as there are addresses get one each',
   async (scene) => {
-    const { network, call, reality } = scene
+    const { call, reality } = scene
     await scene.pool('10.8.6.0/24')
     await using second = await serviceOn(running)
     await using third = await serviceOn(running)
@@ -22,11 +23,7 @@ incident(
     // 256 less the first and the last of the subnet.
     const told = await Promise.all(
       Array.from({ length: 254 }, (_, index) =>
-        replicas[index % 3]!('LeaseService/Reserve', {
-          network,
-          owner: sandbox(`s${index}`),
-          claims: [{ pool: 'web' }],
-        }),
+        replicas[index % 3]!('LeaseService/Reserve', scene.wants(sandbox(`s${index}`))),
       ),
     )
     expect(told.map(({ reason }) => reason).filter((reason) => reason !== '')).toEqual([])
@@ -45,15 +42,12 @@ incident(
     const { network, call } = scene
     await scene.pool('10.8.2.0/29')
     const proxy = await useProxy(running.database.adminUrl)
-    const request = {
-      network,
-      owner: sandbox('once'),
-      claims: [{ pool: 'web' }],
-      requestId: 'only-once',
-    }
+    const request = scene.wants(sandbox('once'), { requestId: 'only-once' })
     {
       const database = { ...running.database, adminUrl: proxy.url }
       await using far = await serviceOn({ ...running, database }, { IPLEDGER_DEADLINE_SECONDS: '1' })
+      // The commit that hangs is that of the Reserve, and none of loading an image.
+      await waitFor(async () => (await fetch(`${far.url}/readyz`)).ok)
       proxy.silentFromNextCommit()
       const told = await far.call('LeaseService/Reserve', request)
       expect(told.reason).toBe('OUTCOME_UNKNOWN')
@@ -81,12 +75,10 @@ incident(
     const ask = (from: number, upTo: number) =>
       Promise.all(
         Array.from({ length: upTo - from }, (_, index) =>
-          slow.call('LeaseService/Reserve', {
-            network,
-            owner: sandbox(`herd-${from + index}`),
-            claims: [{ pool: 'web' }],
-            requestId: `herd-${from + index}`,
-          }),
+          slow.call(
+            'LeaseService/Reserve',
+            scene.wants(sandbox(`herd-${from + index}`), { requestId: `herd-${from + index}` }),
+          ),
         ),
       )
     const elephant = await connect({ url: running.database.adminUrl, applicationName: 'test' })
@@ -155,18 +147,16 @@ incident('8.4 materialised-range: a /8 and a /48 cost what a /24 costs', async (
     const times: number[] = []
     for (let turn = 0; turn < 5; turn += 1) {
       const begun = performance.now()
-      const any = await call.ok('LeaseService/Reserve', {
-        network,
-        owner: sandbox(`${name}-any-${turn}`),
-        claims: [{ pool: name }],
-      })
+      const any = await call.ok(
+        'LeaseService/Reserve',
+        scene.wants(sandbox(`${name}-any-${turn}`), { claims: [{ pool: name }] }),
+      )
       if (turn === 0) expect(any.leases[0].address).toBe(first)
       const address = turn === 0 ? last : before(last, turn)
-      const named = await call.ok('LeaseService/Reserve', {
-        network,
-        owner: sandbox(`${name}-last-${turn}`),
-        claims: [{ pool: name, address }],
-      })
+      const named = await call.ok(
+        'LeaseService/Reserve',
+        scene.wants(sandbox(`${name}-last-${turn}`), { claims: [{ pool: name, address }] }),
+      )
       expect(named.leases[0].address).toBe(address)
       times.push(performance.now() - begun)
     }
@@ -194,11 +184,7 @@ incident(
     const crowd = async (pool: string) => {
       const told = await Promise.all(
         Array.from({ length: 256 }, (_, index) =>
-          call('LeaseService/Reserve', {
-            network,
-            owner: sandbox(`${pool}-${index}`),
-            claims: [{ pool }],
-          }),
+          call('LeaseService/Reserve', scene.wants(sandbox(`${pool}-${index}`), { claims: [{ pool }] })),
         ),
       )
       for (const [index, { status, body }] of told.entries()) {
@@ -240,12 +226,10 @@ incident(
     const all = (from: number, count: number) =>
       Array.from({ length: count }, (_, at) => `10.88.${(from + at) >> 8}.${(from + at) & 255}`)
     for (let turn = 0; turn < 5; turn += 1) {
-      const told = await call('LeaseService/Reserve', {
-        network,
-        owner: sandbox(`broken-${turn}`),
-        claims: [{ pool: 'web' }],
-        liveAddresses: all(1, 256),
-      })
+      const told = await call(
+        'LeaseService/Reserve',
+        scene.wants(sandbox(`broken-${turn}`), { liveAddresses: all(1, 256) }),
+      )
       expect(told.reason).toBe('ALL_CANDIDATES_LIVE')
     }
     const { leases } = await call.ok('LeaseService/ListLeases', { network, pageSize: 1_000 })
@@ -257,9 +241,7 @@ incident(
       new Set(['FOREIGN']),
     )
     // Others go on; without a live set the books decide (M-14).
-    const [other] = (
-      await call.ok('LeaseService/Reserve', { network, owner: sandbox('other'), claims: [{ pool: 'web' }] })
-    ).leases
+    const [other] = (await call.ok('LeaseService/Reserve', scene.wants(sandbox('other')))).leases
     expect(other.address).toBe(all(POLICY.quarantinesPerCaller + 1, 1)[0])
     reality.start({ name: 'other', addresses: [other.address] })
   },
@@ -269,19 +251,17 @@ incident(
 incident(
   '8.8 quarantine-as-denial-of-service: what nobody sees for three snapshots comes back by itself',
   async (scene) => {
-    const { network, call, reality } = scene
+    const { call, reality } = scene
     await scene.pool('10.89.0.0/26')
     await scene.agent('n1')
     const orchestrator = await scene.newAgent('orchestrator', { node: '' })
     const { report } = orchestrator
     orchestrator.report = async () => undefined as never
     orchestrator.answers = () => ({ answer: 'GONE' })
-    const told = await call('LeaseService/Reserve', {
-      network,
-      owner: sandbox('careful'),
-      claims: [{ pool: 'web' }],
-      liveAddresses: ['10.89.0.1', '10.89.0.2'],
-    })
+    const told = await call(
+      'LeaseService/Reserve',
+      scene.wants(sandbox('careful'), { liveAddresses: ['10.89.0.1', '10.89.0.2'] }),
+    )
     expect(told.body.leases[0].address).toBe('10.89.0.3')
     reality.start({ name: 'careful', addresses: ['10.89.0.3'] })
     for (const address of ['10.89.0.1', '10.89.0.2'])

@@ -18,26 +18,22 @@ incident(
     const pair = [{ pool: 'four' }, { pool: 'six' }]
     const had: string[] = []
     for (const name of ['a', 'b']) {
-      const { leases } = await call.ok('LeaseService/Reserve', {
-        network,
-        owner: sandbox(name),
-        claims: pair,
-      })
+      const { leases } = await call.ok('LeaseService/Reserve', scene.wants(sandbox(name), { claims: pair }))
       had.push(...leases.map(({ address }: { address: string }) => address))
     }
     expect(had.sort()).toEqual(['10.131.0.1', '10.131.0.2', 'fd13::', 'fd13::1'])
     // One more has v4 already, and adds v6, which fails: what it had stays.
     const [own] = (
-      await call.ok('LeaseService/Reserve', { network, owner: sandbox('own'), claims: [{ pool: 'four' }] })
+      await call.ok('LeaseService/Reserve', scene.wants(sandbox('own'), { claims: [{ pool: 'four' }] }))
     ).leases
-    expect(
-      (await call('LeaseService/Reserve', { network, owner: sandbox('own'), claims: pair })).reason,
-    ).toBe('POOL_EXHAUSTED')
+    expect((await call('LeaseService/Reserve', scene.wants(sandbox('own'), { claims: pair }))).reason).toBe(
+      'POOL_EXHAUSTED',
+    )
     expect(await scene.lease(own.leaseId)).toEqual(own)
     const before = await scene.log()
     const told = await Promise.all(
       Array.from({ length: 1_000 }, (_, index) =>
-        call('LeaseService/Reserve', { network, owner: sandbox(`pair-${index}`), claims: pair }),
+        call('LeaseService/Reserve', scene.wants(sandbox(`pair-${index}`), { claims: pair })),
       ),
     )
     expect(new Set(told.map(({ reason }) => reason))).toEqual(new Set(['POOL_EXHAUSTED']))
@@ -59,11 +55,10 @@ incident(
     const held = new Set<number>()
     for (let index = 0; index < 12; index += 1) {
       const at = 1 + below(62)
-      const told = await call('LeaseService/Reserve', {
-        network,
-        owner: sandbox(`s${index}`),
-        claims: [{ pool: 'web', address: `10.141.0.${at}` }],
-      })
+      const told = await call(
+        'LeaseService/Reserve',
+        scene.wants(sandbox(`s${index}`), { claims: [{ pool: 'web', address: `10.141.0.${at}` }] }),
+      )
       if (told.status !== 200) continue
       held.add(at)
       // Some of them bound, some cooling, some quarantined: all of them are in the way.
@@ -123,10 +118,7 @@ incident(
     expect(pool.exclude).toHaveLength(exclude === null ? 0 : 1)
     // What is left is offered: draining hands out nothing new, and the pool can go when it is empty.
     await call.ok('PoolService/UpdatePool', { network, name: 'web', draining: true })
-    expect(
-      (await call('LeaseService/Reserve', { network, owner: sandbox('new'), claims: [{ pool: 'web' }] }))
-        .reason,
-    ).toBe('POOL_DRAINING')
+    expect((await call('LeaseService/Reserve', scene.wants(sandbox('new')))).reason).toBe('POOL_DRAINING')
   },
 )
 
@@ -155,11 +147,10 @@ incident('14.2 overlap: pools of one network never overlap, those of two may', a
   expect(told.filter(({ status }) => status === 200)).toHaveLength(1)
   // An address is one lease in its network, whatever pool is asked for it.
   const [lease] = (
-    await call.ok('LeaseService/Reserve', {
-      network,
-      owner: sandbox('a'),
-      claims: [{ pool: 'web', address: '10.142.0.5' }],
-    })
+    await call.ok(
+      'LeaseService/Reserve',
+      scene.wants(sandbox('a'), { claims: [{ pool: 'web', address: '10.142.0.5' }] }),
+    )
   ).leases
   const [other] = (
     await call.ok('LeaseService/Reserve', {
@@ -170,12 +161,7 @@ incident('14.2 overlap: pools of one network never overlap, those of two may', a
   ).leases
   expect([lease.address, other.address]).toEqual(['10.142.0.5', '10.142.0.5'])
   expect(
-    (
-      await call('LeaseService/Reserve', {
-        network,
-        owner: sandbox('b'),
-        claims: [{ address: '10.142.0.5' }],
-      })
-    ).reason,
+    (await call('LeaseService/Reserve', scene.wants(sandbox('b'), { claims: [{ address: '10.142.0.5' }] })))
+      .reason,
   ).toBe('ADDRESS_TAKEN')
 })

@@ -161,7 +161,7 @@ incident(
       }
     })
     const reserve = (through: typeof call, name: string) =>
-      through('LeaseService/Reserve', { network, owner: sandbox(name), claims: [{ pool: 'web' }] })
+      through('LeaseService/Reserve', scene.wants(sandbox(name)))
     const work = async (through: typeof call, who: string, count: number) => {
       for (let index = 0; index < count; index += 1) await reserve(through, `${who}-${index}`)
     }

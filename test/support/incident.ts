@@ -64,6 +64,8 @@ export type Scene = {
   agent(source: string, declared?: Declared): Promise<TestAgent>
   /** The same, before its first report. */
   newAgent(source: string, declared?: Declared): Promise<TestAgent>
+  /** A Reserve for an owner, of pool `web` unless it says otherwise. */
+  wants(owner: object, more?: object): object
   /** Reserve, configure, Confirm: as a careful caller does it. */
   start(given: ToStart): Promise<Started>
   passes(ms: number): Promise<void>
@@ -168,6 +170,7 @@ export function openScene({
       await call.ok('PoolService/CreatePool', { network, name: 'web', cidr, ...fields })
     },
     newAgent,
+    wants: (owner, more = {}) => ({ network, owner, claims: [{ pool: 'web' }], ...more }),
     async agent(source, declared = {}) {
       const agent = await newAgent(source, declared)
       // Two that do not grow warm it up; each of them is an interval after the one before.
