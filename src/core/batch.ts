@@ -4,10 +4,10 @@
  * where it began.
  */
 import type { Freshness, Known, LeaseView, Remembered } from './command.ts'
-import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent } from './event.ts'
+import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent, Quarantine } from './event.ts'
 import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
-import { assign, type Image, isHeld, type PoolState, rollback } from './image.ts'
+import { assign, type Image, type PoolState, rollback } from './image.ts'
 import { POLICY } from './policy.ts'
 import type { RuleName } from './rules.ts'
 
@@ -71,6 +71,18 @@ export function emitLease(
   return record
 }
 
+/** Keeps an address: who says so, and why. */
+export function quarantine(
+  batch: Batch,
+  by: By,
+  before: AddressRecord,
+  said: Omit<Quarantine, 'at'>,
+  details: LeaseEvent['details'] = null,
+): AddressRecord {
+  const change = { state: 'QUARANTINED', confirmBy: null, quarantine: { ...said, at: batch.now } } as const
+  return emitLease(batch, by, 'lease.quarantined', before, change, details)
+}
+
 export function setFreshness(batch: Batch, freshness: Freshness): void {
   const { source } = freshness
   const before = batch.freshness.get(source)
@@ -88,30 +100,25 @@ export function freshnessOf(batch: Batch, source: string): Freshness | undefined
 const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
 
 export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
-  const pool = image.pools.get(record.poolId)?.pool
-  const held = isHeld(record)
+  const { seq, token, at, ended, ...rest } = record
+  const {
+    name = '',
+    subnet = '',
+    gateway = '',
+    options = NO_OPTIONS,
+  } = image.pools.get(record.poolId)?.pool ?? {}
   return {
-    leaseId: leaseId(image.name, record.token),
+    ...rest,
+    leaseId: leaseId(image.name, token),
     network: image.name,
-    poolId: record.poolId,
-    pool: pool?.name ?? '',
-    address: record.address,
-    prefixLength: record.prefixLength,
-    subnet: pool?.subnet ?? '',
-    gateway: pool?.gateway ?? '',
-    options: pool?.options ?? NO_OPTIONS,
-    state: held ? record.state : record.ended!,
-    quarantine: record.quarantine,
-    version: record.seq,
-    fencingToken: record.token,
-    owner: record.owner,
-    node: record.node,
-    labels: record.labels,
-    reservedAt: record.reservedAt,
-    confirmedAt: record.confirmedAt,
-    confirmBy: record.confirmBy,
-    endedAt: held ? null : record.at,
-    availableAt: record.availableAt,
+    pool: name,
+    subnet,
+    gateway,
+    options,
+    state: rest.state === 'FREE' ? ended! : rest.state,
+    version: seq,
+    fencingToken: token,
+    endedAt: ended === null ? null : at,
     reused,
   }
 }

@@ -8,13 +8,12 @@ import type {
   HoldCause,
   LeaseState,
   NetworkSettings,
-  Quarantine,
   SourceDeclaration,
 } from './event.ts'
 import type { NetworkState, SourceState } from './image.ts'
 import type { Labels, Owner } from './owner.ts'
 import type { ReapPolicy } from './policy.ts'
-import type { PoolInput, PoolOptions, PoolSettings } from './pool.ts'
+import type { Pool, PoolInput, PoolSettings } from './pool.ts'
 
 export type Actor = {
   readonly name: string
@@ -223,39 +222,20 @@ export type Known = {
 // What comes out.
 
 /** A lease as callers see it: the same shape from Reserve, Get and List, and in remembered answers. Plain JSON. */
-export type LeaseView = {
-  readonly leaseId: string
-  readonly network: string
-  readonly poolId: number
-  readonly pool: string
-  readonly address: string
-  readonly prefixLength: number
-  readonly subnet: string
-  readonly gateway: string
-  readonly options: PoolOptions
-  /** RELEASED and REAPED: it has ended. */
-  readonly state: LeaseState | 'RELEASED' | 'REAPED'
-  readonly quarantine: Quarantine | null
-  readonly version: number
-  readonly fencingToken: number
-  readonly owner: Owner | null
-  readonly node: string
-  readonly labels: Labels
-  readonly reservedAt: number
-  readonly confirmedAt: number | null
-  readonly confirmBy: number | null
-  readonly endedAt: number | null
-  readonly availableAt: number | null
-  readonly reused: boolean
-}
+export type LeaseView = Omit<AddressRecord, 'state' | 'seq' | 'token' | 'at' | 'ended'> &
+  Pick<PoolSettings, 'subnet' | 'gateway' | 'options'> & {
+    readonly leaseId: string
+    readonly network: string
+    readonly pool: string
+    /** RELEASED and REAPED: it has ended. */
+    readonly state: LeaseState | 'RELEASED' | 'REAPED'
+    readonly version: number
+    readonly fencingToken: number
+    readonly endedAt: number | null
+    readonly reused: boolean
+  }
 
-export type PoolView = {
-  readonly poolId: number
-  readonly version: number
-  readonly createdAt: number
-  readonly updatedAt: number
-  readonly settings: PoolSettings
-}
+export type PoolView = Pick<Pool, 'poolId' | 'version' | 'createdAt' | 'updatedAt' | 'settings'>
 
 /** How a report was taken. */
 export type Taken = {

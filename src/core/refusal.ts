@@ -51,6 +51,22 @@ export function refusal(
     : { reason, message, metadata, retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) }
 }
 
+/** Null: what is to be changed is at the version that was looked at, or none was said. */
+export function atVersion(
+  what: string,
+  version: number,
+  looked: number | null,
+  metadata: Readonly<Record<string, string>>,
+): Refusal | null {
+  if (looked === null || looked === version) return null
+  const message = `${what} is at version ${version}, not ${looked}; read it again and decide anew`
+  return refusal('VERSION_MISMATCH', message, {
+    ...metadata,
+    version: String(version),
+    expected: String(looked),
+  })
+}
+
 /** `field` is the path in the request as the JSON caller wrote it: `claims[0].address`. */
 export function invalid(field: string, why: string): Refusal {
   return refusal('INVALID_FIELD', `${field}: ${why}`, { field, why })
