@@ -56,8 +56,7 @@ const SHUTDOWN: readonly (readonly [afterMs: number, signal: NodeJS.Signals])[] 
   [35_000, 'SIGKILL'],
 ]
 /** Backends of a postmaster that was killed notice within milliseconds, unless one is in the middle of a long read. */
-const STRAGGLERS_MS = 10_000
-const RESTART_DELAYS_MS = [0, 200, 1_000, 3_000, 10_000] as const
+const DELAYS_MS = [0, 200, 1_000, 3_000, 10_000] as const
 /** A server that lived this long starts with a fresh count of attempts. */
 const STABLE_MS = 60_000
 
@@ -69,33 +68,39 @@ export async function runServer(options: Options): Promise<ServerProcess> {
   const port = await freePort()
   let stopping = false
   let restarting: Promise<void> = Promise.resolve()
-  const start = () => startServer(options, identity, port, () => stopping)
-  let child = await start()
 
-  const supervise = (attempt: number): void => {
+  /** The first start is tried again only where backends of a postmaster that was killed hold its shared memory. */
+  const start = async (isFirst: boolean, attempt = 0): Promise<Child> => {
+    await delay(DELAYS_MS[attempt])
+    try {
+      return await startOnce(options, identity, port, () => stopping)
+    } catch (error) {
+      const isHeld = error instanceof Error && /shared memory/.test(error.message)
+      if (stopping || attempt + 1 === DELAYS_MS.length || (isFirst && !isHeld)) throw error
+      log.error({ err: error }, 'PostgreSQL could not be started')
+      return start(isFirst, attempt + 1)
+    }
+  }
+  let child = await start(true)
+
+  const supervise = (deaths: number): void => {
     const startedAt = performance.now()
     child.once('exit', (code, signal) => {
       if (stopping) return
       log.error({ code, signal, said: child.said() }, 'PostgreSQL died and is started again')
-      restarting = restart(performance.now() - startedAt > STABLE_MS ? 0 : attempt)
+      restarting = restart(performance.now() - startedAt > STABLE_MS ? 0 : deaths)
     })
   }
-  const restart = async (attempt: number): Promise<void> => {
-    for (let next = attempt; next < RESTART_DELAYS_MS.length; next++) {
-      await delay(RESTART_DELAYS_MS[next])
+  const restart = async (deaths: number): Promise<void> => {
+    try {
+      if (deaths >= DELAYS_MS.length) throw new Error(`it died ${deaths} times in a row`)
+      child = await start(false, deaths)
+      if (!stopping) supervise(deaths + 1)
+    } catch (cause) {
       if (stopping) return
-      try {
-        child = await start()
-        if (!stopping) supervise(next + 1)
-        return
-      } catch (error) {
-        if (!stopping) log.error({ err: error }, 'PostgreSQL could not be started again')
-      }
+      const message = `PostgreSQL in ${dataDirectory} keeps dying; its log is in ${dataDirectory}/log`
+      options.onFailure(new Error(message, { cause }))
     }
-    if (stopping) return
-    options.onFailure(
-      new Error(`PostgreSQL in ${dataDirectory} keeps dying; its log is in ${dataDirectory}/log`),
-    )
   }
   supervise(0)
 
@@ -155,27 +160,6 @@ async function initialise({ dataDirectory, binaries, password }: Options): Promi
   } finally {
     await rm(passwordFile, { force: true })
     await rm(staging, { recursive: true, force: true })
-  }
-}
-
-/** Waits for the backends of a postmaster that was killed: they still hold its shared memory. */
-async function startServer(
-  options: Options,
-  identity: Identity,
-  port: number,
-  abandoned: () => boolean,
-): Promise<Child> {
-  const deadline = performance.now() + STRAGGLERS_MS
-  for (;;) {
-    try {
-      return await startOnce(options, identity, port, abandoned)
-    } catch (error) {
-      const waits =
-        error instanceof Error &&
-        /shared memory block .* is still in use|pre-existing shared memory/.test(error.message)
-      if (!waits || abandoned() || performance.now() > deadline) throw error
-      await delay(200)
-    }
   }
 }
 
