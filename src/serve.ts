@@ -7,7 +7,7 @@ import { startPages } from './api/pages.ts'
 import { type RunningServer, startServer } from './api/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, StartRefused } from './config.ts'
-import { startWorker, type Worker } from './jobs/worker.ts'
+import { startWorker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/loop.ts'
 import { type OpenLedger, openLedger } from './ledger/open.ts'
 import { createReads } from './ledger/reads.ts'
@@ -19,14 +19,15 @@ import { createAskedSources } from './sources/ask.ts'
 import { createIntake } from './sources/intake.ts'
 import { readSourceSecrets } from './sources/settings.ts'
 import { addGauges, countClockStep, currentTraceId, type Logger, ledgerObserver } from './telemetry.ts'
-import { startTelemetry, type Telemetry } from './telemetry-export.ts'
+import { startTelemetry } from './telemetry-export.ts'
 
-export type ServiceOptions = {
-  readonly worker: boolean
-  readonly onFailure?: (error: Error) => void
+type Options = {
+  /** Embedded PostgreSQL died for good. */
+  readonly onFailure?: ((error: Error) => void) | undefined
   /** By how much a test has moved time, in milliseconds. */
-  readonly movedBy?: () => number
+  readonly movedBy?: (() => number) | undefined
 }
+export type ServiceOptions = Options & { readonly worker: boolean }
 
 export type Service = {
   readonly database: Database
@@ -48,18 +49,14 @@ export async function openService(
   options: ServiceOptions,
 ): Promise<Service> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
-  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
-  const onFailure = options.onFailure === undefined ? {} : { onFailure: options.onFailure }
-  const database = await openDatabase(config, { log, embedded: 'own', ...onFailure })
-  open.defer(() => database.stop())
-  const ledger = await openWriter(config, database, log, open, options.movedBy)
-  const pool = openPool(database, 'ipledger reads', config.readConnections, log, open)
+  const parts = await openParts(config, log, open, 'own', options)
+  const { database, ledger, intake, telemetry } = parts
+  const pool = parts.connect('ipledger reads', config.readConnections)
   const reads = createReads(pool)
   open.defer(addGauges(createObserved(pool, log).readings))
-  const intake = openIntake(database, ledger, log, open)
-  const worker = options.worker
-    ? await openWorker({ config, database, ledger, intake, log, open })
-    : undefined
+  const worker = options.worker ? { worker: (await parts.startJobs()).trouble } : {}
+  const loaded = loadImages(ledger, reads, log)
+  const metrics = telemetry.page
   const server = await startServer({
     ledger,
     reads,
@@ -67,9 +64,9 @@ export async function openService(
     tokens,
     config,
     logger: log,
-    metrics: telemetry.page,
-    loaded: loadImages(ledger, reads, log),
-    ...(worker === undefined ? {} : { worker: worker.trouble }),
+    metrics,
+    loaded,
+    ...worker,
   })
   open.defer(() => server.close())
   return { database, ledger, server }
@@ -105,37 +102,16 @@ export async function openJobs(
   open: AsyncDisposableStack,
   onFailure: (error: Error) => void,
 ): Promise<number | null> {
-  const tokens = config.telemetry.page
-    ? open.adopt(chooseTokens(config, log), (one) => one.close())
-    : undefined
-  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
-  const database = await openDatabase(config, { log, embedded: 'share', onFailure })
-  open.defer(() => database.stop())
-  const ledger = await openWriter(config, database, log, open)
-  const intake = openIntake(database, ledger, log, open)
-  const worker = await openWorker({ config, database, ledger, intake, log, open })
-  return tokens === undefined ? null : openPages({ config, database, log, open, tokens, telemetry, worker })
-}
-
-/** A worker serves no methods: its metrics have a port of their own, and its state with them. */
-async function openPages(of: {
-  readonly config: Config
-  readonly database: Database
-  readonly log: Logger
-  readonly open: AsyncDisposableStack
-  readonly tokens: Tokens
-  readonly telemetry: Telemetry
-  readonly worker: Worker
-}): Promise<number> {
-  const { config, database, log, open, tokens, telemetry, worker } = of
-  const reads = createReads(openPool(database, 'ipledger probes', 1, log, open))
+  const tokens = config.telemetry.page ? chooseTokens(config, log) : null
+  open.defer(() => tokens?.close())
+  const { telemetry, connect, startJobs } = await openParts(config, log, open, 'share', { onFailure })
+  const { trouble } = await startJobs()
+  if (tokens === null) return null
+  // A worker serves no methods: its metrics have a port of their own, and its state with them.
+  const reads = createReads(connect('ipledger probes', 1))
   const stopping = new AbortController()
-  const health = createHealth({
-    look: () => reads.condition(),
-    services: [],
-    stopping: stopping.signal,
-    worker: worker.trouble,
-  })
+  const look = () => reads.condition()
+  const health = createHealth({ look, services: [], stopping: stopping.signal, worker: trouble })
   const where = { host: config.host, port: config.metricsPort }
   const pages = await startPages({ health, tokens, metrics: telemetry.page, log }, where)
   open.defer(() => pages.close())
@@ -149,18 +125,46 @@ export async function migrateDatabase(
   log: Logger,
   open: AsyncDisposableStack,
 ): Promise<void> {
-  const database = await openDatabase(config, { log, embedded: 'share' })
-  open.defer(() => database.stop())
-  await openWriter(config, database, log, open)
+  await openWriter(config, log, open, 'share', {})
 }
 
-export async function openWriter(
+/** What every process of the service has. */
+async function openParts(
   config: Config,
-  database: Pick<Database, 'serviceUrl'>,
   log: Logger,
   open: AsyncDisposableStack,
-  movedBy?: () => number,
-): Promise<OpenLedger> {
+  embedded: 'own' | 'share',
+  options: Options,
+) {
+  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
+  const { database, ledger } = await openWriter(config, log, open, embedded, options)
+  const connect = (applicationName: string, max: number) => {
+    const onLost = (err: Error): void => log.warn({ err }, `a connection of ${applicationName} was lost`)
+    return open.adopt(createPool({ url: database.serviceUrl, applicationName, max, onLost }), (one) =>
+      one.end(),
+    )
+  }
+  const intake = createIntake({ ledger, database: connect('ipledger intake', INTAKE_CONNECTIONS), log })
+  const startJobs = async () => {
+    const { serviceUrl, jobsUrl } = database
+    const asked = createAskedSources(readSourceSecrets(config.sourceSecretsFile))
+    const connections = config.jobConnections
+    return open.adopt(
+      await startWorker({ jobsUrl, serviceUrl, connections, ledger, intake, asked, log }),
+      (worker) => worker.stop(),
+    )
+  }
+  return { telemetry, database, ledger, intake, connect, startJobs }
+}
+
+async function openWriter(
+  config: Config,
+  log: Logger,
+  open: AsyncDisposableStack,
+  embedded: 'own' | 'share',
+  { onFailure, movedBy }: Options,
+): Promise<Pick<Service, 'database' | 'ledger'>> {
+  const database = open.adopt(await openDatabase(config, { log, embedded, onFailure }), (one) => one.stop())
   const ledger = await openLedger({
     url: database.serviceUrl,
     connections: config.writeConnections,
@@ -177,7 +181,7 @@ export async function openWriter(
   })
   open.defer(() => ledger.close())
   open.defer(
-    addGauges(async () =>
+    addGauges(() =>
       ledger
         .stats()
         .flatMap(({ network, queued, records }) => [
@@ -187,7 +191,7 @@ export async function openWriter(
     ),
   )
   await ensureDefaultNetwork(ledger, log)
-  return ledger
+  return { database, ledger }
 }
 
 /** Metrics, and what a person should read. */
@@ -236,58 +240,6 @@ async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<vo
   // Another starter may have been faster.
   else if ((await ledger.image(NETWORK)) === null)
     throw new Error(`network ${NETWORK} could not be created: ${outcome.refusal.message}`)
-}
-
-function openPool(
-  { serviceUrl }: Pick<Database, 'serviceUrl'>,
-  applicationName: string,
-  max: number,
-  log: Logger,
-  open: AsyncDisposableStack,
-) {
-  const onLost = (error: Error): void =>
-    log.warn({ err: error }, `a connection of ${applicationName} was lost`)
-  const pool = createPool({ url: serviceUrl, applicationName, max, onLost })
-  open.defer(() => pool.end())
-  return pool
-}
-
-function openIntake(database: Database, ledger: OpenLedger, log: Logger, open: AsyncDisposableStack) {
-  return createIntake({
-    ledger,
-    database: openPool(database, 'ipledger intake', INTAKE_CONNECTIONS, log, open),
-    log,
-  })
-}
-
-async function openWorker(of: {
-  readonly config: Config
-  readonly database: Database
-  readonly ledger: OpenLedger
-  readonly intake: ReturnType<typeof createIntake>
-  readonly log: Logger
-  readonly open: AsyncDisposableStack
-}): Promise<Worker> {
-  const { config, database, ledger, intake, log, open } = of
-  const worker = await startWorker({
-    jobsUrl: database.jobsUrl,
-    serviceUrl: database.serviceUrl,
-    connections: config.jobConnections,
-    ledger,
-    intake,
-    asked: createAskedSources(readSecrets(config)),
-    log,
-  })
-  open.defer(() => worker.stop())
-  return worker
-}
-
-function readSecrets({ sourceSecretsFile }: Config) {
-  try {
-    return readSourceSecrets(sourceSecretsFile)
-  } catch (error) {
-    throw new StartRefused(error instanceof Error ? error.message : String(error), { cause: error })
-  }
 }
 
 function chooseTokens(config: Config, log: Logger): Tokens {

@@ -33,7 +33,7 @@ type Options = {
   /** `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. */
   readonly embedded: 'own' | 'share'
   /** The embedded server died and could not be started again. */
-  readonly onFailure?: (error: Error) => void
+  readonly onFailure?: ((error: Error) => void) | undefined
 }
 
 type Place = Pick<Config, 'databaseUrl' | 'databaseAdminUrl' | 'directory'>

@@ -63,7 +63,7 @@ type Options = {
   readonly directory: string
   readonly log: Logger
   /** The server died and could not be started again. */
-  readonly onFailure?: (error: Error) => void
+  readonly onFailure?: ((error: Error) => void) | undefined
 }
 
 /** @throws StartRefused when another process owns the directory, or nobody can write to it */

@@ -11,6 +11,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { z } from 'zod'
+import { StartRefused } from '../config.ts'
 import type { SourceDeclaration, SourceKind } from '../core/event.ts'
 import { invalid, type Refusal } from '../core/refusal.ts'
 
@@ -156,7 +157,7 @@ const secretsFile = z.record(
   secretsOfOne,
 )
 
-/** @throws with a sentence for whoever starts the process, without a word of what is in the file */
+/** @throws StartRefused, without a word of what is in the file */
 export function readSourceSecrets(file: string | undefined): SourceSecrets {
   if (file === undefined) return {}
   let given: unknown
@@ -164,12 +165,12 @@ export function readSourceSecrets(file: string | undefined): SourceSecrets {
     given = JSON.parse(readFileSync(file, 'utf8'))
   } catch (error) {
     const why = error instanceof SyntaxError ? 'it is not JSON' : (error as NodeJS.ErrnoException).code
-    throw new Error(`IPLEDGER_SOURCE_SECRETS names ${file}, which cannot be read: ${why}.`)
+    throw new StartRefused(`IPLEDGER_SOURCE_SECRETS names ${file}, which cannot be read: ${why}.`)
   }
   const read = secretsFile.safeParse(given)
   if (read.success) return read.data
   const { path, message } = read.error.issues[0]!
-  throw new Error(
+  throw new StartRefused(
     `IPLEDGER_SOURCE_SECRETS names ${file}, which cannot be used: ${path.join(' ')} ${message}. ` +
       'It is a JSON object: {"<network>/<id of the source>": {"token", "ca", "cert", "key", "kubeconfig", "kubeconfigFile"}}.',
   )
