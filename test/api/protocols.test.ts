@@ -1,5 +1,3 @@
-/** Every protocol says the same, and what stands beside the methods: health, reflection, pages for probes. */
-import { readFileSync } from 'node:fs'
 import { connect as connectTcp } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
@@ -214,13 +212,6 @@ describe('health', () => {
     abort.abort()
   })
 
-  test('the pages answer in words', async () => {
-    const up = await fetch(`${running.url}/healthz`)
-    expect([up.status, await up.text()]).toEqual([200, 'ipledger is up\n'])
-    const ready = await fetch(`${running.url}/readyz`)
-    expect([ready.status, await ready.text()]).toEqual([200, 'ipledger is ready: the database answers\n'])
-  })
-
   test('without the database: up, not ready, and methods say so', async () => {
     const { createReads } = await import('../../src/ledger/reads.ts')
     const { createPool } = await import('../../src/postgres/connect.ts')
@@ -343,14 +334,5 @@ describe('HTTP', () => {
       socket.on('error', reject)
       socket.on('close', () => resolve(text))
     })
-  }
-})
-
-test('the generated code is that of the contract', () => {
-  // What reflection hands out is in the generated files; a method that is only in the .proto would be missing there.
-  for (const service of SERVICES) {
-    const proto = readFileSync(new URL(`../../proto/${service.file.proto.name}`, import.meta.url), 'utf8')
-    const declared = [...proto.matchAll(/^ {2}rpc (\w+)\(/gm)].map((found) => found[1])
-    expect(service.methods.map((one) => one.name)).toEqual(declared)
   }
 })

@@ -2,7 +2,6 @@
 import { connect as connectTcp, type Socket } from 'node:net'
 import { ConnectError } from '@connectrpc/connect'
 import { expect, test, vi } from 'vitest'
-import { StartRefused } from '../../src/config.ts'
 import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { openLedger } from '../../src/ledger/open.ts'
 import { createReads } from '../../src/ledger/reads.ts'
@@ -240,30 +239,6 @@ test('a database that went silent is told as such, and forgotten once it speaks 
     await server.close()
     await pool.end()
     await proxy.close()
-  }
-})
-
-test('a port that is taken is one sentence', async () => {
-  const start = (config: { port: number; grpcPort: number }) =>
-    import('../../src/api/server.ts').then(async ({ startServer }) => {
-      const { loopbackTokens } = await import('../../src/api/tokens.ts')
-      const { createLogger } = await import('../../src/telemetry.ts')
-      return startServer({
-        ...running,
-        tokens: loopbackTokens(),
-        config: { host: '127.0.0.1', deadlineMs: 1_000, ...config },
-        logger: createLogger('silent'),
-      })
-    })
-  for (const [config, words] of [
-    [{ port: running.server.httpPort, grpcPort: 0 }, 'IPLEDGER_PORT'],
-    [{ port: 0, grpcPort: running.server.grpcPort }, 'IPLEDGER_GRPC_PORT'],
-  ] as const) {
-    const error = await start(config).catch((thrown: unknown) => thrown)
-    expect(error).toBeInstanceOf(StartRefused)
-    expect((error as Error).message).toMatch(
-      new RegExp(`^Something listens on 127\\.0\\.0\\.1:\\d+ already: .*${words}\\.$`),
-    )
   }
 })
 

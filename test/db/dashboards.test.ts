@@ -11,7 +11,6 @@ import {
   DAY_NETWORK,
   type DayOfLife,
   FULL_POOL,
-  GHOST,
   LOOPING,
   LOST_NODE,
   liveADay,
@@ -226,33 +225,6 @@ test('its timeline begins with who held it before the time range', async () => {
   }
 })
 
-test('from the reap of the second holder a link leads to the address and to its owner', async () => {
-  const reap = (await shown('overview', 'Reaps, the latest first')).find(
-    ({ address }) => address === STORIED_ADDRESS,
-  )
-  expect(reap).toMatchObject({
-    network: DAY_NETWORK,
-    owner: STORIED_OWNERS[1],
-    lease: day.storied[1],
-    cause: 'PROVEN_ABSENT',
-    source: 'node-1',
-    why: 'SIGHTED',
-    lookup_answer: 'gone',
-  })
-  expect(Number(reap!.misses)).toBeGreaterThanOrEqual(3)
-  const followed = { network: DAY_NETWORK, address: STORIED_ADDRESS, owner: String(reap!.owner), lease: '' }
-  const events = await shown('address', 'Events of the owner', followed)
-  expect(events.map(({ type }) => type)).toEqual(['lease.reaped', 'lease.reserved'])
-  const lease = await shown('address', 'Events of the lease', { ...followed, lease: String(reap!.lease) })
-  expect(lease.map(({ type }) => type)).toEqual(['lease.reserved', 'lease.reaped'])
-})
-
-test('the conflict names everybody who is there', async () => {
-  const [conflict] = await shown('overview', 'Conflicts, the latest first')
-  expect(conflict).toMatchObject({ address: STORIED_ADDRESS, owner: STORIED_OWNERS[2] })
-  expect(conflict!.what).toContain(GHOST)
-})
-
 test('the hold, the silent source and the crash loop are named', async () => {
   expect(await shown('sources', 'Holds')).toMatchObject([{ hold: 'TOO_MANY_REAPS', until: null }])
   expect(await shown('sources', 'Silent')).toEqual([{ silent: 2 }])
@@ -276,11 +248,4 @@ test('the map has a row for each sixteenth of the pool, and the storied address 
   expect(Number(six[0]!.c00)).toBeGreaterThan(0)
   const [blocks] = await mapOf('blocks')
   expect(blocks).toMatchObject({ first_address: '10.64.0.0/28', size: 1, c00: 1, c01: 1, c02: 1, c03: 0 })
-})
-
-test('the small pool is nearly full, and runs out', async () => {
-  const [first] = await shown('overview', 'Pools, the fullest first')
-  expect(first).toMatchObject({ network: DAY_NETWORK, pool: FULL_POOL })
-  expect(Number(first!.used_ratio)).toBeGreaterThan(0.7)
-  expect(Number(first!.exhausted_in)).toBeGreaterThan(0)
 })

@@ -133,13 +133,6 @@ describe('a failed connect is one sentence', () => {
     expect(JSON.stringify(error) + error.stack + String(error.cause)).not.toContain('hunter2')
   })
 
-  test('no such database', async () => {
-    const error = await failure(replaceDatabase(database.adminUrl, 'nowhere'))
-    expect(error.message).toBe(
-      `Cannot connect to ${here}, database "nowhere": database "nowhere" does not exist. Start it, or correct DATABASE_URL.`,
-    )
-  })
-
   test('something that accepts and says nothing', { timeout: 15_000 }, async () => {
     const mute = createServer(() => {}).listen(0, '127.0.0.1')
     await waitFor(() => mute.listening)
@@ -152,15 +145,6 @@ describe('a failed connect is one sentence', () => {
 })
 
 describe('connections', () => {
-  test('one names itself', async () => {
-    const client = await connect(target(database.serviceUrl))
-    const { rows } = await client.query(
-      `select current_setting('application_name') as name, current_user as role`,
-    )
-    expect(rows).toEqual([{ name: 'ipledger test connect', role: 'ipledger_service' }])
-    await client.end()
-  })
-
   test('losing one rejects what is in flight, says so, and does not end the process', async () => {
     const client = await connect(target(database.adminUrl))
     const ended = new Promise<void>((resolve) => client.once('end', () => resolve()))

@@ -19,20 +19,12 @@ describe('the service', () => {
     await query(database.serviceUrl, EVENT(1, '10.0.0.1', 0))
   })
 
+  // Of its tables all that is not granted below.
   test.each([
     `update ipledger.event set actor = 'somebody else'`,
-    'update ipledger.event set details = null where false',
-    'delete from ipledger.event',
-    'truncate ipledger.event',
     'drop table ipledger.event',
-    'alter table ipledger.event disable trigger all',
     'create table ipledger.mine (x int)',
     'create temporary table mine (x int)',
-    'truncate ipledger.lease',
-    'delete from ipledger.lease',
-    'delete from ipledger.network_lock',
-    'delete from ipledger.source',
-    'delete from ipledger.migration',
     'drop schema ipledger_audit cascade',
     'select 1 from graphile_worker.jobs',
   ])('may not: %s', async (sql) => {
@@ -116,22 +108,11 @@ describe('the auditor', () => {
   })
 
   test.each([
-    EVENT(2, null, null),
-    'update ipledger.lease set seq = 1',
-    'delete from ipledger.event',
-    'create table ipledger_audit.mine (x int)',
-    'create view ipledger_audit.mine as select 1',
-    'create table ipledger.mine (x int)',
-    'create table public.mine (x int)',
-    'create temporary table mine (x int)',
     'create schema mine',
     'select lo_create(0)',
     'select lo_creat(-1)',
     `select lo_from_bytea(0, 'x')`,
     'alter role ipledger_service nologin',
-    'select * from ipledger.event',
-    'select answer from ipledger.request',
-    'select * from graphile_worker.jobs',
     'select * from graphile_worker._private_jobs',
     'select rolpassword from pg_authid',
     `select pg_read_file('PG_VERSION')`,
@@ -171,10 +152,10 @@ describe('the auditor', () => {
     expect(writable).toEqual([])
     const powers = await query(
       database.adminUrl,
-      `select rolsuper or rolcreatedb or rolcreaterole or rolreplication or rolbypassrls as any_power,
-              (select count(*) from pg_auth_members m where m.member = r.oid) as memberships
-         from pg_roles r where r.rolname = 'ipledger_auditor'`,
+      `select rolname from pg_roles r where rolname like 'ipledger%' and
+          (rolsuper or rolcreatedb or rolcreaterole or rolreplication or rolbypassrls
+           or exists (select from pg_auth_members m where m.member = r.oid))`,
     )
-    expect(powers).toEqual([{ any_power: false, memberships: 0 }])
+    expect(powers).toEqual([])
   })
 })

@@ -67,28 +67,6 @@ describe('the roles an administrator gets', () => {
     expect(settings.get('ipledger_auditor')).toEqual(wanted(AUDITOR_SETTINGS))
   })
 
-  test('own nothing and administer nothing', async () => {
-    const owned = await query(
-      adminUrl,
-      `select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
-        where c.relowner in ('ipledger_service'::regrole, 'ipledger_auditor'::regrole)
-           or c.relowner = 'ipledger_jobs'::regrole and n.nspname not in ('graphile_worker', 'pg_toast')`,
-    )
-    expect(owned).toEqual([])
-    const flags = await query(
-      adminUrl,
-      `select rolname, rolsuper or rolcreatedb or rolcreaterole or rolreplication or rolbypassrls as any_power, rolcanlogin
-         from pg_roles where rolname like 'ipledger%' order by 1`,
-    )
-    expect(flags).toEqual([
-      { rolname: 'ipledger_auditor', any_power: false, rolcanlogin: true },
-      { rolname: 'ipledger_jobs', any_power: false, rolcanlogin: true },
-      { rolname: 'ipledger_service', any_power: false, rolcanlogin: true },
-    ])
-    const temporary = `select has_database_privilege('ipledger_auditor', 'ledger', 'temporary') as temporary`
-    expect(await query(adminUrl, temporary)).toEqual([{ temporary: false }])
-  })
-
   test('are the same for every process with the same URL, also when six set them up at once', async () => {
     await asSuperuser('alter role ipledger_service reset all', 'alter role ipledger_jobs reset all')
     const again = await Promise.all(

@@ -3,8 +3,6 @@ import { beforeEach, expect, test } from 'vitest'
 import { connect } from '../../src/postgres/connect.ts'
 import { BEGIN, COMMIT, ROLLBACK, type Statement, sever, trip, Unreadable } from '../../src/postgres/trip.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
-import { startTestServer } from '../support/server.ts'
-import { waitFor } from '../support/wait-for.ts'
 
 const database = await useTestDatabase()
 
@@ -129,31 +127,6 @@ test('warnings belong to the trip that they came in; notices are none', async ()
     expect(noticed.warnings).toEqual([])
     expect((await trip(client, [COMMIT])).warnings).toEqual(['there is no transaction in progress'])
   })
-})
-
-test('a commit whose wait for a synchronous standby was cancelled comes with a warning', async () => {
-  const server = await startTestServer({ synchronous_standby_names: 'nobody' })
-  const target = { url: server.url('postgres'), applicationName: 'test trip' }
-  const client = await connect(target)
-  const other = await connect(target)
-  try {
-    await other.query('set synchronous_commit = local')
-    await other.query('create table public.item (id bigint primary key)')
-    const backend = (await trip(client, [pid])).answered[0]!.rows[0]!.pid
-    const committed = trip(client, [BEGIN, add(1), COMMIT])
-    await waitFor(async () => {
-      const waits = `select from pg_stat_activity where pid = $1 and wait_event = 'SyncRep'`
-      return (await other.query(waits, [backend])).rowCount === 1
-    })
-    await other.query('select pg_cancel_backend($1)', [backend])
-    const { answered, warnings } = await committed
-    expect(answered.at(-1)!.command).toBe('COMMIT')
-    expect(warnings).toEqual(['canceling wait for synchronous replication due to user request'])
-  } finally {
-    await client.end()
-    await other.end()
-    await server.stop()
-  }
 })
 
 test.each(['terminated by the server', 'severed by us'])(

@@ -103,10 +103,7 @@ test('a start that cannot be ends in a sentence and leaves nothing running', asy
       { DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/none' },
       /^ipledger: Cannot connect to PostgreSQL at 127\.0\.0\.1:1.*\n$/,
     ],
-    [{ IPLEDGER_PORT: 'http' }, /^ipledger: IPLEDGER_PORT must be a whole number .*\n$/],
     [{ IPLEDGER_HOST: '0.0.0.0' }, /^ipledger: Without tokens .* IPLEDGER_HOST\.\n$/],
-    [{ IPLEDGER_TOKENS: join(file, 'none') }, /^ipledger: Cannot read the token file: .*\n$/],
-    [{ IPLEDGER_PORT: String(port) }, /^ipledger: .*IPLEDGER_PORT.*\.\n$/],
     [{ IPLEDGER_GRPC_PORT: String(port) }, /^ipledger: .*IPLEDGER_GRPC_PORT.*\.\n$/],
   ] as const) {
     const directory = temporaryDirectory()

@@ -8,7 +8,6 @@ import type { JobContext } from '../../src/jobs/job.ts'
 import { createJudge } from '../../src/jobs/judge.ts'
 import { prune } from '../../src/jobs/prune.ts'
 import { createPull } from '../../src/jobs/pull.ts'
-import { recheck } from '../../src/jobs/recheck.ts'
 import { sample } from '../../src/jobs/sample.ts'
 import { createVerify } from '../../src/jobs/verify.ts'
 import type { AskedSources } from '../../src/sources/ask.ts'
@@ -24,7 +23,6 @@ import {
   network,
   pool,
   register,
-  release,
   reserve,
   SECOND,
   source,
@@ -90,16 +88,6 @@ describe('expire', async () => {
     assert.equal(runs[0].reaped! + runs[1].reaped!, 1)
     assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 NEVER_CONFIRMED'])
   })
-
-  test('keeps what was listed, and goes past it', async () => {
-    await at.play(register('agent'), enable('agent'), lists('agent', ['c@10.0.0.3']))
-    await at.advance(2 * HOUR)
-    const { head } = await at.image()
-    await at.play(reserve('e', { confirmWithinMs: SECOND }))
-    await at.advance(2 * MINUTE)
-    assert.deepEqual(await expire(context), { reaped: 1 })
-    assert.match((await at.told(head)).at(-1)!, /^lease.reaped 10.0.0.\d+ NEVER_CONFIRMED$/)
-  })
 })
 
 describe('judge', async () => {
@@ -154,14 +142,6 @@ describe('judge', async () => {
     const rows = await at.pool.query("select from ipledger.lookup where answer = 'error'")
     assert.equal(rows.rows.length, said.asked)
   })
-
-  test('reaps nothing while the network is held', async () => {
-    await at.play(command({ type: 'hold', hold: 'SOURCE_AHEAD', why: 'test' }))
-    await at.advance(HOUR)
-    said.asked = 0
-    assert.deepEqual(await judge(context), { reaped: 0, asked: 0 })
-    assert.equal(said.asked, 0)
-  })
 })
 
 describe('judge and sources that report', async () => {
@@ -204,29 +184,6 @@ describe('judge and sources that report', async () => {
     }
     await staying
     assert.ok((await at.told(head)).includes('lease.reaped 10.0.0.1 PROVEN_ABSENT'))
-  })
-})
-
-describe('recheck', async () => {
-  const { at, context } = await begin()
-
-  test('finds what a release left behind though no list changes', async () => {
-    await at.play(
-      network,
-      pool('10.0.0.0/24', { isDefault: true }),
-      source('agent'),
-      reserve('a/1', { confirmed: true }),
-      reserve('b'),
-      lists('agent', ['a/1@10.0.0.1']),
-      release('a/1'),
-    )
-    const { head } = await at.image()
-    await recheck(context)
-    assert.deepEqual(await at.told(head), [])
-    await at.play(unchanged('agent'))
-    assert.deepEqual(await recheck(context), { rechecked: 1 })
-    assert.deepEqual(await at.told(head), ['lease.quarantined 10.0.0.1 RECHECK RELEASED_BUT_LIVE'])
-    assert.deepEqual(await recheck(context), { rechecked: 0 })
   })
 })
 

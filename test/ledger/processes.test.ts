@@ -13,42 +13,6 @@ console.log(`seed ${seed}`)
 const open = () => useLedger(database.serviceUrl)
 const openMany = (count: number) => Promise.all(Array.from({ length: count }, open))
 
-test('three processes fill a pool exactly, every address once', async () => {
-  const processes = await openMany(3)
-  const { network, of } = await freshNetwork(processes[0]!)
-  const outcomes = await Promise.all(
-    Array.from({ length: 300 }, (_, i) => processes[i % 3]!.submit(of(reserve(`x${i}`)))),
-  )
-  const addresses = outcomes.flatMap((one) => (one.ok ? one.answer.leases[0]!.address : []))
-  assert.equal(addresses.length, 254)
-  assert.equal(new Set(addresses).size, 254)
-  for (const one of outcomes) if (!one.ok) assert.equal(one.refusal.reason, 'POOL_EXHAUSTED')
-  await expectInOrder(database.serviceUrl, network, ...processes)
-  assert.deepEqual(
-    processes.flatMap(({ failed }) => failed),
-    [],
-  )
-})
-
-test('leases go from process to process, and no address is ever held twice', async () => {
-  const processes = await openMany(3)
-  const { network, of } = await freshNetwork(processes[0]!, { cidr: '10.0.0.0/27' })
-  const holders = new Map<string, number>()
-  await Promise.all(
-    Array.from({ length: 24 }, async (_, caller) => {
-      for (let life = 0; life < 15; life += 1) {
-        const lease = await processes[(caller + life) % 3]!.take(of(reserve(`c${caller}-${life}/1`)))
-        assert.equal(holders.get(lease.address), undefined, `${lease.address} has one holder`)
-        holders.set(lease.address, lease.fencingToken)
-        await processes[(caller + life + 1) % 3]!.take(of(confirm(`c${caller}-${life}/1`)))
-        holders.delete(lease.address)
-        await processes[(caller + life + 2) % 3]!.take(of(release(lease.fencingToken)))
-      }
-    }),
-  )
-  await expectInOrder(database.serviceUrl, network, ...processes)
-})
-
 test('every kind of traffic at three processes: one log, and three times the same image', async () => {
   const processes = await openMany(3)
   const { network, of } = await freshNetwork(processes[0]!, { cidr: '10.0.0.0/28', ownerLimit: 6 })
@@ -162,27 +126,6 @@ test('two processes make one network once', async () => {
     'made',
   ])
   await expectInOrder(database.serviceUrl, 'once', ...processes)
-})
-
-/** A copy of the last event as another writer would leave it that believes an older image. */
-const FORK = `insert into ipledger.event
-  select (jsonb_populate_record(e, jsonb_build_object('seq', $2::bigint, 'owner_name', 'other'))).* from ipledger.event e
-   where e.network_id = $1 order by e.seq desc limit 1`
-
-test('a second event with the same predecessor is refused by the database, and so is a number twice', async () => {
-  const ledger = await open()
-  const { network, of } = await freshNetwork(ledger)
-  const { fencingToken } = await ledger.take(of(reserve('a', { claims: [{ address: '10.0.0.9' }] })))
-  const insert = (seq: number) => withClient(database.adminUrl, (admin) => admin.query(FORK, [network, seq]))
-  await expect(insert(fencingToken + 1)).rejects.toMatchObject({
-    code: '23505',
-    constraint: 'history_of_an_address_never_forks',
-  })
-  await expect(insert(fencingToken)).rejects.toMatchObject({
-    code: '23505',
-    constraint: 'number_is_given_once',
-  })
-  await expectInOrder(database.serviceUrl, network, ledger)
 })
 
 test('a process whose image is not the beginning of the log begins an era instead of going on', async () => {

@@ -1,5 +1,3 @@
-/** The dashboards as files: whole, in the grid, and with no name in them that leads nowhere. */
-import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { EXPOSED, OF_THE_SCRAPE } from '../support/exposed.ts'
@@ -24,11 +22,6 @@ test('there are five, and each has a uid of its own', () => {
   expect(byUid.size).toBe(5)
 })
 
-test('they are what their sources make', () => {
-  const script = new URL('ops/grafana/generate.ts', ROOT)
-  execFileSync(process.execPath, [script.pathname, '--check'], { stdio: 'pipe' })
-})
-
 test('the auditor is who asks PostgreSQL, and no password is written down', () => {
   expect(provisioned).toMatch(/^ +user: ipledger_auditor$/m)
   expect(provisioned).toMatch(/^ +password: \$\{IPLEDGER_AUDITOR_PASSWORD\}$/m)
@@ -41,26 +34,6 @@ function texts(dashboard: DashboardJson): string {
 
 describe.each([...dashboards])('%s', (_, dashboard) => {
   const panels = panelsOf(dashboard)
-
-  test('panels and rows have numbers of their own, and panels titles', () => {
-    const ids = dashboard.panels.map(({ id }) => id)
-    expect(new Set(ids).size).toBe(ids.length)
-    const titles = panels.map(({ title }) => title)
-    expect(titles.filter((title, at) => titles.indexOf(title) !== at)).toEqual([])
-  })
-
-  test('no two lie on each other, and none beyond the grid', () => {
-    const taken = new Map<string, string>()
-    for (const { title, gridPos } of dashboard.panels) {
-      expect(gridPos.x + gridPos.w, title).toBeLessThanOrEqual(24)
-      for (let x = gridPos.x; x < gridPos.x + gridPos.w; x += 1) {
-        for (let y = gridPos.y; y < gridPos.y + gridPos.h; y += 1) {
-          expect(taken.get(`${x},${y}`), `${title} at ${x},${y}`).toBeUndefined()
-          taken.set(`${x},${y}`, title)
-        }
-      }
-    }
-  })
 
   test.each(panels.map((panel) => [panel.title, panel] as const))('%s', (_, panel) => {
     expect(panel.description, 'what it shows, what is normal, what to do').toMatch(
@@ -78,32 +51,6 @@ describe.each([...dashboards])('%s', (_, dashboard) => {
       expect(datasource.uid).toBe(panel.datasource!.uid)
       expect(rawSql !== undefined).toBe(datasource.uid === 'ipledger-postgresql')
       expect(expr !== undefined).toBe(datasource.uid === 'ipledger-prometheus')
-    }
-  })
-
-  test('SQL reads ipledger_audit alone', () => {
-    const asked = [
-      ...panels.flatMap(({ targets }) => targets!.map(({ rawSql }) => rawSql ?? '')),
-      ...dashboard.annotations.list.map(({ target }) => target.rawSql!),
-      ...dashboard.templating.list.map(({ query }) => query ?? ''),
-    ]
-    for (const text of asked) {
-      expect(text).not.toMatch(/\bipledger\./)
-      const objects = text.matchAll(/\b(?:from|join)\s+(?:lateral\s+)?([a-z_.]+)/g)
-      for (const [, object] of objects) {
-        const own = new RegExp(`\\b${object} as( materialized)? \\(`).test(text)
-        if (own || object === 'generate_series' || object === 'lateral') continue
-        // What `extract(epoch from …)` takes its part of.
-        if (text.includes(`epoch from ${object}`)) continue
-        expect(object, text).toMatch(/^ipledger_audit\./)
-      }
-    }
-  })
-
-  test('what is marked comes from a data source that is provisioned', () => {
-    for (const { datasource, target } of dashboard.annotations.list) {
-      expect(sources).toContain(datasource.uid)
-      expect(target.datasource.uid).toBe(datasource.uid)
     }
   })
 
@@ -148,19 +95,4 @@ describe.each([...dashboards])('%s', (_, dashboard) => {
       }
     }
   })
-})
-
-test('metrics of a histogram are told from its parts', () => {
-  expect(EXPOSED.get('ipledger_batch_duration_seconds_bucket')).toContain('le')
-  expect(EXPOSED.has('ipledger_batch_duration_seconds')).toBe(false)
-  expect(metricsOf('a_total / on (x) group_left () sum by (y) (rate(b_total{z="1"}[5m]))')).toEqual([
-    'a_total',
-    'b_total',
-  ])
-  expect(labelsOf('a_total / on (x) group_left () sum by (y) (rate(b_total{z="1", w=~"q"}[5m]))')).toEqual([
-    'x',
-    'y',
-    'z',
-    'w',
-  ])
 })
