@@ -45,7 +45,7 @@ async function waiting(): Promise<number> {
   }
 }
 
-test.each(['connect json', 'connect binary', 'grpc-web', 'grpc'] satisfies Protocol[])(
+test.each(['connect json', 'grpc'] satisfies Protocol[])(
   '%s: a call whose deadline passed in the queue holds nothing',
   async (protocol) => {
     const leases = clientOf(LeaseService, running, protocol)
@@ -91,35 +91,6 @@ test('the answer to it says so, and without a deadline the default counts', asyn
     expect(await held('default-late')).toBe(0)
   } finally {
     await server.close()
-  }
-})
-
-test('a call whose commit is not answered by its deadline is told so then, and its repetition gets the lease', async () => {
-  const proxy = await startProxy(running.database.serviceUrl)
-  const ledger = await openLedger({ url: proxy.url, connections: 1 })
-  const server = await serverOn({ ...running, ledger })
-  try {
-    const warm = await post(urls(server), 'LeaseService/Reserve', request('commit-warm'))
-    expect(warm.status).toBe(200)
-    proxy.silentFromNextCommit()
-    const begun = performance.now()
-    const asked = { ...request('commit-late'), requestId: 'commit-late' }
-    const unknown = await post(urls(server), 'LeaseService/Reserve', asked, { 'connect-timeout-ms': '500' })
-    expect(performance.now() - begun).toBeLessThan(3_000)
-    expect(unknown.status).toBe(503)
-    expect(unknown).toMatchObject({ code: 'unavailable', reason: 'OUTCOME_UNKNOWN' })
-    await waitFor(async () => (await held('commit-late')) === 1)
-    // Through another process, which has a connection that is answered.
-    const again = await post(running, 'LeaseService/Reserve', asked)
-    expect(again.status).toBe(200)
-    const [lease] = (await post(running, 'LeaseService/ListLeases', { ownerName: 'commit-late' })).body.leases
-    expect(again.body.leases).toMatchObject([{ leaseId: lease.leaseId, address: lease.address }])
-  } finally {
-    proxy.silent(false)
-    proxy.down(true)
-    await server.close()
-    await ledger.close()
-    await proxy.close()
   }
 })
 

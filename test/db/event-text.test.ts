@@ -14,40 +14,12 @@ const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
 afterAll(() => admin.end())
 
 const WORDS = [
-  '',
-  'a',
-  'ä',
-  'Ω≈ç',
-  '😀',
-  'NULL',
-  'null',
-  '{}',
-  '"',
-  '\\',
-  "'",
-  'a,b',
-  '{a}',
-  ' x ',
-  'tab\there',
-  'line\nbreak',
-  '\u007f',
-  '%s',
-  '$1',
-  'x'.repeat(300),
+  ...['', 'NULL', 'null', '{}', 'a,b', '{a}', ' x ', 'tab\there', 'line\nbreak', '%s', '$1', 'x'.repeat(300)],
+  ...'aäΩ≈😀"\\\'\u007f',
 ]
 const ADDRESSES = [
-  '0.0.0.1',
-  '10.0.0.1',
-  '255.255.255.254',
-  'fd00::',
-  'fd00::1',
-  '2001:db8:0:1:1:1:1:1',
-  '2001:db8::1:0:0:1',
-  '2001:0:0:1::1',
-  'ff00::',
-  '1:2:3:4:5:6:7:8',
-  '64:ff9b::102:304',
-  'fd00:0:1::',
+  ...['0.0.0.1', '10.0.0.1', '255.255.255.254', 'fd00::', 'fd00::1', '2001:db8:0:1:1:1:1:1', '2001:0:0:1::1'],
+  ...['2001:db8::1:0:0:1', 'ff00::', '1:2:3:4:5:6:7:8', '64:ff9b::102:304', 'fd00:0:1::'],
 ]
 const TIMES = [
   0, 1, 999, 1_767_225_600_000, 1_767_225_600_001, 1_767_225_600_999, 4_102_444_799_999, 253_402_300_799_999,
@@ -58,6 +30,13 @@ function randomEvents(seed: number, count: number): readonly LedgerEvent[] {
   const one = <T>(values: readonly T[]): T => values[pick(values.length)]!
   const orNull = <T>(value: T): T | null => (pick(3) === 0 ? null : value)
   const last = new Map<string, number>()
+  const owner = () => ({
+    kind: one(WORDS),
+    name: one(WORDS),
+    uid: one(WORDS),
+    incarnation: one(WORDS),
+    interface: one(WORDS),
+  })
   return Array.from({ length: count }, (_, index): LedgerEvent => {
     const seq = index + 1 + (index > count / 2 ? 8_190 * 2 ** 40 : 0)
     const address = one(ADDRESSES)
@@ -74,13 +53,7 @@ function randomEvents(seed: number, count: number): readonly LedgerEvent[] {
       return {
         ...header,
         type: 'attachment.closed',
-        owner: {
-          kind: 'pod',
-          name: one(WORDS),
-          uid: one(WORDS),
-          incarnation: one(WORDS),
-          interface: one(WORDS),
-        },
+        owner: owner(),
       }
     const event: LeaseEvent = {
       ...header,
@@ -95,13 +68,7 @@ function randomEvents(seed: number, count: number): readonly LedgerEvent[] {
         seq,
         at: header.at,
         token: pick(seq) + 1,
-        owner: orNull({
-          kind: one(WORDS),
-          name: one(WORDS),
-          uid: one(WORDS),
-          incarnation: one(WORDS),
-          interface: one(WORDS),
-        }),
+        owner: orNull(owner()),
         node: one(WORDS),
         labels: pick(2) === 0 ? {} : { [one(WORDS)]: one(WORDS), b: one(WORDS) },
         reservedAt: one(TIMES),

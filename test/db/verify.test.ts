@@ -59,14 +59,6 @@ test('finds nothing in what was written, and answers with an anchor', async () =
   })
 })
 
-test('the database refuses a second successor, whoever writes it', async () => {
-  const fork = `insert into ipledger.event select (jsonb_populate_record(e, jsonb_build_object('seq', ${head} + 1))).* from ipledger.event e where seq = ${middle.seq}`
-  await expect(admin.query(fork)).rejects.toMatchObject({
-    code: '23505',
-    constraint: 'history_of_an_address_never_forks',
-  })
-})
-
 describe('the log', () => {
   test.each([
     ['owner', `owner_name = 'somebody else'`],

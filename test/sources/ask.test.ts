@@ -1,9 +1,9 @@
 /** What every kind of source that is asked keeps to. */
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createAskedSources } from '../../src/sources/ask.ts'
 import type { Question } from '../../src/sources/source.ts'
 import { declaration, owner, useSource } from '../support/asked.ts'
-import { json, useEndpoint } from '../support/endpoint.ts'
+import { json, NO_ANSWERS, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
 const sources = createAskedSources({})
@@ -60,4 +60,31 @@ test('what it says of itself is text that can be kept', async () => {
   endpoint.answer((_, response) => json(response, 200, { answer: 'live', detail }))
   const found = await useSource(declared).lookUp(question(), patience())
   expect(found.detail).toMatch(/^ a b\ufffdc{490,500}…$/)
+})
+
+const { hostname, port } = new URL(endpoint.url)
+const kubeconfig = JSON.stringify({
+  'current-context': 'test',
+  contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+  clusters: [{ name: 'test', cluster: { server: endpoint.url, 'insecure-skip-tls-verify': true } }],
+  users: [{ name: 'test', user: { token: 't' } }],
+})
+describe.each([
+  ['http', useSource(declared), 'vm'],
+  [
+    'docker',
+    useSource(declaration('docker', { host: hostname, port: Number(port), network: 'web' })),
+    'container',
+  ],
+  ['kubernetes', useSource(declaration('kubernetes', {}), { kubeconfig }), 'pod'],
+] as const)('%s: what is no answer is no list, and of a workload an error', (_, source, kind) => {
+  // The client of Kubernetes is large: seconds on a busy machine.
+  beforeAll(() => import('../../src/sources/kubernetes.ts'))
+  test.each(NO_ANSWERS)('%s', async (_, answering) => {
+    endpoint.answer(answering)
+    await expect(source.list(AbortSignal.timeout(300))).rejects.toThrow()
+    const owner = { ...question(kind).owner, name: 'default/a', uid: 'a'.repeat(64) }
+    const asked = { ...question(kind), owner }
+    expect(await source.lookUp(asked, AbortSignal.timeout(300))).toMatchObject({ answer: 'error' })
+  })
 })

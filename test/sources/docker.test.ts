@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest'
 import type { LookUp } from '../../src/sources/source.ts'
 import { declaration, owner, useSource } from '../support/asked.ts'
-import { type Answering, breakOff, hang, json, useEndpoint } from '../support/endpoint.ts'
+import { type Answering, breakOff, json, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
 const { hostname, port } = new URL(endpoint.url)
@@ -139,11 +139,6 @@ describe('list', () => {
       (asked, response) =>
         asked.path === '/containers/json' ? breakOff(response, [container()]) : engine([])(asked, response),
     ],
-    [
-      'everything is forbidden (a socket proxy)',
-      (_, response) => void response.writeHead(403).end('Forbidden'),
-    ],
-    ['there is no answer', hang],
   ])('there is none when %s', async (_, answering) => {
     endpoint.answer(answering)
     await expect(source.list(AbortSignal.timeout(300))).rejects.toThrow()
@@ -232,15 +227,6 @@ describe('look-up', () => {
       expect(await ask()).toMatchObject({ answer: expected })
     },
   )
-
-  test.each<[string, Answering]>([
-    ['no answer', hang],
-    ['a closed connection', (_, response) => void response.destroy()],
-    ['a half answer', (_, response) => breakOff(response, inspected())],
-  ])('%s is an error', async (_, answering) => {
-    endpoint.answer(answering)
-    expect(await ask()).toMatchObject({ answer: 'error' })
-  })
 
   test.each([
     { uid: '../images/web' },

@@ -5,7 +5,7 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type GivenEntry, type LookUp, MOST_ENTRIES } from '../../src/sources/source.ts'
 import { owner as anOwner, declaration, useSource } from '../support/asked.ts'
-import { type Answering, breakOff, hang, json, useEndpoint } from '../support/endpoint.ts'
+import { type Answering, breakOff, json, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
 /** Over plain HTTP, which the client does only where the kubeconfig asks for it. */
@@ -256,28 +256,15 @@ describe('list', () => {
           : json(response, 403, status(403, 'Forbidden')),
     ],
     [
-      'the first page is half',
-      (asked, response) =>
-        asked.path.includes('kube-system')
-          ? cluster([])(asked, response)
-          : breakOff(response, podList([], VERSION)),
-    ],
-    [
       'the list has no version',
       (asked, response) =>
         asked.path.includes('kube-system')
           ? cluster([])(asked, response)
           : json(response, 200, { kind: 'PodList', items: [] }),
     ],
-    ['the connection breaks', (_, response) => void response.destroy()],
   ])('there is none when %s', async (_, answering) => {
     endpoint.answer(answering)
     await expect(list()).rejects.toThrow()
-  })
-
-  test('ends with the signal when there is no answer', async () => {
-    endpoint.answer(hang)
-    await expect(source.list(AbortSignal.timeout(50))).rejects.toThrow()
   })
 })
 
@@ -414,13 +401,4 @@ describe('look-up', () => {
       expect(endpoint.asked).toEqual([])
     },
   )
-
-  test.each<[string, Answering]>([
-    ['no answer', hang],
-    ['a closed connection', (_, response) => void response.destroy()],
-    ['a half answer', (_, response) => breakOff(response, pod('web-0', '10.0.0.5'))],
-  ])('%s is an error', async (_, answering) => {
-    endpoint.answer(answering)
-    expect(await ask({}, AbortSignal.timeout(200))).toMatchObject({ answer: 'error' })
-  })
 })

@@ -65,3 +65,14 @@ export function breakOff(response: ServerResponse, body: unknown): void {
 
 /** Never answers. */
 export function hang(): void {}
+
+/** What is no answer, whatever was asked. */
+export const NO_ANSWERS: readonly (readonly [string, Answering])[] = [
+  ['nothing', hang],
+  ['a closed connection', (_, response) => void response.destroy()],
+  ['half of something', (_, response) => breakOff(response, { epoch: 'e1', complete: true, entries: [] })],
+  ['an error', (_, response) => json(response, 500, {})],
+  ['forbidden', (_, response) => void response.writeHead(403).end('Forbidden')],
+  ['a page for people', (_, response) => void response.end('<h1>It works!</h1>')],
+  ['an empty body', (_, response) => void response.end()],
+]

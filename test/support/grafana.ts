@@ -135,35 +135,27 @@ export function withMacros(text: string, range: Range): string {
   const filled = text
     .replaceAll('$__interval_ms', String(intervalMs))
     .replaceAll('$__interval', duration(intervalMs))
-    .replaceAll('$__unixEpochFrom()', String(Math.floor(from.getTime() / 1_000)))
-    .replaceAll('$__unixEpochTo()', String(Math.floor(to.getTime() / 1_000)))
   // Arguments end at the first closing parenthesis, and are split at every comma.
-  return filled.replaceAll(/\$([_a-zA-Z0-9]+)\(([^)]*)\)/g, (all, name: string, list: string, at: number) => {
-    const args = list.split(',').map((one) => one.trim())
-    // As for the oldest dashboards: directly before a comma it names its column itself.
-    const old = name === '__timeGroup' && filled[at + all.length] === ','
-    return macro(old ? '__timeGroupAlias' : name, args, { from, to })
-  })
+  return filled.replaceAll(/\$([_a-zA-Z0-9]+)\(([^)]*)\)/g, (_, name: string, list: string) =>
+    macro(
+      name,
+      list.split(',').map((one) => one.trim()),
+      { from, to },
+    ),
+  )
 }
 
 function macro(name: string, args: readonly string[], { from, to }: Omit<Range, 'intervalMs'>): string {
   const [column = '', interval = ''] = args
   switch (name) {
-    case '__time':
-      return `${column} AS "time"`
-    case '__timeFilter':
-      return `${column} BETWEEN '${from.toISOString()}' AND '${to.toISOString()}'`
     case '__timeFrom':
       return `'${from.toISOString()}'`
     case '__timeTo':
       return `'${to.toISOString()}'`
-    case '__timeGroup': {
-      if (args.length < 2) throw new Error('__timeGroup needs a column and an interval')
+    case '__timeGroupAlias': {
       const seconds = secondsOf(interval.replaceAll("'", ''))
-      return `floor(extract(epoch from ${column})/${seconds})*${seconds}`
+      return `floor(extract(epoch from ${column})/${seconds})*${seconds} AS "time"`
     }
-    case '__timeGroupAlias':
-      return `${macro('__timeGroup', args, { from, to })} AS "time"`
     default:
       throw new Error(`unknown macro ${name}`)
   }

@@ -40,6 +40,7 @@ test.each([
     { OTEL_METRICS_EXPORTER: 'otlp,' },
     'OTEL_METRICS_EXPORTER must be otlp, prometheus, both with a comma, or none (it is "otlp,").',
   ],
+  [{ OTEL_TRACES_EXPORTER: 'zipkin' }, 'OTEL_TRACES_EXPORTER must be otlp or none (it is "zipkin").'],
 ])('%o is refused with the remedy', (env, sentence) => {
   expect(() => readConfig(env)).toThrow(new StartRefused(sentence))
 })
@@ -68,5 +69,17 @@ describe('telemetry leaves the process only where somebody asked for it', () => 
     [{ ...endpoint, OTEL_SDK_DISABLED: 'true' }, []],
   ])('%o: %o', (env, expected) => {
     expect(read(env as Record<string, string>)).toEqual(expected)
+  })
+
+  test('the sampler and its share', () => {
+    expect(readConfig({}).telemetry.sampler).toEqual({ name: 'parentbased_always_on', ratio: 1 })
+    const sampled = { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.01' }
+    expect(readConfig(sampled).telemetry.sampler).toEqual({ name: 'parentbased_traceidratio', ratio: 0.01 })
+    for (const [name, value] of [
+      ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'],
+      ['OTEL_TRACES_SAMPLER', 'jaeger_remote'],
+      ['OTEL_TRACES_SAMPLER_ARG', '1.5'],
+    ] as const)
+      expect(() => readConfig({ [name]: value })).toThrow(new RegExp(`^${name} must be `))
   })
 })
