@@ -1,29 +1,16 @@
 /** AuditService. What it says of the past is `ipledger_audit`'s; here requests are read and answers put together. */
-import type { Timestamp } from '@bufbuild/protobuf/wkt'
 import type { Cidr } from '../core/address.ts'
 import { EVENT_TYPES } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
 import type * as pb from '../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/reads-types.ts'
 import { shownEntry, shownEvent, shownHolder, shownPastLease } from './answers.ts'
+import type { Asked } from './asked.ts'
 import { type Backend, type Call, checkHead, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
-import {
-  address,
-  cidrOrAddress,
-  ipAddress,
-  knownTexts,
-  leaseKey,
-  ledgerNumber,
-  optionalCidr,
-  optionalInstant,
-  optionalNumber,
-  optionalText,
-  poolName,
-} from './fields.ts'
+import { address, cidrOrAddress, ipAddress, knownTexts, oneOf, optionalCidr, required } from './fields.ts'
 import { type Page, pageOf } from './page-token.ts'
 import { allowedNetwork, requiredLease } from './requests.ts'
-import { checkNetwork } from './rights.ts'
 
 export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditService> {
   return {
@@ -69,12 +56,12 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
     listLeasesAsOf: async (message, call) => {
       const network = allowedNetwork(call, message.network)
       const moment = readMoment(message)
-      const pool = message.pool === '' ? null : poolName(message.pool, 'pool')
+      const { pool } = message
       const page = pageOf(message, readPlaceInList)
       const at = page.after === null ? moment : { seq: page.after.seq, at: null }
-      const asked = { pool, after: page.after?.after ?? null, size: page.size }
+      const asked = { pool: pool || null, after: page.after?.after ?? null, size: page.size }
       const found = notBeyond(ofNetwork(await reads.leasesAsOf(network, at, asked), network), at)
-      if (found.poolUnknown) throw poolNotFound(network, pool!)
+      if (found.poolUnknown) throw poolNotFound(network, pool)
       const { seq, at: time, head, next } = found
       const nextPageToken = page.next(next === null ? null : `${seq} ${next}`)
       return { leases: found.leases.map(shownPastLease), nextPageToken, seq, time, head }
@@ -82,9 +69,8 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
 
     explainAddress: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      if (message.address === '') throw invalidField('address', 'required')
+      const at = ipAddress(required(message.address, 'address'), 'address')
       const moment = readMoment(message)
-      const at = ipAddress(message.address, 'address')
       const found = notBeyond(ofNetwork(await reads.explanation(network, at, moment), network), moment)
       return { ...found, time: found.at, steps: found.steps.map((step) => ({ ...step, time: step.at })) }
     },
@@ -117,42 +103,29 @@ function notBeyond<T extends object>(found: T | Beyond, { seq }: Moment): T {
 }
 
 /** An address, or the addresses of a CIDR. */
-function readPlace({ address: one, cidr }: pb.GetAddressHistoryRequest): Cidr {
-  if (one !== '' && cidr !== '') throw invalidField('cidr', 'address and cidr exclude each other')
-  if (one === '' && cidr === '') throw invalidField('address', 'required, or cidr')
-  return one === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address(one, 'address'), 'address')
+function readPlace({ address, cidr }: Asked<pb.GetAddressHistoryRequest>): Cidr {
+  oneOf(['address', address], ['cidr', cidr])
+  return address === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address, 'address')
 }
 
-type RangeMessage = Pick<pb.ListEventsRequest, 'afterSeq' | 'beforeSeq' | 'from' | 'to'>
+type RangeAsked = Pick<Asked<pb.ListEventsRequest>, 'afterSeq' | 'beforeSeq' | 'from' | 'to'>
 
-function readRange({ afterSeq, beforeSeq, from, to }: RangeMessage): Range {
-  return {
-    afterSeq: ledgerNumber(afterSeq, 'afterSeq'),
-    beforeSeq: optionalNumber(beforeSeq, 'beforeSeq'),
-    from: optionalInstant(from, 'from'),
-    to: optionalInstant(to, 'to'),
-  }
+function readRange({ afterSeq, beforeSeq, from, to }: RangeAsked): Range {
+  return { afterSeq, beforeSeq: beforeSeq ?? null, from: from ?? null, to: to ?? null }
 }
 
 function logPage({ descending }: { readonly descending: boolean }, { size, after }: Page<number>): PageOfLog {
   return { descending, size, position: after }
 }
 
-function readMoment({
-  seq,
-  time,
-}: {
-  readonly seq?: bigint | undefined
-  readonly time?: Timestamp | undefined
-}): Moment {
+function readMoment({ seq, time }: Pick<Asked<pb.ExplainAddressRequest>, 'seq' | 'time'>): Moment {
   if (seq !== undefined && time !== undefined) throw invalidField('time', 'seq and time exclude each other')
-  return { seq: optionalNumber(seq, 'seq'), at: optionalInstant(time, 'time') }
+  return { seq: seq ?? null, at: time ?? null }
 }
 
-function readListEvents(message: pb.ListEventsRequest, call: Call) {
-  const key = message.leaseId === '' ? null : leaseKey(message.leaseId, message.network)
+function readListEvents(message: Asked<pb.ListEventsRequest>, call: Call) {
+  const key = message.leaseId === '' ? null : requiredLease(message.leaseId, call, message.network)
   const network = key?.network ?? allowedNetwork(call, message.network)
-  checkNetwork(call.caller, network)
   if (message.address !== '' && message.cidr !== '') {
     throw invalidField('cidr', 'address and cidr exclude each other')
   }
@@ -164,8 +137,8 @@ function readListEvents(message: pb.ListEventsRequest, call: Call) {
     ...readRange(message),
     address: message.address === '' ? null : ipAddress(message.address, 'address'),
     cidr: optionalCidr(message.cidr, 'cidr'),
-    ownerKind: optionalText(message.ownerKind, 'ownerKind'),
-    ownerName: optionalText(message.ownerName, 'ownerName'),
+    ownerKind: message.ownerKind || null,
+    ownerName: message.ownerName || null,
     token: key?.token ?? null,
     types: message.includeSources ? EVENT_TYPES : types,
   }
@@ -174,8 +147,9 @@ function readListEvents(message: pb.ListEventsRequest, call: Call) {
 
 /** Of a page: a number of the log. */
 function readPosition(position: string): number {
-  if (!/^[0-9]{1,16}$/.test(position)) throw invalidField('pageToken', 'is not a page token of this server')
-  return ledgerNumber(BigInt(position), 'pageToken')
+  const number = Number(/^[0-9]{1,16}$/.exec(position)?.[0])
+  if (!Number.isSafeInteger(number)) throw invalidField('pageToken', 'is not a page token of this server')
+  return number
 }
 
 /** The number that all pages are of, and the last address of the page before. */

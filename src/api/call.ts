@@ -7,6 +7,7 @@ import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads-types.ts'
 import type { Intake } from '../sources/intake-types.ts'
 import type { RpcObserved } from '../telemetry.ts'
+import type { Asked } from './asked.ts'
 import { Refused } from './errors.ts'
 import type { Caller, Role } from './rights.ts'
 import type { Shown } from './shown.ts'
@@ -21,9 +22,9 @@ export type Call = {
   readonly rpc: RpcObserved
 }
 
-/** From the message to what is answered. */
+/** From what is asked to what is answered. */
 export type Handle<I extends DescMessage, O extends DescMessage> = (
-  message: MessageShape<I>,
+  message: Asked<MessageShape<I>>,
   call: Call,
 ) => Promise<Shown<MessageShape<O>>>
 

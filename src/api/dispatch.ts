@@ -19,6 +19,7 @@ import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ReadsUnavailable } from '../ledger/reads-types.ts'
 import { beginRpc, type Logger, type RpcSystem } from '../telemetry.ts'
+import { readerOf } from './asked.ts'
 import { auditHandlers } from './audit-handlers.ts'
 import type { Backend, Call, Method } from './call.ts'
 import { codeOf, internalError, invalidField, Refused } from './errors.ts'
@@ -64,18 +65,18 @@ export function methodsOf(backend: Backend): readonly Method[] {
 }
 
 function table(service: DescService, handlers: object): readonly Method[] {
-  const handles = handlers as Readonly<Record<string, Method['handle']>>
+  const handles = handlers as Readonly<Record<string, (asked: object, call: Call) => Promise<object>>>
   return service.methods.filter(isUnary).map((desc) => {
     const handle = handles[desc.localName]
     const name = `${service.typeName}/${desc.name}`
     const roles = RIGHTS[name]
     if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
-    const write = writerOf(desc.output)
+    const [read, write] = [readerOf(desc.input), writerOf(desc.output)]
     return {
       path: `/${name}`,
       desc,
       roles,
-      handle: async (message, call) => write(await handle(message, call)),
+      handle: async (message, call) => write(await handle(read(message), call)),
     }
   })
 }

@@ -5,13 +5,13 @@
  * google.rpc.ErrorInfo (domain `ipledger`, reason, metadata) and, where waiting helps, google.rpc.RetryInfo.
  * What leaves is well-formed text of bounded length, whatever a caller sent: gRPC puts it into a header.
  */
+import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { codeToHttpStatus, codeToString, errorToJson } from '@connectrpc/connect/protocol-connect'
 import { invalid, type Reason, type Refusal, refusal } from '../core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../gen/google/rpc/error_details_pb.ts'
 import type { ItemError } from '../gen/ipledger/v1/types_pb.ts'
 import type { Shown } from './shown.ts'
-import { durationMessage } from './times.ts'
 
 export const DOMAIN = 'ipledger'
 
@@ -170,7 +170,7 @@ export function toConnectError(error: Refused): ConnectError {
   if (retryAfterMs !== undefined) {
     connectError.details.push({
       desc: RetryInfoSchema,
-      value: { retryDelay: durationMessage(retryAfterMs) },
+      value: { retryDelay: durationFromMs(retryAfterMs) },
     })
   }
   return connectError

@@ -2,11 +2,17 @@
 import type { Answer, Command, LeaseView } from '../core/command.ts'
 import type { LeaseState, QuarantineReason } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
-import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
-import type { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
-import * as pb from '../gen/ipledger/v1/types_pb.ts'
+import {
+  ConfirmRequestSchema,
+  type GetLeaseRequest,
+  type LeaseService,
+  type ListLeasesRequest,
+  ReleaseRequestSchema,
+  ReserveRequestSchema,
+} from '../gen/ipledger/v1/lease_pb.ts'
 import type { LeaseFilter, LeaseFound } from '../ledger/reads-types.ts'
 import { shownLease } from './answers.ts'
+import { type Asked, readerOf } from './asked.ts'
 import {
   type Backend,
   type Call,
@@ -18,20 +24,7 @@ import {
   submit,
 } from './call.ts'
 import { invalidField, Refused, shownItemError } from './errors.ts'
-import {
-  address,
-  atMost,
-  ipAddress,
-  LIMITS,
-  labels,
-  leaseKey,
-  optionalCidr,
-  optionalText,
-  poolName,
-  requestId,
-  requiredText,
-  specifiedNames,
-} from './fields.ts'
+import { address, ipAddress, optionalCidr, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
 import {
   allOrNothing,
@@ -42,8 +35,8 @@ import {
   readRelease,
   readReserve,
   readUpdateLabels,
+  requiredLease,
 } from './requests.ts'
-import { checkNetwork } from './rights.ts'
 
 export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
   const { reads } = backend
@@ -58,14 +51,14 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
     batchReserve: async (message, call) =>
       batch(backend, message, call, (item, network) => {
         if (item.validateOnly) throw invalidField('validateOnly', 'not in a batch')
-        return readReserve(item, call, network)
+        return readReserve(askedReserve(item), call, network)
       }),
 
     batchConfirm: async (message, call) =>
-      batch(backend, message, call, (item, network) => readConfirm(item, call, network)),
+      batch(backend, message, call, (item, network) => readConfirm(askedConfirm(item), call, network)),
 
     batchRelease: async (message, call) =>
-      batch(backend, message, call, (item, network) => readRelease(item, call, network)),
+      batch(backend, message, call, (item, network) => readRelease(askedRelease(item), call, network)),
 
     getLease: async (message, call) => {
       const { lease, head } = await findLease(backend, message, call)
@@ -86,7 +79,7 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
 
     getRequest: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const id = requiredText(message.requestId, 'requestId', LIMITS.requestId)
+      const id = required(message.requestId, 'requestId')
       const { found } = ofNetwork(await reads.request(network, id), network)
       return {
         requestId: id,
@@ -115,6 +108,10 @@ function leasesOf(answer: Answer): readonly LeaseView[] {
 
 // Batches.
 
+const askedReserve = readerOf(ReserveRequestSchema)
+const askedConfirm = readerOf(ConfirmRequestSchema)
+const askedRelease = readerOf(ReleaseRequestSchema)
+
 type BatchRequest<Item> = {
   readonly network: string
   readonly requests: readonly Item[]
@@ -134,9 +131,7 @@ async function batch<Item extends { readonly network: string; readonly requestId
 ) {
   const network = allowedNetwork(call, message.network)
   const { requests, atomic } = message
-  requestId(message.requestId)
   if (requests.length === 0) throw invalidField('requests', 'required: 1 to 1000')
-  atMost(requests.length, LIMITS.batch, 'requests')
   if (!atomic && message.requestId !== '') {
     throw invalidField('requestId', 'only with atomic; give each item its own')
   }
@@ -185,15 +180,14 @@ function inItem({ refusal: { message, metadata, ...rest } }: Refused, index: num
 
 async function findLease(
   { reads }: Backend,
-  message: leasePb.GetLeaseRequest,
+  message: Asked<GetLeaseRequest>,
   call: Call,
 ): Promise<Extract<LeaseFound, { is: 'held' }>> {
   if (message.leaseId !== '' && message.address !== '') {
     throw invalidField('address', 'address and leaseId exclude each other')
   }
   if (message.leaseId !== '') {
-    const { network, token } = leaseKey(message.leaseId, message.network)
-    checkNetwork(call.caller, network)
+    const { network, token } = requiredLease(message.leaseId, call, message.network)
     const found = ofNetwork(await reads.leaseByToken(network, token), network)
     const what = `lease ${message.leaseId}`
     if (found.is === 'unknown') checkHead(what, token, found.head)
@@ -203,7 +197,7 @@ async function findLease(
   const network = allowedNetwork(call, message.network)
   const at = ipAddress(message.address, 'address')
   const found = ofNetwork(await reads.leaseAt(network, at), network)
-  return heldLease(found, `${address(message.address, 'address')} in network ${network}`, message.address)
+  return heldLease(found, `${message.address} in network ${network}`, message.address)
 }
 
 function heldLease(found: LeaseFound, what: string, asked: string): Extract<LeaseFound, { is: 'held' }> {
@@ -221,23 +215,19 @@ function heldLease(found: LeaseFound, what: string, asked: string): Extract<Leas
   throw new Refused(refusal('LEASE_NOT_FOUND', message, { state, endedAt, address: held }))
 }
 
-function readFilter(message: leasePb.ListLeasesRequest): LeaseFilter {
-  const ended = message.states.indexOf(pb.LeaseState.ENDED)
+function readFilter(message: Asked<ListLeasesRequest>): LeaseFilter {
+  const { states, quarantineReasons, labels, pools } = message
+  const ended = states.indexOf('ENDED')
   if (ended >= 0) throw invalidField(`states[${ended}]`, 'leases that ended are not listed; see ListEvents')
-  atMost(message.pools.length, LIMITS.poolsOfFilter, 'pools')
   return {
-    states: specifiedNames<LeaseState>(message.states, pb.LeaseStateSchema, 'states'),
-    quarantineReasons: specifiedNames<QuarantineReason>(
-      message.quarantineReasons,
-      pb.QuarantineReasonSchema,
-      'quarantineReasons',
-    ),
-    ownerKind: optionalText(message.ownerKind, 'ownerKind'),
-    ownerName: optionalText(message.ownerName, 'ownerName'),
-    ownerUid: optionalText(message.ownerUid, 'ownerUid'),
-    node: optionalText(message.node, 'node'),
-    labels: labels(message.labels, 'labels'),
-    pools: message.pools.map((name, index) => poolName(name, `pools[${index}]`)),
+    states: states as readonly LeaseState[],
+    quarantineReasons: quarantineReasons as readonly QuarantineReason[],
+    ownerKind: message.ownerKind || null,
+    ownerName: message.ownerName || null,
+    ownerUid: message.ownerUid || null,
+    node: message.node || null,
+    labels,
+    pools,
     cidr: optionalCidr(message.cidr, 'cidr'),
   }
 }

@@ -2,22 +2,12 @@
 import type { Answer } from '../core/command.ts'
 import type { SourceState } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
-import { type LivenessService, SourceStateSchema } from '../gen/ipledger/v1/liveness_pb.ts'
+import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { ATTENTION_CODES, type LeaseFilter } from '../ledger/reads-types.ts'
 import { shownHolds, shownLease, shownSighting, shownSource, shownVerification } from './answers.ts'
 import { accepted, type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { Refused } from './errors.ts'
-import {
-  address,
-  ipAddress,
-  knownTexts,
-  LIMITS,
-  optionalCidr,
-  optionalText,
-  poolName,
-  requiredText,
-  specifiedNames,
-} from './fields.ts'
+import { address, ipAddress, knownTexts, optionalCidr, required } from './fields.ts'
 import {
   readRegisterSource,
   readReport,
@@ -75,9 +65,9 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const network = allowedNetwork(call, message.network)
       const page = pageOf(message)
       const filter = {
-        id: optionalText(message.id, 'id'),
-        node: optionalText(message.node, 'node'),
-        states: specifiedNames<SourceState['state']>(message.states, SourceStateSchema, 'states'),
+        id: message.id || null,
+        node: message.node || null,
+        states: message.states as readonly SourceState['state'][],
         after: page.after,
         limit: page.size + 1,
       }
@@ -88,9 +78,9 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
 
     listSightings: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const source = optionalText(message.source, 'source')
-      const at = message.address === '' ? null : ipAddress(message.address, 'address')
       const { vanished } = message
+      const source = message.source || null
+      const at = message.address === '' ? null : ipAddress(message.address, 'address')
       const page = pageOf(message)
       if (source !== null) await requireSource(network, source)
       const found = await reads.sightings(network, { source, address: at, vanished }, page)
@@ -113,23 +103,25 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
 
     reportVerdicts: async (message, call) => {
       const reporting = readReporting(message, call)
-      const epoch = requiredText(message.epoch, 'epoch', LIMITS.nameBytes)
+      const epoch = required(message.epoch, 'epoch')
       const verdicts = readVerdicts(message.verdicts)
       return accepted(await intake.verdicts({ ...reporting, epoch, verdicts }))
     },
 
     reconcile: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const pool = message.pool === '' ? null : poolName(message.pool, 'pool')
-      const at = message.address === '' ? '' : address(message.address, 'address')
-      const source = optionalText(message.source, 'source')
-      const { kept } = message
+      const { pool, kept } = message
+      const source = message.source || null
       const page = pageOf(message, address)
       if (source !== null) await requireSource(network, source)
-      const leases = { ...EVERY_LEASE, pools: pool === null ? [] : [pool], cidr: optionalCidr(at, 'address') }
+      const leases = {
+        ...EVERY_LEASE,
+        pools: pool === '' ? [] : [pool],
+        cidr: optionalCidr(message.address, 'address'),
+      }
       const wanted = { network, leases, source, kept, ...page, deadline: call.deadline }
       const { findings, next, head, unknownPools } = ofNetwork(await reconcile(backend, wanted), network)
-      if (unknownPools.length > 0) throw poolNotFound(network, pool!)
+      if (unknownPools.length > 0) throw poolNotFound(network, pool)
       return {
         findings: findings.map(({ lease, ...found }) => ({
           ...found,

@@ -1,60 +1,51 @@
 /**
- * Messages of LivenessService, read: every field checked, every default filled in. The entries of a report are not: what is
- * wrong with one makes the report partial and nothing more, since what it lists is in use all the same.
+ * From what LivenessService was asked to commands and reports. The entries of a report are not looked at: what is wrong with
+ * one makes the report partial and nothing more, since what it lists is in use all the same.
  */
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
 import type { Family } from '../core/address.ts'
 import type { Command } from '../core/command.ts'
-import { type Details, type HoldCause, SOURCE_KINDS, type SourceDeclaration } from '../core/event.ts'
+import type { Details, HoldCause, SourceDeclaration, SourceKind } from '../core/event.ts'
 import { POLICY } from '../core/policy.ts'
-import * as pb from '../gen/ipledger/v1/liveness_pb.ts'
-import { HoldCauseSchema } from '../gen/ipledger/v1/network_pb.ts'
+import type * as pb from '../gen/ipledger/v1/liveness_pb.ts'
 import type { ReportGiven, Reporting, Verdict } from '../sources/intake-types.ts'
 import { checkDeclaration } from '../sources/settings.ts'
-import { endedAt, MOST_ENTRIES, sentence } from '../sources/source.ts'
+import { endedAt, sentence } from '../sources/source.ts'
+import type { Asked } from './asked.ts'
 import type { Call } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
-import {
-  atMost,
-  duration,
-  instant,
-  known,
-  LIMITS,
-  ledgerNumber,
-  ownerKind,
-  requiredText,
-  specified,
-  text,
-} from './fields.ts'
+import { required } from './fields.ts'
 import { allowedNetwork, command } from './requests.ts'
 import { checkNode, mayReport } from './rights.ts'
 
-const MOST_OWNER_KINDS = 64
-const MOST_VERDICTS = 1_000
-const SHORTEST_INTERVAL_MS = 1_000
-const LONGEST_INTERVAL_MS = 3_600_000
 /** Where a source is and how it is asked; far above what any kind has. */
 const SETTINGS_BYTES = 16 * 1024
 const DETAIL_BYTES = 1_024
 
 // Sources.
 
-export function readRegisterSource(message: pb.RegisterSourceRequest, call: Call): Command<'registerSource'> {
+export function readRegisterSource(
+  message: Asked<pb.RegisterSourceRequest>,
+  call: Call,
+): Command<'registerSource'> {
   const network = allowedNetwork(call, message.network)
-  const named = known(message.kind, pb.SourceKindSchema, 'kind').toLowerCase()
-  const kind = SOURCE_KINDS.find((one) => one === named) ?? 'push'
-  const { sight } = message
-  if (sight === undefined) throw invalidField('sight', 'required: what the source can see')
-  const node = text(sight.node, 'sight.node', LIMITS.nameBytes)
+  const kind = (message.kind?.toLowerCase() ?? 'push') as SourceKind
+  const { node, ownerKinds, families, intervalMs } = required(
+    message.sight,
+    'sight',
+    'required: what the source can see',
+  )
   checkNode(call.caller, node)
-  const interval = duration(sight.interval, 'sight.interval', SHORTEST_INTERVAL_MS, LONGEST_INTERVAL_MS)
+  if (ownerKinds.length === 0) {
+    throw invalidField('sight.ownerKinds', 'required: kinds of the owners that it can see')
+  }
   const declaration: SourceDeclaration = {
-    id: requiredText(message.id, 'id', LIMITS.nameBytes),
+    id: required(message.id, 'id'),
     kind,
     node,
-    ownerKinds: readOwnerKinds(sight.ownerKinds),
-    families: readFamilies(sight.families),
-    intervalMs: interval ?? (kind === 'push' ? POLICY.agentIntervalMs : POLICY.pulledIntervalMs),
+    ownerKinds: [...new Set(ownerKinds)],
+    families: readFamilies(families),
+    intervalMs: intervalMs ?? (kind === 'push' ? POLICY.agentIntervalMs : POLICY.pulledIntervalMs),
     settings: readSettings(message.settings ?? {}),
   }
   const bad = checkDeclaration(declaration)
@@ -62,17 +53,8 @@ export function readRegisterSource(message: pb.RegisterSourceRequest, call: Call
   return command(call, network, message.requestId, { type: 'registerSource', declaration })
 }
 
-function readOwnerKinds(given: readonly string[]): readonly string[] {
-  if (given.length === 0) {
-    throw invalidField('sight.ownerKinds', 'required: kinds of the owners that it can see')
-  }
-  atMost(given.length, MOST_OWNER_KINDS, 'sight.ownerKinds')
-  return [...new Set(given.map((kind, index) => ownerKind(kind, `sight.ownerKinds[${index}]`)))]
-}
-
 function readFamilies(given: readonly number[]): readonly Family[] {
   if (given.length === 0) return [4, 6]
-  atMost(given.length, 2, 'sight.families')
   const families = given.map((family, index) => {
     if (family !== 4 && family !== 6) throw invalidField(`sight.families[${index}]`, 'must be 4 or 6')
     return family
@@ -101,10 +83,11 @@ function requireStorable(value: JsonValue, path: string): void {
 }
 
 export function readSourceCommand<T extends 'enableSource' | 'retireSource'>(type: T) {
-  return (message: pb.EnableSourceRequest | pb.RetireSourceRequest, call: Call) => {
-    const id = requiredText(message.id, 'id', LIMITS.nameBytes)
-    return command(call, allowedNetwork(call, message.network), message.requestId, { type, id })
-  }
+  return (message: Asked<pb.EnableSourceRequest | pb.RetireSourceRequest>, call: Call) =>
+    command(call, allowedNetwork(call, message.network), message.requestId, {
+      type,
+      id: required(message.id, 'id'),
+    })
 }
 
 // Reports.
@@ -115,7 +98,7 @@ export function readReporting(
 ): Reporting {
   return {
     network: allowedNetwork(call, message.network),
-    source: requiredText(message.source, 'source', LIMITS.nameBytes),
+    source: required(message.source, 'source'),
     actor: { name: call.caller.name, node: call.caller.node },
     traceId: call.traceId,
     deadline: call.deadline,
@@ -123,49 +106,43 @@ export function readReporting(
   }
 }
 
-export function readReport(message: pb.ReportSnapshotRequest, call: Call): ReportGiven {
-  const reporting = readReporting(message, call)
-  const { entries, complete, begunAt } = message
-  const unchanged = text(message.unchanged, 'unchanged', LIMITS.nameBytes)
+export function readReport(message: Asked<pb.ReportSnapshotRequest>, call: Call): ReportGiven {
+  const { entries, unchanged, sequence, head, complete } = message
   if (unchanged !== '' && entries.length > 0) {
     throw invalidField('unchanged', 'entries and unchanged exclude each other')
   }
-  atMost(entries.length, MOST_ENTRIES, 'entries')
-  if (begunAt === undefined) throw invalidField('begunAt', 'required, from BeginSnapshot or the last answer')
-  const sequence = ledgerNumber(message.sequence, 'sequence')
-  if (sequence === 0) throw invalidField('sequence', 'required, from BeginSnapshot or the last answer')
+  const begun = 'required, from BeginSnapshot or the last answer'
   return {
-    ...reporting,
-    epoch: requiredText(message.epoch, 'epoch', LIMITS.nameBytes),
-    sequence,
-    head: ledgerNumber(message.head, 'head'),
-    begunAt: instant(begunAt, 'begunAt'),
+    ...readReporting(message, call),
+    begunAt: required(message.begunAt, 'begunAt', begun),
+    sequence: required(sequence || undefined, 'sequence', begun),
+    epoch: required(message.epoch, 'epoch'),
+    head,
     complete,
     content: unchanged === '' ? { entries } : { unchanged },
   }
 }
 
-export function readVerdicts(verdicts: readonly pb.LookUpVerdict[]): readonly Verdict[] {
-  if (verdicts.length === 0) throw invalidField('verdicts', `required: 1 to ${MOST_VERDICTS}`)
-  atMost(verdicts.length, MOST_VERDICTS, 'verdicts')
+export function readVerdicts(verdicts: readonly Asked<pb.LookUpVerdict>[]): readonly Verdict[] {
+  if (verdicts.length === 0) throw invalidField('verdicts', 'required: 1 to 1000')
   return verdicts.map((verdict, index) => readVerdict(verdict, `verdicts[${index}]`))
 }
 
-function readVerdict(verdict: pb.LookUpVerdict, path: string): Verdict {
-  const { id, terminalSince } = verdict
-  const named = specified(verdict.answer, pb.LookUpAnswerSchema, `${path}.answer`)
-  if (Buffer.byteLength(verdict.detail) > DETAIL_BYTES) {
+function readVerdict(
+  { id, answer: named, terminalSince, ...said }: Asked<pb.LookUpVerdict>,
+  path: string,
+): Verdict {
+  const answer = required(named, `${path}.answer`).toLowerCase() as Verdict['answer']
+  if (Buffer.byteLength(said.detail) > DETAIL_BYTES) {
     throw invalidField(`${path}.detail`, `is longer than ${DETAIL_BYTES} bytes`)
   }
   // Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever.
-  const detail = sentence(verdict.detail)
-  const answer = named.toLowerCase() as Verdict['answer']
+  const detail = sentence(said.detail)
   if (answer !== 'terminal') {
     if (terminalSince !== undefined) throw invalidField(`${path}.terminalSince`, 'only with TERMINAL')
     return { id, answer, terminalSince: null, detail }
   }
-  if (terminalSince === undefined) throw invalidField(`${path}.terminalSince`, 'required with TERMINAL')
-  const ended = endedAt(instant(terminalSince, `${path}.terminalSince`), detail)
+  const ended = endedAt(required(terminalSince, `${path}.terminalSince`, 'required with TERMINAL'), detail)
   return {
     id,
     answer: ended.answer,
@@ -176,11 +153,13 @@ function readVerdict(verdict: pb.LookUpVerdict, path: string): Verdict {
 
 // The rest.
 
-export function readResumeHold(message: pb.ResumeHoldRequest, call: Call): Command<'resumeHold'> {
-  const cause = known(message.cause, HoldCauseSchema, 'cause')
-  return command(call, allowedNetwork(call, message.network), message.requestId, {
+export function readResumeHold(
+  { network, cause, why, requestId }: Asked<pb.ResumeHoldRequest>,
+  call: Call,
+): Command<'resumeHold'> {
+  return command(call, allowedNetwork(call, network), requestId, {
     type: 'resumeHold',
-    hold: message.cause === 0 ? null : (cause as HoldCause),
-    why: requiredText(message.why, 'why', LIMITS.whyBytes),
+    hold: (cause as HoldCause | undefined) ?? null,
+    why: required(why, 'why'),
   })
 }

@@ -3,10 +3,9 @@ import type { Answer } from '../core/command.ts'
 import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { shownNetwork } from './answers.ts'
 import { type Backend, commanded, type Handlers, ofNetwork } from './call.ts'
-import { labels, networkName } from './fields.ts'
+import { networkName } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { readCreateNetwork, readEndRecovery, readUpdateNetwork } from './requests.ts'
-import { checkNetwork } from './rights.ts'
+import { allowedNetwork, readCreateNetwork, readEndRecovery, readUpdateNetwork } from './requests.ts'
 
 export function networkHandlers(backend: Backend): Handlers<typeof NetworkService> {
   const { reads } = backend
@@ -17,8 +16,7 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
     endRecovery: commanded(backend, readEndRecovery, show),
 
     getNetwork: async (message, call) => {
-      const name = networkName(message.name, 'name')
-      checkNetwork(call.caller, name)
+      const name = allowedNetwork(call, message.name, 'name')
       const found = ofNetwork(await reads.network(name), name)
       const recovery = found.network.recovering === null ? null : await reads.recovery(name)
       return { network: shownNetwork(found, recovery) }
@@ -27,7 +25,7 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
     listNetworks: async (message, call) => {
       const page = pageOf(message, networkName)
       const found = await reads.networks({
-        labels: labels(message.labels, 'labels'),
+        labels: message.labels,
         only: call.caller.networks === null ? null : [...call.caller.networks],
         after: page.after,
         limit: page.size + 1,

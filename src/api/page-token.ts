@@ -5,10 +5,11 @@
  */
 import { hash } from 'node:crypto'
 import { invalidField } from './errors.ts'
-import { pageSize, text } from './fields.ts'
+import { text } from './fields.ts'
 
 const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,2500})$/s
 const LONGEST = 4_096
+const DEFAULT_SIZE = 100
 
 type Asked = { readonly pageSize: number; readonly pageToken: string }
 
@@ -30,7 +31,7 @@ export function pageOf<P = string>(
   message: Asked,
   read: (position: string, path: string) => P = (position, path) => text(position, path, LONGEST) as P,
 ): Page<P> {
-  const size = pageSize(message.pageSize)
+  const size = message.pageSize || DEFAULT_SIZE
   const position = decodePage(message)
   const next = (position: string | number | null) =>
     position === null ? '' : encodePage(String(position), message)

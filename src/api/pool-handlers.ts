@@ -3,7 +3,7 @@ import type { PoolView } from '../core/command.ts'
 import type { Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { shownPool, shownPoolUsage } from './answers.ts'
 import { type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
-import { labels, optionalCidr, poolName } from './fields.ts'
+import { optionalCidr, poolName, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
 import { allowedNetwork, readCreatePool, readDeletePool, readUpdatePool } from './requests.ts'
 import type { Shown } from './shown.ts'
@@ -35,7 +35,7 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
 
     getPool: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const name = poolName(message.name, 'name')
+      const name = required(message.name, 'name')
       const { pools, head } = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
       if (pools[0] === undefined) throw poolNotFound(network, name)
       return { pool: shownPoolUsage(network, pools[0]), head }
@@ -45,7 +45,7 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       const network = allowedNetwork(call, message.network)
       const page = pageOf(message, poolName)
       const filter = {
-        labels: labels(message.labels, 'labels'),
+        labels: message.labels,
         cidr: optionalCidr(message.cidr, 'cidr'),
         after: page.after,
         limit: page.size + 1,

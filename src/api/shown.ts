@@ -47,16 +47,10 @@ type Place = {
   readonly absent: unknown
 }
 
-const writers = new Map<DescMessage, (value: object) => object>()
-
 /** Answers a function that writes a value as the message's JSON. */
 export function writerOf(desc: DescMessage): (value: object) => object {
-  const known = writers.get(desc)
-  if (known !== undefined) return known
-  let places: readonly Place[] | undefined
-  const writer = (value: object): object => {
-    // Made at first use: messages may contain themselves.
-    places ??= desc.fields.map(placeOf)
+  const places = desc.fields.map(placeOf)
+  return (value) => {
     const json: Record<string, unknown> = {}
     for (const { from, to, write, absent } of places) {
       const one = (value as Readonly<Record<string, unknown>>)[from]
@@ -65,8 +59,6 @@ export function writerOf(desc: DescMessage): (value: object) => object {
     }
     return json
   }
-  writers.set(desc, writer)
-  return writer
 }
 
 function placeOf(field: DescField): Place {

@@ -1,6 +1,4 @@
-/** Times and durations in milliseconds, as messages and as their JSON has them. */
-import type { Duration } from '@bufbuild/protobuf/wkt'
-
+/** Times and durations in milliseconds, as the JSON of messages has them. */
 let last = { second: 0, text: '1970-01-01T00:00:00' }
 
 /** `2030-01-31T12:00:00.123Z`. Most are of the same second as the one before. */
@@ -14,13 +12,4 @@ export function timeText(ms: number): string {
 /** `90s`, `0.500s` */
 export function durationText(ms: number): string {
   return `${ms % 1_000 === 0 ? ms / 1_000 : (ms / 1_000).toFixed(3)}s`
-}
-
-export function durationMessage(ms: number): Duration {
-  const seconds = Math.floor(ms / 1_000)
-  return {
-    $typeName: 'google.protobuf.Duration',
-    seconds: BigInt(seconds),
-    nanos: (ms - seconds * 1_000) * 1_000_000,
-  }
 }

@@ -211,7 +211,7 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['AuditService/ListEvents', { leaseId: 'default/1', network: 'other' }, 'network'],
   // The past.
   ['AuditService/GetAddressHistory', {}, 'address'],
-  ['AuditService/GetAddressHistory', { address: '10.0.0.1', cidr: '10.0.0.0/8' }, 'cidr'],
+  ['AuditService/GetAddressHistory', { address: '10.0.0.1', cidr: '10.0.0.0/8' }, 'address'],
   ['AuditService/GetAddressHistory', { address: '10.0.0.0/24' }, 'address'],
   ['AuditService/GetAddressHistory', { cidr: '10.0.0.1/24' }, 'cidr'],
   ['AuditService/GetAddressHistory', { address: '10.0.0.1', pageSize: 1001 }, 'pageSize'],

@@ -1,6 +1,7 @@
 /** Lists: filters against a plain loop over everything, pages while everything moves, tokens that were tampered with. */
-import { create } from '@bufbuild/protobuf'
+import { create, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { readerOf } from '../../src/api/asked.ts'
 import { encodePage } from '../../src/api/page-token.ts'
 import { AuditService, type Event } from '../../src/gen/ipledger/v1/audit_pb.ts'
 import { LeaseService, ListLeasesRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
@@ -307,20 +308,24 @@ describe('page tokens', () => {
 
   test('a forged position reaches nothing', async () => {
     const network = 'default'
+    const asked = <D extends DescMessage>(desc: D, init: MessageInitShape<D>) =>
+      readerOf(desc)(create(desc, init))
     const lists = [
-      ['LeaseService/ListLeases', { network }, create(ListLeasesRequestSchema, { network })],
-      ['PoolService/ListPools', { network }, create(ListPoolsRequestSchema, { network })],
-      ['NetworkService/ListNetworks', {}, create(ListNetworksRequestSchema)],
+      ['LeaseService/ListLeases', { network }, asked(ListLeasesRequestSchema, { network })],
+      ['PoolService/ListPools', { network }, asked(ListPoolsRequestSchema, { network })],
+      ['NetworkService/ListNetworks', {}, asked(ListNetworksRequestSchema, {})],
     ] as const
-    for (const [method, body, asked] of lists) {
+    for (const [method, body, filters] of lists) {
       for (const position of ['\u0000', '10.0.0.1/8', '1 or 1=1', 'Ä', '-']) {
-        const pageToken = encodePage(position, asked)
+        const pageToken = encodePage(position, filters)
         const answer = await post(running, method, { ...body, pageToken })
         expect(answer).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'pageToken' } })
       }
       // The digest was right all along: a position that is one is taken.
       const sound = method === 'LeaseService/ListLeases' ? '10.0.0.1' : 'a'
-      expect((await post(running, method, { ...body, pageToken: encodePage(sound, asked) })).status).toBe(200)
+      expect((await post(running, method, { ...body, pageToken: encodePage(sound, filters) })).status).toBe(
+        200,
+      )
     }
   })
 })

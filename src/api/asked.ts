@@ -1,0 +1,243 @@
+/**
+ * From a message to what handlers work with, by the message's descriptor, as `shown.ts` does for answers: every field checked
+ * by its type and name, texts canonical. Times are milliseconds since 1970, durations milliseconds under a name that ends in
+ * `Ms`, numbers of the log are numbers, enums are names. What was not said is undefined, of plain texts the empty one.
+ *
+ * What is wrong throws INVALID_FIELD with the field's path in JSON spelling. What is required, and what depends on the state
+ * of a network, is not looked at here.
+ */
+import {
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type Message,
+  type MessageShape,
+  ScalarType,
+} from '@bufbuild/protobuf'
+import { type Duration, FeatureSet_FieldPresence as Presence, type Timestamp } from '@bufbuild/protobuf/wkt'
+import type { ConfirmRequest, ReleaseRequest, ReserveRequest } from '../gen/ipledger/v1/lease_pb.ts'
+import type { SnapshotEntry } from '../gen/ipledger/v1/liveness_pb.ts'
+import { MOST_ENTRIES } from '../sources/source.ts'
+import { invalidField } from './errors.ts'
+import {
+  address,
+  addressInUse,
+  cidr,
+  interfaceName,
+  LIMITS,
+  labels,
+  ownerKind,
+  poolName,
+  text,
+} from './fields.ts'
+
+/** Read one by one: what is wrong with an item of a batch refuses that item, with an entry of a report nothing. */
+type Later = ReserveRequest | ConfirmRequest | ReleaseRequest | SnapshotEntry
+const LATER: ReadonlySet<string> = new Set<Later['$typeName']>([
+  'ipledger.v1.ReserveRequest',
+  'ipledger.v1.ConfirmRequest',
+  'ipledger.v1.ReleaseRequest',
+  'ipledger.v1.SnapshotEntry',
+])
+
+export type Asked<T> = T extends bigint | Timestamp | Duration
+  ? number
+  : T extends number
+    ? AskedNumber<T>
+    : T extends readonly (infer I)[]
+      ? readonly (I extends Later ? I : Asked<I>)[]
+      : T extends Message
+        ? { readonly [K in keyof T as AskedName<K, T[K]>]: Asked<Exclude<T[K], undefined>> }
+        : T
+type AskedNumber<T extends number> = number extends T ? number : string | undefined
+type AskedName<K, V> = K extends '$typeName' | '$unknown'
+  ? never
+  : [V] extends [Duration | undefined]
+    ? `${K & string}Ms`
+    : K
+
+type Read = (value: never, path: string) => unknown
+type Place = {
+  readonly from: string
+  readonly to: string
+  readonly json: string
+  readonly read: Read
+}
+
+/** Answers a function that reads a message. @throws Refused INVALID_FIELD */
+export function readerOf<D extends DescMessage>(
+  desc: D,
+): (message: MessageShape<D>, path?: string) => Asked<MessageShape<D>> {
+  const places = desc.fields.map((field) => placeOf(desc, field))
+  return (message, path = '') => {
+    const asked: Record<string, unknown> = {}
+    for (const { from, to, json, read } of places) {
+      const value = (message as unknown as Readonly<Record<string, unknown>>)[from]
+      if (value !== undefined) asked[to] = read(value as never, path === '' ? json : `${path}.${json}`)
+    }
+    return asked as Asked<MessageShape<D>>
+  }
+}
+
+function placeOf({ name }: DescMessage, field: DescField): Place {
+  const { localName: from, jsonName: json } = field
+  const place = { from, to: from, json }
+  const isExplicit = field.presence !== Presence.IMPLICIT
+  switch (field.fieldKind) {
+    case 'map':
+      return { ...place, read: labels }
+    case 'list':
+      return { ...place, read: listOf(name, field) }
+    case 'message':
+      if (field.message.typeName !== 'google.protobuf.Duration')
+        return { ...place, read: messageOf(field.message) }
+      return { ...place, to: `${from}Ms`, read: durationOf(BOUNDS[`${name}.${from}`] ?? BOUNDS[from]) }
+    case 'enum':
+      return { ...place, read: enumOf(field.enum, isExplicit) }
+    case 'scalar': {
+      const read = scalarOf(name, field, field.scalar)
+      if (field.scalar !== ScalarType.STRING || isExplicit) return { ...place, read }
+      return { ...place, read: (value: never, path) => (value === '' ? value : read(value, path)) }
+    }
+  }
+}
+
+// Texts.
+
+const named = (value: string, path: string) => text(value, path, LIMITS.nameBytes)
+const why = (value: string, path: string) => text(value, path, LIMITS.whyBytes)
+const asItIs = (value: unknown) => value
+
+/** By message and field, or by the field alone; any other text is a name. */
+const TEXTS: Readonly<Record<string, Read>> = {
+  address,
+  'UpdatePoolRequest.gateway': address,
+  'UpdatePoolRequest.cidr': cidr,
+  'UpdatePoolRequest.subnet': cidr,
+  liveAddresses: addressInUse,
+  'Owner.kind': ownerKind,
+  ownerKinds: ownerKind,
+  'Owner.interface': interfaceName,
+  pool: poolName,
+  pools: poolName,
+  newName: poolName,
+  'CreatePoolRequest.name': poolName,
+  'UpdatePoolRequest.name': poolName,
+  'DeletePoolRequest.name': poolName,
+  'GetPoolRequest.name': poolName,
+  requestId: (value: string, path) => text(value, path, LIMITS.requestId),
+  why,
+  description: why,
+  // Checked where they are read: a token's position; lines of a runtime's error.
+  pageToken: asItIs,
+  'LookUpVerdict.detail': asItIs,
+}
+
+function scalarOf(message: string, { localName }: DescField, scalar: ScalarType): Read {
+  if (scalar === ScalarType.UINT64) return ledgerNumber
+  if (localName === 'pageSize') return pageSize
+  if (scalar !== ScalarType.STRING) return asItIs
+  return TEXTS[`${message}.${localName}`] ?? TEXTS[localName] ?? named
+}
+
+// Lists.
+
+const MOST_ON_PAGE = 1_000
+const MOST: Readonly<Record<string, number>> = {
+  claims: 8,
+  'Claim.pools': 8,
+  pools: 64,
+  liveAddresses: 4_096,
+  routes: 64,
+  dns: 16,
+  requests: 1_000,
+  'ReportSnapshotRequest.entries': MOST_ENTRIES,
+  verdicts: 1_000,
+  ownerKinds: 64,
+  families: 2,
+}
+
+function listOf(message: string, field: DescField & { readonly fieldKind: 'list' }): Read {
+  const most = MOST[`${message}.${field.localName}`] ?? MOST[field.localName] ?? field.enum?.values.length
+  const read =
+    field.listKind === 'message'
+      ? LATER.has(field.message.typeName)
+        ? asItIs
+        : messageOf(field.message)
+      : field.listKind === 'enum'
+        ? enumOf(field.enum, true)
+        : scalarOf(message, field, field.scalar)
+  return (items: readonly never[], path) => {
+    if (most !== undefined && items.length > most) throw invalidField(path, `has more than ${most} entries`)
+    return read === asItIs ? items : items.map((item, index) => read(item, `${path}[${index}]`))
+  }
+}
+
+function messageOf(desc: DescMessage): Read {
+  switch (desc.typeName) {
+    case 'google.protobuf.Timestamp':
+      return instant
+    case 'google.protobuf.Struct':
+      return asItIs
+    default:
+      return readerOf(desc) as Read
+  }
+}
+
+// Numbers, times, enums.
+
+type Bounds = readonly [leastMs: number, mostMs: number]
+const ANY: Bounds = [0, 30 * 24 * 3_600_000]
+const BOUNDS: Readonly<Record<string, Bounds>> = {
+  confirmWithin: [1_000, ANY[1]],
+  interval: [1_000, 3_600_000],
+}
+
+/** Finer than a millisecond is rounded. */
+function durationOf([leastMs, mostMs] = ANY): Read {
+  return ({ seconds, nanos }: Duration, path) => {
+    const ms = Number(seconds) * 1000 + Math.round(nanos / 1_000_000)
+    const mixed = (seconds > 0n && nanos < 0) || (seconds < 0n && nanos > 0)
+    if (mixed || Math.abs(nanos) > 999_999_999) {
+      throw invalidField(path, 'nanos must be below one second and of the sign of seconds')
+    }
+    if (!(ms >= leastMs && ms <= mostMs)) {
+      throw invalidField(path, `must be between ${leastMs / 1000}s and ${mostMs / 1000}s`)
+    }
+    return ms
+  }
+}
+
+/** The years 1 to 9999, as protobuf has it. */
+const FIRST_SECOND = -62_135_596_800n
+const LAST_SECOND = 253_402_300_799n
+
+/** What is finer than a millisecond is cut off, and what was before 1970 was before every log. */
+function instant({ seconds, nanos }: Timestamp, path: string): number {
+  const sound = seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= 999_999_999
+  if (!sound) throw invalidField(path, 'is no time of the years 1 to 9999')
+  return Math.max(0, Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000))
+}
+
+/** Version, token, position: all of them are below 2^53. */
+function ledgerNumber(value: bigint, path: string): number {
+  if (value > BigInt(Number.MAX_SAFE_INTEGER))
+    throw invalidField(path, 'is 2^53 or more, which no log reaches')
+  return Number(value)
+}
+
+function pageSize(value: number, path: string): number {
+  if (value > MOST_ON_PAGE) throw invalidField(path, `must be at most ${MOST_ON_PAGE}`)
+  return value
+}
+
+/** Protobuf hands over numbers that the enum does not know. `…_UNSPECIFIED` says something only where nothing need be said. */
+function enumOf({ values, value: byNumber }: DescEnum, isSaid: boolean): Read {
+  const names = values.filter(({ number }) => number !== 0).map(({ name }) => name)
+  return (value: number, path) => {
+    if (value === 0 && !isSaid) return undefined
+    const found = value === 0 ? undefined : byNumber[value]
+    if (found !== undefined) return found.name
+    throw invalidField(path, `must be one of ${names.join(', ')}`)
+  }
+}
