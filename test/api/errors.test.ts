@@ -2,6 +2,7 @@
 import { Code } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { describe, expect, test } from 'vitest'
+import { SERVICES } from '../../src/api/dispatch.ts'
 import { MEANINGS, Refused, shownItemError, toConnectError, toErrorJson } from '../../src/api/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
@@ -9,6 +10,7 @@ import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
+import { REQUESTS } from './requests.ts'
 import { serverOn, urls } from './running.ts'
 
 const running = await useService()
@@ -278,37 +280,16 @@ describe('every reason, provoked', () => {
     expect((await ok('AuditService/ListEvents', { network, afterSeq: 2 })).events).toEqual([])
   })
 
-  test.each([
-    ['NetworkService/GetNetwork', { name: 'nowhere' }],
-    ['NetworkService/UpdateNetwork', { name: 'nowhere', description: 'x' }],
-    ['NetworkService/EndRecovery', { network: 'nowhere', why: 'x' }],
-    ['PoolService/CreatePool', { network: 'nowhere', name: 'p', cidr: '10.0.0.0/24' }],
-    ['PoolService/UpdatePool', { network: 'nowhere', name: 'p' }],
-    ['PoolService/DeletePool', { network: 'nowhere', name: 'p' }],
-    ['PoolService/GetPool', { network: 'nowhere', name: 'p' }],
-    ['PoolService/ListPools', { network: 'nowhere' }],
-    ['LeaseService/Reserve', { network: 'nowhere', owner: { kind: 'pod', name: 'a' } }],
-    ['LeaseService/Confirm', { leaseId: 'nowhere/1' }],
-    ['LeaseService/Release', { leaseId: 'nowhere/1' }],
-    ['LeaseService/Quarantine', { network: 'nowhere', address: '10.0.0.1', why: 'x' }],
-    ['LeaseService/Reap', { leaseId: 'nowhere/1', version: 1, why: 'x' }],
-    ['LeaseService/UpdateLabels', { leaseId: 'nowhere/1' }],
-    ['LeaseService/GetLease', { leaseId: 'nowhere/1' }],
-    ['LeaseService/GetLease', { network: 'nowhere', address: '10.0.0.1' }],
-    ['LeaseService/ListLeases', { network: 'nowhere' }],
-    ['LeaseService/GetRequest', { network: 'nowhere', requestId: 'x' }],
-    ['AuditService/ListEvents', { network: 'nowhere' }],
-    ['AuditService/GetAddressHistory', { network: 'nowhere', address: '10.0.0.1' }],
-    ['AuditService/GetLeaseHistory', { leaseId: 'nowhere/1' }],
-    ['AuditService/ListLeasesAsOf', { network: 'nowhere' }],
-    ['AuditService/ExplainAddress', { network: 'nowhere', address: '10.0.0.1' }],
-    ['AuditService/VerifyNetwork', { network: 'nowhere' }],
-    ['LivenessService/ListSources', { network: 'nowhere' }],
-    ['LivenessService/ListSightings', { network: 'nowhere' }],
-    ['LivenessService/Reconcile', { network: 'nowhere' }],
-    ['LivenessService/ListAttention', { network: 'nowhere' }],
-  ])('NETWORK_NOT_FOUND: %s', async (method, body) => {
-    expect(await call(method, body)).toMatchObject({
+  const nowhere = SERVICES.flatMap(({ methods }) => methods).flatMap(({ name, parent }) =>
+    ['CreateNetwork', 'ListNetworks'].includes(name)
+      ? []
+      : REQUESTS[name]!.map((one) => [
+          `${parent.name}/${name}`,
+          JSON.stringify(one).replaceAll('"default', '"nowhere'),
+        ]),
+  )
+  test.each(nowhere)('NETWORK_NOT_FOUND: %s %s', async (method, body) => {
+    expect(await call(method!, body)).toMatchObject({
       code: 'not_found',
       reason: 'NETWORK_NOT_FOUND',
       metadata: { network: 'nowhere' },
