@@ -272,6 +272,8 @@ function ipledger_audit.address_history(network text, address inet, "from" times
 
 function ipledger_audit.address_number(address inet) returns numeric
 
+function ipledger_audit.bases(network text, address inet) returns SETOF inet
+
 function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns SETOF ipledger_audit.log
 
 function ipledger_audit.churn("from" timestamp with time zone DEFAULT (now() - '01:00:00'::interval), "to" timestamp with time zone DEFAULT now()) returns TABLE(network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
@@ -295,8 +297,6 @@ function ipledger_audit.event_sentence(event ipledger_audit.log, pool text) retu
 function ipledger_audit.events_between(network text, "from" timestamp with time zone, "to" timestamp with time zone) returns SETOF ipledger_audit.log
 
 function ipledger_audit.explain_address(network text, address inet, OUT step integer, INOUT at timestamp with time zone DEFAULT now(), OUT seq bigint, OUT what text, OUT evidence jsonb, upto bigint DEFAULT NULL::bigint) returns SETOF record
-
-function ipledger_audit.held_at(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
 
 function ipledger_audit.last_event(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
 
@@ -334,8 +334,6 @@ function ipledger_audit.pool_usage_history(INOUT network text, INOUT pool text, 
 
 function ipledger_audit.position_at(network text, at timestamp with time zone) returns bigint
 
-function ipledger_audit.possible_bases(address inet) returns SETOF inet
-
 function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
 
 function ipledger_audit.reaps("from" timestamp with time zone, "to" timestamp with time zone) returns TABLE(network text, seq bigint, at timestamp with time zone, address inet, lease_id text, pool text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, cause text, actor text, source text, why text, snapshots bigint[], heads bigint[], misses integer, last_sighted_at timestamp with time zone, lookup_answer text, lookup_at timestamp with time zone, lookup_detail text, policy jsonb, evidence jsonb)
@@ -362,6 +360,11 @@ comment on function ipledger_audit.address_number(pg_catalog.inet) is 'An addres
 
 Example:
   select address_number(''2001:db8::1'') - address_number(''2001:db8::'');';
+
+comment on function ipledger_audit.bases(pg_catalog.text,pg_catalog.inet) is 'Every address at which a lease that overlaps an address or a CIDR began, or could have begun.
+
+Example:
+  select bases(''default'', ''10.8.64.0/28'');';
 
 comment on function ipledger_audit.chain(pg_catalog.text,pg_catalog.inet,bigint,bigint) is 'The events of the leases that begin at an address, behind one number and up to another, by the index of their chain. Rows of view
 `log`.
@@ -444,21 +447,16 @@ event what it rested on).
 Example:
   select step, at, what from explain_address(''default'', ''10.8.64.2'');';
 
-comment on function ipledger_audit.held_at(pg_catalog.text,pg_catalog.inet,bigint) is 'The leases that were held after an event, of an address or of a CIDR, each as the event that made it so. Rows of view `log`.
-
-Example:
-  select seq, address, owner_name from held_at(''default'', ''10.8.64.0/24'', 1000);';
-
 comment on function ipledger_audit.last_event(pg_catalog.text,pg_catalog.inet,bigint) is 'The last event, up to a number, of the lease that begins at an address: one look at the index of its chain. Rows of view `log`.
 
 Example:
   select seq, type from last_event(''default'', ''10.8.64.2'', 1000);';
 
-comment on function ipledger_audit.last_events(pg_catalog.text,pg_catalog.inet,bigint) is 'The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
-that was held then. Rows of view `log`.
+comment on function ipledger_audit.last_events(pg_catalog.text,pg_catalog.inet,bigint) is 'The last event, up to a number, of every lease that ever began where one that overlaps an address or a CIDR could. Of those that hold
+one address at most one was held then. Rows of view `log`.
 
 Example:
-  select seq, type, address from last_events(''default'', ''10.8.64.2'', 1000);';
+  select seq, type, address, owner_name from last_events(''default'', ''10.8.64.0/24'', 1000) where state <> ''FREE'';';
 
 comment on function ipledger_audit.lease_history(pg_catalog.text) is 'The life of one lease, from its first event to its end, in order. The id names network and fencing token: ''default/42''.
 
@@ -557,11 +555,6 @@ comment on function ipledger_audit.position_at(pg_catalog.text,timestamp with ti
 
 Example:
   select position_at(''default'', now() - interval ''1 hour'');';
-
-comment on function ipledger_audit.possible_bases(pg_catalog.inet) is 'Every address at which a block that contains this one can begin, the address itself included: where the log has events about it.
-
-Example:
-  select possible_bases(''10.8.64.2'');';
 
 comment on function ipledger_audit.quarantine_exit(pg_catalog.text,pg_catalog.text) is 'What ends a quarantine, by its reason and the kind of its owner.
 
@@ -800,6 +793,10 @@ grant execute on function ipledger_audit.address_number(inet) to ipledger_audito
 
 grant execute on function ipledger_audit.address_number(inet) to ipledger_service;
 
+grant execute on function ipledger_audit.bases(text,inet) to ipledger_auditor;
+
+grant execute on function ipledger_audit.bases(text,inet) to ipledger_service;
+
 grant execute on function ipledger_audit.chain(text,inet,bigint,bigint) to ipledger_auditor;
 
 grant execute on function ipledger_audit.chain(text,inet,bigint,bigint) to ipledger_service;
@@ -847,10 +844,6 @@ grant execute on function ipledger_audit.events_between(text,timestamp with time
 grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) to ipledger_auditor;
 
 grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.held_at(text,inet,bigint) to ipledger_service;
 
 grant execute on function ipledger_audit.last_event(text,inet,bigint) to ipledger_auditor;
 
@@ -923,10 +916,6 @@ grant execute on function ipledger_audit.pool_usage_history(text,text,timestamp 
 grant execute on function ipledger_audit.position_at(text,timestamp with time zone) to ipledger_auditor;
 
 grant execute on function ipledger_audit.position_at(text,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.possible_bases(inet) to ipledger_auditor;
-
-grant execute on function ipledger_audit.possible_bases(inet) to ipledger_service;
 
 grant execute on function ipledger_audit.quarantine_exit(text,text) to ipledger_auditor;
 

@@ -31,16 +31,6 @@ Columns: network; address (of a block the first one); state (FREE, RESERVED, ACT
 Example:
   select state, count(*) from touched where network = 'default' group by state;$$;
 
-create function ipledger_audit.possible_bases(address inet) returns setof inet
-  language sql immutable rows 33 as $$
-  select distinct set_masklen(network(set_masklen(address, bits))::inet, -1)
-    from generate_series(0, case family(address) when 4 then 32 else 128 end) as bits
-$$;
-comment on function ipledger_audit.possible_bases(inet) is $$Every address at which a block that contains this one can begin, the address itself included: where the log has events about it.
-
-Example:
-  select possible_bases('10.8.64.2');$$;
-
 -- `previous` is below the number of its event, so of those with `previous < upto` at most the first is behind `upto`.
 create function ipledger_audit.last_event(network text, address inet, upto bigint) returns setof ipledger_audit.log
   language sql stable rows 1 as $$
@@ -66,36 +56,34 @@ comment on function ipledger_audit.chain(text, inet, bigint, bigint) is $$The ev
 Example:
   select seq, type from chain('default', '10.8.64.2', 0, 1000) order by seq;$$;
 
-create function ipledger_audit.last_events(network text, address inet, upto bigint) returns setof ipledger_audit.log
-  language sql stable rows 1 as $$
-  select e.*
-    from ipledger_audit.possible_bases(set_masklen(network(last_events.address)::inet, -1)) as b (base)
-    cross join lateral ipledger_audit.last_event(last_events.network, b.base, last_events.upto) e
-   where set_masklen(e.address, e.prefix_length) >>= set_masklen(network(last_events.address)::inet, -1)
-$$;
-comment on function ipledger_audit.last_events(text, inet, bigint) is $$The last event, up to a number, of every lease that ever began where one that holds the address could. At most one of them is of a lease
-that was held then. Rows of view `log`.
-
-Example:
-  select seq, type, address from last_events('default', '10.8.64.2', 1000);$$;
-
 -- Leases that begin before the CIDR and reach into it can only be blocks that hold its first address.
-create function ipledger_audit.held_at(network text, address inet, upto bigint) returns setof ipledger_audit.log
-  language sql stable rows 10 as $$
-  select e.* from ipledger_audit.last_events(held_at.network, held_at.address, held_at.upto) e where e.state <> 'FREE'
+create function ipledger_audit.bases(network text, address inet) returns setof inet
+  language sql stable rows 33 as $$
+  select distinct set_masklen(network(set_masklen(network(bases.address)::inet, bits))::inet, -1)
+    from generate_series(0, case family(bases.address) when 4 then 32 else 128 end) as bits
   union all
-  select e.*
-    from ipledger_audit.touched t
-    cross join lateral ipledger_audit.last_event(held_at.network, t.address, held_at.upto) e
-   where t.network = held_at.network and t.address > set_masklen(network(held_at.address)::inet, -1)
-     and t.address <= set_masklen(broadcast(held_at.address), -1) and e.state <> 'FREE'
+  select t.address from ipledger_audit.touched t
+   where t.network = bases.network and t.address > set_masklen(network(bases.address)::inet, -1)
+     and t.address <= set_masklen(broadcast(bases.address), -1)
 $$;
-comment on function ipledger_audit.held_at(text, inet, bigint) is $$The leases that were held after an event, of an address or of a CIDR, each as the event that made it so. Rows of view `log`.
+comment on function ipledger_audit.bases(text, inet) is $$Every address at which a lease that overlaps an address or a CIDR began, or could have begun.
 
 Example:
-  select seq, address, owner_name from held_at('default', '10.8.64.0/24', 1000);$$;
+  select bases('default', '10.8.64.0/28');$$;
 
--- With a setting of its own a function is not read into the statement; PostgreSQL 18 then keeps its plan for the session.
+create function ipledger_audit.last_events(network text, address inet, upto bigint) returns setof ipledger_audit.log
+  language sql stable rows 10 as $$
+  select e.*
+    from ipledger_audit.bases(last_events.network, last_events.address) as b (base)
+    cross join lateral ipledger_audit.last_event(last_events.network, b.base, last_events.upto) e
+   where set_masklen(e.address, e.prefix_length) && last_events.address
+$$;
+comment on function ipledger_audit.last_events(text, inet, bigint) is $$The last event, up to a number, of every lease that ever began where one that overlaps an address or a CIDR could. Of those that hold
+one address at most one was held then. Rows of view `log`.
+
+Example:
+  select seq, type, address, owner_name from last_events('default', '10.8.64.0/24', 1000) where state <> 'FREE';$$;
+
 create function ipledger_audit.who_had(
     inout network text, inout address inet, at timestamptz,
     out pool text, out state text, out lease_id text, out fencing_token bigint, out version bigint,
@@ -108,13 +96,14 @@ create function ipledger_audit.who_had(
          e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
          e.owner_interface, e.node, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
          e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
-    from ipledger_audit.held_at(who_had.network, ipledger_audit.plain_address(who_had.address),
-                                (select ipledger_audit.position_at(who_had.network, who_had.at))) e
+    from ipledger_audit.last_events(who_had.network, ipledger_audit.plain_address(who_had.address),
+                                    (select ipledger_audit.position_at(who_had.network, who_had.at))) e
     left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
     left join lateral (
       select n.at, n.type, n.cause from ipledger_audit.log n
        where n.network_id = e.network_id and n.address = e.address and n.previous >= e.seq and n.state = 'FREE'
        order by n.previous limit 1) u on true
+   where e.state <> 'FREE'
    order by e.address
 $$;
 comment on function ipledger_audit.who_had(text, inet, timestamptz) is $$Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too. No row: nobody held
@@ -172,23 +161,17 @@ create function ipledger_audit.address_history(
     network text, address inet, "from" timestamptz default '-infinity', "to" timestamptz default 'infinity')
   returns setof ipledger_audit.event language sql stable as $$
   with span as materialized (
-    select set_masklen(network(a.address)::inet, -1) as first, set_masklen(broadcast(a.address), -1) as last,
+    select a.address,
            ipledger_audit.position_at(address_history.network, address_history."from" - interval '1 microsecond') as after,
            ipledger_audit.position_at(address_history.network, address_history."to") as upto
       from (select ipledger_audit.plain_address(address_history.address) as address) a
   ),
-  base as materialized (
-    select b.base from span s cross join lateral ipledger_audit.possible_bases(s.first) as b (base)
-    union
-    select t.address from span s join ipledger_audit.touched t
-        on t.network = address_history.network and t.address > s.first and t.address <= s.last
-  ),
   about as materialized (
-    select l.seq from span s cross join base b
+    select l.seq from span s cross join lateral ipledger_audit.bases(address_history.network, s.address) as b (base)
      cross join lateral (
        select l.seq, l.address, l.prefix_length from ipledger_audit.chain(address_history.network, b.base, s.after, s.upto) l
         order by l.previous offset 0) l
-     where l.address > s.first or set_masklen(l.address, l.prefix_length) >>= s.first
+     where set_masklen(l.address, l.prefix_length) && s.address
   )
   select e.* from about a join ipledger_audit.event e on e.network = address_history.network and e.seq = a.seq
    order by e.seq

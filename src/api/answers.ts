@@ -9,18 +9,10 @@ import type * as livenessPb from '../gen/ipledger/v1/liveness_pb.ts'
 import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
 import type * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
 import type * as pb from '../gen/ipledger/v1/types_pb.ts'
-import {
-  type EventShown,
-  type HistoryEntry,
-  type Holder,
-  holdsOf,
-  type NetworkAt,
-  type PoolUsage,
-  type Recovery,
-  type SightingShown,
-  type SourceShown,
-  type Usage,
-} from '../ledger/reads-types.ts'
+import type { EventShown, Holder } from '../ledger/read-log.ts'
+import type { NetworkAt, PoolUsage, Recovery, Usage } from '../ledger/read-pools.ts'
+import type { SightingShown, SourceShown } from '../ledger/read-sources.ts'
+import { holdsOf } from '../ledger/reads.ts'
 import type { Verification } from '../sources/intake-types.ts'
 import type { Shown } from './shown.ts'
 
@@ -201,8 +193,8 @@ function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | nul
   }
 }
 
-export function shownEntry(network: string, { what, ...shown }: HistoryEntry): Shown<auditPb.HistoryEntry> {
-  return { event: shownEvent(network, shown), what }
+export function shownEntry(network: string, shown: EventShown): Shown<auditPb.HistoryEntry> {
+  return { event: shownEvent(network, shown), what: shown.what ?? '' }
 }
 
 export function shownHolder(holder: Holder): Shown<auditPb.Holder> {

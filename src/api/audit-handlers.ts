@@ -3,12 +3,12 @@ import type { Cidr } from '../core/address.ts'
 import { EVENT_TYPES } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
 import type * as pb from '../gen/ipledger/v1/audit_pb.ts'
-import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/reads-types.ts'
+import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/read-log.ts'
 import { shownEntry, shownEvent, shownHolder, shownPastLease } from './answers.ts'
 import type { Asked } from './asked.ts'
 import { type Backend, type Call, checkHead, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
-import { address, cidrOrAddress, ipAddress, knownTexts, oneOf, optionalCidr, required } from './fields.ts'
+import { address, cidrOrAddress, ipAddress, knownTexts, oneOf, required } from './fields.ts'
 import { type Page, pageOf } from './page-token.ts'
 import { allowedNetwork, requiredLease } from './requests.ts'
 
@@ -17,14 +17,14 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
     listEvents: async (message, call) => {
       const { network, filter } = readListEvents(message, call)
       const page = pageOf(message, readPosition)
-      const { events, next, head } = ofNetwork(
+      const { entries, next, head } = ofNetwork(
         await reads.events(network, filter, logPage(message, page)),
         network,
       )
       checkHead('afterSeq', filter.afterSeq, head)
       checkHead('leaseId', filter.token ?? 0, head)
       return {
-        events: events.map((one) => shownEvent(network, one)),
+        events: entries.map((one) => shownEvent(network, one)),
         nextPageToken: page.next(next),
         head,
       }
@@ -126,9 +126,6 @@ function readMoment({ seq, time }: Pick<Asked<pb.ExplainAddressRequest>, 'seq' |
 function readListEvents(message: Asked<pb.ListEventsRequest>, call: Call) {
   const key = message.leaseId === '' ? null : requiredLease(message.leaseId, call, message.network)
   const network = key?.network ?? allowedNetwork(call, message.network)
-  if (message.address !== '' && message.cidr !== '') {
-    throw invalidField('cidr', 'address and cidr exclude each other')
-  }
   if (message.includeSources && message.types.length > 0) {
     throw invalidField('includeSources', 'types and includeSources exclude each other')
   }
@@ -136,7 +133,6 @@ function readListEvents(message: Asked<pb.ListEventsRequest>, call: Call) {
   const filter: EventFilter = {
     ...readRange(message),
     address: message.address === '' ? null : ipAddress(message.address, 'address'),
-    cidr: optionalCidr(message.cidr, 'cidr'),
     ownerKind: message.ownerKind || null,
     ownerName: message.ownerName || null,
     token: key?.token ?? null,

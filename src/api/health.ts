@@ -10,7 +10,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect'
 import { type Health, HealthCheckResponse_ServingStatus as Status } from '../gen/grpc/health/v1/health_pb.ts'
-import { type Condition, ReadsUnavailable } from '../ledger/reads-types.ts'
+import { type Condition, ReadsUnavailable } from '../ledger/reads.ts'
 
 /** An answer of the database stands for this long: probes come from anybody. */
 const FRESH_MS = 1_000

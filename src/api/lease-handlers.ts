@@ -10,7 +10,7 @@ import {
   ReleaseRequestSchema,
   ReserveRequestSchema,
 } from '../gen/ipledger/v1/lease_pb.ts'
-import type { LeaseFilter, LeaseFound } from '../ledger/reads-types.ts'
+import type { LeaseFilter, LeaseFound } from '../ledger/read-leases.ts'
 import { shownLease } from './answers.ts'
 import { type Asked, readerOf } from './asked.ts'
 import {

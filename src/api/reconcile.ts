@@ -9,7 +9,8 @@ import type { Details } from '../core/event.ts'
 import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
 import { coverageOf, isSuspect, judge } from '../core/judge.ts'
 import type { Ledger } from '../ledger/ledger.ts'
-import { holdsOf, type LeaseFilter, type Reads } from '../ledger/reads-types.ts'
+import type { LeaseFilter } from '../ledger/read-leases.ts'
+import { holdsOf, type Reads } from '../ledger/reads.ts'
 
 /** About 10 ms of the process. */
 const SLICE = 500

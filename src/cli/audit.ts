@@ -18,7 +18,6 @@ export function auditCommands(program: Command, lease: Command): void {
       ['--after-seq <n>', 'only events with a greater number'],
       ['--before-seq <n>', 'only events with a smaller number'],
       ['--address <address>', 'only about the lease or block that contains it'],
-      ['--cidr <cidr>', 'only about leases that overlap it'],
       ['--owner-kind <kind>', 'only about leases of owners of this kind'],
       ['--owner-name <name>', 'only about leases of owners of this name'],
       ['--lease-id <id>', 'only about this lease, also one that has ended'],

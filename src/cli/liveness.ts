@@ -1,7 +1,7 @@
 /** What sources see, what follows from it, and what waits for a person. */
 import type { Command } from 'commander'
 import { type Finding, LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
-import type { AttentionCode } from '../ledger/reads-types.ts'
+import type { AttentionCode } from '../ledger/read-sources.ts'
 import { Unclear } from './failure.ts'
 import { table, tableOf, time } from './print.ts'
 import { addressOf, holderOf, stateOf } from './show-lease.ts'

@@ -22,7 +22,7 @@ import {
 } from '../core/judge.ts'
 import { POLICY } from '../core/policy.ts'
 import type { RuleName } from '../core/rules.ts'
-import { freshnessOf, lookUpOf } from '../ledger/pg-log.ts'
+import { freshnessOf, lookUpOf } from '../ledger/tables.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countJudgement, countLookup } from '../telemetry.ts'
 import { commandOf, inEachNetwork, isShut, type Job, type JobContext, limitTo, sift } from './job.ts'
@@ -40,7 +40,7 @@ const NO_RULES: ReadonlySet<RuleName> = new Set()
 const READ_RULES: ReadonlySet<RuleName> = new Set(['EVERY_WITNESS_MISSES', 'LOOK_UP_SAYS_GONE'])
 
 const FRESHNESS = `select r.* from ipledger.source_report r where r.network_id = $1 and r.source_id = any($2::text[])`
-const LOOK_UPS = `select k.*, host(k.address) as address_text from ipledger.lookup k
+const LOOK_UPS = `select k.* from ipledger.lookup k
   where k.network_id = $1 and k.address = any($2::inet[])`
 const HEAD = `select e.seq as head from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1`
 const ANSWERED = `select host(k.address) as address from ipledger.lookup k

@@ -154,23 +154,6 @@ export const FOLDS = {
 
 export type FoldedTable = keyof typeof FOLDS
 
-/** The columns that tell its rows apart. */
-export const FOLD_KEYS: Readonly<Record<FoldedTable, readonly string[]>> = {
-  lease: ['network_id', 'address'],
-  pool: ['network_id', 'pool_id'],
-  network: ['network_id'],
-  source: ['network_id', 'source_id'],
-  sighting: [
-    'network_id',
-    'address',
-    'source_id',
-    'owner_kind',
-    'owner_uid',
-    'owner_incarnation',
-    'owner_interface',
-  ],
-}
-
 /** Every source that the log knows. */
 export const SOURCES_OF_LOG = `
   select distinct ${ABOUT} as id from ipledger.event e

@@ -115,7 +115,7 @@ export type Log = {
   /**
    * @throws when the lock could not be had: nothing was done
    */
-  begin(network: string, catchUp: CatchUp, signal: AbortSignal): Promise<Transaction>
+  begin(network: string, catchUp: CatchUp): Promise<Transaction>
   /** A page of events after a number, without the lock: for an image that is far behind. */
   tail(network: string, after: number): Promise<{ readonly tail: readonly Sealed[]; readonly isCut: boolean }>
   /** Reads an image at one head and hands it to `build`. */

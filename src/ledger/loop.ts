@@ -115,7 +115,6 @@ export type Loop = {
 
 const LEDGER = { name: 'ledger', node: null }
 const ENVELOPE = { actor: LEDGER, requestId: null, fingerprint: null, traceId: null } as const
-const NEVER: AbortSignal = new AbortController().signal
 const NO_NEEDS: Needs = { requests: [], tokens: [], owners: [], sources: [], lookUps: [] }
 
 export function createLoop(name: string, options: LoopOptions): Loop {
@@ -217,19 +216,15 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     image ??= await load()
     const commands = commandsOf(batch)
     const sent = monotonic()
-    const transaction = await log.begin(
-      name,
-      {
-        after: image.head,
-        needs: mergeNeeds(image, [
-          ...commandsOf(pending?.decided.map(({ waiting }) => waiting) ?? []),
-          ...commands,
-        ]),
-        creates: commands.some(({ type }) => type === 'createNetwork'),
-        sought: pending?.head ?? null,
-      },
-      NEVER,
-    )
+    const transaction = await log.begin(name, {
+      after: image.head,
+      needs: mergeNeeds(image, [
+        ...commandsOf(pending?.decided.map(({ waiting }) => waiting) ?? []),
+        ...commands,
+      ]),
+      creates: commands.some(({ type }) => type === 'createNetwork'),
+      sought: pending?.head ?? null,
+    })
     const locked = monotonic()
     try {
       const state = catchUp(image, transaction)

@@ -5,7 +5,6 @@
 import type pg from 'pg'
 import type { Freshness, Known, LookUp, Needs, Remembered } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
-import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
 import { IDENTITY_SQL } from '../postgres/connect.ts'
@@ -26,11 +25,20 @@ import {
   type Loaded,
   type Log,
   NeedsRebuild,
-  type PoolRow,
   type Sealed,
   type Transaction,
 } from './log.ts'
-import { writeStatements } from './statements.ts'
+import {
+  freshnessOf,
+  lookUpOf,
+  NETWORK_ROWS,
+  networkOf,
+  poolOf,
+  type Row,
+  sightingOf,
+  sourceOf,
+  writeStatements,
+} from './tables.ts'
 
 /** Events a page of the tail, and records a page of a load. */
 const PAGE = 2_000
@@ -38,8 +46,6 @@ const RECORDS = 5_000
 /** Whoever has not answered by then is not there: the server's own limit on a transaction has passed. */
 const SILENT_MS = 12_000
 const SILENT_LOAD_MS = 60_000
-
-type Row = Readonly<Record<string, unknown>>
 
 const MAKE_LOCK = `insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing`
 const LOCK = `select from ipledger.network_lock where network_id = $1 for no key update`
@@ -78,7 +84,7 @@ const ENDED_BY_OWNER = `select k.place, e.text from unnest($2::text[], $3::text[
        where x.state = 'FREE' and x.owner_kind = k.kind and x.owner_uid = k.uid
          and x.owner_incarnation = k.incarnation and x.owner_interface = k.interface) e`
 const FRESHNESS = `select * from ipledger.source_report where network_id = $1 and source_id = any ($2::text[])`
-const LOOK_UPS = `select *, host(address) as address_text from ipledger.lookup
+const LOOK_UPS = `select * from ipledger.lookup
     where network_id = $1 and address = any ($2::inet[])`
 
 export type Connections = {
@@ -336,49 +342,12 @@ function knownOf(
           freshness.set(row.source_id as string, freshnessOf(row))
           break
         case 'lookups':
-          asked.get(row.address_text as string)?.push(lookUpOf(row))
+          asked.get(row.address as string)?.push(lookUpOf(row))
           break
       }
     }
   }
   return { identity, requests, endedByToken, endedByOwner, freshness, lookUps: asked }
-}
-
-export function freshnessOf(row: Row): Freshness {
-  return {
-    source: row.source_id as string,
-    epoch: row.epoch as string,
-    era: row.era as number,
-    warm: row.warm as boolean,
-    sequence: row.sequence as number,
-    digest: row.digest as string,
-    entries: row.entries as number,
-    counted: (row.counted as readonly [number, number, number][]).map(([sequence, head, at]) => ({
-      sequence,
-      head,
-      at,
-    })),
-    countedTotal: row.counted_total as number,
-    reportedAt: row.reported_at as number,
-    completeAt: row.complete_at as number | null,
-    completeHead: row.complete_head as number | null,
-    partialSince: row.partial_since as number | null,
-    partialBecause: (row.partial_because as readonly string[] | null) ?? [],
-  }
-}
-
-export function lookUpOf(row: Row): LookUp {
-  return {
-    source: row.source_id as string,
-    address: row.address_text as string,
-    owner: { kind: row.owner_kind as string, name: row.owner_name as string, uid: row.owner_uid as string },
-    answer: row.answer as LookUp['answer'],
-    terminalSince: row.terminal_since as number | null,
-    detail: row.detail as string,
-    head: row.head as number,
-    askedAt: row.asked_at as number,
-    attempts: row.attempts as number,
-  }
 }
 
 // Loading.
@@ -427,18 +396,16 @@ async function load<T>(
     const rows = async (text: string, ...values: readonly unknown[]): Promise<readonly Row[]> =>
       (await query(text, [network, ...values])).rows
     const [head] = await rows(HEAD)
-    const [stored] = await rows('select * from ipledger.network where network_id = $1')
+    const [stored] = await rows(`${NETWORK_ROWS} where n.network_id = $1`)
     if ((head === undefined) !== (stored === undefined)) throw needsRebuild(network)
     const loaded: Loaded = {
       head: (head?.head as number | undefined) ?? 0,
       at: (head?.at as number | undefined) ?? 0,
       digest: (head?.digest as string | undefined) ?? NO_DIGEST,
-      network: stored === undefined ? null : await networkOf(stored, rows),
+      network: stored === undefined ? null : networkOf(stored),
       pools: (await rows('select * from ipledger.pool where network_id = $1')).map(poolOf),
       sources: (await rows('select * from ipledger.source where network_id = $1')).map(sourceOf),
-      sightings: (
-        await rows('select *, host(address) as address_text from ipledger.sighting where network_id = $1')
-      ).map(sightingOf),
+      sightings: (await rows('select * from ipledger.sighting where network_id = $1')).map(sightingOf),
       records: recordPages(network, rows),
       recent: recentPages(rows),
     }
@@ -489,85 +456,5 @@ async function* recentPages(rows: Ask): AsyncGenerator<readonly Sealed[]> {
     }))
     yield sealed
     after = sealed.length < PAGE ? null : sealed.at(-1)!.event.seq
-  }
-}
-
-async function networkOf(row: Row, rows: Ask): Promise<NetworkState> {
-  const begun = row.recovering as number | null
-  const [era] =
-    begun === null
-      ? []
-      : await rows('select at, details from ipledger.event where network_id = $1 and seq = $2', begun)
-  return {
-    description: row.description as string,
-    labels: row.labels as NetworkState['labels'],
-    era: row.era as number,
-    identity: row.identity as string,
-    recovering:
-      begun === null || era === undefined
-        ? null
-        : { seq: begun, at: era.at as number, why: (era.details as { why: string }).why },
-    recoveredAt: row.recovered_at as number | null,
-    holds: row.holds as NetworkState['holds'],
-    version: row.version as number,
-    createdAt: row.created_at as number,
-    updatedAt: row.updated_at as number,
-  }
-}
-
-function poolOf(row: Row): PoolRow {
-  return {
-    poolId: row.pool_id as number,
-    settings: row.settings as PoolRow['settings'],
-    version: row.version as number,
-    createdAt: row.created_at as number,
-    updatedAt: row.updated_at as number,
-  }
-}
-
-export function sourceOf(row: Row): SourceState {
-  return {
-    declaration: row.declaration as SourceState['declaration'],
-    state: row.state as SourceState['state'],
-    version: row.version as number,
-    registeredAt: row.registered_at as number,
-    registeredBy: row.registered_by as string,
-    enabledAt: row.enabled_at as number | null,
-    enabledBy: row.enabled_by as string | null,
-    enabledSeq: row.enabled_seq as number | null,
-    retiredAt: row.retired_at as number | null,
-    epoch:
-      row.epoch === null
-        ? null
-        : {
-            name: row.epoch as string,
-            seq: row.epoch_seq as number,
-            head: row.epoch_head as number,
-            at: row.epoch_at as number,
-          },
-  }
-}
-
-export function sightingOf(row: Row): Sighting {
-  return {
-    source: row.source_id as string,
-    address: row.address_text as string,
-    owner:
-      row.owner_kind === ''
-        ? null
-        : {
-            kind: row.owner_kind as string,
-            name: row.owner_name as string,
-            uid: row.owner_uid as string,
-            incarnation: row.owner_incarnation as string,
-            interface: row.owner_interface as string,
-          },
-    node: row.node as string,
-    state: row.state as string,
-    appearedSeq: row.appeared_seq as number,
-    appearedHead: row.appeared_head as number,
-    vanishedSeq: row.vanished_seq as number | null,
-    terminalSeq: row.terminal_seq as number | null,
-    terminalAt: row.terminal_at as number | null,
   }
 }

@@ -4,15 +4,49 @@
  * answered by an index; everything else is filtered on the way.
  */
 import { type Kysely, type RawBuilder, sql } from 'kysely'
-import { formatValue, type IpAddress } from '../core/address.ts'
+import { type Cidr, formatValue, type IpAddress } from '../core/address.ts'
 import { viewOf } from '../core/batch.ts'
 import type { LeaseView } from '../core/command.ts'
-import type { AddressRecord } from '../core/event.ts'
+import type { AddressRecord, LeaseState, QuarantineReason } from '../core/event.ts'
 import type { Image } from '../core/image.ts'
+import type { Labels } from '../core/owner.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import { recordOfText } from './event-text.ts'
 import { headOf } from './read-pools.ts'
-import type { LeaseFilter, LeaseFound, LeasePage, PageByAddress } from './reads-types.ts'
+
+/** `after`: last address of the page before. */
+export type PageByAddress = { readonly after: string | null; readonly size: number }
+
+export type LeaseFilter = {
+  readonly states: readonly LeaseState[]
+  readonly quarantineReasons: readonly QuarantineReason[]
+  readonly ownerKind: string | null
+  readonly ownerName: string | null
+  readonly ownerUid: string | null
+  readonly node: string | null
+  readonly labels: Labels
+  readonly pools: readonly string[]
+  readonly cidr: Cidr | null
+}
+
+export type LeasePage = {
+  readonly leases: readonly LeaseView[]
+  /** Where the next page goes on; null after the last one. */
+  readonly next: string | null
+  readonly head: number
+  /** Pools named by the filter that do not exist. */
+  readonly unknownPools: readonly string[]
+}
+
+export type LeaseFound =
+  | { readonly is: 'held'; readonly lease: LeaseView; readonly head: number }
+  | {
+      readonly is: 'ended'
+      readonly state: 'RELEASED' | 'REAPED'
+      readonly address: string
+      readonly endedAt: number
+    }
+  | { readonly is: 'unknown'; readonly head: number }
 
 /** Rows that a page looks at. */
 export const MOST_EXAMINED = 10_000

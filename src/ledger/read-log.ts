@@ -1,37 +1,25 @@
 /**
  * The log: its events, the histories of addresses and leases, and how leases were. What was committed never changes, so a page
- * may be made by several statements and is still of one head. The sentences and the reasons are those of `ipledger_audit`.
- *
- * The events of an address are a chain, which the index of (address, previous) follows in order. Where a page is about several
- * addresses, each chain is read as far as its share of `MOST_EXAMINED` goes; what lies beyond the first that was cut off is
- * left to the next page, so that pages are in order of number and neither skip nor repeat.
+ * may be made by several statements and is still of one head. Where things are in the log, the sentences and the reasons are
+ * those of `ipledger_audit`.
  */
 import { type Kysely, type RawBuilder, sql } from 'kysely'
-import { blockBase, type Cidr, formatCidr, formatValue, type IpAddress, maxPrefix } from '../core/address.ts'
-import type { Details, LeaseEvent } from '../core/event.ts'
-import { leaseId } from '../core/event.ts'
-import { addressValue } from '../core/image.ts'
+import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
+import type { LeaseView } from '../core/command.ts'
+import {
+  type Details,
+  type EventType,
+  type LeaseEvent,
+  type LeaseState,
+  type LedgerEvent,
+  leaseId,
+  type QuarantineReason,
+} from '../core/event.ts'
+import type { Labels, Owner } from '../core/owner.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import { eventOf, recordOfText } from './event-text.ts'
-import { MOST_EXAMINED, showLease } from './read-leases.ts'
+import { MOST_EXAMINED, type PageByAddress, showLease } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
-import type {
-  AsOfPage,
-  Beyond,
-  EventFilter,
-  EventPage,
-  Explained,
-  Face,
-  HeldState,
-  HistoryEntry,
-  HistoryPage,
-  Holder,
-  LeasesAsOf,
-  Moment,
-  PageOfLog,
-  Range,
-  Step,
-} from './reads-types.ts'
 
 type Db = Kysely<unknown>
 
@@ -39,6 +27,34 @@ type Db = Kysely<unknown>
 const MOST_MERGED = 1_000
 /** Of the events in which a lease changed its state: the newest. */
 const MOST_STATES = 100
+
+/** A page of what goes by number. */
+export type PageOfLog = {
+  readonly descending: boolean
+  readonly size: number
+  /** Number at which the page before ended; null: the first page. */
+  readonly position: number | null
+}
+
+/** All bounds are meant at once. Numbers are exclusive, times (milliseconds) inclusive. */
+export type Range = {
+  readonly afterSeq: number
+  readonly beforeSeq: number | null
+  readonly from: number | null
+  readonly to: number | null
+}
+
+/** Of an event about a lease, the pool as it is now; empty texts when it is gone. */
+export type Face = { readonly pool: string; readonly subnet: string; readonly gateway: string }
+/** `what`: the sentence of `ipledger_audit.event`; null where it was not asked for. */
+export type EventShown = { readonly event: LedgerEvent; readonly face: Face; readonly what: string | null }
+
+export type LogPage = {
+  readonly entries: readonly EventShown[]
+  /** Number at which the next page goes on; null after the last one. */
+  readonly next: number | null
+  readonly head: number
+}
 
 /** Numbers, both ends exclusive. */
 type Bounds = { readonly after: number; readonly before: number; readonly head: number }
@@ -66,31 +82,77 @@ async function readBounds(
     : { after: Math.max(after, position), before, head }
 }
 
+function orderOf({ descending }: PageOfLog): RawBuilder<unknown> {
+  return descending ? sql`desc` : sql`asc`
+}
+
 /** A select of the numbers that are looked at, and the last of them if there may be more: the page goes on there. */
 type Walk = { readonly numbers: RawBuilder<unknown>; readonly end: RawBuilder<unknown> }
 
-function walkOf(select: RawBuilder<unknown>, descending: boolean): Walk {
-  const order = descending ? sql`desc` : sql`asc`
+/** `select` is about rows `e`. */
+function walkOf(select: RawBuilder<unknown>, { after, before }: Bounds, page: PageOfLog): Walk {
+  const rows = sql`${select} and e.seq > ${after} and e.seq < ${before} order by e.seq ${orderOf(page)}`
   return {
-    numbers: sql`${select} order by e.seq ${order} limit ${MOST_EXAMINED}`,
-    end: sql`select x.seq from (${select} order by e.seq ${order} offset ${MOST_EXAMINED - 1} limit 1) x`,
+    numbers: sql`${rows} limit ${MOST_EXAMINED}`,
+    end: sql`select x.seq from (${rows} offset ${MOST_EXAMINED - 1} limit 1) x`,
   }
 }
 
-function walkOfNumbers({ seqs, next }: Chained): Walk {
+function walkOfLog(network: string, bounds: Bounds, page: PageOfLog): Walk {
+  return walkOf(sql`select e.seq from ipledger.event e where e.network_id = ${network}`, bounds, page)
+}
+
+function walkOfLease(network: string, token: number, bounds: Bounds, page: PageOfLog): Walk {
+  const history = sql`ipledger_audit.lease_history(${leaseId(network, token)})`
+  return walkOf(sql`select e.seq from ${history} e where true`, bounds, page)
+}
+
+/**
+ * The chains of some addresses, merged: each as far as its share of `MOST_EXAMINED` goes. What lies beyond the first that was cut
+ * off is left to the next page, so that pages are in order of number and neither skip nor repeat.
+ */
+async function walkOfChains(
+  db: Db,
+  network: string,
+  bases: readonly string[],
+  { after, before }: Bounds,
+  page: PageOfLog,
+): Promise<Walk> {
+  const share = Math.max(1, Math.floor(MOST_EXAMINED / bases.length))
+  const { rows } = await sql<{ seqs: readonly number[] }>`
+    select array_agg(c.seq order by c.seq ${orderOf(page)}) as seqs
+    from unnest(${bases}::inet[]) as b (address)
+    cross join lateral (
+      select x.seq from ipledger_audit.chain(${network}, b.address, ${after}::bigint, ${before}::bigint - 1) x
+      order by x.previous ${orderOf(page)} limit ${share}) c
+    group by b.address
+  `.execute(db)
+  const ends = rows.flatMap(({ seqs }) => (seqs.length < share ? [] : seqs.at(-1)!))
+  const end = ends.length === 0 ? null : page.descending ? Math.max(...ends) : Math.min(...ends)
+  const isBefore = (seq: number): boolean => end === null || (page.descending ? seq >= end : seq <= end)
+  const seqs = rows.flatMap((row) => row.seqs.filter(isBefore))
   return {
     numbers: sql`select u.seq from unnest(${seqs}::bigint[]) as u (seq)`,
-    end: sql`select ${next}::bigint`,
+    end: sql`select ${end}::bigint`,
   }
 }
 
-type ShownRow = {
-  text: string | null
-  what: string
-  name: string | null
-  subnet: string | null
-  gateway: string | null
-  end: number | null
+/** Where leases that overlap the CIDR begin, or could; null: too many. */
+async function basesOf(db: Db, network: string, cidr: string): Promise<readonly string[] | null> {
+  const { rows } = await sql<{ base: string }>`
+    select b.base from ipledger_audit.bases(${network}, ${cidr}::inet) as b (base) limit ${MOST_MERGED + 1}
+  `.execute(db)
+  return rows.length > MOST_MERGED ? null : rows.map(({ base }) => base)
+}
+
+type PoolFace = { name: string | null; subnet: string | null; gateway: string | null }
+type ShownRow = PoolFace & { text: string | null; what: string | null; end: number | null }
+
+/** Of pool `p`. */
+const FACE = sql`p.name, p.settings ->> 'subnet' as subnet, p.settings ->> 'gateway' as gateway`
+
+function faceOf({ name, subnet, gateway }: PoolFace): Face {
+  return { pool: name ?? '', subnet: subnet ?? '', gateway: gateway ?? '' }
 }
 
 /** A page of what a walk looks at; `conditions` are about event `e`. */
@@ -99,9 +161,11 @@ async function readPage(
   network: string,
   { numbers, end }: Walk,
   conditions: readonly RawBuilder<unknown>[],
-  { descending, size, inWords = true }: PageOfLog & { readonly inWords?: boolean },
-): Promise<{ readonly entries: readonly HistoryEntry[]; readonly next: number | null }> {
-  const order = descending ? sql`desc` : sql`asc`
+  page: PageOfLog,
+  inWords: boolean,
+): Promise<Omit<LogPage, 'head'>> {
+  const { size } = page
+  const order = orderOf(page)
   const { rows } = await sql<ShownRow>`
     with page as materialized (
       select w.seq, e.pool_id, ipledger.event_text(e) as text
@@ -109,7 +173,7 @@ async function readPage(
       where ${sql.join([sql`true`, ...conditions], sql` and `)}
       order by w.seq ${order} limit ${size + 1}
     )
-    select page.text, v.what, p.name, p.settings ->> 'subnet' as subnet, p.settings ->> 'gateway' as gateway,
+    select page.text, v.what, ${FACE},
       case when (select count(*) from page) <= ${size} then (${end}) end as end
     from (select) one
     left join page on true
@@ -124,22 +188,30 @@ async function readPage(
   return { entries, next: found.length > size ? entries.at(-1)!.event.seq : rows[0]!.end }
 }
 
-function faceOf({ name, subnet, gateway }: Pick<ShownRow, 'name' | 'subnet' | 'gateway'>): Face {
-  return { pool: name ?? '', subnet: subnet ?? '', gateway: gateway ?? '' }
-}
-
 // Events.
+
+export type EventFilter = Range & {
+  /** Only about the lease or block that contains it. */
+  readonly address: IpAddress | null
+  readonly ownerKind: string | null
+  readonly ownerName: string | null
+  readonly token: number | null
+  /** Empty: all but `source.*`. */
+  readonly types: readonly EventType[]
+}
 
 export async function readEvents(
   db: Db,
   network: string,
   filter: EventFilter,
   page: PageOfLog,
-): Promise<EventPage | null> {
+): Promise<LogPage | null> {
   const bounds = await readBounds(db, network, filter, page)
   if (bounds === null) return null
-  const { address, cidr, ownerKind, ownerName, token, types } = filter
-  const conditions: RawBuilder<unknown>[] = []
+  const { address, ownerKind, ownerName, token, types } = filter
+  const conditions = [
+    types.length > 0 ? sql`e.type = any(${types}::text[])` : sql`not starts_with(e.type, 'source.')`,
+  ]
   if (ownerKind !== null) conditions.push(sql`e.owner_kind = ${ownerKind}`)
   if (ownerName !== null) conditions.push(sql`e.owner_name = ${ownerName}`)
   if (token !== null) conditions.push(sql`e.token = ${token}`)
@@ -147,15 +219,8 @@ export async function readEvents(
     conditions.push(
       sql`set_masklen(e.address, e.prefix_length) >>= ${formatValue(address.family, address.value)}::inet`,
     )
-  if (cidr !== null)
-    conditions.push(sql`set_masklen(e.address, e.prefix_length) && ${formatCidr(cidr)}::inet`)
-  conditions.push(
-    types.length > 0 ? sql`e.type = any(${types}::text[])` : sql`not starts_with(e.type, 'source.')`,
-  )
   const walk = await walkFor(db, network, filter, bounds, page)
-  const { entries, next } = await readPage(db, network, walk, conditions, { ...page, inWords: false })
-  const events = entries.map(({ event, face }) => ({ event, face }))
-  return { events, next, head: bounds.head }
+  return { ...(await readPage(db, network, walk, conditions, page, false)), head: bounds.head }
 }
 
 async function walkFor(
@@ -163,151 +228,85 @@ async function walkFor(
   network: string,
   { address, ownerName, token, types }: EventFilter,
   bounds: Bounds,
-  { descending }: PageOfLog,
+  page: PageOfLog,
 ): Promise<Walk> {
-  if (token !== null) {
-    const made = await readMade(db, network, token)
-    if (made === undefined) return walkOfNumbers({ seqs: [], next: null })
-    return walkOfNumbers(await chain(db, network, [made.address], bounds, descending))
+  if (token !== null) return walkOfLease(network, token, bounds, page)
+  if (address !== null) {
+    const bases = await basesOf(db, network, formatValue(address.family, address.value))
+    return walkOfChains(db, network, bases!, bounds, page)
   }
-  if (address !== null)
-    return walkOfNumbers(await chain(db, network, possibleBases(address), bounds, descending))
-  const { after, before } = bounds
-  const within = sql`e.network_id = ${network} and e.seq > ${after} and e.seq < ${before}`
-  if (ownerName !== null) {
-    return walkOf(
-      sql`select e.seq from ipledger.event e where ${within} and e.owner_name = ${ownerName}`,
-      descending,
-    )
-  }
+  const all = sql`select e.seq from ipledger.event e where e.network_id = ${network}`
+  if (ownerName !== null) return walkOf(sql`${all} and e.owner_name = ${ownerName}`, bounds, page)
   // Few, and in an index.
   const isOfShape = (type: string): boolean =>
     !type.startsWith('lease.') && type !== 'source.reported' && type !== 'attachment.closed'
-  if (types.length > 0 && types.every(isOfShape)) {
-    const select = sql`select e.seq from ipledger.event e
-      where ${within} and e.address is null and e.type = any(${types}::text[])`
-    return walkOf(select, descending)
-  }
-  return walkOf(sql`select e.seq from ipledger.event e where ${within}`, descending)
-}
-
-// Chains.
-
-/** Numbers in order; `next` is the last one that can be vouched for. */
-type Chained = { readonly seqs: readonly number[]; readonly next: number | null }
-type ChainRow = { readonly address: string; readonly seq: number; readonly prefix_length: number }
-
-/** Events at some addresses, merged by number. */
-async function chain(
-  db: Db,
-  network: string,
-  addresses: readonly string[],
-  { after, before }: Bounds,
-  descending: boolean,
-  isWanted: (row: ChainRow) => boolean = () => true,
-): Promise<Chained> {
-  const share = Math.max(1, Math.floor(MOST_EXAMINED / addresses.length))
-  const order = descending ? sql`desc` : sql`asc`
-  // `previous` is below the number of its event: in (after, before) lie those from the last event up to `after` on.
-  const { rows } = await sql<ChainRow>`
-    select host(e.address) as address, e.seq, e.prefix_length
-    from unnest(${addresses}::inet[]) as b (address)
-    cross join lateral (select coalesce((
-      select x.seq from ipledger.event x
-      where x.network_id = ${network} and x.address = b.address and x.previous < ${after} and x.seq <= ${after}
-      order by x.previous desc limit 1), 0) as seq) f
-    cross join lateral (
-      select x.address, x.seq, x.prefix_length from ipledger.event x
-      where x.network_id = ${network} and x.address = b.address and x.previous >= f.seq and x.previous < ${before}
-        and x.seq > ${after} and x.seq < ${before}
-      order by x.previous ${order} limit ${share}) e
-  `.execute(db)
-  const counts = new Map<string, number>()
-  let horizon: number | null = null
-  for (const { address, seq } of rows) {
-    const count = (counts.get(address) ?? 0) + 1
-    counts.set(address, count)
-    if (count < share) continue
-    horizon = horizon === null ? seq : descending ? Math.max(horizon, seq) : Math.min(horizon, seq)
-  }
-  const seqs = rows
-    .filter(
-      (row) => (horizon === null || (descending ? row.seq >= horizon : row.seq <= horizon)) && isWanted(row),
-    )
-    .map(({ seq }) => seq)
-  return { seqs, next: horizon }
-}
-
-/** Every address at which a block that contains this one can begin. */
-function possibleBases({ family, value }: IpAddress): readonly string[] {
-  const bases = new Set<string>()
-  for (let prefixLength = 0; prefixLength <= maxPrefix(family); prefixLength++)
-    bases.add(formatValue(family, blockBase(family, value, prefixLength)))
-  return [...bases]
-}
-
-/** Where leases that overlap the CIDR begin, or could; null: too many. */
-async function basesOf(db: Db, network: string, cidr: Cidr): Promise<readonly string[] | null> {
-  const { family, first, last } = cidr
-  const bases = possibleBases({ family, value: first })
-  if (first === last) return bases
-  const { rows } = await sql<{ address: string }>`
-    select host(l.address) as address from ipledger.lease l
-    where l.network_id = ${network} and l.address > ${formatValue(family, first)}::inet
-      and l.address <= ${formatValue(family, last)}::inet
-    limit ${MOST_MERGED + 1}
-  `.execute(db)
-  return rows.length > MOST_MERGED ? null : [...bases, ...rows.map(({ address }) => address)]
-}
-
-function overlaps(
-  { family, first, last }: Cidr,
-  { address, prefix_length: prefixLength }: ChainRow,
-): boolean {
-  const { value } = addressValue(address)
-  return value > first ? value <= last : blockBase(family, first, prefixLength) === value
-}
-
-type Made = { readonly address: string; readonly previous: number }
-
-/** The event that made the lease of a token. */
-async function readMade(db: Db, network: string, token: number): Promise<Made | undefined> {
-  const { rows } = await sql<Made>`
-    select host(e.address) as address, e.previous from ipledger.event e
-    where e.network_id = ${network} and e.seq = ${token} and e.token = ${token}
-  `.execute(db)
-  return rows[0]
+  if (types.length > 0 && types.every(isOfShape))
+    return walkOf(sql`${all} and e.address is null and e.type = any(${types}::text[])`, bounds, page)
+  return walkOfLog(network, bounds, page)
 }
 
 // Histories.
 
+/** The span over which a lease was held. */
+export type Holder = {
+  readonly leaseId: string
+  readonly address: string
+  readonly prefixLength: number
+  readonly face: Face
+  readonly owner: Owner | null
+  readonly node: string
+  readonly labels: Labels
+  /** `as`: type and cause, `lease.reserved/Reserve`. */
+  readonly from: {
+    readonly seq: number
+    readonly at: number
+    readonly as: string
+    readonly actor: string
+  }
+  /** Null: it is held still. */
+  readonly until: { readonly seq: number; readonly at: number; readonly as: string } | null
+  readonly availableAt: number | null
+  /** Oldest first; of a lease that changed more than 100 times, the newest. */
+  readonly states: readonly HeldState[]
+}
+
+type HeldState = {
+  readonly state: LeaseState
+  readonly reason: QuarantineReason | null
+  readonly seq: number
+  readonly at: number
+}
+
+/** `holders`: whoever held while the numbers of this page passed, oldest first. */
+export type HistoryPage = LogPage & { readonly holders: readonly Holder[] }
+
 export async function readAddressHistory(
   db: Db,
   network: string,
-  cidr: Cidr,
+  place: Cidr,
   range: Range,
   page: PageOfLog,
 ): Promise<HistoryPage | null> {
   const bounds = await readBounds(db, network, range, page)
   if (bounds === null) return null
-  const { descending } = page
+  const cidr = formatCidr(place)
   const bases = await basesOf(db, network, cidr)
   const walk =
-    bases === null
-      ? walkOf(
-          sql`select e.seq from ipledger.event e
-            where e.network_id = ${network} and e.seq > ${bounds.after} and e.seq < ${bounds.before}`,
-          descending,
-        )
-      : walkOfNumbers(await chain(db, network, bases, bounds, descending, (row) => overlaps(cidr, row)))
-  const about = [sql`set_masklen(e.address, e.prefix_length) && ${formatCidr(cidr)}::inet`]
-  const { entries, next } = await readPage(db, network, walk, about, page)
-  const lowest = descending && next !== null ? next - 1 : bounds.after
+    bases === null ? walkOfLog(network, bounds, page) : await walkOfChains(db, network, bases, bounds, page)
+  const about = [sql`set_masklen(e.address, e.prefix_length) && ${cidr}::inet`]
+  const { entries, next } = await readPage(db, network, walk, about, page, true)
   const tokens = new Set(entries.map(({ event }) => (event as LeaseEvent).record.token))
-  if (bases !== null) for (const token of await heldAfter(db, network, cidr, bases, lowest)) tokens.add(token)
+  if (bases !== null) {
+    const lowest = page.descending && next !== null ? next - 1 : bounds.after
+    const { rows } = await sql<{ token: number }>`
+      select e.fencing_token as token from ipledger_audit.last_events(${network}, ${cidr}::inet, ${lowest}::bigint) e
+      where e.state <> 'FREE'`.execute(db)
+    for (const { token } of rows) tokens.add(token)
+  }
   return { entries, holders: await readHolders(db, network, [...tokens]), next, head: bounds.head }
 }
 
+/** Undefined: no lease has this token. */
 export async function readLeaseHistory(
   db: Db,
   network: string,
@@ -317,64 +316,24 @@ export async function readLeaseHistory(
   const all = { afterSeq: token - 1, beforeSeq: null, from: null, to: null }
   const bounds = await readBounds(db, network, all, page)
   if (bounds === null) return null
-  const made = await readMade(db, network, token)
-  if (made === undefined) return undefined
-  const chained = await chain(db, network, [made.address], bounds, page.descending)
-  const { entries, next } = await readPage(
-    db,
-    network,
-    walkOfNumbers(chained),
-    [sql`e.token = ${token}`],
-    page,
-  )
-  // The address went on to others: there is no more of this lease.
-  const isOver =
-    !page.descending && entries.length < page.size && entries.at(-1)?.event.seq !== chained.seqs.at(-1)
   const holders = await readHolders(db, network, [token])
-  return { entries, holders, next: isOver ? null : next, head: bounds.head }
+  if (holders.length === 0) return undefined
+  const walk = walkOfLease(network, token, bounds, page)
+  return { ...(await readPage(db, network, walk, [], page, true)), holders, head: bounds.head }
 }
 
-/** Tokens of the leases that were held after an event. */
-async function heldAfter(
-  db: Db,
-  network: string,
-  cidr: Cidr,
-  bases: readonly string[],
-  seq: number,
-): Promise<readonly number[]> {
-  const { rows } = await sql<ChainRow & { token: number; state: string }>`
-    select host(e.address) as address, e.seq, e.prefix_length, e.token, e.state
-    from unnest(${bases}::inet[]) as b (address)
-    cross join lateral (
-      select * from ipledger.event x
-      where x.network_id = ${network} and x.address = b.address and x.previous < ${seq} and x.seq <= ${seq}
-      order by x.previous desc limit 1) e
-  `.execute(db)
-  return rows.filter((row) => row.state !== 'FREE' && overlaps(cidr, row)).map(({ token }) => token)
-}
-
-type LifeRow = { token: number; text: string } & Pick<ShownRow, 'name' | 'subnet' | 'gateway'>
+type LifeRow = PoolFace & { token: number; text: string }
 
 /** The spans over which leases were held, oldest first. */
 async function readHolders(db: Db, network: string, tokens: readonly number[]): Promise<readonly Holder[]> {
   if (tokens.length === 0) return []
   const { rows } = await sql<LifeRow>`
-    select b.token, ipledger.event_text(e) as text, p.name, p.settings ->> 'subnet' as subnet, p.settings ->> 'gateway' as gateway
+    select t.token, ipledger.event_text(e) as text, ${FACE}
     from unnest(${tokens}::bigint[]) as t (token)
-    join ipledger.event b on b.network_id = ${network} and b.seq = t.token
-    left join lateral (
-      select x.seq from ipledger.event x
-      where x.network_id = ${network} and x.address = b.address and x.previous >= b.seq and x.state = 'FREE'
-      order by x.previous limit 1) ended on true
-    cross join lateral (
-      select b.seq as seq
-      union all
-      (select x.seq from ipledger.event x
-       where x.network_id = ${network} and x.address = b.address and x.previous >= b.seq
-         and x.previous < coalesce(ended.seq, 9223372036854775807) and x.type <> 'lease.updated'
-       order by x.previous desc limit ${MOST_STATES})) life
+    cross join lateral ipledger_audit.lease_history(${network} || '/' || t.token) life
     join ipledger.event e on e.network_id = ${network} and e.seq = life.seq
-    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = b.pool_id
+    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = e.pool_id
+    where life.type <> 'lease.updated'
   `.execute(db)
   return [...Map.groupBy(rows, ({ token }) => token).values()]
     .map((life) => holderOf(network, life))
@@ -390,7 +349,7 @@ function holderOf(network: string, life: readonly LifeRow[]): Holder {
   for (const { seq, at, record } of events) {
     const { state } = record
     if (state === 'FREE') continue
-    const reason = state === 'QUARANTINED' ? record.quarantine!.reason : null
+    const reason = record.quarantine?.reason ?? null
     const before = states.at(-1)
     if (before?.state !== state || before.reason !== reason) states.push({ state, reason, seq, at })
   }
@@ -416,9 +375,13 @@ function nameOf({ type, cause }: LeaseEvent): string {
 
 // As it was.
 
+/** A number, or a time of which the last event counts. Both null: now. */
+export type Moment = { readonly seq: number | null; readonly at: number | null }
+/** The number is beyond the head. */
+export type Beyond = { readonly beyond: number }
+/** `at` is null before the first event. */
 type Position = { readonly seq: number; readonly at: number | null; readonly head: number }
 
-/** A number is itself, a time the last event at or before it. */
 async function readPosition(db: Db, network: string, { seq, at }: Moment): Promise<Position | Beyond | null> {
   const { rows } = await sql<{ head: number | null; seq: number; at: number | null }>`
     select head.seq as head, m.seq, (
@@ -434,11 +397,20 @@ async function readPosition(db: Db, network: string, { seq, at }: Moment): Promi
   return position.seq > position.head ? { beyond: position.head } : (position as Position)
 }
 
+export type LeasesAsOf = Position & {
+  /** As they were; what their pool is called and offers now. */
+  readonly leases: readonly LeaseView[]
+  readonly next: string | null
+  /** There is no pool of this name, and never was. */
+  readonly poolUnknown: boolean
+}
+
+/** `pool`: only leases of the pool that has this name now. */
 export async function readLeasesAsOf(
   db: Db,
   network: string,
   moment: Moment,
-  { pool, after, size }: AsOfPage,
+  { pool, after, size }: PageByAddress & { readonly pool: string | null },
 ): Promise<LeasesAsOf | Beyond | null> {
   const position = await readPosition(db, network, moment)
   if (position === null || 'beyond' in position) return position
@@ -451,17 +423,14 @@ export async function readLeasesAsOf(
     with page as materialized (
       select e.address, e.pool_id, ipledger.event_text(e) as text
       from (${walk} limit ${MOST_EXAMINED}) w
-      cross join lateral (
-        select x.seq from ipledger.event x
-        where x.network_id = ${network} and x.address = w.address and x.previous < ${position.seq} and x.seq <= ${position.seq}
-        order by x.previous desc limit 1) last
+      cross join lateral ipledger_audit.last_event(${network}, w.address, ${position.seq}) last
       join ipledger.event e on e.network_id = ${network} and e.seq = last.seq
       where e.state <> 'FREE' and (${ids}::bigint[] is null or e.pool_id = any(${ids}::bigint[]))
       order by w.address limit ${size + 1}
     )
     select page.text, p.settings,
       case when (select count(*) from page) <= ${size} then (
-        select host(w.address) from (${walk} offset ${MOST_EXAMINED - 1} limit 1) w) end as end
+        select w.address from (${walk} offset ${MOST_EXAMINED - 1} limit 1) w) end as end
     from (select) one
     left join page on true
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = page.pool_id
@@ -487,7 +456,20 @@ async function poolsNamed(db: Db, network: string, name: string): Promise<readon
   return rows.map(({ pool_id }) => pool_id)
 }
 
-type StepRow = { step: number; at: number; seq: number | null; what: string; evidence: Details | null }
+export type Explained = Position & {
+  readonly answer: string
+  /** FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, OUTSIDE. */
+  readonly state: string
+  readonly evidence: Details
+  readonly steps: readonly Step[]
+}
+
+type Step = {
+  readonly seq: number
+  readonly at: number
+  readonly what: string
+  readonly evidence: Details | null
+}
 
 export async function readExplanation(
   db: Db,
@@ -501,20 +483,19 @@ export async function readExplanation(
     moment.seq === null
       ? sql`least(to_timestamp(${moment.at}::float8 / 1000), now())`
       : sql`to_timestamp(${position.at ?? 0}::float8 / 1000)`
-  const { rows } = await sql<StepRow>`
-    select x.step, x.at, x.seq, x.what, x.evidence
+  const { rows } = await sql<Step>`
+    select x.at, x.seq, x.what, x.evidence
     from ipledger_audit.explain_address(${network}, ${formatValue(family, value)}::inet, ${at}, ${position.seq}::bigint) x
     order by x.step
   `.execute(db)
   const [answer, ...steps] = rows
   const { state, position: _, ...evidence } = answer!.evidence ?? {}
   return {
+    ...position,
+    at: position.seq === 0 ? null : answer!.at,
     answer: answer!.what,
     state: String(state),
-    seq: position.seq,
-    at: position.seq === 0 ? null : answer!.at,
     evidence,
-    steps: steps.map(({ seq, at, what, evidence }): Step => ({ seq: seq!, at, what, evidence })),
-    head: position.head,
+    steps,
   }
 }

@@ -1,10 +1,11 @@
 /** Networks and pools as they are now, with their usage. Each read is one statement and says the head it is true at. */
 import { type Kysely, sql } from 'kysely'
-import { formatCidr } from '../core/address.ts'
+import { type Cidr, formatCidr } from '../core/address.ts'
 import type { NetworkState } from '../core/image.ts'
+import type { Labels } from '../core/owner.ts'
 import { ERA_BITS } from '../core/policy.ts'
-import { buildPool, type PoolSettings, poolSize } from '../core/pool.ts'
-import type { NetworkAt, NetworkFilter, PoolFilter, PoolsAt, Recovery, Usage } from './reads-types.ts'
+import { buildPool, type Pool, poolSize } from '../core/pool.ts'
+import { NETWORK_ROWS, networkOf, poolOf, type Row } from './tables.ts'
 
 /** Number of the last event; null: there is no such network. */
 export const headOf = (network: string) =>
@@ -12,18 +13,24 @@ export const headOf = (network: string) =>
     number | null
   >`(select e.seq from ipledger.event e where e.network_id = ${network} order by e.seq desc limit 1)`
 
-type NetworkRow = Omit<NetworkState, 'recovering' | 'recoveredAt' | 'createdAt' | 'updatedAt'> & {
-  network_id: string
-  head: number
-  digest: string
-  recovering: number | null
-  recovering_at: number
-  recovering_why: string | null
-  recovered_at: number | null
-  created_at: number
-  updated_at: number
+export type NetworkFilter = {
+  readonly labels: Labels
+  /** Only these; null: all. */
+  readonly only: readonly string[] | null
+  /** Last name of the page before. */
+  readonly after: string | null
+  readonly limit: number
 }
 
+export type NetworkAt = {
+  readonly name: string
+  readonly network: NetworkState
+  readonly head: number
+  /** Of the event `head`, in hexadecimal. */
+  readonly digest: string
+}
+
+/** By name. */
 export async function readNetworks(
   db: Kysely<unknown>,
   { labels, only, after, limit }: NetworkFilter,
@@ -33,44 +40,28 @@ export async function readNetworks(
   if (after !== null) conditions.push(sql`n.network_id > ${after}`)
   if (Object.keys(labels).length > 0)
     conditions.push(sql`n.labels::jsonb @> ${JSON.stringify(labels)}::jsonb`)
-  const { rows } = await sql<NetworkRow>`
-    select n.*, last.seq as head, encode(last.digest, 'hex') as digest,
-      b.at as recovering_at, b.details ->> 'why' as recovering_why
-    from ipledger.network n
+  const { rows } = await sql<Row & Pick<NetworkAt, 'name' | 'head' | 'digest'>>`
+    select n.*, n.network_id as name, last.seq as head, encode(last.digest, 'hex') as digest
+    from (${sql.raw(NETWORK_ROWS)}) n
     cross join lateral (
       select e.seq, e.digest from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) last
-    left join ipledger.event b on b.network_id = n.network_id and b.seq = n.recovering
     where ${sql.join(conditions, sql` and `)}
     order by n.network_id limit ${limit}
   `.execute(db)
-  return rows.map((row) => ({
-    name: row.network_id,
-    network: networkOf(row),
-    head: row.head,
-    digest: row.digest,
-  }))
-}
-
-function networkOf(row: NetworkRow): NetworkState {
-  const { description, labels, era, identity, recovering, holds, version } = row
-  return {
-    description,
-    labels,
-    era,
-    identity,
-    recovering:
-      recovering === null ? null : { seq: recovering, at: row.recovering_at, why: row.recovering_why ?? '' },
-    recoveredAt: row.recovered_at,
-    holds,
-    version,
-    createdAt: row.created_at,
-    updatedAt: row.updated_at,
-  }
+  return rows.map(({ name, head, digest, ...row }) => ({ name, network: networkOf(row), head, digest }))
 }
 
 /** As many as an answer names. */
 const LISTED = 20
 
+export type Recovery = {
+  /** Enabled sources that are waited for in all. */
+  readonly sources: number
+  /** At most `LISTED` of those that have not sent two counted reports in this era. */
+  readonly unreported: readonly string[]
+}
+
+/** What a network that is RECOVERING waits for. */
 export async function readRecovery(db: Kysely<unknown>, network: string): Promise<Recovery | null> {
   const { rows } = await sql<Recovery>`
     with waiting as (
@@ -90,21 +81,30 @@ export async function readRecovery(db: Kysely<unknown>, network: string): Promis
   return rows[0] ?? null
 }
 
-type UsageRow = { cooling: number; reserved: number; active: number; quarantined: number }
-type PoolsRow = UsageRow & {
-  head: number | null
-  pool_id: number | null
-  settings: PoolSettings
-  version: number
-  created_at: number
-  updated_at: number
+export type PoolFilter = {
+  readonly name?: string
+  readonly poolId?: number
+  readonly labels?: Labels
+  /** Only pools that overlap it. */
+  readonly cidr?: Cidr | null
+  readonly after?: string | null
+  readonly limit: number
 }
 
+/** free + cooling + reserved + active + quarantined + (size - allocatable) = size. */
+export type Usage = Readonly<
+  Record<'size' | 'allocatable' | 'free' | 'cooling' | 'reserved' | 'active' | 'quarantined', bigint>
+>
+type Counts = Record<'cooling' | 'reserved' | 'active' | 'quarantined', number>
+
+export type PoolUsage = { readonly pool: Pool; readonly usage: Usage }
+
+/** In order of name. */
 export async function readPools(
   db: Kysely<unknown>,
   network: string,
   { name, poolId, labels = {}, cidr = null, after = null, limit }: PoolFilter,
-): Promise<PoolsAt | null> {
+): Promise<{ readonly pools: readonly PoolUsage[]; readonly head: number } | null> {
   const conditions = [sql`p.network_id = ${network}`]
   if (name !== undefined) conditions.push(sql`p.name = ${name}`)
   if (poolId !== undefined) conditions.push(sql`p.pool_id = ${poolId}`)
@@ -112,7 +112,7 @@ export async function readPools(
   if (cidr !== null) conditions.push(sql`p.cidr && ${formatCidr(cidr)}::inet`)
   if (Object.keys(labels).length > 0)
     conditions.push(sql`(p.settings -> 'labels')::jsonb @> ${JSON.stringify(labels)}::jsonb`)
-  const { rows } = await sql<PoolsRow>`
+  const { rows } = await sql<Row & Counts & { head: number | null }>`
     with page as materialized (
       select p.* from ipledger.pool p where ${sql.join(conditions, sql` and `)} order by p.name limit ${limit}
     )
@@ -129,14 +129,14 @@ export async function readPools(
   if (head === null) return null
   const pools = rows.flatMap((row) => {
     if (row.pool_id === null) return []
-    const { settings, pool_id, version, created_at: createdAt, updated_at: updatedAt } = row
-    const pool = buildPool(settings, { poolId: pool_id, version, createdAt, updatedAt })
+    const { settings, ...at } = poolOf(row)
+    const pool = buildPool(settings!, at)
     return { pool, usage: usageOf(poolSize(pool), row) }
   })
   return { pools, head }
 }
 
-function usageOf({ size, allocatable }: Pick<Usage, 'size' | 'allocatable'>, counts: UsageRow): Usage {
+function usageOf({ size, allocatable }: Pick<Usage, 'size' | 'allocatable'>, counts: Counts): Usage {
   const cooling = BigInt(counts.cooling)
   const reserved = BigInt(counts.reserved)
   const active = BigInt(counts.active)

@@ -1,23 +1,68 @@
 /** Sources, how they stand by their reports, what they list, what they answered, and what waits for somebody. */
 import { type Kysely, sql } from 'kysely'
-import { formatValue, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
+import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
 import type { Freshness, LookUp } from '../core/command.ts'
-import { freshnessOf, lookUpOf, sightingOf, sourceOf } from './pg-log.ts'
+import type { Sighting, SourceState } from '../core/image.ts'
 import { MOST_EXAMINED, unitOf } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
-import type {
-  Attention,
-  AttentionFilter,
-  AttentionPage,
-  PageByText,
-  SightingFilter,
-  SightingPage,
-  SourceFilter,
-  SourceShown,
-} from './reads-types.ts'
+import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
 
 type Db = Kysely<unknown>
-type Row = Readonly<Record<string, unknown>>
+
+/** `after`: `next` of the page before. Its text came from a caller, so it must be checked or bound as a parameter. */
+export type PageByText = { readonly after: string | null; readonly size: number }
+
+export type SourceFilter = {
+  readonly id: string | null
+  readonly node: string | null
+  /** Empty: all. */
+  readonly states: readonly SourceState['state'][]
+  readonly after: string | null
+  readonly limit: number
+}
+
+/** `freshness` is null: it has not reported. */
+export type SourceShown = { readonly source: SourceState; readonly freshness: Freshness | null }
+
+export type SightingFilter = {
+  readonly source: string | null
+  /** Only at this address; inside a block that is leased as one, at its addresses. */
+  readonly address: IpAddress | null
+  /** Also those that vanished, as far as they are kept. */
+  readonly vanished: boolean
+}
+
+/** With the times of the events that it names. */
+export type SightingShown = Sighting & { readonly appearedAt: number; readonly vanishedAt: number | null }
+
+export const ATTENTION_CODES = [
+  'NETWORK_RECOVERING',
+  'HELD',
+  'SOURCE_SILENT',
+  'SOURCE_COLD',
+  'SOURCE_PARTIAL',
+  'LOOKUP_FAILING',
+  'OPERATOR_ONLY',
+  'NO_WITNESS',
+  'BOOKS_DIFFER',
+] as const
+export type AttentionCode = (typeof ATTENTION_CODES)[number]
+
+export type Attention = {
+  readonly code: AttentionCode
+  readonly since: number
+  /** Empty here and below: it is not about one. */
+  readonly source: string
+  readonly address: string
+  readonly leaseId: string
+  /** What it waits for, and what ends the wait. */
+  readonly text: string
+}
+
+/** `next`: where the next page goes on; null after the last one. */
+type Page<Key extends string, Item> = { readonly [K in Key]: readonly Item[] } & {
+  readonly next: string | null
+}
 
 async function isKnown(db: Db, network: string): Promise<boolean> {
   const { rows } = await sql<{ head: number | null }>`select ${headOf(network)} as head`.execute(db)
@@ -65,7 +110,7 @@ export async function readLookUps(
   addresses: readonly string[],
 ): Promise<ReadonlyMap<string, readonly LookUp[]>> {
   const { rows } = await sql<Row>`
-    select k.*, host(k.address) as address_text from ipledger.lookup k
+    select k.* from ipledger.lookup k
     where k.network_id = ${network} and k.address = any(${addresses}::inet[])
   `.execute(db)
   return Map.groupBy(rows.map(lookUpOf), ({ address }) => address)
@@ -77,7 +122,7 @@ export async function readSightings(
   network: string,
   { source, address, vanished }: SightingFilter,
   { after, size }: PageByText,
-): Promise<SightingPage | null> {
+): Promise<Page<'sightings', SightingShown> | null> {
   if (!(await isKnown(db, network))) return null
   const conditions = [sql`s.network_id = ${network}`]
   if (address !== null) {
@@ -98,10 +143,8 @@ export async function readSightings(
   const walk = sql`select * from ipledger.sighting s where ${sql.join(conditions, sql` and `)}
     order by s.address, s.source_id, s.owner_kind, s.owner_uid, s.owner_incarnation, s.owner_interface`
   const key = sql`json_build_array(host(w.address), w.source_id, w.owner_kind, w.owner_uid, w.owner_incarnation, w.owner_interface)::text`
-  const { rows } = await sql<
-    Record<string, unknown> & { key: string; appeared_at: number; vanished_at: number | null }
-  >`
-    select w.*, ${key} as key, host(w.address) as address_text, a.at as appeared_at, v.at as vanished_at
+  const { rows } = await sql<Row & { key: string; appeared_at: number; vanished_at: number | null }>`
+    select w.*, ${key} as key, a.at as appeared_at, v.at as vanished_at
     from (${walk} limit ${MOST_EXAMINED}) w
     left join ipledger.event a on a.network_id = ${network} and a.seq = w.appeared_seq
     left join ipledger.event v on v.network_id = ${network} and v.seq = w.vanished_seq
@@ -120,20 +163,19 @@ export async function readSightings(
   return { sightings, next: end.rows[0]?.key ?? null }
 }
 
-type AttentionRow = Omit<Attention, 'leaseId' | 'text'> & { lease_id: string; what: string; key: string }
-
 export async function readAttention(
   db: Db,
   network: string,
-  { codes }: AttentionFilter,
+  { codes }: { readonly codes: readonly AttentionCode[] },
   { after, size }: PageByText,
-): Promise<AttentionPage | null> {
+): Promise<Page<'items', Attention> | null> {
   if (!(await isKnown(db, network))) return null
   const key = after === null ? null : keyOf(after, 5)
   if (after !== null && key === null) return { items: [], next: null }
   const fields = sql`(a.code collate "C", a.address collate "C", a.source collate "C", a.lease_id collate "C", md5(a.what) collate "C")`
-  const { rows } = await sql<AttentionRow>`
-    select a.*, json_build_array(a.code, a.address, a.source, a.lease_id, md5(a.what))::text as key
+  const { rows } = await sql<Attention & { key: string }>`
+    select a.code, a.since, a.source, a.address, a.lease_id as "leaseId", a.what as text,
+      json_build_array(a.code, a.address, a.source, a.lease_id, md5(a.what))::text as key
     from (
       select t.code, t.since, t.source, coalesce(host(t.address), '') as address, coalesce(t.lease_id, '') as lease_id, t.what
       from ipledger_audit.attention t
@@ -142,16 +184,7 @@ export async function readAttention(
     order by ${sql.raw('a.code collate "C", a.address collate "C", a.source collate "C", a.lease_id collate "C", md5(a.what) collate "C"')}
     limit ${size + 1}
   `.execute(db)
-  const items = rows
-    .slice(0, size)
-    .map(({ code, since, source, address, lease_id: leaseId, what: text }) => ({
-      code,
-      since,
-      source,
-      address,
-      leaseId,
-      text,
-    }))
+  const items = rows.slice(0, size).map(({ key: _, ...item }) => item)
   return { items, next: rows.length > size ? rows[size - 1]!.key : null }
 }
 

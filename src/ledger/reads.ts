@@ -6,6 +6,8 @@
 import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
 import pg from 'pg'
 import type { Answer } from '../core/command.ts'
+import type { HoldCause } from '../core/event.ts'
+import type { NetworkState } from '../core/image.ts'
 import { POLICY } from '../core/policy.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/trip.ts'
@@ -19,38 +21,50 @@ import {
 } from './read-log.ts'
 import { readNetworks, readPools, readRecovery } from './read-pools.ts'
 import { readAttention, readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
-import { type Condition, type Reads, ReadsUnavailable, type RequestFound } from './reads-types.ts'
 import { type Verified, verifyNetwork } from './verify.ts'
 
 const VERIFY_MS = 5_000
 /** Beside its budget a verification takes at most one slice more, and its rows. */
 const VERIFY_WITHIN_MS = 4 * VERIFY_MS
 
+/** The database did not answer, or said that it cannot now. Nothing is known to be wrong with the question. */
+export class ReadsUnavailable extends Error {
+  override readonly name = 'ReadsUnavailable'
+}
+
+/** Null stands for a network that does not exist. */
+export type Reads = ReturnType<typeof createReads>
+
 /** The pool stays the caller's: closing it ends the reads. */
-export function createReads(pool: pg.Pool): Reads {
+export function createReads(pool: pg.Pool) {
   const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
+  const of =
+    <Asked extends readonly unknown[], Found>(
+      read: (db: Kysely<unknown>, ...asked: Asked) => Promise<Found>,
+    ) =>
+    (...asked: Asked): Promise<Found> =>
+      asking(read(db, ...asked))
+  const networks = of(readNetworks)
   let verifying: { readonly network: string; readonly run: Promise<Verified | null> } | undefined
 
   return {
-    condition: () => asking(readCondition(db)),
-    networks: (filter) => asking(readNetworks(db, filter)),
-    network: async (name) => {
-      const found = await asking(readNetworks(db, { labels: {}, only: [name], after: null, limit: 1 }))
-      return found[0] ?? null
-    },
-    recovery: (network) => asking(readRecovery(db, network)),
-    pools: (network, filter) => asking(readPools(db, network, filter)),
-    leaseByToken: (network, token) => asking(readLeaseByToken(db, network, token)),
-    leaseAt: (network, address) => asking(readLeaseAt(db, network, address)),
-    leases: (network, filter, page) => asking(readLeases(db, network, filter, page)),
-    request: (network, requestId) => asking(readRequest(db, network, requestId)),
-    events: (network, filter, page) => asking(readEvents(db, network, filter, page)),
-    addressHistory: (network, cidr, range, page) =>
-      asking(readAddressHistory(db, network, cidr, range, page)),
-    leaseHistory: (network, token, page) => asking(readLeaseHistory(db, network, token, page)),
-    leasesAsOf: (network, moment, page) => asking(readLeasesAsOf(db, network, moment, page)),
-    explanation: (network, address, moment) => asking(readExplanation(db, network, address, moment)),
-    verification: async (network) => {
+    condition: of(readCondition),
+    networks,
+    network: async (name: string) =>
+      (await networks({ labels: {}, only: [name], after: null, limit: 1 }))[0] ?? null,
+    recovery: of(readRecovery),
+    pools: of(readPools),
+    leaseByToken: of(readLeaseByToken),
+    leaseAt: of(readLeaseAt),
+    leases: of(readLeases),
+    request: of(readRequest),
+    events: of(readEvents),
+    addressHistory: of(readAddressHistory),
+    leaseHistory: of(readLeaseHistory),
+    leasesAsOf: of(readLeasesAsOf),
+    explanation: of(readExplanation),
+    /** Verifies for at most 5 s, one network at a time; whoever asks for the same network shares the answer. */
+    verification: async (network: string): Promise<Verified | 'busy' | null> => {
       if (verifying !== undefined && verifying.network !== network) return 'busy'
       verifying ??= {
         network,
@@ -60,11 +74,11 @@ export function createReads(pool: pg.Pool): Reads {
       }
       return verifying.run
     },
-    sources: (network, filter) => asking(readSources(db, network, filter)),
-    sightings: (network, filter, page) => asking(readSightings(db, network, filter, page)),
-    freshness: (network) => asking(readFreshness(db, network)),
-    lookUps: (network, addresses) => asking(readLookUps(db, network, addresses)),
-    attention: (network, filter, page) => asking(readAttention(db, network, filter, page)),
+    sources: of(readSources),
+    sightings: of(readSightings),
+    freshness: of(readFreshness),
+    lookUps: of(readLookUps),
+    attention: of(readAttention),
   }
 }
 
@@ -89,6 +103,14 @@ function impatient(pool: pg.Pool): PostgresPool {
   }
 }
 
+export type Condition = {
+  /** Networks that are RECOVERING. */
+  readonly recovering: number
+  /** Networks with a hold. */
+  readonly held: number
+}
+
+/** Whether there is a database, and what is wrong with it. */
 async function readCondition(db: Kysely<unknown>): Promise<Condition> {
   const { rows } = await sql<Condition>`
     select count(*) filter (where n.recovering is not null) as recovering,
@@ -98,18 +120,20 @@ async function readCondition(db: Kysely<unknown>): Promise<Condition> {
   return rows[0]!
 }
 
+type RequestFound = {
+  readonly method: string
+  readonly at: number
+  readonly seq: number
+  readonly answer: Answer
+}
+
+/** `found` is null when the id was never committed, or more than 24 h ago. */
 async function readRequest(
   db: Kysely<unknown>,
   network: string,
   requestId: string,
 ): Promise<{ readonly found: RequestFound | null } | null> {
-  const { rows } = await sql<{
-    known: boolean
-    method: string | null
-    at: number
-    seq: number
-    answer: Answer
-  }>`
+  const { rows } = await sql<RequestFound & { known: boolean }>`
     select exists (select from ipledger.network where network_id = ${network}) as known,
       r.method, r.at, r.seq, r.answer
     from (select) one
@@ -157,4 +181,11 @@ function isUnavailable(error: unknown): boolean {
   if ('code' in error && typeof error.code === 'string' && /^E[A-Z]+$/.test(error.code)) return true
   // pg has no codes for its own: 'Connection terminated…', 'timeout exceeded when trying to connect', 'Cannot use a pool…'.
   return /terminat|timeout|ended|closed|pool after calling end/i.test(error.message)
+}
+
+/** Holds in force, as GetNetwork and ResumeHold answer them. */
+export function holdsOf({ holds }: Pick<NetworkState, 'holds'>) {
+  return (Object.keys(holds) as HoldCause[])
+    .map((cause) => ({ cause, ...holds[cause]! }))
+    .sort((a, b) => a.seq - b.seq)
 }

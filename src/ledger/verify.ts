@@ -15,7 +15,8 @@
  * digest that were kept elsewhere.
  */
 import type pg from 'pg'
-import { FOLD_KEYS, FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
+import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
+import { KEYS } from './tables.ts'
 
 export type FindingCode =
   | 'EVENT_MISSING'
@@ -152,10 +153,10 @@ const LEASES = `
 function comparison(table: FoldedTable, what: FindingCode, scope: string): string {
   return `
     select '${what}' as what, null::bigint as seq, coalesce(f.row, t.row) ->> 'address' as address, f.row::text as expected, t.row::text as found,
-           concat('the row ', coalesce(f.row, t.row) ->> '${FOLD_KEYS[table].at(-1)}', ' of table ${table} is not what the log says') as message
-      from (select ${FOLD_KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row from (${FOLDS[table]}) x) f
-      full join (select ${FOLD_KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row
-                   from ipledger.${table} x where x.network_id = $1 ${scope}) t using (${FOLD_KEYS[table].join(', ')})
+           concat('the row ', coalesce(f.row, t.row) ->> '${KEYS[table].at(-1)}', ' of table ${table} is not what the log says') as message
+      from (select ${KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row from (${FOLDS[table]}) x) f
+      full join (select ${KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row
+                   from ipledger.${table} x where x.network_id = $1 ${scope}) t using (${KEYS[table].join(', ')})
      where f.row is distinct from t.row
      limit 1000`
 }

@@ -205,7 +205,6 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LivenessService/ResumeHold', {}, 'why'],
   ['LivenessService/ResumeHold', { cause: 9, why: 'x' }, 'cause'],
   ['AuditService/ListEvents', { types: many(22, () => 'lease.reserved') }, 'types'],
-  ['AuditService/ListEvents', { address: '10.0.0.1', cidr: '10.0.0.0/8' }, 'cidr'],
   ['AuditService/ListEvents', { afterSeq: '9007199254740992' }, 'afterSeq'],
   ['AuditService/ListEvents', { beforeSeq: '9007199254740992' }, 'beforeSeq'],
   ['AuditService/ListEvents', { leaseId: 'default/1', network: 'other' }, 'network'],

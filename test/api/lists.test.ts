@@ -190,8 +190,6 @@ describe('filters', () => {
       [{ leaseId: lease.leaseId }, (event) => event.lease?.leaseId === lease.leaseId],
       [{ address: lease.address }, (event) => event.lease?.address === lease.address],
       [{ address: inBlock }, (event) => event.lease?.address === lease.address],
-      [{ cidr: '10.0.0.0/28' }, (event) => /^10\.0\.0\.(\d|1[0-5])$/.test(event.lease?.address ?? '')],
-      [{ cidr: `${inBlock}/32` }, (event) => event.lease?.address === lease.address],
       [{ ownerName: 'default/w-3' }, (event) => ownerOf(event)?.name === 'default/w-3'],
       [{ ownerKind: 'vm' }, (event) => ownerOf(event)?.kind === 'vm'],
       [

@@ -79,7 +79,7 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
   GetRequest: [{ network: 'default', requestId: 'r' }],
   ListEvents: [
     { network: 'default', address: '10.0.0.5', ownerKind: 'pod', ownerName: 'a', ...page },
-    { network: 'default', cidr: '10.0.0.0/24', types: ['lease.reserved'] },
+    { network: 'default', types: ['lease.reserved'] },
     { leaseId: 'default/1' },
   ],
   GetAddressHistory: [

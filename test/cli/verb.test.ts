@@ -222,11 +222,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
       ...{ leaseId: 'default/42', types: ['lease.reaped'], includeSources: true, descending: true },
     },
   ],
-  [
-    'events --after-seq 7 --before-seq 9 --cidr 10.0.0.0/8',
-    'ListEvents',
-    { afterSeq: '7', beforeSeq: '9', cidr: '10.0.0.0/8' },
-  ],
+  ['events --after-seq 7 --before-seq 9', 'ListEvents', { afterSeq: '7', beforeSeq: '9' }],
   [
     'history 10.0.0.7 --from 5 --to 9',
     'GetAddressHistory',

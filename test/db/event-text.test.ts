@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from 'vitest'
 import type { LeaseEvent, LedgerEvent } from '../../src/core/event.ts'
 import { cellsOf, digestOf, eventOf, textOf } from '../../src/ledger/event-text.ts'
-import { writeStatements } from '../../src/ledger/statements.ts'
+import { writeStatements } from '../../src/ledger/tables.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { useTestDatabase } from '../support/database.ts'

@@ -7,7 +7,7 @@ import { buildImage } from '../../src/ledger/load.ts'
 import type { Log, Write } from '../../src/ledger/log.ts'
 import { command, enable, lists, newScene, owner, pool, register, release, reserve } from '../core/given.ts'
 import { canonical } from '../support/canonical.ts'
-import { createWriter, NEVER, NO_NEEDS, type Writer } from './writer.ts'
+import { createWriter, NO_NEEDS, type Writer } from './writer.ts'
 
 export type Logs = {
   /** Another client of the same database at each call. */
@@ -56,7 +56,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       after: number,
       needs: Partial<typeof NO_NEEDS> = {},
       sought: number | null = null,
-    ) => log.begin(id, { after, needs: { ...NO_NEEDS, ...needs }, creates: false, sought }, NEVER)
+    ) => log.begin(id, { after, needs: { ...NO_NEEDS, ...needs }, creates: false, sought })
 
     test('a network that is not there has an empty log', async () => {
       const transaction = await begin(logs.connect(), 'nowhere', 0)

@@ -7,7 +7,6 @@ import { watchClock } from '../../src/ledger/clock.ts'
 import type { Log, Transaction, Write } from '../../src/ledger/log.ts'
 import { createLoop } from '../../src/ledger/loop.ts'
 
-export const NEVER: AbortSignal = new AbortController().signal
 export const NO_NEEDS = { requests: [], tokens: [], owners: [], sources: [], lookUps: [] }
 
 type Prepared = { readonly transaction: Transaction; readonly write: Write }
@@ -28,8 +27,8 @@ export function createWriter(log: Log, network: string): Writer {
   let take: ((prepared: Prepared) => void) | undefined
   const told: Log = {
     ...log,
-    async begin(name, asked, signal) {
-      const transaction = await log.begin(name, asked, signal)
+    async begin(name, asked) {
+      const transaction = await log.begin(name, asked)
       const caught = isStale ? { ...transaction.caught, head: asked.after, tail: [] } : transaction.caught
       return {
         ...transaction,
@@ -42,7 +41,11 @@ export function createWriter(log: Log, network: string): Writer {
       }
     },
   }
-  const options = { clock: watchClock(), monotonic: () => performance.now(), pause: (ms: number) => delay(ms) }
+  const options = {
+    clock: watchClock(),
+    monotonic: () => performance.now(),
+    pause: (ms: number) => delay(ms),
+  }
   const loop = createLoop(network, { log: told, ...options })
 
   function prepare(command: Command): Promise<Prepared> {

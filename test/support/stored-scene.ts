@@ -6,7 +6,7 @@ import { decide } from '../../src/core/decide.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
 import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
 import type { Sealed } from '../../src/ledger/log.ts'
-import { writeStatements } from '../../src/ledger/statements.ts'
+import { writeStatements } from '../../src/ledger/tables.ts'
 import { newScene, type Scene, type Step } from '../core/given.ts'
 
 export const NETWORK = 'net'

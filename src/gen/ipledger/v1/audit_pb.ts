@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/audit.proto.
  */
 export const file_ipledger_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki7QIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEgwKBGNpZHIYBSABKAkSEgoKb3duZXJfa2luZBgGIAEoCRISCgpvd25lcl9uYW1lGAcgASgJEhAKCGxlYXNlX2lkGAggASgJEg0KBXR5cGVzGAkgAygJEhEKCXBhZ2Vfc2l6ZRgKIAEoDRISCgpwYWdlX3Rva2VuGAsgASgJEhIKCmRlc2NlbmRpbmcYDCABKAgSKAoEZnJvbRgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2luY2x1ZGVfc291cmNlcxgPIAEoCEINCgtfYmVmb3JlX3NlcSJfChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuaXBsZWRnZXIudjEuRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgwKBGhlYWQYAyABKAQiPwoMSGlzdG9yeUVudHJ5EiEKBWV2ZW50GAEgASgLMhIuaXBsZWRnZXIudjEuRXZlbnQSDAoEd2hhdBgCIAEoCSKkAQoJSGVsZFN0YXRlEiYKBXN0YXRlGAEgASgOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRI4ChFxdWFyYW50aW5lX3JlYXNvbhgCIAEoDjIdLmlwbGVkZ2VyLnYxLlF1YXJhbnRpbmVSZWFzb24SCwoDc2VxGAMgASgEEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIocDCgZIb2xkZXISEAoIbGVhc2VfaWQYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAMgASgNEgwKBHBvb2wYBCABKAkSIQoFb3duZXIYBSABKAsyEi5pcGxlZGdlci52MS5Pd25lchIQCghmcm9tX3NlcRgGIAEoBBItCglmcm9tX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGJlZ2FuX2FzGAggASgJEhAKCGdpdmVuX2J5GAkgASgJEhEKCXVudGlsX3NlcRgKIAEoBBIuCgp1bnRpbF90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghlbmRlZF9hcxgMIAEoCRIwCgxhdmFpbGFibGVfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKBnN0YXRlcxgOIAMoCzIWLmlwbGVkZ2VyLnYxLkhlbGRTdGF0ZSKSAgoYR2V0QWRkcmVzc0hpc3RvcnlSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIMCgRjaWRyGAMgASgJEigKBGZyb20YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglhZnRlcl9zZXEYBiABKAQSFwoKYmVmb3JlX3NlcRgHIAEoBEgAiAEBEhEKCXBhZ2Vfc2l6ZRgIIAEoDRISCgpwYWdlX3Rva2VuGAkgASgJEhIKCmRlc2NlbmRpbmcYCiABKAhCDQoLX2JlZm9yZV9zZXEilAEKGUdldEFkZHJlc3NIaXN0b3J5UmVzcG9uc2USKgoHZW50cmllcxgBIAMoCzIZLmlwbGVkZ2VyLnYxLkhpc3RvcnlFbnRyeRIkCgdob2xkZXJzGAIgAygLMhMuaXBsZWRnZXIudjEuSG9sZGVyEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIMCgRoZWFkGAQgASgEImUKFkdldExlYXNlSGlzdG9yeVJlcXVlc3QSEAoIbGVhc2VfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKZGVzY2VuZGluZxgEIAEoCCKSAQoXR2V0TGVhc2VIaXN0b3J5UmVzcG9uc2USKgoHZW50cmllcxgBIAMoCzIZLmlwbGVkZ2VyLnYxLkhpc3RvcnlFbnRyeRIkCgdob2xkZXJzGAIgAygLMhMuaXBsZWRnZXIudjEuSG9sZGVyEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIMCgRoZWFkGAQgASgEIqEBChVMaXN0TGVhc2VzQXNPZlJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIQCgNzZXEYAiABKARIAIgBARIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRwb29sGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJQgYKBF9zZXEimgEKFkxpc3RMZWFzZXNBc09mUmVzcG9uc2USIgoGbGVhc2VzGAEgAygLMhIuaXBsZWRnZXIudjEuTGVhc2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgsKA3NlcRgDIAEoBBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRoZWFkGAUgASgEIn0KFUV4cGxhaW5BZGRyZXNzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSEAoDc2VxGAMgASgESACIAQESKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBgoEX3NlcSJ9CgtFeHBsYWluU3RlcBILCgNzZXEYASABKAQSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEd2hhdBgDIAEoCRIpCghldmlkZW5jZRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3Qi0AEKFkV4cGxhaW5BZGRyZXNzUmVzcG9uc2USDgoGYW5zd2VyGAEgASgJEg0KBXN0YXRlGAIgASgJEgsKA3NlcRgDIAEoBBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgVzdGVwcxgFIAMoCzIYLmlwbGVkZ2VyLnYxLkV4cGxhaW5TdGVwEikKCGV2aWRlbmNlGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIMCgRoZWFkGAcgASgEIicKFFZlcmlmeU5ldHdvcmtSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkibQoNVmVyaWZ5RmluZGluZxIMCgR3aGF0GAEgASgJEg8KB21lc3NhZ2UYAiABKAkSDwoHYWRkcmVzcxgDIAEoCRILCgNzZXEYBCABKAQSEAoIZXhwZWN0ZWQYBSABKAkSDQoFZm91bmQYBiABKAkivwEKFVZlcmlmeU5ldHdvcmtSZXNwb25zZRIPCgduZXR3b3JrGAEgASgJEhAKCGNvbXBsZXRlGAIgASgIEhAKCGZyb21fc2VxGAMgASgEEhQKDHZlcmlmaWVkX3NlcRgEIAEoBBIOCgZkaWdlc3QYBSABKAkSDAoEaGVhZBgGIAEoBBIsCghmaW5kaW5ncxgHIAMoCzIaLmlwbGVkZ2VyLnYxLlZlcmlmeUZpbmRpbmcSDwoHb21pdHRlZBgIIAEoBDKtBAoMQXVkaXRTZXJ2aWNlEk0KCkxpc3RFdmVudHMSHi5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RFdmVudHNSZXNwb25zZRJiChFHZXRBZGRyZXNzSGlzdG9yeRIlLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBomLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NIaXN0b3J5UmVzcG9uc2USXAoPR2V0TGVhc2VIaXN0b3J5EiMuaXBsZWRnZXIudjEuR2V0TGVhc2VIaXN0b3J5UmVxdWVzdBokLmlwbGVkZ2VyLnYxLkdldExlYXNlSGlzdG9yeVJlc3BvbnNlElkKDkxpc3RMZWFzZXNBc09mEiIuaXBsZWRnZXIudjEuTGlzdExlYXNlc0FzT2ZSZXF1ZXN0GiMuaXBsZWRnZXIudjEuTGlzdExlYXNlc0FzT2ZSZXNwb25zZRJZCg5FeHBsYWluQWRkcmVzcxIiLmlwbGVkZ2VyLnYxLkV4cGxhaW5BZGRyZXNzUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkV4cGxhaW5BZGRyZXNzUmVzcG9uc2USVgoNVmVyaWZ5TmV0d29yaxIhLmlwbGVkZ2VyLnYxLlZlcmlmeU5ldHdvcmtSZXF1ZXN0GiIuaXBsZWRnZXIudjEuVmVyaWZ5TmV0d29ya1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
+  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki3wIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRINCgV0eXBlcxgIIAMoCRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRISCgpkZXNjZW5kaW5nGAsgASgIEigKBGZyb20YDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pbmNsdWRlX3NvdXJjZXMYDiABKAhCDQoLX2JlZm9yZV9zZXEiXwoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIj8KDEhpc3RvcnlFbnRyeRIhCgVldmVudBgBIAEoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EgwKBHdoYXQYAiABKAkipAEKCUhlbGRTdGF0ZRImCgVzdGF0ZRgBIAEoDjIXLmlwbGVkZ2VyLnYxLkxlYXNlU3RhdGUSOAoRcXVhcmFudGluZV9yZWFzb24YAiABKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEgsKA3NlcRgDIAEoBBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKHAwoGSG9sZGVyEhAKCGxlYXNlX2lkGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSFQoNcHJlZml4X2xlbmd0aBgDIAEoDRIMCgRwb29sGAQgASgJEiEKBW93bmVyGAUgASgLMhIuaXBsZWRnZXIudjEuT3duZXISEAoIZnJvbV9zZXEYBiABKAQSLQoJZnJvbV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghiZWdhbl9hcxgIIAEoCRIQCghnaXZlbl9ieRgJIAEoCRIRCgl1bnRpbF9zZXEYCiABKAQSLgoKdW50aWxfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZW5kZWRfYXMYDCABKAkSMAoMYXZhaWxhYmxlX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgZzdGF0ZXMYDiADKAsyFi5pcGxlZGdlci52MS5IZWxkU3RhdGUikgIKGEdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDAoEY2lkchgDIAEoCRIoCgRmcm9tGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYWZ0ZXJfc2VxGAYgASgEEhcKCmJlZm9yZV9zZXEYByABKARIAIgBARIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCRISCgpkZXNjZW5kaW5nGAogASgIQg0KC19iZWZvcmVfc2VxIpQBChlHZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCJlChZHZXRMZWFzZUhpc3RvcnlSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCmRlc2NlbmRpbmcYBCABKAgikgEKF0dldExlYXNlSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCKhAQoVTGlzdExlYXNlc0FzT2ZSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEAoDc2VxGAIgASgESACIAQESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcG9vbBgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIGCgRfc2VxIpoBChZMaXN0TGVhc2VzQXNPZlJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgFIAEoBCJ9ChVFeHBsYWluQWRkcmVzc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEifQoLRXhwbGFpblN0ZXASCwoDc2VxGAEgASgEEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSKQoIZXZpZGVuY2UYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItABChZFeHBsYWluQWRkcmVzc1Jlc3BvbnNlEg4KBmFuc3dlchgBIAEoCRINCgVzdGF0ZRgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoFc3RlcHMYBSADKAsyGC5pcGxlZGdlci52MS5FeHBsYWluU3RlcBIpCghldmlkZW5jZRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEaGVhZBgHIAEoBCInChRWZXJpZnlOZXR3b3JrUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJIm0KDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSCwoDc2VxGAQgASgEEhAKCGV4cGVjdGVkGAUgASgJEg0KBWZvdW5kGAYgASgJIr8BChVWZXJpZnlOZXR3b3JrUmVzcG9uc2USDwoHbmV0d29yaxgBIAEoCRIQCghjb21wbGV0ZRgCIAEoCBIQCghmcm9tX3NlcRgDIAEoBBIUCgx2ZXJpZmllZF9zZXEYBCABKAQSDgoGZGlnZXN0GAUgASgJEgwKBGhlYWQYBiABKAQSLAoIZmluZGluZ3MYByADKAsyGi5pcGxlZGdlci52MS5WZXJpZnlGaW5kaW5nEg8KB29taXR0ZWQYCCABKAQyrQQKDEF1ZGl0U2VydmljZRJNCgpMaXN0RXZlbnRzEh4uaXBsZWRnZXIudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVzcG9uc2USYgoRR2V0QWRkcmVzc0hpc3RvcnkSJS5pcGxlZGdlci52MS5HZXRBZGRyZXNzSGlzdG9yeVJlcXVlc3QaJi5pcGxlZGdlci52MS5HZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlElwKD0dldExlYXNlSGlzdG9yeRIjLmlwbGVkZ2VyLnYxLkdldExlYXNlSGlzdG9yeVJlcXVlc3QaJC5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXNwb25zZRJZCg5MaXN0TGVhc2VzQXNPZhIiLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVzcG9uc2USWQoORXhwbGFpbkFkZHJlc3MSIi5pcGxlZGdlci52MS5FeHBsYWluQWRkcmVzc1JlcXVlc3QaIy5pcGxlZGdlci52MS5FeHBsYWluQWRkcmVzc1Jlc3BvbnNlElYKDVZlcmlmeU5ldHdvcmsSIS5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLlZlcmlmeU5ldHdvcmtSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
 
 /**
  * An attachment whose late calls are refused with ATTACHMENT_CLOSED.
@@ -308,86 +308,79 @@ export type ListEventsRequest = Message<"ipledger.v1.ListEventsRequest"> & {
   beforeSeq?: bigint | undefined;
 
   /**
-   * Only events about the lease or block that contains this address. Not together with `cidr`.
+   * Only events about the lease or block that contains this address. Of a CIDR: GetAddressHistory.
    *
    * @generated from field: string address = 4;
    */
   address: string;
 
   /**
-   * Only events about leases that overlap this CIDR.
-   *
-   * @generated from field: string cidr = 5;
-   */
-  cidr: string;
-
-  /**
    * Only events about leases and attachments of owners of this kind.
    *
-   * @generated from field: string owner_kind = 6;
+   * @generated from field: string owner_kind = 5;
    */
   ownerKind: string;
 
   /**
    * Only events about leases and attachments of owners of this name.
    *
-   * @generated from field: string owner_name = 7;
+   * @generated from field: string owner_name = 6;
    */
   ownerName: string;
 
   /**
    * Only events about this lease, `default/42`; also one that has ended.
    *
-   * @generated from field: string lease_id = 8;
+   * @generated from field: string lease_id = 7;
    */
   leaseId: string;
 
   /**
    * Only these types; at most 21. Unknown ones are INVALID_FIELD. None: all but `source.*`.
    *
-   * @generated from field: repeated string types = 9;
+   * @generated from field: repeated string types = 8;
    */
   types: string[];
 
   /**
    * Default 100, at most 1,000.
    *
-   * @generated from field: uint32 page_size = 10;
+   * @generated from field: uint32 page_size = 9;
    */
   pageSize: number;
 
   /**
    * `next_page_token` of the page before, with the same filters and order.
    *
-   * @generated from field: string page_token = 11;
+   * @generated from field: string page_token = 10;
    */
   pageToken: string;
 
   /**
    * Newest first.
    *
-   * @generated from field: bool descending = 12;
+   * @generated from field: bool descending = 11;
    */
   descending: boolean;
 
   /**
    * Only what happened then or later. Absent: from the beginning.
    *
-   * @generated from field: google.protobuf.Timestamp from = 13;
+   * @generated from field: google.protobuf.Timestamp from = 12;
    */
   from?: Timestamp | undefined;
 
   /**
    * Only what happened then or earlier. Absent: up to now.
    *
-   * @generated from field: google.protobuf.Timestamp to = 14;
+   * @generated from field: google.protobuf.Timestamp to = 13;
    */
   to?: Timestamp | undefined;
 
   /**
    * Also `source.*`. Not together with `types`.
    *
-   * @generated from field: bool include_sources = 15;
+   * @generated from field: bool include_sources = 14;
    */
   includeSources: boolean;
 };
@@ -420,86 +413,79 @@ export type ListEventsRequestJson = {
   beforeSeq?: string;
 
   /**
-   * Only events about the lease or block that contains this address. Not together with `cidr`.
+   * Only events about the lease or block that contains this address. Of a CIDR: GetAddressHistory.
    *
    * @generated from field: string address = 4;
    */
   address?: string;
 
   /**
-   * Only events about leases that overlap this CIDR.
-   *
-   * @generated from field: string cidr = 5;
-   */
-  cidr?: string;
-
-  /**
    * Only events about leases and attachments of owners of this kind.
    *
-   * @generated from field: string owner_kind = 6;
+   * @generated from field: string owner_kind = 5;
    */
   ownerKind?: string;
 
   /**
    * Only events about leases and attachments of owners of this name.
    *
-   * @generated from field: string owner_name = 7;
+   * @generated from field: string owner_name = 6;
    */
   ownerName?: string;
 
   /**
    * Only events about this lease, `default/42`; also one that has ended.
    *
-   * @generated from field: string lease_id = 8;
+   * @generated from field: string lease_id = 7;
    */
   leaseId?: string;
 
   /**
    * Only these types; at most 21. Unknown ones are INVALID_FIELD. None: all but `source.*`.
    *
-   * @generated from field: repeated string types = 9;
+   * @generated from field: repeated string types = 8;
    */
   types?: string[];
 
   /**
    * Default 100, at most 1,000.
    *
-   * @generated from field: uint32 page_size = 10;
+   * @generated from field: uint32 page_size = 9;
    */
   pageSize?: number;
 
   /**
    * `next_page_token` of the page before, with the same filters and order.
    *
-   * @generated from field: string page_token = 11;
+   * @generated from field: string page_token = 10;
    */
   pageToken?: string;
 
   /**
    * Newest first.
    *
-   * @generated from field: bool descending = 12;
+   * @generated from field: bool descending = 11;
    */
   descending?: boolean;
 
   /**
    * Only what happened then or later. Absent: from the beginning.
    *
-   * @generated from field: google.protobuf.Timestamp from = 13;
+   * @generated from field: google.protobuf.Timestamp from = 12;
    */
   from?: TimestampJson;
 
   /**
    * Only what happened then or earlier. Absent: up to now.
    *
-   * @generated from field: google.protobuf.Timestamp to = 14;
+   * @generated from field: google.protobuf.Timestamp to = 13;
    */
   to?: TimestampJson;
 
   /**
    * Also `source.*`. Not together with `types`.
    *
-   * @generated from field: bool include_sources = 15;
+   * @generated from field: bool include_sources = 14;
    */
   includeSources?: boolean;
 };
