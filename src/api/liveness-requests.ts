@@ -99,7 +99,6 @@ export function readReporting(
   return {
     network: allowedNetwork(call, message.network),
     source: required(message.source, 'source'),
-    actor: { name: call.caller.name, node: call.caller.node },
     traceId: call.traceId,
     deadline: call.deadline,
     mayReport: mayReport(call.caller),

@@ -13,7 +13,7 @@ import type { Refusal } from '../core/refusal.ts'
 import { sourceOf } from '../ledger/tables.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { sentence } from '../sources/source.ts'
-import { commandOf, inEachNetwork, type Job, type JobContext, limitTo } from './job.ts'
+import { inEachNetwork, type Job, type JobContext, limitTo } from './job.ts'
 
 /** Sources asked at a time by one worker: many, since one that hangs takes a place for as long as a list may take. Not measured. */
 const AT_ONCE = 32
@@ -84,13 +84,11 @@ async function listTurns(context: JobContext, before: ReadonlyMap<string, Turn>)
 /** Why it said nothing, or not all; empty: its list was complete. */
 async function pull({ asked, intake, signal }: JobContext, { network, declaration }: Turn): Promise<string> {
   try {
-    const { actor, traceId } = commandOf(network, 'pull', '')
     const mayReport = () => null
     const reporting = (withinMs: number) => ({
       network,
       source: declaration.id,
-      actor,
-      traceId,
+      traceId: null,
       mayReport,
       deadline: performance.now() + withinMs,
     })

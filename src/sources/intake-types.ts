@@ -4,7 +4,6 @@
  * Who may report for which source is the API's business: it hands over `mayReport`, which is asked with the declaration of
  * the source before anything else is told of it.
  */
-import type { Actor } from '../core/command.ts'
 import type { SourceDeclaration } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 import type { Refusal } from '../core/refusal.ts'
@@ -13,7 +12,6 @@ import type { GivenEntry } from './source.ts'
 export type Reporting = {
   readonly network: string
   readonly source: string
-  readonly actor: Actor
   readonly traceId: string | null
   /** `performance.now()` after which nobody waits for the answer. */
   readonly deadline: number

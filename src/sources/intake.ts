@@ -11,10 +11,9 @@ import { isMalformed, parseAddress } from '../core/address.ts'
 import type { Command, Freshness } from '../core/command.ts'
 import { freshnessAfter, isNews, isSpaced } from '../core/decide-report.ts'
 import type { Entry } from '../core/event.ts'
-import { ownerOf } from '../core/evolve.ts'
+import { isSame, ownerOf } from '../core/evolve.ts'
 import type { Image, SourceState } from '../core/image.ts'
 import { entryOf } from '../core/judge.ts'
-import type { Owner } from '../core/owner.ts'
 import { eraOf, POLICY } from '../core/policy.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
@@ -89,7 +88,7 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
   type Step = Omit<Reported, 'verifications' | 'next'>
 
   async function unchanged(given: ReportGiven, digest: string, standing: Standing): Promise<Step | Refusal> {
-    const { source, fresh, era } = standing
+    const { source, fresh } = standing
     const resend = {
       complete: false,
       counted: false,
@@ -98,12 +97,9 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
       digest: '',
       unreadable: 0,
     }
-    if (fresh === null || fresh.digest === '' || fresh.digest !== digest || !given.complete) return resend
-    if (fresh.epoch !== given.epoch || source.epoch?.name !== given.epoch || fresh.era !== era) return resend
+    if (fresh === null || !given.complete || !isStored(given, digest, standing)) return resend
     const last = { entries: fresh.entries, digest, after: fresh.sequence }
-    const isOrdinary =
-      given.sequence > fresh.sequence && given.head <= standing.head && eraOf(given.head) === era
-    if (standing.isRecovering || !isOrdinary) return submit(given, { because: [], last })
+    if (!isOrdinary(given, standing)) return submit(given, { because: [], last })
     const isTrusted = source.state === 'ENABLED' && fresh.warm
     const counted = isTrusted && isSpaced(source, fresh, given.begunAt)
     const after = freshnessAfter(
@@ -130,7 +126,7 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     standing: Standing,
   ): Promise<Step | Refusal> {
     const { network, source: id } = given
-    const { source, fresh, isRecovering, era, head } = standing
+    const { source, fresh } = standing
     const scope = { network, node: source.declaration.node }
     const { entries, unreadable, unreadableCount } = await inTurns(readingEntries(sent, scope))
     if (unreadableCount > 0)
@@ -141,15 +137,8 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
       ...(unreadableCount > 0 ? ['UNREADABLE_ENTRY'] : []),
     ]
     const digest = isComplete ? await inTurns(digestingList(entries)) : ''
-    const after = fresh?.sequence ?? 0
-    const last = { entries: entries.length, digest, after }
-    const isSame =
-      isComplete &&
-      fresh?.digest === digest &&
-      fresh.epoch === given.epoch &&
-      fresh.era === era &&
-      !isRecovering
-    if (isSame && source.epoch?.name === given.epoch && given.head <= head && given.sequence > after) {
+    const last = { entries: entries.length, digest, after: fresh?.sequence ?? 0 }
+    if (isStored(given, digest, standing) && isOrdinary(given, standing)) {
       const same = await unchanged(given, digest, standing)
       if ('reason' in same || !same.resend) return same
     }
@@ -169,6 +158,23 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     }
     const done = await submit(given, { because, last, isComplete })
     return 'reason' in done ? done : { ...done, unreadable: unreadableCount }
+  }
+
+  /** Its entries are those of the last complete list of the same life. */
+  function isStored({ epoch }: ReportGiven, digest: string, { source, fresh, era }: Standing): boolean {
+    return (
+      digest !== '' &&
+      fresh?.digest === digest &&
+      fresh.epoch === epoch &&
+      source.epoch?.name === epoch &&
+      fresh.era === era
+    )
+  }
+
+  /** Nothing but its sequence and its time is news. */
+  function isOrdinary(given: ReportGiven, { fresh, head, era, isRecovering }: Standing): boolean {
+    const isNext = given.sequence > (fresh?.sequence ?? 0)
+    return isNext && given.head <= head && eraOf(given.head) === era && !isRecovering
   }
 
   type Slice = {
@@ -265,19 +271,12 @@ export function* findingVanished(
   const vanished: Entry[] = []
   let index = 0
   for (const sighting of image.listedBy.get(source) ?? []) {
-    if (!listed.get(sighting.address)?.some((entry) => isOwner(ownerOf(entry), sighting.owner)))
+    if (!listed.get(sighting.address)?.some((entry) => isSame(sighting, source, ownerOf(entry))))
       vanished.push(entryOf(sighting))
     index += 1
     if (index % POLICY.reportSlice === 0) yield
   }
   return vanished
-}
-
-function isOwner(a: Owner | null, b: Owner | null): boolean {
-  if (a === null || b === null) return a === b
-  return (
-    a.uid === b.uid && a.kind === b.kind && a.incarnation === b.incarnation && a.interface === b.interface
-  )
 }
 
 function* slices(entries: readonly Entry[]): Generator<readonly Entry[]> {
