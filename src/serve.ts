@@ -19,7 +19,6 @@ import { createAskedSources } from './sources/ask.ts'
 import { createIntake } from './sources/intake.ts'
 import { readSourceSecrets } from './sources/settings.ts'
 import { addGauges, countClockStep, currentTraceId, type Logger, ledgerObserver } from './telemetry.ts'
-import { startTelemetry } from './telemetry-export.ts'
 
 type Options = {
   /** Embedded PostgreSQL died for good. */
@@ -50,13 +49,12 @@ export async function openService(
 ): Promise<Service> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
   const parts = await openParts(config, log, open, 'own', options)
-  const { database, ledger, intake, telemetry } = parts
+  const { database, ledger, intake, metrics } = parts
   const pool = parts.connect('ipledger reads', config.readConnections)
   const reads = createReads(pool)
   open.defer(addGauges(createObserved(pool, log).readings))
   const worker = options.worker ? { worker: (await parts.startJobs()).trouble } : {}
   const loaded = loadImages(ledger, reads, log)
-  const metrics = telemetry.page
   const server = await startServer({
     ledger,
     reads,
@@ -104,7 +102,7 @@ export async function openJobs(
 ): Promise<number | null> {
   const tokens = config.telemetry.page ? chooseTokens(config, log) : null
   open.defer(() => tokens?.close())
-  const { telemetry, connect, startJobs } = await openParts(config, log, open, 'share', { onFailure })
+  const { metrics, connect, startJobs } = await openParts(config, log, open, 'share', { onFailure })
   const { trouble } = await startJobs()
   if (tokens === null) return null
   // A worker serves no methods: its metrics have a port of their own, and its state with them.
@@ -113,7 +111,7 @@ export async function openJobs(
   const look = () => reads.condition()
   const health = createHealth({ look, services: [], stopping: stopping.signal, worker: trouble })
   const where = { host: config.host, port: config.metricsPort }
-  const pages = await startPages({ health, tokens, metrics: telemetry.page, log }, where)
+  const pages = await startPages({ health, tokens, metrics, log }, where)
   open.defer(() => pages.close())
   open.defer(() => stopping.abort())
   return pages.port
@@ -136,7 +134,9 @@ async function openParts(
   embedded: 'own' | 'share',
   options: Options,
 ) {
-  const telemetry = open.adopt(await startTelemetry(config.telemetry, log), (one) => one.close())
+  const { page, pushed, traces } = config.telemetry
+  const telemetry = page || pushed || traces ? await import('./telemetry-export.ts') : null
+  const metrics = telemetry?.startTelemetry(config.telemetry, log, open) ?? null
   const { database, ledger } = await openWriter(config, log, open, embedded, options)
   const connect = (applicationName: string, max: number) => {
     const onLost = (err: Error): void => log.warn({ err }, `a connection of ${applicationName} was lost`)
@@ -154,7 +154,7 @@ async function openParts(
       (worker) => worker.stop(),
     )
   }
-  return { telemetry, database, ledger, intake, connect, startJobs }
+  return { metrics, database, ledger, intake, connect, startJobs }
 }
 
 async function openWriter(

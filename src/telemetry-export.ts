@@ -1,6 +1,6 @@
 /**
  * Where spans and metrics go, for those who asked (`config.telemetry`): a page that Prometheus reads, OTLP over HTTP in
- * protobuf. Without being asked nothing is loaded, nothing listens and nothing is sent.
+ * protobuf. Only this file knows the SDK, and it is imported only where somebody asked.
  *
  * What is sent, how often and how much of it, config.ts says. Where to, with which headers, certificates, compression
  * and time-outs, the exporters read themselves from OTEL_EXPORTER_OTLP_*; the resource from OTEL_SERVICE_NAME and
@@ -8,123 +8,109 @@
  */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import type { MetricData, ResourceMetrics } from '@opentelemetry/sdk-metrics'
-import type { Sampler } from '@opentelemetry/sdk-trace'
+import { context, DiagLogLevel, diag, metrics, trace } from '@opentelemetry/api'
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
+import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-proto'
+import { PrometheusSerializer } from '@opentelemetry/exporter-prometheus'
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto'
+import {
+  defaultResource,
+  detectResources,
+  envDetector,
+  resourceFromAttributes,
+} from '@opentelemetry/resources'
+import {
+  MeterProvider,
+  type MetricData,
+  MetricReader,
+  PeriodicExportingMetricReader,
+  type ResourceMetrics,
+} from '@opentelemetry/sdk-metrics'
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type Sampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace'
+import {
+  ATTR_SERVICE_INSTANCE_ID,
+  ATTR_SERVICE_NAME,
+  ATTR_SERVICE_VERSION,
+} from '@opentelemetry/semantic-conventions'
 import type { TelemetryConfig } from './config.ts'
 import { type Logger, noLongerThan, SERVICE_NAME, startCounting } from './telemetry.ts'
 
-export type Telemetry = {
-  /** What Prometheus reads; null: nobody asked for a page. */
-  readonly page: (() => Promise<string>) | null
-  /** Sends what is left, for a moment. */
-  close(): Promise<void>
-}
+/** What Prometheus reads; null: nobody asked for a page. */
+type Page = (() => Promise<string>) | null
 
 /** Of one metric; the SDK folds more of them into one, `otel_metric_overflow`. */
 export const SERIES_OF_A_METRIC = 10_000
 /** Observers wait no longer for the database (`observed.ts`); this is for one that does not keep its word. */
 const COLLECT_WITHIN_MS = 5_000
+/** A collector that is away must not hold up the end of the service. */
 const FLUSH_WITHIN_MS = 2_000
 /** Spans that wait to be sent; more are dropped. */
 const MOST_SPANS = 8_192
 
-export async function startTelemetry(config: TelemetryConfig, log: Logger): Promise<Telemetry> {
-  const closing: (() => Promise<void> | void)[] = []
-  const isAsked = config.page || config.pushed || config.traces
-  if (isAsked) closing.push(await tellOfFailures(log))
-  if (config.traces) closing.push(await trace(config))
-  let page: Telemetry['page'] = null
-  if (config.page || config.pushed) {
-    const counted = await count(config, log)
-    page = counted.page
-    closing.push(counted.close)
-  }
-  return { page, close: () => closeAll(closing) }
+/** Closed with `open`, it sends what is left, for a moment. */
+export function startTelemetry(config: TelemetryConfig, log: Logger, open: AsyncDisposableStack): Page {
+  tellOfFailures(log)
+  open.defer(() => diag.disable())
+  if (config.traces) startTraces(config, open)
+  return config.page || config.pushed ? startMetrics(config, log, open) : null
 }
 
-async function closeAll(closing: readonly (() => Promise<void> | void)[]): Promise<void> {
-  // A collector that is away must not hold up the end of the service.
-  await Promise.allSettled(closing.map(async (close) => close()))
-}
-
-async function trace(config: TelemetryConfig): Promise<() => Promise<void>> {
-  const [sdk, { OTLPTraceExporter }, { AsyncLocalStorageContextManager }, api] = await Promise.all([
-    import('@opentelemetry/sdk-trace'),
-    import('@opentelemetry/exporter-trace-otlp-proto'),
-    import('@opentelemetry/context-async-hooks'),
-    import('@opentelemetry/api'),
-  ])
-  const { BatchSpanProcessor, TracerProvider } = sdk
+function startTraces(config: TelemetryConfig, open: AsyncDisposableStack): void {
+  const exporter = new OTLPTraceExporter()
   const provider = new TracerProvider({
-    resource: await describeProcess(),
-    sampler: chooseSampler(sdk, config.sampler),
-    spanProcessors: [new BatchSpanProcessor({ exporter: new OTLPTraceExporter(), maxQueueSize: MOST_SPANS })],
+    resource: describeProcess(),
+    sampler: chooseSampler(config.sampler),
+    spanProcessors: [new BatchSpanProcessor({ exporter, maxQueueSize: MOST_SPANS })],
   })
-  api.trace.setGlobalTracerProvider(provider)
-  api.context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
-  return async () => {
-    await noLongerThan(FLUSH_WITHIN_MS, provider.shutdown())
-    api.trace.disable()
-    api.context.disable()
-  }
+  trace.setGlobalTracerProvider(provider)
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
+  open.defer(() => {
+    trace.disable()
+    context.disable()
+  })
+  open.defer(() => noLongerThan(FLUSH_WITHIN_MS, provider.shutdown()))
 }
 
-type Samplers = Pick<
-  typeof import('@opentelemetry/sdk-trace'),
-  'ParentBasedSampler' | 'TraceIdRatioBasedSampler'
->
-
-function chooseSampler(sdk: Samplers, { name, ratio }: TelemetryConfig['sampler']): Sampler {
+function chooseSampler({ name, ratio }: TelemetryConfig['sampler']): Sampler {
   const share = name.endsWith('always_on') ? 1 : name.endsWith('always_off') ? 0 : ratio
-  const root = new sdk.TraceIdRatioBasedSampler(share)
-  return name.startsWith('parentbased') ? new sdk.ParentBasedSampler({ root }) : root
+  const root = new TraceIdRatioBasedSampler(share)
+  return name.startsWith('parentbased') ? new ParentBasedSampler({ root }) : root
 }
 
-async function count(
-  config: TelemetryConfig,
-  log: Logger,
-): Promise<{ readonly page: Telemetry['page']; readonly close: () => Promise<void> }> {
-  const [{ MeterProvider, MetricReader, PeriodicExportingMetricReader }, { PrometheusSerializer }, api] =
-    await Promise.all([
-      import('@opentelemetry/sdk-metrics'),
-      import('@opentelemetry/exporter-prometheus'),
-      import('@opentelemetry/api'),
-    ])
-  /** Collects when it is asked to. */
-  class PageReader extends MetricReader {
-    protected override async onShutdown(): Promise<void> {}
-    protected override async onForceFlush(): Promise<void> {}
-  }
-  const page = config.page ? new PageReader({ cardinalitySelector: () => SERIES_OF_A_METRIC }) : null
-  const pushing = config.pushed
-    ? new PeriodicExportingMetricReader({
-        exporter: new (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter(),
-        exportIntervalMillis: config.pushEveryMs,
-        exportTimeoutMillis: Math.min(config.pushEveryMs, 30_000),
-        cardinalityLimits: { default: SERIES_OF_A_METRIC },
-      })
-    : null
-  const provider = new MeterProvider({
-    resource: await describeProcess(),
-    readers: [page, pushing].filter((reader) => reader !== null),
-  })
-  api.metrics.setGlobalMeterProvider(provider)
-  const stop = startCounting()
+/** Collects when it is asked to. */
+class PageReader extends MetricReader {
+  protected override async onShutdown(): Promise<void> {}
+  protected override async onForceFlush(): Promise<void> {}
+}
+
+function startMetrics(config: TelemetryConfig, log: Logger, open: AsyncDisposableStack): Page {
+  const page = new PageReader({ cardinalitySelector: () => SERIES_OF_A_METRIC })
+  const push = () =>
+    new PeriodicExportingMetricReader({
+      exporter: new OTLPMetricExporter(),
+      exportIntervalMillis: config.pushEveryMs,
+      exportTimeoutMillis: Math.min(config.pushEveryMs, 30_000),
+      cardinalityLimits: { default: SERIES_OF_A_METRIC },
+    })
+  const readers = [...(config.page ? [page] : []), ...(config.pushed ? [push()] : [])]
+  const provider = new MeterProvider({ resource: describeProcess(), readers })
+  metrics.setGlobalMeterProvider(provider)
+  open.defer(() => metrics.disable())
+  open.defer(startCounting())
+  open.defer(() => noLongerThan(FLUSH_WITHIN_MS, provider.shutdown()))
+  if (!config.page) return null
   const [without, isWithout] = [undefined, true]
   const serializer = new PrometheusSerializer(without, false, without, isWithout, isWithout)
-  return {
-    page:
-      page &&
-      (async () => {
-        const { resourceMetrics, errors } = await page.collect({ timeoutMillis: COLLECT_WITHIN_MS })
-        for (const err of errors) log.warn({ err }, 'some metrics could not be read')
-        return serializer.serialize(withUnits(resourceMetrics))
-      }),
-    close: async () => {
-      await noLongerThan(FLUSH_WITHIN_MS, provider.shutdown())
-      stop()
-      api.metrics.disable()
-    },
+  return async () => {
+    const { resourceMetrics, errors } = await page.collect({ timeoutMillis: COLLECT_WITHIN_MS })
+    for (const err of errors) log.warn({ err }, 'some metrics could not be read')
+    return serializer.serialize(withUnits(resourceMetrics))
   }
 }
 
@@ -140,13 +126,7 @@ function withUnits({ resource, scopeMetrics }: ResourceMetrics): ResourceMetrics
   return { resource, scopeMetrics: renamed }
 }
 
-async function describeProcess() {
-  const { defaultResource, detectResources, envDetector, resourceFromAttributes } = await import(
-    '@opentelemetry/resources'
-  )
-  const { ATTR_SERVICE_INSTANCE_ID, ATTR_SERVICE_NAME, ATTR_SERVICE_VERSION } = await import(
-    '@opentelemetry/semantic-conventions'
-  )
+function describeProcess() {
   const own = resourceFromAttributes({
     [ATTR_SERVICE_NAME]: SERVICE_NAME,
     [ATTR_SERVICE_VERSION]: readVersion(),
@@ -169,8 +149,7 @@ function readVersion(): string {
 const REPEAT_MS = 60_000
 
 /** A collector that is away is told of in our log, and changes nothing else. */
-async function tellOfFailures(log: Logger): Promise<() => void> {
-  const { diag, DiagLogLevel } = await import('@opentelemetry/api')
+function tellOfFailures(log: Logger): void {
   const saidAt = new Map<string, number>()
   const tell = (message: string, ...more: unknown[]) => {
     const text = message.slice(0, 300)
@@ -184,5 +163,4 @@ async function tellOfFailures(log: Logger): Promise<() => void> {
     { error: tell, warn: tell, info: nothing, debug: nothing, verbose: nothing },
     { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
   )
-  return () => diag.disable()
 }

@@ -12,32 +12,32 @@ import {
   onJob,
   recordJobs,
 } from '../../src/telemetry.ts'
-import { SERIES_OF_A_METRIC, startTelemetry, type Telemetry } from '../../src/telemetry-export.ts'
+import { SERIES_OF_A_METRIC, startTelemetry } from '../../src/telemetry-export.ts'
 import { readPage } from '../support/scraped.ts'
 
 const log = createLogger('silent')
 const asked = (env: Readonly<Record<string, string>>) => readConfig(env).telemetry
 
 describe('counting', () => {
-  let telemetry: Telemetry | undefined
+  let open = new AsyncDisposableStack()
   afterEach(async () => {
-    await telemetry?.close()
-    telemetry = undefined
+    await open.disposeAsync()
+    open = new AsyncDisposableStack()
   })
-  const start = async () => {
-    telemetry = await startTelemetry(asked({ IPLEDGER_METRICS: 'yes' }), log)
-    return async () => readPage(await telemetry!.page!())
+  const start = () => {
+    const page = startTelemetry(asked({ IPLEDGER_METRICS: 'yes' }), log, open)!
+    return async () => readPage(await page())
   }
 
   test('nothing is counted before somebody asks, and nothing of it is told later', async () => {
-    expect((await startTelemetry(asked({}), log)).page).toBeNull()
+    expect(startTelemetry(asked({}), log, open)).toBeNull()
     countReport('early', true, 1)
-    const page = await (await start())()
+    const page = await start()()
     expect(page.of('ipledger_reports_total')).toEqual([])
   })
 
   test('a metric has so many series and no more: one has the sum of the others', async () => {
-    const page = await start()
+    const page = start()
     for (let n = 0; n < SERIES_OF_A_METRIC + 5; n += 1) countJudgement(`n${n}`, 'keep')
     countJudgement('n0', 'keep')
     const scraped = await page()
@@ -47,7 +47,7 @@ describe('counting', () => {
   })
 
   test('what a ledger tells', async () => {
-    const page = await start()
+    const page = start()
     ledgerObserver.batch('blue', { commands: 3, lockMs: 1, decideMs: 0.1, writeMs: 2, waitedMs: 4 })
     ledgerObserver.failed('blue', 'vetoed')
     ledgerObserver.failed('blue', 'unknown')
@@ -77,7 +77,7 @@ describe('counting', () => {
   })
 
   test('what sources, jobs and reads tell', async () => {
-    const page = await start()
+    const page = start()
     countReport('blue', true, 30)
     countLookup('docker', 'gone')
     recordJobs({ waiting: 3, failing: 1 })
