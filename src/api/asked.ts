@@ -111,7 +111,7 @@ const asItIs = (value: unknown) => value
 /** By message and field, or by the field alone; any other text is a name. */
 const TEXTS: Readonly<Record<string, Read>> = {
   address,
-  'UpdatePoolRequest.gateway': address,
+  'UpdatePoolRequest.gateway': (value: string, path) => (value === '' ? value : address(value, path)),
   'UpdatePoolRequest.cidr': cidr,
   'UpdatePoolRequest.subnet': cidr,
   liveAddresses: addressInUse,
@@ -189,7 +189,7 @@ function messageOf(desc: DescMessage): Read {
 type Bounds = readonly [leastMs: number, mostMs: number]
 const ANY: Bounds = [0, 30 * 24 * 3_600_000]
 const BOUNDS: Readonly<Record<string, Bounds>> = {
-  confirmWithin: [1_000, ANY[1]],
+  'ReserveRequest.confirmWithin': [1_000, ANY[1]],
   interval: [1_000, 3_600_000],
 }
 

@@ -1,7 +1,7 @@
 /**
  * Requests from JSON. What cannot be read is told as INVALID_FIELD with the path of the field: protobuf-es stops at the first
- * error and names the type, not the place, so after it has refused a text, the text is walked along the message's fields. That
- * costs nothing while requests are well-formed, and is given up after some thousands of values.
+ * error and names the type, not the place, so after it has refused a text, its parts are tried alone. That costs nothing while
+ * requests are well-formed, and is given up after some thousands of items.
  */
 import {
   type DescField,
@@ -14,17 +14,15 @@ import {
 import { invalidField, type Refused } from './errors.ts'
 
 const LONGEST_NAME = 64
-/** As deep as protobuf-es reads. */
-const DEEPEST = 100
-/** Values read one by one, each about a microsecond. */
-const MOST_VALUES = 10_000
+/** Items of a list or map that are tried, each about a microsecond. */
+const MOST_TRIED = 10_000
 
 /** @throws Refused INVALID_FIELD */
 export function readJson(desc: DescMessage, text: string): Message {
   try {
     return fromJsonString(desc, text)
   } catch (error) {
-    throw inMessage({ left: MOST_VALUES }, desc, parse(text), '', 0) ?? invalidField('', reasonOf(error))
+    throw inMessage(desc, parse(text), '') ?? invalidField('', reasonOf(error))
   }
 }
 
@@ -36,20 +34,10 @@ function parse(text: string): JsonValue {
   }
 }
 
-type Search = { left: number }
-
-function inMessage(
-  search: Search,
-  desc: DescMessage,
-  json: JsonValue,
-  path: string,
-  depth: number,
-): Refused | null {
-  if (depth > DEEPEST) return invalidField(path, 'is nested too deeply')
-  if (desc.typeName.startsWith('google.protobuf.')) return alone(search, desc, json, path)
-  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
+/** What is wrong with a message, if it is wrong with a part of it. */
+function inMessage(desc: DescMessage, json: JsonValue, path: string): Refused | null {
+  if (json === null || typeof json !== 'object' || Array.isArray(json))
     return invalidField(path, 'must be a JSON object')
-  }
   for (const [key, value] of Object.entries(json)) {
     const at = path === '' ? short(key) : `${path}.${short(key)}`
     const field = desc.fields.find((one) => one.jsonName === key || one.name === key)
@@ -57,60 +45,35 @@ function inMessage(
       const names = desc.fields.map(({ jsonName }) => jsonName).join(', ')
       return invalidField(at, `unknown; the fields here are ${names}`)
     }
-    const found = value === null ? null : inField(search, desc, field, value, at, depth)
-    if (found !== null) return found
+    const why = tried(desc, field, value)
+    if (why !== null) return inField(desc, field, value, at, why)
   }
   return null
 }
 
-function inField(
-  search: Search,
-  desc: DescMessage,
-  { fieldKind, jsonName, message }: DescField,
-  value: JsonValue,
-  path: string,
-  depth: number,
-): Refused | null {
-  const each = (items: Iterable<readonly [string, JsonValue, JsonValue]>): Refused | null => {
-    for (const [at, whole, item] of items) {
-      const found =
-        message === undefined
-          ? alone(search, desc, { [jsonName]: whole }, at)
-          : inMessage(search, message, item, at, depth + 1)
-      if (found !== null) return found
-    }
-    return null
+function inField(desc: DescMessage, field: DescField, value: JsonValue, path: string, why: string): Refused {
+  if (field.fieldKind === 'message' && !field.message.typeName.startsWith('google.protobuf.'))
+    return inMessage(field.message, value, path) ?? invalidField(path, why)
+  if (field.fieldKind !== 'list' && field.fieldKind !== 'map') return invalidField(path, why)
+  const isList = field.fieldKind === 'list'
+  if (isList !== Array.isArray(value) || typeof value !== 'object')
+    return invalidField(path, `must be a JSON ${isList ? 'array' : 'object'}`)
+  for (const [key, item] of Object.entries(value!).slice(0, MOST_TRIED)) {
+    const inItem = tried(desc, field, isList ? [item] : { [key]: item })
+    if (inItem === null) continue
+    const at = `${path}[${isList ? key : JSON.stringify(short(key))}]`
+    return (field.message && inMessage(field.message, item, at)) ?? invalidField(at, inItem)
   }
-  switch (fieldKind) {
-    case 'message':
-      return inMessage(search, message!, value, path, depth + 1)
-    case 'list':
-      if (!Array.isArray(value)) return invalidField(path, 'must be a JSON array')
-      return each(value.map((item, index) => [`${path}[${index}]`, [item], item]))
-    case 'map':
-      if (typeof value !== 'object' || Array.isArray(value))
-        return invalidField(path, 'must be a JSON object')
-      return each(
-        Object.entries(value!).map(([key, item]) => [
-          `${path}[${JSON.stringify(short(key))}]`,
-          { [key]: item },
-          item,
-        ]),
-      )
-    default:
-      return alone(search, desc, { [jsonName]: value }, path)
-  }
+  return invalidField(path, why)
 }
 
-/** Read by itself: does protobuf-es take it? */
-function alone(search: Search, desc: DescMessage, json: JsonValue, path: string): Refused | null {
-  search.left -= 1
-  if (search.left < 0) return null
+/** Why protobuf-es does not take it by itself; null: it does. */
+function tried(desc: DescMessage, { jsonName }: DescField, value: JsonValue): string | null {
   try {
-    fromJson(desc, json)
+    fromJson(desc, { [jsonName]: value })
     return null
   } catch (error) {
-    return invalidField(path, reasonOf(error))
+    return reasonOf(error)
   }
 }
 

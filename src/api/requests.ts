@@ -240,12 +240,13 @@ export function readEndRecovery(
 // Pools.
 
 export function readCreatePool(message: Asked<poolPb.CreatePoolRequest>, call: Call): Command<'createPool'> {
-  const { network, requestId, liveness, reapPolicy, ...settings } = message
+  const { network, requestId, liveness, reapPolicy, confirmWithinMs, ...settings } = message
   required(message.name, 'name')
   required(message.cidr, 'cidr')
   // Canonical, so that a repetition in another spelling is the same request.
   const pool = parsePoolSettings({
     ...settings,
+    confirmWithinMs: confirmWithinMs || null,
     liveness: livenessOf(liveness),
     reapPolicy: readReapPolicy(reapPolicy),
   })
@@ -271,36 +272,20 @@ function readChange({
   labels,
   liveness,
   reapPolicy,
-  clear,
+  confirmWithinMs,
   ...said
 }: Omit<Asked<poolPb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>): PoolChange {
   if (said.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
-  const change: { -readonly [K in keyof PoolChange]: PoolChange[K] } = {
+  return {
     ...said,
+    ...(confirmWithinMs !== undefined && { confirmWithinMs: confirmWithinMs || null }),
     ...(newName !== undefined && { name: newName }),
     ...(exclude !== undefined && { exclude: exclude.entries }),
     ...(labels !== undefined && { labels: labels.entries }),
     ...(liveness !== undefined && { liveness: livenessOf(liveness) }),
     ...(reapPolicy !== undefined && { reapPolicy: readReapPolicy(reapPolicy) }),
   }
-  for (const [index, field] of clear.entries()) {
-    const key = CLEARABLE.get(field)
-    if (key === undefined) {
-      throw invalidField(`clear[${index}]`, `must be one of ${[...CLEARABLE.keys()].join(', ')}`)
-    }
-    if (change[key] !== undefined && change[key] !== null) {
-      throw invalidField(`clear[${index}]`, `${field} has a value in the same request`)
-    }
-    change[key] = null
-  }
-  return change
 }
-
-const CLEARABLE: ReadonlyMap<string, 'gateway' | 'confirmWithinMs' | 'reapPolicy'> = new Map([
-  ['gateway', 'gateway'],
-  ['confirmWithin', 'confirmWithinMs'],
-  ['reapPolicy', 'reapPolicy'],
-])
 
 /** What is said of it; 0 misses are none said. Its bounds are the core's. */
 function readReapPolicy({

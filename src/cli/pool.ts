@@ -1,3 +1,4 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import type { Command } from 'commander'
 import { formatValue, isMalformed, parseRange } from '../core/address.ts'
 import {
@@ -104,16 +105,19 @@ Examples:
       [...EXCLUDE, 'exclude.entries'],
       [...LABEL, 'labels.entries'],
       ...SETTINGS,
-      ['--no-gateway', 'it has none', () => ({ clear: ['gateway'] })],
+      ['--no-gateway', 'it has none', () => ({ gateway: '' })],
       ['--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', null, list],
       ['--remove-exclude <address|cidr|first-last>', 'hand this entry out again; repeatable', null, list],
       ['--no-exclude', 'remove all exclusions', () => ({ exclude: {} })],
-      ['--no-confirm-within', 'Reserves have no deadline of the pool', () => ({ clear: ['confirmWithin'] })],
+      [
+        '--no-confirm-within',
+        'Reserves have no deadline of the pool',
+        () => ({ confirmWithin: durationFromMs(0) }),
+      ],
       ['--no-default', 'not used by a Reserve that names no pool', 'isDefault'],
       ['--no-draining', 'hand out again', 'draining'],
       ['--no-options', 'remove routes, dns and mtu', () => ({ options: {} })],
       ['--no-labels', 'remove all labels', () => ({ labels: {} })],
-      ['--no-reap-policy', 'misses, ages and graces as by default', () => ({ clear: ['reapPolicy'] })],
     ],
     help: `
 --exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.

@@ -48,10 +48,9 @@ export type LeaseReference =
 type Judged = { readonly token: number; readonly version: number }
 
 /** What is changed in a pool: only what is present. */
-export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'gateway' | 'reapPolicy'>> & {
-  readonly gateway?: string | null
-  /** What is absent in it stays; null: everything as by default. */
-  readonly reapPolicy?: Partial<ReapPolicy> | null
+export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy'>> & {
+  /** What is absent in it stays. */
+  readonly reapPolicy?: Partial<ReapPolicy>
 }
 
 /** By the type of a command, what it says. */

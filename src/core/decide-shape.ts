@@ -144,15 +144,14 @@ export function decideUpdatePool(batch: Batch, command: Command<'updatePool'>): 
 }
 
 function changed(pool: Pool, { change }: Command<'updatePool'>): PoolInput {
-  const { gateway = pool.gateway, reapPolicy, ...rest } = change
+  const { reapPolicy, ...rest } = change
   const cidr = change.cidr ?? pool.cidr
   return {
     ...pool.settings,
     // A subnet that was simply the pool's range stays that when the range changes.
     subnet: pool.subnet === pool.cidr ? cidr : pool.subnet,
     ...rest,
-    gateway: gateway ?? '',
-    reapPolicy: reapPolicy === null ? {} : { ...pool.reapPolicy, ...reapPolicy },
+    reapPolicy: { ...pool.reapPolicy, ...reapPolicy },
   }
 }
 

@@ -121,8 +121,8 @@ export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): Po
     return invalid('cooldown', 'must be between 0 s and 30 days')
   }
   const confirmWithinMs = input.confirmWithinMs ?? null
-  if (confirmWithinMs !== null && !(confirmWithinMs > 0 && confirmWithinMs <= LONGEST_MS)) {
-    return invalid('confirmWithin', 'must be more than 0 s and at most 30 days')
+  if (confirmWithinMs !== null && !(confirmWithinMs >= 1_000 && confirmWithinMs <= LONGEST_MS)) {
+    return invalid('confirmWithin', 'must be 0 s, or 1 s to 30 days')
   }
   const ownerLimit =
     input.ownerLimit === undefined || input.ownerLimit === 0 ? POLICY.ownerLimit : input.ownerLimit

@@ -451,9 +451,9 @@ describe('pools', () => {
       [{ cooldown: '1s' }, { cooldown: '1s' }],
       [{ exclude: { entries: ['10.0.0.32/28'] } }, { exclude: ['10.0.0.32-10.0.0.47'] }],
       [{ exclude: {} }, { exclude: [] }],
-      [{ clear: ['gateway'] }, { gateway: '' }],
+      [{ gateway: '' }, { gateway: '' }],
       [{ gateway: '10.0.0.2' }, { gateway: '10.0.0.2' }],
-      [{ clear: ['confirmWithin'] }, { confirmWithin: undefined }],
+      [{ confirmWithin: '0s' }, { confirmWithin: undefined }],
       [{ liveness: 'STRICT' }, { liveness: 'STRICT' }],
       [{ ownerLimit: 7 }, { ownerLimit: 7 }],
       [
@@ -468,7 +468,6 @@ describe('pools', () => {
         { reapPolicy: { minimumAge: '60s' } },
         { reapPolicy: { ...DEFAULT_REAP_POLICY, misses: 4, minimumAge: '60s' } },
       ],
-      [{ clear: ['reapPolicy'] }, { reapPolicy: DEFAULT_REAP_POLICY }],
       [{ cidr: '10.0.0.0/23' }, { cidr: '10.0.0.0/23', subnet: '10.0.0.0/23' }],
       [{}, {}],
     ]

@@ -106,10 +106,10 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ['pool list --cidr 10.0.0.0/8', 'ListPools', { cidr: '10.0.0.0/8' }],
   ['pool get p', 'GetPool', { name: 'p' }],
   [
-    'pool update p --new-name q --no-gateway --no-exclude --no-confirm-within --no-default --no-draining --no-options --no-labels --no-reap-policy',
+    'pool update p --new-name q --no-gateway --no-exclude --no-confirm-within --no-default --no-draining --no-options --no-labels',
     'UpdatePool',
     {
-      ...{ name: 'p', newName: 'q', clear: ['gateway', 'confirmWithin', 'reapPolicy'], exclude: {} },
+      ...{ name: 'p', newName: 'q', gateway: '', confirmWithin: '0s', exclude: {} },
       ...{ default: false, draining: false, options: {}, labels: {} },
     },
   ],

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/pool.proto.
  */
 export const file_ipledger_v1_pool: GenFile = /*@__PURE__*/
-  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKWAQoJUG9vbFVzYWdlEgwKBHNpemUYASABKAkSEwoLYWxsb2NhdGFibGUYAiABKAkSDAoEZnJlZRgDIAEoCRIPCgdjb29saW5nGAQgASgJEhAKCHJlc2VydmVkGAUgASgJEg4KBmFjdGl2ZRgGIAEoCRITCgtxdWFyYW50aW5lZBgHIAEoCRIQCghleGNsdWRlZBgIIAEoCSKyBAoRQ3JlYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGNpZHIYAyABKAkSDgoGc3VibmV0GAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDwoHZ2F0ZXdheRgGIAEoCRIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAsgASgNEhsKCmlzX2RlZmF1bHQYDCABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDSABKAgSKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEjoKBmxhYmVscxgPIAMoCzIqLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYECABKAkSLAoLcmVhcF9wb2xpY3kYESABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNQoSQ3JlYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sIh0KCkV4Y2x1c2lvbnMSDwoHZW50cmllcxgBIAMoCSK/BQoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIoCgdleGNsdWRlGAcgASgLMhcuaXBsZWRnZXIudjEuRXhjbHVzaW9ucxIrCghjb29sZG93bhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5jb25maXJtX3dpdGhpbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCghsaXZlbmVzcxgKIAEoDjIZLmlwbGVkZ2VyLnYxLlBvb2xMaXZlbmVzc0gEiAEBEhgKC293bmVyX2xpbWl0GAsgASgNSAWIAQESIAoKaXNfZGVmYXVsdBgMIAEoCEgGUgdkZWZhdWx0iAEBEhUKCGRyYWluaW5nGA0gASgISAeIAQESKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiMKBmxhYmVscxgPIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxINCgVjbGVhchgQIAMoCRIUCgd2ZXJzaW9uGBEgASgESAiIAQESEgoKcmVxdWVzdF9pZBgSIAEoCRIsCgtyZWFwX3BvbGljeRgTIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3lCCwoJX25ld19uYW1lQgcKBV9jaWRyQgkKB19zdWJuZXRCCgoIX2dhdGV3YXlCCwoJX2xpdmVuZXNzQg4KDF9vd25lcl9saW1pdEINCgtfaXNfZGVmYXVsdEILCglfZHJhaW5pbmdCCgoIX3ZlcnNpb24iNQoSVXBkYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sImgKEURlbGV0ZVBvb2xSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEbmFtZRgCIAEoCRIUCgd2ZXJzaW9uGAMgASgESACIAQESEgoKcmVxdWVzdF9pZBgEIAEoCUIKCghfdmVyc2lvbiI1ChJEZWxldGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiLwoOR2V0UG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJIkAKD0dldFBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbBIMCgRoZWFkGAIgASgEIsIBChBMaXN0UG9vbHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSOQoGbGFiZWxzGAIgAygLMikuaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVxdWVzdC5MYWJlbHNFbnRyeRIMCgRjaWRyGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXAoRTGlzdFBvb2xzUmVzcG9uc2USIAoFcG9vbHMYASADKAsyES5pcGxlZGdlci52MS5Qb29sEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEKkgKDFBvb2xMaXZlbmVzcxIdChlQT09MX0xJVkVORVNTX1VOU1BFQ0lGSUVEEAASDQoJQVZBSUxBQkxFEAESCgoGU1RSSUNUEAIyjAMKC1Bvb2xTZXJ2aWNlEk0KCkNyZWF0ZVBvb2wSHi5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXNwb25zZRJNCgpVcGRhdGVQb29sEh4uaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVzcG9uc2USTQoKRGVsZXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkRlbGV0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlc3BvbnNlEkQKB0dldFBvb2wSGy5pcGxlZGdlci52MS5HZXRQb29sUmVxdWVzdBocLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXNwb25zZRJKCglMaXN0UG9vbHMSHS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKWAQoJUG9vbFVzYWdlEgwKBHNpemUYASABKAkSEwoLYWxsb2NhdGFibGUYAiABKAkSDAoEZnJlZRgDIAEoCRIPCgdjb29saW5nGAQgASgJEhAKCHJlc2VydmVkGAUgASgJEg4KBmFjdGl2ZRgGIAEoCRITCgtxdWFyYW50aW5lZBgHIAEoCRIQCghleGNsdWRlZBgIIAEoCSKyBAoRQ3JlYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGNpZHIYAyABKAkSDgoGc3VibmV0GAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDwoHZ2F0ZXdheRgGIAEoCRIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAsgASgNEhsKCmlzX2RlZmF1bHQYDCABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDSABKAgSKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEjoKBmxhYmVscxgPIAMoCzIqLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYECABKAkSLAoLcmVhcF9wb2xpY3kYESABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNQoSQ3JlYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sIh0KCkV4Y2x1c2lvbnMSDwoHZW50cmllcxgBIAMoCSKwBQoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIoCgdleGNsdWRlGAcgASgLMhcuaXBsZWRnZXIudjEuRXhjbHVzaW9ucxIrCghjb29sZG93bhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5jb25maXJtX3dpdGhpbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCghsaXZlbmVzcxgKIAEoDjIZLmlwbGVkZ2VyLnYxLlBvb2xMaXZlbmVzc0gEiAEBEhgKC293bmVyX2xpbWl0GAsgASgNSAWIAQESIAoKaXNfZGVmYXVsdBgMIAEoCEgGUgdkZWZhdWx0iAEBEhUKCGRyYWluaW5nGA0gASgISAeIAQESKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiMKBmxhYmVscxgPIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxIUCgd2ZXJzaW9uGBAgASgESAiIAQESEgoKcmVxdWVzdF9pZBgRIAEoCRIsCgtyZWFwX3BvbGljeRgSIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3lCCwoJX25ld19uYW1lQgcKBV9jaWRyQgkKB19zdWJuZXRCCgoIX2dhdGV3YXlCCwoJX2xpdmVuZXNzQg4KDF9vd25lcl9saW1pdEINCgtfaXNfZGVmYXVsdEILCglfZHJhaW5pbmdCCgoIX3ZlcnNpb24iNQoSVXBkYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sImgKEURlbGV0ZVBvb2xSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEbmFtZRgCIAEoCRIUCgd2ZXJzaW9uGAMgASgESACIAQESEgoKcmVxdWVzdF9pZBgEIAEoCUIKCghfdmVyc2lvbiI1ChJEZWxldGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiLwoOR2V0UG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJIkAKD0dldFBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbBIMCgRoZWFkGAIgASgEIsIBChBMaXN0UG9vbHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSOQoGbGFiZWxzGAIgAygLMikuaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVxdWVzdC5MYWJlbHNFbnRyeRIMCgRjaWRyGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXAoRTGlzdFBvb2xzUmVzcG9uc2USIAoFcG9vbHMYASADKAsyES5pcGxlZGdlci52MS5Qb29sEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEKkgKDFBvb2xMaXZlbmVzcxIdChlQT09MX0xJVkVORVNTX1VOU1BFQ0lGSUVEEAASDQoJQVZBSUxBQkxFEAESCgoGU1RSSUNUEAIyjAMKC1Bvb2xTZXJ2aWNlEk0KCkNyZWF0ZVBvb2wSHi5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXNwb25zZRJNCgpVcGRhdGVQb29sEh4uaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVzcG9uc2USTQoKRGVsZXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkRlbGV0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlc3BvbnNlEkQKB0dldFBvb2wSGy5pcGxlZGdlci52MS5HZXRQb29sUmVxdWVzdBocLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXNwb25zZRJKCglMaXN0UG9vbHMSHS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
  * What must have passed before a lease of the pool is taken back without its owner's word: on proof of absence, or
@@ -630,7 +630,7 @@ export type CreatePoolRequest = Message<"ipledger.v1.CreatePoolRequest"> & {
   cooldown?: Duration | undefined;
 
   /**
-   * Default absent (no deadline); 1s to 30 days.
+   * Default `0s` (no deadline); 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration confirm_within = 9;
    */
@@ -758,7 +758,7 @@ export type CreatePoolRequestJson = {
   cooldown?: DurationJson;
 
   /**
-   * Default absent (no deadline); 1s to 30 days.
+   * Default `0s` (no deadline); 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration confirm_within = 9;
    */
@@ -940,7 +940,7 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   subnet?: string | undefined;
 
   /**
-   * New gateway; see also `clear`.
+   * New gateway; empty: none.
    *
    * @generated from field: optional string gateway = 6;
    */
@@ -961,7 +961,7 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   cooldown?: Duration | undefined;
 
   /**
-   * New default deadline, for Reserves from now on; see also `clear`.
+   * New default deadline, for Reserves from now on; `0s`: none.
    *
    * @generated from field: google.protobuf.Duration confirm_within = 9;
    */
@@ -1010,31 +1010,23 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   labels?: Labels | undefined;
 
   /**
-   * Fields to unset, in JSON spelling: `gateway`, `confirmWithin`, `reapPolicy` (all of it as by default). Not together with
-   * a value for the same field.
-   *
-   * @generated from field: repeated string clear = 16;
-   */
-  clear: string[];
-
-  /**
    * Change only if the pool is at this version, else VERSION_MISMATCH.
    *
-   * @generated from field: optional uint64 version = 17;
+   * @generated from field: optional uint64 version = 16;
    */
   version?: bigint | undefined;
 
   /**
    * Exactly-once id, at most 128 bytes.
    *
-   * @generated from field: string request_id = 18;
+   * @generated from field: string request_id = 17;
    */
   requestId: string;
 
   /**
-   * For what is judged from now on. What is absent in it (0 misses too) stays as it is; see also `clear`.
+   * For what is judged from now on. What is absent in it (0 misses too) stays as it is.
    *
-   * @generated from field: ipledger.v1.ReapPolicy reap_policy = 19;
+   * @generated from field: ipledger.v1.ReapPolicy reap_policy = 18;
    */
   reapPolicy?: ReapPolicy | undefined;
 };
@@ -1081,7 +1073,7 @@ export type UpdatePoolRequestJson = {
   subnet?: string;
 
   /**
-   * New gateway; see also `clear`.
+   * New gateway; empty: none.
    *
    * @generated from field: optional string gateway = 6;
    */
@@ -1102,7 +1094,7 @@ export type UpdatePoolRequestJson = {
   cooldown?: DurationJson;
 
   /**
-   * New default deadline, for Reserves from now on; see also `clear`.
+   * New default deadline, for Reserves from now on; `0s`: none.
    *
    * @generated from field: google.protobuf.Duration confirm_within = 9;
    */
@@ -1151,31 +1143,23 @@ export type UpdatePoolRequestJson = {
   labels?: LabelsJson;
 
   /**
-   * Fields to unset, in JSON spelling: `gateway`, `confirmWithin`, `reapPolicy` (all of it as by default). Not together with
-   * a value for the same field.
-   *
-   * @generated from field: repeated string clear = 16;
-   */
-  clear?: string[];
-
-  /**
    * Change only if the pool is at this version, else VERSION_MISMATCH.
    *
-   * @generated from field: optional uint64 version = 17;
+   * @generated from field: optional uint64 version = 16;
    */
   version?: string;
 
   /**
    * Exactly-once id, at most 128 bytes.
    *
-   * @generated from field: string request_id = 18;
+   * @generated from field: string request_id = 17;
    */
   requestId?: string;
 
   /**
-   * For what is judged from now on. What is absent in it (0 misses too) stays as it is; see also `clear`.
+   * For what is judged from now on. What is absent in it (0 misses too) stays as it is.
    *
-   * @generated from field: ipledger.v1.ReapPolicy reap_policy = 19;
+   * @generated from field: ipledger.v1.ReapPolicy reap_policy = 18;
    */
   reapPolicy?: ReapPolicyJson;
 };
