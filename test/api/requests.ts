@@ -40,7 +40,6 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
       newName: 'web2',
       exclude: { entries: ['10.0.0.7'] },
       labels: { entries: labels },
-      clear: ['confirmWithin'],
       requestId: 'r',
     },
   ],
