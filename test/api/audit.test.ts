@@ -162,33 +162,21 @@ describe('a story', () => {
     expect(inCidr.holders.map((one) => one.leaseId)).toEqual(['story/6'])
   })
 
+  // The reasons themselves: db/audit.test.ts.
   test('explained: what it is, and the events that led there', async () => {
-    const states = async (asked: object) => (await audit.explainAddress({ network, address, ...asked })).state
-    expect(await states({ seq: 0n })).toBe('OUTSIDE')
-    expect(await states({ seq: 2n })).toBe('FREE')
-    expect(await states({ seq: 3n })).toBe('RESERVED')
-    expect(await states({ seq: 4n })).toBe('ACTIVE')
-    expect(await states({ seq: 7n })).toBe('QUARANTINED')
-    expect(await states({})).toBe('FREE')
-    expect(await states({ address: '10.8.64.0' })).toBe('EXCLUDED')
-    expect(await states({ address: '10.9.0.1' })).toBe('OUTSIDE')
     const now = await audit.explainAddress({ network, address })
-    expect(now.seq).toBe(now.head)
-    expect(now.answer).toContain('10.8.64.2 of pool web')
+    expect(now).toMatchObject({ state: 'FREE', seq: now.head })
     expect(now.answer).toContain('lease story/6')
     expect(now.steps.map((step) => Number(step.seq))).toEqual([3, 4, 5, 6, 7, 8])
-    expect(now.steps.at(-1)!.what).toContain('cable was pulled')
-    expect(now.steps.at(-1)!.evidence).toMatchObject({ why: 'cable was pulled' })
+    expect(now.steps.at(-1)).toMatchObject({
+      what: expect.stringContaining('cable was pulled'),
+      evidence: { why: 'cable was pulled' },
+    })
     const then = await audit.explainAddress({ network, address, seq: 4n })
     expect(then).toMatchObject({ state: 'ACTIVE', seq: 4n })
-    expect(then.answer).toContain('lease story/3 is ACTIVE for pod web-0')
     expect(then.steps.map((step) => Number(step.seq))).toEqual([3, 4])
-    const future = await audit.explainAddress({
-      network,
-      address,
-      time: timestampFromMs(Date.now() + 10 ** 9),
-    })
-    expect(future.seq).toBe(future.head)
+    const time = timestampFromMs(Date.now() + 10 ** 9)
+    expect((await audit.explainAddress({ network, address, time })).seq).toBe(now.head)
     const before = await audit.explainAddress({ network, address, time: timestampFromMs(0) })
     expect(before).toMatchObject({ state: 'OUTSIDE', seq: 0n, steps: [] })
   })

@@ -2,9 +2,8 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { pino } from 'pino'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { describeSchema } from '../../db/schema.ts'
 import { connect } from '../../src/postgres/connect.ts'
-import { checkMigrated, DB, migrate, migrateJobs } from '../../src/postgres/migrate.ts'
+import { checkMigrated, migrate, migrateJobs } from '../../src/postgres/migrate.ts'
 import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -184,32 +183,4 @@ test("graphile-worker's schema belongs to the jobs' role, made by five starters 
   await expect(rows('select 1 from graphile_worker.jobs', database.serviceUrl)).rejects.toThrow(
     'permission denied',
   )
-})
-
-describe('the schema of this checkout', () => {
-  test('makes no row', async () => {
-    await run(DB)
-    const tables = (await rows(
-      `select c.oid::regclass::text as name from pg_class c
-        where c.relkind = 'r' and c.relnamespace = 'ipledger'::regnamespace and c.relname <> 'migration'`,
-    )) as { name: string }[]
-    expect(tables.length).toBeLessThanOrEqual(14)
-    for (const { name } of tables) expect(await rows(`select 1 from ${name}`), name).toEqual([])
-  })
-
-  test('is described the same whoever asks', async () => {
-    await run(DB)
-    const text = await withClient(database.adminUrl, describeSchema)
-    expect(text).toContain(
-      'create table ipledger.event (\n  network_id text collate "C" not null,\n  seq bigint not null,',
-    )
-    expect(text).toContain(
-      'constraint history_of_an_address_never_forks UNIQUE (network_id, address, previous)',
-    )
-    expect(text).toContain('grant insert, select on table ipledger.event to ipledger_service;')
-    await withClient(database.adminUrl, async (admin) => {
-      await admin.query('set search_path = ipledger, ipledger_audit, public')
-      expect(await describeSchema(admin)).toBe(text)
-    })
-  })
 })

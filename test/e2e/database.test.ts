@@ -7,13 +7,12 @@ import { createTestDatabase, useTestDatabase, withClient } from '../support/data
 import { serviceOn } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { expectVerified } from '../support/verified.ts'
-import { ipledger, ipledgerJson, words } from './commands.ts'
+import { ipledger, words } from './commands.ts'
 
 const database = await useTestDatabase()
 const nobody = { url: 'http://127.0.0.1:1' }
 const onDatabase = (line: string, DATABASE_URL = database.adminUrl) =>
   ipledger(nobody, words(line), { DATABASE_URL })
-const ERA = 2n ** 40n
 const one = (network: string, name: string) => ({
   network,
   owner: { kind: 'sandbox', name, incarnation: '1' },
@@ -82,38 +81,6 @@ test('7.1: projections lost by accident: nothing is handed out until they are re
   expect((await onDatabase(`verify --against ${anchor}`)).stderr).toMatch(
     /^ipledger: Say of which network the anchor is: /,
   )
-  await expectVerified(database)
-})
-
-test('a new era by an operator’s word, above the number somebody quotes, until the operator ends it', async () => {
-  const service = await start()
-  const { call } = service
-  expect((await onDatabase('recover nowhere --why x')).stderr).toMatch(
-    /^ipledger: There is no network nowhere in /,
-  )
-  expect((await call.ok('NetworkService/GetNetwork', {})).network.state).toBe('READY')
-
-  const quoted = `default/${3n * ERA + 7n}`
-  const begun = await onDatabase(`recover default --why "volume set back" --above ${quoted} --json`)
-  expect(JSON.parse(begun.stdout)).toEqual({
-    networks: [{ network: 'default', era: 4, head: String(4n * ERA), state: 'RECOVERING' }],
-    database: databaseAt(database.adminUrl),
-  })
-  // The service that runs beside it is told by the next command.
-  expect((await call('LeaseService/Reserve', one('default', 'late'))).reason).toBe('NETWORK_RECOVERING')
-  const shown = await ipledger(service, ['network', 'get'])
-  expect(shown.stdout).toMatch(/\nstate +RECOVERING\nrecovering +since .*: volume set back\n/)
-  expect(shown.stdout).toMatch(/waits for +an operator, no source is enabled: ipledger recover --end default/)
-  const ended = await ipledger(service, words('recover default --end --why "nothing runs there"'))
-  expect(ended).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nstate +READY\n/) })
-
-  const all = await onDatabase('recover --why "volume set back"')
-  expect(all.stdout).toMatch(
-    /^NETWORK +ERA +HEAD +STATE\ndefault +5 +\d+ +RECOVERING\nlost +1 +\d+ +RECOVERING\n\nThis is /,
-  )
-  expect(
-    await ipledgerJson(service, words('recover default --end --why "nothing runs there"')),
-  ).toMatchObject({ network: { state: 'READY', era: 5 } })
   await expectVerified(database)
 })
 

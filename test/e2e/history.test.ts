@@ -78,13 +78,3 @@ test('verify --server', async () => {
   expect(await printed('verify --server')).toMatch(/^NETWORK .*\ndefault +7 +\d +7 +none +7:[0-9a-f]{64}\n$/)
   expect(await json('verify --server')).toMatchObject({ complete: true, verifiedSeq: '7', findings: [] })
 })
-
-test.each([
-  ['history 10.8.64.300', 'INVALID_FIELD'],
-  ['lease history default/2', 'LEASE_NOT_FOUND'],
-  ['as-of 9999', 'VERSION_MISMATCH'],
-])('%s is refused by the server', async (line, reason) => {
-  const { code, stdout, stderr } = await ipledger(service, words(line))
-  expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
-  expect(stderr).toContain(reason)
-})

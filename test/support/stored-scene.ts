@@ -1,13 +1,11 @@
 /** A scene of the core written to a database as the loop writes it: its events with their digests, and its image as rows. */
 import type pg from 'pg'
-import type { Batch } from '../../src/core/batch.ts'
 import type { Command } from '../../src/core/command.ts'
-import { decide } from '../../src/core/decide.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
 import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
 import type { Sealed } from '../../src/ledger/log.ts'
 import { writeStatements } from '../../src/ledger/tables.ts'
-import { newScene, type Scene, type Step } from '../core/given.ts'
+import { decideOnce, newScene, type Scene, type Step } from '../core/given.ts'
 
 export const NETWORK = 'net'
 const FIRST = '0'.repeat(64)
@@ -21,27 +19,9 @@ export function seal(network: string, events: readonly LedgerEvent[]): readonly 
 }
 
 function perform(scene: Scene, command: Command): void {
-  const { image, now, freshness, lookUps, requests, without } = scene
-  image.journal = []
-  const batch: Batch = {
-    image,
-    now: Math.max(now, image.at),
-    known: {
-      identity: 'one',
-      requests,
-      endedByToken: new Map(),
-      endedByOwner: new Map(),
-      freshness,
-      lookUps,
-    },
-    events: [],
-    freshness: new Map(),
-    remembered: new Map(),
-    without,
-  }
-  decide(batch, command)
-  image.journal = null
-  for (const [id, fresh] of batch.freshness) freshness.set(id, fresh)
+  const { batch } = decideOnce(scene, command)
+  scene.image.journal = null
+  for (const [id, fresh] of batch.freshness) scene.freshness.set(id, fresh)
   scene.events.push(...batch.events)
 }
 

@@ -19,7 +19,9 @@ test('the flows are there', () => {
 })
 
 test.each(steps.map(([, name, path]) => [name!, path!] as const))('%s is in %s', (name, path) => {
-  expect(source(path)).toMatch(new RegExp(`(function\\*? ${name}\\b|\\b${name}: (async|\\w+\\()|async ${name}\\()`))
+  expect(source(path)).toMatch(
+    new RegExp(`(function\\*? ${name}\\b|\\b${name}: (async|\\w+\\()|async ${name}\\()`),
+  )
 })
 
 test('constraints are named as the migration names them', () => {
