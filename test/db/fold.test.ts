@@ -12,7 +12,7 @@ import { walk } from '../support/random-walk.ts'
 import { NETWORK, storeScene } from '../support/stored-scene.ts'
 
 const SEEDS = [1, 2, 3, 4]
-const STEPS = 400
+const STEPS = 600
 
 test.each(SEEDS)(
   'seed %i: verify finds nothing in what the loop writes, and rebuild writes the same',

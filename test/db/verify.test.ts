@@ -12,8 +12,8 @@ const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
 afterAll(() => admin.end())
 
 /** One with an era that has ended. */
-const SEED = 23
-const scene = walk(SEED, 300)
+const SEED = 21
+const scene = walk(SEED, 500)
 const leases = scene.events.filter((event) => 'record' in event)
 /** In the middle of a chain of the first era: it has a predecessor and a successor. */
 const middle = leases.find(
@@ -195,9 +195,9 @@ describe('the tables', () => {
       'LEASE_DIFFERS',
       `insert into ipledger.lease select network_id, '10.0.0.250', seq, pool_id, state from ipledger.lease limit 1`,
     ],
-    ['POOL_DIFFERS', `update ipledger.pool set name = 'other' where name = 'single'`],
-    ['POOL_DIFFERS', `update ipledger.pool set settings = '{}' where name = 'single'`],
-    ['POOL_DIFFERS', `delete from ipledger.pool where name = 'single'`],
+    ['POOL_DIFFERS', `update ipledger.pool set name = 'other' where name = 'pool'`],
+    ['POOL_DIFFERS', `update ipledger.pool set settings = '{}' where name = 'pool'`],
+    ['POOL_DIFFERS', `delete from ipledger.pool where name = 'pool'`],
     [
       'POOL_DIFFERS',
       `insert into ipledger.pool select network_id, 5, 'new', '10.9.0.0/24', 32, settings, version, created_at, updated_at from ipledger.pool limit 1`,

@@ -1,22 +1,30 @@
-/** Random histories of a network by the core's own decisions, for what must hold of any log. The same seed makes the same. */
+/** Random histories of a network by the core's own decisions, for what must hold of any image and any log. */
+import { blockBase, formatValue, parseAddress } from '../../src/core/address.ts'
 import {
   after,
+  answers,
   command,
   confirm,
   enable,
+  expire,
+  HOUR,
   lists,
+  MINUTE,
   network,
   newScene,
   pool,
   quarantine,
   reap,
   reapNode,
+  reapProven,
+  recheck,
   register,
   release,
   reserve,
   type Scene,
   SECOND,
   type Step,
+  unchanged,
 } from '../core/given.ts'
 import { playAll } from './stored-scene.ts'
 
@@ -31,90 +39,154 @@ export function random(seed: number): (below: number) => number {
   }
 }
 
-/** A few owners on a few addresses, single and in blocks, that sources list, miss, and list as ended. */
+export type One = Exclude<Step, readonly Step[]>
+export type Draw = {
+  readonly kind: number
+  readonly who: number
+  readonly life: number
+  readonly at: number
+  readonly flag: boolean
+}
+
+const SOURCES = ['agent', 'cluster'] as const
+const POOLS = ['pool', 'blocks', 'six', 'late'] as const
+const address = ({ at }: Draw) => `10.0.0.${at}`
+const who = ({ who: name, life }: Draw) =>
+  `${['container', 'pod'][name % 2]}:w${name}${life === 0 && name === 0 ? '' : `/${life}`}`
+const id = ({ who: name }: Draw) => SOURCES[name % 2]!
+const draws = ({ at, who: name, life }: Draw, count: number) =>
+  Array.from({ length: count }, (_, i) => ({
+    kind: 0,
+    who: (name + i) % 5,
+    life,
+    at: (at + 5 * i) % 40,
+    flag: false,
+  }))
+
+const isRare = ({ at }: Draw) => at < 4
+
+/** Of these a step is drawn; the frequent ones stand twice. */
+export const STEPS: readonly ((draw: Draw) => One | readonly One[])[] = [
+  (draw) => reserve(who(draw), { node: `n${draw.at % 3}`, claims: [{ pools: ['pool'] }] }),
+  (draw) => reserve(who(draw), { confirmed: draw.flag, claims: [{ pools: [POOLS[draw.at % 4]!] }] }),
+  (draw) =>
+    reserve(who(draw), { claims: [{ address: unit(draw) }], confirmWithinMs: draw.flag ? MINUTE : null }),
+  (draw) => reserve(who(draw), { claims: [{ pools: ['pool', 'blocks'], preferPrevious: true }] }),
+  (draw) =>
+    reserve(who(draw), {
+      claims: [{ pools: ['pool'] }],
+      liveAddresses: draws(draw, 6).map(address),
+      validateOnly: draw.flag,
+    }),
+  (draw) => confirm(who(draw)),
+  (draw) => release(who(draw), draw.flag),
+  (draw) => release(who(draw), true),
+  (draw) =>
+    command({
+      type: 'allOrNothing',
+      items: [reserve(`w9/${draw.at}`, { claims: [{ pools: ['pool'] }] })(), release(who(draw), draw.flag)()],
+      requestId: `r${draw.at}`,
+      fingerprint: who(draw),
+    }),
+  (draw) => quarantine(address(draw)),
+  (draw) => (scene) => (scene.image.records.has(address(draw)) ? reap(address(draw))(scene) : undefined),
+  (draw) => reapNode(`n${draw.at % 3}`),
+  (draw) => (scene) => (scene.image.records.has(address(draw)) ? expire(address(draw))(scene) : undefined),
+  (draw) => [
+    ...SOURCES.flatMap((source) =>
+      draws(draw, 5).map((one) => answers(source, who(one), address(draw), 'gone') as One),
+    ),
+    (scene) => (scene.image.records.has(address(draw)) ? reapProven(address(draw))(scene) : undefined),
+  ],
+  (draw) =>
+    isRare(draw) ? register(id(draw), { ownerKinds: draw.flag ? ['pod'] : ['container', 'pod'] }) : [],
+  (draw) => enable(id(draw)),
+  (draw) => (draw.at === 7 ? command({ type: 'retireSource', id: id(draw) }) : lists(id(draw), [])),
+  (draw) => lists(id(draw), []),
+  (draw) =>
+    lists(
+      id(draw),
+      draws(draw, 3).map((one) => `${who(one)}@${address(one)}`),
+    ),
+  (draw) =>
+    lists(
+      id(draw),
+      draws(draw, 3).map((one) => `${who(one)}@${address(one)}`),
+      { complete: draw.flag },
+    ),
+  (draw) =>
+    lists(
+      id(draw),
+      draws(draw, 2).map((one) => `${draw.flag ? '?' : who(one)}@${address(one)}!`),
+    ),
+  (draw) =>
+    lists(
+      id(draw),
+      draws(draw, 1).map((one) => `${who(one)}@${address(one)}`),
+      { epoch: `e${draw.life}` },
+    ),
+  (draw) => unchanged(id(draw)),
+  (draw) => recheck(...draws(draw, 6).map(address)),
+  (draw) =>
+    command({ type: 'updatePool', name: 'pool', version: null, change: { exclude: [address(draw)] } }),
+  (draw) =>
+    command({
+      type: 'updatePool',
+      name: 'pool',
+      version: null,
+      change: { cidr: draw.flag ? '10.0.0.0/28' : '10.0.0.0/29' },
+    }),
+  (draw) => pool('10.0.0.32/29', { name: 'late', prefixLength: draw.flag ? 32 : 30 }),
+  (draw) => (isRare(draw) ? command({ type: 'deletePool', name: POOLS[draw.at % 4]!, version: null }) : []),
+  () => pool('10.0.0.0/28'),
+  (draw) =>
+    isRare(draw) ? command({ type: 'beginEra', above: 0, recovering: draw.flag, why: 'drawn' }) : [],
+  () => command({ type: 'endRecovery', why: 'drawn' }),
+  (draw) =>
+    isRare(draw)
+      ? command({
+          type: 'hold',
+          hold: draw.flag ? 'CLOCK' : 'SOURCE_AHEAD',
+          why: 'drawn',
+          ...(draw.flag && { stepMs: HOUR }),
+        })
+      : [],
+  () => command({ type: 'resumeHold', hold: null, why: 'drawn' }),
+  (draw) => command({ type: 'updateNetwork', version: null, description: who(draw), labels: null }),
+  (draw) => after(draw.flag ? SECOND * draw.at : MINUTE * draw.at) as One,
+]
+
+/** The address of the lease that the drawn address belongs to: the middle pool leases blocks of four. */
+function unit(draw: Draw): string {
+  if (draw.at < 16 || draw.at >= 32) return address(draw)
+  const parsed = parseAddress(address(draw)) as { value: bigint }
+  return formatValue(4, blockBase(4, parsed.value, 30))
+}
+
+/** Two pools of single addresses, one of blocks, and two warm sources. */
+export const START: readonly One[] = [
+  network as One,
+  pool('10.0.0.0/28', {
+    cooldownMs: 30 * SECOND,
+    reapPolicy: { misses: 1, minimumAgeMs: SECOND, unwitnessedAgeMs: MINUTE },
+  }),
+  pool('10.0.0.16/28', { name: 'blocks', prefixLength: 30, confirmWithinMs: MINUTE }),
+  pool('fd00::/120', { name: 'six' }),
+  ...SOURCES.flatMap((source) => [register(source), enable(source), lists(source, []), lists(source, [])]),
+]
+
+export const stepsOf = (draws: readonly Draw[]) => draws.flatMap((one) => STEPS[one.kind]!(one))
+
+/** The same seed makes the same. */
 export function walk(seed: number, steps: number): Scene {
   const pick = random(seed)
-  const scene = playAll(newScene(), [
-    network,
-    pool('10.0.0.0/28', { name: 'single', cooldownMs: 20 * SECOND }),
-    pool('10.0.1.0/24', { name: 'blocks', prefixLength: 28, cooldownMs: 20 * SECOND, exclude: ['10.0.1.3'] }),
-    pool('fd00::/120', { name: 'six' }),
-    register('wide'),
-    register('near', { node: 'n1' }),
-    enable('wide'),
-  ])
-  const who = () => `${['', 'pod:'][pick(2)]}w${pick(6)}/${pick(3)}`
-  const where = () => `${['10.0.0', '10.0.1'][pick(2)]}.${pick(2) === 0 ? pick(16) : pick(64)}`
-  const held = (state: Scene) => [...state.image.records.values()].filter((one) => one.state !== 'FREE')
-  const oneHeld =
-    (make: (address: string) => Step): Step =>
-    (state) => {
-      const all = held(state)
-      const step = all.length === 0 ? undefined : make(all[pick(all.length)]!.address)
-      return typeof step === 'function' ? step(state) : undefined
-    }
-  const entries = (state: Scene) => [
-    ...held(state).flatMap(({ address, owner }) =>
-      pick(3) === 0
-        ? []
-        : [
-            `${owner === null ? '?' : `${owner.kind}:${owner.name}/${owner.incarnation}`}@${address}${pick(6) === 0 ? '!' : ''}`,
-          ],
-    ),
-    ...Array.from({ length: pick(3) }, () => `${pick(3) === 0 ? '?' : who()}@${where()}`),
-  ]
-  const list: Step = (state) =>
-    lists(pick(2) === 0 ? 'wide' : 'near', entries(state), {
-      epoch: `e${pick(12) === 0 ? pick(9) : 1}`,
-      complete: pick(8) > 0,
-    })(state)
-  const kinds: readonly (() => Step)[] = [
-    () =>
-      reserve(who(), {
-        node: `n${pick(3)}`,
-        claims: [{ pools: [['single', 'blocks', 'six'][pick(3)]!] }],
-        confirmWithinMs: pick(2) * 60_000 || null,
-      }),
-    () => reserve(who(), { confirmed: true, claims: [{ pools: ['single'] }] }),
-    () => confirm(who()),
-    () => oneHeld((address) => (state) => release(state.image.records.get(address)!.token, pick(3) > 0)()),
-    () => oneHeld((address) => reap(address)),
-    () => list,
-    () => list,
-    () => list,
-    () => after(pick(40) * SECOND),
-    () => (pick(6) === 0 ? quarantine(where()) : list),
-    () => (pick(25) === 0 ? reapNode(`n${pick(2)}`) : list),
-    () =>
-      pick(40) === 0
-        ? command({ type: 'beginEra', above: 0, recovering: pick(2) === 0, why: 'restored' })
-        : list,
-    () => (pick(15) === 0 ? command({ type: 'endRecovery', why: 'looked' }) : list),
-    () =>
-      pick(10) === 0
-        ? command({
-            type: 'hold',
-            hold: ['CLOCK', 'SOURCE_AHEAD'][pick(2)],
-            why: 'test',
-            ...(pick(2) === 0 && { stepMs: 1000 }),
-          })
-        : list,
-    () => (pick(6) === 0 ? command({ type: 'resumeHold', hold: null, why: 'looked' }) : list),
-    () =>
-      pick(60) === 0 ? command({ type: 'retireSource', id: 'near' }) : pick(8) === 0 ? enable('near') : list,
-    () =>
-      pick(20) === 0
-        ? command({ type: 'updateNetwork', version: null, description: `d${pick(9)}`, labels: null })
-        : list,
-    () =>
-      pick(20) === 0
-        ? command({ type: 'updatePool', name: 'single', version: null, change: { draining: pick(2) === 0 } })
-        : list,
-    () => (pick(30) === 0 ? command({ type: 'deletePool', name: 'six', version: null }) : list),
-    () => (pick(20) === 0 ? pool('fd00::/120', { name: 'six' }) : list),
-  ]
-  return playAll(
-    scene,
-    Array.from({ length: steps }, () => kinds[pick(kinds.length)]!()),
-  )
+  const draw = (): Draw => ({
+    kind: pick(STEPS.length),
+    who: pick(5),
+    life: pick(3),
+    at: pick(40),
+    flag: pick(2) === 0,
+  })
+  const drawn = Array.from({ length: steps }, draw)
+  return playAll(playAll(newScene(), START), stepsOf(drawn))
 }
