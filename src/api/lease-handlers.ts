@@ -29,12 +29,12 @@ import { pageOf } from './page-token.ts'
 import {
   allOrNothing,
   allowedNetwork,
+  command,
   readConfirm,
   readQuarantine,
   readReap,
   readRelease,
   readReserve,
-  readUpdateLabels,
   requiredLease,
 } from './requests.ts'
 
@@ -46,7 +46,14 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
     release: commanded(backend, readRelease, leases),
     reap: commanded(backend, readReap, leases),
     quarantine: commanded(backend, readQuarantine, onlyLease),
-    updateLabels: commanded(backend, readUpdateLabels, onlyLease),
+    updateLabels: commanded(
+      backend,
+      ({ leaseId, version = null, labels, requestId }, call) => {
+        const { network, token } = requiredLease(leaseId, call, '')
+        return command(call, network, requestId, { type: 'updateLabels', token, version, labels })
+      },
+      onlyLease,
+    ),
 
     batchReserve: async (message, call) =>
       batch(backend, message, call, (item, network) => {

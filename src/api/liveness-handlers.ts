@@ -1,5 +1,6 @@
 /** LivenessService: sources and what they report, what follows from it, and what waits. One function a method. */
 import type { Answer } from '../core/command.ts'
+import type { HoldCause } from '../core/event.ts'
 import type { SourceState } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
 import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
@@ -13,13 +14,12 @@ import {
   readRegisterSource,
   readReport,
   readReporting,
-  readResumeHold,
   readSourceCommand,
   readVerdicts,
 } from './liveness-requests.ts'
 import { pageOf } from './page-token.ts'
 import { reconcile } from './reconcile.ts'
-import { allowedNetwork } from './requests.ts'
+import { allowedNetwork, command } from './requests.ts'
 
 const EVERY_LEASE: LeaseFilter = {
   states: [],
@@ -134,9 +134,16 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       }
     },
 
-    resumeHold: commanded(backend, readResumeHold, ({ network }) => ({
-      holds: shownHolds(network!.network),
-    })),
+    resumeHold: commanded(
+      backend,
+      ({ network, cause, why, requestId }, call) =>
+        command(call, allowedNetwork(call, network), requestId, {
+          type: 'resumeHold',
+          hold: (cause as HoldCause | undefined) ?? null,
+          why: required(why, 'why'),
+        }),
+      ({ network }) => ({ holds: shownHolds(network!.network) }),
+    ),
 
     listAttention: async (message, call) => {
       const network = allowedNetwork(call, message.network)

@@ -5,7 +5,7 @@
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf'
 import type { Family } from '../core/address.ts'
 import type { Command } from '../core/command.ts'
-import type { Details, HoldCause, SourceDeclaration, SourceKind } from '../core/event.ts'
+import type { Details, SourceDeclaration, SourceKind } from '../core/event.ts'
 import { POLICY } from '../core/policy.ts'
 import type * as pb from '../gen/ipledger/v1/liveness_pb.ts'
 import type { ReportGiven, Reporting, Verdict } from '../sources/intake-types.ts'
@@ -148,17 +148,4 @@ function readVerdict(
     terminalSince: ended.answer === 'terminal' ? ended.since : null,
     detail: ended.detail,
   }
-}
-
-// The rest.
-
-export function readResumeHold(
-  { network, cause, why, requestId }: Asked<pb.ResumeHoldRequest>,
-  call: Call,
-): Command<'resumeHold'> {
-  return command(call, allowedNetwork(call, network), requestId, {
-    type: 'resumeHold',
-    hold: (cause as HoldCause | undefined) ?? null,
-    why: required(why, 'why'),
-  })
 }

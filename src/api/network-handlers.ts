@@ -3,17 +3,45 @@ import type { Answer } from '../core/command.ts'
 import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { shownNetwork } from './answers.ts'
 import { type Backend, commanded, type Handlers, ofNetwork } from './call.ts'
-import { networkName } from './fields.ts'
+import { networkName, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { allowedNetwork, readCreateNetwork, readEndRecovery, readUpdateNetwork } from './requests.ts'
+import { allowedNetwork, command, namedNetwork } from './requests.ts'
 
 export function networkHandlers(backend: Backend): Handlers<typeof NetworkService> {
   const { reads } = backend
   const show = ({ network }: Answer) => ({ network: shownNetwork(network!) })
   return {
-    createNetwork: commanded(backend, readCreateNetwork, show),
-    updateNetwork: commanded(backend, readUpdateNetwork, show),
-    endRecovery: commanded(backend, readEndRecovery, show),
+    createNetwork: commanded(
+      backend,
+      ({ name, requestId, description, labels }, call) =>
+        command(call, namedNetwork(call, name, 'name'), requestId, {
+          type: 'createNetwork',
+          settings: { description, labels },
+        }),
+      show,
+    ),
+
+    updateNetwork: commanded(
+      backend,
+      ({ name, requestId, version = null, description = null, labels }, call) =>
+        command(call, namedNetwork(call, name, 'name'), requestId, {
+          type: 'updateNetwork',
+          version,
+          description,
+          labels: labels?.entries ?? null,
+        }),
+      show,
+    ),
+
+    endRecovery: commanded(
+      backend,
+      ({ network, requestId, why }, call) =>
+        command(call, namedNetwork(call, network, 'network'), requestId, {
+          type: 'endRecovery',
+          why: required(why, 'why'),
+        }),
+      show,
+    ),
 
     getNetwork: async (message, call) => {
       const name = allowedNetwork(call, message.name, 'name')

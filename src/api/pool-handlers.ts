@@ -5,7 +5,7 @@ import { shownPool, shownPoolUsage } from './answers.ts'
 import { type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { optionalCidr, poolName, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { allowedNetwork, readCreatePool, readDeletePool, readUpdatePool } from './requests.ts'
+import { allowedNetwork, command, readCreatePool, readUpdatePool } from './requests.ts'
 import type { Shown } from './shown.ts'
 
 export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
@@ -29,9 +29,16 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       pool: await answered(network, pool!),
     })),
 
-    deletePool: commanded(backend, readDeletePool, ({ pool }, { network }) => ({
-      pool: shownPool(network, pool!, null),
-    })),
+    deletePool: commanded(
+      backend,
+      ({ network, name, version = null, requestId }, call) =>
+        command(call, allowedNetwork(call, network), requestId, {
+          type: 'deletePool',
+          name: required(name, 'name'),
+          version,
+        }),
+      ({ pool }, { network }) => ({ pool: shownPool(network, pool!, null) }),
+    ),
 
     getPool: async (message, call) => {
       const network = allowedNetwork(call, message.network)

@@ -8,7 +8,6 @@ import type { Labels, Owner } from '../core/owner.ts'
 import type { ReapPolicy } from '../core/policy.ts'
 import { type Liveness, parsePoolSettings } from '../core/pool.ts'
 import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
-import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
 import type * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
 import type * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { Asked } from './asked.ts'
@@ -48,7 +47,7 @@ export function allowedNetwork(call: Call, name: string, path = 'network'): stri
 }
 
 /** Of calls that create or change a network: nobody does that by default. */
-function namedNetwork(call: Call, name: string, path: string): string {
+export function namedNetwork(call: Call, name: string, path: string): string {
   return allowedNetwork(call, required(name, path), path)
 }
 
@@ -179,15 +178,6 @@ export function readReap(
   return command(call, network, message.requestId, { type: 'reapNode', node, head, why })
 }
 
-export function readUpdateLabels(
-  message: Asked<leasePb.UpdateLabelsRequest>,
-  call: Call,
-): Command<'updateLabels'> {
-  const { version = null, labels } = message
-  const { network, token } = requiredLease(message.leaseId, call, '')
-  return command(call, network, message.requestId, { type: 'updateLabels', token, version, labels })
-}
-
 /** Of a lease id that the caller may use; `network` is named beside it. */
 export function requiredLease(id: string, call: Call, network: string) {
   const key = leaseKey(required(id, 'leaseId'), network)
@@ -204,37 +194,6 @@ export function allOrNothing(
 ): Command {
   const same = items.map(({ actor: _actor, traceId: _traceId, ...rest }) => rest)
   return command(call, network, id, { type: 'allOrNothing', items }, same)
-}
-
-// Networks.
-
-export function readCreateNetwork(
-  { name, description, labels, requestId }: Asked<networkPb.CreateNetworkRequest>,
-  call: Call,
-): Command<'createNetwork'> {
-  const settings = { description, labels }
-  return command(call, namedNetwork(call, name, 'name'), requestId, { type: 'createNetwork', settings })
-}
-
-export function readUpdateNetwork(
-  { name, requestId, version, description, labels }: Asked<networkPb.UpdateNetworkRequest>,
-  call: Call,
-): Command<'updateNetwork'> {
-  return command(call, namedNetwork(call, name, 'name'), requestId, {
-    type: 'updateNetwork',
-    version: version ?? null,
-    description: description ?? null,
-    labels: labels?.entries ?? null,
-  })
-}
-
-export function readEndRecovery(
-  message: Asked<networkPb.EndRecoveryRequest>,
-  call: Call,
-): Command<'endRecovery'> {
-  const network = namedNetwork(call, message.network, 'network')
-  const why = required(message.why, 'why')
-  return command(call, network, message.requestId, { type: 'endRecovery', why })
 }
 
 // Pools.
@@ -297,15 +256,4 @@ function readReapPolicy({
 
 function livenessOf(name: string | undefined): Liveness {
   return name === 'STRICT' ? 'STRICT' : 'AVAILABLE'
-}
-
-export function readDeletePool(
-  { network, name, version, requestId }: Asked<poolPb.DeletePoolRequest>,
-  call: Call,
-): Command<'deletePool'> {
-  return command(call, allowedNetwork(call, network), requestId, {
-    type: 'deletePool',
-    name: required(name, 'name'),
-    version: version ?? null,
-  })
 }
