@@ -18,7 +18,6 @@ const onNode = (name: string, more: object = {}) => sandbox(name, { node: 'n1', 
 incident(
   '2.1 pending-workload-reaped: a hundred runs before the deadline take nothing, and one after it does',
   async (scene) => {
-    const { call } = scene
     // Old enough for anything after a second, so that it is the deadline that keeps them.
     await scene.pool('10.21.0.0/28', { reapPolicy: eager })
     await scene.pool('10.21.1.0/28', { name: 'second', reapPolicy: eager })
@@ -27,11 +26,8 @@ incident(
     // Two attachments, and neither published yet.
     const reserve = async (pool: string, on: string): Promise<LeaseJson> =>
       (
-        await call.ok(
-          'LeaseService/Reserve',
-          scene.wants(onNode('x', { interface: on }), { claims: [{ pool }], confirmWithin: '600s' }),
-        )
-      ).leases[0]
+        await scene.reserve.ok(onNode('x', { interface: on }), { claims: [{ pool }], confirmWithin: '600s' })
+      )[0]
     const leases = [await reserve('web', 'eth0'), await reserve('second', 'net1')]
     for (let run = 0; run < 100; run += 1) {
       if (run % 5 === 0) {
@@ -62,8 +58,7 @@ incident(
     await scene.pool('10.22.0.0/28', { reapPolicy: eager })
     const agent = await scene.agent('n1')
     agent.answers = () => ({ answer: 'GONE' })
-    const [lease] = (await call.ok('LeaseService/Reserve', scene.wants(onNode('x'), { confirmed: true })))
-      .leases
+    const [lease] = await scene.reserve.ok(onNode('x'), { confirmed: true })
     for (let look = 0; look < 10; look += 1) {
       await scene.passes(INTERVAL)
       // Begun; then the lease changes; then the look is over, and does not have it.
@@ -114,11 +109,7 @@ incident(
         while (next < 1_000) {
           next += 1
           const name = `pair-${next}`
-          const { leases } = await call.ok(
-            'LeaseService/Reserve',
-            scene.wants(onNode(name), { confirmWithin: '10s' }),
-          )
-          const [lease] = leases
+          const [lease] = await scene.reserve.ok(onNode(name), { confirmWithin: '10s' })
           const workload = reality.start({ name, node: 'n1', addresses: [lease.address] })
           // Up to the longest that a request may take.
           await delay(below(300))

@@ -149,7 +149,7 @@ incident(
 incident(
   '3.1 crash-loop-drains-pool: an old life that is still listed is not freed, one that is gone is',
   async (scene) => {
-    const { call, reality } = scene
+    const { reality } = scene
     await scene.pool('10.31.1.0/27')
     const agent = await scene.agent('n1')
     agent.answers = () => ({ answer: 'GONE' })
@@ -171,7 +171,7 @@ incident(
     expect(witnessesOf(reaped)).toEqual(['n1'])
     // The same key asked twice is the same lease, and no stale one is no work.
     const owner = sandbox('web', { uid: 'three', incarnation: 'three', node: 'n1' })
-    const [again] = (await call.ok('LeaseService/Reserve', scene.wants(owner))).leases
+    const [again] = await scene.reserve.ok(owner)
     expect(again).toMatchObject({ leaseId: third.lease.leaseId, reused: true })
     const before = (await scene.events()).length
     await scene.jobs()

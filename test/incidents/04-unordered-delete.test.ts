@@ -203,10 +203,7 @@ incident(
     await replay(10)
     expect(await scene.lease(y.lease.leaseId)).toMatchObject(identityOf(y.lease))
     // "Taken" is no proof of ownership: who asks for it by name is told whose it is.
-    const told = await call(
-      'LeaseService/Reserve',
-      scene.wants(life('z'), { claims: [{ pool: 'web', address: y.lease.address }] }),
-    )
+    const told = await scene.reserve(life('z'), { claims: [{ pool: 'web', address: y.lease.address }] })
     expect(told.reason).toBe('ADDRESS_TAKEN')
     expect(JSON.stringify(told.body)).toContain('sandbox y')
   },

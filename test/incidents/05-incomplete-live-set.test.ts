@@ -165,16 +165,15 @@ incident(
 incident(
   '5.4 only-one-family-visible: a hundred lists of a source that sees v4 alone are no miss of a v6 address',
   async (scene) => {
-    const { call, reality } = scene
+    const { reality } = scene
     await scene.pool('10.54.0.0/28')
     await scene.pool('fd54::/120', { name: 'six' })
     const agent = await scene.agent('n1', { families: [4] })
     const owner = sandbox('x', { node: 'n1' })
-    const { leases } = await call.ok(
-      'LeaseService/Reserve',
-      scene.wants(owner, { claims: [{ pool: 'web' }, { pool: 'six' }], confirmed: true }),
-    )
-    const [v4, v6] = leases
+    const [v4, v6] = await scene.reserve.ok(owner, {
+      claims: [{ pool: 'web' }, { pool: 'six' }],
+      confirmed: true,
+    })
     reality.start({ name: 'x', node: 'n1', addresses: [v4.address, v6.address] })
     // Whoever asks it after the v6 address hears that it does not know it.
     agent.answers = () => ({ answer: 'GONE' })

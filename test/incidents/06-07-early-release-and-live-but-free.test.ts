@@ -157,7 +157,7 @@ incident(
 incident(
   '7.1 restart-forgets-running-workloads: what runs and is in no books is adopted at once, and never handed out before',
   async (scene) => {
-    const { reality, call } = scene
+    const { reality } = scene
     // The workloads are older than the books: the pool is made over what runs there already.
     const agent = await scene.newAgent('n1')
     const running_ = ['10.71.1.1', '10.71.1.2', '10.71.1.5'].map((address) =>
@@ -165,8 +165,7 @@ incident(
     )
     await agent.report()
     await scene.pool('10.71.1.0/28')
-    const [early] = (await call.ok('LeaseService/Reserve', scene.wants(sandbox('early', { node: 'n1' }))))
-      .leases
+    const [early] = await scene.reserve.ok(sandbox('early', { node: 'n1' }))
     expect(early.address, 'the first that nobody uses').toBe('10.71.1.3')
     reality.start({ name: 'early', node: 'n1', addresses: [early.address] })
     await scene.cycles(3)
@@ -200,10 +199,7 @@ incident(
         quarantine: { reason: 'FOREIGN', by: 'host' },
       })
     }
-    const named = await call(
-      'LeaseService/Reserve',
-      scene.wants(sandbox('named'), { claims: [{ pool: 'web', address: foreign[0] }] }),
-    )
+    const named = await scene.reserve(sandbox('named'), { claims: [{ pool: 'web', address: foreign[0] }] })
     expect(named.reason).toBe('ADDRESS_QUARANTINED')
     expect(JSON.stringify(named.body)).toContain('host')
     // Every path: alone, previous, in a batch, all or nothing (M-23).
@@ -211,15 +207,8 @@ incident(
     const take = (leases: readonly { readonly address: string }[]) => {
       for (const { address } of leases) given.push(address)
     }
-    take((await call.ok('LeaseService/Reserve', scene.wants(sandbox('a')))).leases)
-    take(
-      (
-        await call.ok(
-          'LeaseService/Reserve',
-          scene.wants(sandbox('b'), { claims: [{ pool: 'web', preferPrevious: true }] }),
-        )
-      ).leases,
-    )
+    take(await scene.reserve.ok(sandbox('a')))
+    take(await scene.reserve.ok(sandbox('b'), { claims: [{ pool: 'web', preferPrevious: true }] }))
     for (const atomic of [false, true]) {
       const { results } = await call.ok('LeaseService/BatchReserve', {
         network,
@@ -245,7 +234,7 @@ incident(
     const { call, network } = scene
     await scene.pool('10.75.0.0/22')
     const liveAddresses = Array.from({ length: POLICY.skips }, (_, at) => `10.75.0.${at + 1}`)
-    const told = await call('LeaseService/Reserve', scene.wants(sandbox('x'), { liveAddresses }))
+    const told = await scene.reserve(sandbox('x'), { liveAddresses })
     expect(told).toMatchObject({ status: 429, reason: 'ALL_CANDIDATES_LIVE' })
     for (const address of liveAddresses)
       expect((await scene.at(address))?.quarantine?.reason, address).toBe('FOREIGN')
@@ -275,7 +264,6 @@ incident(
 incident(
   '7.5 container-keeps-address-after-books-changed: paused and stopped is alive for as long as it is listed, and comes back to its address',
   async (scene) => {
-    const { call } = scene
     await scene.pool('10.76.0.0/28')
     const agent = await scene.agent('n1')
     agent.answers = () => ({ answer: 'GONE' })
@@ -293,7 +281,7 @@ incident(
     }
     workload.state = 'running'
     const owner = sandbox('x', { node: 'n1' })
-    const [again] = (await call.ok('LeaseService/Reserve', scene.wants(owner))).leases
+    const [again] = await scene.reserve.ok(owner)
     expect(again).toMatchObject({ leaseId: lease.leaseId, address: lease.address, reused: true })
   },
 )

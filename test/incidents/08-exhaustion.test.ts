@@ -147,17 +147,13 @@ incident('8.4 materialised-range: a /8 and a /48 cost what a /24 costs', async (
     const times: number[] = []
     for (let turn = 0; turn < 5; turn += 1) {
       const begun = performance.now()
-      const any = await call.ok(
-        'LeaseService/Reserve',
-        scene.wants(sandbox(`${name}-any-${turn}`), { claims: [{ pool: name }] }),
-      )
-      if (turn === 0) expect(any.leases[0].address).toBe(first)
+      const [any] = await scene.reserve.ok(sandbox(`${name}-any-${turn}`), { claims: [{ pool: name }] })
+      if (turn === 0) expect(any!.address).toBe(first)
       const address = turn === 0 ? last : before(last, turn)
-      const named = await call.ok(
-        'LeaseService/Reserve',
-        scene.wants(sandbox(`${name}-last-${turn}`), { claims: [{ pool: name, address }] }),
-      )
-      expect(named.leases[0].address).toBe(address)
+      const [named] = await scene.reserve.ok(sandbox(`${name}-last-${turn}`), {
+        claims: [{ pool: name, address }],
+      })
+      expect(named!.address).toBe(address)
       times.push(performance.now() - begun)
     }
     // The best of five: how busy the machine is makes none of them a second.
@@ -184,7 +180,7 @@ incident(
     const crowd = async (pool: string) => {
       const told = await Promise.all(
         Array.from({ length: 256 }, (_, index) =>
-          call('LeaseService/Reserve', scene.wants(sandbox(`${pool}-${index}`), { claims: [{ pool }] })),
+          scene.reserve(sandbox(`${pool}-${index}`), { claims: [{ pool }] }),
         ),
       )
       for (const [index, { status, body }] of told.entries()) {
@@ -226,10 +222,7 @@ incident(
     const all = (from: number, count: number) =>
       Array.from({ length: count }, (_, at) => `10.88.${(from + at) >> 8}.${(from + at) & 255}`)
     for (let turn = 0; turn < 5; turn += 1) {
-      const told = await call(
-        'LeaseService/Reserve',
-        scene.wants(sandbox(`broken-${turn}`), { liveAddresses: all(1, 256) }),
-      )
+      const told = await scene.reserve(sandbox(`broken-${turn}`), { liveAddresses: all(1, 256) })
       expect(told.reason).toBe('ALL_CANDIDATES_LIVE')
     }
     const { leases } = await call.ok('LeaseService/ListLeases', { network, pageSize: 1_000 })
@@ -241,7 +234,7 @@ incident(
       new Set(['FOREIGN']),
     )
     // Others go on; without a live set the books decide (M-14).
-    const [other] = (await call.ok('LeaseService/Reserve', scene.wants(sandbox('other')))).leases
+    const [other] = await scene.reserve.ok(sandbox('other'))
     expect(other.address).toBe(all(POLICY.quarantinesPerCaller + 1, 1)[0])
     reality.start({ name: 'other', addresses: [other.address] })
   },
@@ -251,17 +244,14 @@ incident(
 incident(
   '8.8 quarantine-as-denial-of-service: what nobody sees for three snapshots comes back by itself',
   async (scene) => {
-    const { call, reality } = scene
+    const { reality } = scene
     await scene.pool('10.89.0.0/26')
     await scene.agent('n1')
     const orchestrator = await scene.newAgent('orchestrator', { node: '' })
     const { report } = orchestrator
     orchestrator.report = async () => undefined as never
     orchestrator.answers = () => ({ answer: 'GONE' })
-    const told = await call(
-      'LeaseService/Reserve',
-      scene.wants(sandbox('careful'), { liveAddresses: ['10.89.0.1', '10.89.0.2'] }),
-    )
+    const told = await scene.reserve(sandbox('careful'), { liveAddresses: ['10.89.0.1', '10.89.0.2'] })
     expect(told.body.leases[0].address).toBe('10.89.0.3')
     reality.start({ name: 'careful', addresses: ['10.89.0.3'] })
     for (const address of ['10.89.0.1', '10.89.0.2'])

@@ -89,10 +89,7 @@ incident(
     expect(await scene.reaps()).toEqual([])
     // What it did read is nobody else's, and whoever asks is told that the source is not whole.
     for (const address of ['10.112.0.77', '10.112.0.78']) {
-      const told = await scene.call(
-        'LeaseService/Reserve',
-        scene.wants(sandbox('another'), { claims: [{ pool: 'web', address }] }),
-      )
+      const told = await scene.reserve(sandbox('another'), { claims: [{ pool: 'web', address }] })
       expect(told.reason).toBe('ADDRESS_QUARANTINED')
     }
     const { sources } = await scene.call.ok('LivenessService/ListSources', { network: scene.network })
@@ -120,7 +117,7 @@ incident(
         while (begun < ROUNDS) {
           begun += 1
           const round = begun
-          const [lease] = (await call.ok('LeaseService/Reserve', scene.wants(sandbox(`s${round}`)))).leases
+          const [lease] = await scene.reserve.ok(sandbox(`s${round}`))
           answered.reserved.push(lease)
           waiting.push(lease)
           // Every second worker takes back what another one has just reserved.

@@ -54,9 +54,7 @@ async function lifeOn(database: TestDatabase, time: TestTime, before?: Scene) {
   for (const agent of scene.agents) agent.speaksTo(call)
   const headOf = async () =>
     Number((await call.ok('NetworkService/GetNetwork', { name: NETWORK })).network.head)
-  const reserve = (name: string) =>
-    call('LeaseService/Reserve', { owner: sandbox(name), claims: [{ pool: 'web' }] })
-  return { ...scene, headOf, reserve, [Symbol.asyncDispose]: () => service.stop() }
+  return { ...scene, headOf, [Symbol.asyncDispose]: () => service.stop() }
 }
 
 // INV-24 INV-16 INV-12. Fails without NEW_ERA_RECOVERS, MANY_REAPS_HOLD.
@@ -94,7 +92,9 @@ test('12.1 backup-older-than-reality: a restored dump recovers, adopts what it l
   const { call, reality } = scene
   // Nothing is handed out or taken before the sources have reported twice in this era, warm; then it ends by itself.
   for (let cycle = 0; cycle < 4; cycle += 1) {
-    expect((await scene.reserve('too-early')).reason, `after ${cycle} reports`).toBe('NETWORK_RECOVERING')
+    expect((await scene.reserve(sandbox('too-early'))).reason, `after ${cycle} reports`).toBe(
+      'NETWORK_RECOVERING',
+    )
     await scene.cycles(1)
   }
   const eras = await scene.events({ types: ['era.begun', 'recovery.ended'] })
@@ -184,14 +184,14 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   // A number in a caller's mouth changes nothing; in a list of an enabled source it stops everything.
   const reported = await agent!.report({ begun })
   expect(reported).toMatchObject({ complete: false, counted: false, because: ['BEYOND_HEAD'] })
-  expect((await scene.reserve('z')).reason).toBe('NETWORK_RECOVERING')
+  expect((await scene.reserve(sandbox('z'))).reason).toBe('NETWORK_RECOVERING')
   expect(await scene.attention('HELD')).toHaveLength(1)
   const recovered = await startProcess(
     ['recover', NETWORK, '--why', 'a failover lost commits', '--above', `${NETWORK}/${begun.head}`],
     { DATABASE_URL: database.adminUrl },
   ).finished
   expect(recovered.code, recovered.stderr).toBe(0)
-  expect((await scene.reserve('z')).reason).toBe('NETWORK_RECOVERING')
+  expect((await scene.reserve(sandbox('z'))).reason).toBe('NETWORK_RECOVERING')
   await scene.cycles(4)
   // X is live where Y was sent: a conflict with both in it, and both are told.
   expect(await scene.at(address)).toMatchObject({ state: 'QUARANTINED', quarantine: { reason: 'CONFLICT' } })

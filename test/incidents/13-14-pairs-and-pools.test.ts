@@ -18,23 +18,17 @@ incident(
     const pair = [{ pool: 'four' }, { pool: 'six' }]
     const had: string[] = []
     for (const name of ['a', 'b']) {
-      const { leases } = await call.ok('LeaseService/Reserve', scene.wants(sandbox(name), { claims: pair }))
+      const leases = await scene.reserve.ok(sandbox(name), { claims: pair })
       had.push(...leases.map(({ address }: { address: string }) => address))
     }
     expect(had.sort()).toEqual(['10.131.0.1', '10.131.0.2', 'fd13::', 'fd13::1'])
     // One more has v4 already, and adds v6, which fails: what it had stays.
-    const [own] = (
-      await call.ok('LeaseService/Reserve', scene.wants(sandbox('own'), { claims: [{ pool: 'four' }] }))
-    ).leases
-    expect((await call('LeaseService/Reserve', scene.wants(sandbox('own'), { claims: pair }))).reason).toBe(
-      'POOL_EXHAUSTED',
-    )
+    const [own] = await scene.reserve.ok(sandbox('own'), { claims: [{ pool: 'four' }] })
+    expect((await scene.reserve(sandbox('own'), { claims: pair })).reason).toBe('POOL_EXHAUSTED')
     expect(await scene.lease(own.leaseId)).toEqual(own)
     const before = await scene.log()
     const told = await Promise.all(
-      Array.from({ length: 1_000 }, (_, index) =>
-        call('LeaseService/Reserve', scene.wants(sandbox(`pair-${index}`), { claims: pair })),
-      ),
+      Array.from({ length: 1_000 }, (_, index) => scene.reserve(sandbox(`pair-${index}`), { claims: pair })),
     )
     expect(new Set(told.map(({ reason }) => reason))).toEqual(new Set(['POOL_EXHAUSTED']))
     expect(await scene.log(), 'not one event').toEqual(before)
@@ -55,10 +49,9 @@ incident(
     const held = new Set<number>()
     for (let index = 0; index < 12; index += 1) {
       const at = 1 + below(62)
-      const told = await call(
-        'LeaseService/Reserve',
-        scene.wants(sandbox(`s${index}`), { claims: [{ pool: 'web', address: `10.141.0.${at}` }] }),
-      )
+      const told = await scene.reserve(sandbox(`s${index}`), {
+        claims: [{ pool: 'web', address: `10.141.0.${at}` }],
+      })
       if (told.status !== 200) continue
       held.add(at)
       // Some of them bound, some cooling, some quarantined: all of them are in the way.
@@ -118,7 +111,7 @@ incident(
     expect(pool.exclude).toHaveLength(exclude === null ? 0 : 1)
     // What is left is offered: draining hands out nothing new, and the pool can go when it is empty.
     await call.ok('PoolService/UpdatePool', { network, name: 'web', draining: true })
-    expect((await call('LeaseService/Reserve', scene.wants(sandbox('new')))).reason).toBe('POOL_DRAINING')
+    expect((await scene.reserve(sandbox('new'))).reason).toBe('POOL_DRAINING')
   },
 )
 
@@ -146,12 +139,7 @@ incident('14.2 overlap: pools of one network never overlap, those of two may', a
   )
   expect(told.filter(({ status }) => status === 200)).toHaveLength(1)
   // An address is one lease in its network, whatever pool is asked for it.
-  const [lease] = (
-    await call.ok(
-      'LeaseService/Reserve',
-      scene.wants(sandbox('a'), { claims: [{ pool: 'web', address: '10.142.0.5' }] }),
-    )
-  ).leases
+  const [lease] = await scene.reserve.ok(sandbox('a'), { claims: [{ pool: 'web', address: '10.142.0.5' }] })
   const [other] = (
     await call.ok('LeaseService/Reserve', {
       network: elsewhere,
@@ -160,8 +148,7 @@ incident('14.2 overlap: pools of one network never overlap, those of two may', a
     })
   ).leases
   expect([lease.address, other.address]).toEqual(['10.142.0.5', '10.142.0.5'])
-  expect(
-    (await call('LeaseService/Reserve', scene.wants(sandbox('b'), { claims: [{ address: '10.142.0.5' }] })))
-      .reason,
-  ).toBe('ADDRESS_TAKEN')
+  expect((await scene.reserve(sandbox('b'), { claims: [{ address: '10.142.0.5' }] })).reason).toBe(
+    'ADDRESS_TAKEN',
+  )
 })

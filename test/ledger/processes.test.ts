@@ -1,11 +1,12 @@
 /** Several processes on one network, each with its own image: whatever each believes, the log is one. */
 import assert from 'node:assert/strict'
 import { expect, test } from 'vitest'
-import type { Command, LeaseView } from '../../src/core/command.ts'
-import { command, confirm, pool, quarantine, release, reserve } from '../core/given.ts'
+import type { Command } from '../../src/core/command.ts'
+import { newImage } from '../../src/core/image.ts'
+import { command, newScene, release, reserve, type Scene, type Step } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
-import { random } from '../support/random-walk.ts'
-import { expectInOrder, freshNetwork, type Step, useLedger } from './opened.ts'
+import { drawn, random, START, stepsOf } from '../support/random-walk.ts'
+import { expectInOrder, freshNetwork, type TestLedger, useLedger } from './opened.ts'
 
 const database = await useTestDatabase()
 const seed = Number(process.env.IPLEDGER_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
@@ -15,61 +16,24 @@ const openMany = (count: number) => Promise.all(Array.from({ length: count }, op
 
 test('every kind of traffic at three processes: one log, and three times the same image', async () => {
   const processes = await openMany(3)
-  const { network, of } = await freshNetwork(processes[0]!, { cidr: '10.0.0.0/28', ownerLimit: 6 })
-  await processes[0]!.accept(of(pool('10.1.0.0/26', { name: 'blocks', prefixLength: 30, cooldownMs: 0 })))
-  await processes[0]!.accept(of(pool('fd00::/120', { name: 'six', cooldownMs: 1 })))
+  const [first] = processes as [TestLedger]
+  const network = 'net'
   const pick = random(seed)
-  const known: LeaseView[] = []
-  const who = () => `${['', 'pod:'][pick(2)]}w${pick(8)}/${pick(3)}`
-  const lease = () => known[pick(known.length)] ?? { fencingToken: 1, version: 1, address: '10.0.0.1' }
-  const steps: readonly (() => Step)[] = [
-    () =>
-      reserve(who(), {
-        claims: [{ pools: [['pool', 'blocks', 'six'][pick(3)]!], preferPrevious: pick(2) === 0 }],
-      }),
-    () => reserve(who(), { claims: [{ address: `10.0.0.${1 + pick(14)}` }], confirmWithinMs: 60_000 }),
-    () =>
-      reserve(who(), { requestId: `r${pick(50)}`, fingerprint: `${pick(2)}`, claims: [{ pools: ['pool'] }] }),
-    () =>
-      reserve(who(), {
-        claims: [{ pools: ['pool'] }],
-        liveAddresses: [`10.0.0.${1 + pick(14)}`],
-        by: `by${pick(3)}`,
-      }),
-    () => confirm(who()),
-    () => release(lease().fencingToken, pick(4) > 0),
-    () => release(lease().fencingToken),
-    () => release(who()),
-    () => quarantine(`10.0.0.${1 + pick(14)}`),
-    () => {
-      const { fencingToken: token, version } = lease()
-      return command({ type: 'reap', token, version, why: 'gone' })
-    },
-    () =>
-      command({
-        type: 'updateLabels',
-        token: lease().fencingToken,
-        version: null,
-        labels: { a: `${pick(3)}` },
-      }),
-    () => command({ type: 'updatePool', name: 'pool', version: null, change: { draining: pick(5) === 0 } }),
-  ]
+  const freshness = new Map()
   let accepted = 0
   let refused = 0
-  for (let round = 0; round < 25; round += 1) {
-    const commands: Command[] = Array.from({ length: 40 }, () => of(steps[pick(steps.length)]!()))
-    await Promise.all(
-      commands.map(async (one) => {
-        const outcome = await processes[pick(3)]!.submit(one)
-        if (!outcome.ok) {
-          refused += 1
-          return
-        }
-        accepted += 1
-        known.push(...outcome.answer.leases)
-      }),
-    )
+  /** Steps are made of an image that may be old by the time they are decided: by another process, beside others. */
+  const play = async (steps: readonly Step[]) => {
+    const image = (await first.image(network)) ?? newImage(network)
+    const scene: Scene = { ...newScene(), image, now: first.now(), freshness }
+    const commands = steps.flatMap((step) => (typeof step === 'function' ? (step(scene) ?? []) : []))
+    const outcomes = await Promise.all(commands.map((one) => processes[pick(3)]!.submit(one)))
+    accepted += outcomes.filter(({ ok }) => ok).length
+    refused += outcomes.filter(({ ok }) => !ok).length
   }
+  for (const step of START) await play([step])
+  for (let round = 0; round < 40; round += 1)
+    await play(stepsOf(Array.from({ length: 20 }, () => drawn(pick))))
   assert.ok(accepted > 100 && refused > 100, `${accepted} accepted, ${refused} refused`)
   await expectInOrder(database.serviceUrl, network, ...processes)
   assert.deepEqual(
@@ -106,7 +70,7 @@ test('an image that nobody uses is dropped, and loaded again as it was', async (
 
 test('a network that is not there is not kept, and nothing is written there', async () => {
   const ledger = await open()
-  const nowhere: (step: Step) => Command = (step) => ({ ...step(), network: 'nowhere' })
+  const nowhere: (step: () => Command) => Command = (step) => ({ ...step(), network: 'nowhere' })
   await ledger.refuse(nowhere(reserve('a')), 'NETWORK_NOT_FOUND')
   await ledger.refuse(nowhere(release('a/1')), 'NETWORK_NOT_FOUND')
   assert.equal(await ledger.image('nowhere'), null)

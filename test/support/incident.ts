@@ -6,7 +6,7 @@
 import { expect, test } from 'vitest'
 import { createAgent, type Declared, INTERVAL, type TestAgent } from './agent.ts'
 import { createReality, type Reality, type Workload } from './reality.ts'
-import type { Rpc } from './rpc.ts'
+import type { Rpc, Told } from './rpc.ts'
 import type { TestService } from './service.ts'
 import { expectVerified } from './verified.ts'
 
@@ -66,6 +66,11 @@ export type Scene = {
   newAgent(source: string, declared?: Declared): Promise<TestAgent>
   /** A Reserve for an owner, of pool `web` unless it says otherwise. */
   wants(owner: object, more?: object): object
+  /** The same, sent. */
+  readonly reserve: ((owner: object, more?: object) => Promise<Told>) & {
+    /** One that must succeed. */
+    ok(owner: object, more?: object): Promise<LeaseJson[] & { 0: LeaseJson; 1: LeaseJson }>
+  }
   /** Reserve, configure, Confirm: as a careful caller does it. */
   start(given: ToStart): Promise<Started>
   passes(ms: number): Promise<void>
@@ -156,6 +161,7 @@ export function openScene({
     agents.push(agent)
     return agent
   }
+  const wants = (owner: object, more: object = {}) => ({ network, owner, claims: [{ pool: 'web' }], ...more })
   const events = async (filter: object = {}): Promise<readonly EventJson[]> =>
     (await call.ok('AuditService/ListEvents', { network, pageSize: 1_000, ...filter })).events
   const finding = async (address: string): Promise<FindingJson | undefined> =>
@@ -170,7 +176,14 @@ export function openScene({
       await call.ok('PoolService/CreatePool', { network, name: 'web', cidr, ...fields })
     },
     newAgent,
-    wants: (owner, more = {}) => ({ network, owner, claims: [{ pool: 'web' }], ...more }),
+    wants,
+    reserve: Object.assign(
+      (owner: object, more?: object) => call('LeaseService/Reserve', wants(owner, more)),
+      {
+        ok: async (owner: object, more?: object) =>
+          (await call.ok('LeaseService/Reserve', wants(owner, more))).leases,
+      },
+    ),
     async agent(source, declared = {}) {
       const agent = await newAgent(source, declared)
       // Two that do not grow warm it up; each of them is an interval after the one before.

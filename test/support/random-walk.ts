@@ -177,16 +177,17 @@ export const START: readonly One[] = [
 
 export const stepsOf = (draws: readonly Draw[]) => draws.flatMap((one) => STEPS[one.kind]!(one))
 
+export const drawn = (pick: (below: number) => number): Draw => ({
+  kind: pick(STEPS.length),
+  who: pick(5),
+  life: pick(3),
+  at: pick(40),
+  flag: pick(2) === 0,
+})
+
 /** The same seed makes the same. */
 export function walk(seed: number, steps: number): Scene {
   const pick = random(seed)
-  const draw = (): Draw => ({
-    kind: pick(STEPS.length),
-    who: pick(5),
-    life: pick(3),
-    at: pick(40),
-    flag: pick(2) === 0,
-  })
-  const drawn = Array.from({ length: steps }, draw)
-  return playAll(playAll(newScene(), START), stepsOf(drawn))
+  const draws = Array.from({ length: steps }, () => drawn(pick))
+  return playAll(playAll(newScene(), START), stepsOf(draws))
 }
