@@ -4,10 +4,12 @@ import {
   type Hold,
   HoldCauseSchema,
   type Network,
+  NetworkSchema,
   NetworkService,
   NetworkStateSchema,
+  type Recovery,
 } from '../gen/ipledger/v1/network_pb.ts'
-import { labels, sheet, tableOf, time } from './print.ts'
+import { labels, nameOf, sheetOf, tableOf, time } from './print.ts'
 import { verb } from './verb.ts'
 
 export function networkCommands(program: Command): void {
@@ -62,7 +64,7 @@ export function networkCommands(program: Command): void {
 function networkTable(networks: readonly Network[]): string {
   return tableOf('no networks', networks, {
     NETWORK: (one) => one.name,
-    STATE: stateOf,
+    STATE: ({ state }) => nameOf(NetworkStateSchema, state),
     HELD: ({ holds }) => holds.map(causeOf).join(', '),
     ERA: ({ era }) => String(era),
     HEAD: ({ head }) => String(head),
@@ -74,44 +76,24 @@ function networkTable(networks: readonly Network[]): string {
 
 export function networkSheet(network: Network | undefined): string {
   if (network === undefined) return ''
-  return sheet([
-    ['network', network.name],
-    ['description', network.description],
-    ['state', stateOf(network)],
-    ...recoveryOf(network),
-    ...network.holds.map(
-      (hold) => ['held', `${causeOf(hold)} since ${time(hold.since)}: ${hold.why}`] as const,
-    ),
-    ['era', String(network.era)],
-    ['head', String(network.head)],
-    ['anchor', network.digest === '' ? '' : `${network.head}:${network.digest}`],
-    ['version', String(network.version)],
-    ['labels', labels(network.labels)],
-    ['created', time(network.createdAt)],
-    ['updated', time(network.updatedAt)],
-  ])
+  const { head, digest, holds, recovery } = network
+  return sheetOf(NetworkSchema, network, {
+    digest: undefined,
+    recovery: undefined,
+    held: holds.map((hold) => `${causeOf(hold)} since ${time(hold.since)}: ${hold.why}`).join('; '),
+    anchor: digest === '' ? '' : `${head}:${digest}`,
+    recovering: recovery && `since ${time(recovery.since)}: ${recovery.why}`,
+    waitsFor: recovery && waitsFor(network.name, recovery),
+  })
 }
 
-function recoveryOf({ name, recovery }: Network): readonly (readonly [string, string])[] {
-  if (recovery === undefined) return []
-  const { since, why, sources, unreported } = recovery
+function waitsFor(name: string, { sources, unreported }: Recovery): string {
+  if (sources === 0) return `an operator, no source is enabled: ipledger recover --end ${name}`
   const missing =
     unreported.length === 0 ? ', all have reported' : `; still to report: ${unreported.join(', ')}`
-  return [
-    ['recovering', `since ${time(since)}: ${why}`],
-    [
-      'waits for',
-      sources === 0
-        ? `an operator, no source is enabled: ipledger recover --end ${name}`
-        : `${sources} sources${missing}`,
-    ],
-  ]
+  return `${sources} sources${missing}`
 }
 
 function causeOf({ cause }: Hold): string {
-  return HoldCauseSchema.value[cause]?.name ?? String(cause)
-}
-
-function stateOf({ state }: Network): string {
-  return NetworkStateSchema.value[state]?.name ?? String(state)
+  return nameOf(HoldCauseSchema, cause)
 }

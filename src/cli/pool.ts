@@ -4,14 +4,14 @@ import { formatValue, isMalformed, parseRange } from '../core/address.ts'
 import {
   type Pool,
   PoolLiveness,
-  PoolLivenessSchema,
+  PoolSchema,
   PoolService,
   type PoolUsage,
   type ReapPolicy,
 } from '../gen/ipledger/v1/pool_pb.ts'
 import type { PoolOptions } from '../gen/ipledger/v1/types_pb.ts'
 import { Unclear } from './failure.ts'
-import { labels, sheet, span, tableOf, time } from './print.ts'
+import { sheetOf, span, tableOf } from './print.ts'
 import { list, repeated } from './readers.ts'
 import { ask, type Field, verb } from './verb.ts'
 
@@ -216,37 +216,15 @@ function poolTable(pools: readonly Pool[]): string {
 }
 
 function poolSheet(pool: Pool | undefined): string {
-  if (pool === undefined) return ''
-  const { usage } = pool
-  return sheet([
-    ['pool', pool.name],
-    ['network', pool.network],
-    ['id', String(pool.id)],
-    ['cidr', pool.cidr],
-    ['subnet', pool.subnet],
-    ['lease', `/${pool.prefixLength}`],
-    ['gateway', pool.gateway],
-    ['exclude', pool.exclude.join(', ')],
-    ['cooldown', span(pool.cooldown)],
-    ['confirm within', span(pool.confirmWithin)],
-    ['liveness', PoolLivenessSchema.value[pool.liveness]?.name ?? String(pool.liveness)],
-    ['owner limit', String(pool.ownerLimit)],
-    ['reap policy', reapPolicyOf(pool.reapPolicy)],
-    ['default', pool.isDefault ? 'yes' : ''],
-    ['draining', pool.draining ? 'yes' : ''],
-    ...optionRows(pool.options),
-    ['labels', labels(pool.labels)],
-    ['version', String(pool.version)],
-    ['created', time(pool.createdAt)],
-    ['updated', time(pool.updatedAt)],
-    [
-      'usage',
-      usage === undefined
-        ? ''
-        : `${usage.size} = ${usage.free} free + ${usage.cooling} cooling + ${usage.reserved} reserved + ` +
-          `${usage.active} active + ${usage.quarantined} quarantined + ${usage.excluded} excluded`,
-    ],
-  ])
+  const { usage } = pool ?? {}
+  return sheetOf(PoolSchema, pool, {
+    routes: routesText(pool?.options),
+    reapPolicy: reapPolicyOf(pool?.reapPolicy),
+    usage:
+      usage &&
+      `${usage.size} = ${usage.free} free + ${usage.cooling} cooling + ${usage.reserved} reserved + ` +
+        `${usage.active} active + ${usage.quarantined} quarantined + ${usage.excluded} excluded`,
+  })
 }
 
 function reapPolicyOf(policy: ReapPolicy | undefined): string {
@@ -258,12 +236,7 @@ function reapPolicyOf(policy: ReapPolicy | undefined): string {
   )
 }
 
-/** What workloads configure besides their address: of a pool, and of a lease. */
-export function optionRows(options: PoolOptions | undefined): readonly (readonly [string, string])[] {
-  const { routes = [], dns = [], mtu = 0 } = options ?? {}
-  return [
-    ['routes', routes.map((one) => `${one.destination} via ${one.gateway || 'link'}`).join(', ')],
-    ['dns', dns.join(', ')],
-    ['mtu', mtu === 0 ? '' : String(mtu)],
-  ]
+/** Of a pool, and of a lease. */
+export function routesText(options: PoolOptions | undefined): string | undefined {
+  return options?.routes.map((one) => `${one.destination} via ${one.gateway || 'link'}`).join(', ')
 }

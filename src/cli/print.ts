@@ -1,4 +1,5 @@
 /** What is printed: tables for people, the API's JSON for programs. */
+import type { DescEnum, DescField, DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
 import { type Duration, durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
 
 /** As the API answers: fields without content are there. */
@@ -40,6 +41,58 @@ export function sheet(fields: readonly (readonly [string, string])[]): string {
   const shown = fields.filter(([, value]) => value !== '')
   const width = Math.max(...shown.map(([title]) => title.length))
   return shown.map(([title, value]) => `${title.padEnd(width)}  ${value}`).join('\n')
+}
+
+/**
+ * A message as a sheet, by its descriptor: its fields and those of the messages in it. `own` are other words for a field,
+ * undefined for none, and under a name that is no field a line of its own at the end.
+ */
+export function sheetOf<D extends DescMessage>(
+  desc: D,
+  message: MessageShape<D> | undefined,
+  own: Readonly<Record<string, string | undefined>> = {},
+): string {
+  if (message === undefined) return ''
+  const rows = new Map(rowsOf(desc, message, own))
+  for (const [name, words = ''] of Object.entries(own)) rows.set(titleOf(name), words)
+  return sheet([...rows])
+}
+
+function rowsOf(desc: DescMessage, message: Message, own: object): readonly (readonly [string, string])[] {
+  return desc.fields.flatMap((field) => {
+    const value = (message as unknown as Readonly<Record<string, unknown>>)[field.localName]
+    if (value === undefined || field.localName in own) return [[titleOf(field.localName), '']]
+    const isMessage = field.fieldKind === 'message' && !field.message.typeName.startsWith('google.')
+    return isMessage
+      ? rowsOf(field.message, value as Message, own)
+      : [[titleOf(field.localName), wordsOf(field, value as never)]]
+  })
+}
+
+/** `confirmWithin` → `confirm within` */
+function titleOf(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
+}
+
+function wordsOf(field: DescField, value: never): string {
+  switch (field.fieldKind) {
+    case 'enum':
+      return nameOf(field.enum, value)
+    case 'map':
+      return labels(value)
+    case 'list':
+      return field.listKind === 'scalar' ? (value as readonly unknown[]).join(', ') : ''
+    case 'message':
+      if (field.message.name === 'Timestamp') return time(value)
+      return field.message.name === 'Duration' ? span(value) : JSON.stringify(value)
+    default:
+      if (typeof value === 'boolean') return value ? 'yes' : ''
+      return value === 0n ? '' : String(value)
+  }
+}
+
+export function nameOf(desc: DescEnum, value: number): string {
+  return desc.value[value]?.name ?? String(value)
 }
 
 /** UTC, to the second. */

@@ -1,6 +1,11 @@
-import { type Lease, LeaseStateSchema, QuarantineReasonSchema } from '../gen/ipledger/v1/types_pb.ts'
-import { optionRows } from './pool.ts'
-import { labels, sheet, tableOf, time } from './print.ts'
+import {
+  type Lease,
+  LeaseSchema,
+  LeaseStateSchema,
+  QuarantineReasonSchema,
+} from '../gen/ipledger/v1/types_pb.ts'
+import { routesText } from './pool.ts'
+import { nameOf, sheetOf, tableOf, time } from './print.ts'
 
 export function leaseTable(leases: readonly Lease[]): string {
   return tableOf('no leases', leases, {
@@ -18,34 +23,7 @@ export function leaseTable(leases: readonly Lease[]): string {
 }
 
 export function leaseSheet(lease: Lease | undefined): string {
-  if (lease === undefined) return ''
-  const { owner, quarantine } = lease
-  return sheet([
-    ['lease', lease.leaseId],
-    ['address', addressOf(lease)],
-    ['state', stateOf(lease)],
-    ['since', time(quarantine?.since)],
-    ['by', quarantine?.by ?? ''],
-    ['why', quarantine?.why ?? ''],
-    ['owner', holderOf(lease)],
-    ['uid', owner?.uid ?? ''],
-    ['incarnation', owner?.incarnation ?? ''],
-    ['interface', owner?.interface ?? ''],
-    ['node', owner?.node ?? ''],
-    ['labels', labels(owner?.labels)],
-    ['network', lease.network],
-    ['pool', lease.pool],
-    ['subnet', lease.subnet],
-    ['gateway', lease.gateway],
-    ...optionRows(lease.options),
-    ['reserved', time(lease.reservedAt)],
-    ['confirm by', time(lease.confirmBy)],
-    ['confirmed', time(lease.confirmedAt)],
-    ['ended', time(lease.endedAt)],
-    ['cools until', time(lease.availableAt)],
-    ['version', String(lease.version)],
-    ['token', String(lease.fencingToken)],
-  ])
+  return sheetOf(LeaseSchema, lease, { reused: undefined, routes: routesText(lease?.options) })
 }
 
 /** A block carries its length, a single address does not. */
@@ -56,9 +34,9 @@ export function addressOf({ address, prefixLength }: Pick<Lease, 'address' | 'pr
 
 /** `ACTIVE`, `QUARANTINED SUPERSEDED` */
 export function stateOf({ state, quarantine }: Lease): string {
-  const name = LeaseStateSchema.value[state]?.name ?? String(state)
+  const name = nameOf(LeaseStateSchema, state)
   if (quarantine === undefined) return name
-  return `${name} ${QuarantineReasonSchema.value[quarantine.reason]?.name ?? String(quarantine.reason)}`
+  return `${name} ${nameOf(QuarantineReasonSchema, quarantine.reason)}`
 }
 
 export function holderOf({ owner }: Pick<Lease, 'owner'>): string {

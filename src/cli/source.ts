@@ -4,11 +4,12 @@ import {
   LivenessService,
   type Source,
   SourceKindSchema,
+  SourceSchema,
   SourceState,
   SourceStateSchema,
 } from '../gen/ipledger/v1/liveness_pb.ts'
 import { Unclear } from './failure.ts'
-import { sheet, span, tableOf, time } from './print.ts'
+import { nameOf, sheetOf, tableOf, time } from './print.ts'
 import { ask, verb } from './verb.ts'
 
 const { method } = LivenessService
@@ -95,38 +96,15 @@ Examples:
 
 function sourceSheet(source: Source | undefined): string {
   if (source === undefined) return ''
-  const { sight, completeAt } = source
-  const by = (at: string, who: string) => (at === '' || who === '' ? at : `${at} by ${who}`)
-  return sheet([
-    ['source', source.id],
-    ['network', source.network],
-    ['kind', kindOf(source)],
-    ['sees', seesOf(sight)],
-    ['interval', span(sight?.interval)],
-    ['settings', source.settings === undefined ? '' : JSON.stringify(source.settings)],
-    ['state', stateOf(source)],
-    ['standing', standingOf(source)],
-    ['registered', by(time(source.registeredAt), source.registeredBy)],
-    ['enabled', by(time(source.enabledAt), source.enabledBy)],
-    ['from number', source.enabledAt === undefined ? '' : String(source.enabledSeq)],
-    ['retired', time(source.retiredAt)],
-    ['epoch', source.epoch],
-    ['since', time(source.epochBegunAt)],
-    ['reported', time(source.reportedAt)],
-    ['complete', time(completeAt)],
-    ['at number', completeAt === undefined ? '' : String(source.completeHead)],
-    ['entries', completeAt === undefined ? '' : String(source.size)],
-    ['sequence', source.reportedAt === undefined ? '' : String(source.lastSequence)],
-    ['counted', source.counted === 0n ? '' : String(source.counted)],
-  ])
-}
-
-/** `pod, container on node n1 (IPv4)` */
-function seesOf(sight: Source['sight']): string {
-  if (sight === undefined) return ''
-  const where = sight.node === '' ? 'in the whole network' : `on node ${sight.node}`
-  const families = sight.families.map((family) => `IPv${family}`).join(', ')
-  return `${sight.ownerKinds.join(', ')} ${where} (${families})`
+  const { lastSequence, completeAt, completeHead, size } = source
+  return sheetOf(SourceSchema, source, {
+    kind: kindOf(source),
+    warm: undefined,
+    lastSequence: source.reportedAt && String(lastSequence),
+    completeHead: completeAt && String(completeHead),
+    size: completeAt && String(size),
+    standing: standingOf(source),
+  })
 }
 
 /** How far it is believed, and why no further. */
@@ -142,9 +120,9 @@ function standingOf(source: Source): string {
 }
 
 function kindOf({ kind }: Source): string {
-  return (SourceKindSchema.value[kind]?.name ?? String(kind)).toLowerCase()
+  return nameOf(SourceKindSchema, kind).toLowerCase()
 }
 
 function stateOf({ state }: Source): string {
-  return SourceStateSchema.value[state]?.name ?? String(state)
+  return nameOf(SourceStateSchema, state)
 }
