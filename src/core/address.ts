@@ -214,16 +214,11 @@ function formatV4(value: bigint): string {
 
 function formatV6(value: bigint): string {
   if (value < 0n || value >> 128n !== 0n) throw new RangeError(`not an IPv6 address: ${value}`)
-  const hex = value.toString(16).padStart(32, '0')
-  const groups = [0, 4, 8, 12, 16, 20, 24, 28].map((at) => Number.parseInt(hex.slice(at, at + 4), 16))
+  const digits = value.toString(16).padStart(32, '0')
+  const groups = [0, 4, 8, 12, 16, 20, 24, 28].map((at) => Number.parseInt(digits.slice(at, at + 4), 16))
+  const text = groups.map((group) => group.toString(16)).join(':')
   // The longest run of zeros, the first of equals; a single zero is not compressed.
-  let run = { start: -1, length: 1 }
-  for (let start = 0; start < 8; start++) {
-    let length = 0
-    while (start + length < 8 && groups[start + length] === 0) length++
-    if (length > run.length) run = { start, length }
-  }
-  const text = (part: readonly number[]) => part.map((group) => group.toString(16)).join(':')
-  if (run.start < 0) return text(groups)
-  return `${text(groups.slice(0, run.start))}::${text(groups.slice(run.start + run.length))}`
+  const runs = text.match(/\b0(?::0)+\b/g) ?? []
+  const longest = runs.reduce((one, other) => (other.length > one.length ? other : one), '')
+  return longest === '' ? text : text.replace(new RegExp(`(?:^|:)${longest}(?::|$)`), '::')
 }

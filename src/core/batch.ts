@@ -93,7 +93,10 @@ export function setFreshness(batch: Batch, freshness: Freshness): void {
   })
 }
 
-export function freshnessOf(batch: Batch, source: string): Freshness | undefined {
+export function freshnessOf(
+  batch: Pick<Batch, 'freshness' | 'known'>,
+  source: string,
+): Freshness | undefined {
   return batch.freshness.get(source) ?? batch.known.freshness.get(source) ?? undefined
 }
 

@@ -1,4 +1,5 @@
 /** Commands about a lease or an address: Confirm, Release, Quarantine, Reap, expiry, labels. */
+import { isDeepStrictEqual } from 'node:util'
 import { type Batch, type By, blank, emit, emitLease, quarantine, viewOf } from './batch.ts'
 import type { Actor, Answer, Command, LeaseReference } from './command.ts'
 import { type AddressRecord, type Details, leaseId } from './event.ts'
@@ -19,7 +20,6 @@ import { eraOf, POLICY, reapPolicy } from './policy.ts'
 import type { Pool } from './pool.ts'
 import { contains } from './ranges.ts'
 import { atVersion, invalid, type Refusal, refusal } from './refusal.ts'
-import { isSameJson } from './same.ts'
 
 export function decideConfirm(batch: Batch, command: Command<'confirm'>): Answer | Refusal {
   const { image, now } = batch
@@ -224,7 +224,7 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
   const { labels } = command
   const record = heldAt(batch, command)
   if ('reason' in record) return record
-  const isSame = isSameJson(record.labels, labels)
+  const isSame = isDeepStrictEqual(record.labels, labels)
   return {
     leases: [viewOf(image, isSame ? record : emitLease(batch, command, 'lease.updated', record, { labels }))],
   }

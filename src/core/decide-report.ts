@@ -4,6 +4,7 @@
  * is partial, out of order, of a closed epoch or era, or of a source that is not enabled or not warm only adds to what is
  * listed: that protects, and decides nothing (INV-6).
  */
+import { isDeepStrictEqual } from 'node:util'
 import {
   type Batch,
   type By,
@@ -12,12 +13,20 @@ import {
   emitLease,
   freshnessOf,
   isWordSpent,
+  quarantine,
   setFreshness,
   viewOf,
 } from './batch.ts'
 import type { Answer, Command, Freshness } from './command.ts'
-import { confirm, end, judged, notOpen } from './decide-lease.ts'
-import { type Details, type Entry, TERMINAL } from './event.ts'
+import { confirm, end, judged } from './decide-lease.ts'
+import {
+  type AddressRecord,
+  type Details,
+  type Entry,
+  type QuarantineReason,
+  type SourceDeclaration,
+  TERMINAL,
+} from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
 import {
   type Image,
@@ -30,40 +39,35 @@ import {
   sightingsOf,
   unitAt,
 } from './image.ts'
-import { coverageOf, entryOf, hasWitness, isSuspect, judge } from './judge.ts'
+import { coverageOf, entryOf, judge, presentOf, witnessesOf } from './judge.ts'
 import { describeOwner, isListedAs, type Owner } from './owner.ts'
 import { eraOf, POLICY } from './policy.ts'
 import { isSingle } from './pool.ts'
 import { contains } from './ranges.ts'
 import { type Refusal, refusal } from './refusal.ts'
-import { isSameJson } from './same.ts'
+
+type Report = Command<'report'>
 
 // Sources.
 
 export function decideRegisterSource(batch: Batch, command: Command<'registerSource'>): Answer | Refusal {
   const { image } = batch
   const { declaration } = command
-  const before = image.sources.get(declaration.id)
-  if (before?.state === 'RETIRED') return retired(declaration.id)
-  if (before !== undefined) {
-    if (isSameJson(before.declaration, declaration)) return { leases: [], source: before }
-    const { kind, node } = before.declaration
-    if (
-      kind !== declaration.kind ||
-      node !== declaration.node ||
-      !isSameJson(before.declaration.settings, declaration.settings)
-    ) {
-      return refusal(
-        'ILLEGAL_STATE',
-        `source ${declaration.id} is known with another kind, node or settings: what it has listed there would be missed here; register another id, then retire this one`,
-        { source: declaration.id },
-      )
-    }
+  const { id } = declaration
+  const before = image.sources.get(id)
+  if (before?.state === 'RETIRED') return retired(id)
+  if (before !== undefined && isDeepStrictEqual(before.declaration, declaration))
+    return { leases: [], source: before }
+  const place = ({ kind, node, settings }: SourceDeclaration) => [kind, node, settings]
+  if (before !== undefined && !isDeepStrictEqual(place(before.declaration), place(declaration))) {
+    const why = 'what it has listed there would be missed here; register another id, then retire this one'
+    const message = `source ${id} is known with another kind, node or settings: ${why}`
+    return refusal('ILLEGAL_STATE', message, { source: id })
   }
   if (before === undefined && image.sources.size >= POLICY.sources)
-    return refusal('ILLEGAL_STATE', `network ${image.name} has ${POLICY.sources} sources, its limit`, {})
+    return refusal('ILLEGAL_STATE', `network ${image.name} has ${POLICY.sources} sources, its limit`)
   emit(batch, command, { type: 'source.registered', details: declaration })
-  return { leases: [], source: image.sources.get(declaration.id)! }
+  return { leases: [], source: image.sources.get(id)! }
 }
 
 export function decideEnableSource(batch: Batch, command: Command<'enableSource'>): Answer | Refusal {
@@ -83,56 +87,57 @@ export function decideRetireSource(batch: Batch, command: Command<'retireSource'
   const source = sourceNamed(batch, id)
   if ('reason' in source) return source
   const coverage = coverageOf(image)
-  let unwitnessed = 0
-  let unlisted = 0
-  for (const record of image.records.values())
-    if (isHeld(record) && !hasWitness(image, record, coverage, id) && hasWitness(image, record, coverage))
-      unwitnessed += 1
-  const units = [...(image.listedBy.get(id) ?? [])].map(({ address }) => unitAt(image, address)?.address)
-  for (const unit of new Set(units)) {
-    if (unit === undefined || isHeld(image.records.get(unit))) continue
-    if (!sightingsOf(image, unit).some((one) => isLive(one) && one.source !== id)) unlisted += 1
+  const isOnlyWitness = (record: AddressRecord) => {
+    const ids = isHeld(record) ? witnessesOf(image, record, coverage) : null
+    return ids?.size === 1 && ids.has(id)
   }
+  const unwitnessed = [...image.records.values()].filter(isOnlyWitness).length
+  const listed = [...(image.listedBy.get(id) ?? [])].map(
+    ({ address }) => unitAt(image, address)?.address ?? '',
+  )
+  const unlisted = [...new Set(listed)].filter(
+    (unit) =>
+      unit !== '' &&
+      !isHeld(image.records.get(unit)) &&
+      !sightingsOf(image, unit).some((one) => isLive(one) && one.source !== id),
+  ).length
   emit(batch, command, { type: 'source.retired', details: { id } })
   return { leases: [], source: image.sources.get(id)!, unwitnessed, unlisted }
 }
 
 function sourceNamed({ image }: Batch, id: string): SourceState | Refusal {
   const source = image.sources.get(id)
-  if (source === undefined)
-    return refusal(
-      'SOURCE_NOT_FOUND',
-      `there is no source ${id} in network ${image.name}; register it first`,
-      { source: id },
-    )
+  const message = `there is no source ${id} in network ${image.name}; register it first`
+  if (source === undefined) return refusal('SOURCE_NOT_FOUND', message, { source: id })
   return source.state === 'RETIRED' ? retired(id) : source
 }
 
 function retired(id: string): Refusal {
-  return refusal('ILLEGAL_STATE', `source ${id} is RETIRED, for good; register another id`, {
-    source: id,
-    state: 'RETIRED',
-  })
+  const message = `source ${id} is RETIRED, for good; register another id`
+  return refusal('ILLEGAL_STATE', message, { source: id, state: 'RETIRED' })
 }
 
 // Reports.
 
-export function decideReport(batch: Batch, command: Command<'report'>): Answer | Refusal {
-  const { image } = batch
-  const source = sourceNamed(batch, command.source)
+export function decideReport(batch: Batch, command: Report): Answer | Refusal {
+  const { image, now } = batch
+  const { source: id, epoch, sequence, head, last } = command
+  const source = sourceNamed(batch, id)
   if ('reason' in source) return source
-  if (command.head > image.head) return ahead(batch, command, source)
+  if (head > image.head) return ahead(batch, command, source)
 
-  const fresh = freshnessOf(batch, command.source)
-  const opens = command.epoch !== source.epoch?.name && command.head > (source.epoch?.head ?? -1)
-  const isPresent = opens || command.epoch === source.epoch?.name
+  const fresh = freshnessOf(batch, id)
+  const opens = epoch !== source.epoch?.name && head > (source.epoch?.head ?? -1)
+  const isPresent = opens || epoch === source.epoch?.name
+  const isInOrder =
+    sequence > (fresh?.sequence ?? 0) && (last === null || last.after === (fresh?.sequence ?? 0))
   const flaws = [
     ...(command.complete ? [] : command.because.length > 0 ? command.because : ['DECLARED']),
     ...(isPresent ? [] : ['CLOSED_EPOCH']),
-    ...(eraOf(command.head) === image.network!.era || command.head === 0 ? [] : ['OTHER_ERA']),
-    ...(isInOrder(command, fresh) ? [] : ['OUT_OF_SEQUENCE']),
+    ...(eraOf(head) === image.network!.era || head === 0 ? [] : ['OTHER_ERA']),
+    ...(isInOrder ? [] : ['OUT_OF_SEQUENCE']),
   ]
-  const isNew = isPresent && (opens || fresh?.epoch !== command.epoch || fresh.era !== image.network!.era)
+  const isNew = isPresent && (opens || fresh?.epoch !== epoch || fresh.era !== image.network!.era)
   const present = fresh === undefined || isNew ? newFreshness(batch, command, fresh) : fresh
   const trusts =
     batch.without.has('ONLY_COUNTED_REPORTS_DECIDE') ||
@@ -140,54 +145,31 @@ export function decideReport(batch: Batch, command: Command<'report'>): Answer |
 
   // Not trusted, its word that something has ended is none (a late list may say so of what runs again).
   const appeared = command.entries.filter(
-    (entry) => (trusts || entry.state !== TERMINAL) && isNews(image, command.source, entry),
+    (entry) => (trusts || entry.state !== TERMINAL) && isNews(image, id, entry),
   )
-  const vanished = trusts ? command.vanished.filter((entry) => isListedNow(batch, command.source, entry)) : []
+  const vanished = trusts ? command.vanished.filter((entry) => listedAs(image, id, entry) !== undefined) : []
   if (appeared.length > 0 || vanished.length > 0 || opens) {
-    emit(batch, command, {
-      type: 'source.reported',
-      details: {
-        source: command.source,
-        epoch: command.epoch,
-        sequence: command.sequence,
-        head: command.head,
-        appeared,
-        vanished,
-        ...(opens && { opened: true as const }),
-      },
-    })
+    const details = { source: id, epoch, sequence, head, appeared, vanished, ...(opens && { opened: opens }) }
+    emit(batch, command, { type: 'source.reported', details })
   }
-  if (trusts) {
-    for (const entry of command.entries) {
-      const owner = ownerOf(entry)
-      const isIt = (one: Sighting) => (isSame(one, command.source, owner) ? command.head : null)
-      follow(batch, command, entry.address, isIt)
-    }
+  for (const entry of trusts ? command.entries : []) {
+    const owner = ownerOf(entry)
+    follow(batch, command, entry.address, (one) => (isSame(one, id, owner) ? head : null))
   }
   const taken = { complete: flaws.length === 0, appeared: appeared.length, vanished: vanished.length }
-  if (command.last === null) {
+  if (last === null) {
     if (opens) setFreshness(batch, present)
     return { leases: [], report: { ...taken, counted: false, because: flaws } }
   }
   const counted = trusts && isSpaced(source, present, command.begunAt)
-  setFreshness(batch, freshnessAfter(present, command, { now: batch.now, flaws, trusts, counted }))
+  setFreshness(batch, freshnessAfter(present, command, { now, flaws, trusts, counted }))
   if (counted) endRecovery(batch, command)
-  const because = [
-    ...flaws,
-    ...(flaws.length === 0 && source.state !== 'ENABLED' ? ['NOT_ENABLED'] : []),
-    ...(flaws.length === 0 && source.state === 'ENABLED' && !trusts ? ['WARM_UP'] : []),
-    ...(trusts && !counted ? ['TOO_SOON'] : []),
-  ]
-  return { leases: [], report: { ...taken, counted, because } }
-}
-
-function isInOrder({ sequence, last }: Command<'report'>, fresh: Freshness | undefined): boolean {
-  const before = fresh?.sequence ?? 0
-  return sequence > before && (last === null || last.after === before)
+  const doubt = trusts ? 'TOO_SOON' : source.state === 'ENABLED' ? 'WARM_UP' : 'NOT_ENABLED'
+  return { leases: [], report: { ...taken, counted, because: flaws.length > 0 || counted ? flaws : [doubt] } }
 }
 
 /** Its list is of a later log than this one: this may be a restored copy, and an agent must not be able to burn eras. */
-function ahead(batch: Batch, command: Command<'report'>, source: SourceState): Answer {
+function ahead(batch: Batch, command: Report, source: SourceState): Answer {
   const { image } = batch
   if (source.state === 'ENABLED' && image.network!.holds.SOURCE_AHEAD === undefined) {
     const why = `source ${command.source} has seen number ${command.head}, this log ends at ${image.head}: it may be an older copy; recover, or resume`
@@ -199,32 +181,30 @@ function ahead(batch: Batch, command: Command<'report'>, source: SourceState): A
   }
 }
 
-/** New, or with another word for whether it has ended. Other words for being alive are not compared. */
-export function isNews(image: Image, source: string, entry: Entry): boolean {
+/** What the source lists there now for this owner. */
+function listedAs(image: Image, source: string, entry: Entry): Sighting | undefined {
   const owner = ownerOf(entry)
-  const known = sightingsAt(image, entry.address).find((one) => isSame(one, source, owner))
-  return (
-    known === undefined ||
-    known.vanishedSeq !== null ||
-    (known.state === TERMINAL) !== (entry.state === TERMINAL) ||
-    known.node !== (entry.node ?? '')
+  return sightingsAt(image, entry.address).find(
+    (one) => one.vanishedSeq === null && isSame(one, source, owner),
   )
 }
 
-function isListedNow({ image }: Batch, source: string, entry: Entry): boolean {
-  const owner = ownerOf(entry)
-  const known = sightingsAt(image, entry.address).find((one) => isSame(one, source, owner))
-  return known !== undefined && known.vanishedSeq === null
+/** New, or with another word for whether it has ended. Other words for being alive are not compared. */
+export function isNews(image: Image, source: string, entry: Entry): boolean {
+  const known = listedAs(image, source, entry)
+  if (known === undefined || known.node !== (entry.node ?? '')) return true
+  return (known.state === TERMINAL) !== (entry.state === TERMINAL)
 }
 
+/** Of an epoch that begins. */
 function newFreshness(
   { image, now }: Batch,
-  command: Command<'report'>,
+  { source, epoch }: Report,
   before: Freshness | undefined,
 ): Freshness {
   return {
-    source: command.source,
-    epoch: command.epoch,
+    source,
+    epoch,
     era: image.network!.era,
     warm: false,
     sequence: before?.sequence ?? 0,
@@ -249,19 +229,15 @@ export function isSpaced({ declaration }: SourceState, { counted }: Freshness, b
 /** How a source stands after a report. */
 export function freshnessAfter(
   before: Freshness,
-  { sequence, head, begunAt, last }: Pick<Command<'report'>, 'sequence' | 'head' | 'begunAt' | 'last'>,
-  {
-    now,
-    flaws,
-    trusts,
-    counted,
-  }: {
+  { sequence, head, begunAt, last }: Pick<Report, 'sequence' | 'head' | 'begunAt' | 'last'>,
+  how: {
     readonly now: number
     readonly flaws: readonly string[]
     readonly trusts: boolean
     readonly counted: boolean
   },
 ): Freshness {
+  const { now, flaws, trusts, counted } = how
   if (flaws.some((flaw) => flaw === 'CLOSED_EPOCH' || flaw === 'OTHER_ERA' || flaw === 'OUT_OF_SEQUENCE'))
     return { ...before, digest: '', reportedAt: now }
   if (flaws.length > 0) {
@@ -290,24 +266,19 @@ export function freshnessAfter(
 }
 
 /** The report that completes the observation of a new era ends the recovery (INV-24). */
-function endRecovery(batch: Batch, command: Command<'report'>): void {
+function endRecovery(batch: Batch, command: Report): void {
   const { image } = batch
   const { recovering, era } = image.network!
   if (recovering === null) return
-  const enabled = [...image.sources.values()].filter(({ state }) => state === 'ENABLED')
   const since = recovering.at + Math.max(POLICY.recoveryMs, longestPromise(batch))
-  const isObserved = enabled.every(({ declaration: { id }, epoch }) => {
-    const fresh = freshnessOf(batch, id)
-    if (fresh === undefined || fresh.era !== era || fresh.epoch !== epoch?.name) return false
-    const counted = fresh.counted.filter(({ head }) => eraOf(head) === era)
-    return counted.length >= 2 && counted.at(-1)!.at >= since
-  })
-  if (enabled.length > 0 && isObserved)
-    emit(
-      batch,
-      { ...command, cause: 'OBSERVED' },
-      { type: 'recovery.ended', details: { why: 'every enabled source has reported' } },
-    )
+  for (const source of image.sources.values()) {
+    if (source.state !== 'ENABLED') continue
+    const fresh = presentOf(image, source, freshnessOf(batch, source.declaration.id))
+    const counted = fresh?.counted.filter(({ head }) => eraOf(head) === era) ?? []
+    if (counted.length < 2 || counted.at(-1)!.at < since) return
+  }
+  const details = { why: 'every enabled source has reported' }
+  emit(batch, { ...command, cause: 'OBSERVED' }, { type: 'recovery.ended', details })
 }
 
 function longestPromise({ image }: Batch): number {
@@ -324,11 +295,8 @@ export function decideRecheck(batch: Batch, command: Command<'recheck'>): Answer
   const { image } = batch
   const again = batch.without.has('LISTED_IS_LOOKED_AT_AGAIN') ? [] : command.addresses
   for (const address of again) follow(batch, command, address, (one) => believedHead(batch, one))
-  return {
-    leases: command.addresses
-      .flatMap((address) => image.records.get(address) ?? [])
-      .map((one) => viewOf(image, one)),
-  }
+  const records = command.addresses.flatMap((address) => image.records.get(address) ?? [])
+  return { leases: records.map((record) => viewOf(image, record)) }
 }
 
 /**
@@ -341,10 +309,9 @@ export function believedHead(
 ): number | null {
   const { image } = batch
   const source = image.sources.get(id)
-  const fresh = batch.freshness.get(id) ?? batch.known.freshness.get(id) ?? undefined
-  if (source?.state !== 'ENABLED' || fresh === undefined || !fresh.warm) return null
-  if (fresh.epoch !== source.epoch?.name || fresh.era !== image.network!.era) return null
-  const head = fresh.counted.at(-1)?.head
+  if (source?.state !== 'ENABLED') return null
+  const fresh = presentOf(image, source, freshnessOf(batch, id))
+  const head = fresh?.warm ? fresh.counted.at(-1)?.head : undefined
   return head !== undefined && (appearedSeq <= head || appearedHead === head) ? head : null
 }
 
@@ -363,17 +330,13 @@ function follow(batch: Batch, by: By, address: string, believed: (one: Sighting)
   })
   if (isHeld(record)) {
     if (!isSingle(unit.place.pool) || record.state === 'QUARANTINED') return
-    const other = seen.find(
-      ({ sighting: { owner }, head }) =>
-        owner !== null && !isListedAs(record.owner!, owner) && head >= record.token,
-    )
+    const known = seen.filter(({ sighting }) => sighting.owner !== null)
+    const isOwn = ({ sighting }: (typeof seen)[number]) => isListedAs(record.owner!, sighting.owner!)
+    const other = known.find((one) => !isOwn(one) && one.head >= record.token)
     if (other !== undefined && !batch.without.has('OTHER_OWNER_IS_A_CONFLICT')) {
-      quarantine(batch, by, record, 'CONFLICT', other.sighting)
+      keep(batch, by, record, 'CONFLICT', other.sighting)
     } else if (record.state === 'RESERVED') {
-      const own = seen.find(
-        ({ sighting: { owner }, head }) =>
-          owner !== null && isListedAs(record.owner!, owner) && head >= record.seq,
-      )
+      const own = known.find((one) => isOwn(one) && one.head >= record.seq)
       if (own !== undefined) confirm(batch, by, record, evidenceOf(own.sighting))
     }
     return
@@ -383,22 +346,20 @@ function follow(batch: Batch, by: By, address: string, believed: (one: Sighting)
   const fresh = blank(batch, unit.place, unit.address)
   const owner = found.owner === null ? null : adoptable(found.owner)
   if (owner === null || !isSingle(unit.place.pool)) {
-    if (!isWordSpent(batch, found.source)) quarantine(batch, by, fresh, 'FOREIGN', found)
+    if (!isWordSpent(batch, found.source)) keep(batch, by, fresh, 'FOREIGN', found)
     return
   }
-  const wasGivenUp =
+  const adopted = { ...fresh, owner, node: found.node }
+  const wasHis = record?.owner != null && isListedAs(record.owner, owner)
+  const isGivenUp =
     isClosed(image, owner, batch.now) ||
-    (record !== undefined &&
-      record.owner !== null &&
-      isListedAs(record.owner, owner) &&
-      (record.ended === 'RELEASED' || record.quarantine?.reason === 'SUPERSEDED'))
-  if (wasGivenUp && !batch.without.has('RELEASED_BUT_LIVE_IS_KEPT')) {
-    if (!isWordSpent(batch, found.source))
-      quarantine(batch, by, { ...fresh, owner, node: found.node }, 'RELEASED_BUT_LIVE', found)
+    (wasHis && (record.ended === 'RELEASED' || record.quarantine?.reason === 'SUPERSEDED'))
+  if (isGivenUp && !batch.without.has('RELEASED_BUT_LIVE_IS_KEPT')) {
+    if (!isWordSpent(batch, found.source)) keep(batch, by, adopted, 'RELEASED_BUT_LIVE', found)
     return
   }
-  const change = { state: 'ACTIVE', owner, node: found.node, confirmedAt: batch.now } as const
-  emitLease(batch, by, 'lease.adopted', fresh, change, evidenceOf(found))
+  const change = { state: 'ACTIVE', confirmedAt: batch.now } as const
+  emitLease(batch, by, 'lease.adopted', adopted, change, evidenceOf(found))
 }
 
 /** A source that tells no interface lists the one that Reserve takes by default. */
@@ -406,36 +367,22 @@ function adoptable(owner: Owner): Owner {
   return owner.interface === '' ? { ...owner, interface: 'eth0' } : owner
 }
 
-function quarantine(
+/** Quarantines it on a source's word. */
+function keep(
   batch: Batch,
   by: By,
-  record: ReturnType<typeof blank>,
-  reason: 'CONFLICT' | 'RELEASED_BUT_LIVE' | 'FOREIGN',
+  record: AddressRecord,
+  reason: QuarantineReason,
   sighting: Sighting,
 ): void {
-  const whom = sighting.owner === null ? 'somebody' : describeOwner(sighting.owner)
-  const why = `${sighting.source} lists ${whom} there`
-  emitLease(
-    batch,
-    by,
-    'lease.quarantined',
-    record,
-    {
-      state: 'QUARANTINED',
-      confirmBy: null,
-      quarantine: { reason, at: batch.now, by: sighting.source, why },
-    },
-    evidenceOf(sighting),
-  )
+  const { source, owner } = sighting
+  const why = `${source} lists ${owner === null ? 'somebody' : describeOwner(owner)} there`
+  quarantine(batch, by, record, { reason, by: source, why }, evidenceOf(sighting))
 }
 
 function evidenceOf(sighting: Sighting): Details {
-  return {
-    source: sighting.source,
-    seen: entryOf(sighting),
-    appeared: sighting.appearedSeq,
-    head: sighting.appearedHead,
-  }
+  const { source, appearedSeq: appeared, appearedHead: head } = sighting
+  return { source, seen: entryOf(sighting), appeared, head }
 }
 
 // Taking back.
@@ -443,43 +390,29 @@ function evidenceOf(sighting: Sighting): Details {
 /** The judge again, in full, on what is read under the lock (INV-3, INV-21). */
 export function decideReapProven(batch: Batch, command: Command<'reapProven'>): Answer | Refusal {
   const { image, now, without, known } = batch
-  const shut = notOpen(batch, 'reaped')
-  if (shut !== null) return shut
   const record = judged(batch, command)
   if ('reason' in record) return record
-  const verdict = isSuspect(image, record)
-    ? judge(
-        {
-          image,
-          now,
-          without,
-          freshness: (id) => freshnessOf(batch, id),
-          lookUps: known.lookUps.get(record.address) ?? [],
-        },
-        record,
-      )
-    : null
-  if (verdict?.verdict !== 'reap' && !(verdict === null && without.has('DOUBT_IS_LIFE'))) {
-    const why = verdict === null ? 'a source lists it' : verdict.because.map(({ text }) => text).join('; ')
+  const lookUps = known.lookUps.get(record.address) ?? []
+  const freshness = (id: string) => freshnessOf(batch, id)
+  const { verdict, because, proof } = judge({ image, now, without, freshness, lookUps }, record)
+  if (verdict !== 'reap') {
+    const why = because.map(({ text }) => text).join('; ')
     return refusal('ILLEGAL_STATE', `it is kept: ${why}`, { address: record.address })
   }
-  if (image.network!.holds.TOO_MANY_REAPS !== undefined)
-    return refusal('NETWORK_RECOVERING', `network ${image.name} is held: too many reaps; resume it`, {
-      state: 'HELD',
-    })
+  if (image.network!.holds.TOO_MANY_REAPS !== undefined) {
+    const message = `network ${image.name} is held: too many reaps; resume it`
+    return refusal('NETWORK_RECOVERING', message, { state: 'HELD' })
+  }
   const recent = image.reaps.filter((at) => at > now - POLICY.holdWindowMs).length + 1
   let held = 0
   for (const { counts } of image.pools.values()) held += counts.RESERVED + counts.ACTIVE + counts.QUARANTINED
-  if (
-    recent > POLICY.heldAboveReaps &&
-    recent > POLICY.heldAboveShare * held &&
-    !without.has('MANY_REAPS_HOLD')
-  ) {
+  const isMany = recent > POLICY.heldAboveReaps && recent > POLICY.heldAboveShare * held
+  if (isMany && !without.has('MANY_REAPS_HOLD')) {
     const why = `${recent} leases of ${held} would have been reaped as absent within an hour; look at the sources, then resume`
     emit(batch, command, { type: 'reconcile.held', details: { hold: 'TOO_MANY_REAPS', why } })
     return { leases: [] }
   }
   const by = { ...command, cause: 'PROVEN_ABSENT' }
-  const reaped = end(batch, by, record, 'REAPED', { proof: (verdict?.proof ?? null) as unknown as Details })
+  const reaped = end(batch, by, record, 'REAPED', { proof: proof as unknown as Details })
   return { leases: [viewOf(image, reaped)] }
 }

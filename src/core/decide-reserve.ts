@@ -255,7 +255,7 @@ function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | nul
     ({ state, declaration }) => state === 'ENABLED' && (node === '' || coversNode(declaration, node)),
   )
   const silent = covering
-    .filter((source) => !isFresh(source, freshnessOf(batch, source.declaration.id), image.network!.era, now))
+    .filter((source) => !isFresh(image, source, freshnessOf(batch, source.declaration.id), now))
     .map(({ declaration }) => declaration.id)
   if (covering.length > 0 && silent.length === 0) return null
   const why =

@@ -2,45 +2,38 @@
  * Commands that change the shape of a network: its settings, eras, holds, pools. A pool edit is accepted only if no held or
  * cooling address would leave (INV-19); otherwise the answer lists what is in the way.
  */
-import { isMalformed, parseCidr } from './address.ts'
+import { isDeepStrictEqual } from 'node:util'
 import { type Batch, emit } from './batch.ts'
-import type { Answer, Command, PoolView } from './command.ts'
+import type { Answer, Command } from './command.ts'
 import { expiresAt, idOf } from './decide-lease.ts'
 import type { HoldCause } from './event.ts'
-import { addressValue, type Image, isHeld, type PoolState, poolNamed, recordsIn, restedBy } from './image.ts'
-import { nowhereIn } from './nowhere.ts'
+import { addressValue, type Image, isHeld, poolNamed, recordsIn, restedBy } from './image.ts'
 import { eraOf, firstSeqOfEra, LAST_ERA, POLICY } from './policy.ts'
-import { buildPool, type Pool, type PoolInput, type PoolSettings, parsePoolSettings } from './pool.ts'
+import { buildPool, type Pool, type PoolInput, parsePoolSettings } from './pool.ts'
 import { contains } from './ranges.ts'
-import { invalid, type Refusal, refusal } from './refusal.ts'
-import { isSameJson } from './same.ts'
+import { atVersion, invalid, type Refusal, refusal } from './refusal.ts'
 
 export function decideCreateNetwork(batch: Batch, command: Command<'createNetwork'>): Answer | Refusal {
   const { image, known } = batch
   if (image.network !== null)
     return invalid('name', `network ${image.name} exists already; pick another name or update it`)
-  emit(batch, command, {
-    type: 'network.created',
-    details: { ...command.settings, identity: known.identity },
-  })
+  const details = { ...command.settings, identity: known.identity }
+  emit(batch, command, { type: 'network.created', details })
   return networkAnswer(image)
 }
 
 export function decideUpdateNetwork(batch: Batch, command: Command<'updateNetwork'>): Answer | Refusal {
   const { image } = batch
   const { version, description, labels, identity } = image.network!
-  if (command.version !== null && command.version !== version) {
-    return refusal(
-      'VERSION_MISMATCH',
-      `network ${image.name} is at version ${version}, not ${command.version}; read it again and decide anew`,
-      { network: image.name, version: String(version), expected: String(command.version) },
-    )
+  const bad = atVersion(`network ${image.name}`, version, command.version, { network: image.name })
+  if (bad !== null) return bad
+  const before = { description, labels, identity }
+  const details = {
+    description: command.description ?? description,
+    labels: command.labels ?? labels,
+    identity: command.identity ?? identity,
   }
-  const details = { description: command.description ?? description, labels: command.labels ?? labels }
-  if (command.identity !== undefined && command.identity !== identity)
-    emit(batch, command, { type: 'network.updated', details: { ...details, identity: command.identity } })
-  else if (!isSameJson(details, { description, labels }))
-    emit(batch, command, { type: 'network.updated', details })
+  if (!isDeepStrictEqual(details, before)) emit(batch, command, { type: 'network.updated', details })
   return networkAnswer(image)
 }
 
@@ -56,27 +49,15 @@ export function decideEndRecovery(batch: Batch, command: Command<'endRecovery'>)
  */
 export function decideBeginEra(batch: Batch, command: Command<'beginEra'>): Answer | Refusal {
   const { image, known } = batch
-  const era = Math.max(image.network!.era, eraOf(command.above)) + 1
-  if (era > LAST_ERA)
-    return refusal(
-      'ILLEGAL_STATE',
-      `era ${era} would be beyond ${LAST_ERA}, the last one that numbers can hold`,
-      {},
-    )
-  const details = {
-    era,
-    recovering: command.recovering,
-    identity: known.identity,
-    after: image.head,
-    why: command.why,
+  const { above, recovering, why } = command
+  const era = Math.max(image.network!.era, eraOf(above)) + 1
+  if (era > LAST_ERA) {
+    const message = `era ${era} would be beyond ${LAST_ERA}, the last one that numbers can hold`
+    return refusal('ILLEGAL_STATE', message)
   }
+  const details = { era, recovering, identity: known.identity, after: image.head, why }
   emit(batch, command, { type: 'era.begun', details }, firstSeqOfEra(era))
-  if (image.network!.holds.SOURCE_AHEAD !== undefined)
-    emit(batch, command, {
-      type: 'reconcile.resumed',
-      details: { holds: ['SOURCE_AHEAD'], why: command.why },
-    })
-  return networkAnswer(image)
+  return decideResumeHold(batch, { ...command, type: 'resumeHold', hold: 'SOURCE_AHEAD' })
 }
 
 export function decideHold(batch: Batch, command: Command<'hold'>): Answer {
@@ -110,37 +91,31 @@ export function decideResumeHold(batch: Batch, command: Command<'resumeHold'>): 
 }
 
 export function decideCreatePool(batch: Batch, command: Command<'createPool'>): Answer | Refusal {
-  const { image } = batch
+  const { image, now } = batch
+  const poolId = image.head + 1
   const settings = parsePoolSettings(command.pool)
   if ('reason' in settings) return settings
-  if (poolNamed(image, settings.name) !== undefined)
-    return invalid('name', `pool ${settings.name} exists already in network ${image.name}`)
-  const bad = overlapping(image, settings, null) ?? nowhere(settings)
+  const pool = buildPool(settings, { poolId, version: poolId, createdAt: now, updatedAt: now })
+  const bad = taken(image, pool, 'name')
   if (bad !== null) return bad
-  const poolId = image.head + 1
   emit(batch, command, { type: 'pool.created', poolId, details: settings })
-  return poolAnswer(image.pools.get(poolId)!.pool)
+  return poolAnswer(pool)
 }
 
 export function decideUpdatePool(batch: Batch, command: Command<'updatePool'>): Answer | Refusal {
   const { image } = batch
-  const place = poolOf(image, command)
-  if ('reason' in place) return place
-  const { pool } = place
+  const pool = poolOf(image, command)
+  if ('reason' in pool) return pool
+  const { poolId, family } = pool
   const settings = parsePoolSettings(changed(pool, command), 'exclude.entries')
   if ('reason' in settings) return settings
-  if (isSameJson(settings, pool.settings)) return poolAnswer(pool)
-  if (settings.name !== pool.name && poolNamed(image, settings.name) !== undefined)
-    return invalid('newName', `pool ${settings.name} exists already in network ${image.name}`)
+  if (isDeepStrictEqual(settings, pool.settings)) return poolAnswer(pool)
   const after = buildPool(settings, pool)
-  if (after.family !== pool.family)
-    return invalid('cidr', `pool ${pool.name} is IPv${pool.family} and stays so`)
-  const bad =
-    settings.cidr === pool.cidr ? null : (overlapping(image, settings, pool.poolId) ?? nowhere(settings))
-  const blocked = bad ?? inTheWay(batch, place, after)
-  if (blocked !== null) return blocked
-  emit(batch, command, { type: 'pool.updated', poolId: pool.poolId, details: settings })
-  return poolAnswer(image.pools.get(pool.poolId)!.pool)
+  if (after.family !== family) return invalid('cidr', `pool ${pool.name} is IPv${family} and stays so`)
+  const bad = taken(image, after, 'newName') ?? inTheWay(batch, pool, after)
+  if (bad !== null) return bad
+  emit(batch, command, { type: 'pool.updated', poolId, details: settings })
+  return poolAnswer(image.pools.get(poolId)!.pool)
 }
 
 function changed(pool: Pool, { change }: Command<'updatePool'>): PoolInput {
@@ -156,18 +131,16 @@ function changed(pool: Pool, { change }: Command<'updatePool'>): PoolInput {
 }
 
 export function decideDeletePool(batch: Batch, command: Command<'deletePool'>): Answer | Refusal {
-  const { image } = batch
-  const place = poolOf(image, command)
-  if ('reason' in place) return place
-  const { pool } = place
-  const blocked = inTheWay(batch, place, null)
+  const pool = poolOf(batch.image, command)
+  if ('reason' in pool) return pool
+  const blocked = inTheWay(batch, pool, null)
   if (blocked !== null) return blocked
   emit(batch, command, { type: 'pool.deleted', poolId: pool.poolId, details: pool.settings })
   return poolAnswer(pool)
 }
 
 /** Held or cooling addresses that the pool would let go of. */
-function inTheWay(batch: Batch, { pool }: PoolState, after: Pool | null): Refusal | null {
+function inTheWay(batch: Batch, pool: Pool, after: Pool | null): Refusal | null {
   const { image, now, without } = batch
   if (without.has('POOL_KEEPS_WHAT_IS_HELD')) return null
   const held: string[] = []
@@ -192,44 +165,26 @@ function inTheWay(batch: Batch, { pool }: PoolState, after: Pool | null): Refusa
   )
 }
 
-function overlapping(image: Image, { cidr }: PoolSettings, except: number | null): Refusal | null {
-  const range = parseCidr(cidr)
-  if (isMalformed(range)) throw new Error(`canonical settings: ${range.malformed}`)
-  const others = image.poolsInOrder.filter(
-    ({ pool }) =>
-      pool.poolId !== except &&
-      pool.family === range.family &&
-      pool.range.first <= range.last &&
-      pool.range.last >= range.first,
-  )
-  if (others.length === 0) return null
-  const names = others.map(({ pool }) => `${pool.name} (${pool.cidr})`).join(', ')
-  return invalid('cidr', `${cidr} overlaps ${names}; pools of a network never overlap`)
+/** Another pool has its name, or part of its range. */
+function taken(image: Image, { poolId, name, family, cidr, range }: Pool, field: string): Refusal | null {
+  const others = image.poolsInOrder.map(({ pool }) => pool).filter((other) => other.poolId !== poolId)
+  if (others.some((other) => other.name === name))
+    return invalid(field, `pool ${name} exists already in network ${image.name}`)
+  const names = others
+    .filter(
+      (other) =>
+        other.family === family && other.range.first <= range.last && other.range.last >= range.first,
+    )
+    .map((other) => `${other.name} (${other.cidr})`)
+  if (names.length === 0) return null
+  return invalid('cidr', `${cidr} overlaps ${names.join(', ')}; pools of a network never overlap`)
 }
 
-/** Addresses that stand on every host: no sighting of them counts, so nothing would keep them. */
-function nowhere({ cidr }: PoolSettings): Refusal | null {
-  const range = parseCidr(cidr)
-  if (isMalformed(range)) throw new Error(`canonical settings: ${range.malformed}`)
-  const found = nowhereIn(range)
-  if (found.length === 0) return null
-  return invalid(
-    'cidr',
-    `${cidr} overlaps ${found.join(', ')}, which no workload has to itself; give the pool a range beside it`,
-  )
-}
-
-function poolOf(image: Image, command: Command<'updatePool' | 'deletePool'>): PoolState | Refusal {
-  const { name, version } = command
-  const place = poolNamed(image, name)
-  if (place === undefined)
-    return refusal('POOL_NOT_FOUND', `there is no pool ${name} in network ${image.name}`, { pool: name })
-  if (version === null || place.pool.version === version) return place
-  return refusal(
-    'VERSION_MISMATCH',
-    `pool ${name} is at version ${place.pool.version}, not ${version}; read it again and decide anew`,
-    { pool: name, version: String(place.pool.version), expected: String(version) },
-  )
+function poolOf(image: Image, { name, version }: Command<'updatePool' | 'deletePool'>): Pool | Refusal {
+  const pool = poolNamed(image, name)?.pool
+  const message = `there is no pool ${name} in network ${image.name}`
+  if (pool === undefined) return refusal('POOL_NOT_FOUND', message, { pool: name })
+  return atVersion(`pool ${name}`, pool.version, version, { pool: name }) ?? pool
 }
 
 function networkAnswer({ name, network, head }: Image): Answer {
@@ -237,6 +192,5 @@ function networkAnswer({ name, network, head }: Image): Answer {
 }
 
 function poolAnswer({ poolId, version, createdAt, updatedAt, settings }: Pool): Answer {
-  const pool: PoolView = { poolId, version, createdAt, updatedAt, settings }
-  return { leases: [], pool }
+  return { leases: [], pool: { poolId, version, createdAt, updatedAt, settings } }
 }

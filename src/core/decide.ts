@@ -10,9 +10,8 @@ import * as lease from './decide-lease.ts'
 import * as report from './decide-report.ts'
 import { decideReserve, quarantineSeen } from './decide-reserve.ts'
 import * as shape from './decide-shape.ts'
-import { type Image, isHeld, leasesOfAttachment, sightingsOf, unitAt } from './image.ts'
+import { type Image, isHeld, leasesOfAttachment, type SourceState, sightingsOf, unitAt } from './image.ts'
 import { coverageOf } from './judge.ts'
-import type { Owner } from './owner.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
 export type Outcome =
@@ -22,10 +21,9 @@ export type Outcome =
 export function decide(batch: Batch, command: Command): Outcome {
   const { image } = batch
   if (image.network === null && command.type !== 'createNetwork') {
+    const { network } = command
     return refuse(
-      refusal('NETWORK_NOT_FOUND', `network ${command.network} does not exist; create it first`, {
-        network: command.network,
-      }),
+      refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network }),
     )
   }
   const replay = replayed(batch, command)
@@ -41,11 +39,8 @@ export function decide(batch: Batch, command: Command): Outcome {
   }
   if (command.type === 'reserve' && command.validateOnly) {
     undoTo(batch, mark)
-    return {
-      ok: true,
-      answer: { leases: result.leases.map((one) => withoutNumbers(image, one)) },
-      replayed: false,
-    }
+    const leases = result.leases.map((one) => withoutNumbers(image, one))
+    return { ok: true, answer: { leases }, replayed: false }
   }
   if (command.requestId !== null) {
     const { requestId, fingerprint, cause } = command
@@ -115,36 +110,19 @@ function replayed(batch: Batch, command: Command): Outcome | null {
   const found = batch.remembered.get(requestId) ?? batch.known.requests.get(requestId)
   if (found === undefined) return null
   if (found.fingerprint !== fingerprint) {
-    return refuse(
-      refusal(
-        'REQUEST_ID_REUSED',
-        `request ${requestId} was made before with other content; give each request its own id`,
-        {
-          requestId,
-        },
-      ),
-    )
+    const message = `request ${requestId} was made before with other content; give each request its own id`
+    return refuse(refusal('REQUEST_ID_REUSED', message, { requestId }))
   }
-  if (PROMISES.has(found.method)) {
-    const { leases, items = [] } = found.answer
-    const gone = [...leases, ...items.flatMap((item) => item.leases)].find(({ fencingToken }) => {
-      const record = batch.image.byToken.get(fencingToken)
-      return !isHeld(record) || record.state === 'QUARANTINED'
-    })
-    if (gone !== undefined) {
-      return refuse(
-        refusal(
-          'LEASE_LOST',
-          `lease ${gone.leaseId}, which request ${requestId} was answered, has ended or is quarantined`,
-          {
-            leaseId: gone.leaseId,
-            address: gone.address,
-          },
-        ),
-      )
-    }
-  }
-  return { ok: true, answer: found.answer, replayed: true }
+  const { leases, items = [] } = found.answer
+  const gone = [...leases, ...items.flatMap((item) => item.leases)].find(({ fencingToken }) => {
+    const record = batch.image.byToken.get(fencingToken)
+    return !isHeld(record) || record.state === 'QUARANTINED'
+  })
+  if (gone === undefined || !PROMISES.has(found.method))
+    return { ok: true, answer: found.answer, replayed: true }
+  const { leaseId, address } = gone
+  const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
+  return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
 }
 
 function quarantinedSince({ events }: Batch, from: number): readonly string[] {
@@ -170,16 +148,18 @@ function refuse(reason: Refusal): Outcome {
 export function needsOf(image: Image, command: Command): Needs {
   const requests = command.requestId === null ? [] : [command.requestId]
   const none = { requests, tokens: [], owners: [], sources: [], lookUps: [] }
+  const ended = (token: number) => ({ ...none, tokens: image.byToken.has(token) ? [] : [token] })
+  const enabled = () => [...image.sources.values()].filter(({ state }) => state === 'ENABLED').map(idOf)
   switch (command.type) {
     case 'reserve': {
-      const isStrict = [...image.pools.values()].some(({ pool }) => pool.liveness === 'STRICT')
-      return isStrict ? { ...none, sources: enabledIds(image) } : none
+      const isStrict = image.poolsInOrder.some(({ pool }) => pool.liveness === 'STRICT')
+      return isStrict ? { ...none, sources: enabled() } : none
     }
     case 'confirm':
     case 'release': {
       const { token, owner } = command.lease
-      if (token === null) return { ...none, owners: isUnknown(image, owner) ? [owner] : [] }
-      return { ...none, tokens: image.byToken.has(token) ? [] : [token] }
+      if (token !== null) return ended(token)
+      return leasesOfAttachment(image, owner).length > 0 ? none : { ...none, owners: [owner] }
     }
     case 'allOrNothing': {
       const all = command.items.map((item) => needsOf(image, item))
@@ -187,49 +167,35 @@ export function needsOf(image: Image, command: Command): Needs {
         requests: [...requests, ...all.flatMap((one) => one.requests)],
         tokens: all.flatMap((one) => one.tokens),
         owners: all.flatMap((one) => one.owners),
-        sources: [...new Set(all.flatMap((one) => one.sources))],
+        sources: all.flatMap((one) => one.sources),
         lookUps: [],
       }
     }
     case 'reap':
     case 'updateLabels':
     case 'expire':
-      return { ...none, tokens: image.byToken.has(command.token) ? [] : [command.token] }
-    case 'quarantine': {
-      const token = 'token' in command.target ? command.target.token : null
-      return { ...none, tokens: token === null || image.byToken.has(token) ? [] : [token] }
-    }
+      return ended(command.token)
+    case 'quarantine':
+      return 'token' in command.target ? ended(command.target.token) : none
     case 'reapProven': {
       const record = image.byToken.get(command.token)
-      if (!isHeld(record)) return { ...none, tokens: record === undefined ? [command.token] : [] }
-      const { family } = image.pools.get(record.poolId)!.pool
-      const covering = coverageOf(image)(record, family).map(({ declaration }) => declaration.id)
+      if (!isHeld(record)) return ended(command.token)
+      const covering = coverageOf(image)(record).map(idOf)
       const seeing = sightingsOf(image, record.address).map(({ source }) => source)
-      return { ...none, sources: [...new Set([...covering, ...seeing])], lookUps: [record.address] }
+      return { ...none, sources: [...covering, ...seeing], lookUps: [record.address] }
     }
     case 'report':
-      return {
-        ...none,
-        sources: image.network?.recovering
-          ? [...new Set([...enabledIds(image), command.source])]
-          : [command.source],
-      }
+      return { ...none, sources: [command.source, ...(image.network?.recovering ? enabled() : [])] }
     case 'recheck': {
       const units = command.addresses.map((address) => unitAt(image, address)?.address ?? address)
       const seeing = units.flatMap((unit) => sightingsOf(image, unit).map(({ source }) => source))
-      return { ...none, sources: [...new Set(seeing)] }
+      return { ...none, sources: seeing }
     }
     default:
       return none
   }
 }
 
-function isUnknown(image: Image, owner: Owner): boolean {
-  return leasesOfAttachment(image, owner).length === 0
-}
-
-function enabledIds(image: Image): readonly string[] {
-  return [...image.sources.values()]
-    .filter(({ state }) => state === 'ENABLED')
-    .map(({ declaration }) => declaration.id)
+function idOf({ declaration }: SourceState): string {
+  return declaration.id
 }

@@ -147,7 +147,7 @@ export type LedgerEvent = EventHeader &
       }
     | {
         readonly type: 'network.created' | 'network.updated'
-        /** `identity` is the life of the database that wrote it; of network.updated only after a failover that lost nothing. */
+        /** `identity` is the life of the database that wrote it. */
         readonly details: NetworkSettings & { readonly identity?: string }
       }
     | {

@@ -18,7 +18,7 @@ import { createHeap, type Heap } from './heap.ts'
 import { attachmentKey, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { type Pool, unitOf } from './pool.ts'
-import { contains } from './ranges.ts'
+import { contains, firstFrom } from './ranges.ts'
 
 export type Hold = Pick<EventOf<'reconcile.held'>, 'seq' | 'at' | 'details'>
 
@@ -247,29 +247,17 @@ export function addressValue(address: string): IpAddress {
   return parsed
 }
 
-/** The pool whose range contains an address. */
-export function poolAt(image: Image, { family, value }: IpAddress): PoolState | null {
-  const pools = image.poolsInOrder
-  let low = 0
-  let high = pools.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    const { pool } = pools[middle]!
-    if (pool.family < family || (pool.family === family && pool.range.last < value)) low = middle + 1
-    else high = middle
-  }
-  const found = pools[low]
-  return found !== undefined && found.pool.family === family && found.pool.range.first <= value ? found : null
-}
-
 /** The lease that an address belongs to: its first address, and the pool that contains it. */
 export function unitAt(
   image: Image,
   address: string,
 ): { readonly address: string; readonly place: PoolState; readonly value: bigint } | null {
   const { family, value } = addressValue(address)
-  const place = poolAt(image, { family, value })
-  if (place === null) return null
+  const place = firstFrom(
+    image.poolsInOrder,
+    ({ pool }) => pool.family < family || (pool.family === family && pool.range.last < value),
+  )
+  if (place === undefined || place.pool.family !== family || place.pool.range.first > value) return null
   const unit = unitOf(place.pool, value)
   return { address: unit === value ? address : formatValue(family, unit), place, value: unit }
 }

@@ -59,8 +59,6 @@ export type Evidence = {
   /** Of the lease's address. */
   readonly lookUps: readonly LookUp[]
   readonly without: ReadonlySet<RuleName>
-  /** Overrides what the lease's pool sets: to judge again under another policy. */
-  readonly policy?: Partial<ReapPolicy>
 }
 
 type Witness = {
@@ -89,7 +87,7 @@ export type Proof = {
   readonly lookUps: readonly LookUp[]
 }
 
-type Rule = { readonly name: RuleName; readonly keeps: (proof: Proof) => readonly Reason[] }
+type Rule = { readonly name: RuleName; readonly keeps: (proof: Proof) => Iterable<Reason> }
 
 const because = (code: ReasonCode, source: string, text: string): Reason => ({ code, source, text })
 
@@ -97,77 +95,66 @@ const because = (code: ReasonCode, source: string, text: string): Reason => ({ c
 export const JUDGE_RULES: readonly Rule[] = [
   {
     name: 'OPERATOR_AND_INFRASTRUCTURE_STAY',
-    keeps: ({ record }) => {
-      if (record.quarantine?.reason === 'OPERATOR' && record.state === 'QUARANTINED')
-        return [because('OPERATOR', '', 'an operator quarantined it, and only an operator ends it')]
-      return record.owner?.kind === 'infrastructure'
-        ? [because('INFRASTRUCTURE', '', 'infrastructure is never taken back on proof')]
-        : []
+    *keeps({ record: { state, quarantine, owner } }) {
+      if (state === 'QUARANTINED' && quarantine!.reason === 'OPERATOR')
+        yield because('OPERATOR', '', 'an operator quarantined it, and only an operator ends it')
+      else if (owner?.kind === 'infrastructure')
+        yield because('INFRASTRUCTURE', '', 'infrastructure is never taken back on proof')
     },
   },
   {
     name: 'DOUBT_IS_LIFE',
-    keeps: ({ sightings, witnesses }) => [
-      ...sightings
-        .filter(isLive)
-        .map(({ source, owner }) =>
-          because(
-            'LISTED_LIVE',
-            source,
-            `${source} lists ${owner === null ? 'somebody' : describeOwner(owner)} there`,
-          ),
-        ),
-      ...(!witnesses.some(({ couldSee }) => couldSee)
-        ? [because('NO_WITNESS', '', 'no enabled source could have seen it')]
-        : []),
-      ...witnesses.flatMap(({ id, isEnabled, isWarm }) => {
-        if (!isEnabled) return [because('WITNESS_NOT_ENABLED', id, `${id} is not enabled`)]
-        return isWarm
-          ? []
-          : [because('WITNESS_NOT_WARM', id, `${id} is warming up, or has not reported in this era`)]
-      }),
-    ],
+    *keeps({ sightings, witnesses }) {
+      for (const { source, owner } of sightings.filter(isLive)) {
+        const whom = owner === null ? 'somebody' : describeOwner(owner)
+        yield because('LISTED_LIVE', source, `${source} lists ${whom} there`)
+      }
+      if (!witnesses.some(({ couldSee }) => couldSee))
+        yield because('NO_WITNESS', '', 'no enabled source could have seen it')
+      for (const { id, isEnabled, isWarm } of witnesses) {
+        if (!isEnabled) yield because('WITNESS_NOT_ENABLED', id, `${id} is not enabled`)
+        else if (!isWarm)
+          yield because('WITNESS_NOT_WARM', id, `${id} is warming up, or has not reported in this era`)
+      }
+    },
   },
   {
     name: 'AGE_OF_THE_LAST_CHANGE',
-    keeps: ({ record, sightings, policy, judgedAt, recoveredAt }) => {
-      const isUnseen = record.state !== 'QUARANTINED' && sightings.length === 0
-      const age = isUnseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
-      const since = Math.max(record.at, recoveredAt ?? 0)
+    *keeps({ record, sightings, policy, judgedAt, recoveredAt }) {
       const until = confirmableUntil(record, policy.confirmGraceMs)
+      const isUnseen = record.state !== 'QUARANTINED' && sightings.length === 0
+      const wanted = isUnseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
+      const age = judgedAt - Math.max(record.at, recoveredAt ?? 0)
       // A promise in force is life, whatever the pool's ages: its caller may use the address and confirm.
       if (until !== null && judgedAt <= until)
-        return [because('TOO_YOUNG', '', `it may be confirmed for another ${seconds(until - judgedAt)}`)]
-      return judgedAt - since > age
-        ? []
-        : [
-            because(
-              'TOO_YOUNG',
-              '',
-              `its last change is ${seconds(judgedAt - since)} old, ${seconds(age)} are wanted`,
-            ),
-          ]
+        yield because('TOO_YOUNG', '', `it may be confirmed for another ${seconds(until - judgedAt)}`)
+      else if (age <= wanted)
+        yield because(
+          'TOO_YOUNG',
+          '',
+          `its last change is ${seconds(age)} old, ${seconds(wanted)} are wanted`,
+        )
     },
   },
   {
     name: 'EVERY_WITNESS_MISSES',
-    keeps: ({ witnesses, policy: { misses } }) =>
-      witnesses
-        .filter(({ missed }) => missed.length < misses)
-        .map(({ id, missed }) =>
-          because(
-            'TOO_FEW_REPORTS',
-            id,
-            `${id} has missed it in ${missed.length} of ${misses} counted reports`,
-          ),
-        ),
+    *keeps({ witnesses, policy: { misses } }) {
+      for (const { id, missed } of witnesses.filter((one) => one.missed.length < misses)) {
+        const text = `${id} has missed it in ${missed.length} of ${misses} counted reports`
+        yield because('TOO_FEW_REPORTS', id, text)
+      }
+    },
   },
   {
     name: 'LOOK_UP_SAYS_GONE',
-    keeps: (proof) =>
-      proof.witnesses.flatMap((witness) =>
-        witness.parties.flatMap((party) => answered(proof, witness, party)),
-      ),
+    *keeps(proof) {
+      for (const witness of proof.witnesses)
+        for (const party of witness.parties) {
+          const doubt = doubtOf(proof, witness, party)
+          if (doubt !== null)
+            yield because(doubt.code, witness.id, `${witness.id}: ${describeOwner(party)} ${doubt.text}`)
+        }
+    },
   },
 ]
 
@@ -188,36 +175,33 @@ function partiesOf(record: HeldRecord, sightings: readonly Sighting[]): readonly
   return [...parties.values()]
 }
 
-/** Whether a witness has said of a party, after the last of its reports without it, that it is gone or has ended. */
-function answered(proof: Proof, { id, missed }: Witness, party: Owner): readonly Reason[] {
-  const { record, policy, judgedAt } = proof
-  const reason = (code: ReasonCode, text: string) => [
-    because(code, id, `${id}: ${describeOwner(party)} ${text}`),
-  ]
+/** Null: a witness has said of a party, after the last of its reports without it, that it is gone or has ended. */
+function doubtOf(proof: Proof, { id, missed }: Witness, party: Owner): Omit<Reason, 'source'> | null {
+  const { record, policy, judgedAt, sightings, lookUps } = proof
   const isParty = ({ kind, uid }: { readonly kind: string; readonly uid: string }) =>
     kind === party.kind && uid === party.uid
-  const listed = proof.sightings.find(
+  const listed = sightings.find(
     ({ source, owner, state, vanishedSeq }) =>
       source === id && state === TERMINAL && vanishedSeq === null && owner !== null && isParty(owner),
   )
-  const last = proof.lookUps.find(
+  const last = lookUps.find(
     ({ source, address, owner }) => source === id && address === record.address && isParty(owner),
   )
   if (listed === undefined) {
-    const asked = missed.filter(
-      ({ head, at }) => last !== undefined && head <= last.head && at <= last.askedAt,
-    )
-    if (last === undefined || asked.length < policy.misses)
-      return reason('LOOK_UP_WANTED', 'is to be asked for')
-    if (last.answer === 'gone') return []
-    if (last.answer === 'wanted') return reason('LOOK_UP_WANTED', 'was asked for, and there is no answer yet')
-    if (last.answer === 'error') return reason('LOOK_UP_FAILED', `could not be asked for: ${last.detail}`)
-    if (last.answer !== 'terminal') return reason('LOOK_UP_ALIVE', `is ${last.answer}`)
+    const proving = missed.slice(0, policy.misses)
+    if (last === undefined || proving.some(({ head, at }) => head > last.head || at > last.askedAt))
+      return { code: 'LOOK_UP_WANTED', text: 'is to be asked for' }
+    if (last.answer === 'gone') return null
+    if (last.answer === 'wanted')
+      return { code: 'LOOK_UP_WANTED', text: 'was asked for, and there is no answer yet' }
+    if (last.answer === 'error')
+      return { code: 'LOOK_UP_FAILED', text: `could not be asked for: ${last.detail}` }
+    if (last.answer !== 'terminal') return { code: 'LOOK_UP_ALIVE', text: `is ${last.answer}` }
   }
   const ago = judgedAt - (listed?.terminalAt ?? last!.terminalSince ?? judgedAt)
-  const { terminalGraceMs } = policy
-  if (ago > terminalGraceMs) return []
-  return reason('TERMINAL_GRACE', `ended ${seconds(ago)} ago, ${seconds(terminalGraceMs)} are waited`)
+  if (ago > policy.terminalGraceMs) return null
+  const text = `ended ${seconds(ago)} ago, ${seconds(policy.terminalGraceMs)} are waited`
+  return { code: 'TERMINAL_GRACE', text }
 }
 
 export function judge(
@@ -230,7 +214,9 @@ export function judge(
 
 /** Judges by a proof alone, also one out of an event of years ago, also under another policy. */
 export function judgeProof(proof: Proof, without: ReadonlySet<RuleName> = new Set()): Judgement {
-  const reasons = JUDGE_RULES.filter(({ name }) => !without.has(name)).flatMap(({ keeps }) => keeps(proof))
+  const reasons = JUDGE_RULES.filter(({ name }) => !without.has(name)).flatMap(({ keeps }) => [
+    ...keeps(proof),
+  ])
   const wanted = reasons.filter(({ code }) => code === 'LOOK_UP_WANTED')
   const { address, node } = proof.record
   return {
@@ -244,18 +230,18 @@ export function judgeProof(proof: Proof, without: ReadonlySet<RuleName> = new Se
 }
 
 function proofOf(evidence: Evidence, record: HeldRecord, coverage: Coverage): Proof {
-  const { image, now, policy, lookUps } = evidence
+  const { image, now, lookUps } = evidence
   const { pool } = image.pools.get(record.poolId)!
   const sightings = sightingsOf(image, record.address)
-  const covering = new Set(coverage(record, pool.family).map(({ declaration }) => declaration.id))
-  const ids = new Set([...sightings.map(({ source }) => source), ...covering])
+  const seeing = witnessesOf(image, record, coverage)
+  const ids = new Set([...sightings.map(({ source }) => source), ...seeing])
   return {
     record,
     judgedAt: now,
     recoveredAt: image.network!.recoveredAt,
-    policy: { ...reapPolicy(pool.reapPolicy), ...policy },
+    policy: reapPolicy(pool.reapPolicy),
     sightings,
-    witnesses: [...ids].sort().map((id) => witnessOf(evidence, record, id, sightings, covering)),
+    witnesses: [...ids].sort().map((id) => witnessOf(evidence, record, id, sightings, seeing.has(id))),
     lookUps,
   }
 }
@@ -265,50 +251,43 @@ function witnessOf(
   record: HeldRecord,
   id: string,
   all: readonly Sighting[],
-  covering: ReadonlySet<string>,
+  couldSee: boolean,
 ): Witness {
   const source = image.sources.get(id)!
-  const fresh = freshness(id)
-  const isPresent = fresh?.epoch === source.epoch?.name && fresh?.era === image.network!.era
+  const fresh = presentOf(image, source, freshness(id))
   const own = all.filter((one) => one.source === id)
   const since = own.reduce((seq, one) => Math.max(seq, one.vanishedSeq ?? one.terminalSeq ?? 0), record.seq)
   return {
     id,
     isEnabled: source.state === 'ENABLED',
-    couldSee: covering.has(id) || own.some((one) => couldSee(source, record, one)),
+    couldSee,
     parties: partiesOf(record, all).filter(
       ({ kind, uid }) =>
         source.declaration.ownerKinds.includes(kind) ||
         own.some(({ owner }) => owner?.kind === kind && owner.uid === uid),
     ),
-    isWarm: isPresent && fresh!.warm,
+    isWarm: fresh?.warm === true,
     since,
-    missed: isPresent ? fresh!.counted.filter(({ head }) => head >= since) : [],
+    missed: fresh?.counted.filter(({ head }) => head >= since) ?? [],
   }
 }
 
 // Who could see what.
 
 /** Enabled sources that cover a lease and were enabled before it was made. */
-export type Coverage = (record: HeldRecord, family: 4 | 6) => readonly SourceState[]
+export type Coverage = (record: HeldRecord) => readonly SourceState[]
 
 /** Worked out once for many leases. */
 export function coverageOf(image: Image): Coverage {
-  const wide: SourceState[] = []
-  const byNode = new Map<string, SourceState[]>()
-  for (const source of image.sources.values()) {
-    if (source.state !== 'ENABLED') continue
-    const { node } = source.declaration
-    if (node === '') wide.push(source)
-    else byNode.set(node, [...(byNode.get(node) ?? []), source])
-  }
-  return (record, family) => {
-    const near = record.node === '' ? [] : (byNode.get(record.node) ?? [])
-    return [...wide, ...near].filter(
-      ({ declaration, enabledSeq }) =>
-        enabledSeq! < record.token &&
-        declaration.families.includes(family) &&
-        (record.owner === null || declaration.ownerKinds.includes(record.owner.kind)),
+  const enabled = [...image.sources.values()].filter(({ state }) => state === 'ENABLED')
+  const byNode = Map.groupBy(enabled, ({ declaration }) => declaration.node)
+  return ({ node, owner, poolId, token }) => {
+    const { family } = image.pools.get(poolId)!.pool
+    return [...(byNode.get('') ?? []), ...(node === '' ? [] : (byNode.get(node) ?? []))].filter(
+      ({ declaration: { families, ownerKinds }, enabledSeq }) =>
+        enabledSeq! < token &&
+        families.includes(family) &&
+        (owner === null || ownerKinds.includes(owner.kind)),
     )
   }
 }
@@ -317,31 +296,33 @@ export function coversNode({ node: seen }: SourceDeclaration, node: string): boo
   return seen === '' || seen === node
 }
 
-/** It has reported completely within two intervals, in this era and epoch, with its warm-up behind it. */
-export function isFresh(
-  source: SourceState,
+/** How a source stands by reports of its present epoch, in this era. */
+export function presentOf(
+  { network }: Image,
+  { epoch }: SourceState,
   fresh: Freshness | undefined,
-  era: number,
-  now: number,
-): boolean {
-  return (
-    fresh?.warm === true &&
-    fresh.era === era &&
-    fresh.epoch === source.epoch?.name &&
-    fresh.completeAt !== null &&
-    now - fresh.completeAt <= POLICY.freshIntervals * source.declaration.intervalMs
-  )
+): Freshness | undefined {
+  return fresh?.epoch === epoch?.name && fresh?.era === network!.era ? fresh : undefined
 }
 
-/** Whether a source could say that a lease's owner is gone: it covers the lease, or has listed its owner there. */
-export function hasWitness(image: Image, record: HeldRecord, coverage: Coverage, except = ''): boolean {
-  const { family } = image.pools.get(record.poolId)!.pool
-  return (
-    coverage(record, family).some(({ declaration }) => declaration.id !== except) ||
-    sightingsOf(image, record.address).some(
-      (one) => one.source !== except && couldSee(image.sources.get(one.source)!, record, one),
-    )
-  )
+/** It has reported completely within two intervals, with its warm-up behind it. */
+export function isFresh(
+  image: Image,
+  source: SourceState,
+  told: Freshness | undefined,
+  now: number,
+): boolean {
+  const fresh = presentOf(image, source, told)
+  if (!fresh?.warm || fresh.completeAt === null) return false
+  return now - fresh.completeAt <= POLICY.freshIntervals * source.declaration.intervalMs
+}
+
+/** Sources that could say that a lease's owner is gone: they cover the lease, or have listed its owner there. */
+export function witnessesOf(image: Image, record: HeldRecord, coverage: Coverage): ReadonlySet<string> {
+  const ids = new Set(coverage(record).map(({ declaration }) => declaration.id))
+  for (const one of sightingsOf(image, record.address))
+    if (couldSee(image.sources.get(one.source)!, record, one)) ids.add(one.source)
+  return ids
 }
 
 /** Whether who listed somebody there listed the lease's owner, and where the lease is placed now. */

@@ -71,17 +71,6 @@ export type ReapPolicy = {
   readonly confirmGraceMs: number
 }
 
-/** Within these a pool sets it; more misses than reports are kept could never be proven. */
-export const REAP_POLICY_BOUNDS: Readonly<
-  Record<keyof ReapPolicy, { readonly least: number; readonly most: number }>
-> = {
-  misses: { least: 1, most: POLICY.recentReports },
-  minimumAgeMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
-  unwitnessedAgeMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
-  terminalGraceMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
-  confirmGraceMs: { least: 1_000, most: 30 * 24 * 3_600_000 },
-}
-
 /** The defaults, and what a pool sets otherwise. */
 export function reapPolicy(set: Partial<ReapPolicy> = {}): ReapPolicy {
   const { misses, minimumAgeMs, unwitnessedAgeMs, terminalGraceMs, confirmGraceMs } = POLICY

@@ -1,9 +1,11 @@
 import {
   blockBase,
+  blockSize,
   type Cidr,
   type Family,
   formatCidr,
   formatValue,
+  type IpRange,
   isMalformed,
   maxPrefix,
   parseAddress,
@@ -11,9 +13,10 @@ import {
   parseDestination,
   parseRange,
 } from './address.ts'
+import { nowhereIn } from './nowhere.ts'
 import type { Labels } from './owner.ts'
-import { POLICY, reapPolicy as policyOf, REAP_POLICY_BOUNDS, type ReapPolicy } from './policy.ts'
-import { allocatable, countLeases, type Range } from './ranges.ts'
+import { POLICY, reapPolicy as policyOf, type ReapPolicy } from './policy.ts'
+import { allocatable, type Range } from './ranges.ts'
 import { invalid, type Refusal } from './refusal.ts'
 
 /** AVAILABLE: allocate by the books. STRICT: only while every source has reported completely. */
@@ -76,59 +79,43 @@ const MOST_EXCLUSIONS = 1_024
 export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): PoolSettings | Refusal {
   const cidr = parseCidr(input.cidr)
   if (isMalformed(cidr)) return invalid('cidr', cidr.malformed)
-  const subnet = input.subnet === undefined || input.subnet === '' ? cidr : parseCidr(input.subnet)
-  if (isMalformed(subnet)) return invalid('subnet', subnet.malformed)
-  if (subnet.family !== cidr.family || subnet.first > cidr.first || subnet.last < cidr.last) {
-    return invalid('subnet', `must contain the pool's cidr ${formatCidr(cidr)}`)
-  }
-  const family = cidr.family
-  const prefixLength =
-    input.prefixLength === undefined || input.prefixLength === 0 ? maxPrefix(family) : input.prefixLength
-  if (
-    !Number.isInteger(prefixLength) ||
-    prefixLength < cidr.prefixLength ||
-    prefixLength > maxPrefix(family)
-  ) {
+  const shared = nowhereIn(cidr).join(', ')
+  if (shared !== '')
     return invalid(
-      'prefixLength',
-      `must be between the cidr's ${cidr.prefixLength} and ${maxPrefix(family)}, the size of one lease`,
+      'cidr',
+      `${formatCidr(cidr)} overlaps ${shared}, which no workload has to itself; give the pool a range beside it`,
     )
+  const subnet = input.subnet ? parseCidr(input.subnet) : cidr
+  if (isMalformed(subnet)) return invalid('subnet', subnet.malformed)
+  if (subnet.family !== cidr.family || subnet.first > cidr.first || subnet.last < cidr.last)
+    return invalid('subnet', `must contain the pool's cidr ${formatCidr(cidr)}`)
+  const { family } = cidr
+  const prefixLength = input.prefixLength || maxPrefix(family)
+  if (!isWhole(prefixLength, cidr.prefixLength, maxPrefix(family))) {
+    const why = `must be between the cidr's ${cidr.prefixLength} and ${maxPrefix(family)}, the size of one lease`
+    return invalid('prefixLength', why)
   }
-  let gateway = ''
-  if (input.gateway !== undefined && input.gateway !== '') {
-    const parsed = parseAddress(input.gateway)
-    if (isMalformed(parsed)) return invalid('gateway', parsed.malformed)
-    if (parsed.family !== family || parsed.value < subnet.first || parsed.value > subnet.last) {
-      return invalid('gateway', `must be an address of the subnet ${formatCidr(subnet)}`)
-    }
-    gateway = formatValue(family, parsed.value)
-  }
+  const gateway = parseInside(input.gateway ?? '', subnet, 'gateway', `of the subnet ${formatCidr(subnet)}`)
+  if (typeof gateway !== 'string') return gateway
   const exclude: string[] = []
-  const given = input.exclude ?? []
-  if (given.length > MOST_EXCLUSIONS)
+  if (input.exclude !== undefined && input.exclude.length > MOST_EXCLUSIONS)
     return invalid(excludePath, `has more than ${MOST_EXCLUSIONS} entries; use ranges`)
-  for (const [index, text] of given.entries()) {
+  for (const [index, text] of input.exclude?.entries() ?? []) {
     const range = parseRange(text)
     if (isMalformed(range)) return invalid(`${excludePath}[${index}]`, range.malformed)
-    if (range.family !== family || range.first > cidr.last || range.last < cidr.first) {
+    if (range.family !== family || range.first > cidr.last || range.last < cidr.first)
       return invalid(`${excludePath}[${index}]`, `does not touch the pool's cidr ${formatCidr(cidr)}`)
-    }
     const first = formatValue(family, range.first)
     exclude.push(range.first === range.last ? first : `${first}-${formatValue(family, range.last)}`)
   }
   const cooldownMs = input.cooldownMs ?? POLICY.cooldownMs
-  if (!(cooldownMs >= 0 && cooldownMs <= LONGEST_MS)) {
+  if (!(cooldownMs >= 0 && cooldownMs <= LONGEST_MS))
     return invalid('cooldown', 'must be between 0 s and 30 days')
-  }
   const confirmWithinMs = input.confirmWithinMs ?? null
-  if (confirmWithinMs !== null && !(confirmWithinMs >= 1_000 && confirmWithinMs <= LONGEST_MS)) {
+  if (confirmWithinMs !== null && !(confirmWithinMs >= 1_000 && confirmWithinMs <= LONGEST_MS))
     return invalid('confirmWithin', 'must be 0 s, or 1 s to 30 days')
-  }
-  const ownerLimit =
-    input.ownerLimit === undefined || input.ownerLimit === 0 ? POLICY.ownerLimit : input.ownerLimit
-  if (!Number.isInteger(ownerLimit) || ownerLimit < 1 || ownerLimit > 1_000_000) {
-    return invalid('ownerLimit', 'must be between 1 and 1000000 leases')
-  }
+  const ownerLimit = input.ownerLimit || POLICY.ownerLimit
+  if (!isWhole(ownerLimit, 1, 1_000_000)) return invalid('ownerLimit', 'must be between 1 and 1000000 leases')
   const options = parseOptions(input.options ?? NO_OPTIONS, family)
   if ('reason' in options) return options
   const reapPolicy = parseReapPolicy(input.reapPolicy ?? {})
@@ -152,73 +139,77 @@ export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): Po
   }
 }
 
-const REAP_POLICY = [
-  { key: 'misses', field: 'reapPolicy.misses' },
-  { key: 'minimumAgeMs', field: 'reapPolicy.minimumAge' },
-  { key: 'unwitnessedAgeMs', field: 'reapPolicy.unwitnessedAge' },
-  { key: 'terminalGraceMs', field: 'reapPolicy.terminalGrace' },
-  { key: 'confirmGraceMs', field: 'reapPolicy.confirmGrace' },
-] as const satisfies readonly { key: keyof ReapPolicy; field: string }[]
+function isWhole(value: number, least: number, most: number): boolean {
+  return Number.isInteger(value) && value >= least && value <= most
+}
+
+/** Canonical text of an address of a range, which `where` names; empty stays empty. */
+function parseInside(text: string, range: IpRange, field: string, where: string): string | Refusal {
+  if (text === '') return ''
+  const parsed = parseAddress(text)
+  if (isMalformed(parsed)) return invalid(field, parsed.malformed)
+  if (parsed.family !== range.family || parsed.value < range.first || parsed.value > range.last)
+    return invalid(field, `must be an address ${where}`)
+  return formatValue(parsed.family, parsed.value)
+}
+
+/** Fields of a ReapPolicy, by what they set. */
+const REAP_POLICY = {
+  misses: 'misses',
+  minimumAgeMs: 'minimumAge',
+  unwitnessedAgeMs: 'unwitnessedAge',
+  terminalGraceMs: 'terminalGrace',
+  confirmGraceMs: 'confirmGrace',
+} as const satisfies Record<keyof ReapPolicy, string>
 
 /** What differs from the defaults, so that there is one spelling of a pool that sets nothing. */
 function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refusal {
   const set: { -readonly [K in keyof ReapPolicy]?: ReapPolicy[K] } = {}
-  for (const { key, field } of REAP_POLICY) {
+  for (const key of Object.keys(REAP_POLICY) as (keyof ReapPolicy)[]) {
     const value = given[key]
     if (value === undefined) continue
-    const { least, most } = REAP_POLICY_BOUNDS[key]
-    if (!(value >= least && value <= most)) {
-      return invalid(
-        field,
-        key === 'misses'
-          ? `must be between ${least} and ${most} snapshots`
-          : `must be between ${least / 1_000} s and ${most / 86_400_000} days`,
-      )
-    }
-    if (key === 'misses' && !Number.isInteger(value)) return invalid(field, 'must be a whole number')
+    const field = `reapPolicy.${REAP_POLICY[key]}`
+    // More misses than reports are kept could never be proven.
+    if (key === 'misses' && !isWhole(value, 1, POLICY.recentReports))
+      return invalid(field, `must be a whole number between 1 and ${POLICY.recentReports} snapshots`)
+    if (key !== 'misses' && !(value >= 1_000 && value <= LONGEST_MS))
+      return invalid(field, 'must be between 1 s and 30 days')
     if (Math.round(value) !== POLICY[key]) set[key] = Math.round(value)
   }
   const { minimumAgeMs, unwitnessedAgeMs } = policyOf(set)
+  if (unwitnessedAgeMs >= minimumAgeMs) return set
   // What nobody has seen is kept at least as long as what somebody missed (W-01).
-  if (unwitnessedAgeMs < minimumAgeMs) {
-    return invalid(
-      'reapPolicy.unwitnessedAge',
-      `is ${unwitnessedAgeMs / 1_000} s and must not be less than minimumAge, ${minimumAgeMs / 1_000} s`,
-    )
-  }
-  return set
+  const why = `is ${unwitnessedAgeMs / 1_000} s and must not be less than minimumAge, ${minimumAgeMs / 1_000} s`
+  return invalid('reapPolicy.unwitnessedAge', why)
 }
 
-function parseOptions(options: PoolOptions, family: Family): PoolOptions | Refusal {
-  const dns: string[] = []
-  for (const [index, text] of options.dns.entries()) {
+function parseOptions({ dns, routes, mtu }: PoolOptions, family: Family): PoolOptions | Refusal {
+  const servers: string[] = []
+  for (const [index, text] of dns.entries()) {
     const address = parseAddress(text)
     if (isMalformed(address)) return invalid(`options.dns[${index}]`, address.malformed)
-    dns.push(formatValue(address.family, address.value))
+    servers.push(formatValue(address.family, address.value))
   }
-  const routes: Route[] = []
-  for (const [index, route] of options.routes.entries()) {
+  const ways: Route[] = []
+  const whole = { family, first: 0n, last: blockSize(family, 0) - 1n }
+  for (const [index, route] of routes.entries()) {
+    const field = `options.routes[${index}]`
     const destination = parseDestination(route.destination)
-    if (isMalformed(destination))
-      return invalid(`options.routes[${index}].destination`, destination.malformed)
-    if (destination.family !== family) {
-      return invalid(`options.routes[${index}].destination`, `must be of the pool's family, IPv${family}`)
-    }
-    let gateway = ''
-    if (route.gateway !== '') {
-      const parsed = parseAddress(route.gateway)
-      if (isMalformed(parsed)) return invalid(`options.routes[${index}].gateway`, parsed.malformed)
-      if (parsed.family !== family) {
-        return invalid(`options.routes[${index}].gateway`, `must be of the pool's family, IPv${family}`)
-      }
-      gateway = formatValue(parsed.family, parsed.value)
-    }
-    routes.push({ destination: formatCidr(destination), gateway })
+    if (isMalformed(destination)) return invalid(`${field}.destination`, destination.malformed)
+    if (destination.family !== family)
+      return invalid(`${field}.destination`, `must be of the pool's family, IPv${family}`)
+    const gateway = parseInside(
+      route.gateway,
+      whole,
+      `${field}.gateway`,
+      `of the pool's family, IPv${family}`,
+    )
+    if (typeof gateway !== 'string') return gateway
+    ways.push({ destination: formatCidr(destination), gateway })
   }
-  if (!Number.isInteger(options.mtu) || (options.mtu !== 0 && (options.mtu < 68 || options.mtu > 65_535))) {
+  if (mtu !== 0 && !isWhole(mtu, 68, 65_535))
     return invalid('options.mtu', 'must be between 68 and 65535 bytes, or 0 for unset')
-  }
-  return { routes, dns, mtu: options.mtu }
+  return { routes: ways, dns: servers, mtu }
 }
 
 /** The pool with its arithmetic; settings come from an event or a row and were canonical when they were stored. */
@@ -231,8 +222,8 @@ export function buildPool(
   const gateway = settings.gateway === '' ? null : mustParse(parseAddress(settings.gateway)).value
   const exclude = settings.exclude.map((text) => mustParse(parseRange(text)))
   return {
-    ...settings,
     ...at,
+    ...settings,
     settings,
     family: range.family,
     range,
@@ -247,12 +238,14 @@ export function buildPool(
 }
 
 /** How many leases the pool's CIDR holds, and how many of them can be leased. */
-export function poolSize(pool: Pool): { readonly size: bigint; readonly allocatable: bigint } {
-  const whole: Range = { first: pool.range.first, last: pool.range.last }
-  return {
-    size: countLeases([whole], pool.family, pool.prefixLength),
-    allocatable: countLeases(pool.allocatable, pool.family, pool.prefixLength),
-  }
+export function poolSize({ range, family, prefixLength, allocatable: ranges }: Pool): {
+  readonly size: bigint
+  readonly allocatable: bigint
+} {
+  const unit = blockSize(family, prefixLength)
+  const leases = (all: readonly Range[]) =>
+    all.reduce((sum, { first, last }) => sum + last - first + 1n, 0n) / unit
+  return { size: leases([range]), allocatable: leases(ranges) }
 }
 
 function mustParse<T>(parsed: T | { readonly malformed: string }): T {

@@ -2,21 +2,26 @@
  * Which part of a pool can be leased, as ranges of whole blocks: sorted, disjoint and not adjacent. The cost goes with the number
  * of ranges, never with the number of addresses (spatiumddi#489 listed the 2^64 addresses of a /64 under a lock).
  */
-import { blockBase, blockSize, type Cidr, type Family, maxPrefix } from './address.ts'
+import { blockBase, blockSize, type Cidr, maxPrefix } from './address.ts'
 
 /** Addresses from `first` to `last`, both included; of which family, the caller knows. */
 export type Range = { readonly first: bigint; readonly last: bigint }
 
-export function contains(ranges: readonly Range[], value: bigint): boolean {
+/** Of sorted items the first that is not before what is looked for. */
+export function firstFrom<T>(items: readonly T[], isBefore: (item: T) => boolean): T | undefined {
   let low = 0
-  let high = ranges.length
+  let high = items.length
   while (low < high) {
     const middle = (low + high) >>> 1
-    if (ranges[middle]!.last < value) low = middle + 1
+    if (isBefore(items[middle]!)) low = middle + 1
     else high = middle
   }
-  const candidate = ranges[low]
-  return candidate !== undefined && candidate.first <= value
+  return items[low]
+}
+
+export function contains(ranges: readonly Range[], value: bigint): boolean {
+  const found = firstFrom(ranges, ({ last }) => last < value)
+  return found !== undefined && found.first <= value
 }
 
 /** The part of a pool that may ever be leased: a block of which any part is excluded is not in it. */
@@ -50,12 +55,6 @@ export function allocatable(pool: {
   }
   if (from <= cidr.last) rest.push({ first: from, last: cidr.last })
   return rest
-}
-
-/** How many leases fit into ranges of whole blocks. */
-export function countLeases(ranges: readonly Range[], family: Family, prefixLength: number): bigint {
-  const addresses = ranges.reduce((sum, { first, last }) => sum + last - first + 1n, 0n)
-  return addresses / blockSize(family, prefixLength)
 }
 
 /**
