@@ -3,7 +3,8 @@ import { execFileSync } from 'node:child_process'
 import { chown, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { connectUnchecked, readUrl } from '../../src/postgres/connect.ts'
+import { readUrl } from '../../src/postgres/connect.ts'
+import { withClient } from '../support/database.ts'
 import { startTestServer } from '../support/server.ts'
 import { waitFor } from '../support/wait-for.ts'
 
@@ -77,11 +78,6 @@ async function backUp(admin: pg.Client, dataDirectory: string): Promise<void> {
   }
 }
 
-async function on<T>(server: Server, work: (admin: pg.Client) => Promise<T>): Promise<T> {
-  const admin = await connectUnchecked({ url: server.url('postgres'), applicationName: 'test' })
-  try {
-    return await work(admin)
-  } finally {
-    await admin.end()
-  }
+function on<T>(server: Server, work: (admin: pg.Client) => Promise<T>): Promise<T> {
+  return withClient(server.url('postgres'), work)
 }

@@ -31,7 +31,6 @@ export type PanelJson = {
   readonly type: string
   readonly title: string
   readonly description?: string
-  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
   readonly datasource?: { readonly type: string; readonly uid: string }
   readonly targets?: readonly Target[]
   readonly maxDataPoints?: number
@@ -63,13 +62,11 @@ export type DashboardJson = {
   readonly uid: string
   readonly title: string
   readonly description: string
-  readonly tags: readonly string[]
   readonly panels: readonly PanelJson[]
   readonly templating: { readonly list: readonly VariableJson[] }
   readonly annotations: {
     readonly list: readonly {
       readonly name: string
-      readonly iconColor: string
       readonly datasource: { readonly uid: string }
       readonly target: Target
     }[]

@@ -59,12 +59,6 @@ test.each(pages.flatMap(({ path, commands }) => commands.map((command) => [path,
   },
 )
 
-test('what is no command, option or argument is told', () => {
-  expect(complaints(['lease', 'free', '10.0.0.2'])).toEqual(['there is no command lease free'])
-  expect(complaints(['attention', '--loud'])).toEqual(['no option --loud'])
-  expect(complaints(['reap'])).toEqual(['without --why'])
-})
-
 test('links lead somewhere', () => {
   for (const { path, text } of pages) {
     for (const [, target] of text.matchAll(/\]\(([^)#]+)\)/g)) {

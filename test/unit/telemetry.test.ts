@@ -13,7 +13,22 @@ import {
   recordJobs,
 } from '../../src/telemetry.ts'
 import { SERIES_OF_A_METRIC, startTelemetry } from '../../src/telemetry-export.ts'
-import { readPage } from '../support/scraped.ts'
+
+/** A page in Prometheus's text format, as OpenTelemetry writes it. */
+function readPage(page: string) {
+  const samples = [...page.matchAll(/^([a-z]\w*)(?:\{(.*)\})? (\S+)$/gm)].map(([, name, listed, value]) => ({
+    name,
+    labels: Object.fromEntries(
+      [...(listed ?? '').matchAll(/(\w+)="([^"]*)"/g)].map(([, key, of]) => [key, of]),
+    ),
+    value: Number(value),
+  }))
+  const of = (name: string, labels: Readonly<Record<string, string>> = {}) =>
+    samples.filter(
+      (one) => one.name === name && Object.entries(labels).every(([key, value]) => one.labels[key] === value),
+    )
+  return { of, value: (...asked: Parameters<typeof of>) => of(...asked)[0]?.value }
+}
 
 const log = createLogger('silent')
 const asked = (env: Readonly<Record<string, string>>) => readConfig(env).telemetry
