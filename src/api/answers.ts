@@ -10,7 +10,7 @@ import type * as networkPb from '../gen/ipledger/v1/network_pb.ts'
 import type * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
 import type * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { EventShown, Holder } from '../ledger/read-log.ts'
-import type { NetworkAt, PoolUsage, Recovery, Usage } from '../ledger/read-pools.ts'
+import type { NetworkAt, Recovery, Usage } from '../ledger/read-pools.ts'
 import type { SightingShown, SourceShown } from '../ledger/read-sources.ts'
 import { holdsOf } from '../ledger/reads.ts'
 import type { Verification } from '../sources/intake-types.ts'
@@ -56,10 +56,6 @@ export function shownNetwork(
 
 export function shownHolds(network: NetworkState): readonly Shown<networkPb.Hold>[] {
   return holdsOf(network).map(({ cause, at, details }) => ({ cause, since: at, why: details.why }))
-}
-
-export function shownPoolUsage(network: string, { pool, usage }: PoolUsage): Shown<poolPb.Pool> {
-  return shownPool(network, pool, usage)
 }
 
 /** How full it is says nothing of a pool that is gone, or another by now. */

@@ -12,7 +12,6 @@ import {
   parseAddress,
   parseCidr,
 } from '../core/address.ts'
-import { parseLeaseId } from '../core/event.ts'
 import type { Labels } from '../core/owner.ts'
 import { invalidField } from './errors.ts'
 
@@ -148,18 +147,4 @@ export function oneOf(...fields: readonly [path: string, value: string][]): void
   const paths = fields.map(([path]) => path)
   if (said.length > 1) throw invalidField(paths[0]!, `${paths.join(' and ')} exclude each other`)
   if (said.length === 0) throw invalidField(paths[0]!, `required: name ${paths.join(' or ')}`)
-}
-
-type LeaseKey = { readonly network: string; readonly token: number }
-
-/** A lease id contains its network; one named beside it must agree. */
-export function leaseKey(id: string, network: string): LeaseKey {
-  const parsed = parseLeaseId(id)
-  if (parsed === undefined || !NETWORK_NAME.test(parsed.network)) {
-    throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
-  }
-  if (network !== '' && network !== parsed.network) {
-    throw invalidField('network', `the lease id names network ${parsed.network}`)
-  }
-  return parsed
 }

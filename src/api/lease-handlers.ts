@@ -1,7 +1,7 @@
 /** LeaseService: what is asked of leases, one function a method. */
 import type { Answer, Command, LeaseView } from '../core/command.ts'
 import type { LeaseState, QuarantineReason } from '../core/event.ts'
-import { refusal } from '../core/refusal.ts'
+import { type Refusal, refusal } from '../core/refusal.ts'
 import {
   ConfirmRequestSchema,
   type GetLeaseRequest,
@@ -24,7 +24,7 @@ import {
   submit,
 } from './call.ts'
 import { invalidField, Refused, shownItemError } from './errors.ts'
-import { address, ipAddress, optionalCidr, required } from './fields.ts'
+import { address, ipAddress, oneOf, optionalCidr, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
 import {
   allOrNothing,
@@ -185,41 +185,29 @@ function inItem({ refusal: { message, metadata, ...rest } }: Refused, index: num
 
 // Reading.
 
-async function findLease(
-  { reads }: Backend,
-  message: Asked<GetLeaseRequest>,
-  call: Call,
-): Promise<Extract<LeaseFound, { is: 'held' }>> {
-  if (message.leaseId !== '' && message.address !== '') {
-    throw invalidField('address', 'address and leaseId exclude each other')
-  }
-  if (message.leaseId !== '') {
-    const { network, token } = requiredLease(message.leaseId, call, message.network)
+async function findLease({ reads }: Backend, message: Asked<GetLeaseRequest>, call: Call) {
+  const { leaseId, address } = message
+  oneOf(['address', address], ['leaseId', leaseId])
+  if (leaseId !== '') {
+    const { network, token } = requiredLease(leaseId, call, message.network)
     const found = ofNetwork(await reads.leaseByToken(network, token), network)
-    const what = `lease ${message.leaseId}`
+    const what = `lease ${leaseId}`
     if (found.is === 'unknown') checkHead(what, token, found.head)
-    return heldLease(found, what, '')
+    return held(found, what, refusal('LEASE_NOT_FOUND', `${what}: there is no such lease`))
   }
-  if (message.address === '') throw invalidField('leaseId', 'required: name a leaseId or an address')
   const network = allowedNetwork(call, message.network)
-  const at = ipAddress(message.address, 'address')
-  const found = ofNetwork(await reads.leaseAt(network, at), network)
-  return heldLease(found, `${message.address} in network ${network}`, message.address)
+  const found = ofNetwork(await reads.leaseAt(network, ipAddress(address, 'address')), network)
+  const what = `${address} in network ${network}`
+  return held(found, what, refusal('LEASE_NOT_FOUND', `nobody holds ${what}`, { address }))
 }
 
-function heldLease(found: LeaseFound, what: string, asked: string): Extract<LeaseFound, { is: 'held' }> {
+function held(found: LeaseFound, what: string, unknown: Refusal): Extract<LeaseFound, { is: 'held' }> {
   if (found.is === 'held') return found
-  if (found.is === 'unknown') {
-    throw new Refused(
-      asked === ''
-        ? refusal('LEASE_NOT_FOUND', `${what}: there is no such lease`)
-        : refusal('LEASE_NOT_FOUND', `nobody holds ${what}`, { address: asked }),
-    )
-  }
+  if (found.is === 'unknown') throw new Refused(unknown)
+  const { state, address } = found
   const endedAt = new Date(found.endedAt).toISOString()
-  const { state, address: held } = found
-  const message = `${what} was ${state} at ${endedAt}; it held ${held}`
-  throw new Refused(refusal('LEASE_NOT_FOUND', message, { state, endedAt, address: held }))
+  const message = `${what} was ${state} at ${endedAt}; it held ${address}`
+  throw new Refused(refusal('LEASE_NOT_FOUND', message, { state, endedAt, address }))
 }
 
 function readFilter(message: Asked<ListLeasesRequest>): LeaseFilter {

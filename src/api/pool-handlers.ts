@@ -1,7 +1,7 @@
 /** PoolService. */
 import type { PoolView } from '../core/command.ts'
 import type { Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
-import { shownPool, shownPoolUsage } from './answers.ts'
+import { shownPool } from './answers.ts'
 import { type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { optionalCidr, poolName, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
@@ -45,7 +45,7 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       const name = required(message.name, 'name')
       const { pools, head } = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
       if (pools[0] === undefined) throw poolNotFound(network, name)
-      return { pool: shownPoolUsage(network, pools[0]), head }
+      return { pool: shownPool(network, pools[0].pool, pools[0].usage), head }
     },
 
     listPools: async (message, call) => {
@@ -59,7 +59,7 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       }
       const { pools, head } = ofNetwork(await reads.pools(network, filter), network)
       const { items, nextPageToken } = page.cut(pools, ({ pool }) => pool.name)
-      return { pools: items.map((one) => shownPoolUsage(network, one)), nextPageToken, head }
+      return { pools: items.map(({ pool, usage }) => shownPool(network, pool, usage)), nextPageToken, head }
     },
   }
 }

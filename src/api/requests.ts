@@ -4,6 +4,7 @@
  */
 import { hash } from 'node:crypto'
 import type { Claim, Command, LeaseReference, PoolChange } from '../core/command.ts'
+import { parseLeaseId } from '../core/event.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import type { ReapPolicy } from '../core/policy.ts'
 import { type Liveness, parsePoolSettings } from '../core/pool.ts'
@@ -13,7 +14,7 @@ import type * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { Asked } from './asked.ts'
 import { accepted, type Call } from './call.ts'
 import { invalidField } from './errors.ts'
-import { DEFAULT_INTERFACE, leaseKey, networkName, oneOf, required } from './fields.ts'
+import { DEFAULT_INTERFACE, NETWORK_NAME, networkName, oneOf, required } from './fields.ts'
 import { checkDryRun, checkNetwork, checkNode } from './rights.ts'
 
 /** A command: its content, and what every command has. `id` is the caller's; `same` is what a repetition must repeat. */
@@ -178,9 +179,15 @@ export function readReap(
   return command(call, network, message.requestId, { type: 'reapNode', node, head, why })
 }
 
-/** Of a lease id that the caller may use; `network` is named beside it. */
+/** Of a lease id, which contains its network; one named beside it must agree. */
 export function requiredLease(id: string, call: Call, network: string) {
-  const key = leaseKey(required(id, 'leaseId'), network)
+  const key = parseLeaseId(required(id, 'leaseId'))
+  if (key === undefined || !NETWORK_NAME.test(key.network)) {
+    throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
+  }
+  if (network !== '' && network !== key.network) {
+    throw invalidField('network', `the lease id names network ${key.network}`)
+  }
   checkNetwork(call.caller, key.network)
   return key
 }

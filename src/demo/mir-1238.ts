@@ -15,7 +15,6 @@ import { verifiedText } from '../cli/verified.ts'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import type { Proof } from '../core/judge.ts'
-import { POLICY } from '../core/policy.ts'
 import type { Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { type Lease, LeaseState, QuarantineReason } from '../gen/ipledger/v1/types_pb.ts'
 import { type List, type LookedUp, type Orchestrator, startOrchestrator } from './orchestrator.ts'
@@ -44,46 +43,21 @@ MIR-1238: one address, two live sandboxes (mirendev/runtime#856)
    for dead and its address was freed. Nineteen hours later another sandbox got it. The same now happens to ipledger.
 
    What plays is the real thing: PostgreSQL in a directory of its own, the API over HTTP, the jobs of the worker. Only
-   time is shortened, by settings that every pool and source has. Every guard is in force.
+   time is shortened, by settings that every pool and source has: the source lists each second, the pool's minimum age is
+   a second and its cooldown two, and the jobs run after each list. Every guard is in force.
 `
 
-const shortened = (what: string, here: number, otherwise: number, by: string, each = '') => [
-  what,
-  `${each}${milliseconds(here)}`,
-  `${each}${milliseconds(otherwise)}`,
-  by,
-]
-const { agentIntervalMs, minimumAgeMs, cooldownMs, misses } = POLICY
-const SHORTENED: readonly (readonly string[])[] = [
-  shortened('a list of what runs', INTERVAL_MS, agentIntervalMs, "the source's interval", 'each '),
-  shortened(
-    'a lease is judged, after its last change',
-    MINIMUM_AGE_MS,
-    minimumAgeMs,
-    "the pool's minimum age",
-  ),
-  shortened('a freed address cools', COOLDOWN_MS, cooldownMs, "the pool's cooldown"),
-  ['the jobs run', 'after each list', 'each minute', 'the demo, which calls them'],
-  ['lists without it, before it is asked after', String(misses), String(misses), ''],
-]
-
 /** Numbered steps, and what they show beneath, three columns in. */
-type Telling = {
-  step(title: string): void
-  /** Paragraphs and tables. */
-  show(...blocks: readonly string[]): void
-  /** One line of several that come one by one; an empty one follows the last. */
-  line(text: string): void
-}
-
-function createTelling(say: (text: string) => void): Telling {
+function createTelling(say: (text: string) => void) {
   const line = (text: string) => say(text.replace(/^(?=.)/gm, '   '))
   let steps = 0
   return {
-    step: (title) => say(`${++steps}  ${title}\n`),
-    show: (...blocks) => {
+    step: (title: string) => say(`${++steps}  ${title}\n`),
+    /** Paragraphs and tables. */
+    show(...blocks: readonly string[]) {
       for (const block of blocks) line(`${block}\n`)
     },
+    /** One line of several that come one by one; an empty one follows the last. */
     line,
   }
 }
@@ -92,13 +66,12 @@ type Play = {
   readonly stage: Stage<keyof typeof CALLERS>
   readonly admin: IpledgerClient
   readonly world: Orchestrator
-  readonly telling: Telling
+  readonly telling: ReturnType<typeof createTelling>
 }
 
 export async function playMir1238(stage: Play['stage'], say: (text: string) => void): Promise<void> {
   const telling = createTelling(say)
   const { admin, orchestrator: client } = stage.as
-  telling.show(table(['SHORTENED', 'HERE', 'BY DEFAULT', 'SET BY'], SHORTENED))
   await admin.pools.createPool({
     name: POOL,
     cidr: '10.8.0.0/24',

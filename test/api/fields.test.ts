@@ -155,7 +155,7 @@ const REFUSED: readonly (readonly [method: string, body: unknown, field: string]
   ['LeaseService/UpdateLabels', { leaseId: 'default/1', labels: labels(65) }, 'labels'],
   ['LeaseService/UpdateLabels', { leaseId: 'default/1', version: '9007199254740992' }, 'version'],
   // Reading.
-  ['LeaseService/GetLease', {}, 'leaseId'],
+  ['LeaseService/GetLease', {}, 'address'],
   ['LeaseService/GetLease', { leaseId: 'default/1', address: '10.0.0.1' }, 'address'],
   ['LeaseService/GetLease', { address: '10.0.0' }, 'address'],
   ['LeaseService/GetRequest', {}, 'requestId'],
