@@ -34,8 +34,6 @@ export type LeasePage = {
   /** Where the next page goes on; null after the last one. */
   readonly next: string | null
   readonly head: number
-  /** Pools named by the filter that do not exist. */
-  readonly unknownPools: readonly string[]
 }
 
 export type LeaseFound =
@@ -64,46 +62,62 @@ export function unitOf(network: string, address: string): RawBuilder<string> {
     where p.network_id = ${network} and p.cidr >>= ${address}::inet), ${address}::inet)`
 }
 
-export async function readLeases(
+type Looked = {
+  /** Of events `e`, each the last of its address. */
+  readonly from: RawBuilder<unknown>
+  readonly conditions: readonly RawBuilder<unknown>[]
+  /** Of the last address that is looked at, if there may be more: the next page goes on there. */
+  readonly end: RawBuilder<unknown>
+  readonly size: number
+}
+
+/** A page of leases in order of address, with their pools as they are now. */
+export async function readLeasePage(
   db: Kysely<unknown>,
   network: string,
-  filter: LeaseFilter,
-  page: PageByAddress,
+  { from, conditions, end, size }: Looked,
 ): Promise<LeasePage | null> {
-  const { walk, isBounded } = await walkFor(db, network, filter, page)
-  const { rows } = await sql<{
-    head: number | null
-    bound: string | null
-    unknown_pools: string[]
-    text: string | null
-    settings: PoolSettings | null
-  }>`
-    with walked as not materialized (${walk}),
-    page as materialized (
+  const { rows } = await sql<OneRow & { end: string | null }>`
+    with page as materialized (
       select e.address, e.pool_id, ipledger.event_text(e) as text
-      from walked w join ipledger.event e on e.network_id = ${network} and e.seq = w.seq
-      where ${sql.join(matching(network, filter), sql` and `)}
-      order by w.address limit ${page.size + 1}
+      from ${from} where ${sql.join([sql`e.state <> 'FREE'`, ...conditions], sql` and `)}
+      order by e.address limit ${size + 1}
     )
     select ${headOf(network)} as head, page.text, p.settings,
-      case when ${isBounded}::bool and (select count(*) from page) <= ${page.size} then (
-        select host(w.address) from walked w order by w.address offset ${MOST_EXAMINED - 1} limit 1) end as bound,
-      array(
-        select named.name from unnest(${filter.pools}::text[]) as named (name)
-        where not exists (select from ipledger.pool p where p.network_id = ${network} and p.name = named.name)
-      ) as unknown_pools
+      case when (select count(*) from page) <= ${size} then (${end}) end as end
     from (select) one
     left join page on true
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = page.pool_id
     order by page.address
   `.execute(db)
-  const { head, bound, unknown_pools: unknownPools } = rows[0]!
+  const { head, end: last } = rows[0]!
   if (head === null) return null
-  const found = rows.filter(({ text }) => text !== null)
-  const leases = found
-    .slice(0, page.size)
-    .map(({ text, settings }) => showLease(network, recordOfText(text!), settings))
-  return { leases, next: found.length > page.size ? leases.at(-1)!.address : bound, head, unknownPools }
+  const found = rows.flatMap(({ text, settings }) =>
+    text === null ? [] : showLease(network, recordOfText(text), settings),
+  )
+  const leases = found.slice(0, size)
+  return { leases, next: found.length > size ? leases.at(-1)!.address : last, head }
+}
+
+export async function readLeases(
+  db: Kysely<unknown>,
+  network: string,
+  filter: LeaseFilter,
+  page: PageByAddress,
+): Promise<(LeasePage & { readonly unknownPools: readonly string[] }) | null> {
+  const { walk, isBounded } = await walkFor(db, network, filter, page)
+  const found = await readLeasePage(db, network, {
+    from: sql`(${walk}) w join ipledger.event e on e.network_id = ${network} and e.seq = w.seq`,
+    conditions: matching(network, filter),
+    end: isBounded ? sql`select w.address from (${walk}) w offset ${MOST_EXAMINED - 1}` : sql`null::inet`,
+    size: page.size,
+  })
+  if (found === null) return null
+  const { rows } = await sql<{ name: string }>`
+    select named.name from unnest(${filter.pools}::text[]) as named (name)
+    where not exists (select from ipledger.pool p where p.network_id = ${network} and p.name = named.name)
+  `.execute(db)
+  return { ...found, unknownPools: rows.map(({ name }) => name) }
 }
 
 /** Address and number of the leases that are looked at, in order of address. */
@@ -148,7 +162,7 @@ async function walkFor(
 
 /** Of the event `e`, which is the last of its address. */
 function matching(network: string, filter: LeaseFilter): readonly RawBuilder<unknown>[] {
-  const conditions = [sql`e.state <> 'FREE'`]
+  const conditions: RawBuilder<unknown>[] = []
   const { states, quarantineReasons, ownerKind, ownerName, ownerUid, node, labels, pools } = filter
   if (states.length > 0) conditions.push(sql`e.state = any(${states}::text[])`)
   if (quarantineReasons.length > 0) {

@@ -16,9 +16,8 @@ import {
   type QuarantineReason,
 } from '../core/event.ts'
 import type { Labels, Owner } from '../core/owner.ts'
-import type { PoolSettings } from '../core/pool.ts'
-import { eventOf, recordOfText } from './event-text.ts'
-import { MOST_EXAMINED, type PageByAddress, showLease } from './read-leases.ts'
+import { eventOf } from './event-text.ts'
+import { MOST_EXAMINED, type PageByAddress, readLeasePage } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
 
 type Db = Kysely<unknown>
@@ -398,14 +397,13 @@ async function readPosition(db: Db, network: string, { seq, at }: Moment): Promi
 }
 
 export type LeasesAsOf = Position & {
-  /** As they were; what their pool is called and offers now. */
   readonly leases: readonly LeaseView[]
   readonly next: string | null
   /** There is no pool of this name, and never was. */
   readonly poolUnknown: boolean
 }
 
-/** `pool`: only leases of the pool that has this name now. */
+/** As they were; what their pool is called and offers is as now. `pool`: only leases of the one that has this name now. */
 export async function readLeasesAsOf(
   db: Db,
   network: string,
@@ -419,29 +417,15 @@ export async function readLeasesAsOf(
   const walk = sql`select l.address from ipledger.lease l
     where l.network_id = ${network} and l.address > coalesce(${after}::inet, '0.0.0.0/0'::inet)
     order by l.address`
-  const { rows } = await sql<{ text: string | null; settings: PoolSettings | null; end: string | null }>`
-    with page as materialized (
-      select e.address, e.pool_id, ipledger.event_text(e) as text
-      from (${walk} limit ${MOST_EXAMINED}) w
+  const page = await readLeasePage(db, network, {
+    from: sql`(${walk} limit ${MOST_EXAMINED}) w
       cross join lateral ipledger_audit.last_event(${network}, w.address, ${position.seq}) last
-      join ipledger.event e on e.network_id = ${network} and e.seq = last.seq
-      where e.state <> 'FREE' and (${ids}::bigint[] is null or e.pool_id = any(${ids}::bigint[]))
-      order by w.address limit ${size + 1}
-    )
-    select page.text, p.settings,
-      case when (select count(*) from page) <= ${size} then (
-        select w.address from (${walk} offset ${MOST_EXAMINED - 1} limit 1) w) end as end
-    from (select) one
-    left join page on true
-    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = page.pool_id
-    order by page.address
-  `.execute(db)
-  const found = rows.filter(({ text }) => text !== null)
-  const leases = found
-    .slice(0, size)
-    .map(({ text, settings }) => showLease(network, recordOfText(text!), settings))
-  const next = found.length > size ? leases.at(-1)!.address : rows[0]!.end
-  return { ...position, leases, next, poolUnknown: false }
+      join ipledger.event e on e.network_id = ${network} and e.seq = last.seq`,
+    conditions: ids === null ? [] : [sql`e.pool_id = any(${ids}::bigint[])`],
+    end: sql`${walk} offset ${MOST_EXAMINED - 1} limit 1`,
+    size,
+  })
+  return { ...page!, ...position, poolUnknown: false }
 }
 
 /** The pool that has this name, and those that were made by it and are gone. */
