@@ -155,7 +155,7 @@ async function begin(
   { after, needs, creates, sought }: CatchUp,
   connections: Connections,
 ): Promise<Transaction> {
-  const asked = needStatements(network, needs)
+  const asked = question(network, needs)
   const statements: Statement[] = [
     BEGIN,
     ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
@@ -163,24 +163,15 @@ async function begin(
     { name: 'state', text: STATE, values: [network] },
     tailStatement(network, after),
     ...(sought === null ? [] : [{ name: 'sought', text: SOUGHT, values: [network, sought] }]),
-    ...asked,
+    ...asked.statements,
   ]
   const { answered } = await trip(client, statements)
   const [state, tail, ...rest] = answered.slice(creates ? 3 : 2)
   const [there, found] = sought === null ? [null, rest] : [rest[0]!, rest.slice(1)]
   const { clock, life, head } = state!.rows[0]!
   const identity = await identityOf(client, life as string)
-  const known = knownOf(needs, asked, found, identity)
   let isOver = false
   let isSpoilt = false
-  async function ask(statements: readonly Statement[]): Promise<readonly Answered[]> {
-    try {
-      return (await trip(client, statements)).answered
-    } catch (error) {
-      isSpoilt = true
-      throw error
-    }
-  }
   return {
     caught: {
       clock: clock as number,
@@ -189,11 +180,16 @@ async function begin(
       digest: after === 0 ? NO_DIGEST : digestAt(tail!, after),
       soughtDigest: there === null ? null : digestAt(there, sought!),
       ...pageOf(tail!, after),
-      known,
+      known: asked.known(identity, found),
     },
     async know(lacking) {
-      const more = needStatements(network, lacking)
-      return knownOf(lacking, more, await ask(more), identity)
+      const more = question(network, lacking)
+      try {
+        return more.known(identity, (await trip(client, more.statements)).answered)
+      } catch (error) {
+        isSpoilt = true
+        throw error
+      }
     },
     async commit(write) {
       const statements = [...writeStatements(network, write), COMMIT]
@@ -289,65 +285,49 @@ function pageOf(
 
 // What the image lacks.
 
-function needStatements(network: string, needs: Needs): readonly Statement[] {
-  const { requests, tokens, owners, sources, lookUps } = needs
-  const statements: Statement[] = []
-  const ask = (name: string, text: string, values: readonly unknown[]) =>
-    statements.push({ name, text, values: [network, ...values] })
-  if (requests.length > 0) ask('requests', REQUESTS, [requests])
-  if (tokens.length > 0) ask('ended', ENDED, [tokens])
-  if (owners.length > 0) {
-    const fields = ['kind', 'name', 'uid', 'incarnation', 'interface'] as const
-    ask(
-      'ended_by_owner',
-      ENDED_BY_OWNER,
-      fields.map((field) => owners.map((owner) => owner[field])),
-    )
+/** What is asked for, and what it comes to by the answers. */
+function question(network: string, { requests, tokens, owners, sources, lookUps }: Needs) {
+  const known = {
+    requests: new Map<string, Remembered>(),
+    endedByToken: new Map<number, AddressRecord | null>(tokens.map((token) => [token, null])),
+    endedByOwner: new Map<string, AddressRecord[]>(owners.map((owner) => [attachmentKey(owner), []])),
+    freshness: new Map<string, Freshness | null>(sources.map((id) => [id, null])),
+    lookUps: new Map<string, LookUp[]>(lookUps.map((address) => [address, []])),
+  } satisfies Omit<Known, 'identity'>
+  const asked: { readonly statement: Statement; readonly read: (row: Row) => void }[] = []
+  function ask(
+    name: string,
+    text: string,
+    values: readonly (readonly unknown[])[],
+    read: (row: Row) => void,
+  ) {
+    if (values[0]!.length > 0) asked.push({ statement: { name, text, values: [network, ...values] }, read })
   }
-  if (sources.length > 0) ask('freshness', FRESHNESS, [sources])
-  if (lookUps.length > 0) ask('lookups', LOOK_UPS, [lookUps])
-  return statements
-}
-
-function knownOf(
-  { tokens, owners, sources, lookUps }: Needs,
-  statements: readonly Statement[],
-  answers: readonly Answered[],
-  identity: string,
-): Known {
-  const requests = new Map<string, Remembered>()
-  const endedByToken = new Map<number, AddressRecord | null>(tokens.map((token) => [token, null]))
-  const endedByOwner = new Map<string, AddressRecord[]>(owners.map((owner) => [attachmentKey(owner), []]))
-  const freshness = new Map<string, Freshness | null>(sources.map((id) => [id, null]))
-  const asked = new Map<string, LookUp[]>(lookUps.map((address) => [address, []]))
-  for (const [index, { name }] of statements.entries()) {
-    for (const row of answers[index]!.rows) {
-      switch (name) {
-        case 'requests':
-          requests.set(row.request_id as string, {
-            fingerprint: row.fingerprint as string,
-            method: row.method as string,
-            answer: row.answer as Remembered['answer'],
-          })
-          break
-        case 'ended':
-          endedByToken.set(row.token as number, recordOfText(row.text as string))
-          break
-        case 'ended_by_owner':
-          endedByOwner
-            .get(attachmentKey(owners[(row.place as number) - 1]!))!
-            .push(recordOfText(row.text as string))
-          break
-        case 'freshness':
-          freshness.set(row.source_id as string, freshnessOf(row))
-          break
-        case 'lookups':
-          asked.get(row.address as string)?.push(lookUpOf(row))
-          break
-      }
-    }
+  ask('requests', REQUESTS, [requests], ({ request_id: id, ...row }) => {
+    known.requests.set(id as string, row as Remembered)
+  })
+  ask('ended', ENDED, [tokens], ({ token, text }) => {
+    known.endedByToken.set(token as number, recordOfText(text as string))
+  })
+  const fields = ['kind', 'name', 'uid', 'incarnation', 'interface'] as const
+  const ofOwners = fields.map((field) => owners.map((owner) => owner[field]))
+  ask('ended_by_owner', ENDED_BY_OWNER, ofOwners, ({ place, text }) => {
+    const owner = owners[(place as number) - 1]!
+    known.endedByOwner.get(attachmentKey(owner))!.push(recordOfText(text as string))
+  })
+  ask('freshness', FRESHNESS, [sources], (row) => {
+    known.freshness.set(row.source_id as string, freshnessOf(row))
+  })
+  ask('lookups', LOOK_UPS, [lookUps], (row) => {
+    known.lookUps.get(row.address as string)?.push(lookUpOf(row))
+  })
+  return {
+    statements: asked.map(({ statement }) => statement),
+    known(identity: string, answers: readonly Answered[]): Known {
+      for (const [index, { read }] of asked.entries()) answers[index]!.rows.forEach(read)
+      return { identity, ...known }
+    },
   }
-  return { identity, requests, endedByToken, endedByOwner, freshness, lookUps: asked }
 }
 
 // Loading.

@@ -5,7 +5,6 @@
  */
 import { type Kysely, type RawBuilder, sql } from 'kysely'
 import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
-import type { LeaseView } from '../core/command.ts'
 import {
   type Details,
   type EventType,
@@ -17,7 +16,7 @@ import {
 } from '../core/event.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import { eventOf } from './event-text.ts'
-import { MOST_EXAMINED, type PageByAddress, readLeasePage } from './read-leases.ts'
+import { type LeasePage, MOST_EXAMINED, type PageByAddress, readLeasePage } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
 
 type Db = Kysely<unknown>
@@ -396,20 +395,13 @@ async function readPosition(db: Db, network: string, { seq, at }: Moment): Promi
   return position.seq > position.head ? { beyond: position.head } : (position as Position)
 }
 
-export type LeasesAsOf = Position & {
-  readonly leases: readonly LeaseView[]
-  readonly next: string | null
-  /** There is no pool of this name, and never was. */
-  readonly poolUnknown: boolean
-}
-
-/** As they were; what their pool is called and offers is as now. `pool`: only leases of the one that has this name now. */
+/** As they were; what their pool is called and offers is as now. `pool`: only leases of the one that has this name now; `poolUnknown`: there is none, and never was. */
 export async function readLeasesAsOf(
   db: Db,
   network: string,
   moment: Moment,
   { pool, after, size }: PageByAddress & { readonly pool: string | null },
-): Promise<LeasesAsOf | Beyond | null> {
+): Promise<(Position & LeasePage & { readonly poolUnknown: boolean }) | Beyond | null> {
   const position = await readPosition(db, network, moment)
   if (position === null || 'beyond' in position) return position
   const ids = pool === null ? null : await poolsNamed(db, network, pool)
@@ -440,14 +432,6 @@ async function poolsNamed(db: Db, network: string, name: string): Promise<readon
   return rows.map(({ pool_id }) => pool_id)
 }
 
-export type Explained = Position & {
-  readonly answer: string
-  /** FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, OUTSIDE. */
-  readonly state: string
-  readonly evidence: Details
-  readonly steps: readonly Step[]
-}
-
 type Step = {
   readonly seq: number
   readonly at: number
@@ -455,12 +439,8 @@ type Step = {
   readonly evidence: Details | null
 }
 
-export async function readExplanation(
-  db: Db,
-  network: string,
-  { family, value }: IpAddress,
-  moment: Moment,
-): Promise<Explained | Beyond | null> {
+/** `state`: FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, OUTSIDE. */
+export async function readExplanation(db: Db, network: string, { family, value }: IpAddress, moment: Moment) {
   const position = await readPosition(db, network, moment)
   if (position === null || 'beyond' in position) return position
   const at =
