@@ -13,7 +13,6 @@ import { type AskedSource, type Listing, type LookUp, MOST_ENTRIES, sentence } f
 export type AskedSources = {
   /** One that cannot be opened says so when it is used. */
   get(network: string, source: SourceDeclaration): AskedSource
-  close(): Promise<void>
 }
 
 type Opened = { readonly declaration: string; readonly asked: AskedSource }
@@ -28,15 +27,9 @@ export function createAskedSources(secrets: SourceSecrets): AskedSources {
       const declaration = JSON.stringify([kind, node, ownerKinds, settings])
       const known = opened.get(key)
       if (known?.declaration === declaration) return known.asked
-      void known?.asked.close()
       const asked = guarded(source, () => open(source, secrets[key] ?? {}))
       opened.set(key, { declaration, asked })
       return asked
-    },
-    async close() {
-      const all = [...opened.values()]
-      opened.clear()
-      await Promise.all(all.map(({ asked }) => asked.close()))
     },
   }
 }
@@ -93,11 +86,6 @@ function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<Asked
         use().then((asked) => asked.lookUp(question, signal)),
       ).catch((error: unknown): LookUp => ({ answer: 'error', detail: sentence(error) }))
       return { ...found, detail: sentence(found.detail) }
-    },
-    async close() {
-      // One that could not be opened has nothing to close.
-      const asked = await opening?.catch(() => undefined)
-      await asked?.close()
     },
   }
 }

@@ -17,7 +17,7 @@
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
-import { type Answered, openConnections, readAnswer } from './get-json.ts'
+import { type Answered, createGetJson, readAnswer } from './get-json.ts'
 import type { DockerSettings, Secrets } from './settings.ts'
 import {
   type AskedSource,
@@ -66,7 +66,7 @@ const failure = z.object({ message: z.string() })
 
 export function openDocker(node: string, settings: DockerSettings, secrets: Secrets): AskedSource {
   const { host, port, socketPath = SOCKET, tls = false } = settings
-  const connections = openConnections(secrets)
+  const getJson = createGetJson(secrets)
   const options = host === undefined ? { socketPath } : {}
   const base =
     host === undefined
@@ -74,7 +74,7 @@ export function openDocker(node: string, settings: DockerSettings, secrets: Secr
       : `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`
 
   const answerTo = (path: string, signal: AbortSignal, largest = LARGEST_ANSWER) =>
-    connections.get(new URL(base + path), largest, signal, options)
+    getJson(new URL(base + path), largest, signal, options)
   const get = async <T>(what: z.ZodType<T>, path: string, signal: AbortSignal, largest?: number) =>
     readAnswer(what, await answerTo(path, signal, largest))
 
@@ -154,7 +154,7 @@ export function openDocker(node: string, settings: DockerSettings, secrets: Secr
     return node === '' ? name : `${node}/${name}`
   }
 
-  return { list, lookUp, close: async () => connections.close() }
+  return { list, lookUp }
 }
 
 /** The engine's own word for this very container. A 404 of whatever stands before the engine is none (M-09). */

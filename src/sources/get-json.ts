@@ -11,44 +11,41 @@ export type Tls = { readonly [K in 'ca' | 'cert' | 'key']?: string | undefined }
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
-export type Connections = {
-  /** `largest`: bytes of the answer. */
-  get(url: URL, largest: number, signal: AbortSignal, options?: RequestOptions): Promise<Answered>
-  close(): void
-}
+/** `largest`: bytes of the answer. */
+export type GetJson = (
+  url: URL,
+  largest: number,
+  signal: AbortSignal,
+  options?: RequestOptions,
+) => Promise<Answered>
 
-export function openConnections(tls: Tls = {}): Connections {
+/** Idle connections keep no process alive. */
+export function createGetJson(tls: Tls = {}): GetJson {
   const http = new HttpAgent({ keepAlive: true })
   // What an agent has, also as undefined, wins over what a request has.
   const given = (['ca', 'cert', 'key'] as const).flatMap((one) => (tls[one] ? [[one, tls[one]]] : []))
   const https = new HttpsAgent({ keepAlive: true, ...Object.fromEntries(given) })
-  return {
-    async get(url, largest, signal, { headers, ...options } = {}) {
-      const [request, agent] = url.protocol === 'https:' ? [requestHttps, https] : [requestHttp, http]
-      const response = await new Promise<IncomingMessage>((resolve, reject) => {
-        const sent = request(url, {
-          agent,
-          ...options,
-          signal,
-          headers: { accept: 'application/json', 'accept-encoding': 'identity', ...headers },
-        })
-        sent.once('response', resolve)
-        sent.once('error', reject)
-        sent.end()
+  return async (url, largest, signal, { headers, ...options } = {}) => {
+    const [request, agent] = url.protocol === 'https:' ? [requestHttps, https] : [requestHttp, http]
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      const sent = request(url, {
+        agent,
+        ...options,
+        signal,
+        headers: { accept: 'application/json', 'accept-encoding': 'identity', ...headers },
       })
-      const chunks: Buffer[] = []
-      let size = 0
-      for await (const chunk of response as AsyncIterable<Buffer>) {
-        size += chunk.length
-        if (size > largest) throw new Error(`its answer is larger than ${largest} bytes`)
-        chunks.push(chunk)
-      }
-      return { status: response.statusCode!, body: parse(Buffer.concat(chunks)) }
-    },
-    close() {
-      http.destroy()
-      https.destroy()
-    },
+      sent.once('response', resolve)
+      sent.once('error', reject)
+      sent.end()
+    })
+    const chunks: Buffer[] = []
+    let size = 0
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      size += chunk.length
+      if (size > largest) throw new Error(`its answer is larger than ${largest} bytes`)
+      chunks.push(chunk)
+    }
+    return { status: response.statusCode!, body: parse(Buffer.concat(chunks)) }
   }
 }
 

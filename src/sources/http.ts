@@ -29,7 +29,7 @@
  */
 import { z } from 'zod'
 import type { Owner } from '../core/owner.ts'
-import { openConnections, readAnswer } from './get-json.ts'
+import { createGetJson, readAnswer } from './get-json.ts'
 import type { HttpSettings, Secrets } from './settings.ts'
 import {
   type AskedSource,
@@ -79,7 +79,7 @@ const answer = z.object({
 })
 
 export function openHttp(settings: HttpSettings, secrets: Secrets): AskedSource {
-  const connections = openConnections(secrets)
+  const getJson = createGetJson(secrets)
   const { token } = secrets
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
 
@@ -94,7 +94,7 @@ export function openHttp(settings: HttpSettings, secrets: Secrets): AskedSource 
       seen.add(url.href)
       let read: z.infer<typeof page>
       try {
-        read = readAnswer(page, await connections.get(url, LARGEST_PAGE, signal, { headers }))
+        read = readAnswer(page, await getJson(url, LARGEST_PAGE, signal, { headers }))
       } catch (error) {
         if (url === first) throw error
         // What was read so far protects.
@@ -121,7 +121,7 @@ export function openHttp(settings: HttpSettings, secrets: Secrets): AskedSource 
       return { answer: 'unknown', detail: `${owner.name} cannot be asked for in a URL` }
     }
     const url = new URL(fill(settings.lookUpUrl, owner))
-    const { status, body } = await connections.get(url, LARGEST_ANSWER, signal, { headers })
+    const { status, body } = await getJson(url, LARGEST_ANSWER, signal, { headers })
     const read = readAnswer(answer, { status: status === 404 ? 200 : status, body })
     const detail = read.detail ?? ''
     const unknown = (why: string): LookUp => ({ answer: 'unknown', detail: `${why} ${detail}`.trim() })
@@ -136,7 +136,7 @@ export function openHttp(settings: HttpSettings, secrets: Secrets): AskedSource 
     return endedAt(read.since ? Date.parse(read.since) : 0, detail)
   }
 
-  return { list, lookUp, close: async () => connections.close() }
+  return { list, lookUp }
 }
 
 function addressesOf(item: unknown): readonly string[] {

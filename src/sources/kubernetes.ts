@@ -16,7 +16,7 @@ import type { RequestOptions } from 'node:https'
 import { KubeConfig } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
-import { type Answered, openConnections, readAnswer } from './get-json.ts'
+import { type Answered, createGetJson, readAnswer } from './get-json.ts'
 import type { KubernetesSettings, Secrets } from './settings.ts'
 import {
   type AskedSource,
@@ -90,7 +90,7 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): 
   const cluster = config.getCurrentCluster()
   if (cluster === null) throw new Error('its kubeconfig names no cluster for its context')
   const server = cluster.server.replace(/\/+$/, '')
-  const connections = openConnections()
+  const getJson = createGetJson()
   /** Of this cluster, the version of the last list. */
   let latest = { uid: '', version: 0n }
 
@@ -100,7 +100,7 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): 
     const { agent, ...login } = options
     // Its agent would keep certificates that have been renewed since; only it knows the way through a proxy.
     const through = cluster?.proxyUrl === undefined ? login : options
-    return connections.get(new URL(server + path), LARGEST_ANSWER, signal, through)
+    return getJson(new URL(server + path), LARGEST_ANSWER, signal, through)
   }
 
   async function clusterUid(signal: AbortSignal): Promise<string> {
@@ -176,7 +176,7 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): 
     return since === null ? { answer: 'live', detail } : { answer: 'terminal', since, detail }
   }
 
-  return { list, lookUp, close: async () => connections.close() }
+  return { list, lookUp }
 }
 
 function describe(one: Pod): Omit<GivenEntry, 'address'> {

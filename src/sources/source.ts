@@ -60,7 +60,6 @@ export type LookUp =
 export type AskedSource = {
   list(signal: AbortSignal): Promise<Listing>
   lookUp(question: Question, signal: AbortSignal): Promise<LookUp>
-  close(): Promise<void>
 }
 
 /** Entries of one list. */

@@ -48,9 +48,7 @@ async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Sai
         if (said.list === undefined) throw new Error('away')
         return said.list()
       },
-      async close() {},
     }),
-    async close() {},
   }
   const context: JobContext = {
     database: at.pool,

@@ -1,5 +1,5 @@
 /** What every kind of source that is asked keeps to. */
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { createAskedSources } from '../../src/sources/ask.ts'
 import type { Question } from '../../src/sources/source.ts'
 import { declaration, owner, useSource } from '../support/asked.ts'
@@ -7,7 +7,6 @@ import { json, NO_ANSWERS, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
 const sources = createAskedSources({})
-afterEach(() => sources.close())
 
 const settings = { listUrl: `${endpoint.url}/list`, lookUpUrl: `${endpoint.url}/{uid}` }
 const declared = declaration('http', settings)

@@ -1,8 +1,7 @@
-/** Sources that are asked, declared with few words; closed after the tests of a file. */
-import { afterAll } from 'vitest'
+/** Sources that are asked, declared with few words. */
 import type { Details, SourceDeclaration, SourceKind } from '../../src/core/event.ts'
 import type { Owner } from '../../src/core/owner.ts'
-import { type AskedSources, createAskedSources } from '../../src/sources/ask.ts'
+import { createAskedSources } from '../../src/sources/ask.ts'
 import type { Secrets } from '../../src/sources/settings.ts'
 import type { AskedSource } from '../../src/sources/source.ts'
 
@@ -24,13 +23,8 @@ export function declaration(
   }
 }
 
-const opened: AskedSources[] = []
-afterAll(() => Promise.all(opened.map((one) => one.close())))
-
 export function useSource(declared: SourceDeclaration, secrets: Secrets = {}): AskedSource {
-  const sources = createAskedSources({ [`default/${declared.id}`]: secrets })
-  opened.push(sources)
-  return sources.get('default', declared)
+  return createAskedSources({ [`default/${declared.id}`]: secrets }).get('default', declared)
 }
 
 /** Without a uid: it gave a name only. */

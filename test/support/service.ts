@@ -74,7 +74,6 @@ export async function serviceOn(
     judge: { run: createJudge({ stayMs: 0 }) },
   }
   const stop = async () => {
-    await asked.close()
     await started.stop()
     await pool.end()
   }
