@@ -109,18 +109,16 @@ const PARTS: readonly Part[] = [
 /** Beyond this and its interval a part is no longer known. */
 const KNOWN_FOR_MS = 60_000
 
-export type Observed = {
-  /** What is known; waits a moment for what is being read. */
-  readings(): Promise<readonly Reading[]>
-}
-
 type Known = { readonly at: number; readonly readings: readonly Reading[] }
 
-export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Observed {
+/** Answers what is known; waits a moment for what is being read. */
+export function createObserved(
+  database: pg.Pool,
+  log: Pick<Logger, 'warn'>,
+): () => Promise<readonly Reading[]> {
   const known = new Map<Part, Known>()
   let isUp = false
   let reading: Promise<void> | undefined
-  let begunAt = Number.NEGATIVE_INFINITY
 
   async function readPart(part: Part): Promise<void> {
     const at = performance.now()
@@ -144,17 +142,12 @@ export function createObserved(database: pg.Pool, log: Pick<Logger, 'warn'>): Ob
     }
   }
 
-  return {
-    async readings() {
-      if (reading === undefined && performance.now() - begunAt >= OFTEN_MS) {
-        begunAt = performance.now()
-        reading = readDue()
-      }
-      if (reading !== undefined) await noLongerThan(begunAt + WAIT_MS - performance.now(), reading)
-      for (const [part, { at }] of known)
-        if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) known.delete(part)
-      const found = [...known.values()].flatMap(({ readings }) => readings)
-      return [['ipledger.database.up', [], isUp && known.size > 0 ? 1 : 0], ...found]
-    },
+  return async () => {
+    reading ??= readDue()
+    await noLongerThan(WAIT_MS, reading)
+    for (const [part, { at }] of known)
+      if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) known.delete(part)
+    const found = [...known.values()].flatMap(({ readings }) => readings)
+    return [['ipledger.database.up', [], isUp && known.size > 0 ? 1 : 0], ...found]
   }
 }

@@ -52,7 +52,7 @@ export async function openService(
   const { database, ledger, intake, metrics } = parts
   const pool = parts.connect('ipledger reads', config.readConnections)
   const reads = createReads(pool)
-  open.defer(addGauges(createObserved(pool, log).readings))
+  open.defer(addGauges(createObserved(pool, log)))
   const worker = options.worker ? { worker: (await parts.startJobs()).trouble } : {}
   const loaded = loadImages(ledger, reads, log)
   const server = await startServer({

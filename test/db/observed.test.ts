@@ -31,7 +31,7 @@ test('says how full pools are, what is held, who is silent and what waits', asyn
       "insert into ipledger.lookup select 'net', 'agent', 'container', 'a', 'a', '10.0.0.1', 'wanted', null, '', 1, now(), 1",
     )
   })
-  const readings = await createObserved(connections, pino({ level: 'silent' })).readings()
+  const readings = await createObserved(connections, pino({ level: 'silent' }))()
   const value = (metric: string, ...labels: readonly string[]) =>
     readings.find((one) => one[0] === metric && one[1].join() === labels.join())?.[2]
   assert.equal(value('ipledger.database.up'), 1)
@@ -54,7 +54,7 @@ test('says how full pools are, what is held, who is silent and what waits', asyn
 
 test('a database that is away is told of, and holds up nobody', async () => {
   const nowhere = createPool({ url: 'postgresql://a@127.0.0.1:1/x', applicationName: 'test', max: 1 })
-  const readings = await createObserved(nowhere, pino({ level: 'silent' })).readings()
+  const readings = await createObserved(nowhere, pino({ level: 'silent' }))()
   assert.deepEqual(readings, [['ipledger.database.up', [], 0]])
   await nowhere.end()
 })
