@@ -18,7 +18,17 @@ export default defineConfig({
     maxWorkers: 2,
     projects: [
       { test: { ...shared, name: 'plain', include: PLAIN.map((name) => `test/${name}/**/*.test.ts`) } },
-      { test: { ...shared, name: 'postgres', include: ['test/**/*.test.ts'], exclude: apart, globalSetup } },
+      {
+        test: {
+          ...shared,
+          name: 'postgres',
+          include: ['test/**/*.test.ts'],
+          exclude: apart,
+          globalSetup,
+          // Some make and start a PostgreSQL of their own, or play an hour of a network.
+          testTimeout: 60_000,
+        },
+      },
       ...SERVERS.filter(({ wanted }) => wanted).map(({ name }) => ({
         test: {
           ...shared,

@@ -231,7 +231,7 @@ describe('much happened', () => {
       held.push(...made)
     }
     all = held
-  }, 60_000)
+  })
 
   const rangeOf = (text: string) => {
     const cidr = parseCidr(text.includes('/') ? text : `${text}/32`)

@@ -215,7 +215,7 @@ describe('filters', () => {
 describe('pages while everything moves', () => {
   const network = 'moving'
 
-  test('neither skip nor repeat what is held throughout', { timeout: 60_000 }, async () => {
+  test('neither skip nor repeat what is held throughout', async () => {
     await networks.createNetwork({ name: network })
     await pools.createPool({ network, name: 'web', cidr: '10.0.0.0/22', cooldown: { seconds: 0n } })
     const reserve = (name: string) => ({ owner: { kind: 'pod', name }, claims: [{ pools: ['web'] }] })

@@ -188,9 +188,7 @@ test('stopping does not wait for connections that only idle, nor for streams', a
   await watching
 })
 
-test('a database that went silent is told as such, and forgotten once it speaks again', {
-  timeout: 40_000,
-}, async () => {
+test('a database that went silent is told as such, and forgotten once it speaks again', async () => {
   const proxy = await startProxy(running.database.serviceUrl)
   const pool = createPool({ url: proxy.url, applicationName: 'test', max: 1 })
   const server = await serverOn({ ...running, reads: createReads(pool) })

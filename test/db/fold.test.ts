@@ -53,5 +53,4 @@ test.each(SEEDS)(
       await database.drop()
     }
   },
-  60_000,
 )

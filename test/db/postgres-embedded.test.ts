@@ -61,9 +61,7 @@ const read = (url: string) =>
     async (client) => (await client.query<{ n: number }>('select max(n) as n from kept')).rows[0]!.n,
   )
 
-test('keeps its data over a restart, its password to its owner, and no process behind', {
-  timeout: 60_000,
-}, async () => {
+test('keeps its data over a restart, its password to its owner, and no process behind', async () => {
   const directory = `${temporaryDirectory()}/ledger`
   const first = await start(directory)
   await write(first.url)
@@ -93,9 +91,7 @@ test('a second start in the same directory is refused in one sentence, and distu
   expect(isAlive(postmaster)).toBe(true)
 })
 
-test('a postmaster that is killed is started again on its port, with everything it acknowledged', {
-  timeout: 60_000,
-}, async () => {
+test('a postmaster that is killed is started again on its port, with everything it acknowledged', async () => {
   const server = await start(temporaryDirectory())
   for (let killed = 1; killed <= 2; killed++) {
     await write(server.url)
@@ -106,9 +102,7 @@ test('a postmaster that is killed is started again on its port, with everything 
   }
 })
 
-test('when ipledger is killed its server shuts down in order, and the next start has the data', {
-  timeout: 60_000,
-}, async () => {
+test('when ipledger is killed its server shuts down in order, and the next start has the data', async () => {
   const directory = temporaryDirectory()
   for (let killed = 1; killed <= 1; killed++) {
     const { child, postmaster } = await startElsewhere(directory)
@@ -125,9 +119,7 @@ test('when ipledger is killed its server shuts down in order, and the next start
   expect(logged).not.toContain('not properly shut down')
 })
 
-test('an orphaned server, its watcher killed too, is stopped by the next start', {
-  timeout: 60_000,
-}, async () => {
+test('an orphaned server, its watcher killed too, is stopped by the next start', async () => {
   const directory = temporaryDirectory()
   const { child, postmaster } = await startElsewhere(directory)
   await write((await attachEmbedded(directory))!)
@@ -140,9 +132,7 @@ test('an orphaned server, its watcher killed too, is stopped by the next start',
   expect(await read(server.url)).toBe(1)
 })
 
-test('ipledger and its server killed together, its number then given to somebody else', {
-  timeout: 60_000,
-}, async () => {
+test('ipledger and its server killed together, its number then given to somebody else', async () => {
   const directory = temporaryDirectory()
   const { child, postmaster } = await startElsewhere(directory)
   await write((await attachEmbedded(directory))!)
@@ -159,7 +149,7 @@ test('ipledger and its server killed together, its number then given to somebody
   expect(isAlive(bystander.pid!)).toBe(true)
 })
 
-test('data of another major version, or without its password, is refused', { timeout: 60_000 }, async () => {
+test('data of another major version, or without its password, is refused', async () => {
   const directory = temporaryDirectory()
   const server = await start(directory)
   await server.stop()
@@ -177,7 +167,7 @@ test('data of another major version, or without its password, is refused', { tim
   await start(directory)
 })
 
-test('an initdb that was killed leaves nothing that looks finished', { timeout: 60_000 }, async () => {
+test('an initdb that was killed leaves nothing that looks finished', async () => {
   const directory = temporaryDirectory()
   mkdirSync(`${directory}/postgres.new`)
   writeFileSync(`${directory}/postgres.new/PG_VERSION`, '18\n')

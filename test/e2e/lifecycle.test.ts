@@ -3,15 +3,12 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
 import { ipledger, ipledgerJson, MAIN, processesOf, serve, startProcess, stop, words } from './commands.ts'
-
-// Each makes and starts a PostgreSQL of its own, some twice.
-vi.setConfig({ testTimeout: 60_000 })
 
 type Leases = { readonly leases: readonly { readonly leaseId: string; readonly address: string }[] }
 

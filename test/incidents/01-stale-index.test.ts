@@ -96,7 +96,6 @@ incident(
     await scene.jobs('prune')
     expect(await asked()).toEqual(addresses.slice(1))
   },
-  40_000,
 )
 
 // M-06 M-07. Fails without LOOK_UP_SAYS_GONE.
@@ -118,7 +117,6 @@ incident(
     expect(agent.asked, 'nobody was asked').toEqual([])
     expect((await scene.reaps())[0]).toMatchObject({ cause: 'PROVEN_ABSENT' })
   },
-  30_000,
 )
 
 // M-17 INV-3. Fails without EVERY_WITNESS_MISSES, AGE_OF_THE_LAST_CHANGE.
@@ -150,7 +148,6 @@ incident(
     await scene.longEnough()
     expect(await scene.lease(young.lease.leaseId)).toBeNull()
   },
-  30_000,
 )
 
 // INV-5 INV-6 N-08 A-04 A-05. Fails without DOUBT_IS_LIFE.
@@ -194,5 +191,4 @@ incident(
     expect(await scene.lease(x.lease.leaseId), 'neither does').toBeNull()
     expect(witnessesOf((await scene.reaps())[0])).toEqual(['n1', 'status'])
   },
-  30_000,
 )

@@ -47,7 +47,6 @@ incident(
       expect(Date.parse(reaped!.lease!.availableAt!)).toBeGreaterThan(Date.parse(reaped!.time))
     }
   },
-  60_000,
 )
 
 // INV-5 W-02 W-07. Fails without EVERY_WITNESS_MISSES.
@@ -75,7 +74,6 @@ incident(
     await scene.cycles(5)
     expect(await scene.lease(lease.leaseId)).toBeNull()
   },
-  30_000,
 )
 
 // INV-3 INV-13 M-22 W-07. Fails without LOOK_UP_SAYS_GONE.
@@ -145,7 +143,6 @@ incident(
     const active = new Set(leases.map(({ address }: LeaseJson) => address))
     expect([...reality.live].filter(({ addresses }) => !active.has(addresses[0]))).toEqual([])
   },
-  60_000,
 )
 
 // INV-8. Fails without RELEASED_BUT_LIVE_IS_KEPT.

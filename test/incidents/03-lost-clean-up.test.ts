@@ -142,7 +142,6 @@ incident(
       expect(states, lease!.leaseId).toContain('lease.quarantined')
     }
   },
-  60_000,
 )
 
 // A-02 A-07 INV-4. Fails without DOUBT_IS_LIFE.

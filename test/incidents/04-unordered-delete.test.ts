@@ -62,7 +62,6 @@ incident(
     const told = await late.call('LeaseService/Reserve', scene.wants(life('w0')))
     expect(told.reason).toBe('ATTACHMENT_CLOSED')
   },
-  60_000,
 )
 
 // INV-8 K-01 K-05 K-06 K-10. Fails without RELEASED_BUT_LIVE_IS_KEPT.

@@ -73,7 +73,6 @@ incident(
     expect(await scene.lease(gone.lease.leaseId)).toBeNull()
     expect(await states(scene)).toEqual({ ACTIVE: 199 })
   },
-  60_000,
 )
 
 // INV-2 INV-18 N-01. Fails without LOOK_UP_SAYS_GONE, MANY_REAPS_HOLD.
@@ -135,7 +134,6 @@ incident(
     expect(await scene.reaps(), 'no more of them').toHaveLength(reaps.length)
     expect((await states(scene)).ACTIVE).toBe(160 - reaps.length)
   },
-  60_000,
 )
 
 // INV-16 INV-1.
@@ -158,7 +156,6 @@ incident(
     expect(await scene.lease(held.leaseId)).toEqual(held)
     expect(await scene.events({ types: ['lease.reserved'] })).toHaveLength(1)
   },
-  60_000,
 )
 
 // INV-6 INV-21 A-04. Fails without DOUBT_IS_LIFE.
@@ -189,7 +186,6 @@ incident(
     expect(await scene.codes(v6.address)).toContain('NO_WITNESS')
     expect(agent.asked).toEqual([])
   },
-  60_000,
 )
 
 // INV-21. Fails without MANY_REAPS_HOLD, DOUBT_IS_LIFE.
@@ -227,5 +223,4 @@ incident(
     expect(findings.length).toBeGreaterThanOrEqual(40 - reaps.length)
     expect(await scene.lease(early.lease.leaseId)).toMatchObject({ state: 'ACTIVE' })
   },
-  60_000,
 )

@@ -126,7 +126,6 @@ incident(
     expect(addresses.filter((address) => live.has(address))).toEqual([])
     expect(reality.live.size).toBeGreaterThan(20)
   },
-  30_000,
 )
 
 // INV-12 INV-16 INV-24.

@@ -133,7 +133,6 @@ incident(
     expect(new Set(held), 'held is what was answered').toEqual(new Set(addresses))
     expect(held).toHaveLength(addresses.length)
   },
-  60_000,
 )
 
 // INV-17.

@@ -76,5 +76,4 @@ incident(
     expect(await scene.lease(x.lease.leaseId)).toBeNull()
     expect(witnessesOf((await scene.reaps())[0])).toEqual(['n1', 'n2'])
   },
-  30_000,
 )

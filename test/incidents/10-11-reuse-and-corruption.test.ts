@@ -52,7 +52,7 @@ test('10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and
   const [next] = (await after.ok('LeaseService/Reserve', request('next'))).leases
   expect(next.address).toBe('10.102.0.0')
   await expectVerified(database)
-}, 60_000)
+})
 
 // INV-18 M-20. Fails without ONLY_COUNTED_REPORTS_DECIDE.
 incident(
@@ -156,5 +156,4 @@ incident(
     }
     expect(replayed).toEqual(left)
   },
-  60_000,
 )

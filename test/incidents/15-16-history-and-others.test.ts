@@ -134,7 +134,6 @@ incident(
     await scene.cycles(2)
     expect(await scene.log({ types: ['lease.reaped'] })).toEqual(before)
   },
-  30_000,
 )
 
 // INV-25.
@@ -188,7 +187,6 @@ incident(
     expect(log.map((line) => Number(line.split(' ')[0]))).toEqual(log.map((_, index) => index + 1))
     for (const one of seen) expect(one).toEqual(log)
   },
-  30_000,
 )
 
 // INV-4. Fails without DOUBT_IS_LIFE.
