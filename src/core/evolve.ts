@@ -186,26 +186,22 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
     const sightings = sightingsAt(image, entry.address)
     const owner = ownerOf(entry)
     const before = sightings.find((one) => isSame(one, id, owner))
+    const still = before?.vanishedSeq === null ? before : null
     const state = entry.state ?? ''
-    const isNew = before === undefined || before.vanishedSeq !== null
-    const wasTerminal = !isNew && before.state === TERMINAL
+    const hasEnded = state === TERMINAL
     const now: Sighting = {
       source: id,
       address: entry.address,
       owner,
       node: entry.node ?? '',
       state,
-      appearedSeq: isNew ? event.seq : before.appearedSeq,
-      appearedHead: isNew ? head : before.appearedHead,
+      appearedSeq: still?.appearedSeq ?? event.seq,
+      appearedHead: still?.appearedHead ?? head,
       vanishedSeq: null,
-      terminalSeq: state !== TERMINAL ? null : wasTerminal ? before.terminalSeq : event.seq,
-      terminalAt: state !== TERMINAL ? null : wasTerminal ? before.terminalAt : event.at,
+      terminalSeq: hasEnded ? (still?.terminalSeq ?? event.seq) : null,
+      terminalAt: hasEnded ? (still?.terminalAt ?? event.at) : null,
     }
-    putSightings(
-      image,
-      entry.address,
-      before === undefined ? [...sightings, now] : sightings.map((one) => (one === before ? now : one)),
-    )
+    putSightings(image, entry.address, [...sightings.filter((one) => one !== before), now])
   }
   for (const entry of vanished) {
     const owner = ownerOf(entry)

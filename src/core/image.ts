@@ -154,7 +154,7 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY): 
 }
 
 /** Several values a key; one, as nearly always, costs no set. */
-export type Index<V> = {
+type Index<V> = {
   add(key: string, value: V): void
   delete(key: string, value: V): void
   of(key: string): Iterable<V>
@@ -275,9 +275,8 @@ export function isHeld(record: AddressRecord | undefined): record is HeldRecord 
 }
 
 export function leasesOfAttachment(image: Image, owner: Owner): readonly HeldRecord[] {
-  const found: HeldRecord[] = []
-  for (const record of image.byUid.of(owner.uid)) if (sameAttachment(record.owner!, owner)) found.push(record)
-  return found.length > 1 ? found.sort((a, b) => a.token - b.token) : found
+  const found = [...image.byUid.of(owner.uid)].filter((record) => sameAttachment(record.owner!, owner))
+  return found.sort((a, b) => a.token - b.token)
 }
 
 export function leasesOfHolder(image: Image, owner: Owner): readonly HeldRecord[] {
@@ -290,10 +289,7 @@ export function freedByHolder(image: Image, owner: Owner): readonly AddressRecor
 }
 
 function ofHolder<R extends AddressRecord>(byName: Index<R>, { kind, name, interface: on }: Owner): R[] {
-  const found: R[] = []
-  for (const record of byName.of(name))
-    if (record.owner!.kind === kind && record.owner!.interface === on) found.push(record)
-  return found
+  return [...byName.of(name)].filter(({ owner }) => owner!.kind === kind && owner!.interface === on)
 }
 
 // Closing.
