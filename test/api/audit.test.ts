@@ -177,6 +177,13 @@ describe('a story', () => {
     expect(then.steps.map((step) => Number(step.seq))).toEqual([3, 4])
     const time = timestampFromMs(Date.now() + 10 ** 9)
     expect((await audit.explainAddress({ network, address, time })).seq).toBe(now.head)
+    const later = await audit.explainAddress({
+      network,
+      address,
+      time: timestampFromMs(Date.now() + 10 ** 9),
+    })
+    expect(later).toMatchObject({ state: now.state, seq: now.seq })
+    expect(timestampDate(later.time!).getTime()).toBeLessThan(Date.now() + 60_000)
     const before = await audit.explainAddress({ network, address, time: timestampFromMs(0) })
     expect(before).toMatchObject({ state: 'OUTSIDE', seq: 0n, steps: [] })
   })
