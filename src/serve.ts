@@ -18,7 +18,7 @@ import { type Database, openDatabase } from './postgres/database.ts'
 import { createAskedSources } from './sources/ask.ts'
 import { createIntake } from './sources/intake.ts'
 import { readSourceSecrets } from './sources/settings.ts'
-import { addGauges, countClockStep, currentTraceId, type Logger, ledgerObserver } from './telemetry.ts'
+import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
 
 type Options = {
   /** Embedded PostgreSQL died for good. */
@@ -176,7 +176,7 @@ async function openWriter(
       touched: config.imageAddresses,
     },
     traceId: currentTraceId,
-    observer: observerOf(log),
+    observer: observeLedger(log),
     ...(movedBy !== undefined && { movedBy }),
   })
   open.defer(() => ledger.close())
@@ -192,28 +192,6 @@ async function openWriter(
   )
   await ensureDefaultNetwork(ledger, log)
   return { database, ledger }
-}
-
-/** Metrics, and what a person should read. */
-function observerOf(log: Logger) {
-  return {
-    ...ledgerObserver,
-    eraBegun(network: string, era: number, why: string) {
-      ledgerObserver.eraBegun(network)
-      log.error({ network, era, why }, 'a new era begins')
-    },
-    failed(network: string, what: Parameters<typeof ledgerObserver.failed>[1], error: unknown) {
-      ledgerObserver.failed(network, what)
-      log.warn({ network, what, err: error }, 'a batch failed')
-    },
-    defect(network: string, command: { readonly type: string }, error: unknown) {
-      log.error({ network, command: command.type, err: error }, 'the database refuses what the ledger allows')
-    },
-    clockStep(byMs: number) {
-      countClockStep(byMs)
-      log.error({ byMs: Math.round(byMs) }, "the database's clock was set")
-    },
-  }
 }
 
 /** The network that calls mean when they name none. Made once, through the ledger like every other. */

@@ -35,7 +35,7 @@ import {
 } from '@opentelemetry/semantic-conventions'
 import { pino } from 'pino'
 import type { LogLevel } from './config.ts'
-import type { LedgerEvent } from './core/event.ts'
+import type { LedgerOptions } from './ledger/open.ts'
 
 export const SCOPE = 'ipledger'
 /** Of the page that Prometheus reads. */
@@ -137,12 +137,6 @@ export const METRICS = {
     's',
   ),
   'ipledger.batch.commands': histogram([], 'Commands in a batch', SIZES),
-  'ipledger.queue.wait': histogram(
-    [],
-    'From the arrival of the oldest command of a batch until the batch began',
-    SECONDS,
-    's',
-  ),
   'ipledger.image.load.duration': histogram(
     [],
     'Loads of the image of a network, until it has caught up',
@@ -335,49 +329,43 @@ const FAILED = {
   unknown: 'unknown',
 } as const
 
-/** What the loops of a ledger tell (`ledger/loop.ts`). */
-export const ledgerObserver = {
-  batch(
-    _network: string,
-    done: {
-      readonly commands: number
-      readonly lockMs: number
-      readonly decideMs: number
-      readonly writeMs: number
-      /** Of the command that waited longest. */
-      readonly waitedMs?: number
+/** What the loops of a ledger tell: metrics, and what a person should read. */
+export const observeLedger = (log: Logger) =>
+  ({
+    batch(_network, { commands, lockMs, decideMs, writeMs }) {
+      count('ipledger.batches', ['committed'])
+      record('ipledger.batch.commands', [], commands)
+      record('ipledger.batch.duration', [], (lockMs + decideMs + writeMs) / 1_000)
+      record('ipledger.batch.phase.duration', ['lock'], lockMs / 1_000)
+      record('ipledger.batch.phase.duration', ['decide'], decideMs / 1_000)
+      record('ipledger.batch.phase.duration', ['write'], writeMs / 1_000)
     },
-  ): void {
-    const { commands, lockMs, decideMs, writeMs, waitedMs } = done
-    count('ipledger.batches', ['committed'])
-    record('ipledger.batch.commands', [], commands)
-    record('ipledger.batch.duration', [], (lockMs + decideMs + writeMs) / 1_000)
-    record('ipledger.batch.phase.duration', ['lock'], lockMs / 1_000)
-    record('ipledger.batch.phase.duration', ['decide'], decideMs / 1_000)
-    record('ipledger.batch.phase.duration', ['write'], writeMs / 1_000)
-    if (waitedMs !== undefined) record('ipledger.queue.wait', [], waitedMs / 1_000)
-  },
-  loaded(network: string, done: { readonly ms: number }): void {
-    expectNetwork(network)
-    record('ipledger.image.load.duration', [], done.ms / 1_000)
-  },
-  eraBegun(network: string): void {
-    count('ipledger.eras_begun', [network])
-  },
-  failed(network: string, what: keyof typeof FAILED): void {
-    count('ipledger.batches', [FAILED[what]])
-    if (what === 'vetoed') count('ipledger.unique_violations', [network])
-  },
-  event(network: string, { type, cause }: LedgerEvent): void {
-    count('ipledger.events', [network, type, cause])
-    if (type === 'lease.reaped') count('ipledger.reaps', [network, cause])
-  },
-} as const
-
-/** The database's clock was set: by so much more, or less, than time passed. */
-export function countClockStep(byMs: number): void {
-  count('ipledger.clock_jumps', [byMs > 0 ? 'forward' : 'back'])
-}
+    loaded(network, { ms }) {
+      expectNetwork(network)
+      record('ipledger.image.load.duration', [], ms / 1_000)
+    },
+    eraBegun(network, era, why) {
+      count('ipledger.eras_begun', [network])
+      log.error({ network, era, why }, 'a new era begins')
+    },
+    failed(network, what, err) {
+      count('ipledger.batches', [FAILED[what]])
+      if (what === 'vetoed') count('ipledger.unique_violations', [network])
+      log.warn({ network, what, err }, 'a batch failed')
+    },
+    defect(network, { type: command }, err) {
+      log.error({ network, command, err }, 'the database refuses what the ledger allows')
+    },
+    event(network, { type, cause }) {
+      count('ipledger.events', [network, type, cause])
+      if (type === 'lease.reaped') count('ipledger.reaps', [network, cause])
+    },
+    /** The database's clock was set: by so much more, or less, than time passed. */
+    clockStep(byMs) {
+      count('ipledger.clock_jumps', [byMs > 0 ? 'forward' : 'back'])
+      log.error({ byMs: Math.round(byMs) }, "the database's clock was set")
+    },
+  }) satisfies LedgerOptions['observer']
 
 export function countReport(network: string, complete: boolean, ms: number): void {
   count('ipledger.reports', [network, complete ? 'yes' : 'no'])

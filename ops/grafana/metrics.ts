@@ -14,7 +14,6 @@ export const METRICS = {
   batchDuration: 'ipledger_batch_duration_seconds',
   batchCommands: 'ipledger_batch_commands',
   batchPhase: 'ipledger_batch_phase_duration_seconds',
-  queueWait: 'ipledger_queue_wait_seconds',
   imageRecords: 'ipledger_image_records',
   imageLoad: 'ipledger_image_load_duration_seconds',
   reportDuration: 'ipledger_report_duration_seconds',

@@ -138,18 +138,6 @@ export const service = dashboard({
           ],
         }),
         series({
-          title: 'Wait in the queue, p99',
-          tells: {
-            shows: 'How long a command waits until its batch begins.',
-            normal: 'about as long as one batch takes.',
-            act: 'Much longer: the queue is longer than a batch. See the batch beside it.',
-          },
-          width: 8,
-          height: 8,
-          unit: 's',
-          queries: [promql(quantile(0.99, METRICS.queueWait, null), 'p99')],
-        }),
-        series({
           title: 'Commands in a batch',
           tells: {
             shows: 'How many commands share one commit: on average, and in large batches.',

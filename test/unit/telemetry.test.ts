@@ -3,12 +3,11 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
 import {
-  countClockStep,
   countJudgement,
   countLookup,
   countReport,
   createLogger,
-  ledgerObserver,
+  observeLedger,
   onJob,
   recordJobs,
 } from '../../src/telemetry.ts'
@@ -63,15 +62,16 @@ describe('counting', () => {
 
   test('what a ledger tells', async () => {
     const page = start()
-    ledgerObserver.batch('blue', { commands: 3, lockMs: 1, decideMs: 0.1, writeMs: 2, waitedMs: 4 })
-    ledgerObserver.failed('blue', 'vetoed')
-    ledgerObserver.failed('blue', 'unknown')
-    ledgerObserver.loaded('blue', { ms: 20 })
-    ledgerObserver.eraBegun('blue')
+    const tell = observeLedger(log)
+    tell.batch('blue', { commands: 3, events: 3, lockMs: 1, decideMs: 0.1, writeMs: 2 })
+    tell.failed('blue', 'vetoed', null)
+    tell.failed('blue', 'unknown', null)
+    tell.loaded('blue', { records: 1, ms: 20 })
+    tell.eraBegun('blue', 1, 'restored')
     const header = { seq: 1, at: 1, actor: 'a', requestId: null, traceId: null }
-    const event = (body: object) => ledgerObserver.event('blue', { ...header, ...body } as LedgerEvent)
+    const event = (body: object) => tell.event('blue', { ...header, ...body } as LedgerEvent)
     event({ type: 'lease.reaped', cause: 'PROVEN_ABSENT' })
-    countClockStep(-5_000)
+    tell.clockStep(-5_000)
     const scraped = await page()
     const value = (name: string, labels: Record<string, string> = {}) =>
       scraped.value(`ipledger_${name}`, labels)
@@ -81,7 +81,6 @@ describe('counting', () => {
     expect(value('unique_violations_total', { network: 'blue' })).toBe(1)
     expect(value('batch_commands_sum')).toBe(3)
     expect(value('batch_phase_duration_seconds_sum', { phase: 'write' })).toBe(0.002)
-    expect(value('queue_wait_seconds_sum')).toBe(0.004)
     expect(value('image_load_duration_seconds_count')).toBe(1)
     expect(value('eras_begun_total', { network: 'blue' })).toBe(1)
     expect(value('events_total', { type: 'lease.reaped' })).toBe(1)
