@@ -11,18 +11,15 @@ import { createPool } from '../../src/postgres/connect.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
 import { REQUESTS } from './requests.ts'
-import { serverOn, urls } from './running.ts'
+import { newNetwork, serverOn, urls } from './running.ts'
 
 const running = await useService()
 const { call } = running
 const { ok } = call
-let networks = 0
 
 /** A network of its own with a pool `web`, by default of two addresses. */
 async function world(pool: object = {}) {
-  const network = `e${networks++}`
-  await ok('NetworkService/CreateNetwork', { name: network })
-  await ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/31', ...pool })
+  const network = await newNetwork(running, { cidr: '10.0.0.0/31', ...pool })
   const asked = (name: string, { owner, ...more }: { owner?: object; [key: string]: unknown } = {}) =>
     [
       'LeaseService/Reserve',

@@ -3,19 +3,13 @@ import { describe, expect, test } from 'vitest'
 import { withClient } from '../support/database.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
+import { newNetwork } from './running.ts'
 
 const running = await useService()
 const { call } = running
-let networks = 0
-
 const { ok } = call
 
-async function world(pool: object = {}): Promise<string> {
-  const network = `l${networks++}`
-  await ok('NetworkService/CreateNetwork', { name: network })
-  await ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/24', cooldown: '600s', ...pool })
-  return network
-}
+const world = (pool: object = {}) => newNetwork(running, { cooldown: '600s', ...pool })
 
 const DEFAULT_REAP_POLICY = {
   misses: 3,

@@ -1,12 +1,11 @@
 /** LivenessService as callers see it: sources, what they report and list, what would follow, and what waits. */
 import { describe, expect, test } from 'vitest'
 import { useService } from '../support/service.ts'
-import { walk } from './running.ts'
+import { newNetwork, walk } from './running.ts'
 
 const running = await useService()
 const { time } = running
 const { call } = running
-let networks = 0
 
 const { ok } = call
 
@@ -14,9 +13,7 @@ type Entry = { readonly address: string; readonly [field: string]: string }
 
 /** A network with a pool and an enabled source of the whole of it that reports every second. */
 async function world(sight: object = {}) {
-  const network = `v${networks++}`
-  await ok('NetworkService/CreateNetwork', { name: network })
-  await ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/24', cooldown: '0s' })
+  const network = await newNetwork(running, { cooldown: '0s' })
   const source = 'eyes'
   const declared = { network, id: source, sight: { ownerKinds: ['pod'], interval: '1s', ...sight } }
   await ok('LivenessService/RegisterSource', declared)

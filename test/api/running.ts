@@ -62,6 +62,16 @@ export function clientOf<S extends DescService>(
   return createClient(service, transportOf(running, protocol))
 }
 
+let networks = 0
+
+/** A network of its own with a pool `web`. */
+export async function newNetwork({ call }: Pick<TestService, 'call'>, pool: object = {}): Promise<string> {
+  const network = `own-${networks++}`
+  await call.ok('NetworkService/CreateNetwork', { name: network })
+  await call.ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/24', ...pool })
+  return network
+}
+
 /** Every page of a list. */
 export async function walk<P extends { nextPageToken: string }>(
   get: (pageToken: string) => Promise<P>,

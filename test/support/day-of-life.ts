@@ -37,13 +37,13 @@ export const DAY_NETWORK = NETWORK
 /** Its holders, one after the other: released by the first, reaped from the second, in conflict with the third. */
 export const STORIED_ADDRESS = '10.20.0.77'
 export const STORIED_OWNERS = ['shop-first', 'shop-second', 'shop-third'] as const
-export const GHOST = 'shop-ghost'
+const GHOST = 'shop-ghost'
 export const LOOPING = 'shop-loop'
-export const BLOCKED = 'shop-unanswered'
+const BLOCKED = 'shop-unanswered'
 export const SILENT_SOURCE = 'node-3'
 export const LOST_NODE = 'node-5'
 export const FULL_POOL = 'small'
-export const STRAY_ADDRESS = '10.20.0.160'
+const STRAY_ADDRESS = '10.20.0.160'
 
 export type DayOfLife = {
   /** Before its first event, and after its last. */

@@ -17,10 +17,10 @@ export type Endpoint = {
   readonly asked: Asked[]
   /** From now on, and forgets what it was asked. */
   answer(answering: Answering): void
-  close(): Promise<void>
 }
 
-export async function openEndpoint(): Promise<Endpoint> {
+/** For the tests of a file. */
+export async function useEndpoint(): Promise<Endpoint> {
   const asked: Asked[] = []
   let answering: Answering = (_, response) => json(response, 500, {})
   const server = createServer((request, response) => {
@@ -30,6 +30,10 @@ export async function openEndpoint(): Promise<Endpoint> {
     answering(one, response)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  afterAll(() => {
+    server.close()
+    server.closeAllConnections()
+  })
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     asked,
@@ -37,19 +41,7 @@ export async function openEndpoint(): Promise<Endpoint> {
       asked.length = 0
       answering = next
     },
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
   }
-}
-
-/** For the tests of a file. */
-export async function useEndpoint(): Promise<Endpoint> {
-  const endpoint = await openEndpoint()
-  afterAll(() => endpoint.close())
-  return endpoint
 }
 
 export function json(response: ServerResponse, status: number, body: unknown): void {
