@@ -19,8 +19,6 @@ export type Ledger = {
   image(network: string, options?: SubmitOptions): Promise<Image | null>
   /** The ledger's clock now, in milliseconds since 1970: the database's, as last compared. */
   now(): number
-  /** Networks whose image is in this process's memory. */
-  networks(): readonly string[]
   /** Refuses new commands, finishes what is queued, closes its connections. */
   close(): Promise<void>
 }

@@ -119,7 +119,6 @@ export async function openLedger(options: LedgerOptions): Promise<OpenLedger> {
     },
     image: (network, { deadline } = {}): Promise<Image | null> => loopOf(network).image(deadline),
     now: () => watch.at(monotonic()),
-    networks: () => [...loops.keys()],
     stats: () => [...loops].map(([network, { queued, records }]) => ({ network, queued, records })),
     async close() {
       isClosing = true

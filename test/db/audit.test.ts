@@ -356,6 +356,33 @@ test('rates, churn, crash loops and marks of a time', async () => {
   )
 })
 
+describe('the past is found by indexes, however long the log is', () => {
+  /** Told to take no scan where an index will do, as the planner does of a long log. */
+  async function planOf(question: string): Promise<string> {
+    await auditor.query('set enable_seqscan = off; set enable_bitmapscan = off')
+    const rows = await ask(`explain (analyze, costs off, timing off) ${question}`)
+    await auditor.query('reset enable_seqscan; reset enable_bitmapscan')
+    return rows.map((row) => row['QUERY PLAN']).join('\n')
+  }
+  const CHAIN = /history_of_an_address_never_forks.*\n\s+Index Cond: .*address = .*previous </
+
+  test('the last event of an address, and its chain, by the chain', async () => {
+    expect(await planOf(`select seq from last_event('${NETWORK}', '10.0.0.2', 100)`)).toMatch(CHAIN)
+    const chain = await planOf(
+      `select seq from chain('${NETWORK}', '10.0.0.2', 5, 100) order by previous limit 9`,
+    )
+    expect(chain).toMatch(/previous >= /)
+    expect(chain).not.toMatch(/Sort|Seq Scan/)
+  })
+
+  test('leases as of a time: its place is found once, and no chain is read where nothing has changed since', async () => {
+    const plan = await planOf(`select * from leases_as_of('${NETWORK}', now())`)
+    expect(plan).toMatch(/Result \(actual rows=1(\.00)? loops=1\)/)
+    expect(plan).toMatch(/history_of_an_address_never_forks .*never executed/)
+    expect(await planOf(`select * from leases_as_of('${NETWORK}', 9::bigint)`)).toMatch(CHAIN)
+  })
+})
+
 test.each([23, 31])('the past of a random log, seed %i, is the fold of its beginning', async (seed) => {
   const other = await createTestDatabase()
   const [owner, reader] = await Promise.all([

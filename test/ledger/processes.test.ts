@@ -63,7 +63,7 @@ test('an image that nobody uses is dropped, and loaded again as it was', async (
   const ledger = await useLedger(database.serviceUrl, { idleMs: 1 })
   const { network, of } = await freshNetwork(ledger)
   await ledger.take(of(reserve('a')))
-  await expect.poll(() => ledger.networks()).toEqual([])
+  await expect.poll(() => ledger.stats()).toEqual([])
   expect((await ledger.take(of(reserve('b')))).address).toBe('10.0.0.2')
   await expectInOrder(database.serviceUrl, network, ledger)
 })
@@ -74,7 +74,7 @@ test('a network that is not there is not kept, and nothing is written there', as
   await ledger.refuse(nowhere(reserve('a')), 'NETWORK_NOT_FOUND')
   await ledger.refuse(nowhere(release('a/1')), 'NETWORK_NOT_FOUND')
   assert.equal(await ledger.image('nowhere'), null)
-  await expect.poll(() => ledger.networks()).toEqual([])
+  await expect.poll(() => ledger.stats()).toEqual([])
 })
 
 test('two processes make one network once', async () => {
