@@ -17,8 +17,6 @@ const FRESH_MS = 1_000
 const WATCH_EVERY_MS = 2_000
 
 export type HealthState = {
-  /** False also while stopping. */
-  ready(): Promise<boolean>
   /** The page for "is it up?" */
   live(): string
   /** The page for "can it do its work?" */
@@ -67,14 +65,10 @@ export function createHealth({ look, services, stopping, loaded, worker }: Healt
     return asked.looked
   }
 
-  async function ready(): Promise<boolean> {
-    return !stopping.aborted && (await recently()).ready
-  }
-
   async function statusOf(service: string): Promise<Status> {
     if (service !== '' && !services.includes(service)) return Status.SERVICE_UNKNOWN
     if (stopping.aborted) return Status.NOT_SERVING
-    return service === '' || (await ready()) ? Status.SERVING : Status.NOT_SERVING
+    return service === '' || (await recently()).ready ? Status.SERVING : Status.NOT_SERVING
   }
 
   function warnings(condition?: Condition): readonly string[] {
@@ -92,7 +86,6 @@ export function createHealth({ look, services, stopping, loaded, worker }: Healt
   }
 
   return {
-    ready,
     live: () => [`ipledger is up${stopping.aborted ? ' and stopping' : ''}\n`, ...warnings()].join(''),
     async report() {
       if (stopping.aborted) return { ready: false, words: 'ipledger is not ready: it is stopping\n' }
