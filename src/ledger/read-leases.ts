@@ -63,7 +63,7 @@ export function unitOf(network: string, address: string): RawBuilder<string> {
 }
 
 type Looked = {
-  /** Of events `e`, each the last of its address. */
+  /** Addresses `w` in order, so that no more are looked at than the page needs, and the last event `e` of each. */
   readonly from: RawBuilder<unknown>
   readonly conditions: readonly RawBuilder<unknown>[]
   /** Of the last address that is looked at, if there may be more: the next page goes on there. */
@@ -81,7 +81,7 @@ export async function readLeasePage(
     with page as materialized (
       select e.address, e.pool_id, ipledger.event_text(e) as text
       from ${from} where ${sql.join([sql`e.state <> 'FREE'`, ...conditions], sql` and `)}
-      order by e.address limit ${size + 1}
+      order by w.address limit ${size + 1}
     )
     select ${headOf(network)} as head, page.text, p.settings,
       case when (select count(*) from page) <= ${size} then (${end}) end as end
