@@ -10,7 +10,6 @@ import { useTestDatabase, withClient } from '../support/database.ts'
 import {
   DAY_NETWORK,
   type DayOfLife,
-  FULL_POOL,
   LOOPING,
   LOST_NODE,
   liveADay,
@@ -234,18 +233,4 @@ test('the hold, the silent source and the crash loop are named', async () => {
   const codes = (await shown('sources', 'Attention, the longest first')).map(({ code }) => code)
   expect(codes).toEqual(expect.arrayContaining(['HELD', 'SOURCE_SILENT', 'LOOKUP_FAILING']))
   expect(await shown('overview', 'Crash loops')).toMatchObject([{ owner: LOOPING, lives: 6, pool: 'web' }])
-})
-
-test('the map has a row for each sixteenth of the pool, and the storied address in its cell', async () => {
-  const mapOf = (pool: string) => shown('pool', 'Map of the address space', { network: DAY_NETWORK, pool })
-  const rows = await mapOf('web')
-  expect(rows).toHaveLength(16)
-  expect(rows[4]).toMatchObject({ first_address: '10.20.0.64', size: 1, c13: 1 })
-  expect(rows[7]).toMatchObject({ first_address: '10.20.0.112', c13: 0 })
-  expect(await mapOf(FULL_POOL)).toHaveLength(2)
-  const six = await mapOf('v6')
-  expect(six[0]).toMatchObject({ first_address: 'fd00:20::/72', size: 2 ** 56 })
-  expect(Number(six[0]!.c00)).toBeGreaterThan(0)
-  const [blocks] = await mapOf('blocks')
-  expect(blocks).toMatchObject({ first_address: '10.64.0.0/28', size: 1, c00: 1, c01: 1, c02: 1, c03: 0 })
 })
