@@ -125,7 +125,10 @@ export class Callers {
     const stranger: Life = { ...life, owner, state: 'running', excuse: 'a stranger', unit: address, address }
     world.lives.add(stranger)
     world.tell(() => `stranger ${life.id} takes ${address} on ${life.node.name}`)
-    world.at(world.between(2 * MINUTE, 20 * MINUTE), () => this.#end(stranger, 'gone'))
+    // Who is there when the faults stop stays, so that it is seen what becomes of whom it disturbs.
+    world.at(world.between(2 * MINUTE, 20 * MINUTE), () => {
+      if (!world.isCalm) this.#end(stranger, 'gone')
+    })
   }
 
   #reserveCommand(
