@@ -9,6 +9,7 @@ import { isHeld, isLive, sightingsOf, unitAt } from '../../src/core/image.ts'
 import { coverageOf, judge } from '../../src/core/judge.ts'
 import { isListedAs } from '../../src/core/owner.ts'
 import { isSingle } from '../../src/core/pool.ts'
+import { contains } from '../../src/core/ranges.ts'
 import type { RuleName } from '../../src/core/rules.ts'
 import { Callers } from './callers.ts'
 import { Checks, logLine, Violation } from './check.ts'
@@ -148,7 +149,9 @@ function checkCalm(checks: Checks, { freshness }: Tables): void {
       const head = isLive(one) ? believedHead(evidence, one) : null
       if (head === null || head < (record?.seq ?? 0)) continue
       const isSpent = (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
-      if (!isHeld(record) && !isSpent) checks.fail(`${address} is free, and ${one.source} lists it`)
+      const isLeased = contains(unit!.place.pool.allocatable, unit!.value)
+      if (!isHeld(record) && !isSpent && isLeased)
+        checks.fail(`${address} is free, and ${one.source} lists it`)
       const isTheirs =
         isHeld(record) && one.owner !== null && record.state !== 'QUARANTINED' && isSingle(unit!.place.pool)
       if (isTheirs && !isListedAs(record.owner!, one.owner!))
