@@ -27,7 +27,22 @@ import { type Life, NETWORK, type World } from './world.ts'
 
 export class Violation extends Error {}
 
-export type Call = { readonly command: Command; readonly head: number; readonly losses: number }
+export type Call = {
+  readonly command: Command
+  readonly head: number
+  readonly losses: number
+  /** Its request was answered before it was called: it is a repetition. */
+  readonly isRepeated: boolean
+}
+
+/** How a request that was answered may be refused when it is repeated: its lease has ended, or nobody could look. */
+const REPEATED: readonly string[] = [
+  'LEASE_LOST',
+  'OUTCOME_UNKNOWN',
+  'DATABASE_UNAVAILABLE',
+  'DEADLINE_EXCEEDED',
+  'NETWORK_RECOVERING',
+]
 
 /** Waits are kept to within this: answers travel, clocks are compared every second. */
 const SLACK_MS = 5_000
@@ -51,6 +66,7 @@ export class Checks {
   readonly #traces = new Set<string>()
   readonly #refused = new Set<string>()
   readonly #requests = new Set<string>()
+  readonly #answered = new Set<string>()
   #reaps: number[] = []
 
   constructor(world: World) {
@@ -266,12 +282,18 @@ export class Checks {
 
   begin(command: Command): Call {
     this.calls += 1
-    return { command, head: this.shadow.head, losses: this.#losses }
+    const isRepeated = this.#answered.has(command.requestId ?? '')
+    return { command, head: this.shadow.head, losses: this.#losses, isRepeated }
   }
 
-  answered({ command: { type, traceId }, head, losses }: Call, outcome: Outcome): void {
+  answered(
+    { command: { type, traceId, requestId }, head, losses, isRepeated }: Call,
+    outcome: Outcome,
+  ): void {
     if (!outcome.ok) {
       const { reason } = outcome.refusal
+      if (isRepeated && losses === this.#losses && !REPEATED.includes(reason))
+        this.fail(`${type} was answered, and is refused as ${reason} when it is repeated as ${requestId}`)
       if (reason === 'OUTCOME_UNKNOWN' || traceId === null) return
       if (this.#traces.has(traceId))
         this.fail(`${type} was refused as ${reason}: nothing was done, but the log has it`)
@@ -279,6 +301,8 @@ export class Checks {
       return
     }
     if (losses !== this.#losses || (type !== 'reserve' && type !== 'confirm')) return
+    if (requestId !== null && outcome.answer.leases.some(({ version }) => version > 0))
+      this.#answered.add(requestId)
     for (const { fencingToken, version, address, leaseId } of outcome.answer.leases) {
       if (version === 0) continue
       if (version > this.shadow.head)
@@ -298,7 +322,7 @@ export class Checks {
     for (const sealed of left) this.#fold(sealed)
     for (const source of this.#world.sources.values()) source.told.clear()
     this.#forgetWaits()
-    for (const one of [this.#traces, this.#refused, this.#requests]) one.clear()
+    for (const one of [this.#traces, this.#refused, this.#requests, this.#answered]) one.clear()
     this.#reaps = [...this.shadow.reaps]
   }
 

@@ -207,10 +207,9 @@ export class World {
     life.deadline = null
   }
 
-  /** The one of an owner that lives, rather one that runs. */
-  lifeOf({ kind, uid }: { readonly kind: string; readonly uid: string }): Life | undefined {
-    const all = [...this.lives].filter(({ owner }) => owner.uid === uid && owner.kind === kind)
-    return all.find(({ state }) => state === 'running') ?? all[0]
+  /** Those of an owner that live: of one uid several may, on different nodes. */
+  livesOf({ kind, uid }: { readonly kind: string; readonly uid: string }): readonly Life[] {
+    return [...this.lives].filter(({ owner }) => owner.uid === uid && owner.kind === kind)
   }
 
   // Sources.
@@ -224,7 +223,7 @@ export class World {
         entries.push(asSeenBy(source, entryOf(life, 'running')))
     for (const { life, entry, until } of this.stopped) {
       const isThere = source.node === null || source.node === life.node
-      if (until > this.now && isThere && this.lifeOf(life.owner)?.state !== 'running')
+      if (until > this.now && isThere && !this.livesOf(life.owner).some(({ state }) => state === 'running'))
         entries.push(asSeenBy(source, entry))
     }
     // What is listed twice must not hide that a list is still being filled.
@@ -241,14 +240,16 @@ export class World {
     if (node !== null && (node.isPartitioned || !node.isUp)) return is('error')
     if (this.has('lookUpsFail') && this.chance(0.3)) return is(this.pick(['error', 'unknown'] as const))
     if (this.has('lookUpsLie') && this.chance(0.3)) return is('gone')
-    const life = this.lifeOf(owner)
-    if (life === undefined) {
+    const lives = this.livesOf(owner)
+    if (lives.length === 0) {
       const endedAt = this.ended.get(`${owner.kind} ${owner.uid}`) ?? Number.NEGATIVE_INFINITY
       return this.now - endedAt < 3 * MINUTE ? is('terminal', START + endedAt + this.clockOffset) : is('gone')
     }
-    const isUnseen =
-      life.state === 'asking' || (life.state === 'pending' && this.faults.has('startsAreUnseen'))
-    return is(isUnseen || (node !== null && life.node !== node) ? 'gone' : 'live')
+    const isSeen = ({ state, node: on }: Life) =>
+      (node === null || on === node) &&
+      state !== 'asking' &&
+      (state !== 'pending' || !this.faults.has('startsAreUnseen'))
+    return is(lives.some(isSeen) ? 'live' : 'gone')
   }
 }
 
