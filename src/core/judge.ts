@@ -120,20 +120,28 @@ export const JUDGE_RULES: readonly Rule[] = [
   },
   {
     name: 'AGE_OF_THE_LAST_CHANGE',
-    *keeps({ record, sightings, policy, judgedAt, recoveredAt }) {
-      const until = confirmableUntil(record, policy.confirmGraceMs)
+    *keeps({ record, sightings, policy, judgedAt, recoveredAt, witnesses, lookUps }) {
       const isUnseen = record.state !== 'QUARANTINED' && sightings.length === 0
-      const wanted = isUnseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
-      const age = judgedAt - Math.max(record.at, recoveredAt ?? 0)
+      const age = isUnseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
       // A promise in force is life, whatever the pool's ages: its caller may use the address and confirm.
-      if (until !== null && judgedAt <= until)
-        yield because('TOO_YOUNG', '', `it may be confirmed for another ${seconds(until - judgedAt)}`)
-      else if (age <= wanted)
-        yield because(
-          'TOO_YOUNG',
-          '',
-          `its last change is ${seconds(age)} old, ${seconds(wanted)} are wanted`,
-        )
+      const young = Math.max(
+        Math.max(record.at, recoveredAt ?? 0) + age,
+        confirmableUntil(record, policy.confirmGraceMs) ?? 0,
+      )
+      if (judgedAt <= young)
+        yield because('TOO_YOUNG', '', `it counts as alive for another ${seconds(young - judgedAt)}`)
+      // What was missed or asked before then says nothing of what may have started since: silence is life.
+      else
+        for (const { id, missed, parties } of witnesses) {
+          if (missed.length > 0 && missed.at(-1)!.at <= young)
+            yield because('TOO_YOUNG', id, `${id} has not reported since its last change was old enough`)
+          const isEarly = ({ source, owner, askedAt }: LookUp) =>
+            source === id &&
+            askedAt <= young &&
+            parties.some(({ kind, uid }) => kind === owner.kind && uid === owner.uid)
+          if (lookUps.some(isEarly))
+            yield because('LOOK_UP_WANTED', id, `${id} was asked too early, and is to be asked again`)
+        }
     },
   },
   {

@@ -57,8 +57,8 @@ const freed: Step = [seen, reserve('x/1'), release('x/1'), after(HOUR)]
 
 /** The agent misses everybody for hours, and says of some that they are gone. */
 const goneFor = (...owners: readonly string[]): Step => [
-  ...[1, 2, 3, 4].map(() => lists('agent', [])),
   after(2 * HOUR),
+  ...[1, 2, 3, 4].map(() => lists('agent', [])),
   ...owners.map((who) => answers('agent', who, '10.0.0.1', 'gone')),
 ]
 
@@ -467,8 +467,8 @@ const proven = (gone: Step = answers('agent', 'x/1', '10.0.0.1', 'gone')): Step 
   lists('agent', []),
   lists('agent', []),
   lists('agent', []),
-  lists('agent', []),
   after(POLICY.minimumAgeMs),
+  lists('agent', []),
   gone,
 ]
 const recovering: Step = [seen, command({ type: 'beginEra', above: 5, recovering: true, why: 'restored' })]
@@ -552,8 +552,8 @@ export const TRUTH: readonly Row[] = [
       reserve('x/1', { confirmed: true }),
       lists('agent', ['x/1@10.0.0.1']),
       lists('agent', ['x/1@10.0.0.1!']),
-      lists('agent', ['x/1@10.0.0.1!']),
       after(HOUR),
+      lists('agent', ['x/1@10.0.0.1!']),
     ],
     when: reapProven('10.0.0.1'),
     gives: ['refused ILLEGAL_STATE'],
@@ -599,6 +599,33 @@ export const TRUTH: readonly Row[] = [
       ...[0, 1, 2].map(() => lists('agent', [])),
       after(POLICY.minimumAgeMs),
       answers('agent', 'x/1', '10.0.0.1', 'gone'),
+    ],
+    when: reapProven('10.0.0.1'),
+    gives: ['refused ILLEGAL_STATE'],
+  },
+  {
+    name: '4: what was missed and asked before it was old enough says nothing of what started since',
+    rule: 'AGE_OF_THE_LAST_CHANGE',
+    given: [
+      seen,
+      reserve('x/1', { confirmed: true }),
+      ...[0, 1, 2].map(() => lists('agent', [])),
+      answers('agent', 'x/1', '10.0.0.1', 'gone'),
+      after(2 * HOUR),
+    ],
+    when: reapProven('10.0.0.1'),
+    gives: ['refused ILLEGAL_STATE'],
+  },
+  {
+    name: '4: nor does an answer of then, when it is missed again',
+    rule: 'AGE_OF_THE_LAST_CHANGE',
+    given: [
+      seen,
+      reserve('x/1', { confirmed: true }),
+      ...[0, 1, 2].map(() => lists('agent', [])),
+      answers('agent', 'x/1', '10.0.0.1', 'gone'),
+      after(2 * HOUR),
+      lists('agent', []),
     ],
     when: reapProven('10.0.0.1'),
     gives: ['refused ILLEGAL_STATE'],
@@ -673,8 +700,8 @@ export const TRUTH: readonly Row[] = [
     given: [
       seen,
       reserve('infrastructure:gw/1', { confirmed: true }),
-      ...[0, 1, 2, 3].map(() => lists('agent', [])),
       after(2 * HOUR),
+      ...[0, 1, 2, 3].map(() => lists('agent', [])),
       answers('agent', 'infrastructure:gw/1', '10.0.0.1', 'gone'),
     ],
     when: reapProven('10.0.0.1'),
@@ -686,8 +713,8 @@ export const TRUTH: readonly Row[] = [
     given: [
       seen,
       ...[1, 2, 3, 4].map((i) => reserve(`x${i}/1`, { confirmed: true })),
-      ...[0, 1, 2].map(() => lists('agent', [])),
       after(2 * HOUR),
+      ...[0, 1, 2].map(() => lists('agent', [])),
       ...[1, 2, 3, 4].map((i) => answers('agent', `x${i}/1`, `10.0.0.${i}`, 'gone')),
       ...[1, 2, 3].map((i) => reapProven(`10.0.0.${i}`)),
     ],

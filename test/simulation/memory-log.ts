@@ -90,6 +90,7 @@ const RECENT: ReadonlySet<string> = new Set([
 export function createDatabase(clock: () => number, page = 2_000): Database {
   const tables = new Map<string, Tables>()
   const locks = new Map<string, Lock>()
+  const forgotten = new Set<Log>()
   /** Of each commit, what undoes it. */
   const history: (() => void)[][] = []
   const database: Database = {
@@ -125,6 +126,7 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
           end(lock, lock.holder)
     },
     forget(client) {
+      forgotten.add(client)
       for (const lock of locks.values())
         lock.waiting.splice(0, Infinity, ...lock.waiting.filter((one) => one.client !== client))
       database.sever(client)
@@ -145,6 +147,7 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
       lock.holder = held
       return held
     }
+    if (forgotten.has(client)) return new Promise(() => {})
     if (lock.holder === null) return take()
     return new Promise((resolve) => lock.waiting.push({ client, hand: () => resolve(take()) }))
   }
