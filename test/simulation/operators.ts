@@ -329,7 +329,7 @@ export class Operators {
   #lookAfter(): void {
     const world = this.#world
     const { network, sources } = this.#checks.shadow
-    for (const hold of ['TOO_MANY_REAPS', 'SOURCE_AHEAD'] as const)
+    for (const hold of ['TOO_MANY_REAPS', 'SOURCE_AHEAD', 'CLOCK'] as const)
       if (network!.holds[hold] !== undefined && (world.isCalm || hold === 'TOO_MANY_REAPS'))
         this.#order({ type: 'resumeHold', hold, why: 'I looked' })
     if (network!.recovering !== null && ![...sources.values()].some(({ state }) => state === 'ENABLED')) {
