@@ -4,6 +4,7 @@ import { withClient } from '../src/postgres/connect.ts'
 import type { History } from './history.ts'
 import type { Work } from './load.ts'
 import { alternate, amount, type Bench, compare, run, type Stage, type Subject } from './measure.ts'
+import { agents, truth } from './truth.ts'
 
 const CALLERS = 64
 const EMPTY = { addresses: 0, held: 0, reserves: 0 }
@@ -233,5 +234,7 @@ export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = 
   sizes,
   processes,
   image,
+  truth,
+  agents,
   old,
 }

@@ -34,6 +34,8 @@ export type Stage = {
   /** So many processes that each have a ledger: services, or the callers themselves. */
   through(
     processes: number,
+    /** The first does the background jobs, too. */
+    worker?: boolean,
   ): Promise<{ readonly through: readonly Through[]; readonly pids: readonly number[] }>
 }
 
