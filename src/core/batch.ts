@@ -7,7 +7,7 @@ import type { Freshness, Known, LeaseView, Remembered } from './command.ts'
 import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent, Quarantine } from './event.ts'
 import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
-import { assign, type Image, type PoolState, rollback } from './image.ts'
+import { assign, type Image, type PoolState } from './image.ts'
 import { POLICY } from './policy.ts'
 import type { RuleName } from './rules.ts'
 
@@ -23,17 +23,6 @@ export type Batch = {
   readonly remembered: Map<string, Remembered & { readonly seq: number }>
   /** Rules taken out, to show that each is needed. */
   readonly without: ReadonlySet<RuleName>
-}
-
-export type Mark = { readonly journal: number; readonly events: number }
-
-export function markOf({ image, events }: Batch): Mark {
-  return { journal: image.journal!.length, events: events.length }
-}
-
-export function undoTo({ image, events }: Batch, mark: Mark): void {
-  rollback(image, mark.journal)
-  events.length = mark.events
 }
 
 /** Who writes an event, and what for. */

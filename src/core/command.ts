@@ -192,17 +192,6 @@ export type Remembered = {
   readonly answer: Answer
 }
 
-export type Needs = {
-  readonly requests: readonly string[]
-  readonly tokens: readonly number[]
-  /** Owners whose last endings a repeated Release asks for. */
-  readonly owners: readonly Owner[]
-  /** Sources whose freshness is needed. */
-  readonly sources: readonly string[]
-  /** Addresses whose look-ups are needed. */
-  readonly lookUps: readonly string[]
-}
-
 /** Has an entry for whatever was asked. */
 export type Known = {
   /** Life of the database. */

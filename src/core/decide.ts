@@ -4,14 +4,13 @@
  * command of the batch sees them; a refused command is rolled back and leaves only the quarantine of what its caller sees
  * live.
  */
-import { type Batch, markOf, undoTo } from './batch.ts'
-import type { Answer, Command, LeaseView, Needs } from './command.ts'
+import type { Batch } from './batch.ts'
+import type { Answer, Command, LeaseView } from './command.ts'
 import * as lease from './decide-lease.ts'
 import * as report from './decide-report.ts'
 import { decideReserve, quarantineSeen } from './decide-reserve.ts'
 import * as shape from './decide-shape.ts'
-import { type Image, isHeld, leasesOfAttachment, type SourceState, sightingsOf, unitAt } from './image.ts'
-import { coverageOf } from './judge.ts'
+import { type Image, isHeld, rollback } from './image.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
 export type Outcome =
@@ -28,17 +27,21 @@ export function decide(batch: Batch, command: Command): Outcome {
   }
   const replay = replayed(batch, command)
   if (replay !== null) return replay
-  const mark = markOf(batch)
+  const marks = { journal: image.journal!.length, events: batch.events.length }
+  const undo = () => {
+    rollback(image, marks.journal)
+    batch.events.length = marks.events
+  }
   const result = decideOne(batch, command)
   if ('reason' in result) {
     const seen =
-      command.type === 'reserve' && !command.validateOnly ? quarantinedSince(batch, mark.events) : []
-    undoTo(batch, mark)
+      command.type === 'reserve' && !command.validateOnly ? quarantinedSince(batch, marks.events) : []
+    undo()
     if (seen.length > 0) quarantineSeen(batch, command as Command<'reserve'>, seen)
     return refuse(result)
   }
   if (command.type === 'reserve' && command.validateOnly) {
-    undoTo(batch, mark)
+    undo()
     const leases = result.leases.map((one) => withoutNumbers(image, one))
     return { ok: true, answer: { leases }, replayed: false }
   }
@@ -142,60 +145,4 @@ function withoutNumbers(image: Image, view: LeaseView): LeaseView {
 
 function refuse(reason: Refusal): Outcome {
   return { ok: false, refusal: reason }
-}
-
-/** What a command needs and the image lacks. After catching up it may be more: then the loop reads once more. */
-export function needsOf(image: Image, command: Command): Needs {
-  const requests = command.requestId === null ? [] : [command.requestId]
-  const none = { requests, tokens: [], owners: [], sources: [], lookUps: [] }
-  const ended = (token: number) => ({ ...none, tokens: image.byToken.has(token) ? [] : [token] })
-  const enabled = () => [...image.sources.values()].filter(({ state }) => state === 'ENABLED').map(idOf)
-  switch (command.type) {
-    case 'reserve': {
-      const isStrict = image.poolsInOrder.some(({ pool }) => pool.liveness === 'STRICT')
-      return isStrict ? { ...none, sources: enabled() } : none
-    }
-    case 'confirm':
-    case 'release': {
-      const { token, owner } = command.lease
-      if (token !== null) return ended(token)
-      return leasesOfAttachment(image, owner).length > 0 ? none : { ...none, owners: [owner] }
-    }
-    case 'allOrNothing': {
-      const all = command.items.map((item) => needsOf(image, item))
-      return {
-        requests: [...requests, ...all.flatMap((one) => one.requests)],
-        tokens: all.flatMap((one) => one.tokens),
-        owners: all.flatMap((one) => one.owners),
-        sources: all.flatMap((one) => one.sources),
-        lookUps: [],
-      }
-    }
-    case 'reap':
-    case 'updateLabels':
-    case 'expire':
-      return ended(command.token)
-    case 'quarantine':
-      return 'token' in command.target ? ended(command.target.token) : none
-    case 'reapProven': {
-      const record = image.byToken.get(command.token)
-      if (!isHeld(record)) return ended(command.token)
-      const covering = coverageOf(image)(record).map(idOf)
-      const seeing = sightingsOf(image, record.address).map(({ source }) => source)
-      return { ...none, sources: [...covering, ...seeing], lookUps: [record.address] }
-    }
-    case 'report':
-      return { ...none, sources: [command.source, ...(image.network?.recovering ? enabled() : [])] }
-    case 'recheck': {
-      const units = command.addresses.map((address) => unitAt(image, address)?.address ?? address)
-      const seeing = units.flatMap((unit) => sightingsOf(image, unit).map(({ source }) => source))
-      return { ...none, sources: seeing }
-    }
-    default:
-      return none
-  }
-}
-
-function idOf({ declaration }: SourceState): string {
-  return declaration.id
 }

@@ -6,10 +6,11 @@
  * one transaction: events, projections, answers to requests. The log refuses a number that is taken and a second event with
  * the same predecessor, whatever a process believes.
  */
-import type { Answer, Freshness, Known, Needs } from '../core/command.ts'
+import type { Answer, Freshness, Known } from '../core/command.ts'
 import type { AddressRecord, LedgerEvent } from '../core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
 import type { PoolSettings } from '../core/pool.ts'
+import type { Needs } from './needs.ts'
 
 /** An event with the digest of the log up to it, in hexadecimal. */
 export type Sealed = { readonly event: LedgerEvent; readonly digest: string }

@@ -11,8 +11,8 @@
  * - An image that is not a prefix of the log tells that the log is not the one that was written: a new era begins.
  */
 import type { Batch } from '../core/batch.ts'
-import type { Command, Freshness, Known, Needs } from '../core/command.ts'
-import { decide, needsOf, type Outcome } from '../core/decide.ts'
+import type { Command, Freshness, Known } from '../core/command.ts'
+import { decide, type Outcome } from '../core/decide.ts'
 import type { AddressRecord, LedgerEvent } from '../core/event.ts'
 import { evolve } from '../core/evolve.ts'
 import { type Image, type NetworkState, rollback, type SourceState, sightingsAt } from '../core/image.ts'
@@ -33,6 +33,7 @@ import {
   UnknownFormat,
   type Write,
 } from './log.ts'
+import { type Needs, needsOf } from './needs.ts'
 
 export type LoopLimits = {
   /** Commands waiting; more are OVERLOADED. */
@@ -115,7 +116,6 @@ export type Loop = {
 
 const LEDGER = { name: 'ledger', node: null }
 const ENVELOPE = { actor: LEDGER, requestId: null, fingerprint: null, traceId: null } as const
-const NO_NEEDS: Needs = { requests: [], tokens: [], owners: [], sources: [], lookUps: [] }
 
 export function createLoop(name: string, options: LoopOptions): Loop {
   const { log, clock, monotonic, pause, observer = {}, losesNothing = false } = options
@@ -218,7 +218,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     const sent = monotonic()
     const transaction = await log.begin(name, {
       after: image.head,
-      needs: mergeNeeds(image, [
+      needs: needsOf(image, [
         ...commandsOf(pending?.decided.map(({ waiting }) => waiting) ?? []),
         ...commands,
       ]),
@@ -503,7 +503,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     commands: readonly Command[],
   ): Promise<Known> {
     const { known } = transaction.caught
-    const needs = mergeNeeds(into, commands)
+    const needs = needsOf(into, commands)
     const lacking: Needs = {
       requests: [],
       tokens: needs.tokens.filter((token) => !known.endedByToken.has(token)),
@@ -663,33 +663,4 @@ function refuse(reason: Refusal): Outcome {
 
 function withoutTimeline(identity: string): string {
   return identity.slice(0, identity.lastIndexOf('/'))
-}
-
-function mergeNeeds(image: Image, commands: readonly Command[]): Needs {
-  const merged = {
-    requests: new Set<string>(),
-    tokens: new Set<number>(),
-    sources: new Set<string>(),
-    lookUps: new Set<string>(),
-  }
-  const owners: Needs['owners'][number][] = []
-  let isAny = false
-  for (const command of commands) {
-    const needs = needsOf(image, command)
-    if (needs === NO_NEEDS) continue
-    isAny = true
-    for (const one of needs.requests) merged.requests.add(one)
-    for (const one of needs.tokens) merged.tokens.add(one)
-    for (const one of needs.sources) merged.sources.add(one)
-    for (const one of needs.lookUps) merged.lookUps.add(one)
-    owners.push(...needs.owners)
-  }
-  if (!isAny) return NO_NEEDS
-  return {
-    requests: [...merged.requests],
-    tokens: [...merged.tokens],
-    sources: [...merged.sources],
-    lookUps: [...merged.lookUps],
-    owners,
-  }
 }

@@ -3,7 +3,7 @@
  * on a row that nobody updates; what follows it in the same trip sees all that was committed before.
  */
 import type pg from 'pg'
-import type { Freshness, Known, LookUp, Needs, Remembered } from '../core/command.ts'
+import type { Freshness, Known, LookUp, Remembered } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
@@ -28,6 +28,7 @@ import {
   type Sealed,
   type Transaction,
 } from './log.ts'
+import type { Needs } from './needs.ts'
 import {
   freshnessOf,
   lookUpOf,

@@ -6,7 +6,7 @@
  * A client's hooks are asked at each step of a transaction: they wait, throw, or say what becomes of a commit. The database
  * can be set back to an earlier commit, as by a failover that lost the end or by the restore of a backup.
  */
-import type { Freshness, Known, LookUp, Needs, Remembered } from '../../src/core/command.ts'
+import type { Freshness, Known, LookUp, Remembered } from '../../src/core/command.ts'
 import type { AddressRecord } from '../../src/core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../../src/core/image.ts'
 import { attachmentKey } from '../../src/core/owner.ts'
@@ -24,6 +24,7 @@ import {
   type Transaction,
   type Write,
 } from '../../src/ledger/log.ts'
+import type { Needs } from '../../src/ledger/needs.ts'
 
 /** What becomes of a commit: it is lost on its way there, on its way back, comes with a warning, or is rolled back. */
 export type Fate = 'committed' | 'lostBefore' | 'lostAfter' | 'warned' | 'rolledBack'
