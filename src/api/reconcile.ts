@@ -6,8 +6,8 @@ import { viewOf } from '../core/batch.ts'
 import type { LeaseView } from '../core/command.ts'
 import { expiresAt } from '../core/decide-lease.ts'
 import type { Details } from '../core/event.ts'
-import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
-import { coverageOf, isSuspect, judge } from '../core/judge.ts'
+import { type HeldRecord, type Image, isHeld, isListed } from '../core/image.ts'
+import { coverageOf, judge } from '../core/judge.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { LeaseFilter } from '../ledger/read-leases.ts'
 import { holdsOf, type Reads } from '../ledger/reads.ts'
@@ -80,7 +80,9 @@ export async function reconcile(
       if (source !== null && !parties.includes(source)) continue
       const lease = viewOf(image, record)
       // What is listed is kept, whatever else there is to be said.
-      const told = isSuspect(image, record) ? because : because.filter(({ code }) => code === 'LISTED_LIVE')
+      const told = isListed(image, record.address)
+        ? because.filter(({ code }) => code === 'LISTED_LIVE')
+        : because
       const judgement = { lease, verdict, because: told, evidence: proof as unknown as Details }
       const found = heldBack(image, expiry(image, record, lease, ledger.now()) ?? judgement)
       // Detached, because the image goes on.

@@ -4,7 +4,6 @@
  */
 import { hash } from 'node:crypto'
 import type { Claim, Command, LeaseReference, PoolChange } from '../core/command.ts'
-import { parseLeaseId } from '../core/event.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import type { ReapPolicy } from '../core/policy.ts'
 import { type Liveness, parsePoolSettings } from '../core/pool.ts'
@@ -181,15 +180,17 @@ export function readReap(
 
 /** Of a lease id, which contains its network; one named beside it must agree. */
 export function requiredLease(id: string, call: Call, network: string) {
-  const key = parseLeaseId(required(id, 'leaseId'))
-  if (key === undefined || !NETWORK_NAME.test(key.network)) {
+  const [named = '', digits = '', ...rest] = required(id, 'leaseId').split('/')
+  const token = Number(digits)
+  const isNumber = /^[1-9][0-9]{0,15}$/.test(digits) && Number.isSafeInteger(token)
+  if (!isNumber || rest.length > 0 || !NETWORK_NAME.test(named)) {
     throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
   }
-  if (network !== '' && network !== key.network) {
-    throw invalidField('network', `the lease id names network ${key.network}`)
+  if (network !== '' && network !== named) {
+    throw invalidField('network', `the lease id names network ${named}`)
   }
-  checkNetwork(call.caller, key.network)
-  return key
+  checkNetwork(call.caller, named)
+  return { network: named, token }
 }
 
 /** Several commands of one kind as one, which holds all or nothing. */

@@ -11,16 +11,11 @@ export type Family = 4 | 6
 
 export type IpAddress = { readonly family: Family; readonly value: bigint }
 
-/** A network: `first` is its base (no host bits), `last` its highest address. */
-export type Cidr = {
-  readonly family: Family
-  readonly first: bigint
-  readonly last: bigint
-  readonly prefixLength: number
-}
-
 /** Addresses from `first` to `last`, both included. */
 export type IpRange = { readonly family: Family; readonly first: bigint; readonly last: bigint }
+
+/** A network: `first` is its base (no host bits), `last` its highest address. */
+export type Cidr = IpRange & { readonly prefixLength: number }
 
 /** Text that was refused: a sentence that quotes it, names what is wrong and says what to write instead. */
 export type Malformed = { readonly malformed: string }
@@ -129,10 +124,6 @@ export function blockSize(family: Family, prefixLength: number): bigint {
 export function blockBase(family: Family, value: bigint, prefixLength: number): bigint {
   const bits = hostBits(family, prefixLength)
   return (value >> bits) << bits
-}
-
-export function isBlockBase(family: Family, value: bigint, prefixLength: number): boolean {
-  return blockBase(family, value, prefixLength) === value
 }
 
 function hostBits(family: Family, prefixLength: number): bigint {

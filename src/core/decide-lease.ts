@@ -1,7 +1,7 @@
 /** Commands about a lease or an address: Confirm, Release, Quarantine, Reap, expiry, labels. */
 import { isDeepStrictEqual } from 'node:util'
 import { type Batch, type By, blank, emit, emitLease, quarantine, viewOf } from './batch.ts'
-import type { Actor, Answer, Command, LeaseReference } from './command.ts'
+import type { Actor, Answer, Command } from './command.ts'
 import { type AddressRecord, type Details, leaseId } from './event.ts'
 import {
   freedByHolder,
@@ -235,7 +235,7 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
 /** The leases that Confirm and Release are about, held or ended, if the caller may touch them all. */
 function meant(
   batch: Batch,
-  { lease: { token, owner }, actor }: { readonly lease: LeaseReference; readonly actor: Actor },
+  { lease: { token, owner }, actor }: Command<'confirm' | 'release'>,
 ): readonly AddressRecord[] | Refusal {
   const { image, known } = batch
   let found: readonly AddressRecord[]
@@ -271,11 +271,7 @@ function byToken({ image, known }: Batch, token: number): AddressRecord | Refusa
 /** A held lease, at the version that was looked at. */
 function heldAt(
   batch: Batch,
-  {
-    actor,
-    token,
-    version,
-  }: { readonly actor: Actor; readonly token: number; readonly version: number | null },
+  { actor, token, version }: Command<'reap' | 'expire' | 'reapProven' | 'updateLabels'>,
 ): HeldRecord | Refusal {
   const { image, without } = batch
   const record = byToken(batch, token)

@@ -92,14 +92,12 @@ export function decideRetireSource(batch: Batch, command: Command<'retireSource'
     return ids?.size === 1 && ids.has(id)
   }
   const unwitnessed = [...image.records.values()].filter(isOnlyWitness).length
-  const listed = [...(image.listedBy.get(id) ?? [])].map(
-    ({ address }) => unitAt(image, address)?.address ?? '',
-  )
-  const unlisted = [...new Set(listed)].filter(
-    (unit) =>
-      unit !== '' &&
+  const unlisted = [...image.sightings].filter(
+    ([unit, all]) =>
+      unitAt(image, unit) !== null &&
       !isHeld(image.records.get(unit)) &&
-      !sightingsOf(image, unit).some((one) => isLive(one) && one.source !== id),
+      all.some(({ source, vanishedSeq }) => source === id && vanishedSeq === null) &&
+      !all.some((one) => isLive(one) && one.source !== id),
   ).length
   emit(batch, command, { type: 'source.retired', details: { id } })
   return { leases: [], source: image.sources.get(id)!, unwitnessed, unlisted }

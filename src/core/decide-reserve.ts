@@ -5,12 +5,21 @@
  */
 import { type Batch, blank, emit, emitLease, freshnessOf, isWordSpent, quarantine, viewOf } from './batch.ts'
 import type { Answer, Claim, Command, LeaseView } from './command.ts'
-import { closed, excluded, idOf, illegal, mayTouch, notOpen, renew, stateMetadata } from './decide-lease.ts'
+import {
+  closed,
+  confirm,
+  excluded,
+  idOf,
+  illegal,
+  mayTouch,
+  notOpen,
+  renew,
+  stateMetadata,
+} from './decide-lease.ts'
 import type { AddressRecord } from './event.ts'
 import {
   addressValue,
   freedByHolder,
-  giveBack,
   type HeldRecord,
   type Image,
   isClosed,
@@ -19,6 +28,7 @@ import {
   leasesOfAttachment,
   leasesOfHolder,
   nextCooledAt,
+  offer,
   type PoolState,
   poolNamed,
   restedBy,
@@ -202,10 +212,8 @@ function mayHaveAgain(image: Image, command: Reserve, claim: OpenClaim, record: 
 function again(batch: Batch, command: Reserve, record: HeldRecord): AddressRecord {
   const { now } = batch
   const node = command.node === '' ? record.node : command.node
-  if (record.state === 'RESERVED' && command.confirmed) {
-    const change = { state: 'ACTIVE', confirmedAt: record.confirmedAt ?? now, confirmBy: null, node } as const
-    return emitLease(batch, command, 'lease.confirmed', record, change)
-  }
+  if (record.state === 'RESERVED' && command.confirmed)
+    return confirm(batch, command, { ...record, node }, null)
   const within = command.confirmWithinMs ?? batch.image.pools.get(record.poolId)!.pool.confirmWithinMs
   const confirmBy =
     record.confirmBy === null || within === null ? null : Math.max(record.confirmBy, now + within)
@@ -346,7 +354,7 @@ function pickFrom(
       )
     }
   } finally {
-    for (const address of passed) giveBack(image, place, address)
+    for (const address of passed) offer(image, place, address)
   }
 }
 

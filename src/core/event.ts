@@ -213,11 +213,3 @@ export type LeaseEvent = EventOf<LeaseEventType>
 export function leaseId(network: string, token: number): string {
   return `${network}/${token}`
 }
-
-/** Splits `<network>/<fencing token>`; undefined when it is not of that form. */
-export function parseLeaseId(id: string): { readonly network: string; readonly token: number } | undefined {
-  const match = /^([^/]{1,63})\/([1-9][0-9]{0,15})$/.exec(id)
-  if (match === null) return undefined
-  const token = Number(match[2])
-  return Number.isSafeInteger(token) ? { network: match[1]!, token } : undefined
-}

@@ -1,5 +1,5 @@
 /** What an event does to the image. Total: any event that the log holds can be applied. The only caller of `put…`. */
-import type { AddressRecord, Entry, EventOf, LedgerEvent } from './event.ts'
+import type { Entry, EventOf, LedgerEvent } from './event.ts'
 import { TERMINAL } from './event.ts'
 import {
   assign,
@@ -12,6 +12,7 @@ import {
   putSightings,
   putSource,
   type Sighting,
+  type SourceState,
   sightingsAt,
   sightingsOf,
   unitAt,
@@ -32,7 +33,9 @@ export function evolve(image: Image, event: LedgerEvent): void {
       const { record } = event
       put(image, record.address, record)
       remember(image, event)
-      forgetVanished(image, record)
+      // What vanished was a witness of the lease that ended, or that another replaced.
+      if (!isHeld(record) || record.token === record.seq)
+        forget(image, sightingsOf(image, record.address), ({ vanishedSeq }) => vanishedSeq !== null)
       break
     }
     case 'attachment.closed':
@@ -116,8 +119,7 @@ export function evolve(image: Image, event: LedgerEvent): void {
       break
     }
     case 'source.enabled':
-      putSource(image, event.details.id, {
-        ...image.sources.get(event.details.id)!,
+      changeSource(image, event.details.id, {
         state: 'ENABLED',
         version: event.seq,
         enabledAt: event.at,
@@ -127,20 +129,8 @@ export function evolve(image: Image, event: LedgerEvent): void {
       break
     case 'source.retired': {
       const { id } = event.details
-      putSource(image, id, {
-        ...image.sources.get(id)!,
-        state: 'RETIRED',
-        version: event.seq,
-        retiredAt: event.at,
-        epoch: null,
-      })
-      for (const { address, source } of [...image.sightings.values()].flat())
-        if (source === id)
-          putSightings(
-            image,
-            address,
-            without(image, address, (one) => one.source === id),
-          )
+      changeSource(image, id, { state: 'RETIRED', version: event.seq, retiredAt: event.at, epoch: null })
+      forget(image, [...image.sightings.values()].flat(), (one) => one.source === id)
       break
     }
     case 'source.reported':
@@ -174,14 +164,14 @@ function changeNetwork(image: Image, event: LedgerEvent, change: Partial<Network
   assign(image, { network: { ...image.network!, ...change, version: event.seq, updatedAt: event.at } })
 }
 
+function changeSource(image: Image, id: string, change: Partial<SourceState>): void {
+  putSource(image, id, { ...image.sources.get(id)!, ...change })
+}
+
 function report(image: Image, event: EventOf<'source.reported'>): void {
   const { source: id, epoch, head, appeared, vanished, opened, closed } = event.details
-  if (opened || closed) {
-    putSource(image, id, {
-      ...image.sources.get(id)!,
-      epoch: { name: closed ? '' : epoch, seq: event.seq, head, at: event.at },
-    })
-  }
+  if (opened || closed)
+    changeSource(image, id, { epoch: { name: closed ? '' : epoch, seq: event.seq, head, at: event.at } })
   for (const entry of appeared) {
     const sightings = sightingsAt(image, entry.address)
     const owner = ownerOf(entry)
@@ -219,19 +209,11 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
   }
 }
 
-function forgetVanished(image: Image, record: AddressRecord): void {
-  if (isHeld(record) && record.token !== record.seq) return
-  for (const { address, vanishedSeq } of sightingsOf(image, record.address))
-    if (vanishedSeq !== null)
-      putSightings(
-        image,
-        address,
-        without(image, address, (one) => one.vanishedSeq !== null),
-      )
-}
-
-function without(image: Image, address: string, isGone: (one: Sighting) => boolean): readonly Sighting[] {
-  return sightingsAt(image, address).filter((one) => !isGone(one))
+function forget(image: Image, sightings: readonly Sighting[], isGone: (one: Sighting) => boolean): void {
+  for (const { address } of sightings.filter(isGone)) {
+    const kept = sightingsAt(image, address).filter((one) => !isGone(one))
+    putSightings(image, address, kept)
+  }
 }
 
 export function ownerOf(entry: Entry): Owner | null {

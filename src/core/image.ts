@@ -79,8 +79,8 @@ export type PoolState = {
   readonly free: Heap<Freed>
   /** Untouched addresses below the cursor. */
   readonly holes: Heap<bigint>
-  /** Everything untouched and not in `holes` is at or above it; null: there is none. */
-  cursor: { range: number; value: bigint } | null
+  /** Everything untouched and not in `holes` is at or above it. */
+  cursor: bigint
   /** Touched addresses, by state. */
   readonly counts: Record<AddressRecord['state'], number>
 }
@@ -215,7 +215,7 @@ export function put(image: Image, address: string, record: AddressRecord | undef
     image.records.set(address, record)
     index(image, place, record, 1)
   }
-  if (place !== null && !isHeld(record)) offer(image, place, address, unit!.value)
+  if (place !== null && !isHeld(record)) offer(image, place, address)
   image.journal?.push(() => put(image, address, before))
 }
 
@@ -353,7 +353,7 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
   if (state !== null) {
     for (const record of recordsIn(image, state.pool)) {
       state.counts[record.state] += 1
-      offer(image, state, record.address, addressValue(record.address).value)
+      offer(image, state, record.address)
     }
   }
   image.journal?.push(() => putPool(image, id, before?.pool))
@@ -366,7 +366,7 @@ function emptyPool(pool: Pool): PoolState {
       (a, b) => a.availableAt < b.availableAt || (a.availableAt === b.availableAt && a.seq < b.seq),
     ),
     holes: createHeap((a, b) => a < b),
-    cursor: pool.allocatable.length === 0 ? null : { range: 0, value: pool.allocatable[0]!.first },
+    cursor: 0n,
     counts: { FREE: 0, RESERVED: 0, ACTIVE: 0, QUARANTINED: 0 },
   }
 }
@@ -381,13 +381,15 @@ export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
 }
 
 /** Puts an address where candidates come from, if it is free and nobody lists it. */
-function offer(image: Image, place: PoolState, address: string, value: bigint): void {
+export function offer(image: Image, place: PoolState, address: string): void {
   const record = image.records.get(address)
-  if (isHeld(record) || isListed(image, address) || !contains(place.pool.allocatable, value)) return
+  if (isHeld(record) || isListed(image, address)) return
+  const { value } = addressValue(address)
+  if (!contains(place.pool.allocatable, value)) return
   if (record !== undefined) {
     place.free.push({ availableAt: record.availableAt!, seq: record.seq, address })
     if (place.free.size > 2 * touchedIn(place) + 1_024) compact(image, place)
-  } else if (place.cursor === null || value < place.cursor.value) place.holes.push(value)
+  } else if (value < place.cursor) place.holes.push(value)
 }
 
 function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolState): number {
@@ -427,10 +429,6 @@ export function takeCandidate(image: Image, place: PoolState, now: number): stri
   )
 }
 
-export function giveBack(image: Image, place: PoolState, address: string): void {
-  offer(image, place, address, addressValue(address).value)
-}
-
 /** When the next address of the pool has cooled; null: none is cooling. */
 export function nextCooledAt(image: Image, place: PoolState): number | null {
   for (;;) {
@@ -458,26 +456,21 @@ function takeUntouched(image: Image, place: PoolState): string | null {
   for (let hole = holes.pop(); hole !== undefined; hole = holes.pop()) {
     while (holes.peek() === hole) holes.pop()
     const address = formatValue(pool.family, hole)
-    if (isUntouched(image, place, address, hole)) return address
+    if (isUntouched(image, address)) return address
   }
   const size = blockSize(pool.family, pool.prefixLength)
-  while (place.cursor !== null) {
-    const { range, value } = place.cursor
-    const { last } = pool.allocatable[range]!
-    const next = value + size
-    if (next <= last) place.cursor.value = next
-    else {
-      const following = pool.allocatable[range + 1]
-      place.cursor = following === undefined ? null : { range: range + 1, value: following.first }
-    }
+  for (;;) {
+    const range = firstFrom(pool.allocatable, ({ last }) => last < place.cursor)
+    if (range === undefined) return null
+    const value = range.first > place.cursor ? range.first : place.cursor
+    place.cursor = value + size
     const address = formatValue(pool.family, value)
-    if (isUntouched(image, place, address, value)) return address
+    if (isUntouched(image, address)) return address
   }
-  return null
 }
 
-function isUntouched(image: Image, { pool }: PoolState, address: string, value: bigint): boolean {
-  return !image.records.has(address) && !isListed(image, address) && contains(pool.allocatable, value)
+function isUntouched(image: Image, address: string): boolean {
+  return !image.records.has(address) && !isListed(image, address)
 }
 
 // Sightings.
@@ -518,7 +511,7 @@ export function putSightings(image: Image, address: string, sightings: readonly 
   for (const one of sightings)
     if (one.vanishedSeq === null) image.listedBy.getOrInsertComputed(one.source, () => new Set()).add(one)
   image.dirtySightings.add(address)
-  if (unit !== null) offer(image, unit.place, key, unit.value)
+  if (unit !== null) offer(image, unit.place, key)
   image.journal?.push(() => putSightings(image, address, before))
 }
 

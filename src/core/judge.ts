@@ -7,15 +7,7 @@
  */
 import type { Counted, Freshness, LookUp } from './command.ts'
 import { type AddressRecord, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
-import {
-  type HeldRecord,
-  type Image,
-  isListed,
-  isLive,
-  type Sighting,
-  type SourceState,
-  sightingsOf,
-} from './image.ts'
+import { type HeldRecord, type Image, isLive, type Sighting, type SourceState, sightingsOf } from './image.ts'
 import { describeOwner, isListedAs, type Owner } from './owner.ts'
 import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
 import type { RuleName } from './rules.ts'
@@ -337,11 +329,6 @@ export function witnessesOf(image: Image, record: HeldRecord, coverage: Coverage
 function couldSee({ declaration }: SourceState, { node, owner }: HeldRecord, listed: Sighting): boolean {
   if (node !== '' && !coversNode(declaration, node)) return false
   return owner === null || (listed.owner !== null && isListedAs(owner, listed.owner))
-}
-
-/** A held lease that no source lists live is to be judged. */
-export function isSuspect(image: Image, record: HeldRecord): boolean {
-  return !isListed(image, record.address)
 }
 
 // What is written down.

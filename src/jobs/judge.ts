@@ -10,11 +10,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { LookUp } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
-import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
+import { type HeldRecord, type Image, isHeld, isListed } from '../core/image.ts'
 import {
   type Coverage,
   coverageOf,
-  isSuspect,
   type Judgement,
   judge as judgeOne,
   judgeProof,
@@ -137,7 +136,7 @@ function suspectOf(
   coverage: Coverage,
   record: AddressRecord | undefined,
 ): Suspect | null {
-  if (!isHeld(record) || !isSuspect(image, record)) return null
+  if (!isHeld(record) || isListed(image, record.address)) return null
   const evidence = { image, now: ledger.now(), freshness: () => undefined, lookUps: [], without: READ_RULES }
   const { because, proof } = judgeOne(evidence, record, coverage)
   if (!because.every(({ code }) => code === 'WITNESS_NOT_WARM')) return null

@@ -7,8 +7,8 @@ import type { Command, Freshness, Known, LookUp } from '../../src/core/command.t
 import { expiresAt } from '../../src/core/decide-lease.ts'
 import { believedHead, freshnessAfter, isSpaced } from '../../src/core/decide-report.ts'
 import type { Entry } from '../../src/core/event.ts'
-import { type Image, isHeld, type Sighting } from '../../src/core/image.ts'
-import { coverageOf, isSuspect, judge, type Question } from '../../src/core/judge.ts'
+import { type Image, isHeld, isListed, type Sighting } from '../../src/core/image.ts'
+import { coverageOf, judge, type Question } from '../../src/core/judge.ts'
 import { isListedAs } from '../../src/core/owner.ts'
 import { eraOf } from '../../src/core/policy.ts'
 import { findingNews, findingVanished } from '../../src/sources/intake.ts'
@@ -237,7 +237,7 @@ export class Reporters {
     const coverage = coverageOf(image)
     const now = this.#processes.now(process)
     for (const record of image.records.values()) {
-      if (!isHeld(record) || (!isSuspect(image, record) && !without.has('DOUBT_IS_LIFE'))) continue
+      if (!isHeld(record) || (isListed(image, record.address) && !without.has('DOUBT_IS_LIFE'))) continue
       const answers = lookUps.get(record.address) ?? []
       const evidence = { image, now, freshness: (id: string) => freshness.get(id), lookUps: answers, without }
       const { verdict, questions } = judge(evidence, record, coverage)

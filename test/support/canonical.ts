@@ -5,9 +5,9 @@
 import { blockSize, formatValue } from '../../src/core/address.ts'
 import {
   addressValue,
-  giveBack,
   type Image,
   isListed,
+  offer,
   type PoolState,
   recordsIn,
   restedBy,
@@ -60,7 +60,7 @@ export function nextCandidates(image: Image, place: PoolState, now: number, most
     if (!taken.includes(address)) taken.push(address)
     else break
   }
-  for (const address of taken) giveBack(image, place, address)
+  for (const address of taken) offer(image, place, address)
   return taken
 }
 
