@@ -4,6 +4,7 @@ import { TERMINAL } from './event.ts'
 import {
   assign,
   type Image,
+  isClosing,
   isHeld,
   type NetworkState,
   put,
@@ -22,24 +23,17 @@ import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'
 
 export function evolve(image: Image, event: LedgerEvent): void {
+  remember(image, event)
+  if ('record' in event) {
+    const { record } = event
+    put(image, record.address, record)
+    // What vanished was a witness of the lease that ended, or that another replaced.
+    if (!isHeld(record) || record.token === record.seq)
+      forget(image, sightingsOf(image, record.address), ({ vanishedSeq }) => vanishedSeq !== null)
+    return
+  }
   switch (event.type) {
-    case 'lease.reserved':
-    case 'lease.confirmed':
-    case 'lease.updated':
-    case 'lease.adopted':
-    case 'lease.released':
-    case 'lease.quarantined':
-    case 'lease.reaped': {
-      const { record } = event
-      put(image, record.address, record)
-      remember(image, event)
-      // What vanished was a witness of the lease that ended, or that another replaced.
-      if (!isHeld(record) || record.token === record.seq)
-        forget(image, sightingsOf(image, record.address), ({ vanishedSeq }) => vanishedSeq !== null)
-      break
-    }
     case 'attachment.closed':
-      remember(image, event)
       break
     case 'network.created':
       assign(image, {
@@ -83,7 +77,6 @@ export function evolve(image: Image, event: LedgerEvent): void {
       const holds = { ...image.network!.holds }
       for (const hold of event.details.holds) delete holds[hold]
       changeNetwork(image, event, { holds })
-      remember(image, event)
       break
     }
     case 'pool.created':
@@ -152,11 +145,9 @@ export function remember(image: Image, event: LedgerEvent): void {
   if (!('record' in event)) return
   if (event.cause === 'PROVEN_ABSENT')
     assign(image, { reaps: [...image.reaps.filter((at) => at > event.at - POLICY.holdWindowMs), event.at] })
-  const { owner, quarantine } = event.record
+  const { owner } = event.record
   const closes =
-    event.type === 'lease.released' ||
-    (event.type === 'lease.quarantined' &&
-      (quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'))
+    event.type === 'lease.released' || (event.type === 'lease.quarantined' && isClosing(event.record))
   if (closes && owner !== null) putClosing(image, owner, event.at)
 }
 

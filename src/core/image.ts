@@ -318,11 +318,13 @@ export function isClosed(image: Image, owner: Owner, now: number): boolean {
   if (owner.incarnation === '') return false
   const closedAt = image.closings.get(attachmentKey(owner))
   if (closedAt !== undefined && now < closedAt + POLICY.retryHorizonMs) return true
-  return leasesOfAttachment(image, owner).some(
-    ({ quarantine, state }) =>
-      state === 'QUARANTINED' &&
-      (quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'),
-  )
+  return leasesOfAttachment(image, owner).some(isClosing)
+}
+
+/** Quarantined by its owner's own doing: released without a confirmed removal, or superseded. */
+export function isClosing({ state, quarantine }: AddressRecord): boolean {
+  if (state !== 'QUARANTINED') return false
+  return quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'
 }
 
 // Sources.

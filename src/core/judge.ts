@@ -128,9 +128,7 @@ export const JUDGE_RULES: readonly Rule[] = [
           if (missed.length > 0 && missed.at(-1)!.at <= young)
             yield because('TOO_YOUNG', id, `${id} has not reported since its last change was old enough`)
           const isEarly = ({ source, owner, askedAt }: LookUp) =>
-            source === id &&
-            askedAt <= young &&
-            parties.some(({ kind, uid }) => kind === owner.kind && uid === owner.uid)
+            source === id && askedAt <= young && parties.some((party) => isParty(party, owner))
           if (lookUps.some(isEarly))
             yield because('LOOK_UP_WANTED', id, `${id} was asked too early, and is to be asked again`)
         }
@@ -167,6 +165,10 @@ export function confirmableUntil(
   return confirmBy + Math.max(confirmGraceMs, (confirmBy - reservedAt) * POLICY.confirmGraceShare)
 }
 
+function isParty(party: Owner, said: Pick<Owner, 'kind' | 'uid'> | null): boolean {
+  return said?.kind === party.kind && said.uid === party.uid
+}
+
 /** Everybody known who may be there: the owner, and whom sources saw since the lease was made. */
 function partiesOf(record: HeldRecord, sightings: readonly Sighting[]): readonly Owner[] {
   const parties = new Map<string, Owner>()
@@ -178,14 +180,12 @@ function partiesOf(record: HeldRecord, sightings: readonly Sighting[]): readonly
 /** Null: a witness has said of a party, after the last of its reports without it, that it is gone or has ended. */
 function doubtOf(proof: Proof, { id, missed }: Witness, party: Owner): Omit<Reason, 'source'> | null {
   const { record, policy, judgedAt, sightings, lookUps } = proof
-  const isParty = ({ kind, uid }: { readonly kind: string; readonly uid: string }) =>
-    kind === party.kind && uid === party.uid
   const listed = sightings.find(
     ({ source, owner, state, vanishedSeq }) =>
-      source === id && state === TERMINAL && vanishedSeq === null && owner !== null && isParty(owner),
+      source === id && state === TERMINAL && vanishedSeq === null && isParty(party, owner),
   )
   const last = lookUps.find(
-    ({ source, address, owner }) => source === id && address === record.address && isParty(owner),
+    ({ source, address, owner }) => source === id && address === record.address && isParty(party, owner),
   )
   if (listed === undefined) {
     const proving = missed.slice(0, policy.misses)
@@ -262,9 +262,8 @@ function witnessOf(
     isEnabled: source.state === 'ENABLED',
     couldSee,
     parties: partiesOf(record, all).filter(
-      ({ kind, uid }) =>
-        source.declaration.ownerKinds.includes(kind) ||
-        own.some(({ owner }) => owner?.kind === kind && owner.uid === uid),
+      (party) =>
+        source.declaration.ownerKinds.includes(party.kind) || own.some(({ owner }) => isParty(party, owner)),
     ),
     isWarm: fresh?.warm === true,
     since,

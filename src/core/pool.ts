@@ -153,22 +153,13 @@ function parseInside(text: string, range: IpRange, field: string, where: string)
   return formatValue(parsed.family, parsed.value)
 }
 
-/** Fields of a ReapPolicy, by what they set. */
-const REAP_POLICY = {
-  misses: 'misses',
-  minimumAgeMs: 'minimumAge',
-  unwitnessedAgeMs: 'unwitnessedAge',
-  terminalGraceMs: 'terminalGrace',
-  confirmGraceMs: 'confirmGrace',
-} as const satisfies Record<keyof ReapPolicy, string>
-
 /** What differs from the defaults, so that there is one spelling of a pool that sets nothing. */
 function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refusal {
   const set: { -readonly [K in keyof ReapPolicy]?: ReapPolicy[K] } = {}
-  for (const key of Object.keys(REAP_POLICY) as (keyof ReapPolicy)[]) {
+  for (const key of Object.keys(policyOf()) as (keyof ReapPolicy)[]) {
     const value = given[key]
     if (value === undefined) continue
-    const field = `reapPolicy.${REAP_POLICY[key]}`
+    const field = `reapPolicy.${key.replace(/Ms$/, '')}`
     // More misses than reports are kept could never be proven.
     if (key === 'misses' && !isWhole(value, 1, POLICY.recentReports))
       return invalid(field, `must be a whole number between 1 and ${POLICY.recentReports} snapshots`)
