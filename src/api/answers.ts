@@ -194,7 +194,7 @@ export function shownEntry(network: string, shown: EventShown): Shown<auditPb.Hi
 }
 
 export function shownHolder(holder: Holder): Shown<auditPb.Holder> {
-  const { owner, from, until, states } = holder
+  const { owner, from, until } = holder
   return {
     ...holder,
     pool: holder.face.pool,
@@ -206,6 +206,5 @@ export function shownHolder(holder: Holder): Shown<auditPb.Holder> {
     untilSeq: until?.seq,
     untilTime: until?.at,
     endedAs: until?.as,
-    states: states.map((one) => ({ ...one, quarantineReason: one.reason, time: one.at })),
   }
 }

@@ -5,15 +5,7 @@
  */
 import { type Kysely, type RawBuilder, sql } from 'kysely'
 import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
-import {
-  type Details,
-  type EventType,
-  type LeaseEvent,
-  type LeaseState,
-  type LedgerEvent,
-  leaseId,
-  type QuarantineReason,
-} from '../core/event.ts'
+import { type Details, type EventType, type LeaseEvent, type LedgerEvent, leaseId } from '../core/event.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import { eventOf } from './event-text.ts'
 import { type LeasePage, MOST_EXAMINED, type PageByAddress, readLeasePage } from './read-leases.ts'
@@ -23,8 +15,6 @@ type Db = Kysely<unknown>
 
 /** Addresses of a CIDR whose chains are merged; of one with more that were ever held, the log is walked. */
 const MOST_MERGED = 1_000
-/** Of the events in which a lease changed its state: the newest. */
-const MOST_STATES = 100
 
 /** A page of what goes by number. */
 export type PageOfLog = {
@@ -264,15 +254,6 @@ export type Holder = {
   /** Null: it is held still. */
   readonly until: { readonly seq: number; readonly at: number; readonly as: string } | null
   readonly availableAt: number | null
-  /** Oldest first; of a lease that changed more than 100 times, the newest. */
-  readonly states: readonly HeldState[]
-}
-
-type HeldState = {
-  readonly state: LeaseState
-  readonly reason: QuarantineReason | null
-  readonly seq: number
-  readonly at: number
 }
 
 /** `holders`: whoever held while the numbers of this page passed, oldest first. */
@@ -343,14 +324,6 @@ function holderOf(network: string, life: readonly LifeRow[]): Holder {
   const first = events[0]!
   const last = events.at(-1)!
   const { address, prefixLength, token, owner, node, labels } = first.record
-  const states: HeldState[] = []
-  for (const { seq, at, record } of events) {
-    const { state } = record
-    if (state === 'FREE') continue
-    const reason = record.quarantine?.reason ?? null
-    const before = states.at(-1)
-    if (before?.state !== state || before.reason !== reason) states.push({ state, reason, seq, at })
-  }
   const isOver = last.record.state === 'FREE'
   return {
     leaseId: leaseId(network, token),
@@ -363,7 +336,6 @@ function holderOf(network: string, life: readonly LifeRow[]): Holder {
     from: { seq: first.seq, at: first.at, as: nameOf(first), actor: first.actor },
     until: isOver ? { seq: last.seq, at: last.at, as: nameOf(last) } : null,
     availableAt: last.record.availableAt,
-    states: states.slice(-MOST_STATES),
   }
 }
 

@@ -10,7 +10,7 @@ import type { Network, NetworkJson } from "./network_pb.ts";
 import { file_ipledger_v1_network } from "./network_pb.ts";
 import type { Pool, PoolJson } from "./pool_pb.ts";
 import { file_ipledger_v1_pool } from "./pool_pb.ts";
-import type { Lease, LeaseJson, LeaseState, LeaseStateJson, Owner, OwnerJson, QuarantineReason, QuarantineReasonJson } from "./types_pb.ts";
+import type { Lease, LeaseJson, Owner, OwnerJson } from "./types_pb.ts";
 import { file_ipledger_v1_types } from "./types_pb.ts";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/audit.proto.
  */
 export const file_ipledger_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki3wIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRINCgV0eXBlcxgIIAMoCRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRISCgpkZXNjZW5kaW5nGAsgASgIEigKBGZyb20YDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pbmNsdWRlX3NvdXJjZXMYDiABKAhCDQoLX2JlZm9yZV9zZXEiXwoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIj8KDEhpc3RvcnlFbnRyeRIhCgVldmVudBgBIAEoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EgwKBHdoYXQYAiABKAkipAEKCUhlbGRTdGF0ZRImCgVzdGF0ZRgBIAEoDjIXLmlwbGVkZ2VyLnYxLkxlYXNlU3RhdGUSOAoRcXVhcmFudGluZV9yZWFzb24YAiABKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEgsKA3NlcRgDIAEoBBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKHAwoGSG9sZGVyEhAKCGxlYXNlX2lkGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSFQoNcHJlZml4X2xlbmd0aBgDIAEoDRIMCgRwb29sGAQgASgJEiEKBW93bmVyGAUgASgLMhIuaXBsZWRnZXIudjEuT3duZXISEAoIZnJvbV9zZXEYBiABKAQSLQoJZnJvbV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghiZWdhbl9hcxgIIAEoCRIQCghnaXZlbl9ieRgJIAEoCRIRCgl1bnRpbF9zZXEYCiABKAQSLgoKdW50aWxfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZW5kZWRfYXMYDCABKAkSMAoMYXZhaWxhYmxlX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgZzdGF0ZXMYDiADKAsyFi5pcGxlZGdlci52MS5IZWxkU3RhdGUikgIKGEdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDAoEY2lkchgDIAEoCRIoCgRmcm9tGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYWZ0ZXJfc2VxGAYgASgEEhcKCmJlZm9yZV9zZXEYByABKARIAIgBARIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCRISCgpkZXNjZW5kaW5nGAogASgIQg0KC19iZWZvcmVfc2VxIpQBChlHZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCJlChZHZXRMZWFzZUhpc3RvcnlSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCmRlc2NlbmRpbmcYBCABKAgikgEKF0dldExlYXNlSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCKhAQoVTGlzdExlYXNlc0FzT2ZSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEAoDc2VxGAIgASgESACIAQESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcG9vbBgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIGCgRfc2VxIpoBChZMaXN0TGVhc2VzQXNPZlJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgFIAEoBCJ9ChVFeHBsYWluQWRkcmVzc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEifQoLRXhwbGFpblN0ZXASCwoDc2VxGAEgASgEEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSKQoIZXZpZGVuY2UYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItABChZFeHBsYWluQWRkcmVzc1Jlc3BvbnNlEg4KBmFuc3dlchgBIAEoCRINCgVzdGF0ZRgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoFc3RlcHMYBSADKAsyGC5pcGxlZGdlci52MS5FeHBsYWluU3RlcBIpCghldmlkZW5jZRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEaGVhZBgHIAEoBCInChRWZXJpZnlOZXR3b3JrUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJIm0KDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSCwoDc2VxGAQgASgEEhAKCGV4cGVjdGVkGAUgASgJEg0KBWZvdW5kGAYgASgJIr8BChVWZXJpZnlOZXR3b3JrUmVzcG9uc2USDwoHbmV0d29yaxgBIAEoCRIQCghjb21wbGV0ZRgCIAEoCBIQCghmcm9tX3NlcRgDIAEoBBIUCgx2ZXJpZmllZF9zZXEYBCABKAQSDgoGZGlnZXN0GAUgASgJEgwKBGhlYWQYBiABKAQSLAoIZmluZGluZ3MYByADKAsyGi5pcGxlZGdlci52MS5WZXJpZnlGaW5kaW5nEg8KB29taXR0ZWQYCCABKAQyrQQKDEF1ZGl0U2VydmljZRJNCgpMaXN0RXZlbnRzEh4uaXBsZWRnZXIudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVzcG9uc2USYgoRR2V0QWRkcmVzc0hpc3RvcnkSJS5pcGxlZGdlci52MS5HZXRBZGRyZXNzSGlzdG9yeVJlcXVlc3QaJi5pcGxlZGdlci52MS5HZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlElwKD0dldExlYXNlSGlzdG9yeRIjLmlwbGVkZ2VyLnYxLkdldExlYXNlSGlzdG9yeVJlcXVlc3QaJC5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXNwb25zZRJZCg5MaXN0TGVhc2VzQXNPZhIiLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVzcG9uc2USWQoORXhwbGFpbkFkZHJlc3MSIi5pcGxlZGdlci52MS5FeHBsYWluQWRkcmVzc1JlcXVlc3QaIy5pcGxlZGdlci52MS5FeHBsYWluQWRkcmVzc1Jlc3BvbnNlElYKDVZlcmlmeU5ldHdvcmsSIS5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLlZlcmlmeU5ldHdvcmtSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
+  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki3wIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRINCgV0eXBlcxgIIAMoCRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRISCgpkZXNjZW5kaW5nGAsgASgIEigKBGZyb20YDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pbmNsdWRlX3NvdXJjZXMYDiABKAhCDQoLX2JlZm9yZV9zZXEiXwoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIj8KDEhpc3RvcnlFbnRyeRIhCgVldmVudBgBIAEoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EgwKBHdoYXQYAiABKAki3wIKBkhvbGRlchIQCghsZWFzZV9pZBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhUKDXByZWZpeF9sZW5ndGgYAyABKA0SDAoEcG9vbBgEIAEoCRIhCgVvd25lchgFIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhAKCGZyb21fc2VxGAYgASgEEi0KCWZyb21fdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYmVnYW5fYXMYCCABKAkSEAoIZ2l2ZW5fYnkYCSABKAkSEQoJdW50aWxfc2VxGAogASgEEi4KCnVudGlsX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2FzGAwgASgJEjAKDGF2YWlsYWJsZV9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikgIKGEdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDAoEY2lkchgDIAEoCRIoCgRmcm9tGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYWZ0ZXJfc2VxGAYgASgEEhcKCmJlZm9yZV9zZXEYByABKARIAIgBARIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCRISCgpkZXNjZW5kaW5nGAogASgIQg0KC19iZWZvcmVfc2VxIpQBChlHZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCJlChZHZXRMZWFzZUhpc3RvcnlSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCmRlc2NlbmRpbmcYBCABKAgikgEKF0dldExlYXNlSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCKhAQoVTGlzdExlYXNlc0FzT2ZSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEAoDc2VxGAIgASgESACIAQESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcG9vbBgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIGCgRfc2VxIpoBChZMaXN0TGVhc2VzQXNPZlJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgFIAEoBCJ9ChVFeHBsYWluQWRkcmVzc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEifQoLRXhwbGFpblN0ZXASCwoDc2VxGAEgASgEEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSKQoIZXZpZGVuY2UYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItABChZFeHBsYWluQWRkcmVzc1Jlc3BvbnNlEg4KBmFuc3dlchgBIAEoCRINCgVzdGF0ZRgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoFc3RlcHMYBSADKAsyGC5pcGxlZGdlci52MS5FeHBsYWluU3RlcBIpCghldmlkZW5jZRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEaGVhZBgHIAEoBCInChRWZXJpZnlOZXR3b3JrUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJIm0KDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSCwoDc2VxGAQgASgEEhAKCGV4cGVjdGVkGAUgASgJEg0KBWZvdW5kGAYgASgJIr8BChVWZXJpZnlOZXR3b3JrUmVzcG9uc2USDwoHbmV0d29yaxgBIAEoCRIQCghjb21wbGV0ZRgCIAEoCBIQCghmcm9tX3NlcRgDIAEoBBIUCgx2ZXJpZmllZF9zZXEYBCABKAQSDgoGZGlnZXN0GAUgASgJEgwKBGhlYWQYBiABKAQSLAoIZmluZGluZ3MYByADKAsyGi5pcGxlZGdlci52MS5WZXJpZnlGaW5kaW5nEg8KB29taXR0ZWQYCCABKAQyrQQKDEF1ZGl0U2VydmljZRJNCgpMaXN0RXZlbnRzEh4uaXBsZWRnZXIudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVzcG9uc2USYgoRR2V0QWRkcmVzc0hpc3RvcnkSJS5pcGxlZGdlci52MS5HZXRBZGRyZXNzSGlzdG9yeVJlcXVlc3QaJi5pcGxlZGdlci52MS5HZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlElwKD0dldExlYXNlSGlzdG9yeRIjLmlwbGVkZ2VyLnYxLkdldExlYXNlSGlzdG9yeVJlcXVlc3QaJC5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXNwb25zZRJZCg5MaXN0TGVhc2VzQXNPZhIiLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVzcG9uc2USWQoORXhwbGFpbkFkZHJlc3MSIi5pcGxlZGdlci52MS5FeHBsYWluQWRkcmVzc1JlcXVlc3QaIy5pcGxlZGdlci52MS5FeHBsYWluQWRkcmVzc1Jlc3BvbnNlElYKDVZlcmlmeU5ldHdvcmsSIS5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLlZlcmlmeU5ldHdvcmtSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
 
 /**
  * An attachment whose late calls are refused with ATTACHMENT_CLOSED.
@@ -612,83 +612,6 @@ export const HistoryEntrySchema: GenMessage<HistoryEntry, {jsonType: HistoryEntr
   messageDesc(file_ipledger_v1_audit, 4);
 
 /**
- * From when on a lease was in a state.
- *
- * @generated from message ipledger.v1.HeldState
- */
-export type HeldState = Message<"ipledger.v1.HeldState"> & {
-  /**
-   * RESERVED, ACTIVE or QUARANTINED.
-   *
-   * @generated from field: ipledger.v1.LeaseState state = 1;
-   */
-  state: LeaseState;
-
-  /**
-   * Why, if QUARANTINED.
-   *
-   * @generated from field: ipledger.v1.QuarantineReason quarantine_reason = 2;
-   */
-  quarantineReason: QuarantineReason;
-
-  /**
-   * Number of the event that made it so.
-   *
-   * @generated from field: uint64 seq = 3;
-   */
-  seq: bigint;
-
-  /**
-   * Time of that event.
-   *
-   * @generated from field: google.protobuf.Timestamp time = 4;
-   */
-  time?: Timestamp | undefined;
-};
-
-/**
- * From when on a lease was in a state.
- *
- * @generated from message ipledger.v1.HeldState
- */
-export type HeldStateJson = {
-  /**
-   * RESERVED, ACTIVE or QUARANTINED.
-   *
-   * @generated from field: ipledger.v1.LeaseState state = 1;
-   */
-  state?: LeaseStateJson;
-
-  /**
-   * Why, if QUARANTINED.
-   *
-   * @generated from field: ipledger.v1.QuarantineReason quarantine_reason = 2;
-   */
-  quarantineReason?: QuarantineReasonJson;
-
-  /**
-   * Number of the event that made it so.
-   *
-   * @generated from field: uint64 seq = 3;
-   */
-  seq?: string;
-
-  /**
-   * Time of that event.
-   *
-   * @generated from field: google.protobuf.Timestamp time = 4;
-   */
-  time?: TimestampJson;
-};
-
-/**
- * Describes the message ipledger.v1.HeldState.
- * Use `create(HeldStateSchema)` to create a new message.
- */
-export const HeldStateSchema: GenMessage<HeldState, {jsonType: HeldStateJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 5);
-
-/**
  * The span over which a lease was held.
  *
  * @generated from message ipledger.v1.Holder
@@ -784,13 +707,6 @@ export type Holder = Message<"ipledger.v1.Holder"> & {
    * @generated from field: google.protobuf.Timestamp available_at = 13;
    */
   availableAt?: Timestamp | undefined;
-
-  /**
-   * Its states, oldest first; of a lease that changed more than 100 times, the newest.
-   *
-   * @generated from field: repeated ipledger.v1.HeldState states = 14;
-   */
-  states: HeldState[];
 };
 
 /**
@@ -889,13 +805,6 @@ export type HolderJson = {
    * @generated from field: google.protobuf.Timestamp available_at = 13;
    */
   availableAt?: TimestampJson;
-
-  /**
-   * Its states, oldest first; of a lease that changed more than 100 times, the newest.
-   *
-   * @generated from field: repeated ipledger.v1.HeldState states = 14;
-   */
-  states?: HeldStateJson[];
 };
 
 /**
@@ -903,7 +812,7 @@ export type HolderJson = {
  * Use `create(HolderSchema)` to create a new message.
  */
 export const HolderSchema: GenMessage<Holder, {jsonType: HolderJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 6);
+  messageDesc(file_ipledger_v1_audit, 5);
 
 /**
  * Input of GetAddressHistory. One of `address` and `cidr` is required.
@@ -1064,7 +973,7 @@ export type GetAddressHistoryRequestJson = {
  * Use `create(GetAddressHistoryRequestSchema)` to create a new message.
  */
 export const GetAddressHistoryRequestSchema: GenMessage<GetAddressHistoryRequest, {jsonType: GetAddressHistoryRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 7);
+  messageDesc(file_ipledger_v1_audit, 6);
 
 /**
  * Answer of GetAddressHistory.
@@ -1147,7 +1056,7 @@ export type GetAddressHistoryResponseJson = {
  * Use `create(GetAddressHistoryResponseSchema)` to create a new message.
  */
 export const GetAddressHistoryResponseSchema: GenMessage<GetAddressHistoryResponse, {jsonType: GetAddressHistoryResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 8);
+  messageDesc(file_ipledger_v1_audit, 7);
 
 /**
  * Input of GetLeaseHistory.
@@ -1224,7 +1133,7 @@ export type GetLeaseHistoryRequestJson = {
  * Use `create(GetLeaseHistoryRequestSchema)` to create a new message.
  */
 export const GetLeaseHistoryRequestSchema: GenMessage<GetLeaseHistoryRequest, {jsonType: GetLeaseHistoryRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 9);
+  messageDesc(file_ipledger_v1_audit, 8);
 
 /**
  * Answer of GetLeaseHistory.
@@ -1301,7 +1210,7 @@ export type GetLeaseHistoryResponseJson = {
  * Use `create(GetLeaseHistoryResponseSchema)` to create a new message.
  */
 export const GetLeaseHistoryResponseSchema: GenMessage<GetLeaseHistoryResponse, {jsonType: GetLeaseHistoryResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 10);
+  messageDesc(file_ipledger_v1_audit, 9);
 
 /**
  * Input of ListLeasesAsOf. With neither `seq` nor `time` it is as of the head when the first page is read.
@@ -1406,7 +1315,7 @@ export type ListLeasesAsOfRequestJson = {
  * Use `create(ListLeasesAsOfRequestSchema)` to create a new message.
  */
 export const ListLeasesAsOfRequestSchema: GenMessage<ListLeasesAsOfRequest, {jsonType: ListLeasesAsOfRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 11);
+  messageDesc(file_ipledger_v1_audit, 10);
 
 /**
  * Answer of ListLeasesAsOf.
@@ -1499,7 +1408,7 @@ export type ListLeasesAsOfResponseJson = {
  * Use `create(ListLeasesAsOfResponseSchema)` to create a new message.
  */
 export const ListLeasesAsOfResponseSchema: GenMessage<ListLeasesAsOfResponse, {jsonType: ListLeasesAsOfResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 12);
+  messageDesc(file_ipledger_v1_audit, 11);
 
 /**
  * Input of ExplainAddress. With neither `seq` nor `time` it is about now.
@@ -1576,7 +1485,7 @@ export type ExplainAddressRequestJson = {
  * Use `create(ExplainAddressRequestSchema)` to create a new message.
  */
 export const ExplainAddressRequestSchema: GenMessage<ExplainAddressRequest, {jsonType: ExplainAddressRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 13);
+  messageDesc(file_ipledger_v1_audit, 12);
 
 /**
  * One event that led to what is so.
@@ -1653,7 +1562,7 @@ export type ExplainStepJson = {
  * Use `create(ExplainStepSchema)` to create a new message.
  */
 export const ExplainStepSchema: GenMessage<ExplainStep, {jsonType: ExplainStepJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 14);
+  messageDesc(file_ipledger_v1_audit, 13);
 
 /**
  * Answer of ExplainAddress.
@@ -1776,7 +1685,7 @@ export type ExplainAddressResponseJson = {
  * Use `create(ExplainAddressResponseSchema)` to create a new message.
  */
 export const ExplainAddressResponseSchema: GenMessage<ExplainAddressResponse, {jsonType: ExplainAddressResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 15);
+  messageDesc(file_ipledger_v1_audit, 14);
 
 /**
  * Input of VerifyNetwork.
@@ -1811,7 +1720,7 @@ export type VerifyNetworkRequestJson = {
  * Use `create(VerifyNetworkRequestSchema)` to create a new message.
  */
 export const VerifyNetworkRequestSchema: GenMessage<VerifyNetworkRequest, {jsonType: VerifyNetworkRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 16);
+  messageDesc(file_ipledger_v1_audit, 15);
 
 /**
  * Something that is not in order.
@@ -1916,7 +1825,7 @@ export type VerifyFindingJson = {
  * Use `create(VerifyFindingSchema)` to create a new message.
  */
 export const VerifyFindingSchema: GenMessage<VerifyFinding, {jsonType: VerifyFindingJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 17);
+  messageDesc(file_ipledger_v1_audit, 16);
 
 /**
  * Answer of VerifyNetwork.
@@ -2049,7 +1958,7 @@ export type VerifyNetworkResponseJson = {
  * Use `create(VerifyNetworkResponseSchema)` to create a new message.
  */
 export const VerifyNetworkResponseSchema: GenMessage<VerifyNetworkResponse, {jsonType: VerifyNetworkResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 18);
+  messageDesc(file_ipledger_v1_audit, 17);
 
 /**
  * What happened: the event log, and what can be told from it. Read only, but for where VerifyNetwork ended.
