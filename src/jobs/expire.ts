@@ -4,6 +4,8 @@
  */
 import { expiresAt } from '../core/decide-lease.ts'
 import type { AddressRecord } from '../core/event.ts'
+import type { Image } from '../core/image.ts'
+import type { RuleName } from '../core/rules.ts'
 import { commandOf, inEachImage, isShut, type Job, sift } from './job.ts'
 
 /** Half a batch of the ledger, so that callers who wait behind one never wait long. Not measured. */
@@ -12,10 +14,7 @@ const AT_ONCE = 500
 export const expire: Job = (context) =>
   inEachImage(context, async (network, image) => {
     const { ledger, signal } = context
-    const pick = (record: AddressRecord) => {
-      const at = isShut(image) ? null : expiresAt({ image, without: new Set() }, record)
-      return at === null || at >= ledger.now() ? null : record
-    }
+    const pick = (record: AddressRecord) => (isOverdue(image, record, ledger.now()) ? record : null)
     let reaped = 0
     for await (const due of sift(image.records.values(), pick, AT_ONCE, signal)) {
       const command = { ...commandOf(network, 'expire', 'NEVER_CONFIRMED'), type: 'expire' } as const
@@ -26,3 +25,13 @@ export const expire: Job = (context) =>
     }
     return { reaped }
   })
+
+export function isOverdue(
+  image: Image,
+  record: AddressRecord,
+  now: number,
+  without: ReadonlySet<RuleName> = new Set(),
+): boolean {
+  const at = isShut(image) ? null : expiresAt({ image, without }, record)
+  return at !== null && at < now
+}

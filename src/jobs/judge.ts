@@ -108,7 +108,7 @@ async function judgeSuspects(run: Run, addresses?: readonly string[]): Promise<v
   if (image === null) return
   const coverage = coverageOf(image)
   const records = addresses?.map((address) => image.records.get(address)) ?? image.records.values()
-  const pick = (record: AddressRecord | undefined) => suspectOf(run, image, coverage, record)
+  const pick = (record: AddressRecord | undefined) => suspectOf(run.ledger.now(), image, coverage, record)
   for await (const suspects of sift(records, pick, AT_ONCE, run.signal))
     await judgeSome(run, image, coverage, suspects)
 }
@@ -130,17 +130,18 @@ async function imageOf({ ledger, network }: Run): Promise<Image | null> {
 }
 
 /** Null: by what the image knows it stays. Only what is left is worth reading for. */
-function suspectOf(
-  { ledger }: Run,
+export function suspectOf(
+  now: number,
   image: Image,
   coverage: Coverage,
   record: AddressRecord | undefined,
+  without: ReadonlySet<RuleName> = NO_RULES,
 ): Suspect | null {
-  if (!isHeld(record) || isListed(image, record.address)) return null
-  const evidence = { image, now: ledger.now(), freshness: () => undefined, lookUps: [], without: READ_RULES }
-  const { because, proof } = judgeOne(evidence, record, coverage)
-  if (!because.every(({ code }) => code === 'WITNESS_NOT_WARM')) return null
-  return { record, witnesses: proof.witnesses.map(({ id }) => id) }
+  if (!isHeld(record) || (isListed(image, record.address) && !without.has('DOUBT_IS_LIFE'))) return null
+  const evidence = { image, now, freshness: () => undefined, lookUps: [] }
+  const judged = judgeOne({ ...evidence, without: READ_RULES.union(without) }, record, coverage)
+  if (!judged.because.every(({ code }) => code === 'WITNESS_NOT_WARM')) return null
+  return { record, witnesses: judged.proof.witnesses.map(({ id }) => id) }
 }
 
 async function judgeSome(

@@ -27,7 +27,7 @@ export const recheck: Job = (context) =>
   })
 
 /** As `follow` of core/decide-report.ts has it, if the sources that are enabled are believed. */
-function mayBeActedOn(image: Image, address: string): boolean {
+export function mayBeActedOn(image: Image, address: string): boolean {
   const unit = unitAt(image, address)
   if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return false
   const record = image.records.get(unit.address)

@@ -131,7 +131,7 @@ export class Checks {
     if (event.type === 'reconcile.resumed') {
       if (event.details.holds.includes('TOO_MANY_REAPS')) this.#reaps = []
       // By an operator's word the time that was stepped over has passed.
-      if (event.actor === 'operator') this.#forgetWaits()
+      if (event.actor === 'operator' && event.details.holds.includes('CLOCK')) this.#forgetWaits()
     }
     if (event.type === 'source.retired') this.#world.sources.get(event.details.id)!.isRetired = true
     if (event.type === 'source.reported' && event.details.closed)

@@ -3,14 +3,16 @@
  * it is. Beside them the jobs, as the worker runs them: expiry, judging suspects with look-ups, looking again at what is
  * listed.
  */
-import type { Command, Freshness, Known, LookUp } from '../../src/core/command.ts'
-import { expiresAt } from '../../src/core/decide-lease.ts'
-import { believedHead, freshnessAfter, isSpaced } from '../../src/core/decide-report.ts'
+import type { Command, LookUp } from '../../src/core/command.ts'
+import { freshnessAfter, isSpaced } from '../../src/core/decide-report.ts'
 import type { Entry } from '../../src/core/event.ts'
-import { type Image, isHeld, isListed, type Sighting } from '../../src/core/image.ts'
+import type { Image } from '../../src/core/image.ts'
 import { coverageOf, judge, type Question } from '../../src/core/judge.ts'
-import { isListedAs } from '../../src/core/owner.ts'
 import { eraOf } from '../../src/core/policy.ts'
+import { isOverdue } from '../../src/jobs/expire.ts'
+import { isShut } from '../../src/jobs/job.ts'
+import { suspectOf } from '../../src/jobs/judge.ts'
+import { mayBeActedOn } from '../../src/jobs/recheck.ts'
 import { findingNews, findingVanished } from '../../src/sources/intake.ts'
 import type { Checks } from './check.ts'
 import type { Database, Tables } from './memory-log.ts'
@@ -181,11 +183,9 @@ export class Reporters {
     const process = this.#processes.any()
     if (process !== undefined)
       this.#processes.image(process, (image) => {
-        const { recovering, holds } = image.network!
         if (!this.#world.without.has('LISTED_IS_LOOKED_AT_AGAIN')) this.#recheck(process, image)
-        if (recovering !== null || holds.CLOCK !== undefined || holds.SOURCE_AHEAD !== undefined) return
         this.#expire(process, image)
-        if (holds.TOO_MANY_REAPS === undefined) this.#judge(process, image)
+        if (!isShut(image) && image.network!.holds.TOO_MANY_REAPS === undefined) this.#judge(process, image)
       })
     this.#world.at(this.#world.between(30 * SECOND, 2 * MINUTE), () => this.keepWorking())
   }
@@ -201,9 +201,8 @@ export class Reporters {
   #expire(process: Process, image: Image): void {
     const now = this.#processes.now(process)
     for (const record of image.records.values()) {
-      const due = isHeld(record) ? expiresAt({ image, without: this.#world.without }, record) : null
       const { token, seq: version } = record
-      if (due !== null && due < now)
+      if (isOverdue(image, record, now, this.#world.without))
         this.#submit(process, {
           ...this.#envelope('job:expire', 'NEVER_CONFIRMED'),
           type: 'expire',
@@ -214,19 +213,7 @@ export class Reporters {
   }
 
   #recheck(process: Process, image: Image): void {
-    const evidence = {
-      image,
-      known: { freshness: this.#tables.freshness } as unknown as Known,
-      freshness: new Map<string, Freshness>(),
-    }
-    const addresses: string[] = []
-    for (const [address, sightings] of image.sightings) {
-      const record = image.records.get(address)
-      const isOdd = (one: Sighting) =>
-        (record?.state !== 'ACTIVE' || (one.owner !== null && !isListedAs(record.owner!, one.owner))) &&
-        (believedHead(evidence, one) ?? -1) >= (record?.token ?? 0)
-      if (record?.state !== 'QUARANTINED' && sightings.some(isOdd)) addresses.push(address)
-    }
+    const addresses = [...image.sightings.keys()].filter((address) => mayBeActedOn(image, address))
     if (addresses.length > 0)
       this.#submit(process, { ...this.#envelope('job:recheck', 'RECHECK'), type: 'recheck', addresses })
   }
@@ -236,8 +223,9 @@ export class Reporters {
     const { without } = this.#world
     const coverage = coverageOf(image)
     const now = this.#processes.now(process)
-    for (const record of image.records.values()) {
-      if (!isHeld(record) || (isListed(image, record.address) && !without.has('DOUBT_IS_LIFE'))) continue
+    for (const found of image.records.values()) {
+      const record = suspectOf(now, image, coverage, found, without)?.record
+      if (record === undefined) continue
       const answers = lookUps.get(record.address) ?? []
       const evidence = { image, now, freshness: (id: string) => freshness.get(id), lookUps: answers, without }
       const { verdict, questions } = judge(evidence, record, coverage)
