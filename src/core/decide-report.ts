@@ -324,7 +324,8 @@ function follow(batch: Batch, by: By, address: string, believed: (one: Sighting)
   const record = image.records.get(unit.address)
   const seen = sightingsOf(image, unit.address).flatMap((sighting) => {
     const head = isLive(sighting) ? believed(sighting) : null
-    return head === null ? [] : [{ sighting, head }]
+    if (head === null) return []
+    return [{ sighting, head: batch.without.has('OLDER_LISTS_ONLY_PROTECT') ? Infinity : head }]
   })
   if (isHeld(record)) {
     if (!isSingle(unit.place.pool) || record.state === 'QUARANTINED') return

@@ -23,6 +23,7 @@ import {
   type HeldRecord,
   type Image,
   isClosed,
+  isFull,
   isHeld,
   isLive,
   leasesOfAttachment,
@@ -304,7 +305,7 @@ function pickNamed(
     const waitMs = record!.availableAt! - now
     return refusal('ADDRESS_COOLING', message, { ...metadata, availableAt: until }, waitMs)
   }
-  if (liveUnits(image, command)?.has(address)) {
+  if (liveUnits(batch, command)?.has(address)) {
     seenByCaller(batch, command, place, address)
     return quarantined('in your liveAddresses, so somebody uses it', command.actor.name)
   }
@@ -313,6 +314,7 @@ function pickNamed(
     const whom = seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}`
     return quarantined(`listed live by ${seen.source}${whom}`, seen.source)
   }
+  if (record === undefined && isFull(image)) return exhausted(batch, place)
   return reserve(batch, command, place, address)
 }
 
@@ -325,7 +327,7 @@ function pickFrom(
 ): AddressRecord | Refusal {
   const { image, now } = batch
   const { pool } = place
-  const live = liveUnits(image, command)
+  const live = liveUnits(batch, command)
   if (preferPrevious) {
     const previous = freedByHolder(image, command.owner).find(
       (one) => one.poolId === pool.poolId && mayTake(batch, one, command),
@@ -362,7 +364,9 @@ function exhausted({ image, now }: Batch, place: PoolState): Refusal {
   const { name } = place.pool
   const next = nextCooledAt(image, place)
   const cooling = next === null ? 0 : place.counts.FREE
-  const message = `pool ${name} has no free address${cooling > 0 ? `; ${cooling} are cooling` : ''}`
+  const bound = `network ${image.name} has ${image.records.size} touched addresses, and IPLEDGER_IMAGE_ADDRESSES allows no more`
+  const why = isFull(image) ? `has no free address that was touched, and ${bound}` : 'has no free address'
+  const message = `pool ${name} ${why}${cooling > 0 ? `; ${cooling} are cooling` : ''}`
   const metadata = { pool: name, cooling: String(cooling) }
   if (next === null) return refusal('POOL_EXHAUSTED', message, metadata)
   const nextAvailableAt = new Date(next).toISOString()
@@ -370,8 +374,8 @@ function exhausted({ image, now }: Batch, place: PoolState): Refusal {
 }
 
 /** What the caller sees live, by lease: an address in use makes its whole block live. */
-function liveUnits(image: Image, { liveAddresses }: Reserve): ReadonlySet<string> | null {
-  if (liveAddresses.length === 0) return null
+function liveUnits({ image, without }: Batch, { liveAddresses }: Reserve): ReadonlySet<string> | null {
+  if (liveAddresses.length === 0 || without.has('WHAT_CALLERS_SEE_IS_SKIPPED')) return null
   return new Set(liveAddresses.map((address) => unitAt(image, address)?.address ?? address))
 }
 

@@ -453,7 +453,7 @@ function takeRested(image: Image, place: PoolState, now: number): string | null 
 }
 
 function takeUntouched(image: Image, place: PoolState): string | null {
-  if (image.records.size >= image.mostTouched) return null
+  if (isFull(image)) return null
   const { pool, holes } = place
   for (let hole = holes.pop(); hole !== undefined; hole = holes.pop()) {
     while (holes.peek() === hole) holes.pop()
@@ -479,6 +479,11 @@ function isUntouched(image: Image, address: string): boolean {
 
 export function isLive(sighting: Sighting): boolean {
   return sighting.vanishedSeq === null && sighting.state !== TERMINAL
+}
+
+/** No untouched address fits into this process's memory any more: only touched ones are handed out. */
+export function isFull({ records, mostTouched }: Image): boolean {
+  return records.size >= mostTouched
 }
 
 /** All that is or was listed at a lease: at its address, or inside its block. */

@@ -476,7 +476,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
 
   /** The database is another than the one that wrote the log: restored, or failed over. */
   function otherLife(into: Image, { identity: stored }: NetworkState, identity: string) {
-    if (stored === identity) return null
+    if (stored === identity || without.has('ANOTHER_DATABASE_IS_ANOTHER_ERA')) return null
     const isFailover = withoutTimeline(stored) === withoutTimeline(identity)
     // Its last committed event is in the log: the failover lost nothing, as the deployment declares.
     if (isFailover && losesNothing && hasCommitted) {

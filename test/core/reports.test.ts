@@ -1,6 +1,8 @@
 /** How a source stands after reports that are late, partial, or of another life. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'vitest'
+import type { Command } from '../../src/core/command.ts'
+import { newImage } from '../../src/core/image.ts'
 import {
   after,
   answers,
@@ -10,9 +12,12 @@ import {
   HOUR,
   lists,
   network,
+  newScene,
+  perform,
   pool,
   reapProven,
   register,
+  release,
   reserve,
   SECOND,
   source,
@@ -125,5 +130,21 @@ describe('reports', () => {
     )
       .when(reserve('c/1'))
       .then('refused POOL_EXHAUSTED')
+  })
+
+  test('at the bound of a process only touched addresses are handed out, also by name, and the refusal names the bound', () => {
+    const scene = newScene()
+    const full = { ...scene, image: newImage('net', 1) }
+    const act = (step: (of: typeof full) => Command | undefined) => perform(full, step(full)!).outcome
+    for (const step of [...room, reserve('a/1')]) assert.ok(act(step as Parameters<typeof act>[0]).ok)
+    for (const claims of [[], [{ address: '10.0.0.9' }]]) {
+      const outcome = act(reserve('b/1', { claims }))
+      assert.ok(!outcome.ok && outcome.refusal.reason === 'POOL_EXHAUSTED')
+      assert.match(outcome.refusal.message, /IPLEDGER_IMAGE_ADDRESSES/)
+    }
+    act(release('a/1'))
+    full.now += HOUR
+    const again = act(reserve('b/1'))
+    assert.equal(again.ok && again.answer.leases[0]!.address, '10.0.0.1')
   })
 })

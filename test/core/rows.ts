@@ -175,6 +175,7 @@ export const LIFECYCLE: readonly Row[] = [
   },
   {
     name: 'ACTIVE: listed for another by a list begun before the lease, it is only protected',
+    rule: 'OLDER_LISTS_ONLY_PROTECT',
     given: [seen, begun, reserve('x/1', { confirmed: true })],
     when: lists('agent', ['y/1@10.0.0.1']),
     gives: ['source.reported agent +10.0.0.1'],
@@ -245,6 +246,7 @@ export const LIFECYCLE: readonly Row[] = [
   },
   {
     name: 'cooling: listed by a list begun before it ended, nothing is adopted',
+    rule: 'OLDER_LISTS_ONLY_PROTECT',
     given: [seen, begun, reserve('x/1'), reap('10.0.0.1')],
     when: lists('agent', ['x/1@10.0.0.1']),
     gives: ['source.reported agent +10.0.0.1'],
@@ -270,6 +272,7 @@ export const LIFECYCLE: readonly Row[] = [
   },
   {
     name: 'free: in the liveAddresses of a Reserve that picks it, it is foreign and skipped',
+    rule: 'WHAT_CALLERS_SEE_IS_SKIPPED',
     given: [room],
     when: reserve('a/1', { liveAddresses: ['10.0.0.1'] }),
     gives: ['lease.quarantined 10.0.0.1 QUARANTINED FOREIGN #3', 'lease.reserved 10.0.0.2 RESERVED #4'],

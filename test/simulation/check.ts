@@ -68,6 +68,8 @@ export class Checks {
   readonly #requests = new Set<string>()
   readonly #answered = new Set<string>()
   #reaps: number[] = []
+  /** Where the lists of a write were begun, by source. */
+  readonly #begunAt = new Map<string, number>()
 
   constructor(world: World) {
     this.#world = world
@@ -91,6 +93,7 @@ export class Checks {
   // Events.
 
   committed({ events }: Write): void {
+    this.#begunAt.clear()
     for (const { event, digest } of events) {
       this.#checkEvent(event)
       this.#greatest = event.seq
@@ -133,6 +136,7 @@ export class Checks {
       // By an operator's word the time that was stepped over has passed.
       if (event.actor === 'operator' && event.details.holds.includes('CLOCK')) this.#forgetWaits()
     }
+    if (event.type === 'source.reported') this.#begunAt.set(event.details.source, event.details.head)
     if (event.type === 'source.retired') this.#world.sources.get(event.details.id)!.isRetired = true
     if (event.type === 'source.reported' && event.details.closed)
       for (const { address } of event.details.vanished)
@@ -157,6 +161,13 @@ export class Checks {
       never(isClosed(this.shadow, owner!, event.at), 'its attachment is closed')
     }
     never(type === 'lease.confirmed' && before?.state !== 'RESERVED', `it was ${before?.state}`)
+    const begunAt = event.cause === 'REPORT' ? this.#begunAt.get(event.actor) : undefined
+    const isConflict = type === 'lease.quarantined' && record.quarantine!.reason === 'CONFLICT'
+    never(isConflict && begunAt! < before!.token, 'the list that says so is older than the lease')
+    never(
+      type === 'lease.adopted' && begunAt! < (before?.seq ?? 0),
+      'the list that says so is older than its end',
+    )
     if (type === 'lease.released') {
       const life = this.#userOf(address, (one) => !sameAttachment(one.owner, owner!))
       never(life !== undefined, `${describe(life)} uses it, and did not say that it is removed`)
@@ -286,10 +297,8 @@ export class Checks {
     return { command, head: this.shadow.head, losses: this.#losses, isRepeated }
   }
 
-  answered(
-    { command: { type, traceId, requestId }, head, losses, isRepeated }: Call,
-    outcome: Outcome,
-  ): void {
+  answered({ command, head, losses, isRepeated }: Call, outcome: Outcome): void {
+    const { type, traceId, requestId } = command
     if (!outcome.ok) {
       const { reason } = outcome.refusal
       if (isRepeated && losses === this.#losses && !REPEATED.includes(reason))
@@ -303,8 +312,15 @@ export class Checks {
     if (losses !== this.#losses || (type !== 'reserve' && type !== 'confirm')) return
     if (requestId !== null && outcome.answer.leases.some(({ version }) => version > 0))
       this.#answered.add(requestId)
-    for (const { fencingToken, version, address, leaseId } of outcome.answer.leases) {
+    for (const { fencingToken, version, address, leaseId, reused } of outcome.answer.leases) {
       if (version === 0) continue
+      if (
+        command.type === 'reserve' &&
+        !reused &&
+        !outcome.replayed &&
+        command.liveAddresses.includes(address)
+      )
+        this.fail(`${address} was handed out, though its caller has said that somebody lives there`)
       if (version > this.shadow.head)
         this.fail(`${leaseId} was answered at version ${version}, which is not in the log`)
       const record = this.shadow.records.get(address)
