@@ -39,8 +39,6 @@ export type Stage = {
   ): Promise<{ readonly through: readonly Through[]; readonly pids: readonly number[] }>
 }
 
-export type Called = { readonly through: readonly Through[]; readonly pids: readonly number[] }
-
 export type Bench = {
   readonly scale: Scale
   readonly scratch: Scratch
