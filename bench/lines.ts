@@ -1,6 +1,7 @@
 /** The lines about Reserve and Release. "Pairs" are a Reserve and the Release of what it gave; owners are new each time. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { withClient } from '../src/postgres/connect.ts'
+import { audit, jobs, oldHistory } from './audit.ts'
 import type { History } from './history.ts'
 import type { Work } from './load.ts'
 import { alternate, amount, type Bench, compare, run, type Stage, type Subject } from './measure.ts'
@@ -159,16 +160,6 @@ async function old(bench: Bench): Promise<void> {
   }
 }
 
-export function oldHistory({ scale: { oldEvents, oldLeases } }: Bench): History {
-  return {
-    network: 'old',
-    cidr: '10.0.0.0/8',
-    addresses: Math.floor(oldLeases * 1.1),
-    held: oldLeases,
-    reserves: Math.floor((oldEvents + oldLeases) / 2),
-  }
-}
-
 async function processes(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const one = await subject(stage, 'Reserve through 1 process', wide('processes'), { callers: 66 })
@@ -237,4 +228,6 @@ export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = 
   truth,
   agents,
   old,
+  audit,
+  jobs,
 }
