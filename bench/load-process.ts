@@ -212,7 +212,7 @@ function callingService(
 async function loadImage(url: string, network: string): Promise<LoadedImage> {
   const ledger = await openLedger({ url })
   const began = performance.now()
-  const image = await ledger.image(network)
+  const image = await ledger.image(network, { deadline: began + 120_000 })
   const ms = performance.now() - began
   const records = image!.records.size
   await ledger.close()

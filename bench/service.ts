@@ -1,5 +1,6 @@
 /** `ipledger serve` as anybody starts it, in a process of its own, on a port of its own. */
 import { spawn } from 'node:child_process'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Target } from './keep-alive.ts'
 import type { ScratchDatabase } from './scratch.ts'
@@ -44,6 +45,8 @@ export async function startService(
   })
   try {
     const { hostname, port } = await ready
+    // Until then it loads the images of all networks.
+    while (!(await fetch(`http://${hostname}:${port}/readyz`)).ok) await delay(50)
     return {
       pid: child.pid!,
       target: { host: hostname, port: Number(port) },

@@ -23,7 +23,7 @@ const CALLERS = 8
 /** 100,000 entries against 100,000 leases, and what Reserve in the same network meets meanwhile. */
 export async function truth(bench: Bench): Promise<void> {
   const { listed, measureMs } = bench.scale
-  const stage = await bench.stage('main')
+  const stage = await bench.stage('listed')
   const history = leases('listed', listed)
   await stage.network(history)
   const { through, pids } = await stage.through(1, true)
