@@ -30,13 +30,13 @@ export async function audit(bench: Bench): Promise<void> {
   const show = (what: string, value: number, unit: string, goal: { least?: number; most?: number } | null) =>
     bench.show(amount('audit', what, value, unit, goal))
   await withClient({ url: stage.database.adminUrl, applicationName: 'bench audit' }, async (client) => {
-    const { rows } = await client.query<{ head: number; first: Date; last: Date }>(
-      `select max(seq)::float8 as head, min(at) as first, max(at) as last from ipledger.event where network_id = $1`,
+    const { rows } = await client.query<{ head: number; first: number; last: number }>(
+      `select max(seq)::float8 as head, extract(epoch from min(at))::float8 * 1000 as first, extract(epoch from max(at))::float8 * 1000 as last from ipledger.event where network_id = $1`,
       [network],
     )
     const { head, first, last } = rows[0]!
     const events = `${(head / 1e6).toFixed(2)} M events`
-    const at = () => new Date(randomInt(first.getTime(), last.getTime()))
+    const at = () => new Date(randomInt(Math.ceil(first), Math.floor(last)))
     const address = () => formatValue(4, 0x0a000001n + BigInt(randomInt(addresses)))
 
     const spent = () => clusterCpuMs(bench.scratch.postmaster()) + cpuMs(process.pid)

@@ -137,13 +137,13 @@ export function createObserved(
     } catch (error) {
       if (isUp) log.warn({ err: error }, 'metrics of the database cannot be read')
       isUp = false
-    } finally {
-      reading = undefined
     }
   }
 
   return async () => {
-    reading ??= readDue()
+    reading ??= readDue().finally(() => {
+      reading = undefined
+    })
     await noLongerThan(WAIT_MS, reading)
     for (const [part, { at }] of known)
       if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) known.delete(part)

@@ -1,7 +1,7 @@
 /** Gauges that come from the database, against a network with a little of everything. */
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
-import { afterAll, test } from 'vitest'
+import { afterAll, onTestFinished, test, vi } from 'vitest'
 import { createObserved } from '../../src/observed.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { command, lists, network, pool, quarantine, reserve, source } from '../core/given.ts'
@@ -50,6 +50,21 @@ test('says how full pools are, what is held, who is silent and what waits', asyn
   assert.equal(value('ipledger.suspects', 'net', 'waiting'), 1)
   assert.equal(value('ipledger.attention', 'net', 'HELD'), 1)
   assert.equal(value('ipledger.series.left_out', 'pools'), 0)
+})
+
+test('goes on reading after a collection that had nothing to read', async () => {
+  let movedMs = 0
+  const now = performance.now.bind(performance)
+  const spied = vi.spyOn(performance, 'now').mockImplementation(() => now() + movedMs)
+  onTestFinished(() => spied.mockRestore())
+  const collect = createObserved(connections, pino({ level: 'silent' }))
+  const isKnown = async () =>
+    (await collect()).find(([metric]) => metric === 'ipledger.series.left_out') !== undefined
+  await collect()
+  await collect()
+  // What was read once is known no more by then.
+  movedMs = 10 * 60_000
+  assert.ok(await isKnown())
 })
 
 test('a database that is away is told of, and holds up nobody', async () => {
