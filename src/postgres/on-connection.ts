@@ -29,15 +29,16 @@ export async function onConnection<T>(
   }
 }
 
-/** The rows of one statement. */
+/** The rows of one statement; one with a name is prepared once a connection. */
 export function ask<Row>(
   database: pg.Pool,
-  text: string,
+  statement: string | { readonly name: string; readonly text: string },
   values: readonly unknown[] = [],
 ): Promise<readonly Row[]> {
+  const query = typeof statement === 'string' ? { text: statement } : statement
   return onConnection(
     database,
-    async (client) => (await client.query(text, [...values])).rows as Row[],
+    async (client) => (await client.query({ ...query, values: [...values] })).rows as Row[],
     STATEMENT_WITHIN_MS,
   )
 }

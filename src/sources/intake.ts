@@ -36,6 +36,19 @@ import type { GivenEntry } from './source.ts'
 
 /** Questions handed to a source with the answer to its report. */
 const MOST_QUESTIONS = 64
+/** Sources whose standing is remembered; at the bound all are forgotten. */
+const MOST_REMEMBERED = 50_000
+
+/** What became of one, without what its source is told besides. */
+type Step = Omit<Reported, 'verifications' | 'next'>
+const NOTHING_TAKEN: Step = {
+  complete: false,
+  counted: false,
+  because: [],
+  resend: false,
+  digest: '',
+  unreadable: 0,
+}
 
 type Standing = {
   readonly source: SourceState
@@ -53,6 +66,9 @@ export type IntakeOptions = {
 }
 
 export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
+  /** As an unchanged report left it: if it still stands so, the next one is a single statement. */
+  const remembered = new Map<string, Standing>()
+
   async function begin(asked: Reporting): Promise<Begun | Refusal> {
     const standing = await standingOf(database, asked)
     if ('reason' in standing) return standing
@@ -65,66 +81,66 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     const begun = performance.now()
     // From the future, its misses would count faster than looks.
     const given = { ...told, begunAt: Math.min(told.begunAt, ledger.now()) }
-    const standing = await standingOf(database, given)
-    if ('reason' in standing) return standing
     try {
-      const taken =
-        'unchanged' in given.content
-          ? await unchanged(given, given.content.unchanged, standing)
-          : await inFull(given, given.content.entries, standing)
-      if ('reason' in taken) return taken
-      countReport(given.network, taken.complete, performance.now() - begun)
-      const { questions, head } = standing
-      const sequence = taken.resend
-        ? given.sequence
-        : Math.max(given.sequence, standing.fresh?.sequence ?? 0) + 1
-      return { ...taken, verifications: questions, next: { sequence, head, begunAt: ledger.now() } }
+      const taken = (await asBefore(given)) ?? (await take(given))
+      if (!('reason' in taken)) countReport(given.network, taken.complete, performance.now() - begun)
+      return taken
     } catch (error) {
       if (error instanceof Unavailable) return error.refusal
       throw error
     }
   }
 
-  type Step = Omit<Reported, 'verifications' | 'next'>
+  function answered(given: ReportGiven, { questions, head, fresh }: Standing, step: Step): Reported {
+    const sequence = step.resend ? given.sequence : Math.max(given.sequence, fresh?.sequence ?? 0) + 1
+    return { ...step, verifications: questions, next: { sequence, head, begunAt: ledger.now() } }
+  }
 
-  async function unchanged(given: ReportGiven, digest: string, standing: Standing): Promise<Step | Refusal> {
-    const { source, fresh } = standing
-    const resend = {
-      complete: false,
-      counted: false,
-      because: [],
-      resend: true,
-      digest: '',
-      unreadable: 0,
-    }
-    if (fresh === null || !given.complete || !isStored(given, digest, standing)) return resend
-    const last = { entries: fresh.entries, digest, after: fresh.sequence }
-    if (!isOrdinary(given, standing)) return submit(given, { because: [], last })
-    const isTrusted = source.state === 'ENABLED' && fresh.warm
-    const counted = isTrusted && isSpaced(source, fresh, given.begunAt)
-    const after = freshnessAfter(
-      fresh,
-      { ...given, last },
-      { now: ledger.now(), flaws: [], trusts: isTrusted, counted },
-    )
-    if (!(await renew(database, given.network, fresh, after))) return resend
-    return {
-      complete: true,
-      counted,
-      because: counted
-        ? []
-        : [isTrusted ? 'TOO_SOON' : source.state === 'ENABLED' ? 'WARM_UP' : 'NOT_ENABLED'],
-      resend: false,
-      digest,
-      unreadable: 0,
-    }
+  async function asBefore(given: ReportGiven): Promise<Reported | null> {
+    const known = remembered.get(keyOf(given))
+    if (known === undefined || given.mayReport(known.source.declaration) !== null) return null
+    return 'unchanged' in given.content ? renewed(given, given.content.unchanged, known) : null
+  }
+
+  /** Null: not so, or not any more. */
+  async function renewed(given: ReportGiven, digest: string, before: Standing): Promise<Reported | null> {
+    const { source, fresh } = before
+    if (!given.complete || !isStored(given, digest, before) || !isOrdinary(given, before)) return null
+    const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
+    // Only the list of a source that is believed has a digest.
+    const counted = isSpaced(source, fresh!, given.begunAt)
+    const how = { now: ledger.now(), flaws: [], trusts: true, counted }
+    const after = freshnessAfter(fresh!, { ...given, last }, how)
+    const renewal = await renew(database, given.network, before, after)
+    if (renewal === null) return null
+    const standing = { ...before, ...renewal, fresh: after }
+    if (remembered.size >= MOST_REMEMBERED) remembered.clear()
+    remembered.set(keyOf(given), standing)
+    const because = counted ? [] : ['TOO_SOON']
+    return answered(given, standing, { ...NOTHING_TAKEN, complete: true, counted, because, digest })
+  }
+
+  async function take(given: ReportGiven): Promise<Reported | Refusal> {
+    const standing = await standingOf(database, given)
+    if ('reason' in standing) return standing
+    const { content } = given
+    if ('entries' in content) return inFull(given, content.entries, standing)
+    const digest = content.unchanged
+    const same = await renewed(given, digest, standing)
+    if (same !== null) return same
+    const { fresh } = standing
+    const isResent = !given.complete || !isStored(given, digest, standing) || isOrdinary(given, standing)
+    if (isResent) return answered(given, standing, { ...NOTHING_TAKEN, resend: true })
+    const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
+    const taken = await submit(given, { because: [], last })
+    return 'reason' in taken ? taken : answered(given, standing, taken)
   }
 
   async function inFull(
     given: ReportGiven,
     sent: Iterable<GivenEntry>,
     standing: Standing,
-  ): Promise<Step | Refusal> {
+  ): Promise<Reported | Refusal> {
     const { network, source: id } = given
     const { source, fresh } = standing
     const scope = { network, node: source.declaration.node }
@@ -138,10 +154,8 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     ]
     const digest = isComplete ? await inTurns(digestingList(entries)) : ''
     const last = { entries: entries.length, digest, after: fresh?.sequence ?? 0 }
-    if (isStored(given, digest, standing) && isOrdinary(given, standing)) {
-      const same = await unchanged(given, digest, standing)
-      if ('reason' in same || !same.resend) return same
-    }
+    const same = await renewed(given, digest, standing)
+    if (same !== null) return same
     const image = await ledger.image(network, { deadline: given.deadline })
     if (image === null) return networkNotFound(network)
     const news = await inTurns(findingNews(image, id, entries))
@@ -157,7 +171,7 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
       }
     }
     const done = await submit(given, { because, last, isComplete })
-    return 'reason' in done ? done : { ...done, unreadable: unreadableCount }
+    return 'reason' in done ? done : answered(given, standing, { ...done, unreadable: unreadableCount })
   }
 
   /** Its entries are those of the last complete list of the same life. */
@@ -286,20 +300,19 @@ function* slices(entries: readonly Entry[]): Generator<readonly Entry[]> {
 
 // The database.
 
-const STANDING = `select s.*, q.questions, n.era as network_era, n.recovering is not null as is_recovering,
-    (select seq from ipledger.event where network_id = $1 order by seq desc limit 1) as head, 
+const HEAD = `(select seq from ipledger.event where network_id = $1 order by seq desc limit 1) as head`
+const QUESTIONS = `(select json_agg(x) from (
+    select host(q.address) as address, q.owner_kind as kind, q.owner_name as name, q.owner_uid as uid, q.head, e.node, e.token
+      from ipledger.lookup q
+      left join ipledger.lease l on l.network_id = q.network_id and l.address = q.address
+      left join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
+     where q.network_id = $1 and q.source_id = $2 and q.answer = 'wanted' order by q.asked_at limit ${MOST_QUESTIONS}) x) as questions`
+const STANDING = `select s.*, n.era as network_era, n.recovering is not null as is_recovering, ${HEAD}, ${QUESTIONS},
     r.epoch as report_epoch, r.era, r.warm, r.sequence, r.digest, r.entries, r.counted, r.counted_total, r.reported_at,
     r.complete_at, r.complete_head, r.partial_since, r.partial_because
   from ipledger.network n
   left join ipledger.source s on s.network_id = n.network_id and s.source_id = $2
   left join ipledger.source_report r on r.network_id = n.network_id and r.source_id = $2
-  left join lateral (
-    select json_agg(x) as questions from (
-      select host(q.address) as address, q.owner_kind as kind, q.owner_name as name, q.owner_uid as uid, q.head, e.node, e.token
-        from ipledger.lookup q
-        left join ipledger.lease l on l.network_id = q.network_id and l.address = q.address
-        left join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
-       where q.network_id = $1 and q.source_id = $2 and q.answer = 'wanted' order by q.asked_at limit ${MOST_QUESTIONS}) x) q on true
  where n.network_id = $1`
 
 type Question = {
@@ -336,32 +349,44 @@ async function standingOf(
     head: row.head as number,
     era: row.network_era as number,
     isRecovering: row.is_recovering as boolean,
-    questions: ((row.questions as readonly Question[] | null) ?? []).map(
-      ({ address, kind, name, uid, head, node, token }) => ({
-        id: idOf(address, { kind, uid, head }),
-        owner: { kind, name, uid, incarnation: '', interface: '' },
-        node: node ?? '',
-        address,
-        leaseId: token === null ? '' : `${network}/${token}`,
-      }),
-    ),
+    questions: questionsOf(network, row.questions),
   }
 }
 
-const RENEW = `update ipledger.source_report set sequence = $4, warm = $5, counted = $6, counted_total = $7,
+function questionsOf(network: string, found: unknown): readonly Verification[] {
+  return ((found as readonly Question[] | null) ?? []).map(
+    ({ address, kind, name, uid, head, node, token }) => ({
+      id: idOf(address, { kind, uid, head }),
+      owner: { kind, name, uid, incarnation: '', interface: '' },
+      node: node ?? '',
+      address,
+      leaseId: token === null ? '' : `${network}/${token}`,
+    }),
+  )
+}
+
+/** Prepared: planning it takes longer than running it. */
+const RENEW = {
+  name: 'renew',
+  text: `update ipledger.source_report set sequence = $4, warm = $5, counted = $6, counted_total = $7,
     reported_at = to_timestamp($8::float8 / 1000), complete_at = to_timestamp($9::float8 / 1000), complete_head = $10,
     partial_since = null, partial_because = null
-  where network_id = $1 and source_id = $2 and sequence = $3 and digest = $11 and epoch = $12 and era = $13 returning 1`
+  where network_id = $1 and source_id = $2 and sequence = $3 and digest = $11 and epoch = $12 and era = $13
+    and exists (select from ipledger.source where network_id = $1 and source_id = $2 and version = $14 and epoch = $12)
+    and exists (select from ipledger.network where network_id = $1 and era = $13 and recovering is null)
+  returning ${HEAD}, ${QUESTIONS}`,
+}
 
-/** False: another report was taken meanwhile. */
+/** Null: another report was taken meanwhile, or its source or network changed. */
 async function renew(
   database: pg.Pool,
   network: string,
-  before: Freshness,
+  { source, fresh }: Standing,
   after: Freshness,
-): Promise<boolean> {
+): Promise<Pick<Standing, 'head' | 'questions'> | null> {
+  const before = fresh!
   const counted = JSON.stringify(after.counted.map(({ sequence, head, at }) => [sequence, head, at]))
-  const rows = await ask(database, RENEW, [
+  const [row] = await ask<Record<string, unknown>>(database, RENEW, [
     network,
     before.source,
     before.sequence,
@@ -375,8 +400,10 @@ async function renew(
     before.digest,
     before.epoch,
     before.era,
+    source.version,
   ])
-  return rows.length === 1
+  if (row === undefined) return null
+  return { head: row.head as number, questions: questionsOf(network, row.questions) }
 }
 
 const ANSWER = `update ipledger.lookup q
@@ -408,4 +435,8 @@ function readId(id: string): (Asked & { readonly address: string }) | null {
 
 function networkNotFound(network: string): Refusal {
   return refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
+}
+
+function keyOf({ network, source }: Reporting): string {
+  return JSON.stringify([network, source])
 }
