@@ -365,7 +365,10 @@ function questionsOf(network: string, found: unknown): readonly Verification[] {
   )
 }
 
-/** Prepared: planning it takes longer than running it. */
+/**
+ * Prepared, since planning takes longer than running it; nobody waits for the disk, since a crash only forgets a look at what
+ * was alive. 2,000 agents an interval of 30 s: 0.18 cores with neither, 0.08 prepared, 0.06 with both.
+ */
 const RENEW = {
   name: 'renew',
   text: `update ipledger.source_report set sequence = $4, warm = $5, counted = $6, counted_total = $7,
@@ -373,8 +376,8 @@ const RENEW = {
     partial_since = null, partial_because = null
   where network_id = $1 and source_id = $2 and sequence = $3 and digest = $11 and epoch = $12 and era = $13
     and exists (select from ipledger.source where network_id = $1 and source_id = $2 and version = $14 and epoch = $12)
-    and exists (select from ipledger.network where network_id = $1 and era = $13 and recovering is null)
-  returning ${HEAD}, ${QUESTIONS}`,
+    and exists (select from ipledger.network where network_id = $1 and era = $13)
+  returning set_config('synchronous_commit', 'off', true), ${HEAD}, ${QUESTIONS}`,
 }
 
 /** Null: another report was taken meanwhile, or its source or network changed. */

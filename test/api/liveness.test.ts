@@ -36,6 +36,17 @@ async function world(sight: object = {}) {
 }
 
 const pod = (address: string, name: string, more: object = {}) => ({ address, kind: 'pod', name, ...more })
+const RECOVER = {
+  type: 'beginEra',
+  actor: { name: 'operator', node: null },
+  cause: 'recover',
+  traceId: null,
+  requestId: null,
+  fingerprint: null,
+  above: 0,
+  recovering: true,
+  why: 'restored',
+} as const
 /** Two intervals pass, so that the next report counts. */
 const pass = () => {
   time.movedBy += 2_000
@@ -157,6 +168,52 @@ describe('reports', () => {
     expect(await ok('LivenessService/ReportSnapshot', lost)).toMatchObject({ resend: true, counted: false })
     expect((await ok('NetworkService/GetNetwork', { name: network })).network.head).toBe(head)
   })
+
+  test.each([
+    [
+      'to report once an hour',
+      ({ declared }) =>
+        ok('LivenessService/RegisterSource', {
+          ...declared,
+          sight: { ...declared.sight, interval: '3600s' },
+        }),
+      { body: { resend: false, counted: false, because: ['TOO_SOON'] } },
+    ],
+    [
+      'of a node that is gone',
+      ({ network, head }) => ok('LeaseService/Reap', { network, node: 'n1', head, why: 'gone' }),
+      { body: { resend: true, counted: false } },
+    ],
+    [
+      'of a network in another era',
+      ({ network }) => running.ledger.submit({ ...RECOVER, network }),
+      { body: { resend: true, counted: false } },
+    ],
+  ] satisfies [
+    string,
+    (at: { network: string; declared: { sight: object }; head: string }) => Promise<unknown>,
+    object,
+  ][])(
+    'after one that was unchanged its source is %s: the next is not taken as it was',
+    async (_, change, expected) => {
+      const { network, source, declared, report, begin, reserve } = await world({ node: 'n1' })
+      const lease = await reserve('a')
+      const entries = [pod(lease.address, 'a')]
+      for (let turn = 0; turn < 2; turn += 1, pass()) await report(entries)
+      const { digest } = await report(entries)
+      const said = { complete: true, unchanged: digest }
+      pass()
+      expect(await report([], { entries: undefined, ...said })).toMatchObject({
+        resend: false,
+        counted: true,
+      })
+      pass()
+      const { sequence, head, begunAt } = await begin()
+      await change({ network, declared, head })
+      const next = { network, source, epoch: 'e1', sequence, head, begunAt, ...said }
+      expect(await call('LivenessService/ReportSnapshot', next)).toMatchObject(expected)
+    },
+  )
 
   test('what cannot be read makes them partial, and protects all the same', async () => {
     const { network, report, reserve } = await world()
