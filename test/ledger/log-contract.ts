@@ -1,10 +1,11 @@
 /** What every log keeps, PostgreSQL's and the simulator's: the loop rests on it. */
 import assert from 'node:assert/strict'
 import { afterAll, beforeAll, describe, test } from 'vitest'
-import type { Command } from '../../src/core/command.ts'
+import type { Command, PoolChange } from '../../src/core/command.ts'
 import { attachmentKey } from '../../src/core/owner.ts'
 import { buildImage } from '../../src/ledger/load.ts'
 import type { Log, Write } from '../../src/ledger/log.ts'
+import type { Needs } from '../../src/ledger/needs.ts'
 import { command, enable, lists, newScene, owner, pool, register, release, reserve } from '../core/given.ts'
 import { canonical } from '../support/canonical.ts'
 import { createWriter, NO_NEEDS, type Writer } from './writer.ts'
@@ -54,7 +55,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       log: Log,
       id: string,
       after: number,
-      needs: Partial<typeof NO_NEEDS> = {},
+      needs: Partial<Needs> = {},
       sought: number | null = null,
     ) => log.begin(id, { after, needs: { ...NO_NEEDS, ...needs }, creates: false, sought })
 
@@ -160,20 +161,59 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       const committed = await transaction.commit(write)
       assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
       await unchanged(other)
-      const asked = await begin(logs.connect(), other.image.name, 3, { requests: ['r'] as never[] })
+      const asked = await begin(logs.connect(), other.image.name, 3, { requests: ['r'] })
       assert.equal(asked.caught.known.requests.size, 0, 'all or nothing: no request is remembered')
       await asked.abandon()
     })
 
-    test('the history of an address never forks, whatever the number', async () => {
-      const { transaction, write, other } = await stale(reserve('b/1'), reserve('a/1'))
-      const moved = write.events.map(({ event, digest }) => ({
-        event: 'record' in event ? { ...event, seq: 9, record: { ...event.record, seq: 9 } } : event,
+    /** With numbers that nobody has given yet. */
+    const renumbered = (write: Write): Write => ({
+      ...write,
+      events: write.events.map(({ event, digest }) => ({
+        event:
+          'record' in event
+            ? { ...event, seq: 9, record: { ...event.record, seq: 9 } }
+            : { ...event, seq: 9 },
         digest,
-      }))
-      const committed = await transaction.commit({ ...write, events: moved })
+      })),
+    })
+
+    const change = (to: PoolChange) =>
+      command({ type: 'updatePool', name: 'pool', version: null, change: to })
+
+    test.each([
+      ['the history of an address never forks', reserve('b/1'), reserve('a/1')],
+      ['the name of a pool is taken once', change({ name: 'x' }), pool('10.9.0.0/24', { name: 'x' })],
+      ['pools never overlap', change({ cidr: '10.0.0.0/8' }), pool('10.9.0.0/24', { name: 'x' })],
+    ])('%s, whatever the number', async (_, mine, theirs) => {
+      const { transaction, write, other } = await stale(mine, theirs)
+      const committed = await transaction.commit(renumbered(write))
       assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
       await unchanged(other)
+    })
+
+    test('a source lists an owner at an address once', async () => {
+      const { of, writer } = await network(register('agent'))
+      const { write, transaction } = await writer.prepare(
+        of(() => lists('agent', ['a/1@10.0.0.1'])({ ...newScene(), image: writer.image })),
+      )
+      const sightings = new Map([...write.sightings].map(([address, all]) => [address, [...all, ...all]]))
+      const committed = await transaction.commit({ ...write, sightings })
+      assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
+    })
+
+    test('a request has one answer: of a later one, that', async () => {
+      const { id, of, writer } = await network()
+      const { write, transaction } = await writer.prepare(
+        of(reserve('a/1', { requestId: 'r', fingerprint: 'f' })),
+      )
+      await transaction.commit(write)
+      const again = await begin(logs.connect(), id, 3)
+      const requests = write.requests.map((request) => ({ ...request, fingerprint: 'g' }))
+      assert.equal((await again.commit({ ...EMPTY, requests })).kind, 'committed')
+      const { caught, abandon } = await begin(logs.connect(), id, 3, { requests: ['r'] })
+      assert.equal(caught.known.requests.get('r')!.fingerprint, 'g')
+      await abandon()
     })
 
     test('an image that is loaded is the image that was written', async () => {
@@ -188,7 +228,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
         Object.assign(scene, { image: writer.image, now: writer.image.at })
         const listed = { ...lists('agent', entries)(scene), network: id }
         await writer.write(listed)
-        const row = await begin(logs.connect(), id, writer.image.head, { sources: ['agent'] as never[] })
+        const row = await begin(logs.connect(), id, writer.image.head, { sources: ['agent'] })
         scene.freshness.set('agent', row.caught.known.freshness.get('agent')!)
         await row.abandon()
       }
@@ -226,7 +266,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
         sources: ['agent'],
         lookUps: ['10.0.0.1'],
       }
-      const transaction = await begin(logs.connect(), id, writer.image.head, needs as never)
+      const transaction = await begin(logs.connect(), id, writer.image.head, needs)
       const { known } = transaction.caught
       assert.deepEqual([...known.requests.keys()], ['r'])
       const { answer, method, fingerprint } = known.requests.get('r')!

@@ -1,11 +1,12 @@
 /**
  * A log in memory with PostgreSQL's contract, for the simulator: one lock a network, in the order in which it was asked for;
- * a number is given once, the chain of an address never forks, an address has one lease; a transaction is written in full or
- * not at all; what a client hears of its commit is another matter. `test/ledger/log-contract.ts` runs on both.
+ * a number is given once, the chain of an address never forks, pools never overlap; a transaction is written in full or not
+ * at all; what a client hears of its commit is another matter. `test/ledger/log-contract.ts` runs on both.
  *
  * A client's hooks are asked at each step of a transaction: they wait, throw, or say what becomes of a commit. The database
  * can be set back to an earlier commit, as by a failover that lost the end or by the restore of a backup.
  */
+import { type Cidr, parseCidr } from '../../src/core/address.ts'
 import type { Freshness, Known, LookUp, Remembered } from '../../src/core/command.ts'
 import type { AddressRecord } from '../../src/core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../../src/core/image.ts'
@@ -341,7 +342,7 @@ function isEmpty(write: Write): boolean {
 const linkOf = (address: string, previous: number) => `${address} ${previous}`
 
 /** Why a constraint refuses a write; null: none does. */
-function vetoOf(of: Tables, { events, pools }: Write): string | null {
+function vetoOf(of: Tables, { events, pools, sightings }: Write): string | null {
   let last = of.events.at(-1)?.event.seq ?? 0
   const links = new Set<string>()
   for (const { event } of events) {
@@ -354,12 +355,27 @@ function vetoOf(of: Tables, { events, pools }: Write): string | null {
     if (event.previous < 0 || event.previous >= event.seq) return 'chain_goes_forward'
     links.add(link)
   }
-  // Deleted ones make room first.
-  const rows = new Map([...of.pools, ...pools.map((row) => [row.poolId, row] as const)])
-  const names = [...rows.values()].flatMap(({ settings }) => settings?.name ?? [])
-  if (pools.length > 0 && new Set(names).size < names.length) return 'pool_name_is_taken_once'
+  // Deleted ones make room first; of the others each is compared with what is there by then.
+  const rows = new Map(of.pools)
+  for (const { poolId, settings } of pools) if (settings === null) rows.delete(poolId)
+  for (const row of pools.filter(({ settings }) => settings !== null)) {
+    rows.delete(row.poolId)
+    const [{ name }, range] = [row.settings!, rangeOf(row)]
+    for (const other of rows.values()) {
+      if (other.settings!.name === name) return 'pool_name_is_taken_once'
+      const { family, first, last } = rangeOf(other)
+      if (family === range.family && first <= range.last && last >= range.first) return 'pools_never_overlap'
+    }
+    rows.set(row.poolId, row)
+  }
+  for (const all of sightings.values()) {
+    const keys = all.map(({ source, owner }) => `${source} ${owner === null ? '' : attachmentKey(owner)}`)
+    if (new Set(keys).size < keys.length) return 'source_lists_an_owner_once'
+  }
   return null
 }
+
+const rangeOf = ({ settings }: PoolRow): Cidr => parseCidr(settings!.cidr) as Cidr
 
 /** Writes all of it, and answers with what undoes it. */
 function apply(of: Tables, write: Write): (() => void)[] {
