@@ -355,7 +355,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       await transaction.abandon()
       return rolledBack(true, error)
     }
-    if (result.kind === 'committed' && !result.isWarned) {
+    if (result.kind === 'committed' && (!result.isWarned || without.has('WARNED_COMMIT_IS_UNKNOWN'))) {
       into.journal = null
       into.dirtySightings.clear()
       pending = null

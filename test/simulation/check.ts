@@ -57,8 +57,8 @@ export class Checks {
   readonly #world: World
   #greatest = 0
   #losses = 0
-  /** An era must begin before anything else is written. */
-  #isLost = false
+  /** An era must begin before anything else is written; null: it may, since some process knows what was lost. */
+  #isLost: boolean | null = false
   /** By the true clock: when addresses ended, and until when a Confirm is waited for. */
   readonly #ended = new Map<string, { readonly at: number; readonly seq: number }>()
   readonly #promised = new Map<string, { readonly until: number; readonly token: number }>()
@@ -122,11 +122,10 @@ export class Checks {
     never(seq <= this.#greatest, `number ${seq} is not above ${this.#greatest}, which was given before`)
     never(event.type !== 'era.begun' && seq !== head + 1, `number ${seq} follows ${head}`)
     never(at < last, `it is of ${at}, before ${last}`)
-    never(
-      this.#isLost !== (event.type === 'era.begun' || event.cause === 'FAILED_OVER'),
-      this.#isLost ? 'the log has lost its end and goes on' : 'nothing was lost',
-    )
-    this.#isLost = false
+    const isAnotherLife = event.type === 'era.begun' || event.cause === 'FAILED_OVER'
+    never(this.#isLost === true && !isAnotherLife, 'the log has lost its end and goes on')
+    never(this.#isLost === false && isAnotherLife, 'nothing was lost')
+    this.#isLost &&= event.cause === 'FAILED_OVER' ? null : false
     never(traceId !== null && this.#refused.has(traceId), 'its caller was told that nothing was done')
     if ('record' in event) this.#checkLease(event, what)
     if (traceId !== null && !('record' in event && event.record.quarantine?.reason === 'FOREIGN'))
@@ -331,14 +330,24 @@ export class Checks {
   }
 
   /** The end of the log is lost: what is known of it counts no more. */
-  lost(left: readonly Sealed[]): void {
+  lost(left: readonly Sealed[], isAcknowledged: boolean): void {
+    const wasWhole = this.#isLost !== true
     this.#losses += 1
     this.#isLost = true
     this.shadow = newImage(NETWORK)
     for (const sealed of left) this.#fold(sealed)
-    for (const source of this.#world.sources.values()) source.told.clear()
     this.#forgetWaits()
-    for (const one of [this.#traces, this.#refused, this.#requests, this.#answered]) one.clear()
+    for (const one of [this.#traces, this.#refused, this.#requests]) one.clear()
+    if (isAcknowledged) {
+      for (const source of this.#world.sources.values()) source.told.clear()
+      this.#answered.clear()
+    } else {
+      const { head } = this.shadow
+      const life = [...this.#world.lives].find(({ token }) => token > head)
+      if (life !== undefined && wasWhole)
+        this.fail(`${describe(life)} was given #${life.token}, the log ends at ${head}`)
+      this.#greatest = head
+    }
     this.#reaps = [...this.shadow.reaps]
   }
 

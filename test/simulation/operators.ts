@@ -213,13 +213,18 @@ export class Operators {
           for (const process of processes.all) processes.image(process, () => {})
         })
       },
-      failoverLosesTheEnd: () => {
-        const { identity, commits } = this.#database
-        const [timeline, ...rest] = identity.split('/').reverse()
+      failoverLosesTheEnd: () =>
         this.#lose(
-          Math.max(this.#backup, commits - world.between(0, 6)),
-          [...rest.reverse(), Number(timeline) + 1].join('/'),
-        )
+          Math.max(this.#backup, this.#database.commits - world.between(0, 6)),
+          nextTimeline(this.#database.identity),
+        ),
+      failoverLosesTheUnconfirmed: () => {
+        const { commits } = this.#database
+        processes.isStandbyAway = true
+        world.at(world.between(0, 5 * SECOND), () => {
+          processes.isStandbyAway = false
+          this.#lose(commits, nextTimeline(this.#database.identity), false)
+        })
       },
       operatorsResize: () => {
         const cidr = `10.0.0.0/${this.#prefix + world.between(0, 2)}`
@@ -295,8 +300,11 @@ export class Operators {
     })
   }
 
-  /** The end of the log is lost; whoever was given something by it lives on. What no list shows is lost with it. */
-  #lose(to: number, identity: string): void {
+  /**
+   * The end of the log is lost; whoever was given something by it lives on. What no list shows is lost with it. Of what was
+   * not acknowledged nobody was given anything.
+   */
+  #lose(to: number, identity: string, isAcknowledged = true): void {
     const world = this.#world
     const database = this.#database
     // A backup from before the present era wants its number from the operator: nobody else may know it.
@@ -309,7 +317,8 @@ export class Operators {
     world.tell(() => `the log ends at ${events.at(-1)?.event.seq} after ${head}`)
     // Of reports alone nothing is missed.
     if (isSame) return
-    this.#checks.lost(events)
+    this.#checks.lost(events, isAcknowledged)
+    if (!isAcknowledged) return
     for (const fault of MISLEADING) world.faults.delete(fault)
     const { sources } = this.#checks.shadow
     const stateOf = ({ declaration }: Source) => sources.get(declaration.id)?.state
@@ -353,4 +362,9 @@ export class Operators {
       if (isHeld(record))
         this.#order({ type: 'reap', token: record.token, version: record.seq, why: 'nobody else will' })
   }
+}
+
+function nextTimeline(identity: string): string {
+  const at = identity.lastIndexOf('/') + 1
+  return `${identity.slice(0, at)}${Number(identity.slice(at)) + 1}`
 }

@@ -31,6 +31,8 @@ const AWAY = 'the database is away'
 export class Processes {
   readonly all: Process[] = []
   databaseAwayUntil = 0
+  /** No commit is confirmed by a standby. */
+  isStandbyAway = false
   readonly #world: World
   readonly #database: Database
   readonly #checks: Checks
@@ -127,7 +129,8 @@ export class Processes {
     const world = this.#world
     if (world.has('connectionsDrop') && world.chance(0.02))
       return world.pick(['lostBefore', 'lostAfter', 'lostAfter', 'rolledBack'] as const)
-    return world.has('commitsAreWarned') && world.chance(0.01) ? 'warned' : 'committed'
+    const isWarned = this.isStandbyAway || (world.has('commitsAreWarned') && world.chance(0.01))
+    return isWarned ? 'warned' : 'committed'
   }
 
   #start(): Process {

@@ -49,6 +49,7 @@ export const FAULTS = [
   'backupIsRestored',
   'backupIsRestoredSilently',
   'failoverLosesTheEnd',
+  'failoverLosesTheUnconfirmed',
   'operatorsResize',
   'operatorsReapWrongly',
   'operatorsReapNodesWrongly',
