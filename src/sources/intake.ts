@@ -104,18 +104,13 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
 
   /** Null: not so, or not any more. */
   async function renewed(given: ReportGiven, digest: string, before: Standing): Promise<Reported | null> {
-    const { source, fresh } = before
-    if (!given.complete || !isStored(given, digest, before) || !isOrdinary(given, before)) return null
-    const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
-    // Only the list of a source that is believed has a digest.
-    const counted = isSpaced(source, fresh!, given.begunAt)
-    const how = { now: ledger.now(), flaws: [], trusts: true, counted }
-    const after = freshnessAfter(fresh!, { ...given, last }, how)
-    const renewal = await renew(database, given.network, before, after)
-    if (renewal === null) return null
+    const after = freshnessIfSame(given, digest, before, ledger.now())
+    const renewal = after === null ? null : await renew(database, given.network, before, after)
+    if (after === null || renewal === null) return null
     const standing = { ...before, ...renewal, fresh: after }
     if (remembered.size >= MOST_REMEMBERED) remembered.clear()
     remembered.set(keyOf(given), standing)
+    const counted = after.countedTotal > before.fresh!.countedTotal
     const because = counted ? [] : ['TOO_SOON']
     return answered(given, standing, { ...NOTHING_TAKEN, complete: true, counted, because, digest })
   }
@@ -172,23 +167,6 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     }
     const done = await submit(given, { because, last, isComplete })
     return 'reason' in done ? done : answered(given, standing, { ...done, unreadable: unreadableCount })
-  }
-
-  /** Its entries are those of the last complete list of the same life. */
-  function isStored({ epoch }: ReportGiven, digest: string, { source, fresh, era }: Standing): boolean {
-    return (
-      digest !== '' &&
-      fresh?.digest === digest &&
-      fresh.epoch === epoch &&
-      source.epoch?.name === epoch &&
-      fresh.era === era
-    )
-  }
-
-  /** Nothing but its sequence and its time is news. */
-  function isOrdinary(given: ReportGiven, { fresh, head, era, isRecovering }: Standing): boolean {
-    const isNext = given.sequence > (fresh?.sequence ?? 0)
-    return isNext && given.head <= head && eraOf(given.head) === era && !isRecovering
   }
 
   type Slice = {
@@ -253,6 +231,43 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
   }
 
   return { begin, report, verdicts }
+}
+
+// Comparing with the list before.
+
+type Listed = Pick<ReportGiven, 'epoch' | 'sequence' | 'head' | 'begunAt' | 'complete'>
+type Stands = Omit<Standing, 'questions'>
+
+/** How a source stands after a list that is the one before; null: it is not, or more than that is news. */
+export function freshnessIfSame(
+  given: Listed,
+  digest: string,
+  standing: Stands,
+  now: number,
+): Freshness | null {
+  const { source, fresh } = standing
+  if (!given.complete || !isStored(given, digest, standing) || !isOrdinary(given, standing)) return null
+  const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
+  // Only the list of a source that is believed has a digest.
+  const how = { now, flaws: [], trusts: true, counted: isSpaced(source, fresh!, given.begunAt) }
+  return freshnessAfter(fresh!, { ...given, last }, how)
+}
+
+/** Its entries are those of the last complete list of the same life. */
+function isStored({ epoch }: Listed, digest: string, { source, fresh, era }: Stands): boolean {
+  return (
+    digest !== '' &&
+    fresh?.digest === digest &&
+    fresh.epoch === epoch &&
+    source.epoch?.name === epoch &&
+    fresh.era === era
+  )
+}
+
+/** Nothing but its sequence and its time is news. */
+function isOrdinary(given: Listed, { fresh, head, era, isRecovering }: Stands): boolean {
+  const isNext = given.sequence > (fresh?.sequence ?? 0)
+  return isNext && given.head <= head && eraOf(given.head) === era && !isRecovering
 }
 
 // Comparing with the image.

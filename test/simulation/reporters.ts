@@ -4,16 +4,14 @@
  * listed.
  */
 import type { Command, LookUp } from '../../src/core/command.ts'
-import { freshnessAfter, isSpaced } from '../../src/core/decide-report.ts'
 import type { Entry } from '../../src/core/event.ts'
 import type { Image } from '../../src/core/image.ts'
 import { coverageOf, judge, type Question } from '../../src/core/judge.ts'
-import { eraOf } from '../../src/core/policy.ts'
 import { isOverdue } from '../../src/jobs/expire.ts'
 import { isShut } from '../../src/jobs/job.ts'
 import { suspectOf } from '../../src/jobs/judge.ts'
 import { mayBeActedOn } from '../../src/jobs/recheck.ts'
-import { findingNews, findingVanished } from '../../src/sources/intake.ts'
+import { findingNews, findingVanished, freshnessIfSame } from '../../src/sources/intake.ts'
 import type { Checks } from './check.ts'
 import type { Database, Tables } from './memory-log.ts'
 import type { Process, Processes } from './processes.ts'
@@ -157,24 +155,16 @@ export class Reporters {
   }
 
   /** One conditional update of the source's row; false: the list is wanted in full. */
-  #isUnchanged(process: Process, { declaration }: Source, begun: Begun, digest: string): boolean {
+  #isUnchanged(process: Process, { declaration: { id } }: Source, begun: Begun, digest: string): boolean {
     const { network, sources, freshness, events } = this.#tables
-    const fresh = freshness.get(declaration.id)
-    const stored = sources.get(declaration.id)
+    const [source, fresh] = [sources.get(id), freshness.get(id)]
+    if (source === undefined || fresh === undefined) return false
     const { era, recovering } = network.row!
-    if (fresh === undefined || digest === '' || fresh.digest !== digest || recovering !== null) return false
-    if (stored?.epoch?.name !== begun.epoch || fresh.epoch !== begun.epoch || fresh.era !== era) return false
-    const { head, begunAt, sequence } = begun
-    if (sequence <= fresh.sequence || head > events.at(-1)!.event.seq || eraOf(head) !== era) return false
-    const trusts = stored.state === 'ENABLED' && fresh.warm
-    const last = { entries: fresh.entries, digest, after: fresh.sequence }
-    const how = {
-      now: this.#processes.now(process),
-      flaws: [],
-      trusts,
-      counted: trusts && isSpaced(stored, fresh, begunAt),
-    }
-    return this.#database.writeFreshness(NETWORK, fresh, freshnessAfter(fresh, { ...begun, last }, how))
+    const head = events.at(-1)!.event.seq
+    const standing = { source, fresh, head, era, isRecovering: recovering !== null }
+    const now = this.#processes.now(process)
+    const after = freshnessIfSame({ ...begun, complete: true }, digest, standing, now)
+    return after !== null && this.#database.writeFreshness(NETWORK, fresh, after)
   }
 
   // Jobs.
