@@ -23,7 +23,7 @@ import { ServerReflectionRequestSchema } from '../../src/gen/grpc/reflection/v1/
 import { useService } from '../support/service.ts'
 import { serverOn, urls } from './running.ts'
 
-const RUNS = Number(process.env.IPLEDGER_FUZZ_RUNS ?? 25)
+const RUNS = Number(process.env.IPLEDGER_FUZZ_RUNS ?? 8)
 
 const running = await useService()
 const errors: unknown[] = []
