@@ -105,7 +105,7 @@ incident(
     await scene.pool('10.116.0.0/22', { cooldown: '0s' })
     // Each by a process of its own: within one they would wait for each other anyway.
     await using other = await serviceOn(running)
-    const ROUNDS = 1_500
+    const ROUNDS = 500
     const answered: { readonly reserved: LeaseJson[]; readonly reaped: LeaseJson[] } = {
       reserved: [],
       reaped: [],

@@ -27,7 +27,7 @@ describe('without a rule some seed fails', () => {
 })
 
 describe('with all rules none does', () => {
-  for (let seed = 1; seed <= 10; seed++)
+  for (let seed = 1; seed <= 3; seed++)
     test(`seed ${seed}`, { timeout: 60_000 }, async () => {
       expect((await simulate(seed, EVENTS)).failure).toBeNull()
     })
