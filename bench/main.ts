@@ -26,6 +26,7 @@ const FULL: Scale = {
   rounds: 3,
   warmUpMs: 500,
   measureMs: 2_000,
+  reserves: Number.POSITIVE_INFINITY,
   oldEvents: 10_000_000,
   oldLeases: 100_000,
   images: [100_000, 1_000_000],
@@ -38,14 +39,15 @@ const FULL: Scale = {
 const QUICK: Scale = {
   rounds: 1,
   warmUpMs: 100,
-  measureMs: 300,
-  oldEvents: 50_000,
+  measureMs: 200,
+  reserves: 5_000,
+  oldEvents: 10_000,
   oldLeases: 5_000,
-  images: [10_000],
-  heldOpenMs: 1_000,
+  images: [5_000],
+  heldOpenMs: 400,
   listed: 5_000,
-  agents: 40,
-  agentIntervalMs: 1_000,
+  agents: 10,
+  agentIntervalMs: 400,
 }
 
 /** What somebody would write who wants an address to have one holder, and nothing more. */
@@ -135,7 +137,14 @@ async function openStage(server: Scratch, name: string): Promise<Stage> {
   let isWorking = false
   return {
     database,
-    async network(history) {
+    async network(wanted) {
+      const most = (count: number) => Math.min(count, scale.reserves)
+      const history = {
+        ...wanted,
+        addresses: most(wanted.addresses),
+        held: most(wanted.held),
+        reserves: most(wanted.reserves),
+      }
       const isThere = await withClient({ url: database.adminUrl, applicationName: 'bench' }, (client) =>
         client.query('select from ipledger.network where network_id = $1', [history.network]),
       )
@@ -148,7 +157,7 @@ async function openStage(server: Scratch, name: string): Promise<Stage> {
         const one: Through = { kind: 'ledger', url: database.url }
         return { through: Array.from({ length: processes }, () => one), pids: [] }
       }
-      if (worker !== isWorking) for (const one of started.splice(0)) await (await one).stop()
+      if (worker !== isWorking) await Promise.all(started.splice(0).map(async (one) => (await one).stop()))
       isWorking = worker
       while (started.length < processes) {
         const one = startService(database, {

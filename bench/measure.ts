@@ -14,6 +14,8 @@ export type Scale = {
   readonly rounds: number
   readonly warmUpMs: number
   readonly measureMs: number
+  /** Reserves of any past at most. */
+  readonly reserves: number
   /** Of the log that counts as old. */
   readonly oldEvents: number
   readonly oldLeases: number

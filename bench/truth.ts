@@ -41,7 +41,11 @@ export async function truth(bench: Bench): Promise<void> {
   const tell = async (what: string, list: readonly Listed[], most: number) => {
     let ms = 0
     const [figures] = await Promise.all([
-      run(bench, reserving, { warmUpMs: 200, intervalMs: Math.max(measureMs, most * 1_000), intervals: 1 }),
+      run(bench, reserving, {
+        warmUpMs: 200,
+        intervalMs: Math.max(measureMs, most * 1_000 * (listed / 1e5)),
+        intervals: 1,
+      }),
       delay(400).then(async () => {
         const began = performance.now()
         await source.report(list)
