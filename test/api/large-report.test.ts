@@ -3,7 +3,11 @@ import { create, fromJson, type JsonValue, toBinary } from '@bufbuild/protobuf'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { readingReport, SLICE_BYTES } from '../../src/api/large-report.ts'
-import { LivenessService, ReportSnapshotRequestSchema } from '../../src/gen/ipledger/v1/liveness_pb.ts'
+import {
+  LivenessService,
+  ReportSnapshotRequestSchema,
+  SnapshotEntrySchema,
+} from '../../src/gen/ipledger/v1/liveness_pb.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
 import { clientOf } from './running.ts'
@@ -12,7 +16,10 @@ function read(body: string | Uint8Array, isJson: boolean): { message: unknown; s
   const reading = readingReport(Buffer.from(body), isJson)
   for (let slices = 1; ; slices += 1) {
     const { done, value } = reading.next()
-    if (done) return { message: value, slices }
+    if (!done) continue
+    // Those of JSON lack the fields that were not sent.
+    const entries = value.entries.map((one) => create(SnapshotEntrySchema, one))
+    return { message: { ...value, entries }, slices }
   }
 }
 
