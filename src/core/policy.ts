@@ -57,7 +57,7 @@ export const POLICY = {
   /** The database's clock was set if it advanced by this much more or less than the process's own. */
   clockStepMs: 2_000,
   /** Changes of one report that one command carries. */
-  reportSlice: 1_000,
+  reportSlice: 500,
   /** Sources of a network. */
   sources: 20_000,
 } as const
