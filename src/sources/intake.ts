@@ -50,6 +50,8 @@ const NOTHING_TAKEN: Step = {
   unreadable: 0,
 }
 
+type Changes = Pick<Command<'report'>, 'entries' | 'vanished' | 'last'>
+
 type Standing = {
   readonly source: SourceState
   readonly fresh: Freshness | null
@@ -127,7 +129,7 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     const isResent = !given.complete || !isStored(given, digest, standing) || isOrdinary(given, standing)
     if (isResent) return answered(given, standing, { ...NOTHING_TAKEN, resend: true })
     const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
-    const taken = await submit(given, { because: [], last })
+    const taken = await submit(given, { because: [], isComplete: true, entries: [], vanished: [], last })
     return 'reason' in taken ? taken : answered(given, standing, taken)
   }
 
@@ -153,35 +155,20 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     if (same !== null) return same
     const image = await ledger.image(network, { deadline: given.deadline })
     if (image === null) return networkNotFound(network)
-    const news = await inTurns(findingNews(image, id, entries))
-    for (const slice of slices(news)) {
-      const taken = await submit(given, { because, entries: slice, isComplete })
+    let taken: Step | Refusal = NOTHING_TAKEN
+    for (const slice of await inTurns(slicingChanges(image, id, entries, isComplete, last))) {
+      taken = await submit(given, { because, isComplete, ...slice })
       if ('reason' in taken) return taken
     }
-    if (isComplete) {
-      const vanished = await inTurns(findingVanished(image, id, entries))
-      for (const slice of slices(vanished)) {
-        const taken = await submit(given, { because, vanished: slice, isComplete })
-        if ('reason' in taken) return taken
-      }
-    }
-    const done = await submit(given, { because, last, isComplete })
-    return 'reason' in done ? done : answered(given, standing, { ...done, unreadable: unreadableCount })
-  }
-
-  type Slice = {
-    readonly because: readonly string[]
-    readonly isComplete?: boolean
-    readonly entries?: readonly Entry[]
-    readonly vanished?: readonly Entry[]
-    readonly last?: Command<'report'>['last']
+    return answered(given, standing, { ...taken, unreadable: unreadableCount })
   }
 
   async function submit(
     given: ReportGiven,
-    { because, isComplete = true, entries = [], vanished = [], last = null }: Slice,
+    told: Changes & { readonly because: readonly string[]; readonly isComplete: boolean },
   ): Promise<Step | Refusal> {
     const { network, source, epoch, sequence, head, begunAt, deadline, traceId } = given
+    const { because, isComplete, entries, vanished, last } = told
     const outcome = await ledger.submit(
       {
         type: 'report',
@@ -272,7 +259,29 @@ function isOrdinary(given: Listed, { fresh, head, era, isRecovering }: Stands): 
 
 // Comparing with the image.
 
-export function* findingNews(
+/** What a report changes, as commands carry it: what is news, then what has vanished; the last one ends the report. */
+export function* slicingChanges(
+  image: Image,
+  source: string,
+  entries: readonly Entry[],
+  isComplete: boolean,
+  last: Command<'report'>['last'],
+  most: number = POLICY.reportSlice,
+): Generator<void, readonly Changes[]> {
+  const news = yield* findingNews(image, source, entries)
+  const vanished = isComplete ? yield* findingVanished(image, source, entries) : []
+  const count = news.length + vanished.length
+  return Array.from({ length: Math.max(1, Math.ceil(count / most)) }, (_, index) => {
+    const [from, to] = [index * most, (index + 1) * most]
+    return {
+      entries: news.slice(from, to),
+      vanished: vanished.slice(Math.max(0, from - news.length), Math.max(0, to - news.length)),
+      last: to >= count ? last : null,
+    }
+  })
+}
+
+function* findingNews(
   image: Image,
   source: string,
   entries: readonly Entry[],
@@ -285,7 +294,7 @@ export function* findingNews(
   return news
 }
 
-export function* findingVanished(
+function* findingVanished(
   image: Image,
   source: string,
   entries: readonly Entry[],
@@ -306,11 +315,6 @@ export function* findingVanished(
     if (index % POLICY.reportSlice === 0) yield
   }
   return vanished
-}
-
-function* slices(entries: readonly Entry[]): Generator<readonly Entry[]> {
-  for (let from = 0; from < entries.length; from += POLICY.reportSlice)
-    yield entries.slice(from, from + POLICY.reportSlice)
 }
 
 // The database.

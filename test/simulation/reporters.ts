@@ -11,7 +11,7 @@ import { isOverdue } from '../../src/jobs/expire.ts'
 import { isShut } from '../../src/jobs/job.ts'
 import { suspectOf } from '../../src/jobs/judge.ts'
 import { mayBeActedOn } from '../../src/jobs/recheck.ts'
-import { findingNews, findingVanished, freshnessIfSame } from '../../src/sources/intake.ts'
+import { freshnessIfSame, slicingChanges } from '../../src/sources/intake.ts'
 import type { Checks } from './check.ts'
 import type { Database, Tables } from './memory-log.ts'
 import type { Process, Processes } from './processes.ts'
@@ -19,7 +19,6 @@ import { done, MINUTE, NETWORK, read, SECOND, type Source, toldBy, type World } 
 
 /** What a report is begun at; `isTaken`: it was acknowledged. */
 type Begun = Pick<Command<'report'>, 'head' | 'begunAt' | 'sequence' | 'epoch'> & { isTaken: boolean }
-type Slice = Pick<Command<'report'>, 'entries' | 'vanished' | 'last'>
 
 /** Changes of a report that one command carries. */
 const SLICE = 8
@@ -123,8 +122,8 @@ export class Reporters {
     this.#processes.image(process, (image) => {
       if (!image.sources.has(id)) return
       const after = this.#tables.freshness.get(id)?.sequence ?? 0
-      const slices = slicesOf(image, id, list, complete)
-      slices.push({ entries: [], vanished: [], last: { entries: list.length, digest: texts.join(), after } })
+      const last = { entries: list.length, digest: texts.join(), after }
+      const slices = [...done(slicingChanges(image, id, list, complete, last, SLICE))]
       const because = complete ? [] : ['DECLARED']
       const sendNext = (): void => {
         const slice = slices.shift()
@@ -245,16 +244,4 @@ export class Reporters {
       this.#database.writeLookUps(NETWORK, answers)
     })
   }
-}
-
-/** What is news in a list, and what has vanished from it, as commands carry it. */
-function slicesOf(image: Image, id: string, list: readonly Entry[], complete: boolean): Slice[] {
-  const news = done(findingNews(image, id, list))
-  const vanished = complete ? done(findingVanished(image, id, list)) : []
-  const slices: Slice[] = []
-  for (let i = 0; i < news.length; i += SLICE)
-    slices.push({ entries: news.slice(i, i + SLICE), vanished: [], last: null })
-  for (let i = 0; i < vanished.length; i += SLICE)
-    slices.push({ entries: [], vanished: vanished.slice(i, i + SLICE), last: null })
-  return slices
 }
