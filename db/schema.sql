@@ -304,9 +304,9 @@ function ipledger_audit.last_events(network text, address inet, upto bigint) ret
 
 function ipledger_audit.lease_history(lease_id text) returns SETOF ipledger_audit.event
 
-function ipledger_audit.leases_as_of(network text, at timestamp with time zone, after inet DEFAULT NULL::inet, most bigint DEFAULT NULL::bigint) returns SETOF ipledger_audit.lease
+function ipledger_audit.leases_as_of(network text, at timestamp with time zone) returns SETOF ipledger_audit.lease
 
-function ipledger_audit.leases_as_of(network text, seq bigint, after inet DEFAULT NULL::inet, most bigint DEFAULT NULL::bigint) returns SETOF ipledger_audit.lease
+function ipledger_audit.leases_as_of(network text, seq bigint) returns SETOF ipledger_audit.lease
 
 function ipledger_audit.listed(list jsonb) returns text
 
@@ -465,16 +465,16 @@ Columns: those of view `event`.
 Example:
   select seq, at, state, what from lease_history(''default/42'');';
 
-comment on function ipledger_audit.leases_as_of(pg_catalog.text,bigint,pg_catalog.inet,bigint) is 'The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
-means now. For one address or a CIDR use who_had. `after` and `most` page through it: leases behind that address, and how many. It costs
-one look at an index for each address that was ever held. No row: nothing was held, or there is no such network.
+comment on function ipledger_audit.leases_as_of(pg_catalog.text,bigint) is 'The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
+means now. For one address or a CIDR use who_had. It costs a look at an index or two for each address that was ever held. No row: nothing
+was held, or there is no such network.
 
 Columns: those of view `lease`.
 
 Example:
   select address, state, owner_name from leases_as_of(''default'', 120000);';
 
-comment on function ipledger_audit.leases_as_of(pg_catalog.text,timestamp with time zone,pg_catalog.inet,bigint) is 'The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
+comment on function ipledger_audit.leases_as_of(pg_catalog.text,timestamp with time zone) is 'The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
 written as one: timestamptz ''2026-01-01 03:12Z'', or now() - interval ''1 hour''.
 
 Example:
@@ -857,13 +857,13 @@ grant execute on function ipledger_audit.lease_history(text) to ipledger_auditor
 
 grant execute on function ipledger_audit.lease_history(text) to ipledger_service;
 
-grant execute on function ipledger_audit.leases_as_of(text,bigint,inet,bigint) to ipledger_auditor;
+grant execute on function ipledger_audit.leases_as_of(text,bigint) to ipledger_auditor;
 
-grant execute on function ipledger_audit.leases_as_of(text,bigint,inet,bigint) to ipledger_service;
+grant execute on function ipledger_audit.leases_as_of(text,bigint) to ipledger_service;
 
-grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone,inet,bigint) to ipledger_auditor;
+grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone) to ipledger_auditor;
 
-grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone,inet,bigint) to ipledger_service;
+grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone) to ipledger_service;
 
 grant execute on function ipledger_audit.listed(jsonb) to ipledger_auditor;
 

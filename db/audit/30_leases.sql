@@ -116,28 +116,42 @@ finding); until (its end; null: held still) and ended_as (type/cause of the end)
 Example:
   select owner_name, node, since, given_by, until, ended_as from who_had('default', '10.8.64.2', now() - interval '1 day');$$;
 
--- Of an address that has not changed since, its last event is known by its number: 3 µs, where a look at a chain of 90 takes 9.
-create function ipledger_audit.leases_as_of(network text, seq bigint, after inet default null, most bigint default null)
+-- The number of an address's last event is in its row, unless it has changed since. Then it is most likely among the events just before,
+-- twice as many as there are such addresses: a lease has two events, and addresses are taken in turn. Else the chain has it: 10 µs each
+-- with 90 events, where the others take 2. All rows are then read in order of number: 1 µs each, one at a time 3.
+create function ipledger_audit.leases_as_of(network text, seq bigint)
   returns setof ipledger_audit.lease language sql stable rows 1000 as $$
+  with changed as materialized (
+    select t.address from ipledger_audit.touched t where t.network = leases_as_of.network and t.seq > leases_as_of.seq
+  ),
+  before as (
+    select l.address, max(l.seq) as seq from ipledger_audit.log l
+     where l.network_id = leases_as_of.network and l.seq <= leases_as_of.seq and l.seq > leases_as_of.seq - 2 * (select count(*) from changed)
+     group by l.address
+  ),
+  last as (
+    select t.seq from ipledger_audit.touched t where t.network = leases_as_of.network and t.seq <= leases_as_of.seq
+    union all
+    select coalesce(b.seq, (
+             select l.previous from ipledger_audit.log l
+              where l.network_id = leases_as_of.network and l.address = c.address and l.previous <= leases_as_of.seq
+              order by l.previous desc limit 1))
+      from changed c left join before b on b.address = c.address
+  )
   select h.network_id, set_masklen(h.address, h.prefix_length), coalesce(p.pool, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
          h.network_id || '/' || h.fencing_token, h.fencing_token, h.seq, h.owner_kind, h.owner_name, h.owner_uid, h.owner_incarnation,
          h.owner_interface, h.node, h.labels, h.reserved_at, h.confirmed_at, h.confirm_by, h.quarantine_reason, h.quarantined_at,
          h.quarantined_by, h.quarantine_why,
          case when h.seq = h.fencing_token then h.at
               else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end
-    from ipledger_audit.touched t
-    cross join lateral (
-      select l.* from ipledger_audit.log l where l.network_id = leases_as_of.network and l.seq = t.seq and t.seq <= leases_as_of.seq
-      union all
-      select l.* from ipledger_audit.last_event(leases_as_of.network, t.address, leases_as_of.seq) l where t.seq > leases_as_of.seq) h
+    from ipledger_audit.log h
     left join ipledger_audit.pool p on p.network = h.network_id and p.pool_id = h.pool_id
-   where t.network = leases_as_of.network and t.address > coalesce(set_masklen(leases_as_of.after, -1), '0.0.0.0/0') and h.state <> 'FREE'
-   order by t.address
-   limit leases_as_of.most
+   where h.network_id = leases_as_of.network and h.seq = any (array(select x.seq from last x)) and h.state <> 'FREE'
+   order by h.address
 $$;
-comment on function ipledger_audit.leases_as_of(text, bigint, inet, bigint) is $$The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
-means now. For one address or a CIDR use who_had. `after` and `most` page through it: leases behind that address, and how many. It costs
-one look at an index for each address that was ever held. No row: nothing was held, or there is no such network.
+comment on function ipledger_audit.leases_as_of(text, bigint) is $$The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
+means now. For one address or a CIDR use who_had. It costs a look at an index or two for each address that was ever held. No row: nothing
+was held, or there is no such network.
 
 Columns: those of view `lease`.
 
@@ -145,13 +159,13 @@ Example:
   select address, state, owner_name from leases_as_of('default', 120000);$$;
 
 -- `offset 0` keeps the planner from working the place out for each lease.
-create function ipledger_audit.leases_as_of(network text, at timestamptz, after inet default null, most bigint default null)
+create function ipledger_audit.leases_as_of(network text, at timestamptz)
   returns setof ipledger_audit.lease language sql stable rows 1000 as $$
   select l.*
     from (select ipledger_audit.position_at(leases_as_of.network, leases_as_of.at) as seq offset 0) s
-   cross join lateral ipledger_audit.leases_as_of(leases_as_of.network, s.seq, leases_as_of.after, leases_as_of.most) l
+   cross join lateral ipledger_audit.leases_as_of(leases_as_of.network, s.seq) l
 $$;
-comment on function ipledger_audit.leases_as_of(text, timestamptz, inet, bigint) is $$The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
+comment on function ipledger_audit.leases_as_of(text, timestamptz) is $$The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
 written as one: timestamptz '2026-01-01 03:12Z', or now() - interval '1 hour'.
 
 Example:
