@@ -6,7 +6,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { replaceDatabase, withClient } from '../src/postgres/connect.ts'
+import { withClient } from '../src/postgres/connect.ts'
 import { openDatabase } from '../src/postgres/database.ts'
 import { startEmbedded } from '../src/postgres/embedded.ts'
 
@@ -36,7 +36,7 @@ export async function openScratch(kept: string | undefined): Promise<Scratch> {
   chmodSync(directory, 0o711)
   const isNew = !existsSync(join(directory, 'postgres'))
   const server = await startEmbedded({ directory, log })
-  const at = (name: string) => replaceDatabase(server.url, name)
+  const at = (name: string) => new URL(`/${name}`, server.url).href
   const query = (text: string) =>
     withClient({ url: at('postgres'), applicationName: 'bench' }, (client) => client.query(text))
   if (isNew) await query(`create database ${TEMPLATE}`)
@@ -52,8 +52,8 @@ export async function openScratch(kept: string | undefined): Promise<Scratch> {
       if (!isKept) await query(`create database ${name} template ${TEMPLATE}`)
       return {
         name,
-        url: replaceDatabase(serviceUrl, name),
-        jobsUrl: replaceDatabase(jobsUrl, name),
+        url: new URL(`/${name}`, serviceUrl).href,
+        jobsUrl: new URL(`/${name}`, jobsUrl).href,
         adminUrl: at(name),
         isKept,
       }

@@ -13,7 +13,7 @@ import type { PoolSettings } from '../core/pool.ts'
 import type { Needs } from './needs.ts'
 
 /** An event with the digest of the log up to it, in hexadecimal. */
-export type Sealed = { readonly event: LedgerEvent; readonly digest: string }
+export type Chained = { readonly event: LedgerEvent; readonly digest: string }
 
 export type CatchUp = {
   /** Head of the image. */
@@ -37,7 +37,7 @@ export type Caught = {
   /** Digest of the event `sought`; null: it is not in the log. */
   readonly soughtDigest: string | null
   /** The first page of events after `after`, in order. */
-  readonly tail: readonly Sealed[]
+  readonly tail: readonly Chained[]
   /** There are more than that. */
   readonly isCut: boolean
   readonly known: Known
@@ -45,7 +45,7 @@ export type Caught = {
 
 /** What a batch writes. Projections are whole rows, as the image has them after the batch. */
 export type Write = {
-  readonly events: readonly Sealed[]
+  readonly events: readonly Chained[]
   /** Last record of each address that an event is about. */
   readonly records: readonly AddressRecord[]
   readonly pools: readonly PoolRow[]
@@ -104,7 +104,7 @@ export type Loaded = {
   /** In pages, so that the event loop is not kept. */
   readonly records: AsyncIterable<readonly AddressRecord[]>
   /** Events of the last hour that closings and the breaker follow from, in order. */
-  readonly recent: AsyncIterable<readonly Sealed[]>
+  readonly recent: AsyncIterable<readonly Chained[]>
 }
 
 /** The projections are not the fold of the log: the greatest number in `lease` is not the log's last about an address. */
@@ -118,7 +118,10 @@ export type Log = {
    */
   begin(network: string, catchUp: CatchUp): Promise<Transaction>
   /** A page of events after a number, without the lock: for an image that is far behind. */
-  tail(network: string, after: number): Promise<{ readonly tail: readonly Sealed[]; readonly isCut: boolean }>
+  tail(
+    network: string,
+    after: number,
+  ): Promise<{ readonly tail: readonly Chained[]; readonly isCut: boolean }>
   /** Reads an image at one head and hands it to `build`. */
   load<T>(network: string, build: (loaded: Loaded) => Promise<T>): Promise<T>
   /** The database's clock, for the watch on it. */

@@ -24,11 +24,11 @@ import type { ClockWatch, Step } from './clock.ts'
 import { cellsOf, digestOf, textOf } from './event-text.ts'
 import { buildImage } from './load.ts'
 import {
+  type Chained,
   type Committed,
   type Log,
   NeedsRebuild,
   type PoolRow,
-  type Sealed,
   type Transaction,
   UnknownFormat,
   type Write,
@@ -253,7 +253,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     return loaded
   }
 
-  function fold(into: Image, { event, digest }: Sealed): void {
+  function fold(into: Image, { event, digest }: Chained): void {
     evolve(into, event)
     into.head = event.seq
     into.at = event.at
@@ -525,7 +525,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
 
   function writeOf({ image: into, events, freshness, remembered, now }: Batch, digestBefore: string): Write {
     let digest = digestBefore
-    const sealed = events.map((event) => {
+    const chained = events.map((event) => {
       digest = digestOf(digest, textOf(cellsOf(name, event)))
       return { event, digest }
     })
@@ -552,7 +552,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
       } else network = into.network
     }
     return {
-      events: sealed,
+      events: chained,
       records: [...records.values()],
       pools: [...pools.values()],
       network,

@@ -21,11 +21,11 @@ import {
 import { eventOf, recordOfText } from './event-text.ts'
 import {
   type CatchUp,
+  type Chained,
   type Committed,
   type Loaded,
   type Log,
   NeedsRebuild,
-  type Sealed,
   type Transaction,
 } from './log.ts'
 import type { Needs } from './needs.ts'
@@ -277,7 +277,7 @@ function digestAt({ rows }: Answered, seq: number): string | null {
 function pageOf(
   { rows }: Answered,
   after: number,
-): { readonly tail: readonly Sealed[]; readonly isCut: boolean } {
+): { readonly tail: readonly Chained[]; readonly isCut: boolean } {
   const tail = rows
     .slice(rows[0]?.seq === after ? 1 : 0)
     .map(({ text, digest }) => ({ event: eventOf(text as string), digest: digest as string }))
@@ -427,15 +427,15 @@ async function* recordPages(network: string, rows: Ask): AsyncGenerator<readonly
   if (last !== ((event?.seq as number | undefined) ?? 0)) throw needsRebuild(network)
 }
 
-async function* recentPages(rows: Ask): AsyncGenerator<readonly Sealed[]> {
+async function* recentPages(rows: Ask): AsyncGenerator<readonly Chained[]> {
   const [before] = await rows(BEFORE_RECENT)
   for (let after = before!.seq as number | null; after !== null; ) {
     const page = await rows(RECENT, after, PAGE)
-    const sealed = page.map(({ text, digest }) => ({
+    const chained = page.map(({ text, digest }) => ({
       event: eventOf(text as string),
       digest: digest as string,
     }))
-    yield sealed
-    after = sealed.length < PAGE ? null : sealed.at(-1)!.event.seq
+    yield chained
+    after = chained.length < PAGE ? null : chained.at(-1)!.event.seq
   }
 }

@@ -168,13 +168,6 @@ export function replaceLogin(
   return `${found[1]}${encodeURIComponent(login.user)}${secret}@${rest}`
 }
 
-/** The same server and login, another database. */
-export function replaceDatabase(url: string, database: string): string {
-  const found = /^(postgres(?:ql)?:\/\/[^/?#]*)(?:\/[^?#]*)?(.*)$/s.exec(url)
-  if (found === null) throw new Error('not a PostgreSQL URL')
-  return `${found[1]}/${encodeURIComponent(database)}${found[2]}`
-}
-
 /** Where a connection string leads, without login and password. */
 export function place(url: string): string {
   const { host, port, database } = readUrl(url)

@@ -474,7 +474,13 @@ const proven = (gone: Step = answers('agent', 'x/1', '10.0.0.1', 'gone')): Step 
   lists('agent', []),
   gone,
 ]
-const recovering: Step = [seen, command({ type: 'beginEra', above: 5, recovering: true, why: 'restored' })]
+const begin = (recovering: boolean) => command({ type: 'beginEra', above: 5, recovering, why: 'restored' })
+const recovering: Step = [seen, begin(true)]
+/** Two sources that are warm again, and a promise that may be kept for five minutes. */
+const restored: Step = [
+  [room, source('a'), source('b'), reserve('x/1', until(5 * MINUTE)), begin(true)],
+  ...['a', 'b'].map((id) => [lists(id, []), lists(id, [])]),
+]
 
 export const TRUTH: readonly Row[] = [
   {
@@ -740,13 +746,39 @@ export const TRUTH: readonly Row[] = [
   },
   {
     name: '10: and reaps nothing',
-    given: [
-      room,
-      reserve('x/1', { confirmed: true }),
-      command({ type: 'beginEra', above: 3, recovering: true, why: 'restored' }),
-    ],
+    given: [room, reserve('x/1', { confirmed: true }), begin(true)],
     when: reap('10.0.0.1'),
     gives: ['refused NETWORK_RECOVERING'],
+  },
+  {
+    name: '10: it ends when every enabled source has two counted lists, the last one after every promise',
+    given: [restored, lists('a', []), lists('b', []), after(6 * MINUTE), lists('a', [])],
+    when: lists('b', []),
+    gives: ['recovery.ended'],
+  },
+  {
+    name: '10: not with one list of one of them',
+    given: [restored, lists('a', []), after(6 * MINUTE), lists('a', [])],
+    when: lists('b', []),
+    gives: [],
+  },
+  {
+    name: '10: not while a promise of before may still be kept',
+    given: [restored, lists('a', []), lists('b', []), lists('a', [])],
+    when: lists('b', []),
+    gives: [],
+  },
+  {
+    name: '10: nor by a source that nobody enabled',
+    given: [room, register('a'), begin(true), lists('a', []), lists('a', []), after(HOUR)],
+    when: lists('a', []),
+    gives: [],
+  },
+  {
+    name: '10: a promise of a lost era never expires: its Confirm may be lost',
+    given: [room, reserve('x/1', until(MINUTE)), begin(false), after(HOUR)],
+    when: expire('10.0.0.1'),
+    gives: ['refused ILLEGAL_STATE'],
   },
   {
     name: '10: a source that quotes a head beyond ours holds the network, and burns no era',

@@ -7,7 +7,7 @@ import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { random, walk } from '../support/random-walk.ts'
-import { NETWORK, seal, storeScene } from '../support/stored-scene.ts'
+import { chain, NETWORK, storeScene } from '../support/stored-scene.ts'
 
 const database = await useTestDatabase()
 const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
@@ -88,7 +88,7 @@ test.each([1, 2, 3])('of random events, seed %i', async (seed) => {
   const network = `random${seed}`
   const events = randomEvents(seed, 400)
   const [insert] = writeStatements(network, {
-    events: seal(network, events),
+    events: chain(network, events),
     records: [],
     pools: [],
     network: null,

@@ -1,7 +1,7 @@
 import { pino } from 'pino'
 import { afterAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
-import { readUrl, replaceDatabase, replaceLogin } from '../../src/postgres/connect.ts'
+import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
 import {
   AUDITOR_SETTINGS,
@@ -249,7 +249,7 @@ describe('a login that is not an administrator is used as it is, and checked', (
 
   test('on a database nobody migrated', async () => {
     await asSuperuser('create database unmigrated')
-    const url = replaceDatabase(database.serviceUrl, 'unmigrated')
+    const url = new URL('/unmigrated', database.serviceUrl).href
     expect(await refusalOf(url)).toContain('run "ipledger migrate"')
   })
 })

@@ -29,7 +29,7 @@ beforeAll(async () => {
 const ALTER = (change: string, seq: number | string) =>
   `alter table ipledger.event disable trigger all; update ipledger.event set ${change} where seq = ${seq}`
 /** The digest that the event would have, made again by whoever altered it. */
-const SEALED = `digest = sha256((select p.digest from ipledger.event p where p.network_id = '${NETWORK}' and p.seq = e.seq - 1)
+const CHAINED = `digest = sha256((select p.digest from ipledger.event p where p.network_id = '${NETWORK}' and p.seq = e.seq - 1)
   || convert_to(ipledger.event_text(e), 'UTF8'))`
 
 /** What is found after these statements, which are taken back. */
@@ -74,7 +74,7 @@ describe('the log', () => {
   })
 
   test('an event altered with its digest is named by the next one', async () => {
-    const statements = `${ALTER(`owner_name = 'x'`, middle.seq)}; update ipledger.event e set ${SEALED} where e.seq = ${middle.seq}`
+    const statements = `${ALTER(`owner_name = 'x'`, middle.seq)}; update ipledger.event e set ${CHAINED} where e.seq = ${middle.seq}`
     expect(codes(await found(statements))).toEqual([`EVENT_ALTERED ${middle.seq + 1}`])
   })
 
@@ -107,21 +107,21 @@ describe('the log', () => {
     const other = { address: '10.0.0.77', previous: 0, at: new Date(scene.image.at).toISOString() }
     expect(codes(await found(insert(other)))).toContain(`EVENT_ALTERED ${head + 1}`)
     // With a digest that follows, what it says is illegal.
-    const sealed = `update ipledger.event e set ${SEALED} where e.seq = ${head + 1}`
+    const chained = `update ipledger.event e set ${CHAINED} where e.seq = ${head + 1}`
     expect(
       codes(
         await found(
-          `${insert({ ...other, type: 'lease.confirmed', state: 'ACTIVE', ended: null })}; ${sealed}`,
+          `${insert({ ...other, type: 'lease.confirmed', state: 'ACTIVE', ended: null })}; ${chained}`,
         ),
       ),
     ).toContain(`EVENT_ILLEGAL ${head + 1}`)
-    expect(codes(await found(`${insert({ ...other, previous: head })}; ${sealed}`))).toContain(
+    expect(codes(await found(`${insert({ ...other, previous: head })}; ${chained}`))).toContain(
       `CHAIN_BROKEN ${head + 1}`,
     )
     expect(
       codes(
         await found(
-          `${insert({ address: null, previous: null, type: 'recovery.ended', at: '2020-01-01Z' })}; ${sealed}`,
+          `${insert({ address: null, previous: null, type: 'recovery.ended', at: '2020-01-01Z' })}; ${chained}`,
         ),
       ),
     ).toContain(`EVENT_ILLEGAL ${head + 1}`)

@@ -1,6 +1,5 @@
 /** Restores, reboots, failovers (group 12 of the corpus): books that travelled back in time hand out nothing before the world was seen again. */
 import { expect, onTestFinished, test } from 'vitest'
-import { replaceDatabase } from '../../src/postgres/connect.ts'
 import { startProcess } from '../e2e/commands.ts'
 import { asSuperuser, createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
 import {
@@ -36,7 +35,7 @@ async function copyOf(original: TestDatabase): Promise<TestDatabase> {
   const name = `${original.name}_copy`
   await asSuperuser(`create database ${name} template ${original.name}`)
   onTestFinished(() => asSuperuser(`drop database if exists ${name} with (force)`))
-  const there = (url: string) => replaceDatabase(url, name)
+  const there = (url: string) => new URL(`/${name}`, url).href
   return {
     ...original,
     name,

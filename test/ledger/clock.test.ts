@@ -5,7 +5,6 @@
 import assert from 'node:assert/strict'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
-import type { LeaseEvent } from '../../src/core/event.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { watchClock } from '../../src/ledger/clock.ts'
 import type { Log } from '../../src/ledger/log.ts'
@@ -125,21 +124,6 @@ describe('set forward by an hour', () => {
     )
   })
 
-  test('and by ten seconds more: both have to pass', async () => {
-    const { time, network, process, next, expire } = await scene()
-    time.step(HOUR)
-    await process.refuse(next, 'POOL_EXHAUSTED')
-    time.passes(SECOND)
-    time.step(10 * SECOND)
-    await process.refuse(next, 'POOL_EXHAUSTED')
-    time.passes(11 * SECOND)
-    await process.refuse(next, 'POOL_EXHAUSTED')
-    await process.refuse(expire, 'NETWORK_RECOVERING')
-    assert.equal((await linesOf(observer, network)).filter((line) => line.startsWith('reconcile')).length, 2)
-    time.passes(HOUR)
-    assert.equal((await process.take(next)).address, '10.0.0.2')
-  })
-
   test('a network that its process serves only later is held as well; the next process keeps the hold', async () => {
     const { time, network, of, expire, next } = await scene()
     const watch = watchClock()
@@ -198,32 +182,6 @@ describe('set back by an hour', () => {
       [...times].sort((a, b) => a - b),
     )
     assert.ok(!(await linesOf(observer, network)).some((line) => line.startsWith('reconcile')))
-    await expectInOrder(database.serviceUrl, network, observer)
-  })
-
-  test('a process that never saw the old time waits at the last event, and does not go behind it', async () => {
-    const { time, network, process, next } = await scene()
-    await process.refuse(next, 'POOL_EXHAUSTED')
-    time.step(-HOUR)
-    const { at } = (await eventsOf(observer, network)).at(-1) as LeaseEvent
-    const fresh = processOf(network, time)
-    await fresh.refuse(next, 'POOL_EXHAUSTED')
-    time.passes(HOUR + MINUTE)
-    const lease = await fresh.take(next)
-    assert.ok(lease.reservedAt > at)
-    await expectInOrder(database.serviceUrl, network, observer)
-  })
-
-  test('set right again it is a step forward as any: nothing is lost but time', async () => {
-    const { time, network, process, next } = await scene()
-    time.step(-HOUR)
-    await process.refuse(next, 'POOL_EXHAUSTED')
-    time.step(HOUR)
-    await process.refuse(next, 'POOL_EXHAUSTED')
-    time.passes(MINUTE)
-    await process.refuse(next, 'POOL_EXHAUSTED')
-    time.passes(2 * HOUR)
-    assert.equal((await process.take(next)).address, '10.0.0.2')
     await expectInOrder(database.serviceUrl, network, observer)
   })
 })

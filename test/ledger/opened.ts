@@ -9,7 +9,7 @@ import type { Reason, Refusal } from '../../src/core/refusal.ts'
 import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
 import type { SubmitOptions } from '../../src/ledger/ledger.ts'
 import { buildImage } from '../../src/ledger/load.ts'
-import type { Log, Sealed } from '../../src/ledger/log.ts'
+import type { Chained, Log } from '../../src/ledger/log.ts'
 import { type LedgerOptions, type OpenLedger, openLedger } from '../../src/ledger/open.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { command, lineOf, pool } from '../core/given.ts'
@@ -97,8 +97,8 @@ export async function freshNetwork(ledger: TestLedger, options: Parameters<typeo
 }
 
 /** The whole log, in order, read beside the loops. */
-export async function logOf(log: Log, network: string): Promise<readonly Sealed[]> {
-  const all: Sealed[] = []
+export async function logOf(log: Log, network: string): Promise<readonly Chained[]> {
+  const all: Chained[] = []
   for (let isCut = true; isCut; ) {
     const page = await log.tail(network, all.at(-1)?.event.seq ?? 0)
     all.push(...page.tail)
@@ -135,9 +135,9 @@ export async function expectInOrder(
   const { log } = ledgers[0]!
   const deadline = performance.now() + 60_000
   const images = await Promise.all(ledgers.map(async (one) => (await one.image(network, { deadline }))!))
-  const sealed = await logOf(log, network)
+  const chained = await logOf(log, network)
   const folded = newImage(network)
-  for (const { event, digest } of sealed) {
+  for (const { event, digest } of chained) {
     evolve(folded, event)
     const expected = digestOf(folded.digest, textOf(cellsOf(network, event)))
     assert.equal(digest, expected, `the digest of event ${event.seq} follows from the one before`)

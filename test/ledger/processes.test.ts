@@ -3,18 +3,7 @@ import assert from 'node:assert/strict'
 import { expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { newImage } from '../../src/core/image.ts'
-import {
-  command,
-  enable,
-  lists,
-  MINUTE,
-  newScene,
-  register,
-  release,
-  reserve,
-  type Scene,
-  type Step,
-} from '../core/given.ts'
+import { newScene, release, reserve, type Scene, type Step } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import { drawn, random, START, stepsOf } from '../support/random-walk.ts'
 import { expectInOrder, freshNetwork, type TestLedger, useLedger } from './opened.ts'
@@ -88,21 +77,6 @@ test('a network that is not there is not kept, and nothing is written there', as
   await expect.poll(() => ledger.stats()).toEqual([])
 })
 
-test('two processes make one network once', async () => {
-  const processes = await openMany(3)
-  const make = {
-    ...command({ type: 'createNetwork', settings: { description: '', labels: {} } })(),
-    network: 'once',
-  }
-  const outcomes = await Promise.all(processes.map((one) => one.submit(make)))
-  assert.deepEqual(outcomes.map((one) => (one.ok ? 'made' : one.refusal.reason)).sort(), [
-    'INVALID_FIELD',
-    'INVALID_FIELD',
-    'made',
-  ])
-  await expectInOrder(database.serviceUrl, 'once', ...processes)
-})
-
 test('a process whose image is not the beginning of the log begins an era instead of going on', async () => {
   const [one, two] = await openMany(2)
   const { network, of } = await freshNetwork(one!)
@@ -116,41 +90,6 @@ test('a process whose image is not the beginning of the log begins an era instea
   await two!.refuse(of(reserve('b')), 'NETWORK_RECOVERING')
   assert.deepEqual(one!.eras, ['1: number 3 is not in the log as this process knows it'])
   assert.deepEqual(two!.eras, [])
-})
-
-test('after a downtime longer than the cooldown, what a source listed before is not handed out until it lists it no more', async () => {
-  let movedMs = 0
-  const start = () => useLedger(database.serviceUrl, { movedBy: () => movedMs })
-  const before = await start()
-  const { network, of } = await freshNetwork(before, { cooldownMs: MINUTE })
-  for (const step of [register('eyes'), enable('eyes')]) await before.accept(of(step))
-  const freshness = new Map()
-  const list = async (ledger: TestLedger, ...entries: readonly string[]) => {
-    const scene: Scene = {
-      ...newScene(),
-      image: (await ledger.image(network))!,
-      now: ledger.now(),
-      freshness,
-    }
-    const report = of(() => lists('eyes', entries)(scene))
-    await ledger.accept(report)
-    if (report.type === 'report') freshness.set('eyes', { sequence: report.sequence })
-  }
-  const { address } = await before.take(of(reserve('a/1')))
-  await list(before, `a/1@${address}`)
-  await before.take(of(release('a/1')))
-  await before.close()
-
-  movedMs = 60 * MINUTE
-  const after = await start()
-  expect((await after.take(of(reserve('b/1')))).address).toBe('10.0.0.2')
-  await after.refuse(of(reserve('c/1', { claims: [{ address }] })), 'ADDRESS_QUARANTINED')
-  // It warms up, and then its list ends what it said.
-  for (let i = 0; i < 3; i += 1) {
-    movedMs += MINUTE
-    await list(after)
-  }
-  expect((await after.take(of(reserve('c/1', { claims: [{ address }] })))).address).toBe('10.0.0.1')
 })
 
 test('a process that meets an event of a newer format stops serving that network, and writes nothing there', async () => {

@@ -20,7 +20,7 @@ import { judgeProof, type Proof } from '../../src/core/judge.ts'
 import { attachmentKey, describeOwner, holderKey, type Owner, sameAttachment } from '../../src/core/owner.ts'
 import { POLICY, reapPolicy } from '../../src/core/policy.ts'
 import { contains } from '../../src/core/ranges.ts'
-import type { Sealed, Write } from '../../src/ledger/log.ts'
+import type { Chained, Write } from '../../src/ledger/log.ts'
 import { lineOf } from '../core/given.ts'
 import { canonical, expectedCandidates, nextCandidates, partitionFault } from '../support/canonical.ts'
 import { type Life, NETWORK, type World } from './world.ts'
@@ -107,7 +107,7 @@ export class Checks {
     }
   }
 
-  #fold({ event, digest }: Sealed): void {
+  #fold({ event, digest }: Chained): void {
     evolve(this.shadow, event)
     Object.assign(this.shadow, { head: event.seq, at: event.at, digest })
   }
@@ -330,12 +330,12 @@ export class Checks {
   }
 
   /** The end of the log is lost: what is known of it counts no more. */
-  lost(left: readonly Sealed[], isAcknowledged: boolean): void {
+  lost(left: readonly Chained[], isAcknowledged: boolean): void {
     const wasWhole = this.#isLost !== true
     this.#losses += 1
     this.#isLost = true
     this.shadow = newImage(NETWORK)
-    for (const sealed of left) this.#fold(sealed)
+    for (const chained of left) this.#fold(chained)
     this.#forgetWaits()
     for (const one of [this.#traces, this.#refused, this.#requests]) one.clear()
     if (isAcknowledged) {
@@ -400,7 +400,7 @@ function describe(life: Life | undefined): string {
 }
 
 /** The log's part of the story. */
-export function logLine({ event }: Sealed): string {
+export function logLine({ event }: Chained): string {
   const at = new Date(event.at).toISOString().slice(11, 23)
   const whose =
     'record' in event && event.record.owner !== null

@@ -15,13 +15,13 @@ import { POLICY } from '../../src/core/policy.ts'
 import {
   type CatchUp,
   type Caught,
+  type Chained,
   type Committed,
   type Loaded,
   type Log,
   NeedsRebuild,
   type PoolRow,
   type RequestRow,
-  type Sealed,
   type Transaction,
   type Write,
 } from '../../src/ledger/log.ts'
@@ -61,7 +61,7 @@ export type Database = {
 
 export type Tables = {
   readonly name: string
-  readonly events: Sealed[]
+  readonly events: Chained[]
   readonly leases: Map<string, AddressRecord>
   readonly pools: Map<number, PoolRow>
   readonly network: { row: NetworkState | null }
@@ -314,7 +314,7 @@ function newTables(name: string): Tables {
 }
 
 /** Where the events after a number begin: nearly always at the end. */
-function indexAfter(events: readonly Sealed[], after: number): number {
+function indexAfter(events: readonly Chained[], after: number): number {
   let low = 0
   let high = events.length
   if (high === 0 || events[high - 1]!.event.seq <= after) return high
@@ -394,9 +394,9 @@ function apply(of: Tables, write: Write): (() => void)[] {
     of.events.length = length
     of.network.row = row
   })
-  for (const sealed of write.events) {
-    of.events.push(sealed)
-    const { event } = sealed
+  for (const chained of write.events) {
+    of.events.push(chained)
+    const { event } = chained
     if (!('record' in event)) continue
     const { record } = event
     const link = linkOf(record.address, event.previous)

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, inject } from 'vitest'
-import { connectUnchecked, replaceDatabase } from '../../src/postgres/connect.ts'
+import { connectUnchecked } from '../../src/postgres/connect.ts'
 
 export type TestDatabase = {
   readonly name: string
@@ -28,7 +28,7 @@ export async function createTestDatabase(options: { readonly empty?: boolean } =
   const { url, template, serviceUrl, jobsUrl, auditorUrl } = inject('postgres')
   const name = `test_${randomBytes(6).toString('hex')}`
   await asSuperuser(`create database ${name} template ${options.empty ? 'template1' : template}`)
-  const here = (other: string) => replaceDatabase(other, name)
+  const here = (other: string) => new URL(`/${name}`, other).href
   return {
     name,
     adminUrl: here(url),

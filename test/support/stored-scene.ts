@@ -3,14 +3,14 @@ import type pg from 'pg'
 import type { Command } from '../../src/core/command.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
 import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
-import type { Sealed } from '../../src/ledger/log.ts'
+import type { Chained } from '../../src/ledger/log.ts'
 import { writeStatements } from '../../src/ledger/tables.ts'
 import { decideOnce, newScene, type Scene, type Step } from '../core/given.ts'
 
 export const NETWORK = 'net'
 const FIRST = '0'.repeat(64)
 
-export function seal(network: string, events: readonly LedgerEvent[]): readonly Sealed[] {
+export function chain(network: string, events: readonly LedgerEvent[]): readonly Chained[] {
   let digest = FIRST
   return events.map((event) => {
     digest = digestOf(digest, textOf(cellsOf(network, event)))
@@ -43,10 +43,10 @@ export function played(...steps: readonly Step[]): Scene {
 
 /** With a superuser's connection, into an empty database. Answers the digest of the last event. */
 export async function storeScene(client: pg.Client, { image, events, freshness }: Scene): Promise<string> {
-  const sealed = seal(NETWORK, events)
+  const chained = chain(NETWORK, events)
   await client.query('insert into ipledger.network_lock (network_id) values ($1)', [NETWORK])
   const statements = writeStatements(NETWORK, {
-    events: sealed,
+    events: chained,
     records: [...image.records.values()],
     pools: [...image.pools.values()].map(({ pool }) => pool),
     network: image.network,
@@ -56,5 +56,5 @@ export async function storeScene(client: pg.Client, { image, events, freshness }
     requests: [],
   })
   for (const { text, values } of statements) await client.query(text, [...values])
-  return sealed.at(-1)?.digest ?? FIRST
+  return chained.at(-1)?.digest ?? FIRST
 }

@@ -21,6 +21,13 @@ test('core imports nothing but core, and what is pure', () => {
   expect(lines(core.filter(({ what }) => !what.startsWith('src/core/') && !PURE.includes(what)))).toEqual([])
 })
 
+test('a room imports none that stands above it', () => {
+  const rooms = ['core', 'postgres', 'ledger', 'sources', 'jobs', 'api', 'cli']
+  const floorOf = (path: string) => rooms.indexOf(path.split('/')[1]!)
+  const up = imports.filter(({ file, what }) => floorOf(file) >= 0 && floorOf(what) > floorOf(file))
+  expect(lines(up)).toEqual([])
+})
+
 test('no two files import each other', () => {
   const both = new Set(imports.map(({ file, what }) => `${what}: ${file}`))
   expect(lines(imports).filter((line) => both.has(line))).toEqual([])

@@ -1,35 +1,13 @@
-/** A request is committed once, whoever asks again, wherever and whenever; commands of a batch are decided in order. */
+/** Commands of a batch are decided in order, and a batch has a bound. */
 import assert from 'node:assert/strict'
 import { describe, expect, test } from 'vitest'
 import { command, confirm, release, reserve } from '../core/given.ts'
 import { useTestDatabase } from '../support/database.ts'
-import { expectInOrder, freshNetwork, linesOf, openTestLedger, useLedger } from './opened.ts'
+import { expectInOrder, freshNetwork, linesOf, useLedger } from './opened.ts'
 
 const database = await useTestDatabase()
-const open = () => useLedger(database.serviceUrl)
 
 const asked = (requestId: string, fingerprint = 'f') => ({ requestId, fingerprint })
-
-describe('a request id', () => {
-  test('gives one lease, asked again at once, later, elsewhere and after a restart', async () => {
-    const first = await openTestLedger(database.serviceUrl)
-    const { network, of } = await freshNetwork(first)
-    const request = of(reserve('a', asked('r')))
-    const [one, again] = await Promise.all([first.submit(request), first.submit(request)])
-    expect([one, again]).toMatchObject([
-      { ok: true, replayed: false, answer: { leases: [{ address: '10.0.0.1', fencingToken: 3 }] } },
-      { ok: true, replayed: true, answer: { leases: [{ address: '10.0.0.1', fencingToken: 3 }] } },
-    ])
-    // Another owner's lease may have come since.
-    expect((await first.take(of(reserve('b')))).address).toBe('10.0.0.2')
-    const other = await open()
-    assert.deepEqual(await other.submit(request), { ...one, replayed: true })
-    await first.close()
-    const restarted = await open()
-    assert.deepEqual(await restarted.submit(request), { ...one, replayed: true })
-    await expectInOrder(database.serviceUrl, network, other, restarted)
-  })
-})
 
 describe('a batch', () => {
   test('is decided in order: each command sees those before it, a refused one refuses itself alone', async () => {
