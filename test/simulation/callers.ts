@@ -105,6 +105,7 @@ export class Callers {
       deadline: null,
       excuse: null,
       isHidden: false,
+      isPaused: false,
     }
     if (world.has('strangersAppear') && world.chance(0.1)) {
       this.#appear(life)
@@ -235,6 +236,18 @@ export class Callers {
     const lasts = world.between(20 * SECOND, world.chance(0.3) ? 2 * MINUTE : 40 * MINUTE)
     world.at(lasts, () => this.#leave(life))
     if (world.chance(0.15)) world.at(world.between(0, lasts), () => this.#askAgain(life))
+    if (world.has('livesPause') && world.chance(0.5))
+      world.at(world.between(0, lasts), () => this.#pause(life))
+  }
+
+  #pause(life: Life): void {
+    const world = this.#world
+    if (life.state !== 'running') return
+    life.isPaused = true
+    world.tell(() => `life ${life.id} is paused`)
+    world.at(world.between(SECOND, 40 * MINUTE), () => {
+      life.isPaused = false
+    })
   }
 
   #confirm(life: Life, attempt: number): void {

@@ -116,6 +116,8 @@ export class Operators {
       declaration,
       node: world.nodes.find(({ name }) => name === node) ?? null,
       isVague: world.chance(0.3),
+      // Not one that lies when it is asked: nothing would be left to go by.
+      skipsPaused: world.chance(0.3) && !world.faults.has('lookUpsLie'),
       isRetired: false,
       epoch: `${id}-1`,
       filled: null,

@@ -26,6 +26,7 @@ export const FAULTS = [
   'releasesRepeat',
   'livesOverlap',
   'livesMove',
+  'livesPause',
   'livesRestart',
   'strangersAppear',
   'nodesReboot',
@@ -78,6 +79,8 @@ export type Life = {
   excuse: string | null
   /** It runs, and no source sees it: it is rebooting, or moving. */
   isHidden: boolean
+  /** It is there, and comes back to its address. */
+  isPaused: boolean
 }
 
 /** For whom an address is listed, and on which node. */
@@ -89,6 +92,8 @@ export type Source = {
   readonly node: Node | null
   /** It knows neither incarnations nor interfaces. */
   readonly isVague: boolean
+  /** It lists only what is not paused; asked, it knows better. */
+  readonly skipsPaused: boolean
   isRetired: boolean
   epoch: string
   /** It has just started, and knows so many entries so far; null: all of them. */
@@ -221,7 +226,7 @@ export class World {
     const entries: Entry[] = []
     for (const life of this.lives)
       if (sees(source, life) && !(misses && life.id % 3 === 0))
-        entries.push(asSeenBy(source, entryOf(life, 'running')))
+        entries.push(asSeenBy(source, entryOf(life, life.isPaused ? 'paused' : 'running')))
     for (const { life, entry, until } of this.stopped) {
       const isThere = source.node === null || source.node === life.node
       if (until > this.now && isThere && !this.livesOf(life.owner).some(({ state }) => state === 'running'))
@@ -246,6 +251,8 @@ export class World {
       const endedAt = this.ended.get(`${owner.kind} ${owner.uid}`) ?? Number.NEGATIVE_INFINITY
       return this.now - endedAt < 3 * MINUTE ? is('terminal', START + endedAt + this.clockOffset) : is('gone')
     }
+    if (lives.every(({ isPaused }) => isPaused) && this.chance(0.5))
+      return is(this.pick(['error', 'unknown'] as const))
     const isSeen = ({ state, node: on }: Life) =>
       (node === null || on === node) &&
       state !== 'asking' &&
@@ -272,10 +279,9 @@ function isCovered({ owner }: Life): boolean {
   return owner.kind !== 'infrastructure'
 }
 
-export function sees({ node }: Source, life: Life): boolean {
-  return (
-    life.state === 'running' && !life.isHidden && isCovered(life) && (node === null || node === life.node)
-  )
+export function sees({ node, skipsPaused }: Source, life: Life): boolean {
+  if (life.state !== 'running' || life.isHidden || (life.isPaused && skipsPaused)) return false
+  return isCovered(life) && (node === null || node === life.node)
 }
 
 function entryOf({ owner, address, node }: Life, state: string): Entry {
