@@ -9,7 +9,12 @@ import { type Life, MINUTE, NETWORK, type Node, SECOND, type World } from './wor
 
 /** Longest time from an answer until its address is used, or between two uses: less than any age of the judge. */
 const LONGEST_START = 3.5 * MINUTE
+/** How long calls wait for others that they go together with. */
+const GATHERS = 5 * SECOND
 const UNKNOWN: readonly string[] = ['DATABASE_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED']
+
+type Item = Command<'reserve' | 'confirm' | 'release'>
+type Answered = (answer: Answer | Refusal | undefined) => void
 
 export class Callers {
   readonly #world: World
@@ -21,6 +26,8 @@ export class Callers {
   /** Names whose lives nobody tells apart: they follow each other. */
   readonly #taken = new Set<string>()
   readonly #most: number
+  /** Calls that go together, by their cause: all of them hold, or none. */
+  readonly #gathered = new Map<string, { readonly item: Item; readonly answered: Answered }[]>()
 
   constructor(world: World, processes: Processes) {
     this.#world = world
@@ -49,10 +56,10 @@ export class Callers {
    * Sends a command to some process. Calls get lost on either way, take their time, and may be delivered once more much
    * later. `undefined`: no answer came.
    */
-  #send(command: Command, answered: (answer: Answer | Refusal | undefined) => void): void {
+  #send(command: Command, answered: Answered): void {
     const world = this.#world
     let isDone = false
-    const done = (answer: Answer | Refusal | undefined) => {
+    const done: Answered = (answer) => {
       if (!isDone) answered(answer)
       isDone = true
     }
@@ -60,7 +67,9 @@ export class Callers {
       const process = this.#processes.any()
       if (process === undefined) return
       this.#calls += 1
-      this.#processes.call(process, { ...command, traceId: `t${this.#calls}` }, (outcome) => {
+      const traceId = `t${this.#calls}`
+      const items = 'items' in command && { items: command.items.map((item) => ({ ...item, traceId })) }
+      this.#processes.call(process, { ...command, traceId, ...items }, (outcome) => {
         const answer = outcome.ok ? outcome.answer : outcome.refusal
         if (world.has('answersAreLost') && world.chance(0.1)) return
         if (world.has('callsAreSlow') && world.chance(0.2))
@@ -68,15 +77,39 @@ export class Callers {
         else then(answer)
       })
     }
-    // Lives that nobody tells apart must not meet each other's calls.
-    const isDelicate = command.type === 'release' && command.lease.owner?.incarnation === ''
-    if (world.has('callsAreSlow') && world.chance(0.2) && !isDelicate)
+    if (world.has('callsAreSlow') && world.chance(0.2) && !isDelicate(command))
       world.at(world.between(0, 5 * SECOND), () => deliver(done))
     else if (!world.has('answersAreLost') || !world.chance(0.05)) deliver(done)
-    if (world.has('callsRepeatLate') && world.chance(0.1) && !isDelicate)
+    if (world.has('callsRepeatLate') && world.chance(0.1) && !isDelicate(command))
       world.at(world.between(0, 80 * SECOND), () => deliver(() => {}))
     world.afterwards(() => {
       if (!isDone) world.at(20 * SECOND, () => done(undefined))
+    })
+  }
+
+  /** The same, or together with others of its kind. Refused together, each is sent alone. */
+  #sendItem(item: Item, answered: Answered): void {
+    const world = this.#world
+    const { cause, requestId } = item
+    const isAlone = requestId !== null || isDelicate(item) || ('validateOnly' in item && item.validateOnly)
+    if (!world.has('callsHoldTogether') || isAlone || world.chance(0.5)) {
+      this.#send(item, answered)
+      return
+    }
+    const gathered = this.#gathered.get(cause) ?? []
+    this.#gathered.set(cause, [...gathered, { item, answered }])
+    if (gathered.length > 0) return
+    world.at(world.between(0, GATHERS), () => {
+      const calls = this.#gathered.get(cause)!
+      this.#gathered.delete(cause)
+      const id = world.chance(0.3) ? `batch ${this.#calls} ${world.now}` : null
+      const items = calls.map((one) => one.item)
+      this.#send({ ...this.#envelope(`Batch${cause}`, id), type: 'allOrNothing', items }, (answer) => {
+        const isRefused = answer !== undefined && 'reason' in answer
+        for (const [at, one] of calls.entries())
+          if (isRefused) this.#send(one.item, one.answered)
+          else one.answered(answer?.items?.[at])
+      })
     })
   }
 
@@ -178,7 +211,7 @@ export class Callers {
     const deadline = confirmWithinMs === null ? null : world.now + confirmWithinMs
     const ask = (attempt: number): void => {
       if (life.state !== 'asking') return
-      this.#send(command, (answer) => {
+      this.#sendItem(command, (answer) => {
         if (life.state !== 'asking') return
         const lease = leaseOf(answer)
         const mayHelp =
@@ -236,8 +269,16 @@ export class Callers {
     const lasts = world.between(20 * SECOND, world.chance(0.3) ? 2 * MINUTE : 40 * MINUTE)
     world.at(lasts, () => this.#leave(life))
     if (world.chance(0.15)) world.at(world.between(0, lasts), () => this.#askAgain(life))
+    if (world.has('labelsChange')) world.at(world.between(0, lasts), () => this.#label(life))
     if (world.has('livesPause') && world.chance(0.5))
       world.at(world.between(0, lasts), () => this.#pause(life))
+  }
+
+  #label({ token, owner }: Life): void {
+    const world = this.#world
+    const version = world.chance(0.5) ? null : token
+    const labels = { generation: owner.incarnation, at: String(world.now) }
+    this.#send({ ...this.#envelope('UpdateLabels'), type: 'updateLabels', token, version, labels }, () => {})
   }
 
   #pause(life: Life): void {
@@ -255,7 +296,7 @@ export class Callers {
     const { unit, token } = life
     if (life.state !== 'running') return
     const requestId = world.chance(0.3) ? `confirm ${life.id} ${token}` : null
-    this.#send(
+    this.#sendItem(
       { ...this.#envelope('Confirm', requestId), type: 'confirm', lease: this.#referenceTo(life) },
       (answer) => {
         if (life.unit !== unit) return
@@ -296,13 +337,13 @@ export class Callers {
     const { id, owner, token } = life
     const lease = byToken ? { token, owner } : this.#referenceTo(life)
     const requestId = world.chance(0.3) ? `release ${id} ${token} ${removalConfirmed}` : null
-    const command: Command = {
+    const command: Command<'release'> = {
       ...this.#envelope('Release', requestId),
       type: 'release',
       removalConfirmed,
       lease,
     }
-    this.#send(command, (answer) => {
+    this.#sendItem(command, (answer) => {
       const isAgain = answer === undefined || (world.has('releasesRepeat') && world.chance(0.3))
       if (!isAgain || attempt > 2 || owner.incarnation === '') return
       world.at(world.between(SECOND, 90 * SECOND), () =>
@@ -365,6 +406,11 @@ export class Callers {
     world.ended.set(`${owner.kind} ${owner.uid}`, world.now)
     if (owner.incarnation === '') world.at(2 * MINUTE, () => this.#taken.delete(owner.name))
   }
+}
+
+/** Lives that nobody tells apart must not meet each other's calls. */
+function isDelicate(command: Command): boolean {
+  return command.type === 'release' && command.lease.owner?.incarnation === ''
 }
 
 function leaseOf(answer: Answer | Refusal | undefined): LeaseView | undefined {

@@ -151,8 +151,9 @@ export class Checks {
     }
     const isOperators = event.details?.reason === 'OPERATOR'
     never(previous !== (before?.seq ?? 0), `it follows ${previous}, the last was ${before?.seq}`)
+    const mayEnd = isOperators || type === 'lease.updated'
     never(
-      before?.state === 'QUARANTINED' && before.quarantine!.reason === 'OPERATOR' && !isOperators,
+      before?.state === 'QUARANTINED' && before.quarantine!.reason === 'OPERATOR' && !mayEnd,
       'an operator quarantined it',
     )
     if (type === 'lease.adopted') {
@@ -160,6 +161,8 @@ export class Checks {
       never(isClosed(this.shadow, owner!, event.at), 'its attachment is closed')
     }
     never(type === 'lease.confirmed' && before?.state !== 'RESERVED', `it was ${before?.state}`)
+    const isOther = before?.token !== record.token || before.state !== record.state
+    never(type === 'lease.updated' && isOther, `it was ${before?.state} #${before?.token}`)
     const begunAt = event.cause === 'REPORT' ? this.#begunAt.get(event.actor) : undefined
     const isConflict = type === 'lease.quarantined' && record.quarantine!.reason === 'CONFLICT'
     never(isConflict && begunAt! < before!.token, 'the list that says so is older than the lease')
@@ -308,23 +311,25 @@ export class Checks {
       this.#refused.add(traceId)
       return
     }
-    if (losses !== this.#losses || (type !== 'reserve' && type !== 'confirm')) return
-    if (requestId !== null && outcome.answer.leases.some(({ version }) => version > 0))
-      this.#answered.add(requestId)
-    for (const { fencingToken, version, address, leaseId, reused } of outcome.answer.leases) {
+    const { answer, replayed } = outcome
+    const items = type === 'allOrNothing' ? command.items : [command]
+    const given = items.flatMap((item, at) =>
+      item.type === 'reserve' || item.type === 'confirm'
+        ? (answer.items?.[at] ?? answer).leases.map((lease) => ({ item, lease }))
+        : [],
+    )
+    if (losses !== this.#losses) return
+    if (requestId !== null && given.some(({ lease }) => lease.version > 0)) this.#answered.add(requestId)
+    for (const { item, lease } of given) {
+      const { fencingToken, version, address, leaseId, reused } = lease
       if (version === 0) continue
-      if (
-        command.type === 'reserve' &&
-        !reused &&
-        !outcome.replayed &&
-        command.liveAddresses.includes(address)
-      )
+      if (item.type === 'reserve' && !reused && !replayed && item.liveAddresses.includes(address))
         this.fail(`${address} was handed out, though its caller has said that somebody lives there`)
       if (version > this.shadow.head)
         this.fail(`${leaseId} was answered at version ${version}, which is not in the log`)
       const record = this.shadow.records.get(address)
       const isOver = record?.token !== fencingToken || !isHeld(record)
-      if (isOver && (record?.seq ?? 0) <= head && !outcome.replayed)
+      if (isOver && (record?.seq ?? 0) <= head && !replayed)
         this.fail(`${leaseId} was answered, but it had ended before ${type} was called`)
     }
   }

@@ -18,6 +18,7 @@ const MISLEADING = [
   'listsMiss',
   'listsLag',
   'listsRepeat',
+  'listsSkipPaused',
   'listsFillSlowly',
   'nodesReboot',
   'livesMove',
@@ -116,8 +117,7 @@ export class Operators {
       declaration,
       node: world.nodes.find(({ name }) => name === node) ?? null,
       isVague: world.chance(0.3),
-      // Not one that lies when it is asked: nothing would be left to go by.
-      skipsPaused: world.chance(0.3) && !world.faults.has('lookUpsLie'),
+      skipsPaused: world.faults.has('listsSkipPaused') && world.chance(0.5),
       isRetired: false,
       epoch: `${id}-1`,
       filled: null,
@@ -324,7 +324,8 @@ export class Operators {
     for (const fault of MISLEADING) world.faults.delete(fault)
     const { sources } = this.#checks.shadow
     const stateOf = ({ declaration }: Source) => sources.get(declaration.id)?.state
-    for (const source of world.sources.values()) source.isRetired = stateOf(source) === 'RETIRED'
+    for (const source of world.sources.values())
+      Object.assign(source, { isRetired: stateOf(source) === 'RETIRED', skipsPaused: false })
     const believed = [...world.sources.values()].filter((source) => stateOf(source) === 'ENABLED')
     for (const life of world.lives)
       if (life.deadline === null && !believed.some((source) => sees(source, life)))

@@ -19,6 +19,8 @@ export const FAULTS = [
   'callsAreSlow',
   'answersAreLost',
   'callsRepeatLate',
+  'callsHoldTogether',
+  'labelsChange',
   'callersDie',
   'callersSeeGhosts',
   'confirmsAreLate',
@@ -36,6 +38,7 @@ export const FAULTS = [
   'listsArePartial',
   'listsFillSlowly',
   'listsRepeat',
+  'listsSkipPaused',
   'endsAreListed',
   'startsAreUnseen',
   'lookUpsFail',
@@ -93,7 +96,7 @@ export type Source = {
   /** It knows neither incarnations nor interfaces. */
   readonly isVague: boolean
   /** It lists only what is not paused; asked, it knows better. */
-  readonly skipsPaused: boolean
+  skipsPaused: boolean
   isRetired: boolean
   epoch: string
   /** It has just started, and knows so many entries so far; null: all of them. */
@@ -139,7 +142,8 @@ export class World {
     this.without = without
     this.faults = new Set([...FAULTS.filter(() => this.chance(0.3)), ...forced])
     // Who is lied to in lists and in answers has nothing to go by.
-    if (this.faults.has('listsMiss') || this.faults.has('listsLag')) this.faults.delete('lookUpsLie')
+    if ((['listsMiss', 'listsLag', 'listsSkipPaused'] as const).some((fault) => this.faults.has(fault)))
+      this.faults.delete('lookUpsLie')
   }
 
   has(fault: Fault): boolean {
