@@ -244,7 +244,8 @@ function bars(batch: Batch, command: Reserve, { pool }: PoolState): Refusal | nu
     const message = `pool ${pool.name} is draining and hands out nothing new`
     return refusal('POOL_DRAINING', message, { pool: pool.name })
   }
-  const stale = pool.liveness === 'STRICT' ? staleness(batch, command, pool.name) : null
+  const isStrict = pool.liveness === 'STRICT' && !batch.without.has('STRICT_WANTS_FRESH_SOURCES')
+  const stale = isStrict ? staleness(batch, command, pool.name) : null
   if (stale !== null || batch.without.has('OWNER_HAS_A_LIMIT')) return stale
   const filling = leasesOfHolder(batch.image, command.owner).filter(({ poolId }) => poolId === pool.poolId)
   if (filling.length < pool.ownerLimit) return null

@@ -42,6 +42,7 @@ export type Row = {
 
 /** Events 1 and 2; the first address is 10.0.0.1. */
 const room: Step = [network, pool('10.0.0.0/28')]
+const strict: Step = [network, pool('10.0.0.0/28', { liveness: 'STRICT' })]
 /** The same with a warm source of the whole network: events 1 to 5. */
 const seen: Step = [room, source('agent')]
 const at = (address: string) => ({ claims: [{ address }] })
@@ -483,6 +484,32 @@ const restored: Step = [
 ]
 
 export const TRUTH: readonly Row[] = [
+  {
+    name: 'a STRICT pool hands out while who covers the node is fresh',
+    given: [
+      strict,
+      source('near', { node: 'n1' }),
+      source('far', { node: 'n2' }),
+      after(MINUTE),
+      lists('near', []),
+    ],
+    when: reserve('x/1', { node: 'n1' }),
+    gives: ['lease.reserved 10.0.0.1 RESERVED #9'],
+  },
+  {
+    name: '… and no more once that source has been silent for two intervals',
+    rule: 'STRICT_WANTS_FRESH_SOURCES',
+    given: [strict, source('near', { node: 'n1' }), after(MINUTE + SECOND)],
+    when: reserve('x/1', { node: 'n1' }),
+    gives: ['refused LIVENESS_STALE'],
+  },
+  {
+    name: '… nor where nobody looks',
+    rule: 'STRICT_WANTS_FRESH_SOURCES',
+    given: [strict, source('far', { node: 'n2' })],
+    when: reserve('x/1', { node: 'n1' }),
+    gives: ['refused LIVENESS_STALE'],
+  },
   {
     name: '1: what any source lists is never handed out',
     rule: 'LISTED_IS_NEVER_HANDED_OUT',

@@ -136,6 +136,7 @@ export class Checks {
       if (event.actor === 'operator' && event.details.holds.includes('CLOCK')) this.#forgetWaits()
     }
     if (event.type === 'source.reported') this.#begunAt.set(event.details.source, event.details.head)
+    if (event.type === 'era.begun') for (const source of this.#world.sources.values()) source.completeAt = 0
     if (event.type === 'source.retired') this.#world.sources.get(event.details.id)!.isRetired = true
     if (event.type === 'source.reported' && event.details.closed)
       for (const { address } of event.details.vanished)
@@ -204,6 +205,18 @@ export class Checks {
       never(rested < rests - SLACK_MS, `it has rested ${rested} ms of ${rests}`)
     }
     const { pool } = shadow.pools.get(poolId)!
+    if (pool.liveness === 'STRICT') {
+      const covering = [...this.#world.sources.values()].filter(
+        ({ declaration: { id }, node }) =>
+          shadow.sources.get(id)?.state === 'ENABLED' && (node === null || node.name === record.node),
+      )
+      never(covering.length === 0, 'the pool is STRICT, and nobody looks')
+      for (const { declaration, completeAt } of covering)
+        never(
+          at - completeAt > 2 * declaration.intervalMs,
+          `the pool is STRICT, and ${declaration.id} is silent`,
+        )
+    }
     const own = leasesOfHolder(shadow, owner)
     never(own.filter((one) => one.poolId === poolId).length >= pool.ownerLimit, 'its owner is at the limit')
     const has = leasesOfAttachment(shadow, owner).find(

@@ -87,6 +87,7 @@ export class Operators {
       name: 'pool',
       cidr: `10.0.0.0/${this.#prefix}`,
       cooldownMs: world.pick([30, 120]) * SECOND,
+      liveness: world.has('operatorsAreStrict') ? ('STRICT' as const) : ('AVAILABLE' as const),
       reapPolicy,
     }
     const sources = world.pick(['agents', 'cluster', 'both', 'both'] as const)
@@ -122,6 +123,7 @@ export class Operators {
       epoch: `${id}-1`,
       filled: null,
       reports: 0,
+      completeAt: 0,
       told: new Map(),
     }
     this.#order({ type: 'registerSource', declaration }, () => {

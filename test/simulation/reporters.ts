@@ -100,6 +100,7 @@ export class Reporters {
     const list = read(source, complete ? entries : entries.filter(() => world.chance(0.5)))
     const texts = complete ? list.map((entry) => JSON.stringify(entry)).sort() : []
     const told = toldBy(list)
+    if (complete) source.completeAt = Math.max(source.completeAt, begun.begunAt)
     // What it lists no more is not told from here on; what it lists is told once that is acknowledged.
     if (
       complete &&

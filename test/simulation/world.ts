@@ -54,6 +54,7 @@ export const FAULTS = [
   'backupIsRestoredSilently',
   'failoverLosesTheEnd',
   'failoverLosesTheUnconfirmed',
+  'operatorsAreStrict',
   'operatorsResize',
   'operatorsReapWrongly',
   'operatorsReapNodesWrongly',
@@ -103,6 +104,8 @@ export type Source = {
   filled: number | null
   /** Sent so far. */
   reports: number
+  /** When the last complete one was begun, by the ledger's clock; of this era. */
+  completeAt: number
   /** By address: what ipledger has acknowledged to be listed live there. */
   readonly told: Map<string, Told>
 }
