@@ -12,7 +12,12 @@ import { type Fault, MINUTE, NETWORK, SECOND, type Source, sees, type World } fr
 
 type Order = Record<string, unknown> & { readonly type: Command['type'] }
 
-const LOSSES: readonly Fault[] = ['backupIsRestored', 'backupIsRestoredSilently', 'failoverLosesTheEnd']
+const LOSSES: readonly Fault[] = [
+  'backupIsRestored',
+  'backupIsRestoredSilently',
+  'backupIsRestoredAsDocumented',
+  'failoverLosesTheEnd',
+]
 /** After a loss lists alone bring back what was lost, so from then on they are right. */
 const MISLEADING = [
   'listsMiss',
@@ -217,6 +222,13 @@ export class Operators {
           for (const process of processes.all) processes.image(process, () => {})
         })
       },
+      backupIsRestoredAsDocumented: () => {
+        const { head } = this.#checks.shadow
+        for (const process of processes.all) processes.crash(process, true)
+        // The volume is set back: with the log, the life of the database that wrote it.
+        this.#lose(this.#backup, null, 'recovered')
+        if (this.#checks.shadow.head < head) processes.recover(head)
+      },
       failoverLosesTheEnd: () =>
         this.#lose(
           Math.max(this.#backup, this.#database.commits - world.between(0, 6)),
@@ -227,7 +239,7 @@ export class Operators {
         processes.isStandbyAway = true
         world.at(world.between(0, 5 * SECOND), () => {
           processes.isStandbyAway = false
-          this.#lose(commits, nextTimeline(this.#database.identity), false)
+          this.#lose(commits, nextTimeline(this.#database.identity), 'unconfirmed')
         })
       },
       operatorsResize: () => {
@@ -306,23 +318,24 @@ export class Operators {
 
   /**
    * The end of the log is lost; whoever was given something by it lives on. What no list shows is lost with it. Of what was
-   * not acknowledged nobody was given anything.
+   * not confirmed nobody was given anything.
    */
-  #lose(to: number, identity: string, isAcknowledged = true): void {
+  #lose(to: number, becomes: string | null, what: 'unknown' | 'recovered' | 'unconfirmed' = 'unknown'): void {
     const world = this.#world
     const database = this.#database
-    // A backup from before the present era wants its number from the operator: nobody else may know it.
+    // Of a backup from before the present era only an operator may know the number.
     const { events } = database.tables.get(NETWORK)!
     const head = events.at(-1)!.event.seq
-    if (to < this.eraBegun) return
+    if (to < this.eraBegun && what !== 'recovered') return
     database.setBack(to)
+    const identity = becomes ?? database.tables.get(NETWORK)!.network.row!.identity
     const isSame = events.at(-1)!.event.seq === head && identity === database.identity
     database.identity = identity
     world.tell(() => `the log ends at ${events.at(-1)?.event.seq} after ${head}`)
     // Of reports alone nothing is missed.
     if (isSame) return
-    this.#checks.lost(events, isAcknowledged)
-    if (!isAcknowledged) return
+    this.#checks.lost(events, what !== 'unconfirmed')
+    if (what === 'unconfirmed') return
     for (const fault of MISLEADING) world.faults.delete(fault)
     const { sources } = this.#checks.shadow
     const stateOf = ({ declaration }: Source) => sources.get(declaration.id)?.state

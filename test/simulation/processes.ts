@@ -92,14 +92,31 @@ export class Processes {
     return Math.max(process.clock.at(process.monotonic()), this.#checks.shadow.at)
   }
 
-  crash(process: Process): void {
+  crash(process: Process, isOver = false): void {
     const world = this.#world
+    if (isOver) this.#database.forget(process.log)
+    if (process.isDead) return
     process.isDead = true
     world.tell(() => `${process.name} is killed`)
     world.at(world.between(0, IDLE_MS), () => this.#database.forget(process.log))
     world.at(world.between(SECOND, 20 * SECOND), () => {
       this.all[this.all.indexOf(process)] = this.#start()
     })
+  }
+
+  /** As `ipledger recover --above`: before any process serves again. */
+  recover(above: number): void {
+    const loop = createLoop(NETWORK, {
+      log: this.#database.connect(),
+      clock: watchClock(),
+      monotonic: () => this.#world.now,
+      pause: (ms) => this.#sleep(ms),
+      without: this.#world.without,
+    })
+    const actor = { name: 'operator', node: null }
+    const envelope = { network: NETWORK, actor, requestId: null, fingerprint: null, traceId: null }
+    const why = 'a backup was restored'
+    void loop.submit({ ...envelope, cause: 'recover', type: 'beginEra', above, recovering: true, why })
   }
 
   pause(process: Process, ms: number): void {

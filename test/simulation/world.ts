@@ -52,6 +52,7 @@ export const FAULTS = [
   'clockGoesBack',
   'backupIsRestored',
   'backupIsRestoredSilently',
+  'backupIsRestoredAsDocumented',
   'failoverLosesTheEnd',
   'failoverLosesTheUnconfirmed',
   'operatorsAreStrict',
