@@ -66,13 +66,9 @@ export function renew(batch: Batch, by: By, record: HeldRecord): AddressRecord {
 export function decideRelease(batch: Batch, command: Command<'release'>): Answer | Refusal {
   const { image, now } = batch
   const { token, owner } = command.lease
-  if (token === null) {
-    // Without it a late call could release what a successor of the same name holds (azure#885).
-    if (owner.incarnation === '')
-      return invalid('owner.incarnation', 'required to release by owner; or name the lease id')
-    if (owner.interface === '')
-      return invalid('owner.interface', 'required to release by owner; or name the lease id')
-  }
+  // Without it a late call could release what a successor of the same name holds (azure#885).
+  if (token === null && owner.incarnation === '')
+    return invalid('owner.incarnation', 'required to release by owner; or name the lease id')
   const found = meant(batch, command)
   if ('reason' in found) return found
   const leases = found.map((record) => (isHeld(record) ? release(batch, command, record) : record))

@@ -3,7 +3,7 @@
  * each claim that is not met yet. A refused Reserve leaves nothing but the quarantine of addresses that its caller sees
  * live: the caller has nothing to clean up (M-10, INV-15).
  */
-import { type Batch, blank, emit, emitLease, freshnessOf, isWordSpent, quarantine, viewOf } from './batch.ts'
+import { type Batch, blank, emitLease, freshnessOf, isWordSpent, quarantine, viewOf } from './batch.ts'
 import type { Answer, Claim, Command, LeaseView } from './command.ts'
 import {
   closed,
@@ -67,7 +67,7 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
     if (bad !== null) return bad
     met.set(claim, record)
   }
-  const stopped = supersede(batch, command, met.size < claims.length)
+  const stopped = supersede(batch, command)
   if (stopped !== null) return stopped
 
   const skipped: string[] = []
@@ -167,26 +167,18 @@ function poolsOf(image: Image, claim: Claim, path: string): readonly PoolState[]
  * Quarantines what other lives of the same (kind, name, interface) hold: nobody said that they are gone. Which one is newer
  * is decided by what is closed, never by comparing strings: whoever gets here is not closed, and closes what it overtakes.
  */
-function supersede(batch: Batch, command: Reserve, takes: boolean): Refusal | null {
-  const { image, now } = batch
+function supersede(batch: Batch, command: Reserve): Refusal | null {
+  const { image } = batch
   const { owner, node, actor } = command
   if (batch.without.has('NEWER_LIFE_SUPERSEDES')) return null
   for (const record of leasesOfHolder(image, owner)) {
     const holder = record.owner!
-    if (sameAttachment(holder, owner)) continue
-    if (record.state === 'QUARANTINED') {
-      if (takes && owner.incarnation !== '' && holder.incarnation !== '' && !isClosed(image, holder, now))
-        emit(batch, command, { type: 'attachment.closed', owner: holder })
-      continue
-    }
-    const holds = `${describeOwner(holder)} holds ${record.address}`
-    if (owner.incarnation === '' && holder.incarnation !== '') {
-      const why = 'a Reserve without an incarnation cannot tell whether it is newer'
-      return illegal(image, record, `${holds}; ${why}`)
-    }
+    if (record.state === 'QUARANTINED' || sameAttachment(holder, owner)) continue
     const isElsewhere = record.node !== '' && node !== '' && record.node !== node
-    if (holder.uid !== owner.uid && owner.kind !== 'pod' && isElsewhere)
-      return illegal(image, record, `${holds} on node ${record.node}; release it first if it is gone`)
+    if (holder.uid !== owner.uid && owner.kind !== 'pod' && isElsewhere) {
+      const holds = `${describeOwner(holder)} holds ${record.address} on node ${record.node}`
+      return illegal(image, record, `${holds}; release it first if it is gone`)
+    }
     const bad = mayTouch(image, actor, record)
     if (bad !== null) return bad
     const why = `superseded by ${describeOwner(owner)}`
@@ -232,8 +224,7 @@ function pick(batch: Batch, command: Reserve, claim: OpenClaim, skipped: string[
     if (refused !== null && refused.reason !== 'POOL_DRAINING') return refused
     const picked = refused ?? pickFrom(batch, command, place, claim.preferPrevious, skipped)
     if (!('reason' in picked) || picked.reason === 'ALL_CANDIDATES_LIVE') return picked
-    // Of a draining pool and an exhausted one, the exhausted one says more about when to come back.
-    if (last === undefined || picked.reason === 'POOL_EXHAUSTED') last = picked
+    last = picked
   }
   return last!
 }

@@ -103,9 +103,6 @@ function decideAll(batch: Batch, { items }: Command<'allOrNothing'>): Answer | R
   return { leases: [], items: answers }
 }
 
-/** Methods whose answer says that leases are held. */
-const PROMISES: ReadonlySet<string> = new Set(['Reserve', 'Confirm', 'BatchReserve', 'BatchConfirm'])
-
 /** A request that was committed before is answered as it was then, unless what it promised is no more (INV-14). */
 function replayed(batch: Batch, command: Command): Outcome | null {
   const { requestId, fingerprint } = command
@@ -117,12 +114,12 @@ function replayed(batch: Batch, command: Command): Outcome | null {
     return refuse(refusal('REQUEST_ID_REUSED', message, { requestId }))
   }
   const { leases, items = [] } = found.answer
-  const gone = [...leases, ...items.flatMap((item) => item.leases)].find(({ fencingToken }) => {
+  const gone = [...leases, ...items.flatMap((item) => item.leases)].find(({ state, fencingToken }) => {
     const record = batch.image.byToken.get(fencingToken)
-    return !isHeld(record) || record.state === 'QUARANTINED'
+    const isPromise = state === 'RESERVED' || state === 'ACTIVE'
+    return isPromise && (!isHeld(record) || record.state === 'QUARANTINED')
   })
-  if (gone === undefined || !PROMISES.has(found.method))
-    return { ok: true, answer: found.answer, replayed: true }
+  if (gone === undefined) return { ok: true, answer: found.answer, replayed: true }
   const { leaseId, address } = gone
   const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
   return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
