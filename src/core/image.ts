@@ -14,7 +14,7 @@
 import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } from './address.ts'
 import type { AddressRecord, EventOf, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
 import { type LeaseState, TERMINAL } from './event.ts'
-import { createHeap, type Heap } from './heap.ts'
+import { createHeap } from './heap.ts'
 import { attachmentKey, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { type Pool, unitOf } from './pool.ts'
@@ -73,85 +73,51 @@ export type Sighting = {
 }
 
 /** A pool with its free space. */
-export type PoolState = {
-  readonly pool: Pool
-  /** FREE records; an entry counts while it is the last event of its address. */
-  readonly free: Heap<Freed>
-  /** Untouched addresses below the cursor. */
-  readonly holes: Heap<bigint>
-  /** Everything untouched and not in `holes` is at or above it. */
-  cursor: bigint
-  /** Touched addresses, by state. */
-  readonly counts: Record<AddressRecord['state'], number>
-}
+export type PoolState = ReturnType<typeof emptyPool>
 
 type Freed = { readonly availableAt: number; readonly seq: number; readonly address: string }
 
-export type Image = {
-  readonly name: string
-  /** Null: the network does not exist. */
-  network: NetworkState | null
-  /** Number of the last event, its time, and its digest in hexadecimal. */
-  head: number
-  at: number
-  digest: string
-  readonly records: Map<string, AddressRecord>
-  readonly byToken: Map<number, AddressRecord>
-  /** Held, by the owner's uid and by its name. Keys are the owner's own strings: one put together costs 1 µs and stays. */
-  readonly byUid: Index<HeldRecord>
-  readonly byName: Index<HeldRecord>
-  /** FREE, by the last owner's name. */
-  readonly freeByName: Index<AddressRecord>
-  /** Addresses in quarantine by who put them there, of reasons that a caller's word suffices for. */
-  readonly quarantinedBy: Map<string, number>
-  readonly pools: Map<number, PoolState>
-  /** By first address, v4 before v6. */
-  poolsInOrder: readonly PoolState[]
-  readonly sources: Map<string, SourceState>
-  /** Longest report interval of an enabled source; 0: none is enabled. */
-  slowestIntervalMs: number
-  /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
-  readonly sightings: Map<string, readonly Sighting[]>
-  /** What a source lists now. */
-  readonly listedBy: Map<string, Set<Sighting>>
-  /** When attachments were closed, oldest first; only the last minutes. */
-  readonly closings: Map<string, number>
-  /** Times of reaps by absence within the last hour. */
-  reaps: readonly number[]
-  /** Open while a batch is decided: the inverses, in order. */
-  journal: (() => void)[] | null
-  /** Addresses whose sightings changed since the last write. */
-  readonly dirtySightings: Set<string>
-  /** Touched addresses at which Reserve takes no untouched one any more: the bound of this process's memory. */
-  readonly mostTouched: number
-}
-
-export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY): Image {
+/** With most touched addresses: at so many Reserve takes no untouched one any more, the bound of this process's memory. */
+export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
   return {
     name,
-    network: null,
+    mostTouched,
+    /** Null: the network does not exist. */
+    network: null as NetworkState | null,
+    /** Number of the last event, its time, and its digest in hexadecimal. */
     head: 0,
     at: 0,
     digest: '0'.repeat(64),
-    records: new Map(),
-    byToken: new Map(),
-    byUid: createIndex(),
-    byName: createIndex(),
-    freeByName: createIndex(),
-    quarantinedBy: new Map(),
-    pools: new Map(),
-    poolsInOrder: [],
-    sources: new Map(),
+    records: new Map<string, AddressRecord>(),
+    byToken: new Map<number, AddressRecord>(),
+    /** Held, by the owner's uid and by its name. Keys are the owner's own strings: one put together costs 1 µs and stays. */
+    held: createIndex<HeldRecord>(),
+    /** FREE, by the last owner's name. */
+    freeByName: createIndex<AddressRecord>(),
+    /** Addresses in quarantine by who put them there, of reasons that a caller's word suffices for. */
+    quarantinedBy: new Map<string, number>(),
+    pools: new Map<number, PoolState>(),
+    /** By first address, v4 before v6. */
+    poolsInOrder: [] as readonly PoolState[],
+    sources: new Map<string, SourceState>(),
+    /** Longest report interval of an enabled source; 0: none is enabled. */
     slowestIntervalMs: 0,
-    sightings: new Map(),
-    listedBy: new Map(),
-    closings: new Map(),
-    reaps: [],
-    journal: null,
-    dirtySightings: new Set(),
-    mostTouched,
+    /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
+    sightings: new Map<string, readonly Sighting[]>(),
+    /** What a source lists now. */
+    listedBy: new Map<string, Set<Sighting>>(),
+    /** When attachments were closed, oldest first; only the last minutes. */
+    closings: new Map<string, number>(),
+    /** Times of reaps by absence within the last hour. */
+    reaps: [] as readonly number[],
+    /** Open while a batch is decided: the inverses, in order. */
+    journal: null as (() => void)[] | null,
+    /** Addresses whose sightings changed since the last write. */
+    dirtySightings: new Set<string>(),
   }
 }
+
+export type Image = ReturnType<typeof newImage>
 
 /** Several values a key; one, as nearly always, costs no set. */
 type Index<V> = {
@@ -226,8 +192,8 @@ function index(image: Image, place: PoolState | null, record: AddressRecord, cha
   else if (image.byToken.get(token) === record) image.byToken.delete(token)
   const how = change === 1 ? 'add' : 'delete'
   if (owner !== null && isHeld(record)) {
-    image.byUid[how](owner.uid, record)
-    image.byName[how](owner.name, record)
+    image.held[how](owner.uid, record)
+    image.held[how](owner.name, record)
   } else if (owner !== null) image.freeByName[how](owner.name, record)
   if (place !== null) place.counts[state] += change
   // What a caller's word suffices for, and costs a free address.
@@ -275,12 +241,12 @@ export function isHeld(record: AddressRecord | undefined): record is HeldRecord 
 }
 
 export function leasesOfAttachment(image: Image, owner: Owner): readonly HeldRecord[] {
-  const found = [...image.byUid.of(owner.uid)].filter((record) => sameAttachment(record.owner!, owner))
+  const found = [...image.held.of(owner.uid)].filter((record) => sameAttachment(record.owner!, owner))
   return found.sort((a, b) => a.token - b.token)
 }
 
 export function leasesOfHolder(image: Image, owner: Owner): readonly HeldRecord[] {
-  return ofHolder(image.byName, owner).sort((a, b) => a.token - b.token)
+  return ofHolder(image.held, owner).sort((a, b) => a.token - b.token)
 }
 
 /** FREE addresses that this holder had last, the latest first. */
@@ -288,8 +254,10 @@ export function freedByHolder(image: Image, owner: Owner): readonly AddressRecor
   return ofHolder(image.freeByName, owner).sort((a, b) => b.seq - a.seq)
 }
 
-function ofHolder<R extends AddressRecord>(byName: Index<R>, { kind, name, interface: on }: Owner): R[] {
-  return [...byName.of(name)].filter(({ owner }) => owner!.kind === kind && owner!.interface === on)
+function ofHolder<R extends AddressRecord>(records: Index<R>, { kind, name, interface: on }: Owner): R[] {
+  return [...records.of(name)].filter(
+    ({ owner }) => owner!.name === name && owner!.kind === kind && owner!.interface === on,
+  )
 }
 
 // Closing.
@@ -361,14 +329,18 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
   image.journal?.push(() => putPool(image, id, before?.pool))
 }
 
-function emptyPool(pool: Pool): PoolState {
+function emptyPool(pool: Pool) {
   return {
     pool,
-    free: createHeap(
+    /** FREE records; an entry counts while it is the last event of its address. */
+    free: createHeap<Freed>(
       (a, b) => a.availableAt < b.availableAt || (a.availableAt === b.availableAt && a.seq < b.seq),
     ),
-    holes: createHeap((a, b) => a < b),
+    /** Untouched addresses below the cursor. */
+    holes: createHeap<bigint>((a, b) => a < b),
+    /** Everything untouched and not in `holes` is at or above it. */
     cursor: 0n,
+    /** Touched addresses, by state. */
     counts: { FREE: 0, RESERVED: 0, ACTIVE: 0, QUARANTINED: 0 },
   }
 }
