@@ -28,8 +28,6 @@ export function isMalformed(x: object): x is Malformed {
 const MAX_TEXT = 64
 const EXAMPLE = '10.0.0.5 or fd00::5'
 
-const MAPPED_FIRST = 0xffff_0000_0000n
-const MAPPED_LAST = 0xffff_ffff_ffffn
 const LOW_32_BITS = 0xffff_ffffn
 
 export function maxPrefix(family: Family): 32 | 128 {
@@ -39,7 +37,7 @@ export function maxPrefix(family: Family): 32 | 128 {
 export function parseAddress(text: string): IpAddress | Malformed {
   const read = readAddress(text)
   if (read === null) return refuse(text, whyNot(text))
-  if (!overlapsMapped(read.family, read.value, read.value)) return read
+  if (!isMapped(read)) return read
   const inner = formatValue(4, read.value & LOW_32_BITS)
   return refuse(text, `is an IPv4-mapped IPv6 address; write the IPv4 address ${inner}`)
 }
@@ -51,19 +49,12 @@ export function parseAddress(text: string): IpAddress | Malformed {
 export function addressMeant(text: string): IpAddress | null {
   const slash = text.indexOf('/')
   const read = readAddress((slash < 0 ? text : text.slice(0, slash)).trim())
-  if (read === null || !overlapsMapped(read.family, read.value, read.value)) return read
+  if (read === null || !isMapped(read)) return read
   return { family: 4, value: read.value & LOW_32_BITS }
 }
 
 /** A network with its prefix length. A bare address is refused: it could mean the address or its network. */
 export function parseCidr(text: string): Cidr | Malformed {
-  const cidr = parseDestination(text)
-  if (isMalformed(cidr) || !overlapsMapped(cidr.family, cidr.first, cidr.last)) return cidr
-  return refuse(text, OVERLAPS_MAPPED)
-}
-
-/** Where a route leads: as a network, but it may reach around the IPv4-mapped addresses, as ::/0 does. */
-export function parseDestination(text: string): Cidr | Malformed {
   const slash = text.indexOf('/')
   const read = readAddress(slash < 0 ? text : text.slice(0, slash))
   if (read === null) return refuse(text, whyNot(slash < 0 ? text : text.slice(0, slash)))
@@ -77,10 +68,6 @@ export function parseDestination(text: string): Cidr | Malformed {
     return refuse(text, `has a wrong prefix length; write a plain number from 0 to ${limit}`)
   const first = blockBase(family, value, prefixLength)
   const last = first + blockSize(family, prefixLength) - 1n
-  if (prefixLength >= 96 && overlapsMapped(family, first, last)) {
-    const inner = `${formatValue(4, first & LOW_32_BITS)}/${prefixLength - 96}`
-    return refuse(text, `is an IPv4-mapped IPv6 network; write the IPv4 network ${inner}`)
-  }
   const cidr = { family, first, last, prefixLength }
   if (first === value) return cidr
   return refuse(text, `has bits set behind its prefix length; write ${formatCidr(cidr)} for the network`)
@@ -98,7 +85,6 @@ export function parseRange(text: string): IpRange | Malformed {
     return refuse(text, 'mixes IPv4 and IPv6; write a first and a last address of one family')
   if (first.value > last.value)
     return refuse(text, `ends before it begins; write ${formatAddress(last)}-${formatAddress(first)}`)
-  if (overlapsMapped(first.family, first.value, last.value)) return refuse(text, OVERLAPS_MAPPED)
   return { family: first.family, first: first.value, last: last.value }
 }
 
@@ -130,11 +116,8 @@ function hostBits(family: Family, prefixLength: number): bigint {
   return BigInt(maxPrefix(family) - prefixLength)
 }
 
-const OVERLAPS_MAPPED =
-  'contains IPv4-mapped addresses (::ffff:0:0/96), which are refused; write a part that leaves them out'
-
-function overlapsMapped(family: Family, first: bigint, last: bigint): boolean {
-  return family === 6 && first <= MAPPED_LAST && last >= MAPPED_FIRST
+function isMapped({ family, value }: IpAddress): boolean {
+  return family === 6 && value >> 32n === 0xffffn
 }
 
 function refuse(text: string, reason: string): Malformed {
@@ -144,12 +127,7 @@ function refuse(text: string, reason: string): Malformed {
 function whyNot(text: string): string {
   if (text.length > MAX_TEXT)
     return `has more than ${MAX_TEXT} characters; write an address such as ${EXAMPLE}`
-  if (text.includes('%'))
-    return 'has a zone id, which has a meaning on one host only; write the address without it'
-  if (text.includes('/')) return 'has a prefix length where one address is expected; write the address alone'
-  if (/(^|\.)0\d/.test(text))
-    return 'has an octet with a leading zero, which some read as octal; write it in decimal without leading zeros'
-  return `is not an IP address; write one such as ${EXAMPLE}`
+  return `is not an IP address; write one such as ${EXAMPLE}, without zone id, prefix length or leading zeros`
 }
 
 function readAddress(text: string): IpAddress | null {

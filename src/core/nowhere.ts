@@ -1,9 +1,9 @@
 /**
  * Addresses that no workload has to itself: unspecified, loopback, link-local, multicast, broadcast. They stand on every host,
  * so a source that lists one says nothing, and the entry is ignored. A pool must not contain any: nothing would keep such an
- * address from being handed out while it is in use. (`::/96` also holds what PostgreSQL prints with a dotted tail.)
+ * address from being handed out while it is in use. Nor what PostgreSQL prints with a dotted tail: `::/96`, and IPv4-mapped.
  */
-import { type Cidr, formatCidr, type IpAddress, isMalformed, parseDestination } from './address.ts'
+import { type Cidr, formatCidr, type IpAddress, isMalformed, parseCidr } from './address.ts'
 
 const NOWHERE = [
   { cidr: '0.0.0.0/8', what: 'unspecified' },
@@ -12,10 +12,11 @@ const NOWHERE = [
   { cidr: '224.0.0.0/4', what: 'multicast' },
   { cidr: '255.255.255.255/32', what: 'broadcast' },
   { cidr: '::/96', what: 'unspecified, loopback and IPv4-compatible' },
+  { cidr: '::ffff:0:0/96', what: 'IPv4-mapped' },
   { cidr: 'fe80::/10', what: 'link-local' },
   { cidr: 'ff00::/8', what: 'multicast' },
 ].map(({ cidr, what }) => {
-  const range = parseDestination(cidr)
+  const range = parseCidr(cidr)
   if (isMalformed(range)) throw new Error(range.malformed)
   return { range, what }
 })

@@ -10,7 +10,6 @@ import {
   maxPrefix,
   parseAddress,
   parseCidr,
-  parseDestination,
   parseRange,
 } from './address.ts'
 import { nowhereIn } from './nowhere.ts'
@@ -185,7 +184,7 @@ function parseOptions({ dns, routes, mtu }: PoolOptions, family: Family): PoolOp
   const whole = { family, first: 0n, last: blockSize(family, 0) - 1n }
   for (const [index, route] of routes.entries()) {
     const field = `options.routes[${index}]`
-    const destination = parseDestination(route.destination)
+    const destination = parseCidr(route.destination)
     if (isMalformed(destination)) return invalid(`${field}.destination`, destination.malformed)
     if (destination.family !== family)
       return invalid(`${field}.destination`, `must be of the pool's family, IPv${family}`)

@@ -10,7 +10,6 @@ import {
   formatCidr,
   formatValue,
   type IpAddress,
-  type IpRange,
   isMalformed,
   type Malformed,
   maxPrefix,
@@ -143,7 +142,7 @@ describe('address: refusals', () => {
   test.each([
     ['fe80::1%eth0', 'zone id'],
     ['::ffff:10.0.0.5', 'write the IPv4 address 10.0.0.5'],
-    ['10.0.0.5/32', 'write the address alone'],
+    ['10.0.0.5/32', 'prefix length'],
     ['010.0.0.5', 'leading zero'],
   ])('%j: %s', (text, reason) => {
     expect((parseAddress(text) as Malformed).malformed).toContain(reason)
@@ -183,10 +182,6 @@ function network(family: Family, value: bigint, prefixLength: number): Cidr {
   return { family, first, last: first + size - 1n, prefixLength }
 }
 
-function touchesMapped({ family, first, last }: IpRange): boolean {
-  return family === 6 && first <= 0xffff_ffff_ffffn && last >= 0xffff_0000_0000n
-}
-
 const anyNetwork = fc
   .constantFrom<Family>(4, 6)
   .chain((family) =>
@@ -198,19 +193,16 @@ const anyNetwork = fc
 describe('cidr', () => {
   test('format, then parse, is the same network', () => {
     fc.assert(
-      fc.property(
-        anyNetwork.filter((cidr) => !touchesMapped(cidr)),
-        (cidr) => {
-          expect(parseCidr(formatCidr(cidr))).toEqual(cidr)
-        },
-      ),
+      fc.property(anyNetwork, (cidr) => {
+        expect(parseCidr(formatCidr(cidr))).toEqual(cidr)
+      }),
       { numRuns: 1000 },
     )
   })
 
   test('host bits are refused, and the sentence names the network', () => {
     const offGrid = anyNetwork
-      .filter((cidr) => cidr.first < cidr.last && !touchesMapped(cidr))
+      .filter((cidr) => cidr.first < cidr.last)
       .chain((cidr) => fc.tuple(fc.constant(cidr), fc.bigInt({ min: cidr.first + 1n, max: cidr.last })))
     fc.assert(
       fc.property(offGrid, ([cidr, value]) => {
@@ -233,7 +225,6 @@ describe('cidr', () => {
       '10.0.0.0/24/8',
     ],
     ...['10.0.0.0/255.255.255.0', 'fd00::/129', '/24', ' 10.0.0.0/24', 'fe80::%eth0/64', '0.0.0.1/0'],
-    ...['::ffff:10.0.0.0/120', '::ffff:0:0/96', '::fffe:0:0/95', '::/80', '::/0'],
   ])('%j is refused', (text) => {
     expect((parseCidr(text) as Malformed).malformed).toMatch(/; write /)
   })
@@ -248,7 +239,7 @@ describe('range', () => {
           .tuple(anyValue(family), anyValue(family))
           .map(([a, b]) => (a <= b ? { family, first: a, last: b } : { family, first: b, last: a })),
       )
-      .filter((range) => !touchesMapped(range))
+      .filter(({ family, first, last }) => family === 4 || !(isMapped(first) || isMapped(last)))
     fc.assert(
       fc.property(pair, (range) => {
         const { family, first, last } = range
@@ -275,7 +266,7 @@ describe('range', () => {
     expect(read(parseRange(`${longest}4-${longest}5`)).last).toBe(0xfffe_ffff_ffffn)
   })
 
-  test.each([...['fd00::5-10.0.0.5', '10.0.0.5-', '-10.0.0.5', '::-::1:0:0:0', '10.0.0.5/24', '::/0', '']])(
+  test.each([...['fd00::5-10.0.0.5', '10.0.0.5-', '-10.0.0.5', '10.0.0.5/24', '']])(
     '%j is refused',
     (text) => {
       expect((parseRange(text) as Malformed).malformed).toMatch(/; write /)
