@@ -9,6 +9,7 @@ import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
 import { assign, type Image, type PoolState } from './image.ts'
 import { POLICY } from './policy.ts'
+import { NO_OPTIONS } from './pool.ts'
 import type { RuleName } from './rules.ts'
 
 export type Batch = {
@@ -89,16 +90,10 @@ export function freshnessOf(
   return batch.freshness.get(source) ?? batch.known.freshness.get(source) ?? undefined
 }
 
-const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
-
 export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
   const { seq, token, at, ended, ...rest } = record
-  const {
-    name = '',
-    subnet = '',
-    gateway = '',
-    options = NO_OPTIONS,
-  } = image.pools.get(record.poolId)?.pool ?? {}
+  const pool = image.pools.get(record.poolId)?.pool
+  const { name = '', subnet = '', gateway = '', options = NO_OPTIONS } = pool ?? {}
   return {
     ...rest,
     leaseId: leaseId(image.name, token),

@@ -171,18 +171,9 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
     const vanished = [...(image.listedBy.get(source) ?? [])]
       .filter((one) => one.appearedHead <= head)
       .map(entryOf)
-      .sort((a, b) => (a.address < b.address ? -1 : 1))
     if (vanished.length === 0 && epoch === null) continue
-    const closing = {
-      source,
-      epoch: epoch?.name ?? '',
-      sequence: 0,
-      head,
-      appeared: [],
-      vanished,
-      closed: true,
-    } as const
-    emit(batch, command, { type: 'source.reported', details: closing })
+    const said = { source, epoch: epoch?.name ?? '', sequence: 0, head, appeared: [], vanished }
+    emit(batch, command, { type: 'source.reported', details: { ...said, closed: true } })
   }
   return { leases: ended.map((record) => viewOf(image, record)) }
 }

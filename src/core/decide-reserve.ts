@@ -108,12 +108,9 @@ function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refu
     const path = `claims[${index}]`
     const places = poolsOf(image, claim, path)
     if ('reason' in places) return places
-    for (const [other, { places: taken }] of open.entries()) {
-      const both = places.find((place) => taken.includes(place))
-      if (both === undefined) continue
-      const why = `pool ${both.pool.name} is in claims[${other}] already; two claims may not share a pool`
-      return invalid(`${path}.pools`, why)
-    }
+    const both = places.find((place) => open.some((other) => other.places.includes(place)))
+    if (both !== undefined)
+      return invalid(`${path}.pools`, `two claims may not share a pool, and another has ${both.pool.name}`)
     open.push({ ...claim, path, places })
   }
   return open
@@ -276,14 +273,13 @@ function pickNamed(
   const { image, now } = batch
   const { pool } = place
   const metadata = { address, pool: pool.name }
-  const quarantined = (why: string, seenBy: string) =>
-    refusal('ADDRESS_QUARANTINED', `${address} is ${why}`, { ...metadata, seenBy })
+  const quarantined = (why: string, more: Readonly<Record<string, string>>) =>
+    refusal('ADDRESS_QUARANTINED', `${address} is ${why}`, { ...metadata, ...more })
   if (!contains(pool.allocatable, addressValue(address).value)) return excluded(address, pool)
   const record = image.records.get(address)
   if (isHeld(record) && record.state === 'QUARANTINED') {
     const { reason, by, why } = record.quarantine!
-    const refused = quarantined(`quarantined (${reason}) by ${by}: ${why}`, by)
-    return { ...refused, metadata: { ...refused.metadata, quarantineReason: reason } }
+    return quarantined(`quarantined (${reason}) by ${by}: ${why}`, { seenBy: by, quarantineReason: reason })
   }
   if (isHeld(record)) {
     const message = `${address} is held by ${describeOwner(record.owner!)}`
@@ -299,12 +295,12 @@ function pickNamed(
   }
   if (liveUnits(batch, command)?.has(address)) {
     seenByCaller(batch, command, place, address)
-    return quarantined('in your liveAddresses, so somebody uses it', command.actor.name)
+    return quarantined('in your liveAddresses, so somebody uses it', { seenBy: command.actor.name })
   }
   const seen = seenForAnother(batch, command, address)
   if (seen !== undefined) {
     const whom = seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}`
-    return quarantined(`listed live by ${seen.source}${whom}`, seen.source)
+    return quarantined(`listed live by ${seen.source}${whom}`, { seenBy: seen.source })
   }
   if (record === undefined && isFull(image)) return exhausted(batch, place)
   return reserve(batch, command, place, address)

@@ -38,7 +38,6 @@ export function evolve(image: Image, event: LedgerEvent): void {
     case 'network.created':
       assign(image, {
         network: {
-          identity: '',
           ...event.details,
           era: 0,
           recovering: null,

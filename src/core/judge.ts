@@ -12,21 +12,8 @@ import { describeOwner, isListedAs, type Owner } from './owner.ts'
 import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
 import type { RuleName } from './rules.ts'
 
-export type ReasonCode =
-  | 'OPERATOR'
-  | 'INFRASTRUCTURE'
-  | 'LISTED_LIVE'
-  | 'NO_WITNESS'
-  | 'WITNESS_NOT_ENABLED'
-  | 'WITNESS_NOT_WARM'
-  | 'TOO_FEW_REPORTS'
-  | 'LOOK_UP_WANTED'
-  | 'LOOK_UP_ALIVE'
-  | 'LOOK_UP_FAILED'
-  | 'TERMINAL_GRACE'
-  | 'TOO_YOUNG'
-
-export type Reason = { readonly code: ReasonCode; readonly source: string; readonly text: string }
+/** Why a lease is kept; the code is stable. */
+export type Reason = { readonly code: string; readonly source: string; readonly text: string }
 
 /** A question to a source: does this workload still exist? */
 export type Question = {
@@ -81,7 +68,7 @@ export type Proof = {
 
 type Rule = { readonly name: RuleName; readonly keeps: (proof: Proof) => Iterable<Reason> }
 
-const because = (code: ReasonCode, source: string, text: string): Reason => ({ code, source, text })
+const because = (code: string, source: string, text: string): Reason => ({ code, source, text })
 
 /** The rules, in the order in which their reasons are told. */
 export const JUDGE_RULES: readonly Rule[] = [

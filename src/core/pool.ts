@@ -70,7 +70,7 @@ export type Pool = PoolSettings & {
 /** Input of CreatePool, as the caller wrote it; absent means default. */
 export type PoolInput = Pick<PoolSettings, 'name' | 'cidr'> & Partial<PoolSettings>
 
-const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
+export const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
 const LONGEST_MS = 30 * 24 * 3_600_000
 const MOST_EXCLUSIONS = 1_024
 
@@ -217,13 +217,7 @@ export function buildPool(
     settings,
     family: range.family,
     range,
-    allocatable: allocatable({
-      cidr: range,
-      subnet,
-      prefixLength: settings.prefixLength,
-      gateway,
-      exclude,
-    }),
+    allocatable: allocatable(range, subnet, settings.prefixLength, gateway, exclude),
   }
 }
 

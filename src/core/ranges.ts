@@ -25,17 +25,15 @@ export function contains(ranges: readonly Range[], value: bigint): boolean {
 }
 
 /** The part of a pool that may ever be leased: a block of which any part is excluded is not in it. */
-export function allocatable(pool: {
-  readonly cidr: Cidr
-  readonly subnet: Cidr
-  readonly prefixLength: number
-  readonly gateway: bigint | null
-  /** In any order, overlapping or not, also outside the pool. */
-  readonly exclude: readonly Range[]
-}): readonly Range[] {
-  const { cidr, subnet, prefixLength, gateway } = pool
+export function allocatable(
+  cidr: Cidr,
+  subnet: Cidr,
+  prefixLength: number,
+  gateway: bigint | null,
+  exclude: readonly Range[],
+): readonly Range[] {
   const { family } = cidr
-  const excluded: Range[] = [...pool.exclude]
+  const excluded = [...exclude]
   if (gateway !== null) excluded.push({ first: gateway, last: gateway })
   if (prefixLength === maxPrefix(family)) excluded.push(...unusableOf(subnet))
   const size = blockSize(family, prefixLength)
