@@ -10,7 +10,7 @@ import { waitFor } from '../support/wait-for.ts'
 
 type Server = Awaited<ReturnType<typeof startTestServer>>
 
-export type Standby = Server & {
+type Standby = Server & {
   /** Resolves when all that the primary has committed until now has arrived. */
   caughtUp(): Promise<void>
   promote(): Promise<void>

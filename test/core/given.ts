@@ -239,7 +239,7 @@ export const pool =
   (cidr: string, input: Partial<PoolInput> = {}) =>
   (): Command => ({ ...envelope('CreatePool'), type: 'createPool', pool: { name: 'pool', cidr, ...input } })
 
-export type ReserveOptions = Partial<Omit<Command<'reserve'>, 'claims' | 'owner'>> & {
+type ReserveOptions = Partial<Omit<Command<'reserve'>, 'claims' | 'owner'>> & {
   readonly claims?: readonly Partial<Claim>[]
   readonly by?: string
 }

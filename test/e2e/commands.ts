@@ -19,7 +19,7 @@ export type Running = {
   readonly stderr: () => string
   readonly finished: Promise<Finished>
 }
-export type ServiceProcess = Running & { readonly url: string }
+type ServiceProcess = Running & { readonly url: string }
 
 const started = new Set<Running>()
 

@@ -15,9 +15,7 @@ import { createIntake } from '../../src/sources/intake.ts'
 import type { Listing, LookUp } from '../../src/sources/source.ts'
 import {
   command,
-  confirm,
   enable,
-  HOUR,
   lists,
   MINUTE,
   network,
@@ -64,29 +62,6 @@ async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Sai
 const DOCKER: Partial<SourceDeclaration> = { kind: 'docker' }
 const QUICK = { reapPolicy: { minimumAgeMs: SECOND, unwitnessedAgeMs: SECOND } }
 const judge = createJudge({ stayMs: 0 })
-
-describe('expire', async () => {
-  const { at, context } = await begin()
-
-  test('takes back a promise that was broken, after its grace, and nothing else', async () => {
-    await at.play(
-      network,
-      pool('10.0.0.0/24', { isDefault: true }),
-      reserve('a', { confirmWithinMs: MINUTE }),
-      reserve('b', { confirmWithinMs: MINUTE }),
-      reserve('c', { confirmWithinMs: HOUR }),
-      reserve('d'),
-      confirm('b'),
-    )
-    const { head } = await at.image()
-    await at.advance(MINUTE + 30 * SECOND)
-    assert.deepEqual(await expire(context), { reaped: 0 })
-    await at.advance(MINUTE)
-    const runs = await Promise.all([expire(context), expire(context)])
-    assert.equal(runs[0].reaped! + runs[1].reaped!, 1)
-    assert.deepEqual(await at.told(head), ['lease.reaped 10.0.0.1 NEVER_CONFIRMED'])
-  })
-})
 
 describe('judge', async () => {
   const { at, context, said } = await begin()

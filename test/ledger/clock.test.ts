@@ -124,6 +124,23 @@ describe('set forward by an hour', () => {
     )
   })
 
+  test('and by ten seconds more: both have to pass', async () => {
+    const { time, network, process, next, expire } = await scene()
+    time.step(HOUR)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(SECOND)
+    time.step(10 * SECOND)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(11 * SECOND)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    await process.refuse(expire, 'NETWORK_RECOVERING')
+    assert.equal((await linesOf(observer, network)).filter((line) => line.startsWith('reconcile')).length, 2)
+    time.passes(HOUR - 15 * SECOND)
+    await process.refuse(next, 'POOL_EXHAUSTED')
+    time.passes(15 * SECOND)
+    assert.equal((await process.take(next)).address, '10.0.0.2')
+  })
+
   test('a network that its process serves only later is held as well; the next process keeps the hold', async () => {
     const { time, network, of, expire, next } = await scene()
     const watch = watchClock()

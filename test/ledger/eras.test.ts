@@ -176,43 +176,6 @@ describe('while a network recovers', () => {
     expect((await ledger.take(of(reserve('next')))).address).toBe('10.0.0.5')
     expect(await erasOf(ledger, network)).toMatchObject({ era: 1, isRecovering: false })
   })
-
-  test('reports with a head beyond the log only hold, however many: they burn no era', async () => {
-    const { database, network, of } = await withPast({}, [register('n1'), enable('n1'), register('dry')])
-    const ledger = await open(database)
-    const report = (id: string, head: number): Command => {
-      const scene = {
-        image: { listedBy: new Map(), head },
-        now: ledger.now(),
-        freshness: new Map(),
-        begunAt: null,
-      }
-      return of(() => lists(id, ['x@10.0.0.9'], { epoch: `e${head}` })(scene as unknown as Scene))
-    }
-    // One that nobody enabled does not even hold.
-    expect((await ledger.accept(report('dry', 1_000))).report).toMatchObject({ because: ['BEYOND_HEAD'] })
-    expect((await ledger.take(of(reserve('x')))).address).toBe('10.0.0.3')
-    for (let i = 1; i <= 127; i += 1) {
-      const { report: taken } = await ledger.accept(report('n1', firstSeqOfEra(i * 64)))
-      expect(taken).toMatchObject({ complete: false, counted: false, because: ['BEYOND_HEAD'] })
-    }
-    expect(await erasOf(ledger, network)).toEqual({
-      era: 0,
-      begun: 0,
-      isRecovering: false,
-      holds: ['SOURCE_AHEAD'],
-    })
-    await ledger.refuse(of(reserve('y')), 'NETWORK_RECOVERING')
-    await ledger.accept(of(command({ type: 'resumeHold', hold: null, why: 'the agent is wrong' })))
-    expect((await ledger.take(of(reserve('y')))).address).toBe('10.0.0.4')
-    // What it says is true: an operator recovers, above what it has seen.
-    await ledger.accept(report('n1', 3 * ERA + 7))
-    await ledger.accept(
-      of(command({ type: 'beginEra', above: 3 * ERA + 7, recovering: true, why: 'restored' })),
-    )
-    expect(await erasOf(ledger, network)).toEqual({ era: 4, begun: 1, isRecovering: true, holds: [] })
-    await expectInOrder(database.serviceUrl, network, ledger)
-  })
 })
 
 test(`era ${LAST_ERA} is the last: its numbers can be read back, and a log that would need another writes nothing`, async () => {

@@ -10,7 +10,7 @@ import { command, enable, lists, newScene, owner, pool, register, release, reser
 import { canonical } from '../support/canonical.ts'
 import { createWriter, NO_NEEDS, type Writer } from './writer.ts'
 
-export type Logs = {
+type Logs = {
   /** Another client of the same database at each call. */
   connect(): Log
   close(): Promise<void>

@@ -97,7 +97,7 @@ export async function freshNetwork(ledger: TestLedger, options: Parameters<typeo
 }
 
 /** The whole log, in order, read beside the loops. */
-export async function logOf(log: Log, network: string): Promise<readonly Chained[]> {
+async function logOf(log: Log, network: string): Promise<readonly Chained[]> {
   const all: Chained[] = []
   for (let isCut = true; isCut; ) {
     const page = await log.tail(network, all.at(-1)?.event.seq ?? 0)

@@ -208,23 +208,6 @@ describe('what fails for other reasons', () => {
     await expectInOrder(database.serviceUrl, network, ledger)
   })
 
-  test('a backend that is ended while it waits for the lock: in order, and nobody hears of it', async () => {
-    const { ledger, network, of } = await warm()
-    const leases = await meanwhile([[LOCK, [network]]], async (other) => {
-      const first = ledger.take(of(reserve('first')))
-      const pid = await waiting()
-      const second = ledger.take(of(reserve('second')))
-      await admin.query('select pg_terminate_backend($1)', [pid])
-      await waitFor(() => ledger.failed.length > 0)
-      await other.query('rollback')
-      return Promise.all([first, second])
-    })
-    assert.deepEqual(
-      leases.map(({ address }) => address),
-      ['10.0.0.2', '10.0.0.3'],
-    )
-  })
-
   test('a lock that is held for longer than a statement may wait costs no call', async () => {
     const { ledger, network, of } = await warm()
     const lease = await meanwhile([[LOCK, [network]]], async (other) => {
@@ -327,53 +310,12 @@ describe('an outcome that nobody heard of', () => {
     },
   )
 
-  test('another process took the numbers meanwhile: what was lost is decided again behind them', async () => {
-    const { proxy, ledger, network, of } = await behindProxy()
-    const other = await useLedger(database.serviceUrl)
-    await other.image(network)
-    proxy.loseNextCommit('before')
-    proxy.down(false)
-    const [mine, theirs] = await Promise.all([
-      ledger.take(of(reserve('mine'))),
-      waitFor(() => said(ledger).length > 0).then(() => other.take(of(reserve('theirs')))),
-    ])
-    assert.notEqual(mine.address, theirs.address)
-    await expectInOrder(database.serviceUrl, network, ledger, other)
-  })
-
-  test('an answer that writes no event is remembered before it is given', async () => {
-    const { proxy, ledger, of } = await behindProxy()
-    proxy.loseNextCommit('before')
-    const request = of(reserve('warm', { requestId: 'r', fingerprint: 'f' }))
-    for (const replayed of [false, true])
-      expect(await ledger.submit(request)).toMatchObject({
-        replayed,
-        answer: { leases: [{ address: '10.0.0.1', fencingToken: 3, reused: true }] },
-      })
-    assert.deepEqual(said(ledger), ['unknown'])
-  })
-
   test('a commit is a success only if its answer says so', async () => {
     const { proxy, ledger, network, of } = await behindProxy()
     proxy.answerNextCommitWithRollback()
     assert.equal((await ledger.take(of(reserve('a')))).fencingToken, 4)
     assert.deepEqual(said(ledger), ['unknown'])
     assert.deepEqual(await held(ledger, network), ['10.0.0.1 warm', '10.0.0.2 a'])
-    await expectInOrder(database.serviceUrl, network, ledger)
-  })
-
-  test('a backend that is ended while it writes', async () => {
-    const { ledger, network, of } = await warm()
-    const lease = await meanwhile([['lock table ipledger.request in exclusive mode']], async (other) => {
-      const waits = ledger.take(of(reserve('a', { requestId: 'r', fingerprint: 'f' })))
-      const pid = await waiting()
-      await admin.query('select pg_terminate_backend($1)', [pid])
-      await waitFor(() => ledger.failed.length > 0)
-      await other.query('rollback')
-      return waits
-    })
-    assert.equal(lease.address, '10.0.0.2')
-    assert.deepEqual(said(ledger), ['unknown'])
     await expectInOrder(database.serviceUrl, network, ledger)
   })
 })

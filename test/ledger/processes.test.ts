@@ -77,21 +77,6 @@ test('a network that is not there is not kept, and nothing is written there', as
   await expect.poll(() => ledger.stats()).toEqual([])
 })
 
-test('a process whose image is not the beginning of the log begins an era instead of going on', async () => {
-  const [one, two] = await openMany(2)
-  const { network, of } = await freshNetwork(one!)
-  await two!.take(of(reserve('a')))
-  assert.equal((await one!.image(network))!.head, 3)
-  // As if another log had been restored under it: the same numbers, other events.
-  await withClient(database.adminUrl, async (admin) => {
-    await admin.query(`update ipledger.event set digest = sha256(digest) where network_id = $1`, [network])
-  })
-  await one!.refuse(of(reserve('b')), 'NETWORK_RECOVERING')
-  await two!.refuse(of(reserve('b')), 'NETWORK_RECOVERING')
-  assert.deepEqual(one!.eras, ['1: number 3 is not in the log as this process knows it'])
-  assert.deepEqual(two!.eras, [])
-})
-
 test('a process that meets an event of a newer format stops serving that network, and writes nothing there', async () => {
   const ledger = await open()
   const { network, of } = await freshNetwork(ledger)

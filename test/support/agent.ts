@@ -18,7 +18,7 @@ export type Listed = {
   readonly state?: string
 }
 
-export type ReportAnswer = {
+type ReportAnswer = {
   readonly complete: boolean
   readonly counted: boolean
   readonly because: readonly string[]

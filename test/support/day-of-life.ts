@@ -42,7 +42,7 @@ export const LOOPING = 'shop-loop'
 const BLOCKED = 'shop-unanswered'
 export const SILENT_SOURCE = 'node-3'
 export const LOST_NODE = 'node-5'
-export const FULL_POOL = 'small'
+const FULL_POOL = 'small'
 const STRAY_ADDRESS = '10.20.0.160'
 
 export type DayOfLife = {

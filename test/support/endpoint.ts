@@ -11,7 +11,7 @@ export type Asked = {
 
 export type Answering = (asked: Asked, response: ServerResponse) => void
 
-export type Endpoint = {
+type Endpoint = {
   readonly url: string
   /** What it was asked, in order. */
   readonly asked: Asked[]

@@ -50,7 +50,7 @@ export type PanelJson = {
   }
 }
 
-export type VariableJson = {
+type VariableJson = {
   readonly name: string
   readonly type: string
   readonly query?: string

@@ -37,14 +37,14 @@ export type EventJson = {
   readonly evidence?: any
 }
 
-export type FindingJson = {
+type FindingJson = {
   readonly address: string
   readonly verdict: string
   readonly because: readonly { readonly code: string; readonly source: string; readonly text: string }[]
 }
 
 /** What a workload is started with, and what its Reserve says besides. */
-export type ToStart = Partial<Workload> & {
+type ToStart = Partial<Workload> & {
   readonly name: string
   readonly node?: string
   readonly address?: string

@@ -16,7 +16,7 @@ const COMMITTED = new URL('ops/prometheus/', ROOT).pathname
 const START_MS = 30_000
 const LONGEST_STOP_MS = 10_000
 
-export type Targets = { readonly serve: readonly string[]; readonly worker: readonly string[] }
+type Targets = { readonly serve: readonly string[]; readonly worker: readonly string[] }
 
 export type Rule = {
   readonly name: string

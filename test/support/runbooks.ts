@@ -11,7 +11,7 @@ const PAGES = 'ops/runbooks/'
 const read = (path: string): string => readFileSync(new URL(path, ROOT), 'utf8')
 const list = (path: string): readonly string[] => readdirSync(new URL(path, ROOT)).sort()
 
-export type Alert = {
+type Alert = {
   readonly name: string
   readonly severity: string
   readonly summary: string
@@ -36,7 +36,7 @@ export function readAlerts(): readonly Alert[] {
     })
 }
 
-export type AlertCase = { readonly alert: string; readonly fires: boolean }
+type AlertCase = { readonly alert: string; readonly fires: boolean }
 
 export function readAlertCases(): readonly AlertCase[] {
   return list(RULE_TESTS).flatMap((file) =>
