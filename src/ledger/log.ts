@@ -45,7 +45,8 @@ export type Caught = {
 
 /** What a batch writes. Projections are whole rows, as the image has them after the batch. */
 export type Write = {
-  readonly events: readonly Chained[]
+  /** `text`: what the digest is of. */
+  readonly events: readonly (Chained & { readonly text: string })[]
   /** Last record of each address that an event is about. */
   readonly records: readonly AddressRecord[]
   readonly pools: readonly PoolRow[]

@@ -526,8 +526,9 @@ export function createLoop(name: string, options: LoopOptions): Loop {
   function writeOf({ image: into, events, freshness, remembered, now }: Batch, digestBefore: string): Write {
     let digest = digestBefore
     const chained = events.map((event) => {
-      digest = digestOf(digest, textOf(cellsOf(name, event)))
-      return { event, digest }
+      const text = textOf(cellsOf(name, event))
+      digest = digestOf(digest, text)
+      return { event, digest, text }
     })
     into.digest = digest
     const records = new Map<string, AddressRecord>()

@@ -12,7 +12,7 @@ import type { AddressRecord } from '../core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
 import type { Statement } from '../postgres/trip.ts'
 import { arrayLiteral } from '../postgres/values.ts'
-import { type Cell, COLUMNS, cellsOf, textOf } from './event-text.ts'
+import { type Cell, COLUMNS, cellsOf, SEPARATOR, textOf } from './event-text.ts'
 import type { PoolRow, RequestRow, Write } from './log.ts'
 
 export type Row = Readonly<Record<string, unknown>>
@@ -33,10 +33,16 @@ function sentAs(type: Type): string {
 }
 
 /**
- * `key`: the columns by which rows are replaced; null: they are only inserted. `isJoined`: no cell has control characters, so
- * that rows can go as texts.
+ * `key`: the columns by which rows are replaced; null: they are only inserted. `join`: a row's cells as one text, where none
+ * has control characters.
  */
-function writer(name: string, columns: Columns, key: readonly string[] | null, isJoined: boolean) {
+function writer<State>(
+  name: string,
+  columns: Columns,
+  key: readonly string[] | null,
+  cells: (network: string, state: State) => Cells,
+  join: ((network: string, state: State) => string) | null,
+) {
   const names = columns.map((column) => column[0])
   const update = names.filter((column) => !key?.includes(column))
   const insert = `insert into ipledger.${name} (${names.join(', ')})`
@@ -46,23 +52,32 @@ function writer(name: string, columns: Columns, key: readonly string[] | null, i
       : ` on conflict (${key.join(', ')}) do update set ${update.map((column) => `${column} = excluded.${column}`).join(', ')}`
   const one = `${insert} values (${columns.map(([, type], at) => read(type, `$${at + 1}`)).join(', ')})${conflict}`
   // `offset 0` keeps the server from splitting the text anew for each column.
-  const many = isJoined
-    ? `${insert} select ${columns.map(([, type], at) => read(type, `r.cells[${at + 1}]`)).join(', ')}
+  const many =
+    join !== null
+      ? `${insert} select ${columns.map(([, type], at) => read(type, `r.cells[${at + 1}]`)).join(', ')}
       from (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) r${conflict}`
-    : `${insert} select ${columns.map(([column, type]) => read(type, `u.${column}`)).join(', ')}
+      : `${insert} select ${columns.map(([column, type]) => read(type, `u.${column}`)).join(', ')}
       from unnest(${columns.map(([, type], at) => `$${at + 1}::${sentAs(type)}[]`).join(', ')}) as u (${names.join(', ')})${conflict}`
-  return (rows: readonly Cells[]): readonly Statement[] => {
-    const [first] = rows
+  return (network: string, states: readonly State[]): readonly Statement[] => {
+    const [first] = states
     if (first === undefined) return []
-    if (rows.length === 1) return [{ name: `write_${name}_row`, text: one, values: first }]
-    const values = isJoined
-      ? [arrayLiteral(rows.map(textOf))]
-      : columns.map((_, at) => arrayLiteral(rows.map((row) => row[at]!)))
+    if (states.length === 1) return [{ name: `write_${name}_row`, text: one, values: cells(network, first) }]
+    const rows = join === null ? states.map((state) => cells(network, state)) : []
+    const values =
+      join === null
+        ? columns.map((_, at) => arrayLiteral(rows.map((row) => row[at]!)))
+        : [arrayLiteral(states.map((state) => join(network, state)))]
     return [{ name: `write_${name}`, text: many, values }]
   }
 }
 
-const insertEvents = writer('event', [...COLUMNS, ['digest', 'hex']], null, true)
+const insertEvents = writer<Write['events'][number]>(
+  'event',
+  [...COLUMNS, ['digest', 'hex']],
+  null,
+  (network, { event, digest }) => [...cellsOf(network, event), digest],
+  (_, { text, digest }) => text + SEPARATOR + digest,
+)
 
 function snake(field: string): string {
   return field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
@@ -80,27 +95,25 @@ function table<Field extends string, State>(
     ([field, type]) => [field, snake(field), type] as const,
   )
   const keys = ['network_id', ...key.map(snake)]
-  const written = writer(
-    name,
-    [['network_id', 'text'], ...columns.map(([, column, type]) => [column, type] as const)],
-    isReplaced ? null : keys,
-    isJoined,
-  )
   const cellOf = (type: Type, value: unknown): Cell => {
     if (value === null || value === undefined) return null
     if (type === 'json') return JSON.stringify(value)
     return type === 'boolean' ? String(value) : (value as Cell)
   }
+  const cells = (network: string, state: State): Cells => {
+    const row = rowOf(state)
+    return [network, ...columns.map(([field, , type]) => cellOf(type, row[field]))]
+  }
   return {
     /** The primary key. */
     keys,
-    write: (network: string, states: readonly State[]) =>
-      written(
-        states.map((state) => {
-          const row = rowOf(state)
-          return [network, ...columns.map(([field, , type]) => cellOf(type, row[field]))]
-        }),
-      ),
+    write: writer(
+      name,
+      [['network_id', 'text'], ...columns.map(([, column, type]) => [column, type] as const)],
+      isReplaced ? null : keys,
+      cells,
+      isJoined ? (network, state) => textOf(cells(network, state)) : null,
+    ),
     read: (row: Row) =>
       Object.fromEntries(columns.map(([field, column]) => [field, row[column]])) as Record<Field, unknown>,
   }
@@ -334,7 +347,7 @@ export function writeStatements(network: string, write: Write): readonly Stateme
     return values.length === 0 ? [] : [{ name: `delete_${name}`, text, values: [network, values] }]
   }
   return [
-    ...insertEvents(write.events.map(({ event, digest }) => [...cellsOf(network, event), digest])),
+    ...insertEvents(network, write.events),
     ...LEASE.write(network, write.records),
     ...clear(
       'pool',

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import type { Command, PoolChange } from '../../src/core/command.ts'
 import { attachmentKey } from '../../src/core/owner.ts'
+import { cellsOf, textOf } from '../../src/ledger/event-text.ts'
 import { buildImage } from '../../src/ledger/load.ts'
 import type { Log, Write } from '../../src/ledger/log.ts'
 import type { Needs } from '../../src/ledger/needs.ts'
@@ -167,15 +168,15 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
     })
 
     /** With numbers that nobody has given yet. */
-    const renumbered = (write: Write): Write => ({
+    const renumbered = (write: Write, id: string): Write => ({
       ...write,
-      events: write.events.map(({ event, digest }) => ({
-        event:
-          'record' in event
-            ? { ...event, seq: 9, record: { ...event.record, seq: 9 } }
-            : { ...event, seq: 9 },
-        digest,
-      })),
+      events: write.events.map(({ event: before, digest }) => {
+        const event =
+          'record' in before
+            ? { ...before, seq: 9, record: { ...before.record, seq: 9 } }
+            : { ...before, seq: 9 }
+        return { event, digest, text: textOf(cellsOf(id, event)) }
+      }),
     })
 
     const change = (to: PoolChange) =>
@@ -187,7 +188,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       ['pools never overlap', change({ cidr: '10.0.0.0/8' }), pool('10.9.0.0/24', { name: 'x' })],
     ])('%s, whatever the number', async (_, mine, theirs) => {
       const { transaction, write, other } = await stale(mine, theirs)
-      const committed = await transaction.commit(renumbered(write))
+      const committed = await transaction.commit(renumbered(write, other.image.name))
       assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
       await unchanged(other)
     })

@@ -3,18 +3,19 @@ import type pg from 'pg'
 import type { Command } from '../../src/core/command.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
 import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
-import type { Chained } from '../../src/ledger/log.ts'
+import type { Write } from '../../src/ledger/log.ts'
 import { writeStatements } from '../../src/ledger/tables.ts'
 import { decideOnce, newScene, type Scene, type Step } from '../core/given.ts'
 
 export const NETWORK = 'net'
 const FIRST = '0'.repeat(64)
 
-export function chain(network: string, events: readonly LedgerEvent[]): readonly Chained[] {
+export function chain(network: string, events: readonly LedgerEvent[]): Write['events'] {
   let digest = FIRST
   return events.map((event) => {
-    digest = digestOf(digest, textOf(cellsOf(network, event)))
-    return { event, digest }
+    const text = textOf(cellsOf(network, event))
+    digest = digestOf(digest, text)
+    return { event, digest, text }
   })
 }
 
