@@ -93,9 +93,21 @@ const LEGAL = [
 const DIFFERENCE = `json_agg(json_build_object('what', v.what, 'seq', v.seq, 'address', host(v.address), 'message', v.message,
   'expected', v.expected, 'found', v.found) order by v.seq, v.address) filter (where v.what is not null)`
 
-/** The event $2, if there is one, and $3 numbers from the next on. One look more at an index for the event before it on its address. */
+/**
+ * The event $2, if there is one, and $3 numbers from the next on. The events before them on their addresses are read in order of
+ * number, 1.3 µs each where one at a time takes 3, and joined by a full join, which is never nested loops: planned for the few
+ * rows that are expected at the log's end, those took a minute a slice. Of 7.6 µs an event takes, its text is 3.5.
+ */
 const LOG = `
-  select max(v.seq) as last, count(*) filter (where v.seq > $2) as rows, ${DIFFERENCE} as findings
+  with slice as materialized (
+    select n.seq + $3 as upto from ipledger.event n where n.network_id = $1 and n.seq > $2 order by n.seq limit 1
+  ),
+  before as materialized (
+    select b.seq, b.address, b.state, b.token from ipledger.event b
+     where b.network_id = $1 and b.seq = any (array(
+       select e.previous from ipledger.event e where e.network_id = $1 and e.seq >= $2 and e.seq < (select upto from slice)))
+  )
+  select max(v.seq) as last, count(*) as rows, ${DIFFERENCE} as findings
     from (
       select w.seq, w.address, f.what, null as expected, null as found,
              case f.what
@@ -113,10 +125,9 @@ const LOG = `
                      convert_to(ipledger.event_text(e), 'UTF8') as text,
                      case when e.type = 'era.begun' and e.seq = (e.details ->> 'era')::bigint << 40 then (e.details ->> 'after')::bigint end as after
                 from ipledger.event e
-               where e.network_id = $1 and e.seq >= $2
-                 and e.seq < (select n.seq from ipledger.event n where n.network_id = $1 and n.seq > $2 order by n.seq limit 1) + $3) s
+               where e.network_id = $1 and e.seq >= $2 and e.seq < (select upto from slice)) s
           window by_number as (order by s.seq)) w
-        left join ipledger.event p on p.network_id = $1 and p.seq = w.previous and w.previous > 0
+        full join before p on p.seq = w.previous
        cross join lateral (
          select case
            when w.seq <> w.before_seq + 1 and (w.after <= w.before_seq) is not true then 'EVENT_MISSING'
@@ -130,7 +141,7 @@ const LOG = `
            when w.previous = 0 and not exists (
              select from ipledger.lease l where l.network_id = $1 and l.address = w.address) then 'LEASE_DIFFERS'
          end as what) f
-       where w.seq > $2) v`
+       where coalesce(w.seq, 0) > $2) v`
 
 /** $3 leases behind the address $2: each is its event, after which there is none. */
 const LEASES = `
