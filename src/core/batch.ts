@@ -3,7 +3,7 @@
  * it; the ledger's clock; what the image lacks; and what the batch has made so far. A refused command is rolled back to
  * where it began.
  */
-import type { Freshness, Known, LeaseView, Remembered } from './command.ts'
+import type { Command, Freshness, Known, LeaseView, Remembered } from './command.ts'
 import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent, Quarantine } from './event.ts'
 import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
@@ -27,12 +27,7 @@ export type Batch = {
 }
 
 /** Who writes an event, and what for. */
-export type By = {
-  readonly actor: { readonly name: string }
-  readonly cause: string
-  readonly requestId: string | null
-  readonly traceId: string | null
-}
+export type By = Pick<Command, 'actor' | 'cause' | 'requestId' | 'traceId'>
 
 type Body<E> = E extends LedgerEvent ? Omit<E, keyof EventHeader> : never
 

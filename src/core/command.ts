@@ -49,11 +49,9 @@ type Judged = { readonly token: number; readonly version: number }
 
 /** What is changed in a pool: only what is present. */
 export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy'>> & {
-  /** What is absent in it stays. */
   readonly reapPolicy?: Partial<ReapPolicy>
 }
 
-/** By the type of a command, what it says. */
 type Said = {
   readonly reserve: {
     readonly owner: Owner
@@ -68,7 +66,6 @@ type Said = {
   }
   readonly confirm: { readonly lease: LeaseReference }
   readonly release: { readonly lease: LeaseReference; readonly removalConfirmed: boolean }
-  /** Several commands that hold all or nothing. */
   readonly allOrNothing: { readonly items: readonly Command<'reserve' | 'confirm' | 'release'>[] }
   readonly quarantine: {
     readonly target: { readonly token: number } | { readonly address: string }
@@ -147,7 +144,6 @@ export type Command<T extends keyof Said = keyof Said> = {
 
 // What the image lacks.
 
-/** A report that counted. */
 export type Counted = { readonly sequence: number; readonly head: number; readonly at: number }
 
 /** How a source stands by its reports: a row of `source_report`. */
@@ -225,7 +221,6 @@ export type LeaseView = Omit<AddressRecord, 'state' | 'seq' | 'token' | 'at' | '
 
 export type PoolView = Pick<Pool, 'poolId' | 'version' | 'createdAt' | 'updatedAt' | 'settings'>
 
-/** How a report was taken. */
 export type Taken = {
   readonly complete: boolean
   /** What it does not list was missed. */

@@ -211,10 +211,8 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
   const { labels } = command
   const record = heldAt(batch, command)
   if ('reason' in record) return record
-  const isSame = isDeepStrictEqual(record.labels, labels)
-  return {
-    leases: [viewOf(image, isSame ? record : emitLease(batch, command, 'lease.updated', record, { labels }))],
-  }
+  if (isDeepStrictEqual(record.labels, labels)) return { leases: [viewOf(image, record)] }
+  return { leases: [viewOf(image, emitLease(batch, command, 'lease.updated', record, { labels }))] }
 }
 
 // Which lease is meant.

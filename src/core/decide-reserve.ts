@@ -256,12 +256,11 @@ function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | nul
     .filter((source) => !isFresh(image, source, freshnessOf(batch, source.declaration.id), now))
     .map(({ declaration }) => declaration.id)
   if (covering.length > 0 && silent.length === 0) return null
+  const sources = silent.join(',')
   const why =
-    covering.length === 0
-      ? `no enabled source sees ${node === '' ? 'this network' : `node ${node}`}`
-      : `${silent.join(', ')} has not reported completely lately`
+    silent.length === 0 ? 'no enabled source sees the node' : `${sources} has not reported completely`
   const message = `pool ${pool} is STRICT and ${why}; it hands out nothing`
-  return refusal('LIVENESS_STALE', message, { pool, node, sources: silent.join(',') })
+  return refusal('LIVENESS_STALE', message, { pool, node, sources })
 }
 
 function pickNamed(

@@ -35,7 +35,6 @@ export type AddressRecord = {
   readonly state: LeaseState | 'FREE'
   /** Number of the last event about the address: the version of its lease. */
   readonly seq: number
-  /** Time of that event. */
   readonly at: number
   /** Number of the event that made the lease, of a FREE address its last one: the fencing token. */
   readonly token: number
@@ -99,8 +98,7 @@ export type LeaseEventType = Extract<EventType, `lease.${string}`>
 export type NetworkSettings = { readonly description: string; readonly labels: Labels }
 
 /** push: it reports. The others are asked by ipledger. */
-export const SOURCE_KINDS = ['push', 'docker', 'kubernetes', 'http'] as const
-export type SourceKind = (typeof SOURCE_KINDS)[number]
+export type SourceKind = 'push' | 'docker' | 'kubernetes' | 'http'
 
 /** What a source declares. Of what it cannot see, its silence says nothing (calico#5044). */
 export type SourceDeclaration = {
@@ -178,13 +176,10 @@ export type LedgerEvent = EventHeader &
           readonly source: string
           readonly epoch: string
           readonly sequence: number
-          /** Number of the log that the report was begun at. */
           readonly head: number
           /** Listed now: new, or with another word for being alive or ended. */
           readonly appeared: readonly Entry[]
-          /** Listed no more. */
           readonly vanished: readonly Entry[]
-          /** This report opened the epoch. */
           readonly opened?: true
           /** An operator's Reap of the node ended the epoch and what it listed. */
           readonly closed?: true
@@ -206,7 +201,6 @@ export type LedgerEvent = EventHeader &
       }
   )
 
-/** The events of some types. */
 export type EventOf<T extends EventType> = Extract<LedgerEvent, { readonly type: T }>
 export type LeaseEvent = EventOf<LeaseEventType>
 

@@ -1,19 +1,12 @@
 /** A binary min-heap. Entries that went stale stay until they come up; whoever takes one checks it. */
-export type Heap<T> = {
-  readonly size: number
-  peek(): T | undefined
-  pop(): T | undefined
-  push(item: T): void
-}
-
-export function createHeap<T>(isBefore: (a: T, b: T) => boolean): Heap<T> {
+export function createHeap<T>(isBefore: (a: T, b: T) => boolean) {
   const items: T[] = []
   return {
-    get size() {
+    get size(): number {
       return items.length
     },
-    peek: () => items[0],
-    push(item) {
+    peek: (): T | undefined => items[0],
+    push(item: T): void {
       let at = items.length
       items.push(item)
       while (at > 0) {
@@ -24,7 +17,7 @@ export function createHeap<T>(isBefore: (a: T, b: T) => boolean): Heap<T> {
       }
       items[at] = item
     },
-    pop() {
+    pop(): T | undefined {
       const top = items[0]
       const last = items.pop()
       if (top === undefined || last === undefined || items.length === 0) return top

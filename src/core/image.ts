@@ -119,29 +119,25 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
 
 export type Image = ReturnType<typeof newImage>
 
-/** Several values a key; one, as nearly always, costs no set. */
-type Index<V> = {
-  add(key: string, value: V): void
-  delete(key: string, value: V): void
-  of(key: string): Iterable<V>
-}
+type Index<V extends object> = ReturnType<typeof createIndex<V>>
 
 const NONE: readonly never[] = []
 
-function createIndex<V extends object>(): Index<V> {
+/** Several values a key; one, as nearly always, costs no set. */
+function createIndex<V extends object>() {
   const entries = new Map<string, V | Set<V>>()
   return {
-    add(key, value) {
+    add(key: string, value: V): void {
       const found = entries.getOrInsert(key, value)
       if (found instanceof Set) found.add(value)
       else if (found !== value) entries.set(key, new Set([found, value]))
     },
-    delete(key, value) {
+    delete(key: string, value: V): void {
       const found = entries.get(key)
       if (found === value) entries.delete(key)
       else if (found instanceof Set && found.delete(value) && found.size === 0) entries.delete(key)
     },
-    of(key) {
+    of(key: string): Iterable<V> {
       const found = entries.get(key)
       return found === undefined ? NONE : found instanceof Set ? found : [found]
     },
