@@ -6,7 +6,7 @@ import { viewOf } from '../core/batch.ts'
 import type { LeaseView } from '../core/command.ts'
 import { expiresAt } from '../core/decide-lease.ts'
 import type { Details } from '../core/event.ts'
-import { type HeldRecord, type Image, isHeld, isListed } from '../core/image.ts'
+import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
 import { coverageOf, judge } from '../core/judge.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { LeaseFilter } from '../ledger/read-leases.ts'
@@ -79,11 +79,7 @@ export async function reconcile(
       const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
       if (source !== null && !parties.includes(source)) continue
       const lease = viewOf(image, record)
-      // What is listed is kept, whatever else there is to be said.
-      const told = isListed(image, record.address)
-        ? because.filter(({ code }) => code === 'LISTED_LIVE')
-        : because
-      const judgement = { lease, verdict, because: told, evidence: proof as unknown as Details }
+      const judgement = { lease, verdict, because, evidence: proof as unknown as Details }
       const found = heldBack(image, expiry(image, record, lease, ledger.now()) ?? judgement)
       // Detached, because the image goes on.
       if (kept || found.verdict !== 'keep')

@@ -201,8 +201,6 @@ async function reap({ ledger, network, done }: Run, judged: readonly Judged[]): 
 // Questions.
 
 type Due = Question & { readonly attempts: number }
-/** Of a source that reports: it was not answered yet. */
-type Kept = Omit<LookUp, 'answer'> & { readonly answer: LookUp['answer'] | 'wanted' }
 
 /** Asked again after a while. Every other answer stands until too many reports have come since. */
 const DOUBTS: ReadonlySet<string> = new Set(['live', 'unknown', 'error'])
@@ -238,7 +236,7 @@ async function askAll(
   head: number,
 ): Promise<ReadonlySet<string>> {
   const { awaited, done } = run
-  const answers: Kept[] = []
+  const answers: LookUp[] = []
   const answered = new Set<string>()
   const limited = limitTo(ASKED_AT_ONCE)
   await Promise.all(
@@ -262,7 +260,7 @@ async function askOne(
   image: Image,
   { source: id, address, owner, node, attempts }: Due,
   head: number,
-): Promise<Kept | null> {
+): Promise<LookUp | null> {
   const source = image.sources.get(id)
   if (source === undefined || failing.has(id) || signal.aborted || performance.now() > askUntil) return null
   const { kind } = source.declaration
