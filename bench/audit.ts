@@ -8,7 +8,7 @@ import { verifyNetwork } from '../src/ledger/verify.ts'
 import { withClient } from '../src/postgres/connect.ts'
 import { AUDITOR_SETTINGS } from '../src/postgres/roles.ts'
 import type { History } from './history.ts'
-import { alternate, amount, type Bench, mid, type Subject } from './measure.ts'
+import { amount, type Bench, run, type Subject } from './measure.ts'
 import { percentile } from './statistics.ts'
 import { clusterCpuMs, cpuMs } from './usage.ts'
 
@@ -77,7 +77,7 @@ export async function audit(bench: Bench): Promise<void> {
   })
 }
 
-/** What a service that does the background jobs, too, takes beside one that does not, under the same load. */
+/** What a service that does the background jobs, too, takes beside one that does not, under the same load; each job runs meanwhile. */
 export async function jobs(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const network = 'jobs'
@@ -88,13 +88,14 @@ export async function jobs(bench: Bench): Promise<void> {
       what: `pairs ${worker ? 'beside' : 'without'} background jobs`,
       ...{ work: { kind: 'pair' }, callers: 64, network, through, pids },
     }
-    const [rounds] = await alternate(bench, [subject])
-    return mid(rounds!)
+    const { warmUpMs, heldOpenMs: intervalMs } = bench.scale
+    const [figures] = await run(bench, subject, { warmUpMs, intervalMs, intervals: 1 })
+    return figures!
   }
   const [alone, beside] = [await took(false), await took(true)]
   // Of what a pair costs in processors, beside callers that cost the same.
   const each = ({ services, postgres, perSecond }: typeof alone) => (services + postgres) / perSecond
-  const share = Math.max(0, 1 - each(alone) / each(beside)) * 100
+  const share = (1 - each(alone) / each(beside)) * 100
   bench.show({
     ...amount('jobs', 'background jobs under load, a /16 in rotation', share, '%', {
       most: 10,
