@@ -150,6 +150,12 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['lease.quarantined 10.0.0.1 QUARANTINED SUPERSEDED #3', 'lease.reserved 10.0.0.2 RESERVED #5'],
   },
   {
+    name: 'ACTIVE: an owner without an incarnation supersedes it, too',
+    given: [room, reserve('a/1', { confirmed: true })],
+    when: reserve('a'),
+    gives: ['lease.quarantined 10.0.0.1 QUARANTINED SUPERSEDED #3', 'lease.reserved 10.0.0.2 RESERVED #5'],
+  },
+  {
     name: 'ACTIVE: a pod of another uid supersedes it from another node, too',
     given: [room, reserve({ ...owned('pod', 'web', 'u1'), incarnation: '' }, { node: 'n1' })],
     when: reserve({ ...owned('pod', 'web', 'u2'), incarnation: '' }, { node: 'n2' }),
