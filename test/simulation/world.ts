@@ -146,8 +146,9 @@ export class World {
     this.without = without
     this.faults = new Set([...FAULTS.filter(() => this.chance(0.3)), ...forced])
     // Who is lied to in lists and in answers has nothing to go by.
-    if ((['listsMiss', 'listsLag', 'listsSkipPaused'] as const).some((fault) => this.faults.has(fault)))
-      this.faults.delete('lookUpsLie')
+    const lists: readonly Fault[] = ['listsMiss', 'listsLag', 'listsSkipPaused']
+    if (this.faults.has('lookUpsLie') && lists.some((fault) => this.faults.has(fault)))
+      for (const fault of this.chance(0.5) ? lists : (['lookUpsLie'] as const)) this.faults.delete(fault)
   }
 
   has(fault: Fault): boolean {
