@@ -12,7 +12,7 @@ import { formatValue } from '../src/core/address.ts'
 import type { AddressRecord, LedgerEvent } from '../src/core/event.ts'
 import { buildPool, parsePoolSettings } from '../src/core/pool.ts'
 import { type Cell, COLUMNS, cellsOf, digestOf, textOf } from '../src/ledger/event-text.ts'
-import { type Rebuilt, rebuildNetwork } from '../src/ledger/rebuild.ts'
+import { rebuildNetwork } from '../src/ledger/rebuild.ts'
 import { IDENTITY_SQL, withClient } from '../src/postgres/connect.ts'
 
 export type History = {
@@ -21,8 +21,6 @@ export type History = {
   readonly addresses: number
   readonly held: number
   readonly reserves: number
-  /** Between two events. */
-  readonly stepMs?: number
   /** Confirmed at once, as what is listed by sources is. */
   readonly isActive?: boolean
 }
@@ -30,6 +28,8 @@ export type History = {
 export const POOL = 'pool'
 /** The last event is so long ago: nothing is closed, or cools, any more. */
 const AGO_MS = 7_200_000
+/** Between two events. */
+const STEP_MS = 50
 
 /** Who holds the `k`-th lease. */
 export function holderOf(k: number) {
@@ -43,23 +43,17 @@ export function holderOf(k: number) {
   return { owner, node: `node-${k % 2_000}` }
 }
 
-export async function writeHistory(
-  adminUrl: string,
-  history: History,
-): Promise<Rebuilt & { rebuildMs: number }> {
-  return withClient({ url: adminUrl, applicationName: 'bench' }, async (client) => {
+export async function writeHistory(adminUrl: string, history: History): Promise<void> {
+  await withClient({ url: adminUrl, applicationName: 'bench' }, async (client) => {
     const { rows } = await client.query<{ identity: string; now: number }>(
       `select ${IDENTITY_SQL} as identity, (extract(epoch from now()) * 1000)::bigint as now`,
     )
     const { identity, now } = rows[0]!
     await copyIn(client, `copy ipledger.event (${NAMES}) from stdin`, lines(history, identity, now))
     await client.query('vacuum (analyze) ipledger.event')
-    const begun = performance.now()
-    const rebuilt = await rebuildNetwork(client, history.network)
-    const rebuildMs = performance.now() - begun
+    await rebuildNetwork(client, history.network)
     await client.query('vacuum (analyze) ipledger.lease')
     await client.query('checkpoint')
-    return { ...rebuilt!, rebuildMs }
   })
 }
 
@@ -83,7 +77,7 @@ function copyCell(cell: Cell, type: string): string | number {
 }
 
 export function* events(
-  { cidr, addresses, held, reserves, stepMs = 50, isActive = false }: History,
+  { cidr, addresses, held, reserves, isActive = false }: History,
   identity: string,
   now: number,
 ): Generator<LedgerEvent> {
@@ -91,7 +85,7 @@ export function* events(
   if ('reason' in settings) throw new Error(settings.message)
   const total = 2 + 2 * reserves - held
   const header = (seq: number, cause: string) => {
-    const at = now - AGO_MS - (total - seq) * stepMs
+    const at = now - AGO_MS - (total - seq) * STEP_MS
     return { seq, at, actor: 'bench', cause, requestId: null, traceId: null }
   }
   yield {

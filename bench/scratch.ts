@@ -11,13 +11,9 @@ import { openDatabase } from '../src/postgres/database.ts'
 import { startEmbedded } from '../src/postgres/embedded.ts'
 
 export type ScratchDatabase = {
-  readonly name: string
-  /** Of the service, of its jobs, and of the owner of everything, who may write past the service. */
+  /** Of the service, and of the owner of everything, who may write past the service. */
   readonly url: string
-  readonly jobsUrl: string
   readonly adminUrl: string
-  /** It was there already. */
-  readonly isKept: boolean
 }
 
 export type Scratch = {
@@ -40,7 +36,7 @@ export async function openScratch(kept: string | undefined): Promise<Scratch> {
   const query = (text: string) =>
     withClient({ url: at('postgres'), applicationName: 'bench' }, (client) => client.query(text))
   if (isNew) await query(`create database ${TEMPLATE}`)
-  const { serviceUrl, jobsUrl } = await openDatabase(
+  const { serviceUrl } = await openDatabase(
     { databaseUrl: at(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
     { log, embedded: 'share' },
   )
@@ -48,15 +44,8 @@ export async function openScratch(kept: string | undefined): Promise<Scratch> {
     postmaster: () => server.pid() ?? 0,
     async create(name) {
       const { rowCount } = await query(`select from pg_database where datname = '${name}'`)
-      const isKept = rowCount! > 0
-      if (!isKept) await query(`create database ${name} template ${TEMPLATE}`)
-      return {
-        name,
-        url: new URL(`/${name}`, serviceUrl).href,
-        jobsUrl: new URL(`/${name}`, jobsUrl).href,
-        adminUrl: at(name),
-        isKept,
-      }
+      if (rowCount === 0) await query(`create database ${name} template ${TEMPLATE}`)
+      return { url: new URL(`/${name}`, serviceUrl).href, adminUrl: at(name) }
     },
     async stop() {
       await server.stop()
