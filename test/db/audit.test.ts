@@ -20,7 +20,6 @@ import {
   register,
   release,
   reserve,
-  type Scene,
   source,
 } from '../core/given.ts'
 import { createTestDatabase, useTestDatabase } from '../support/database.ts'
@@ -390,7 +389,7 @@ test.each([23, 31])('the past of a random log, seed %i, is the fold of its begin
     connectUnchecked({ url: other.auditorUrl, applicationName: 'test' }),
   ])
   try {
-    const past: Scene = walk(seed, 400)
+    const past = await walk(seed, 400)
     await storeScene(owner, past)
     const held = new Map<string, AddressRecord>()
     for (const [index, event] of past.events.entries()) {

@@ -110,7 +110,7 @@ test.each([1, 2, 3])('of random events, seed %i', async (seed) => {
 })
 
 test('of everything that the core writes', async () => {
-  const scene = walk(11, 500)
+  const scene = await walk(11, 500)
   const digest = await storeScene(admin, scene)
   const { rows } = await admin.query<{ text: string }>(
     'select ipledger.event_text(e) as text from ipledger.event e where e.network_id = $1 order by e.seq',

@@ -11,7 +11,7 @@ import { createTestDatabase } from '../support/database.ts'
 import { walk } from '../support/random-walk.ts'
 import { NETWORK, storeScene } from '../support/stored-scene.ts'
 
-const SEEDS = [1, 2, 3, 4]
+const SEEDS = [1, 6, 9]
 const STEPS = 600
 
 test.each(SEEDS)(
@@ -20,7 +20,7 @@ test.each(SEEDS)(
     const database = await createTestDatabase()
     const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
     try {
-      const scene = walk(seed, STEPS)
+      const scene = await walk(seed, STEPS)
       const digest = await storeScene(admin, scene)
       expect(new Set(scene.events.map(({ type }) => type)).size).toBeGreaterThan(12)
       const dump = async () => {

@@ -11,14 +11,18 @@ const database = await useTestDatabase()
 const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
 afterAll(() => admin.end())
 
-/** One with an era that has ended. */
-const SEED = 21
-const scene = walk(SEED, 500)
+/** The first with an era that has ended. */
+let scene = await walk(1, 500)
+for (let seed = 2; !scene.events.some(({ type }) => type === 'era.begun'); seed += 1)
+  scene = await walk(seed, 500)
 const leases = scene.events.filter((event) => 'record' in event)
 /** In the middle of a chain of the first era: it has a predecessor and a successor. */
 const middle = leases.find(
-  ({ seq, previous }) =>
-    previous > 0 && seq < 2 ** 40 && leases.some((other) => other.previous === seq && other.seq > seq + 1),
+  ({ seq, previous, record }) =>
+    previous > 0 &&
+    record.state !== 'ACTIVE' &&
+    seq < 2 ** 40 &&
+    leases.some((other) => other.previous === seq && other.seq > seq + 1),
 )!
 const head = scene.image.head
 let digest = ''

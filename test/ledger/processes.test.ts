@@ -2,45 +2,12 @@
 import assert from 'node:assert/strict'
 import { expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
-import { newImage } from '../../src/core/image.ts'
-import { newScene, release, reserve, type Scene, type Step } from '../core/given.ts'
+import { release, reserve } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
-import { drawn, random, START, stepsOf } from '../support/random-walk.ts'
-import { expectInOrder, freshNetwork, type TestLedger, useLedger } from './opened.ts'
+import { expectInOrder, freshNetwork, useLedger } from './opened.ts'
 
 const database = await useTestDatabase()
-const seed = Number(process.env.IPLEDGER_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
-console.log(`seed ${seed}`)
 const open = () => useLedger(database.serviceUrl)
-const openMany = (count: number) => Promise.all(Array.from({ length: count }, open))
-
-test('every kind of traffic at three processes: one log, and three times the same image', async () => {
-  const processes = await openMany(3)
-  const [first] = processes as [TestLedger]
-  const network = 'net'
-  const pick = random(seed)
-  const freshness = new Map()
-  let accepted = 0
-  let refused = 0
-  /** Steps are made of an image that may be old by the time they are decided: by another process, beside others. */
-  const play = async (steps: readonly Step[]) => {
-    const image = (await first.image(network)) ?? newImage(network)
-    const scene: Scene = { ...newScene(), image, now: first.now(), freshness }
-    const commands = steps.flatMap((step) => (typeof step === 'function' ? (step(scene) ?? []) : []))
-    const outcomes = await Promise.all(commands.map((one) => processes[pick(3)]!.submit(one)))
-    accepted += outcomes.filter(({ ok }) => ok).length
-    refused += outcomes.filter(({ ok }) => !ok).length
-  }
-  for (const step of START) await play([step])
-  for (let round = 0; round < 40; round += 1)
-    await play(stepsOf(Array.from({ length: 20 }, () => drawn(pick))))
-  assert.ok(accepted > 100 && refused > 100, `${accepted} accepted, ${refused} refused`)
-  await expectInOrder(database.serviceUrl, network, ...processes)
-  assert.deepEqual(
-    processes.flatMap(({ failed, defects }) => [...failed, ...defects]),
-    [],
-  )
-})
 
 test('a process that is far behind loads anew; one that begins late, too', async () => {
   const [busy, lazy] = [await open(), await useLedger(database.serviceUrl, { limits: { behind: 1_500 } })]

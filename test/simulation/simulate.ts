@@ -5,6 +5,7 @@
  */
 import type { Known } from '../../src/core/command.ts'
 import { believedHead } from '../../src/core/decide-report.ts'
+import type { LedgerEvent } from '../../src/core/event.ts'
 import { isHeld, isLive, sightingsOf, unitAt } from '../../src/core/image.ts'
 import { coverageOf, judge } from '../../src/core/judge.ts'
 import { isListedAs } from '../../src/core/owner.ts'
@@ -35,6 +36,8 @@ export type Result = {
   readonly logged: number
   readonly failure: string | null
   readonly story: readonly string[]
+  /** The whole of it, where stories are wanted. */
+  readonly log: readonly LedgerEvent[]
 }
 
 /** Steps between comparisons of all images with the log. */
@@ -130,7 +133,8 @@ export async function simulate(seed: number, events: number, options: Options = 
     '--- the log',
     ...log.slice(-STORY / 4).map(logLine),
   ]
-  return { seed, events: steps + checks.calls, logged: checks.logged, failure, story: tells ? story : [] }
+  const told = tells ? { story, log: log.map(({ event }) => event) } : { story: [], log: [] }
+  return { seed, events: steps + checks.calls, logged: checks.logged, failure, ...told }
 }
 
 /** All promises that can go on have gone on. */
