@@ -117,27 +117,25 @@ Example:
   select owner_name, node, since, given_by, until, ended_as from who_had('default', '10.8.64.2', now() - interval '1 day');$$;
 
 -- The number of an address's last event is in its row, unless it has changed since. Then it is most likely among the events just before,
--- twice as many as there are such addresses: a lease has two events, and addresses are taken in turn. Else the chain has it: 10 µs each
--- with 90 events, where the others take 2. A full join is never nested loops, however few rows are expected. All rows are then read in
--- order of number: 1 µs each, one at a time 3.
+-- twice as many as there are addresses: a lease has two events, and addresses are taken in turn. Else the chain has it: 10 µs each with 90
+-- events, where the others take 2. A full join is never nested loops, however few rows are expected. All rows are then read in order of
+-- number: 1 µs each, one at a time 3.
 create function ipledger_audit.leases_as_of(network text, seq bigint)
   returns setof ipledger_audit.lease language sql stable rows 1000 as $$
-  with changed as materialized (
-    select t.address from ipledger_audit.touched t where t.network = leases_as_of.network and t.seq > leases_as_of.seq
+  with addresses as (
+    select t.address, t.seq from ipledger_audit.touched t where t.network = leases_as_of.network
   ),
   before as (
     select l.address, max(l.seq) as seq from ipledger_audit.log l
-     where l.network_id = leases_as_of.network and l.seq <= leases_as_of.seq and l.seq > leases_as_of.seq - 2 * (select count(*) from changed)
+     where l.network_id = leases_as_of.network and l.seq <= leases_as_of.seq and l.seq > leases_as_of.seq - 2 * (select count(*) from addresses)
      group by l.address
   ),
   last as (
-    select t.seq from ipledger_audit.touched t where t.network = leases_as_of.network and t.seq <= leases_as_of.seq
-    union all
-    select coalesce(b.seq, (
+    select case when a.seq <= leases_as_of.seq then a.seq else coalesce(b.seq, (
              select l.previous from ipledger_audit.log l
-              where l.network_id = leases_as_of.network and l.address = c.address and l.previous <= leases_as_of.seq
-              order by l.previous desc limit 1))
-      from changed c full join before b on b.address = c.address
+              where l.network_id = leases_as_of.network and l.address = a.address and l.previous <= leases_as_of.seq
+              order by l.previous desc limit 1)) end as seq
+      from addresses a full join before b on b.address = a.address
   )
   select h.network_id, set_masklen(h.address, h.prefix_length), coalesce(p.pool, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
          h.network_id || '/' || h.fencing_token, h.fencing_token, h.seq, h.owner_kind, h.owner_name, h.owner_uid, h.owner_incarnation,
