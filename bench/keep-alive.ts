@@ -78,7 +78,7 @@ function speak(socket: Socket, target: Target): KeepAlive {
 }
 
 /** Undefined while it is not whole. */
-export function readReply(received: string): Reply | undefined {
+function readReply(received: string): Reply | undefined {
   const headEnd = received.indexOf(HEAD_END)
   if (headEnd < 0) return undefined
   const status = Number(received.slice(9, 12))

@@ -145,7 +145,7 @@ export async function alternate(
   return results
 }
 
-export function mid(rounds: readonly Figures[]): Figures {
+function mid(rounds: readonly Figures[]): Figures {
   const of = (pick: (figures: Figures) => number) => median(rounds.map(pick))
   return {
     perSecond: of((one) => one.perSecond),

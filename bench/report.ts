@@ -15,7 +15,7 @@ export type Row = {
   readonly goal: { readonly least?: number; readonly most?: number; readonly isOfValue?: boolean } | null
 }
 
-export function isMet({ value, ratio, goal }: Row): boolean | null {
+function isMet({ value, ratio, goal }: Row): boolean | null {
   if (goal === null) return null
   const judged = goal.isOfValue === true || ratio === null ? value : ratio
   return (

@@ -13,7 +13,7 @@ export function percentile(sorted: ArrayLike<number>, share: number): number {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!
 }
 
-export type Samples = {
+type Samples = {
   add(value: number): void
   /** Median and 99th percentile of what was added since the last take. */
   take(): { readonly count: number; readonly p50: number; readonly p99: number }

@@ -97,7 +97,7 @@ const GRANTS = `
    order by object, grantee::regrole::text`
 
 /** The schemas as text, in an order that does not depend on how it came about. */
-export async function describeSchema(client: pg.Client): Promise<string> {
+async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
   // Names are shown with their schema.
   await client.query('begin read only; set local search_path = pg_catalog')

@@ -26,7 +26,7 @@ type Options = {
   /** By how much a test has moved time, in milliseconds. */
   readonly movedBy?: (() => number) | undefined
 }
-export type ServiceOptions = Options & { readonly worker: boolean }
+type ServiceOptions = Options & { readonly worker: boolean }
 
 export type Service = {
   readonly database: Database

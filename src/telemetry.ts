@@ -37,7 +37,7 @@ import { pino } from 'pino'
 import type { LogLevel } from './config.ts'
 import type { LedgerOptions } from './ledger/open.ts'
 
-export const SCOPE = 'ipledger'
+const SCOPE = 'ipledger'
 /** Of the page that Prometheus reads. */
 export const PAGE_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 /** Of every process, unless OTEL_SERVICE_NAME says otherwise. */

@@ -105,7 +105,7 @@ export const STATE_COLOURS: Readonly<Record<string, Colour>> = {
   excluded: 'text',
 }
 
-export type StatInput = Common & {
+type StatInput = Common & {
   readonly unit: string
   readonly query: Query
   readonly steps: Steps
@@ -135,7 +135,7 @@ export function stat(input: StatInput): Builder<Panel> {
   return finished(builder, input, link)
 }
 
-export type SeriesInput = Common & {
+type SeriesInput = Common & {
   readonly unit: string
   readonly queries: readonly Query[]
   readonly steps?: Steps
@@ -192,7 +192,7 @@ export function series(input: SeriesInput): Builder<Panel> {
   return finished(builder, input)
 }
 
-export type BarsInput = Common & {
+type BarsInput = Common & {
   readonly unit: string
   readonly query: Query
   readonly steps: Steps
@@ -224,7 +224,7 @@ export type Column = {
   readonly decimals?: number
 }
 
-export type TableInput = Common & {
+type TableInput = Common & {
   readonly query: Query
   /** By their names in the answer; any that is not named here is shown as it comes. */
   readonly columns: Readonly<Record<string, Column>>
@@ -251,7 +251,7 @@ export function table(input: TableInput): Builder<Panel> {
   return finished(builder, input)
 }
 
-export type TimelineInput = Common & {
+type TimelineInput = Common & {
   readonly query: Query
   /** A band for each of its values. */
   readonly by: string

@@ -30,7 +30,7 @@ export const IN_SOURCES = `source=~\`\${source:regex}\``
 export const IN_INSTANCES = `instance=~\`\${instance:regex}\``
 
 /** The model of Grafana's PostgreSQL data source, for which the SDK has no type. */
-export type PostgresqlQuery = {
+type PostgresqlQuery = {
   readonly datasource: typeof POSTGRESQL
   readonly editorMode: 'code'
   readonly format: 'table' | 'time_series'

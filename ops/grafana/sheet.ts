@@ -33,7 +33,7 @@ export type Variable =
 
 export type Row = { readonly title: string; readonly panels: readonly Builder<Panel>[] }
 
-export type Sheet = {
+type Sheet = {
   readonly target: Target
   readonly title: string
   readonly about: string
@@ -131,7 +131,7 @@ const marksOf = (mark: string) => `
    order by at desc
    limit ${MOST_MARKS}`
 
-export const MARKS: readonly Mark[] = [
+const MARKS: readonly Mark[] = [
   { name: 'Reaps', colour: 'orange', query: marksOf('reap') },
   { name: 'Conflicts', colour: 'red', query: marksOf('conflict') },
   { name: 'Eras', colour: 'purple', query: marksOf('era') },

@@ -33,7 +33,7 @@ export function shownPastLease(view: LeaseView): ShownLease {
   return { ...shownLease(view), options: null }
 }
 
-export function shownOwner(owner: Owner, node = '', labels: Labels = {}): Shown<pb.Owner> {
+function shownOwner(owner: Owner, node = '', labels: Labels = {}): Shown<pb.Owner> {
   return { ...owner, node, labels }
 }
 

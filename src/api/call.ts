@@ -23,7 +23,7 @@ export type Call = {
 }
 
 /** From what is asked to what is answered. */
-export type Handle<I extends DescMessage, O extends DescMessage> = (
+type Handle<I extends DescMessage, O extends DescMessage> = (
   message: Asked<MessageShape<I>>,
   call: Call,
 ) => Promise<Shown<MessageShape<O>>>

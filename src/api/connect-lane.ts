@@ -36,7 +36,7 @@ import {
 } from './dispatch.ts'
 import { invalidField, Refused, toConnectError } from './errors.ts'
 
-export type ConnectLane = (
+type ConnectLane = (
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
 ) => boolean

@@ -13,7 +13,7 @@ import { ErrorInfoSchema, RetryInfoSchema } from '../gen/google/rpc/error_detail
 import type { ItemError } from '../gen/ipledger/v1/types_pb.ts'
 import type { Shown } from './shown.ts'
 
-export const DOMAIN = 'ipledger'
+const DOMAIN = 'ipledger'
 
 type Meaning = {
   readonly code: Code

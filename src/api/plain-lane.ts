@@ -32,7 +32,7 @@ const BINARY_TYPE = 'application/proto'
 const MOST_REPORTS_BYTES = 8 * MOST_REPORT_BYTES
 
 /** True when the request was taken. */
-export type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
+type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
 
 type Turn = {
   readonly response: ServerResponse

@@ -37,7 +37,7 @@ export type Found = {
   readonly evidence: Details
 }
 
-export type Reconciled = {
+type Reconciled = {
   readonly findings: readonly Found[]
   readonly next: string | null
   readonly head: number

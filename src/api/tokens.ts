@@ -47,7 +47,7 @@ const entry = z
   })
 
 /** A line of the file. */
-export type TokenEntry = Readonly<z.infer<typeof entry>>
+type TokenEntry = Readonly<z.infer<typeof entry>>
 
 /** The file, or what was asked of it, cannot be used; the message is a sentence for people. */
 export class TokenFileError extends Error {

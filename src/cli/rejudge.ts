@@ -35,7 +35,7 @@ type Differing = {
 }
 
 /** Reaps by their cause, of which only those on proof are judged. */
-export type Rejudged = {
+type Rejudged = {
   readonly byCause: Readonly<Record<string, number>>
   readonly differing: readonly Differing[]
 }

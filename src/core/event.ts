@@ -54,7 +54,7 @@ export type AddressRecord = {
   readonly ended: 'RELEASED' | 'REAPED' | null
 }
 
-export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }
+type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }
 export type Details = { readonly [key: string]: Json }
 
 export type EventHeader = {
@@ -93,7 +93,7 @@ export const EVENT_TYPES = [
   'reconcile.resumed',
 ] as const
 export type EventType = (typeof EVENT_TYPES)[number]
-export type LeaseEventType = Extract<EventType, `lease.${string}`>
+type LeaseEventType = Extract<EventType, `lease.${string}`>
 
 export type NetworkSettings = { readonly description: string; readonly labels: Labels }
 

@@ -71,7 +71,7 @@ type Rule = { readonly name: RuleName; readonly keeps: (proof: Proof) => Iterabl
 const because = (code: string, source: string, text: string): Reason => ({ code, source, text })
 
 /** The rules, in the order in which their reasons are told. */
-export const JUDGE_RULES: readonly Rule[] = [
+const JUDGE_RULES: readonly Rule[] = [
   {
     name: 'OPERATOR_AND_INFRASTRUCTURE_STAY',
     *keeps({ record: { state, quarantine, owner } }) {

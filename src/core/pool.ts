@@ -21,7 +21,7 @@ import { invalid, type Refusal } from './refusal.ts'
 /** AVAILABLE: allocate by the books. STRICT: only while every source has reported completely. */
 export type Liveness = 'AVAILABLE' | 'STRICT'
 
-export type Route = { readonly destination: string; readonly gateway: string }
+type Route = { readonly destination: string; readonly gateway: string }
 
 /** Handed to the caller beside the address; ipledger itself does not use them. `mtu` 0 means unset. */
 export type PoolOptions = {

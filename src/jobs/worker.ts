@@ -24,7 +24,7 @@ export type Worker = {
   trouble(): { readonly since: number } | null
 }
 
-export type WorkerOptions = Pick<JobContext, 'ledger' | 'intake' | 'asked' | 'log'> & {
+type WorkerOptions = Pick<JobContext, 'ledger' | 'intake' | 'asked' | 'log'> & {
   /** Of the role that owns graphile-worker's schema and nothing else. */
   readonly jobsUrl: string
   readonly serviceUrl: string

@@ -9,7 +9,7 @@ import type { Owner } from '../core/owner.ts'
 import { UnknownFormat } from './log.ts'
 
 /** What this process writes, and the greatest it can read. A rolling upgrade that adds meaning counts it up. */
-export const FORMAT = 1
+const FORMAT = 1
 
 export const SEPARATOR = '\u001f'
 const NULL = '\u001e'

@@ -69,7 +69,7 @@ export type Observer = {
   event?(network: string, event: LedgerEvent): void
 }
 
-export type LoopOptions = {
+type LoopOptions = {
   readonly log: Log
   readonly clock: ClockWatch
   /** The process's own clock, in milliseconds. */

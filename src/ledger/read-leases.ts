@@ -50,7 +50,7 @@ export type LeaseFound =
 export const MOST_EXAMINED = 10_000
 
 /** The lease as callers see it, with its pool as it is now. */
-export function showLease(network: string, record: AddressRecord, pool: PoolSettings | null): LeaseView {
+function showLease(network: string, record: AddressRecord, pool: PoolSettings | null): LeaseView {
   const pools = new Map(pool === null ? [] : [[record.poolId, { pool }]])
   return viewOf({ name: network, pools } as unknown as Image, record)
 }

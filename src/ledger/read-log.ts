@@ -33,11 +33,11 @@ export type Range = {
 }
 
 /** Of an event about a lease, the pool as it is now; empty texts when it is gone. */
-export type Face = { readonly pool: string; readonly subnet: string; readonly gateway: string }
+type Face = { readonly pool: string; readonly subnet: string; readonly gateway: string }
 /** `what`: the sentence of `ipledger_audit.event`; null where it was not asked for. */
 export type EventShown = { readonly event: LedgerEvent; readonly face: Face; readonly what: string | null }
 
-export type LogPage = {
+type LogPage = {
   readonly entries: readonly EventShown[]
   /** Number at which the next page goes on; null after the last one. */
   readonly next: number | null

@@ -13,7 +13,7 @@ export const headOf = (network: string) =>
     number | null
   >`(select e.seq from ipledger.event e where e.network_id = ${network} order by e.seq desc limit 1)`
 
-export type NetworkFilter = {
+type NetworkFilter = {
   readonly labels: Labels
   /** Only these; null: all. */
   readonly only: readonly string[] | null
@@ -81,7 +81,7 @@ export async function readRecovery(db: Kysely<unknown>, network: string): Promis
   return rows[0] ?? null
 }
 
-export type PoolFilter = {
+type PoolFilter = {
   readonly name?: string
   readonly poolId?: number
   readonly labels?: Labels

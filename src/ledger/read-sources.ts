@@ -10,9 +10,9 @@ import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.
 type Db = Kysely<unknown>
 
 /** `after`: `next` of the page before. Its text came from a caller, so it must be checked or bound as a parameter. */
-export type PageByText = { readonly after: string | null; readonly size: number }
+type PageByText = { readonly after: string | null; readonly size: number }
 
-export type SourceFilter = {
+type SourceFilter = {
   readonly id: string | null
   readonly node: string | null
   /** Empty: all. */
@@ -24,7 +24,7 @@ export type SourceFilter = {
 /** `freshness` is null: it has not reported. */
 export type SourceShown = { readonly source: SourceState; readonly freshness: Freshness | null }
 
-export type SightingFilter = {
+type SightingFilter = {
   readonly source: string | null
   /** Only at this address; inside a block that is leased as one, at its addresses. */
   readonly address: IpAddress | null

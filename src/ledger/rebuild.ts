@@ -6,7 +6,7 @@
 import pg from 'pg'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
 
-export type Rebuilt = {
+type Rebuilt = {
   readonly head: number
   readonly rows: Readonly<Record<FoldedTable, number>>
 }

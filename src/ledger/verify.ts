@@ -18,7 +18,7 @@ import type pg from 'pg'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
 import { KEYS } from './tables.ts'
 
-export type FindingCode =
+type FindingCode =
   | 'EVENT_MISSING'
   | 'EVENT_ALTERED'
   | 'EVENT_ILLEGAL'
@@ -56,7 +56,7 @@ export type VerifyOptions = {
 }
 
 /** `done`: of the log the number it was read up to; of a table the key up to which it was compared. */
-export type VerifyProgress = { readonly part: string; readonly done: string; readonly head: number }
+type VerifyProgress = { readonly part: string; readonly done: string; readonly head: number }
 
 export type Verified = {
   /** All of it was looked at. */

@@ -10,7 +10,7 @@ import pg from 'pg'
 import { StartRefused } from '../config.ts'
 import { valueTypes } from './values.ts'
 
-export type ConnectTarget = {
+type ConnectTarget = {
   readonly url: string
   /** Shown in pg_stat_activity. */
   readonly applicationName: string

@@ -11,7 +11,7 @@ import { StartRefused } from '../config.ts'
 
 const SQLITE_BUSY = 5
 
-export type DirectoryLock = { readonly release: () => void }
+type DirectoryLock = { readonly release: () => void }
 
 /** Makes the directory if need be. Undefined: another process holds it. */
 export function lockDirectory(directory: string): DirectoryLock | undefined {

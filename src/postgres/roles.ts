@@ -24,7 +24,7 @@ import { StartRefused } from '../config.ts'
 import { ConnectFailed, connectUnchecked, readUrl, replaceLogin } from './connect.ts'
 
 export const SERVICE_ROLE = 'ipledger_service'
-export const JOBS_ROLE = 'ipledger_jobs'
+const JOBS_ROLE = 'ipledger_jobs'
 export const AUDITOR_ROLE = 'ipledger_auditor'
 
 type Settings = Readonly<Record<string, string>>
@@ -80,7 +80,7 @@ const TIMEOUTS = [
 
 export type Logins = { readonly serviceUrl: string; readonly jobsUrl: string }
 
-export type LoginKind = {
+type LoginKind = {
   readonly role: string
   /** Superuser, or owner of the database or of the schema. */
   readonly administers: boolean

@@ -43,7 +43,7 @@ export const valueTypes: pg.CustomTypesConfig = {
     pg.types.getTypeParser(oid, format)) as typeof pg.types.getTypeParser,
 }
 
-export function parseInt8(value: string): number {
+function parseInt8(value: string): number {
   const number = Number(value)
   if (!Number.isSafeInteger(number)) throw new RangeError(`int8 ${value} is beyond what a number can hold`)
   return number

@@ -7,17 +7,12 @@ import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from
 import { Agent as HttpsAgent, type RequestOptions, request as requestHttps } from 'node:https'
 import { z } from 'zod'
 
-export type Tls = { readonly [K in 'ca' | 'cert' | 'key']?: string | undefined }
+type Tls = { readonly [K in 'ca' | 'cert' | 'key']?: string | undefined }
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
 /** `largest`: bytes of the answer. */
-export type GetJson = (
-  url: URL,
-  largest: number,
-  signal: AbortSignal,
-  options?: RequestOptions,
-) => Promise<Answered>
+type GetJson = (url: URL, largest: number, signal: AbortSignal, options?: RequestOptions) => Promise<Answered>
 
 /** Idle connections keep no process alive. */
 export function createGetJson(tls: Tls = {}): GetJson {

@@ -61,7 +61,7 @@ type Standing = {
   readonly questions: readonly Verification[]
 }
 
-export type IntakeOptions = {
+type IntakeOptions = {
   readonly ledger: Ledger
   readonly database: pg.Pool
   readonly log?: { warn(fields: object, message: string): void }

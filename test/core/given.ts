@@ -103,7 +103,7 @@ function* endedOf({ events }: Scene) {
 }
 
 /** The fold of the events is the image, its free space is in order, its partition exact. */
-export function checkFold({ image, events, now }: Scene): void {
+function checkFold({ image, events, now }: Scene): void {
   const folded = newImage(image.name)
   for (const event of events) {
     evolve(folded, event)

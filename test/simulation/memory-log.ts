@@ -30,7 +30,7 @@ import type { Needs } from '../../src/ledger/needs.ts'
 /** What becomes of a commit: it is lost on its way there, on its way back, comes with a warning, or is rolled back. */
 export type Fate = 'committed' | 'lostBefore' | 'lostAfter' | 'warned' | 'rolledBack'
 
-export type Hooks = {
+type Hooks = {
   /** Throws: the connection cannot be had. */
   beforeLock?(): Promise<void> | undefined
   afterLock?(): Promise<void> | undefined
