@@ -7,7 +7,7 @@ import { parseArgs } from 'node:util'
 import { isMainThread, parentPort, Worker } from 'node:worker_threads'
 import { RULES, type RuleName } from '../../src/core/rules.ts'
 import { type Options, type Result, simulate } from './simulate.ts'
-import { FAULTS, type Fault } from './world.ts'
+import { FAULTS, FAULTS_FOR, type Fault } from './world.ts'
 
 type Task = Options & { readonly seed: number; readonly events: number }
 
@@ -45,7 +45,8 @@ async function main(): Promise<void> {
     const rules = without.length > 0 ? without : [...RULES]
     await inParallel(workers, rules, async (run, rule) => {
       for (const seed of seeds) {
-        const { failure } = await run({ seed, events, faults, without: [rule] })
+        const needed = [...faults, ...(FAULTS_FOR[rule] ?? [])]
+        const { failure } = await run({ seed, events, faults: needed, without: [rule] })
         if (failure === null) continue
         console.log(`| ${rule} | ${seed - first + 1} | ${failure.split('\n')[0]} |`)
         return true

@@ -65,6 +65,12 @@ export const FAULTS = [
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
+/** What a rule is for, where without this it is rarely all that stands between a workload and another. */
+export const FAULTS_FOR: Partial<Record<RuleName, readonly Fault[]>> = {
+  OLDER_LISTS_ONLY_PROTECT: ['callsAreSlow', 'livesOverlap', 'strangersAppear', 'listsLag'],
+  EVERY_WITNESS_MISSES: ['nodesReboot', 'lookUpsLie'],
+}
+
 export type Node = { readonly name: string; isUp: boolean; isPartitioned: boolean }
 
 /** One life of a workload. */
