@@ -337,7 +337,9 @@ export class Checks {
         : [],
     )
     if (losses !== this.#losses) return
-    if (requestId !== null && given.some(({ lease }) => lease.version > 0)) this.#answered.add(requestId)
+    const isCommitted = !(type === 'reserve' && command.validateOnly)
+    if (requestId !== null && isCommitted && given.some(({ lease }) => lease.version > 0))
+      this.#answered.add(requestId)
     for (const { item, lease } of given) {
       const { fencingToken, version, address, leaseId, reused } = lease
       if (version === 0) continue
