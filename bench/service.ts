@@ -8,7 +8,7 @@ import type { ScratchDatabase } from './scratch.ts'
 export type Service = { readonly pid: number; readonly target: Target; stop(): Promise<void> }
 
 /** As `npm start` has them. */
-export const SERVICE_FLAGS = ['--heap-growing-percent=60', '--max-semi-space-size=32']
+export const SERVICE_FLAGS = ['--max-semi-space-size=64']
 const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 20_000
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url))
