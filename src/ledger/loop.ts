@@ -1,7 +1,7 @@
 /**
- * The loop: the one way by which a network changes. One loop a network and process; commands gather while the previous
- * batch is in flight. A batch is two round trips: lock and catch up, then write and commit; between them the commands are
- * decided in memory, and the answers are sent after the commit.
+ * The loop: the one way by which a network changes. One loop a network and process; commands gather while the previous batch is
+ * in flight, and while the lock is waited for. A batch is two round trips: lock and catch up, then write and commit; between
+ * them the commands are decided in memory, and the answers are sent after the commit.
  *
  * - Whatever others wrote is folded under the lock, so commands are always decided on the present state.
  * - A write that was rolled back is undone. Was it a constraint, the image is loaded afresh and commands go one by one, so
@@ -198,21 +198,37 @@ export function createLoop(name: string, options: LoopOptions): Loop {
     whenIdle = []
   }
 
-  function take(): readonly Waiting[] {
+  function take(): Waiting[] {
     sweep()
     if (pending?.decided.every(({ waiting }) => waiting.isAnswered)) pending = null
-    let weight = 0
+    return queue.splice(0, fitting([]))
+  }
+
+  /** How many from the front of the queue have a place in a batch beside these. */
+  function fitting(beside: readonly Waiting[]): number {
+    const weigh = (sum: number, { command }: Waiting): number =>
+      sum + (command?.type === 'allOrNothing' ? command.items.length : 1)
+    let weight = beside.reduce(weigh, 0)
     let count = 0
-    for (const { command } of queue) {
-      weight += command?.type === 'allOrNothing' ? command.items.length : 1
-      if (count > 0 && (weight > limits.batch || oneByOne > 0)) break
+    for (const waiting of queue) {
+      weight = weigh(weight, waiting)
+      if (beside.length + count > 0 && (weight > limits.batch || oneByOne > 0)) break
       count += 1
     }
-    return queue.splice(0, count)
+    return count
+  }
+
+  /** What came while the lock was waited for, and lacks nothing, need not wait for the next batch. */
+  function join(into: Image, batch: Waiting[]): void {
+    const late = queue.slice(0, fitting(batch))
+    const needs = needsOf(into, commandsOf(late))
+    const isReady = Object.values(needs).every(({ length }) => length === 0)
+    if (!isReady || late.some(({ command }) => command?.type === 'createNetwork')) return
+    batch.push(...queue.splice(0, late.length))
   }
 
   /** True: everybody of the batch is answered, or will be by `pending`. */
-  async function attempt(batch: readonly Waiting[]): Promise<boolean> {
+  async function attempt(batch: Waiting[]): Promise<boolean> {
     image ??= await load()
     const commands = commandsOf(batch)
     const sent = monotonic()
@@ -234,6 +250,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
         return false
       }
       clock.observe(transaction.caught.clock, sent, locked)
+      join(image, batch)
       return await decideAndWrite(image, transaction, batch, { sent, locked })
     } catch (error) {
       await transaction.abandon()

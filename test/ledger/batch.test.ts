@@ -1,13 +1,55 @@
 /** Commands of a batch are decided in order, and a batch has a bound. */
 import assert from 'node:assert/strict'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
+import type { Command } from '../../src/core/command.ts'
 import { command, confirm, release, reserve } from '../core/given.ts'
-import { useTestDatabase } from '../support/database.ts'
-import { expectInOrder, freshNetwork, linesOf, useLedger } from './opened.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
+import { expectInOrder, freshNetwork, linesOf, type Step, useLedger } from './opened.ts'
 
 const database = await useTestDatabase()
 
 const asked = (requestId: string, fingerprint = 'f') => ({ requestId, fingerprint })
+
+const create = command({ type: 'createNetwork', settings: { description: '', labels: {} } })
+
+/** `first` waits for the lock, then `second` comes. What they came to, and how many commands each batch had. */
+async function whileLocked(network: string | null, first: Step, second: Step) {
+  const batches: number[] = []
+  const ledger = await useLedger(database.serviceUrl, {
+    observer: { batch: (_, { commands }) => batches.push(commands) },
+  })
+  const { of } =
+    network === null ? await freshNetwork(ledger) : { of: (step: Step): Command => ({ ...step(), network }) }
+  await ledger.image(of(first).network)
+  batches.length = 0
+  return withClient(database.adminUrl, async (client) => {
+    await client.query('begin')
+    await client.query('lock table ipledger.network_lock in exclusive mode')
+    const one = ledger.submit(of(first))
+    const waits = `select from pg_locks where not granted and relation = 'ipledger.network_lock'::regclass`
+    await vi.waitFor(async () => assert.equal((await client.query(waits)).rowCount, 1))
+    const other = ledger.submit(of(second))
+    await client.query('commit')
+    const outcomes = (await Promise.all([one, other])).map((done) => (done.ok ? 'ok' : done.refusal.reason))
+    const locks = 'select from ipledger.network_lock where network_id = $1'
+    return { batches, outcomes, locks: (await client.query(locks, [of(first).network])).rowCount }
+  })
+}
+
+describe('what comes while the lock is waited for', () => {
+  test.each([
+    ['goes with that batch', null, reserve('b/1'), { batches: [2], outcomes: ['ok', 'ok'] }],
+    ['waits if it needs what was not read', null, reserve('b/1', asked('r')), { batches: [1, 1] }],
+    [
+      'waits if it makes the network, whose lock row there must be',
+      'new',
+      create,
+      { outcomes: ['NETWORK_NOT_FOUND', 'ok'], locks: 1 },
+    ],
+  ])('%s', async (_, network, second, expected) => {
+    expect(await whileLocked(network, reserve('a/1'), second)).toMatchObject(expected)
+  })
+})
 
 describe('a batch', () => {
   test('is decided in order: each command sees those before it, a refused one refuses itself alone', async () => {
