@@ -34,7 +34,7 @@ export type ClosedAttachment = Message<"ipledger.v1.ClosedAttachment"> & {
   owner?: Owner | undefined;
 
   /**
-   * Closed until then, and longer while a lease of it is QUARANTINED as SUPERSEDED or REMOVAL_UNCONFIRMED.
+   * Closed until then, and as long as a lease of it is QUARANTINED as SUPERSEDED or REMOVAL_UNCONFIRMED.
    *
    * @generated from field: google.protobuf.Timestamp until = 2;
    */
@@ -55,7 +55,7 @@ export type ClosedAttachmentJson = {
   owner?: OwnerJson;
 
   /**
-   * Closed until then, and longer while a lease of it is QUARANTINED as SUPERSEDED or REMOVAL_UNCONFIRMED.
+   * Closed until then, and as long as a lease of it is QUARANTINED as SUPERSEDED or REMOVAL_UNCONFIRMED.
    *
    * @generated from field: google.protobuf.Timestamp until = 2;
    */
@@ -70,7 +70,7 @@ export const ClosedAttachmentSchema: GenMessage<ClosedAttachment, {jsonType: Clo
   messageDesc(file_ipledger_v1_audit, 0);
 
 /**
- * One decision. Never changed and never removed.
+ * One event of the log. Never changed, never removed.
  *
  * @generated from message ipledger.v1.Event
  */
@@ -83,7 +83,7 @@ export type Event = Message<"ipledger.v1.Event"> & {
   network: string;
 
   /**
-   * Its number: without a gap within an era, which begins at era × 2^40.
+   * Its number. Numbers have no gaps within an era; an era begins at era × 2^40.
    *
    * @generated from field: uint64 seq = 2;
    */
@@ -107,50 +107,50 @@ export type Event = Message<"ipledger.v1.Event"> & {
   time?: Timestamp | undefined;
 
   /**
-   * Who: a token, a source or a job.
+   * The token, source or job that caused it.
    *
    * @generated from field: string actor = 5;
    */
   actor: string;
 
   /**
-   * What led to it: the name of the rpc (`Reserve`), or a finding (`NEVER_CONFIRMED`).
+   * Why: the name of the rpc (`Reserve`), or a finding (`NEVER_CONFIRMED`).
    *
    * @generated from field: string cause = 6;
    */
   cause: string;
 
   /**
-   * `lease.*`: the full state after it.
+   * Of `lease.*`: the full state of the lease after it.
    *
    * @generated from field: ipledger.v1.Lease lease = 7;
    */
   lease?: Lease | undefined;
 
   /**
-   * `pool.*`: the settings after it; for `pool.deleted` those it had.
+   * Of `pool.*`: the settings after it; of `pool.deleted`, the last settings.
    *
    * @generated from field: ipledger.v1.Pool pool = 8;
    */
   pool?: Pool | undefined;
 
   /**
-   * `network.*`: the settings after it. `era.begun`, `recovery.ended`: name, era and state.
+   * Of `network.*`: the settings after it. Of `era.begun` and `recovery.ended`: name, era and state.
    *
    * @generated from field: ipledger.v1.Network network_settings = 9;
    */
   networkSettings?: Network | undefined;
 
   /**
-   * `attachment.closed`: what was closed.
+   * Of `attachment.closed`: what was closed.
    *
    * @generated from field: ipledger.v1.ClosedAttachment closed = 10;
    */
   closed?: ClosedAttachment | undefined;
 
   /**
-   * What it was decided on, as far as it is not said elsewhere: proofs, what a report changed, what a source declares; an
-   * operator's words are under `why`.
+   * The evidence it was decided on: proofs, what a report changed, what a source declares. What an operator wrote is in
+   * `why`.
    *
    * @generated from field: google.protobuf.Struct evidence = 11;
    */
@@ -172,7 +172,7 @@ export type Event = Message<"ipledger.v1.Event"> & {
 };
 
 /**
- * One decision. Never changed and never removed.
+ * One event of the log. Never changed, never removed.
  *
  * @generated from message ipledger.v1.Event
  */
@@ -185,7 +185,7 @@ export type EventJson = {
   network?: string;
 
   /**
-   * Its number: without a gap within an era, which begins at era × 2^40.
+   * Its number. Numbers have no gaps within an era; an era begins at era × 2^40.
    *
    * @generated from field: uint64 seq = 2;
    */
@@ -209,50 +209,50 @@ export type EventJson = {
   time?: TimestampJson;
 
   /**
-   * Who: a token, a source or a job.
+   * The token, source or job that caused it.
    *
    * @generated from field: string actor = 5;
    */
   actor?: string;
 
   /**
-   * What led to it: the name of the rpc (`Reserve`), or a finding (`NEVER_CONFIRMED`).
+   * Why: the name of the rpc (`Reserve`), or a finding (`NEVER_CONFIRMED`).
    *
    * @generated from field: string cause = 6;
    */
   cause?: string;
 
   /**
-   * `lease.*`: the full state after it.
+   * Of `lease.*`: the full state of the lease after it.
    *
    * @generated from field: ipledger.v1.Lease lease = 7;
    */
   lease?: LeaseJson;
 
   /**
-   * `pool.*`: the settings after it; for `pool.deleted` those it had.
+   * Of `pool.*`: the settings after it; of `pool.deleted`, the last settings.
    *
    * @generated from field: ipledger.v1.Pool pool = 8;
    */
   pool?: PoolJson;
 
   /**
-   * `network.*`: the settings after it. `era.begun`, `recovery.ended`: name, era and state.
+   * Of `network.*`: the settings after it. Of `era.begun` and `recovery.ended`: name, era and state.
    *
    * @generated from field: ipledger.v1.Network network_settings = 9;
    */
   networkSettings?: NetworkJson;
 
   /**
-   * `attachment.closed`: what was closed.
+   * Of `attachment.closed`: what was closed.
    *
    * @generated from field: ipledger.v1.ClosedAttachment closed = 10;
    */
   closed?: ClosedAttachmentJson;
 
   /**
-   * What it was decided on, as far as it is not said elsewhere: proofs, what a report changed, what a source declares; an
-   * operator's words are under `why`.
+   * The evidence it was decided on: proofs, what a report changed, what a source declares. What an operator wrote is in
+   * `why`.
    *
    * @generated from field: google.protobuf.Struct evidence = 11;
    */
@@ -308,7 +308,7 @@ export type ListEventsRequest = Message<"ipledger.v1.ListEventsRequest"> & {
   beforeSeq?: bigint | undefined;
 
   /**
-   * Only events about the lease or block that contains this address. Of a CIDR: GetAddressHistory.
+   * Only events about the lease or block that contains this address. For a CIDR use GetAddressHistory.
    *
    * @generated from field: string address = 4;
    */
@@ -329,7 +329,7 @@ export type ListEventsRequest = Message<"ipledger.v1.ListEventsRequest"> & {
   ownerName: string;
 
   /**
-   * Only events about this lease, `default/42`; also one that has ended.
+   * Only events about this lease, `default/42`. It may have ended.
    *
    * @generated from field: string lease_id = 7;
    */
@@ -378,7 +378,7 @@ export type ListEventsRequest = Message<"ipledger.v1.ListEventsRequest"> & {
   to?: Timestamp | undefined;
 
   /**
-   * Also `source.*`. Not together with `types`.
+   * Include `source.*`. Not together with `types`.
    *
    * @generated from field: bool include_sources = 14;
    */
@@ -413,7 +413,7 @@ export type ListEventsRequestJson = {
   beforeSeq?: string;
 
   /**
-   * Only events about the lease or block that contains this address. Of a CIDR: GetAddressHistory.
+   * Only events about the lease or block that contains this address. For a CIDR use GetAddressHistory.
    *
    * @generated from field: string address = 4;
    */
@@ -434,7 +434,7 @@ export type ListEventsRequestJson = {
   ownerName?: string;
 
   /**
-   * Only events about this lease, `default/42`; also one that has ended.
+   * Only events about this lease, `default/42`. It may have ended.
    *
    * @generated from field: string lease_id = 7;
    */
@@ -483,7 +483,7 @@ export type ListEventsRequestJson = {
   to?: TimestampJson;
 
   /**
-   * Also `source.*`. Not together with `types`.
+   * Include `source.*`. Not together with `types`.
    *
    * @generated from field: bool include_sources = 14;
    */
@@ -504,7 +504,7 @@ export const ListEventsRequestSchema: GenMessage<ListEventsRequest, {jsonType: L
  */
 export type ListEventsResponse = Message<"ipledger.v1.ListEventsResponse"> & {
   /**
-   * In order of number, or from the newest down. May be fewer than asked for, even none, on a page that is not the last:
+   * In order of number, or from the newest down. A page that is not the last may have fewer than asked for, or none:
    * one page looks at no more than 10,000 events.
    *
    * @generated from field: repeated ipledger.v1.Event events = 1;
@@ -533,7 +533,7 @@ export type ListEventsResponse = Message<"ipledger.v1.ListEventsResponse"> & {
  */
 export type ListEventsResponseJson = {
   /**
-   * In order of number, or from the newest down. May be fewer than asked for, even none, on a page that is not the last:
+   * In order of number, or from the newest down. A page that is not the last may have fewer than asked for, or none:
    * one page looks at no more than 10,000 events.
    *
    * @generated from field: repeated ipledger.v1.Event events = 1;
@@ -576,7 +576,7 @@ export type HistoryEntry = Message<"ipledger.v1.HistoryEntry"> & {
   event?: Event | undefined;
 
   /**
-   * The same in one sentence: what happened, to which lease of whom, who did it, on what evidence. Times are UTC.
+   * The event in one sentence: what happened to whose lease, who did it, on what evidence. Times are UTC.
    *
    * @generated from field: string what = 2;
    */
@@ -597,7 +597,7 @@ export type HistoryEntryJson = {
   event?: EventJson;
 
   /**
-   * The same in one sentence: what happened, to which lease of whom, who did it, on what evidence. Times are UTC.
+   * The event in one sentence: what happened to whose lease, who did it, on what evidence. Times are UTC.
    *
    * @generated from field: string what = 2;
    */
@@ -639,14 +639,14 @@ export type Holder = Message<"ipledger.v1.Holder"> & {
   prefixLength: number;
 
   /**
-   * Present name of its pool. Empty: the pool is gone.
+   * Current name of its pool. Empty: the pool is deleted.
    *
    * @generated from field: string pool = 4;
    */
   pool: string;
 
   /**
-   * Who held it. Absent: nobody known, quarantined.
+   * The owner. Absent: it was quarantined and its owner is unknown.
    *
    * @generated from field: ipledger.v1.Owner owner = 5;
    */
@@ -674,35 +674,35 @@ export type Holder = Message<"ipledger.v1.Holder"> & {
   beganAs: string;
 
   /**
-   * Who gave it: the actor of that event.
+   * The actor of that event.
    *
    * @generated from field: string given_by = 9;
    */
   givenBy: string;
 
   /**
-   * Number of the event by which it ended. 0: it is held still.
+   * Number of the event by which it ended. 0: it is still held.
    *
    * @generated from field: uint64 until_seq = 10;
    */
   untilSeq: bigint;
 
   /**
-   * Time of that event. Absent: it is held still.
+   * Time of that event. Absent: it is still held.
    *
    * @generated from field: google.protobuf.Timestamp until_time = 11;
    */
   untilTime?: Timestamp | undefined;
 
   /**
-   * Type and cause of that event. Empty: it is held still.
+   * Type and cause of that event. Empty: it is still held.
    *
    * @generated from field: string ended_as = 12;
    */
   endedAs: string;
 
   /**
-   * The address was cooling until then. Absent: it is held still.
+   * The address cooled until then. Absent: it is still held.
    *
    * @generated from field: google.protobuf.Timestamp available_at = 13;
    */
@@ -737,14 +737,14 @@ export type HolderJson = {
   prefixLength?: number;
 
   /**
-   * Present name of its pool. Empty: the pool is gone.
+   * Current name of its pool. Empty: the pool is deleted.
    *
    * @generated from field: string pool = 4;
    */
   pool?: string;
 
   /**
-   * Who held it. Absent: nobody known, quarantined.
+   * The owner. Absent: it was quarantined and its owner is unknown.
    *
    * @generated from field: ipledger.v1.Owner owner = 5;
    */
@@ -772,35 +772,35 @@ export type HolderJson = {
   beganAs?: string;
 
   /**
-   * Who gave it: the actor of that event.
+   * The actor of that event.
    *
    * @generated from field: string given_by = 9;
    */
   givenBy?: string;
 
   /**
-   * Number of the event by which it ended. 0: it is held still.
+   * Number of the event by which it ended. 0: it is still held.
    *
    * @generated from field: uint64 until_seq = 10;
    */
   untilSeq?: string;
 
   /**
-   * Time of that event. Absent: it is held still.
+   * Time of that event. Absent: it is still held.
    *
    * @generated from field: google.protobuf.Timestamp until_time = 11;
    */
   untilTime?: TimestampJson;
 
   /**
-   * Type and cause of that event. Empty: it is held still.
+   * Type and cause of that event. Empty: it is still held.
    *
    * @generated from field: string ended_as = 12;
    */
   endedAs?: string;
 
   /**
-   * The address was cooling until then. Absent: it is held still.
+   * The address cooled until then. Absent: it is still held.
    *
    * @generated from field: google.protobuf.Timestamp available_at = 13;
    */
@@ -982,7 +982,7 @@ export const GetAddressHistoryRequestSchema: GenMessage<GetAddressHistoryRequest
  */
 export type GetAddressHistoryResponse = Message<"ipledger.v1.GetAddressHistoryResponse"> & {
   /**
-   * In order of number, or from the newest down. May be fewer than asked for, even none, on a page that is not the last:
+   * In order of number, or from the newest down. A page that is not the last may have fewer than asked for, or none:
    * one page looks at no more than 10,000 events.
    *
    * @generated from field: repeated ipledger.v1.HistoryEntry entries = 1;
@@ -990,9 +990,9 @@ export type GetAddressHistoryResponse = Message<"ipledger.v1.GetAddressHistoryRe
   entries: HistoryEntry[];
 
   /**
-   * Whoever held while the numbers of this page passed, oldest first: also those whom no event of it is about, because they
-   * held throughout. Of a CIDR with more than 1,000 addresses that were ever held, only those whom events of this page are
-   * about. Spans are whole, so pages may repeat them.
+   * The leases that were held during this page, oldest first, including leases without an event on this page. For a CIDR with
+   * more than 1,000 addresses that were ever held: only leases with an event on this page. Spans are whole, so pages may
+   * repeat them.
    *
    * @generated from field: repeated ipledger.v1.Holder holders = 2;
    */
@@ -1020,7 +1020,7 @@ export type GetAddressHistoryResponse = Message<"ipledger.v1.GetAddressHistoryRe
  */
 export type GetAddressHistoryResponseJson = {
   /**
-   * In order of number, or from the newest down. May be fewer than asked for, even none, on a page that is not the last:
+   * In order of number, or from the newest down. A page that is not the last may have fewer than asked for, or none:
    * one page looks at no more than 10,000 events.
    *
    * @generated from field: repeated ipledger.v1.HistoryEntry entries = 1;
@@ -1028,9 +1028,9 @@ export type GetAddressHistoryResponseJson = {
   entries?: HistoryEntryJson[];
 
   /**
-   * Whoever held while the numbers of this page passed, oldest first: also those whom no event of it is about, because they
-   * held throughout. Of a CIDR with more than 1,000 addresses that were ever held, only those whom events of this page are
-   * about. Spans are whole, so pages may repeat them.
+   * The leases that were held during this page, oldest first, including leases without an event on this page. For a CIDR with
+   * more than 1,000 addresses that were ever held: only leases with an event on this page. Spans are whole, so pages may
+   * repeat them.
    *
    * @generated from field: repeated ipledger.v1.Holder holders = 2;
    */
@@ -1324,8 +1324,8 @@ export const ListLeasesAsOfRequestSchema: GenMessage<ListLeasesAsOfRequest, {jso
  */
 export type ListLeasesAsOfResponse = Message<"ipledger.v1.ListLeasesAsOfResponse"> & {
   /**
-   * In order of address. `pool`, `subnet` and `gateway` are those of the pool as it is now. May be fewer than asked for, even
-   * none, on a page that is not the last: with `pool`, one page looks at no more than 10,000.
+   * In order of address. `pool`, `subnet` and `gateway` are the pool's current ones. A page that is not the last may have fewer
+   * than asked for, or none: with `pool`, one page looks at no more than 10,000.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -1339,7 +1339,7 @@ export type ListLeasesAsOfResponse = Message<"ipledger.v1.ListLeasesAsOfResponse
   nextPageToken: string;
 
   /**
-   * The number these leases are true at. 0: before the first event.
+   * Number of the last event that the leases include. 0: before the first event.
    *
    * @generated from field: uint64 seq = 3;
    */
@@ -1367,8 +1367,8 @@ export type ListLeasesAsOfResponse = Message<"ipledger.v1.ListLeasesAsOfResponse
  */
 export type ListLeasesAsOfResponseJson = {
   /**
-   * In order of address. `pool`, `subnet` and `gateway` are those of the pool as it is now. May be fewer than asked for, even
-   * none, on a page that is not the last: with `pool`, one page looks at no more than 10,000.
+   * In order of address. `pool`, `subnet` and `gateway` are the pool's current ones. A page that is not the last may have fewer
+   * than asked for, or none: with `pool`, one page looks at no more than 10,000.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -1382,7 +1382,7 @@ export type ListLeasesAsOfResponseJson = {
   nextPageToken?: string;
 
   /**
-   * The number these leases are true at. 0: before the first event.
+   * Number of the last event that the leases include. 0: before the first event.
    *
    * @generated from field: uint64 seq = 3;
    */
@@ -1438,7 +1438,7 @@ export type ExplainAddressRequest = Message<"ipledger.v1.ExplainAddressRequest">
   seq?: bigint | undefined;
 
   /**
-   * At this time. Cooling and sightings are told as of it, a time in the future is now.
+   * At this time; a time in the future means now. Cooling and sightings are of this time, too.
    *
    * @generated from field: google.protobuf.Timestamp time = 4;
    */
@@ -1473,7 +1473,7 @@ export type ExplainAddressRequestJson = {
   seq?: string;
 
   /**
-   * At this time. Cooling and sightings are told as of it, a time in the future is now.
+   * At this time; a time in the future means now. Cooling and sightings are of this time, too.
    *
    * @generated from field: google.protobuf.Timestamp time = 4;
    */
@@ -1488,7 +1488,7 @@ export const ExplainAddressRequestSchema: GenMessage<ExplainAddressRequest, {jso
   messageDesc(file_ipledger_v1_audit, 12);
 
 /**
- * One event that led to what is so.
+ * One event that led to the present state.
  *
  * @generated from message ipledger.v1.ExplainStep
  */
@@ -1515,7 +1515,7 @@ export type ExplainStep = Message<"ipledger.v1.ExplainStep"> & {
   what: string;
 
   /**
-   * What it was decided on. Absent: on nothing besides the call.
+   * The evidence it was decided on. Absent: nothing but the call.
    *
    * @generated from field: google.protobuf.Struct evidence = 4;
    */
@@ -1523,7 +1523,7 @@ export type ExplainStep = Message<"ipledger.v1.ExplainStep"> & {
 };
 
 /**
- * One event that led to what is so.
+ * One event that led to the present state.
  *
  * @generated from message ipledger.v1.ExplainStep
  */
@@ -1550,7 +1550,7 @@ export type ExplainStepJson = {
   what?: string;
 
   /**
-   * What it was decided on. Absent: on nothing besides the call.
+   * The evidence it was decided on. Absent: nothing but the call.
    *
    * @generated from field: google.protobuf.Struct evidence = 4;
    */
@@ -1571,44 +1571,43 @@ export const ExplainStepSchema: GenMessage<ExplainStep, {jsonType: ExplainStepJs
  */
 export type ExplainAddressResponse = Message<"ipledger.v1.ExplainAddressResponse"> & {
   /**
-   * What is so and why, in one sentence or a few, with what sources see there and, of now, what it waits for.
+   * The state and its reason in a few sentences, with what sources see there and, for the present, what it waits for.
    *
    * @generated from field: string answer = 1;
    */
   answer: string;
 
   /**
-   * `FREE`, `COOLING`, `RESERVED`, `ACTIVE`, `QUARANTINED`, `EXCLUDED` (never handed out by its pool), `OUTSIDE` (of
-   * every pool).
+   * `FREE`, `COOLING`, `RESERVED`, `ACTIVE`, `QUARANTINED`, `EXCLUDED` (by its pool), `OUTSIDE` (in no pool).
    *
    * @generated from field: string state = 2;
    */
   state: string;
 
   /**
-   * The number this is true at. 0: before the first event.
+   * Number of the last event that the answer includes. 0: before the first event.
    *
    * @generated from field: uint64 seq = 3;
    */
   seq: bigint;
 
   /**
-   * The time asked about; of a number the time of its event. Absent: before the first event.
+   * The time asked about; for a number, the time of its event. Absent: before the first event.
    *
    * @generated from field: google.protobuf.Timestamp time = 4;
    */
   time?: Timestamp | undefined;
 
   /**
-   * The events that led there, oldest first: of the lease the address has or had last, of the one before it (at most 100
-   * each), and of its pool where that was changed since, or deleted.
+   * The events that led there, oldest first: those of the current or last lease of the address, those of the lease before (at
+   * most 100 each), and later changes of its pool.
    *
    * @generated from field: repeated ipledger.v1.ExplainStep steps = 5;
    */
   steps: ExplainStep[];
 
   /**
-   * What the answer rests on besides the steps: `sightings` and `attention`, as in ListSightings and ListAttention.
+   * The other evidence of the answer: `sightings` and `attention`, as in ListSightings and ListAttention.
    *
    * @generated from field: google.protobuf.Struct evidence = 6;
    */
@@ -1629,44 +1628,43 @@ export type ExplainAddressResponse = Message<"ipledger.v1.ExplainAddressResponse
  */
 export type ExplainAddressResponseJson = {
   /**
-   * What is so and why, in one sentence or a few, with what sources see there and, of now, what it waits for.
+   * The state and its reason in a few sentences, with what sources see there and, for the present, what it waits for.
    *
    * @generated from field: string answer = 1;
    */
   answer?: string;
 
   /**
-   * `FREE`, `COOLING`, `RESERVED`, `ACTIVE`, `QUARANTINED`, `EXCLUDED` (never handed out by its pool), `OUTSIDE` (of
-   * every pool).
+   * `FREE`, `COOLING`, `RESERVED`, `ACTIVE`, `QUARANTINED`, `EXCLUDED` (by its pool), `OUTSIDE` (in no pool).
    *
    * @generated from field: string state = 2;
    */
   state?: string;
 
   /**
-   * The number this is true at. 0: before the first event.
+   * Number of the last event that the answer includes. 0: before the first event.
    *
    * @generated from field: uint64 seq = 3;
    */
   seq?: string;
 
   /**
-   * The time asked about; of a number the time of its event. Absent: before the first event.
+   * The time asked about; for a number, the time of its event. Absent: before the first event.
    *
    * @generated from field: google.protobuf.Timestamp time = 4;
    */
   time?: TimestampJson;
 
   /**
-   * The events that led there, oldest first: of the lease the address has or had last, of the one before it (at most 100
-   * each), and of its pool where that was changed since, or deleted.
+   * The events that led there, oldest first: those of the current or last lease of the address, those of the lease before (at
+   * most 100 each), and later changes of its pool.
    *
    * @generated from field: repeated ipledger.v1.ExplainStep steps = 5;
    */
   steps?: ExplainStepJson[];
 
   /**
-   * What the answer rests on besides the steps: `sightings` and `attention`, as in ListSightings and ListAttention.
+   * The other evidence of the answer: `sightings` and `attention`, as in ListSightings and ListAttention.
    *
    * @generated from field: google.protobuf.Struct evidence = 6;
    */
@@ -1723,13 +1721,13 @@ export const VerifyNetworkRequestSchema: GenMessage<VerifyNetworkRequest, {jsonT
   messageDesc(file_ipledger_v1_audit, 15);
 
 /**
- * Something that is not in order.
+ * Something that verification found wrong.
  *
  * @generated from message ipledger.v1.VerifyFinding
  */
 export type VerifyFinding = Message<"ipledger.v1.VerifyFinding"> & {
   /**
-   * Stable: `LEASE_DIFFERS`, `EVENT_MISSING`, … ; those of `ipledger verify`.
+   * Stable code, as of `ipledger verify`: `LEASE_DIFFERS`, `EVENT_MISSING`, … .
    *
    * @generated from field: string what = 1;
    */
@@ -1743,7 +1741,7 @@ export type VerifyFinding = Message<"ipledger.v1.VerifyFinding"> & {
   message: string;
 
   /**
-   * Empty: it is not about one.
+   * The address. Empty: it is not about one.
    *
    * @generated from field: string address = 3;
    */
@@ -1757,14 +1755,14 @@ export type VerifyFinding = Message<"ipledger.v1.VerifyFinding"> & {
   seq: bigint;
 
   /**
-   * What it is to be by the log. Empty here and below: no such row.
+   * The row that follows from the log. Empty here and below: no row.
    *
    * @generated from field: string expected = 5;
    */
   expected: string;
 
   /**
-   * What was found.
+   * The row that was found.
    *
    * @generated from field: string found = 6;
    */
@@ -1772,13 +1770,13 @@ export type VerifyFinding = Message<"ipledger.v1.VerifyFinding"> & {
 };
 
 /**
- * Something that is not in order.
+ * Something that verification found wrong.
  *
  * @generated from message ipledger.v1.VerifyFinding
  */
 export type VerifyFindingJson = {
   /**
-   * Stable: `LEASE_DIFFERS`, `EVENT_MISSING`, … ; those of `ipledger verify`.
+   * Stable code, as of `ipledger verify`: `LEASE_DIFFERS`, `EVENT_MISSING`, … .
    *
    * @generated from field: string what = 1;
    */
@@ -1792,7 +1790,7 @@ export type VerifyFindingJson = {
   message?: string;
 
   /**
-   * Empty: it is not about one.
+   * The address. Empty: it is not about one.
    *
    * @generated from field: string address = 3;
    */
@@ -1806,14 +1804,14 @@ export type VerifyFindingJson = {
   seq?: string;
 
   /**
-   * What it is to be by the log. Empty here and below: no such row.
+   * The row that follows from the log. Empty here and below: no row.
    *
    * @generated from field: string expected = 5;
    */
   expected?: string;
 
   /**
-   * What was found.
+   * The row that was found.
    *
    * @generated from field: string found = 6;
    */
@@ -1841,7 +1839,7 @@ export type VerifyNetworkResponse = Message<"ipledger.v1.VerifyNetworkResponse">
   network: string;
 
   /**
-   * It came to its end. If not, the next call goes on.
+   * Everything was looked at. If not, the next call goes on.
    *
    * @generated from field: bool complete = 2;
    */
@@ -1876,7 +1874,7 @@ export type VerifyNetworkResponse = Message<"ipledger.v1.VerifyNetworkResponse">
   head: bigint;
 
   /**
-   * Empty: as far as it looked, everything is in order.
+   * Empty: what was looked at is in order.
    *
    * @generated from field: repeated ipledger.v1.VerifyFinding findings = 7;
    */
@@ -1904,7 +1902,7 @@ export type VerifyNetworkResponseJson = {
   network?: string;
 
   /**
-   * It came to its end. If not, the next call goes on.
+   * Everything was looked at. If not, the next call goes on.
    *
    * @generated from field: bool complete = 2;
    */
@@ -1939,7 +1937,7 @@ export type VerifyNetworkResponseJson = {
   head?: string;
 
   /**
-   * Empty: as far as it looked, everything is in order.
+   * Empty: what was looked at is in order.
    *
    * @generated from field: repeated ipledger.v1.VerifyFinding findings = 7;
    */
@@ -1961,10 +1959,10 @@ export const VerifyNetworkResponseSchema: GenMessage<VerifyNetworkResponse, {jso
   messageDesc(file_ipledger_v1_audit, 17);
 
 /**
- * What happened: the event log, and what can be told from it. Read only, but for where VerifyNetwork ended.
+ * The event log and what follows from it. Read only, except that VerifyNetwork stores how far it came.
  *
- * A time means the last event at or before it; a time in the future means now, and before the first event nothing was there,
- * which is no error. Several events may have one time; a number is exact.
+ * A time stands for the last event at or before it. A time in the future means now. Before the first event there was nothing,
+ * and that is an answer, not an error. Several events may have one time; a number is exact.
  *
  * Rights: admin, orchestrator and auditor.
  *
@@ -1972,8 +1970,8 @@ export const VerifyNetworkResponseSchema: GenMessage<VerifyNetworkResponse, {jso
  */
 export const AuditService: GenService<{
   /**
-   * Events of a network, in order of number. A reader that resumes after the last number it saw misses nothing. Events of
-   * sources (`source.*`) are left out unless they are asked for.
+   * Events of a network, in order of number. A reader that resumes after the last number it saw misses nothing. Events
+   * of sources (`source.*`) are left out by default.
    * VERSION_MISMATCH: `after_seq` or `lease_id` is beyond the head.
    *
    * @generated from rpc ipledger.v1.AuditService.ListEvents
@@ -1984,8 +1982,8 @@ export const AuditService: GenService<{
     output: typeof ListEventsResponseSchema;
   },
   /**
-   * What happened to an address, or to the addresses of a CIDR, in sentences, and who held it meanwhile. Blocks that hold the
-   * address count.
+   * What happened to an address or to the addresses of a CIDR, in sentences, and who held them. Includes blocks that contain
+   * the address.
    * VERSION_MISMATCH: `after_seq` is beyond the head.
    *
    * @generated from rpc ipledger.v1.AuditService.GetAddressHistory
@@ -2007,8 +2005,7 @@ export const AuditService: GenService<{
     output: typeof GetLeaseHistoryResponseSchema;
   },
   /**
-   * All leases as they were held at a number or a time, in order of address. All pages are of one number, whatever happens
-   * while they are read.
+   * All leases that were held at a number or a time, in order of address. All pages are of one number.
    * VERSION_MISMATCH: `seq` is beyond the head. POOL_NOT_FOUND.
    *
    * @generated from rpc ipledger.v1.AuditService.ListLeasesAsOf
@@ -2031,10 +2028,9 @@ export const AuditService: GenService<{
     output: typeof ExplainAddressResponseSchema;
   },
   /**
-   * Whether the log of a network is whole and its tables are the fold of it. It takes at most 5 s, the next call goes on where
-   * it stopped, and it keeps nobody waiting; `ipledger verify` takes all the time it needs. Whoever asks for the same network
-   * meanwhile gets the same answer.
-   * OVERLOADED: this process verifies another network.
+   * Whether the log of a network is whole and the tables agree with it. Takes at most 5 s and blocks nobody; the next call goes
+   * on where it stopped. `ipledger verify` takes all the time it needs. Concurrent calls for one network share one answer.
+   * OVERLOADED: this process is verifying another network.
    *
    * @generated from rpc ipledger.v1.AuditService.VerifyNetwork
    */

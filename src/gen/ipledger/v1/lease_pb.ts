@@ -30,21 +30,21 @@ export type Claim = Message<"ipledger.v1.Claim"> & {
   pools: string[];
 
   /**
-   * One pool; short for `pools: [pool]`. Not both. Neither, and no `address`: the network's only default pool.
+   * Short for `pools: [pool]`; not both. Without `pool`, `pools` and `address`: the network's only default pool.
    *
    * @generated from field: string pool = 2;
    */
   pool: string;
 
   /**
-   * This address (the first of a block), or refused. Without `pool` and `pools`: in the pool that contains it.
+   * Only this address (the first of a block). Without `pool` and `pools`: in the pool that contains it.
    *
    * @generated from field: string address = 3;
    */
   address: string;
 
   /**
-   * The (kind, name, interface)'s latest address in these pools if it can be had, any other if not.
+   * Prefer the address that this (kind, name, interface) had last in these pools; any other if it is not free.
    *
    * @generated from field: bool prefer_previous = 4;
    */
@@ -65,21 +65,21 @@ export type ClaimJson = {
   pools?: string[];
 
   /**
-   * One pool; short for `pools: [pool]`. Not both. Neither, and no `address`: the network's only default pool.
+   * Short for `pools: [pool]`; not both. Without `pool`, `pools` and `address`: the network's only default pool.
    *
    * @generated from field: string pool = 2;
    */
   pool?: string;
 
   /**
-   * This address (the first of a block), or refused. Without `pool` and `pools`: in the pool that contains it.
+   * Only this address (the first of a block). Without `pool` and `pools`: in the pool that contains it.
    *
    * @generated from field: string address = 3;
    */
   address?: string;
 
   /**
-   * The (kind, name, interface)'s latest address in these pools if it can be had, any other if not.
+   * Prefer the address that this (kind, name, interface) had last in these pools; any other if it is not free.
    *
    * @generated from field: bool prefer_previous = 4;
    */
@@ -121,23 +121,23 @@ export type ReserveRequest = Message<"ipledger.v1.ReserveRequest"> & {
   claims: Claim[];
 
   /**
-   * Addresses that the caller sees in use and that are not this owner's, at most 4,096. They are not handed out; free ones
-   * that came up are quarantined as FOREIGN, at most 64 of a caller.
+   * Addresses that the caller sees in use by others, at most 4,096. They are not handed out. Free ones that Reserve would
+   * have picked are quarantined as FOREIGN, at most 64 at a time for each caller.
    *
    * @generated from field: repeated string live_addresses = 4;
    */
   liveAddresses: string[];
 
   /**
-   * The caller's promise to use the address only until then unless Confirm succeeded, counted from sending: 1s to 30 days.
-   * Default: the pool's `confirm_within`. Without either the lease has no deadline.
+   * The caller promises to stop using the address after this time unless Confirm succeeded. Counted from sending; 1s to 30
+   * days. Default: the pool's `confirm_within`. Without either the lease has no deadline.
    *
    * @generated from field: google.protobuf.Duration confirm_within = 5;
    */
   confirmWithin?: Duration | undefined;
 
   /**
-   * It is configured already: ACTIVE at once.
+   * The address is configured already: the lease is ACTIVE at once.
    *
    * @generated from field: bool confirmed = 6;
    */
@@ -151,7 +151,7 @@ export type ReserveRequest = Message<"ipledger.v1.ReserveRequest"> & {
   requestId: string;
 
   /**
-   * Answer as if, and leave no trace. Leases answered have no id, token or version. Not in a batch.
+   * Decide and answer, but write nothing. The leases answered have no id, token or version. Not in a batch.
    *
    * @generated from field: bool validate_only = 8;
    */
@@ -186,23 +186,23 @@ export type ReserveRequestJson = {
   claims?: ClaimJson[];
 
   /**
-   * Addresses that the caller sees in use and that are not this owner's, at most 4,096. They are not handed out; free ones
-   * that came up are quarantined as FOREIGN, at most 64 of a caller.
+   * Addresses that the caller sees in use by others, at most 4,096. They are not handed out. Free ones that Reserve would
+   * have picked are quarantined as FOREIGN, at most 64 at a time for each caller.
    *
    * @generated from field: repeated string live_addresses = 4;
    */
   liveAddresses?: string[];
 
   /**
-   * The caller's promise to use the address only until then unless Confirm succeeded, counted from sending: 1s to 30 days.
-   * Default: the pool's `confirm_within`. Without either the lease has no deadline.
+   * The caller promises to stop using the address after this time unless Confirm succeeded. Counted from sending; 1s to 30
+   * days. Default: the pool's `confirm_within`. Without either the lease has no deadline.
    *
    * @generated from field: google.protobuf.Duration confirm_within = 5;
    */
   confirmWithin?: DurationJson;
 
   /**
-   * It is configured already: ACTIVE at once.
+   * The address is configured already: the lease is ACTIVE at once.
    *
    * @generated from field: bool confirmed = 6;
    */
@@ -216,7 +216,7 @@ export type ReserveRequestJson = {
   requestId?: string;
 
   /**
-   * Answer as if, and leave no trace. Leases answered have no id, token or version. Not in a batch.
+   * Decide and answer, but write nothing. The leases answered have no id, token or version. Not in a batch.
    *
    * @generated from field: bool validate_only = 8;
    */
@@ -353,13 +353,13 @@ export const BatchReserveRequestSchema: GenMessage<BatchReserveRequest, {jsonTyp
  */
 export type BatchReserveResult = Message<"ipledger.v1.BatchReserveResult"> & {
   /**
-   * One of both.
+   * Exactly one is set.
    *
    * @generated from oneof ipledger.v1.BatchReserveResult.result
    */
   result: {
     /**
-     * It was done.
+     * The item was done.
      *
      * @generated from field: ipledger.v1.ReserveResponse response = 1;
      */
@@ -367,7 +367,7 @@ export type BatchReserveResult = Message<"ipledger.v1.BatchReserveResult"> & {
     case: "response";
   } | {
     /**
-     * It was refused.
+     * The item was refused.
      *
      * @generated from field: ipledger.v1.ItemError error = 2;
      */
@@ -383,14 +383,14 @@ export type BatchReserveResult = Message<"ipledger.v1.BatchReserveResult"> & {
  */
 export type BatchReserveResultJson = {
   /**
-   * It was done.
+   * The item was done.
    *
    * @generated from field: ipledger.v1.ReserveResponse response = 1;
    */
   response?: ReserveResponseJson;
 
   /**
-   * It was refused.
+   * The item was refused.
    *
    * @generated from field: ipledger.v1.ItemError error = 2;
    */
@@ -440,8 +440,8 @@ export const BatchReserveResponseSchema: GenMessage<BatchReserveResponse, {jsonT
   messageDesc(file_ipledger_v1_lease, 5);
 
 /**
- * Input of Confirm. Named by `lease_id`, or by `fencing_token` and `network`, or by `owner` and `network`; an owner
- * beside an id or a token must match it. A token beside an id must agree with it.
+ * Input of Confirm. Name the lease by `lease_id`, by `fencing_token` and `network`, or by `owner` and `network`. If several
+ * are given, they must agree.
  *
  * @generated from message ipledger.v1.ConfirmRequest
  */
@@ -468,7 +468,7 @@ export type ConfirmRequest = Message<"ipledger.v1.ConfirmRequest"> & {
   fencingToken: bigint;
 
   /**
-   * The full attachment: kind, uid or name, incarnation if Reserve named one, interface (required). All its leases.
+   * The full attachment: kind, uid or name, incarnation if Reserve named one, interface (required). Means all its leases.
    *
    * @generated from field: ipledger.v1.Owner owner = 4;
    */
@@ -483,8 +483,8 @@ export type ConfirmRequest = Message<"ipledger.v1.ConfirmRequest"> & {
 };
 
 /**
- * Input of Confirm. Named by `lease_id`, or by `fencing_token` and `network`, or by `owner` and `network`; an owner
- * beside an id or a token must match it. A token beside an id must agree with it.
+ * Input of Confirm. Name the lease by `lease_id`, by `fencing_token` and `network`, or by `owner` and `network`. If several
+ * are given, they must agree.
  *
  * @generated from message ipledger.v1.ConfirmRequest
  */
@@ -511,7 +511,7 @@ export type ConfirmRequestJson = {
   fencingToken?: string;
 
   /**
-   * The full attachment: kind, uid or name, incarnation if Reserve named one, interface (required). All its leases.
+   * The full attachment: kind, uid or name, incarnation if Reserve named one, interface (required). Means all its leases.
    *
    * @generated from field: ipledger.v1.Owner owner = 4;
    */
@@ -651,13 +651,13 @@ export const BatchConfirmRequestSchema: GenMessage<BatchConfirmRequest, {jsonTyp
  */
 export type BatchConfirmResult = Message<"ipledger.v1.BatchConfirmResult"> & {
   /**
-   * One of both.
+   * Exactly one is set.
    *
    * @generated from oneof ipledger.v1.BatchConfirmResult.result
    */
   result: {
     /**
-     * It was done.
+     * The item was done.
      *
      * @generated from field: ipledger.v1.ConfirmResponse response = 1;
      */
@@ -665,7 +665,7 @@ export type BatchConfirmResult = Message<"ipledger.v1.BatchConfirmResult"> & {
     case: "response";
   } | {
     /**
-     * It was refused.
+     * The item was refused.
      *
      * @generated from field: ipledger.v1.ItemError error = 2;
      */
@@ -681,14 +681,14 @@ export type BatchConfirmResult = Message<"ipledger.v1.BatchConfirmResult"> & {
  */
 export type BatchConfirmResultJson = {
   /**
-   * It was done.
+   * The item was done.
    *
    * @generated from field: ipledger.v1.ConfirmResponse response = 1;
    */
   response?: ConfirmResponseJson;
 
   /**
-   * It was refused.
+   * The item was refused.
    *
    * @generated from field: ipledger.v1.ItemError error = 2;
    */
@@ -765,7 +765,7 @@ export type ReleaseRequest = Message<"ipledger.v1.ReleaseRequest"> & {
   fencingToken: bigint;
 
   /**
-   * The full attachment. All its leases.
+   * The full attachment. Means all its leases.
    *
    * @generated from field: ipledger.v1.Owner owner = 4;
    */
@@ -814,7 +814,7 @@ export type ReleaseRequestJson = {
   fencingToken?: string;
 
   /**
-   * The full attachment. All its leases.
+   * The full attachment. Means all its leases.
    *
    * @generated from field: ipledger.v1.Owner owner = 4;
    */
@@ -849,7 +849,7 @@ export const ReleaseRequestSchema: GenMessage<ReleaseRequest, {jsonType: Release
  */
 export type ReleaseResponse = Message<"ipledger.v1.ReleaseResponse"> & {
   /**
-   * The leases after it: ENDED, or QUARANTINED. Empty: the attachment held none and is closed.
+   * The leases afterwards: ENDED or QUARANTINED. Empty: the attachment held none, and is closed.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -863,7 +863,7 @@ export type ReleaseResponse = Message<"ipledger.v1.ReleaseResponse"> & {
  */
 export type ReleaseResponseJson = {
   /**
-   * The leases after it: ENDED, or QUARANTINED. Empty: the attachment held none and is closed.
+   * The leases afterwards: ENDED or QUARANTINED. Empty: the attachment held none, and is closed.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -961,13 +961,13 @@ export const BatchReleaseRequestSchema: GenMessage<BatchReleaseRequest, {jsonTyp
  */
 export type BatchReleaseResult = Message<"ipledger.v1.BatchReleaseResult"> & {
   /**
-   * One of both.
+   * Exactly one is set.
    *
    * @generated from oneof ipledger.v1.BatchReleaseResult.result
    */
   result: {
     /**
-     * It was done.
+     * The item was done.
      *
      * @generated from field: ipledger.v1.ReleaseResponse response = 1;
      */
@@ -975,7 +975,7 @@ export type BatchReleaseResult = Message<"ipledger.v1.BatchReleaseResult"> & {
     case: "response";
   } | {
     /**
-     * It was refused.
+     * The item was refused.
      *
      * @generated from field: ipledger.v1.ItemError error = 2;
      */
@@ -991,14 +991,14 @@ export type BatchReleaseResult = Message<"ipledger.v1.BatchReleaseResult"> & {
  */
 export type BatchReleaseResultJson = {
   /**
-   * It was done.
+   * The item was done.
    *
    * @generated from field: ipledger.v1.ReleaseResponse response = 1;
    */
   response?: ReleaseResponseJson;
 
   /**
-   * It was refused.
+   * The item was refused.
    *
    * @generated from field: ipledger.v1.ItemError error = 2;
    */
@@ -1187,7 +1187,7 @@ export type ReapRequest = Message<"ipledger.v1.ReapRequest"> & {
   leaseId: string;
 
   /**
-   * Required with `lease_id`: the version the operator judged.
+   * Required with `lease_id`: the version that the operator looked at.
    *
    * @generated from field: uint64 version = 2;
    */
@@ -1208,7 +1208,7 @@ export type ReapRequest = Message<"ipledger.v1.ReapRequest"> & {
   node: string;
 
   /**
-   * Required with `node`: the head of the log when it was found out that the node is gone.
+   * Required with `node`: the head of the log when the node was found to be gone.
    *
    * @generated from field: uint64 head = 5;
    */
@@ -1243,7 +1243,7 @@ export type ReapRequestJson = {
   leaseId?: string;
 
   /**
-   * Required with `lease_id`: the version the operator judged.
+   * Required with `lease_id`: the version that the operator looked at.
    *
    * @generated from field: uint64 version = 2;
    */
@@ -1264,7 +1264,7 @@ export type ReapRequestJson = {
   node?: string;
 
   /**
-   * Required with `node`: the head of the log when it was found out that the node is gone.
+   * Required with `node`: the head of the log when the node was found to be gone.
    *
    * @generated from field: uint64 head = 5;
    */
@@ -1299,7 +1299,7 @@ export const ReapRequestSchema: GenMessage<ReapRequest, {jsonType: ReapRequestJs
  */
 export type ReapResponse = Message<"ipledger.v1.ReapResponse"> & {
   /**
-   * The leases that it ended.
+   * The leases that ended.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -1313,7 +1313,7 @@ export type ReapResponse = Message<"ipledger.v1.ReapResponse"> & {
  */
 export type ReapResponseJson = {
   /**
-   * The leases that it ended.
+   * The leases that ended.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -1348,7 +1348,7 @@ export type UpdateLabelsRequest = Message<"ipledger.v1.UpdateLabelsRequest"> & {
   version?: bigint | undefined;
 
   /**
-   * As in Owner.labels. Replaces all of them; none clears them.
+   * As in Owner.labels. Replaces all labels; an empty map clears them.
    *
    * @generated from field: map<string, string> labels = 3;
    */
@@ -1383,7 +1383,7 @@ export type UpdateLabelsRequestJson = {
   version?: string;
 
   /**
-   * As in Owner.labels. Replaces all of them; none clears them.
+   * As in Owner.labels. Replaces all labels; an empty map clears them.
    *
    * @generated from field: map<string, string> labels = 3;
    */
@@ -1411,7 +1411,7 @@ export const UpdateLabelsRequestSchema: GenMessage<UpdateLabelsRequest, {jsonTyp
  */
 export type UpdateLabelsResponse = Message<"ipledger.v1.UpdateLabelsResponse"> & {
   /**
-   * The lease after it.
+   * The lease afterwards.
    *
    * @generated from field: ipledger.v1.Lease lease = 1;
    */
@@ -1425,7 +1425,7 @@ export type UpdateLabelsResponse = Message<"ipledger.v1.UpdateLabelsResponse"> &
  */
 export type UpdateLabelsResponseJson = {
   /**
-   * The lease after it.
+   * The lease afterwards.
    *
    * @generated from field: ipledger.v1.Lease lease = 1;
    */
@@ -1516,7 +1516,7 @@ export type GetLeaseResponse = Message<"ipledger.v1.GetLeaseResponse"> & {
   lease?: Lease | undefined;
 
   /**
-   * The number of the log this is true at.
+   * Number of the last event that this answer includes.
    *
    * @generated from field: uint64 head = 2;
    */
@@ -1537,7 +1537,7 @@ export type GetLeaseResponseJson = {
   lease?: LeaseJson;
 
   /**
-   * The number of the log this is true at.
+   * Number of the last event that this answer includes.
    *
    * @generated from field: uint64 head = 2;
    */
@@ -1747,7 +1747,7 @@ export const ListLeasesRequestSchema: GenMessage<ListLeasesRequest, {jsonType: L
  */
 export type ListLeasesResponse = Message<"ipledger.v1.ListLeasesResponse"> & {
   /**
-   * In order of address, v4 first. May be fewer than asked for, even none, on a page that is not the last: one page
+   * In order of address, v4 first. A page that is not the last may have fewer than asked for, or none: one page
    * looks at no more than 10,000 leases.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
@@ -1762,7 +1762,7 @@ export type ListLeasesResponse = Message<"ipledger.v1.ListLeasesResponse"> & {
   nextPageToken: string;
 
   /**
-   * The number of the log this page is true at.
+   * Number of the last event that this page includes.
    *
    * @generated from field: uint64 head = 3;
    */
@@ -1776,7 +1776,7 @@ export type ListLeasesResponse = Message<"ipledger.v1.ListLeasesResponse"> & {
  */
 export type ListLeasesResponseJson = {
   /**
-   * In order of address, v4 first. May be fewer than asked for, even none, on a page that is not the last: one page
+   * In order of address, v4 first. A page that is not the last may have fewer than asked for, or none: one page
    * looks at no more than 10,000 leases.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
@@ -1791,7 +1791,7 @@ export type ListLeasesResponseJson = {
   nextPageToken?: string;
 
   /**
-   * The number of the log this page is true at.
+   * Number of the last event that this page includes.
    *
    * @generated from field: uint64 head = 3;
    */
@@ -1868,7 +1868,7 @@ export type GetRequestResponse = Message<"ipledger.v1.GetRequestResponse"> & {
   requestId: string;
 
   /**
-   * It was committed. False: never, or more than 24 h ago; nothing else is set then.
+   * False: it was never committed, or more than 24 h ago; the fields below are not set.
    *
    * @generated from field: bool committed = 2;
    */
@@ -1889,14 +1889,14 @@ export type GetRequestResponse = Message<"ipledger.v1.GetRequestResponse"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Leases as they were answered then. Empty for methods without leases.
+   * The leases of that answer. Empty for methods without leases.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 5;
    */
   leases: Lease[];
 
   /**
-   * Number of the last event it wrote; the head it was decided at, if it wrote none.
+   * Number of the last event it wrote; if it wrote none, the head at which it was decided.
    *
    * @generated from field: uint64 seq = 6;
    */
@@ -1917,7 +1917,7 @@ export type GetRequestResponseJson = {
   requestId?: string;
 
   /**
-   * It was committed. False: never, or more than 24 h ago; nothing else is set then.
+   * False: it was never committed, or more than 24 h ago; the fields below are not set.
    *
    * @generated from field: bool committed = 2;
    */
@@ -1938,14 +1938,14 @@ export type GetRequestResponseJson = {
   at?: TimestampJson;
 
   /**
-   * Leases as they were answered then. Empty for methods without leases.
+   * The leases of that answer. Empty for methods without leases.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 5;
    */
   leases?: LeaseJson[];
 
   /**
-   * Number of the last event it wrote; the head it was decided at, if it wrote none.
+   * Number of the last event it wrote; if it wrote none, the head at which it was decided.
    *
    * @generated from field: uint64 seq = 6;
    */
@@ -1962,20 +1962,19 @@ export const GetRequestResponseSchema: GenMessage<GetRequestResponse, {jsonType:
 /**
  * Leases: addresses and blocks held for workloads.
  *
- * Rights: Get and List for orchestrator and auditor; Reserve, Confirm, Release for orchestrator (batches too) and, for leases
- * of its own node, agent (no batches); UpdateLabels, Quarantine and `validate_only` for orchestrator; Reap for admin, who may
- * do all of it. A token that is bound to a node can't take over, confirm or release what is placed on another.
+ * Rights. admin: all methods. orchestrator: all but Reap. agent: Reserve, Confirm and Release, no batches, for leases of its
+ * own node. auditor: Get and List. A token bound to a node can't take over, confirm or release a lease on another node.
  *
  * @generated from service ipledger.v1.LeaseService
  */
 export const LeaseService: GenService<{
   /**
-   * Gives an attachment its addresses: one for each claim, all or nothing.
+   * Gives an attachment one address for each claim, all or nothing.
    *
-   * A claim is met by the lease the attachment already holds in any of its pools, if RESERVED or ACTIVE, so repeating a
-   * Reserve is safe; the answer then says `reused`. A `node` that is given is written down, `confirm_by` moves to the later
-   * one, labels stay. Another incarnation or uid under the same (kind, name, interface) supersedes the old one, whose
-   * addresses are quarantined. A refused Reserve supersedes nothing, but quarantines made for `live_addresses` stay.
+   * Repeating a Reserve is safe: if the attachment already holds a RESERVED or ACTIVE lease in a pool of the claim, that
+   * lease is the answer, with `reused`. The lease then takes the given `node` and the later `confirm_by`, and keeps its
+   * labels. Another incarnation or uid under the same (kind, name, interface) supersedes the old one, whose addresses are
+   * quarantined. A refused Reserve supersedes nothing, but it does quarantine `live_addresses`.
    *
    * POOL_NOT_FOUND, POOL_EXHAUSTED (how many cool, when the next is ready), POOL_DRAINING, ALL_CANDIDATES_LIVE (32 skipped),
    * OWNER_LIMIT (the leases that fill it, and what ends them), ADDRESS_TAKEN, ADDRESS_COOLING, ADDRESS_QUARANTINED (seen by
@@ -2002,8 +2001,8 @@ export const LeaseService: GenService<{
     output: typeof BatchReserveResponseSchema;
   },
   /**
-   * Says that the address is configured: RESERVED becomes ACTIVE. Confirming an ACTIVE lease gives the same answer; if it
-   * last changed long ago, with a new version (Reserve does so, too). A refused Confirm means: unconfigure.
+   * Says that the address is configured: RESERVED becomes ACTIVE. Confirming an ACTIVE lease gives the same answer. If the
+   * lease last changed long ago, it gets a new version, as by a repeated Reserve. A refused Confirm means: unconfigure.
    *
    * LEASE_NOT_FOUND, LEASE_LOST (ended; a replayed `request_id` whose lease has ended or was quarantined),
    * ATTACHMENT_CLOSED, ILLEGAL_STATE (quarantined, or held by another).
@@ -2026,11 +2025,11 @@ export const LeaseService: GenService<{
     output: typeof BatchConfirmResponseSchema;
   },
   /**
-   * Gives addresses back. Named by lease id, by token, or by the full attachment with an incarnation; an address alone is not
-   * enough. It closes the attachment, also one the log has never seen: a Reserve or Confirm that it overtook is then refused
-   * with ATTACHMENT_CLOSED. Releasing what is already released gives the same answer. Of a quarantined lease, only
-   * SUPERSEDED, REMOVAL_UNCONFIRMED and RELEASED_BUT_LIVE end by it, if nobody lists the address for another; any other is
-   * answered as it is.
+   * Gives addresses back. Names the lease by its id, its token, or the full attachment with an incarnation; an address alone
+   * is not enough. Release closes the attachment, even one that the log has never seen: a Reserve or Confirm that arrives
+   * later is refused with ATTACHMENT_CLOSED. Releasing a released lease gives the same answer. Release ends a quarantine
+   * only if its reason is SUPERSEDED, REMOVAL_UNCONFIRMED or RELEASED_BUT_LIVE and no source lists the address for another
+   * owner; otherwise it answers the lease unchanged.
    *
    * LEASE_NOT_FOUND (unknown id or token), ILLEGAL_STATE (owner beside an id does not match).
    *
@@ -2052,7 +2051,7 @@ export const LeaseService: GenService<{
     output: typeof BatchReleaseResponseSchema;
   },
   /**
-   * Takes an address out of use until an operator reaps it, whatever it is: free, cooling, held.
+   * Takes an address out of use until an operator reaps it, whether it is free, cooling or held.
    *
    * LEASE_NOT_FOUND, LEASE_LOST (by id: ended), INVALID_FIELD `address` (in no pool), ADDRESS_EXCLUDED.
    *
@@ -2064,11 +2063,11 @@ export const LeaseService: GenService<{
     output: typeof QuarantineResponseSchema;
   },
   /**
-   * Ends leases by an operator's word that nothing uses them: one lease, or all that is placed on a node that is gone for
-   * good. Their addresses cool.
+   * Ends leases because an operator says that nothing uses them: one lease, or all leases of a node that is gone for good.
+   * Their addresses cool.
    *
-   * A node's Reap ends what is placed there up to `head`, but what a source of another node lists and OPERATOR quarantines;
-   * it also ends what the node's sources listed up to `head`, and their epochs.
+   * With `node`, Reap ends the leases placed there up to `head`, except those that a source of another node lists and
+   * OPERATOR quarantines. It also ends what the node's sources listed up to `head`, and their epochs.
    *
    * LEASE_NOT_FOUND, LEASE_LOST (ended), VERSION_MISMATCH (something happened to the lease since `version`; `head` is beyond
    * the log's), NETWORK_RECOVERING.
@@ -2116,7 +2115,7 @@ export const LeaseService: GenService<{
     output: typeof ListLeasesResponseSchema;
   },
   /**
-   * What became of a request. An id without a remembered commit is an answer, not an error.
+   * What became of a request. An unknown id is an answer (`committed: false`), not an error.
    *
    * @generated from rpc ipledger.v1.LeaseService.GetRequest
    */

@@ -19,13 +19,13 @@ export const file_ipledger_v1_liveness: GenFile = /*@__PURE__*/
   fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLoBQoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdhcm0YDyABKAgSLwoLcmVwb3J0ZWRfYXQYECABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWxhc3Rfc2VxdWVuY2UYESABKAQSLwoLY29tcGxldGVfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWNvbXBsZXRlX2hlYWQYEyABKAQSDAoEc2l6ZRgUIAEoDRIPCgdjb3VudGVkGBUgASgEEjEKDXBhcnRpYWxfc2luY2UYFiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3BhcnRpYWxfYmVjYXVzZRgXIAMoCSLDAQoVUmVnaXN0ZXJTb3VyY2VSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKcmVxdWVzdF9pZBgGIAEoCSI9ChZSZWdpc3RlclNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZSJGChNFbmFibGVTb3VyY2VSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSI7ChRFbmFibGVTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2UiRgoTUmV0aXJlU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiYgoUUmV0aXJlU291cmNlUmVzcG9uc2USIwoGc291cmNlGAEgASgLMhMuaXBsZWRnZXIudjEuU291cmNlEhMKC3Vud2l0bmVzc2VkGAIgASgNEhAKCHVubGlzdGVkGAMgASgNIpABChJMaXN0U291cmNlc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRIMCgRub2RlGAMgASgJEigKBnN0YXRlcxgEIAMoDjIYLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXRlEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJIlQKE0xpc3RTb3VyY2VzUmVzcG9uc2USJAoHc291cmNlcxgBIAMoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirAIKCFNpZ2h0aW5nEg4KBnNvdXJjZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEiEKBW93bmVyGAMgASgLMhIuaXBsZWRnZXIudjEuT3duZXISDQoFc3RhdGUYBCABKAkSDgoGbGlzdGVkGAUgASgIEhQKDGFwcGVhcmVkX3NlcRgGIAEoBBIvCgthcHBlYXJlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMdmFuaXNoZWRfc2VxGAggASgEEi8KC3ZhbmlzaGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt0ZXJtaW5hbF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigQEKFExpc3RTaWdodGluZ3NSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSEAoIdmFuaXNoZWQYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiWgoVTGlzdFNpZ2h0aW5nc1Jlc3BvbnNlEigKCXNpZ2h0aW5ncxgBIAMoCzIVLmlwbGVkZ2VyLnYxLlNpZ2h0aW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI3ChRCZWdpblNuYXBzaG90UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCSKfAQoVQmVnaW5TbmFwc2hvdFJlc3BvbnNlEhAKCHNlcXVlbmNlGAEgASgEEgwKBGhlYWQYAiABKAQSLAoIYmVndW5fYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA2VyYRgEIAEoDRIrCghpbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKfAQoNU25hcHNob3RFbnRyeRIPCgdhZGRyZXNzGAEgASgJEg8KB25ldHdvcmsYAiABKAkSDAoEa2luZBgDIAEoCRIMCgRuYW1lGAQgASgJEgsKA3VpZBgFIAEoCRITCgtpbmNhcm5hdGlvbhgGIAEoCRIRCglpbnRlcmZhY2UYByABKAkSDAoEbm9kZRgIIAEoCRINCgVzdGF0ZRgJIAEoCSLnAQoVUmVwb3J0U25hcHNob3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg0KBWVwb2NoGAMgASgJEhAKCHNlcXVlbmNlGAQgASgEEgwKBGhlYWQYBSABKAQSLAoIYmVndW5fYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGNvbXBsZXRlGAcgASgIEisKB2VudHJpZXMYCCADKAsyGi5pcGxlZGdlci52MS5TbmFwc2hvdEVudHJ5EhEKCXVuY2hhbmdlZBgJIAEoCSJgCgxWZXJpZmljYXRpb24SCgoCaWQYASABKAkSIQoFb3duZXIYAiABKAsyEi5pcGxlZGdlci52MS5Pd25lchIPCgdhZGRyZXNzGAMgASgJEhAKCGxlYXNlX2lkGAQgASgJIo8CChZSZXBvcnRTbmFwc2hvdFJlc3BvbnNlEhAKCGNvbXBsZXRlGAEgASgIEg8KB2NvdW50ZWQYAiABKAgSDwoHYmVjYXVzZRgDIAMoCRIOCgZyZXNlbmQYBCABKAgSDgoGZGlnZXN0GAUgASgJEhIKCnVucmVhZGFibGUYBiABKA0SMAoNdmVyaWZpY2F0aW9ucxgHIAMoCzIZLmlwbGVkZ2VyLnYxLlZlcmlmaWNhdGlvbhIVCg1uZXh0X3NlcXVlbmNlGAggASgEEhEKCW5leHRfaGVhZBgJIAEoBBIxCg1uZXh0X2JlZ3VuX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKKAQoNTG9va1VwVmVyZGljdBIKCgJpZBgBIAEoCRIpCgZhbnN3ZXIYAiABKA4yGS5pcGxlZGdlci52MS5Mb29rVXBBbnN3ZXISMgoOdGVybWluYWxfc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgEIAEoCSJ1ChVSZXBvcnRWZXJkaWN0c1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDQoFZXBvY2gYAyABKAkSLAoIdmVyZGljdHMYBCADKAsyGi5pcGxlZGdlci52MS5Mb29rVXBWZXJkaWN0IjsKFlJlcG9ydFZlcmRpY3RzUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKA0SDwoHaWdub3JlZBgCIAEoDSKHAQoQUmVjb25jaWxlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBHBvb2wYAiABKAkSDwoHYWRkcmVzcxgDIAEoCRIOCgZzb3VyY2UYBCABKAkSDAoEa2VwdBgFIAEoCBIRCglwYWdlX3NpemUYBiABKA0SEgoKcGFnZV90b2tlbhgHIAEoCSI7Cg1GaW5kaW5nUmVhc29uEgwKBGNvZGUYASABKAkSDgoGc291cmNlGAIgASgJEgwKBHRleHQYAyABKAkipgEKB0ZpbmRpbmcSDwoHYWRkcmVzcxgBIAEoCRIhCgVsZWFzZRgCIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEg8KB3ZlcmRpY3QYAyABKAkSKwoHYmVjYXVzZRgEIAMoCzIaLmlwbGVkZ2VyLnYxLkZpbmRpbmdSZWFzb24SKQoIZXZpZGVuY2UYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImIKEVJlY29uY2lsZVJlc3BvbnNlEiYKCGZpbmRpbmdzGAEgAygLMhQuaXBsZWRnZXIudjEuRmluZGluZxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSDAoEaGVhZBgDIAEoBCJsChFSZXN1bWVIb2xkUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEiUKBWNhdXNlGAIgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEgsKA3doeRgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJIjYKElJlc3VtZUhvbGRSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmlwbGVkZ2VyLnYxLkhvbGQihQEKCUF0dGVudGlvbhIMCgRjb2RlGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYAyABKAkSDwoHYWRkcmVzcxgEIAEoCRIQCghsZWFzZV9pZBgFIAEoCRIMCgR0ZXh0GAYgASgJIl0KFExpc3RBdHRlbnRpb25SZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDQoFY29kZXMYAiADKAkSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkiVwoVTGlzdEF0dGVudGlvblJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuaXBsZWRnZXIudjEuQXR0ZW50aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSpZCgpTb3VyY2VLaW5kEhsKF1NPVVJDRV9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEUFVTSBABEgoKBkRPQ0tFUhACEg4KCktVQkVSTkVURVMQAxIICgRIVFRQEAQqVQoLU291cmNlU3RhdGUSHAoYU09VUkNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASDgoKUkVHSVNURVJFRBABEgsKB0VOQUJMRUQQAhILCgdSRVRJUkVEEAMqaAoMTG9va1VwQW5zd2VyEh4KGkxPT0tfVVBfQU5TV0VSX1VOU1BFQ0lGSUVEEAASCAoETElWRRABEgwKCFRFUk1JTkFMEAISCAoER09ORRADEgsKB1VOS05PV04QBBIJCgVFUlJPUhAFMsEHCg9MaXZlbmVzc1NlcnZpY2USWQoOUmVnaXN0ZXJTb3VyY2USIi5pcGxlZGdlci52MS5SZWdpc3RlclNvdXJjZVJlcXVlc3QaIy5pcGxlZGdlci52MS5SZWdpc3RlclNvdXJjZVJlc3BvbnNlElMKDEVuYWJsZVNvdXJjZRIgLmlwbGVkZ2VyLnYxLkVuYWJsZVNvdXJjZVJlcXVlc3QaIS5pcGxlZGdlci52MS5FbmFibGVTb3VyY2VSZXNwb25zZRJTCgxSZXRpcmVTb3VyY2USIC5pcGxlZGdlci52MS5SZXRpcmVTb3VyY2VSZXF1ZXN0GiEuaXBsZWRnZXIudjEuUmV0aXJlU291cmNlUmVzcG9uc2USUAoLTGlzdFNvdXJjZXMSHy5pcGxlZGdlci52MS5MaXN0U291cmNlc1JlcXVlc3QaIC5pcGxlZGdlci52MS5MaXN0U291cmNlc1Jlc3BvbnNlElYKDUxpc3RTaWdodGluZ3MSIS5pcGxlZGdlci52MS5MaXN0U2lnaHRpbmdzUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RTaWdodGluZ3NSZXNwb25zZRJWCg1CZWdpblNuYXBzaG90EiEuaXBsZWRnZXIudjEuQmVnaW5TbmFwc2hvdFJlcXVlc3QaIi5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVzcG9uc2USWQoOUmVwb3J0U25hcHNob3QSIi5pcGxlZGdlci52MS5SZXBvcnRTbmFwc2hvdFJlcXVlc3QaIy5pcGxlZGdlci52MS5SZXBvcnRTbmFwc2hvdFJlc3BvbnNlElkKDlJlcG9ydFZlcmRpY3RzEiIuaXBsZWRnZXIudjEuUmVwb3J0VmVyZGljdHNSZXF1ZXN0GiMuaXBsZWRnZXIudjEuUmVwb3J0VmVyZGljdHNSZXNwb25zZRJKCglSZWNvbmNpbGUSHS5pcGxlZGdlci52MS5SZWNvbmNpbGVSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuUmVjb25jaWxlUmVzcG9uc2USTQoKUmVzdW1lSG9sZBIeLmlwbGVkZ2VyLnYxLlJlc3VtZUhvbGRSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuUmVzdW1lSG9sZFJlc3BvbnNlElYKDUxpc3RBdHRlbnRpb24SIS5pcGxlZGdlci52MS5MaXN0QXR0ZW50aW9uUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RBdHRlbnRpb25SZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
 
 /**
- * What a source can see. Of what it cannot see, its silence says nothing.
+ * What a source can see. What it can't see is not missing from its list.
  *
  * @generated from message ipledger.v1.SourceSight
  */
 export type SourceSight = Message<"ipledger.v1.SourceSight"> & {
   /**
-   * The node it sees, at most 253 bytes. Empty: the whole network.
+   * The node that it sees, at most 253 bytes. Empty: the whole network.
    *
    * @generated from field: string node = 1;
    */
@@ -46,7 +46,7 @@ export type SourceSight = Message<"ipledger.v1.SourceSight"> & {
   families: number[];
 
   /**
-   * How often it reports, or is asked: 1s to 1 hour. Default 30s, of sources that are asked 60s.
+   * How often it reports or is asked: 1s to 1 hour. Default 30s; 60s for sources that are asked.
    *
    * @generated from field: google.protobuf.Duration interval = 4;
    */
@@ -54,13 +54,13 @@ export type SourceSight = Message<"ipledger.v1.SourceSight"> & {
 };
 
 /**
- * What a source can see. Of what it cannot see, its silence says nothing.
+ * What a source can see. What it can't see is not missing from its list.
  *
  * @generated from message ipledger.v1.SourceSight
  */
 export type SourceSightJson = {
   /**
-   * The node it sees, at most 253 bytes. Empty: the whole network.
+   * The node that it sees, at most 253 bytes. Empty: the whole network.
    *
    * @generated from field: string node = 1;
    */
@@ -81,7 +81,7 @@ export type SourceSightJson = {
   families?: number[];
 
   /**
-   * How often it reports, or is asked: 1s to 1 hour. Default 30s, of sources that are asked 60s.
+   * How often it reports or is asked: 1s to 1 hour. Default 30s; 60s for sources that are asked.
    *
    * @generated from field: google.protobuf.Duration interval = 4;
    */
@@ -96,7 +96,7 @@ export const SourceSightSchema: GenMessage<SourceSight, {jsonType: SourceSightJs
   messageDesc(file_ipledger_v1_liveness, 0);
 
 /**
- * A source and how it stands.
+ * A source and its freshness.
  *
  * @generated from message ipledger.v1.Source
  */
@@ -109,14 +109,14 @@ export type Source = Message<"ipledger.v1.Source"> & {
   network: string;
 
   /**
-   * Its id in the network, for ever.
+   * Its id, unique in the network for ever.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * How it comes to say what it sees.
+   * How ipledger gets its list.
    *
    * @generated from field: ipledger.v1.SourceKind kind = 3;
    */
@@ -130,14 +130,14 @@ export type Source = Message<"ipledger.v1.Source"> & {
   sight?: SourceSight | undefined;
 
   /**
-   * Of a source that is asked: where and how. Without secrets.
+   * For a source that is asked: where and how. Without secrets.
    *
    * @generated from field: google.protobuf.Struct settings = 5;
    */
   settings?: JsonObject | undefined;
 
   /**
-   * How far it is believed.
+   * Whether it counts.
    *
    * @generated from field: ipledger.v1.SourceState state = 6;
    */
@@ -172,7 +172,7 @@ export type Source = Message<"ipledger.v1.Source"> & {
   enabledBy: string;
 
   /**
-   * Number of the event that enabled it: leases made before are not missed by this source unless it has listed them.
+   * Number of the event that enabled it. It is a witness of leases made later, and of leases that it has listed.
    *
    * @generated from field: uint64 enabled_seq = 11;
    */
@@ -186,77 +186,78 @@ export type Source = Message<"ipledger.v1.Source"> & {
   retiredAt?: Timestamp | undefined;
 
   /**
-   * The life of the reporting process. Empty: it has not reported yet.
+   * The current life of the reporting process. Empty: it has not reported yet.
    *
    * @generated from field: string epoch = 13;
    */
   epoch: string;
 
   /**
-   * Since when.
+   * When that epoch began.
    *
    * @generated from field: google.protobuf.Timestamp epoch_begun_at = 14;
    */
   epochBegunAt?: Timestamp | undefined;
 
   /**
-   * Two complete reports in this epoch, the second with no more entries than the first; before, nothing is missed.
+   * It sent two complete reports in this epoch, the second with no more entries than the first. Until then its reports are not
+   * counted.
    *
    * @generated from field: bool warm = 15;
    */
   warm: boolean;
 
   /**
-   * Its last report, complete or not.
+   * When it last reported, completely or not.
    *
    * @generated from field: google.protobuf.Timestamp reported_at = 16;
    */
   reportedAt?: Timestamp | undefined;
 
   /**
-   * Number of the last report taken in order.
+   * Sequence of the last report that was in order.
    *
    * @generated from field: uint64 last_sequence = 17;
    */
   lastSequence: bigint;
 
   /**
-   * When its last complete report was begun. Absent: there was none.
+   * When its last complete report was begun. Absent: never.
    *
    * @generated from field: google.protobuf.Timestamp complete_at = 18;
    */
   completeAt?: Timestamp | undefined;
 
   /**
-   * Head of the log at which that one was begun.
+   * Head of the log at which that report was begun.
    *
    * @generated from field: uint64 complete_head = 19;
    */
   completeHead: bigint;
 
   /**
-   * Entries of that one.
+   * Number of entries in that report.
    *
    * @generated from field: uint32 size = 20;
    */
   size: number;
 
   /**
-   * Counted reports, for ever.
+   * Number of its counted reports since it was registered.
    *
    * @generated from field: uint64 counted = 21;
    */
   counted: bigint;
 
   /**
-   * Since when it has not reported completely. Absent: its last report was complete.
+   * Since when its reports are partial. Absent: its last report was complete.
    *
    * @generated from field: google.protobuf.Timestamp partial_since = 22;
    */
   partialSince?: Timestamp | undefined;
 
   /**
-   * Why, as in ReportSnapshotResponse.
+   * Why they are partial, as in ReportSnapshotResponse.because.
    *
    * @generated from field: repeated string partial_because = 23;
    */
@@ -264,7 +265,7 @@ export type Source = Message<"ipledger.v1.Source"> & {
 };
 
 /**
- * A source and how it stands.
+ * A source and its freshness.
  *
  * @generated from message ipledger.v1.Source
  */
@@ -277,14 +278,14 @@ export type SourceJson = {
   network?: string;
 
   /**
-   * Its id in the network, for ever.
+   * Its id, unique in the network for ever.
    *
    * @generated from field: string id = 2;
    */
   id?: string;
 
   /**
-   * How it comes to say what it sees.
+   * How ipledger gets its list.
    *
    * @generated from field: ipledger.v1.SourceKind kind = 3;
    */
@@ -298,14 +299,14 @@ export type SourceJson = {
   sight?: SourceSightJson;
 
   /**
-   * Of a source that is asked: where and how. Without secrets.
+   * For a source that is asked: where and how. Without secrets.
    *
    * @generated from field: google.protobuf.Struct settings = 5;
    */
   settings?: StructJson;
 
   /**
-   * How far it is believed.
+   * Whether it counts.
    *
    * @generated from field: ipledger.v1.SourceState state = 6;
    */
@@ -340,7 +341,7 @@ export type SourceJson = {
   enabledBy?: string;
 
   /**
-   * Number of the event that enabled it: leases made before are not missed by this source unless it has listed them.
+   * Number of the event that enabled it. It is a witness of leases made later, and of leases that it has listed.
    *
    * @generated from field: uint64 enabled_seq = 11;
    */
@@ -354,77 +355,78 @@ export type SourceJson = {
   retiredAt?: TimestampJson;
 
   /**
-   * The life of the reporting process. Empty: it has not reported yet.
+   * The current life of the reporting process. Empty: it has not reported yet.
    *
    * @generated from field: string epoch = 13;
    */
   epoch?: string;
 
   /**
-   * Since when.
+   * When that epoch began.
    *
    * @generated from field: google.protobuf.Timestamp epoch_begun_at = 14;
    */
   epochBegunAt?: TimestampJson;
 
   /**
-   * Two complete reports in this epoch, the second with no more entries than the first; before, nothing is missed.
+   * It sent two complete reports in this epoch, the second with no more entries than the first. Until then its reports are not
+   * counted.
    *
    * @generated from field: bool warm = 15;
    */
   warm?: boolean;
 
   /**
-   * Its last report, complete or not.
+   * When it last reported, completely or not.
    *
    * @generated from field: google.protobuf.Timestamp reported_at = 16;
    */
   reportedAt?: TimestampJson;
 
   /**
-   * Number of the last report taken in order.
+   * Sequence of the last report that was in order.
    *
    * @generated from field: uint64 last_sequence = 17;
    */
   lastSequence?: string;
 
   /**
-   * When its last complete report was begun. Absent: there was none.
+   * When its last complete report was begun. Absent: never.
    *
    * @generated from field: google.protobuf.Timestamp complete_at = 18;
    */
   completeAt?: TimestampJson;
 
   /**
-   * Head of the log at which that one was begun.
+   * Head of the log at which that report was begun.
    *
    * @generated from field: uint64 complete_head = 19;
    */
   completeHead?: string;
 
   /**
-   * Entries of that one.
+   * Number of entries in that report.
    *
    * @generated from field: uint32 size = 20;
    */
   size?: number;
 
   /**
-   * Counted reports, for ever.
+   * Number of its counted reports since it was registered.
    *
    * @generated from field: uint64 counted = 21;
    */
   counted?: string;
 
   /**
-   * Since when it has not reported completely. Absent: its last report was complete.
+   * Since when its reports are partial. Absent: its last report was complete.
    *
    * @generated from field: google.protobuf.Timestamp partial_since = 22;
    */
   partialSince?: TimestampJson;
 
   /**
-   * Why, as in ReportSnapshotResponse.
+   * Why they are partial, as in ReportSnapshotResponse.because.
    *
    * @generated from field: repeated string partial_because = 23;
    */
@@ -473,7 +475,7 @@ export type RegisterSourceRequest = Message<"ipledger.v1.RegisterSourceRequest">
   sight?: SourceSight | undefined;
 
   /**
-   * Of a source that is asked, as the documentation of its kind says. No secrets: those are the server's configuration.
+   * For a source that is asked: the settings of its kind, see docs/sources.md. Secrets belong to the server's configuration.
    *
    * @generated from field: google.protobuf.Struct settings = 5;
    */
@@ -522,7 +524,7 @@ export type RegisterSourceRequestJson = {
   sight?: SourceSightJson;
 
   /**
-   * Of a source that is asked, as the documentation of its kind says. No secrets: those are the server's configuration.
+   * For a source that is asked: the settings of its kind, see docs/sources.md. Secrets belong to the server's configuration.
    *
    * @generated from field: google.protobuf.Struct settings = 5;
    */
@@ -753,14 +755,14 @@ export type RetireSourceResponse = Message<"ipledger.v1.RetireSourceResponse"> &
   source?: Source | undefined;
 
   /**
-   * Leases that lost their last witness: nobody misses them any more, so only Release or Reap ends them.
+   * Number of leases that lost their last witness. Only Release or Reap can end them.
    *
    * @generated from field: uint32 unwitnessed = 2;
    */
   unwitnessed: number;
 
   /**
-   * Free addresses that only this source listed: they may be handed out from now on.
+   * Number of free addresses that only this source listed. They may be handed out from now on.
    *
    * @generated from field: uint32 unlisted = 3;
    */
@@ -781,14 +783,14 @@ export type RetireSourceResponseJson = {
   source?: SourceJson;
 
   /**
-   * Leases that lost their last witness: nobody misses them any more, so only Release or Reap ends them.
+   * Number of leases that lost their last witness. Only Release or Reap can end them.
    *
    * @generated from field: uint32 unwitnessed = 2;
    */
   unwitnessed?: number;
 
   /**
-   * Free addresses that only this source listed: they may be handed out from now on.
+   * Number of free addresses that only this source listed. They may be handed out from now on.
    *
    * @generated from field: uint32 unlisted = 3;
    */
@@ -957,13 +959,13 @@ export const ListSourcesResponseSchema: GenMessage<ListSourcesResponse, {jsonTyp
   messageDesc(file_ipledger_v1_liveness, 9);
 
 /**
- * Who is listed at an address, by whom, from when to when.
+ * An owner that a source lists at an address, and since when.
  *
  * @generated from message ipledger.v1.Sighting
  */
 export type Sighting = Message<"ipledger.v1.Sighting"> & {
   /**
-   * By which source.
+   * The source.
    *
    * @generated from field: string source = 1;
    */
@@ -977,21 +979,21 @@ export type Sighting = Message<"ipledger.v1.Sighting"> & {
   address: string;
 
   /**
-   * Who uses it. Absent: the source cannot tell. An interface that was not told is empty.
+   * The owner. Absent: the source can't tell. `interface` is empty if the source does not report it.
    *
    * @generated from field: ipledger.v1.Owner owner = 3;
    */
   owner?: Owner | undefined;
 
   /**
-   * The source's word for what it is doing; `terminal`: it has ended and is listed all the same.
+   * The state as the source reports it. `terminal`: the workload has ended and is still listed.
    *
    * @generated from field: string state = 4;
    */
   state: string;
 
   /**
-   * Listed now.
+   * It is listed now.
    *
    * @generated from field: bool listed = 5;
    */
@@ -1012,7 +1014,7 @@ export type Sighting = Message<"ipledger.v1.Sighting"> & {
   appearedAt?: Timestamp | undefined;
 
   /**
-   * Number of the event since which it is listed no more. 0: it is listed.
+   * Number of the event since which it is not listed. 0: it is listed.
    *
    * @generated from field: uint64 vanished_seq = 8;
    */
@@ -1034,13 +1036,13 @@ export type Sighting = Message<"ipledger.v1.Sighting"> & {
 };
 
 /**
- * Who is listed at an address, by whom, from when to when.
+ * An owner that a source lists at an address, and since when.
  *
  * @generated from message ipledger.v1.Sighting
  */
 export type SightingJson = {
   /**
-   * By which source.
+   * The source.
    *
    * @generated from field: string source = 1;
    */
@@ -1054,21 +1056,21 @@ export type SightingJson = {
   address?: string;
 
   /**
-   * Who uses it. Absent: the source cannot tell. An interface that was not told is empty.
+   * The owner. Absent: the source can't tell. `interface` is empty if the source does not report it.
    *
    * @generated from field: ipledger.v1.Owner owner = 3;
    */
   owner?: OwnerJson;
 
   /**
-   * The source's word for what it is doing; `terminal`: it has ended and is listed all the same.
+   * The state as the source reports it. `terminal`: the workload has ended and is still listed.
    *
    * @generated from field: string state = 4;
    */
   state?: string;
 
   /**
-   * Listed now.
+   * It is listed now.
    *
    * @generated from field: bool listed = 5;
    */
@@ -1089,7 +1091,7 @@ export type SightingJson = {
   appearedAt?: TimestampJson;
 
   /**
-   * Number of the event since which it is listed no more. 0: it is listed.
+   * Number of the event since which it is not listed. 0: it is listed.
    *
    * @generated from field: uint64 vanished_seq = 8;
    */
@@ -1285,7 +1287,7 @@ export type BeginSnapshotRequest = Message<"ipledger.v1.BeginSnapshotRequest"> &
   network: string;
 
   /**
-   * Required: who is going to look.
+   * Required: the source that is going to look.
    *
    * @generated from field: string source = 2;
    */
@@ -1306,7 +1308,7 @@ export type BeginSnapshotRequestJson = {
   network?: string;
 
   /**
-   * Required: who is going to look.
+   * Required: the source that is going to look.
    *
    * @generated from field: string source = 2;
    */
@@ -1321,7 +1323,7 @@ export const BeginSnapshotRequestSchema: GenMessage<BeginSnapshotRequest, {jsonT
   messageDesc(file_ipledger_v1_liveness, 13);
 
 /**
- * Answer of BeginSnapshot: `sequence`, `head` and `begun_at` are repeated in ReportSnapshot. Look after you got them.
+ * Answer of BeginSnapshot. Look after you received it, then send `sequence`, `head` and `begun_at` in ReportSnapshot.
  *
  * @generated from message ipledger.v1.BeginSnapshotResponse
  */
@@ -1363,7 +1365,7 @@ export type BeginSnapshotResponse = Message<"ipledger.v1.BeginSnapshotResponse">
 };
 
 /**
- * Answer of BeginSnapshot: `sequence`, `head` and `begun_at` are repeated in ReportSnapshot. Look after you got them.
+ * Answer of BeginSnapshot. Look after you received it, then send `sequence`, `head` and `begun_at` in ReportSnapshot.
  *
  * @generated from message ipledger.v1.BeginSnapshotResponse
  */
@@ -1425,21 +1427,21 @@ export type SnapshotEntry = Message<"ipledger.v1.SnapshotEntry"> & {
   address: string;
 
   /**
-   * Of a source that sees several networks: the one this address is in. Entries of another than the request's are ignored.
+   * For a source that sees several networks: the network of this address. Entries of other networks are ignored.
    *
    * @generated from field: string network = 2;
    */
   network: string;
 
   /**
-   * As Owner.kind. Empty: whose it is is not known.
+   * As Owner.kind. Empty: the owner is unknown.
    *
    * @generated from field: string kind = 3;
    */
   kind: string;
 
   /**
-   * As Owner.name; name or uid with every kind.
+   * As Owner.name. With a kind, a name or a uid is required.
    *
    * @generated from field: string name = 4;
    */
@@ -1460,22 +1462,22 @@ export type SnapshotEntry = Message<"ipledger.v1.SnapshotEntry"> & {
   incarnation: string;
 
   /**
-   * As Owner.interface. Empty: not told.
+   * As Owner.interface. Empty: the source does not know it.
    *
    * @generated from field: string interface = 7;
    */
   interface: string;
 
   /**
-   * Where it is. Of a source of a node: empty, or that node.
+   * The node where it is. From a source of a node: empty, or that node.
    *
    * @generated from field: string node = 8;
    */
   node: string;
 
   /**
-   * At most 63 bytes: the source's word, `running`, `paused`. Every word means alive but `terminal`: it has ended for good
-   * and is listed all the same, so it need not be asked for.
+   * At most 63 bytes: `running`, `paused`, … . Every state but `terminal` means alive. `terminal`: the workload has ended for
+   * good, so no look-up is needed.
    *
    * @generated from field: string state = 9;
    */
@@ -1496,21 +1498,21 @@ export type SnapshotEntryJson = {
   address?: string;
 
   /**
-   * Of a source that sees several networks: the one this address is in. Entries of another than the request's are ignored.
+   * For a source that sees several networks: the network of this address. Entries of other networks are ignored.
    *
    * @generated from field: string network = 2;
    */
   network?: string;
 
   /**
-   * As Owner.kind. Empty: whose it is is not known.
+   * As Owner.kind. Empty: the owner is unknown.
    *
    * @generated from field: string kind = 3;
    */
   kind?: string;
 
   /**
-   * As Owner.name; name or uid with every kind.
+   * As Owner.name. With a kind, a name or a uid is required.
    *
    * @generated from field: string name = 4;
    */
@@ -1531,22 +1533,22 @@ export type SnapshotEntryJson = {
   incarnation?: string;
 
   /**
-   * As Owner.interface. Empty: not told.
+   * As Owner.interface. Empty: the source does not know it.
    *
    * @generated from field: string interface = 7;
    */
   interface?: string;
 
   /**
-   * Where it is. Of a source of a node: empty, or that node.
+   * The node where it is. From a source of a node: empty, or that node.
    *
    * @generated from field: string node = 8;
    */
   node?: string;
 
   /**
-   * At most 63 bytes: the source's word, `running`, `paused`. Every word means alive but `terminal`: it has ended for good
-   * and is listed all the same, so it need not be asked for.
+   * At most 63 bytes: `running`, `paused`, … . Every state but `terminal` means alive. `terminal`: the workload has ended for
+   * good, so no look-up is needed.
    *
    * @generated from field: string state = 9;
    */
@@ -1574,15 +1576,15 @@ export type ReportSnapshotRequest = Message<"ipledger.v1.ReportSnapshotRequest">
   network: string;
 
   /**
-   * Required: who looked.
+   * Required: the source that looked.
    *
    * @generated from field: string source = 2;
    */
   source: string;
 
   /**
-   * Required, at most 253 bytes: one life of the reporting process, new with each of its starts. A new one closes all earlier
-   * ones for good and starts warm-up.
+   * Required, at most 253 bytes: one life of the reporting process, new at each start. A new epoch closes all earlier ones for
+   * good, and the source warms up again.
    *
    * @generated from field: string epoch = 3;
    */
@@ -1610,21 +1612,21 @@ export type ReportSnapshotRequest = Message<"ipledger.v1.ReportSnapshotRequest">
   begunAt?: Timestamp | undefined;
 
   /**
-   * Everything that the source declares to see is in here. False, whenever a part could not be asked or read.
+   * The list has everything that the source declares to see. False if any part could not be asked or read.
    *
    * @generated from field: bool complete = 7;
    */
   complete: boolean;
 
   /**
-   * What is there, at most 200,000.
+   * The addresses in use, at most 200,000.
    *
    * @generated from field: repeated ipledger.v1.SnapshotEntry entries = 8;
    */
   entries: SnapshotEntry[];
 
   /**
-   * Instead of `entries`: the `digest` of the last answer. The list is still that one.
+   * Instead of `entries`: the `digest` of the last answer. It says that the list has not changed.
    *
    * @generated from field: string unchanged = 9;
    */
@@ -1645,15 +1647,15 @@ export type ReportSnapshotRequestJson = {
   network?: string;
 
   /**
-   * Required: who looked.
+   * Required: the source that looked.
    *
    * @generated from field: string source = 2;
    */
   source?: string;
 
   /**
-   * Required, at most 253 bytes: one life of the reporting process, new with each of its starts. A new one closes all earlier
-   * ones for good and starts warm-up.
+   * Required, at most 253 bytes: one life of the reporting process, new at each start. A new epoch closes all earlier ones for
+   * good, and the source warms up again.
    *
    * @generated from field: string epoch = 3;
    */
@@ -1681,21 +1683,21 @@ export type ReportSnapshotRequestJson = {
   begunAt?: TimestampJson;
 
   /**
-   * Everything that the source declares to see is in here. False, whenever a part could not be asked or read.
+   * The list has everything that the source declares to see. False if any part could not be asked or read.
    *
    * @generated from field: bool complete = 7;
    */
   complete?: boolean;
 
   /**
-   * What is there, at most 200,000.
+   * The addresses in use, at most 200,000.
    *
    * @generated from field: repeated ipledger.v1.SnapshotEntry entries = 8;
    */
   entries?: SnapshotEntryJson[];
 
   /**
-   * Instead of `entries`: the `digest` of the last answer. The list is still that one.
+   * Instead of `entries`: the `digest` of the last answer. It says that the list has not changed.
    *
    * @generated from field: string unchanged = 9;
    */
@@ -1710,28 +1712,28 @@ export const ReportSnapshotRequestSchema: GenMessage<ReportSnapshotRequest, {jso
   messageDesc(file_ipledger_v1_liveness, 16);
 
 /**
- * A look-up that is asked for: is this workload there?
+ * A look-up that ipledger asks for: does this workload exist?
  *
  * @generated from message ipledger.v1.Verification
  */
 export type Verification = Message<"ipledger.v1.Verification"> & {
   /**
-   * To be quoted with the verdict.
+   * To be repeated in the verdict.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Whom to ask for, by (kind, uid), or by (kind, name) where the uid repeats the name. Another uid under the same name is not
-   * this workload.
+   * The workload, identified by (kind, uid), or by (kind, name) where the uid equals the name. Another uid under the same name
+   * is another workload.
    *
    * @generated from field: ipledger.v1.Owner owner = 2;
    */
   owner?: Owner | undefined;
 
   /**
-   * Of which address its lease is, for display.
+   * The address of its lease, for display.
    *
    * @generated from field: string address = 3;
    */
@@ -1746,28 +1748,28 @@ export type Verification = Message<"ipledger.v1.Verification"> & {
 };
 
 /**
- * A look-up that is asked for: is this workload there?
+ * A look-up that ipledger asks for: does this workload exist?
  *
  * @generated from message ipledger.v1.Verification
  */
 export type VerificationJson = {
   /**
-   * To be quoted with the verdict.
+   * To be repeated in the verdict.
    *
    * @generated from field: string id = 1;
    */
   id?: string;
 
   /**
-   * Whom to ask for, by (kind, uid), or by (kind, name) where the uid repeats the name. Another uid under the same name is not
-   * this workload.
+   * The workload, identified by (kind, uid), or by (kind, name) where the uid equals the name. Another uid under the same name
+   * is another workload.
    *
    * @generated from field: ipledger.v1.Owner owner = 2;
    */
   owner?: OwnerJson;
 
   /**
-   * Of which address its lease is, for display.
+   * The address of its lease, for display.
    *
    * @generated from field: string address = 3;
    */
@@ -1795,38 +1797,38 @@ export const VerificationSchema: GenMessage<Verification, {jsonType: Verificatio
  */
 export type ReportSnapshotResponse = Message<"ipledger.v1.ReportSnapshotResponse"> & {
   /**
-   * It was taken as complete.
+   * The report was complete.
    *
    * @generated from field: bool complete = 1;
    */
   complete: boolean;
 
   /**
-   * What it does not list was missed.
+   * It counted: leases that it does not list were missed once.
    *
    * @generated from field: bool counted = 2;
    */
   counted: boolean;
 
   /**
-   * Why it was not complete: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (it was
-   * begun in a later life of this database), OUT_OF_SEQUENCE (another was taken since it was begun). Why a complete one did
-   * not count: NOT_ENABLED, WARM_UP (its source has not listed twice without growing since it started), TOO_SOON (it was begun
-   * less than half an interval after the last that counted).
+   * Why it was partial: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (it was begun
+   * in a later life of this database), OUT_OF_SEQUENCE (another report was taken after it was begun). Why a complete one did
+   * not count: NOT_ENABLED, WARM_UP (the source is not warm), TOO_SOON (it was begun less than half an interval after the last
+   * counted one).
    *
    * @generated from field: repeated string because = 3;
    */
   because: string[];
 
   /**
-   * `unchanged` is not the digest of what is listed: send the entries. Nothing else was done.
+   * `unchanged` does not match the stored list: send the entries. Nothing else was done.
    *
    * @generated from field: bool resend = 4;
    */
   resend: boolean;
 
   /**
-   * To be sent as `unchanged` while the list stays as it is. Empty: it cannot.
+   * Send it as `unchanged` while the list does not change. Empty: send the entries.
    *
    * @generated from field: string digest = 5;
    */
@@ -1840,15 +1842,15 @@ export type ReportSnapshotResponse = Message<"ipledger.v1.ReportSnapshotResponse
   unreadable: number;
 
   /**
-   * Look-ups wanted, at most 64; answer with ReportVerdicts. They are asked again until they are answered.
+   * Look-ups to answer by ReportVerdicts, at most 64. They are repeated until they are answered.
    *
    * @generated from field: repeated ipledger.v1.Verification verifications = 7;
    */
   verifications: Verification[];
 
   /**
-   * For the next report, instead of BeginSnapshot, if its source begins to look after it got this answer. After a call that
-   * failed, begin.
+   * For the next report, instead of BeginSnapshot, if the source looks after it received this answer. After a failed call, use
+   * BeginSnapshot.
    *
    * @generated from field: uint64 next_sequence = 8;
    */
@@ -1876,38 +1878,38 @@ export type ReportSnapshotResponse = Message<"ipledger.v1.ReportSnapshotResponse
  */
 export type ReportSnapshotResponseJson = {
   /**
-   * It was taken as complete.
+   * The report was complete.
    *
    * @generated from field: bool complete = 1;
    */
   complete?: boolean;
 
   /**
-   * What it does not list was missed.
+   * It counted: leases that it does not list were missed once.
    *
    * @generated from field: bool counted = 2;
    */
   counted?: boolean;
 
   /**
-   * Why it was not complete: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (it was
-   * begun in a later life of this database), OUT_OF_SEQUENCE (another was taken since it was begun). Why a complete one did
-   * not count: NOT_ENABLED, WARM_UP (its source has not listed twice without growing since it started), TOO_SOON (it was begun
-   * less than half an interval after the last that counted).
+   * Why it was partial: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (it was begun
+   * in a later life of this database), OUT_OF_SEQUENCE (another report was taken after it was begun). Why a complete one did
+   * not count: NOT_ENABLED, WARM_UP (the source is not warm), TOO_SOON (it was begun less than half an interval after the last
+   * counted one).
    *
    * @generated from field: repeated string because = 3;
    */
   because?: string[];
 
   /**
-   * `unchanged` is not the digest of what is listed: send the entries. Nothing else was done.
+   * `unchanged` does not match the stored list: send the entries. Nothing else was done.
    *
    * @generated from field: bool resend = 4;
    */
   resend?: boolean;
 
   /**
-   * To be sent as `unchanged` while the list stays as it is. Empty: it cannot.
+   * Send it as `unchanged` while the list does not change. Empty: send the entries.
    *
    * @generated from field: string digest = 5;
    */
@@ -1921,15 +1923,15 @@ export type ReportSnapshotResponseJson = {
   unreadable?: number;
 
   /**
-   * Look-ups wanted, at most 64; answer with ReportVerdicts. They are asked again until they are answered.
+   * Look-ups to answer by ReportVerdicts, at most 64. They are repeated until they are answered.
    *
    * @generated from field: repeated ipledger.v1.Verification verifications = 7;
    */
   verifications?: VerificationJson[];
 
   /**
-   * For the next report, instead of BeginSnapshot, if its source begins to look after it got this answer. After a call that
-   * failed, begin.
+   * For the next report, instead of BeginSnapshot, if the source looks after it received this answer. After a failed call, use
+   * BeginSnapshot.
    *
    * @generated from field: uint64 next_sequence = 8;
    */
@@ -1971,7 +1973,7 @@ export type LookUpVerdict = Message<"ipledger.v1.LookUpVerdict"> & {
   id: string;
 
   /**
-   * Required. When in doubt UNKNOWN.
+   * Required. In doubt, UNKNOWN.
    *
    * @generated from field: ipledger.v1.LookUpAnswer answer = 2;
    */
@@ -2006,7 +2008,7 @@ export type LookUpVerdictJson = {
   id?: string;
 
   /**
-   * Required. When in doubt UNKNOWN.
+   * Required. In doubt, UNKNOWN.
    *
    * @generated from field: ipledger.v1.LookUpAnswer answer = 2;
    */
@@ -2048,7 +2050,7 @@ export type ReportVerdictsRequest = Message<"ipledger.v1.ReportVerdictsRequest">
   network: string;
 
   /**
-   * Required: who looked.
+   * Required: the source that looked.
    *
    * @generated from field: string source = 2;
    */
@@ -2083,7 +2085,7 @@ export type ReportVerdictsRequestJson = {
   network?: string;
 
   /**
-   * Required: who looked.
+   * Required: the source that looked.
    *
    * @generated from field: string source = 2;
    */
@@ -2118,14 +2120,14 @@ export const ReportVerdictsRequestSchema: GenMessage<ReportVerdictsRequest, {jso
  */
 export type ReportVerdictsResponse = Message<"ipledger.v1.ReportVerdictsResponse"> & {
   /**
-   * Verdicts that were asked for.
+   * Number of verdicts that were asked for.
    *
    * @generated from field: uint32 accepted = 1;
    */
   accepted: number;
 
   /**
-   * The others.
+   * Number of the others.
    *
    * @generated from field: uint32 ignored = 2;
    */
@@ -2139,14 +2141,14 @@ export type ReportVerdictsResponse = Message<"ipledger.v1.ReportVerdictsResponse
  */
 export type ReportVerdictsResponseJson = {
   /**
-   * Verdicts that were asked for.
+   * Number of verdicts that were asked for.
    *
    * @generated from field: uint32 accepted = 1;
    */
   accepted?: number;
 
   /**
-   * The others.
+   * Number of the others.
    *
    * @generated from field: uint32 ignored = 2;
    */
@@ -2188,14 +2190,14 @@ export type ReconcileRequest = Message<"ipledger.v1.ReconcileRequest"> & {
   address: string;
 
   /**
-   * Only what this source lists, or is a witness of.
+   * Only leases that this source lists or is a witness of.
    *
    * @generated from field: string source = 4;
    */
   source: string;
 
   /**
-   * Also leases about which nothing would be done.
+   * Include leases about which nothing would be done.
    *
    * @generated from field: bool kept = 5;
    */
@@ -2244,14 +2246,14 @@ export type ReconcileRequestJson = {
   address?: string;
 
   /**
-   * Only what this source lists, or is a witness of.
+   * Only leases that this source lists or is a witness of.
    *
    * @generated from field: string source = 4;
    */
   source?: string;
 
   /**
-   * Also leases about which nothing would be done.
+   * Include leases about which nothing would be done.
    *
    * @generated from field: bool kept = 5;
    */
@@ -2293,7 +2295,7 @@ export type FindingReason = Message<"ipledger.v1.FindingReason"> & {
   code: string;
 
   /**
-   * The source it is about. Empty: none.
+   * The source that the reason is about. Empty: none.
    *
    * @generated from field: string source = 2;
    */
@@ -2321,7 +2323,7 @@ export type FindingReasonJson = {
   code?: string;
 
   /**
-   * The source it is about. Empty: none.
+   * The source that the reason is about. Empty: none.
    *
    * @generated from field: string source = 2;
    */
@@ -2377,7 +2379,7 @@ export type Finding = Message<"ipledger.v1.Finding"> & {
   because: FindingReason[];
 
   /**
-   * What it rests on: witnesses, their reports, answers, the policy in force.
+   * The evidence: witnesses, their reports and answers, the policy in force.
    *
    * @generated from field: google.protobuf.Struct evidence = 5;
    */
@@ -2419,7 +2421,7 @@ export type FindingJson = {
   because?: FindingReasonJson[];
 
   /**
-   * What it rests on: witnesses, their reports, answers, the policy in force.
+   * The evidence: witnesses, their reports and answers, the policy in force.
    *
    * @generated from field: google.protobuf.Struct evidence = 5;
    */
@@ -2440,7 +2442,7 @@ export const FindingSchema: GenMessage<Finding, {jsonType: FindingJson}> = /*@__
  */
 export type ReconcileResponse = Message<"ipledger.v1.ReconcileResponse"> & {
   /**
-   * By address, v4 first. May be fewer than asked for, even none, on a page that is not the last.
+   * By address, v4 first. A page that is not the last may have fewer than asked for, or none.
    *
    * @generated from field: repeated ipledger.v1.Finding findings = 1;
    */
@@ -2454,7 +2456,7 @@ export type ReconcileResponse = Message<"ipledger.v1.ReconcileResponse"> & {
   nextPageToken: string;
 
   /**
-   * The number of the log this page is true at.
+   * Number of the last event that this page includes.
    *
    * @generated from field: uint64 head = 3;
    */
@@ -2468,7 +2470,7 @@ export type ReconcileResponse = Message<"ipledger.v1.ReconcileResponse"> & {
  */
 export type ReconcileResponseJson = {
   /**
-   * By address, v4 first. May be fewer than asked for, even none, on a page that is not the last.
+   * By address, v4 first. A page that is not the last may have fewer than asked for, or none.
    *
    * @generated from field: repeated ipledger.v1.Finding findings = 1;
    */
@@ -2482,7 +2484,7 @@ export type ReconcileResponseJson = {
   nextPageToken?: string;
 
   /**
-   * The number of the log this page is true at.
+   * Number of the last event that this page includes.
    *
    * @generated from field: uint64 head = 3;
    */
@@ -2580,7 +2582,7 @@ export const ResumeHoldRequestSchema: GenMessage<ResumeHoldRequest, {jsonType: R
  */
 export type ResumeHoldResponse = Message<"ipledger.v1.ResumeHoldResponse"> & {
   /**
-   * Holds that are left.
+   * The holds that remain.
    *
    * @generated from field: repeated ipledger.v1.Hold holds = 1;
    */
@@ -2594,7 +2596,7 @@ export type ResumeHoldResponse = Message<"ipledger.v1.ResumeHoldResponse"> & {
  */
 export type ResumeHoldResponseJson = {
   /**
-   * Holds that are left.
+   * The holds that remain.
    *
    * @generated from field: repeated ipledger.v1.Hold holds = 1;
    */
@@ -2609,14 +2611,14 @@ export const ResumeHoldResponseSchema: GenMessage<ResumeHoldResponse, {jsonType:
   messageDesc(file_ipledger_v1_liveness, 27);
 
 /**
- * Something that waits.
+ * Something that waits for a person or for an answer.
  *
  * @generated from message ipledger.v1.Attention
  */
 export type Attention = Message<"ipledger.v1.Attention"> & {
   /**
    * Stable, for programs: `NETWORK_RECOVERING`, `HELD`, `SOURCE_SILENT`, `SOURCE_COLD`, `SOURCE_PARTIAL`, `LOOKUP_FAILING`,
-   * `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (nobody can miss it), `BOOKS_DIFFER`.
+   * `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (a lease without a witness), `BOOKS_DIFFER`.
    *
    * @generated from field: string code = 1;
    */
@@ -2630,7 +2632,7 @@ export type Attention = Message<"ipledger.v1.Attention"> & {
   since?: Timestamp | undefined;
 
   /**
-   * The source it is about. Empty here and below: it is not about one.
+   * The source. Empty here and below: the item is not about one.
    *
    * @generated from field: string source = 3;
    */
@@ -2651,7 +2653,7 @@ export type Attention = Message<"ipledger.v1.Attention"> & {
   leaseId: string;
 
   /**
-   * For people: what it waits for, and what ends the wait.
+   * A sentence for people: what it waits for and what ends the wait.
    *
    * @generated from field: string text = 6;
    */
@@ -2659,14 +2661,14 @@ export type Attention = Message<"ipledger.v1.Attention"> & {
 };
 
 /**
- * Something that waits.
+ * Something that waits for a person or for an answer.
  *
  * @generated from message ipledger.v1.Attention
  */
 export type AttentionJson = {
   /**
    * Stable, for programs: `NETWORK_RECOVERING`, `HELD`, `SOURCE_SILENT`, `SOURCE_COLD`, `SOURCE_PARTIAL`, `LOOKUP_FAILING`,
-   * `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (nobody can miss it), `BOOKS_DIFFER`.
+   * `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (a lease without a witness), `BOOKS_DIFFER`.
    *
    * @generated from field: string code = 1;
    */
@@ -2680,7 +2682,7 @@ export type AttentionJson = {
   since?: TimestampJson;
 
   /**
-   * The source it is about. Empty here and below: it is not about one.
+   * The source. Empty here and below: the item is not about one.
    *
    * @generated from field: string source = 3;
    */
@@ -2701,7 +2703,7 @@ export type AttentionJson = {
   leaseId?: string;
 
   /**
-   * For people: what it waits for, and what ends the wait.
+   * A sentence for people: what it waits for and what ends the wait.
    *
    * @generated from field: string text = 6;
    */
@@ -2842,7 +2844,7 @@ export const ListAttentionResponseSchema: GenMessage<ListAttentionResponse, {jso
   messageDesc(file_ipledger_v1_liveness, 30);
 
 /**
- * How a source comes to say what it sees.
+ * How ipledger gets a source's list.
  *
  * @generated from enum ipledger.v1.SourceKind
  */
@@ -2855,7 +2857,7 @@ export const SourceKind = {
   SOURCE_KIND_UNSPECIFIED: 0,
 
   /**
-   * It reports, by this service.
+   * The source reports by ReportSnapshot.
    *
    * @generated from enum value: PUSH = 1;
    */
@@ -2884,14 +2886,14 @@ export const SourceKind = {
 } as const;
 
 /**
- * How a source comes to say what it sees.
+ * How ipledger gets a source's list.
  *
  * @generated from enum ipledger.v1.SourceKind
  */
 export type SourceKind = (typeof SourceKind)[keyof typeof SourceKind] | UnknownEnum;
 
 /**
- * How a source comes to say what it sees.
+ * How ipledger gets a source's list.
  *
  * @generated from enum ipledger.v1.SourceKind
  */
@@ -2904,7 +2906,7 @@ export const SourceKindSchema: GenEnum<SourceKind, SourceKindJson> = /*@__PURE__
   enumDesc(file_ipledger_v1_liveness, 0);
 
 /**
- * How far a source is believed.
+ * Whether a source counts.
  *
  * @generated from enum ipledger.v1.SourceState
  */
@@ -2917,21 +2919,21 @@ export const SourceState = {
   SOURCE_STATE_UNSPECIFIED: 0,
 
   /**
-   * Dry run: what it lists is not handed out; it proves nothing and changes nothing.
+   * Dry run: the addresses that it lists are not handed out. It has no other effect.
    *
    * @generated from enum value: REGISTERED = 1;
    */
   REGISTERED: 1,
 
   /**
-   * It counts.
+   * What it lists and no longer lists changes leases.
    *
    * @generated from enum value: ENABLED = 2;
    */
   ENABLED: 2,
 
   /**
-   * Over for good.
+   * Ended for good.
    *
    * @generated from enum value: RETIRED = 3;
    */
@@ -2939,14 +2941,14 @@ export const SourceState = {
 } as const;
 
 /**
- * How far a source is believed.
+ * Whether a source counts.
  *
  * @generated from enum ipledger.v1.SourceState
  */
 export type SourceState = (typeof SourceState)[keyof typeof SourceState] | UnknownEnum;
 
 /**
- * How far a source is believed.
+ * Whether a source counts.
  *
  * @generated from enum ipledger.v1.SourceState
  */
@@ -2959,7 +2961,7 @@ export const SourceStateSchema: GenEnum<SourceState, SourceStateJson> = /*@__PUR
   enumDesc(file_ipledger_v1_liveness, 1);
 
 /**
- * What a source says of a workload it was asked for by identity.
+ * A source's answer about one workload.
  *
  * @generated from enum ipledger.v1.LookUpAnswer
  */
@@ -2972,7 +2974,7 @@ export const LookUpAnswer = {
   LOOK_UP_ANSWER_UNSPECIFIED: 0,
 
   /**
-   * It exists, in whatever state: paused, stopped, restarting, pending. Of another uid under its name: GONE.
+   * It exists, in whatever state: paused, stopped, restarting, pending. If only another uid has its name, answer GONE.
    *
    * @generated from enum value: LIVE = 1;
    */
@@ -2986,14 +2988,14 @@ export const LookUpAnswer = {
   TERMINAL: 2,
 
   /**
-   * The authority knows no such workload. Of a source of a node: it is not here.
+   * It does not exist. From a source of a node: it is not on this node.
    *
    * @generated from enum value: GONE = 3;
    */
   GONE: 3,
 
   /**
-   * There was an answer, and it was not clear. Means alive.
+   * The answer was not clear. Means alive.
    *
    * @generated from enum value: UNKNOWN = 4;
    */
@@ -3008,14 +3010,14 @@ export const LookUpAnswer = {
 } as const;
 
 /**
- * What a source says of a workload it was asked for by identity.
+ * A source's answer about one workload.
  *
  * @generated from enum ipledger.v1.LookUpAnswer
  */
 export type LookUpAnswer = (typeof LookUpAnswer)[keyof typeof LookUpAnswer] | UnknownEnum;
 
 /**
- * What a source says of a workload it was asked for by identity.
+ * A source's answer about one workload.
  *
  * @generated from enum ipledger.v1.LookUpAnswer
  */
@@ -3028,15 +3030,15 @@ export const LookUpAnswerSchema: GenEnum<LookUpAnswer, LookUpAnswerJson> = /*@__
   enumDesc(file_ipledger_v1_liveness, 2);
 
 /**
- * What is really alive: sources report what they see, and leases follow.
+ * Sources report which workloads are alive, and leases follow.
  *
- * An address is taken back only on proof: enough counted snapshots without it of everyone who could see it, and their own
- * word that the workload is gone. Everything else (an error, silence, a phase nobody knows, a list with a hole) means alive.
- * What a source lists is never handed out.
+ * An address is taken back only on proof: every source that could see it has sent enough counted reports without it, and
+ * answers that the workload is gone. Everything else (an error, silence, an unknown phase, an incomplete list) means alive.
+ * A listed address is never handed out.
  *
- * Rights: BeginSnapshot, ReportSnapshot and ReportVerdicts for admin; for an agent, of the sources of its own node; for an
- * orchestrator, of sources that see the whole network (SOURCE_MISMATCH: another's). The lists and Reconcile for admin,
- * orchestrator and auditor; the rest for admin.
+ * Rights. admin: all methods. orchestrator: BeginSnapshot, ReportSnapshot and ReportVerdicts for sources of the whole
+ * network, the lists and Reconcile. agent: BeginSnapshot, ReportSnapshot and ReportVerdicts for sources of its own node.
+ * auditor: the lists and Reconcile. Reporting for another source is SOURCE_MISMATCH.
  *
  * Every method can answer SOURCE_NOT_FOUND where it names one, and ILLEGAL_STATE where that one is RETIRED.
  *
@@ -3044,11 +3046,12 @@ export const LookUpAnswerSchema: GenEnum<LookUpAnswer, LookUpAnswerJson> = /*@__
  */
 export const LivenessService: GenService<{
   /**
-   * Makes a source known, in dry run: what it lists is not handed out, and nothing else follows from it before EnableSource.
-   * The same declaration again answers the same; one with other kinds of owners, families or interval replaces it.
+   * Registers a source in dry run: the addresses that it lists are not handed out, and it has no other effect before
+   * EnableSource. Registering the same declaration again changes nothing. Other owner kinds, families or interval replace
+   * the old ones.
    *
-   * ILLEGAL_STATE: it was retired, the network has 20,000 sources, or the source is known with another kind, node or settings:
-   * what it has listed there would be missed here. Register and enable another id, let it report, then retire this one.
+   * ILLEGAL_STATE: the source is retired, the network has 20,000 sources, or the source is registered with another kind, node
+   * or settings. To change those, register and enable another id, let it report, then retire this one.
    *
    * @generated from rpc ipledger.v1.LivenessService.RegisterSource
    */
@@ -3058,8 +3061,8 @@ export const LivenessService: GenService<{
     output: typeof RegisterSourceResponseSchema;
   },
   /**
-   * Believes a source from now on: what it lists changes leases, and its silence can take addresses back, of leases reserved
-   * later and of those it has listed. Enabling an enabled one changes nothing.
+   * From now on what the source lists changes leases, and what it no longer lists can be taken back: leases reserved later,
+   * and leases that it has listed. Enabling an enabled source changes nothing.
    *
    * @generated from rpc ipledger.v1.LivenessService.EnableSource
    */
@@ -3069,7 +3072,7 @@ export const LivenessService: GenService<{
     output: typeof EnableSourceResponseSchema;
   },
   /**
-   * Ends a source for good, and all that it lists. Its id is not used again.
+   * Ends a source for good, and all that it lists. Its id can't be used again.
    *
    * @generated from rpc ipledger.v1.LivenessService.RetireSource
    */
@@ -3079,7 +3082,7 @@ export const LivenessService: GenService<{
     output: typeof RetireSourceResponseSchema;
   },
   /**
-   * Sources by id, and how they stand.
+   * Sources and their freshness, by id.
    *
    * @generated from rpc ipledger.v1.LivenessService.ListSources
    */
@@ -3099,7 +3102,7 @@ export const LivenessService: GenService<{
     output: typeof ListSightingsResponseSchema;
   },
   /**
-   * Before looking: where the log stands, which the snapshot is evidence of. Nothing is stored; ask again as often as you like.
+   * Call it before looking. It answers the head of the log, at which the report counts as evidence. Nothing is stored.
    *
    * @generated from rpc ipledger.v1.LivenessService.BeginSnapshot
    */
@@ -3109,8 +3112,8 @@ export const LivenessService: GenService<{
     output: typeof BeginSnapshotResponseSchema;
   },
   /**
-   * After looking: what is there. At most 32 MiB by HTTP/1.1 without compression, 512 KiB otherwise. Whatever is wrong with a
-   * report makes it partial, and a partial one only protects. `because` in the answer says why.
+   * Call it after looking, with what is there. At most 32 MiB over HTTP/1.1 without compression, 512 KiB otherwise. A report
+   * with any fault is partial: it protects the addresses that it lists and proves nothing. `because` in the answer says why.
    *
    * A `head` beyond the log's holds the network (HoldCause SOURCE_AHEAD). ILLEGAL_STATE: the source is of a kind that is asked.
    *
@@ -3122,7 +3125,7 @@ export const LivenessService: GenService<{
     output: typeof ReportSnapshotResponseSchema;
   },
   /**
-   * Answers to the verifications that ReportSnapshot asked for. What was not asked, or asked in another epoch, is ignored.
+   * Answers the look-ups that ReportSnapshot asked for. Answers that were not asked for in this epoch are ignored.
    *
    * @generated from rpc ipledger.v1.LivenessService.ReportVerdicts
    */
@@ -3132,7 +3135,7 @@ export const LivenessService: GenService<{
     output: typeof ReportVerdictsResponseSchema;
   },
   /**
-   * What would be done about leases now, and why; nothing is done.
+   * Dry run: what would be done about leases now, and why.
    *
    * @generated from rpc ipledger.v1.LivenessService.Reconcile
    */
@@ -3142,7 +3145,7 @@ export const LivenessService: GenService<{
     output: typeof ReconcileResponseSchema;
   },
   /**
-   * Ends holds of a network. One that is not there: same answer, no event.
+   * Ends holds of a network. If there is none, the answer is the same and nothing is written.
    *
    * @generated from rpc ipledger.v1.LivenessService.ResumeHold
    */
@@ -3152,7 +3155,7 @@ export const LivenessService: GenService<{
     output: typeof ResumeHoldResponseSchema;
   },
   /**
-   * Everything that waits for a person, or for an answer.
+   * Everything that waits for a person or for an answer.
    *
    * @generated from rpc ipledger.v1.LivenessService.ListAttention
    */

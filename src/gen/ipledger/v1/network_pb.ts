@@ -86,14 +86,14 @@ export const HoldSchema: GenMessage<Hold, {jsonType: HoldJson}> = /*@__PURE__*/
  */
 export type Network = Message<"ipledger.v1.Network"> & {
   /**
-   * Its name, for ever: 1 to 63 bytes, `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`.
+   * Its name, which never changes: 1 to 63 bytes, `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * For people, at most 1,024 bytes.
+   * A text for people, at most 1,024 bytes.
    *
    * @generated from field: string description = 2;
    */
@@ -114,7 +114,7 @@ export type Network = Message<"ipledger.v1.Network"> & {
   state: NetworkState;
 
   /**
-   * Life of the database, from 0. Numbers of an era begin at era × 2^40.
+   * The life of the database, from 0. Numbers of an era begin at era × 2^40.
    *
    * @generated from field: uint32 era = 5;
    */
@@ -128,8 +128,8 @@ export type Network = Message<"ipledger.v1.Network"> & {
   head: bigint;
 
   /**
-   * SHA-256 of the log up to `head`, in hexadecimal. Kept elsewhere it shows later that nothing was lost:
-   * `ipledger verify --against`. Empty in events and in answers of commands.
+   * SHA-256 of the log up to `head`, in hexadecimal. Keep it elsewhere: `ipledger verify --against` shows
+   * later that nothing was lost. Empty in events and in answers of commands.
    *
    * @generated from field: string digest = 7;
    */
@@ -178,14 +178,14 @@ export type Network = Message<"ipledger.v1.Network"> & {
  */
 export type NetworkJson = {
   /**
-   * Its name, for ever: 1 to 63 bytes, `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`.
+   * Its name, which never changes: 1 to 63 bytes, `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`.
    *
    * @generated from field: string name = 1;
    */
   name?: string;
 
   /**
-   * For people, at most 1,024 bytes.
+   * A text for people, at most 1,024 bytes.
    *
    * @generated from field: string description = 2;
    */
@@ -206,7 +206,7 @@ export type NetworkJson = {
   state?: NetworkStateJson;
 
   /**
-   * Life of the database, from 0. Numbers of an era begin at era × 2^40.
+   * The life of the database, from 0. Numbers of an era begin at era × 2^40.
    *
    * @generated from field: uint32 era = 5;
    */
@@ -220,8 +220,8 @@ export type NetworkJson = {
   head?: string;
 
   /**
-   * SHA-256 of the log up to `head`, in hexadecimal. Kept elsewhere it shows later that nothing was lost:
-   * `ipledger verify --against`. Empty in events and in answers of commands.
+   * SHA-256 of the log up to `head`, in hexadecimal. Keep it elsewhere: `ipledger verify --against` shows
+   * later that nothing was lost. Empty in events and in answers of commands.
    *
    * @generated from field: string digest = 7;
    */
@@ -291,14 +291,14 @@ export type Recovery = Message<"ipledger.v1.Recovery"> & {
   why: string;
 
   /**
-   * Enabled sources that are waited for in all. 0: only EndRecovery ends it.
+   * Number of enabled sources. 0: only EndRecovery ends the recovery.
    *
    * @generated from field: uint32 sources = 3;
    */
   sources: number;
 
   /**
-   * Ids of those that have not sent two counted reports in this era, at most 20 of them.
+   * Ids of sources that have not sent two counted reports in this era, at most 20.
    *
    * @generated from field: repeated string unreported = 4;
    */
@@ -326,14 +326,14 @@ export type RecoveryJson = {
   why?: string;
 
   /**
-   * Enabled sources that are waited for in all. 0: only EndRecovery ends it.
+   * Number of enabled sources. 0: only EndRecovery ends the recovery.
    *
    * @generated from field: uint32 sources = 3;
    */
   sources?: number;
 
   /**
-   * Ids of those that have not sent two counted reports in this era, at most 20 of them.
+   * Ids of sources that have not sent two counted reports in this era, at most 20.
    *
    * @generated from field: repeated string unreported = 4;
    */
@@ -361,7 +361,7 @@ export type CreateNetworkRequest = Message<"ipledger.v1.CreateNetworkRequest"> &
   name: string;
 
   /**
-   * For people, at most 1,024 bytes.
+   * A text for people, at most 1,024 bytes.
    *
    * @generated from field: string description = 2;
    */
@@ -396,7 +396,7 @@ export type CreateNetworkRequestJson = {
   name?: string;
 
   /**
-   * For people, at most 1,024 bytes.
+   * A text for people, at most 1,024 bytes.
    *
    * @generated from field: string description = 2;
    */
@@ -431,7 +431,7 @@ export const CreateNetworkRequestSchema: GenMessage<CreateNetworkRequest, {jsonT
  */
 export type CreateNetworkResponse = Message<"ipledger.v1.CreateNetworkResponse"> & {
   /**
-   * The network made.
+   * The network.
    *
    * @generated from field: ipledger.v1.Network network = 1;
    */
@@ -445,7 +445,7 @@ export type CreateNetworkResponse = Message<"ipledger.v1.CreateNetworkResponse">
  */
 export type CreateNetworkResponseJson = {
   /**
-   * The network made.
+   * The network.
    *
    * @generated from field: ipledger.v1.Network network = 1;
    */
@@ -557,7 +557,7 @@ export const UpdateNetworkRequestSchema: GenMessage<UpdateNetworkRequest, {jsonT
  */
 export type UpdateNetworkResponse = Message<"ipledger.v1.UpdateNetworkResponse"> & {
   /**
-   * The network after it.
+   * The network afterwards.
    *
    * @generated from field: ipledger.v1.Network network = 1;
    */
@@ -571,7 +571,7 @@ export type UpdateNetworkResponse = Message<"ipledger.v1.UpdateNetworkResponse">
  */
 export type UpdateNetworkResponseJson = {
   /**
-   * The network after it.
+   * The network afterwards.
    *
    * @generated from field: ipledger.v1.Network network = 1;
    */
@@ -774,7 +774,7 @@ export const ListNetworksResponseSchema: GenMessage<ListNetworksResponse, {jsonT
  */
 export type EndRecoveryRequest = Message<"ipledger.v1.EndRecoveryRequest"> & {
   /**
-   * Required: nobody ends a recovery by default.
+   * Required, without a default.
    *
    * @generated from field: string network = 1;
    */
@@ -802,7 +802,7 @@ export type EndRecoveryRequest = Message<"ipledger.v1.EndRecoveryRequest"> & {
  */
 export type EndRecoveryRequestJson = {
   /**
-   * Required: nobody ends a recovery by default.
+   * Required, without a default.
    *
    * @generated from field: string network = 1;
    */
@@ -837,7 +837,7 @@ export const EndRecoveryRequestSchema: GenMessage<EndRecoveryRequest, {jsonType:
  */
 export type EndRecoveryResponse = Message<"ipledger.v1.EndRecoveryResponse"> & {
   /**
-   * The network after it.
+   * The network afterwards.
    *
    * @generated from field: ipledger.v1.Network network = 1;
    */
@@ -851,7 +851,7 @@ export type EndRecoveryResponse = Message<"ipledger.v1.EndRecoveryResponse"> & {
  */
 export type EndRecoveryResponseJson = {
   /**
-   * The network after it.
+   * The network afterwards.
    *
    * @generated from field: ipledger.v1.Network network = 1;
    */
@@ -915,7 +915,7 @@ export const NetworkStateSchema: GenEnum<NetworkState, NetworkStateJson> = /*@__
   enumDesc(file_ipledger_v1_network, 0);
 
 /**
- * Why nothing is taken back in a network until an operator resumes it (LivenessService.ResumeHold).
+ * Why nothing is taken back in a network until an operator calls LivenessService.ResumeHold.
  *
  * @generated from enum ipledger.v1.HoldCause
  */
@@ -936,7 +936,7 @@ export const HoldCause = {
   CLOCK: 1,
 
   /**
-   * Too many leases would have been reaped as absent within an hour.
+   * Too many leases were about to be reaped as absent within an hour.
    *
    * @generated from enum value: TOO_MANY_REAPS = 2;
    */
@@ -951,14 +951,14 @@ export const HoldCause = {
 } as const;
 
 /**
- * Why nothing is taken back in a network until an operator resumes it (LivenessService.ResumeHold).
+ * Why nothing is taken back in a network until an operator calls LivenessService.ResumeHold.
  *
  * @generated from enum ipledger.v1.HoldCause
  */
 export type HoldCause = (typeof HoldCause)[keyof typeof HoldCause] | UnknownEnum;
 
 /**
- * Why nothing is taken back in a network until an operator resumes it (LivenessService.ResumeHold).
+ * Why nothing is taken back in a network until an operator calls LivenessService.ResumeHold.
  *
  * @generated from enum ipledger.v1.HoldCause
  */

@@ -17,14 +17,14 @@ export const file_ipledger_v1_pool: GenFile = /*@__PURE__*/
   fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKWAQoJUG9vbFVzYWdlEgwKBHNpemUYASABKAkSEwoLYWxsb2NhdGFibGUYAiABKAkSDAoEZnJlZRgDIAEoCRIPCgdjb29saW5nGAQgASgJEhAKCHJlc2VydmVkGAUgASgJEg4KBmFjdGl2ZRgGIAEoCRITCgtxdWFyYW50aW5lZBgHIAEoCRIQCghleGNsdWRlZBgIIAEoCSKyBAoRQ3JlYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGNpZHIYAyABKAkSDgoGc3VibmV0GAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDwoHZ2F0ZXdheRgGIAEoCRIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAsgASgNEhsKCmlzX2RlZmF1bHQYDCABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDSABKAgSKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEjoKBmxhYmVscxgPIAMoCzIqLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYECABKAkSLAoLcmVhcF9wb2xpY3kYESABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNQoSQ3JlYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sIh0KCkV4Y2x1c2lvbnMSDwoHZW50cmllcxgBIAMoCSKwBQoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIoCgdleGNsdWRlGAcgASgLMhcuaXBsZWRnZXIudjEuRXhjbHVzaW9ucxIrCghjb29sZG93bhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5jb25maXJtX3dpdGhpbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCghsaXZlbmVzcxgKIAEoDjIZLmlwbGVkZ2VyLnYxLlBvb2xMaXZlbmVzc0gEiAEBEhgKC293bmVyX2xpbWl0GAsgASgNSAWIAQESIAoKaXNfZGVmYXVsdBgMIAEoCEgGUgdkZWZhdWx0iAEBEhUKCGRyYWluaW5nGA0gASgISAeIAQESKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiMKBmxhYmVscxgPIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxIUCgd2ZXJzaW9uGBAgASgESAiIAQESEgoKcmVxdWVzdF9pZBgRIAEoCRIsCgtyZWFwX3BvbGljeRgSIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3lCCwoJX25ld19uYW1lQgcKBV9jaWRyQgkKB19zdWJuZXRCCgoIX2dhdGV3YXlCCwoJX2xpdmVuZXNzQg4KDF9vd25lcl9saW1pdEINCgtfaXNfZGVmYXVsdEILCglfZHJhaW5pbmdCCgoIX3ZlcnNpb24iNQoSVXBkYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sImgKEURlbGV0ZVBvb2xSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEbmFtZRgCIAEoCRIUCgd2ZXJzaW9uGAMgASgESACIAQESEgoKcmVxdWVzdF9pZBgEIAEoCUIKCghfdmVyc2lvbiI1ChJEZWxldGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiLwoOR2V0UG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJIkAKD0dldFBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbBIMCgRoZWFkGAIgASgEIsIBChBMaXN0UG9vbHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSOQoGbGFiZWxzGAIgAygLMikuaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVxdWVzdC5MYWJlbHNFbnRyeRIMCgRjaWRyGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXAoRTGlzdFBvb2xzUmVzcG9uc2USIAoFcG9vbHMYASADKAsyES5pcGxlZGdlci52MS5Qb29sEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEKkgKDFBvb2xMaXZlbmVzcxIdChlQT09MX0xJVkVORVNTX1VOU1BFQ0lGSUVEEAASDQoJQVZBSUxBQkxFEAESCgoGU1RSSUNUEAIyjAMKC1Bvb2xTZXJ2aWNlEk0KCkNyZWF0ZVBvb2wSHi5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXNwb25zZRJNCgpVcGRhdGVQb29sEh4uaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVzcG9uc2USTQoKRGVsZXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkRlbGV0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlc3BvbnNlEkQKB0dldFBvb2wSGy5pcGxlZGdlci52MS5HZXRQb29sUmVxdWVzdBocLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXNwb25zZRJKCglMaXN0UG9vbHMSHS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
- * What must have passed before a lease of the pool is taken back without its owner's word: on proof of absence, or
- * because it was never confirmed. Each can be set, none can be switched off.
+ * When a lease of the pool may be taken back without a Release: on proof of absence, or because it was never confirmed. Each
+ * limit can be changed, none can be switched off.
  *
  * @generated from message ipledger.v1.ReapPolicy
  */
 export type ReapPolicy = Message<"ipledger.v1.ReapPolicy"> & {
   /**
-   * Counted snapshots without the workload, of each witness, before it is asked whether it is gone.
+   * Counted reports without the workload, from each witness, before the witness is asked whether it is gone.
    * Default 3 (0 is the default too); at most 8.
    *
    * @generated from field: uint32 misses = 1;
@@ -32,7 +32,7 @@ export type ReapPolicy = Message<"ipledger.v1.ReapPolicy"> & {
   misses: number;
 
   /**
-   * Age of the lease's last change before anything follows from absence. Default 300s, 1s to 30 days.
+   * Minimum age of the lease's last change before absence counts. Default 300s, 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration minimum_age = 2;
    */
@@ -46,14 +46,14 @@ export type ReapPolicy = Message<"ipledger.v1.ReapPolicy"> & {
   unwitnessedAge?: Duration | undefined;
 
   /**
-   * How long a workload that is said to have ended still counts as there. Default 300s, 1s to 30 days.
+   * How long a workload that has ended still counts as alive. Default 300s, 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration terminal_grace = 4;
    */
   terminalGrace?: Duration | undefined;
 
   /**
-   * Between a missed `confirm_by` and the reap: a Confirm in flight, the drift of the caller's clock. Default 60s,
+   * Time between a missed `confirm_by` and the reap, for a Confirm in flight and the drift of the caller's clock. Default 60s,
    * 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration confirm_grace = 5;
@@ -62,14 +62,14 @@ export type ReapPolicy = Message<"ipledger.v1.ReapPolicy"> & {
 };
 
 /**
- * What must have passed before a lease of the pool is taken back without its owner's word: on proof of absence, or
- * because it was never confirmed. Each can be set, none can be switched off.
+ * When a lease of the pool may be taken back without a Release: on proof of absence, or because it was never confirmed. Each
+ * limit can be changed, none can be switched off.
  *
  * @generated from message ipledger.v1.ReapPolicy
  */
 export type ReapPolicyJson = {
   /**
-   * Counted snapshots without the workload, of each witness, before it is asked whether it is gone.
+   * Counted reports without the workload, from each witness, before the witness is asked whether it is gone.
    * Default 3 (0 is the default too); at most 8.
    *
    * @generated from field: uint32 misses = 1;
@@ -77,7 +77,7 @@ export type ReapPolicyJson = {
   misses?: number;
 
   /**
-   * Age of the lease's last change before anything follows from absence. Default 300s, 1s to 30 days.
+   * Minimum age of the lease's last change before absence counts. Default 300s, 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration minimum_age = 2;
    */
@@ -91,14 +91,14 @@ export type ReapPolicyJson = {
   unwitnessedAge?: DurationJson;
 
   /**
-   * How long a workload that is said to have ended still counts as there. Default 300s, 1s to 30 days.
+   * How long a workload that has ended still counts as alive. Default 300s, 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration terminal_grace = 4;
    */
   terminalGrace?: DurationJson;
 
   /**
-   * Between a missed `confirm_by` and the reap: a Confirm in flight, the drift of the caller's clock. Default 60s,
+   * Time between a missed `confirm_by` and the reap, for a Confirm in flight and the drift of the caller's clock. Default 60s,
    * 1s to 30 days.
    *
    * @generated from field: google.protobuf.Duration confirm_grace = 5;
@@ -134,7 +134,7 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
   name: string;
 
   /**
-   * Identity that survives renaming: number of the event that made it.
+   * Number of the event that made it. It survives renaming.
    *
    * @generated from field: uint64 id = 3;
    */
@@ -169,7 +169,7 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
   gateway: string;
 
   /**
-   * What is excluded besides what a pool excludes by itself: addresses, CIDRs or `first-last`.
+   * Exclusions besides those that every pool has: addresses, CIDRs or `first-last`.
    *
    * @generated from field: repeated string exclude = 8;
    */
@@ -212,14 +212,14 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
   isDefault: boolean;
 
   /**
-   * Hands out nothing new (POOL_DRAINING); what is held stays.
+   * It hands out nothing new (POOL_DRAINING). Held leases stay.
    *
    * @generated from field: bool draining = 14;
    */
   draining: boolean;
 
   /**
-   * Handed to whoever holds a lease.
+   * Repeated in each of its leases.
    *
    * @generated from field: ipledger.v1.PoolOptions options = 15;
    */
@@ -254,14 +254,14 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * How full it is. Absent in events, and where a command answers about a pool that is another by now, or gone.
+   * How full it is. Absent in events, and where a repeated command answers about a pool that has changed since or is gone.
    *
    * @generated from field: ipledger.v1.PoolUsage usage = 20;
    */
   usage?: PoolUsage | undefined;
 
   /**
-   * What holds for its leases, defaults included.
+   * The reap policy in force, defaults included.
    *
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 21;
    */
@@ -289,7 +289,7 @@ export type PoolJson = {
   name?: string;
 
   /**
-   * Identity that survives renaming: number of the event that made it.
+   * Number of the event that made it. It survives renaming.
    *
    * @generated from field: uint64 id = 3;
    */
@@ -324,7 +324,7 @@ export type PoolJson = {
   gateway?: string;
 
   /**
-   * What is excluded besides what a pool excludes by itself: addresses, CIDRs or `first-last`.
+   * Exclusions besides those that every pool has: addresses, CIDRs or `first-last`.
    *
    * @generated from field: repeated string exclude = 8;
    */
@@ -367,14 +367,14 @@ export type PoolJson = {
   default?: boolean;
 
   /**
-   * Hands out nothing new (POOL_DRAINING); what is held stays.
+   * It hands out nothing new (POOL_DRAINING). Held leases stay.
    *
    * @generated from field: bool draining = 14;
    */
   draining?: boolean;
 
   /**
-   * Handed to whoever holds a lease.
+   * Repeated in each of its leases.
    *
    * @generated from field: ipledger.v1.PoolOptions options = 15;
    */
@@ -409,14 +409,14 @@ export type PoolJson = {
   updatedAt?: TimestampJson;
 
   /**
-   * How full it is. Absent in events, and where a command answers about a pool that is another by now, or gone.
+   * How full it is. Absent in events, and where a repeated command answers about a pool that has changed since or is gone.
    *
    * @generated from field: ipledger.v1.PoolUsage usage = 20;
    */
   usage?: PoolUsageJson;
 
   /**
-   * What holds for its leases, defaults included.
+   * The reap policy in force, defaults included.
    *
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 21;
    */
@@ -438,7 +438,7 @@ export const PoolSchema: GenMessage<Pool, {jsonType: PoolJson}> = /*@__PURE__*/
  */
 export type PoolUsage = Message<"ipledger.v1.PoolUsage"> & {
   /**
-   * All leases the CIDR can be cut into.
+   * Number of leases that the CIDR can be cut into.
    *
    * @generated from field: string size = 1;
    */
@@ -452,14 +452,14 @@ export type PoolUsage = Message<"ipledger.v1.PoolUsage"> & {
   allocatable: string;
 
   /**
-   * Without a lease, and rested: can be handed out now.
+   * Free and not cooling: can be handed out now.
    *
    * @generated from field: string free = 3;
    */
   free: string;
 
   /**
-   * Without a lease, and resting.
+   * Free and cooling.
    *
    * @generated from field: string cooling = 4;
    */
@@ -487,7 +487,7 @@ export type PoolUsage = Message<"ipledger.v1.PoolUsage"> & {
   quarantined: string;
 
   /**
-   * Never handed out: `exclude`, gateway, and first and last addresses.
+   * Never handed out: `exclude`, the gateway, first and last addresses.
    *
    * @generated from field: string excluded = 8;
    */
@@ -502,7 +502,7 @@ export type PoolUsage = Message<"ipledger.v1.PoolUsage"> & {
  */
 export type PoolUsageJson = {
   /**
-   * All leases the CIDR can be cut into.
+   * Number of leases that the CIDR can be cut into.
    *
    * @generated from field: string size = 1;
    */
@@ -516,14 +516,14 @@ export type PoolUsageJson = {
   allocatable?: string;
 
   /**
-   * Without a lease, and rested: can be handed out now.
+   * Free and not cooling: can be handed out now.
    *
    * @generated from field: string free = 3;
    */
   free?: string;
 
   /**
-   * Without a lease, and resting.
+   * Free and cooling.
    *
    * @generated from field: string cooling = 4;
    */
@@ -551,7 +551,7 @@ export type PoolUsageJson = {
   quarantined?: string;
 
   /**
-   * Never handed out: `exclude`, gateway, and first and last addresses.
+   * Never handed out: `exclude`, the gateway, first and last addresses.
    *
    * @generated from field: string excluded = 8;
    */
@@ -686,7 +686,7 @@ export type CreatePoolRequest = Message<"ipledger.v1.CreatePoolRequest"> & {
   requestId: string;
 
   /**
-   * What is absent in it is as by default.
+   * Absent fields have their defaults.
    *
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 17;
    */
@@ -814,7 +814,7 @@ export type CreatePoolRequestJson = {
   requestId?: string;
 
   /**
-   * What is absent in it is as by default.
+   * Absent fields have their defaults.
    *
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 17;
    */
@@ -835,7 +835,7 @@ export const CreatePoolRequestSchema: GenMessage<CreatePoolRequest, {jsonType: C
  */
 export type CreatePoolResponse = Message<"ipledger.v1.CreatePoolResponse"> & {
   /**
-   * The pool made.
+   * The pool.
    *
    * @generated from field: ipledger.v1.Pool pool = 1;
    */
@@ -849,7 +849,7 @@ export type CreatePoolResponse = Message<"ipledger.v1.CreatePoolResponse"> & {
  */
 export type CreatePoolResponseJson = {
   /**
-   * The pool made.
+   * The pool.
    *
    * @generated from field: ipledger.v1.Pool pool = 1;
    */
@@ -912,7 +912,7 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   network: string;
 
   /**
-   * Required: its present name.
+   * Required: its current name.
    *
    * @generated from field: string name = 2;
    */
@@ -926,7 +926,7 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   newName?: string | undefined;
 
   /**
-   * Grows, shrinks or both. An old `subnet` that was the old `cidr` follows it.
+   * Grows or shrinks it. A `subnet` that equals the old `cidr` changes with it.
    *
    * @generated from field: optional string cidr = 4;
    */
@@ -1024,7 +1024,7 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   requestId: string;
 
   /**
-   * For what is judged from now on. What is absent in it (0 misses too) stays as it is.
+   * For leases that are judged from now on. Absent fields (0 misses too) stay as they are.
    *
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 18;
    */
@@ -1045,7 +1045,7 @@ export type UpdatePoolRequestJson = {
   network?: string;
 
   /**
-   * Required: its present name.
+   * Required: its current name.
    *
    * @generated from field: string name = 2;
    */
@@ -1059,7 +1059,7 @@ export type UpdatePoolRequestJson = {
   newName?: string;
 
   /**
-   * Grows, shrinks or both. An old `subnet` that was the old `cidr` follows it.
+   * Grows or shrinks it. A `subnet` that equals the old `cidr` changes with it.
    *
    * @generated from field: optional string cidr = 4;
    */
@@ -1157,7 +1157,7 @@ export type UpdatePoolRequestJson = {
   requestId?: string;
 
   /**
-   * For what is judged from now on. What is absent in it (0 misses too) stays as it is.
+   * For leases that are judged from now on. Absent fields (0 misses too) stay as they are.
    *
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 18;
    */
@@ -1178,7 +1178,7 @@ export const UpdatePoolRequestSchema: GenMessage<UpdatePoolRequest, {jsonType: U
  */
 export type UpdatePoolResponse = Message<"ipledger.v1.UpdatePoolResponse"> & {
   /**
-   * The pool after it.
+   * The pool afterwards.
    *
    * @generated from field: ipledger.v1.Pool pool = 1;
    */
@@ -1192,7 +1192,7 @@ export type UpdatePoolResponse = Message<"ipledger.v1.UpdatePoolResponse"> & {
  */
 export type UpdatePoolResponseJson = {
   /**
-   * The pool after it.
+   * The pool afterwards.
    *
    * @generated from field: ipledger.v1.Pool pool = 1;
    */
@@ -1290,7 +1290,7 @@ export const DeletePoolRequestSchema: GenMessage<DeletePoolRequest, {jsonType: D
  */
 export type DeletePoolResponse = Message<"ipledger.v1.DeletePoolResponse"> & {
   /**
-   * The pool as it was just before, without its usage.
+   * The pool as it was before, without its usage.
    *
    * @generated from field: ipledger.v1.Pool pool = 1;
    */
@@ -1304,7 +1304,7 @@ export type DeletePoolResponse = Message<"ipledger.v1.DeletePoolResponse"> & {
  */
 export type DeletePoolResponseJson = {
   /**
-   * The pool as it was just before, without its usage.
+   * The pool as it was before, without its usage.
    *
    * @generated from field: ipledger.v1.Pool pool = 1;
    */
@@ -1381,7 +1381,7 @@ export type GetPoolResponse = Message<"ipledger.v1.GetPoolResponse"> & {
   pool?: Pool | undefined;
 
   /**
-   * The number of the log this is true at.
+   * Number of the last event that this answer includes.
    *
    * @generated from field: uint64 head = 2;
    */
@@ -1402,7 +1402,7 @@ export type GetPoolResponseJson = {
   pool?: PoolJson;
 
   /**
-   * The number of the log this is true at.
+   * Number of the last event that this answer includes.
    *
    * @generated from field: uint64 head = 2;
    */
@@ -1528,7 +1528,7 @@ export type ListPoolsResponse = Message<"ipledger.v1.ListPoolsResponse"> & {
   nextPageToken: string;
 
   /**
-   * The number of the log this page is true at.
+   * Number of the last event that this page includes.
    *
    * @generated from field: uint64 head = 3;
    */
@@ -1556,7 +1556,7 @@ export type ListPoolsResponseJson = {
   nextPageToken?: string;
 
   /**
-   * The number of the log this page is true at.
+   * Number of the last event that this page includes.
    *
    * @generated from field: uint64 head = 3;
    */
@@ -1584,7 +1584,7 @@ export const PoolLiveness = {
   POOL_LIVENESS_UNSPECIFIED: 0,
 
   /**
-   * Hands out whatever the network's sources have reported or not.
+   * Hands out addresses whether sources have reported or not.
    *
    * @generated from enum value: AVAILABLE = 1;
    */
@@ -1638,8 +1638,8 @@ export const PoolService: GenService<{
     output: typeof CreatePoolResponseSchema;
   },
   /**
-   * Changes a pool. What would strand a held address or forget a cooling one is POOL_IN_USE, with the list of what is in the
-   * way, and RetryInfo when only cooling ones are. INVALID_FIELD `newName`: it is taken; `cidr`: it overlaps another pool, or
+   * Changes a pool. A change that would leave a held or cooling address outside the pool is POOL_IN_USE; the message lists
+   * those addresses, with RetryInfo if all of them are cooling. INVALID_FIELD `newName`: it is taken; `cidr`: it overlaps another pool, or
    * is of the other family. Also POOL_NOT_FOUND, VERSION_MISMATCH.
    *
    * @generated from rpc ipledger.v1.PoolService.UpdatePool
