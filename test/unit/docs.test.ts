@@ -1,18 +1,100 @@
-/** What docs/ says of the code is so: the functions of the flows, the names of constraints, the numbers, the links. */
+/** What README and docs say of the code is so: tables, functions of the flows, names of constraints, numbers, links. */
 import { existsSync, readFileSync } from 'node:fs'
+import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { expect, test } from 'vitest'
+import { MEANINGS } from '../../src/api/errors.ts'
+import { createProgram } from '../../src/cli/program.ts'
 import { readConfig } from '../../src/config.ts'
+import { QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { LAST_ERA, POLICY } from '../../src/core/policy.ts'
+import type { Reason } from '../../src/core/refusal.ts'
+import { SERVICE_SETTINGS } from '../../src/postgres/roles.ts'
 import { MOST_ENTRIES } from '../../src/sources/source.ts'
 import { MOST_SERIES } from '../../src/telemetry.ts'
+import { LINKING, tableIn, textOf } from '../support/docs.ts'
 import { ROOT, SRC } from '../support/root.ts'
 
-const read = (path: string): string => readFileSync(new URL(path, ROOT), 'utf8')
 const source = (path: string): string => readFileSync(new URL(path.replace(/^src\//, ''), SRC), 'utf8')
-const design = read('docs/design.md')
-const limits = read('docs/limits.md')
 
-const steps = [...design.matchAll(/^\| `(\w+)` \| `(src\/\S+\.ts)` \|/gm)]
+/** The anchors of a page's headings, as GitHub makes them. */
+const anchorsOf = (path: string): readonly string[] =>
+  [...textOf(path).matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    heading!
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+
+test.each(LINKING)('links of %s lead somewhere', (path) => {
+  const prose = textOf(path).replaceAll(/^```.*?^```/gms, '')
+  const broken = [...prose.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)].filter(
+    ([, target, anchor]) => {
+      const at = new URL(target!, new URL(path, ROOT))
+      if (!existsSync(at)) return true
+      const page = at.href.slice(ROOT.href.length)
+      return anchor !== undefined && !anchorsOf(page).includes(anchor)
+    },
+  )
+  expect(broken.map(([link]) => link)).toEqual([])
+})
+
+test('errors are those the API answers by', () => {
+  expect(tableIn('docs/callers.md', '| reason | code | what to do |')).toEqual(
+    (Object.keys(MEANINGS) as Reason[]).map((reason) => [
+      `\`${reason}\``,
+      `\`${codeToString(MEANINGS[reason].code)}\``,
+      MEANINGS[reason].caller,
+    ]),
+  )
+})
+
+test('every reason of a quarantine is there', () => {
+  expect(tableIn('docs/concepts.md', '| reason | because | ends by |').map(([reason]) => reason)).toEqual(
+    QUARANTINE_REASONS.map((reason) => `\`${reason}\``),
+  )
+})
+
+test('a role of its own gets all settings that the service was measured with', () => {
+  const set = [...textOf('docs/deploying.md').matchAll(/^alter role app set (\w+) = '(.*)';$/gm)]
+  expect(Object.fromEntries(set.map(([, name, value]) => [name, value]))).toEqual(SERVICE_SETTINGS)
+})
+
+test('every variable that is read is there, with its default', () => {
+  const read = [...source('config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map((found) => found[1]!)
+  const rows = tableIn('docs/deploying.md', '| variable | default | meaning |')
+  expect(rows.map(([name]) => name)).toEqual(read.map((name) => `\`${name}\``))
+  const defaults = readConfig({})
+  const shown = (name: string): string => rows.find((row) => row[0] === `\`${name}\``)![1]!
+  expect(shown('IPLEDGER_HOST')).toBe(defaults.host)
+  expect(shown('IPLEDGER_DIR')).toBe('.ipledger')
+  expect(shown('IPLEDGER_LOG_LEVEL')).toBe(defaults.logLevel)
+  for (const [name, value] of [
+    ['IPLEDGER_PORT', defaults.port],
+    ['IPLEDGER_GRPC_PORT', defaults.grpcPort],
+    ['IPLEDGER_WRITE_CONNECTIONS', defaults.writeConnections],
+    ['IPLEDGER_READ_CONNECTIONS', defaults.readConnections],
+    ['IPLEDGER_JOB_CONNECTIONS', defaults.jobConnections],
+    ['IPLEDGER_MAX_QUEUED_COMMANDS', defaults.maxQueuedCommands],
+    ['IPLEDGER_BATCH_LEASES', defaults.batchLeases],
+    ['IPLEDGER_DEADLINE_SECONDS', defaults.deadlineMs / 1_000],
+    ['IPLEDGER_IMAGE_ADDRESSES', defaults.imageAddresses],
+  ] as const) {
+    expect([name, shown(name)]).toEqual([name, String(value)])
+  }
+})
+
+test('every command is there', () => {
+  const named = tableIn('docs/operating.md', '| command | does |').flatMap(([cell]) =>
+    [...cell!.matchAll(/`([a-z-]+)`/g)].map((found) => found[1]!),
+  )
+  expect(named.sort()).toEqual(
+    createProgram()
+      .commands.map((command) => command.name())
+      .sort(),
+  )
+})
+
+const steps = [...textOf('docs/design.md').matchAll(/^\| `(\w+)` \| `(src\/\S+\.ts)` \|/gm)]
 
 test('the flows are there', () => {
   expect(steps.length).toBeGreaterThan(20)
@@ -25,11 +107,13 @@ test.each(steps.map(([, name, path]) => [name!, path!] as const))('%s is in %s',
 })
 
 test('constraints are named as the migration names them', () => {
-  const migration = read('db/migrations/0001_ipledger.sql')
-  for (const [, name] of design.matchAll(/^\| `(\w+_\w+)` \(/gm)) expect(migration).toContain(name)
+  const migration = textOf('db/migrations/0001_ipledger.sql')
+  for (const [, name] of textOf('docs/design.md').matchAll(/^\| `(\w+_\w+)` \(/gm))
+    expect(migration).toContain(name)
 })
 
 test('limits are those of the code', () => {
+  const limits = textOf('docs/limits.md')
   const config = readConfig({})
   const number = (value: number) => value.toLocaleString('en-US')
   for (const value of [
@@ -43,13 +127,4 @@ test('limits are those of the code', () => {
     expect(limits).toContain(number(value))
   expect(limits).toContain(`at most ${POLICY.quarantinesPerCaller} addresses`)
   expect(limits).toContain(`more than ${POLICY.heldAboveReaps} reaps`)
-})
-
-test('links lead somewhere', () => {
-  for (const [page, text] of [
-    ['docs/design.md', design],
-    ['docs/limits.md', limits],
-  ] as const)
-    for (const [, target] of text.matchAll(/\]\(([^)#:]+)\)/g))
-      expect(existsSync(new URL(target!, new URL(page, ROOT))), `${page}: ${target}`).toBe(true)
 })
