@@ -2,6 +2,7 @@
  * The lines about the past: rebuild, verify, and what an auditor asks, on a log that is old. And what the jobs take. Times are
  * the clock's, of one connection that waits for its answer.
  */
+import { createHistogram } from 'node:perf_hooks'
 import { formatValue } from '../src/core/address.ts'
 import { rebuildNetwork } from '../src/ledger/rebuild.ts'
 import { verifyNetwork } from '../src/ledger/verify.ts'
@@ -9,7 +10,6 @@ import { withClient } from '../src/postgres/connect.ts'
 import { AUDITOR_SETTINGS } from '../src/postgres/roles.ts'
 import type { History } from './history.ts'
 import { amount, type Bench, run, type Subject } from './measure.ts'
-import { percentile } from './statistics.ts'
 import { clusterCpuMs, cpuMs } from './usage.ts'
 
 /** Of the times asked: the i-th value. Multiples of an irrational number fall evenly, and are the same each run. */
@@ -51,15 +51,14 @@ export async function audit(bench: Bench): Promise<void> {
     for (const setting of Object.entries(AUDITOR_SETTINGS))
       await client.query('select set_config($1, $2, false)', setting)
     const ask = async (what: string, times: number, most: number, question: string, ...values: Spread[]) => {
-      const ms: number[] = []
+      const microseconds = createHistogram()
       for (let i = 1; i <= times; i += 1) {
         began = performance.now()
         await client.query(`select ${question}`, [network, ...values.map((value) => value(i))])
-        ms.push(performance.now() - began)
+        microseconds.record(Math.ceil((performance.now() - began) * 1_000))
       }
-      ms.sort((one, other) => one - other)
-      show(`${what}, ${events}, p50`, percentile(ms, 0.5), 'ms', { most })
-      if (times >= 100) show('the same, p99', percentile(ms, 0.99), 'ms', null)
+      show(`${what}, ${events}, p50`, microseconds.percentile(50) / 1_000, 'ms', { most })
+      if (times >= 100) show('the same, p99', microseconds.percentile(99) / 1_000, 'ms', null)
     }
     const { rows } = await client.query<{ at: number }>(
       'select at from log where network_id = $1 and seq in (1, $2) order by seq',
@@ -84,13 +83,9 @@ export async function jobs(bench: Bench): Promise<void> {
   await stage.network({ network, cidr: '10.0.0.0/16', addresses: 65_534, held: 0, reserves: 65_534 })
   const took = async (worker: boolean) => {
     const { through, pids } = await stage.through(1, worker)
-    const subject: Subject = {
-      what: `pairs ${worker ? 'beside' : 'without'} background jobs`,
-      ...{ work: { kind: 'pair' }, callers: 64, network, through, pids },
-    }
-    const { warmUpMs, heldOpenMs: intervalMs } = bench.scale
-    const [figures] = await run(bench, subject, { warmUpMs, intervalMs, intervals: 1 })
-    return figures!
+    const subject: Subject = { what: 'pairs', work: 'pair', callers: 64, network, through, pids }
+    const { warmUpMs, heldOpenMs: measureMs } = bench.scale
+    return run(bench, subject, { warmUpMs, measureMs })
   }
   const [alone, beside] = [await took(false), await took(true)]
   // Of what a pair costs in processors, beside callers that cost the same.

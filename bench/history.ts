@@ -5,14 +5,12 @@
  * `reserves` leases are made one after the other on `addresses` addresses that are taken in turn; of the latest `held` are
  * held, the ones before were released.
  */
-import { once } from 'node:events'
-import type { Writable } from 'node:stream'
-import type pg from 'pg'
 import { formatValue } from '../src/core/address.ts'
 import type { AddressRecord, LedgerEvent } from '../src/core/event.ts'
 import { buildPool, parsePoolSettings } from '../src/core/pool.ts'
-import { type Cell, COLUMNS, cellsOf, digestOf, textOf } from '../src/ledger/event-text.ts'
+import { cellsOf, digestOf, textOf } from '../src/ledger/event-text.ts'
 import { rebuildNetwork } from '../src/ledger/rebuild.ts'
+import { insertEvents } from '../src/ledger/tables.ts'
 import { IDENTITY_SQL, withClient } from '../src/postgres/connect.ts'
 
 export type History = {
@@ -30,6 +28,8 @@ export const POOL = 'pool'
 const AGO_MS = 7_200_000
 /** Between two events. */
 const STEP_MS = 50
+/** Events of one INSERT. */
+const BATCH = 1_000
 
 /** Who holds the `k`-th lease. */
 export function holderOf(k: number) {
@@ -49,7 +49,20 @@ export async function writeHistory(adminUrl: string, history: History): Promise<
       `select ${IDENTITY_SQL} as identity, (extract(epoch from now()) * 1000)::bigint as now`,
     )
     const { identity, now } = rows[0]!
-    await copyIn(client, `copy ipledger.event (${NAMES}) from stdin`, lines(history, identity, now))
+    let digest = '0'.repeat(64)
+    let batch: Parameters<typeof insertEvents>[1][number][] = []
+    const flush = async () => {
+      for (const { text, values } of insertEvents(history.network, batch))
+        await client.query(text, [...values])
+      batch = []
+    }
+    for (const event of events(history, identity, now)) {
+      const text = textOf(cellsOf(history.network, event))
+      digest = digestOf(digest, text)
+      batch.push({ event, text, digest })
+      if (batch.length === BATCH) await flush()
+    }
+    await flush()
     await client.query('vacuum (analyze) ipledger.event')
     await rebuildNetwork(client, history.network)
     await client.query('vacuum (analyze) ipledger.lease')
@@ -57,26 +70,7 @@ export async function writeHistory(adminUrl: string, history: History): Promise<
   })
 }
 
-const NAMES = [...COLUMNS.map(([name]) => name), 'digest'].join(', ')
-
-function* lines(history: History, identity: string, now: number): Generator<string> {
-  let digest = '0'.repeat(64)
-  for (const event of events(history, identity, now)) {
-    const cells = cellsOf(history.network, event)
-    digest = digestOf(digest, textOf(cells))
-    let line = ''
-    for (const [index, cell] of cells.entries()) line += `${copyCell(cell, COLUMNS[index]![1])}\t`
-    yield `${line}\\\\x${digest}\n`
-  }
-}
-
-function copyCell(cell: Cell, type: string): string | number {
-  if (cell === null) return '\\N'
-  if (type === 'ms') return new Date(cell as number).toISOString()
-  return typeof cell === 'string' && cell.includes('\\') ? cell.replaceAll('\\', '\\\\') : cell
-}
-
-export function* events(
+function* events(
   { cidr, addresses, held, reserves, isActive = false }: History,
   identity: string,
   now: number,
@@ -126,60 +120,13 @@ export function* events(
     ring[k % addresses] = record
     yield { ...made, type: 'lease.reserved', record, previous: before?.seq ?? 0, details: null }
     if (k < held) continue
-    const at = (k - held) % addresses
-    const old = ring[at]!
-    const ended = header(++seq, 'Release')
-    const free: AddressRecord = {
-      ...old,
-      state: 'FREE',
-      seq,
-      at: ended.at,
-      availableAt: ended.at,
-      ended: 'RELEASED',
-    }
-    ring[at] = free
-    yield {
-      ...ended,
-      type: 'lease.released',
-      record: free,
-      previous: old.seq,
-      details: { removalConfirmed: true },
-    }
+    const index = (k - held) % addresses
+    const old = ring[index]!
+    const released = header(++seq, 'Release')
+    const { at } = released
+    const free: AddressRecord = { ...old, state: 'FREE', seq, at, availableAt: at, ended: 'RELEASED' }
+    ring[index] = free
+    const details = { removalConfirmed: true }
+    yield { ...released, type: 'lease.released', record: free, previous: old.seq, details }
   }
-}
-
-const CHUNK = 1 << 18
-
-/** The driver knows no `copy … from stdin`; it lets a query of the caller's own answer the server. */
-function copyIn(client: pg.Client, text: string, rows: Iterable<string>): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>()
-  type Wire = {
-    query(text: string): void
-    sendCopyFromChunk(chunk: Buffer): void
-    endCopyFrom(): void
-    readonly stream: Writable
-  }
-  async function send(wire: Wire): Promise<void> {
-    let chunk = ''
-    const flush = async () => {
-      wire.sendCopyFromChunk(Buffer.from(chunk))
-      chunk = ''
-      if (wire.stream.writableNeedDrain) await once(wire.stream, 'drain')
-      else await new Promise(setImmediate)
-    }
-    for (const row of rows) {
-      chunk += row
-      if (chunk.length >= CHUNK) await flush()
-    }
-    await flush()
-    wire.endCopyFrom()
-  }
-  client.query({
-    submit: (wire: Wire) => wire.query(text),
-    handleCopyInResponse: (wire: Wire) => void send(wire).catch(reject),
-    handleCommandComplete() {},
-    handleReadyForQuery: () => resolve(),
-    handleError: reject,
-  } as unknown as pg.Submittable)
-  return promise
 }

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { withClient } from '../src/postgres/connect.ts'
 import { audit, jobs, oldHistory } from './audit.ts'
 import type { History } from './history.ts'
-import type { Work } from './load.ts'
+import { BATCH, startLoad, type Work } from './load.ts'
 import { alternate, amount, type Bench, compare, run, type Stage, type Subject } from './measure.ts'
 import { agents, truth } from './truth.ts'
 
@@ -17,12 +17,10 @@ const ROTATED: History = {
   held: 0,
   reserves: 65_534,
 }
-const RESERVE = { kind: 'reserve' } as const satisfies Work
-const PAIR: Work = { kind: 'pair' }
 
 const inserting = (bench: Bench, connections: number): Subject => ({
   what: `one-row INSERT, ${connections} connections`,
-  work: { kind: 'insert' },
+  work: 'reserve',
   callers: connections,
   through: [bench.floor],
 })
@@ -38,7 +36,7 @@ async function subject(
     readonly units?: number
   } = {},
 ): Promise<Subject> {
-  const { work = RESERVE, callers = CALLERS, processes = 1, units = 1 } = options
+  const { work = 'reserve', callers = CALLERS, processes = 1, units = 1 } = options
   await stage.network(history)
   const { through, pids } = await stage.through(processes)
   return {
@@ -71,7 +69,7 @@ async function reserve(bench: Bench): Promise<void> {
     await subject(stage, 'Reserve', wide('reserve'), { callers: 8 }),
     await subject(stage, 'Reserve', wide('reserve')),
     await subject(stage, 'Reserve with a request id', wide('reserve'), {
-      work: { ...RESERVE, isKeyed: true },
+      work: 'keyed',
     }),
     await subject(stage, 'Reserve, 170,000 leases held', {
       network: 'held',
@@ -104,7 +102,7 @@ async function show(
 
 async function pairs(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
-  const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: PAIR })
+  const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: 'pair' })
   await show(bench, 'pairs', inserting(bench, 32), [rotating], [null])
   bench.show({
     ...bench.rows.at(-1)!,
@@ -118,9 +116,9 @@ async function pairs(bench: Bench): Promise<void> {
 async function batch(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const batches = await subject(stage, 'leases by BatchReserve of 100', wide('batch'), {
-    work: { kind: 'batch', size: 100 },
+    work: 'batch',
     callers: 8,
-    units: 100,
+    units: BATCH,
   })
   await show(bench, 'batch', inserting(bench, 32), [batches], [{ least: 1.5 }])
 }
@@ -138,12 +136,12 @@ async function sizes(bench: Bench): Promise<void> {
     stage,
     'pairs, an empty /16',
     { ...wide('sixteen'), cidr: '10.0.0.0/16' },
-    { work: PAIR },
+    { work: 'pair' },
   )
   const subjects = [
-    await subject(stage, 'pairs, a /16 99 % full', full, { work: PAIR }),
-    await subject(stage, 'pairs, an empty /8', wide('eight'), { work: PAIR }),
-    await subject(stage, 'pairs, an empty /48', { ...wide('six'), cidr: '2001:db8::/48' }, { work: PAIR }),
+    await subject(stage, 'pairs, a /16 99 % full', full, { work: 'pair' }),
+    await subject(stage, 'pairs, an empty /8', wide('eight'), { work: 'pair' }),
+    await subject(stage, 'pairs, an empty /48', { ...wide('six'), cidr: '2001:db8::/48' }, { work: 'pair' }),
   ]
   await show(bench, 'sizes', empty, subjects, [{ least: 0.95 }, { least: 0.95 }, { least: 0.95 }])
 }
@@ -152,8 +150,8 @@ async function old(bench: Bench): Promise<void> {
   const stage = await bench.stage('main')
   const aged = await bench.stage(`old_${bench.scale.oldEvents}`)
   const history = oldHistory(bench)
-  for (const work of [RESERVE, PAIR]) {
-    const word = work === PAIR ? 'pairs' : 'Reserve'
+  for (const work of ['reserve', 'pair'] as const) {
+    const word = work === 'pair' ? 'pairs' : 'Reserve'
     const young = await subject(stage, `${word}, log empty`, wide('young'), { work })
     const aging = await subject(aged, `${word}, ${bench.scale.oldEvents / 1e6} M events`, history, { work })
     await show(bench, 'old', young, [aging], [{ least: 0.95 }])
@@ -172,23 +170,18 @@ async function processes(bench: Bench): Promise<void> {
   bench.show(compare('processes', three, threes!, { floor: { subject: one, rounds: ones! }, goal }))
 }
 
-/** The first interval, before the transaction is begun, is the floor of the last one. */
+/** What is measured before the transaction is begun is the floor. */
 async function snapshot(bench: Bench): Promise<void> {
   const { measureMs, heldOpenMs } = bench.scale
   const stage = await bench.stage('main')
-  const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: PAIR })
-  const intervalMs = Math.max(measureMs, Math.min(heldOpenMs / 5, 60_000))
-  const count = Math.ceil(heldOpenMs / intervalMs)
+  const rotating = await subject(stage, 'pairs, a /16 in rotation', ROTATED, { work: 'pair' })
+  const before = await run(bench, rotating)
   await withClient({ url: stage.database.adminUrl, applicationName: 'bench snapshot' }, async (client) => {
-    const shape = { warmUpMs: measureMs, intervalMs, intervals: count + 1 }
-    const course = await run(bench, rotating, shape, (index) => {
-      if (index > 0) return
-      void client.query('begin isolation level repeatable read; select count(*) from ipledger.pool')
-    })
-    await client.query('rollback')
-    const what = `pairs, a snapshot held open for ${(count * intervalMs) / 1_000} s`
-    const floor = { subject: rotating, rounds: [course[0]!] }
-    bench.show(compare('snapshot', { ...rotating, what }, [course.at(-1)!], { floor, goal: { least: 0.8 } }))
+    await client.query('begin isolation level repeatable read; select count(*) from ipledger.pool')
+    const last = await run(bench, rotating, { warmUpMs: heldOpenMs - measureMs, measureMs })
+    const what = `pairs, a snapshot held open for ${heldOpenMs / 1_000} s`
+    const floor = { subject: rotating, rounds: [before] }
+    bench.show(compare('snapshot', { ...rotating, what }, [last], { floor, goal: { least: 0.8 } }))
   })
 }
 
@@ -199,19 +192,14 @@ async function image(bench: Bench): Promise<void> {
     const network = `image-${leases}`
     await stage.network({ network, cidr: '10.0.0.0/8', addresses: leases, held: leases, reserves: leases })
     await delay(1_000)
-    const loaded = await bench.fresh((load) => load.image(stage.database.url, network))
+    const load = startLoad()
+    const { ms, mostMb } = await load.image(stage.database.url, network)
+    load.stop()
     const what = `image of ${leases.toLocaleString('en-US')} leases`
     const isLarge = leases > 100_000
-    bench.show(amount('image', `${what} loaded`, loaded.ms / 1_000, 's', { most: isLarge ? 10 : 1 }))
-    bench.show(
-      amount(
-        'image',
-        `${what}, most memory of its process`,
-        loaded.mostMb,
-        'MB',
-        isLarge ? { most: 1_000 } : null,
-      ),
-    )
+    bench.show(amount('image', `${what} loaded`, ms / 1_000, 's', { most: isLarge ? 10 : 1 }))
+    const goal = isLarge ? { most: 1_000 } : null
+    bench.show(amount('image', `${what}, most memory of its process`, mostMb, 'MB', goal))
   }
 }
 

@@ -3,17 +3,14 @@
  * line, floor, line, …): the ratio is the median of those of each turn, the figures shown are medians.
  */
 import type { History } from './history.ts'
-import type { FromLoad, Interval, Load, Run, Through, Work } from './load.ts'
+import type { Load, Measured, Shape, Through, Work } from './load.ts'
 import type { Row } from './report.ts'
 import type { Scratch, ScratchDatabase } from './scratch.ts'
-import { median } from './statistics.ts'
 import { clusterCpuMs, cpuMs } from './usage.ts'
 
-export type Scale = {
+export type Scale = Shape & {
   /** Runs of a line and of its floor. */
   readonly rounds: number
-  readonly warmUpMs: number
-  readonly measureMs: number
   /** Reserves of any past at most. */
   readonly reserves: number
   /** Of the log that counts as old. */
@@ -33,7 +30,7 @@ export type Stage = {
   readonly database: ScratchDatabase
   /** Made with this past, once a database. */
   network(history: History): Promise<void>
-  /** So many processes that each have a ledger: services, or the callers themselves. */
+  /** So many services. */
   through(
     processes: number,
     /** The first does the background jobs, too. */
@@ -48,8 +45,6 @@ export type Bench = {
   stage(name: string): Promise<Stage>
   /** The process of callers with this number; started when first asked for. */
   load(index: number): Load
-  /** A process that has done nothing yet. */
-  fresh<T>(work: (load: Load) => Promise<T>): Promise<T>
   /** The table of the floor. */
   readonly floor: Through
   readonly rows: readonly Row[]
@@ -58,9 +53,10 @@ export type Bench = {
 
 export type Subject = {
   readonly what: string
+  /** The table's is an INSERT, whatever is named here. */
   readonly work: Work
   readonly callers: number
-  /** One each for as many processes of callers, which share the callers. */
+  /** Each has a process of callers, which share the callers. */
   readonly through: readonly Through[]
   readonly network?: string
   /** What one call stands for. */
@@ -69,63 +65,43 @@ export type Subject = {
   readonly pids?: readonly number[]
 }
 
-export type Figures = Interval & {
+export type Figures = Measured & {
   /** In cores. */
   readonly services: number
   readonly postgres: number
 }
 
-let runs = 0
-
-/** One run, interval by interval; what several processes of callers did is added up. */
+/** One run; what several processes of callers did is added up. */
 export async function run(
   bench: Bench,
   { work, callers, through, network = '', units = 1, pids = [] }: Subject,
-  shape: Pick<Run, 'warmUpMs' | 'intervalMs' | 'intervals'>,
-  hear: (index: number) => void = () => {},
-): Promise<readonly Figures[]> {
-  runs += 1
+  { warmUpMs, measureMs }: Shape = bench.scale,
+): Promise<Figures> {
   const usage = () => ({
     at: performance.now(),
     services: pids.reduce((sum, pid) => sum + cpuMs(pid), 0),
     postgres: clusterCpuMs(bench.scratch.postmaster()),
   })
   let before = usage()
-  const spent: { readonly services: number; readonly postgres: number }[] = []
-  const heard: Interval[][] = []
-  await Promise.all(
-    through.map(async (one, index) => {
-      const intervals: Interval[] = []
-      heard.push(intervals)
-      const name = `run-${process.pid}-${runs}-${index}`
-      const share = { through: one, network, work, callers: Math.ceil(callers / through.length), name }
-      await bench.load(index).run({ ...share, ...shape }, (message: FromLoad) => {
-        if (message.type === 'begun' && index === 0) before = usage()
-        if (message.type !== 'interval') return
-        intervals.push(message.interval)
-        if (index > 0) return
-        const now = usage()
-        const ms = now.at - before.at
-        spent.push({
-          services: (now.services - before.services) / ms,
-          postgres: (now.postgres - before.postgres) / ms,
-        })
-        before = now
-        hear(intervals.length - 1)
-      })
-    }),
+  const share = { network, work, callers: Math.ceil(callers / through.length), warmUpMs, measureMs }
+  const all = await Promise.all(
+    through.map((one, index) =>
+      bench.load(index).run({ ...share, through: one }, () => {
+        before = usage()
+      }),
+    ),
   )
-  return spent.map((used, at) => {
-    const sum = (pick: (interval: Interval) => number) =>
-      heard.reduce((total, intervals) => total + pick(intervals[at]!), 0)
-    return {
-      perSecond: sum(({ perSecond }) => perSecond) * units,
-      p50: sum(({ p50 }) => p50) / heard.length,
-      p99: Math.max(...heard.map((intervals) => intervals[at]!.p99)),
-      cpu: sum(({ cpu }) => cpu),
-      ...used,
-    }
-  })
+  const after = usage()
+  const ms = after.at - before.at
+  const sum = (pick: (measured: Measured) => number) => all.reduce((total, one) => total + pick(one), 0)
+  return {
+    perSecond: sum((one) => one.perSecond) * units,
+    p50: sum((one) => one.p50) / all.length,
+    p99: Math.max(...all.map((one) => one.p99)),
+    cpu: sum((one) => one.cpu),
+    services: (after.services - before.services) / ms,
+    postgres: (after.postgres - before.postgres) / ms,
+  }
 }
 
 /** Figures of each subject, a run a round; the round before the first is thrown away, since it compiles and makes plans. */
@@ -137,12 +113,19 @@ export async function alternate(
   const results: Figures[][] = subjects.map(() => [])
   for (let round = rounds > 1 ? -1 : 0; round < rounds; round += 1) {
     for (const [index, subject] of subjects.entries()) {
-      const intervalMs = round < 0 ? measureMs / 3 : measureMs
-      const [figures] = await run(bench, subject, { warmUpMs, intervalMs, intervals: 1 })
-      if (round >= 0) results[index]!.push(figures!)
+      const figures = await run(bench, subject, {
+        warmUpMs,
+        measureMs: round < 0 ? measureMs / 3 : measureMs,
+      })
+      if (round >= 0) results[index]!.push(figures)
     }
   }
   return results
+}
+
+/** Medians throughout: one run in which the machine did something else must not count. */
+function median(values: readonly number[]): number {
+  return values.toSorted((one, other) => one - other)[Math.ceil(values.length / 2) - 1]!
 }
 
 function mid(rounds: readonly Figures[]): Figures {
@@ -157,18 +140,18 @@ function mid(rounds: readonly Figures[]): Figures {
   }
 }
 
-/** A line of the table: a subject, beside a floor if it has one. */
+/** A line of the table: a subject beside its floor. */
 export function compare(
   line: string,
   { what }: Subject,
   rounds: readonly Figures[],
   options: {
-    readonly floor?: { readonly subject: Subject; readonly rounds: readonly Figures[] }
+    readonly floor: { readonly subject: Subject; readonly rounds: readonly Figures[] }
     readonly by?: 'rate' | 'p50'
-    readonly goal?: Row['goal']
-  } = {},
+    readonly goal: Row['goal']
+  },
 ): Row {
-  const { floor, by = 'rate', goal = null } = options
+  const { floor, by = 'rate', goal } = options
   const pick = (one: Figures) => (by === 'rate' ? one.perSecond : one.p50)
   const unit = by === 'rate' ? '/s' : 'ms'
   const figures = mid(rounds)
@@ -178,9 +161,8 @@ export function compare(
     value: pick(figures),
     unit,
     figures,
-    floor: floor === undefined ? null : { what: floor.subject.what, value: pick(mid(floor.rounds)) },
-    ratio:
-      floor === undefined ? null : median(rounds.map((one, round) => pick(one) / pick(floor.rounds[round]!))),
+    floor: { what: floor.subject.what, value: pick(mid(floor.rounds)) },
+    ratio: median(rounds.map((one, round) => pick(one) / pick(floor.rounds[round]!))),
     goal,
   }
 }

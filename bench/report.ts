@@ -37,7 +37,7 @@ export function people(rows: readonly Row[], isQuick: boolean): string {
     ),
     '',
     `${cpus()[0]?.model}, ${cpus().length} cores shared by callers, services and PostgreSQL; Linux ${release()}; Node.js ${process.version}.`,
-    'CORES: callers (with the ledger, where it is opened in their process) / services / PostgreSQL.',
+    'CORES: callers / services / PostgreSQL.',
     ...(isQuick ? ['Quick: too short to be figures, so none is held against its goal.'] : []),
   ].join('\n')
 }
@@ -65,9 +65,4 @@ function cells(row: Row, isQuick: boolean): readonly string[] {
 export function number(value: number): string {
   const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2
   return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })
-}
-
-/** For programs: the same, and whether the goal was met. */
-export function machine(rows: readonly Row[], isQuick: boolean): string {
-  return JSON.stringify({ isQuick, rows: rows.map((row) => ({ ...row, isMet: isMet(row) })) }, null, 2)
 }

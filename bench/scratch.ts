@@ -1,8 +1,8 @@
 /**
  * Where the bench works: a PostgreSQL of its own on a disk (in memory every commit would be free), and databases made from
- * one migrated template. In a directory that is given, a database is kept for the next run.
+ * one migrated template.
  */
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
@@ -24,18 +24,16 @@ export type Scratch = {
 
 const TEMPLATE = 'bench_template'
 
-export async function openScratch(kept: string | undefined): Promise<Scratch> {
+export async function openScratch(): Promise<Scratch> {
   const log = pino({ level: 'warn' })
-  const directory = kept ?? mkdtempSync(join(tmpdir(), 'ipledger-bench-'))
-  mkdirSync(directory, { recursive: true })
+  const directory = mkdtempSync(join(tmpdir(), 'ipledger-bench-'))
   // PostgreSQL runs as another user than root, who must be able to pass through.
   chmodSync(directory, 0o711)
-  const isNew = !existsSync(join(directory, 'postgres'))
   const server = await startEmbedded({ directory, log })
   const at = (name: string) => new URL(`/${name}`, server.url).href
   const query = (text: string) =>
     withClient({ url: at('postgres'), applicationName: 'bench' }, (client) => client.query(text))
-  if (isNew) await query(`create database ${TEMPLATE}`)
+  await query(`create database ${TEMPLATE}`)
   const { serviceUrl } = await openDatabase(
     { databaseUrl: at(TEMPLATE), databaseAdminUrl: undefined, directory: '' },
     { log, embedded: 'share' },
@@ -43,13 +41,12 @@ export async function openScratch(kept: string | undefined): Promise<Scratch> {
   return {
     postmaster: () => server.pid() ?? 0,
     async create(name) {
-      const { rowCount } = await query(`select from pg_database where datname = '${name}'`)
-      if (rowCount === 0) await query(`create database ${name} template ${TEMPLATE}`)
+      await query(`create database ${name} template ${TEMPLATE}`)
       return { url: new URL(`/${name}`, serviceUrl).href, adminUrl: at(name) }
     },
     async stop() {
       await server.stop()
-      if (kept === undefined) rmSync(directory, { recursive: true, force: true })
+      rmSync(directory, { recursive: true, force: true })
     },
   }
 }

@@ -2,13 +2,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { formatValue } from '../src/core/address.ts'
 import { type History, holderOf } from './history.ts'
-import { type KeepAlive, openKeepAlive } from './keep-alive.ts'
-import { amount, type Bench, run, type Stage, type Subject } from './measure.ts'
+import type { Through } from './load.ts'
+import { amount, type Bench, run, type Subject } from './measure.ts'
 import { clusterCpuMs, cpuMs } from './usage.ts'
 
-type Next = { readonly sequence: string; readonly head: string; readonly begunAt: string }
 /** Of any method: fields that are not there are not read. */
-type Answer = Next & {
+type Answer = {
+  readonly sequence: string
+  readonly head: string
+  readonly begunAt: string
   readonly digest?: string
   readonly resend?: boolean
   readonly nextSequence: string
@@ -29,7 +31,7 @@ export async function truth(bench: Bench): Promise<void> {
   const { through, pids } = await stage.through(1, true)
   const reserving: Subject = {
     what: 'Reserve meanwhile',
-    work: { kind: 'reserve' },
+    work: 'reserve',
     callers: CALLERS,
     network: history.network,
     through,
@@ -37,14 +39,13 @@ export async function truth(bench: Bench): Promise<void> {
   }
   const source = await openSource(through[0]!, history.network, 'cluster', '')
   const entries = Array.from({ length: listed }, (_, k) => entryOf(k))
-  const [alone] = await run(bench, reserving, { warmUpMs: measureMs, intervalMs: measureMs, intervals: 1 })
+  const alone = await run(bench, reserving, { warmUpMs: measureMs, measureMs })
   const tell = async (what: string, list: readonly Listed[], most: number) => {
     let ms = 0
     const [figures] = await Promise.all([
       run(bench, reserving, {
         warmUpMs: 200,
-        intervalMs: Math.max(measureMs, most * 1_000 * (listed / 1e5)),
-        intervals: 1,
+        measureMs: Math.max(measureMs, most * 1_000 * (listed / 1e5)),
       }),
       delay(400).then(async () => {
         const began = performance.now()
@@ -56,10 +57,10 @@ export async function truth(bench: Bench): Promise<void> {
       amount('truth', `${listed.toLocaleString('en-US')} entries, ${what}`, ms / 1_000, 's', { most }),
     )
     bench.show({
-      ...amount('truth', `Reserve's p99 meanwhile, ${CALLERS} callers`, figures[0]!.p99, 'ms', { most: 2 }),
-      figures: figures[0]!,
-      floor: { what: 'without a list', value: alone!.p99 },
-      ratio: figures[0]!.p99 / alone!.p99,
+      ...amount('truth', `Reserve's p99 meanwhile, ${CALLERS} callers`, figures.p99, 'ms', { most: 2 }),
+      figures: figures,
+      floor: { what: 'without a list', value: alone.p99 },
+      ratio: figures.p99 / alone.p99,
     })
   }
   await tell('first', entries, 3)
@@ -73,13 +74,12 @@ export async function truth(bench: Bench): Promise<void> {
     ),
     0.5,
   )
-  source.close()
 }
 
 /** Each agent says each interval that its list is as it was. */
 export async function agents(bench: Bench): Promise<void> {
   const { agents: count, agentIntervalMs } = bench.scale
-  const stage = await bench.stage('agents')
+  const stage = await bench.stage('listed')
   const history = leases('agents', count * 50)
   await stage.network(history)
   const { through, pids } = await stage.through(1, true)
@@ -107,7 +107,6 @@ export async function agents(bench: Bench): Promise<void> {
   const busy = await coresFor(bench, pids, 2 * agentIntervalMs)
   isOver = true
   await Promise.all(reporting)
-  for (const source of sources) source.close()
   const what = `${count.toLocaleString('en-US')} agents of 50 leases, each ${agentIntervalMs / 1_000} s, unchanged`
   bench.show(
     amount('agents', `${what}: cores of service and PostgreSQL`, busy - idle, 'cores', { most: 0.05 }),
@@ -136,66 +135,38 @@ type Source = {
   report(entries: readonly Listed[]): Promise<void>
   /** False: the list is wanted in full. */
   unchanged(): Promise<boolean>
-  close(): void
 }
 
-const connections = new Map<string, Promise<KeepAlive>>()
-
-async function openSource(
-  through: Awaited<ReturnType<Stage['through']>>['through'][number],
-  network: string,
-  source: string,
-  node: string,
-): Promise<Source> {
+async function openSource(through: Through, network: string, source: string, node: string): Promise<Source> {
   if (through.kind !== 'service') throw new Error('a list is told to a service')
-  const key = `${through.target.port} ${network}`
-  const known = connections.get(key) ?? openKeepAlive(through.target, { silenceMs: 120_000 })
-  connections.set(key, known)
-  const connection = await known
-  /** One call at a time on the connection that agents share. */
-  let digest = ''
+  const { host, port } = through
   const ask = async (method: string, body: object): Promise<Answer> => {
-    const reply = await queued(connection, `/ipledger.v1.LivenessService/${method}`, { network, ...body })
-    if (reply.status === 200) return JSON.parse(reply.body) as Answer
-    throw new Error(`${method} was answered ${reply.status}: ${reply.body.slice(0, 300)}`)
+    const reply = await fetch(`http://${host}:${port}/ipledger.v1.LivenessService/${method}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ network, ...body }),
+    })
+    if (reply.ok) return (await reply.json()) as Answer
+    throw new Error(`${method} was answered ${reply.status}: ${(await reply.text()).slice(0, 300)}`)
   }
   await ask('RegisterSource', {
     id: source,
     sight: { ...(node !== '' && { node }), ownerKinds: ['pod', 'container'], families: [4], interval: '30s' },
   })
   await ask('EnableSource', { id: source })
-  const { sequence, head, begunAt } = await ask('BeginSnapshot', { source })
-  let next: Next = { sequence, head, begunAt }
+  let digest = ''
+  let { sequence, head, begunAt } = await ask('BeginSnapshot', { source })
   const tell = async (content: object) => {
-    const {
-      digest: said = '',
-      resend,
-      nextSequence,
-      nextHead,
-      nextBegunAt,
-    } = await ask('ReportSnapshot', {
-      ...{ source, epoch: 'bench', complete: true, ...next, ...content },
-    })
-    if (said !== '') digest = said
-    next = { sequence: nextSequence, head: nextHead, begunAt: nextBegunAt }
-    return resend !== true
+    const report = { source, epoch: 'bench', complete: true, sequence, head, begunAt, ...content }
+    const answer = await ask('ReportSnapshot', report)
+    digest = answer.digest || digest
+    sequence = answer.nextSequence
+    head = answer.nextHead
+    begunAt = answer.nextBegunAt
+    return answer.resend !== true
   }
   return {
     report: async (entries) => void (await tell({ entries })),
     unchanged: () => tell({ unchanged: digest }),
-    close: () => connections.delete(key) && connection.close(),
   }
-}
-
-const last = new WeakMap<KeepAlive, Promise<unknown>>()
-
-function queued(connection: KeepAlive, path: string, body: object) {
-  const said = (last.get(connection) ?? Promise.resolve()).then(() =>
-    connection.post(path, JSON.stringify(body)),
-  )
-  last.set(
-    connection,
-    said.catch(() => {}),
-  )
-  return said
 }

@@ -1,13 +1,10 @@
 /** Commands that run something: the service, its jobs, the migrations, the bench, the demo. */
-import { spawnSync } from 'node:child_process'
 import { resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
-import { Unsuccessful } from './failure.ts'
+import type { Options } from '../../bench/main.ts'
 
 /** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
 const load = () => import('./serve.ts')
-const BENCH = fileURLToPath(new URL('../../bench/main.ts', import.meta.url))
 
 export function processCommands(program: Command): void {
   program
@@ -36,21 +33,14 @@ second one ends it at once.`,
 
   program
     .command('bench')
-    .argument('[options...]')
+    .argument('[lines...]', 'what to measure (default: all lines)')
     .description('measure it on this machine, each line beside its floor from the same run')
-    .allowUnknownOption()
-    .addHelpText(
-      'after',
-      `
---quick           everything small: that it runs, not how fast
---line <name>     this line, and others so named; without it all
---json <file>     the table for programs
---profile <dir>   CPU profiles
-Works on a PostgreSQL of its own, which is gone afterwards. More options: the beginning of bench/main.ts.`,
-    )
-    .action((options: readonly string[]) => {
-      const { status } = spawnSync(process.execPath, [BENCH, ...options], { stdio: 'inherit' })
-      if (status !== 0) throw new Unsuccessful(status ?? 1)
+    .option('--quick', 'everything small: that it runs, not how fast')
+    .option('--held-open <minutes>', 'how long the line "snapshot" holds a transaction open', '1')
+    .addHelpText('after', '\nWorks on a PostgreSQL of its own, which is gone afterwards.')
+    .action(async (lines: readonly string[], options: Options) => {
+      const { runBench } = await import('../../bench/main.ts')
+      await runBench(lines, options)
     })
 
   program

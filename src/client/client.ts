@@ -23,6 +23,8 @@ import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { CallFailed, isLostConnection, retryAfterMs } from './call-failed.ts'
 
+export { CallFailed }
+
 /** Each method takes its request (absent fields have the defaults the contract states) and resolves with the answer. */
 export type IpledgerClient = Readonly<{
   networks: Client<typeof NetworkService>

@@ -71,7 +71,7 @@ function writer<State>(
   }
 }
 
-const insertEvents = writer<Write['events'][number]>(
+export const insertEvents = writer<Write['events'][number]>(
   'event',
   [...COLUMNS, ['digest', 'hex']],
   null,
