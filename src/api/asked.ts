@@ -226,10 +226,8 @@ function ledgerNumber(value: bigint, path: string): number {
   return Number(value)
 }
 
-function pageSize(value: number, path: string): number {
-  if (value > MOST_ON_PAGE) throw invalidField(path, `must be at most ${MOST_ON_PAGE}`)
-  return value
-}
+/** AIP-158: one above the limit is the limit. */
+const pageSize = (value: number) => Math.min(value, MOST_ON_PAGE)
 
 /** Protobuf hands over numbers that the enum does not know. `…_UNSPECIFIED` says something only where nothing need be said. */
 function enumOf({ values, value: byNumber }: DescEnum, isSaid: boolean): Read {

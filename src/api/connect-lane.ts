@@ -119,7 +119,10 @@ export function createConnectLane(
     if (handler === undefined) return false
     try {
       handler(universalRequestFromNodeRequest(request, response, undefined, undefined))
-        .then((answered) => universalResponseToNodeResponse(answered, response))
+        .then((answered) => {
+          for (const headers of [answered.header, answered.trailer]) withPlainMessage(headers)
+          return universalResponseToNodeResponse(answered, response)
+        })
         .catch((error: unknown) => {
           // The caller went away while the answer was written.
           front.log.debug({ method: handler.method.name, err: error }, 'answer not delivered')
@@ -134,6 +137,20 @@ export function createConnectLane(
     }
     return true
   }
+}
+
+/** gRPC wants only what is not printable ASCII, and "%", percent-encoded; the library encodes every space. */
+function withPlainMessage(headers: Headers | undefined): void {
+  if (headers === undefined) return
+  const set = (name: string, value: string) => {
+    const isMessage = name.toLowerCase() === 'grpc-message'
+    const plain = () => decodeURIComponent(value).replace(/[^\x20-\x24\x26-\x7e]+/g, encodeURIComponent)
+    Headers.prototype.set.call(headers, name, isMessage ? plain() : value)
+  }
+  const before = headers.get('grpc-message')
+  if (before !== null) set('grpc-message', before)
+  // Trailers are set after the body.
+  Object.assign(headers, { set })
 }
 
 const OURS = new WeakSet<ConnectError>()

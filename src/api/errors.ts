@@ -34,6 +34,10 @@ export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
     code: Code.ResourceExhausted,
     caller: 'End one of the leases in the metadata: Release with confirmed removal.',
   },
+  ALREADY_EXISTS: {
+    code: Code.AlreadyExists,
+    caller: 'Update it, or create it under another name: what differs is in the message.',
+  },
   ADDRESS_TAKEN: {
     code: Code.AlreadyExists,
     caller: 'Take another address; the holder is in the metadata.',

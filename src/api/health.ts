@@ -1,9 +1,9 @@
 /**
  * Is it up, and can it do its work? `grpc.health.v1` and, in words, the two pages for probes.
  *
- * The empty service name and `/healthz` are about the process: it runs and is not stopping. A named service and
- * `/readyz` are about what it serves with: the database answers too, has its tables, and at start its images are loaded. An orchestrator that restarts
- * what is not live must not do so because a database is away.
+ * `/healthz` is about the process: it runs and is not stopping. `/readyz` and gRPC health, also of the empty service name,
+ * are about what it serves with: the database answers, has its tables, and at start the images are loaded. An orchestrator
+ * that restarts what is not live asks `/healthz`, so that it does not restart ipledger because the database is away.
  *
  * Anybody may ask, so no name of a network, a host or a role is told.
  */
@@ -68,7 +68,7 @@ export function createHealth({ look, services, stopping, loaded, worker }: Healt
   async function statusOf(service: string): Promise<Status> {
     if (service !== '' && !services.includes(service)) return Status.SERVICE_UNKNOWN
     if (stopping.aborted) return Status.NOT_SERVING
-    return service === '' || (await recently()).ready ? Status.SERVING : Status.NOT_SERVING
+    return (await recently()).ready ? Status.SERVING : Status.NOT_SERVING
   }
 
   function warnings(condition?: Condition): readonly string[] {

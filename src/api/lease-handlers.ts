@@ -37,6 +37,7 @@ import {
   readReserve,
   requiredLease,
 } from './requests.ts'
+import { checkReadableNode } from './rights.ts'
 
 export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
   const { reads } = backend
@@ -69,13 +70,18 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
 
     getLease: async (message, call) => {
       const { lease, head } = await findLease(backend, message, call)
+      checkReadableNode(call.caller, lease.node)
       return { lease: shownLease(lease), head }
     },
 
     listLeases: async (message, call) => {
       const network = allowedNetwork(call, message.network)
       const page = pageOf(message, address)
-      const found = ofNetwork(await reads.leases(network, readFilter(message), page), network)
+      const { caller } = call
+      const node = message.node || (caller.role === 'agent' ? caller.node! : '')
+      checkReadableNode(caller, node)
+      const filter = readFilter({ ...message, node })
+      const found = ofNetwork(await reads.leases(network, filter, page), network)
       if (found.unknownPools[0] !== undefined) throw poolNotFound(network, found.unknownPools[0])
       return {
         leases: found.leases.map(shownLease),

@@ -1,11 +1,11 @@
 /** NetworkService. */
 import type { Answer } from '../core/command.ts'
-import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import { type NetworkService, UpdateNetworkRequestSchema } from '../gen/ipledger/v1/network_pb.ts'
 import { shownNetwork } from './answers.ts'
 import { type Backend, commanded, type Handlers, ofNetwork } from './call.ts'
 import { networkName, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { allowedNetwork, command, namedNetwork } from './requests.ts'
+import { allowedNetwork, changedFields, command, namedNetwork } from './requests.ts'
 
 export function networkHandlers(backend: Backend): Handlers<typeof NetworkService> {
   const { reads } = backend
@@ -23,13 +23,16 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
 
     updateNetwork: commanded(
       backend,
-      ({ name, requestId, version = null, description = null, labels }, call) =>
-        command(call, namedNetwork(call, name, 'name'), requestId, {
+      (message, call) => {
+        const { name, requestId, version = null, description = null, labels } = message
+        const changes = changedFields(UpdateNetworkRequestSchema, message)
+        return command(call, namedNetwork(call, name, 'name'), requestId, {
           type: 'updateNetwork',
           version,
           description,
-          labels: labels?.entries ?? null,
-        }),
+          labels: changes.has('labels') ? labels : null,
+        })
+      },
       show,
     ),
 

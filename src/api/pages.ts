@@ -21,6 +21,8 @@ export type Pages = {
   readonly log: Logger
 }
 
+const PAGES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics', '/openapi.json'])
+
 type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => Promise<void>
 
 export function createPages({ health, tokens, metrics, log }: Pages): Answers {
@@ -57,6 +59,10 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
 
   return async (request, response) => {
     const url = request.url ?? ''
+    if (PAGES.has(url) && request.method !== 'GET' && request.method !== 'HEAD') {
+      refuseMethod(response, 'GET, HEAD')
+      return
+    }
     try {
       switch (url) {
         case '/healthz':
@@ -116,6 +122,16 @@ export function page(
   response.statusCode = status
   response.setHeader('content-type', 'text/plain; charset=utf-8')
   response.end(words)
+}
+
+/** 405 names the methods that are allowed (RFC 9110, 15.5.6). */
+export function refuseMethod(
+  response: http.ServerResponse | http2.Http2ServerResponse,
+  allowed: string,
+): true {
+  response.setHeader('allow', allowed)
+  page(response, 405, `use ${allowed}\n`)
+  return true
 }
 
 export const NOT_LOOPBACK =

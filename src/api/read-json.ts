@@ -10,6 +10,7 @@ import {
   fromJsonString,
   type JsonValue,
   type Message,
+  ScalarType,
 } from '@bufbuild/protobuf'
 import { invalidField, type Refused } from './errors.ts'
 
@@ -45,35 +46,63 @@ function inMessage(desc: DescMessage, json: JsonValue, path: string): Refused | 
       const names = desc.fields.map(({ jsonName }) => jsonName).join(', ')
       return invalidField(at, `unknown; the fields here are ${names}`)
     }
-    const why = tried(desc, field, value)
-    if (why !== null) return inField(desc, field, value, at, why)
+    if (!isRead(desc, field, value)) return inField(desc, field, value, at)
   }
   return null
 }
 
-function inField(desc: DescMessage, field: DescField, value: JsonValue, path: string, why: string): Refused {
+function inField(desc: DescMessage, field: DescField, value: JsonValue, path: string): Refused {
+  const wrong = (at: string, what: JsonValue) =>
+    invalidField(at, `must be ${expected(field)}; it is ${quoted(what)}`)
   if (field.fieldKind === 'message' && !field.message.typeName.startsWith('google.protobuf.'))
-    return inMessage(field.message, value, path) ?? invalidField(path, why)
-  if (field.fieldKind !== 'list' && field.fieldKind !== 'map') return invalidField(path, why)
+    return inMessage(field.message, value, path) ?? wrong(path, value)
+  if (field.fieldKind !== 'list' && field.fieldKind !== 'map') return wrong(path, value)
   const isList = field.fieldKind === 'list'
   if (isList !== Array.isArray(value) || typeof value !== 'object')
     return invalidField(path, `must be a JSON ${isList ? 'array' : 'object'}`)
   for (const [key, item] of Object.entries(value!).slice(0, MOST_TRIED)) {
-    const inItem = tried(desc, field, isList ? [item] : { [key]: item })
-    if (inItem === null) continue
+    if (isRead(desc, field, isList ? [item] : { [key]: item })) continue
     const at = `${path}[${isList ? key : JSON.stringify(short(key))}]`
-    return (field.message && inMessage(field.message, item, at)) ?? invalidField(at, inItem)
+    return (field.message && inMessage(field.message, item, at)) ?? wrong(at, item)
   }
-  return invalidField(path, why)
+  return wrong(path, value)
 }
 
-/** Why protobuf-es does not take it by itself; null: it does. */
-function tried(desc: DescMessage, { jsonName }: DescField, value: JsonValue): string | null {
+/** What a field, or an item of it, is to be. */
+function expected({ message, enum: names, scalar }: DescField): string {
+  if (message !== undefined) return MESSAGES[message.typeName] ?? 'a JSON object'
+  if (names !== undefined)
+    return `one of ${names.values
+      .map(({ name }) => name)
+      .slice(1)
+      .join(', ')}`
+  return SCALARS.get(scalar as ScalarType) ?? 'another type'
+}
+
+const MESSAGES: Readonly<Record<string, string>> = {
+  'google.protobuf.Duration': 'seconds with an s, as in "90s"',
+  'google.protobuf.Timestamp': 'a time by RFC 3339, as in "2030-01-31T12:00:00Z"',
+  'google.protobuf.FieldMask': 'names of fields with commas, as in "labels,exclude"',
+}
+
+const SCALARS: ReadonlyMap<ScalarType, string> = new Map([
+  [ScalarType.STRING, 'a string'],
+  [ScalarType.BOOL, 'true or false'],
+  [ScalarType.UINT32, 'a whole number from 0 to 4294967295'],
+  [ScalarType.UINT64, 'a whole number, not negative, as a string or a number'],
+])
+
+function quoted(value: JsonValue): string {
+  return short(JSON.stringify(value))
+}
+
+/** Whether protobuf-es takes it by itself. */
+function isRead(desc: DescMessage, { jsonName }: DescField, value: JsonValue): boolean {
   try {
     fromJson(desc, { [jsonName]: value })
-    return null
-  } catch (error) {
-    return reasonOf(error)
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -3,12 +3,13 @@
  * repeated requestId is recognised.
  */
 import { hash } from 'node:crypto'
+import type { DescField, DescMessage } from '@bufbuild/protobuf'
 import type { Claim, Command, LeaseReference, PoolChange } from '../core/command.ts'
 import type { Labels, Owner } from '../core/owner.ts'
 import type { ReapPolicy } from '../core/policy.ts'
 import { type Liveness, parsePoolSettings } from '../core/pool.ts'
 import type * as leasePb from '../gen/ipledger/v1/lease_pb.ts'
-import type * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
+import * as poolPb from '../gen/ipledger/v1/pool_pb.ts'
 import type * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { Asked } from './asked.ts'
 import { accepted, type Call } from './call.ts'
@@ -233,25 +234,57 @@ export function readUpdatePool(message: Asked<poolPb.UpdatePoolRequest>, call: C
   })
 }
 
-function readChange({
-  newName,
-  exclude,
-  labels,
-  liveness,
-  reapPolicy,
-  confirmWithinMs,
-  ...said
-}: Omit<Asked<poolPb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>): PoolChange {
+function readChange(
+  request: Omit<Asked<poolPb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>,
+): PoolChange {
+  const { newName, exclude, labels, liveness, reapPolicy, confirmWithinMs, updateMask, ...said } = request
+  const changes = changedFields(poolPb.UpdatePoolRequestSchema, request)
   if (said.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
   return {
     ...said,
     ...(confirmWithinMs !== undefined && { confirmWithinMs: confirmWithinMs || null }),
     ...(newName !== undefined && { name: newName }),
-    ...(exclude !== undefined && { exclude: exclude.entries }),
-    ...(labels !== undefined && { labels: labels.entries }),
+    ...(changes.has('exclude') && { exclude }),
+    ...(changes.has('labels') && { labels }),
     ...(liveness !== undefined && { liveness: livenessOf(liveness) }),
     ...(reapPolicy !== undefined && { reapPolicy: readReapPolicy(reapPolicy) }),
   }
+}
+
+const NOT_SETTINGS: ReadonlySet<string> = new Set(['network', 'name', 'version', 'requestId', 'updateMask'])
+
+/**
+ * JSON names of the fields that an update changes: those that its mask names, else those that are given. Only lists and maps
+ * can be named and empty, which clears them; whatever else does not agree with the mask is refused.
+ */
+export function changedFields(
+  { fields }: DescMessage,
+  { updateMask, ...said }: { readonly updateMask?: { readonly paths: readonly string[] } },
+): ReadonlySet<string> {
+  const settings = fields.filter(({ localName }) => !NOT_SETTINGS.has(localName))
+  const named = new Set(updateMask?.paths)
+  for (const path of named)
+    if (!settings.some(({ name }) => name === path))
+      throw invalidField(
+        'updateMask',
+        `${path} can't be changed; it may name ${settings.map(({ jsonName }) => jsonName).join(', ')}`,
+      )
+  const isGiven = ({ localName, fieldKind, message }: DescField): boolean => {
+    const isDuration = message?.typeName === 'google.protobuf.Duration'
+    const value = (said as Readonly<Record<string, unknown>>)[isDuration ? `${localName}Ms` : localName]
+    const isMany = fieldKind === 'list' || fieldKind === 'map'
+    return isMany ? Object.keys(value as object).length > 0 : value !== undefined
+  }
+  for (const field of updateMask === undefined ? [] : settings) {
+    const { jsonName, name, fieldKind } = field
+    if (isGiven(field) && !named.has(name))
+      throw invalidField(jsonName, 'is given, and updateMask does not name it')
+    if (!isGiven(field) && named.has(name) && fieldKind !== 'list' && fieldKind !== 'map')
+      throw invalidField(jsonName, 'is named by updateMask; give its new value')
+  }
+  return new Set(
+    settings.filter((field) => named.has(field.name) || isGiven(field)).map(({ jsonName }) => jsonName),
+  )
 }
 
 /** What is said of it; 0 misses are none said. Its bounds are the core's. */

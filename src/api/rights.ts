@@ -22,6 +22,7 @@ export type Caller = {
 
 const ADMINS: ReadonlySet<Role> = new Set<Role>(['admin'])
 export const READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'auditor'])
+const LEASE_READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent', 'auditor'])
 const HOLDERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent'])
 const ORCHESTRATORS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator'])
 
@@ -48,8 +49,8 @@ export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
   'ipledger.v1.LeaseService/Quarantine': ORCHESTRATORS,
   'ipledger.v1.LeaseService/Reap': ADMINS,
   'ipledger.v1.LeaseService/UpdateLabels': ORCHESTRATORS,
-  'ipledger.v1.LeaseService/GetLease': READERS,
-  'ipledger.v1.LeaseService/ListLeases': READERS,
+  'ipledger.v1.LeaseService/GetLease': LEASE_READERS,
+  'ipledger.v1.LeaseService/ListLeases': LEASE_READERS,
   'ipledger.v1.LeaseService/GetRequest': READERS,
 
   'ipledger.v1.LivenessService/RegisterSource': ADMINS,
@@ -99,6 +100,12 @@ export function checkAllNetworks(caller: Caller, why: string): void {
 export function checkNode(caller: Caller, node: string): void {
   if (caller.node === null || node === '' || node === caller.node) return
   throw denied(`token ${caller.name} is bound to node ${caller.node}, not ${node}`, { node: caller.node })
+}
+
+/** An agent reads only leases of its own node. */
+export function checkReadableNode(caller: Caller, node: string): void {
+  if (caller.role !== 'agent' || node === caller.node) return
+  throw denied(`token ${caller.name} reads only leases of node ${caller.node}`, { node: caller.node! })
 }
 
 /**

@@ -19,7 +19,7 @@ import type { Logger } from '../telemetry.ts'
 import { createConnectLane } from './connect-lane.ts'
 import { type Front, methodsOf, SERVICES } from './dispatch.ts'
 import { createHealth, type HealthOptions } from './health.ts'
-import { closeServer, createPages, listen, NOT_LOOPBACK, namesLoopback, page } from './pages.ts'
+import { closeServer, createPages, listen, NOT_LOOPBACK, namesLoopback, page, refuseMethod } from './pages.ts'
 import { createPlainLane } from './plain-lane.ts'
 import { addReflection } from './reflection.ts'
 import type { Tokens } from './tokens.ts'
@@ -31,6 +31,9 @@ const REQUEST_WITHIN_MS = 60_000
 const HEADER_BYTES = 16 * 1024
 const STREAMS_PER_CONNECTION = 1_000
 const LONGEST_DRAIN_MS = 15_000
+
+type Asking = Pick<http.IncomingMessage, 'url' | 'method'> | http2.Http2ServerRequest
+type Answering = http.ServerResponse | http2.Http2ServerResponse
 
 export type RunningServer = {
   readonly httpPort: number
@@ -74,6 +77,8 @@ export async function startServer(options: {
   const overHttp1 = createConnectLane(front, { grpc: false }, open)
   const overHttp2 = createConnectLane(front, { grpc: true }, open)
   const unary = new Set(methods.map(({ path }) => path))
+  const isWrongMethod = ({ url, method }: Asking, response: Answering): boolean =>
+    unary.has(url!) && method !== 'POST' && refuseMethod(response, 'POST')
 
   const httpServer = http.createServer(
     {
@@ -93,7 +98,8 @@ export async function startServer(options: {
         owed.add(response)
         response.once('close', () => owed.delete(response))
       }
-      if (plain(request, response) || overHttp1(request, response)) return
+      if (plain(request, response) || isWrongMethod(request, response)) return
+      if (overHttp1(request, response)) return
       void answerPage(request, response)
     },
   )
@@ -106,6 +112,7 @@ export async function startServer(options: {
         // A caller may go on sending what nobody reads; it has its answer.
         for (const event of ['finish', 'close']) stream.once(event, () => owed.delete(stream))
       }
+      if (isWrongMethod(request, response)) return
       if (!overHttp2(request, response)) page(response, 404, 'there is no such method\n')
     },
   )

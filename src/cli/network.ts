@@ -42,8 +42,8 @@ export function networkCommands(program: Command): void {
     method: NetworkService.method.updateNetwork,
     fields: [
       ['--description <text>', 'new description; "" clears it'],
-      ['--label <key=value>', 'new label, repeatable; together they replace all labels', 'labels.entries'],
-      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
+      ['--label <key=value>', 'new label, repeatable; together they replace all labels', 'labels'],
+      ['--no-labels', 'remove all labels', () => ({ updateMask: { paths: ['labels'] } })],
     ],
     show: one,
   })

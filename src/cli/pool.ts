@@ -13,7 +13,7 @@ import type { PoolOptions } from '../gen/ipledger/v1/types_pb.ts'
 import { Unclear } from './failure.ts'
 import { sheetOf, span, tableOf } from './print.ts'
 import { list, repeated } from './readers.ts'
-import { ask, type Field, verb } from './verb.ts'
+import { ask, type Field, maskOf, verb } from './verb.ts'
 
 type ExclusionOptions = {
   readonly addExclude?: readonly string[]
@@ -102,13 +102,13 @@ Examples:
     fields: [
       ['--new-name <name>', 'rename it'],
       ['--cidr <cidr>', 'grow or shrink it'],
-      [...EXCLUDE, 'exclude.entries'],
-      [...LABEL, 'labels.entries'],
+      [...EXCLUDE, 'exclude'],
+      [...LABEL, 'labels'],
       ...SETTINGS,
       ['--no-gateway', 'it has none', () => ({ gateway: '' })],
       ['--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', null, list],
       ['--remove-exclude <address|cidr|first-last>', 'hand this entry out again; repeatable', null, list],
-      ['--no-exclude', 'remove all exclusions', () => ({ exclude: {} })],
+      ['--no-exclude', 'remove all exclusions', () => ({ updateMask: { paths: ['exclude'] } })],
       [
         '--no-confirm-within',
         'Reserves have no deadline of the pool',
@@ -117,7 +117,7 @@ Examples:
       ['--no-default', 'not used by a Reserve that names no pool', 'isDefault'],
       ['--no-draining', 'hand out again', 'draining'],
       ['--no-options', 'remove routes, dns and mtu', () => ({ options: {} })],
-      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
+      ['--no-labels', 'remove all labels', () => ({ updateMask: { paths: ['labels'] } })],
     ],
     help: `
 --exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.
@@ -132,7 +132,7 @@ Examples:
       const { updatePool, getPool } = PoolService.method
       if (options.addExclude === undefined && options.removeExclude === undefined)
         return ask(updatePool, request)
-      if (request.exclude !== undefined)
+      if (request.exclude !== undefined || request.updateMask?.paths?.includes('exclude'))
         throw new Unclear(
           '--exclude and --no-exclude say all of it: leave --add-exclude and --remove-exclude away.',
         )
@@ -144,8 +144,12 @@ Examples:
       const { pool: found } = await ask(getPool, { name: request.name!, network: request.network ?? '' })
       // What was read may have changed since.
       const version = request.version ?? found!.version
-      const exclude = { entries: changedExclusions(found!, options) }
-      return ask(updatePool, { ...request, version, exclude } as typeof request)
+      const exclude = changedExclusions(found!, options)
+      const updateMask = { paths: [...(request.updateMask?.paths ?? []), 'exclude'] }
+      return ask(
+        updatePool,
+        maskOf(updatePool.input, { ...request, version, exclude, updateMask }) as typeof request,
+      )
     },
     show: one,
   })

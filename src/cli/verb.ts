@@ -68,7 +68,7 @@ export function verb<I extends DescMessage, O extends DescMessage, X extends obj
   return command.action(async () => {
     const options = command.opts<X & { json?: boolean }>()
     const parts = [command.processedArgs[0] ?? {}, ...places.map((place) => said(command, place))]
-    const request = parts.reduce(merged, {}) as MessageInitShape<I>
+    const request = maskOf(input, parts.reduce(merged, {})) as MessageInitShape<I>
     for (const name of Object.keys(request)) fieldAt(input, name)
     const answer = await (run ?? ((asked) => ask(method, asked)))(request, options)
     print(options, method, answer, (one) => show(one, request))
@@ -143,6 +143,19 @@ function placeOf(
   if (reader !== undefined && !option.negate) option.argParser(reader as (text: string) => unknown)
   return { option, to }
 }
+
+/** A mask names every field that changes: what an option clears is in it already, what others set is added. */
+export function maskOf<R extends object>(input: DescMessage, request: R): R {
+  const { updateMask, ...said } = request as { readonly updateMask?: { readonly paths: readonly string[] } }
+  if (updateMask === undefined) return request
+  const given = input.fields.filter(({ localName }) => localName in said && !NOT_CHANGED.has(localName))
+  return {
+    ...request,
+    updateMask: { paths: [...new Set([...updateMask.paths, ...given.map(({ name }) => name)])] },
+  }
+}
+
+const NOT_CHANGED: ReadonlySet<string> = new Set(['network', 'name', 'version', 'requestId'])
 
 function hasField({ fields }: DescMessage, name: string): boolean {
   return fields.some(({ localName }) => localName === name)

@@ -15,8 +15,10 @@ import { atVersion, invalid, type Refusal, refusal } from './refusal.ts'
 
 export function decideCreateNetwork(batch: Batch, command: Command<'createNetwork'>): Answer | Refusal {
   const { image, known } = batch
-  if (image.network !== null)
-    return invalid('name', `network ${image.name} exists already; pick another name or update it`)
+  if (image.network !== null) {
+    const { description, labels } = image.network
+    return exists(`network ${image.name}`, { description, labels }, command.settings) ?? networkAnswer(image)
+  }
   const details = { ...command.settings, identity: known.identity }
   emit(batch, command, { type: 'network.created', details })
   return networkAnswer(image)
@@ -95,6 +97,9 @@ export function decideCreatePool(batch: Batch, command: Command<'createPool'>): 
   const poolId = image.head + 1
   const settings = parsePoolSettings(command.pool)
   if ('reason' in settings) return settings
+  const before = poolNamed(image, settings.name)?.pool
+  if (before !== undefined)
+    return exists(`pool ${settings.name}`, before.settings, settings) ?? poolAnswer(before)
   const pool = buildPool(settings, { poolId, version: poolId, createdAt: now, updatedAt: now })
   const bad = taken(image, pool, 'name')
   if (bad !== null) return bad
@@ -107,7 +112,7 @@ export function decideUpdatePool(batch: Batch, command: Command<'updatePool'>): 
   const pool = poolOf(image, command)
   if ('reason' in pool) return pool
   const { poolId, family } = pool
-  const settings = parsePoolSettings(changed(pool, command), 'exclude.entries')
+  const settings = parsePoolSettings(changed(pool, command))
   if ('reason' in settings) return settings
   if (isDeepStrictEqual(settings, pool.settings)) return poolAnswer(pool)
   const after = buildPool(settings, pool)
@@ -163,6 +168,17 @@ function inTheWay(batch: Batch, pool: Pool, after: Pool | null): Refusal | null 
     { pool: pool.name, held: String(held.length), cooling: String(cooling.length), blockers },
     held.length === 0 ? last - now : undefined,
   )
+}
+
+/** To create what exists is answered with it, if it is what was asked for. */
+function exists<T extends object>(what: string, is: T, asked: T): Refusal | null {
+  const fields = [...new Set([...Object.keys(is), ...Object.keys(asked)])] as (keyof T & string)[]
+  const differing = fields.filter((field) => !isDeepStrictEqual(is[field], asked[field]))
+  if (differing.length === 0) return null
+  const told = (field: keyof T & string) =>
+    `${field} is ${JSON.stringify(is[field] ?? null)}, not ${JSON.stringify(asked[field] ?? null)}`
+  const message = `${what} exists with other settings: ${differing.map(told).join('; ')}; update it, or use another name`
+  return refusal('ALREADY_EXISTS', message, { differs: differing.join(',') })
 }
 
 /** Another pool has its name, or part of its range. */

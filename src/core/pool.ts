@@ -74,8 +74,8 @@ export const NO_OPTIONS: PoolOptions = { routes: [], dns: [], mtu: 0 }
 const LONGEST_MS = 30 * 24 * 3_600_000
 const MOST_EXCLUSIONS = 1_024
 
-/** Canonical settings, or the refusal that names the field; UpdatePool carries its exclusions in a message of their own. */
-export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): PoolSettings | Refusal {
+/** Canonical settings, or the refusal that names the field. */
+export function parsePoolSettings(input: PoolInput): PoolSettings | Refusal {
   const cidr = parseCidr(input.cidr)
   if (isMalformed(cidr)) return invalid('cidr', cidr.malformed)
   const shared = nowhereIn(cidr).join(', ')
@@ -98,12 +98,12 @@ export function parsePoolSettings(input: PoolInput, excludePath = 'exclude'): Po
   if (typeof gateway !== 'string') return gateway
   const exclude: string[] = []
   if (input.exclude !== undefined && input.exclude.length > MOST_EXCLUSIONS)
-    return invalid(excludePath, `has more than ${MOST_EXCLUSIONS} entries; use ranges`)
+    return invalid('exclude', `has more than ${MOST_EXCLUSIONS} entries; use ranges`)
   for (const [index, text] of input.exclude?.entries() ?? []) {
     const range = parseRange(text)
-    if (isMalformed(range)) return invalid(`${excludePath}[${index}]`, range.malformed)
+    if (isMalformed(range)) return invalid(`exclude[${index}]`, range.malformed)
     if (range.family !== family || range.first > cidr.last || range.last < cidr.first)
-      return invalid(`${excludePath}[${index}]`, `does not touch the pool's cidr ${formatCidr(cidr)}`)
+      return invalid(`exclude[${index}]`, `does not touch the pool's cidr ${formatCidr(cidr)}`)
     const first = formatValue(family, range.first)
     exclude.push(range.first === range.last ? first : `${first}-${formatValue(family, range.last)}`)
   }

@@ -38,7 +38,7 @@ const QUICK = { cooldown: '600s' }
 describe('the table', () => {
   const CODES: Record<string, readonly Reason[]> = {
     resource_exhausted: ['POOL_EXHAUSTED', 'ALL_CANDIDATES_LIVE', 'OWNER_LIMIT'],
-    already_exists: ['ADDRESS_TAKEN'],
+    already_exists: ['ALREADY_EXISTS', 'ADDRESS_TAKEN'],
     failed_precondition: [
       'ADDRESS_COOLING',
       'ADDRESS_QUARANTINED',
@@ -351,11 +351,30 @@ describe('every reason, provoked', () => {
     }
   })
 
-  test('INVALID_FIELD for what exists already or overlaps', async () => {
+  test('ALREADY_EXISTS says what differs; the same content is answered with what exists', async () => {
+    const { network } = await world()
+    const pool = { network, name: 'made', cidr: '10.3.0.0/24', labels: { a: 'b' } }
+    const made = await ok('PoolService/CreatePool', pool)
+    expect(await ok('PoolService/CreatePool', pool)).toEqual(made)
+    const other = { ...pool, cidr: '10.4.0.0/24', labels: { a: 'c' } }
+    expect(await call('PoolService/CreatePool', other)).toMatchObject({
+      reason: 'ALREADY_EXISTS',
+      message: expect.stringContaining('cidr is "10.3.0.0/24", not "10.4.0.0/24"'),
+      metadata: { differs: 'cidr,subnet,labels' },
+    })
+    expect(await ok('NetworkService/CreateNetwork', { name: network })).toMatchObject({
+      network: { name: network },
+    })
+    expect(await call('NetworkService/CreateNetwork', { name: network, description: 'd' })).toMatchObject({
+      reason: 'ALREADY_EXISTS',
+      metadata: { differs: 'description' },
+    })
+  })
+
+  test('INVALID_FIELD for what overlaps', async () => {
     const { network } = await world()
     await ok('PoolService/CreatePool', { network, name: 'two', cidr: '10.1.0.0/24' })
     for (const [method, body, field] of [
-      ['PoolService/CreatePool', { name: 'web', cidr: '10.2.0.0/24' }, 'name'],
       ['PoolService/CreatePool', { name: 'three', cidr: '10.0.0.0/24' }, 'cidr'],
       ['PoolService/UpdatePool', { name: 'two', newName: 'web' }, 'newName'],
       ['PoolService/UpdatePool', { name: 'two', cidr: '10.0.0.0/8' }, 'cidr'],
@@ -365,7 +384,6 @@ describe('every reason, provoked', () => {
         reason: 'INVALID_FIELD',
         metadata: { field },
       })
-    expect((await call('NetworkService/CreateNetwork', { name: network })).metadata.field).toBe('name')
   })
 
   test('DEADLINE_EXCEEDED: before the call was begun', async () => {

@@ -122,7 +122,6 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [{ states: ['BROKEN'] }, 'states[0]'],
     [{ pageSize: -1 }, 'pageSize'],
     [{ pageSize: 5_000_000_000 }, 'pageSize'],
-    [{ pageSize: 1001 }, 'pageSize'],
     [{ pageToken: 'x' }, 'pageToken'],
     [{ pageToken: long(5_000) }, 'pageToken'],
     [{ states: ['ENDED'] }, 'states[0]'],
@@ -208,7 +207,6 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [{ address: '10.0.0.1', cidr: '10.0.0.0/8' }, 'address'],
     [{ address: '10.0.0.0/24' }, 'address'],
     [{ cidr: '10.0.0.1/24' }, 'cidr'],
-    [{ address: '10.0.0.1', pageSize: 1001 }, 'pageSize'],
     [{ address: '10.0.0.1', pageToken: 'x' }, 'pageToken'],
     [{ address: '10.0.0.1', from: 'yesterday' }, 'from'],
   ],
@@ -228,12 +226,9 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
   'NetworkService/CreateNetwork': [
     [{}, 'name'],
     [{ name: '-a' }, 'name'],
-    [{ name: 'default' }, 'name'],
     [{ name: 'n', description: long(1025) }, 'description'],
   ],
-  'NetworkService/UpdateNetwork': [
-    [{ name: 'default', labels: { entries: { '': 'x' } } }, 'labels.entries[""]'],
-  ],
+  'NetworkService/UpdateNetwork': [[{ name: 'default', labels: { '': 'x' } }, 'labels[""]']],
   'NetworkService/EndRecovery': [
     [{ network: 'default' }, 'why'],
     [{ why: 'x' }, 'network'],
@@ -273,7 +268,11 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [{ name: 'web', subnet: '' }, 'subnet'],
     [{ name: 'web', ownerLimit: 0 }, 'ownerLimit'],
     [{ name: 'web', liveness: 'POOL_LIVENESS_UNSPECIFIED' }, 'liveness'],
-    [{ name: 'web', exclude: { entries: ['x'] } }, 'exclude.entries[0]'],
+    [{ name: 'web', exclude: ['x'] }, 'exclude[0]'],
+    [{ name: 'web', updateMask: 'lables' }, 'updateMask'],
+    [{ name: 'web', updateMask: 'name' }, 'updateMask'],
+    [{ name: 'web', updateMask: 'gateway' }, 'gateway'],
+    [{ name: 'web', updateMask: 'labels', draining: true }, 'draining'],
     [{ name: 'web', reapPolicy: { misses: 9 } }, 'reapPolicy.misses'],
     [{ name: 'web', reapPolicy: { confirmGrace: '-1s' } }, 'reapPolicy.confirmGrace'],
   ],
@@ -382,7 +381,7 @@ describe('accepted at the edge', () => {
     expect(near).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'liveAddresses[5000]' } })
     const far = await call('LeaseService/Reserve', behind(20_000))
     expect(far).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'liveAddresses' } })
-    expect(far.message).toContain('got 7')
+    expect(far.message).toContain('must be a string')
   })
 
   test.each(['grpc', 'grpc-web', 'connect json over h2'] satisfies Protocol[])(

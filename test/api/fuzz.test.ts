@@ -259,6 +259,7 @@ function grpc(method: string, body: Uint8Array, type = 'application/grpc+proto')
       if (headers['grpc-status'] !== undefined) {
         status = String(headers['grpc-status'])
         message = String(headers['grpc-message'] ?? '')
+        expect(message).toMatch(/^[\x20-\x7e]*$/)
       }
     }
     stream.on('response', read)

@@ -443,8 +443,8 @@ describe('pools', () => {
     const changes: readonly (readonly [object, object])[] = [
       [{ newName: 'api' }, { name: 'api' }],
       [{ cooldown: '1s' }, { cooldown: '1s' }],
-      [{ exclude: { entries: ['10.0.0.32/28'] } }, { exclude: ['10.0.0.32-10.0.0.47'] }],
-      [{ exclude: {} }, { exclude: [] }],
+      [{ exclude: ['10.0.0.32/28'] }, { exclude: ['10.0.0.32-10.0.0.47'] }],
+      [{ updateMask: 'exclude' }, { exclude: [] }],
       [{ gateway: '' }, { gateway: '' }],
       [{ gateway: '10.0.0.2' }, { gateway: '10.0.0.2' }],
       [{ confirmWithin: '0s' }, { confirmWithin: undefined }],
@@ -456,7 +456,7 @@ describe('pools', () => {
       ],
       [{ options: { mtu: 1300 } }, { options: { routes: [], dns: [], mtu: 1300 } }],
       [{ options: {} }, { options: { routes: [], dns: [], mtu: 0 } }],
-      [{ labels: {} }, { labels: {} }],
+      [{ labels: {}, updateMask: 'labels' }, { labels: {} }],
       [{ reapPolicy: { misses: 4 } }, { reapPolicy: { ...DEFAULT_REAP_POLICY, misses: 4 } }],
       [
         { reapPolicy: { minimumAge: '60s' } },
@@ -499,7 +499,7 @@ describe('pools', () => {
       head: '1',
       version: '1',
     })
-    const { network: changed } = await ok('NetworkService/UpdateNetwork', { name: 'made', labels: {} })
+    const { network: changed } = await ok('NetworkService/UpdateNetwork', { name: 'made', updateMask: 'labels' })
     expect(changed).toMatchObject({ description: 'größer', labels: {}, version: '2' })
     expect(
       (await ok('NetworkService/UpdateNetwork', { name: 'made', description: '' })).network,

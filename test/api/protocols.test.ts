@@ -223,8 +223,8 @@ describe('health', () => {
       const ready = await fetch(`${url}/readyz`)
       expect([ready.status, await ready.text()]).toEqual([503, expect.stringContaining('not ready')])
       const health = clientOf(Health, urls(server))
-      expect((await health.check({})).status).toBe(Status.SERVING)
-      expect((await health.check({ service: 'ipledger.v1.LeaseService' })).status).toBe(Status.NOT_SERVING)
+      for (const service of ['', 'ipledger.v1.LeaseService'])
+        expect((await health.check({ service })).status).toBe(Status.NOT_SERVING)
       expect(await post({ url }, 'LeaseService/ListLeases', {})).toMatchObject({
         code: 'unavailable',
         reason: 'DATABASE_UNAVAILABLE',
@@ -289,7 +289,13 @@ describe('HTTP', () => {
     expect((await fetch(`${running.url}/ipledger.v1.LeaseService/Nothing`, { method: 'POST' })).status).toBe(
       404,
     )
-    expect((await fetch(`${running.url}/ipledger.v1.LeaseService/Reserve`)).status).toBe(405)
+    for (const [path, method, allow] of [
+      ['ipledger.v1.LeaseService/Reserve', 'GET', 'POST'],
+      ['readyz', 'POST', 'GET, HEAD'],
+    ] as const) {
+      const { status, headers } = await fetch(`${running.url}/${path}`, { method })
+      expect({ status, allow: headers.get('allow') }).toEqual({ status: 405, allow })
+    }
     const xml = await fetch(`${running.url}/ipledger.v1.LeaseService/Reserve`, {
       method: 'POST',
       headers: { 'content-type': 'text/xml' },

@@ -27,7 +27,7 @@ const at = { network: 'default', source: 's', sequence: 1, head: 1, begunAt: '20
 /** Requests that are in order, with every string field there is; several where two exclude each other. */
 export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
   CreateNetwork: [{ name: 'n', description: 'd', labels, requestId: 'r' }],
-  UpdateNetwork: [{ name: 'default', description: 'd', labels: { entries: labels }, requestId: 'r' }],
+  UpdateNetwork: [{ name: 'default', description: 'd', labels, requestId: 'r' }],
   GetNetwork: [{ name: 'default' }],
   ListNetworks: [{ labels, ...page }],
   EndRecovery: [{ network: 'default', why: 'w', requestId: 'r' }],
@@ -38,8 +38,8 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
       network: 'default',
       name: 'web',
       newName: 'web2',
-      exclude: { entries: ['10.0.0.7'] },
-      labels: { entries: labels },
+      exclude: ['10.0.0.7'],
+      labels,
       requestId: 'r',
     },
   ],

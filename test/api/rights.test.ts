@@ -60,8 +60,8 @@ const TABLE: Record<string, readonly Role[]> = {
   'LeaseService/Quarantine': ['admin', 'orchestrator'],
   'LeaseService/Reap': ['admin'],
   'LeaseService/UpdateLabels': ['admin', 'orchestrator'],
-  'LeaseService/GetLease': ['admin', 'orchestrator', 'auditor'],
-  'LeaseService/ListLeases': ['admin', 'orchestrator', 'auditor'],
+  'LeaseService/GetLease': ['admin', 'orchestrator', 'agent', 'auditor'],
+  'LeaseService/ListLeases': ['admin', 'orchestrator', 'agent', 'auditor'],
   'LeaseService/GetRequest': ['admin', 'orchestrator', 'auditor'],
   'LivenessService/RegisterSource': ['admin'],
   'LivenessService/EnableSource': ['admin'],
@@ -232,6 +232,19 @@ describe('nodes', () => {
     expect(named.body.leases[0].owner.node).toBe('n1')
     const other = await call(who, 'LeaseService/Reserve', request(`${who}-other`, 'n2'))
     expect(other).toMatchObject({ reason: 'PERMISSION_DENIED', metadata: { node: 'n1' } })
+  })
+
+  test('an agent reads the leases of its own node, and no others', async () => {
+    const own = (await call('agent', 'LeaseService/Reserve', request('read-own'))).body.leases[0]
+    const other = (await call('admin', 'LeaseService/Reserve', request('read-other', 'n2'))).body.leases[0]
+    const get = ({ leaseId }: { leaseId: string }) => call('agent', 'LeaseService/GetLease', { leaseId })
+    expect((await get(own)).body.lease.address).toBe(own.address)
+    expect(await get(other)).toMatchObject({ reason: 'PERMISSION_DENIED', metadata: { node: 'n1' } })
+    const { leases } = (await call('agent', 'LeaseService/ListLeases', { pageSize: 1000 })).body
+    const addresses = leases.map(({ address }: { address: string }) => address)
+    expect(addresses).toContain(own.address)
+    expect(addresses).not.toContain(other.address)
+    expect((await call('agent', 'LeaseService/ListLeases', { node: 'n2' })).reason).toBe('PERMISSION_DENIED')
   })
 
   test('leases of another node are not touched', async () => {

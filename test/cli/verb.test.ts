@@ -63,13 +63,9 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   [
     "network update n --description '' --no-labels --version 7",
     'UpdateNetwork',
-    { name: 'n', description: '', labels: {}, version: '7' },
+    { name: 'n', description: '', version: '7', updateMask: 'labels,description' },
   ],
-  [
-    'network update n --label a=b --label c=d',
-    'UpdateNetwork',
-    { name: 'n', labels: { entries: { a: 'b', c: 'd' } } },
-  ],
+  ['network update n --label a=b --label c=d', 'UpdateNetwork', { name: 'n', labels: { a: 'b', c: 'd' } }],
   [
     'network resume n --cause too-many-reaps --why w',
     'ResumeHold',
@@ -109,14 +105,20 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
     'pool update p --new-name q --no-gateway --no-exclude --no-confirm-within --no-default --no-draining --no-options --no-labels',
     'UpdatePool',
     {
-      ...{ name: 'p', newName: 'q', gateway: '', confirmWithin: '0s', exclude: {} },
-      ...{ default: false, draining: false, options: {}, labels: {} },
+      ...{
+        name: 'p',
+        newName: 'q',
+        gateway: '',
+        confirmWithin: '0s',
+        updateMask: expect.stringMatching(/^exclude,labels,/),
+      },
+      ...{ default: false, draining: false, options: {} },
     },
   ],
   [
     'pool update p --exclude 10.0.0.9 --label a=b --mtu 1',
     'UpdatePool',
-    { name: 'p', exclude: { entries: ['10.0.0.9'] }, labels: { entries: { a: 'b' } }, options: { mtu: 1 } },
+    { name: 'p', exclude: ['10.0.0.9'], labels: { a: 'b' }, options: { mtu: 1 } },
   ],
   ['pool delete p --version 3', 'DeletePool', { name: 'p', version: '3' }],
   [

@@ -80,7 +80,8 @@ incident(
         name: 'web',
         cidr: `10.141.0.${base}/${bits}`,
         subnet: '10.141.0.0/24',
-        exclude: { entries: excluded === null ? [] : [`10.141.0.${excluded[0]}-10.141.0.${excluded[1]}`] },
+        exclude: excluded === null ? [] : [`10.141.0.${excluded[0]}-10.141.0.${excluded[1]}`],
+        ...(excluded === null && { updateMask: 'cidr,subnet,exclude' }),
       })
       // The model: what is held lies in the new range and in no exclusion. The subnet's ends are nobody's.
       const stays = (at: number) =>

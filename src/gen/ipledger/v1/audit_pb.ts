@@ -343,7 +343,7 @@ export type ListEventsRequest = Message<"ipledger.v1.ListEventsRequest"> & {
   types: string[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 9;
    */
@@ -448,7 +448,7 @@ export type ListEventsRequestJson = {
   types?: string[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 9;
    */
@@ -870,7 +870,7 @@ export type GetAddressHistoryRequest = Message<"ipledger.v1.GetAddressHistoryReq
   beforeSeq?: bigint | undefined;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 8;
    */
@@ -947,7 +947,7 @@ export type GetAddressHistoryRequestJson = {
   beforeSeq?: string;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 8;
    */
@@ -1072,7 +1072,7 @@ export type GetLeaseHistoryRequest = Message<"ipledger.v1.GetLeaseHistoryRequest
   leaseId: string;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 2;
    */
@@ -1107,7 +1107,7 @@ export type GetLeaseHistoryRequestJson = {
   leaseId?: string;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 2;
    */
@@ -1247,7 +1247,7 @@ export type ListLeasesAsOfRequest = Message<"ipledger.v1.ListLeasesAsOfRequest">
   pool: string;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 5;
    */
@@ -1296,7 +1296,7 @@ export type ListLeasesAsOfRequestJson = {
   pool?: string;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 5;
    */

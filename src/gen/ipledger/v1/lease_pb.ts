@@ -1628,7 +1628,7 @@ export type ListLeasesRequest = Message<"ipledger.v1.ListLeasesRequest"> & {
   quarantineReasons: QuarantineReason[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 11;
    */
@@ -1719,7 +1719,7 @@ export type ListLeasesRequestJson = {
   quarantineReasons?: QuarantineReasonJson[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 11;
    */

@@ -839,7 +839,7 @@ export type ListSourcesRequest = Message<"ipledger.v1.ListSourcesRequest"> & {
   states: SourceState[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 5;
    */
@@ -888,7 +888,7 @@ export type ListSourcesRequestJson = {
   states?: SourceStateJson[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 5;
    */
@@ -1154,7 +1154,7 @@ export type ListSightingsRequest = Message<"ipledger.v1.ListSightingsRequest"> &
   vanished: boolean;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 5;
    */
@@ -1203,7 +1203,7 @@ export type ListSightingsRequestJson = {
   vanished?: boolean;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 5;
    */
@@ -2204,7 +2204,7 @@ export type ReconcileRequest = Message<"ipledger.v1.ReconcileRequest"> & {
   kept: boolean;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 6;
    */
@@ -2260,7 +2260,7 @@ export type ReconcileRequestJson = {
   kept?: boolean;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 6;
    */
@@ -2738,7 +2738,7 @@ export type ListAttentionRequest = Message<"ipledger.v1.ListAttentionRequest"> &
   codes: string[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 3;
    */
@@ -2773,7 +2773,7 @@ export type ListAttentionRequestJson = {
   codes?: string[];
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 3;
    */

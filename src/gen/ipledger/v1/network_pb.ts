@@ -4,9 +4,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Labels, LabelsJson } from "./types_pb.ts";
+import type { FieldMask, FieldMaskJson, Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_ipledger_v1_types } from "./types_pb.ts";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
@@ -14,7 +13,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/network.proto.
  */
 export const file_ipledger_v1_network: GenFile = /*@__PURE__*/
-  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSJlCgRIb2xkEiUKBWNhdXNlGAEgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgN3aHkYAyABKAkingMKB05ldHdvcmsSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIwCgZsYWJlbHMYAyADKAsyIC5pcGxlZGdlci52MS5OZXR3b3JrLkxhYmVsc0VudHJ5EigKBXN0YXRlGAQgASgOMhkuaXBsZWRnZXIudjEuTmV0d29ya1N0YXRlEgsKA2VyYRgFIAEoDRIMCgRoZWFkGAYgASgEEg4KBmRpZ2VzdBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAogASgEEiAKBWhvbGRzGAsgAygLMhEuaXBsZWRnZXIudjEuSG9sZBInCghyZWNvdmVyeRgMIAEoCzIVLmlwbGVkZ2VyLnYxLlJlY292ZXJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZwoIUmVjb3ZlcnkSKQoFc2luY2UYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3doeRgCIAEoCRIPCgdzb3VyY2VzGAMgASgNEhIKCnVucmVwb3J0ZWQYBCADKAkiuwEKFENyZWF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSPQoGbGFiZWxzGAMgAygLMi0uaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgEIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KFUNyZWF0ZU5ldHdvcmtSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yayKpAQoUVXBkYXRlTmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYCgtkZXNjcmlwdGlvbhgCIAEoCUgAiAEBEiMKBmxhYmVscxgDIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxISCgpyZXF1ZXN0X2lkGAQgASgJEhQKB3ZlcnNpb24YBSABKARIAYgBAUIOCgxfZGVzY3JpcHRpb25CCgoIX3ZlcnNpb24iPgoVVXBkYXRlTmV0d29ya1Jlc3BvbnNlEiUKB25ldHdvcmsYASABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrIiEKEUdldE5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkiOwoSR2V0TmV0d29ya1Jlc3BvbnNlEiUKB25ldHdvcmsYASABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrIqkBChNMaXN0TmV0d29ya3NSZXF1ZXN0EjwKBmxhYmVscxgBIAMoCzIsLmlwbGVkZ2VyLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QuTGFiZWxzRW50cnkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJXChRMaXN0TmV0d29ya3NSZXNwb25zZRImCghuZXR3b3JrcxgBIAMoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkYKEkVuZFJlY292ZXJ5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgsKA3doeRgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjwKE0VuZFJlY292ZXJ5UmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsqSAoMTmV0d29ya1N0YXRlEh0KGU5FVFdPUktfU1RBVEVfVU5TUEVDSUZJRUQQABIJCgVSRUFEWRABEg4KClJFQ09WRVJJTkcQAipYCglIb2xkQ2F1c2USGgoWSE9MRF9DQVVTRV9VTlNQRUNJRklFRBAAEgkKBUNMT0NLEAESEgoOVE9PX01BTllfUkVBUFMQAhIQCgxTT1VSQ0VfQUhFQUQQAzK2AwoOTmV0d29ya1NlcnZpY2USVgoNQ3JlYXRlTmV0d29yaxIhLmlwbGVkZ2VyLnYxLkNyZWF0ZU5ldHdvcmtSZXF1ZXN0GiIuaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1Jlc3BvbnNlElYKDVVwZGF0ZU5ldHdvcmsSIS5pcGxlZGdlci52MS5VcGRhdGVOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXNwb25zZRJNCgpHZXROZXR3b3JrEh4uaXBsZWRnZXIudjEuR2V0TmV0d29ya1JlcXVlc3QaHy5pcGxlZGdlci52MS5HZXROZXR3b3JrUmVzcG9uc2USUwoMTGlzdE5ldHdvcmtzEiAuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkxpc3ROZXR3b3Jrc1Jlc3BvbnNlElAKC0VuZFJlY292ZXJ5Eh8uaXBsZWRnZXIudjEuRW5kUmVjb3ZlcnlSZXF1ZXN0GiAuaXBsZWRnZXIudjEuRW5kUmVjb3ZlcnlSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSJlCgRIb2xkEiUKBWNhdXNlGAEgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgN3aHkYAyABKAkingMKB05ldHdvcmsSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIwCgZsYWJlbHMYAyADKAsyIC5pcGxlZGdlci52MS5OZXR3b3JrLkxhYmVsc0VudHJ5EigKBXN0YXRlGAQgASgOMhkuaXBsZWRnZXIudjEuTmV0d29ya1N0YXRlEgsKA2VyYRgFIAEoDRIMCgRoZWFkGAYgASgEEg4KBmRpZ2VzdBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAogASgEEiAKBWhvbGRzGAsgAygLMhEuaXBsZWRnZXIudjEuSG9sZBInCghyZWNvdmVyeRgMIAEoCzIVLmlwbGVkZ2VyLnYxLlJlY292ZXJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZwoIUmVjb3ZlcnkSKQoFc2luY2UYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3doeRgCIAEoCRIPCgdzb3VyY2VzGAMgASgNEhIKCnVucmVwb3J0ZWQYBCADKAkiuwEKFENyZWF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSPQoGbGFiZWxzGAMgAygLMi0uaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgEIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KFUNyZWF0ZU5ldHdvcmtSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yayKjAgoUVXBkYXRlTmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYCgtkZXNjcmlwdGlvbhgCIAEoCUgAiAEBEj0KBmxhYmVscxgDIAMoCzItLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkSFAoHdmVyc2lvbhgFIAEoBEgBiAEBEi8KC3VwZGF0ZV9tYXNrGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF9kZXNjcmlwdGlvbkIKCghfdmVyc2lvbiI+ChVVcGRhdGVOZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiIQoRR2V0TmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCSI7ChJHZXROZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiqQEKE0xpc3ROZXR3b3Jrc1JlcXVlc3QSPAoGbGFiZWxzGAEgAygLMiwuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVxdWVzdC5MYWJlbHNFbnRyeRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlcKFExpc3ROZXR3b3Jrc1Jlc3BvbnNlEiYKCG5ldHdvcmtzGAEgAygLMhQuaXBsZWRnZXIudjEuTmV0d29yaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiRgoSRW5kUmVjb3ZlcnlSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCwoDd2h5GAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiPAoTRW5kUmVjb3ZlcnlSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yaypICgxOZXR3b3JrU3RhdGUSHQoZTkVUV09SS19TVEFURV9VTlNQRUNJRklFRBAAEgkKBVJFQURZEAESDgoKUkVDT1ZFUklORxACKlgKCUhvbGRDYXVzZRIaChZIT0xEX0NBVVNFX1VOU1BFQ0lGSUVEEAASCQoFQ0xPQ0sQARISCg5UT09fTUFOWV9SRUFQUxACEhAKDFNPVVJDRV9BSEVBRBADMrYDCg5OZXR3b3JrU2VydmljZRJWCg1DcmVhdGVOZXR3b3JrEiEuaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5DcmVhdGVOZXR3b3JrUmVzcG9uc2USVgoNVXBkYXRlTmV0d29yaxIhLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0GiIuaXBsZWRnZXIudjEuVXBkYXRlTmV0d29ya1Jlc3BvbnNlEk0KCkdldE5ldHdvcmsSHi5pcGxlZGdlci52MS5HZXROZXR3b3JrUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkdldE5ldHdvcmtSZXNwb25zZRJTCgxMaXN0TmV0d29ya3MSIC5pcGxlZGdlci52MS5MaXN0TmV0d29ya3NSZXF1ZXN0GiEuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVzcG9uc2USUAoLRW5kUmVjb3ZlcnkSHy5pcGxlZGdlci52MS5FbmRSZWNvdmVyeVJlcXVlc3QaIC5pcGxlZGdlci52MS5FbmRSZWNvdmVyeVJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_field_mask, file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
  * A hold that is in force.
@@ -480,11 +479,11 @@ export type UpdateNetworkRequest = Message<"ipledger.v1.UpdateNetworkRequest"> &
   description?: string | undefined;
 
   /**
-   * New labels, replacing all; `{}` clears them.
+   * Replaces all labels. To remove all, name `labels` in `update_mask`.
    *
-   * @generated from field: ipledger.v1.Labels labels = 3;
+   * @generated from field: map<string, string> labels = 3;
    */
-  labels?: Labels | undefined;
+  labels: { [key: string]: string };
 
   /**
    * Exactly-once id, at most 128 bytes.
@@ -499,6 +498,13 @@ export type UpdateNetworkRequest = Message<"ipledger.v1.UpdateNetworkRequest"> &
    * @generated from field: optional uint64 version = 5;
    */
   version?: bigint | undefined;
+
+  /**
+   * The fields that change (AIP-134). Default: those that are given. `labels` are cleared if they are named here and empty.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 6;
+   */
+  updateMask?: FieldMask | undefined;
 };
 
 /**
@@ -522,11 +528,11 @@ export type UpdateNetworkRequestJson = {
   description?: string;
 
   /**
-   * New labels, replacing all; `{}` clears them.
+   * Replaces all labels. To remove all, name `labels` in `update_mask`.
    *
-   * @generated from field: ipledger.v1.Labels labels = 3;
+   * @generated from field: map<string, string> labels = 3;
    */
-  labels?: LabelsJson;
+  labels?: { [key: string]: string };
 
   /**
    * Exactly-once id, at most 128 bytes.
@@ -541,6 +547,13 @@ export type UpdateNetworkRequestJson = {
    * @generated from field: optional uint64 version = 5;
    */
   version?: string;
+
+  /**
+   * The fields that change (AIP-134). Default: those that are given. `labels` are cleared if they are named here and empty.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 6;
+   */
+  updateMask?: FieldMaskJson;
 };
 
 /**
@@ -669,7 +682,7 @@ export type ListNetworksRequest = Message<"ipledger.v1.ListNetworksRequest"> & {
   labels: { [key: string]: string };
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 2;
    */
@@ -697,7 +710,7 @@ export type ListNetworksRequestJson = {
   labels?: { [key: string]: string };
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 2;
    */

@@ -4,9 +4,9 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration, DurationJson, Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Labels, LabelsJson, PoolOptions, PoolOptionsJson } from "./types_pb.ts";
+import type { Duration, DurationJson, FieldMask, FieldMaskJson, Timestamp, TimestampJson } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { PoolOptions, PoolOptionsJson } from "./types_pb.ts";
 import { file_ipledger_v1_types } from "./types_pb.ts";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/pool.proto.
  */
 export const file_ipledger_v1_pool: GenFile = /*@__PURE__*/
-  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKWAQoJUG9vbFVzYWdlEgwKBHNpemUYASABKAkSEwoLYWxsb2NhdGFibGUYAiABKAkSDAoEZnJlZRgDIAEoCRIPCgdjb29saW5nGAQgASgJEhAKCHJlc2VydmVkGAUgASgJEg4KBmFjdGl2ZRgGIAEoCRITCgtxdWFyYW50aW5lZBgHIAEoCRIQCghleGNsdWRlZBgIIAEoCSKyBAoRQ3JlYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGNpZHIYAyABKAkSDgoGc3VibmV0GAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDwoHZ2F0ZXdheRgGIAEoCRIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAsgASgNEhsKCmlzX2RlZmF1bHQYDCABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDSABKAgSKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEjoKBmxhYmVscxgPIAMoCzIqLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYECABKAkSLAoLcmVhcF9wb2xpY3kYESABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNQoSQ3JlYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sIh0KCkV4Y2x1c2lvbnMSDwoHZW50cmllcxgBIAMoCSKwBQoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIoCgdleGNsdWRlGAcgASgLMhcuaXBsZWRnZXIudjEuRXhjbHVzaW9ucxIrCghjb29sZG93bhgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5jb25maXJtX3dpdGhpbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCghsaXZlbmVzcxgKIAEoDjIZLmlwbGVkZ2VyLnYxLlBvb2xMaXZlbmVzc0gEiAEBEhgKC293bmVyX2xpbWl0GAsgASgNSAWIAQESIAoKaXNfZGVmYXVsdBgMIAEoCEgGUgdkZWZhdWx0iAEBEhUKCGRyYWluaW5nGA0gASgISAeIAQESKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiMKBmxhYmVscxgPIAEoCzITLmlwbGVkZ2VyLnYxLkxhYmVscxIUCgd2ZXJzaW9uGBAgASgESAiIAQESEgoKcmVxdWVzdF9pZBgRIAEoCRIsCgtyZWFwX3BvbGljeRgSIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3lCCwoJX25ld19uYW1lQgcKBV9jaWRyQgkKB19zdWJuZXRCCgoIX2dhdGV3YXlCCwoJX2xpdmVuZXNzQg4KDF9vd25lcl9saW1pdEINCgtfaXNfZGVmYXVsdEILCglfZHJhaW5pbmdCCgoIX3ZlcnNpb24iNQoSVXBkYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sImgKEURlbGV0ZVBvb2xSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEbmFtZRgCIAEoCRIUCgd2ZXJzaW9uGAMgASgESACIAQESEgoKcmVxdWVzdF9pZBgEIAEoCUIKCghfdmVyc2lvbiI1ChJEZWxldGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiLwoOR2V0UG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJIkAKD0dldFBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbBIMCgRoZWFkGAIgASgEIsIBChBMaXN0UG9vbHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSOQoGbGFiZWxzGAIgAygLMikuaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVxdWVzdC5MYWJlbHNFbnRyeRIMCgRjaWRyGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXAoRTGlzdFBvb2xzUmVzcG9uc2USIAoFcG9vbHMYASADKAsyES5pcGxlZGdlci52MS5Qb29sEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEKkgKDFBvb2xMaXZlbmVzcxIdChlQT09MX0xJVkVORVNTX1VOU1BFQ0lGSUVEEAASDQoJQVZBSUxBQkxFEAESCgoGU1RSSUNUEAIyjAMKC1Bvb2xTZXJ2aWNlEk0KCkNyZWF0ZVBvb2wSHi5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXNwb25zZRJNCgpVcGRhdGVQb29sEh4uaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVzcG9uc2USTQoKRGVsZXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkRlbGV0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlc3BvbnNlEkQKB0dldFBvb2wSGy5pcGxlZGdlci52MS5HZXRQb29sUmVxdWVzdBocLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXNwb25zZRJKCglMaXN0UG9vbHMSHS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKWAQoJUG9vbFVzYWdlEgwKBHNpemUYASABKAkSEwoLYWxsb2NhdGFibGUYAiABKAkSDAoEZnJlZRgDIAEoCRIPCgdjb29saW5nGAQgASgJEhAKCHJlc2VydmVkGAUgASgJEg4KBmFjdGl2ZRgGIAEoCRITCgtxdWFyYW50aW5lZBgHIAEoCRIQCghleGNsdWRlZBgIIAEoCSKyBAoRQ3JlYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGNpZHIYAyABKAkSDgoGc3VibmV0GAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDwoHZ2F0ZXdheRgGIAEoCRIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAsgASgNEhsKCmlzX2RlZmF1bHQYDCABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDSABKAgSKQoHb3B0aW9ucxgOIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEjoKBmxhYmVscxgPIAMoCzIqLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYECABKAkSLAoLcmVhcF9wb2xpY3kYESABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNQoSQ3JlYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sIo4GChFVcGRhdGVQb29sUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBG5hbWUYAiABKAkSFQoIbmV3X25hbWUYAyABKAlIAIgBARIRCgRjaWRyGAQgASgJSAGIAQESEwoGc3VibmV0GAUgASgJSAKIAQESFAoHZ2F0ZXdheRgGIAEoCUgDiAEBEg8KB2V4Y2x1ZGUYByADKAkSKwoIY29vbGRvd24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY29uZmlybV93aXRoaW4YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoIbGl2ZW5lc3MYCiABKA4yGS5pcGxlZGdlci52MS5Qb29sTGl2ZW5lc3NIBIgBARIYCgtvd25lcl9saW1pdBgLIAEoDUgFiAEBEiAKCmlzX2RlZmF1bHQYDCABKAhIBlIHZGVmYXVsdIgBARIVCghkcmFpbmluZxgNIAEoCEgHiAEBEikKB29wdGlvbnMYDiABKAsyGC5pcGxlZGdlci52MS5Qb29sT3B0aW9ucxI6CgZsYWJlbHMYDyADKAsyKi5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVxdWVzdC5MYWJlbHNFbnRyeRIUCgd2ZXJzaW9uGBAgASgESAiIAQESEgoKcmVxdWVzdF9pZBgRIAEoCRIsCgtyZWFwX3BvbGljeRgSIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kSLwoLdXBkYXRlX21hc2sYEyABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCwoJX25ld19uYW1lQgcKBV9jaWRyQgkKB19zdWJuZXRCCgoIX2dhdGV3YXlCCwoJX2xpdmVuZXNzQg4KDF9vd25lcl9saW1pdEINCgtfaXNfZGVmYXVsdEILCglfZHJhaW5pbmdCCgoIX3ZlcnNpb24iNQoSVXBkYXRlUG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sImgKEURlbGV0ZVBvb2xSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEbmFtZRgCIAEoCRIUCgd2ZXJzaW9uGAMgASgESACIAQESEgoKcmVxdWVzdF9pZBgEIAEoCUIKCghfdmVyc2lvbiI1ChJEZWxldGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiLwoOR2V0UG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJIkAKD0dldFBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbBIMCgRoZWFkGAIgASgEIsIBChBMaXN0UG9vbHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSOQoGbGFiZWxzGAIgAygLMikuaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVxdWVzdC5MYWJlbHNFbnRyeRIMCgRjaWRyGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXAoRTGlzdFBvb2xzUmVzcG9uc2USIAoFcG9vbHMYASADKAsyES5pcGxlZGdlci52MS5Qb29sEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEKkgKDFBvb2xMaXZlbmVzcxIdChlQT09MX0xJVkVORVNTX1VOU1BFQ0lGSUVEEAASDQoJQVZBSUxBQkxFEAESCgoGU1RSSUNUEAIyjAMKC1Bvb2xTZXJ2aWNlEk0KCkNyZWF0ZVBvb2wSHi5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXNwb25zZRJNCgpVcGRhdGVQb29sEh4uaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVzcG9uc2USTQoKRGVsZXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkRlbGV0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlc3BvbnNlEkQKB0dldFBvb2wSGy5pcGxlZGdlci52MS5HZXRQb29sUmVxdWVzdBocLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXNwb25zZRJKCglMaXN0UG9vbHMSHS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
  * When a lease of the pool may be taken back without a Release: on proof of absence, or because it was never confirmed. Each
@@ -864,41 +864,6 @@ export const CreatePoolResponseSchema: GenMessage<CreatePoolResponse, {jsonType:
   messageDesc(file_ipledger_v1_pool, 4);
 
 /**
- * A list of exclusions where "not given" and "none" differ.
- *
- * @generated from message ipledger.v1.Exclusions
- */
-export type Exclusions = Message<"ipledger.v1.Exclusions"> & {
-  /**
-   * Addresses, CIDRs or `first-last`, at most 1,024.
-   *
-   * @generated from field: repeated string entries = 1;
-   */
-  entries: string[];
-};
-
-/**
- * A list of exclusions where "not given" and "none" differ.
- *
- * @generated from message ipledger.v1.Exclusions
- */
-export type ExclusionsJson = {
-  /**
-   * Addresses, CIDRs or `first-last`, at most 1,024.
-   *
-   * @generated from field: repeated string entries = 1;
-   */
-  entries?: string[];
-};
-
-/**
- * Describes the message ipledger.v1.Exclusions.
- * Use `create(ExclusionsSchema)` to create a new message.
- */
-export const ExclusionsSchema: GenMessage<Exclusions, {jsonType: ExclusionsJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 5);
-
-/**
  * Input of UpdatePool. What is absent stays as it is; `prefix_length` never changes. All or nothing.
  *
  * @generated from message ipledger.v1.UpdatePoolRequest
@@ -947,11 +912,11 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   gateway?: string | undefined;
 
   /**
-   * Replaces all exclusions; `{}` removes them.
+   * Replaces all exclusions. To remove all, name `exclude` in `update_mask`.
    *
-   * @generated from field: ipledger.v1.Exclusions exclude = 7;
+   * @generated from field: repeated string exclude = 7;
    */
-  exclude?: Exclusions | undefined;
+  exclude: string[];
 
   /**
    * New cooldown, for releases from now on.
@@ -1003,11 +968,11 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
   options?: PoolOptions | undefined;
 
   /**
-   * Replaces all labels; `{}` removes them.
+   * Replaces all labels. To remove all, name `labels` in `update_mask`.
    *
-   * @generated from field: ipledger.v1.Labels labels = 15;
+   * @generated from field: map<string, string> labels = 15;
    */
-  labels?: Labels | undefined;
+  labels: { [key: string]: string };
 
   /**
    * Change only if the pool is at this version, else VERSION_MISMATCH.
@@ -1029,6 +994,14 @@ export type UpdatePoolRequest = Message<"ipledger.v1.UpdatePoolRequest"> & {
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 18;
    */
   reapPolicy?: ReapPolicy | undefined;
+
+  /**
+   * The fields that change (AIP-134). Default: those that are given. `exclude` and `labels` are cleared if they are named here
+   * and empty.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 19;
+   */
+  updateMask?: FieldMask | undefined;
 };
 
 /**
@@ -1080,11 +1053,11 @@ export type UpdatePoolRequestJson = {
   gateway?: string;
 
   /**
-   * Replaces all exclusions; `{}` removes them.
+   * Replaces all exclusions. To remove all, name `exclude` in `update_mask`.
    *
-   * @generated from field: ipledger.v1.Exclusions exclude = 7;
+   * @generated from field: repeated string exclude = 7;
    */
-  exclude?: ExclusionsJson;
+  exclude?: string[];
 
   /**
    * New cooldown, for releases from now on.
@@ -1136,11 +1109,11 @@ export type UpdatePoolRequestJson = {
   options?: PoolOptionsJson;
 
   /**
-   * Replaces all labels; `{}` removes them.
+   * Replaces all labels. To remove all, name `labels` in `update_mask`.
    *
-   * @generated from field: ipledger.v1.Labels labels = 15;
+   * @generated from field: map<string, string> labels = 15;
    */
-  labels?: LabelsJson;
+  labels?: { [key: string]: string };
 
   /**
    * Change only if the pool is at this version, else VERSION_MISMATCH.
@@ -1162,6 +1135,14 @@ export type UpdatePoolRequestJson = {
    * @generated from field: ipledger.v1.ReapPolicy reap_policy = 18;
    */
   reapPolicy?: ReapPolicyJson;
+
+  /**
+   * The fields that change (AIP-134). Default: those that are given. `exclude` and `labels` are cleared if they are named here
+   * and empty.
+   *
+   * @generated from field: google.protobuf.FieldMask update_mask = 19;
+   */
+  updateMask?: FieldMaskJson;
 };
 
 /**
@@ -1169,7 +1150,7 @@ export type UpdatePoolRequestJson = {
  * Use `create(UpdatePoolRequestSchema)` to create a new message.
  */
 export const UpdatePoolRequestSchema: GenMessage<UpdatePoolRequest, {jsonType: UpdatePoolRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 6);
+  messageDesc(file_ipledger_v1_pool, 5);
 
 /**
  * Answer of UpdatePool.
@@ -1204,7 +1185,7 @@ export type UpdatePoolResponseJson = {
  * Use `create(UpdatePoolResponseSchema)` to create a new message.
  */
 export const UpdatePoolResponseSchema: GenMessage<UpdatePoolResponse, {jsonType: UpdatePoolResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 7);
+  messageDesc(file_ipledger_v1_pool, 6);
 
 /**
  * Input of DeletePool.
@@ -1281,7 +1262,7 @@ export type DeletePoolRequestJson = {
  * Use `create(DeletePoolRequestSchema)` to create a new message.
  */
 export const DeletePoolRequestSchema: GenMessage<DeletePoolRequest, {jsonType: DeletePoolRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 8);
+  messageDesc(file_ipledger_v1_pool, 7);
 
 /**
  * Answer of DeletePool.
@@ -1316,7 +1297,7 @@ export type DeletePoolResponseJson = {
  * Use `create(DeletePoolResponseSchema)` to create a new message.
  */
 export const DeletePoolResponseSchema: GenMessage<DeletePoolResponse, {jsonType: DeletePoolResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 9);
+  messageDesc(file_ipledger_v1_pool, 8);
 
 /**
  * Input of GetPool.
@@ -1365,7 +1346,7 @@ export type GetPoolRequestJson = {
  * Use `create(GetPoolRequestSchema)` to create a new message.
  */
 export const GetPoolRequestSchema: GenMessage<GetPoolRequest, {jsonType: GetPoolRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 10);
+  messageDesc(file_ipledger_v1_pool, 9);
 
 /**
  * Answer of GetPool.
@@ -1414,7 +1395,7 @@ export type GetPoolResponseJson = {
  * Use `create(GetPoolResponseSchema)` to create a new message.
  */
 export const GetPoolResponseSchema: GenMessage<GetPoolResponse, {jsonType: GetPoolResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 11);
+  messageDesc(file_ipledger_v1_pool, 10);
 
 /**
  * Input of ListPools. Filters are joined by "and".
@@ -1444,7 +1425,7 @@ export type ListPoolsRequest = Message<"ipledger.v1.ListPoolsRequest"> & {
   cidr: string;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 4;
    */
@@ -1486,7 +1467,7 @@ export type ListPoolsRequestJson = {
   cidr?: string;
 
   /**
-   * Default 100, at most 1,000.
+   * Default 100. More than 1,000 is 1,000.
    *
    * @generated from field: uint32 page_size = 4;
    */
@@ -1505,7 +1486,7 @@ export type ListPoolsRequestJson = {
  * Use `create(ListPoolsRequestSchema)` to create a new message.
  */
 export const ListPoolsRequestSchema: GenMessage<ListPoolsRequest, {jsonType: ListPoolsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 12);
+  messageDesc(file_ipledger_v1_pool, 11);
 
 /**
  * Answer of ListPools.
@@ -1568,7 +1549,7 @@ export type ListPoolsResponseJson = {
  * Use `create(ListPoolsResponseSchema)` to create a new message.
  */
 export const ListPoolsResponseSchema: GenMessage<ListPoolsResponse, {jsonType: ListPoolsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_pool, 13);
+  messageDesc(file_ipledger_v1_pool, 12);
 
 /**
  * What Reserve does when the network's sources have not reported.

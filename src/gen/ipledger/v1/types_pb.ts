@@ -47,7 +47,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/types.proto.
  */
 export const file_ipledger_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS90eXBlcy5wcm90bxILaXBsZWRnZXIudjEixQEKBU93bmVyEgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSEwoLaW5jYXJuYXRpb24YBCABKAkSEQoJaW50ZXJmYWNlGAUgASgJEgwKBG5vZGUYBiABKAkSLgoGbGFiZWxzGAcgAygLMh4uaXBsZWRnZXIudjEuT3duZXIuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJrCgZMYWJlbHMSMQoHZW50cmllcxgBIAMoCzIgLmlwbGVkZ2VyLnYxLkxhYmVscy5FbnRyaWVzRW50cnkaLgoMRW50cmllc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLQoFUm91dGUSEwoLZGVzdGluYXRpb24YASABKAkSDwoHZ2F0ZXdheRgCIAEoCSJLCgtQb29sT3B0aW9ucxIiCgZyb3V0ZXMYASADKAsyEi5pcGxlZGdlci52MS5Sb3V0ZRILCgNkbnMYAiADKAkSCwoDbXR1GAMgASgNIn8KClF1YXJhbnRpbmUSLQoGcmVhc29uGAEgASgOMh0uaXBsZWRnZXIudjEuUXVhcmFudGluZVJlYXNvbhIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCgoCYnkYAyABKAkSCwoDd2h5GAQgASgJIs8ECgVMZWFzZRIQCghsZWFzZV9pZBgBIAEoCRIPCgduZXR3b3JrGAIgASgJEgwKBHBvb2wYAyABKAkSDwoHYWRkcmVzcxgEIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAUgASgNEg4KBnN1Ym5ldBgGIAEoCRIPCgdnYXRld2F5GAcgASgJEikKB29wdGlvbnMYCCABKAsyGC5pcGxlZGdlci52MS5Qb29sT3B0aW9ucxImCgVzdGF0ZRgJIAEoDjIXLmlwbGVkZ2VyLnYxLkxlYXNlU3RhdGUSDwoHdmVyc2lvbhgKIAEoBBIVCg1mZW5jaW5nX3Rva2VuGAsgASgEEiEKBW93bmVyGAwgASgLMhIuaXBsZWRnZXIudjEuT3duZXISLwoLcmVzZXJ2ZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmNvbmZpcm1fYnkYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGNvbmZpcm1lZF9hdBgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoKcXVhcmFudGluZRgQIAEoCzIXLmlwbGVkZ2VyLnYxLlF1YXJhbnRpbmUSLAoIZW5kZWRfYXQYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGF2YWlsYWJsZV9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmV1c2VkGBMgASgIItMBCglJdGVtRXJyb3ISDAoEY29kZRgBIAEoCRIOCgZyZWFzb24YAiABKAkSDwoHbWVzc2FnZRgDIAEoCRI2CghtZXRhZGF0YRgEIAMoCzIkLmlwbGVkZ2VyLnYxLkl0ZW1FcnJvci5NZXRhZGF0YUVudHJ5Ei4KC3JldHJ5X2FmdGVyGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASpfCgpMZWFzZVN0YXRlEhsKF0xFQVNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASDAoIUkVTRVJWRUQQARIKCgZBQ1RJVkUQAhIPCgtRVUFSQU5USU5FRBADEgkKBUVOREVEEAQqngEKEFF1YXJhbnRpbmVSZWFzb24SIQodUVVBUkFOVElORV9SRUFTT05fVU5TUEVDSUZJRUQQABIOCgpTVVBFUlNFREVEEAESFwoTUkVNT1ZBTF9VTkNPTkZJUk1FRBACEgwKCENPTkZMSUNUEAMSDAoIT1BFUkFUT1IQBBIVChFSRUxFQVNFRF9CVVRfTElWRRAFEgsKB0ZPUkVJR04QBipCCgdSZW1vdmFsEhcKE1JFTU9WQUxfVU5TUEVDSUZJRUQQABINCglDT05GSVJNRUQQARIPCgtVTkNPTkZJUk1FRBACYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdpcGxlZGdlci92MS90eXBlcy5wcm90bxILaXBsZWRnZXIudjEixQEKBU93bmVyEgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSEwoLaW5jYXJuYXRpb24YBCABKAkSEQoJaW50ZXJmYWNlGAUgASgJEgwKBG5vZGUYBiABKAkSLgoGbGFiZWxzGAcgAygLMh4uaXBsZWRnZXIudjEuT3duZXIuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASItCgVSb3V0ZRITCgtkZXN0aW5hdGlvbhgBIAEoCRIPCgdnYXRld2F5GAIgASgJIksKC1Bvb2xPcHRpb25zEiIKBnJvdXRlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLlJvdXRlEgsKA2RucxgCIAMoCRILCgNtdHUYAyABKA0ifwoKUXVhcmFudGluZRItCgZyZWFzb24YASABKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJieRgDIAEoCRILCgN3aHkYBCABKAkizwQKBUxlYXNlEhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSDAoEcG9vbBgDIAEoCRIPCgdhZGRyZXNzGAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDgoGc3VibmV0GAYgASgJEg8KB2dhdGV3YXkYByABKAkSKQoHb3B0aW9ucxgIIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiYKBXN0YXRlGAkgASgOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRIPCgd2ZXJzaW9uGAogASgEEhUKDWZlbmNpbmdfdG9rZW4YCyABKAQSIQoFb3duZXIYDCABKAsyEi5pcGxlZGdlci52MS5Pd25lchIvCgtyZXNlcnZlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY29uZmlybV9ieRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMY29uZmlybWVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgpxdWFyYW50aW5lGBAgASgLMhcuaXBsZWRnZXIudjEuUXVhcmFudGluZRIsCghlbmRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMYXZhaWxhYmxlX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZXVzZWQYEyABKAgi0wEKCUl0ZW1FcnJvchIMCgRjb2RlGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEjYKCG1ldGFkYXRhGAQgAygLMiQuaXBsZWRnZXIudjEuSXRlbUVycm9yLk1ldGFkYXRhRW50cnkSLgoLcmV0cnlfYWZ0ZXIYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKl8KCkxlYXNlU3RhdGUSGwoXTEVBU0VfU1RBVEVfVU5TUEVDSUZJRUQQABIMCghSRVNFUlZFRBABEgoKBkFDVElWRRACEg8KC1FVQVJBTlRJTkVEEAMSCQoFRU5ERUQQBCqeAQoQUXVhcmFudGluZVJlYXNvbhIhCh1RVUFSQU5USU5FX1JFQVNPTl9VTlNQRUNJRklFRBAAEg4KClNVUEVSU0VERUQQARIXChNSRU1PVkFMX1VOQ09ORklSTUVEEAISDAoIQ09ORkxJQ1QQAxIMCghPUEVSQVRPUhAEEhUKEVJFTEVBU0VEX0JVVF9MSVZFEAUSCwoHRk9SRUlHThAGKkIKB1JlbW92YWwSFwoTUkVNT1ZBTF9VTlNQRUNJRklFRBAAEg0KCUNPTkZJUk1FRBABEg8KC1VOQ09ORklSTUVEEAJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * The workload. Retries and Release match on its attachment: `kind`, `uid`, `incarnation` and `interface`. Supersession
@@ -175,41 +175,6 @@ export const OwnerSchema: GenMessage<Owner, {jsonType: OwnerJson}> = /*@__PURE__
   messageDesc(file_ipledger_v1_types, 0);
 
 /**
- * A set of labels where "not given" and "none" differ.
- *
- * @generated from message ipledger.v1.Labels
- */
-export type Labels = Message<"ipledger.v1.Labels"> & {
-  /**
-   * At most 64; keys and values as in Owner.labels.
-   *
-   * @generated from field: map<string, string> entries = 1;
-   */
-  entries: { [key: string]: string };
-};
-
-/**
- * A set of labels where "not given" and "none" differ.
- *
- * @generated from message ipledger.v1.Labels
- */
-export type LabelsJson = {
-  /**
-   * At most 64; keys and values as in Owner.labels.
-   *
-   * @generated from field: map<string, string> entries = 1;
-   */
-  entries?: { [key: string]: string };
-};
-
-/**
- * Describes the message ipledger.v1.Labels.
- * Use `create(LabelsSchema)` to create a new message.
- */
-export const LabelsSchema: GenMessage<Labels, {jsonType: LabelsJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_types, 1);
-
-/**
  * A route handed to the workload.
  *
  * @generated from message ipledger.v1.Route
@@ -256,7 +221,7 @@ export type RouteJson = {
  * Use `create(RouteSchema)` to create a new message.
  */
 export const RouteSchema: GenMessage<Route, {jsonType: RouteJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_types, 2);
+  messageDesc(file_ipledger_v1_types, 1);
 
 /**
  * What the owner of a lease configures besides its address. ipledger stores and repeats it, nothing more.
@@ -319,7 +284,7 @@ export type PoolOptionsJson = {
  * Use `create(PoolOptionsSchema)` to create a new message.
  */
 export const PoolOptionsSchema: GenMessage<PoolOptions, {jsonType: PoolOptionsJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_types, 3);
+  messageDesc(file_ipledger_v1_types, 2);
 
 /**
  * Why a lease is quarantined, since when, and who said so.
@@ -396,7 +361,7 @@ export type QuarantineJson = {
  * Use `create(QuarantineSchema)` to create a new message.
  */
 export const QuarantineSchema: GenMessage<Quarantine, {jsonType: QuarantineJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_types, 4);
+  messageDesc(file_ipledger_v1_types, 3);
 
 /**
  * One address or block held for one attachment.
@@ -685,7 +650,7 @@ export type LeaseJson = {
  * Use `create(LeaseSchema)` to create a new message.
  */
 export const LeaseSchema: GenMessage<Lease, {jsonType: LeaseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_types, 5);
+  messageDesc(file_ipledger_v1_types, 4);
 
 /**
  * The error of one item of a batch: what the single call would have answered.
@@ -776,7 +741,7 @@ export type ItemErrorJson = {
  * Use `create(ItemErrorSchema)` to create a new message.
  */
 export const ItemErrorSchema: GenMessage<ItemError, {jsonType: ItemErrorJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_types, 6);
+  messageDesc(file_ipledger_v1_types, 5);
 
 /**
  * What a lease is. An address without a lease is free; a free one may be cooling.
