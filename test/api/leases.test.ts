@@ -499,7 +499,10 @@ describe('pools', () => {
       head: '1',
       version: '1',
     })
-    const { network: changed } = await ok('NetworkService/UpdateNetwork', { name: 'made', updateMask: 'labels' })
+    const { network: changed } = await ok('NetworkService/UpdateNetwork', {
+      name: 'made',
+      updateMask: 'labels',
+    })
     expect(changed).toMatchObject({ description: 'größer', labels: {}, version: '2' })
     expect(
       (await ok('NetworkService/UpdateNetwork', { name: 'made', description: '' })).network,
