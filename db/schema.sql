@@ -182,6 +182,14 @@ create table ipledger.source (
   constraint source_has_one_id PRIMARY KEY (network_id, source_id)
 );
 
+create table ipledger.source_failure (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  since timestamp with time zone not null,
+  why text not null,
+  constraint source_fails_for_one_reason PRIMARY KEY (network_id, source_id)
+);
+
 create table ipledger.source_report (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
@@ -252,7 +260,7 @@ view ipledger_audit.quarantines (network text, address inet, pool text, state te
 
 view ipledger_audit.sightings (network text, address inet, source text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, state text, live boolean, appeared_at timestamp with time zone, appeared_seq bigint, appeared_head bigint, last_seen_at timestamp with time zone, vanished_at timestamp with time zone, vanished_seq bigint, terminal_at timestamp with time zone)
 
-view ipledger_audit.sources (network text, source text, kind text, node text, state text, epoch text, warm boolean, era integer, interval interval, reported_at timestamp with time zone, lag interval, complete_at timestamp with time zone, complete_lag interval, sequence bigint, listed integer, counted bigint, partial_because jsonb)
+view ipledger_audit.sources (network text, source text, kind text, node text, state text, epoch text, warm boolean, era integer, interval interval, reported_at timestamp with time zone, lag interval, complete_at timestamp with time zone, complete_lag interval, sequence bigint, listed integer, counted bigint, partial_because jsonb, failing_since timestamp with time zone, failure text)
 
 view ipledger_audit.suspects (network text, address inet, lease_id text, owner_kind text, owner_name text, owner_uid text, source text, question_at timestamp with time zone, answer text, attempts integer, waiting interval, what text)
 
@@ -629,7 +637,7 @@ request_id; trace_id. Null where the event has none.
 Example:
   select seq, at, what from event where network = ''default'' and at > now() - interval ''1 hour'' order by seq;';
 
-comment on view ipledger_audit.holds is 'Networks in which nothing is taken back, or handed out, until an operator resumes (ipledger hold resume).
+comment on view ipledger_audit.holds is 'Networks in which nothing is taken back, or handed out, until an operator resumes (ipledger network resume).
 
 Columns: network; hold (CLOCK: the clock of the database was set; TOO_MANY_REAPS; SOURCE_AHEAD: a source knows a later log); seq, at (of the
 event that held it); why; until (when it ends by itself; null: it does not); details (of that event).
@@ -733,7 +741,7 @@ Columns: network; source; kind (push: it reports; docker, kubernetes, http: it i
 dry run; ENABLED; RETIRED); epoch (its present life); warm (whether its lists count); era (of its last report); interval (between
 reports); reported_at and lag (since its last report, or its registration); complete_at and complete_lag (the same of a complete one);
 sequence (of its last report); listed (entries of the last complete one; null: there was none); counted (reports that counted, ever); partial_because (why the
-last one was not complete).
+last one was not complete); failing_since and failure (of a source that is asked: since when its lists fail or are not complete, and why).
 
 Example:
   select source, state, lag, complete_lag, listed, partial_because from sources where network = ''default'' order by lag desc;';
@@ -962,6 +970,8 @@ grant delete, insert, select, update on table ipledger.request to ipledger_servi
 grant delete, insert, select, update on table ipledger.sighting to ipledger_service;
 
 grant insert, select, update on table ipledger.source to ipledger_service;
+
+grant delete, insert, select, update on table ipledger.source_failure to ipledger_service;
 
 grant insert, select, update on table ipledger.source_report to ipledger_service;
 

@@ -6,7 +6,7 @@ create view ipledger_audit.holds as
     from ipledger.network n
    cross join lateral jsonb_each(n.holds::jsonb) h
     left join ipledger.event e on e.network_id = n.network_id and e.seq = (h.value ->> 'seq')::bigint;
-comment on view ipledger_audit.holds is $$Networks in which nothing is taken back, or handed out, until an operator resumes (ipledger hold resume).
+comment on view ipledger_audit.holds is $$Networks in which nothing is taken back, or handed out, until an operator resumes (ipledger network resume).
 
 Columns: network; hold (CLOCK: the clock of the database was set; TOO_MANY_REAPS; SOURCE_AHEAD: a source knows a later log); seq, at (of the
 event that held it); why; until (when it ends by itself; null: it does not); details (of that event).
@@ -20,9 +20,11 @@ create view ipledger_audit.sources as
          (s.declaration ->> 'intervalMs')::float8 * interval '1 millisecond' as interval,
          r.reported_at, now() - coalesce(r.reported_at, s.registered_at) as lag,
          r.complete_at, now() - coalesce(r.complete_at, s.registered_at) as complete_lag, r.sequence, nullif(r.entries, -1) as listed,
-         r.counted_total as counted, coalesce(r.partial_because::jsonb, '[]') as partial_because
+         r.counted_total as counted, coalesce(r.partial_because::jsonb, '[]') as partial_because,
+         f.since as failing_since, f.why as failure
     from ipledger.source s
     left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
+    left join ipledger.source_failure f on f.network_id = s.network_id and f.source_id = s.source_id and s.state <> 'RETIRED'
     left join ipledger.network n on n.network_id = s.network_id;
 comment on view ipledger_audit.sources is $$What can say which addresses are live, and how it stands.
 
@@ -30,7 +32,7 @@ Columns: network; source; kind (push: it reports; docker, kubernetes, http: it i
 dry run; ENABLED; RETIRED); epoch (its present life); warm (whether its lists count); era (of its last report); interval (between
 reports); reported_at and lag (since its last report, or its registration); complete_at and complete_lag (the same of a complete one);
 sequence (of its last report); listed (entries of the last complete one; null: there was none); counted (reports that counted, ever); partial_because (why the
-last one was not complete).
+last one was not complete); failing_since and failure (of a source that is asked: since when its lists fail or are not complete, and why).
 
 Example:
   select source, state, lag, complete_lag, listed, partial_because from sources where network = 'default' order by lag desc;$$;

@@ -93,6 +93,7 @@ create view ipledger_audit.attention as
         from ipledger_audit.sources s
        cross join lateral (
          select 'SOURCE_SILENT', now() - s.lag, 'has not reported for more than two intervals; what it listed stays barred, and nothing that it is a witness of is taken back'
+                || coalesce('; it is asked in vain: ' || s.failure, '')
           where s.lag > 2 * s.interval
          union all
          select 'SOURCE_PARTIAL', now() - s.complete_lag, 'reports, and its lists are not complete (' || (s.partial_because #>> '{}') || '), so nothing is missed in them'

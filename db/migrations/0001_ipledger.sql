@@ -177,6 +177,15 @@ create table ipledger.source_report (
   constraint source_reports_in_one_row primary key (network_id, source_id)
 );
 
+-- Of a source that is asked: why its last list failed or was not complete, and since when; no row: it was complete.
+create table ipledger.source_failure (
+  network_id text collate "C" not null,
+  source_id text collate "C" not null,
+  since timestamptz not null,
+  why text not null,
+  constraint source_fails_for_one_reason primary key (network_id, source_id)
+);
+
 create table ipledger.sighting (
   network_id text collate "C" not null,
   address inet not null,

@@ -77,7 +77,10 @@ export function shownPool(
 
 // What sources see.
 
-export function shownSource(network: string, { source, freshness }: SourceShown): Shown<livenessPb.Source> {
+export function shownSource(
+  network: string,
+  { source, freshness, failure, failingSince }: SourceShown,
+): Shown<livenessPb.Source> {
   const { declaration, epoch } = source
   return {
     ...declaration,
@@ -97,6 +100,8 @@ export function shownSource(network: string, { source, freshness }: SourceShown)
     counted: freshness?.countedTotal,
     partialSince: freshness?.partialSince,
     partialBecause: freshness?.partialBecause,
+    failingSince,
+    failure,
   }
 }
 

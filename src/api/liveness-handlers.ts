@@ -33,6 +33,7 @@ const EVERY_LEASE: LeaseFilter = {
   cidr: null,
 }
 
+const NOT_READ = { freshness: null, failure: null, failingSince: null }
 const EVERY_SOURCE = { id: null, node: null, states: [], after: null }
 
 export function livenessHandlers(backend: Backend): Handlers<typeof LivenessService> {
@@ -42,7 +43,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
   async function answered({ source }: Answer, { network }: { readonly network: string }) {
     const filter = { ...EVERY_SOURCE, id: source!.declaration.id, limit: 1 }
     const found = await reads.sources(network, filter).catch(() => null)
-    return { source: shownSource(network, { source: source!, freshness: found?.[0]?.freshness ?? null }) }
+    return { source: shownSource(network, { ...NOT_READ, ...found?.[0], source: source! }) }
   }
 
   async function requireSource(network: string, id: string): Promise<void> {

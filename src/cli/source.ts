@@ -111,6 +111,8 @@ function sourceSheet(source: Source | undefined): string {
 function standingOf(source: Source): string {
   if (source.state === SourceState.RETIRED) return 'over for good'
   const reports = () => {
+    if (source.failingSince !== undefined)
+      return `fails since ${time(source.failingSince)}: ${source.failure}`
     if (source.reportedAt === undefined) return 'has not reported yet'
     if (source.partialSince !== undefined)
       return `partial since ${time(source.partialSince)} (${source.partialBecause.join(', ')}): it only protects`

@@ -1,7 +1,7 @@
 /**
  * Asks the sources that are asked, each when its interval is over. The report is begun first, then the source lists what is
  * there, and the intake takes the list like the report of any other source. A source that does not answer has said nothing:
- * it is silent, and why is logged once. No part of an answer is ever taken for the whole.
+ * it is silent. Why is logged and stored, for whoever looks at the source. No part of an answer is ever taken for the whole.
  *
  * Intervals may be shorter than a minute, so a run stays for as long as some source comes due. One that hangs holds up no
  * other. Two workers may ask one source at once: the sequence orders their lists.
@@ -31,10 +31,15 @@ const ASKED = `
 type Turn = {
   readonly network: string
   readonly declaration: SourceDeclaration
-  /** When this process began to ask it last, and why it failed, if it did. */
+  /** When this process began to ask it last, and why it failed; empty: it did not; null: it was not asked yet. */
   askedAt: number
-  failure: string
+  failure: string | null
 }
+
+const FAILED = `
+  insert into ipledger.source_failure as f (network_id, source_id, since, why) values ($1, $2, clock_timestamp(), $3)
+  on conflict (network_id, source_id) do update set why = excluded.why where f.why <> excluded.why`
+const RECOVERED = 'delete from ipledger.source_failure where network_id = $1 and source_id = $2'
 
 export function createPull({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
   let turns = new Map<string, Turn>()
@@ -54,7 +59,7 @@ export function createPull({ stayMs = STAY_MS }: { readonly stayMs?: number } = 
           return pull(context, turn)
         })
         if (signal.aborted) return
-        tell(context, turn, failure)
+        await tell(context, turn, failure)
         done[failure === '' ? 'pulled' : 'failed'] += 1
       }
     }
@@ -70,7 +75,7 @@ async function listTurns(context: JobContext, before: ReadonlyMap<string, Turn>)
     for (const row of await ask<Record<string, unknown>>(context.database, ASKED, [network])) {
       const { declaration } = sourceOf(row)
       const key = `${network}/${declaration.id}`
-      const { askedAt = 0, failure = '' } = before.get(key) ?? {}
+      const { askedAt = 0, failure = null } = before.get(key) ?? {}
       const reportedAt = (row.reported_at as number | null) ?? 0
       turns.set(key, { network, declaration, askedAt: Math.max(askedAt, reportedAt), failure })
     }
@@ -109,10 +114,14 @@ function settled<T extends object>(result: T | Refusal): T {
   return result
 }
 
-function tell({ log }: JobContext, turn: Turn, failure: string): void {
-  if (failure === turn.failure) return
+async function tell({ log, database }: JobContext, turn: Turn, failure: string): Promise<void> {
+  const before = turn.failure
+  if (failure === before) return
+  const { network, declaration } = turn
+  const about = { network, source: declaration.id }
+  if (failure !== '') log.warn({ ...about, why: failure }, 'a source did not list all that is there')
+  else if (before !== null) log.info(about, 'a source answers again')
+  if (failure === '') await ask(database, RECOVERED, [network, declaration.id])
+  else await ask(database, FAILED, [network, declaration.id, failure])
   turn.failure = failure
-  const about = { network: turn.network, source: turn.declaration.id }
-  if (failure === '') log.info(about, 'a source answers again')
-  else log.warn({ ...about, why: failure }, 'a source did not list all that is there')
 }

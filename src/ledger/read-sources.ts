@@ -22,7 +22,13 @@ type SourceFilter = {
 }
 
 /** `freshness` is null: it has not reported. */
-export type SourceShown = { readonly source: SourceState; readonly freshness: Freshness | null }
+export type SourceShown = {
+  readonly source: SourceState
+  readonly freshness: Freshness | null
+  /** Why it was asked in vain the last time; null: it was not. */
+  readonly failure: string | null
+  readonly failingSince: number | null
+}
 
 type SightingFilter = {
   readonly source: string | null
@@ -80,7 +86,10 @@ export async function readSources(
   if (states.length > 0) conditions.push(sql`s.state = any(${states}::text[])`)
   if (after !== null) conditions.push(sql`s.source_id > ${after}`)
   const sources = await sql<Row>`
-    select s.* from ipledger.source s where ${sql.join(conditions, sql` and `)} order by s.source_id limit ${limit}
+    select s.*, f.since, f.why from ipledger.source s
+    left join ipledger.source_failure f
+      on f.network_id = s.network_id and f.source_id = s.source_id and s.state <> 'RETIRED'
+    where ${sql.join(conditions, sql` and `)} order by s.source_id limit ${limit}
   `.execute(db)
   if (sources.rows.length === 0) return (await isKnown(db, network)) ? [] : null
   const ids = sources.rows.map((row) => row.source_id as string)
@@ -88,6 +97,8 @@ export async function readSources(
   return sources.rows.map((row) => ({
     source: sourceOf(row),
     freshness: freshness.get(row.source_id as string) ?? null,
+    failure: row.why as string | null,
+    failingSince: row.since as number | null,
   }))
 }
 

@@ -27,14 +27,17 @@ export function createAskedSources(secrets: SourceSecrets): AskedSources {
       const declaration = JSON.stringify([kind, node, ownerKinds, settings])
       const known = opened.get(key)
       if (known?.declaration === declaration) return known.asked
-      const asked = guarded(source, () => open(source, secrets[key] ?? {}))
+      const asked = guarded(source, () => open(source, secrets[key]))
       opened.set(key, { declaration, asked })
       return asked
     },
   }
 }
 
-async function open({ kind, id, node, settings }: SourceDeclaration, secrets: Secrets): Promise<AskedSource> {
+async function open(
+  { kind, id, node, settings }: SourceDeclaration,
+  secrets: Secrets | undefined,
+): Promise<AskedSource> {
   switch (kind) {
     case 'push':
       throw new Error(`${id} reports by itself and cannot be asked`)

@@ -64,7 +64,11 @@ const identity = z.object({ ID: z.string().min(1) })
 const network = z.object({ Id: z.string().min(1), Name: z.string() })
 const failure = z.object({ message: z.string() })
 
-export function openDocker(node: string, settings: DockerSettings, secrets: Secrets): AskedSource {
+export function openDocker(
+  node: string,
+  settings: DockerSettings,
+  secrets: Secrets | undefined,
+): AskedSource {
   const { host, port, socketPath = SOCKET, tls = false } = settings
   const getJson = createGetJson(secrets)
   const options = host === undefined ? { socketPath } : {}

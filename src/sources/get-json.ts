@@ -3,29 +3,35 @@
  * elsewhere is not what was declared, and must not be told the secret). An answer that breaks off, or is not there when the
  * signal comes, throws; one that is not JSON has no body.
  */
+import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, type RequestOptions, request as requestHttps } from 'node:https'
+import { BlockList, isIP } from 'node:net'
 import { z } from 'zod'
-
-type Tls = { readonly [K in 'ca' | 'cert' | 'key']?: string | undefined }
+import type { Secrets } from './settings.ts'
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
 /** `largest`: bytes of the answer. */
 type GetJson = (url: URL, largest: number, signal: AbortSignal, options?: RequestOptions) => Promise<Answered>
 
-/** Idle connections keep no process alive. */
-export function createGetJson(tls: Tls = {}): GetJson {
+/** Idle connections keep no process alive. `secrets`: undefined where the file has none for this source. */
+export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 'key'> | undefined): GetJson {
   const http = new HttpAgent({ keepAlive: true })
   // What an agent has, also as undefined, wins over what a request has.
-  const given = (['ca', 'cert', 'key'] as const).flatMap((one) => (tls[one] ? [[one, tls[one]]] : []))
+  const given = (['ca', 'cert', 'key'] as const).flatMap((one) =>
+    secrets?.[one] ? [[one, secrets[one]]] : [],
+  )
   const https = new HttpsAgent({ keepAlive: true, ...Object.fromEntries(given) })
   return async (url, largest, signal, { headers, ...options } = {}) => {
+    checkOrigin(options.socketPath ? `unix:${options.socketPath}` : url.origin, secrets?.origin)
+    checkAddress(url.hostname.replace(/^\[|\]$/g, ''))
     const [request, agent] = url.protocol === 'https:' ? [requestHttps, https] : [requestHttp, http]
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       const sent = request(url, {
         agent,
         ...options,
+        lookup: lookUpHost,
         signal,
         headers: { accept: 'application/json', 'accept-encoding': 'identity', ...headers },
       })
@@ -42,6 +48,46 @@ export function createGetJson(tls: Tls = {}): GetJson {
     }
     return { status: response.statusCode!, body: parse(Buffer.concat(chunks)) }
   }
+}
+
+/** What is declared over the API may lead nowhere but where the file on the server lets it. */
+function checkOrigin(to: string, allowed: string | undefined): void {
+  if (allowed === to || (allowed === undefined && !to.startsWith('unix:'))) return
+  const file = 'the file that IPLEDGER_SOURCE_SECRETS names'
+  throw new Error(
+    allowed === undefined
+      ? `${to} is asked only if ${file} allows it: {"<network>/<source>": {"origin": "${to}"}}`
+      : `its settings lead to ${to}, and ${file} allows ${allowed}`,
+  )
+}
+
+/** Link-local, where clouds answer with the credentials of the machine. IPv4-mapped spellings are found as well. */
+const NEVER_ASKED = new BlockList()
+NEVER_ASKED.addSubnet('169.254.0.0', 16, 'ipv4')
+NEVER_ASKED.addSubnet('fe80::', 10, 'ipv6')
+NEVER_ASKED.addAddress('fd00:ec2::254', 'ipv6')
+
+function checkAddress(host: string): void {
+  const family = isIP(host)
+  if (family === 0 || !NEVER_ASKED.check(host, family === 6 ? 'ipv6' : 'ipv4')) return
+  throw new Error(`${host} is a link-local address, which ipledger never asks`)
+}
+
+/** `dns.lookup` for connections: a name that leads to such an address is not connected to. */
+export function lookUpHost(
+  host: string,
+  options: LookupOptions,
+  answer: (error: Error | null, address: string | LookupAddress[], family?: number) => void,
+): void {
+  lookup(host, options, (error, found: string | LookupAddress[], family) => {
+    try {
+      if (error === null)
+        for (const one of typeof found === 'string' ? [{ address: found }] : found) checkAddress(one.address)
+      answer(error, found, family)
+    } catch (refused) {
+      answer(refused as Error, [])
+    }
+  })
 }
 
 const failure = z.object({ message: z.string() })

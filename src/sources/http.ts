@@ -78,9 +78,9 @@ const answer = z.object({
   detail: z.string().nullish(),
 })
 
-export function openHttp(settings: HttpSettings, secrets: Secrets): AskedSource {
+export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): AskedSource {
   const getJson = createGetJson(secrets)
-  const { token } = secrets
+  const token = secrets?.token
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
 
   async function list(signal: AbortSignal): Promise<Listing> {

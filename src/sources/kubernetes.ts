@@ -85,12 +85,13 @@ const notFound = z.object({
 
 type Pod = z.infer<typeof pod>
 
-export function openKubernetes(settings: KubernetesSettings, secrets: Secrets): AskedSource {
+export function openKubernetes(settings: KubernetesSettings, secrets: Secrets | undefined): AskedSource {
   const config = readKubeConfig(settings, secrets)
   const cluster = config.getCurrentCluster()
   if (cluster === null) throw new Error('its kubeconfig names no cluster for its context')
   const server = cluster.server.replace(/\/+$/, '')
-  const getJson = createGetJson()
+  // Its certificates come with each call.
+  const getJson = createGetJson(secrets && { origin: secrets.origin })
   /** Of this cluster, the version of the last list. */
   let latest = { uid: '', version: 0n }
 
@@ -219,7 +220,7 @@ function isNotFound({ status, body }: Answered, name: string): boolean {
   return status === 404 && notFound.safeParse(body).data?.details.name === name
 }
 
-function readKubeConfig({ context, server }: KubernetesSettings, secrets: Secrets): KubeConfig {
+function readKubeConfig({ context, server }: KubernetesSettings, secrets: Partial<Secrets> = {}): KubeConfig {
   const config = new KubeConfig()
   if (server !== undefined) {
     const { ca, cert, key, token } = secrets

@@ -1,6 +1,7 @@
 /**
  * What the declaration of a source may say. It comes over the API and stands in the log, so secrets are not in it: they are
- * in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the process starts.
+ * in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the process starts. Each entry names the one origin that
+ * its secrets may be sent to, and a unix socket is asked only where an entry names it.
  *
  * docker      `socketPath` (default /var/run/docker.sock), or `host` and `port` with `tls`; `network`: the Docker network
  *             whose addresses are meant, by name or id; `kind` of owner (default `container`); `labels`: only containers
@@ -138,7 +139,13 @@ function isPlainUrl(text: string): boolean {
 }
 
 const secret = z.string().min(1).optional()
+const ORIGIN =
+  'must be where it is asked: "https://host:port", "http://host:port" or "unix:/path/of/a/socket"'
 const secretsOfOne = z.strictObject({
+  origin: z
+    .string({ error: ORIGIN })
+    .refine((text) => /^unix:\/./.test(text) || (isPlainUrl(text) && new URL(text).pathname === '/'), ORIGIN)
+    .transform((text) => (text.startsWith('unix:') ? text : new URL(text).origin)),
   token: secret,
   ca: secret,
   cert: secret,
@@ -172,6 +179,6 @@ export function readSourceSecrets(file: string | undefined): SourceSecrets {
   const { path, message } = read.error.issues[0]!
   throw new StartRefused(
     `IPLEDGER_SOURCE_SECRETS names ${file}, which cannot be used: ${path.join(' ')} ${message}. ` +
-      'It is a JSON object: {"<network>/<id of the source>": {"token", "ca", "cert", "key", "kubeconfig", "kubeconfigFile"}}.',
+      'It is a JSON object: {"<network>/<id of the source>": {"origin", "token", "ca", "cert", "key", "kubeconfig", "kubeconfigFile"}}.',
   )
 }

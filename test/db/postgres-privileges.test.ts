@@ -55,6 +55,7 @@ describe('the service', () => {
       source_report: 'ISU',
       verification: 'ISU',
       pool: 'DISU',
+      source_failure: 'DISU',
       sighting: 'DISU',
       lookup: 'DISU',
       request: 'DISU',

@@ -10,6 +10,7 @@ import { prune } from '../../src/jobs/prune.ts'
 import { createPull } from '../../src/jobs/pull.ts'
 import { sample } from '../../src/jobs/sample.ts'
 import { createVerify } from '../../src/jobs/verify.ts'
+import type { SourceShown } from '../../src/ledger/read-sources.ts'
 import type { AskedSources } from '../../src/sources/ask.ts'
 import { createIntake } from '../../src/sources/intake.ts'
 import type { Listing, LookUp } from '../../src/sources/source.ts'
@@ -192,6 +193,23 @@ describe('pull', async () => {
     assert.deepEqual(await pull(context), { pulled: 0, failed: 1 })
     assert.deepEqual(await pull(context), { pulled: 0, failed: 0 })
     assert.deepEqual((await at.reads.freshness(NETWORK)).get('docker'), before)
+  })
+
+  test('why a source fails is shown with it until it answers again', async () => {
+    const shown = async () => {
+      const filter = { id: 'docker', node: null, states: [], after: null, limit: 1 }
+      const [{ failure, failingSince }] = (await at.reads.sources(NETWORK, filter))! as [SourceShown]
+      return { failure, isSince: failingSince !== null }
+    }
+    for (const why of ['connect ECONNREFUSED /run/docker.sock', 'it answers 500', '']) {
+      said.list = () => {
+        if (why !== '') throw new Error(why)
+        return { epoch: 'engine', complete: true, because: '', entries: [] }
+      }
+      await at.advance(31 * SECOND)
+      await pull(context)
+      assert.deepEqual(await shown(), { failure: why || null, isSince: why !== '' })
+    }
   })
 })
 

@@ -95,15 +95,23 @@ describe('the file of secrets', () => {
   }
 
   test('is by network and source', () => {
-    const file = written('{"default/orchestrator/eu": {"token": "t", "ca": "c"}}')
-    expect(readSourceSecrets(file)).toEqual({ 'default/orchestrator/eu': { token: 't', ca: 'c' } })
+    const file = written(
+      '{"default/orchestrator/eu": {"origin": "https://O.example:443/", "token": "t", "ca": "c"}, "default/d": {"origin": "unix:/run/d.sock"}}',
+    )
+    expect(readSourceSecrets(file)).toEqual({
+      'default/orchestrator/eu': { origin: 'https://o.example', token: 't', ca: 'c' },
+      'default/d': { origin: 'unix:/run/d.sock' },
+    })
     expect(readSourceSecrets(undefined)).toEqual({})
   })
 
   test.each([
-    '{"orchestrator": {"token": "hunter2"}}',
-    '{"default/orchestrator": {"tokn": "hunter2"}}',
-    '{"default/orchestrator": {"token": 7}}',
+    '{"orchestrator": {"origin": "https://o", "token": "hunter2"}}',
+    '{"default/orchestrator": {"token": "hunter2"}}',
+    '{"default/orchestrator": {"origin": "https://o/hunter2"}}',
+    '{"default/orchestrator": {"origin": "unix:hunter2"}}',
+    '{"default/orchestrator": {"origin": "https://o", "tokn": "hunter2"}}',
+    '{"default/orchestrator": {"origin": "https://o", "token": 7}}',
     '{"default/orchestrator": "hunter2"}',
     'hunter2',
     '["hunter2"]',

@@ -23,8 +23,22 @@ export function declaration(
   }
 }
 
-export function useSource(declared: SourceDeclaration, secrets: Secrets = {}): AskedSource {
-  return createAskedSources({ [`default/${declared.id}`]: secrets }).get('default', declared)
+/** Allowed to be asked where its settings lead. */
+export function useSource(
+  declared: SourceDeclaration,
+  secrets: Omit<Partial<Secrets>, 'origin'> = {},
+): AskedSource {
+  const origin = originOf(declared, secrets.kubeconfig)
+  const all = origin === null ? {} : { [`default/${declared.id}`]: { origin, ...secrets } }
+  return createAskedSources(all).get('default', declared)
+}
+
+function originOf({ settings }: SourceDeclaration, kubeconfig = ''): string | null {
+  const { socketPath, host, port, tls, listUrl, server } = settings as Record<string, string | undefined>
+  if (socketPath !== undefined) return `unix:${socketPath}`
+  if (host !== undefined) return `${tls ? 'https' : 'http'}://${host}:${port}`
+  const url = listUrl ?? server ?? /server"?: *"?([^\s",}]+)/.exec(kubeconfig)?.[1]
+  return url === undefined ? null : new URL(url).origin
 }
 
 /** Without a uid: it gave a name only. */
