@@ -88,7 +88,7 @@ async function inParallel<T>(
   const queue = [...all]
   const thread = async (): Promise<void> => {
     // Most of what is made is gone at once.
-    const worker = new Worker(new URL(import.meta.url), { resourceLimits: { maxYoungGenerationSizeMb: 64 } })
+    const worker = new Worker(new URL(import.meta.url), { resourceLimits: { maxYoungGenerationSizeMb: 256 } })
     const run: Run = (task) =>
       new Promise((resolve, reject) => {
         worker.removeAllListeners().once('message', resolve).once('error', reject)
