@@ -7,22 +7,13 @@
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  copyFileSync,
-  createReadStream,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Docker from 'dockerode'
 import { waitFor } from '../support/wait-for.ts'
 
-const BUSYBOX = '/bin/busybox'
+export const BUSYBOX = '/bin/busybox'
 const IMAGE = 'busybox:test'
 const PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
 const START_MS = 60_000
@@ -94,7 +85,7 @@ export async function openEngine(subnet: string): Promise<Engine> {
         '--ip-forward=false',
         '--userland-proxy=false',
       ],
-      ...['--storage-driver', 'vfs', '--live-restore', '--exec-opt', 'native.cgroupdriver=cgroupfs'],
+      ...['--live-restore', '--exec-opt', 'native.cgroupdriver=cgroupfs'],
     ])
     daemon = child
     await untilUp(child, () => docker.ping(), 'the Docker daemon to start')
@@ -171,13 +162,34 @@ async function importBusybox(docker: Docker, home: string): Promise<void> {
   const tree = join(home, 'tree')
   mkdirSync(join(tree, 'bin'), { recursive: true })
   copyFileSync(BUSYBOX, join(tree, 'bin', 'busybox'))
-  const archive = join(home, 'busybox.tar')
-  execFileSync('tar', ['--create', '--file', archive, '--directory', tree, '.'])
-  const [repo, tag] = IMAGE.split(':')
-  const answer = await docker.importImage(createReadStream(archive), { repo, tag })
-  await new Promise((resolve, reject) => {
-    docker.modem.followProgress(answer, (error, done) => (error ? reject(error) : resolve(done)))
+  await importTree(docker, tree, IMAGE)
+}
+
+/** An image of the files of a directory. */
+export async function importTree(docker: Docker, tree: string, image: string): Promise<void> {
+  const [repo, tag] = image.split(':')
+  await finished(docker, await docker.importImage(packed(tree, ['.']), { repo, tag }))
+}
+
+export function packed(directory: string, paths: readonly string[]): NodeJS.ReadableStream {
+  const options = ['--create', '--owner=0', '--group=0', '--directory', directory]
+  return spawn('tar', [...options, ...paths], { stdio: ['ignore', 'pipe', 'inherit'] }).stdout
+}
+
+/** The engine has done what it tells of line by line; rejects with what it told when it failed. */
+export async function finished(docker: Docker, telling: NodeJS.ReadableStream): Promise<void> {
+  type Line = { readonly stream?: string; readonly error?: string }
+  const lines = await new Promise<readonly Line[]>((resolve, reject) => {
+    docker.modem.followProgress(telling, (error, told) => (error ? reject(error) : resolve(told)))
   })
+  const failed = lines.find(({ error }) => error !== undefined)
+  if (failed === undefined) return
+  throw new Error(
+    `${lines
+      .map(({ stream }) => stream)
+      .slice(-40)
+      .join('')}${failed.error}`,
+  )
 }
 
 function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {

@@ -1,0 +1,117 @@
+/**
+ * The image of ops/Dockerfile, built and run by a real engine. Its bases are made of this machine's files, since no registry
+ * of images is asked: what is not seen is the bases that the Dockerfile names. npm's registry is asked as this machine asks it.
+ */
+import { execFileSync } from 'node:child_process'
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createClient } from '../../src/client/client.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { ROOT } from '../support/root.ts'
+import { waitFor } from '../support/wait-for.ts'
+import { BUSYBOX, type Engine, finished, importTree, openEngine, packed } from './engine.ts'
+
+const IMAGE = 'ipledger:test'
+const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt'
+const home = mkdtempSync(join(tmpdir(), 'ipledger-image-'))
+let engine: Engine
+
+beforeAll(async () => {
+  engine = await openEngine('172.31.249.0/24')
+  await importTree(engine.docker, baseTree(), 'base:test')
+  await importTree(engine.docker, nodeTree(), 'node:test')
+})
+afterAll(async () => {
+  await engine?.close()
+  rmSync(home, { recursive: true })
+})
+
+/** What Node.js links to, as Debian lays it out, and a shell. */
+function tree(name: string, isWanted: (library: string) => boolean): string {
+  const root = join(home, name)
+  for (const directory of ['bin', 'lib', 'lib64', 'local/bin'])
+    mkdirSync(join(root, 'usr', directory), { recursive: true })
+  for (const directory of ['bin', 'lib', 'lib64']) symlinkSync(`usr/${directory}`, join(root, directory))
+  const linked = execFileSync('ldd', [process.execPath], { encoding: 'utf8' }).matchAll(/(\/\S+) \(0x/g)
+  for (const [, library] of [...linked].filter(([, one]) => isWanted(one!))) {
+    mkdirSync(join(root, dirname(library!)), { recursive: true })
+    copyFileSync(library!, join(root, library!))
+  }
+  for (const tool of ['sh', 'env', 'find', 'mkdir', 'cp', 'rm'])
+    copyFileSync(BUSYBOX, join(root, 'bin', tool))
+  return root
+}
+
+const baseTree = () => tree('base', (library) => !library.includes('libatomic'))
+
+function nodeTree(): string {
+  const root = tree('node', () => true)
+  const local = join(root, 'usr/local')
+  copyFileSync(process.execPath, join(local, 'bin/node'))
+  const npm = (...args: string[]) => execFileSync('npm', args, { encoding: 'utf8' }).trim()
+  cpSync(join(npm('root', '--global'), 'npm'), join(local, 'lib/node_modules/npm'), { recursive: true })
+  symlinkSync('../lib/node_modules/npm/bin/npm-cli.js', join(local, 'bin/npm'))
+  mkdirSync(join(root, dirname(CERTIFICATES)), { recursive: true })
+  copyFileSync(CERTIFICATES, join(root, CERTIFICATES))
+  mkdirSync(join(local, 'etc'))
+  writeFileSync(
+    join(local, 'etc/npmrc'),
+    `registry=${npm('config', 'get', 'registry')}\ncafile=${CERTIFICATES}\n`,
+  )
+  return root
+}
+
+test('it is built, and serves as a user that is not root', { timeout: 300_000 }, async () => {
+  const { docker } = engine
+  const began = performance.now()
+  const building = await docker.buildImage(packed(fileURLToPath(ROOT), readContext()), {
+    t: IMAGE,
+    dockerfile: 'ops/Dockerfile',
+    networkmode: 'host',
+    buildargs: { NODE: 'node:test', BASE: 'base:test' },
+  })
+  await finished(docker, building)
+  const { Size, Config } = await docker.getImage(IMAGE).inspect()
+  console.log(`built in ${((performance.now() - began) / 1_000).toFixed(1)} s, ${(Size / 1e6).toFixed(0)} MB`)
+  expect(Config.User).toBe('1000:1000')
+
+  const database = await createTestDatabase({ empty: true })
+  const container = await docker.createContainer({
+    Image: IMAGE,
+    Env: [`DATABASE_URL=${database.adminUrl}`, 'IPLEDGER_PORT=0', 'IPLEDGER_GRPC_PORT=0'],
+    HostConfig: { NetworkMode: 'host' },
+  })
+  await container.start()
+  const said = async () => (await container.logs({ stdout: true, stderr: true })).toString('utf8')
+  const url = await waitFor(async () => /is ready: (http:\/\/\S+:\d+)/.exec(await said())?.[1], {
+    timeout: 60_000,
+    every: 200,
+    what: 'the container to serve',
+  })
+  const client = createClient({ url })
+  const { pool } = await client.pools.createPool({ name: 'web', cidr: '10.0.0.0/24' })
+  expect(pool?.name).toBe('web')
+  const { Pid } = (await container.inspect()).State
+  expect(readFileSync(`/proc/${Pid}/status`, 'utf8')).toMatch(/^Uid:\t1000\t1000/m)
+  await container.stop()
+  expect((await container.inspect()).State.ExitCode).toBe(0)
+  await database.drop()
+})
+
+/** What .dockerignore lets through. */
+function readContext(): string[] {
+  const lines = readFileSync(new URL('.dockerignore', ROOT), 'utf8').split('\n')
+  return ['ops/Dockerfile', ...lines.filter((line) => line.startsWith('!')).map((line) => line.slice(1))]
+}
