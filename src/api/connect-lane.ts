@@ -118,7 +118,10 @@ export function createConnectLane(
     const handler = handlers.get(query < 0 ? url : url.slice(0, query))
     if (handler === undefined) return false
     try {
-      handler(universalRequestFromNodeRequest(request, response, undefined, undefined))
+      const asked = universalRequestFromNodeRequest(request, response, undefined, undefined)
+      const connection = 'stream' in request ? request.stream.session! : request.socket
+      const count = front.countFor(connection, response)
+      handler({ ...asked, body: counted(asked.body as AsyncIterable<Uint8Array>, count) })
         .then((answered) => {
           for (const headers of [answered.header, answered.trailer]) withPlainMessage(headers)
           return universalResponseToNodeResponse(answered, response)
@@ -136,6 +139,20 @@ export function createConnectLane(
       response.end('the Host header is missing or malformed\n')
     }
     return true
+  }
+}
+
+async function* counted(
+  body: AsyncIterable<Uint8Array>,
+  count: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
+  for await (const chunk of body) {
+    try {
+      count(chunk.length)
+    } catch (error) {
+      throw error instanceof Refused ? ourError(error) : error
+    }
+    yield chunk
   }
 }
 

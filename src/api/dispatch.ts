@@ -21,6 +21,7 @@ import { ReadsUnavailable } from '../ledger/reads.ts'
 import { beginRpc, type Logger, type RpcSystem } from '../telemetry.ts'
 import { readerOf } from './asked.ts'
 import { auditHandlers } from './audit-handlers.ts'
+import type { CountFor } from './bodies.ts'
 import type { Backend, Call, Method } from './call.ts'
 import { codeOf, internalError, invalidField, Refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
@@ -50,6 +51,7 @@ export const SERVICES: readonly DescService[] = [
 export type Front = {
   readonly methods: readonly Method[]
   readonly tokens: Tokens
+  readonly countFor: CountFor
   readonly defaultDeadlineMs: number
   readonly log: Logger
 }

@@ -97,10 +97,7 @@ export async function startPages(
 ): Promise<{ readonly port: number; close(): Promise<void> }> {
   const answer = createPages(pages)
   const server = http.createServer((request, response) => {
-    if (pages.tokens.everyoneIsAdmin && !namesLoopback(request.headers.host)) {
-      page(response, 403, NOT_LOOPBACK)
-      return
-    }
+    if (pages.tokens.everyoneIsAdmin && refuseHost(request.headers.host, response)) return
     void answer(request, response)
   })
   const listening = await listen(server, host, port, 'IPLEDGER_METRICS_PORT')
@@ -134,15 +131,22 @@ export function refuseMethod(
   return true
 }
 
-export const NOT_LOOPBACK =
-  'Without tokens this server answers only to names of the loopback interface (127.0.0.1, localhost): the Host header names another.\n'
-
-/** A page of some other site that has its name point here could speak as admin; its Host header gives it away. */
-export function namesLoopback(host: string | undefined): boolean {
-  if (host === undefined) return false
-  const name = host.replace(/:[0-9]*$/, '').toLowerCase()
-  return isLoopback(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name)
+/**
+ * Without tokens: a page of some other site whose name points here could speak as admin; its Host header gives it away (DNS
+ * rebinding). True when it was refused.
+ */
+export function refuseHost(
+  host: string | undefined,
+  response: http.ServerResponse | http2.Http2ServerResponse,
+): boolean {
+  const name = (host ?? '').replace(/:[0-9]*$/, '').toLowerCase()
+  if (isLoopback(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name)) return false
+  page(response, 403, NOT_LOOPBACK)
+  return true
 }
+
+const NOT_LOOPBACK =
+  'Without tokens this server answers only to names of the loopback interface: call it as 127.0.0.1 or localhost.\n'
 
 /** @throws StartRefused when the port cannot be had; `variable` is what sets it */
 export async function listen(server: Server, host: string, port: number, variable: string): Promise<number> {

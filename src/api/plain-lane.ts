@@ -9,7 +9,6 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
-import { refusal } from '../core/refusal.ts'
 import { inTurns } from '../sources/entries.ts'
 import type { Call, Method } from './call.ts'
 import {
@@ -28,8 +27,6 @@ import { readJson } from './read-json.ts'
 
 const JSON_TYPE = 'application/json'
 const BINARY_TYPE = 'application/proto'
-/** Bodies of all reports that are being received or read. */
-const MOST_REPORTS_BYTES = 8 * MOST_REPORT_BYTES
 
 /** True when the request was taken. */
 type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
@@ -44,7 +41,6 @@ type Turn = {
 
 export function createPlainLane(front: Front, closing: () => boolean): PlainLane {
   const methods = new Map(front.methods.map((method) => [method.path, method]))
-  let reportsBytes = 0
 
   return function take(request, response) {
     const method = methods.get(request.url!)
@@ -78,22 +74,25 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
 
   function receive(request: IncomingMessage, turn: Turn): void {
     const { most, response } = turn
-    const isReport = most === MOST_REPORT_BYTES
+    const count = front.countFor(request.socket, response)
     const chunks: Buffer[] = []
     let size = 0
     let isCut = false
     request.on('data', (chunk: Buffer) => {
-      size += chunk.length
-      if (isReport) reportsBytes += chunk.length
       if (isCut) return
-      isCut = size > most || reportsBytes > MOST_REPORTS_BYTES
-      if (!isCut) chunks.push(chunk)
-      else cut(turn, size > most ? tooLarge(most) : tooManyReports())
+      try {
+        size += chunk.length
+        if (size > most) throw tooLarge(most)
+        count(chunk.length)
+        chunks.push(chunk)
+      } catch (error) {
+        isCut = true
+        cut(turn, error)
+      }
     })
     request.on('end', () => {
       if (!isCut) void reply(turn, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
     })
-    if (isReport) response.once('close', () => (reportsBytes -= size))
   }
 
   async function reply(turn: Turn, body: Buffer): Promise<void> {
@@ -176,10 +175,4 @@ function header(value: string | string[] | undefined): string | undefined {
 
 function tooLarge(most: number): Refused {
   return invalidField('', `the request is larger than ${most} bytes, the limit`)
-}
-
-function tooManyReports(): Refused {
-  return new Refused(
-    refusal('OVERLOADED', `reports of ${MOST_REPORTS_BYTES} bytes are being read, the limit`, {}, 1_000),
-  )
 }

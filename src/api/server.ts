@@ -6,8 +6,7 @@
  * `LONGEST_DRAIN_MS` whatever is left is cut.
  */
 import * as http from 'node:http'
-import * as http2 from 'node:http2'
-import type { Socket } from 'node:net'
+import type * as http2 from 'node:http2'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectRouter } from '@connectrpc/connect'
 import type { Config } from '../config.ts'
@@ -16,20 +15,23 @@ import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
 import type { Intake } from '../sources/intake-types.ts'
 import type { Logger } from '../telemetry.ts'
+import { createBodies } from './bodies.ts'
 import { createConnectLane } from './connect-lane.ts'
 import { type Front, methodsOf, SERVICES } from './dispatch.ts'
 import { createHealth, type HealthOptions } from './health.ts'
-import { closeServer, createPages, listen, NOT_LOOPBACK, namesLoopback, page, refuseMethod } from './pages.ts'
+import { createHttp2Server } from './http2-server.ts'
+import { closeServer, createPages, listen, page, refuseHost, refuseMethod } from './pages.ts'
 import { createPlainLane } from './plain-lane.ts'
 import { addReflection } from './reflection.ts'
 import type { Tokens } from './tokens.ts'
 
 /** Longer than the pools of callers keep theirs: who closes first must not be the one who is about to be asked. */
 const KEEP_ALIVE_MS = 65_000
+/** Connections of gRPC are few and kept for long. */
+const HTTP2_IDLE_MS = 300_000
 const HEADERS_WITHIN_MS = 10_000
 const REQUEST_WITHIN_MS = 60_000
 const HEADER_BYTES = 16 * 1024
-const STREAMS_PER_CONNECTION = 1_000
 const LONGEST_DRAIN_MS = 15_000
 
 type Asking = Pick<http.IncomingMessage, 'url' | 'method'> | http2.Http2ServerRequest
@@ -65,7 +67,13 @@ export async function startServer(options: {
   })
   const answerPage = createPages({ health, tokens, metrics: options.metrics ?? null, log })
   const methods = methodsOf({ ledger, reads, intake })
-  const front: Front = { methods, tokens, defaultDeadlineMs: config.deadlineMs, log }
+  const front: Front = {
+    methods,
+    tokens,
+    countFor: createBodies(),
+    defaultDeadlineMs: config.deadlineMs,
+    log,
+  }
   /** Answers that are owed. Streams are not: they end when the server stops. */
   const owed = new Set<object>()
 
@@ -80,6 +88,9 @@ export async function startServer(options: {
   const isWrongMethod = ({ url, method }: Asking, response: Answering): boolean =>
     unary.has(url!) && method !== 'POST' && refuseMethod(response, 'POST')
 
+  const isElsewhere = (host: string | undefined, response: Answering): boolean =>
+    tokens.everyoneIsAdmin && refuseHost(host, response)
+
   const httpServer = http.createServer(
     {
       noDelay: true,
@@ -90,10 +101,7 @@ export async function startServer(options: {
       maxHeaderSize: HEADER_BYTES,
     },
     (request, response) => {
-      if (tokens.everyoneIsAdmin && !namesLoopback(request.headers.host)) {
-        page(response, 403, NOT_LOOPBACK)
-        return
-      }
+      if (isElsewhere(request.headers.host, response)) return
       if (unary.has(request.url!)) {
         owed.add(response)
         response.once('close', () => owed.delete(response))
@@ -103,9 +111,9 @@ export async function startServer(options: {
       void answerPage(request, response)
     },
   )
-  const grpcServer = http2.createServer(
-    { settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION }, maxHeaderListPairs: 128 },
+  const { server: grpcServer, sessions } = createHttp2Server(
     (request, response) => {
+      if (isElsewhere(request.authority, response)) return
       const { stream } = response
       if (unary.has(request.url)) {
         owed.add(stream)
@@ -115,15 +123,9 @@ export async function startServer(options: {
       if (isWrongMethod(request, response)) return
       if (!overHttp2(request, response)) page(response, 404, 'there is no such method\n')
     },
+    { requestWithinMs: REQUEST_WITHIN_MS, idleMs: HTTP2_IDLE_MS },
+    log,
   )
-  const sessions = new Set<http2.ServerHttp2Session>()
-  grpcServer.on('session', (session) => {
-    sessions.add(session)
-    session.once('close', () => sessions.delete(session))
-    // A peer that breaks the protocol: its session ends, nothing else does.
-    session.on('error', (error) => log.debug({ err: error }, 'HTTP/2 session broken'))
-  })
-  grpcServer.on('connection', (socket: Socket) => socket.setNoDelay(true))
 
   const httpPort = await listen(httpServer, config.host, config.port, 'IPLEDGER_PORT')
   let grpcPort: number

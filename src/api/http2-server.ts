@@ -1,0 +1,52 @@
+/**
+ * HTTP/2 without TLS (h2c), with the limits that node:http has for HTTP/1.1 and node:http2 has not: a request must arrive
+ * in time, and a connection without requests is closed.
+ */
+import * as http2 from 'node:http2'
+import type { Socket } from 'node:net'
+import type { Logger } from '../telemetry.ts'
+
+/** As many as a client commonly keeps on one connection; more wait on its side. */
+const STREAMS_PER_CONNECTION = 256
+
+export type Http2Limits = {
+  /** From the headers of a request to the end of its body. */
+  readonly requestWithinMs: number
+  /** How long a connection without requests is kept. */
+  readonly idleMs: number
+}
+
+type Answering = (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void
+
+export function createHttp2Server(answer: Answering, limits: Http2Limits, log: Logger) {
+  const sessions = new Set<http2.ServerHttp2Session>()
+  const server = http2.createServer(
+    { settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION }, maxHeaderListPairs: 128 },
+    (request, response) => {
+      const { stream } = response
+      const late = setTimeout(() => stream.close(http2.constants.NGHTTP2_CANCEL), limits.requestWithinMs)
+      request.once('end', () => clearTimeout(late))
+      stream.once('close', () => clearTimeout(late))
+      answer(request, response)
+    },
+  )
+  server.on('session', (session) => {
+    sessions.add(session)
+    let streams = 0
+    const closeIdle = () => {
+      if (streams === 0) session.close()
+    }
+    session.on('stream', (stream) => {
+      streams += 1
+      stream.once('close', () => {
+        streams -= 1
+      })
+    })
+    session.setTimeout(limits.idleMs, closeIdle)
+    session.once('close', () => sessions.delete(session))
+    // A peer that breaks the protocol: its session ends, nothing else does.
+    session.on('error', (error) => log.debug({ err: error }, 'HTTP/2 session broken'))
+  })
+  server.on('connection', (socket: Socket) => socket.setNoDelay(true))
+  return { server, sessions }
+}

@@ -1,0 +1,89 @@
+/** What a caller over HTTP/2 can hold: streams, bytes, time. */
+import { once } from 'node:events'
+import * as http2 from 'node:http2'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createHttp2Server } from '../../src/api/http2-server.ts'
+import { createLogger } from '../../src/telemetry.ts'
+import { useService } from '../support/service.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const running = await useService()
+const RESERVE = '/ipledger.v1.LeaseService/Reserve'
+const GRPC = { ':method': 'POST', 'content-type': 'application/grpc+proto', te: 'trailers' }
+const KB = 1024
+
+/** Answers when a request has arrived. */
+const { server } = createHttp2Server(
+  (request, response) => void request.resume().once('end', () => response.end('done')),
+  { requestWithinMs: 200, idleMs: 300 },
+  createLogger('fatal'),
+)
+let url: string
+beforeAll(async () => {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+})
+afterAll(() => void server.close())
+
+test('a request that does not arrive in time is reset, and its connection serves the next', async () => {
+  const session = http2.connect(url)
+  const slow = session.request({ ':method': 'POST' })
+  slow.write('never ended')
+  await once(slow.resume(), 'close')
+  expect(slow.rstCode).toBe(http2.constants.NGHTTP2_CANCEL)
+  const next = session.request({ ':method': 'POST' })
+  next.end('all of it')
+  expect((await next.setEncoding('utf8').toArray()).join('')).toBe('done')
+  session.destroy()
+})
+
+test('a connection without requests is closed', async () => {
+  const session = http2.connect(url)
+  await once(session, 'close')
+  expect(session.destroyed).toBe(true)
+})
+
+test('requests of one connection that do not end hold 32 MB, and the others are told so', async () => {
+  const session = http2.connect(running.grpcUrl)
+  session.on('error', () => {})
+  const refusals: string[] = []
+  let sent = 0
+  // More than that in all, in streams that may be open at a time.
+  for (let stream = 0; stream < 80; stream += 1) {
+    const body = Buffer.alloc(500 * KB)
+    body.writeUInt32BE(511 * KB, 1)
+    const request = session.request({ ...GRPC, ':path': RESERVE })
+    request.on('trailers', (trailers) => refusals.push(String(trailers['grpc-message'])))
+    request.on('error', () => {})
+    request.resume().write(body)
+    sent += body.length
+  }
+  const most = 32 * KB * KB
+  await waitFor(() => refusals.length >= Math.floor((sent - most) / (500 * KB)) - 1)
+  for (const message of refusals) expect(message).toContain('on this connection')
+  // Another connection has its own.
+  const other = http2.connect(running.grpcUrl)
+  const request = other.request({ ...GRPC, ':path': '/ipledger.v1.PoolService/ListPools' })
+  request.end(Buffer.alloc(5))
+  const [trailers] = await once(request.resume(), 'trailers')
+  expect(trailers['grpc-status']).toBe('0')
+  session.destroy()
+  other.destroy()
+})
+
+test('an authority that is no name of the loopback interface is refused where there are no tokens', async () => {
+  const session = http2.connect(running.grpcUrl)
+  const ask = async (authority: string) => {
+    const request = session.request({ ...GRPC, ':path': RESERVE, ':authority': authority })
+    request.resume().end()
+    const [headers] = await once(request, 'response')
+    return headers[':status']
+  }
+  const { port } = new URL(running.grpcUrl)
+  expect(await ask(`rebound.example:${port}`)).toBe(403)
+  expect(await ask(`localhost:${port}`)).toBe(200)
+  expect(await ask(`[::1]:${port}`)).toBe(200)
+  session.destroy()
+})
