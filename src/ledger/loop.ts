@@ -220,6 +220,7 @@ export function createLoop(name: string, options: LoopOptions): Loop {
 
   /** What came while the lock was waited for, and lacks nothing, need not wait for the next batch. */
   function join(into: Image, batch: Waiting[]): void {
+    sweep()
     const late = queue.slice(0, fitting(batch))
     const needs = needsOf(into, commandsOf(late))
     const isReady = Object.values(needs).every(({ length }) => length === 0)
