@@ -153,9 +153,10 @@ async function using<T>(connections: Connections, work: (client: pg.Client) => P
 async function begin(
   client: pg.Client,
   network: string,
-  { after, needs, creates, sought }: CatchUp,
+  catchUp: CatchUp,
   connections: Connections,
 ): Promise<Transaction> {
+  const { after, needs, creates, sought } = catchUp
   const asked = question(network, needs)
   const statements: Statement[] = [
     BEGIN,
@@ -167,9 +168,14 @@ async function begin(
     ...asked.statements,
   ]
   const { answered } = await trip(client, statements)
-  const [state, tail, ...rest] = answered.slice(creates ? 3 : 2)
+  const [lock, state, tail, ...rest] = answered.slice(creates ? 2 : 1)
   const [there, found] = sought === null ? [null, rest] : [rest[0]!, rest.slice(1)]
   const { clock, life, head } = state!.rows[0]!
+  if (lock!.rowCount === 0 && tail!.rows.length > 0) {
+    // Another process created the network after the first of these statements: it is seen, and not locked.
+    await trip(client, [ROLLBACK])
+    return begin(client, network, { ...catchUp, creates: true }, connections)
+  }
   const identity = await identityOf(client, life as string)
   let isOver = false
   let isSpoilt = false

@@ -1,9 +1,10 @@
 /** Commands of a batch are decided in order, and a batch has a bound. */
 import assert from 'node:assert/strict'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { command, confirm, release, reserve } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
+import { waitFor } from '../support/wait-for.ts'
 import { expectInOrder, freshNetwork, linesOf, type Step, useLedger } from './opened.ts'
 
 const database = await useTestDatabase()
@@ -27,7 +28,7 @@ async function whileLocked(network: string | null, first: Step, second: Step) {
     await client.query('lock table ipledger.network_lock in exclusive mode')
     const one = ledger.submit(of(first))
     const waits = `select from pg_locks where not granted and relation = 'ipledger.network_lock'::regclass`
-    await vi.waitFor(async () => assert.equal((await client.query(waits)).rowCount, 1))
+    await waitFor(async () => (await client.query(waits)).rowCount)
     const other = ledger.submit(of(second))
     await client.query('commit')
     const outcomes = (await Promise.all([one, other])).map((done) => (done.ok ? 'ok' : done.refusal.reason))

@@ -1,10 +1,14 @@
 /** Several processes on one network, each with its own image: whatever each believes, the log is one. */
 import assert from 'node:assert/strict'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
+import { shareConnections } from '../../src/ledger/open.ts'
+import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { release, reserve } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
+import { waitFor } from '../support/wait-for.ts'
 import { expectInOrder, freshNetwork, useLedger } from './opened.ts'
+import { NO_NEEDS } from './writer.ts'
 
 const database = await useTestDatabase()
 const open = () => useLedger(database.serviceUrl)
@@ -30,7 +34,7 @@ test('an image that nobody uses is dropped, and loaded again as it was', async (
   const ledger = await useLedger(database.serviceUrl, { idleMs: 1 })
   const { network, of } = await freshNetwork(ledger)
   await ledger.take(of(reserve('a')))
-  await expect.poll(() => ledger.stats()).toEqual([])
+  await waitFor(() => ledger.stats().length === 0)
   expect((await ledger.take(of(reserve('b')))).address).toBe('10.0.0.2')
   await expectInOrder(database.serviceUrl, network, ledger)
 })
@@ -41,7 +45,7 @@ test('a network that is not there is not kept, and nothing is written there', as
   await ledger.refuse(nowhere(reserve('a')), 'NETWORK_NOT_FOUND')
   await ledger.refuse(nowhere(release('a/1')), 'NETWORK_NOT_FOUND')
   assert.equal(await ledger.image('nowhere'), null)
-  await expect.poll(() => ledger.stats()).toEqual([])
+  await waitFor(() => ledger.stats().length === 0)
 })
 
 test('a process that meets an event of a newer format stops serving that network, and writes nothing there', async () => {
@@ -62,5 +66,31 @@ test('a process that meets an event of a newer format stops serving that network
       network,
     ])
     expect(Number(rows[0].head)).toBe(4)
+  })
+})
+
+test('a network that another process creates after this one asked for its lock is locked before it is seen', async () => {
+  const { network } = await freshNetwork(await open())
+  const connections = shareConnections(database.serviceUrl, 1)
+  onTestFinished(() => connections.close())
+  await withClient(database.adminUrl, async (other) => {
+    await other.query('begin')
+    await other.query(`insert into ipledger.network_lock values ('new')`)
+    await other.query(
+      `insert into ipledger.event select (jsonb_populate_record(e, '{"network_id": "new"}')).*
+         from ipledger.event e where network_id = $1 and seq = 1`,
+      [network],
+    )
+    await other.query('lock table ipledger.event')
+    const asked = { after: 0, needs: NO_NEEDS, creates: false, sought: null }
+    const beginning = createPgLog(connections).begin('new', asked)
+    const waits = `select from pg_locks where not granted and relation = 'ipledger.event'::regclass`
+    await waitFor(async () => (await other.query(waits)).rowCount)
+    await other.query('commit')
+    const { caught, abandon } = await beginning
+    assert.equal(caught.head, 1)
+    const lock = `select from ipledger.network_lock where network_id = 'new' for update nowait`
+    await assert.rejects(other.query(lock), /could not obtain lock/)
+    await abandon()
   })
 })
