@@ -7,7 +7,7 @@
  * reading in force and says so in the log: a slip of an editor must not lock everybody out.
  */
 import { hash, randomBytes } from 'node:crypto'
-import { appendFileSync, readFileSync, unwatchFile, watchFile } from 'node:fs'
+import { appendFileSync, readFileSync, statSync } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { z } from 'zod'
 import { refusal } from '../core/refusal.ts'
@@ -64,10 +64,15 @@ export type Tokens = {
 
 /** @throws TokenFileError when the file cannot be used at start */
 export function openTokens(file: string, log: Logger): Tokens {
+  // Before it is read: what changes meanwhile is read again. `watchFile` takes what it first sees for what was read.
+  let seen = stampOf(file)
   let callers = byHash(readTokens(file))
-  watchFile(file, { interval: POLL_MS, persistent: false }, reload)
+  const polling = setInterval(reload, POLL_MS).unref()
 
   function reload(): void {
+    const stamp = stampOf(file)
+    if (stamp === seen) return
+    seen = stamp
     try {
       callers = byHash(readTokens(file))
       log.info({ file, tokens: callers.size }, 'token file read again')
@@ -88,7 +93,17 @@ export function openTokens(file: string, log: Logger): Tokens {
       if (caller === undefined) throw unauthenticated('this token is unknown or was withdrawn')
       return caller
     },
-    close: () => unwatchFile(file, reload),
+    close: () => clearInterval(polling),
+  }
+}
+
+/** Differs when the file was changed, replaced or removed. */
+function stampOf(file: string): string {
+  try {
+    const { ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true })
+    return [ino, size, mtimeNs, ctimeNs].join()
+  } catch {
+    return 'none'
   }
 }
 

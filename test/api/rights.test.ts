@@ -405,6 +405,13 @@ describe('tokens', () => {
     expect(answer.status).toBe(200)
   })
 
+  test('a token that is added while the file is read first is not overlooked', async () => {
+    const opened = openTokens(file, log)
+    const early = createToken({ file, name: 'early', role: 'auditor' })
+    await waitFor(() => opened.authenticate(`Bearer ${early}`))
+    opened.close()
+  })
+
   test('a new token works and a removed one does not, without a restart', async () => {
     const content = readFileSync(file, 'utf8')
     const late = createToken({ file, name: 'late', role: 'auditor' })
