@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config'
 
-const shared = { testTimeout: 20_000, hookTimeout: 60_000, pool: 'forks' as const }
+const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as const }
 
 /** What needs no PostgreSQL. */
 const PLAIN = ['core', 'simulation', 'sources', 'unit']
@@ -25,8 +25,8 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: apart,
           globalSetup,
-          // Some make and start a PostgreSQL of their own, or play an hour of a network.
-          testTimeout: 60_000,
+          // Several waits of `waitFor`, each with its limit.
+          testTimeout: 180_000,
         },
       },
       ...SERVERS.filter(({ wanted }) => wanted).map(({ name }) => ({

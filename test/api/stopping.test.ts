@@ -75,12 +75,10 @@ test('the answer to it says so, and without a deadline the default counts', asyn
     const inFlight = await whileLocked(async () => {
       const answer = post(running, 'LeaseService/Reserve', request('default-first'))
       await waitFor(waiting)
-      const begun = performance.now()
       const refused = await Promise.all([
         post(urls(server), 'LeaseService/Reserve', request('default-late')),
         post(running, 'LeaseService/Reserve', request('default-late'), { 'connect-timeout-ms': '300' }),
       ])
-      expect(performance.now() - begun).toBeLessThan(3_000)
       for (const one of refused) {
         expect(one.status).toBe(504)
         expect(one).toMatchObject({ code: 'deadline_exceeded', reason: 'DEADLINE_EXCEEDED' })
@@ -181,9 +179,11 @@ test('stopping does not wait for connections that only idle, nor for streams', a
   })().catch(() => {})
   await waitFor(() => seen.length > 0)
   const gone = new Promise((resolve) => idle.once('close', resolve))
-  const begun = performance.now()
-  await Promise.all([server.close(), server.close()])
-  expect(performance.now() - begun).toBeLessThan(3_000)
+  // It would wait for ever.
+  const timeout = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(new AbortController().signal)
+  const closed = Promise.all([server.close(), server.close()])
+  timeout.mockRestore()
+  await closed
   await gone
   await watching
 })

@@ -127,7 +127,7 @@ const backend = () =>
         )
         return rows[0]?.pid
       }),
-    { what: 'a backend', timeout: 30_000 },
+    { what: 'a backend' },
   )
 
 /** The postmaster and its children. */
@@ -270,7 +270,7 @@ test(
     const progress = (after: string) => {
       const before = answers
       return Promise.race([
-        waitFor(() => answers >= before + PROGRESS, { timeout: 60_000, what: `progress after: ${after}` }),
+        waitFor(() => answers >= before + PROGRESS, { what: `progress after: ${after}` }),
         failed,
       ])
     }

@@ -41,7 +41,7 @@ export async function startStandby(
           )
           return rows[0]!.there
         })
-      await waitFor(arrived, { timeout: 10_000, what: 'the standby to have it all' })
+      await waitFor(arrived, { what: 'the standby to have it all' })
     },
     promote: () => on(server, async (admin) => void (await admin.query('select pg_promote()'))),
   }

@@ -30,7 +30,7 @@ async function startElsewhere(
   child.stdout.on('data', (chunk) => {
     said += chunk
   })
-  await waitFor(() => said.includes('\n'), { timeout: 15_000, what: 'the other process to start its server' })
+  await waitFor(() => said.includes('\n'), { what: 'the other process to start its server' })
   return { child, postmaster: Number(said) }
 }
 
@@ -97,8 +97,8 @@ test('a postmaster that is killed is started again on its port, with everything 
     await write(server.url)
     const pid = server.pid()!
     process.kill(pid, 'SIGKILL')
-    await waitFor(() => server.pid() !== undefined && server.pid() !== pid, { timeout: 20_000 })
-    expect(await waitFor(() => read(server.url), { timeout: 20_000 })).toBe(killed)
+    await waitFor(() => server.pid() !== undefined && server.pid() !== pid)
+    expect(await waitFor(() => read(server.url))).toBe(killed)
   }
 })
 

@@ -75,7 +75,7 @@ export async function serve(env: Env, ...args: readonly string[]): Promise<Servi
       if (running.child.exitCode !== null) return `exit ${running.child.exitCode}`
       return /is ready: (http:\/\/\S+) [\s\S]*lease list/.exec(running.stdout())?.[1]
     },
-    { timeout: 30_000, what: 'the service to be ready' },
+    { what: 'the service to be ready' },
   )
   if (!url.startsWith('http')) throw new Error(`the service did not start: ${running.stderr()}`)
   return { ...running, url }

@@ -30,6 +30,7 @@ import {
 import { useTestDatabase } from '../support/database.ts'
 import { type TestLedger, useTestLedger } from '../support/ledger.ts'
 import { NETWORK } from '../support/stored-scene.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 /** What the sources of a test say; one that says nothing fails. */
 type Said = { lookUp?: () => LookUp; list?: () => Listing; asked: number }
@@ -256,9 +257,10 @@ describe('what goes by time', async () => {
 
   test('a hold for the clock ends by itself', async () => {
     await at.play(command({ type: 'hold', hold: 'CLOCK', why: 'test', stepMs: 300 }))
-    await delay(400)
-    await expire(context)
-    assert.equal((await at.image()).network!.holds.CLOCK, undefined)
+    await waitFor(async () => {
+      await expire(context)
+      return (await at.image()).network!.holds.CLOCK === undefined
+    })
   })
 })
 

@@ -264,10 +264,12 @@ describe('a deadline', () => {
     const other = await useLedger(database.serviceUrl)
     proxy.silentFromNextCommit()
     const request = of(reserve('a', { requestId: 'r', fingerprint: 'f' }))
-    const begun = performance.now()
-    const patient = ledger.submit(request, soon(9_000))
+    let isAnswered = false
+    const patient = ledger.submit(request, soon(60_000)).finally(() => {
+      isAnswered = true
+    })
     await ledger.refuse(of(reserve('hasty')), 'OUTCOME_UNKNOWN', soon(500))
-    expect(performance.now() - begun).toBeLessThan(2_000)
+    assert.equal(isAnswered, false)
     // Another process knows: it finds what was committed.
     expect(await other.submit(request)).toMatchObject({
       ok: true,

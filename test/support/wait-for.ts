@@ -8,7 +8,7 @@ export async function waitFor<T>(
   condition: () => T | Promise<T>,
   options: Readonly<{ timeout?: number; every?: number; what?: string }> = {},
 ): Promise<Exclude<T, false | null | undefined | 0 | ''>> {
-  const { timeout = 10_000, every = 10, what = 'the condition' } = options
+  const { timeout = 60_000, every = 10, what = 'the condition' } = options
   const deadline = performance.now() + timeout
   let last: unknown
   for (;;) {
