@@ -1,12 +1,13 @@
 /**
- * What is served beside the methods: the pages for probes, and the one that Prometheus reads. Probes are answered to
- * anybody; metrics name networks, pools and sources, so they are for whoever may list all of these: any caller on this
- * machine where there are no tokens, else a bearer token of an auditor, orchestrator or admin of every network.
+ * What is served beside the methods: the pages for probes, the description of the methods, and what Prometheus reads.
+ * Anybody may read all but the last. Metrics name networks, pools and sources, so they are for callers who may list all of
+ * these: without tokens every caller on this machine, else an auditor, orchestrator or admin of every network.
  */
 import * as http from 'node:http'
 import type * as http2 from 'node:http2'
 import type { AddressInfo, Server } from 'node:net'
 import { StartRefused } from '../config.ts'
+import openapi from '../gen/openapi.json' with { type: 'json' }
 import { type Logger, PAGE_TYPE } from '../telemetry.ts'
 import { Refused, toErrorJson } from './errors.ts'
 import type { HealthState } from './health.ts'
@@ -21,6 +22,7 @@ export type Pages = {
   readonly log: Logger
 }
 
+const OPENAPI = JSON.stringify(openapi)
 const PAGES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics', '/openapi.json'])
 
 type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => Promise<void>
@@ -76,11 +78,14 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
         case '/metrics':
           await tellMetrics(request, response)
           return
+        case '/openapi.json':
+          page(response, 200, OPENAPI, 'application/json')
+          return
         default:
           page(
             response,
             404,
-            'there is no such method; a method is called by POST /ipledger.v1.<Service>/<Method>\n',
+            'there is no such page; a method is called by POST /ipledger.v1.<Service>/<Method>, see /openapi.json\n',
           )
       }
     } catch (error) {
@@ -115,9 +120,10 @@ export function page(
   response: http.ServerResponse | http2.Http2ServerResponse,
   status: number,
   words: string,
+  type = 'text/plain; charset=utf-8',
 ): void {
   response.statusCode = status
-  response.setHeader('content-type', 'text/plain; charset=utf-8')
+  response.setHeader('content-type', type)
   response.end(words)
 }
 

@@ -304,6 +304,29 @@ describe('HTTP', () => {
     expect(xml.status).toBe(415)
   })
 
+  test('/openapi.json describes every method, with the comments of the proto', async () => {
+    const text = await (await fetch(`${running.url}/openapi.json`)).text()
+    const { paths, components } = JSON.parse(text)
+    const methods = SERVICES.flatMap(({ typeName, methods }) =>
+      methods.map(({ name }) => `/${typeName}/${name}`),
+    )
+    expect(Object.keys(paths).sort()).toEqual(methods.sort())
+    for (const [, name] of text.matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
+      expect(components.schemas).toHaveProperty(name!)
+    }
+    const { properties } = components.schemas.Lease
+    expect(properties.fencingToken).toEqual({
+      type: 'string',
+      format: 'uint64',
+      pattern: '^[0-9]+$',
+      description: expect.stringContaining('greater than that of every earlier holder'),
+    })
+    const { body } = await post(running, 'LeaseService/ListLeases', {})
+    expect(Object.keys(properties)).toEqual(
+      expect.arrayContaining(Object.keys((body as { leases: object[] }).leases[0]!)),
+    )
+  })
+
   test('a page of another site cannot speak as admin through a name that points here', async () => {
     const answer = await raw('POST /ipledger.v1.PoolService/ListPools HTTP/1.1\r\nHost: evil.example\r\n')
     expect(answer).toMatch(/^HTTP\/1\.1 403 /)

@@ -1,0 +1,169 @@
+/**
+ * A plugin of `buf generate` that writes src/gen/openapi.json: what a caller with JSON over HTTP has to know, from the
+ * descriptors and comments of proto/. Methods and messages only; rights, reasons and limits are in the comments.
+ * (protoc-gen-connect-openapi does the same and needs a Go toolchain.)
+ */
+import {
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  type DescService,
+  ScalarType,
+} from '@bufbuild/protobuf'
+import {
+  createEcmaScriptPlugin,
+  getComments,
+  getSyntaxComments,
+  runNodeJs,
+  type Schema,
+} from '@bufbuild/protoplugin'
+
+const PACKAGE = 'ipledger.v1'
+const VERSION = 'v1'
+const ERROR = 'Error'
+
+runNodeJs(createEcmaScriptPlugin({ name: 'openapi', version: VERSION, generateTs: generate }))
+
+function generate(schema: Schema): void {
+  const files = schema.files.filter(({ proto }) => proto.package === PACKAGE)
+  const services = files.flatMap((file) => file.services)
+  const messages = files.flatMap((file) => file.messages)
+  const enums = files.flatMap((file) => file.enums)
+  const jsonNames = new Map(messages.flatMap(({ fields }) => fields.map((one) => [one.name, one.jsonName])))
+  const general = files.flatMap((file) => getSyntaxComments(file).leadingDetached).join('\n')
+
+  /** Fields are named as in JSON. */
+  const prose = (comment: string | undefined): string =>
+    (comment ?? '')
+      .replace(/^ /gm, '')
+      .trim()
+      .replace(
+        /`([a-z_.]+)`/g,
+        (_, name: string) => `\`${name.replace(/[a-z_]+/g, (one) => jsonNames.get(one) ?? one)}\``,
+      )
+  const described = (desc: DescMessage | DescField | DescEnum | DescMethod | DescService) => ({
+    description: prose(getComments(desc).leading),
+  })
+
+  const operation = (method: DescMethod) => ({
+    post: {
+      operationId: `${method.parent.name}_${method.name}`,
+      tags: [method.parent.name],
+      ...described(method),
+      requestBody: { required: true, content: json(method.input.name) },
+      responses: {
+        200: { description: 'The answer.', content: json(method.output.name) },
+        default: { description: 'It was refused, or got no answer.', content: json(ERROR) },
+      },
+    },
+  })
+
+  const messageSchema = (message: DescMessage) => ({
+    type: 'object',
+    ...described(message),
+    properties: Object.fromEntries(
+      message.fields.map((field) => [field.jsonName, { ...typeOf(field), ...described(field) }]),
+    ),
+    // An unknown field of a request is refused; an answer may get new ones.
+    ...(message.name.endsWith('Request') && { additionalProperties: false }),
+  })
+
+  const enumSchema = (desc: DescEnum) => {
+    const values = desc.values.filter(({ number }) => number !== 0)
+    const lines = values.map((value) => `- \`${value.name}\`: ${prose(getComments(value).leading)}`)
+    return {
+      type: 'string',
+      enum: desc.values.map(({ name }) => name),
+      description: [described(desc).description, ...lines].join('\n'),
+    }
+  }
+
+  const document = {
+    openapi: '3.1.0',
+    info: { title: 'ipledger', version: VERSION, description: prose(general) },
+    security: [{ token: [] }, {}],
+    tags: services.map((service) => ({ name: service.name, ...described(service) })),
+    paths: Object.fromEntries(
+      services.flatMap((service) =>
+        service.methods.map((method) => [`/${service.typeName}/${method.name}`, operation(method)]),
+      ),
+    ),
+    components: {
+      securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
+      schemas: {
+        ...Object.fromEntries(messages.map((message) => [message.name, messageSchema(message)])),
+        ...Object.fromEntries(enums.map((desc) => [desc.name, enumSchema(desc)])),
+        [ERROR]: ERROR_SCHEMA,
+      },
+    },
+  }
+  schema.generateFile('openapi.json').print(JSON.stringify(document, null, 1))
+}
+
+function json(name: string) {
+  return { 'application/json': { schema: reference(name) } }
+}
+
+function reference(name: string) {
+  return { $ref: `#/components/schemas/${name}` }
+}
+
+function typeOf(field: DescField): object {
+  switch (field.fieldKind) {
+    case 'list':
+      return { type: 'array', items: singleOf(field) }
+    case 'map':
+      return { type: 'object', additionalProperties: { type: 'string' } }
+    default:
+      return singleOf(field)
+  }
+}
+
+function singleOf({ message, enum: names, scalar }: DescField): object {
+  if (message !== undefined) return WELL_KNOWN[message.typeName] ?? reference(message.name)
+  if (names !== undefined) return reference(names.name)
+  switch (scalar) {
+    case ScalarType.STRING:
+      return { type: 'string' }
+    case ScalarType.BOOL:
+      return { type: 'boolean' }
+    case ScalarType.UINT32:
+      return { type: 'integer', minimum: 0, maximum: 2 ** 32 - 1 }
+    case ScalarType.UINT64:
+      return { type: 'string', format: 'uint64', pattern: '^[0-9]+$' }
+    default:
+      throw new Error(`there is no JSON type yet for scalar ${scalar}`)
+  }
+}
+
+const WELL_KNOWN: Readonly<Record<string, object>> = {
+  'google.protobuf.Timestamp': { type: 'string', format: 'date-time' },
+  'google.protobuf.Duration': { type: 'string', pattern: '^[0-9]+(\\.[0-9]+)?s$', examples: ['90s'] },
+  'google.protobuf.FieldMask': { type: 'string', examples: ['labels,exclude'] },
+  'google.protobuf.Struct': { type: 'object' },
+}
+
+const ERROR_SCHEMA = {
+  type: 'object',
+  description: 'An error as the Connect protocol has it.',
+  properties: {
+    code: { type: 'string', description: 'Connect code.', examples: ['resource_exhausted'] },
+    message: { type: 'string', description: 'For people.' },
+    details: {
+      type: 'array',
+      description: 'google.rpc.ErrorInfo, and google.rpc.RetryInfo where waiting helps.',
+      items: {
+        type: 'object',
+        properties: {
+          type: { type: 'string', examples: ['google.rpc.ErrorInfo'] },
+          value: { type: 'string', description: 'The message in binary, as base64.' },
+          debug: {
+            type: 'object',
+            description: 'The message as JSON: `reason`, `domain`, `metadata`; or `retryDelay`.',
+          },
+        },
+      },
+    },
+  },
+}
