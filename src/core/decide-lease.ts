@@ -284,7 +284,7 @@ function poolOf(image: Image, { poolId }: AddressRecord): Pool {
 
 // Refusals.
 
-/** What is not trusted hands out nothing and takes nothing back (INV-24). */
+/** What is not trusted hands out nothing and takes nothing back. */
 export function notOpen({ image, without }: Batch, what: 'handed out' | 'reaped'): Refusal | null {
   const { era, recovering, holds } = image.network!
   const why =

@@ -2,7 +2,7 @@
  * Truth: sources, what they list, and what follows from it. A report is compared with what the image has of its source; what
  * changed is one `source.reported`, and a lease event for each lease that it confirms, adopts or quarantines. A report that
  * is partial, out of order, of a closed epoch or era, or of a source that is not enabled or not warm only adds to what is
- * listed: that protects, and decides nothing (INV-6).
+ * listed: that protects, and decides nothing.
  */
 import { isDeepStrictEqual } from 'node:util'
 import {
@@ -263,7 +263,7 @@ export function freshnessAfter(
   }
 }
 
-/** The report that completes the observation of a new era ends the recovery (INV-24). */
+/** The report that completes the observation of a new era ends the recovery. */
 function endRecovery(batch: Batch, command: Report): void {
   const { image } = batch
   const { recovering, era } = image.network!
@@ -313,7 +313,7 @@ export function believedHead(
 
 /**
  * What the lists that are believed say of one address. They decide only on what has not changed since the head they were
- * begun at (INV-5).
+ * begun at.
  */
 function follow(batch: Batch, by: By, address: string, believed: (one: Sighting) => number | null): void {
   const { image } = batch
@@ -384,7 +384,7 @@ function evidenceOf(sighting: Sighting): Details {
 
 // Taking back.
 
-/** The judge again, in full, on what is read under the lock (INV-3, INV-21). */
+/** The judge again, in full, on what is read under the lock. */
 export function decideReapProven(batch: Batch, command: Command<'reapProven'>): Answer | Refusal {
   const { image, now, without, known } = batch
   const record = judged(batch, command)

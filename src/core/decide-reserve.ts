@@ -1,7 +1,7 @@
 /**
  * Reserve. In order: may this attachment reserve at all; what it holds already; whom it supersedes; then an address for
  * each claim that is not met yet. A refused Reserve leaves nothing but the quarantine of addresses that its caller sees
- * live: the caller has nothing to clean up (M-10, INV-15).
+ * live: the caller has nothing to clean up.
  */
 import { type Batch, blank, emitLease, freshnessOf, isWordSpent, quarantine, viewOf } from './batch.ts'
 import type { Answer, Claim, Command, LeaseView } from './command.ts'
@@ -246,7 +246,7 @@ function bars(batch: Batch, command: Reserve, { pool }: PoolState): Refusal | nu
   )
 }
 
-/** A STRICT pool hands out only while every source that covers the asking node has said lately what is live (M-14). */
+/** A STRICT pool hands out only while every source that covers the asking node has said lately what is live. */
 function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | null {
   const { image, now } = batch
   const covering = [...image.sources.values()].filter(
@@ -377,7 +377,7 @@ function mayTake(
   return record.ended === 'RELEASED' && record.owner !== null && holderKey(record.owner) === holderKey(owner)
 }
 
-/** Who lists a free address live, unless for the very attachment that asks (INV-12, azure#1259). */
+/** Who lists a free address live, unless for the very attachment that asks (azure#1259). */
 function seenForAnother({ image, without }: Batch, command: Reserve, address: string) {
   if (without.has('LISTED_IS_NEVER_HANDED_OUT')) return undefined
   return sightingsOf(image, address).find(

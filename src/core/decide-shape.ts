@@ -1,6 +1,6 @@
 /**
  * Commands that change the shape of a network: its settings, eras, holds, pools. A pool edit is accepted only if no held or
- * cooling address would leave (INV-19); otherwise the answer lists what is in the way.
+ * cooling address would leave; otherwise the answer lists what is in the way.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { type Batch, emit } from './batch.ts'
@@ -46,7 +46,7 @@ export function decideEndRecovery(batch: Batch, command: Command<'endRecovery'>)
 }
 
 /**
- * The log is an older copy of itself, or lost its end: all later numbers are above any that was known or lost (INV-24).
+ * The log is an older copy of itself, or lost its end: all later numbers are above any that was known or lost.
  * Several processes may find out at the same time: the era that has begun is begun.
  */
 export function decideBeginEra(batch: Batch, command: Command<'beginEra'>): Answer | Refusal {

@@ -103,7 +103,7 @@ function decideAll(batch: Batch, { items }: Command<'allOrNothing'>): Answer | R
   return { leases: [], items: answers }
 }
 
-/** A request that was committed before is answered as it was then, unless what it promised is no more (INV-14). */
+/** A request that was committed before is answered as it was then, unless what it promised is no more. */
 function replayed(batch: Batch, command: Command): Outcome | null {
   const { requestId, fingerprint } = command
   if (requestId === null || batch.without.has('REQUEST_IS_REMEMBERED')) return null

@@ -4,7 +4,7 @@ export const POLICY = {
   cooldownMs: 120_000,
   /** Leases one (kind, name, interface) may hold in a pool, quarantined ones included (azure#4350). */
   ownerLimit: 4,
-  /** Candidates one Reserve may skip because its caller sees them live (M-12). */
+  /** Candidates one Reserve may skip because its caller sees them live. */
   skips: 32,
   /** Addresses in quarantine on one caller's word; beyond that they are only skipped (opnsense#10285). */
   quarantinesPerCaller: 64,
@@ -33,24 +33,24 @@ export const POLICY = {
   /** After a new era, the second counted report of a source is begun at least this long after its begin. */
   recoveryMs: 120_000,
 
-  /** Counted reports of each witness without the workload (M-17, kubernetes#37488). */
+  /** Counted reports of each witness without the workload (kubernetes#37488). */
   misses: 3,
-  /** Since the last change of the lease (INV-3, kubernetes#115075). */
+  /** Since the last change of the lease (kubernetes#115075). */
   minimumAgeMs: 300_000,
   /** The same for a RESERVED or ACTIVE lease that no source has ever listed (whereabouts#162). */
   unwitnessedAgeMs: 3_600_000,
-  /** How long an ended workload still counts as there (M-07). */
+  /** How long an ended workload still counts as there. */
   terminalGraceMs: 300_000,
   /** Between a missed `confirmBy` and the reap: a Confirm in flight, the drift of the caller's clock. */
   confirmGraceMs: 60_000,
   /** … and at least this share of `confirmWithin`. */
   confirmGraceShare: 0.02,
-  /** A look-up that takes longer is an error, and an error means alive (M-08). */
+  /** A look-up that takes longer is an error, and an error means alive. */
   lookUpTimeoutMs: 5_000,
-  /** Until a question is asked again: doubled each time up to the longest, for ever (M-18). */
+  /** Until a question is asked again: doubled each time up to the longest, for ever. */
   lookUpRetryMs: 30_000,
   longestLookUpRetryMs: 3_600_000,
-  /** Reaps that rest on absence: beyond both within the window the network is held (INV-21, aws#3876). */
+  /** Reaps that rest on absence: beyond both within the window the network is held (aws#3876). */
   heldAboveReaps: 3,
   heldAboveShare: 0.2,
   holdWindowMs: 3_600_000,

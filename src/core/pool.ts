@@ -168,7 +168,7 @@ function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refu
   }
   const { minimumAgeMs, unwitnessedAgeMs } = policyOf(set)
   if (unwitnessedAgeMs >= minimumAgeMs) return set
-  // What nobody has seen is kept at least as long as what somebody missed (W-01).
+  // What nobody has seen is kept at least as long as what somebody missed.
   const why = `is ${unwitnessedAgeMs / 1_000} s and must not be less than minimumAge, ${minimumAgeMs / 1_000} s`
   return invalid('reapPolicy.unwitnessedAge', why)
 }

@@ -161,7 +161,7 @@ export function openDocker(
   return { list, lookUp }
 }
 
-/** The engine's own word for this very container. A 404 of whatever stands before the engine is none (M-09). */
+/** The engine's own word for this very container. A 404 of whatever stands before the engine is none. */
 function isNoSuchContainer({ status, body }: Answered, reference: string): boolean {
   const message = failure.safeParse(body).data?.message ?? ''
   return (

@@ -5,7 +5,7 @@
  * - A spelling that can only mean one address is that address: with a zone id, with the prefix length of its interface (as
  *   CNI results have it), IPv4-mapped.
  * - An entry that cannot be read makes the list partial, so that nothing is missed on its account. If its address can be
- *   read, that is kept without owner: it is in use (M-20).
+ *   read, that is kept without owner: it is in use.
  * - Link-local, loopback and such, and entries of another network, are valid and ignored: every host has some, and they say
  *   nothing about this network.
  *

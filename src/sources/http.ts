@@ -22,7 +22,7 @@
  *
  *     Of an owner that gave a name only, or a uid only, {uid} and {name} are the same, and its uid cannot be told from its
  *     name: "gone" and "terminal" then count with that `name`, and otherwise with the `uid`. A 404 without such a body,
- *     which any proxy, typing error or half-started server gives, is not "gone" but an error, which means alive (M-09); so
+ *     which any proxy, typing error or half-started server gives, is not "gone" but an error, which means alive; so
  *     is everything that is not said here.
  *
  * Answers are JSON in UTF-8, a page of at most 32 MiB, a look-up of 64 KiB. Redirects are not followed.

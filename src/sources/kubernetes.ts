@@ -205,7 +205,7 @@ function finishedAt({ metadata, spec, status }: Pod): number | null {
   if (status?.phase !== 'Succeeded' && status?.phase !== 'Failed') return null
   if (metadata.deletionTimestamp) return null
   const { containerStatuses, initContainerStatuses, ephemeralContainerStatuses } = status
-  // A pod that never started one says nothing of them; of one that is not mentioned nobody says that it finished (M-08).
+  // A pod that never started one says nothing of them; of one that is not mentioned nobody says that it finished.
   const said = containerStatuses?.length ?? 0
   if (said === 0 || said < (spec.containers?.length ?? 0)) return null
   const finished = [containerStatuses, initContainerStatuses, ephemeralContainerStatuses]
@@ -215,7 +215,7 @@ function finishedAt({ metadata, spec, status }: Pod): number | null {
   return finished.every((at) => at > 0) ? Math.max(...finished) : null
 }
 
-/** Of a server that knows pods and not this one; a 404 of anything else is none (M-09). */
+/** Of a server that knows pods and not this one; a 404 of anything else is none. */
 function isNotFound({ status, body }: Answered, name: string): boolean {
   return status === 404 && notFound.safeParse(body).data?.details.name === name
 }

@@ -7,7 +7,7 @@
  * - A workload that is stopped, paused, restarting or in a phase nobody knows is alive. `terminal` is said only of one that
  *   has ended for good and is listed all the same.
  * - `gone` is the authority's own "no such thing" for this very workload. Every other answer (an error, a time-out, a
- *   missing attribute) is not `gone` (M-08, M-09).
+ *   missing attribute) is not `gone`.
  * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it says. `gone` and
  *   `terminal` from another one than listed, behind the same address, are `unknown`.
  */
@@ -37,7 +37,7 @@ export type Listing = {
   readonly entries: readonly GivenEntry[]
 }
 
-/** Does this workload exist, whatever address it has (W-03)? */
+/** Does this workload exist, whatever address it has? */
 export type Question = {
   readonly owner: Owner
   readonly address: string
@@ -95,7 +95,7 @@ export function listingOf(epoch: string, { entries, unread }: Draft, because = '
   return { epoch, complete: why === '', because: why, entries }
 }
 
-/** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began (M-07). */
+/** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began. */
 export function endedAt(since: number, detail: string): LookUp {
   return since > 0
     ? { answer: 'terminal', since, detail }

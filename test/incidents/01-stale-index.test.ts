@@ -1,4 +1,4 @@
-/** Stale indexes and late lists (group 1 of the corpus): missing from a list is a hint, and the authority decides. */
+/** Stale indexes and late lists (group 1 of docs/incidents.md): missing from a list is a hint, and the authority decides. */
 import { expect } from 'vitest'
 import type { Verdict } from '../support/agent.ts'
 import { withClient } from '../support/database.ts'
@@ -8,7 +8,7 @@ import { serviceOn, useService } from '../support/service.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// INV-3 INV-4 INV-7 INV-12 M-01 M-02 M-03 M-22. Fails without LOOK_UP_SAYS_GONE.
+// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: omitted by seven lists and found by the look-up, it stays, and nobody gets its address',
   async (scene) => {
@@ -37,7 +37,7 @@ incident(
   },
 )
 
-// M-08 M-18 W-05 N-04 INV-4. Fails without LOOK_UP_SAYS_GONE.
+// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: an error, an unknown, no answer at all: alive, for as long as it goes on, and nothing grows',
   async (scene) => {
@@ -83,7 +83,7 @@ incident(
     expect(waiting.map(({ source, address }) => [source, address])).toEqual(
       addresses.map((one) => ['n1', one]),
     )
-    // It is asked again and again, and the first clear answer counts, whatever becomes of the others (N-04).
+    // It is asked again and again, and the first clear answer counts, whatever becomes of the others.
     const ended = started[0]!
     scene.reality.end(ended.workload)
     agent.answers = ({ owner }) => (owner.name === 'error' ? { answer: 'GONE' } : { answer: 'ERROR' })
@@ -98,7 +98,7 @@ incident(
   },
 )
 
-// M-06 M-07. Fails without LOOK_UP_SAYS_GONE.
+// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: what the list has as ended costs no look-up, and its grace is waited for',
   async (scene) => {
@@ -119,7 +119,7 @@ incident(
   },
 )
 
-// M-17 INV-3. Fails without EVERY_WITNESS_MISSES, AGE_OF_THE_LAST_CHANGE.
+// Fails without EVERY_WITNESS_MISSES, AGE_OF_THE_LAST_CHANGE.
 incident(
   '1.1 stale-index-orphan-verdict: one sighting resets the count, and k misses need an age as well',
   async (scene) => {
@@ -150,7 +150,7 @@ incident(
   },
 )
 
-// INV-5 INV-6 N-08 A-04 A-05. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '1.2 async-status-as-live-set: a list that is written late frees nothing at a restart; both must miss it',
   async (scene) => {

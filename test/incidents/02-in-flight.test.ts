@@ -1,4 +1,4 @@
-/** Reconcilers that race with an allocation in flight (group 2 of the corpus): evidence older than a lease says nothing of it. */
+/** Reconcilers that race with an allocation in flight (group 2 of docs/incidents.md): evidence older than a lease says nothing of it. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { expect } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
@@ -14,7 +14,7 @@ const incident = useIncidents(running)
 const eager = { minimumAge: '1s', unwitnessedAge: '1s' }
 const onNode = (name: string, more: object = {}) => sandbox(name, { node: 'n1', ...more })
 
-// INV-5 W-01 W-06. Fails without AGE_OF_THE_LAST_CHANGE.
+// Fails without AGE_OF_THE_LAST_CHANGE.
 incident(
   '2.1 pending-workload-reaped: a hundred runs before the deadline take nothing, and one after it does',
   async (scene) => {
@@ -49,7 +49,7 @@ incident(
   },
 )
 
-// INV-5 W-02 W-07. Fails without EVERY_WITNESS_MISSES.
+// Fails without EVERY_WITNESS_MISSES.
 incident(
   '2.2 list-order: a lease committed while a source was looking is missed by no such look, however many there were',
   async (scene) => {
@@ -76,7 +76,7 @@ incident(
   },
 )
 
-// INV-3 INV-13 M-22 W-07. Fails without LOOK_UP_SAYS_GONE.
+// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '2.3 repair-loop-between-two-writes: hundreds of Reserve and Confirm while reaper and reconciler run without pause: nothing alive is taken',
   async (scene) => {
@@ -145,7 +145,7 @@ incident(
   },
 )
 
-// INV-8. Fails without RELEASED_BUT_LIVE_IS_KEPT.
+// Fails without RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '2.3 repair-loop-between-two-writes: a repair that looked before a Release gives the address back to nobody',
   async (scene) => {

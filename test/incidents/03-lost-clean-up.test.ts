@@ -1,4 +1,4 @@
-/** Lost clean-ups (group 3 of the corpus): what nobody gives back comes back by deadlines and proofs, and by nothing else. */
+/** Lost clean-ups (group 3 of docs/incidents.md): what nobody gives back comes back by deadlines and proofs, and by nothing else. */
 import { type ClientRequest, request } from 'node:http'
 import { expect } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
@@ -23,7 +23,7 @@ function caller(method: string, message: object): ClientRequest {
   return sent.end(JSON.stringify(message))
 }
 
-// INV-13 INV-14 A-08. Fails without GRACE_AFTER_THE_DEADLINE.
+// Fails without GRACE_AFTER_THE_DEADLINE.
 incident(
   '3.2 failure-after-allocate: ninety callers killed between Reserve and Confirm leak nothing for long',
   async (scene) => {
@@ -72,7 +72,7 @@ incident(
   },
 )
 
-// INV-9 A-01 A-02 A-03 A-06 A-07 A-09 A-10. Fails without OWNER_HAS_A_LIMIT, NEWER_LIFE_SUPERSEDES.
+// Fails without OWNER_HAS_A_LIMIT, NEWER_LIFE_SUPERSEDES.
 incident(
   '3.1 crash-loop-drains-pool: four crash loops hold no more than their share, and never lose the life that runs',
   async (scene) => {
@@ -92,7 +92,7 @@ incident(
         const life = `${name}-${restart}`
         const told = await call('LeaseService/Reserve', {
           network,
-          // Every restart is a new sandbox; only the name stays (A-01).
+          // Every restart is a new sandbox; only the name stays.
           owner: sandbox(name, { uid: life, incarnation: life, node: 'n1' }),
           claims: [{ pool: 'web' }],
         })
@@ -138,7 +138,7 @@ incident(
   },
 )
 
-// A-02 A-07 INV-4. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '3.1 crash-loop-drains-pool: an old life that is still listed is not freed, one that is gone is',
   async (scene) => {
@@ -162,7 +162,7 @@ incident(
     const [reaped] = await scene.reaps({ leaseId: first.lease.leaseId })
     expect(reaped).toMatchObject({ cause: 'PROVEN_ABSENT' })
     expect(witnessesOf(reaped)).toEqual(['n1'])
-    // The same key asked twice is the same lease, and no stale one is no work (A-09).
+    // The same key asked twice is the same lease, and no stale one is no work.
     const owner = sandbox('web', { uid: 'three', incarnation: 'three', node: 'n1' })
     const [again] = await scene.reserve.ok(owner)
     expect(again).toMatchObject({ leaseId: third.lease.leaseId, reused: true })

@@ -1,4 +1,4 @@
-/** Deletes without an order (group 4 of the corpus): what is over stays over, whatever arrives late and in whatever order. */
+/** Deletes without an order (group 4 of docs/incidents.md): what is over stays over, whatever arrives late and in whatever order. */
 import { expect } from 'vitest'
 import { identityOf, MINUTE, type Scene, sandbox, useIncidents } from '../support/incident.ts'
 import type { Rpc, Told } from '../support/rpc.ts'
@@ -33,7 +33,7 @@ function permutations<T>(items: readonly T[]): T[][] {
   )
 }
 
-// INV-8 INV-22 K-01 K-02 K-03 K-07 K-08 K-09 K-10. Fails without CLOSED_IS_REFUSED.
+// Fails without CLOSED_IS_REFUSED.
 incident(
   '4.1 stale-write-after-delete: released is released, for every order of late messages, at every replica',
   async (scene) => {
@@ -66,7 +66,7 @@ incident(
   },
 )
 
-// INV-8 K-01 K-05 K-06 K-10. Fails without RELEASED_BUT_LIVE_IS_KEPT.
+// Fails without RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '4.1 stale-write-after-delete: a list from before the release brings nothing back, a newer one sets it aside',
   async (scene) => {
@@ -107,7 +107,7 @@ incident(
 
 type Step = 'reserve' | 'confirm' | 'release'
 
-// INV-13 INV-8 K-02 K-11. Fails without CLOSED_IS_REFUSED.
+// Fails without CLOSED_IS_REFUSED.
 incident(
   '4.2 late-add-after-delete: every order of two calls of one life, and nothing is held after its Release',
   async (scene) => {
@@ -172,7 +172,6 @@ incident(
   },
 )
 
-// INV-10 K-03.
 incident(
   '4.3 late-delete-hits-successor: a Release replayed a hundred times ends the lease it names and no other',
   async (scene) => {
@@ -210,7 +209,7 @@ incident(
   },
 )
 
-// INV-8 K-04. Fails without CLOSED_IS_REFUSED.
+// Fails without CLOSED_IS_REFUSED.
 incident(
   '4.1 stale-write-after-delete: closings are forgotten after their horizon, and the log still refuses',
   async (scene) => {

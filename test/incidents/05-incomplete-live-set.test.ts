@@ -1,4 +1,4 @@
-/** Incomplete and empty live sets (group 5 of the corpus): a list with a hole protects what it has and proves nothing about the rest. */
+/** Incomplete and empty live sets (group 5 of docs/incidents.md): a list with a hole protects what it has and proves nothing about the rest. */
 import { expect } from 'vitest'
 import { INTERVAL } from '../support/agent.ts'
 import {
@@ -32,7 +32,6 @@ const states = async (scene: Scene): Promise<Readonly<Record<string, number>>> =
   return counts
 }
 
-// INV-6 INV-16 INV-21 A-05.
 incident(
   '5.1 empty-map-after-restart: 200 leases, and a node that comes back with nothing, then ten, then all of them',
   async (scene) => {
@@ -75,7 +74,7 @@ incident(
   },
 )
 
-// INV-2 INV-18 N-01. Fails without LOOK_UP_SAYS_GONE, MANY_REAPS_HOLD.
+// Fails without LOOK_UP_SAYS_GONE, MANY_REAPS_HOLD.
 incident(
   '5.2 presumed-stale-then-erased: a source that loses a whole block takes nothing, and everything is as before when it is back',
   async (scene) => {
@@ -136,7 +135,6 @@ incident(
   },
 )
 
-// INV-16 INV-1.
 incident(
   '5.3 allocate-before-synced: restart after restart, and the one address of the pool is never somebody else’s',
   async (scene) => {
@@ -158,7 +156,7 @@ incident(
   },
 )
 
-// INV-6 INV-21 A-04. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '5.4 only-one-family-visible: a hundred lists of a source that sees v4 alone are no miss of a v6 address',
   async (scene) => {
@@ -188,7 +186,7 @@ incident(
   },
 )
 
-// INV-21. Fails without MANY_REAPS_HOLD, DOUBT_IS_LIFE.
+// Fails without MANY_REAPS_HOLD, DOUBT_IS_LIFE.
 incident(
   '5.4 only-one-family-visible: a source that claims v6 and has never listed any is stopped, first by the dry run and then by the cap',
   async (scene) => {

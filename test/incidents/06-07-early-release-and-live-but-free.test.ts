@@ -1,4 +1,4 @@
-/** Releases before the removal is confirmed (group 6 of the corpus), and what is live in reality and free in the books (7). */
+/** Releases before the removal is confirmed (group 6 of docs/incidents.md), and what is live in reality and free in the books (7). */
 import { expect } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import { rebuildNetwork } from '../../src/ledger/rebuild.ts'
@@ -29,7 +29,7 @@ async function reapNode({ call, network }: Scene, node: string, why: string): Pr
   await call.ok('LeaseService/Reap', { network, node, head, why })
 }
 
-// INV-7 INV-2 M-04 M-05. Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
+// Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
 incident(
   '6.1 warn-and-continue: a removal that fails three times keeps the address three times, and is released once',
   async (scene) => {
@@ -61,7 +61,7 @@ incident(
   },
 )
 
-// INV-7. Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
+// Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
 incident(
   '6.1 warn-and-continue: of a node that is gone for good, what hangs is freed by that statement and not before',
   async (scene) => {
@@ -84,7 +84,7 @@ incident(
   },
 )
 
-// INV-3 INV-7 INV-20. Fails without UNCONFIRMED_REMOVAL_IS_KEPT, LISTED_IS_LOOKED_AT_AGAIN.
+// Fails without UNCONFIRMED_REMOVAL_IS_KEPT, LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '6.3 terminating-on-unreachable-node: silence frees nothing, an operator’s word does, and a false one is found out',
   async (scene) => {
@@ -128,7 +128,6 @@ incident(
   },
 )
 
-// INV-12 INV-16 INV-24.
 incident(
   '7.1 restart-forgets-running-workloads: projections truncated by accident: nothing is handed out until they are rebuilt',
   async (scene) => {
@@ -152,7 +151,7 @@ incident(
   },
 )
 
-// INV-12 INV-24 M-16 N-07. Fails without LISTED_IS_LOOKED_AT_AGAIN.
+// Fails without LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '7.1 restart-forgets-running-workloads: what runs and is in no books is adopted at once, and never handed out before',
   async (scene) => {
@@ -179,7 +178,6 @@ incident(
   },
 )
 
-// INV-12 M-10 M-11 M-23 N-07.
 incident(
   '7.4 two-allocators-one-range: a live address of nobody known is set aside, on every path to an address',
   async (scene) => {
@@ -201,7 +199,7 @@ incident(
     const named = await scene.reserve(sandbox('named'), { claims: [{ pool: 'web', address: foreign[0] }] })
     expect(named.reason).toBe('ADDRESS_QUARANTINED')
     expect(JSON.stringify(named.body)).toContain('host')
-    // Every path: alone, previous, in a batch, all or nothing (M-23).
+    // Every path: alone, previous, in a batch, all or nothing.
     const given: string[] = []
     const take = (leases: readonly { readonly address: string }[]) => {
       for (const { address } of leases) given.push(address)
@@ -226,7 +224,6 @@ incident(
   },
 )
 
-// M-10 M-12 M-13.
 incident(
   '7.4 two-allocators-one-range: 32 candidates that its caller sees live end in an error of their own, and stay held',
   async (scene) => {
@@ -242,7 +239,7 @@ incident(
   },
 )
 
-// M-15 M-16. Fails without LISTED_IS_LOOKED_AT_AGAIN.
+// Fails without LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '7.1 restart-forgets-running-workloads: what diverged while nobody looked is repaired by the first run after the start',
   async (scene) => {
@@ -259,7 +256,7 @@ incident(
   },
 )
 
-// INV-14 M-19 K-06 W-05. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '7.5 container-keeps-address-after-books-changed: paused and stopped is alive for as long as it is listed, and comes back to its address',
   async (scene) => {

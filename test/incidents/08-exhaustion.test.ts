@@ -1,4 +1,4 @@
-/** Exhaustion, performance, stalls (group 8 of the corpus): what is refused holds nothing, and what is free is had. */
+/** Exhaustion, performance, stalls (group 8 of docs/incidents.md): what is refused holds nothing, and what is free is had. */
 import { expect } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import { connect } from '../../src/postgres/connect.ts'
@@ -11,7 +11,7 @@ import { waitFor } from '../support/wait-for.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// INV-1 M-22. Fails without CATCHES_UP_UNDER_THE_LOCK.
+// Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '8.6 check-then-insert: as many Reserves at once as there are addresses get one each',
   async (scene) => {
@@ -35,7 +35,7 @@ incident(
   },
 )
 
-// INV-13 INV-14. Fails without CATCHES_UP_UNDER_THE_LOCK.
+// Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '8.2 swallowed-timeout: a commit that hangs is an unknown outcome, and asking again gives one lease',
   async (scene) => {
@@ -65,7 +65,6 @@ incident(
   },
 )
 
-// INV-17.
 incident(
   '8.3 deadline-consumed-waiting-for-lock: what was refused holds nothing, and some are served all the time',
   async (scene) => {
@@ -135,7 +134,6 @@ incident(
   },
 )
 
-// INV-17.
 incident('8.4 materialised-range: a /8 and a /48 cost what a /24 costs', async (scene) => {
   const { network, call } = scene
   for (const [name, cidr, first, last] of [
@@ -166,7 +164,6 @@ function before(address: string, by: number): string {
     : address.replace(/254$/, String(254 - by))
 }
 
-// INV-17.
 incident(
   '8.5 optimistic-retry-starvation: nobody is refused because of others while there are addresses',
   async (scene) => {
@@ -207,7 +204,7 @@ incident(
   },
 )
 
-// M-10 M-12 M-13 M-14. Fails without ONE_WORD_FILLS_NO_POOL.
+// Fails without ONE_WORD_FILLS_NO_POOL.
 incident(
   '8.8 quarantine-as-denial-of-service: one caller that sees everything in use drains no pool',
   async (scene) => {
@@ -227,14 +224,14 @@ incident(
     expect(new Set(leases.map((one: { quarantine: { reason: string } }) => one.quarantine.reason))).toEqual(
       new Set(['FOREIGN']),
     )
-    // Others go on; without a live set the books decide (M-14).
+    // Others go on; without a live set the books decide.
     const [other] = await scene.reserve.ok(sandbox('other'))
     expect(other.address).toBe(all(POLICY.quarantinesPerCaller + 1, 1)[0])
     reality.start({ name: 'other', addresses: [other.address] })
   },
 )
 
-// M-10 INV-12. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '8.8 quarantine-as-denial-of-service: what nobody sees for three snapshots comes back by itself',
   async (scene) => {
@@ -276,7 +273,7 @@ incident(
   },
 )
 
-// INV-17 M-12. Fails without ONE_WORD_FILLS_NO_POOL.
+// Fails without ONE_WORD_FILLS_NO_POOL.
 incident(
   '8.8 quarantine-as-denial-of-service: a source that cries wolf is capped, and beyond the cap nothing it sees is handed out',
   async (scene) => {

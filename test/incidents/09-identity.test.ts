@@ -1,4 +1,4 @@
-/** Identity and keys (group 9 of the corpus): a verdict about a lease acts on that lease, and where it is seen is no reason to free it. */
+/** Identity and keys (group 9 of docs/incidents.md): a verdict about a lease acts on that lease, and where it is seen is no reason to free it. */
 import { expect } from 'vitest'
 import { HOUR, MINUTE, useIncidents, witnessesOf } from '../support/incident.ts'
 import { useService } from '../support/service.ts'
@@ -10,7 +10,7 @@ for (const [orphan, successor] of [
   ['10.91.0.2', '10.91.0.5'],
   ['10.91.0.5', '10.91.0.2'],
 ] as const) {
-  // INV-9 INV-10 W-03 W-04 K-07 A-07. Fails without NEWER_LIFE_SUPERSEDES.
+  // Fails without NEWER_LIFE_SUPERSEDES.
   incident(
     `9.1 name-reused-by-successor: of two of one name the orphan goes, ${orphan}, and the live one stays, ${successor}`,
     async (scene) => {
@@ -41,14 +41,14 @@ for (const [orphan, successor] of [
         [one.lease.leaseId, orphan],
       ])
       expect(witnessesOf(reaps[0])).toEqual(['n1'])
-      // The other way round: the name is there, and this uid is not; that keeps nothing (W-04).
+      // The other way round: the name is there, and this uid is not; that keeps nothing.
       expect(reality.find({ kind: 'pod', name, uid: 'uid-1' }, '')).toBeUndefined()
     },
     30_000,
   )
 }
 
-// INV-4 INV-9. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '9.2 wrong-location-recorded: booked on one node and live on another for an hour, it is kept, and the difference is told',
   async (scene) => {

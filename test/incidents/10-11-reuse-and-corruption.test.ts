@@ -1,4 +1,4 @@
-/** Reuse at once (group 10 of the corpus), and records that cannot be read or are written over (group 11). */
+/** Reuse at once (group 10 of docs/incidents.md), and records that cannot be read or are written over (group 11). */
 import { expect, onTestFinished, test } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import { serve } from '../e2e/commands.ts'
@@ -12,7 +12,7 @@ import { expectVerified } from '../support/verified.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// INV-11. Fails without ADDRESS_COOLS, CLOCK_NEVER_GOES_BACK.
+// Fails without ADDRESS_COOLS, CLOCK_NEVER_GOES_BACK.
 test('10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and it cools all the same', async () => {
   const database = await createTestDatabase()
   onTestFinished(() => database.drop())
@@ -54,7 +54,7 @@ test('10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and
   await expectVerified(database)
 })
 
-// INV-18 M-20. Fails without ONLY_COUNTED_REPORTS_DECIDE.
+// Fails without ONLY_COUNTED_REPORTS_DECIDE.
 incident(
   '11.2 unparseable-address: what cannot be read makes the snapshot partial, and the rest of it protects',
   async (scene) => {
@@ -97,7 +97,7 @@ incident(
   },
 )
 
-// INV-13 N-02. Fails without CATCHES_UP_UNDER_THE_LOCK.
+// Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '11.6 lost-update: Reserve and Reap on one pool at once, and the events add up to the table',
   async (scene) => {

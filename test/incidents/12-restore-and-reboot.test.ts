@@ -1,4 +1,4 @@
-/** Restores, reboots, failovers (group 12 of the corpus): books that travelled back in time hand out nothing before the world was seen again. */
+/** Restores, reboots, failovers (group 12 of docs/incidents.md): books that travelled back in time hand out nothing before the world was seen again. */
 import { expect, onTestFinished, test } from 'vitest'
 import { startProcess } from '../e2e/commands.ts'
 import { asSuperuser, createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
@@ -56,7 +56,7 @@ async function lifeOn(database: TestDatabase, time: TestTime, before?: Scene) {
   return { ...scene, headOf, [Symbol.asyncDispose]: () => service.stop() }
 }
 
-// INV-24 INV-16 INV-12. Fails without NEW_ERA_RECOVERS, MANY_REAPS_HOLD.
+// Fails without NEW_ERA_RECOVERS, MANY_REAPS_HOLD.
 test('12.1 backup-older-than-reality: a restored dump recovers, adopts what it lost, and hands out nothing that is live', async () => {
   const original = await ownDatabase()
   const time = { movedBy: 0 }
@@ -136,7 +136,7 @@ test('12.1 backup-older-than-reality: a restored dump recovers, adopts what it l
   await expectInOrder(scene, { database: dump })
 }, 90_000)
 
-// INV-24 INV-14. Fails without NEW_ERA_RECOVERS, OTHER_OWNER_IS_A_CONFLICT.
+// Fails without NEW_ERA_RECOVERS, OTHER_OWNER_IS_A_CONFLICT.
 test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is lost tells the ledger, and both are kept apart', async () => {
   const database = await ownDatabase()
   const time = { movedBy: 0 }
@@ -205,7 +205,7 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   await expectInOrder(scene, { database })
 })
 
-// INV-16 INV-20 A-03 A-08. Fails without ONLY_COUNTED_REPORTS_DECIDE, LOOK_UP_SAYS_GONE.
+// Fails without ONLY_COUNTED_REPORTS_DECIDE, LOOK_UP_SAYS_GONE.
 incident(
   '12.2 reboot-wipes-half: a new epoch, warm, without the thirty that it had: they are proven gone one by one',
   async (scene) => {

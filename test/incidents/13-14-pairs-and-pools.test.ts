@@ -1,4 +1,4 @@
-/** Dual stack (group 13 of the corpus) and pools that change under their leases (group 14). */
+/** Dual stack (group 13 of docs/incidents.md) and pools that change under their leases (group 14). */
 import { expect } from 'vitest'
 import { isMalformed, parseAddress } from '../../src/core/address.ts'
 import { sandbox, useIncidents } from '../support/incident.ts'
@@ -8,7 +8,6 @@ import { serviceOn, useService } from '../support/service.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// INV-15.
 incident(
   '13.1 second-family-fails: a pair that cannot be had leaves nothing, and takes nothing that was there',
   async (scene) => {
@@ -37,7 +36,7 @@ incident(
   },
 )
 
-// INV-19. Fails without POOL_KEEPS_WHAT_IS_HELD.
+// Fails without POOL_KEEPS_WHAT_IS_HELD.
 incident(
   '14.1 shrink-under-live-leases: a pool changes exactly if no held address leaves it, and else it says which are in the way',
   async (scene) => {
@@ -116,7 +115,6 @@ incident(
   },
 )
 
-// INV-1 INV-19.
 incident('14.2 overlap: pools of one network never overlap, those of two may', async (scene) => {
   const { network, call } = scene
   await scene.pool('10.142.0.0/28')

@@ -1,4 +1,4 @@
-/** Nothing to explain it afterwards (group 15 of the corpus), and what fits no group (16). */
+/** Nothing to explain it afterwards (group 15 of docs/incidents.md), and what fits no group (16). */
 import { expect, vi } from 'vitest'
 import { judgeProof, type Proof } from '../../src/core/judge.ts'
 import { INTERVAL } from '../support/agent.ts'
@@ -18,7 +18,7 @@ import { waitFor } from '../support/wait-for.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// INV-20 W-08 N-03 M-01. Fails without LOOK_UP_SAYS_GONE.
+// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '15.1 no-history: who held an address at any instant, why each reap, and no way to change a row without an event',
   async (scene) => {
@@ -80,7 +80,7 @@ incident(
   },
 )
 
-// INV-23 W-02. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '16.2 session-lock-lies: a worker paused between verdict and Reap comes back and does nothing wrong',
   async (scene) => {
@@ -136,7 +136,6 @@ incident(
   },
 )
 
-// INV-25.
 incident(
   '16.3 watch-skips-events: a writer whose commit hangs hides nothing from readers and skips no number',
   async (scene) => {
@@ -189,7 +188,7 @@ incident(
   },
 )
 
-// INV-4. Fails without DOUBT_IS_LIFE.
+// Fails without DOUBT_IS_LIFE.
 incident(
   '16.5 legitimate-double-presence: a VM that moves is one lease, and lives as long as either node sees it',
   async (scene) => {

@@ -1,4 +1,4 @@
-/** The edge: text of sources in, canonical entries out (incident 11.2, M-20, INV-9). */
+/** The edge: text of sources in, canonical entries out (incident 11.2). */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { Entry } from '../../src/core/event.ts'
@@ -126,7 +126,7 @@ describe('what cannot be read is told, with its text', () => {
   })
 })
 
-describe('what says nothing here is valid and ignored (N-05)', () => {
+describe('what says nothing here is valid and ignored', () => {
   test.each([
     ...['fe80::1', 'fe80::1%eth0', 'febf::1', '169.254.1.1', '127.0.0.1', '::1', '::', '0.0.0.0'],
     ...['224.0.0.1', 'ff02::1', '255.255.255.255', 'fe80::1/64', '127.0.0.1/8', '::ffff:169.254.1.1'],

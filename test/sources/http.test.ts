@@ -171,7 +171,7 @@ describe('look-up', () => {
 
   test.each<[string, number, object, LookUp['answer']]>([
     ['gone', 200, { answer: 'gone', uid: 'u1' }, 'gone'],
-    ['gone with 404 (M-09: both shapes)', 404, { answer: 'gone', uid: 'u1' }, 'gone'],
+    ['gone with 404, the other shape of it', 404, { answer: 'gone', uid: 'u1' }, 'gone'],
     ['a 404 without a word', 404, {}, 'error'],
     ['a 404 of something else', 404, { error: 'no route' }, 'error'],
     ['gone of another', 200, { answer: 'gone', uid: 'u2' }, 'unknown'],

@@ -1,6 +1,6 @@
 /**
  * Sources of kind kubernetes, by the official client against a real HTTP server that speaks the API: pages of one
- * version, phases as whereabouts#162 teaches, and what is NotFound and what is only a 404 (M-09).
+ * version, phases as whereabouts#162 teaches, and what is NotFound and what is only a 404.
  */
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type GivenEntry, type LookUp, MOST_ENTRIES } from '../../src/sources/source.ts'
@@ -381,7 +381,7 @@ describe('look-up', () => {
     expect(await ask()).toMatchObject({ answer: 'live' })
   })
 
-  test('a pod that says nothing of one of its containers has not ended (M-08)', async () => {
+  test('a pod that says nothing of one of its containers has not ended', async () => {
     const status = { phase: 'Failed', containerStatuses: [finished(FINISHED)] }
     const containers = [
       { name: 'c', image: 'i' },

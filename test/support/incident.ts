@@ -1,5 +1,5 @@
 /**
- * A scene for an incident of the corpus: a network of its own on the real service, agents that report over the API, the
+ * A scene for an incident of docs/incidents.md: a network of its own on the real service, agents that report over the API, the
  * jobs of the worker run one after the other, and a world apart from the books. However it goes, at its end no two
  * live workloads of that world have shared an address, and the books verify.
  */
