@@ -10,6 +10,7 @@ const cwd = fileURLToPath(ROOT)
 /** The types of `ipledger/client` are in the `.d.ts` files. */
 const WANTED = [
   /^(LICENSE|README\.md|(dist\/)?package\.json|bin\/ipledger\.js)$/,
+  /^dist\/src\/gen\/openapi\.json$/,
   /^dist\/(src|bench)\/.+(\.js|\.d\.ts)$/,
   /^dist\/db\/(grants|audit\/.+|migrations\/.+)\.sql$/,
   /^proto\/.+(\.proto|LICENSE)$/,
