@@ -277,8 +277,13 @@ function pickNamed(
   if (!contains(pool.allocatable, addressValue(address).value)) return excluded(address, pool)
   const record = image.records.get(address)
   if (isHeld(record) && record.state === 'QUARANTINED') {
-    const { reason, by, why } = record.quarantine!
-    return quarantined(`quarantined (${reason}) by ${by}: ${why}`, { seenBy: by, quarantineReason: reason })
+    const { reason, by, at, why } = record.quarantine!
+    const since = new Date(at).toISOString()
+    return quarantined(`quarantined (${reason}) by ${by} since ${since}: ${why}`, {
+      seenBy: by,
+      since,
+      quarantineReason: reason,
+    })
   }
   if (isHeld(record)) {
     const message = `${address} is held by ${describeOwner(record.owner!)}`
@@ -299,7 +304,11 @@ function pickNamed(
   const seen = seenForAnother(batch, command, address)
   if (seen !== undefined) {
     const whom = seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}`
-    return quarantined(`listed live by ${seen.source}${whom}`, { seenBy: seen.source })
+    const { source, appearedSeq } = seen
+    return quarantined(`listed live by source ${source}${whom} since event ${appearedSeq}`, {
+      seenBy: source,
+      sinceSeq: String(appearedSeq),
+    })
   }
   if (record === undefined && isFull(image)) return exhausted(batch, place)
   return reserve(batch, command, place, address)
@@ -353,11 +362,28 @@ function exhausted({ image, now }: Batch, place: PoolState): Refusal {
   const cooling = next === null ? 0 : place.counts.FREE
   const bound = `network ${image.name} has ${image.records.size} touched addresses, and IPLEDGER_IMAGE_ADDRESSES allows no more`
   const why = isFull(image) ? `has no free address that was touched, and ${bound}` : 'has no free address'
-  const message = `pool ${name} ${why}${cooling > 0 ? `; ${cooling} are cooling` : ''}`
-  const metadata = { pool: name, cooling: String(cooling) }
+  const listed = listedFree(image, place)
+  const message = [
+    `pool ${name} ${why}`,
+    ...(cooling > 0 ? [`${cooling} are cooling`] : []),
+    ...(listed.length > 0 ? [`free ones are listed live by ${listed.join(', ')}: see ListSightings`] : []),
+  ].join('; ')
+  const metadata = { pool: name, cooling: String(cooling), listedBy: listed.join(',') }
   if (next === null) return refusal('POOL_EXHAUSTED', message, metadata)
   const nextAvailableAt = new Date(next).toISOString()
   return refusal('POOL_EXHAUSTED', message, { ...metadata, nextAvailableAt }, next - now)
+}
+
+const MOST_LOOKED_AT = 1_000
+
+/** Sources that list free addresses of a pool, which keeps these from being handed out. */
+function listedFree(image: Image, { pool }: PoolState): readonly string[] {
+  const sources = new Set<string>()
+  for (const [unit, sightings] of image.sightings.entries().take(MOST_LOOKED_AT)) {
+    if (isHeld(image.records.get(unit)) || unitAt(image, unit)?.place.pool !== pool) continue
+    for (const one of sightings) if (isLive(one)) sources.add(one.source)
+  }
+  return [...sources].slice(0, 3)
 }
 
 /** What the caller sees live, by lease: an address in use makes its whole block live. */

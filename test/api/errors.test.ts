@@ -149,6 +149,30 @@ describe('every reason, provoked', () => {
     expect(await reserve('a', { ...asked })).toMatchObject({ reason, metadata })
   })
 
+  test('of an address that a source lists, by whom and since when', async () => {
+    const { network, reserve } = await world({ cidr: '10.0.0.4/31' })
+    await call.ok('LivenessService/RegisterSource', { network, id: 'eyes', sight: { ownerKinds: ['pod'] } })
+    const { sequence, head, begunAt } = await call.ok('LivenessService/BeginSnapshot', {
+      network,
+      source: 'eyes',
+    })
+    const entries = ['10.0.0.4', '10.0.0.5'].map((address) => ({ address, kind: 'pod', name: 'other' }))
+    const report = { network, source: 'eyes', epoch: 'e', sequence, head, begunAt, complete: true, entries }
+    await call.ok('LivenessService/ReportSnapshot', report)
+    const { sightings } = await call.ok('LivenessService/ListSightings', { network })
+    const { appearedSeq } = sightings[0]
+    expect(await reserve('a', { claims: [{ address: '10.0.0.4' }] })).toMatchObject({
+      reason: 'ADDRESS_QUARANTINED',
+      message: `10.0.0.4 is listed live by source eyes for pod other since event ${appearedSeq}`,
+      metadata: { seenBy: 'eyes', sinceSeq: appearedSeq },
+    })
+    expect(await reserve('a')).toMatchObject({
+      reason: 'POOL_EXHAUSTED',
+      message: 'pool web has no free address; free ones are listed live by eyes: see ListSightings',
+      metadata: { listedBy: 'eyes' },
+    })
+  })
+
   test('OWNER_LIMIT: the leases that fill it, and what ends them', async () => {
     const { reserve, held } = await world({ cidr: '10.0.0.0/24', ownerLimit: 1 })
     const { leaseId } = await held('a', { owner: { incarnation: '1' } })
