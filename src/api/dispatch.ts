@@ -2,6 +2,7 @@
  * What all protocols share: the table of methods, how a call begins (who, may they, until when), and what becomes of
  * whatever a handler throws. Nothing is written to the log for a call that went as it should, above debug.
  */
+import { setTimeout as delay } from 'node:timers/promises'
 import {
   type DescMethod,
   type DescService,
@@ -18,6 +19,7 @@ import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ReadsUnavailable } from '../ledger/reads.ts'
+import type { LogLimit } from '../log-limit.ts'
 import { beginRpc, type Logger, type RpcSystem } from '../telemetry.ts'
 import { readerOf } from './asked.ts'
 import { auditHandlers } from './audit-handlers.ts'
@@ -52,6 +54,7 @@ export type Front = {
   readonly methods: readonly Method[]
   readonly tokens: Tokens
   readonly countFor: CountFor
+  readonly logLimit: LogLimit
   readonly defaultDeadlineMs: number
   readonly log: Logger
 }
@@ -120,7 +123,28 @@ export function beginCall(front: Front, method: Method, header: Header): Call {
 /** Throws whatever the handler throws; `refuse` says what the caller is told. */
 export async function answer(method: Method, message: Message, call: Call): Promise<object> {
   if (performance.now() >= call.deadline) throw deadlinePassed()
-  return call.rpc.run(() => method.handle(message, call))
+  return call.rpc.run(() => whenDatabaseAnswers(method, message, call))
+}
+
+const ASK_AGAIN_MS = 250
+/** Reads that wait; the ledger's queue bounds the writes that do. */
+const MOST_WAITING = 1_000
+let waiting = 0
+
+/** Reads wait for the database until their deadline, as writes do. A handler that has written something lets no read fail it. */
+async function whenDatabaseAnswers(method: Method, message: Message, call: Call): Promise<object> {
+  for (;;) {
+    try {
+      return await method.handle(message, call)
+    } catch (error) {
+      const isLast = performance.now() + ASK_AGAIN_MS >= call.deadline || waiting >= MOST_WAITING
+      if (isLast || !(error instanceof ReadsUnavailable)) throw error
+    }
+    waiting += 1
+    await delay(ASK_AGAIN_MS).finally(() => {
+      waiting -= 1
+    })
+  }
 }
 
 /** What a handler answers, for whoever wants more than its JSON. */
@@ -136,13 +160,13 @@ export function deadlinePassed(): Refused {
 
 /** `refusalOf` for a call, with which it ends. Null: it had not begun. */
 export function refuse(
-  { log }: Front,
+  front: Front,
   method: Method,
   call: Call | null,
   error: unknown,
 ): Refused | ConnectError {
   const rpc = call?.rpc
-  const tell = () => refusalOf(log, error, method.desc.name)
+  const tell = () => refusalOf(front, error, method.desc.name, call?.caller.name ?? '')
   const told = rpc === undefined ? tell() : rpc.run(tell)
   rpc?.end(statusOf(told), told instanceof Refused ? told.refusal.reason : statusOf(told))
   return told
@@ -154,22 +178,31 @@ export function statusOf(told: Refused | ConnectError): string {
 }
 
 /** What a caller is told of whatever was thrown. A defect of ours goes to the log and is told as such. */
-function refusalOf(log: Logger, error: unknown, method: string): Refused | ConnectError {
+function refusalOf(
+  { log, logLimit }: Front,
+  error: unknown,
+  method: string,
+  caller: string,
+): Refused | ConnectError {
+  const about = { method, caller }
   if (error instanceof Refused) {
     const { reason, metadata } = error.refusal
-    if (metadata.beyondHead === undefined) log.debug({ method, reason }, error.message)
+    if (metadata.beyondHead === undefined) log.debug({ ...about, reason }, error.message)
     // Somebody was given that number: the database may be an older copy.
-    else log.error({ method, reason, ...metadata }, error.message)
+    else logLimit(caller, (more) => log.error({ ...about, reason, ...metadata, ...more }, error.message))
     return error
   }
   if (error instanceof ConnectError) return error
   if (error instanceof ReadsUnavailable) {
-    log.warn({ method, err: error.cause }, error.message)
-    return new Refused(refusal('DATABASE_UNAVAILABLE', 'the database does not answer', {}, 1_000))
+    logLimit(caller, (more) => log.warn({ ...about, err: error.cause, ...more }, error.message))
+    return new Refused(refusal('DATABASE_UNAVAILABLE', NO_DATABASE, {}, 1_000))
   }
-  log.error({ method, err: error }, 'a handler failed')
+  logLimit(caller, (more) => log.error({ ...about, err: error, ...more }, 'a handler failed'))
   return internalError()
 }
+
+const NO_DATABASE =
+  'the database did not answer before the deadline; ask again, and see /readyz for since when'
 
 export function timeoutOf(header: string | undefined): number | undefined {
   if (header === undefined) return undefined

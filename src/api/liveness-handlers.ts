@@ -6,6 +6,7 @@ import { refusal } from '../core/refusal.ts'
 import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import type { LeaseFilter } from '../ledger/read-leases.ts'
 import { ATTENTION_CODES } from '../ledger/read-sources.ts'
+import { asking } from '../ledger/reads.ts'
 import { shownHolds, shownLease, shownSighting, shownSource, shownVerification } from './answers.ts'
 import { accepted, type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
 import { Refused } from './errors.ts'
@@ -90,10 +91,11 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       return { sightings: sightings.map(shownSighting), nextPageToken: page.next(next) }
     },
 
-    beginSnapshot: async (message, call) => accepted(await intake.begin(readReporting(message, call))),
+    beginSnapshot: async (message, call) =>
+      accepted(await asking(intake.begin(readReporting(message, call)))),
 
     reportSnapshot: async (message, call) => {
-      const { next, ...reported } = accepted(await intake.report(readReport(message, call)))
+      const { next, ...reported } = accepted(await asking(intake.report(readReport(message, call))))
       return {
         ...reported,
         verifications: reported.verifications.map(shownVerification),
@@ -107,7 +109,7 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const reporting = readReporting(message, call)
       const epoch = required(message.epoch, 'epoch')
       const verdicts = readVerdicts(message.verdicts)
-      return accepted(await intake.verdicts({ ...reporting, epoch, verdicts }))
+      return accepted(await asking(intake.verdicts({ ...reporting, epoch, verdicts })))
     },
 
     reconcile: async (message, call) => {

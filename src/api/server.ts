@@ -13,6 +13,7 @@ import type { Config } from '../config.ts'
 import { Health } from '../gen/grpc/health/v1/health_pb.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
+import { createLogLimit } from '../log-limit.ts'
 import type { Intake } from '../sources/intake-types.ts'
 import type { Logger } from '../telemetry.ts'
 import { createBodies } from './bodies.ts'
@@ -71,6 +72,7 @@ export async function startServer(options: {
     methods,
     tokens,
     countFor: createBodies(),
+    logLimit: createLogLimit(),
     defaultDeadlineMs: config.deadlineMs,
     log,
   }

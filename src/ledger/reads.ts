@@ -162,7 +162,7 @@ const UNAVAILABLE_CLASSES: ReadonlySet<string> = new Set(['08', '28', '3D', '53'
 const UNAVAILABLE_CODES: ReadonlySet<string> = new Set(['40001', '40P01', '55P03', '25P03', '25P04'])
 
 /** @throws ReadsUnavailable where it is the database's fault that there is no answer */
-async function asking<T>(question: Promise<T>): Promise<T> {
+export async function asking<T>(question: Promise<T>): Promise<T> {
   try {
     return await question
   } catch (error) {

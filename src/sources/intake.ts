@@ -19,6 +19,7 @@ import { type Refusal, refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import { Unavailable } from '../ledger/loop.ts'
 import { freshnessOf, sourceOf } from '../ledger/tables.ts'
+import { createLogLimit } from '../log-limit.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countReport } from '../telemetry.ts'
 import { digestingList, inTurns, readingEntries } from './entries.ts'
@@ -70,6 +71,7 @@ type IntakeOptions = {
 export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
   /** As an unchanged report left it: if it still stands so, the next one is a single statement. */
   const remembered = new Map<string, Standing>()
+  const logLimit = createLogLimit()
 
   async function begin(asked: Reporting): Promise<Begun | Refusal> {
     const standing = await standingOf(database, asked)
@@ -143,7 +145,9 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     const scope = { network, node: source.declaration.node }
     const { entries, unreadable, unreadableCount } = await inTurns(readingEntries(sent, scope))
     if (unreadableCount > 0)
-      log?.warn({ network, source: id, unreadable }, 'a report has entries that cannot be read')
+      logLimit(`${network}/${id}`, (more) =>
+        log?.warn({ network, source: id, unreadable, ...more }, 'a report has entries that cannot be read'),
+      )
     const isComplete = given.complete && unreadableCount === 0
     const because = [
       ...(given.complete ? [] : ['DECLARED']),

@@ -225,7 +225,9 @@ describe('health', () => {
       const health = clientOf(Health, urls(server))
       for (const service of ['', 'ipledger.v1.LeaseService'])
         expect((await health.check({ service })).status).toBe(Status.NOT_SERVING)
-      expect(await post({ url }, 'LeaseService/ListLeases', {})).toMatchObject({
+      expect(
+        await post({ url }, 'LeaseService/ListLeases', {}, { 'connect-timeout-ms': '100' }),
+      ).toMatchObject({
         code: 'unavailable',
         reason: 'DATABASE_UNAVAILABLE',
         retryAfter: '1s',

@@ -6,6 +6,8 @@ import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { openLedger } from '../../src/ledger/open.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { connect, createPool } from '../../src/postgres/connect.ts'
+import { createIntake } from '../../src/sources/intake.ts'
+import { createLogger } from '../../src/telemetry.ts'
 import { startProxy } from '../support/proxy.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
@@ -193,7 +195,7 @@ test('a database that went silent is told as such, and forgotten once it speaks 
   const pool = createPool({ url: proxy.url, applicationName: 'test', max: 1 })
   const server = await serverOn({ ...running, reads: createReads(pool) })
   try {
-    const list = () => post(urls(server), 'PoolService/ListPools', {})
+    const list = () => post(urls(server), 'PoolService/ListPools', {}, { 'connect-timeout-ms': '500' })
     expect((await list()).status).toBe(200)
     proxy.silent(true)
     // The one connection is not answered; the next finds none that is free, then none that can be opened.
@@ -206,6 +208,42 @@ test('a database that went silent is told as such, and forgotten once it speaks 
     await waitFor(async () => (await list()).status === 200)
   } finally {
     await server.close()
+    await pool.end()
+    await proxy.close()
+  }
+})
+
+test('while the database is away reads and reports wait for it until their deadline, as writes do', async () => {
+  const proxy = await startProxy(running.database.serviceUrl)
+  const pool = createPool({ url: proxy.url, applicationName: 'test', max: 2 })
+  const ledger = await openLedger({ url: proxy.url })
+  const logger = createLogger('warn')
+  const warn = vi.spyOn(logger, 'warn').mockImplementation(() => {})
+  const intake = createIntake({ ledger, database: pool })
+  const server = await serverOn({ ...running, ledger, intake, reads: createReads(pool), logger })
+  try {
+    await post(urls(server), 'LivenessService/RegisterSource', { id: 'eyes', sight: { ownerKinds: ['pod'] } })
+    const methods = {
+      'PoolService/ListPools': {},
+      'LivenessService/BeginSnapshot': { source: 'eyes' },
+      'LeaseService/Reserve': request('away'),
+    }
+    const ask = (headers = {}) =>
+      Promise.all(Object.entries(methods).map(([method, body]) => post(urls(server), method, body, headers)))
+    proxy.down(true)
+    const patient = ask()
+    for (const one of await ask({ 'connect-timeout-ms': '600' }))
+      expect(one).toMatchObject({ reason: 'DATABASE_UNAVAILABLE', retryAfter: '1s' })
+    proxy.down(false)
+    for (const one of await patient) expect(one).toMatchObject({ status: 200 })
+    // Two of them were no commands, of one caller.
+    const about = { caller: 'loopback' }
+    expect(warn.mock.calls.filter(([fields]) => 'caller' in (fields as object))).toEqual([
+      [expect.objectContaining(about), 'the database does not answer'],
+    ])
+  } finally {
+    await server.close()
+    await ledger.close()
     await pool.end()
     await proxy.close()
   }
