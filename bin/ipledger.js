@@ -39,7 +39,7 @@ function findNode() {
   } catch {}
   if (Number.parseInt(process.versions.node, 10) >= 26) return process.execPath
   console.error(
-    `ipledger: the Node.js that it runs on is missing. Run "npm ci" in ${root}, where it was installed as a package "npm rebuild node", or use Node.js 26.`,
+    `ipledger: the Node.js that it runs on is missing. Run "npm ci" in ${root} (without --ignore-scripts), where it was installed as a package "npm rebuild node", or use Node.js 26.`,
   )
   process.exit(1)
 }

@@ -236,13 +236,13 @@ view ipledger_audit.conflicts (network text, address inet, pool text, state text
 
 view ipledger_audit.crash_loops (network text, owner_kind text, owner_name text, owner_interface text, pool text, lives bigint, addresses bigint, held_now bigint, first_at timestamp with time zone, last_at timestamp with time zone)
 
-view ipledger_audit.event (network text, seq bigint, at timestamp with time zone, type text, address inet, lease_id text, pool text, state text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, actor text, cause text, quarantine_reason text, what text, evidence jsonb, request_id text, trace_id text)
+view ipledger_audit.event (network text, seq bigint, at timestamp with time zone, type text, address inet, lease_id text, pool text, state text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, actor text, cause text, quarantine_reason text, what text, evidence jsonb, trace_id text)
 
 view ipledger_audit.holds (network text, hold text, seq bigint, at timestamp with time zone, why text, until timestamp with time zone, details jsonb)
 
 view ipledger_audit.lease (network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_why text, since timestamp with time zone)
 
-view ipledger_audit.log (network_id text, seq bigint, format smallint, type text, at timestamp with time zone, actor text, cause text, request_id text, trace_id text, pool_id bigint, address inet, previous bigint, prefix_length smallint, fencing_token bigint, state text, ended text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, available_at timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_why text, evidence jsonb, digest bytea)
+view ipledger_audit.log (network_id text, seq bigint, format smallint, type text, at timestamp with time zone, actor text, cause text, trace_id text, pool_id bigint, address inet, previous bigint, prefix_length smallint, fencing_token bigint, state text, ended text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, available_at timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_why text, evidence jsonb, digest bytea)
 
 view ipledger_audit.network (network text, state text, era integer, head bigint, description text, labels jsonb, created_at timestamp with time zone, updated_at timestamp with time zone)
 
@@ -632,7 +632,7 @@ Columns: network; seq (number of the event in its network); at; type; address (a
 name now, or as it was made if it is gone); state of the address after it (FREE, RESERVED, ACTIVE, QUARANTINED); owner_kind, owner_name,
 owner_uid, owner_incarnation, owner_interface, node of the holder after it, of a FREE address the last one; actor (token or job that did
 it); cause (call or finding); quarantine_reason; what (a sentence); evidence (what the decision rested on, or the settings it made);
-request_id; trace_id. Null where the event has none.
+trace_id. Null where the event has none.
 
 Example:
   select seq, at, what from event where network = ''default'' and at > now() - interval ''1 hour'' order by seq;';
@@ -655,9 +655,9 @@ quarantined_at, quarantined_by, quarantine_why; since (begin of the lease).
 Example:
   select address, state, owner_name, since from lease where network = ''default'' and node = ''n1'';';
 
-comment on view ipledger_audit.log is 'The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event; `evidence` is its
-`details`. Keys that have an index: (network_id, seq), (network_id, address, previous), (network_id, owner_name, seq), and
-(network_id, type) of events that have no address.
+comment on view ipledger_audit.log is 'The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event,
+without request_id, by which a caller is answered again; `evidence` is its `details`. Keys that have an index: (network_id, seq),
+(network_id, address, previous), (network_id, owner_name, seq), and (network_id, type) of events that have no address.
 
 Example:
   select seq, type, address, evidence from log where network_id = ''default'' and seq = 1;';

@@ -2,14 +2,14 @@
 -- rights of whoever calls them.
 
 create view ipledger_audit.log as
-  select e.network_id, e.seq, e.format, e.type, e.at, e.actor, e.cause, e.request_id, e.trace_id, e.pool_id, e.address, e.previous,
+  select e.network_id, e.seq, e.format, e.type, e.at, e.actor, e.cause, e.trace_id, e.pool_id, e.address, e.previous,
          e.prefix_length, e.token as fencing_token, e.state, e.ended, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
          e.owner_interface, e.node, e.labels::jsonb as labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.available_at,
          e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_why, e.details::jsonb as evidence, e.digest
     from ipledger.event e;
-comment on view ipledger_audit.log is $$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event; `evidence` is its
-`details`. Keys that have an index: (network_id, seq), (network_id, address, previous), (network_id, owner_name, seq), and
-(network_id, type) of events that have no address.
+comment on view ipledger_audit.log is $$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event,
+without request_id, by which a caller is answered again; `evidence` is its `details`. Keys that have an index: (network_id, seq),
+(network_id, address, previous), (network_id, owner_name, seq), and (network_id, type) of events that have no address.
 
 Example:
   select seq, type, address, evidence from log where network_id = 'default' and seq = 1;$$;
@@ -120,7 +120,7 @@ create view ipledger_audit.event as
   select l.network_id as network, l.seq, l.at, l.type, set_masklen(l.address, l.prefix_length) as address,
          l.network_id || '/' || l.fencing_token as lease_id, p.pool, l.state,
          l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface, l.node,
-         l.actor, l.cause, l.quarantine_reason, ipledger_audit.event_sentence(l, p.pool) as what, l.evidence, l.request_id, l.trace_id
+         l.actor, l.cause, l.quarantine_reason, ipledger_audit.event_sentence(l, p.pool) as what, l.evidence, l.trace_id
     from ipledger_audit.log l
     cross join lateral (
       select case when l.pool_id is null then null
@@ -135,7 +135,7 @@ Columns: network; seq (number of the event in its network); at; type; address (a
 name now, or as it was made if it is gone); state of the address after it (FREE, RESERVED, ACTIVE, QUARANTINED); owner_kind, owner_name,
 owner_uid, owner_incarnation, owner_interface, node of the holder after it, of a FREE address the last one; actor (token or job that did
 it); cause (call or finding); quarantine_reason; what (a sentence); evidence (what the decision rested on, or the settings it made);
-request_id; trace_id. Null where the event has none.
+trace_id. Null where the event has none.
 
 Example:
   select seq, at, what from event where network = 'default' and at > now() - interval '1 hour' order by seq;$$;

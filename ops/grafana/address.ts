@@ -44,13 +44,12 @@ const EVENT_COLUMNS: Readonly<Record<string, Column>> = {
   actor: { title: 'By' },
   cause: { title: 'Cause' },
   evidence: { title: 'Evidence', look: 'json', width: 260 },
-  request: { title: 'Request' },
   trace: { title: 'Trace' },
 }
 
 const EVENT_FIELDS = `h.at, h.seq, h.what, h.type, h.network, abbrev(h.address) as address, h.lease_id as lease, h.state,
                    h.quarantine_reason as reason, h.owner_name as owner, h.owner_incarnation as incarnation, h.node, h.actor, h.cause,
-                   h.evidence::text as evidence, h.request_id as request, h.trace_id as trace`
+                   h.evidence::text as evidence, h.trace_id as trace`
 
 export const address = dashboard({
   target: 'address',

@@ -10,7 +10,7 @@ import { type Anchor, type Verified, verifyNetwork } from '../ledger/verify.ts'
 import { place, replaceLogin, withClient } from '../postgres/connect.ts'
 import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
 import { attachEmbedded } from '../postgres/embedded.ts'
-import { AUDITOR_ROLE } from '../postgres/roles.ts'
+import { AUDITOR_ROLE, inspectLogin } from '../postgres/roles.ts'
 import { createLogger } from '../telemetry.ts'
 import { Unclear } from './failure.ts'
 import { printJson, sheet, table } from './print.ts'
@@ -94,10 +94,18 @@ export function runRecover(network: string | undefined, { why, above = 0, json }
   })
 }
 
-/** Asks nobody; starts nothing. */
+/** Starts nothing. */
 export async function databaseUrl(role: string): Promise<string> {
   const config = readConfig()
-  const url = config.databaseAdminUrl ?? config.databaseUrl ?? (await attachEmbedded(config.directory))
+  const { databaseUrl: given, databaseAdminUrl } = config
+  if (role === 'owner' && databaseAdminUrl === undefined && given !== undefined) {
+    const login = await withClient({ url: given, applicationName: 'ipledger database url' }, inspectLogin)
+    if (!login.administers)
+      throw new StartRefused(
+        `DATABASE_URL names role "${login.role}", which does not own the database: let DATABASE_ADMIN_URL name the owner.`,
+      )
+  }
+  const url = databaseAdminUrl ?? given ?? (await attachEmbedded(config.directory))
   if (url === undefined)
     throw new StartRefused(
       `No PostgreSQL runs in ${config.directory}: start the service there, or let IPLEDGER_DIR or DATABASE_URL name another.`,

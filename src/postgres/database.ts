@@ -118,6 +118,7 @@ async function prepare(
 
 /** The operator keeps the administrator's login to themselves: nothing is changed, everything is checked. */
 async function adoptService(service: pg.Client, databaseUrl: string): Promise<Logins> {
+  await checkServiceLogin(service)
   await checkMigrated(service)
   const { jobsUrl } = deriveLogins(databaseUrl, await readSystemIdentifier(service))
   try {

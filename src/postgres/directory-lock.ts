@@ -4,8 +4,8 @@
  * flock of its own.
  */
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { StartRefused } from '../config.ts'
 
@@ -18,7 +18,7 @@ export function lockDirectory(directory: string): DirectoryLock | undefined {
   let database: DatabaseSync | undefined
   try {
     // Where PostgreSQL runs as another user than we, that user must be able to pass through.
-    mkdirSync(directory, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 })
+    makeDirectory(directory, process.getuid?.() === 0 ? 0o711 : 0o700)
     database = new DatabaseSync(join(directory, 'lock'), { timeout: 0 })
     database.exec('begin exclusive')
     writeFileSync(join(directory, 'holder'), `${process.pid}\n`)
@@ -32,6 +32,19 @@ export function lockDirectory(directory: string): DirectoryLock | undefined {
         'start in a directory you may write to, or set IPLEDGER_DIR.',
       { cause: error },
     )
+  }
+}
+
+/** With its parents. Node's own `recursive` never ends where a parent exists and nothing can be made in it, as in /proc. */
+function makeDirectory(directory: string, mode: number): void {
+  const path = resolve(directory)
+  if (existsSync(path)) return
+  makeDirectory(dirname(path), mode)
+  try {
+    mkdirSync(path, { mode })
+  } catch (error) {
+    // Another starter was quicker.
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
 }
 

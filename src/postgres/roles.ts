@@ -151,10 +151,12 @@ export async function ensureRoles(
   for (let attempt = 1; ; attempt++) {
     try {
       await admin.query('begin')
-      const altered: string[] = []
-      for (const one of wanted) if (await ensureRole(admin, one)) altered.push(one.role)
+      const statements: string[] = []
+      for (const one of wanted) statements.push(...(await missing(admin, one)))
+      await setUp(admin, statements)
       await admin.query('commit')
-      for (const role of altered) log.info({ role }, 'role created or brought up to date')
+      if (statements.length > 0)
+        log.info({ statements: statements.length }, 'roles created or brought up to date')
       return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
     } catch (error) {
       // If the connection is lost, the first error says so.
@@ -166,7 +168,8 @@ export async function ensureRoles(
 }
 
 /**
- * The login the service writes with must not be able to rewrite history or to hold a network's lock for ever.
+ * The login the service writes with must not be able to rewrite history or to hold a network's lock for ever. On a
+ * database that nobody has migrated only the rest is looked at.
  *
  * @throws StartRefused
  */
@@ -186,7 +189,7 @@ export async function checkServiceLogin(service: pg.Client): Promise<void> {
               where relnamespace = to_regnamespace('ipledger') and pg_has_role(relowner, 'usage')) as owned,
             coalesce(has_table_privilege(event.oid, 'update, delete, truncate'), false) as rewrites,
             coalesce(has_schema_privilege(event.relnamespace, 'usage')
-                     and has_table_privilege(event.oid, 'insert'), false) as appends,
+                     and has_table_privilege(event.oid, 'insert'), event.oid is null) as appends,
             (select jsonb_object_agg(name, current_setting(name, true)) from unnest($1::text[]) as name) as settings
        from (select 1) as always
        left join pg_class as event
@@ -201,33 +204,35 @@ export async function checkServiceLogin(service: pg.Client): Promise<void> {
   const advice = `let DATABASE_URL log in as ${SERVICE_ROLE}, or as a role that was only granted it`
   if (superuser) refuse(`is a superuser and could rewrite the log: ${advice}`)
   if (owned !== null) refuse(`owns ipledger.${owned} and could rewrite the log: ${advice}`)
-  if (rewrites) {
-    refuse(`may change or delete events: revoke update, delete, truncate on ipledger.event from ${role}`)
-  }
-  if (!appends) refuse(`may not write events: grant ${SERVICE_ROLE} to ${role}`)
   const endless = TIMEOUTS.filter((name) => /^0\D*$/.test(settings[name] ?? ''))
-  if (endless.length > 0) {
-    refuse(
-      `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever. Run this and start again:\n` +
-        endless.map((name) => `  ${alterSetting(login.role, name, SERVICE_SETTINGS[name]!)};`).join('\n'),
-    )
+  const wrong = [
+    ...(rewrites ? ['may change or delete events'] : []),
+    ...(appends ? [] : ['may not write events']),
+    ...(endless.length === 0
+      ? []
+      : [`has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever`]),
+  ]
+  if (wrong.length === 0) return
+  const statements = [
+    ...(rewrites ? [`revoke update, delete, truncate on ipledger.event from ${role}`] : []),
+    ...(appends ? [] : [`grant ${SERVICE_ROLE} to ${role}`]),
+    ...endless.map((name) => alterSetting(login.role, name, SERVICE_SETTINGS[name]!)),
+  ]
+  refuse(toRun(`${wrong.join('; ')}. Let an administrator run this, then start again:`, statements))
+}
+
+async function setUp(admin: pg.Client, statements: readonly string[]): Promise<void> {
+  try {
+    for (const statement of statements) await admin.query(statement)
+  } catch (error) {
+    if (!(error instanceof pg.DatabaseError) || error.code !== INSUFFICIENT_PRIVILEGE) throw error
+    const what = `Role "${admin.user}" may not set up the roles of ipledger. Let a superuser run this once, then start again:`
+    throw new StartRefused(toRun(what, statements), { cause: error })
   }
 }
 
-/** True if something was missing. */
-async function ensureRole(admin: pg.Client, wanted: Wanted): Promise<boolean> {
-  const statements = await missing(admin, wanted)
-  try {
-    for (const statement of statements) await admin.query(statement)
-    return statements.length > 0
-  } catch (error) {
-    if (!(error instanceof pg.DatabaseError) || error.code !== INSUFFICIENT_PRIVILEGE) throw error
-    throw new StartRefused(
-      `Role "${admin.user}" may not set up role "${wanted.role}". Let a superuser run this once, then start again:\n` +
-        statements.map((statement) => `  ${statement};`).join('\n'),
-      { cause: error },
-    )
-  }
+function toRun(what: string, statements: readonly string[]): string {
+  return [what, ...statements.map((statement) => `  ${statement};`)].join('\n')
 }
 
 /** The statements that are still to run, in order. */

@@ -352,7 +352,10 @@ async function run(identity: Identity, program: string, args: readonly string[])
     child.once('error', reject)
     child.once('close', resolve)
   })
-  if (code !== 0) throw new Error(`${program} failed: ${child.said().trim()}`)
+  if (code === 0) return
+  throw new StartRefused(
+    `${program} failed: ${child.said().trim().replace(/\.$/, '')}. If npm ran with --ignore-scripts, run "npm rebuild"; or set DATABASE_URL.`,
+  )
 }
 
 /** Nothing of ours (PGDATA, PGPORT, secrets) reaches the server; messages are in English whatever the machine's. */

@@ -1,6 +1,7 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { pino } from 'pino'
 import { expect, onTestFinished, test } from 'vitest'
 import { attachEmbedded, type EmbeddedServer, startEmbedded } from '../../src/postgres/embedded.ts'
@@ -178,3 +179,11 @@ test('an initdb that was killed leaves nothing that looks finished', async () =>
 function weekday(): string {
   return `postgres-${['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'][new Date().getUTCDay()]}.log`
 }
+
+test('a directory that cannot be made ends the start in one sentence', async () => {
+  const lock = new URL('../../src/postgres/directory-lock.ts', import.meta.url).href
+  // In /proc, where Node's own recursive mkdir never ends; so in a process that can be ended.
+  const script = `import('${lock}').then((it) => it.lockDirectory('/proc/nothing/here')).catch((error) => console.log(error.message))`
+  const { stdout } = await promisify(execFile)(process.execPath, ['-e', script], { timeout: 30_000 })
+  expect(stdout).toMatch(/^Cannot write to \/proc\/nothing\/here \(.*\): .* or set IPLEDGER_DIR\.\n$/)
+})

@@ -124,6 +124,12 @@ describe('the auditor', () => {
     })
   })
 
+  test('sees no request ids, by which a caller is answered again', async () => {
+    const columns = `select table_name from information_schema.columns
+       where table_schema = 'ipledger_audit' and column_name = 'request_id'`
+    expect(await query(database.adminUrl, columns)).toEqual([])
+  })
+
   test('may write to nothing, belongs to nobody, and reads all of ipledger_audit', async () => {
     // An update of pg_settings sets one's own session.
     const writable = await query(

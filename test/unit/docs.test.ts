@@ -55,7 +55,7 @@ test('every reason of a quarantine is there', () => {
 })
 
 test('a role of its own gets all settings that the service was measured with', () => {
-  const set = [...textOf('docs/deploying.md').matchAll(/^alter role app set (\w+) = '(.*)';$/gm)]
+  const set = [...textOf('ops/compose/roles.sql').matchAll(/^alter role app set (\w+) = '(.*)';$/gm)]
   expect(Object.fromEntries(set.map(([, name, value]) => [name, value]))).toEqual(SERVICE_SETTINGS)
 })
 
