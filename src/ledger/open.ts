@@ -3,13 +3,12 @@ import type pg from 'pg'
 import type { Command } from '../core/command.ts'
 import type { Image } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
-import { connect } from '../postgres/connect.ts'
-import { sever } from '../postgres/trip.ts'
+import { checkServer, createPool } from '../postgres/connect.ts'
 import { type ClockWatch, watchClock } from './clock.ts'
 import type { Ledger } from './ledger.ts'
 import type { Log } from './log.ts'
 import { createLoop, type Loop, type LoopLimits, type Observer } from './loop.ts'
-import { type Connections, createPgLog } from './pg-log.ts'
+import { createPgLog } from './pg-log.ts'
 
 export type LedgerOptions = {
   readonly url: string
@@ -33,7 +32,6 @@ const IDLE_MS = 600_000
 /** How often the database's clock is compared, deadlines are looked at, idle images are dropped. */
 const CLOCK_MS = 1_000
 const SWEEP_MS = 50
-const OPENING_MS = 10_000
 /**
  * Plans of prepared statements are made while tables are small, and kept: a scan and a sort that were cheap then. All that the
  * hot path asks for is in an index, in order. (At 30,000 events: 5.6 ms for the first round trip, 0.6 with these.)
@@ -49,9 +47,9 @@ export type OpenLedger = Ledger & {
 export async function openLedger(options: LedgerOptions): Promise<OpenLedger> {
   const { observer = {}, idleMs = IDLE_MS } = options
   const monotonic = () => performance.now()
-  const connections = shareConnections(options.url, options.connections ?? CONNECTIONS)
+  const pool = createLedgerPool(options.url, options.connections ?? CONNECTIONS)
   const { movedBy = () => 0 } = options
-  const log = withClock(createPgLog(connections), options.clock, movedBy)
+  const log = withClock(createPgLog(pool), options.clock, movedBy)
   const loops = new Map<string, Loop>()
   // Held at once, also where nobody asks now: another process may serve the network meanwhile.
   const seen = watchClock((byMs) => {
@@ -125,7 +123,7 @@ export async function openLedger(options: LedgerOptions): Promise<OpenLedger> {
       clearInterval(comparing)
       await Promise.all([...loops.values()].map((loop) => loop.drained()))
       clearInterval(sweeping)
-      await connections.close()
+      if (!pool.ending) await pool.end()
     },
   }
 }
@@ -143,77 +141,15 @@ function withClock(log: Log, clock: (() => number) | undefined, movedBy: () => n
   }
 }
 
-/** One that goes silent after its login must not keep whoever waits for it. */
-async function opened(url: string): Promise<pg.Client> {
-  const opening = connect({ url, applicationName: 'ipledger ledger' }).then(async (client) => {
-    await client.query(NEVER_SCAN)
-    return client
+/** Every new connection is checked: a failover can end on a server that forgets acknowledged commits. */
+export function createLedgerPool(url: string, max: number): pg.Pool {
+  return createPool({
+    url,
+    applicationName: 'ipledger ledger',
+    max,
+    async prepare(client) {
+      await checkServer(client)
+      await client.query(NEVER_SCAN)
+    },
   })
-  const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => {
-    late.reject(new Error(`no connection within ${OPENING_MS} ms`))
-    opening.then(sever, () => {})
-  }, OPENING_MS)
-  try {
-    return await Promise.race([opening, late.promise])
-  } finally {
-    clearTimeout(timer)
-  }
-}
-
-/** Connections that networks share; at most so many. */
-export function shareConnections(url: string, most: number): Connections & { close(): Promise<void> } {
-  const idle: pg.Client[] = []
-  const waiting: (() => void)[] = []
-  const open = new Set<pg.Client>()
-  let opening = 0
-  let isClosed = false
-
-  function forget(client: pg.Client): void {
-    if (!open.delete(client)) return
-    const at = idle.indexOf(client)
-    if (at >= 0) idle.splice(at, 1)
-    waiting.shift()?.()
-  }
-
-  return {
-    async take() {
-      for (;;) {
-        const client = idle.pop()
-        if (client !== undefined) return client
-        if (open.size + opening < most) break
-        await new Promise<void>((resolve) => waiting.push(resolve))
-      }
-      opening += 1
-      try {
-        const client = await opened(url)
-        if (isClosed) {
-          sever(client)
-          throw new Error('the connections are closed')
-        }
-        open.add(client)
-        client.on('error', () => forget(client))
-        client.on('end', () => forget(client))
-        return client
-      } catch (error) {
-        waiting.shift()?.()
-        throw error
-      } finally {
-        opening -= 1
-      }
-    },
-    giveBack(client, isSpoilt) {
-      if (isSpoilt) {
-        sever(client)
-        forget(client)
-      } else if (open.has(client)) {
-        idle.push(client)
-        waiting.shift()?.()
-      }
-    },
-    async close() {
-      isClosed = true
-      await Promise.all([...open].map((client) => client.end().catch(() => {})))
-    },
-  }
 }

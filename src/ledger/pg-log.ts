@@ -7,7 +7,8 @@ import type { Freshness, Known, LookUp, Remembered } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
-import { IDENTITY_SQL } from '../postgres/connect.ts'
+import { borrow, IDENTITY_SQL } from '../postgres/connect.ts'
+import { discard, onConnection } from '../postgres/on-connection.ts'
 import {
   type Answered,
   BEGIN,
@@ -47,6 +48,8 @@ const RECORDS = 5_000
 /** Whoever has not answered by then is not there: the server's own limit on a transaction has passed. */
 const SILENT_MS = 12_000
 const SILENT_LOAD_MS = 60_000
+/** Far more than the largest network takes. */
+const LOAD_WITHIN_MS = 600_000
 
 const MAKE_LOCK = `insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing`
 const LOCK = `select from ipledger.network_lock where network_id = $1 for no key update`
@@ -88,32 +91,25 @@ const FRESHNESS = `select * from ipledger.source_report where network_id = $1 an
 const LOOK_UPS = `select * from ipledger.lookup
     where network_id = $1 and address = any ($2::inet[])`
 
-export type Connections = {
-  /** One that nobody else uses until it is given back; `isSpoilt`: of no further use. */
-  take(): Promise<pg.Client>
-  giveBack(client: pg.Client, isSpoilt: boolean): void
-}
-
-export function createPgLog(connections: Connections): Log {
+export function createPgLog(pool: pg.Pool): Log {
   return {
     async begin(network, catchUp) {
-      const client = await connections.take()
+      const client = await borrow(pool)
       try {
-        return await begin(client, network, catchUp, connections)
+        return await begin(client, network, catchUp)
       } catch (error) {
-        await endTransaction(client, connections, true)
+        await endTransaction(client, true)
         throw error
       }
     },
-    async tail(network, after) {
-      return using(connections, async (client) => {
+    tail: (network, after) =>
+      onConnection(pool, async (client) => {
         const { answered } = await trip(client, [tailStatement(network, after)])
         return pageOf(answered[0]!, after)
-      })
-    },
-    load: (network, build) => using(connections, (client) => load(client, network, build)),
+      }),
+    load: (network, build) => onConnection(pool, (client) => load(client, network, build), LOAD_WITHIN_MS),
     clock: () =>
-      using(connections, async (client) => {
+      onConnection(pool, async (client) => {
         const { answered } = await trip(client, [
           { name: 'clock', text: `select ${MS('clock_timestamp()')} as clock`, values: [] },
         ])
@@ -123,7 +119,7 @@ export function createPgLog(connections: Connections): Log {
 }
 
 /** A connection that goes silent, as when a packet is cut, would keep the network for ever. */
-async function within<T>(ms: number, client: pg.Client, answer: Promise<T>): Promise<T> {
+async function within<T>(ms: number, client: pg.PoolClient, answer: Promise<T>): Promise<T> {
   const timer = setTimeout(() => sever(client), ms)
   try {
     return await answer
@@ -132,30 +128,13 @@ async function within<T>(ms: number, client: pg.Client, answer: Promise<T>): Pro
   }
 }
 
-function trip(client: pg.Client, statements: readonly Statement[]): Promise<Trip> {
+function trip(client: pg.PoolClient, statements: readonly Statement[]): Promise<Trip> {
   return within(SILENT_MS, client, makeTrip(client, statements))
-}
-
-async function using<T>(connections: Connections, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = await connections.take()
-  let isSpoilt = true
-  try {
-    const result = await work(client)
-    isSpoilt = false
-    return result
-  } finally {
-    connections.giveBack(client, isSpoilt)
-  }
 }
 
 // A transaction.
 
-async function begin(
-  client: pg.Client,
-  network: string,
-  catchUp: CatchUp,
-  connections: Connections,
-): Promise<Transaction> {
+async function begin(client: pg.PoolClient, network: string, catchUp: CatchUp): Promise<Transaction> {
   const { after, needs, creates, sought } = catchUp
   const asked = question(network, needs)
   const statements: Statement[] = [
@@ -174,7 +153,7 @@ async function begin(
   if (lock!.rowCount === 0 && tail!.rows.length > 0) {
     // Another process created the network after the first of these statements: it is seen, and not locked.
     await trip(client, [ROLLBACK])
-    return begin(client, network, { ...catchUp, creates: true }, connections)
+    return begin(client, network, { ...catchUp, creates: true })
   }
   const identity = await identityOf(client, life as string)
   let isOver = false
@@ -201,19 +180,19 @@ async function begin(
     async commit(write) {
       const statements = [...writeStatements(network, write), COMMIT]
       isOver = true
-      return commit(client, statements, connections)
+      return commit(client, statements)
     },
     async abandon() {
       if (isOver) return
       isOver = true
-      await endTransaction(client, connections, isSpoilt)
+      await endTransaction(client, isSpoilt)
     },
   }
 }
 
-const identities = new WeakMap<pg.Client, { readonly life: string; readonly identity: string }>()
+const identities = new WeakMap<pg.PoolClient, { readonly life: string; readonly identity: string }>()
 
-async function identityOf(client: pg.Client, life: string): Promise<string> {
+async function identityOf(client: pg.PoolClient, life: string): Promise<string> {
   const known = identities.get(client)
   if (known?.life === life) return known.identity
   const { answered } = await trip(client, [IDENTITY])
@@ -223,39 +202,36 @@ async function identityOf(client: pg.Client, life: string): Promise<string> {
 }
 
 /** `isSpoilt`: a read failed, which may be for a statement prepared before a migration; it would fail again. */
-async function endTransaction(client: pg.Client, connections: Connections, isSpoilt: boolean): Promise<void> {
+async function endTransaction(client: pg.PoolClient, isSpoilt: boolean): Promise<void> {
   try {
     await trip(client, [ROLLBACK])
-    connections.giveBack(client, isSpoilt)
   } catch {
-    connections.giveBack(client, true)
+    return discard(client)
   }
+  if (isSpoilt) discard(client)
+  else client.release()
 }
 
-async function commit(
-  client: pg.Client,
-  statements: readonly Statement[],
-  connections: Connections,
-): Promise<Committed> {
+async function commit(client: pg.PoolClient, statements: readonly Statement[]): Promise<Committed> {
   try {
     const { answered, warnings } = await trip(client, statements)
     if (answered.at(-1)!.command !== 'COMMIT') throw new Error('the transaction was rolled back')
-    connections.giveBack(client, false)
+    client.release()
     return { kind: 'committed', isWarned: warnings.length > 0 }
   } catch (error) {
     try {
       await trip(client, [ROLLBACK])
     } catch {
-      connections.giveBack(client, true)
+      discard(client)
       return { kind: 'unknown', error }
     }
     const code = sqlState(error)
     if (code === undefined) {
       // The server answered, and not with an error: what was committed is not known.
-      connections.giveBack(client, true)
+      discard(client)
       return { kind: 'unknown', error }
     }
-    connections.giveBack(client, false)
+    client.release()
     return { kind: 'rolledBack', isVeto: isVeto(code), error }
   }
 }
@@ -372,7 +348,7 @@ const RECENT = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') a
     order by e.seq limit $3`
 
 async function load<T>(
-  client: pg.Client,
+  client: pg.PoolClient,
   network: string,
   build: (loaded: Loaded) => Promise<T>,
 ): Promise<T> {

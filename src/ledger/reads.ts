@@ -9,6 +9,7 @@ import type { Answer } from '../core/command.ts'
 import type { HoldCause } from '../core/event.ts'
 import type { NetworkState } from '../core/image.ts'
 import { POLICY } from '../core/policy.ts'
+import { ConnectFailed } from '../postgres/connect.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/trip.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
@@ -177,10 +178,10 @@ function isUnavailable(error: unknown): boolean {
     return UNAVAILABLE_CLASSES.has(code.slice(0, 2)) || UNAVAILABLE_CODES.has(code)
   }
   if (!(error instanceof Error)) return false
-  if (error instanceof AggregateError) return true
+  if (error instanceof ConnectFailed) return true
   if ('code' in error && typeof error.code === 'string' && /^E[A-Z]+$/.test(error.code)) return true
-  // pg has no codes for its own: 'Connection terminated…', 'timeout exceeded when trying to connect', 'Cannot use a pool…'.
-  return /terminat|timeout|ended|closed|pool after calling end/i.test(error.message)
+  // pg has no codes for its own: 'Connection terminated…'.
+  return /terminat|timeout|ended|closed/i.test(error.message)
 }
 
 /** Holds in force, as GetNetwork and ResumeHold answer them. */

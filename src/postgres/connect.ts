@@ -8,6 +8,7 @@
 
 import pg from 'pg'
 import { StartRefused } from '../config.ts'
+import { sever } from './trip.ts'
 import { valueTypes } from './values.ts'
 
 type ConnectTarget = {
@@ -77,15 +78,42 @@ export async function withClient<T>(
   }
 }
 
-/** Connections for reads. Opened when needed; an idle one that is lost is dropped and reported to `onLost`. */
+/**
+ * Connections that many share. Opened when needed; one that is lost is dropped, while it is idle with a word to `onLost`.
+ * `prepare` is done to each new connection before it is handed out.
+ */
 export function createPool(
-  target: ConnectTarget & { readonly max: number; readonly onLost?: (error: Error) => void },
+  target: ConnectTarget & {
+    readonly max: number
+    readonly onLost?: (error: Error) => void
+    readonly prepare?: (client: pg.ClientBase) => Promise<void>
+  },
 ): pg.Pool {
-  const pool = new pg.Pool({ ...options(target), max: target.max, idleTimeoutMillis: 30_000 })
-  pool.on('error', (error) => target.onLost?.(error))
+  const { max, onLost, prepare } = target
+  const onConnect = async (client: pg.ClientBase): Promise<void> => {
+    // The pool's own time-out has passed by then.
+    const timer = setTimeout(() => sever(client), CONNECT_TIMEOUT_MS)
+    try {
+      await prepare?.(client)
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+  const pool = new pg.Pool({ ...options(target), max, idleTimeoutMillis: 30_000, onConnect })
+  pool.on('error', (error) => onLost?.(error))
   // One that is lost while it is lent out: its borrower's statement fails, but pg reports it here as well.
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool
+}
+
+/** @throws ConnectFailed, or StartRefused if the server must not be written to */
+export async function borrow(pool: pg.Pool): Promise<pg.PoolClient> {
+  try {
+    return await pool.connect()
+  } catch (error) {
+    if (error instanceof StartRefused) throw error
+    throw new ConnectFailed(describe(error, place(pool.options.connectionString!)), { cause: error })
+  }
 }
 
 /** @throws StartRefused in one sentence when this server would lose, mangle or refuse what is written to it. */

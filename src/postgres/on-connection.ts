@@ -3,6 +3,7 @@
  * nothing, so the connection is severed after a while. When the work fails, its connection is closed with it.
  */
 import type pg from 'pg'
+import { borrow } from './connect.ts'
 import { sever } from './trip.ts'
 
 /** Longer than the role's own time-out of a statement: then nobody is there to report it. */
@@ -12,21 +13,27 @@ const WORK_WITHIN_MS = 60_000
 
 export async function onConnection<T>(
   database: pg.Pool,
-  work: (client: pg.Client) => Promise<T>,
+  work: (client: pg.PoolClient) => Promise<T>,
   withinMs = WORK_WITHIN_MS,
 ): Promise<T> {
-  // A pool's client is one of the driver's own.
-  const client = (await database.connect()) as unknown as pg.Client & pg.PoolClient
+  const client = await borrow(database)
   const timeout = setTimeout(() => sever(client), withinMs)
-  let failed = true
   try {
     const result = await work(client)
-    failed = false
+    client.release()
     return result
+  } catch (error) {
+    discard(client)
+    throw error
   } finally {
     clearTimeout(timeout)
-    client.release(failed)
   }
+}
+
+/** Of no further use to its pool. A polite end would wait for a server that may be silent. */
+export function discard(client: pg.PoolClient): void {
+  sever(client)
+  client.release(true)
 }
 
 /** The rows of one statement; one with a name is prepared once a connection. */

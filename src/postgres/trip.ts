@@ -77,7 +77,7 @@ const LESS_THAN_WARNING: ReadonlySet<string | undefined> = new Set(['NOTICE', 'I
 /**
  * @throws the driver's error for the first statement that failed, or for the connection; Unreadable
  */
-export function trip(client: pg.Client, statements: readonly Statement[]): Promise<Trip> {
+export function trip(client: pg.ClientBase, statements: readonly Statement[]): Promise<Trip> {
   const { promise, resolve, reject } = Promise.withResolvers<Trip>()
   client.query(createQuery(statements, resolve, reject) as unknown as pg.Submittable)
   return promise

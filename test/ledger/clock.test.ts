@@ -9,7 +9,7 @@ import type { Reason } from '../../src/core/refusal.ts'
 import { watchClock } from '../../src/ledger/clock.ts'
 import type { Log } from '../../src/ledger/log.ts'
 import { createLoop } from '../../src/ledger/loop.ts'
-import { shareConnections } from '../../src/ledger/open.ts'
+import { createLedgerPool } from '../../src/ledger/open.ts'
 import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { command, HOUR, MINUTE, release, reserve, SECOND } from '../core/given.ts'
 import { useTestDatabase } from '../support/database.ts'
@@ -17,8 +17,8 @@ import { waitFor } from '../support/wait-for.ts'
 import { eventsOf, expectInOrder, freshNetwork, linesOf, openTestLedger, useLedger } from './opened.ts'
 
 const database = await useTestDatabase()
-const connections = shareConnections(database.serviceUrl, 2)
-afterAll(() => connections.close())
+const connections = createLedgerPool(database.serviceUrl, 2)
+afterAll(() => connections.end())
 const observer = await openTestLedger(database.serviceUrl)
 afterAll(() => observer.close())
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
-import { shareConnections } from '../../src/ledger/open.ts'
+import { createLedgerPool } from '../../src/ledger/open.ts'
 import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { release, reserve } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
@@ -71,8 +71,8 @@ test('a process that meets an event of a newer format stops serving that network
 
 test('a network that another process creates after this one asked for its lock is locked before it is seen', async () => {
   const { network } = await freshNetwork(await open())
-  const connections = shareConnections(database.serviceUrl, 1)
-  onTestFinished(() => connections.close())
+  const connections = createLedgerPool(database.serviceUrl, 1)
+  onTestFinished(() => connections.end())
   await withClient(database.adminUrl, async (other) => {
     await other.query('begin')
     await other.query(`insert into ipledger.network_lock values ('new')`)
