@@ -71,10 +71,13 @@ test('a promoted standby that lacks the last commits: a new era, and back on the
   await declared.take(gone!.of(reserve('lost')))
 
   move(standby)
-  const refused = await ledger.refuse(whole!.of(reserve('x')), 'DATABASE_UNAVAILABLE', {
-    deadline: performance.now() + 1_500,
-  })
-  assert.match(refused.message, /read-only standby/)
+  await waitFor(
+    async () => {
+      const told = await ledger.submit(whole!.of(reserve('x')), { deadline: performance.now() + 500 })
+      return !told.ok && /read-only standby/.test(told.refusal.message)
+    },
+    { what: 'the word of the standby' },
+  )
   await standby.promote()
 
   // Who quotes the lost lease before anybody else has asked is told by the era that begins first.
@@ -206,10 +209,10 @@ test('a commit whose wait for a standby was cancelled is no success until a late
 
   const answers: string[] = []
   const patient = ledger.take(of(reserve('a', { requestId: 'r', fingerprint: 'f' })), {
-    deadline: performance.now() + 20_000,
+    deadline: performance.now() + 60_000,
   })
   void patient.then(() => answers.push('patient'))
-  const hasty = ledger.refuse(of(reserve('b')), 'OUTCOME_UNKNOWN', { deadline: performance.now() + 1_000 })
+  const hasty = ledger.refuse(of(reserve('b')), 'OUTCOME_UNKNOWN', { deadline: performance.now() + 3_000 })
   const first = await waits(0)
   await cancel(first.pid)
   // The events are there for all to see, and the look-up of the batch waits for the standby as well.

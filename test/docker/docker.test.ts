@@ -10,7 +10,7 @@ import { readEntries } from '../support/at-once.ts'
 import { type Engine, NETWORK, openEngine } from './engine.ts'
 
 const SUBNET = '172.31.250.0/24'
-const patience = () => AbortSignal.timeout(20_000)
+const patience = () => AbortSignal.timeout(60_000)
 
 let engine: Engine
 let source: AskedSource

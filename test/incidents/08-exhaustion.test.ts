@@ -45,7 +45,7 @@ incident(
     const request = scene.wants(sandbox('once'), { requestId: 'only-once' })
     {
       const database = { ...running.database, adminUrl: proxy.url }
-      await using far = await serviceOn({ ...running, database }, { IPLEDGER_DEADLINE_SECONDS: '1' })
+      await using far = await serviceOn({ ...running, database }, { IPLEDGER_DEADLINE_SECONDS: '3' })
       // The commit that hangs is that of the Reserve, and none of loading an image.
       await waitFor(async () => (await fetch(`${far.url}/readyz`)).ok)
       proxy.silentFromNextCommit()

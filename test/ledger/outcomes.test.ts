@@ -244,6 +244,7 @@ describe('a deadline', () => {
     const { proxy, ledger, network, of } = await behindProxy()
     proxy.down(true)
     const patient = ledger.take(of(reserve('patient')))
+    await waitFor(() => ledger.failed.length > 0, { what: 'the first attempt to fail' })
     const refusal = await ledger.refuse(of(reserve('hasty')), 'DATABASE_UNAVAILABLE', soon(300))
     assert.match(refusal.message, /nothing was done/)
     assert.ok(refusal.retryAfterMs! > 0)
@@ -268,7 +269,7 @@ describe('a deadline', () => {
     const patient = ledger.submit(request, soon(60_000)).finally(() => {
       isAnswered = true
     })
-    await ledger.refuse(of(reserve('hasty')), 'OUTCOME_UNKNOWN', soon(500))
+    await ledger.refuse(of(reserve('hasty')), 'OUTCOME_UNKNOWN', soon(2_000))
     assert.equal(isAnswered, false)
     // Another process knows: it finds what was committed.
     expect(await other.submit(request)).toMatchObject({

@@ -10,7 +10,7 @@ const sources = createAskedSources({})
 
 const settings = { listUrl: `${endpoint.url}/list`, lookUpUrl: `${endpoint.url}/{uid}` }
 const declared = declaration('http', settings)
-const patience = () => AbortSignal.timeout(5_000)
+const patience = () => AbortSignal.timeout(60_000)
 const question = (kind = 'vm'): Question => ({
   owner: owner({ kind, name: 'a' }),
   address: '10.0.0.1',

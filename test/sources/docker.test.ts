@@ -11,7 +11,7 @@ const endpoint = await useEndpoint()
 const { hostname, port } = new URL(endpoint.url)
 const settings = { host: hostname, port: Number(port), network: 'workloads', labels: ['team=web'] }
 const source = useSource(declaration('docker', settings, { node: 'n1' }))
-const list = () => source.list(AbortSignal.timeout(5_000))
+const list = () => source.list(AbortSignal.timeout(60_000))
 
 const ID = 'a'.repeat(64)
 const OTHER = 'b'.repeat(64)

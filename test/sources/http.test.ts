@@ -16,7 +16,7 @@ const source = useSource(declaration('http', settings), { token: 'bearer-of-the-
 const WEB = { address: '10.0.0.5', kind: 'vm', name: 'web', uid: 'u1', state: 'running' }
 const DB = { address: '10.0.0.6', kind: 'vm', name: 'db', uid: 'u2' }
 
-const patience = () => AbortSignal.timeout(5_000)
+const patience = () => AbortSignal.timeout(60_000)
 const list = () => source.list(patience())
 
 /** Pages by their number in `page`; each names the next. */
@@ -99,7 +99,7 @@ describe('list', () => {
     const address = (n: number) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`
     const entries = Array.from({ length: MOST_ENTRIES + 1 }, (_, n) => ({ address: address(n) }))
     endpoint.answer((_, response) => json(response, 200, { epoch: 'e1', complete: true, entries }))
-    const listing = await source.list(AbortSignal.timeout(20_000))
+    const listing = await source.list(AbortSignal.timeout(60_000))
     expect(listing).toMatchObject({
       complete: false,
       because: `it lists more than ${MOST_ENTRIES} entries`,
@@ -117,7 +117,7 @@ describe('list', () => {
         next: `?page=${Number(query.page ?? 0) + 1}`,
       }),
     )
-    expect(await source.list(AbortSignal.timeout(20_000))).toMatchObject({ complete: false })
+    expect(await source.list(AbortSignal.timeout(60_000))).toMatchObject({ complete: false })
     expect(endpoint.asked).toHaveLength(3)
     endpoint.answer(({ query }, response) =>
       json(response, 200, {
@@ -127,7 +127,7 @@ describe('list', () => {
         next: `?page=${Number(query.page ?? 0) + 1}`,
       }),
     )
-    expect(await source.list(AbortSignal.timeout(20_000))).toMatchObject({
+    expect(await source.list(AbortSignal.timeout(60_000))).toMatchObject({
       because: 'it has more than 1000 pages',
     })
   }, 30_000)

@@ -7,7 +7,7 @@ import { declaration } from '../support/asked.ts'
 import { json, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
-const patience = () => AbortSignal.timeout(10_000)
+const patience = () => AbortSignal.timeout(60_000)
 const http = (url: string) => declaration('http', { listUrl: `${url}/list`, lookUpUrl: `${url}/{uid}` })
 const ask = (declared: ReturnType<typeof declaration>, secrets = {}) =>
   createAskedSources(secrets).get('default', declared).list(patience())

@@ -52,7 +52,7 @@ test.each<[SourceKind, (port: number) => Details]>([
   })
   const declared = declaration(kind, settings((server.address() as AddressInfo).port))
   const token = kind === 'docker' ? {} : { token: 't' }
-  const patience = () => AbortSignal.timeout(10_000)
+  const patience = () => AbortSignal.timeout(60_000)
   const known = useSource(declared, { ca: cert, ...own, ...token })
   expect(await known.list(patience())).toMatchObject({ epoch: 'e1', complete: true })
   expect(shown).toEqual(shown.map(() => [true, kind === 'docker' ? undefined : 'Bearer t']))
