@@ -1,15 +1,12 @@
 /** `ipledger demo`: what it tells is what its database says. */
 import { join } from 'node:path'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import type { Proof } from '../../src/core/judge.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { processesOf, startProcess } from './commands.ts'
-
-// It makes and starts a PostgreSQL of its own.
-vi.setConfig({ testTimeout: 90_000 })
 
 type EventRow = {
   readonly seq: number

@@ -5,18 +5,12 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
-import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
+import { useOwnDatabase, withClient } from '../support/database.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
 import { ipledger, ipledgerJson, MAIN, processesOf, serve, startProcess, stop, words } from './commands.ts'
 
 type Leases = { readonly leases: readonly { readonly leaseId: string; readonly address: string }[] }
-
-async function ownDatabase(): Promise<TestDatabase> {
-  const database = await createTestDatabase({ empty: true })
-  onTestFinished(() => database.drop())
-  return database
-}
 
 test('from an empty directory: start, the three commands, restart, the lease is still there', async () => {
   const directory = temporaryDirectory()
@@ -113,7 +107,7 @@ test('a start that cannot be ends in a sentence and leaves nothing running', asy
 })
 
 test('SIGTERM lets a call that waits for the database finish and refuses new ones; a second signal ends it', async () => {
-  const database = await ownDatabase()
+  const database = await useOwnDatabase({ empty: true })
   const env = { DATABASE_URL: database.adminUrl }
   const waiting = async (url: string, name: string) => {
     await ipledgerJson({ url }, words(`pool create ${name} --cidr 10.${name.length}.0.0/24`))
@@ -165,7 +159,7 @@ test('SIGTERM lets a call that waits for the database finish and refuses new one
 })
 
 test('migrate, a server without jobs and a worker share a database', async () => {
-  const database = await ownDatabase()
+  const database = await useOwnDatabase({ empty: true })
   const env = { DATABASE_URL: database.adminUrl, IPLEDGER_LOG_LEVEL: 'warn' }
   const migrated = await startProcess(['migrate'], env).finished
   expect(migrated).toMatchObject({ code: 0, stdout: 'The database is up to date.\n', stderr: '' })
@@ -197,7 +191,7 @@ test('migrate, a server without jobs and a worker share a database', async () =>
 })
 
 test('tokens are made, work, are listed without what opens them, and are withdrawn', async () => {
-  const database = await ownDatabase()
+  const database = await useOwnDatabase({ empty: true })
   const file = join(temporaryDirectory(), 'tokens.jsonl')
   const token = (line: string) => ipledger({ url: '' }, words(`token ${line} --file ${file}`))
   const admin = (await token('create boss --role admin')).stdout.trim()

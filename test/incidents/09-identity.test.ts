@@ -44,7 +44,6 @@ for (const [orphan, successor] of [
       // The other way round: the name is there, and this uid is not; that keeps nothing.
       expect(reality.find({ kind: 'pod', name, uid: 'uid-1' }, '')).toBeUndefined()
     },
-    30_000,
   )
 }
 

@@ -1,7 +1,7 @@
 /** Restores, reboots, failovers (group 12 of docs/incidents.md): books that travelled back in time hand out nothing before the world was seen again. */
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { startProcess } from '../e2e/commands.ts'
-import { asSuperuser, createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
+import { copyOf, type TestDatabase, useOwnDatabase, withClient } from '../support/database.ts'
 import {
   emptyPool,
   expectInOrder,
@@ -24,26 +24,6 @@ const FIRST_OF_ERA_1 = 2 ** 40
 const startMany = (scene: Scene, name: string, count: number, node = 'n1'): Promise<Started[]> =>
   Promise.all(Array.from({ length: count }, (_, index) => scene.start({ name: `${name}-${index}`, node })))
 
-async function ownDatabase(): Promise<TestDatabase> {
-  const database = await createTestDatabase()
-  onTestFinished(() => database.drop())
-  return database
-}
-
-/** What a dump and its restore make of a database: the same rows, under another name. Nobody may be connected to it. */
-async function copyOf(original: TestDatabase): Promise<TestDatabase> {
-  const name = `${original.name}_copy`
-  await asSuperuser(`create database ${name} template ${original.name}`)
-  onTestFinished(() => asSuperuser(`drop database if exists ${name} with (force)`))
-  const there = (url: string) => new URL(`/${name}`, url).href
-  return {
-    ...original,
-    name,
-    adminUrl: there(original.adminUrl),
-    serviceUrl: there(original.serviceUrl),
-  }
-}
-
 /** The next life of the service, and what the world sees of it. */
 async function lifeOn(database: TestDatabase, time: TestTime, before?: Scene) {
   const service = await serviceOn({ database, time })
@@ -58,7 +38,7 @@ async function lifeOn(database: TestDatabase, time: TestTime, before?: Scene) {
 
 // Fails without NEW_ERA_RECOVERS, MANY_REAPS_HOLD.
 test('12.1 backup-older-than-reality: a restored dump recovers, adopts what it lost, and hands out nothing that is live', async () => {
-  const original = await ownDatabase()
+  const original = await useOwnDatabase()
   const time = { movedBy: 0 }
   let early: Started[] = []
   let first: Scene
@@ -134,11 +114,11 @@ test('12.1 backup-older-than-reality: a restored dump recovers, adopts what it l
   const { addresses } = await emptyPool(scene)
   expect(addresses.filter((address) => reality.at(address).length > 1)).toEqual([])
   await expectInOrder(scene, { database: dump })
-}, 90_000)
+})
 
 // Fails without NEW_ERA_RECOVERS, OTHER_OWNER_IS_A_CONFLICT.
 test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is lost tells the ledger, and both are kept apart', async () => {
-  const database = await ownDatabase()
+  const database = await useOwnDatabase()
   const time = { movedBy: 0 }
   let first: Scene
   let kept = 0

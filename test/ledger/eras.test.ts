@@ -3,47 +3,15 @@
  * begins, and the network is RECOVERING until its sources have told what runs. Failovers are in `chaos/failover.test.ts`.
  */
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { firstSeqOfEra, LAST_ERA } from '../../src/core/policy.ts'
 import type { PoolInput } from '../../src/core/pool.ts'
 import { command, enable, lists, register, release, reserve, type Scene, SECOND } from '../core/given.ts'
-import { asSuperuser, createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
+import { copyOf, type TestDatabase, useOwnDatabase, withClient } from '../support/database.ts'
 import { expectInOrder, freshNetwork, linesOf, type TestLedger, useLedger } from './opened.ts'
 
 const ERA = 2 ** 40
-const PROGRAMS = `/usr/lib/postgresql/${process.env.IPLEDGER_TEST_POSTGRES}/bin`
-
-let copies = 0
-
-async function useOwnDatabase(): Promise<TestDatabase> {
-  const database = await createTestDatabase()
-  onTestFinished(() => database.drop())
-  return database
-}
-
-/**
- * A dump of this moment, restored beside the original: PostgreSQL's own where its programs are of the server's version
- * (IPLEDGER_TEST_POSTGRES=15 with Debian's), else a copy of the database. Nobody is connected to the original.
- */
-async function copyOf(original: TestDatabase): Promise<TestDatabase> {
-  copies += 1
-  const name = `${original.name}_copy${copies}`
-  const drop = () => asSuperuser(`drop database if exists ${name} with (force)`)
-  onTestFinished(drop)
-  const [adminUrl, serviceUrl] = [original.adminUrl, original.serviceUrl].map(
-    (url) => new URL(`/${name}`, url).href,
-  )
-  if (existsSync(`${PROGRAMS}/pg_dump`)) {
-    const dump = execFileSync(`${PROGRAMS}/pg_dump`, [original.adminUrl], { maxBuffer: 2 ** 28 })
-    await asSuperuser(`create database ${name}`)
-    const options = ['--quiet', '--set=ON_ERROR_STOP=1', adminUrl!]
-    execFileSync(`${PROGRAMS}/psql`, options, { input: dump, stdio: ['pipe', 'ignore', 'inherit'] })
-  } else await asSuperuser(`create database ${name} template ${original.name}`)
-  return { ...original, name, adminUrl: adminUrl!, serviceUrl: serviceUrl!, drop }
-}
 
 /** A network with leases of `one` at 10.0.0.1 and `two` at 10.0.0.2; nobody is connected. */
 async function withPast(options: Partial<PoolInput> = {}, more: readonly (() => Command)[] = []) {

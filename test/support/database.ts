@@ -1,8 +1,10 @@
 /** A database of its own for a test file, cloned from the migrated template. */
 
+import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import type pg from 'pg'
-import { afterAll, inject } from 'vitest'
+import { afterAll, inject, onTestFinished } from 'vitest'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 
 export type TestDatabase = {
@@ -37,6 +39,37 @@ export async function createTestDatabase(options: { readonly empty?: boolean } =
     auditorUrl: here(auditorUrl),
     drop: () => asSuperuser(`drop database if exists ${name} with (force)`),
   }
+}
+
+/** For one test. */
+export async function useOwnDatabase(
+  options?: Parameters<typeof createTestDatabase>[0],
+): Promise<TestDatabase> {
+  const database = await createTestDatabase(options)
+  onTestFinished(() => database.drop())
+  return database
+}
+
+const PROGRAMS = `/usr/lib/postgresql/${process.env.IPLEDGER_TEST_POSTGRES}/bin`
+
+/**
+ * For one test: a dump of this moment, restored beside the original. By PostgreSQL's own programs where they are of the server's
+ * version (IPLEDGER_TEST_POSTGRES=15 with Debian's), else as a copy of the database. Nobody is connected to the original.
+ */
+export async function copyOf(original: TestDatabase): Promise<TestDatabase> {
+  const name = `${original.name}_copy`
+  const drop = () => asSuperuser(`drop database if exists ${name} with (force)`)
+  onTestFinished(drop)
+  const [adminUrl, serviceUrl] = [original.adminUrl, original.serviceUrl].map(
+    (url) => new URL(`/${name}`, url).href,
+  )
+  if (existsSync(`${PROGRAMS}/pg_dump`)) {
+    const dump = execFileSync(`${PROGRAMS}/pg_dump`, [original.adminUrl], { maxBuffer: 2 ** 28 })
+    await asSuperuser(`create database ${name}`)
+    const options = ['--quiet', '--set=ON_ERROR_STOP=1', adminUrl!]
+    execFileSync(`${PROGRAMS}/psql`, options, { input: dump, stdio: ['pipe', 'ignore', 'inherit'] })
+  } else await asSuperuser(`create database ${name} template ${original.name}`)
+  return { ...original, name, adminUrl: adminUrl!, serviceUrl: serviceUrl!, drop }
 }
 
 /** Runs statements one by one, each in its own transaction, as superuser of the whole server. */

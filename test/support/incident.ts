@@ -104,19 +104,15 @@ export type Play = (scene: Scene) => Promise<void>
 /** At the top of a test file: `incident('8.6 check-then-insert: …', async (scene) => …)`. */
 export function useIncidents(service: TestService) {
   let scenes = 0
-  return (title: string, play: Play, timeout?: number) =>
-    test(
-      title,
-      async () => {
-        scenes += 1
-        const network = `n${scenes}-${title.slice(0, title.indexOf(' ')).replace('.', '-')}`
-        await service.call.ok('NetworkService/CreateNetwork', { name: network })
-        const scene = openScene({ network, service })
-        await play(scene)
-        await expectInOrder(scene, service)
-      },
-      timeout,
-    )
+  return (title: string, play: Play) =>
+    test(title, async () => {
+      scenes += 1
+      const network = `n${scenes}-${title.slice(0, title.indexOf(' ')).replace('.', '-')}`
+      await service.call.ok('NetworkService/CreateNetwork', { name: network })
+      const scene = openScene({ network, service })
+      await play(scene)
+      await expectInOrder(scene, service)
+    })
 }
 
 /** The end of every scene. */
