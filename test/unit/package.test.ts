@@ -1,9 +1,11 @@
 /** What `npm pack` puts into the package: JavaScript and SQL that run, and the contract. No tests, no TypeScript source. */
 import { execFileSync } from 'node:child_process'
-import { globSync } from 'node:fs'
+import { chmodSync, cpSync, globSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { ROOT } from '../support/root.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 const cwd = fileURLToPath(ROOT)
 
@@ -16,7 +18,7 @@ const WANTED = [
   /^proto\/.+(\.proto|LICENSE)$/,
 ]
 
-test('the package has what runs, and nothing else', { timeout: 60_000 }, () => {
+test('the package has what runs, and nothing else', { timeout: 120_000 }, () => {
   const said = execFileSync('npm', ['pack', '--dry-run', '--json', '--silent'], { cwd, encoding: 'utf8' })
   const files: string[] = JSON.parse(said)[0].files.map(({ path }: { path: string }) => path)
   expect(files.filter((file) => !WANTED.some((pattern) => pattern.test(file)))).toEqual([])
@@ -24,4 +26,24 @@ test('the package has what runs, and nothing else', { timeout: 60_000 }, () => {
   const sql = globSync('db/{grants,audit/*,migrations/*}.sql', { cwd }).map((file) => `dist/${file}`)
   const needed = [...sources, ...sql, 'bin/ipledger.js', 'proto/ipledger/v1/lease.proto']
   expect(files).toEqual(expect.arrayContaining(needed))
+})
+
+test('the command runs src where it is, else dist; on the Node.js that it brings, else on a new one', () => {
+  const root = temporaryDirectory()
+  for (const path of ['package.json', 'bin/ipledger.js']) cpSync(new URL(path, ROOT), join(root, path))
+  const write = (path: string, text: string) => {
+    mkdirSync(join(root, path, '..'), { recursive: true })
+    writeFileSync(join(root, path), text)
+  }
+  const ran = () =>
+    execFileSync(process.execPath, [join(root, 'bin/ipledger.js'), 'serve'], { encoding: 'utf8' })
+  const show = 'console.log(import.meta.url, ...process.execArgv)'
+  write('dist/src/main.js', show)
+  expect(ran()).toMatch(/dist\/src\/main\.js --max-semi-space-size=64\n$/)
+  write('src/main.ts', show)
+  expect(ran()).toMatch(/(?<!dist\/)src\/main\.ts --max-semi-space-size=64\n$/)
+  write('node_modules/node/package.json', '{}')
+  write('node_modules/node/bin/node', '#!/bin/sh\necho brought "$@"')
+  chmodSync(join(root, 'node_modules/node/bin/node'), 0o755)
+  expect(ran()).toMatch(/^brought --max-semi-space-size=64 .*main\.ts serve\n$/)
 })
