@@ -150,7 +150,7 @@ esac
 async function played(text: string): Promise<string> {
   const directory = checkout()
   const env = { IPLEDGER_DIR: join(directory, '.ipledger') }
-  const service = await serve(env)
+  const service = await serve({ ...env, IPLEDGER_METRICS: 'yes' })
   try {
     // A reader is slower than the load of the networks.
     await waitFor(async () => (await fetch(`${service.url}/readyz`)).ok, { what: 'its networks' })
