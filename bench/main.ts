@@ -2,6 +2,7 @@
  * `ipledger bench`: how fast it is on this machine, each line beside a floor from the same run. Everything it makes is its own
  * and gone at the end. It fails when something breaks, never because of a speed.
  */
+import { StartRefused } from '../src/config.ts'
 import { withClient } from '../src/postgres/connect.ts'
 import { writeHistory } from './history.ts'
 import { LINES } from './lines.ts'
@@ -15,7 +16,7 @@ export type Options = {
   /** Small and short: that it runs, not how fast. */
   readonly quick?: boolean
   /** How many minutes `snapshot` holds its transaction open. */
-  readonly heldOpen: string
+  readonly heldOpen: number
 }
 
 const FULL: Omit<Scale, 'heldOpenMs'> = {
@@ -62,8 +63,8 @@ export async function runBench(
 ): Promise<void> {
   for (const name of lines)
     if (!(name in LINES))
-      throw new Error(`there is no line "${name}": name some of ${Object.keys(LINES).join(', ')}`)
-  const scale = isQuick ? QUICK : { ...FULL, heldOpenMs: Number(heldOpen) * 60_000 }
+      throw new StartRefused(`There is no line "${name}": name some of ${Object.keys(LINES).join(', ')}.`)
+  const scale = isQuick ? QUICK : { ...FULL, heldOpenMs: heldOpen * 60_000 }
   const began = performance.now()
   const say = (line: string) =>
     console.error(`${((performance.now() - began) / 1_000).toFixed(0).padStart(5)} s  ${line}`)

@@ -2,6 +2,7 @@
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import type { Options } from '../../bench/main.ts'
+import { whole } from './readers.ts'
 
 /** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
 const load = () => import('./serve.ts')
@@ -36,7 +37,7 @@ second one ends it at once.`,
     .argument('[lines...]', 'what to measure (default: all lines)')
     .description('measure it on this machine, each line beside its floor from the same run')
     .option('--quick', 'everything small: that it runs, not how fast')
-    .option('--held-open <minutes>', 'how long the line "snapshot" holds a transaction open', '1')
+    .option('--held-open <minutes>', 'how long the line "snapshot" holds a transaction open', whole, 1)
     .addHelpText('after', '\nWorks on a PostgreSQL of its own, which is gone afterwards.')
     .action(async (lines: readonly string[], options: Options) => {
       const { runBench } = await import('../../bench/main.ts')
