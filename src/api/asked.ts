@@ -22,6 +22,7 @@ import { invalidField } from './errors.ts'
 import {
   address,
   addressInUse,
+  checkCount,
   cidr,
   interfaceName,
   LIMITS,
@@ -168,7 +169,7 @@ function listOf(message: string, field: DescField & { readonly fieldKind: 'list'
         ? enumOf(field.enum, true)
         : scalarOf(message, field, field.scalar)
   return (items: readonly never[], path) => {
-    if (most !== undefined && items.length > most) throw invalidField(path, `has more than ${most} entries`)
+    if (most !== undefined) checkCount(items.length, most, path)
     return read === asItIs ? items : items.map((item, index) => read(item, `${path}[${index}]`))
   }
 }
@@ -202,7 +203,10 @@ function durationOf([leastMs, mostMs] = ANY): Read {
       throw invalidField(path, 'nanos must be below one second and of the sign of seconds')
     }
     if (!(ms >= leastMs && ms <= mostMs)) {
-      throw invalidField(path, `must be between ${leastMs / 1000}s and ${mostMs / 1000}s`)
+      throw invalidField(
+        path,
+        `must be between ${leastMs / 1000}s and ${mostMs / 1000}s; it is ${ms / 1000}s`,
+      )
     }
     return ms
   }
@@ -215,14 +219,15 @@ const LAST_SECOND = 253_402_300_799n
 /** What is finer than a millisecond is cut off, and what was before 1970 was before every log. */
 function instant({ seconds, nanos }: Timestamp, path: string): number {
   const sound = seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= 999_999_999
-  if (!sound) throw invalidField(path, 'is no time of the years 1 to 9999')
+  if (!sound)
+    throw invalidField(path, 'must be a time of the years 1 to 9999, with nanos from 0 to 999999999')
   return Math.max(0, Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000))
 }
 
 /** Version, token, position: all of them are below 2^53. */
 function ledgerNumber(value: bigint, path: string): number {
   if (value > BigInt(Number.MAX_SAFE_INTEGER))
-    throw invalidField(path, 'is 2^53 or more, which no log reaches')
+    throw invalidField(path, 'must be below 2^53, which no log reaches')
   return Number(value)
 }
 

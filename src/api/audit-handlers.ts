@@ -1,18 +1,31 @@
 /** AuditService. What it says of the past is `ipledger_audit`'s; here requests are read and answers put together. */
 import type { Cidr } from '../core/address.ts'
-import { EVENT_TYPES } from '../core/event.ts'
+import { EVENT_TYPES, leaseId } from '../core/event.ts'
 import { refusal } from '../core/refusal.ts'
 import type * as pb from '../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/read-log.ts'
 import { shownEntry, shownEvent, shownHolder, shownPastLease } from './answers.ts'
 import type { Asked } from './asked.ts'
-import { type Backend, type Call, checkHead, type Handlers, ofNetwork, poolNotFound } from './call.ts'
-import { invalidField, Refused } from './errors.ts'
-import { address, cidrOrAddress, ipAddress, knownTexts, oneOf, required } from './fields.ts'
-import { type Page, pageOf } from './page-token.ts'
+import {
+  type Backend,
+  type Call,
+  checkHead,
+  type Handlers,
+  neverWas,
+  ofNetwork,
+  poolNotFound,
+} from './call.ts'
+import { Refused } from './errors.ts'
+import { address, cidrOrAddress, excluding, ipAddress, knownTexts, oneOf, required } from './fields.ts'
+import { notOurs, type Page, pageOf } from './page-token.ts'
 import { allowedNetwork, requiredLease } from './requests.ts'
 
 export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditService> {
+  async function checkWasIssued(network: string, token: number): Promise<void> {
+    const found = ofNetwork(await reads.leaseByToken(network, token), network)
+    if (found.is === 'unknown') throw new Refused(neverWas(leaseId(network, token)))
+  }
+
   return {
     listEvents: async (message, call) => {
       const { network, filter } = readListEvents(message, call)
@@ -23,6 +36,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       )
       checkHead('afterSeq', filter.afterSeq, head)
       checkHead('leaseId', filter.token ?? 0, head)
+      if (filter.token !== null && entries.length === 0) await checkWasIssued(network, filter.token)
       return {
         events: entries.map((one) => shownEvent(network, one)),
         nextPageToken: page.next(next),
@@ -48,7 +62,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       if (found === undefined) {
         const { leaseId } = message
         checkHead('leaseId', token, ofNetwork(await reads.network(network), network).head)
-        throw new Refused(refusal('LEASE_NOT_FOUND', `no lease ${leaseId} was ever handed out`, { leaseId }))
+        throw new Refused(neverWas(leaseId))
       }
       return shownHistory(network, found, page)
     },
@@ -119,7 +133,7 @@ function logPage({ descending }: { readonly descending: boolean }, { size, after
 }
 
 function readMoment({ seq, time }: Pick<Asked<pb.ExplainAddressRequest>, 'seq' | 'time'>): Moment {
-  if (seq !== undefined && time !== undefined) throw invalidField('time', 'seq and time exclude each other')
+  if (seq !== undefined && time !== undefined) excluding('time', 'seq', 'time')
   return { seq: seq ?? null, at: time ?? null }
 }
 
@@ -127,7 +141,7 @@ function readListEvents(message: Asked<pb.ListEventsRequest>, call: Call) {
   const key = message.leaseId === '' ? null : requiredLease(message.leaseId, call, message.network)
   const network = key?.network ?? allowedNetwork(call, message.network)
   if (message.includeSources && message.types.length > 0) {
-    throw invalidField('includeSources', 'types and includeSources exclude each other')
+    excluding('includeSources', 'types', 'includeSources')
   }
   const types = knownTexts(message.types, EVENT_TYPES, 'types')
   const filter: EventFilter = {
@@ -144,13 +158,13 @@ function readListEvents(message: Asked<pb.ListEventsRequest>, call: Call) {
 /** Of a page: a number of the log. */
 function readPosition(position: string): number {
   const number = Number(/^[0-9]{1,16}$/.exec(position)?.[0])
-  if (!Number.isSafeInteger(number)) throw invalidField('pageToken', 'is not a page token of this server')
+  if (!Number.isSafeInteger(number)) throw notOurs()
   return number
 }
 
 /** The number that all pages are of, and the last address of the page before. */
 function readPlaceInList(position: string): { readonly seq: number; readonly after: string } {
   const found = /^([0-9]{1,16}) ([0-9a-f:.]{2,45})$/.exec(position)
-  if (found === null) throw invalidField('pageToken', 'is not a page token of this server')
+  if (found === null) throw notOurs()
   return { seq: readPosition(found[1]!), after: address(found[2]!, 'pageToken') }
 }

@@ -89,6 +89,10 @@ export function poolNotFound(network: string, pool: string): Refused {
   )
 }
 
+export function neverWas(leaseId: string): Refusal {
+  return refusal('LEASE_NOT_FOUND', `there never was a lease ${leaseId}`, { leaseId })
+}
+
 /** A number that a later life of this log gave out: the database may be an older copy. The core says the same of writes. */
 export function checkHead(what: string, number: number, head: number): void {
   if (number <= head) return

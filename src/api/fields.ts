@@ -32,16 +32,17 @@ const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 export function text(value: string, path: string, limit: number): string {
   // Most are short: three bytes a character at most.
   if (3 * value.length > limit && Buffer.byteLength(value) > limit)
-    throw invalidField(path, `is longer than ${limit} bytes`)
-  if (CONTROL.test(value)) throw invalidField(path, 'must not contain control characters')
-  if (!value.isWellFormed()) throw invalidField(path, 'is not well-formed Unicode: half of a surrogate pair')
+    throw invalidField(path, `has ${Buffer.byteLength(value)} bytes; at most ${limit} are allowed`)
+  if (CONTROL.test(value)) throw invalidField(path, 'must not contain control characters such as line breaks')
+  if (!value.isWellFormed())
+    throw invalidField(path, 'must be well-formed Unicode; it has half of a surrogate pair')
   return value
 }
 
 function matching(form: RegExp, words: string) {
   return (value: string, path: string): string => {
     if (form.test(value)) return value
-    throw invalidField(path, value === '' ? 'required' : words)
+    throw invalidField(path, value === '' ? `required; it ${words}` : words)
   }
 }
 
@@ -59,7 +60,7 @@ const INTERFACE_BYTES = 63
 /** Without `|`, which separates the parts of the keys that attachments are looked up by. */
 export function interfaceName(value: string, path: string): string {
   text(value, path, INTERFACE_BYTES)
-  if (value.includes('|')) throw invalidField(path, 'must not contain |')
+  if (value.includes('|')) throw invalidField(path, 'must not contain |, which separates the parts of a key')
   return value
 }
 
@@ -67,7 +68,7 @@ export function interfaceName(value: string, path: string): string {
 export function labels(given: Readonly<Record<string, string>>, path: string): Labels {
   const keys = Object.keys(given)
   if (keys.length === 0) return NO_LABELS
-  if (keys.length > LIMITS.labels) throw invalidField(path, `has more than ${LIMITS.labels} entries`)
+  checkCount(keys.length, LIMITS.labels, path)
   const sorted: Record<string, string> = {}
   for (const key of keys.sort()) {
     if (!LABEL_KEY.test(key)) {
@@ -126,7 +127,7 @@ export function knownTexts<T extends string>(
   all: readonly T[],
   path: string,
 ): readonly T[] {
-  if (given.length > all.length) throw invalidField(path, `has more than ${all.length} entries`)
+  checkCount(given.length, all.length, path)
   const read = given.map((one, index) => {
     const found = all.find((known) => known === one)
     if (found !== undefined) return found
@@ -135,16 +136,48 @@ export function knownTexts<T extends string>(
   return [...new Set(read)]
 }
 
+export function checkCount(count: number, most: number, path: string): void {
+  if (count > most) throw invalidField(path, `has ${count} entries; at most ${most} are allowed`)
+}
+
+/** What a field that must be said is, by the last part of its path. */
+const REQUIRED: Readonly<Record<string, string>> = {
+  address: 'one address, as in 10.0.0.5',
+  answer: 'LIVE, TERMINAL, GONE, UNKNOWN or ERROR',
+  begunAt: 'from the answer of BeginSnapshot or of the last report',
+  cidr: 'the addresses of the pool, as in 10.0.0.0/24',
+  epoch: 'a name for this life of the reporting process, new at each start',
+  head: 'the head of the log when the node was found to be gone',
+  id: 'the name of the source',
+  kind: 'what the workload is, as in pod, container or vm',
+  leaseId: 'the id that Reserve answered, as in default/42',
+  name: 'its name, as in web',
+  owner: 'the workload, with its kind and its name or uid',
+  requestId: 'the id that the request was sent with',
+  sequence: 'from the answer of BeginSnapshot or of the last report',
+  sight: 'what the source can see, with its ownerKinds',
+  source: 'the id of the source that looked',
+  terminalSince: 'with TERMINAL, since when',
+  version: 'the version of the lease that was looked at',
+  why: 'the reason, which goes into the log',
+}
+
 /** A field that must be said. */
-export function required<T>(value: T | '' | undefined, path: string, what = 'required'): T {
-  if (value === '' || value === undefined) throw invalidField(path, what)
-  return value
+export function required<T>(value: T | '' | undefined, path: string, what?: string): T {
+  if (value !== '' && value !== undefined) return value
+  const field = path.slice(path.lastIndexOf('.') + 1)
+  throw invalidField(path, `required: ${what ?? REQUIRED[field] ?? 'it has no default'}`)
+}
+
+/** Fields of which only one may be said. */
+export function excluding(path: string, one: string, other: string): never {
+  throw invalidField(path, `give ${one} or ${other}, not both`)
 }
 
 /** Of two fields exactly one is said. */
 export function oneOf(...fields: readonly [path: string, value: string][]): void {
   const said = fields.filter(([, value]) => value !== '')
   const paths = fields.map(([path]) => path)
-  if (said.length > 1) throw invalidField(paths[0]!, `${paths.join(' and ')} exclude each other`)
-  if (said.length === 0) throw invalidField(paths[0]!, `required: name ${paths.join(' or ')}`)
+  if (said.length > 1) excluding(paths[0]!, paths[0]!, paths[1]!)
+  if (said.length === 0) throw invalidField(paths[0]!, `required: give ${paths.join(' or ')}`)
 }

@@ -30,7 +30,7 @@ export function* readingReport(body: Buffer, isJson: boolean): Generator<void, R
   yield* isJson ? cuttingJson(body, entries, rest) : cuttingBinary(body, entries, rest)
   const small = Buffer.concat(rest)
   if (small.length > SLICE_BYTES) {
-    throw invalidField('', `has more than ${SLICE_BYTES} bytes besides its entries`)
+    throw invalidField('', `must have at most ${SLICE_BYTES} bytes besides its entries`)
   }
   const message = isJson
     ? (readJson(ReportSnapshotRequestSchema, small.toString()) as ReportSnapshotRequest)
@@ -100,7 +100,7 @@ function* cuttingJson(body: Buffer, entries: SnapshotEntry[], rest: Buffer[]): G
 
 function addJson(entries: SnapshotEntry[], slice: Buffer): void {
   const path = `${ENTRIES}[${entries.length}]`
-  if (slice.length > SLICE_BYTES) throw invalidField(path, `an entry may have ${SLICE_BYTES / 2} bytes`)
+  if (slice.length > SLICE_BYTES) throw invalidField(path, `must have at most ${SLICE_BYTES / 2} bytes`)
   let values: unknown
   try {
     values = JSON.parse(`[${slice.toString()}]`)
@@ -131,6 +131,7 @@ function entryOf(value: unknown, path: string): SnapshotEntry {
 }
 
 function add(entries: SnapshotEntry[], entry: SnapshotEntry): void {
-  if (entries.length === MOST_ENTRIES) throw invalidField(ENTRIES, `has more than ${MOST_ENTRIES} entries`)
+  if (entries.length === MOST_ENTRIES)
+    throw invalidField(ENTRIES, `must have at most ${MOST_ENTRIES} entries`)
   entries.push(entry)
 }

@@ -19,6 +19,7 @@ import {
   checkHead,
   commanded,
   type Handlers,
+  neverWas,
   ofNetwork,
   poolNotFound,
   submit,
@@ -58,7 +59,7 @@ export function leaseHandlers(backend: Backend): Handlers<typeof LeaseService> {
 
     batchReserve: async (message, call) =>
       batch(backend, message, call, (item, network) => {
-        if (item.validateOnly) throw invalidField('validateOnly', 'not in a batch')
+        if (item.validateOnly) throw invalidField('validateOnly', 'is not for items of a batch; call Reserve')
         return readReserve(askedReserve(item), call, network)
       }),
 
@@ -144,9 +145,9 @@ async function batch<Item extends { readonly network: string; readonly requestId
 ) {
   const network = allowedNetwork(call, message.network)
   const { requests, atomic } = message
-  if (requests.length === 0) throw invalidField('requests', 'required: 1 to 1000')
+  if (requests.length === 0) throw invalidField('requests', 'required: 1 to 1000 requests')
   if (!atomic && message.requestId !== '') {
-    throw invalidField('requestId', 'only with atomic; give each item its own')
+    throw invalidField('requestId', 'is only for an atomic batch; give each item its own')
   }
   const read = (item: Item) => {
     if (item.network !== '' && item.network !== network) {
@@ -199,7 +200,7 @@ async function findLease({ reads }: Backend, message: Asked<GetLeaseRequest>, ca
     const found = ofNetwork(await reads.leaseByToken(network, token), network)
     const what = `lease ${leaseId}`
     if (found.is === 'unknown') checkHead(what, token, found.head)
-    return held(found, what, refusal('LEASE_NOT_FOUND', `${what}: there is no such lease`))
+    return held(found, what, neverWas(leaseId))
   }
   const network = allowedNetwork(call, message.network)
   const found = ofNetwork(await reads.leaseAt(network, ipAddress(address, 'address')), network)

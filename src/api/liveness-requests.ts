@@ -14,7 +14,7 @@ import { endedAt, sentence } from '../sources/source.ts'
 import type { Asked } from './asked.ts'
 import type { Call } from './call.ts'
 import { invalidField, Refused } from './errors.ts'
-import { required } from './fields.ts'
+import { excluding, required } from './fields.ts'
 import { allowedNetwork, command } from './requests.ts'
 import { checkNode, mayReport } from './rights.ts'
 
@@ -30,14 +30,10 @@ export function readRegisterSource(
 ): Command<'registerSource'> {
   const network = allowedNetwork(call, message.network)
   const kind = (message.kind?.toLowerCase() ?? 'push') as SourceKind
-  const { node, ownerKinds, families, intervalMs } = required(
-    message.sight,
-    'sight',
-    'required: what the source can see',
-  )
+  const { node, ownerKinds, families, intervalMs } = required(message.sight, 'sight')
   checkNode(call.caller, node)
   if (ownerKinds.length === 0) {
-    throw invalidField('sight.ownerKinds', 'required: kinds of the owners that it can see')
+    throw invalidField('sight.ownerKinds', 'required: the kinds of workloads that it can see, as in pod')
   }
   const declaration: SourceDeclaration = {
     id: required(message.id, 'id'),
@@ -64,7 +60,7 @@ function readFamilies(given: readonly number[]): readonly Family[] {
 
 function readSettings(settings: JsonObject): Details {
   if (Buffer.byteLength(JSON.stringify(settings)) > SETTINGS_BYTES) {
-    throw invalidField('settings', `has more than ${SETTINGS_BYTES} bytes`)
+    throw invalidField('settings', `must have at most ${SETTINGS_BYTES} bytes of JSON`)
   }
   requireStorable(settings, 'settings')
   return settings as Details
@@ -73,7 +69,8 @@ function readSettings(settings: JsonObject): Details {
 /** PostgreSQL's text holds everything but this. */
 function requireStorable(value: JsonValue, path: string): void {
   if (typeof value === 'string') {
-    if (value.includes('\0') || !value.isWellFormed()) throw invalidField(path, 'is not well-formed text')
+    if (value.includes('\0') || !value.isWellFormed())
+      throw invalidField(path, 'must be well-formed text without NUL')
   } else if (typeof value === 'object' && value !== null) {
     for (const [key, inner] of Object.entries(value)) {
       requireStorable(key, path)
@@ -108,13 +105,12 @@ export function readReporting(
 export function readReport(message: Asked<pb.ReportSnapshotRequest>, call: Call): ReportGiven {
   const { entries, unchanged, sequence, head, complete } = message
   if (unchanged !== '' && entries.length > 0) {
-    throw invalidField('unchanged', 'entries and unchanged exclude each other')
+    excluding('unchanged', 'entries', 'unchanged')
   }
-  const begun = 'required, from BeginSnapshot or the last answer'
   return {
     ...readReporting(message, call),
-    begunAt: required(message.begunAt, 'begunAt', begun),
-    sequence: required(sequence || undefined, 'sequence', begun),
+    begunAt: required(message.begunAt, 'begunAt'),
+    sequence: required(sequence || undefined, 'sequence'),
     epoch: required(message.epoch, 'epoch'),
     head,
     complete,
@@ -123,7 +119,7 @@ export function readReport(message: Asked<pb.ReportSnapshotRequest>, call: Call)
 }
 
 export function readVerdicts(verdicts: readonly Asked<pb.LookUpVerdict>[]): readonly Verdict[] {
-  if (verdicts.length === 0) throw invalidField('verdicts', 'required: 1 to 1000')
+  if (verdicts.length === 0) throw invalidField('verdicts', 'required: 1 to 1000 verdicts')
   return verdicts.map((verdict, index) => readVerdict(verdict, `verdicts[${index}]`))
 }
 
@@ -133,15 +129,16 @@ function readVerdict(
 ): Verdict {
   const answer = required(named, `${path}.answer`).toLowerCase() as Verdict['answer']
   if (Buffer.byteLength(said.detail) > DETAIL_BYTES) {
-    throw invalidField(`${path}.detail`, `is longer than ${DETAIL_BYTES} bytes`)
+    throw invalidField(`${path}.detail`, `must have at most ${DETAIL_BYTES} bytes`)
   }
   // Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever.
   const detail = sentence(said.detail)
   if (answer !== 'terminal') {
-    if (terminalSince !== undefined) throw invalidField(`${path}.terminalSince`, 'only with TERMINAL')
+    if (terminalSince !== undefined)
+      throw invalidField(`${path}.terminalSince`, 'is only for the answer TERMINAL')
     return { id, answer, terminalSince: null, detail }
   }
-  const ended = endedAt(required(terminalSince, `${path}.terminalSince`, 'required with TERMINAL'), detail)
+  const ended = endedAt(required(terminalSince, `${path}.terminalSince`), detail)
   return {
     id,
     answer: ended.answer,

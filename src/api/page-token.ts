@@ -4,7 +4,7 @@
  * could not ask for.
  */
 import { hash } from 'node:crypto'
-import { invalidField } from './errors.ts'
+import { invalidField, type Refused } from './errors.ts'
 import { text } from './fields.ts'
 
 const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,2500})$/s
@@ -54,11 +54,15 @@ function decodePage(message: Asked): string | null {
   const { pageToken } = message
   if (pageToken === '') return null
   const found = pageToken.length <= LONGEST ? FORM.exec(Buffer.from(pageToken, 'base64url').toString()) : null
-  if (found === null) throw invalidField('pageToken', 'is not a page token of this server')
+  if (found === null) throw notOurs()
   if (found[1] !== digest(message)) {
     throw invalidField('pageToken', 'belongs to a list with other filters; begin again without it')
   }
   return found[2]!
+}
+
+export function notOurs(): Refused {
+  return invalidField('pageToken', 'is not a page token of this server; begin again without it')
 }
 
 /** Of the request but for its page. */

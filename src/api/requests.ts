@@ -14,7 +14,7 @@ import type * as pb from '../gen/ipledger/v1/types_pb.ts'
 import type { Asked } from './asked.ts'
 import { accepted, type Call } from './call.ts'
 import { invalidField } from './errors.ts'
-import { DEFAULT_INTERFACE, NETWORK_NAME, networkName, oneOf, required } from './fields.ts'
+import { DEFAULT_INTERFACE, excluding, NETWORK_NAME, networkName, oneOf, required } from './fields.ts'
 import { checkDryRun, checkNetwork, checkNode } from './rights.ts'
 
 /** A command: its content, and what every command has. `id` is the caller's; `same` is what a repetition must repeat. */
@@ -76,8 +76,7 @@ export function readReserve(
 }
 
 function readClaim({ pool, pools, address, preferPrevious }: Asked<leasePb.Claim>, index: number): Claim {
-  if (pool !== '' && pools.length > 0)
-    throw invalidField(`claims[${index}].pool`, 'pool and pools exclude each other')
+  if (pool !== '' && pools.length > 0) excluding(`claims[${index}].pool`, 'pool', 'pools')
   return {
     pools: pool === '' ? pools : [pool],
     address: address === '' ? null : address,
@@ -119,14 +118,14 @@ function readReference(
   if (message.leaseId !== '') {
     const key = requiredLease(message.leaseId, call, network ?? message.network)
     if (token !== 0 && token !== key.token) {
-      throw invalidField('fencingToken', `the lease id names token ${key.token}`)
+      throw invalidField('fencingToken', `leaseId names token ${key.token}; give the same, or leave this out`)
     }
     return { network: key.network, lease: { token: key.token, owner } }
   }
   const named = network ?? allowedNetwork(call, message.network)
   if (token !== 0) return { network: named, lease: { token, owner } }
   if (owner !== null) return { network: named, lease: { token: null, owner } }
-  throw invalidField('leaseId', 'required: name the lease by leaseId, by fencingToken, or by owner')
+  throw invalidField('leaseId', 'required: give leaseId, fencingToken or owner')
 }
 
 /** `defaultInterface` is null where the interface must be said. */
@@ -137,10 +136,13 @@ function requiredOwner(
 ): { readonly owner: Owner; readonly node: string; readonly labels: Labels } {
   const { node, labels, ...owner } = required(message, 'owner')
   required(owner.kind, 'owner.kind')
-  const name = required(owner.name || owner.uid, 'owner.name', 'name or uid is required')
+  const name = required(owner.name || owner.uid, 'owner.name', 'the name or the uid of the workload')
   const on = owner.interface || defaultInterface
   if (on === null) {
-    throw invalidField('owner.interface', `required here; Reserve's default is ${DEFAULT_INTERFACE}`)
+    throw invalidField(
+      'owner.interface',
+      `required here: the interface that was reserved for; Reserve's default is ${DEFAULT_INTERFACE}`,
+    )
   }
   checkNode(call.caller, node)
   return { owner: { ...owner, name, uid: owner.uid || name, interface: on }, node, labels }
@@ -166,14 +168,14 @@ export function readReap(
   const { version, head, node } = message
   const why = required(message.why, 'why')
   if (node === '') {
-    if (head !== 0) throw invalidField('head', 'only with node')
+    if (head !== 0) throw invalidField('head', 'is only for a reap by node; give version')
     const { network, token } = requiredLease(message.leaseId, call, message.network)
-    if (version === 0) throw invalidField('version', 'required: the version that was judged')
+    required(version || undefined, 'version')
     return command(call, network, message.requestId, { type: 'reap', token, version, why })
   }
-  if (message.leaseId !== '') throw invalidField('node', 'leaseId and node exclude each other')
-  if (version !== 0) throw invalidField('version', 'only with leaseId')
-  if (head === 0) throw invalidField('head', 'required: the head when it was found out that the node is gone')
+  if (message.leaseId !== '') excluding('node', 'leaseId', 'node')
+  if (version !== 0) throw invalidField('version', 'is only for a reap by leaseId; give head')
+  required(head || undefined, 'head')
   checkNode(call.caller, node)
   const network = allowedNetwork(call, message.network)
   return command(call, network, message.requestId, { type: 'reapNode', node, head, why })
@@ -188,7 +190,7 @@ export function requiredLease(id: string, call: Call, network: string) {
     throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
   }
   if (network !== '' && network !== named) {
-    throw invalidField('network', `the lease id names network ${named}`)
+    throw invalidField('network', `leaseId names network ${named}; give the same, or leave this out`)
   }
   checkNetwork(call.caller, named)
   return { network: named, token }

@@ -172,13 +172,27 @@ function inTheWay(batch: Batch, pool: Pool, after: Pool | null): Refusal | null 
 
 /** To create what exists is answered with it, if it is what was asked for. */
 function exists<T extends object>(what: string, is: T, asked: T): Refusal | null {
-  const fields = [...new Set([...Object.keys(is), ...Object.keys(asked)])] as (keyof T & string)[]
-  const differing = fields.filter((field) => !isDeepStrictEqual(is[field], asked[field]))
+  const [before, wanted] = [asJson(is), asJson(asked)]
+  const fields = [...new Set([...Object.keys(before), ...Object.keys(wanted)])]
+  const differing = fields.filter((field) => !isDeepStrictEqual(before[field], wanted[field]))
   if (differing.length === 0) return null
-  const told = (field: keyof T & string) =>
-    `${field} is ${JSON.stringify(is[field] ?? null)}, not ${JSON.stringify(asked[field] ?? null)}`
+  const told = (field: string) =>
+    `${field} is ${JSON.stringify(before[field] ?? null)}, not ${JSON.stringify(wanted[field] ?? null)}`
   const message = `${what} exists with other settings: ${differing.map(told).join('; ')}; update it, or use another name`
   return refusal('ALREADY_EXISTS', message, { differs: differing.join(',') })
+}
+
+/** As callers know it: durations are seconds with an s. */
+function asJson(settings: object): Readonly<Record<string, unknown>> {
+  const entries = Object.entries(settings).map(([key, value]): [string, unknown] => {
+    if (!key.endsWith('Ms')) return [key, isObject(value) ? asJson(value) : value]
+    return [key.slice(0, -'Ms'.length), value === null ? null : `${value / 1_000}s`]
+  })
+  return Object.fromEntries(entries)
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Another pool has its name, or part of its range. */

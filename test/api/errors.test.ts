@@ -386,12 +386,33 @@ describe('every reason, provoked', () => {
       message: expect.stringContaining('cidr is "10.3.0.0/24", not "10.4.0.0/24"'),
       metadata: { differs: 'cidr,subnet,labels' },
     })
+    expect(await call('PoolService/CreatePool', { ...pool, cooldown: '300s' })).toMatchObject({
+      message: expect.stringContaining('cooldown is "120s", not "300s"'),
+      metadata: { differs: 'cooldown' },
+    })
     expect(await ok('NetworkService/CreateNetwork', { name: network })).toMatchObject({
       network: { name: network },
     })
     expect(await call('NetworkService/CreateNetwork', { name: network, description: 'd' })).toMatchObject({
       reason: 'ALREADY_EXISTS',
       metadata: { differs: 'description' },
+    })
+  })
+
+  test.each([
+    'LeaseService/GetLease',
+    'LeaseService/Confirm',
+    'LeaseService/Release',
+    'AuditService/GetLeaseHistory',
+    'AuditService/ListEvents',
+  ])('%s: an id up to the head that was never issued is not found', async (method) => {
+    const { network } = await world()
+    // Event 1 made the network.
+    const leaseId = `${network}/1`
+    expect(await call(method, { leaseId })).toMatchObject({
+      reason: 'LEASE_NOT_FOUND',
+      message: `there never was a lease ${leaseId}`,
+      metadata: { leaseId },
     })
   })
 
