@@ -77,11 +77,15 @@ create table ipledger.lookup (
 );
 
 create table ipledger.migration (
-  version integer not null,
-  name text not null,
-  checksum text not null,
-  applied_at timestamp with time zone not null default clock_timestamp(),
-  constraint migration_is_applied_once PRIMARY KEY (version)
+  name character varying(255) not null,
+  timestamp character varying(255) not null,
+  constraint migration_pkey PRIMARY KEY (name)
+);
+
+create table ipledger.migration_lock (
+  id character varying(255) not null,
+  is_locked integer not null default 0,
+  constraint migration_lock_pkey PRIMARY KEY (id)
 );
 
 create table ipledger.network (
@@ -596,8 +600,6 @@ finding); until (its end; null: held still) and ended_as (type/cause of the end)
 Example:
   select owner_name, node, since, given_by, until, ended_as from who_had(''default'', ''10.8.64.2'', now() - interval ''1 day'');';
 
-comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';
-
 comment on view ipledger_audit.attention is 'What waits for a person, or for an answer that does not come. Leases without a witness are listed where the network has an enabled
 source; view `unwitnessed` has them all. Reads every lease: name the network, or codes.
 
@@ -954,6 +956,8 @@ grant insert, select, update on table ipledger.lease to ipledger_service;
 grant delete, insert, select, update on table ipledger.lookup to ipledger_service;
 
 grant select on table ipledger.migration to ipledger_service;
+
+grant select on table ipledger.migration_lock to ipledger_service;
 
 grant insert, select, update on table ipledger.network to ipledger_service;
 

@@ -2,8 +2,6 @@
 -- and can be rebuilt from it. Every key begins with network_id and every transaction is about one network, so that the
 -- schema can be spread over machines by Citus. Times are kept in whole milliseconds.
 
-create schema ipledger;
-
 create extension if not exists btree_gist;
 
 -- One row a network. Its lock orders the writers of the network. It is never updated: a row that every batch rewrites

@@ -1,7 +1,7 @@
 /**
- * Brings a database up to this code: `db/migrations/NNNN_name.sql`, each once, never edited after landing; then
- * `db/audit/*.sql` and `db/grants.sql`, all of it anew when a file differs. One transaction under one lock, so that
- * starters take turns and nothing is left half done. Roles must exist first (`roles.ts`): tables are granted to them.
+ * Brings a database up to this code: `db/migrations/NNNN_name.sql` by Kysely's migrator, each once; then `db/audit/*.sql`
+ * and `db/grants.sql`, all of it anew when a file differs. One transaction under one lock, so that starters take turns and
+ * nothing is left half done. Roles must exist first (`roles.ts`): tables are granted to them.
  *
  * Schema `ipledger_audit` is dropped with whatever rests on it: a view of somebody's own belongs elsewhere.
  */
@@ -9,6 +9,8 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { Logger as JobsLogger, runMigrations } from 'graphile-worker'
+import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
+import { type Migration, Migrator } from 'kysely/migration'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
@@ -20,45 +22,28 @@ export const JOBS_SCHEMA = 'graphile_worker'
 /** The folder `db`. */
 export const DB = new URL('../../db/', import.meta.url)
 
-type Migration = {
-  readonly version: number
-  readonly name: string
-  readonly checksum: string
-  readonly sql: string
-}
-type Applied = { readonly version: number; readonly name: string; readonly checksum: string }
-
 /** Numbers that nobody else uses as advisory locks. */
 const MIGRATION_LOCK = 0x1b1ed9e4
 const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
 
 const INSUFFICIENT_PRIVILEGE = '42501'
 
-const MIGRATION_TABLE = `
-  create table ipledger.migration (
-    version int not null,
-    name text not null,
-    checksum text not null,
-    applied_at timestamptz not null default clock_timestamp(),
-    constraint migration_is_applied_once primary key (version)
-  );
-  comment on table ipledger.migration is 'Which files of db/migrations this database has seen, and their SHA-256.';`
+type File = { readonly name: string; readonly text: string }
 
-/** Safe to run by several starters at once. Returns the versions this call applied. */
-export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Promise<readonly number[]> {
+/** Safe to run by several starters at once. Returns the names of the migrations that this call applied. */
+export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Promise<readonly string[]> {
   const migrations = await readMigrations(db)
   await admin.query('begin isolation level read committed')
   try {
+    // The migrator makes its tables before it takes its own lock.
     await admin.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
-    const before = await readApplied(admin)
-    refuseStrangers(before, migrations)
-    const missing = migrations.slice(before.length)
-    for (const migration of missing) await apply(admin, migration)
+    refuseNewer(await readApplied(admin), migrations)
+    const applied = await apply(admin, migrations)
     const isAudited = await applyAudit(admin, db)
     await admin.query('commit')
-    for (const { name } of missing) log.info({ migration: name }, 'migration applied')
+    for (const migration of applied) log.info({ migration }, 'migration applied')
     if (isAudited) log.info('views and functions of ipledger_audit applied')
-    return missing.map(({ version }) => version)
+    return applied
   } catch (error) {
     await admin.query('rollback').catch(() => {})
     if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
@@ -78,7 +63,7 @@ export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Prom
 export async function checkMigrated(client: pg.Client, db: URL = DB): Promise<void> {
   const migrations = await readMigrations(db)
   const applied = await readApplied(client)
-  refuseStrangers(applied, migrations)
+  refuseNewer(applied, migrations)
   if (applied.length < migrations.length) {
     throw new StartRefused(
       `The database is at schema version ${applied.length}, this ipledger needs ${migrations.length}: ` +
@@ -123,20 +108,36 @@ export function jobsLogger(log: Logger): JobsLogger {
   return new JobsLogger(() => (level, message, meta) => log[levels[level]]({ ...meta }, message))
 }
 
-async function apply(admin: pg.Client, { version, name, checksum, sql }: Migration): Promise<void> {
-  try {
-    await admin.query(sql)
-    // The first one makes the schema that the table is in.
-    if (version === 1) await admin.query(MIGRATION_TABLE)
-    await admin.query('insert into ipledger.migration (version, name, checksum) values ($1, $2, $3)', [
-      version,
-      name,
-      checksum,
-    ])
-  } catch (error) {
-    if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
-    throw new Error(`migration ${name} failed: ${messageOf(error)}`, { cause: error })
-  }
+/** In the transaction that is open on this connection. */
+async function apply(admin: pg.Client, migrations: readonly File[]): Promise<readonly string[]> {
+  let failed: unknown
+  const run = ({ name, text }: File): Migration => ({
+    async up(db) {
+      try {
+        await sql.raw(text).execute(db)
+      } catch (error) {
+        failed = failure(error, `migration ${name}`)
+        throw failed
+      }
+    },
+  })
+  // Kysely asks for a pool: of this one connection.
+  const client = { query: admin.query.bind(admin), release() {} }
+  const pool = { options: {}, connect: async () => client, end: async () => {} } as PostgresPool
+  const migrator = new Migrator({
+    db: new Kysely({ dialect: new PostgresDialect({ pool }) }),
+    provider: {
+      getMigrations: async () => Object.fromEntries(migrations.map((file) => [file.name, run(file)])),
+    },
+    migrationTableSchema: 'ipledger',
+    migrationTableName: 'migration',
+    migrationLockTableName: 'migration_lock',
+    disableTransactions: true,
+  })
+  const { error, results = [] } = await migrator.migrateToLatest()
+  // After a failure the migrator cannot release its lock in this transaction, and answers that error instead.
+  if (error !== undefined) throw failed ?? error
+  return results.map(({ migrationName }) => migrationName)
 }
 
 /** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
@@ -163,40 +164,33 @@ async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
       'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}'`)
   for (const { name, sql } of files) {
     await admin.query(sql).catch((error: unknown) => {
-      if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
-      throw new Error(`db/${name} failed: ${messageOf(error)}`, { cause: error })
+      throw failure(error, `db/${name}`)
     })
   }
   return true
 }
 
-async function readMigrations(db: URL): Promise<readonly Migration[]> {
+async function readMigrations(db: URL): Promise<readonly File[]> {
   const directory = new URL('migrations/', db)
   const files = await sqlFiles(directory)
   return Promise.all(
-    files.map(async (file, index) => {
-      if (!/^\d{4}_[a-z0-9_]+\.sql$/.test(file) || Number(file.slice(0, 4)) !== index + 1) {
-        throw new Error(
-          `db/migrations/${file}: migrations are named 0001_name.sql, 0002_name.sql, … without a gap`,
-        )
-      }
-      const sql = await readText(new URL(file, directory))
-      return { version: index + 1, name: file.slice(0, -'.sql'.length), checksum: sha256(sql), sql }
-    }),
+    files.map(async (file) => ({
+      name: file.slice(0, -'.sql'.length),
+      text: await readText(new URL(file, directory)),
+    })),
   )
 }
 
-async function readApplied(client: pg.Client): Promise<readonly Applied[]> {
+/** Names of migrations, in order. */
+async function readApplied(client: pg.Client): Promise<readonly string[]> {
   // Not to_regclass: it raises for a login that may not look into the schema.
   const { rows: tables } = await client.query(
     `select from pg_class where relname = 'migration' and relnamespace = to_regnamespace('ipledger')`,
   )
   if (tables.length === 0) return []
   try {
-    const { rows } = await client.query<Applied>(
-      'select version, name, checksum from ipledger.migration order by version',
-    )
-    return rows
+    const { rows } = await client.query<{ name: string }>('select name from ipledger.migration order by name')
+    return rows.map(({ name }) => name)
   } catch (error) {
     if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
     throw new StartRefused(
@@ -206,22 +200,19 @@ async function readApplied(client: pg.Client): Promise<readonly Applied[]> {
   }
 }
 
-function refuseStrangers(applied: readonly Applied[], migrations: readonly Migration[]): void {
-  for (const row of applied) {
-    const migration = migrations[row.version - 1]
-    if (migration === undefined) {
-      throw new StartRefused(
-        `The database is at schema version ${applied.at(-1)!.version} (${applied.at(-1)!.name}), newer than this ipledger, ` +
-          `which knows ${migrations.length}: start the newer ipledger.`,
-      )
-    }
-    if (migration.name !== row.name || migration.checksum !== row.checksum) {
-      throw new StartRefused(
-        `Migration ${row.name} was applied to this database with other contents than db/migrations/${migration.name}.sql has now: ` +
-          'landed migrations are never edited; restore the file and add a new one.',
-      )
-    }
-  }
+function refuseNewer(applied: readonly string[], migrations: readonly File[]): void {
+  const last = applied.findLast((name) => !migrations.some((one) => one.name === name))
+  if (last === undefined) return
+  throw new StartRefused(
+    `The database is at schema version ${applied.length} (${last}), newer than this ipledger, ` +
+      `which knows ${migrations.length}: start the newer ipledger.`,
+  )
+}
+
+/** That a role may not is told by `migrate`. */
+function failure(error: unknown, what: string): unknown {
+  if (sqlState(error) === INSUFFICIENT_PRIVILEGE) return error
+  return new Error(`${what} failed: ${messageOf(error)}`, { cause: error })
 }
 
 async function sqlFiles(directory: URL): Promise<readonly string[]> {

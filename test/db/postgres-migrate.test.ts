@@ -30,7 +30,7 @@ function sources(migrations: Files, audit: Files = {}, grants = GRANTS): URL {
 }
 
 const ONE = {
-  '0001_fruit.sql': 'create schema ipledger; create table ipledger.fruit (name text primary key);',
+  '0001_fruit.sql': 'create table ipledger.fruit (name text primary key);',
 }
 const TWO = { ...ONE, '0002_apple.sql': `insert into ipledger.fruit values ('apple');` }
 
@@ -40,14 +40,14 @@ const rows = (sql: string, url = database.adminUrl) =>
 const fruit = () => rows('select name from ipledger.fruit order by 1')
 
 describe('migrations', () => {
-  test('are applied in order, once, and remembered with their checksum', async () => {
-    expect(await run(sources(ONE))).toEqual([1])
-    expect(await run(sources(TWO))).toEqual([2])
+  test('are applied in order, once, and remembered', async () => {
+    expect(await run(sources(ONE))).toEqual(['0001_fruit'])
+    expect(await run(sources(TWO))).toEqual(['0002_apple'])
     expect(await run(sources(TWO))).toEqual([])
     expect(await fruit()).toEqual([{ name: 'apple' }])
-    expect(await rows('select version, name, length(checksum) from ipledger.migration order by 1')).toEqual([
-      { version: 1, name: '0001_fruit', length: 64 },
-      { version: 2, name: '0002_apple', length: 64 },
+    expect(await rows('select name from ipledger.migration order by 1')).toEqual([
+      { name: '0001_fruit' },
+      { name: '0002_apple' },
     ])
   })
 
@@ -57,14 +57,14 @@ describe('migrations', () => {
       { 'fruit.sql': 'create view ipledger_audit.fruit as select name from ipledger.fruit;' },
     )
     const applied = await Promise.all(Array.from({ length: 8 }, () => run(db)))
-    expect(applied.flat()).toEqual([1, 2, 3])
+    expect(applied.flat()).toEqual(['0001_fruit', '0002_apple', '0003_slow'])
     expect(await fruit()).toEqual([{ name: 'apple' }, { name: 'pear' }])
   })
 
   test('of a starter that fails are taken over by the one that waits', async () => {
     const first = await connect({ url: database.adminUrl, applicationName: 'first' })
     onTestFinished(() => first.end())
-    const slow = { '0001_fruit.sql': 'create schema ipledger; select pg_sleep(60);' }
+    const slow = { '0001_fruit.sql': 'select pg_sleep(60);' }
     const lost = migrate(first, log, sources(slow))
     const outcome = expect(lost).rejects.toThrow('migration 0001_fruit failed')
     const waits = (what: string) =>
@@ -79,7 +79,7 @@ describe('migrations', () => {
     await waits(`wait_event = 'advisory'`)
     await rows(`select pg_terminate_backend(${pid})`)
     await outcome
-    expect(await second).toEqual([1, 2])
+    expect(await second).toEqual(['0001_fruit', '0002_apple'])
   })
 
   test('that fail leave nothing and say which', async () => {
@@ -87,29 +87,14 @@ describe('migrations', () => {
     const broken = { ...ONE, '0002_broken.sql': `insert into ipledger.fruit values ('kiwi'); select 1/0;` }
     await expect(run(sources(broken))).rejects.toThrow('migration 0002_broken failed: division by zero')
     expect(await fruit()).toEqual([])
-    expect(await run(sources(TWO))).toEqual([2])
+    expect(await run(sources(TWO))).toEqual(['0002_apple'])
   })
 
-  test('that were edited after landing are refused; line ends of another system are no edit', async () => {
-    await run(sources(TWO))
-    const edited = sources({ ...TWO, '0001_fruit.sql': 'create table ipledger.fruit (name text);' })
-    const sentence =
-      'Migration 0001_fruit was applied to this database with other contents than db/migrations/0001_fruit.sql has now'
-    await expect(run(edited)).rejects.toThrow(sentence)
-    await withClient(database.adminUrl, (admin) =>
-      expect(checkMigrated(admin, edited)).rejects.toThrow(sentence),
-    )
-    const lines = (end: string) => ({ ...TWO, '0003_a.sql': `select 1;${end}select 2;${end}` })
-    expect(await run(sources(lines('\n')))).toEqual([3])
-    expect(await run(sources(lines('\r\n')))).toEqual([])
-  })
-
-  test('a database newer than the code, and a gap in the numbers, are refused', async () => {
+  test('a database newer than the code is refused', async () => {
     await run(sources(TWO))
     await expect(run(sources(ONE))).rejects.toThrow(
       'The database is at schema version 2 (0002_apple), newer than this ipledger, which knows 1: start the newer ipledger.',
     )
-    await expect(run(sources({ '0002_b.sql': 'select 1;' }))).rejects.toThrow('without a gap')
   })
 
   test('a login that may not migrate is told who must', async () => {
@@ -126,7 +111,7 @@ describe('migrations', () => {
       expect(
         migrate(service, log, sources({ ...TWO, '0003_c.sql': 'create table ipledger.c (x int)' })),
       ).rejects.toThrow(
-        'Role "ipledger_service" may not bring the database up to date (permission denied for schema ipledger)',
+        'Role "ipledger_service" may not bring the database up to date (permission denied for',
       ),
     )
   })

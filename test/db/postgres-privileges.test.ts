@@ -61,6 +61,7 @@ describe('the service', () => {
       request: 'DISU',
       pool_sample: 'DISU',
       migration: 'S',
+      migration_lock: 'S',
     })
     const owned = `select relname from pg_class c join pg_roles r on r.oid = c.relowner where r.rolname = 'ipledger_service'`
     expect(await query(database.adminUrl, owned)).toEqual([])

@@ -103,10 +103,10 @@ test('they make no database, and verify and rebuild change none', async () => {
     stderr: `ipledger: There is no network in ${databaseAt(other.adminUrl)}.\n`,
   })
   const migrations = async (admin: pg.Client) =>
-    (await admin.query('select name, applied_at::text from ipledger.migration order by name')).rows
+    (await admin.query('select name, timestamp from ipledger.migration order by name')).rows
   await withClient(other.adminUrl, async (admin) => {
     await admin.query(
-      'delete from ipledger.migration where version = (select max(version) from ipledger.migration)',
+      'delete from ipledger.migration where name = (select max(name) from ipledger.migration)',
     )
     const before = await migrations(admin)
     for (const line of ['verify', 'rebuild'])
