@@ -21,7 +21,7 @@ import { readSourceSecrets } from './sources/settings.ts'
 import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
 
 type Options = {
-  /** Embedded PostgreSQL died for good. */
+  /** The embedded PostgreSQL died. */
   readonly onFailure?: ((error: Error) => void) | undefined
   /** By how much a test has moved time, in milliseconds. */
   readonly movedBy?: (() => number) | undefined

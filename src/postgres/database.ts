@@ -32,7 +32,7 @@ type Options = {
   readonly log: Logger
   /** `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. */
   readonly embedded: 'own' | 'share'
-  /** The embedded server died and could not be started again. */
+  /** The embedded server died. */
   readonly onFailure?: ((error: Error) => void) | undefined
 }
 

@@ -5,9 +5,11 @@
  *   .ipledger/postgres/           the data, its log in `log`, a week of it
  *   .ipledger/postgres-password   of the superuser; mode 0600
  *
- * It is a production server in small: fsync on, scram passwords, loopback only on a port of its own choosing. Only the
- * package's binaries are used: its own wrapper installs exit hooks, writes passwords to /tmp and leaves the server behind
- * when we are killed.
+ * It is a production server in small: fsync on, scram passwords, loopback only on a port of its own choosing.
+ *
+ * Of the package only the binaries are used, not its class. The class ends the process at SIGTERM, from its import on,
+ * before calls are answered; leaves the server behind when we are killed; writes the password to a file in /tmp that
+ * everybody may read; and runs as root only where there is a user `postgres` that can enter the directory.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -62,7 +64,7 @@ export type EmbeddedServer = {
 type Options = {
   readonly directory: string
   readonly log: Logger
-  /** The server died and could not be started again. */
+  /** The server died. */
   readonly onFailure?: ((error: Error) => void) | undefined
 }
 

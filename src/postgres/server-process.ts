@@ -1,6 +1,6 @@
 /**
- * One PostgreSQL server as a child of this process: made when its directory is empty, started, restarted when it dies,
- * stopped with us.
+ * One PostgreSQL server as a child of this process: made when its directory is empty, started, stopped with us. When it
+ * dies, whoever runs it is told, and starts anew: a backend that dies is PostgreSQL's own affair.
  *
  * - It leaves no server behind: `stop` shuts it down in order; if this process dies without (kill -9 too), a watcher,
  *   one `sh` that reads a pipe whose other end only we hold, sees the pipe close and does the same.
@@ -23,7 +23,7 @@ export type Binaries = { readonly postgres: string; readonly initdb: string }
 
 export type ServerProcess = {
   readonly port: number
-  /** Of the postmaster; changes when it had to be started again. */
+  /** Of the postmaster, while it runs. */
   readonly pid: () => number | undefined
   readonly url: (database: string) => string
   /** Fast shutdown; resolves when the process is gone. */
@@ -36,8 +36,10 @@ type Options = {
   /** Of the superuser `postgres`. */
   readonly password: string
   readonly settings: Readonly<Record<string, string>>
+  /** A free one, unless it is named. */
+  readonly port?: number | undefined
   readonly log: Logger
-  /** The server died and could not be started again. */
+  /** The server died. */
   readonly onFailure: (error: Error) => void
 }
 
@@ -55,65 +57,46 @@ const SHUTDOWN: readonly (readonly [afterMs: number, signal: NodeJS.Signals])[] 
   [30_000, 'SIGQUIT'],
   [35_000, 'SIGKILL'],
 ]
-/** Backends of a postmaster that was killed notice within milliseconds, unless one is in the middle of a long read. */
-const DELAYS_MS = [0, 200, 1_000, 3_000, 10_000] as const
-/** A server that lived this long starts with a fresh count of attempts. */
-const STABLE_MS = 60_000
+/** Backends of a postmaster that was killed keep its shared memory until they notice: at once, or after a long read. */
+const HELD_MS = [200, 1_000, 3_000, 10_000] as const
 
 export async function runServer(options: Options): Promise<ServerProcess> {
   const { dataDirectory, log } = options
   await initialise(options)
   await stopOrphan(dataDirectory, log)
-  const identity = await identityOf(dataDirectory)
-  const port = await freePort()
+  const port = options.port ?? (await freePort())
+  const child = await start(options, await identityOf(dataDirectory), port)
   let stopping = false
-  let restarting: Promise<void> = Promise.resolve()
-
-  /** The first start is tried again only where backends of a postmaster that was killed hold its shared memory. */
-  const start = async (isFirst: boolean, attempt = 0): Promise<Child> => {
-    await delay(DELAYS_MS[attempt])
-    try {
-      return await startOnce(options, identity, port, () => stopping)
-    } catch (error) {
-      const isHeld = error instanceof Error && /shared memory/.test(error.message)
-      if (stopping || attempt + 1 === DELAYS_MS.length || (isFirst && !isHeld)) throw error
-      log.error({ err: error }, 'PostgreSQL could not be started')
-      return start(isFirst, attempt + 1)
-    }
-  }
-  let child = await start(true)
-
-  const supervise = (deaths: number): void => {
-    const startedAt = performance.now()
-    child.once('exit', (code, signal) => {
-      if (stopping) return
-      log.error({ code, signal, said: child.said() }, 'PostgreSQL died and is started again')
-      restarting = restart(performance.now() - startedAt > STABLE_MS ? 0 : deaths)
-    })
-  }
-  const restart = async (deaths: number): Promise<void> => {
-    try {
-      if (deaths >= DELAYS_MS.length) throw new Error(`it died ${deaths} times in a row`)
-      child = await start(false, deaths)
-      if (!stopping) supervise(deaths + 1)
-    } catch (cause) {
-      if (stopping) return
-      const message = `PostgreSQL in ${dataDirectory} keeps dying; its log is in ${dataDirectory}/log`
-      options.onFailure(new Error(message, { cause }))
-    }
-  }
-  supervise(0)
-
+  child.once('exit', (code, signal) => {
+    if (stopping) return
+    log.error({ code, signal, said: child.said() }, 'PostgreSQL died')
+    options.onFailure(
+      new StartRefused(
+        `PostgreSQL in ${dataDirectory} died; its log is in ${dataDirectory}/log: start ipledger again.`,
+      ),
+    )
+  })
   return {
     port,
     pid: () => (isRunning(child) ? child.pid : undefined),
     url: (database) => serverUrl(options.password, port, database),
     stop: async () => {
       stopping = true
-      await restarting
       await shutDown(child)
     },
   }
+}
+
+async function start(options: Options, identity: Identity, port: number): Promise<Child> {
+  for (const ms of HELD_MS) {
+    try {
+      return await startOnce(options, identity, port)
+    } catch (error) {
+      if (!(error instanceof Error && /shared memory/.test(error.message))) throw error
+      await delay(ms)
+    }
+  }
+  return startOnce(options, identity, port)
 }
 
 export function serverUrl(password: string, port: number, database: string): string {
@@ -167,7 +150,6 @@ async function startOnce(
   { dataDirectory, binaries, settings, log }: Options,
   identity: Identity,
   port: number,
-  abandoned: () => boolean,
 ): Promise<Child> {
   const ours = { listen_addresses: '127.0.0.1', port: String(port), unix_socket_directories: '' }
   const flags = Object.entries({ ...settings, ...ours }).flatMap(([name, value]) => [
@@ -192,9 +174,9 @@ async function startOnce(
     }
     const postmaster = await readPostmaster(dataDirectory)
     if (postmaster?.pid === child.pid && postmaster?.ready) return child
-    if (abandoned() || performance.now() > deadline) {
+    if (performance.now() > deadline) {
       await shutDown(child)
-      throw new Error(`PostgreSQL in ${dataDirectory} was stopped before it was ready`)
+      throw new Error(`PostgreSQL in ${dataDirectory} was not ready after ${START_TIMEOUT_MS / 1000} s`)
     }
     if (performance.now() > patience) {
       log.info({ directory: dataDirectory }, 'waiting for PostgreSQL to recover')

@@ -26,25 +26,35 @@ export async function startTestServer(
   chmodSync(directory, 0o711)
   const lock = lockDirectory(directory)!
   await fill(join(directory, 'postgres'))
-  const server = await runServer({
-    binaries: await chosenBinaries(),
-    dataDirectory: join(directory, 'postgres'),
-    password: PASSWORD,
-    settings: {
-      ...EMBEDDED_SETTINGS,
-      shared_buffers: '128MB',
-      max_wal_size: '512MB',
-      min_wal_size: '64MB',
-      ...settings,
-    },
-    log: pino({ level: 'warn' }),
-    onFailure: (error) => {
-      throw error
-    },
-  })
+  const binaries = await chosenBinaries()
+  let restarted: Promise<void> | undefined
+  const run = (port?: number): Promise<ServerProcess> =>
+    runServer({
+      binaries,
+      dataDirectory: join(directory, 'postgres'),
+      password: PASSWORD,
+      port,
+      settings: {
+        ...EMBEDDED_SETTINGS,
+        shared_buffers: '128MB',
+        max_wal_size: '512MB',
+        min_wal_size: '64MB',
+        ...settings,
+      },
+      log: pino({ level: 'warn' }),
+      // As an operator's own server would be, for those who kill it.
+      onFailure: () => {
+        restarted = run(server.port).then((again) => {
+          server = again
+        })
+      },
+    })
+  let server = await run()
   return {
-    ...server,
+    url: server.url,
+    pid: () => server.pid(),
     stop: async () => {
+      await restarted
       await server.stop()
       lock.release()
       rmSync(directory, { recursive: true, force: true })
