@@ -15,6 +15,7 @@ import { createLogger } from '../../src/telemetry.ts'
 import { type TestDatabase, useTestDatabase } from './database.ts'
 import { type Rpc, rpc } from './rpc.ts'
 import { expectVerified } from './verified.ts'
+import { waitFor } from './wait-for.ts'
 
 type Started = Pick<Service, 'ledger' | 'server'> & {
   readonly url: string
@@ -42,6 +43,8 @@ export type TestService = Started &
 export async function useService(env: Readonly<Record<string, string>> = {}): Promise<TestService> {
   const database = await useTestDatabase()
   const service = await serviceOn({ database }, env)
+  // Until then it asks for the images of the networks it finds, also of those that a test has just made.
+  await waitFor(async () => (await fetch(`${service.url}/readyz`)).ok, { what: 'the service to be ready' })
   afterAll(async () => {
     await service.stop()
     await expectVerified(database)
