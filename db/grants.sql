@@ -23,18 +23,3 @@ grant usage on schema ipledger_audit to ipledger_service, ipledger_auditor;
 grant select on all tables in schema ipledger_audit to ipledger_service, ipledger_auditor;
 revoke execute on all functions in schema ipledger_audit from public;
 grant execute on all functions in schema ipledger_audit to ipledger_service, ipledger_auditor;
-
--- What PostgreSQL lets everybody write: temporary tables and, until 15 in a read-only transaction too, large objects.
-do $$
-begin
-  if pg_has_role((select datdba from pg_database where datname = current_database()), 'usage') then
-    execute format('revoke temporary on database %I from public', current_database());
-  end if;
-  if (select rolsuper from pg_roles where rolname = current_user) then
-    revoke execute on function
-      lo_creat(integer), lo_create(oid), lo_from_bytea(oid, bytea), lo_put(oid, bigint, bytea), lo_truncate(integer, integer),
-      lo_truncate64(integer, bigint), lo_unlink(oid), lowrite(integer, bytea)
-      from public;
-  end if;
-end
-$$;

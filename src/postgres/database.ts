@@ -17,6 +17,7 @@ import {
   inspectLogin,
   type Logins,
   readSystemIdentifier,
+  SERVICE_ROLE,
 } from './roles.ts'
 
 export type Database = {
@@ -106,12 +107,14 @@ async function prepare(
   databaseAdminUrl: string | undefined,
   { log }: Pick<Options, 'log'>,
 ): Promise<Omit<Database, 'stop'>> {
-  const given = await withClient(target(databaseUrl), inspectLogin)
-  const adminUrl = databaseAdminUrl ?? (given.administers ? databaseUrl : undefined)
+  // Beside the owner's login, the service's role need not be there yet.
+  const isServices = databaseAdminUrl !== undefined && readUrl(databaseUrl).user === SERVICE_ROLE
+  const administers = !isServices && (await withClient(target(databaseUrl), inspectLogin)).administers
+  const adminUrl = databaseAdminUrl ?? (administers ? databaseUrl : undefined)
   const logins =
     adminUrl === undefined
       ? await withClient(target(databaseUrl), (service) => adoptService(service, databaseUrl))
-      : await withClient(target(adminUrl), (admin) => administer(admin, databaseUrl, log, !given.administers))
+      : await withClient(target(adminUrl), (admin) => administer(admin, databaseUrl, log, !administers))
   await withClient(target(logins.serviceUrl), checkServiceLogin)
   return { ...logins, adminUrl }
 }

@@ -90,6 +90,17 @@ type LoginKind = {
 type Login = { readonly url: string } | 'operators' | 'auditors'
 type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
 
+const LARGE_OBJECT_WRITERS = [
+  'lo_creat(integer)',
+  'lo_create(oid)',
+  'lo_from_bytea(oid, bytea)',
+  'lo_put(oid, bigint, bytea)',
+  'lo_truncate(integer, integer)',
+  'lo_truncate64(integer, bigint)',
+  'lo_unlink(oid)',
+  'lowrite(integer, bytea)',
+]
+
 const INSUFFICIENT_PRIVILEGE = '42501'
 const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000'])
 /** Another starter changed the same role at the same time: duplicate role, duplicate key, tuple concurrently updated. */
@@ -138,12 +149,15 @@ export async function ensureRoles(
   log: Logger,
   options: { readonly keepService?: boolean } = {},
 ): Promise<Logins> {
+  const { keepService = false } = options
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
+  // The operator names the service's role itself, with the password that it is to get, or a role that was granted it.
+  const kept = readUrl(databaseUrl).user === SERVICE_ROLE ? { url: databaseUrl } : 'operators'
   const wanted: readonly Wanted[] = [
     {
       role: SERVICE_ROLE,
       settings: SERVICE_SETTINGS,
-      login: options.keepService ? 'operators' : { url: logins.serviceUrl },
+      login: keepService ? kept : { url: logins.serviceUrl },
     },
     { role: JOBS_ROLE, settings: JOBS_SETTINGS, login: { url: logins.jobsUrl } },
     { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, login: 'auditors' },
@@ -153,11 +167,11 @@ export async function ensureRoles(
       await admin.query('begin')
       const statements: string[] = []
       for (const one of wanted) statements.push(...(await missing(admin, one)))
-      await setUp(admin, statements)
+      await setUp(admin, statements, await revocations(admin))
       await admin.query('commit')
       if (statements.length > 0)
         log.info({ statements: statements.length }, 'roles created or brought up to date')
-      return options.keepService ? { ...logins, serviceUrl: databaseUrl } : logins
+      return keepService ? { ...logins, serviceUrl: databaseUrl } : logins
     } catch (error) {
       // If the connection is lost, the first error says so.
       await admin.query('rollback').catch(() => {})
@@ -221,14 +235,42 @@ export async function checkServiceLogin(service: pg.Client): Promise<void> {
   refuse(toRun(`${wrong.join('; ')}. Let an administrator run this, then start again:`, statements))
 }
 
-async function setUp(admin: pg.Client, statements: readonly string[]): Promise<void> {
+async function setUp(
+  admin: pg.Client,
+  needed: readonly string[],
+  revocations: readonly Revocation[],
+): Promise<void> {
   try {
-    for (const statement of statements) await admin.query(statement)
+    for (const statement of needed) await admin.query(statement)
+    for (const { statement, mayRun } of revocations) if (mayRun) await admin.query(statement)
   } catch (error) {
     if (!(error instanceof pg.DatabaseError) || error.code !== INSUFFICIENT_PRIVILEGE) throw error
-    const what = `Role "${admin.user}" may not set up the roles of ipledger. Let a superuser run this once, then start again:`
-    throw new StartRefused(toRun(what, statements), { cause: error })
+    const what = `Role "${admin.user}" may not set up the roles of ipledger. Let a superuser run this once in database "${admin.database}", then start again:`
+    const all = [...needed, ...revocations.map(({ statement }) => statement)]
+    throw new StartRefused(toRun(what, all), { cause: error })
   }
+}
+
+type Revocation = { readonly statement: string; readonly mayRun: boolean }
+
+/**
+ * PostgreSQL lets everybody write temporary tables and large objects. Only the database's owner can revoke the first and
+ * only a superuser the second: where there is none, as in many clouds, ipledger starts without. At each start, since a
+ * database that was restored from a dump lets everybody again.
+ */
+async function revocations(admin: pg.Client): Promise<readonly Revocation[]> {
+  const { rows } = await admin.query<{ statement: string | null; mayRun: boolean }>(
+    `select case when has_database_privilege('public', d.oid, 'temporary')
+                 then format('revoke temporary on database %I from public', d.datname) end as statement,
+            pg_has_role(d.datdba, 'usage') as "mayRun"
+       from pg_database d where d.datname = current_database()
+     union all
+     select 'revoke execute on function ' || string_agg(f, ', ') || ' from public',
+            (select rolsuper from pg_roles where rolname = current_user)
+       from unnest($1::text[]) as f where has_function_privilege('public', f, 'execute')`,
+    [LARGE_OBJECT_WRITERS],
+  )
+  return rows.flatMap(({ statement, mayRun }) => (statement === null ? [] : [{ statement, mayRun }]))
 }
 
 function toRun(what: string, statements: readonly string[]): string {

@@ -111,6 +111,7 @@ describe('the auditor', () => {
 
   test.each([
     'create schema mine',
+    'create temporary table mine (x int)',
     'select lo_create(0)',
     'select lo_creat(-1)',
     `select lo_from_bytea(0, 'x')`,

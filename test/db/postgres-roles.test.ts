@@ -176,17 +176,48 @@ test('an owner who may not set up the roles is told the statements, which are en
   const url = replaceLogin(server.url('owned'), { user: 'owner', password: 'own' })
   const refusal = await refusalOf(url)
   expect(refusal).toContain(
-    'Role "owner" may not set up the roles of ipledger. Let a superuser run this once',
+    'Role "owner" may not set up the roles of ipledger. Let a superuser run this once in database "owned", then start again:',
   )
   expect(refusal).not.toContain("'own'")
   const statements = refusal.split('\n').filter((line) => line.startsWith('  '))
-  for (const role of ['ipledger_service', 'ipledger_jobs'])
-    expect(statements.join('\n')).toContain(`alter role "${role}" login password 'SCRAM-SHA-256$4096:`)
-  await asSuperuser(...statements.map((statement) => statement.replace(/;$/, '')))
+  expect(statements.map((line) => line.replace(/SCRAM.*'/, "…'"))).toEqual([
+    `  alter role "ipledger_service" login password '…';`,
+    `  alter role "ipledger_jobs" login password '…';`,
+    `  alter role "ipledger_auditor" set lock_timeout = '3s';`,
+    '  revoke temporary on database owned from public;',
+    expect.stringMatching(/^ {2}revoke execute on function lo_creat\(integer\), .* from public;$/),
+  ])
+  await withClient(server.url('owned'), async (superuser) => {
+    for (const statement of statements) await superuser.query(statement)
+  })
   const opened = await open(url)
   expect(await query(opened.serviceUrl, 'select current_user as role')).toEqual([
     { role: 'ipledger_service' },
   ])
+})
+
+test('the role of the service gets the password that an operator chose, and starts without the owner', async () => {
+  await asSuperuser('create database chosen')
+  await forgetPasswords()
+  onTestFinished(async () => {
+    await asSuperuser('drop database chosen with (force)')
+    await giveBack()
+  })
+  const url = replaceLogin(server.url('chosen'), { user: 'ipledger_service', password: 'of my own' })
+  const made = await open(url, server.url('chosen'))
+  expect(made.serviceUrl).toBe(url)
+  expect(await open(url)).toMatchObject({ serviceUrl: url, jobsUrl: made.jobsUrl, adminUrl: undefined })
+})
+
+test('what a restored database lets everybody write is revoked by the next start', async () => {
+  await query(
+    adminUrl,
+    'grant temporary on database ledger to public; grant execute on function lo_create(oid) to public',
+  )
+  await open(adminUrl)
+  const writes = `select has_database_privilege('ipledger_auditor', current_database(), 'temporary') as temporary,
+                         has_function_privilege('ipledger_auditor', 'lo_create(oid)', 'execute') as objects`
+  expect(await query(adminUrl, writes)).toEqual([{ temporary: false, objects: false }])
 })
 
 describe('a login that is not an administrator is used as it is, and checked', () => {

@@ -8,7 +8,6 @@ import { readConfig } from '../../src/config.ts'
 import { QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { LAST_ERA, POLICY } from '../../src/core/policy.ts'
 import type { Reason } from '../../src/core/refusal.ts'
-import { SERVICE_SETTINGS } from '../../src/postgres/roles.ts'
 import { MOST_ENTRIES } from '../../src/sources/source.ts'
 import { MOST_SERIES } from '../../src/telemetry.ts'
 import { LINKING, tableIn, textOf } from '../support/docs.ts'
@@ -52,11 +51,6 @@ test('every reason of a quarantine is there', () => {
   expect(tableIn('docs/concepts.md', '| reason | because | ends by |').map(([reason]) => reason)).toEqual(
     QUARANTINE_REASONS.map((reason) => `\`${reason}\``),
   )
-})
-
-test('a role of its own gets all settings that the service was measured with', () => {
-  const set = [...textOf('ops/compose/roles.sql').matchAll(/^alter role app set (\w+) = '(.*)';$/gm)]
-  expect(Object.fromEntries(set.map(([, name, value]) => [name, value]))).toEqual(SERVICE_SETTINGS)
 })
 
 test('every variable that is read is there, with its default', () => {
