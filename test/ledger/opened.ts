@@ -51,6 +51,8 @@ export async function openTestLedger(url: string, options: Partial<LedgerOptions
       },
     },
     ...options,
+    // A busy machine may take longer than the default.
+    limits: { deadlineMs: 60_000, ...options.limits },
   })
   const accept: TestLedger['accept'] = async (one, given) => {
     const outcome = await opened.submit(one, given)

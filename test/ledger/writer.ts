@@ -45,6 +45,7 @@ export function createWriter(log: Log, network: string): Writer {
     clock: watchClock(),
     monotonic: () => performance.now(),
     pause: (ms: number) => delay(ms),
+    limits: { deadlineMs: 60_000 },
   }
   const loop = createLoop(network, { log: told, ...options })
 

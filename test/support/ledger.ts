@@ -23,7 +23,11 @@ export type TestLedger = {
 
 export async function useTestLedger(database: TestDatabase): Promise<TestLedger> {
   let offset = 0
-  const ledger = await openLedger({ url: database.serviceUrl, clock: () => Date.now() + offset })
+  const ledger = await openLedger({
+    url: database.serviceUrl,
+    clock: () => Date.now() + offset,
+    limits: { deadlineMs: 60_000 },
+  })
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test', max: 4 })
   const reads = createReads(pool)
   afterAll(async () => {

@@ -108,6 +108,8 @@ async function start(
     IPLEDGER_PORT: '0',
     IPLEDGER_GRPC_PORT: '0',
     IPLEDGER_LOG_LEVEL: 'silent',
+    // A busy machine may take longer than the default.
+    IPLEDGER_DEADLINE_SECONDS: '60',
     ...env,
   })
   const open = new AsyncDisposableStack()
