@@ -6,26 +6,27 @@ import { refusal } from '../core/refusal.ts'
 import { Refused } from './errors.ts'
 
 const MB = 1024 * 1024
-/** One report over HTTP/1.1, which is one request at a time. Over HTTP/2, 64 of the largest requests. */
+/** 64 of the largest requests. Over HTTP/1.1 there is one at a time. */
 const MOST_OF_CONNECTION = 32 * MB
 const MOST_IN_ALL = 256 * MB
 
 /** Counts bytes of one request. @throws Refused OVERLOADED */
 type Count = (bytes: number) => void
 
-/** Answers a function that counts for a request, until its answer is closed. */
+/** Answers a function that counts for a request, until its answer is closed. Without a connection: in all only. */
 export function createBodies() {
   const ofConnections = new WeakMap<object, number>()
   let inAll = 0
 
   return function countFor(
-    connection: object,
+    connection: object | null,
     response: { once(event: 'close', listener: () => void): unknown },
   ): Count {
     let counted = 0
     const add = (bytes: number): number => {
       counted += bytes
       inAll += bytes
+      if (connection === null) return 0
       const ofConnection = (ofConnections.get(connection) ?? 0) + bytes
       ofConnections.set(connection, ofConnection)
       return ofConnection

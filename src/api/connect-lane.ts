@@ -119,7 +119,7 @@ export function createConnectLane(
     if (handler === undefined) return false
     try {
       const asked = universalRequestFromNodeRequest(request, response, undefined, undefined)
-      const connection = 'stream' in request ? request.stream.session! : request.socket
+      const connection = 'stream' in request ? request.stream.session! : null
       const count = front.countFor(connection, response)
       handler({ ...asked, body: counted(asked.body as AsyncIterable<Uint8Array>, count) })
         .then((answered) => {

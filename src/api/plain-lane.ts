@@ -74,7 +74,7 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
 
   function receive(request: IncomingMessage, turn: Turn): void {
     const { most, response } = turn
-    const count = front.countFor(request.socket, response)
+    const count = front.countFor(null, response)
     const chunks: Buffer[] = []
     let size = 0
     let isCut = false

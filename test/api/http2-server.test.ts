@@ -1,8 +1,9 @@
 /** What a caller over HTTP/2 can hold: streams, bytes, time. */
-import { once } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 import * as http2 from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createBodies } from '../../src/api/bodies.ts'
 import { createHttp2Server } from '../../src/api/http2-server.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { useService } from '../support/service.ts'
@@ -71,6 +72,16 @@ test('requests of one connection that do not end hold 32 MB, and the others are 
   expect(trailers['grpc-status']).toBe('0')
   session.destroy()
   other.destroy()
+})
+
+test('all callers together hold 256 MB, until their answers are closed', () => {
+  const countFor = createBodies()
+  const responses = Array.from({ length: 8 }, () => new EventEmitter())
+  for (const response of responses) countFor({}, response)(32 * KB * KB)
+  const one = countFor(null, new EventEmitter())
+  expect(() => one(1)).toThrow('requests of all callers that are not answered yet have 256 MB')
+  responses[0]!.emit('close')
+  one(1)
 })
 
 test('an authority that is no name of the loopback interface is refused where there are no tokens', async () => {
