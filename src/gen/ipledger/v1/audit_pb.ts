@@ -1972,7 +1972,7 @@ export const AuditService: GenService<{
   /**
    * Events of a network, in order of number. A reader that resumes after the last number it saw misses nothing. Events
    * of sources (`source.*`) are left out by default.
-   * VERSION_MISMATCH: `after_seq` or `lease_id` is beyond the head.
+   * LEASE_NOT_FOUND: no lease has this id. VERSION_MISMATCH: `after_seq` or `lease_id` is beyond the head.
    *
    * @generated from rpc ipledger.v1.AuditService.ListEvents
    */

@@ -992,7 +992,8 @@ export const HoldCauseSchema: GenEnum<HoldCause, HoldCauseJson> = /*@__PURE__*/
  */
 export const NetworkService: GenService<{
   /**
-   * Makes a network and its log. INVALID_FIELD `name`: it is taken.
+   * Makes a network and its log. A network that exists with the same settings is answered. ALREADY_EXISTS: with others,
+   * which the message names.
    *
    * @generated from rpc ipledger.v1.NetworkService.CreateNetwork
    */

@@ -1609,7 +1609,8 @@ export const PoolLivenessSchema: GenEnum<PoolLiveness, PoolLivenessJson> = /*@__
  */
 export const PoolService: GenService<{
   /**
-   * Makes a pool. INVALID_FIELD `name`: it is taken; `cidr`: it overlaps another pool, which the message names.
+   * Makes a pool. A pool that exists with the same settings is answered. ALREADY_EXISTS: with others, which the message
+   * names. INVALID_FIELD `cidr`: it overlaps another pool, which the message names.
    *
    * @generated from rpc ipledger.v1.PoolService.CreatePool
    */
