@@ -36,6 +36,18 @@ export function networkHandlers(backend: Backend): Handlers<typeof NetworkServic
       show,
     ),
 
+    beginRecovery: commanded(
+      backend,
+      ({ network, requestId, why, above }, call) =>
+        command(call, namedNetwork(call, network, 'network'), requestId, {
+          type: 'beginEra',
+          above,
+          recovering: true,
+          why: required(why, 'why'),
+        }),
+      show,
+    ),
+
     endRecovery: commanded(
       backend,
       ({ network, requestId, why }, call) =>

@@ -32,6 +32,7 @@ export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
   'ipledger.v1.NetworkService/UpdateNetwork': ADMINS,
   'ipledger.v1.NetworkService/GetNetwork': READERS,
   'ipledger.v1.NetworkService/ListNetworks': READERS,
+  'ipledger.v1.NetworkService/BeginRecovery': ADMINS,
   'ipledger.v1.NetworkService/EndRecovery': ADMINS,
 
   'ipledger.v1.PoolService/CreatePool': ADMINS,

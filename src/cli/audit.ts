@@ -84,7 +84,7 @@ Examples:
 Examples:
   ipledger as-of "2026-11-20 03:12"
   ipledger as-of -15m --pool web
-  ipledger as-of 120000 --json`,
+  ipledger as-of 120000 -o json`,
     show: ({ leases, seq: number, time: made }, { network = 'default' }) => {
       const then = number === 0n ? 'before its first event' : `at number ${number}, ${time(made)}`
       return `Network ${network} ${then}\n\n${leaseTable(leases)}`

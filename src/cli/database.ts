@@ -6,12 +6,12 @@ import type { Anchor } from '../ledger/verify.ts'
 import { Unclear, Unsuccessful } from './failure.ts'
 import { networkSheet } from './network.ts'
 import type { RecoverOptions, VerifyOptions } from './on-database.ts'
-import { ask, print } from './verb.ts'
+import { type Format, outputOption } from './print.ts'
+import { ask, pages, print } from './verb.ts'
 import { verifiedText } from './verified.ts'
 
 /** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
 const load = () => import('./on-database.ts')
-const JSON_FLAG = ['--json', 'print it for programs'] as const
 
 export function databaseCommands(program: Command): void {
   program
@@ -24,11 +24,11 @@ export function databaseCommands(program: Command): void {
       anchor,
     )
     .option('--server', 'ask the server of IPLEDGER_URL: one network, what is new, for at most 5 s')
-    .option(...JSON_FLAG)
+    .addOption(outputOption())
     .addHelpText(
       'after',
       `
-Asks the database of DATABASE_URL, or the embedded one, while the service runs or not; makes and migrates nothing. Exit
+Goes to the database of DATABASE_URL, or the embedded one, while the service runs or not; makes and migrates nothing. Exit
 code 1 with findings, and without a network to look at.
 
 An anchor, as verify and "network get" print it, names the end of the log. Kept where nobody who administers the
@@ -45,7 +45,7 @@ database can write, it shows later that nothing before it was altered, and that 
         throw new Unclear('A server looks at what is new only: leave --against away.')
       const { verifyNetwork } = AuditService.method
       const answer = await ask(verifyNetwork, { network })
-      print(options, verifyNetwork, answer, (one) => verifiedText([one]))
+      await print(options.output, verifyNetwork, answer, (one) => verifiedText([one]))
       if (!answer.complete || answer.findings.length > 0) throw new Unsuccessful(1)
     })
 
@@ -53,56 +53,60 @@ database can write, it shows later that nothing before it was altered, and that 
     .command('rebuild')
     .description("make a network's tables anew from its log")
     .option('--network <name>', 'network', 'default')
-    .option(...JSON_FLAG)
+    .addOption(outputOption())
     .addHelpText(
       'after',
       `
 What they are to be, and what differs, is what "ipledger verify" says. In one transaction, while the service runs: writers
 wait, readers see the tables as they were until it is done.`,
     )
-    .action(async (options: { readonly network: string; readonly json?: boolean }) =>
+    .action(async (options: { readonly network: string; readonly output?: Format }) =>
       (await load()).runRebuild(options),
     )
 
   program
     .command('recover [network]')
     .description(
-      'say that this database may be older than the world: a new era, and nothing handed out until it is observed',
+      'say that the database may be older than what it answered: a new era, and nothing handed out until sources have reported',
     )
     .requiredOption('--why <text>', 'what happened, or with --end why it is safe; goes into the log')
-    .option(
-      '--above <number>',
-      'a lease id or number that was given out and that this ledger does not know',
-      above,
-    )
-    .option('--end', 'end the recovery of one network instead, by your word (asks the server: EndRecovery)')
-    .option(...JSON_FLAG)
+    .option('--above <number>', 'a lease id or number that was answered and that this log may lack', above)
+    .option('--end', 'end the recovery of one network by your word')
+    .option('--database', 'before anything serves: go to the database itself')
+    .addOption(outputOption())
     .addHelpText(
       'after',
       `
-Of all networks, if none is named. A restored dump and a failover are found out without it. It is for what the database
-cannot know: a copy of the whole data directory, a disk that was set back, an import into a new installation. Asks the
-database of DATABASE_URL, or the embedded one, while the service runs or not. Numbers of the new era are above all earlier
-ones; with --above, also above that one. Recovery ends by itself when each enabled source has reported twice; a network
-without sources waits for:
+Asks the server of IPLEDGER_URL; of all networks, if none is named. A restored dump and a failover are found out without it. It is for
+what the database cannot know: a copy of the whole data directory, a disk that was set back, an import into a new installation.
+Numbers of the new era are above all earlier ones; with --above, also above that one. Recovery ends by itself when each enabled
+source has reported twice; a network without sources waits for:
   ipledger recover --end <network> --why "nothing runs there yet"
 
-Example:
+Examples:
+  ipledger recover --database --why "volume set back to the snapshot of 02:00"
   ipledger recover tenant-7 --why "volume set back to the snapshot of 02:00" --above tenant-7/48213`,
     )
-    .action(async (network: string | undefined, options: RecoverOptions & { readonly end?: boolean }) => {
-      const { end, why, above: number } = options
-      if (end === true) {
-        // Nobody ends a recovery by default.
-        if (network === undefined)
-          throw new Unclear('Say which network: ipledger recover --end NETWORK --why …')
-        const { endRecovery } = NetworkService.method
-        const answer = await ask(endRecovery, { network, why })
-        return print(options, endRecovery, answer, (one) => networkSheet(one.network))
+    .action(async (network: string | undefined, options: RecoverOptions) => {
+      const { why, above: number, output } = options
+      if ((options.end === true || number !== undefined) && network === undefined)
+        throw new Unclear('Say which network: ipledger recover NETWORK …')
+      if (options.database === true) return (await load()).runRecover(network, options)
+      const { beginRecovery, endRecovery, listNetworks } = NetworkService.method
+      if (options.end === true) {
+        const answer = await ask(endRecovery, { network: network!, why })
+        return print(output, endRecovery, answer, (one) => networkSheet(one.network))
       }
-      if (number !== undefined && network === undefined)
-        throw new Unclear('Say of which network the number is: ipledger recover NETWORK --above …')
-      await (await load()).runRecover(network, options)
+      const names = network === undefined ? [] : [network]
+      if (network === undefined)
+        for await (const { networks } of pages(listNetworks, {}))
+          names.push(...networks.map(({ name }) => name))
+      for (const name of names) {
+        const asked = { network: name, why, ...(number !== undefined && { above: BigInt(number) }) }
+        await print(output, beginRecovery, await ask(beginRecovery, asked), (one) =>
+          networkSheet(one.network),
+        )
+      }
     })
 
   program

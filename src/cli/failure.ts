@@ -1,4 +1,4 @@
-/** How a command that did not succeed ends: a sentence on stderr for people, one line of JSON after `--json`. */
+/** How a command that did not succeed ends: a sentence on stderr for people, one line of JSON after `-o json`. */
 import { create, toJson } from '@bufbuild/protobuf'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import { MEANINGS } from '../api/errors.ts'
@@ -7,9 +7,20 @@ import type { Reason } from '../core/refusal.ts'
 import { ItemErrorSchema } from '../gen/ipledger/v1/types_pb.ts'
 import { JSON_ANSWERS, milliseconds } from './print.ts'
 
+/** Exit codes besides 0. A usage error was not even tried. */
+export const REFUSED = 1
+export const USAGE = 2
+export const UNREACHABLE = 3
+
 /** What was asked for cannot be done as it was said; the message says what to say instead. */
 export class Unclear extends Error {
   override readonly name = 'Unclear'
+  readonly exitCode: number
+
+  constructor(message: string, exitCode = USAGE) {
+    super(message)
+    this.exitCode = exitCode
+  }
 }
 
 /** The command has said already what is wrong. */
@@ -70,7 +81,9 @@ function remedy(reason: string, { beyondHead, address }: CallFailed['metadata'])
 function unanswered(failure: CallFailed, url: string): string {
   switch (systemCode(failure.cause)) {
     case 'ECONNREFUSED':
-      return `ipledger: nothing listens at ${url}. Start it with "ipledger serve", or set IPLEDGER_URL.`
+      return `ipledger: nothing listens at ${url}. Start it with "ipledger serve", or set IPLEDGER_URL.${
+        process.argv[2] === 'recover' ? ' If nothing serves the database yet, say --database.' : ''
+      }`
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
       return `ipledger: the host of ${url} is unknown. Correct IPLEDGER_URL.`

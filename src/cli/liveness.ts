@@ -54,7 +54,7 @@ export function livenessCommands(program: Command): void {
       ['--kept', 'also leases about which nothing would be done'],
     ],
     help: `
---json has the evidence of each finding.
+-o json has the evidence of each finding.
 
 Examples:
   ipledger reconcile --dry-run

@@ -1,6 +1,6 @@
 /**
- * What is done with the database itself, as it is: nothing is made or migrated. It says which one it was: another terminal
- * may have another DATABASE_URL, and books in order there say nothing about these.
+ * What is done with the database itself, as it is: nothing is made or migrated. It says first which one that is: another
+ * terminal may have another DATABASE_URL.
  */
 import type pg from 'pg'
 import { type Config, readConfig, StartRefused } from '../config.ts'
@@ -12,12 +12,18 @@ import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
 import { attachEmbedded } from '../postgres/embedded.ts'
 import { AUDITOR_ROLE, inspectLogin } from '../postgres/roles.ts'
 import { createLogger } from '../telemetry.ts'
-import { Unclear } from './failure.ts'
-import { printJson, sheet, table } from './print.ts'
+import { REFUSED, Unclear } from './failure.ts'
+import { type Format, printData, sheet, table } from './print.ts'
 import { verifiedText } from './verified.ts'
 
-export type VerifyOptions = { readonly network?: string; readonly against?: Anchor; readonly json?: boolean }
-export type RecoverOptions = { readonly why: string; readonly above?: number; readonly json?: boolean }
+export type VerifyOptions = { readonly network?: string; readonly against?: Anchor; readonly output?: Format }
+export type RecoverOptions = {
+  readonly why: string
+  readonly above?: number
+  readonly end?: boolean
+  readonly database?: boolean
+  readonly output?: Format
+}
 
 /** Also those of which nothing but the log is left. A look at an index for each, however long their logs. */
 const NETWORKS = `
@@ -28,7 +34,7 @@ const NETWORKS = `
   select id from n where id is not null`
 
 /** True when something was looked at and nothing was found. */
-export function runVerify({ network, against, json }: VerifyOptions): Promise<boolean> {
+export function runVerify({ network, against, output }: VerifyOptions): Promise<boolean> {
   return onDatabase('verify', async ({ client, where }) => {
     const networks = await networksOf(client, where, network)
     if (against !== undefined && networks.length > 1)
@@ -41,28 +47,28 @@ export function runVerify({ network, against, json }: VerifyOptions): Promise<bo
       found.push({ network: name, ...(await verifyNetwork(client, name, options)) })
     }
     showProgress('')
-    if (json === true) printJson({ networks: found, database: where })
-    else console.log(`${verifiedText(found)}\n\nThis is ${where}.`)
+    if (!(await printData(output, { networks: found, database: where }))) console.log(verifiedText(found))
     return found.every(({ findings }) => findings.length === 0)
   })
 }
 
-export function runRebuild({ network, json }: { readonly network: string; readonly json?: boolean }) {
+export function runRebuild({ network, output }: { readonly network: string; readonly output?: Format }) {
   return onDatabase('rebuild', async ({ client, where }) => {
-    const rebuilt = await rebuildNetwork(client, network)
-    if (rebuilt === null) throw new Unclear(`network ${network} has no events in ${where}.`)
-    if (json === true) return printJson({ network, ...rebuilt, database: where })
+    const rebuilt = await rebuildNetwork(client, network, (written) =>
+      showProgress(`${network}: table ${written}`),
+    )
+    showProgress('')
+    if (rebuilt === null) throw new Unclear(`network ${network} has no events in ${where}.`, REFUSED)
+    if (await printData(output, { network, ...rebuilt, database: where })) return
     const rows = Object.entries(rebuilt.rows).map(
       ([name, count]) => [`rows of ${name}`, String(count)] as const,
     )
-    console.log(
-      `${sheet([['network', network], ['head', String(rebuilt.head)], ...rows])}\n\nThis is ${where}.`,
-    )
+    console.log(sheet([['network', network], ['head', String(rebuilt.head)], ...rows]))
   })
 }
 
 /** One network, or all: this database may be older than the world. What cannot be told from the database itself. */
-export function runRecover(network: string | undefined, { why, above = 0, json }: RecoverOptions) {
+export function runRecover(network: string | undefined, { why, above = 0, output }: RecoverOptions) {
   return onDatabase('recover', async ({ client, where, found }) => {
     const ledger = await openLedger({ url: found.url, connections: 1 })
     try {
@@ -76,7 +82,7 @@ export function runRecover(network: string | undefined, { why, above = 0, json }
           ...{ requestId: null, fingerprint: null, traceId: null },
           ...{ above, recovering: true, why },
         })
-        if (!outcome.ok) throw new Unclear(`${outcome.refusal.reason}: ${outcome.refusal.message}`)
+        if (!outcome.ok) throw new Unclear(`${outcome.refusal.reason}: ${outcome.refusal.message}`, REFUSED)
         const { network: state, head } = outcome.answer.network!
         rows.push({
           network: name,
@@ -85,9 +91,9 @@ export function runRecover(network: string | undefined, { why, above = 0, json }
           state: state.recovering ? 'RECOVERING' : 'READY',
         })
       }
-      if (json === true) return printJson({ networks: rows, database: where })
+      if (await printData(output, { networks: rows, database: where })) return
       const cells = rows.map((one) => [one.network, String(one.era), one.head, one.state])
-      console.log(`${table(['NETWORK', 'ERA', 'HEAD', 'STATE'], cells)}\n\nThis is ${where}.`)
+      console.log(table(['NETWORK', 'ERA', 'HEAD', 'STATE'], cells))
     } finally {
       await ledger.close()
     }
@@ -120,9 +126,11 @@ async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<
   const config = readConfig()
   const found = await findDatabase(config, { log: createLogger(config.logLevel) })
   const url = command === 'rebuild' ? found.adminUrl : found.url
+  const where = whereOf(config)
+  console.error(`ipledger ${command}: ${where}`)
   try {
     return await withClient({ url, applicationName: `ipledger ${command}` }, (client) =>
-      work({ client, where: whereOf(config), found }),
+      work({ client, where, found }),
     )
   } finally {
     await found.stop()
@@ -130,7 +138,7 @@ async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<
 }
 
 /** Never a password. */
-function whereOf({ databaseUrl: url, directory }: Config): string {
+export function whereOf({ databaseUrl: url, directory }: Config): string {
   return url === undefined ? `the embedded PostgreSQL in ${directory}` : place(url)
 }
 
@@ -138,7 +146,10 @@ async function networksOf(client: pg.Client, where: string, network: string | un
   const { rows } = await client.query<{ id: string }>(NETWORKS)
   const names = rows.map(({ id }) => id).filter((id) => network === undefined || id === network)
   if (names.length === 0)
-    throw new Unclear(`There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`)
+    throw new Unclear(
+      `There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`,
+      REFUSED,
+    )
   return names
 }
 

@@ -1,12 +1,24 @@
 /** What is printed: tables for people, the API's JSON for programs. */
 import type { DescEnum, DescField, DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
 import { type Duration, durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+import { Option } from 'commander'
 
 /** As the API answers: fields without content are there. */
 export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
 
-export function printJson(value: unknown): void {
-  console.log(JSON.stringify(value, null, 2))
+/** `wide`: of each thing all that the API says. */
+export const FORMATS = ['json', 'yaml', 'wide'] as const
+export type Format = (typeof FORMATS)[number]
+
+export const outputOption = () =>
+  new Option('-o, --output <format>', 'json, yaml: what the API answers; wide: every field').choices(FORMATS)
+
+/** For programs, if it was asked for; else false. */
+export async function printData(format: Format | undefined, value: unknown): Promise<boolean> {
+  if (format === 'yaml') process.stdout.write((await import('yaml')).stringify(value))
+  else if (format === 'json') console.log(JSON.stringify(value, null, 2))
+  else return false
+  return true
 }
 
 /** Columns as wide as their widest cell; those without any content are left out. */
@@ -56,6 +68,17 @@ export function sheetOf<D extends DescMessage>(
   const rows = new Map(rowsOf(desc, message, own))
   for (const [name, words = ''] of Object.entries(own)) rows.set(titleOf(name), words)
   return sheet([...rows])
+}
+
+/** Messages as a table with a column for each field, by their descriptor. */
+export function wideTable(desc: DescMessage, messages: readonly Message[]): string {
+  const rows = messages.map((message) => new Map(rowsOf(desc, message, {})))
+  const titles = [...new Set(rows.flatMap((row) => [...row.keys()]))]
+  if (titles.length === 0) return 'nothing'
+  return table(
+    titles.map((title) => title.toUpperCase()),
+    rows.map((row) => titles.map((title) => row.get(title) ?? '')),
+  )
 }
 
 function rowsOf(desc: DescMessage, message: Message, own: object): readonly (readonly [string, string])[] {

@@ -1,15 +1,17 @@
 /**
  * The command line: a verb for every RPC that people use, and those that run the service. Answers go to stdout, everything
- * else to stderr; the exit code is 0 only on success.
+ * else to stderr. Exit codes: 0 success, 1 refused, 2 usage, 3 unreachable.
  */
+import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { TokenFileError } from '../api/tokens.ts'
 import { CallFailed } from '../client/call-failed.ts'
 import { readConfig, StartRefused } from '../config.ts'
 import { ConnectFailed } from '../postgres/connect.ts'
 import { auditCommands } from './audit.ts'
+import { completionCommand } from './completion.ts'
 import { databaseCommands } from './database.ts'
-import { failureJson, failureText, Unclear, Unsuccessful } from './failure.ts'
+import { failureJson, failureText, REFUSED, UNREACHABLE, Unclear, Unsuccessful, USAGE } from './failure.ts'
 import { leaseCommands } from './lease.ts'
 import { livenessCommands } from './liveness.ts'
 import { networkCommands } from './network.ts'
@@ -29,7 +31,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     await createProgram().parseAsync(args, { from: 'user' })
     return 0
   } catch (error) {
-    return explain(error, args.includes('--json'))
+    return explain(error, args)
   }
 }
 
@@ -37,6 +39,9 @@ export function createProgram(): Command {
   const program = new Command('ipledger')
   program
     .description('Hands out IP addresses, and never one address to two live workloads.')
+    .version(version(), '-V, --version')
+    // Further on --version is that of a lease or a pool.
+    .enablePositionalOptions()
     .exitOverride()
     .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, 'ipledger: ')) })
     .helpCommand('help [command]', 'help for a command')
@@ -44,7 +49,8 @@ export function createProgram(): Command {
       'after',
       `
 Commands that ask a server go to IPLEDGER_URL (default http://127.0.0.1:8080) with IPLEDGER_TOKEN.
---json prints exactly what the API answers. Errors go to stderr; the exit code is 0 only on success.
+-o json prints exactly what the API answers. Errors go to stderr. Exit codes: 0 success, 1 refused or found wrong, 2 usage,
+3 the server or the database cannot be reached.
 
 Start:
   ipledger serve
@@ -62,16 +68,25 @@ Start:
   livenessCommands(program)
   databaseCommands(program)
   tokenCommands(program)
+  completionCommand(program)
   return program
 }
 
-function explain(error: unknown, json: boolean): number {
-  if (error instanceof CommanderError || error instanceof Unsuccessful) return error.exitCode
+function version(): string {
+  const file = new URL('../../package.json', import.meta.url)
+  return (JSON.parse(readFileSync(file, 'utf8')) as { readonly version: string }).version
+}
+
+function explain(error: unknown, args: readonly string[]): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE
+  if (error instanceof Unsuccessful) return error.exitCode
   if (error instanceof CallFailed) {
-    console.error(json ? failureJson(error) : failureText(error, readConfig().clientUrl))
-    return 1
+    const isJson = /(?:^| )(?:-o ?|--output[ =])json(?: |$)/.test(args.join(' '))
+    console.error(isJson ? failureJson(error) : failureText(error, readConfig().clientUrl))
+    return error.reason === undefined ? UNREACHABLE : REFUSED
   }
   const explained = error instanceof Error && SENTENCES.some((one) => error instanceof one)
   console.error(explained ? `ipledger: ${error.message}` : error)
-  return 1
+  if (error instanceof ConnectFailed) return UNREACHABLE
+  return error instanceof Unclear ? error.exitCode : REFUSED
 }

@@ -9,7 +9,7 @@ import { type ReapPolicy, reapPolicy } from '../core/policy.ts'
 import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { type Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { Unsuccessful } from './failure.ts'
-import { printJson, sheet, tableOf } from './print.ts'
+import { type Format, outputOption, printData, sheet, tableOf } from './print.ts'
 import { seq as number } from './readers.ts'
 import { pages } from './verb.ts'
 
@@ -18,7 +18,7 @@ type Options = {
   readonly from?: bigint
   readonly to?: bigint
   readonly policy: PolicyAsked
-  readonly json?: boolean
+  readonly output?: Format
 }
 /** Today's of each pool, or the policy of the day with these in their places. */
 type PolicyAsked = 'today' | Readonly<Partial<ReapPolicy>>
@@ -57,7 +57,7 @@ export function rejudgeCommand(program: Command): void {
       policyAsked,
       'today',
     )
-    .option('--json', 'print it for programs')
+    .addOption(outputOption())
     .addHelpText(
       'after',
       `
@@ -68,7 +68,7 @@ Settings: ${Object.keys(reapPolicy()).join(', ')}.
 
 Examples:
   ipledger audit rejudge
-  ipledger audit rejudge --policy misses=5,minimumAgeMs=600000 --json`,
+  ipledger audit rejudge --policy misses=5,minimumAgeMs=600000 -o json`,
     )
     .action(async (options: Options) => {
       const { network, policy: asked } = options
@@ -77,8 +77,8 @@ Examples:
       const found = rejudge(await reaps(options), ({ record, policy }) =>
         asked === 'today' ? (policies.get(record.poolId) ?? reapPolicy()) : { ...policy, ...asked },
       )
-      if (options.json === true) printJson({ network, policy: asked, ...found })
-      else console.log(textOf(network, asked, found))
+      if (!(await printData(options.output, { network, policy: asked, ...found })))
+        console.log(textOf(network, asked, found))
       if (found.differing.some((one) => one.policy === 'then')) throw new Unsuccessful(1)
     })
 }

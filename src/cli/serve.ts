@@ -2,6 +2,7 @@
 import { type Config, readConfig } from '../config.ts'
 import { callersUrl, migrateDatabase, openJobs, openService } from '../serve.ts'
 import { createLogger, type Logger } from '../telemetry.ts'
+import { whereOf } from './on-database.ts'
 import { awaitSignals } from './stopping.ts'
 
 /** API and, unless told otherwise, worker. */
@@ -23,6 +24,8 @@ export function runWorker(): Promise<void> {
 
 export async function runMigrate(): Promise<void> {
   const config = readConfig()
+  const admin = config.databaseAdminUrl ?? config.databaseUrl
+  console.error(`ipledger migrate: ${whereOf({ ...config, databaseUrl: admin })}`)
   await using open = new AsyncDisposableStack()
   await migrateDatabase(config, createLogger(config.logLevel), open)
   console.log('The database is up to date.')

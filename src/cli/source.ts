@@ -8,7 +8,7 @@ import {
   SourceState,
   SourceStateSchema,
 } from '../gen/ipledger/v1/liveness_pb.ts'
-import { Unclear } from './failure.ts'
+import { REFUSED, Unclear } from './failure.ts'
 import { nameOf, sheetOf, tableOf, time } from './print.ts'
 import { ask, verb } from './verb.ts'
 
@@ -88,7 +88,7 @@ Examples:
     run: async (request) => {
       const answer = await ask(method.listSources, request)
       if (answer.sources.length > 0) return answer
-      throw new Unclear(`network ${request.network ?? 'default'} has no source ${request.id}.`)
+      throw new Unclear(`network ${request.network ?? 'default'} has no source ${request.id}.`, REFUSED)
     },
     show: ({ sources }) => sourceSheet(sources[0]),
   })

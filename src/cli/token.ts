@@ -12,11 +12,11 @@ import { type Command, Option } from 'commander'
 import { ROLES, type Role } from '../api/rights.ts'
 import { createToken, readTokens } from '../api/tokens.ts'
 import { readConfig } from '../config.ts'
-import { Unclear } from './failure.ts'
-import { printJson, tableOf } from './print.ts'
+import { REFUSED, Unclear } from './failure.ts'
+import { type Format, outputOption, printData, tableOf } from './print.ts'
 import { list } from './readers.ts'
 
-type FileOptions = { readonly file?: string; readonly json?: boolean }
+type FileOptions = { readonly file?: string; readonly output?: Format }
 type CreateOptions = FileOptions & {
   readonly role: Role
   readonly networks?: readonly string[]
@@ -56,10 +56,10 @@ Examples:
     })
 
   command('list', 'tokens by name, without what opens them')
-    .option('--json', 'print it for programs')
-    .action((options: FileOptions) => {
+    .addOption(outputOption())
+    .action(async (options: FileOptions) => {
       const tokens = readTokens(fileOf(options)).map(({ sha256: _, ...told }) => told)
-      if (options.json === true) return printJson(tokens)
+      if (await printData(options.output, tokens)) return
       console.log(
         tableOf('no tokens', tokens, {
           NAME: ({ name }) => name,
@@ -88,7 +88,7 @@ function fileOf(options: FileOptions): string {
  */
 function revoke(named: string, name: string): void {
   if (!readTokens(named).some((one) => one.name === name))
-    throw new Unclear(`${named} has no token named ${name}.`)
+    throw new Unclear(`${named} has no token named ${name}.`, REFUSED)
   const file = realpathSync(named)
   const kept = readFileSync(file, 'utf8')
     .split('\n')
@@ -105,6 +105,7 @@ function revoke(named: string, name: string): void {
     rmSync(made, { force: true })
     throw new Unclear(
       `${file} could not be replaced by one of the same owner, so nothing was withdrawn (${(error as Error).message}): run this as its owner or as root.`,
+      REFUSED,
     )
   }
 }

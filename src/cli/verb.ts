@@ -8,6 +8,7 @@ import {
   type DescField,
   type DescMessage,
   type DescMethodUnary,
+  type Message,
   type MessageInitShape,
   type MessageShape,
   toJson,
@@ -15,7 +16,7 @@ import {
 import { type Command, Option } from 'commander'
 import { createClient, type IpledgerClient } from '../client/client.ts'
 import { readConfig } from '../config.ts'
-import { JSON_ANSWERS, printJson } from './print.ts'
+import { type Format, JSON_ANSWERS, outputOption, printData, wideTable } from './print.ts'
 import { readerOf } from './readers.ts'
 
 type Tree = Readonly<Record<string, unknown>>
@@ -63,21 +64,29 @@ export function verb<I extends DescMessage, O extends DescMessage, X extends obj
   }
   for (const { option } of places)
     command.addOption(option.makeOptionMandatory(['why', ...required].includes(option.attributeName())))
-  command.option('--json', 'print the answer as the API gives it').addHelpText('after', help)
+  command.addOption(outputOption()).addHelpText('after', help)
+  const isPaged = hasField(input, 'pageToken')
+  if (isPaged) command.option('--all', 'every page, not only the first')
   if (command.name() === 'get') command.alias('show')
   return command.action(async () => {
-    const options = command.opts<X & { json?: boolean }>()
+    const options = command.opts<X & { readonly output?: Format; readonly all?: boolean }>()
     const parts = [command.processedArgs[0] ?? {}, ...places.map((place) => said(command, place))]
     const request = maskOf(input, parts.reduce(merged, {})) as MessageInitShape<I>
     for (const name of Object.keys(request)) fieldAt(input, name)
-    const answer = await (run ?? ((asked) => ask(method, asked)))(request, options)
-    print(options, method, answer, (one) => show(one, request))
-    if (options.json === true) return
-    // Where it does not disturb a pipe.
-    if ('nextPageToken' in answer && answer.nextPageToken !== '')
-      console.error(`There is more: --page-token ${answer.nextPageToken}`)
+    const perform = run ?? ((asked: MessageInitShape<I>) => ask(method, asked))
+    const { all, output } = options
+    const answer = all
+      ? await everyPage(method, (page) => perform({ ...request, ...page }, options))
+      : await perform(request, options)
+    await print(output, method, answer, (one) => show(one, request))
+    if (!isPaged || output === 'json' || output === 'yaml') return
+    const { nextPageToken } = answer as unknown as Paged
+    if (nextPageToken !== '')
+      console.log(`\nThere is more: --all for everything, --page-token ${nextPageToken} for the next page.`)
   })
 }
+
+type Paged = { readonly nextPageToken: string }
 
 const IMPLIED: readonly Field[] = [
   ['--network <name>', 'network (default: "default")'],
@@ -121,14 +130,35 @@ export async function* pages<I extends DescMessage, O extends DescMessage>(
   }
 }
 
-export function print<O extends DescMessage>(
-  { json }: { readonly json?: boolean },
+/** All pages as one answer: their lists joined, the rest as the last page says it. */
+async function everyPage<O extends DescMessage>(
+  { output }: DescMethodUnary<DescMessage, O>,
+  perform: (page: object) => Promise<MessageShape<O>>,
+): Promise<MessageShape<O>> {
+  const lists = output.fields
+    .filter(({ fieldKind }) => fieldKind === 'list')
+    .map(({ localName }) => localName)
+  let joined: Record<string, unknown> = {}
+  for (let pageToken = ''; ; ) {
+    const page = (await perform({ pageSize: 1_000, pageToken })) as unknown as Record<string, unknown> & Paged
+    const longer = lists.map((name) => [name, [...((joined[name] as []) ?? []), ...(page[name] as [])]])
+    joined = { ...page, ...Object.fromEntries(longer) }
+    pageToken = page.nextPageToken
+    if (pageToken === '') return joined as MessageShape<O>
+  }
+}
+
+export async function print<O extends DescMessage>(
+  format: Format | undefined,
   { output }: DescMethodUnary<DescMessage, O>,
   answer: MessageShape<O>,
   people: (answer: MessageShape<O>) => string,
-): void {
-  if (json === true) printJson(toJson(output, answer, JSON_ANSWERS))
-  else console.log(people(answer))
+): Promise<void> {
+  if (await printData(format, toJson(output, answer, JSON_ANSWERS))) return
+  const list = output.fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
+  if (format !== 'wide' || list?.message === undefined) return console.log(people(answer))
+  const things = (answer as unknown as Readonly<Record<string, readonly Message[]>>)[list.localName]!
+  console.log(wideTable(list.message, things))
 }
 
 type Place = { readonly option: Option; readonly to: Field[2] }

@@ -24,7 +24,11 @@ const LOCK = 'select from ipledger.network_lock l where l.network_id = $1 for no
 const HEAD = 'select max(e.seq) as head from ipledger.event e where e.network_id = $1'
 
 /** With the login of an owner of the tables. Null: the log has no such network. */
-export async function rebuildNetwork(client: pg.Client, network: string): Promise<Rebuilt | null> {
+export async function rebuildNetwork(
+  client: pg.Client,
+  network: string,
+  onTable: (table: FoldedTable) => void = () => {},
+): Promise<Rebuilt | null> {
   await client.query('begin isolation level read committed')
   try {
     await client.query(NO_TIME_LIMITS)
@@ -37,8 +41,10 @@ export async function rebuildNetwork(client: pg.Client, network: string): Promis
     }
     const ids = (await client.query<{ id: string }>(SOURCES_OF_LOG, [network])).rows.map(({ id }) => id)
     const written: Partial<Record<FoldedTable, number>> = {}
-    for (const table of Object.keys(FOLDS) as FoldedTable[])
+    for (const table of Object.keys(FOLDS) as FoldedTable[]) {
+      onTable(table)
       written[table] = await rewrite(client, network, table, ids)
+    }
     const { rows } = await client.query<{ head: number }>(HEAD, [network])
     await client.query('commit')
     return { head: rows[0]!.head, rows: written as Record<FoldedTable, number> }

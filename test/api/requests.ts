@@ -30,6 +30,7 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
   UpdateNetwork: [{ name: 'default', description: 'd', labels, requestId: 'r' }],
   GetNetwork: [{ name: 'default' }],
   ListNetworks: [{ labels, ...page }],
+  BeginRecovery: [{ network: 'default', why: 'w', requestId: 'r' }],
   EndRecovery: [{ network: 'default', why: 'w', requestId: 'r' }],
   CreatePool: [{ ...space, network: 'default', name: 'web', exclude: ['10.0.0.7'], labels, requestId: 'r' }],
   UpdatePool: [

@@ -45,6 +45,7 @@ const TABLE: Record<string, readonly Role[]> = {
   'NetworkService/UpdateNetwork': ['admin'],
   'NetworkService/GetNetwork': ['admin', 'orchestrator', 'auditor'],
   'NetworkService/ListNetworks': ['admin', 'orchestrator', 'auditor'],
+  'NetworkService/BeginRecovery': ['admin'],
   'NetworkService/EndRecovery': ['admin'],
   'PoolService/CreatePool': ['admin'],
   'PoolService/UpdatePool': ['admin'],

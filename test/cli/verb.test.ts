@@ -1,11 +1,15 @@
 /** What a command line says to the server: each option where it belongs in the request, and nothing dropped. */
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type DescMethod, fromBinary, toJson } from '@bufbuild/protobuf'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { SERVICES } from '../../src/api/dispatch.ts'
-import { runCli } from '../../src/cli/program.ts'
+import { completionScript } from '../../src/cli/completion.ts'
+import { createProgram, runCli } from '../../src/cli/program.ts'
+import { ROOT } from '../support/root.ts'
 
 const methods = new Map<string, DescMethod>(
   SERVICES.flatMap(({ typeName, methods: all }) =>
@@ -71,6 +75,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
     'ResumeHold',
     { network: 'n', cause: 'TOO_MANY_REAPS', why: 'w' },
   ],
+  ['recover n --why w --above n/7', 'BeginRecovery', { network: 'n', why: 'w', above: '7' }],
   ['recover n --end --why w', 'EndRecovery', { network: 'n', why: 'w' }],
   [
     'pool create p --network n --cidr 10.0.0.0/24 --prefix-length 28 --subnet 10.0.0.0/16 --gateway 10.0.0.1 ' +
@@ -287,21 +292,39 @@ test.each([
   ['explain 10.0.0.7 --at 2026-02-30', 'It must be a time'],
   ['verify --server --against 3:00', 'It must be a number and 64 hexadecimal digits'],
   ['recover --end --why w', 'Say which network'],
-  ['recover --why w --above 9', 'Say of which network the number is'],
+  ['recover --why w --above 9', 'Say which network'],
   ['recover n --why w --above nine', 'It must be a lease id or a number.'],
   ['audit rejudge --policy misses=many', 'It is today, or settings as misses=5'],
   ['no-such-command', "unknown command 'no-such-command'"],
   ['pool list --no-such-option', "unknown option '--no-such-option'"],
 ])('%s is refused before anything is sent', async (line, said) => {
-  expect(await runCli(words(line))).toBe(1)
+  expect(await runCli(words(line))).toBe(2)
   expect(asked).toEqual([])
   expect(printed).toContain(said)
   expect(printed).not.toMatch(/\bat .*\.ts:\d+/)
 })
 
+test('what the program is, and what a shell completes', async () => {
+  expect(await runCli(['--version'])).toBe(0)
+  expect(printed).toBe(`${JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')).version}\n\n`)
+  for (const shell of ['bash', 'zsh']) expect(await runCli(['completion', shell])).toBe(0)
+  const complete = (...line: readonly string[]) =>
+    execFileSync('bash', [
+      '-c',
+      `${completionScript(createProgram(), false)}
+       COMP_WORDS=(${line.map((word) => `'${word}'`).join(' ')}) COMP_CWORD=${line.length - 1}
+       _ipledger; echo "\${COMPREPLY[*]}"`,
+    ])
+      .toString()
+      .trim()
+  expect(complete('ipledger', 'qu')).toBe('quarantine')
+  expect(complete('ipledger', 'pool', 'cr')).toBe('create')
+  expect(complete('ipledger', 'pool', 'create', 'web', '--ci')).toBe('--cidr')
+})
+
 test('without a server the sentence says so', async () => {
   vi.stubEnv('IPLEDGER_URL', 'http://127.0.0.1:1')
-  expect(await runCli(['lease', 'list'])).toBe(1)
+  expect(await runCli(['lease', 'list'])).toBe(3)
   expect(printed).toBe(
     'ipledger: nothing listens at http://127.0.0.1:1. Start it with "ipledger serve", or set IPLEDGER_URL.\n',
   )

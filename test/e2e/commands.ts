@@ -119,7 +119,7 @@ export async function ipledgerJson<T>(
   args: readonly string[],
   env: Env = {},
 ): Promise<T> {
-  const { code, stdout, stderr } = await ipledger(service, [...args, '--json'], env)
+  const { code, stdout, stderr } = await ipledger(service, [...args, '-o', 'json'], env)
   if (code !== 0) throw new Error(`ipledger ${args.join(' ')}: exit ${code}: ${stderr}`)
   return JSON.parse(stdout) as T
 }

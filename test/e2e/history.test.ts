@@ -40,8 +40,11 @@ test('by pages, from the newest back', async () => {
   const first = await ipledger(service, words('history 10.8.64.0/24 --page-size 2'))
   expect(first.code).toBe(0)
   expect(seqs(first.stdout)).toEqual(['6', '7'])
-  const token = /^There is more: --page-token (\S+)$/m.exec(first.stderr)![1]!
+  const token = /^There is more: .* --page-token (\S+) for/m.exec(first.stdout)![1]!
   expect(seqs(await printed(`history 10.8.64.0/24 --page-token ${token}`))).toEqual(['3', '4', '5'])
+  expect(await printed('events --page-size 1 --all')).not.toContain('There is more')
+  expect(await printed('events --page-size 1 --all -o wide')).toMatch(/^NETWORK +SEQ +TYPE /)
+  expect(await printed('events --all -o yaml')).toMatch(/^events:\n {2}- network: default\n {4}seq: "1"\n/)
 })
 
 test('of a lease, of a stretch', async () => {

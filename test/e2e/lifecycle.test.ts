@@ -32,7 +32,7 @@ test('from an empty directory: start, the three commands, restart, the lease is 
   const { leases } = await ipledgerJson<Leases>(first, ['lease', 'list'])
   expect(leases).toMatchObject([{ leaseId: 'default/3', address: '10.0.0.2' }])
   expect(
-    await startProcess(['pool', 'get', 'none', '--json'], { IPLEDGER_URL: first.url }).finished,
+    await startProcess(['pool', 'get', 'none', '-o', 'json'], { IPLEDGER_URL: first.url }).finished,
   ).toMatchObject({
     code: 1,
     stdout: '',
@@ -58,7 +58,7 @@ test('from an empty directory: start, the three commands, restart, the lease is 
   await reader.end()
   expect(await ipledger(first, ['verify'], env)).toMatchObject({
     code: 0,
-    stdout: expect.stringContaining(`This is the embedded PostgreSQL in ${env.IPLEDGER_DIR}.`),
+    stderr: `ipledger verify: the embedded PostgreSQL in ${env.IPLEDGER_DIR}\n`,
   })
   expect(await stop(first)).toMatchObject({ code: 0 })
   expect(processesOf(directory)).toEqual([])
@@ -88,11 +88,12 @@ test('a start that cannot be ends in a sentence and leaves nothing running', asy
   onTestFinished(() => void busy.close())
   const { port } = busy.address() as { port: number }
   const ports = { IPLEDGER_PORT: '0', IPLEDGER_GRPC_PORT: '0' }
-  for (const [env, sentence] of [
+  for (const [env, sentence, code = 1] of [
     [{ IPLEDGER_DIR: join(file, 'below') }, /^ipledger: Cannot write to .*below .*IPLEDGER_DIR\.\n$/],
     [
       { DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/none' },
       /^ipledger: Cannot connect to PostgreSQL at 127\.0\.0\.1:1.*\n$/,
+      3,
     ],
     [{ IPLEDGER_HOST: '0.0.0.0' }, /^ipledger: Without tokens .* IPLEDGER_HOST\.\n$/],
     [{ IPLEDGER_GRPC_PORT: String(port) }, /^ipledger: .*IPLEDGER_GRPC_PORT.*\.\n$/],
@@ -100,7 +101,7 @@ test('a start that cannot be ends in a sentence and leaves nothing running', asy
     const directory = temporaryDirectory()
     const all = { IPLEDGER_DIR: directory, IPLEDGER_LOG_LEVEL: 'silent', ...ports, ...env }
     const ended = await startProcess(['serve'], all).finished
-    expect(ended).toMatchObject({ code: 1, stdout: '' })
+    expect(ended).toMatchObject({ code, stdout: '' })
     expect(ended.stderr).toMatch(sentence)
     expect(processesOf(directory)).toEqual([])
   }
@@ -162,7 +163,8 @@ test('migrate, a server without jobs and a worker share a database', async () =>
   const database = await useOwnDatabase({ empty: true })
   const env = { DATABASE_URL: database.adminUrl, IPLEDGER_LOG_LEVEL: 'warn' }
   const migrated = await startProcess(['migrate'], env).finished
-  expect(migrated).toMatchObject({ code: 0, stdout: 'The database is up to date.\n', stderr: '' })
+  expect(migrated).toMatchObject({ code: 0, stdout: 'The database is up to date.\n' })
+  expect(migrated.stderr).toMatch(/^ipledger migrate: PostgreSQL at 127\.0\.0\.1:\d+, database "\w+"\n$/)
   expect(await startProcess(['migrate'], env).finished).toMatchObject({ code: 0 })
 
   const service = await serve(env, '--no-worker')
@@ -201,7 +203,7 @@ test('tokens are made, work, are listed without what opens them, and are withdra
   expect((await token('create boss --role admin')).code).toBe(1)
   const listed = await token('list')
   expect(listed.stdout).toMatch(/^NAME +ROLE +NETWORKS +CREATED\nboss +admin .*\neyes +auditor +default /)
-  expect((await token('list --json')).stdout).not.toContain('sha256')
+  expect((await token('list -o json')).stdout).not.toContain('sha256')
 
   const env = { DATABASE_URL: database.adminUrl, IPLEDGER_TOKENS: file, IPLEDGER_HOST: '0.0.0.0' }
   const guarded = await serve(env, '--no-worker')

@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/network.proto.
  */
 export const file_ipledger_v1_network: GenFile = /*@__PURE__*/
-  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSJlCgRIb2xkEiUKBWNhdXNlGAEgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgN3aHkYAyABKAkingMKB05ldHdvcmsSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIwCgZsYWJlbHMYAyADKAsyIC5pcGxlZGdlci52MS5OZXR3b3JrLkxhYmVsc0VudHJ5EigKBXN0YXRlGAQgASgOMhkuaXBsZWRnZXIudjEuTmV0d29ya1N0YXRlEgsKA2VyYRgFIAEoDRIMCgRoZWFkGAYgASgEEg4KBmRpZ2VzdBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAogASgEEiAKBWhvbGRzGAsgAygLMhEuaXBsZWRnZXIudjEuSG9sZBInCghyZWNvdmVyeRgMIAEoCzIVLmlwbGVkZ2VyLnYxLlJlY292ZXJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZwoIUmVjb3ZlcnkSKQoFc2luY2UYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3doeRgCIAEoCRIPCgdzb3VyY2VzGAMgASgNEhIKCnVucmVwb3J0ZWQYBCADKAkiuwEKFENyZWF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSPQoGbGFiZWxzGAMgAygLMi0uaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgEIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KFUNyZWF0ZU5ldHdvcmtSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yayKjAgoUVXBkYXRlTmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYCgtkZXNjcmlwdGlvbhgCIAEoCUgAiAEBEj0KBmxhYmVscxgDIAMoCzItLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkSFAoHdmVyc2lvbhgFIAEoBEgBiAEBEi8KC3VwZGF0ZV9tYXNrGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF9kZXNjcmlwdGlvbkIKCghfdmVyc2lvbiI+ChVVcGRhdGVOZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiIQoRR2V0TmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCSI7ChJHZXROZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiqQEKE0xpc3ROZXR3b3Jrc1JlcXVlc3QSPAoGbGFiZWxzGAEgAygLMiwuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVxdWVzdC5MYWJlbHNFbnRyeRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlcKFExpc3ROZXR3b3Jrc1Jlc3BvbnNlEiYKCG5ldHdvcmtzGAEgAygLMhQuaXBsZWRnZXIudjEuTmV0d29yaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiRgoSRW5kUmVjb3ZlcnlSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCwoDd2h5GAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiPAoTRW5kUmVjb3ZlcnlSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yaypICgxOZXR3b3JrU3RhdGUSHQoZTkVUV09SS19TVEFURV9VTlNQRUNJRklFRBAAEgkKBVJFQURZEAESDgoKUkVDT1ZFUklORxACKlgKCUhvbGRDYXVzZRIaChZIT0xEX0NBVVNFX1VOU1BFQ0lGSUVEEAASCQoFQ0xPQ0sQARISCg5UT09fTUFOWV9SRUFQUxACEhAKDFNPVVJDRV9BSEVBRBADMrYDCg5OZXR3b3JrU2VydmljZRJWCg1DcmVhdGVOZXR3b3JrEiEuaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5DcmVhdGVOZXR3b3JrUmVzcG9uc2USVgoNVXBkYXRlTmV0d29yaxIhLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0GiIuaXBsZWRnZXIudjEuVXBkYXRlTmV0d29ya1Jlc3BvbnNlEk0KCkdldE5ldHdvcmsSHi5pcGxlZGdlci52MS5HZXROZXR3b3JrUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkdldE5ldHdvcmtSZXNwb25zZRJTCgxMaXN0TmV0d29ya3MSIC5pcGxlZGdlci52MS5MaXN0TmV0d29ya3NSZXF1ZXN0GiEuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVzcG9uc2USUAoLRW5kUmVjb3ZlcnkSHy5pcGxlZGdlci52MS5FbmRSZWNvdmVyeVJlcXVlc3QaIC5pcGxlZGdlci52MS5FbmRSZWNvdmVyeVJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSJlCgRIb2xkEiUKBWNhdXNlGAEgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgN3aHkYAyABKAkingMKB05ldHdvcmsSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIwCgZsYWJlbHMYAyADKAsyIC5pcGxlZGdlci52MS5OZXR3b3JrLkxhYmVsc0VudHJ5EigKBXN0YXRlGAQgASgOMhkuaXBsZWRnZXIudjEuTmV0d29ya1N0YXRlEgsKA2VyYRgFIAEoDRIMCgRoZWFkGAYgASgEEg4KBmRpZ2VzdBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAogASgEEiAKBWhvbGRzGAsgAygLMhEuaXBsZWRnZXIudjEuSG9sZBInCghyZWNvdmVyeRgMIAEoCzIVLmlwbGVkZ2VyLnYxLlJlY292ZXJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZwoIUmVjb3ZlcnkSKQoFc2luY2UYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3doeRgCIAEoCRIPCgdzb3VyY2VzGAMgASgNEhIKCnVucmVwb3J0ZWQYBCADKAkiuwEKFENyZWF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSPQoGbGFiZWxzGAMgAygLMi0uaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgEIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KFUNyZWF0ZU5ldHdvcmtSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yayKjAgoUVXBkYXRlTmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYCgtkZXNjcmlwdGlvbhgCIAEoCUgAiAEBEj0KBmxhYmVscxgDIAMoCzItLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkSFAoHdmVyc2lvbhgFIAEoBEgBiAEBEi8KC3VwZGF0ZV9tYXNrGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF9kZXNjcmlwdGlvbkIKCghfdmVyc2lvbiI+ChVVcGRhdGVOZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiIQoRR2V0TmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCSI7ChJHZXROZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiqQEKE0xpc3ROZXR3b3Jrc1JlcXVlc3QSPAoGbGFiZWxzGAEgAygLMiwuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVxdWVzdC5MYWJlbHNFbnRyeRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlcKFExpc3ROZXR3b3Jrc1Jlc3BvbnNlEiYKCG5ldHdvcmtzGAEgAygLMhQuaXBsZWRnZXIudjEuTmV0d29yaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiVwoUQmVnaW5SZWNvdmVyeVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRILCgN3aHkYAiABKAkSDQoFYWJvdmUYAyABKAQSEgoKcmVxdWVzdF9pZBgEIAEoCSI+ChVCZWdpblJlY292ZXJ5UmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiRgoSRW5kUmVjb3ZlcnlSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCwoDd2h5GAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiPAoTRW5kUmVjb3ZlcnlSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yaypICgxOZXR3b3JrU3RhdGUSHQoZTkVUV09SS19TVEFURV9VTlNQRUNJRklFRBAAEgkKBVJFQURZEAESDgoKUkVDT1ZFUklORxACKlgKCUhvbGRDYXVzZRIaChZIT0xEX0NBVVNFX1VOU1BFQ0lGSUVEEAASCQoFQ0xPQ0sQARISCg5UT09fTUFOWV9SRUFQUxACEhAKDFNPVVJDRV9BSEVBRBADMo4ECg5OZXR3b3JrU2VydmljZRJWCg1DcmVhdGVOZXR3b3JrEiEuaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5DcmVhdGVOZXR3b3JrUmVzcG9uc2USVgoNVXBkYXRlTmV0d29yaxIhLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0GiIuaXBsZWRnZXIudjEuVXBkYXRlTmV0d29ya1Jlc3BvbnNlEk0KCkdldE5ldHdvcmsSHi5pcGxlZGdlci52MS5HZXROZXR3b3JrUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkdldE5ldHdvcmtSZXNwb25zZRJTCgxMaXN0TmV0d29ya3MSIC5pcGxlZGdlci52MS5MaXN0TmV0d29ya3NSZXF1ZXN0GiEuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVzcG9uc2USVgoNQmVnaW5SZWNvdmVyeRIhLmlwbGVkZ2VyLnYxLkJlZ2luUmVjb3ZlcnlSZXF1ZXN0GiIuaXBsZWRnZXIudjEuQmVnaW5SZWNvdmVyeVJlc3BvbnNlElAKC0VuZFJlY292ZXJ5Eh8uaXBsZWRnZXIudjEuRW5kUmVjb3ZlcnlSZXF1ZXN0GiAuaXBsZWRnZXIudjEuRW5kUmVjb3ZlcnlSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * A hold that is in force.
@@ -780,6 +780,118 @@ export const ListNetworksResponseSchema: GenMessage<ListNetworksResponse, {jsonT
   messageDesc(file_ipledger_v1_network, 10);
 
 /**
+ * Input of BeginRecovery.
+ *
+ * @generated from message ipledger.v1.BeginRecoveryRequest
+ */
+export type BeginRecoveryRequest = Message<"ipledger.v1.BeginRecoveryRequest"> & {
+  /**
+   * Required, without a default.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * Required, 1 to 1,024 bytes: what happened; goes into the log.
+   *
+   * @generated from field: string why = 2;
+   */
+  why: string;
+
+  /**
+   * A number that was answered and that this log may lack: the new era begins above it. Default 0: above the log's own.
+   *
+   * @generated from field: uint64 above = 3;
+   */
+  above: bigint;
+
+  /**
+   * Exactly-once id, at most 128 bytes.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+};
+
+/**
+ * Input of BeginRecovery.
+ *
+ * @generated from message ipledger.v1.BeginRecoveryRequest
+ */
+export type BeginRecoveryRequestJson = {
+  /**
+   * Required, without a default.
+   *
+   * @generated from field: string network = 1;
+   */
+  network?: string;
+
+  /**
+   * Required, 1 to 1,024 bytes: what happened; goes into the log.
+   *
+   * @generated from field: string why = 2;
+   */
+  why?: string;
+
+  /**
+   * A number that was answered and that this log may lack: the new era begins above it. Default 0: above the log's own.
+   *
+   * @generated from field: uint64 above = 3;
+   */
+  above?: string;
+
+  /**
+   * Exactly-once id, at most 128 bytes.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.BeginRecoveryRequest.
+ * Use `create(BeginRecoveryRequestSchema)` to create a new message.
+ */
+export const BeginRecoveryRequestSchema: GenMessage<BeginRecoveryRequest, {jsonType: BeginRecoveryRequestJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_network, 11);
+
+/**
+ * Answer of BeginRecovery.
+ *
+ * @generated from message ipledger.v1.BeginRecoveryResponse
+ */
+export type BeginRecoveryResponse = Message<"ipledger.v1.BeginRecoveryResponse"> & {
+  /**
+   * The network afterwards.
+   *
+   * @generated from field: ipledger.v1.Network network = 1;
+   */
+  network?: Network | undefined;
+};
+
+/**
+ * Answer of BeginRecovery.
+ *
+ * @generated from message ipledger.v1.BeginRecoveryResponse
+ */
+export type BeginRecoveryResponseJson = {
+  /**
+   * The network afterwards.
+   *
+   * @generated from field: ipledger.v1.Network network = 1;
+   */
+  network?: NetworkJson;
+};
+
+/**
+ * Describes the message ipledger.v1.BeginRecoveryResponse.
+ * Use `create(BeginRecoveryResponseSchema)` to create a new message.
+ */
+export const BeginRecoveryResponseSchema: GenMessage<BeginRecoveryResponse, {jsonType: BeginRecoveryResponseJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_network, 12);
+
+/**
  * Input of EndRecovery.
  *
  * @generated from message ipledger.v1.EndRecoveryRequest
@@ -840,7 +952,7 @@ export type EndRecoveryRequestJson = {
  * Use `create(EndRecoveryRequestSchema)` to create a new message.
  */
 export const EndRecoveryRequestSchema: GenMessage<EndRecoveryRequest, {jsonType: EndRecoveryRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 11);
+  messageDesc(file_ipledger_v1_network, 13);
 
 /**
  * Answer of EndRecovery.
@@ -875,7 +987,7 @@ export type EndRecoveryResponseJson = {
  * Use `create(EndRecoveryResponseSchema)` to create a new message.
  */
 export const EndRecoveryResponseSchema: GenMessage<EndRecoveryResponse, {jsonType: EndRecoveryResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_network, 12);
+  messageDesc(file_ipledger_v1_network, 14);
 
 /**
  * Whether a network hands out addresses.
@@ -1031,6 +1143,18 @@ export const NetworkService: GenService<{
     methodKind: "unary";
     input: typeof ListNetworksRequestSchema;
     output: typeof ListNetworksResponseSchema;
+  },
+  /**
+   * Says that the database may be older than what was answered: its whole directory or disk was set back. Begins a new era,
+   * whose numbers are above all earlier ones; the network is RECOVERING until its enabled sources have reported, or EndRecovery.
+   * A restored dump and a failover are found out without it.
+   *
+   * @generated from rpc ipledger.v1.NetworkService.BeginRecovery
+   */
+  beginRecovery: {
+    methodKind: "unary";
+    input: typeof BeginRecoveryRequestSchema;
+    output: typeof BeginRecoveryResponseSchema;
   },
   /**
    * Ends the recovery of a network after a new era, by an operator's word instead of its sources' reports. A network that

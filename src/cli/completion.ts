@@ -1,0 +1,52 @@
+/** Completion for bash and zsh: the commands and options of the program as they are, in one function without a process per key. */
+import { Argument, type Command } from 'commander'
+
+export function completionCommand(program: Command): void {
+  program
+    .command('completion')
+    .addArgument(new Argument('<shell>').choices(['bash', 'zsh']))
+    .description('print what makes the shell complete commands and options')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  source <(ipledger completion bash)
+  ipledger completion zsh >"\${fpath[1]}/_ipledger"`,
+    )
+    .action((shell: string) => console.log(completionScript(program, shell === 'zsh')))
+}
+
+/** zsh takes functions for bash. */
+export function completionScript(program: Command, isZsh: boolean): string {
+  const commands = [...everyCommand(program, '')]
+  const groups = commands.filter(([, { commands }]) => commands.length > 0).map(([path]) => path)
+  return [
+    ...(isZsh ? ['#compdef ipledger', 'autoload -U +X bashcompinit && bashcompinit'] : []),
+    '_ipledger() {',
+    "  local path='' word",
+    '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
+    `    case "$path" in ${groups.map((path) => `'${path}'`).join('|')}) case "$word" in -*) ;; *) path="$path $word" ;; esac ;; esac`,
+    '  done',
+    '  case "$path" in',
+    ...commands.map(([path, command]) => `    '${path}') word='${wordsOf(command).join(' ')}' ;;`),
+    "    *) word='' ;;",
+    '  esac',
+    '  COMPREPLY=($(compgen -W "$word" -- "${COMP_WORDS[COMP_CWORD]}"))',
+    '}',
+    'complete -o default -F _ipledger ipledger',
+  ].join('\n')
+}
+
+function* everyCommand(command: Command, path: string): Generator<readonly [path: string, Command]> {
+  yield [path, command]
+  for (const one of command.commands)
+    for (const name of [one.name(), ...one.aliases()]) yield* everyCommand(one, `${path} ${name}`)
+}
+
+function wordsOf({ commands, options }: Command): readonly string[] {
+  return [
+    ...commands.flatMap((one) => [one.name(), ...one.aliases()]),
+    ...options.flatMap(({ long }) => long ?? []),
+    '--help',
+  ]
+}
