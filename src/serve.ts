@@ -49,7 +49,7 @@ export async function openService(
 ): Promise<Service> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
   const parts = await openParts(config, log, open, 'own', options)
-  const { database, ledger, intake, metrics } = parts
+  const { database, ledger, intake, secrets, metrics } = parts
   const pool = parts.connect('ipledger reads', config.readConnections)
   const reads = createReads(pool)
   open.defer(addGauges(createObserved(pool, log)))
@@ -59,6 +59,7 @@ export async function openService(
     ledger,
     reads,
     intake,
+    secrets,
     tokens,
     config,
     logger: log,
@@ -134,6 +135,7 @@ async function openParts(
   embedded: 'own' | 'share',
   options: Options,
 ) {
+  const secrets = readSourceSecrets(config.sourceSecretsFile)
   const { page, pushed, traces } = config.telemetry
   const telemetry = page || pushed || traces ? await import('./telemetry-export.ts') : null
   const metrics = telemetry?.startTelemetry(config.telemetry, log, open) ?? null
@@ -147,14 +149,14 @@ async function openParts(
   const intake = createIntake({ ledger, database: connect('ipledger intake', INTAKE_CONNECTIONS), log })
   const startJobs = async () => {
     const { serviceUrl, jobsUrl } = database
-    const asked = createAskedSources(readSourceSecrets(config.sourceSecretsFile))
+    const asked = createAskedSources(secrets)
     const connections = config.jobConnections
     return open.adopt(
       await startWorker({ jobsUrl, serviceUrl, connections, ledger, intake, asked, log }),
       (worker) => worker.stop(),
     )
   }
-  return { metrics, database, ledger, intake, connect, startJobs }
+  return { metrics, database, ledger, intake, secrets, connect, startJobs }
 }
 
 async function openWriter(

@@ -6,6 +6,7 @@ import { type Refusal, refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
 import type { Intake } from '../sources/intake-types.ts'
+import type { SourceSecrets } from '../sources/settings.ts'
 import type { RpcObserved } from '../telemetry.ts'
 import type { Asked } from './asked.ts'
 import { Refused } from './errors.ts'
@@ -50,7 +51,12 @@ export type Method = {
   readonly handle: (message: Message, call: Call) => Promise<object>
 }
 
-export type Backend = { readonly ledger: Ledger; readonly reads: Reads; readonly intake: Intake }
+export type Backend = {
+  readonly ledger: Ledger
+  readonly reads: Reads
+  readonly intake: Intake
+  readonly secrets: SourceSecrets
+}
 
 export async function submit({ ledger }: Backend, command: Command, call: Call): Promise<Answer> {
   const outcome = await ledger.submit(command, { deadline: call.deadline })

@@ -38,7 +38,7 @@ const NOT_READ = { freshness: null, failure: null, failingSince: null }
 const EVERY_SOURCE = { id: null, node: null, states: [], after: null }
 
 export function livenessHandlers(backend: Backend): Handlers<typeof LivenessService> {
-  const { reads, intake } = backend
+  const { reads, intake, secrets } = backend
 
   /** As the command left it; how it stands by its reports if that can be read. */
   async function answered({ source }: Answer, { network }: { readonly network: string }) {
@@ -56,7 +56,11 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
   }
 
   return {
-    registerSource: commanded(backend, readRegisterSource, answered),
+    registerSource: commanded(
+      backend,
+      (message, call) => readRegisterSource(message, call, secrets),
+      answered,
+    ),
     enableSource: commanded(backend, readSourceCommand('enableSource'), answered),
     retireSource: commanded(backend, readSourceCommand('retireSource'), async (answer, command) => ({
       ...(await answered(answer, command)),

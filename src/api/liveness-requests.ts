@@ -9,7 +9,7 @@ import type { Details, SourceDeclaration, SourceKind } from '../core/event.ts'
 import { POLICY } from '../core/policy.ts'
 import type * as pb from '../gen/ipledger/v1/liveness_pb.ts'
 import type { ReportGiven, Reporting, Verdict } from '../sources/intake-types.ts'
-import { checkDeclaration } from '../sources/settings.ts'
+import { checkAllowed, checkDeclaration, type SourceSecrets } from '../sources/settings.ts'
 import { endedAt, sentence } from '../sources/source.ts'
 import type { Asked } from './asked.ts'
 import type { Call } from './call.ts'
@@ -27,6 +27,7 @@ const DETAIL_BYTES = 1_024
 export function readRegisterSource(
   message: Asked<pb.RegisterSourceRequest>,
   call: Call,
+  secrets: SourceSecrets,
 ): Command<'registerSource'> {
   const network = allowedNetwork(call, message.network)
   const kind = (message.kind?.toLowerCase() ?? 'push') as SourceKind
@@ -44,7 +45,7 @@ export function readRegisterSource(
     intervalMs: intervalMs ?? (kind === 'push' ? POLICY.agentIntervalMs : POLICY.pulledIntervalMs),
     settings: readSettings(message.settings ?? {}),
   }
-  const bad = checkDeclaration(declaration)
+  const bad = checkDeclaration(declaration) ?? checkAllowed(secrets, network, declaration)
   if (bad !== null) throw new Refused(bad)
   return command(call, network, message.requestId, { type: 'registerSource', declaration })
 }

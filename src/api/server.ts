@@ -15,6 +15,7 @@ import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
 import { createLogLimit } from '../log-limit.ts'
 import type { Intake } from '../sources/intake-types.ts'
+import type { SourceSecrets } from '../sources/settings.ts'
 import type { Logger } from '../telemetry.ts'
 import { createBodies } from './bodies.ts'
 import { createConnectLane } from './connect-lane.ts'
@@ -49,6 +50,7 @@ export async function startServer(options: {
   readonly ledger: Ledger
   readonly reads: Reads
   readonly intake: Intake
+  readonly secrets: SourceSecrets
   readonly tokens: Tokens
   readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
   readonly logger: Logger
@@ -57,7 +59,7 @@ export async function startServer(options: {
   readonly worker?: HealthOptions['worker']
   readonly loaded?: HealthOptions['loaded']
 }): Promise<RunningServer> {
-  const { ledger, reads, intake, tokens, config, logger: log } = options
+  const { ledger, reads, intake, secrets, tokens, config, logger: log } = options
   const stopping = new AbortController()
   const health = createHealth({
     look: () => reads.condition(),
@@ -67,7 +69,7 @@ export async function startServer(options: {
     ...(options.loaded !== undefined && { loaded: options.loaded }),
   })
   const answerPage = createPages({ health, tokens, metrics: options.metrics ?? null, log })
-  const methods = methodsOf({ ledger, reads, intake })
+  const methods = methodsOf({ ledger, reads, intake, secrets })
   const front: Front = {
     methods,
     tokens,

@@ -18,7 +18,7 @@ import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 import { type Answered, createGetJson, readAnswer } from './get-json.ts'
-import type { DockerSettings, Secrets } from './settings.ts'
+import { type DockerSettings, engineOf, type Secrets } from './settings.ts'
 import {
   type AskedSource,
   addItem,
@@ -30,7 +30,6 @@ import {
   type Question,
 } from './source.ts'
 
-const SOCKET = '/var/run/docker.sock'
 const LARGEST_LIST = 64 * 1024 * 1024
 const LARGEST_ANSWER = 4 * 1024 * 1024
 /** What the engine takes for an id or a name; nothing else goes into a path. */
@@ -69,13 +68,11 @@ export function openDocker(
   settings: DockerSettings,
   secrets: Secrets | undefined,
 ): AskedSource {
-  const { host, port, socketPath = SOCKET, tls = false } = settings
   const getJson = createGetJson(secrets)
-  const options = host === undefined ? { socketPath } : {}
-  const base =
-    host === undefined
-      ? 'http://docker'
-      : `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`
+  const engine = engineOf(settings)
+  const [base, options] = engine.startsWith('unix:')
+    ? ['http://docker', { socketPath: engine.slice('unix:'.length) }]
+    : [engine, {}]
 
   const answerTo = (path: string, signal: AbortSignal, largest = LARGEST_ANSWER) =>
     getJson(new URL(base + path), largest, signal, options)

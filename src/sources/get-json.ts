@@ -8,7 +8,7 @@ import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from
 import { Agent as HttpsAgent, type RequestOptions, request as requestHttps } from 'node:https'
 import { BlockList, isIP } from 'node:net'
 import { z } from 'zod'
-import type { Secrets } from './settings.ts'
+import { type Secrets, whyNotAllowed } from './settings.ts'
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
@@ -24,7 +24,9 @@ export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 
   )
   const https = new HttpsAgent({ keepAlive: true, ...Object.fromEntries(given) })
   return async (url, largest, signal, { headers, ...options } = {}) => {
-    checkOrigin(options.socketPath ? `unix:${options.socketPath}` : url.origin, secrets?.origin)
+    const to = options.socketPath ? `unix:${options.socketPath}` : url.origin
+    const notAllowed = whyNotAllowed(to, secrets?.origin)
+    if (notAllowed !== null) throw new Error(notAllowed)
     checkAddress(url.hostname.replace(/^\[|\]$/g, ''))
     const [request, agent] = url.protocol === 'https:' ? [requestHttps, https] : [requestHttp, http]
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
@@ -50,17 +52,6 @@ export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 
   }
 }
 
-/** What is declared over the API may lead nowhere but where the file on the server lets it. */
-function checkOrigin(to: string, allowed: string | undefined): void {
-  if (allowed === to || (allowed === undefined && !to.startsWith('unix:'))) return
-  const file = 'the file that IPLEDGER_SOURCE_SECRETS names'
-  throw new Error(
-    allowed === undefined
-      ? `${to} is asked only if ${file} allows it: {"<network>/<source>": {"origin": "${to}"}}`
-      : `its settings lead to ${to}, and ${file} allows ${allowed}`,
-  )
-}
-
 /** Link-local, where clouds answer with the credentials of the machine. IPv4-mapped spellings are found as well. */
 const NEVER_ASKED = new BlockList()
 NEVER_ASKED.addSubnet('169.254.0.0', 16, 'ipv4')
@@ -74,7 +65,7 @@ function checkAddress(host: string): void {
 }
 
 /** `dns.lookup` for connections: a name that leads to such an address is not connected to. */
-export function lookUpHost(
+function lookUpHost(
   host: string,
   options: LookupOptions,
   answer: (error: Error | null, address: string | LookupAddress[], family?: number) => void,

@@ -17,6 +17,7 @@ import type { SourceDeclaration, SourceKind } from '../core/event.ts'
 import { invalid, type Refusal } from '../core/refusal.ts'
 
 const MOST_LABELS = 16
+const SOCKET = '/var/run/docker.sock'
 
 const line = (most: number) =>
   z
@@ -55,6 +56,10 @@ const docker = z
     path: ['tls'],
     message: 'is for an engine that is reached by host and port',
   })
+  .refine((one) => one.host === undefined || URL.canParse(engineOf(one)), {
+    path: ['host'],
+    message: 'must be a host name or an address',
+  })
 
 const kubernetes = z
   .strictObject({
@@ -79,6 +84,19 @@ const http = z.strictObject({
 })
 
 const SETTINGS = { push: z.strictObject({}), docker, kubernetes, http } as const
+
+type Engine = {
+  readonly host?: string | undefined
+  readonly port?: number | undefined
+  readonly socketPath?: string | undefined
+  readonly tls?: boolean | undefined
+}
+
+/** Where a Docker Engine is: the URL of its API, or `unix:` and the path of its socket. */
+export function engineOf({ host, port, socketPath = SOCKET, tls = false }: Engine): string {
+  if (host === undefined) return `unix:${socketPath}`
+  return `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`
+}
 
 export type DockerSettings = z.infer<typeof docker>
 export type KubernetesSettings = z.infer<typeof kubernetes>
@@ -122,6 +140,38 @@ export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDec
   return null
 }
 
+/** Whether the file on the server lets it be asked where its settings lead; null: it does. */
+export function checkAllowed(
+  secrets: SourceSecrets,
+  network: string,
+  { id, kind, settings }: SourceDeclaration,
+): Refusal | null {
+  const allowed = secrets[`${network}/${id}`]?.origin
+  const why = leadsTo(kind, settings).map((to) => whyNotAllowed(originOf(to), allowed))
+  const bad = why.find((one) => one !== null)
+  return bad === undefined ? null : invalid('settings', bad)
+}
+
+/** Of a kubeconfig nobody knows it before it is read. */
+function leadsTo(kind: SourceKind, settings: unknown): readonly string[] {
+  if (kind === 'docker') return [engineOf(settings as DockerSettings)]
+  const { listUrl, lookUpUrl, server } = settings as Partial<HttpSettings & KubernetesSettings>
+  return [listUrl, lookUpUrl, server].filter((one) => one !== undefined)
+}
+
+/** What is declared over the API may lead nowhere but where the file on the server lets it; null: it may. */
+export function whyNotAllowed(to: string, allowed: string | undefined): string | null {
+  if (allowed === to || (allowed === undefined && !to.startsWith('unix:'))) return null
+  const file = 'the file that IPLEDGER_SOURCE_SECRETS names on the server'
+  return allowed === undefined
+    ? `${to} is asked only if ${file} allows it: add {"<network>/<source>": {"origin": "${to}"}} and start ipledger again`
+    : `${to} is not asked: ${file} allows ${allowed} only; change one of the two`
+}
+
+function originOf(to: string): string {
+  return to.startsWith('unix:') ? to : new URL(to).origin
+}
+
 function whyUnknown(kind: SourceKind, field: string): string {
   if (SECRET_LIKE.test(field)) {
     return 'secrets are not settings: put it into the file that IPLEDGER_SOURCE_SECRETS names on the server'
@@ -145,7 +195,7 @@ const secretsOfOne = z.strictObject({
   origin: z
     .string({ error: ORIGIN })
     .refine((text) => /^unix:\/./.test(text) || (isPlainUrl(text) && new URL(text).pathname === '/'), ORIGIN)
-    .transform((text) => (text.startsWith('unix:') ? text : new URL(text).origin)),
+    .transform(originOf),
   token: secret,
   ca: secret,
   cert: secret,

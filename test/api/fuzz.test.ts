@@ -43,7 +43,7 @@ beforeAll(async () => {
   }
   for (const [id, kind, settings] of [
     ['agent', 'PUSH', undefined],
-    ['docker', 'DOCKER', { network: 'sandboxes' }],
+    ['docker', 'DOCKER', { network: 'sandboxes', host: '192.0.2.1', port: 2375 }],
   ]) {
     const sight = { ownerKinds: ['pod'] }
     await running.call('LivenessService/RegisterSource', { id, kind, sight, ...(settings && { settings }) })

@@ -1,6 +1,9 @@
 /** LivenessService as callers see it: sources, what they report and list, what would follow, and what waits. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { newNetwork, walk } from './running.ts'
 
 const running = await useService()
@@ -53,10 +56,22 @@ const pass = () => {
 }
 
 describe('sources', () => {
+  test('a unix socket is registered only where the file on the server names it', async () => {
+    const secrets = join(temporaryDirectory(), 'secrets.json')
+    writeFileSync(secrets, '{"default/docker": {"origin": "unix:/var/run/docker.sock"}}')
+    await using service = await serviceOn(running, { IPLEDGER_SOURCE_SECRETS: secrets })
+    const docker = { kind: 'DOCKER', sight: { ownerKinds: ['container'] }, settings: { network: 'web' } }
+    await service.call.ok('LivenessService/RegisterSource', { ...docker, id: 'docker' })
+    expect(await service.call('LivenessService/RegisterSource', { ...docker, id: 'other' })).toMatchObject({
+      reason: 'INVALID_FIELD',
+      message: expect.stringContaining('add {"<network>/<source>": {"origin": "unix:/var/run/docker.sock"}}'),
+    })
+  })
+
   test('registered, declared again, enabled, retired: each answer is what List says', async () => {
     const { network, declared } = await world({ node: 'n1' })
     const other = { ...declared, id: 'other', kind: 'DOCKER', sight: { ownerKinds: ['container'] } }
-    const settings = { network: 'sandboxes', socketPath: '/run/docker.sock' }
+    const settings = { network: 'sandboxes', host: '192.0.2.1', port: 2375 }
     const { source } = await ok('LivenessService/RegisterSource', { ...other, settings })
     expect(source).toMatchObject({
       network,

@@ -26,6 +26,7 @@ export function serverOn(options: {
     ledger: options.ledger,
     reads: options.reads,
     intake: options.intake,
+    secrets: {},
     tokens: options.tokens ?? loopbackTokens(),
     config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: options.deadlineMs ?? 10_000 },
     logger: options.logger ?? createLogger('fatal'),

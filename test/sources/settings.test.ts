@@ -3,7 +3,12 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import type { Details, SourceDeclaration, SourceKind } from '../../src/core/event.ts'
-import { checkDeclaration, readSettings, readSourceSecrets } from '../../src/sources/settings.ts'
+import {
+  checkAllowed,
+  checkDeclaration,
+  readSettings,
+  readSourceSecrets,
+} from '../../src/sources/settings.ts'
 import { declaration } from '../support/asked.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
@@ -31,6 +36,7 @@ test.each<[SourceKind, Details, string, RegExp]>([
   ['docker', { network: 'web', socketPath: '/s', host: 'h', port: 1 }, 'settings.socketPath', /one engine/],
   ['docker', { network: 'web', host: 'h' }, 'settings.port', /both/],
   ['docker', { network: 'web', host: 'http://h', port: 1 }, 'settings.host', /host name/],
+  ['docker', { network: 'web', host: '1.2.3.999', port: 1 }, 'settings.host', /host name/],
   ['docker', { network: 'web', tls: true }, 'settings.tls', /host and port/],
   ['docker', { network: 'web', kind: 'Container' }, 'settings.kind', /a-z/],
   ['docker', { network: 'web', labels: 'team' }, 'settings.labels', /./],
@@ -85,6 +91,29 @@ test.each<[SourceKind, Details, Partial<SourceDeclaration>, string | null]>([
 ])('of what its kind cannot see a source says nothing: %s %j %j', (kind, settings, fields, field) => {
   const refusal = checkDeclaration(declaration(kind, settings, fields))
   expect(refusal?.metadata.field ?? null).toBe(field)
+})
+
+test.each<[SourceKind, Details, string | undefined, RegExp | null]>([
+  ['docker', { network: 'web' }, undefined, /^settings: unix:\/var\/run\/docker.sock is asked only if/],
+  ['docker', { network: 'web', socketPath: '/run/d.sock' }, 'unix:/run/d.sock', null],
+  ['docker', { network: 'web', socketPath: '/run/d.sock' }, 'unix:/run/e.sock', /allows unix:\/run\/e.sock/],
+  ['docker', { network: 'web', host: '::1', port: 1, tls: true }, 'https://[::1]:1', null],
+  ['kubernetes', { server: 'https://s' }, 'https://o', /https:\/\/s is not asked/],
+  ['kubernetes', {}, 'https://o', null],
+  ['http', URLS, undefined, null],
+  ['http', URLS, 'https://orchestrator', null],
+  [
+    'http',
+    { ...URLS, lookUpUrl: 'https://other/{uid}' },
+    'https://orchestrator',
+    /https:\/\/other is not asked/,
+  ],
+  ['push', {}, 'https://o', null],
+])('the file has a word in where a source leads: %s %j %s', (kind, settings, origin, why) => {
+  const allowed = origin === undefined ? {} : { 'default/source': { origin } }
+  const refusal = checkAllowed(allowed, 'default', declaration(kind, settings))
+  if (why === null) expect(refusal).toBeNull()
+  else expect(refusal?.message).toMatch(why)
 })
 
 describe('the file of secrets', () => {
