@@ -157,6 +157,9 @@ async function startOnce(
     `${name}=${value}`,
   ])
   const child = spawnAs(identity, binaries.postgres, ['-D', dataDirectory, ...flags])
+  // Whoever runs it ends when it wants to. (An initdb is waited for: with its pipe let go, we ended before it did.)
+  child.unref()
+  ;(child.stderr as unknown as { unref(): void }).unref()
   const watcher = spawnWatcher(child)
   const gone = new Promise<void>((resolve) => {
     child.once('exit', () => resolve())
@@ -311,8 +314,6 @@ function spawnAs(identity: Identity, program: string, args: readonly string[]): 
   child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
     said = (said + chunk).slice(-4_096)
   })
-  child.unref()
-  if (child.stderr !== null && 'unref' in child.stderr) (child.stderr as unknown as { unref(): void }).unref()
   return Object.assign(child, { said: () => said })
 }
 
@@ -329,7 +330,6 @@ function spawnWatcher(child: ChildProcess): ChildProcess {
 
 async function run(identity: Identity, program: string, args: readonly string[]): Promise<void> {
   const child = spawnAs(identity, program, args)
-  child.ref()
   const code = await new Promise<number | null>((resolve, reject) => {
     child.once('error', reject)
     child.once('close', resolve)

@@ -1,4 +1,4 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -171,6 +171,19 @@ test('data of another major version, or without its password, is refused', async
   )
   writeFileSync(`${directory}/postgres-password`, password)
   await start(directory)
+})
+
+test('a process whose initdb fails hears of it, and does not just end', () => {
+  const program = `
+    import { runServer } from '${new URL('../../src/postgres/server-process.ts', import.meta.url).href}'
+    await runServer({
+      binaries: { initdb: '/bin/false', postgres: '/bin/false' }, password: 'x', settings: {},
+      dataDirectory: '${temporaryDirectory()}/postgres',
+    }).catch((error) => console.log(error.message))`
+  for (let times = 0; times < 5; times++) {
+    const ran = spawnSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
+    expect(ran).toMatchObject({ status: 0, stdout: expect.stringContaining('/bin/false failed') })
+  }
 })
 
 test('an initdb that was killed leaves nothing that looks finished', async () => {
