@@ -8,10 +8,11 @@
  */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { context, DiagLogLevel, diag, metrics, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-proto'
-import { PrometheusSerializer } from '@opentelemetry/exporter-prometheus'
+import { PrometheusExporter } from '@opentelemetry/exporter-prometheus'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto'
 import {
   defaultResource,
@@ -19,13 +20,7 @@ import {
   envDetector,
   resourceFromAttributes,
 } from '@opentelemetry/resources'
-import {
-  MeterProvider,
-  type MetricData,
-  MetricReader,
-  PeriodicExportingMetricReader,
-  type ResourceMetrics,
-} from '@opentelemetry/sdk-metrics'
+import { MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics'
 import {
   BatchSpanProcessor,
   ParentBasedSampler,
@@ -41,13 +36,11 @@ import {
 import type { TelemetryConfig } from './config.ts'
 import { type Logger, noLongerThan, SERVICE_NAME, startCounting } from './telemetry.ts'
 
-/** What Prometheus reads; null: nobody asked for a page. */
-type Page = (() => Promise<string>) | null
+/** Answers what Prometheus reads; null: nobody asked for a page. */
+type Page = ((request: IncomingMessage, response: ServerResponse) => void) | null
 
 /** Of one metric; the SDK folds more of them into one, `otel_metric_overflow`. */
 export const SERIES_OF_A_METRIC = 10_000
-/** Observers wait no longer for the database (`observed.ts`); this is for one that does not keep its word. */
-const COLLECT_WITHIN_MS = 5_000
 /** A collector that is away must not hold up the end of the service. */
 const FLUSH_WITHIN_MS = 2_000
 /** Spans that wait to be sent; more are dropped. */
@@ -58,7 +51,7 @@ export function startTelemetry(config: TelemetryConfig, log: Logger, open: Async
   tellOfFailures(log)
   open.defer(() => diag.disable())
   if (config.traces) startTraces(config, open)
-  return config.page || config.pushed ? startMetrics(config, log, open) : null
+  return config.page || config.pushed ? startMetrics(config, open) : null
 }
 
 function startTraces(config: TelemetryConfig, open: AsyncDisposableStack): void {
@@ -83,47 +76,25 @@ function chooseSampler({ name, ratio }: TelemetryConfig['sampler']): Sampler {
   return name.startsWith('parentbased') ? new ParentBasedSampler({ root }) : root
 }
 
-/** Collects when it is asked to. */
-class PageReader extends MetricReader {
-  protected override async onShutdown(): Promise<void> {}
-  protected override async onForceFlush(): Promise<void> {}
-}
-
-function startMetrics(config: TelemetryConfig, log: Logger, open: AsyncDisposableStack): Page {
-  const page = new PageReader({ cardinalitySelector: () => SERIES_OF_A_METRIC })
+function startMetrics(config: TelemetryConfig, open: AsyncDisposableStack): Page {
+  const named = { preventServerStart: true, withoutScopeInfo: true, withoutTargetInfo: true }
+  const page = config.page ? new PrometheusExporter(named) : null
   const push = () =>
     new PeriodicExportingMetricReader({
       exporter: new OTLPMetricExporter(),
       exportIntervalMillis: config.pushEveryMs,
       exportTimeoutMillis: Math.min(config.pushEveryMs, 30_000),
-      cardinalityLimits: { default: SERIES_OF_A_METRIC },
     })
-  const readers = [...(config.page ? [page] : []), ...(config.pushed ? [push()] : [])]
-  const provider = new MeterProvider({ resource: describeProcess(), readers })
+  const provider = new MeterProvider({
+    resource: describeProcess(),
+    readers: [...(page === null ? [] : [page]), ...(config.pushed ? [push()] : [])],
+    views: [{ instrumentName: '*', aggregationCardinalityLimit: SERIES_OF_A_METRIC }],
+  })
   metrics.setGlobalMeterProvider(provider)
   open.defer(() => metrics.disable())
-  open.defer(startCounting())
+  open.defer(startCounting(readVersion()))
   open.defer(() => noLongerThan(FLUSH_WITHIN_MS, provider.shutdown()))
-  if (!config.page) return null
-  const [without, isWithout] = [undefined, true]
-  const serializer = new PrometheusSerializer(without, false, without, isWithout, isWithout)
-  return async () => {
-    const { resourceMetrics, errors } = await page.collect({ timeoutMillis: COLLECT_WITHIN_MS })
-    for (const err of errors) log.warn({ err }, 'some metrics could not be read')
-    return serializer.serialize(withUnits(resourceMetrics))
-  }
-}
-
-const SUFFIXES: Readonly<Record<string, string>> = { s: '.seconds', By: '.bytes' }
-
-/** The conventions for Prometheus put the unit of a metric into its name; the serializer does not. */
-function withUnits({ resource, scopeMetrics }: ResourceMetrics): ResourceMetrics {
-  const rename = ({ descriptor, ...metric }: MetricData) => {
-    const name = `${descriptor.name}${SUFFIXES[descriptor.unit] ?? ''}`
-    return { ...metric, descriptor: { ...descriptor, name, unit: '' } } as MetricData
-  }
-  const renamed = scopeMetrics.map(({ scope, metrics }) => ({ scope, metrics: metrics.map(rename) }))
-  return { resource, scopeMetrics: renamed }
+  return page && ((request, response) => page.getMetricsRequestHandler(request, response))
 }
 
 function describeProcess() {

@@ -5,8 +5,8 @@
  * It knows @opentelemetry/api and nothing of an SDK; `telemetry-export.ts` loads one where somebody asked for it. Until then
  * no metric has an instrument, and spans are those of the API, which record nothing.
  *
- * Names are those of the semantic conventions where these have one (RPC, database, Node.js). In Prometheus a dot is an
- * underscore, the unit is a suffix, a counter ends in `_total`.
+ * Names are those of the semantic conventions where these have one (RPC, Node.js), with the unit at the end, since exporters for
+ * Prometheus add none: there a dot is an underscore, and a counter ends in `_total`.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import {
@@ -38,8 +38,6 @@ import type { LogLevel } from './config.ts'
 import type { LedgerOptions } from './ledger/open.ts'
 
 const SCOPE = 'ipledger'
-/** Of the page that Prometheus reads. */
-export const PAGE_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 /** Of every process, unless OTEL_SERVICE_NAME says otherwise. */
 export const SERVICE_NAME = 'ipledger'
 
@@ -87,10 +85,10 @@ const histogram = (
   unit?: Unit,
 ): Metric<'histogram'> => ({ kind: 'histogram', labels, is, buckets, unit })
 
-/** Seconds. The lowest are ours: a Reserve takes half a millisecond. */
-const SECONDS = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
-const JOB_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300]
-const SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024]
+/** Seconds. Few, since each is a series of each method; a Reserve takes half a millisecond, and alerts look at 50 ms and 1 s. */
+const SECONDS = [0.001, 0.005, 0.025, 0.05, 0.25, 1, 5]
+const JOB_SECONDS = [0.1, 1, 10, 60]
+const SIZES = [1, 4, 16, 64, 256, 1_024]
 
 export const METRICS = {
   'ipledger.events': counter(['network', 'type', 'cause'], 'Events this process committed to the log'),
@@ -119,7 +117,7 @@ export const METRICS = {
   ),
   'process.cpu': readCounter([], 'User and system CPU time', 's'),
   [METRIC_RPC_SERVER_CALL_DURATION]: histogram(
-    [ATTR_RPC_SYSTEM_NAME, ATTR_RPC_METHOD, ATTR_RPC_STATUS_CODE, ATTR_ERROR_TYPE],
+    [ATTR_RPC_METHOD, ATTR_RPC_STATUS_CODE, ATTR_ERROR_TYPE],
     'Calls, from their header to their answer; error_type is the reason',
     SECONDS,
     's',
@@ -176,6 +174,8 @@ export const METRICS = {
     's',
   ),
   'process.resident_memory': readGauge([], 'Resident memory of the process', 'By'),
+  'process.start_time': readGauge([], 'When the process was started, since 1970', 's'),
+  'ipledger.build_info': readGauge(['version', 'node_version'], '1; its labels say what runs'),
   'ipledger.series.left_out': readGauge(
     ['of'],
     'Networks, pools or sources that gauges are without: there are more than may have them',
@@ -281,17 +281,18 @@ export function addGauges(read: () => readonly Reading[] | Promise<readonly Read
 }
 
 /** From now on there is a meter provider to count for, until what is returned is called. */
-export function startCounting(): () => void {
+export function startCounting(version: string): () => void {
   const meter = metrics.getMeter(SCOPE)
-  for (const [name, { kind, is, unit = '', buckets }] of Object.entries<Metric<string>>(METRICS)) {
-    const options = { description: is, unit }
-    if (kind === 'counter') counters.set(name, meter.createCounter(name, options))
-    if (kind === 'gauge') recorders.set(name, meter.createGauge(name, options))
-    if (kind === 'readCounter') observables.set(name, meter.createObservableCounter(name, options))
-    if (kind === 'readGauge') observables.set(name, meter.createObservableGauge(name, options))
+  for (const [name, { kind, is, unit, buckets }] of Object.entries<Metric<string>>(METRICS)) {
+    const full = unit === undefined ? name : `${name}.${unit === 's' ? 'seconds' : 'bytes'}`
+    const options = { description: is }
+    if (kind === 'counter') counters.set(name, meter.createCounter(full, options))
+    if (kind === 'gauge') recorders.set(name, meter.createGauge(full, options))
+    if (kind === 'readCounter') observables.set(name, meter.createObservableCounter(full, options))
+    if (kind === 'readGauge') observables.set(name, meter.createObservableGauge(full, options))
     if (buckets === undefined) continue
     const advice = { explicitBucketBoundaries: [...buckets] }
-    recorders.set(name, meter.createHistogram(name, { ...options, advice }))
+    recorders.set(name, meter.createHistogram(full, { ...options, advice }))
   }
   const delays = monitorEventLoopDelay({ resolution: 10 })
   delays.enable()
@@ -303,6 +304,8 @@ export function startCounting(): () => void {
       ['nodejs.eventloop.delay.p99', [], late],
       ['process.resident_memory', [], process.memoryUsage.rss()],
       ['process.cpu', [], (user + system) / 1e6],
+      ['process.start_time', [], performance.timeOrigin / 1_000],
+      ['ipledger.build_info', [version, process.version], 1],
     ]
   })
   for (const direction of ['forward', 'back']) count('ipledger.clock_jumps', [direction], 0)
@@ -448,7 +451,7 @@ export function beginRpc(method: string, system: RpcSystem, traceparent: string 
     end(status, reason) {
       if (ended) return
       ended = true
-      record(METRIC_RPC_SERVER_CALL_DURATION, [system, method, status, reason], secondsSince(begun))
+      record(METRIC_RPC_SERVER_CALL_DURATION, [method, status, reason], secondsSince(begun))
       span.setAttribute(ATTR_RPC_STATUS_CODE, status)
       if (reason !== '') span.setAttribute(ATTR_ERROR_TYPE, reason)
       if (SERVER_FAULTS.has(status)) span.setStatus({ code: SpanStatusCode.ERROR })

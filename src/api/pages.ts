@@ -8,7 +8,7 @@ import type * as http2 from 'node:http2'
 import type { AddressInfo, Server } from 'node:net'
 import { StartRefused } from '../config.ts'
 import openapi from '../gen/openapi.json' with { type: 'json' }
-import { type Logger, PAGE_TYPE } from '../telemetry.ts'
+import type { Logger } from '../telemetry.ts'
 import { Refused, toErrorJson } from './errors.ts'
 import type { HealthState } from './health.ts'
 import { checkAllNetworks, checkRole, READERS } from './rights.ts'
@@ -18,7 +18,7 @@ export type Pages = {
   readonly health: Pick<HealthState, 'live' | 'report'>
   readonly tokens: Tokens
   /** Null: nobody asked for it. */
-  readonly metrics: (() => Promise<string>) | null
+  readonly metrics: ((request: http.IncomingMessage, response: http.ServerResponse) => void) | null
   readonly log: Logger
 }
 
@@ -28,17 +28,7 @@ const PAGES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics', '
 type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => Promise<void>
 
 export function createPages({ health, tokens, metrics, log }: Pages): Answers {
-  /** Those who ask at the same time are told the same. */
-  let writing: Promise<string> | undefined
-
-  function write(): Promise<string> {
-    writing ??= metrics!().finally(() => {
-      writing = undefined
-    })
-    return writing
-  }
-
-  async function tellMetrics(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+  function tellMetrics(request: http.IncomingMessage, response: http.ServerResponse): void {
     if (metrics === null) {
       page(response, 404, 'nobody asked for metrics: start with IPLEDGER_METRICS=yes\n')
       return
@@ -54,9 +44,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
       page(response, status, `${error.refusal.message}\n`)
       return
     }
-    const text = await write()
-    response.writeHead(200, { 'content-type': PAGE_TYPE, 'content-length': Buffer.byteLength(text) })
-    response.end(text)
+    metrics(request, response)
   }
 
   return async (request, response) => {
@@ -76,7 +64,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
           return
         }
         case '/metrics':
-          await tellMetrics(request, response)
+          tellMetrics(request, response)
           return
         case '/openapi.json':
           page(response, 200, OPENAPI, 'application/json')

@@ -22,7 +22,7 @@ import { createConnectLane } from './connect-lane.ts'
 import { type Front, methodsOf, SERVICES } from './dispatch.ts'
 import { createHealth, type HealthOptions } from './health.ts'
 import { createHttp2Server } from './http2-server.ts'
-import { closeServer, createPages, listen, page, refuseHost, refuseMethod } from './pages.ts'
+import { closeServer, createPages, listen, type Pages, page, refuseHost, refuseMethod } from './pages.ts'
 import { createPlainLane } from './plain-lane.ts'
 import { addReflection } from './reflection.ts'
 import type { Tokens } from './tokens.ts'
@@ -55,7 +55,7 @@ export async function startServer(options: {
   readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
   readonly logger: Logger
   /** What Prometheus reads; by default nobody asked for it. */
-  readonly metrics?: (() => Promise<string>) | null
+  readonly metrics?: Pages['metrics']
   readonly worker?: HealthOptions['worker']
   readonly loaded?: HealthOptions['loaded']
 }): Promise<RunningServer> {

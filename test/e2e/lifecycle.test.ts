@@ -260,3 +260,34 @@ test.runIf(process.getuid?.() === 0)(
     expect(readdirSync(directory)).toEqual(['tokens.jsonl'])
   },
 )
+
+test('a small installation has under 300 series, and says what runs and since when', async () => {
+  const env = { IPLEDGER_DIR: join(temporaryDirectory(), '.ipledger'), IPLEDGER_METRICS: 'yes' }
+  const service = await serve({ ...env, IPLEDGER_LOG_LEVEL: 'silent' })
+  for (const line of [
+    'pool create web --cidr 10.0.0.0/24',
+    'pool create web6 --cidr fd00::/64',
+    'source register agent-1 --node n1 --owner-kinds pod',
+    'source register agent-2 --node n2 --owner-kinds pod',
+    'reserve --kind pod --name a --pool web --confirm-within 30s',
+    'confirm default/6',
+    'lease list',
+    'pool list',
+    'explain 10.0.0.1',
+    'history 10.0.0.1',
+    'release default/6',
+  ])
+    expect(await ipledger(service, line.split(' '), env), line).toMatchObject({ code: 0 })
+  const samples = await waitFor(
+    async () => {
+      const page = await (await fetch(`${service.url}/metrics`)).text()
+      const found = page.split('\n').filter((line) => /^[a-z]/.test(line))
+      return page.includes('ipledger_job_last_success_timestamp_seconds{') && found
+    },
+    { what: 'a job to have run' },
+  )
+  expect(samples.join('\n')).toMatch(/^ipledger_build_info\{version="\d+\.\d+\.\d+",node_version="v26\./m)
+  expect(samples.join('\n')).toMatch(/^process_start_time_seconds \d+/m)
+  expect(samples.length).toBeLessThan(300)
+  expect(samples.length).toBeGreaterThan(100)
+})

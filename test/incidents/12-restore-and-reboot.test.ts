@@ -166,7 +166,15 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   expect((await scene.reserve(sandbox('z'))).reason).toBe('NETWORK_RECOVERING')
   expect(await scene.attention('HELD')).toHaveLength(1)
   const recovered = await startProcess(
-    ['recover', NETWORK, '--why', 'a failover lost commits', '--above', `${NETWORK}/${begun.head}`],
+    [
+      'recover',
+      NETWORK,
+      '--database',
+      '--why',
+      'a failover lost commits',
+      '--above',
+      `${NETWORK}/${begun.head}`,
+    ],
     { DATABASE_URL: database.adminUrl },
   ).finished
   expect(recovered.code, recovered.stderr).toBe(0)

@@ -70,9 +70,13 @@ beforeAll(async () => {
   await begin(['worker'], { ...shared, IPLEDGER_METRICS_PORT: workerPort! })
   call = rpc(`http://127.0.0.1:${port}`, { token: admin })
   await call.ok('NetworkService/CreateNetwork', { name: 'restored' })
-  execFileSync(process.execPath, [MAIN, 'recover', 'restored', '--why', 'the dump of Friday was restored'], {
-    env: { PATH: process.env.PATH, ...shared },
-  })
+  execFileSync(
+    process.execPath,
+    [MAIN, 'recover', 'restored', '--database', '--why', 'the dump of Friday was restored'],
+    {
+      env: { PATH: process.env.PATH, ...shared },
+    },
+  )
   const targets = { serve: [`127.0.0.1:${port}`], worker: [`127.0.0.1:${workerPort}`] }
   prometheus = await openPrometheus(targets, token)
   open.defer(() => prometheus.close())

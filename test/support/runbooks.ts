@@ -31,7 +31,8 @@ export function readAlerts(): readonly Alert[] {
         severity: /^ {8}labels: \{ severity: (\w+) \}$/m.exec(text)?.[1] ?? '',
         summary: one('summary') ?? '',
         description: one('description') ?? '',
-        runbook: one('runbook_url') ?? '',
+        // The setting is as in prometheus.yml.
+        runbook: /^'\{\{ \$externalLabels\.runbooks \}\}\/(.+)'$/.exec(one('runbook_url') ?? '')?.[1] ?? '',
       }
     })
 }

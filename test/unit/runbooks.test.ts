@@ -21,7 +21,8 @@ const VALUES = {
 test('each alert has a severity, a sentence, a description and a page of its own name', () => {
   expect(alerts.length).toBeGreaterThan(20)
   expect(new Set(alerts.map(({ name }) => name)).size).toBe(alerts.length)
-  for (const { name, severity, summary, description, runbook } of alerts) {
+  for (const { name, severity, summary, description, runbook: file } of alerts) {
+    const runbook = `ops/runbooks/${file}`
     expect(['page', 'ticket'], name).toContain(severity)
     expect(summary, name).toMatch(/\.'?$/)
     expect(description, name).toMatch(/\.'?$/)
@@ -38,7 +39,7 @@ test('each alert has a severity, a sentence, a description and a page of its own
 })
 
 test('each page is of an alert, but for the one about all', () => {
-  const others = pages.filter(({ path }) => alerts.every(({ runbook }) => runbook !== path))
+  const others = pages.filter(({ path }) => alerts.every(({ runbook }) => `ops/runbooks/${runbook}` !== path))
   expect(others.map(({ path }) => path)).toEqual(['ops/runbooks/README.md'])
 })
 

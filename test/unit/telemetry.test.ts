@@ -1,4 +1,5 @@
 /** What is counted, how much of it, and what a configuration asks for. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { afterEach, describe, expect, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
@@ -40,7 +41,12 @@ describe('counting', () => {
   })
   const start = () => {
     const page = startTelemetry(asked({ IPLEDGER_METRICS: 'yes' }), log, open)!
-    return async () => readPage(await page())
+    return async () => {
+      const { promise, resolve } = Promise.withResolvers<string>()
+      const response = { setHeader() {}, end: resolve } as unknown as ServerResponse
+      page({} as IncomingMessage, response)
+      return readPage(await promise)
+    }
   }
 
   test('nothing is counted before somebody asks, and nothing of it is told later', async () => {
