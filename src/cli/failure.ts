@@ -1,7 +1,6 @@
 /** How a command that did not succeed ends: a sentence on stderr for people, one line of JSON after `-o json`. */
 import { create, toJson } from '@bufbuild/protobuf'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
-import { MEANINGS } from '../api/errors.ts'
 import type { CallFailed } from '../client/call-failed.ts'
 import type { Reason } from '../core/refusal.ts'
 import { ItemErrorSchema } from '../gen/ipledger/v1/types_pb.ts'
@@ -50,7 +49,7 @@ export function failureJson({ code, reason, message, metadata, retryAfterMs }: C
 }
 
 /** For people: reason and message, what the server says about it, what to do, when to try again. */
-export function failureText(failure: CallFailed, url: string): string {
+export async function failureText(failure: CallFailed, url: string): Promise<string> {
   const { reason, message, metadata, retryAfterMs } = failure
   if (reason === undefined) return unanswered(failure, url)
   return [
@@ -60,11 +59,14 @@ export function failureText(failure: CallFailed, url: string): string {
       .filter(([, value]) => value !== '' && !message.includes(value))
       .map(([key, value]) => `  ${key}: ${value}`),
     ...(retryAfterMs === undefined ? [] : [`  try again in ${milliseconds(retryAfterMs)}`]),
-    ...remedy(reason, metadata),
+    ...(await remedy(reason, metadata)),
   ].join('\n')
 }
 
-function remedy(reason: string, { beyondHead, address }: CallFailed['metadata']): readonly string[] {
+async function remedy(
+  reason: string,
+  { beyondHead, address }: CallFailed['metadata'],
+): Promise<readonly string[]> {
   if (beyondHead !== undefined)
     return [
       '  Check what you typed. If ipledger did give out this number, the database was set back: see "ipledger recover --help".',
@@ -74,6 +76,7 @@ function remedy(reason: string, { beyondHead, address }: CallFailed['metadata'])
     return [`  "ipledger explain ${address}" says who had it, and how that ended.`]
   if (reason === 'UNAUTHENTICATED')
     return ['  Set IPLEDGER_TOKEN to a token that the server knows; "ipledger token create" makes one.']
+  const { MEANINGS } = await import('../api/errors.ts')
   // A newer server may know reasons that this table does not.
   return Object.hasOwn(MEANINGS, reason) ? [`  ${MEANINGS[reason as Reason].caller}`] : []
 }

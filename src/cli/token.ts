@@ -9,12 +9,14 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { type Command, Option } from 'commander'
-import { ROLES, type Role } from '../api/rights.ts'
-import { createToken, readTokens } from '../api/tokens.ts'
-import { readConfig } from '../config.ts'
+import type { Role } from '../api/rights.ts'
 import { REFUSED, Unclear } from './failure.ts'
 import { type Format, outputOption, printData, tableOf } from './print.ts'
 import { list } from './readers.ts'
+
+const ROLES = ['admin', 'orchestrator', 'agent', 'auditor'] satisfies readonly Role[]
+/** Loaded by the commands that need it. */
+const load = () => import('../api/tokens.ts')
 
 type FileOptions = { readonly file?: string; readonly output?: Format }
 type CreateOptions = FileOptions & {
@@ -50,15 +52,17 @@ Examples:
   ipledger token create orchestrator-1 --role orchestrator --networks default --file tokens.jsonl
   ipledger token create node-3 --role agent --node node-3 --file tokens.jsonl`,
     )
-    .action((name: string, options: CreateOptions) => {
-      console.log(createToken({ ...options, file: fileOf(options), name }))
+    .action(async (name: string, options: CreateOptions) => {
+      const { createToken } = await load()
+      console.log(createToken({ ...options, file: await fileOf(options), name }))
       console.error('It is not stored anywhere: keep it now.')
     })
 
   command('list', 'tokens by name, without what opens them')
     .addOption(outputOption())
     .action(async (options: FileOptions) => {
-      const tokens = readTokens(fileOf(options)).map(({ sha256: _, ...told }) => told)
+      const { readTokens } = await load()
+      const tokens = readTokens(await fileOf(options)).map(({ sha256: _, ...told }) => told)
       if (await printData(options.output, tokens)) return
       console.log(
         tableOf('no tokens', tokens, {
@@ -72,11 +76,12 @@ Examples:
     })
 
   command('revoke <name>', 'withdraw a token; servers know within 2 s').action(
-    (name: string, options: FileOptions) => revoke(fileOf(options), name),
+    async (name: string, options: FileOptions) => revoke(await fileOf(options), name),
   )
 }
 
-function fileOf(options: FileOptions): string {
+async function fileOf(options: FileOptions): Promise<string> {
+  const { readConfig } = await import('../config.ts')
   const file = options.file ?? readConfig().tokensFile
   if (file === undefined) throw new Unclear('Name the file of tokens with --file, or set IPLEDGER_TOKENS.')
   return file
@@ -86,7 +91,8 @@ function fileOf(options: FileOptions): string {
  * Readers see the file before or after, never half of it, and may still read it: a server that may not keeps the tokens
  * of its last reading in force, the one that was withdrawn too.
  */
-function revoke(named: string, name: string): void {
+async function revoke(named: string, name: string): Promise<void> {
+  const { readTokens } = await load()
   if (!readTokens(named).some((one) => one.name === name))
     throw new Unclear(`${named} has no token named ${name}.`, REFUSED)
   const file = realpathSync(named)

@@ -14,8 +14,7 @@ import {
   toJson,
 } from '@bufbuild/protobuf'
 import { type Command, Option } from 'commander'
-import { createClient, type IpledgerClient } from '../client/client.ts'
-import { readConfig } from '../config.ts'
+import type { IpledgerClient } from '../client/client.ts'
 import { type Format, JSON_ANSWERS, outputOption, printData, wideTable } from './print.ts'
 import { readerOf } from './readers.ts'
 
@@ -110,6 +109,11 @@ export async function ask<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I>,
 ): Promise<MessageShape<O>> {
+  // Loaded when somebody asks: help starts without.
+  const [{ readConfig }, { createClient }] = await Promise.all([
+    import('../config.ts'),
+    import('../client/client.ts'),
+  ])
   const { clientUrl: url, clientToken: token } = readConfig()
   const calls = createClient({ url, token })[CLIENTS[method.parent.name]!] as unknown as Readonly<
     Record<string, (request: MessageInitShape<I>) => Promise<MessageShape<O>>>
