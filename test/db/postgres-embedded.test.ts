@@ -174,16 +174,17 @@ test('data of another major version, or without its password, is refused', async
 })
 
 test('a process whose initdb fails hears of it, and does not just end', () => {
+  const initdb = `${temporaryDirectory()}/initdb`
+  // Its standard error stays open for longer than it lives.
+  writeFileSync(initdb, '#!/bin/sh\nsleep 0.5 &\nexit 1\n', { mode: 0o755 })
   const program = `
     import { runServer } from '${new URL('../../src/postgres/server-process.ts', import.meta.url).href}'
     await runServer({
-      binaries: { initdb: '/bin/false', postgres: '/bin/false' }, password: 'x', settings: {},
+      binaries: { initdb: '${initdb}', postgres: '/bin/false' }, password: 'x', settings: {},
       dataDirectory: '${temporaryDirectory()}/postgres',
     }).catch((error) => console.log(error.message))`
-  for (let times = 0; times < 5; times++) {
-    const ran = spawnSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
-    expect(ran).toMatchObject({ status: 0, stdout: expect.stringContaining('/bin/false failed') })
-  }
+  const ran = spawnSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
+  expect(ran).toMatchObject({ status: 0, stdout: expect.stringContaining('initdb failed') })
 })
 
 test('an initdb that was killed leaves nothing that looks finished', async () => {
