@@ -24,6 +24,7 @@ export function completionScript(program: Command, isZsh: boolean): string {
     ...(isZsh ? ['#compdef ipledger', 'autoload -U +X bashcompinit && bashcompinit'] : []),
     '_ipledger() {',
     "  local path='' word",
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: bash
     '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
     `    case "$path" in ${groups.map((path) => `'${path}'`).join('|')}) case "$word" in -*) ;; *) path="$path $word" ;; esac ;; esac`,
     '  done',
@@ -31,6 +32,7 @@ export function completionScript(program: Command, isZsh: boolean): string {
     ...commands.map(([path, command]) => `    '${path}') word='${wordsOf(command).join(' ')}' ;;`),
     "    *) word='' ;;",
     '  esac',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: bash
     '  COMPREPLY=($(compgen -W "$word" -- "${COMP_WORDS[COMP_CWORD]}"))',
     '}',
     'complete -o default -F _ipledger ipledger',
