@@ -1,9 +1,9 @@
 /**
- * `audit rejudge`: every reap on proof, judged again from what its event stores, by the policy of its day and by another.
- * Over the API, so that it needs no login of the database; what is judged is core's business.
+ * `audit rejudge`: every reap on proof, judged again from what its event stores, by the policy of its day and by its pool's
+ * policy of today. Over the API, so that it needs no login of the database; what is judged is core's business.
  */
 import { durationMs } from '@bufbuild/protobuf/wkt'
-import { type Command, InvalidArgumentError } from 'commander'
+import type { Command } from 'commander'
 import { judgeProof, type Proof } from '../core/judge.ts'
 import { type ReapPolicy, reapPolicy } from '../core/policy.ts'
 import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
@@ -17,16 +17,12 @@ type Options = {
   readonly network: string
   readonly from?: bigint
   readonly to?: bigint
-  readonly policy: PolicyAsked
   readonly output?: Format
 }
-/** Today's of each pool, or the policy of the day with these in their places. */
-type PolicyAsked = 'today' | Readonly<Partial<ReapPolicy>>
-
 /** A reap that comes to something else than was done. */
 type Differing = {
-  /** `then`: by the policy of its day, or it can't be read: the log or the judge is wrong. `asked`: by another. */
-  readonly policy: 'then' | 'asked'
+  /** `then`: by the policy of its day, or it can't be read: the log or the judge is wrong. */
+  readonly policy: 'then' | 'today'
   readonly seq: number
   readonly leaseId: string
   readonly address: string
@@ -51,34 +47,20 @@ export function rejudgeCommand(program: Command): void {
     .option('--network <name>', 'network', 'default')
     .option('--from <n>', 'from this event on', number, 0n)
     .option('--to <n>', 'up to this event', number)
-    .option(
-      '--policy <settings>',
-      'today: of each pool as it is now; or misses=5,minimumAgeMs=600000: as then, with these',
-      policyAsked,
-      'today',
-    )
     .addOption(outputOption())
     .addHelpText(
       'after',
       `
 Asks the server. By the policy of its day each must come to what was done: exit code 1 if one does not, or cannot be
-read. What another policy would not have done is listed, and is no failure.
-
-Settings: ${Object.keys(reapPolicy()).join(', ')}.
-
-Examples:
-  ipledger audit rejudge
-  ipledger audit rejudge --policy misses=5,minimumAgeMs=600000 -o json`,
+read. What the policy of today would not have done is listed, and is no failure.`,
     )
     .action(async (options: Options) => {
-      const { network, policy: asked } = options
-      const policies = asked === 'today' ? await policiesNow(network) : new Map<number, ReapPolicy>()
+      const { network } = options
+      const policies = await policiesNow(network)
       // Of a pool that is gone: the defaults.
-      const found = rejudge(await reaps(options), ({ record, policy }) =>
-        asked === 'today' ? (policies.get(record.poolId) ?? reapPolicy()) : { ...policy, ...asked },
-      )
-      if (!(await printData(options.output, { network, policy: asked, ...found })))
-        console.log(textOf(network, asked, found))
+      const today = ({ record }: Proof) => policies.get(record.poolId) ?? reapPolicy()
+      const found = rejudge(await reaps(options), today)
+      if (!(await printData(options.output, { network, ...found }))) console.log(textOf(network, found))
       if (found.differing.some((one) => one.policy === 'then')) throw new Unsuccessful(1)
     })
 }
@@ -88,7 +70,7 @@ export function rejudge(events: readonly Event[], policyFor: (proof: Proof) => R
   for (const { cause } of events) byCause[cause] = (byCause[cause] ?? 0) + 1
   const judged = events
     .filter(({ cause }) => cause === PROVEN)
-    .flatMap((event) => [judge(event, 'then', (proof) => proof.policy), judge(event, 'asked', policyFor)])
+    .flatMap((event) => [judge(event, 'then', (proof) => proof.policy), judge(event, 'today', policyFor)])
   return { byCause, differing: judged.filter(({ verdict }) => verdict !== 'reap') }
 }
 
@@ -132,24 +114,8 @@ function policyOf({ misses, ...times }: NonNullable<Pool['reapPolicy']>): ReapPo
   }
 }
 
-function policyAsked(text: string): PolicyAsked {
-  if (text === 'today') return text
-  const known = Object.keys(reapPolicy())
-  return Object.fromEntries(
-    text.split(',').map((part) => {
-      const [, name = '', value] = /^\s*([A-Za-z]+)=(\d{1,12})\s*$/.exec(part) ?? []
-      if (known.includes(name)) return [name, Number(value)]
-      throw new InvalidArgumentError(`It is today, or settings as misses=5, of ${known.join(', ')}.`)
-    }),
-  )
-}
-
-function textOf(network: string, asked: PolicyAsked, { byCause, differing }: Rejudged): string {
-  const list = (of: object, join: (name: string, value: unknown) => string) =>
-    Object.entries(of)
-      .map(([name, value]) => join(name, value))
-      .join(', ')
-  const named = asked === 'today' ? "today's policy" : list(asked, (name, value) => `${name}=${value}`)
+function textOf(network: string, { byCause, differing }: Rejudged): string {
+  const causes = Object.entries(byCause).map(([cause, number]) => `${number} ${cause}`)
   const count = (policy: Differing['policy'], otherwise: string) => {
     const some = differing.filter((one) => one.policy === policy)
     return some.length === 0 ? 'all the same' : `${some.length} ${otherwise}`
@@ -157,10 +123,10 @@ function textOf(network: string, asked: PolicyAsked, { byCause, differing }: Rej
   return [
     sheet([
       ['network', network],
-      ['reaps', list(byCause, (cause, number) => `${number} ${cause}`) || 'none'],
+      ['reaps', causes.join(', ') || 'none'],
       ['judged again', String(byCause[PROVEN] ?? 0)],
       ['by the policy then', count('then', 'come to something else: the log or the judge is wrong')],
-      [`by ${named}`, count('asked', 'would not have been done')],
+      ["by today's policy", count('today', 'would not have been done')],
     ]),
     '',
     tableOf('', differing, {

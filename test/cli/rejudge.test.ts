@@ -59,7 +59,7 @@ test('a reap on proof comes to a reap; of others there is nothing to judge', () 
 test('another policy would not have done it, which says nothing of the log', () => {
   const { differing } = rejudge([reaped('PROVEN_ABSENT', PROOF)], (proof) => ({ ...proof.policy, misses: 5 }))
   expect(differing).toEqual([
-    expect.objectContaining({ policy: 'asked', seq: 9, leaseId: 'default/3', verdict: 'keep' }),
+    expect.objectContaining({ policy: 'today', seq: 9, leaseId: 'default/3', verdict: 'keep' }),
   ])
   expect(differing[0]!.because).toContain('3 of 5 counted reports')
 })

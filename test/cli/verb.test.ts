@@ -294,7 +294,6 @@ test.each([
   ['recover --end --why w', 'Say which network'],
   ['recover --why w --above 9', 'Say which network'],
   ['recover n --why w --above nine', 'It must be a lease id or a number.'],
-  ['audit rejudge --policy misses=many', 'It is today, or settings as misses=5'],
   ['no-such-command', "unknown command 'no-such-command'"],
   ['pool list --no-such-option', "unknown option '--no-such-option'"],
 ])('%s is refused before anything is sent', async (line, said) => {

@@ -16,6 +16,7 @@ export const HOUR = 60 * MINUTE
 /** As JSON has it. */
 export type LeaseJson = {
   readonly leaseId: string
+  readonly pool: string
   readonly address: string
   readonly state: 'RESERVED' | 'ACTIVE' | 'QUARANTINED' | 'ENDED'
   readonly version: string
