@@ -2,6 +2,7 @@
  * Every query of every dashboard on a network that has lived a day: it runs with the auditor's rights and settings, and
  * answers what its panel can draw.
  */
+import { writeFileSync } from 'node:fs'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { QUARANTINE_REASONS } from '../../src/core/event.ts'
@@ -17,6 +18,7 @@ import {
   STORIED_ADDRESS,
   STORIED_OWNERS,
 } from '../support/day-of-life.ts'
+import { draw, type Row } from '../support/drawing.ts'
 import {
   type DashboardJson,
   intervalOf,
@@ -28,6 +30,7 @@ import {
   withMacros,
   withVariables,
 } from '../support/grafana.ts'
+import { ROOT } from '../support/root.ts'
 
 const database = await useTestDatabase()
 const dashboards = readDashboards()
@@ -69,6 +72,18 @@ async function ask(text: string, values: Values, points?: number): Promise<Answe
   const types = new Map(fields.map(({ name, dataTypeID }) => [name, dataTypeID]))
   expect(types.size, 'columns have names of their own').toBe(fields.length)
   return { rows, types }
+}
+
+/** Times as dates; `time` of what is grouped comes in seconds. */
+function withTimes(answer: Answer): readonly Row[] {
+  const times = columns(answer, TIME)
+  const dated = (name: string, value: unknown) =>
+    value !== null && (times.includes(name) || name === 'time')
+      ? new Date(Number(value) * (times.includes(name) ? 1 : 1_000))
+      : value
+  return answer.rows.map((row) =>
+    Object.fromEntries(Object.entries(row).map(([name, value]) => [name, dated(name, value)])),
+  )
 }
 
 function columns({ types }: Answer, wanted: readonly number[]): readonly string[] {
@@ -165,6 +180,20 @@ describe.each([...dashboards])('%s', (name, dashboard: DashboardJson) => {
       expect(offered).toEqual(expect.arrayContaining([chosen[variable]!].flat()))
     },
   )
+
+  // IPLEDGER_PICTURES=yes writes the pictures of docs/observability.md again.
+  test.runIf(asked.length > 0)('a picture of the day', async () => {
+    const answers = new Map<number, readonly Row[] | null>()
+    for (const panel of panelsOf(dashboard)) {
+      const { rawSql } = panel.targets![0]!
+      const answer = rawSql === undefined ? null : await ask(rawSql, chosen, panel.maxDataPoints)
+      answers.set(panel.id, answer && withTimes(answer))
+    }
+    const picture = draw(dashboard, answers, day)
+    for (const [, panel] of asked) expect(picture).toContain(`>${panel.title.slice(0, 12)}`)
+    expect(picture).not.toMatch(/NaN|undefined|\[object/)
+    if (process.env.IPLEDGER_PICTURES) writeFileSync(new URL(`docs/pictures/${name}.svg`, ROOT), picture)
+  })
 
   test('a choice of nothing is no error', async () => {
     const nothing = Object.fromEntries(

@@ -30,6 +30,7 @@ export type PanelJson = {
   readonly id: number
   readonly type: string
   readonly title: string
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
   readonly description?: string
   readonly datasource?: { readonly type: string; readonly uid: string }
   readonly targets?: readonly Target[]
@@ -45,6 +46,9 @@ export type PanelJson = {
         readonly steps: readonly { readonly value: number | null; readonly color: string }[]
       }
       readonly links?: readonly DataLink[]
+      readonly mappings?: readonly {
+        readonly options: Readonly<Record<string, { readonly color: string }>>
+      }[]
     }
     readonly overrides: readonly Override[]
   }
