@@ -2,6 +2,7 @@ import { createServer } from 'node:net'
 import type pg from 'pg'
 import { afterEach, describe, expect, inject, test } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
+import { createLedgerPool } from '../../src/ledger/open.ts'
 import {
   ConnectFailed,
   checkServer,
@@ -56,6 +57,14 @@ describe('what a server must offer', () => {
       )
     },
   )
+
+  test('each new connection of the ledger is checked', async () => {
+    const url = new URL(database.adminUrl)
+    url.searchParams.set('options', '-c synchronous_commit=off')
+    const pool = createLedgerPool(url.href, 1)
+    await expect(pool.connect()).rejects.toThrow('a crash would lose acknowledged leases')
+    await pool.end()
+  })
 
   test('fsync = off is refused', async () => {
     const server = await startTestServer({ fsync: 'off' })
