@@ -27,14 +27,14 @@ import {
   answer,
   beginCall,
   deadlinePassed,
+  endCall,
   type Front,
-  type Header,
   MOST_REQUEST_BYTES,
   messageOf,
   refuse,
-  statusOf,
+  tooLarge,
 } from './dispatch.ts'
-import { invalidField, Refused, toConnectError } from './errors.ts'
+import { invalidField, isOurs } from './errors.ts'
 
 type ConnectLane = (
   request: IncomingMessage | Http2ServerRequest,
@@ -72,28 +72,16 @@ export function createConnectLane(
   })
   open(router)
   for (const method of front.methods) {
-    const { desc } = method
-    const tell = (error: unknown, call: Call | null): ConnectError =>
-      ourError(refuse(front, method, call, error))
-    const begin = ({ requestHeader, timeoutMs, protocolName }: HandlerContext): Call => {
-      const said: Header = {
-        system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
-        authorization: requestHeader.get('authorization') ?? undefined,
-        timeoutMs: timeoutMs(),
-        traceparent: requestHeader.get('traceparent') ?? undefined,
-      }
-      return beginCall(front, method, said)
-    }
     router.rpc(
-      desc,
-      async (message, context) => {
-        const call = context.values.get(CALL)!
+      method.desc,
+      async (message, { values }) => {
+        const call = values.get(CALL)!
         try {
           const answered = messageOf(method, await answer(method, message, call))
           call.rpc.end('OK', '')
           return answered
         } catch (error) {
-          throw tell(error, call)
+          throw refuse(front, method, call, error)
         }
       },
       {
@@ -101,10 +89,17 @@ export function createConnectLane(
         readMaxBytes: MOST_REQUEST_BYTES,
         requestGate: (context) => {
           tellAsRefusal(context, MOST_REQUEST_BYTES)
+          const { requestHeader, protocolName, timeoutMs, values } = context
           try {
-            context.values.set(CALL, begin(context))
+            const call = beginCall(front, method, {
+              system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
+              authorization: requestHeader.get('authorization') ?? undefined,
+              timeoutMs: timeoutMs(),
+              traceparent: requestHeader.get('traceparent') ?? undefined,
+            })
+            values.set(CALL, call)
           } catch (error) {
-            throw tell(error, null)
+            throw refuse(front, method, null, error)
           }
         },
       },
@@ -147,11 +142,7 @@ async function* counted(
   count: (bytes: number) => void,
 ): AsyncGenerator<Uint8Array> {
   for await (const chunk of body) {
-    try {
-      count(chunk.length)
-    } catch (error) {
-      throw error instanceof Refused ? ourError(error) : error
-    }
+    count(chunk.length)
     yield chunk
   }
 }
@@ -170,43 +161,19 @@ function withPlainMessage(headers: Headers | undefined): void {
   Object.assign(headers, { set })
 }
 
-const OURS = new WeakSet<ConnectError>()
-
-/** Marked, to be told apart from errors that Connect makes before a handler is reached. */
-function ourError(told: Refused | ConnectError): ConnectError {
-  const error = told instanceof Refused ? toConnectError(told) : told
-  OURS.add(error)
-  return error
-}
-
 function tellAsRefusal({ signal, values }: HandlerContext, maxBytes: number): void {
   // Nothing is heard of an abort that has happened already, so such a call is not begun.
-  if (signal.aborted) throw toConnectError(deadlinePassed())
+  if (signal.aborted) throw deadlinePassed()
   signal.addEventListener('abort', () => {
     const error: unknown = signal.reason
-    // Of a call whose handler is not reached; any other ends with its answer, or by now nobody waits for it.
-    const ends = () => values.get(CALL)?.rpc.end(...endOf(error))
-    if (!(error instanceof ConnectError) || OURS.has(error) || !ABOUT_THE_REQUEST.has(error.code)) {
-      ends()
-      return
+    if (error instanceof ConnectError && !isOurs(error) && ABOUT_THE_REQUEST.has(error.code)) {
+      const isTooLarge = error.code === Code.ResourceExhausted
+      const why = error.rawMessage.replace(/^(?:parse binary|protocol error): /, '')
+      const { code, rawMessage, message, details } = isTooLarge ? tooLarge(maxBytes) : invalidField('', why)
+      Object.assign(error, { code, rawMessage, message, details })
     }
-    const why =
-      error.code === Code.ResourceExhausted
-        ? `the request is larger than ${maxBytes} bytes, the limit`
-        : error.rawMessage.replace(/^(?:parse binary|protocol error): /, '')
-    const told = toConnectError(invalidField('', why))
-    Object.assign(error, {
-      code: told.code,
-      rawMessage: told.rawMessage,
-      message: told.message,
-      details: told.details,
-    })
-    ends()
+    // Of a call whose handler is not reached; any other ends with its answer, or by now nobody waits for it.
+    const call = values.get(CALL)
+    if (call !== null) endCall(call.rpc, error)
   })
-}
-
-/** The status of a call that was aborted, and why. */
-function endOf(error: unknown): [status: string, reason: string] {
-  const status = error instanceof ConnectError ? statusOf(error) : 'CANCELLED'
-  return [status, status === 'INVALID_ARGUMENT' ? 'INVALID_FIELD' : status]
 }

@@ -20,12 +20,12 @@ import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ReadsUnavailable } from '../ledger/reads.ts'
 import type { LogLimit } from '../log-limit.ts'
-import { beginRpc, type Logger, type RpcSystem } from '../telemetry.ts'
+import { beginRpc, type Logger, type RpcObserved, type RpcSystem } from '../telemetry.ts'
 import { readerOf } from './asked.ts'
 import { auditHandlers } from './audit-handlers.ts'
 import type { CountFor } from './bodies.ts'
 import type { Backend, Call, Method } from './call.ts'
-import { codeOf, internalError, invalidField, Refused } from './errors.ts'
+import { internalError, invalidField, Refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
@@ -60,28 +60,24 @@ export type Front = {
 }
 
 export function methodsOf(backend: Backend): readonly Method[] {
-  return [
-    ...table(NetworkService, networkHandlers(backend)),
-    ...table(PoolService, poolHandlers(backend)),
-    ...table(LeaseService, leaseHandlers(backend)),
-    ...table(LivenessService, livenessHandlers(backend)),
-    ...table(AuditService, auditHandlers(backend)),
-  ]
-}
-
-function table(service: DescService, handlers: object): readonly Method[] {
-  const handles = handlers as Readonly<Record<string, (asked: object, call: Call) => Promise<object>>>
-  return service.methods.filter(isUnary).map((desc) => {
-    const handle = handles[desc.localName]
-    const name = `${service.typeName}/${desc.name}`
-    const roles = RIGHTS[name]
-    if (handle === undefined || roles === undefined) throw new Error(`${name} has no handler or no rights`)
+  const handlers: Readonly<Record<string, (asked: never, call: Call) => Promise<object>>> = {
+    ...networkHandlers(backend),
+    ...poolHandlers(backend),
+    ...leaseHandlers(backend),
+    ...livenessHandlers(backend),
+    ...auditHandlers(backend),
+  }
+  const unary = SERVICES.flatMap(({ methods }) => methods.filter(isUnary))
+  return unary.map((desc) => {
+    const handle = handlers[desc.localName]
+    const roles = RIGHTS.get(desc.name)
+    if (handle === undefined || roles === undefined) throw new Error(`${desc} has no handler or no rights`)
     const [read, write] = [readerOf(desc.input), writerOf(desc.output)]
     return {
-      path: `/${name}`,
+      path: `/${desc.parent.typeName}/${desc.name}`,
       desc,
       roles,
-      handle: async (message, call) => write(await handle(read(message), call)),
+      handle: async (message, call) => write(await handle(read(message) as never, call)),
     }
   })
 }
@@ -115,7 +111,7 @@ export function beginCall(front: Front, method: Method, header: Header): Call {
       rpc,
     }
   } catch (error) {
-    if (error instanceof Refused) rpc.end(statusOf(error), error.refusal.reason)
+    endCall(rpc, error)
     throw error
   }
 }
@@ -158,51 +154,50 @@ export function deadlinePassed(): Refused {
   )
 }
 
-/** `refusalOf` for a call, with which it ends. Null: it had not begun. */
-export function refuse(
-  front: Front,
-  method: Method,
-  call: Call | null,
-  error: unknown,
-): Refused | ConnectError {
-  const rpc = call?.rpc
-  const tell = () => refusalOf(front, error, method.desc.name, call?.caller.name ?? '')
-  const told = rpc === undefined ? tell() : rpc.run(tell)
-  rpc?.end(statusOf(told), told instanceof Refused ? told.refusal.reason : statusOf(told))
-  return told
+/** A call ends with what its caller is told, or because nobody waits for it. */
+export function endCall(rpc: RpcObserved, told: unknown): void {
+  const status = told instanceof ConnectError ? codeToString(told.code).toUpperCase() : 'CANCELLED'
+  const reason = status === 'INVALID_ARGUMENT' ? 'INVALID_FIELD' : status
+  rpc.end(status, told instanceof Refused ? told.refusal.reason : reason)
 }
 
-/** As gRPC spells its codes. */
-export function statusOf(told: Refused | ConnectError): string {
-  return codeToString(told instanceof Refused ? codeOf(told) : told.code).toUpperCase()
+/** What the caller is told of whatever was thrown, with which its call ends. Null: it had not begun. */
+export function refuse(front: Front, { desc }: Method, call: Call | null, error: unknown): ConnectError {
+  const about = { method: desc.name, caller: call?.caller.name ?? '' }
+  if (call === null) return told(front, error, about)
+  const answered = call.rpc.run(() => told(front, error, about))
+  endCall(call.rpc, answered)
+  return answered
 }
 
-/** What a caller is told of whatever was thrown. A defect of ours goes to the log and is told as such. */
-function refusalOf(
+/** A defect of ours goes to the log and is told as such. */
+function told(
   { log, logLimit }: Front,
   error: unknown,
-  method: string,
-  caller: string,
-): Refused | ConnectError {
-  const about = { method, caller }
+  about: { readonly method: string; readonly caller: string },
+): ConnectError {
   if (error instanceof Refused) {
-    const { reason, metadata } = error.refusal
-    if (metadata.beyondHead === undefined) log.debug({ ...about, reason }, error.message)
+    const { reason, message, metadata } = error.refusal
+    if (metadata.beyondHead === undefined) log.debug({ ...about, reason }, message)
     // Somebody was given that number: the database may be an older copy.
-    else logLimit(caller, (more) => log.error({ ...about, reason, ...metadata, ...more }, error.message))
+    else logLimit(about.caller, (more) => log.error({ ...about, reason, ...metadata, ...more }, message))
     return error
   }
   if (error instanceof ConnectError) return error
   if (error instanceof ReadsUnavailable) {
-    logLimit(caller, (more) => log.warn({ ...about, err: error.cause, ...more }, error.message))
+    logLimit(about.caller, (more) => log.warn({ ...about, err: error.cause, ...more }, error.message))
     return new Refused(refusal('DATABASE_UNAVAILABLE', NO_DATABASE, {}, 1_000))
   }
-  logLimit(caller, (more) => log.error({ ...about, err: error, ...more }, 'a handler failed'))
+  logLimit(about.caller, (more) => log.error({ ...about, err: error, ...more }, 'a handler failed'))
   return internalError()
 }
 
 const NO_DATABASE =
   'the database did not answer before the deadline; ask again, and see /readyz for since when'
+
+export function tooLarge(most: number): Refused {
+  return invalidField('', `the request is larger than ${most} bytes, the limit`)
+}
 
 export function timeoutOf(header: string | undefined): number | undefined {
   if (header === undefined) return undefined

@@ -6,10 +6,11 @@
 import * as http from 'node:http'
 import type * as http2 from 'node:http2'
 import type { AddressInfo, Server } from 'node:net'
+import { codeToHttpStatus } from '@connectrpc/connect/protocol-connect'
 import { StartRefused } from '../config.ts'
 import openapi from '../gen/openapi.json' with { type: 'json' }
 import type { Logger } from '../telemetry.ts'
-import { Refused, toErrorJson } from './errors.ts'
+import { Refused } from './errors.ts'
 import type { HealthState } from './health.ts'
 import { checkAllNetworks, checkRole, READERS } from './rights.ts'
 import { isLoopback, type Tokens } from './tokens.ts'
@@ -23,9 +24,7 @@ export type Pages = {
 }
 
 const OPENAPI = JSON.stringify(openapi)
-const PAGES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics', '/openapi.json'])
-
-type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => Promise<void>
+type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => void | Promise<void>
 
 export function createPages({ health, tokens, metrics, log }: Pages): Answers {
   function tellMetrics(request: http.IncomingMessage, response: http.ServerResponse): void {
@@ -39,7 +38,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
       checkAllNetworks(caller, 'metrics are of all')
     } catch (error) {
       if (!(error instanceof Refused)) throw error
-      const { status } = toErrorJson(error)
+      const status = codeToHttpStatus(error.code)
       if (status === 401) response.setHeader('www-authenticate', 'Bearer')
       page(response, status, `${error.refusal.message}\n`)
       return
@@ -47,41 +46,34 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
     metrics(request, response)
   }
 
+  const pages: Readonly<Record<string, Answers>> = {
+    '/healthz': (_request, response) => page(response, 200, health.live()),
+    '/readyz': async (_request, response) => {
+      const { ready, words } = await health.report()
+      page(response, ready ? 200 : 503, words)
+    },
+    '/metrics': tellMetrics,
+    '/openapi.json': (_request, response) => page(response, 200, OPENAPI, 'application/json'),
+  }
+
   return async (request, response) => {
-    const url = request.url ?? ''
-    if (PAGES.has(url) && request.method !== 'GET' && request.method !== 'HEAD') {
-      refuseMethod(response, 'GET, HEAD')
-      return
-    }
-    try {
-      switch (url) {
-        case '/healthz':
-          page(response, 200, health.live())
-          return
-        case '/readyz': {
-          const { ready, words } = await health.report()
-          page(response, ready ? 200 : 503, words)
-          return
-        }
-        case '/metrics':
-          tellMetrics(request, response)
-          return
-        case '/openapi.json':
-          page(response, 200, OPENAPI, 'application/json')
-          return
-        default:
-          page(
-            response,
-            404,
-            'there is no such page; a method is called by POST /ipledger.v1.<Service>/<Method>, see /openapi.json\n',
-          )
+    const { method, url = '' } = request
+    const answer = Object.hasOwn(pages, url) ? pages[url] : undefined
+    if (answer === undefined) page(response, 404, NO_PAGE)
+    else if (method !== 'GET' && method !== 'HEAD') refuseMethod(response, 'GET, HEAD')
+    else {
+      try {
+        await answer(request, response)
+      } catch (error) {
+        log.error({ url, err: error }, 'a page failed')
+        if (!response.headersSent) page(response, 500, 'internal error; the log of the server says more\n')
       }
-    } catch (error) {
-      log.error({ url, err: error }, 'a page failed')
-      if (!response.headersSent) page(response, 500, 'internal error; the log of the server says more\n')
     }
   }
 }
+
+const NO_PAGE =
+  'there is no such page; a method is called by POST /ipledger.v1.<Service>/<Method>, see /openapi.json\n'
 
 /** Of a process that serves nothing else: a worker. */
 export async function startPages(

@@ -26,53 +26,21 @@ const LEASE_READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator',
 const HOLDERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent'])
 const ORCHESTRATORS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator'])
 
-/** Roles that may call a method, by its path. A method that is missing here does not start. */
-export const RIGHTS: Readonly<Record<string, ReadonlySet<Role>>> = {
-  'ipledger.v1.NetworkService/CreateNetwork': ADMINS,
-  'ipledger.v1.NetworkService/UpdateNetwork': ADMINS,
-  'ipledger.v1.NetworkService/GetNetwork': READERS,
-  'ipledger.v1.NetworkService/ListNetworks': READERS,
-  'ipledger.v1.NetworkService/BeginRecovery': ADMINS,
-  'ipledger.v1.NetworkService/EndRecovery': ADMINS,
+const METHODS: readonly (readonly [roles: ReadonlySet<Role>, methods: string])[] = [
+  [ADMINS, 'CreateNetwork UpdateNetwork BeginRecovery EndRecovery CreatePool UpdatePool DeletePool'],
+  [ADMINS, 'Reap RegisterSource EnableSource RetireSource ResumeHold'],
+  [ORCHESTRATORS, 'BatchReserve BatchConfirm BatchRelease Quarantine UpdateLabels'],
+  [HOLDERS, 'Reserve Confirm Release BeginSnapshot ReportSnapshot ReportVerdicts'],
+  [LEASE_READERS, 'GetLease ListLeases'],
+  [READERS, 'GetNetwork ListNetworks GetPool ListPools GetRequest ListSources ListSightings Reconcile'],
+  [READERS, 'ListAttention ListEvents GetAddressHistory GetLeaseHistory ListLeasesAsOf ExplainAddress'],
+  [READERS, 'VerifyNetwork'],
+]
 
-  'ipledger.v1.PoolService/CreatePool': ADMINS,
-  'ipledger.v1.PoolService/UpdatePool': ADMINS,
-  'ipledger.v1.PoolService/DeletePool': ADMINS,
-  'ipledger.v1.PoolService/GetPool': READERS,
-  'ipledger.v1.PoolService/ListPools': READERS,
-
-  'ipledger.v1.LeaseService/Reserve': HOLDERS,
-  'ipledger.v1.LeaseService/BatchReserve': ORCHESTRATORS,
-  'ipledger.v1.LeaseService/Confirm': HOLDERS,
-  'ipledger.v1.LeaseService/BatchConfirm': ORCHESTRATORS,
-  'ipledger.v1.LeaseService/Release': HOLDERS,
-  'ipledger.v1.LeaseService/BatchRelease': ORCHESTRATORS,
-  'ipledger.v1.LeaseService/Quarantine': ORCHESTRATORS,
-  'ipledger.v1.LeaseService/Reap': ADMINS,
-  'ipledger.v1.LeaseService/UpdateLabels': ORCHESTRATORS,
-  'ipledger.v1.LeaseService/GetLease': LEASE_READERS,
-  'ipledger.v1.LeaseService/ListLeases': LEASE_READERS,
-  'ipledger.v1.LeaseService/GetRequest': READERS,
-
-  'ipledger.v1.LivenessService/RegisterSource': ADMINS,
-  'ipledger.v1.LivenessService/EnableSource': ADMINS,
-  'ipledger.v1.LivenessService/RetireSource': ADMINS,
-  'ipledger.v1.LivenessService/ListSources': READERS,
-  'ipledger.v1.LivenessService/ListSightings': READERS,
-  'ipledger.v1.LivenessService/BeginSnapshot': HOLDERS,
-  'ipledger.v1.LivenessService/ReportSnapshot': HOLDERS,
-  'ipledger.v1.LivenessService/ReportVerdicts': HOLDERS,
-  'ipledger.v1.LivenessService/Reconcile': READERS,
-  'ipledger.v1.LivenessService/ResumeHold': ADMINS,
-  'ipledger.v1.LivenessService/ListAttention': READERS,
-
-  'ipledger.v1.AuditService/ListEvents': READERS,
-  'ipledger.v1.AuditService/GetAddressHistory': READERS,
-  'ipledger.v1.AuditService/GetLeaseHistory': READERS,
-  'ipledger.v1.AuditService/ListLeasesAsOf': READERS,
-  'ipledger.v1.AuditService/ExplainAddress': READERS,
-  'ipledger.v1.AuditService/VerifyNetwork': READERS,
-}
+/** Roles that may call a method, by its name. With a method that is missing here the server does not start. */
+export const RIGHTS: ReadonlyMap<string, ReadonlySet<Role>> = new Map(
+  METHODS.flatMap(([roles, methods]) => methods.split(' ').map((method) => [method, roles])),
+)
 
 export function checkRole(caller: Caller, allowed: ReadonlySet<Role>, method: string): void {
   if (allowed.has(caller.role)) return

@@ -3,7 +3,7 @@ import { Code } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { describe, expect, test } from 'vitest'
 import { SERVICES } from '../../src/api/dispatch.ts'
-import { MEANINGS, Refused, shownItemError, toConnectError, toErrorJson } from '../../src/api/errors.ts'
+import { MEANINGS, Refused, shownItemError } from '../../src/api/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { createReads } from '../../src/ledger/reads.ts'
@@ -69,36 +69,20 @@ describe('the table', () => {
 
   test.each(rows)('%s is %s, and says what to do', (reason, code) => {
     const refused = new Refused({ reason, message: 'why', metadata: { a: 'b' }, retryAfterMs: 1_500 })
-    const error = toConnectError(refused)
-    expect(codeToString(error.code)).toBe(code)
-    expect(error.findDetails(ErrorInfoSchema)).toMatchObject([
+    expect(codeToString(refused.code)).toBe(code)
+    expect(refused.findDetails(ErrorInfoSchema)).toMatchObject([
       { reason, domain: 'ipledger', metadata: { a: 'b' } },
     ])
-    expect(error.findDetails(RetryInfoSchema)).toMatchObject([
+    expect(refused.findDetails(RetryInfoSchema)).toMatchObject([
       { retryDelay: { seconds: 1n, nanos: 500_000_000 } },
     ])
     expect(shownItemError(refused)).toMatchObject({ code, reason, message: 'why', metadata: { a: 'b' } })
     expect(MEANINGS[reason].caller).toMatch(/^[A-Z].*\.$/)
   })
 
-  test('the plain lane writes what the library writes', async () => {
-    const { errorToJson } = await import('@connectrpc/connect/protocol-connect')
-    for (const retryAfterMs of [0, 1, 1_500, 86_400_000]) {
-      const refused = new Refused({
-        reason: 'POOL_EXHAUSTED',
-        message: 'grün 🚀',
-        metadata: { a: 'b', ü: '' },
-        retryAfterMs,
-      })
-      expect(JSON.parse(toErrorJson(refused).json)).toEqual(errorToJson(toConnectError(refused), undefined))
-    }
-  })
-
   test('what a caller sent comes back as text that any header can carry', () => {
     const nasty = `\u0000\r\n\ud800${'x'.repeat(10_000)}`
-    const error = toConnectError(
-      new Refused({ reason: 'INVALID_FIELD', message: nasty, metadata: { field: nasty } }),
-    )
+    const error = new Refused({ reason: 'INVALID_FIELD', message: nasty, metadata: { field: nasty } })
     expect(error.rawMessage.isWellFormed()).toBe(true)
     expect(() => encodeURIComponent(error.rawMessage)).not.toThrow()
     // biome-ignore lint/suspicious/noControlCharactersInRegex: those must be gone
