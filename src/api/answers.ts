@@ -13,7 +13,7 @@ import type { EventShown, Holder } from '../ledger/read-log.ts'
 import type { NetworkAt, Recovery, Usage } from '../ledger/read-pools.ts'
 import type { SightingShown, SourceShown } from '../ledger/read-sources.ts'
 import { holdsOf } from '../ledger/reads.ts'
-import type { Verification } from '../sources/intake-types.ts'
+import type { Verification } from '../sources/intake.ts'
 import type { Shown } from './shown.ts'
 
 type ShownLease = Shown<pb.Lease>

@@ -4,7 +4,7 @@ import type { Image } from '../core/image.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import { ask } from '../postgres/on-connection.ts'
 import type { AskedSources } from '../sources/ask.ts'
-import type { Intake } from '../sources/intake-types.ts'
+import type { Intake } from '../sources/intake.ts'
 import type { Logger } from '../telemetry.ts'
 
 /**

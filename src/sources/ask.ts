@@ -10,18 +10,13 @@ import { openHttp } from './http.ts'
 import { readSettings, type Secrets, type SettingsOf, type SourceSecrets } from './settings.ts'
 import { type AskedSource, type Listing, type LookUp, MOST_ENTRIES, sentence } from './source.ts'
 
-export type AskedSources = {
-  /** One that cannot be opened says so when it is used. */
-  get(network: string, source: SourceDeclaration): AskedSource
-}
+export type AskedSources = ReturnType<typeof createAskedSources>
 
-type Opened = { readonly declaration: string; readonly asked: AskedSource }
-
-export function createAskedSources(secrets: SourceSecrets): AskedSources {
-  const opened = new Map<string, Opened>()
-
+export function createAskedSources(secrets: SourceSecrets) {
+  const opened = new Map<string, { readonly declaration: string; readonly asked: AskedSource }>()
   return {
-    get(network, source) {
+    /** One that cannot be opened says so when it is used. */
+    get(network: string, source: SourceDeclaration): AskedSource {
       const key = `${network}/${source.id}`
       const { kind, node, ownerKinds, settings } = source
       const declaration = JSON.stringify([kind, node, ownerKinds, settings])
@@ -62,32 +57,22 @@ function usable<K extends SourceKind>(kind: K, settings: unknown): SettingsOf<K>
 function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<AskedSource>): AskedSource {
   let opening: Promise<AskedSource> | undefined
   /** What could not be opened is tried again with the next use: a file may be there by then. */
-  const use = (): Promise<AskedSource> => {
-    if (opening === undefined) {
-      opening = openOne()
-      opening.catch(() => {
-        opening = undefined
-      })
-    }
-    return opening
+  const use = <T>(signal: AbortSignal, work: (asked: AskedSource) => Promise<T>): Promise<T> => {
+    opening ??= openOne().catch((error: unknown) => {
+      opening = undefined
+      throw error
+    })
+    return until(signal, opening.then(work))
   }
   return {
-    async list(signal) {
-      return checkListing(
-        await until(
-          signal,
-          use().then((asked) => asked.list(signal)),
-        ),
-      )
-    },
+    list: async (signal) => checkListing(await use(signal, (asked) => asked.list(signal))),
     async lookUp(question, signal) {
       const { kind } = question.owner
       // To have no such thing says nothing of what is elsewhere (calico#5044).
       if (!ownerKinds.includes(kind)) return { answer: 'unknown', detail: `it sees nothing of kind ${kind}` }
-      const found = await until(
-        signal,
-        use().then((asked) => asked.lookUp(question, signal)),
-      ).catch((error: unknown): LookUp => ({ answer: 'error', detail: sentence(error) }))
+      const found = await use(signal, (asked) => asked.lookUp(question, signal)).catch(
+        (error: unknown): LookUp => ({ answer: 'error', detail: sentence(error) }),
+      )
       return { ...found, detail: sentence(found.detail) }
     },
   }

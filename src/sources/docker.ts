@@ -17,16 +17,14 @@
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
-import { type Answered, createGetJson, readAnswer } from './get-json.ts'
+import { type Answered, createGetJson, failure, readAnswer } from './get-json.ts'
 import { type DockerSettings, engineOf, type Secrets } from './settings.ts'
 import {
   type AskedSource,
-  addItem,
-  type Draft,
+  draftOf,
   type GivenEntry,
   type Listing,
   type LookUp,
-  listingOf,
   type Question,
 } from './source.ts'
 
@@ -61,7 +59,6 @@ const inspected = z.object({
 })
 const identity = z.object({ ID: z.string().min(1) })
 const network = z.object({ Id: z.string().min(1), Name: z.string() })
-const failure = z.object({ message: z.string() })
 
 export function openDocker(
   node: string,
@@ -93,11 +90,9 @@ export function openDocker(
     // Also one that calls itself something else each time, as engines do that only speak the same API.
     if (before.ID !== after.ID) throw new Error(`the engine was ${before.ID} and then ${after.ID}`)
 
-    const draft: Draft = { entries: [], unread: [] }
-    for (const container of containers) {
-      addItem(draft, container, listed, (one) => addressesOf(one, networkId), describe)
-    }
-    return listingOf(before.ID, draft)
+    const draft = draftOf(listed, (one) => addressesOf(one, networkId), describe)
+    containers.forEach(draft.add)
+    return draft.listing(before.ID)
   }
 
   function addressesOf(container: unknown, networkId: string): readonly string[] {

@@ -32,7 +32,6 @@ export type ReadEntries = {
   /** The first `MOST_SHOWN`; `unreadableCount` has all. Any makes the list partial. */
   readonly unreadable: readonly Unreadable[]
   readonly unreadableCount: number
-  readonly ignored: number
 }
 
 const MOST_SHOWN = 20
@@ -46,49 +45,45 @@ const SEPARATOR = '\u001f'
 const SLICE = 1_000
 
 /** A slice with each step. */
+export function* inSlices<T>(
+  items: Iterable<T>,
+  visit: (item: T, index: number) => void,
+): Generator<void, void> {
+  let index = 0
+  for (const item of items) {
+    visit(item, index)
+    index += 1
+    if (index % SLICE === 0) yield
+  }
+}
+
 export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope): Generator<void, ReadEntries> {
   const entries: Entries = { first: new Map(), more: new Map() }
   const unreadable: Unreadable[] = []
   let unreadableCount = 0
-  let ignored = 0
-  let index = 0
-  for (const one of given) {
-    const read = readEntry(one, scope)
-    if (read === 'ignored') ignored += 1
-    else {
-      if (read.entry !== null) add(entries, read.entry)
-      if (read.why !== null) {
-        unreadableCount += 1
-        if (unreadable.length < MOST_SHOWN) unreadable.push({ index, text: show(one), why: read.why })
-      }
-    }
-    index += 1
-    if (index % SLICE === 0) yield
-  }
-  return {
-    entries: [...entries.first.values(), ...entries.more.values()],
-    unreadable,
-    unreadableCount,
-    ignored,
-  }
+  yield* inSlices(given, (one, index) => {
+    const { entry, why } = readEntry(one, scope)
+    if (entry !== null) add(entries, entry)
+    if (why === null) return
+    unreadableCount += 1
+    if (unreadable.length < MOST_SHOWN) unreadable.push({ index, text: show(one), why })
+  })
+  return { entries: [...entries.first.values(), ...entries.more.values()], unreadable, unreadableCount }
 }
 
 /**
- * A slice with each step; 64 hexadecimal digits that do not depend on the order of the entries: the sum of their SHA-256,
+ * 64 hexadecimal digits that do not depend on the order of the entries: the sum of their SHA-256,
  * modulo 2^256. Somebody could make two lists with one sum; who sends the lists could as well send the same list twice.
  */
 export function* digestingList(entries: Iterable<Entry>): Generator<void, string> {
   // By parts of 16 bits, whose sums are exact: adding numbers of 256 bits is as much work as the hash.
   const sums = new Float64Array(16)
-  let index = 0
-  for (const entry of entries) {
+  yield* inSlices(entries, (entry) => {
     const bytes = hash('sha256', textOf(entry), 'latin1')
     for (let i = 0; i < sums.length; i += 1) {
       sums[i]! += 256 * bytes.charCodeAt(2 * i) + bytes.charCodeAt(2 * i + 1)
     }
-    index += 1
-    if (index % SLICE === 0) yield
-  }
+  })
   const sum = sums.reduce((sum, part) => sum * 65_536n + BigInt(part), 0n)
   return BigInt.asUintN(256, sum).toString(16).padStart(64, '0')
 }
@@ -102,10 +97,11 @@ export async function inTurns<T>(work: Generator<void, T>): Promise<T> {
   }
 }
 
-type Read = 'ignored' | { readonly entry: Entry | null; readonly why: string | null }
+type Read = { readonly entry: Entry | null; readonly why: string | null }
+const IGNORED: Read = { entry: null, why: null }
 
 function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
-  if (given.network && given.network !== network) return 'ignored'
+  if (given.network && given.network !== network) return IGNORED
   const zone = given.address.indexOf('%')
   const text = zone < 0 ? given.address : given.address.slice(0, zone)
   const meant = addressMeant(text)
@@ -113,7 +109,7 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
     const refused = parseAddress(text)
     return { entry: null, why: isMalformed(refused) ? refused.malformed : 'is not an address' }
   }
-  if (isNowhere(meant)) return 'ignored'
+  if (isNowhere(meant)) return IGNORED
   const address = formatAddress(meant)
   const why = whyUnreadable(given, ownNode)
   if (why !== null) return { entry: entryOf(address, ownNode, ''), why }

@@ -81,7 +81,7 @@ function lookUpHost(
   })
 }
 
-const failure = z.object({ message: z.string() })
+export const failure = z.object({ message: z.string() })
 
 /** @throws with what it says instead */
 export function readAnswer<T>(what: z.ZodType<T>, { status, body }: Answered): T {

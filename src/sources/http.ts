@@ -33,13 +33,11 @@ import { createGetJson, readAnswer } from './get-json.ts'
 import type { HttpSettings, Secrets } from './settings.ts'
 import {
   type AskedSource,
-  addItem,
-  type Draft,
+  draftOf,
   endedAt,
   type GivenEntry,
   type Listing,
   type LookUp,
-  listingOf,
   MOST_ENTRIES,
   type Question,
 } from './source.ts'
@@ -85,11 +83,11 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
 
   async function list(signal: AbortSignal): Promise<Listing> {
     const first = new URL(settings.listUrl)
-    const draft: Draft = { entries: [], unread: [] }
+    const draft = draftOf(entry, addressesOf, ({ address: _, ...rest }) => rest as GivenEntry)
     const seen = new Set<string>()
     let epoch = ''
     let complete = true
-    const listing = (because: string): Listing => listingOf(epoch, draft, because)
+    const listing = (because: string): Listing => draft.listing(epoch, because)
     for (let url = first; ; ) {
       seen.add(url.href)
       let read: z.infer<typeof page>
@@ -102,7 +100,7 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
       }
       if (url === first) epoch = read.epoch
       complete &&= read.complete
-      for (const item of read.entries) addItem(draft, item, entry, addressesOf, describe)
+      read.entries.forEach(draft.add)
       if (read.epoch !== epoch) {
         return listing(`page ${seen.size} is of epoch ${read.epoch}, and the first of ${epoch}`)
       }
@@ -142,10 +140,6 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
 function addressesOf(item: unknown): readonly string[] {
   const { data } = addressed.safeParse(item)
   return data === undefined ? [] : [data.address]
-}
-
-function describe({ address: _, ...rest }: z.infer<typeof entry>): Omit<GivenEntry, 'address'> {
-  return rest as GivenEntry
 }
 
 function fill(template: string, owner: Owner): string {

@@ -5,15 +5,20 @@
  *
  * Anything between reading and writing may be overtaken by another report: the last slice names the report that it was
  * compared with, and counts for nothing if that is not the last one any more.
+ *
+ * Who may report for which source is the API's business: it hands over `mayReport`, which is asked with the declaration of
+ * the source before anything else is told of it.
  */
 import type pg from 'pg'
+import { z } from 'zod'
 import { isMalformed, parseAddress } from '../core/address.ts'
 import type { Command, Freshness } from '../core/command.ts'
 import { freshnessAfter, isNews, isSpaced } from '../core/decide-report.ts'
-import type { Entry } from '../core/event.ts'
+import { type Entry, leaseId, type SourceDeclaration } from '../core/event.ts'
 import { isSame, ownerOf } from '../core/evolve.ts'
 import type { Image, SourceState } from '../core/image.ts'
 import { entryOf } from '../core/judge.ts'
+import type { Owner } from '../core/owner.ts'
 import { eraOf, POLICY } from '../core/policy.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
@@ -22,17 +27,7 @@ import { freshnessOf, sourceOf } from '../ledger/tables.ts'
 import { createLogLimit } from '../log-limit.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countReport } from '../telemetry.ts'
-import { digestingList, inTurns, readingEntries } from './entries.ts'
-import type {
-  Begun,
-  Intake,
-  Reported,
-  ReportGiven,
-  Reporting,
-  VerdictsGiven,
-  VerdictsTaken,
-  Verification,
-} from './intake-types.ts'
+import { digestingList, inSlices, inTurns, readingEntries } from './entries.ts'
 import type { GivenEntry } from './source.ts'
 
 /** Questions handed to a source with the answer to its report. */
@@ -40,9 +35,65 @@ const MOST_QUESTIONS = 64
 /** Sources whose standing is remembered; at the bound all are forgotten. */
 const MOST_REMEMBERED = 50_000
 
-/** What became of one, without what its source is told besides. */
-type Step = Omit<Reported, 'verifications' | 'next'>
-const NOTHING_TAKEN: Step = {
+export type Reporting = {
+  readonly network: string
+  readonly source: string
+  readonly traceId: string | null
+  /** `performance.now()` after which nobody waits for the answer. */
+  readonly deadline: number
+  readonly mayReport: (source: SourceDeclaration) => Refusal | null
+}
+
+/** What a report is begun at. */
+type Begin = {
+  readonly sequence: number
+  readonly head: number
+  /** Milliseconds since 1970, by the ledger's clock. */
+  readonly begunAt: number
+}
+
+export type ReportGiven = Reporting &
+  Begin & {
+    readonly epoch: string
+    readonly complete: boolean
+    /** The entries as they were sent, or the digest of an earlier answer that they still have. */
+    readonly content: { readonly entries: readonly GivenEntry[] } | { readonly unchanged: string }
+  }
+
+/** A look-up that a source is asked for with the answer to its report. */
+export type Verification = {
+  /** Quoted back with the verdict. */
+  readonly id: string
+  readonly owner: Owner
+  readonly node: string
+  readonly address: string
+  readonly leaseId: string
+}
+
+type Reported = {
+  readonly complete: boolean
+  readonly counted: boolean
+  readonly because: readonly string[]
+  /** `unchanged` is not the digest of what is listed: the entries are wanted, and nothing else was done. */
+  readonly resend: boolean
+  /** To be sent as `unchanged` while the list stays as it is; empty: it cannot. */
+  readonly digest: string
+  readonly unreadable: number
+  readonly verifications: readonly Verification[]
+  /** For the next report, if its source begins to look after this answer. */
+  readonly next: Begin
+}
+
+export type Verdict = {
+  readonly id: string
+  readonly answer: 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
+  /** Of terminal: since when. */
+  readonly terminalSince: number | null
+  readonly detail: string
+}
+
+/** Of a report of which nothing was taken. */
+const NOTHING_TAKEN = {
   complete: false,
   counted: false,
   because: [],
@@ -68,12 +119,14 @@ type IntakeOptions = {
   readonly log?: { warn(fields: object, message: string): void }
 }
 
-export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
+export type Intake = ReturnType<typeof createIntake>
+
+export function createIntake({ ledger, database, log }: IntakeOptions) {
   /** As an unchanged report left it: if it still stands so, the next one is a single statement. */
   const remembered = new Map<string, Standing>()
   const logLimit = createLogLimit()
 
-  async function begin(asked: Reporting): Promise<Begun | Refusal> {
+  async function begin(asked: Reporting) {
     const standing = await standingOf(database, asked)
     if ('reason' in standing) return standing
     const { source, era, fresh, head } = standing
@@ -95,9 +148,14 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     }
   }
 
-  function answered(given: ReportGiven, { questions, head, fresh }: Standing, step: Step): Reported {
+  function answered(
+    given: ReportGiven,
+    { questions, head, fresh }: Standing,
+    step: Partial<Reported>,
+  ): Reported {
     const sequence = step.resend ? given.sequence : Math.max(given.sequence, fresh?.sequence ?? 0) + 1
-    return { ...step, verifications: questions, next: { sequence, head, begunAt: ledger.now() } }
+    const next = { sequence, head, begunAt: ledger.now() }
+    return { ...NOTHING_TAKEN, ...step, verifications: questions, next }
   }
 
   async function asBefore(given: ReportGiven): Promise<Reported | null> {
@@ -116,7 +174,7 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     remembered.set(keyOf(given), standing)
     const counted = after.countedTotal > before.fresh!.countedTotal
     const because = counted ? [] : ['TOO_SOON']
-    return answered(given, standing, { ...NOTHING_TAKEN, complete: true, counted, because, digest })
+    return answered(given, standing, { complete: true, counted, because, digest })
   }
 
   async function take(given: ReportGiven): Promise<Reported | Refusal> {
@@ -129,9 +187,9 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
     if (same !== null) return same
     const { fresh } = standing
     const isResent = !given.complete || !isStored(given, digest, standing) || isOrdinary(given, standing)
-    if (isResent) return answered(given, standing, { ...NOTHING_TAKEN, resend: true })
+    if (isResent) return answered(given, standing, { resend: true })
     const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
-    const taken = await submit(given, { because: [], isComplete: true, entries: [], vanished: [], last })
+    const taken = await submit(given, { because: [], complete: true, entries: [], vanished: [], last })
     return 'reason' in taken ? taken : answered(given, standing, taken)
   }
 
@@ -148,66 +206,45 @@ export function createIntake({ ledger, database, log }: IntakeOptions): Intake {
       logLimit(`${network}/${id}`, (more) =>
         log?.warn({ network, source: id, unreadable, ...more }, 'a report has entries that cannot be read'),
       )
-    const isComplete = given.complete && unreadableCount === 0
+    const complete = given.complete && unreadableCount === 0
     const because = [
       ...(given.complete ? [] : ['DECLARED']),
       ...(unreadableCount > 0 ? ['UNREADABLE_ENTRY'] : []),
     ]
-    const digest = isComplete ? await inTurns(digestingList(entries)) : ''
+    const digest = complete ? await inTurns(digestingList(entries)) : ''
     const last = { entries: entries.length, digest, after: fresh?.sequence ?? 0 }
     const same = await renewed(given, digest, standing)
     if (same !== null) return same
     const image = await ledger.image(network, { deadline: given.deadline })
     if (image === null) return networkNotFound(network)
-    let taken: Step | Refusal = NOTHING_TAKEN
-    for (const slice of await inTurns(slicingChanges(image, id, entries, isComplete, last))) {
-      taken = await submit(given, { because, isComplete, ...slice })
+    let taken: Partial<Reported> | Refusal = {}
+    for (const slice of await inTurns(slicingChanges(image, id, entries, complete, last))) {
+      taken = await submit(given, { because, complete, ...slice })
       if ('reason' in taken) return taken
     }
     return answered(given, standing, { ...taken, unreadable: unreadableCount })
   }
 
   async function submit(
-    given: ReportGiven,
-    told: Changes & { readonly because: readonly string[]; readonly isComplete: boolean },
-  ): Promise<Step | Refusal> {
-    const { network, source, epoch, sequence, head, begunAt, deadline, traceId } = given
-    const { because, isComplete, entries, vanished, last } = told
+    { deadline, content: _, mayReport: __, ...report }: ReportGiven,
+    changes: Changes & Pick<Command<'report'>, 'because' | 'complete'>,
+  ): Promise<Partial<Reported> | Refusal> {
+    const actor = { name: report.source, node: null }
+    const rest = { cause: 'REPORT', requestId: null, fingerprint: null }
     const outcome = await ledger.submit(
-      {
-        type: 'report',
-        network,
-        actor: { name: source, node: null },
-        cause: 'REPORT',
-        requestId: null,
-        fingerprint: null,
-        traceId,
-        source,
-        epoch,
-        sequence,
-        head,
-        begunAt,
-        complete: isComplete,
-        because,
-        entries,
-        vanished,
-        last,
-      },
+      { ...report, ...changes, type: 'report', actor, ...rest },
       { deadline },
     )
     if (!outcome.ok) return outcome.refusal
-    const taken = outcome.answer.report!
-    return {
-      complete: taken.complete,
-      counted: taken.counted,
-      because: taken.because,
-      resend: false,
-      digest: last !== null && (taken.counted || taken.because.join() === 'TOO_SOON') ? last.digest : '',
-      unreadable: 0,
-    }
+    const { complete, counted, because } = outcome.answer.report!
+    const { last } = changes
+    const isStored = last !== null && (counted || because.join() === 'TOO_SOON')
+    return { complete, counted, because, digest: isStored ? last.digest : '' }
   }
 
-  async function verdicts(given: VerdictsGiven): Promise<VerdictsTaken | Refusal> {
+  async function verdicts(
+    given: Reporting & { readonly epoch: string; readonly verdicts: readonly Verdict[] },
+  ) {
     const standing = await standingOf(database, given)
     if ('reason' in standing) return standing
     const total = given.verdicts.length
@@ -272,8 +309,19 @@ export function* slicingChanges(
   last: Command<'report'>['last'],
   most: number = POLICY.reportSlice,
 ): Generator<void, readonly Changes[]> {
-  const news = yield* findingNews(image, source, entries)
-  const vanished = isComplete ? yield* findingVanished(image, source, entries) : []
+  const listed = new Map<string, Entry[]>()
+  const news: Entry[] = []
+  yield* inSlices(entries, (entry) => {
+    if (isNews(image, source, entry)) news.push(entry)
+    const there = listed.get(entry.address)
+    if (there === undefined) listed.set(entry.address, [entry])
+    else there.push(entry)
+  })
+  const vanished: Entry[] = []
+  yield* inSlices(isComplete ? (image.listedBy.get(source) ?? []) : [], (sighting) => {
+    if (!listed.get(sighting.address)?.some((entry) => isSame(sighting, source, ownerOf(entry))))
+      vanished.push(entryOf(sighting))
+  })
   const count = news.length + vanished.length
   return Array.from({ length: Math.max(1, Math.ceil(count / most)) }, (_, index) => {
     const [from, to] = [index * most, (index + 1) * most]
@@ -283,42 +331,6 @@ export function* slicingChanges(
       last: to >= count ? last : null,
     }
   })
-}
-
-function* findingNews(
-  image: Image,
-  source: string,
-  entries: readonly Entry[],
-): Generator<void, readonly Entry[]> {
-  const news: Entry[] = []
-  for (const [index, entry] of entries.entries()) {
-    if (isNews(image, source, entry)) news.push(entry)
-    if (index % POLICY.reportSlice === POLICY.reportSlice - 1) yield
-  }
-  return news
-}
-
-function* findingVanished(
-  image: Image,
-  source: string,
-  entries: readonly Entry[],
-): Generator<void, readonly Entry[]> {
-  const listed = new Map<string, Entry[]>()
-  for (const [index, entry] of entries.entries()) {
-    const there = listed.get(entry.address)
-    if (there === undefined) listed.set(entry.address, [entry])
-    else there.push(entry)
-    if (index % POLICY.reportSlice === POLICY.reportSlice - 1) yield
-  }
-  const vanished: Entry[] = []
-  let index = 0
-  for (const sighting of image.listedBy.get(source) ?? []) {
-    if (!listed.get(sighting.address)?.some((entry) => isSame(sighting, source, ownerOf(entry))))
-      vanished.push(entryOf(sighting))
-    index += 1
-    if (index % POLICY.reportSlice === 0) yield
-  }
-  return vanished
 }
 
 // The database.
@@ -377,15 +389,16 @@ async function standingOf(
 }
 
 function questionsOf(network: string, found: unknown): readonly Verification[] {
-  return ((found as readonly Question[] | null) ?? []).map(
-    ({ address, kind, name, uid, head, node, token }) => ({
-      id: idOf(address, { kind, uid, head }),
+  return ((found as readonly Question[] | null) ?? []).map((question) => {
+    const { address, kind, name, uid, node, token } = question
+    return {
+      id: idOf(question),
       owner: { kind, name, uid, incarnation: '', interface: '' },
       node: node ?? '',
       address,
-      leaseId: token === null ? '' : `${network}/${token}`,
-    }),
-  )
+      leaseId: token === null ? '' : leaseId(network, token),
+    }
+  })
 }
 
 /**
@@ -439,21 +452,18 @@ const ANSWER = `update ipledger.lookup q
    where q.network_id = $1 and q.source_id = $2 and q.address = a.address and q.owner_kind = a.kind and q.owner_uid = a.uid
      and q.answer = 'wanted' and q.head = a.head returning 1`
 
-type Asked = { readonly kind: string; readonly uid: string; readonly head: number }
-
 /** Names the head that it was asked at: a late answer must not be taken for one to a later question. */
-function idOf(address: string, { kind, uid, head }: Asked): string {
+function idOf({ address, kind, uid, head }: Omit<Question, 'name' | 'node' | 'token'>): string {
   return Buffer.from(JSON.stringify([address, kind, uid, head])).toString('base64url')
 }
 
-function readId(id: string): (Asked & { readonly address: string }) | null {
+const isAddress = (text: string): boolean => !isMalformed(parseAddress(text))
+const asked = z.tuple([z.string().refine(isAddress), z.string(), z.string(), z.int()])
+
+function readId(id: string) {
   try {
-    const read: unknown = JSON.parse(Buffer.from(id, 'base64url').toString())
-    if (!Array.isArray(read) || read.length !== 4) return null
-    const [address, kind, uid, head] = read as unknown[]
-    if (typeof address !== 'string' || isMalformed(parseAddress(address))) return null
-    if (typeof kind !== 'string' || typeof uid !== 'string' || !Number.isSafeInteger(head)) return null
-    return { address, kind, uid, head: head as number }
+    const [address, kind, uid, head] = asked.parse(JSON.parse(Buffer.from(id, 'base64url').toString()))
+    return { address, kind, uid, head }
   } catch {
     return null
   }

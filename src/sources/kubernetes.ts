@@ -20,17 +20,13 @@ import { type Answered, createGetJson, readAnswer } from './get-json.ts'
 import type { KubernetesSettings, Secrets } from './settings.ts'
 import {
   type AskedSource,
-  addItem,
-  type Draft,
+  draftOf,
   type GivenEntry,
   type Listing,
   type LookUp,
-  listingOf,
   MOST_ENTRIES,
   type Question,
 } from './source.ts'
-
-export const POD = 'pod'
 
 /** Pods of a page, 4 ms to parse. The API server's own clients ask for 500, which hold the process for 20. */
 const PAGE = 100
@@ -111,8 +107,8 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets | 
 
   async function list(signal: AbortSignal): Promise<Listing> {
     const epoch = await clusterUid(signal)
-    const draft: Draft = { entries: [], unread: [] }
-    const listing = (because: string): Listing => listingOf(epoch, draft, because)
+    const draft = draftOf(pod, addressesOf, describe)
+    const listing = (because: string): Listing => draft.listing(epoch, because)
     let version = ''
     let next = ''
     for (let number = 1; draft.entries.length <= MOST_ENTRIES; number += 1) {
@@ -127,7 +123,7 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets | 
       }
       const { resourceVersion } = answered.metadata
       if (number === 1) version = resourceVersion
-      for (const item of answered.items) addItem(draft, item, pod, addressesOf, describe)
+      answered.items.forEach(draft.add)
       if (resourceVersion !== version) {
         return listing(`page ${number} is of version ${resourceVersion}, and the first of ${version}`)
       }
@@ -183,7 +179,7 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets | 
 function describe(one: Pod): Omit<GivenEntry, 'address'> {
   const { name, namespace, uid } = one.metadata
   const state = finishedAt(one) === null ? wordFor(one) : TERMINAL
-  return { kind: POD, name: `${namespace}/${name}`, uid, node: one.spec.nodeName ?? '', state }
+  return { kind: 'pod', name: `${namespace}/${name}`, uid, node: one.spec.nodeName ?? '', state }
 }
 
 function addressesOf(item: unknown): readonly string[] {

@@ -29,21 +29,21 @@ const line = (most: number) =>
 
 const url = line(2_000).refine(isPlainUrl, 'must be an http or https URL without user, password and fragment')
 
-const docker = z
-  .strictObject({
-    /** Sockets have short paths (sockaddr_un). */
-    socketPath: line(107).startsWith('/', 'must be an absolute path').optional(),
-    host: line(253)
-      .regex(/^[A-Za-z0-9.:_-]+$/, 'must be a host name or an address')
-      .optional(),
-    port: z.int().min(1).max(65_535).optional(),
-    tls: z.boolean().optional(),
-    network: line(253).regex(/^[A-Za-z0-9][A-Za-z0-9_.-]*$/, 'must be the name or id of a Docker network'),
-    kind: line(63)
-      .regex(/^[a-z][a-z0-9-]*$/, 'must be 1 to 63 of a-z, 0-9 and dash, beginning with a letter')
-      .default('container'),
-    labels: z.array(line(253)).max(MOST_LABELS, `must be at most ${MOST_LABELS}`).default([]),
-  })
+const dockerFields = z.strictObject({
+  /** Sockets have short paths (sockaddr_un). */
+  socketPath: line(107).startsWith('/', 'must be an absolute path').optional(),
+  host: line(253)
+    .regex(/^[A-Za-z0-9.:_-]+$/, 'must be a host name or an address')
+    .optional(),
+  port: z.int().min(1).max(65_535).optional(),
+  tls: z.boolean().optional(),
+  network: line(253).regex(/^[A-Za-z0-9][A-Za-z0-9_.-]*$/, 'must be the name or id of a Docker network'),
+  kind: line(63)
+    .regex(/^[a-z][a-z0-9-]*$/, 'must be 1 to 63 of a-z, 0-9 and dash, beginning with a letter')
+    .default('container'),
+  labels: z.array(line(253)).max(MOST_LABELS, `must be at most ${MOST_LABELS}`).default([]),
+})
+const docker = dockerFields
   .refine((one) => one.host === undefined || one.socketPath === undefined, {
     path: ['socketPath'],
     message: 'must not be given with host: a source has one engine',
@@ -85,20 +85,13 @@ const http = z.strictObject({
 
 const SETTINGS = { push: z.strictObject({}), docker, kubernetes, http } as const
 
-type Engine = {
-  readonly host?: string | undefined
-  readonly port?: number | undefined
-  readonly socketPath?: string | undefined
-  readonly tls?: boolean | undefined
-}
-
 /** Where a Docker Engine is: the URL of its API, or `unix:` and the path of its socket. */
-export function engineOf({ host, port, socketPath = SOCKET, tls = false }: Engine): string {
+export function engineOf({ host, port, socketPath = SOCKET, tls = false }: Partial<DockerSettings>): string {
   if (host === undefined) return `unix:${socketPath}`
   return `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
-export type DockerSettings = z.infer<typeof docker>
+export type DockerSettings = z.infer<typeof dockerFields>
 export type KubernetesSettings = z.infer<typeof kubernetes>
 export type HttpSettings = z.infer<typeof http>
 export type SettingsOf<K extends SourceKind> = z.infer<(typeof SETTINGS)[K]>

@@ -12,21 +12,13 @@
  *   `terminal` from another one than listed, behind the same address, are `unknown`.
  */
 import { z } from 'zod'
+import type { Entry } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 
 /** An entry as a source gives it: text that nobody has read yet. Empty and absent are the same. */
-export type GivenEntry = {
-  readonly address: string
+export type GivenEntry = Entry & {
   /** Of a source that sees several networks: the one this entry is of. */
   readonly network?: string
-  readonly kind?: string
-  readonly name?: string
-  readonly uid?: string
-  readonly incarnation?: string
-  readonly interface?: string
-  readonly node?: string
-  /** The source's word: `running`, `paused`. Only `terminal` means anything else than alive. */
-  readonly state?: string
 }
 
 export type Listing = {
@@ -68,31 +60,33 @@ export const MOST_ENTRIES = 200_000
 /** Things that could not be read that a sentence names. */
 const MOST_NAMED = 3
 
-/** A list in the making. */
-export type Draft = { readonly entries: GivenEntry[]; readonly unread: string[] }
-
-/** Adds an item with all its addresses. If it cannot be read, its addresses are in use all the same, and the list is partial. */
-export function addItem<T>(
-  { entries, unread }: Draft,
-  item: unknown,
+/** A list in the making, of items of which each has addresses and a description. */
+export function draftOf<T>(
   what: z.ZodType<T>,
   addressesOf: (item: unknown) => readonly string[],
   describe: (one: T) => Omit<GivenEntry, 'address'>,
-): void {
-  const { data, error } = what.safeParse(item)
-  if (error !== undefined) {
-    const named = unread.length < MOST_NAMED
-    unread.push(named ? `${JSON.stringify(item).slice(0, 100)}: ${z.prettifyError(error)}` : '')
+) {
+  const entries: GivenEntry[] = []
+  const unread: string[] = []
+  return {
+    entries,
+    /** If it cannot be read, its addresses are in use all the same, and the list is partial. */
+    add(item: unknown): void {
+      const { data, error } = what.safeParse(item)
+      if (error !== undefined) {
+        const named = unread.length < MOST_NAMED
+        unread.push(named ? `${JSON.stringify(item).slice(0, 100)}: ${z.prettifyError(error)}` : '')
+      }
+      const described = data === undefined ? {} : describe(data)
+      for (const address of new Set(addressesOf(item))) entries.push({ address, ...described })
+    },
+    /** `because`: why it is not complete, beside what could not be read. */
+    listing(epoch: string, because = ''): Listing {
+      const named = unread.slice(0, MOST_NAMED).join('; ')
+      const why = because || (unread.length === 0 ? '' : `${unread.length} cannot be read: ${named}`)
+      return { epoch, complete: why === '', because: why, entries }
+    },
   }
-  const described = data === undefined ? {} : describe(data)
-  for (const address of new Set(addressesOf(item))) entries.push({ address, ...described })
-}
-
-/** `because`: why it is not complete, beside what could not be read. */
-export function listingOf(epoch: string, { entries, unread }: Draft, because = ''): Listing {
-  const named = unread.slice(0, MOST_NAMED).join('; ')
-  const why = because || (unread.length === 0 ? '' : `${unread.length} cannot be read: ${named}`)
-  return { epoch, complete: why === '', because: why, entries }
 }
 
 /** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began. */

@@ -7,7 +7,7 @@ import { type RunningServer, startServer } from '../../src/api/server.ts'
 import { loopbackTokens, type Tokens } from '../../src/api/tokens.ts'
 import type { Ledger } from '../../src/ledger/ledger.ts'
 import type { Reads } from '../../src/ledger/reads.ts'
-import type { Intake } from '../../src/sources/intake-types.ts'
+import type { Intake } from '../../src/sources/intake.ts'
 import { createLogger, type Logger } from '../../src/telemetry.ts'
 import type { TestService } from '../support/service.ts'
 
