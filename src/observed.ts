@@ -34,10 +34,10 @@ const NETWORKS = `
     left join ipledger.verification v on v.network_id = n.network_id
    cross join lateral (values
      ('ipledger.era', array[n.network_id], n.era::numeric),
-     ('ipledger.era.begun.timestamp', array[n.network_id], extract(epoch from b.at)),
+     ('ipledger.era.begun.timestamp.seconds', array[n.network_id], extract(epoch from b.at)),
      ('ipledger.network.state', array[n.network_id, 'READY'], (n.recovering is null)::int),
      ('ipledger.network.state', array[n.network_id, 'RECOVERING'], (n.recovering is not null)::int),
-     ('ipledger.verify.age', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(v.finished_at, n.created_at)))),
+     ('ipledger.verify.age.seconds', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(v.finished_at, n.created_at)))),
      ('ipledger.verify.differences', array[n.network_id], coalesce(json_array_length(v.findings), 0))) as g (metric, labels, value)
    where g.value is not null
   union all
@@ -57,7 +57,7 @@ const SOURCES = `
   union all
   (select g.metric, array[s.network, s.source], extract(epoch from g.value)::float8
      from (select * from s where s.state <> 'RETIRED' order by s.network, s.source limit ${MOST}) s
-    cross join lateral (values ('ipledger.source.lag', greatest(s.lag, interval '0')), ('ipledger.source.interval', s.interval)) as g (metric, value))
+    cross join lateral (values ('ipledger.source.lag.seconds', greatest(s.lag, interval '0')), ('ipledger.source.interval.seconds', s.interval)) as g (metric, value))
   union all
   select 'ipledger.series.left_out', array['sources'], greatest(0, count(*) - ${MOST}) from s where s.state <> 'RETIRED'`
 
@@ -82,7 +82,7 @@ const POOLS = `
   select 'ipledger.series.left_out', array['pools'], greatest(0, count(*) - ${MOST}) from ipledger.pool`
 
 const FORECAST = `
-  select 'ipledger.pool.exhausted_in' as metric, array[f.network, f.pool] as labels, extract(epoch from f.exhausted_in)::float8 as value
+  select 'ipledger.pool.exhausted_in.seconds' as metric, array[f.network, f.pool] as labels, extract(epoch from f.exhausted_in)::float8 as value
     from ipledger_audit.pool_forecast f where f.exhausted_in is not null limit ${MOST}`
 
 const LEASES = `

@@ -15,7 +15,6 @@ import {
   type Context,
   type Counter,
   context,
-  type Gauge,
   type Histogram,
   isSpanContextValid,
   metrics,
@@ -60,208 +59,134 @@ function idsOfSpan(): object {
 
 // Metrics: their names.
 
-type Metric<K> = {
-  readonly kind: K
-  /** Names of the attributes, in the order in which values are given. */
-  readonly labels: readonly string[]
-  readonly is: string
-  readonly unit?: Unit | undefined
-  readonly buckets?: readonly number[]
-}
-type Unit = 's' | 'By'
-
-const metric =
-  <const K extends string>(kind: K) =>
-  (labels: readonly string[], is: string, unit?: Unit): Metric<K> => ({ kind, labels, is, unit })
-const counter = metric('counter')
-const gauge = metric('gauge')
-/** What is read when somebody collects. */
-const readCounter = metric('readCounter')
-const readGauge = metric('readGauge')
-const histogram = (
-  labels: readonly string[],
-  is: string,
-  buckets: readonly number[],
-  unit?: Unit,
-): Metric<'histogram'> => ({ kind: 'histogram', labels, is, buckets, unit })
-
+const RPC_DURATION = `${METRIC_RPC_SERVER_CALL_DURATION}.seconds` as const
+const RPC_LABELS = `{${ATTR_RPC_METHOD},${ATTR_RPC_STATUS_CODE},${ATTR_ERROR_TYPE}}` as const
 /** Seconds. Few, since each is a series of each method; a Reserve takes half a millisecond, and alerts look at 50 ms and 1 s. */
 const SECONDS = [0.001, 0.005, 0.025, 0.05, 0.25, 1, 5]
 const JOB_SECONDS = [0.1, 1, 10, 60]
-const SIZES = [1, 4, 16, 64, 256, 1_024]
 
-export const METRICS = {
-  'ipledger.events': counter(['network', 'type', 'cause'], 'Events this process committed to the log'),
-  'ipledger.reaps': counter(
-    ['network', 'cause'],
-    "Leases taken back by ipledger: NEVER_CONFIRMED, PROVEN_ABSENT, or an operator's Reap",
-  ),
-  'ipledger.eras_begun': counter(
-    ['network'],
-    'Eras that this process began because the log was not the one it knew',
-  ),
-  'ipledger.batches': counter(
-    ['outcome'],
-    'Batches: committed; not_begun and not_loaded did nothing; rolled_back, vetoed and unknown were undone in memory',
-  ),
-  'ipledger.reports': counter(['network', 'complete'], 'Reports of sources, those that are asked included'),
-  'ipledger.judgements': counter(['network', 'verdict'], 'Suspects judged by the job: keep, ask or reap'),
-  'ipledger.lookups': counter(['source_kind', 'answer'], 'Answers of sources to "does this workload exist?"'),
-  'ipledger.unique_violations': counter(
-    ['network'],
-    'Batches that a constraint of the database refused although the rules allowed them: a defect, or a second writer',
-  ),
-  'ipledger.clock_jumps': counter(
-    ['direction'],
-    "Times the database's clock was stepped forward or back by more than 2 s",
-  ),
-  'process.cpu': readCounter([], 'User and system CPU time', 's'),
-  [METRIC_RPC_SERVER_CALL_DURATION]: histogram(
-    [ATTR_RPC_METHOD, ATTR_RPC_STATUS_CODE, ATTR_ERROR_TYPE],
-    'Calls, from their header to their answer; error_type is the reason',
-    SECONDS,
-    's',
-  ),
-  'ipledger.batch.duration': histogram(
-    [],
-    'Batches that were committed, from asking for the lock to the commit answered',
-    SECONDS,
-    's',
-  ),
-  'ipledger.batch.phase.duration': histogram(
-    ['phase'],
-    'Parts of a batch: lock (lock and catch up), decide, write (write and commit)',
-    SECONDS,
-    's',
-  ),
-  'ipledger.batch.commands': histogram([], 'Commands in a batch', SIZES),
-  'ipledger.image.load.duration': histogram(
-    [],
-    'Loads of the image of a network, until it has caught up',
-    JOB_SECONDS,
-    's',
-  ),
-  'ipledger.report.duration': histogram(
-    ['network'],
-    'Reports of sources, from the list at hand to the answer of their last slice',
-    SECONDS,
-    's',
-  ),
-  'ipledger.job.duration': histogram(
-    ['job_name', 'outcome'],
-    'Runs of jobs; outcome is done or failed',
-    JOB_SECONDS,
-    's',
-  ),
-  'ipledger.queue.commands': readGauge(['network'], 'Commands that wait for a batch in this process'),
-  'ipledger.image.records': readGauge(
-    ['network'],
-    'Touched addresses of the network in the memory of this process',
-  ),
-  'ipledger.job.last_success.timestamp': gauge(
-    ['job_name'],
-    'When a run of the job last ended well in this process, since 1970',
-    's',
-  ),
-  'ipledger.jobs_waiting': gauge([], 'Runs of jobs that are due and not begun'),
-  'ipledger.jobs_failing': gauge(
-    [],
-    'Runs of jobs that failed within the last hour or so, as graphile-worker keeps them',
-  ),
-  'nodejs.eventloop.delay.p99': readGauge(
-    [],
-    "How late the process's event loop was, 99 % of the time, since somebody last asked",
-    's',
-  ),
-  'process.resident_memory': readGauge([], 'Resident memory of the process', 'By'),
-  'process.start_time': readGauge([], 'When the process was started, since 1970', 's'),
-  'ipledger.build_info': readGauge(['version', 'node_version'], '1; its labels say what runs'),
-  'ipledger.series.left_out': readGauge(
-    ['of'],
-    'Networks, pools or sources that gauges are without: there are more than may have them',
-  ),
-  'ipledger.database.up': readGauge(
-    [],
-    '1 when the gauges that come from the database could be read the last time, at most a minute ago',
-  ),
-  'ipledger.pool.addresses': readGauge(
-    ['network', 'pool', 'state'],
-    'Leases of the pool by state: free, cooling, reserved, active, quarantined, excluded; their sum is its size',
-  ),
-  'ipledger.pool.draining': readGauge(
-    ['network', 'pool'],
-    '1 for a pool that is draining: it hands out nothing, however much is free',
-  ),
-  'ipledger.pool.exhausted_in': readGauge(
-    ['network', 'pool'],
-    'Until the pool is exhausted at the net rate of the last hour; absent where it is not falling',
-    's',
-  ),
-  'ipledger.quarantined_leases': readGauge(['network', 'reason'], 'Leases that are quarantined now'),
-  'ipledger.holds': readGauge(
-    ['network', 'hold'],
-    '1 for each hold in force: nothing is reaped in the network until it ends or an operator resumes it',
-  ),
-  'ipledger.source.lag': readGauge(
-    ['network', 'source'],
-    'Since the source last reported; of one that never did, since it was registered',
-    's',
-  ),
-  'ipledger.source.interval': readGauge(['network', 'source'], 'How often the source is to report', 's'),
-  'ipledger.sources': readGauge(
-    ['network', 'state', 'standing'],
-    'Sources by state and standing: silent, partial, cold (what it does not list proves nothing yet), good, retired',
-  ),
-  'ipledger.attention': readGauge(['network', 'code'], 'What waits for a person or an answer'),
-  'ipledger.suspects': readGauge(
-    ['network', 'answer'],
-    'Questions about leases that nobody lists, by their last answer; waiting where none has come',
-  ),
-  'ipledger.era': readGauge(['network'], 'Era of the log'),
-  'ipledger.era.begun.timestamp': readGauge(
-    ['network'],
-    'When the era began, since 1970; absent in the first one',
-    's',
-  ),
-  'ipledger.network.state': readGauge(
-    ['network', 'state'],
-    '1 for the state the network is in, 0 for the others',
-  ),
-  'ipledger.verify.age': readGauge(
-    ['network'],
-    'Since a verification last came to its end; of a network that never was, since it was created',
-    's',
-  ),
-  'ipledger.verify.differences': readGauge(
-    ['network'],
-    'Differences that verification has found and not missed since',
-  ),
+/** By what creates them, each with its labels in the order in which values are given. What is observable is read when somebody collects. */
+const TABLE = {
+  Counter: {
+    'ipledger.events{network,type,cause}': 'Events this process committed to the log',
+    'ipledger.reaps{network,cause}':
+      "Leases taken back by ipledger: NEVER_CONFIRMED, PROVEN_ABSENT, or an operator's Reap",
+    'ipledger.eras_begun{network}': 'Eras that this process began because the log was not the one it knew',
+    'ipledger.batches{outcome}':
+      'Batches: committed; not_begun and not_loaded did nothing; rolled_back, vetoed and unknown were undone in memory',
+    'ipledger.reports{network,complete}': 'Reports of sources, those that are asked included',
+    'ipledger.judgements{network,verdict}': 'Suspects judged by the job: keep, ask or reap',
+    'ipledger.lookups{source_kind,answer}': 'Answers of sources to "does this workload exist?"',
+    'ipledger.unique_violations{network}':
+      'Batches that a constraint of the database refused although the rules allowed them: a defect, or a second writer',
+    'ipledger.clock_jumps{direction}':
+      "Times the database's clock was stepped forward or back by more than 2 s",
+  },
+  Histogram: {
+    [`${RPC_DURATION}${RPC_LABELS}` as const]:
+      'Calls, from their header to their answer; error_type is the reason',
+    'ipledger.batch.duration.seconds':
+      'Batches that were committed, from asking for the lock to the commit answered',
+    'ipledger.batch.phase.duration.seconds{phase}':
+      'Parts of a batch: lock (lock and catch up), decide, write (write and commit)',
+    'ipledger.batch.commands': 'Commands in a batch',
+    'ipledger.image.load.duration.seconds': 'Loads of the image of a network, until it has caught up',
+    'ipledger.report.duration.seconds{network}':
+      'Reports of sources, from the list at hand to the answer of their last slice',
+    'ipledger.job.duration.seconds{job_name,outcome}': 'Runs of jobs; outcome is done or failed',
+  },
+  Gauge: {
+    'ipledger.job.last_success.timestamp.seconds{job_name}':
+      'When a run of the job last ended well in this process, since 1970',
+    'ipledger.jobs_waiting': 'Runs of jobs that are due and not begun',
+    'ipledger.jobs_failing':
+      'Runs of jobs that failed within the last hour or so, as graphile-worker keeps them',
+  },
+  ObservableCounter: {
+    'process.cpu.seconds': 'User and system CPU time',
+  },
+  ObservableGauge: {
+    'ipledger.queue.commands{network}': 'Commands that wait for a batch in this process',
+    'ipledger.image.records{network}': 'Touched addresses of the network in the memory of this process',
+    'nodejs.eventloop.delay.p99.seconds':
+      "How late the process's event loop was, 99 % of the time, since somebody last asked",
+    'process.resident_memory.bytes': 'Resident memory of the process',
+    'process.start_time.seconds': 'When the process was started, since 1970',
+    'ipledger.build_info{version,node_version}': '1; its labels say what runs',
+    'ipledger.series.left_out{of}':
+      'Networks, pools or sources that gauges are without: there are more than may have them',
+    'ipledger.database.up':
+      '1 when the gauges that come from the database could be read the last time, at most a minute ago',
+    'ipledger.pool.addresses{network,pool,state}':
+      'Leases of the pool by state: free, cooling, reserved, active, quarantined, excluded; their sum is its size',
+    'ipledger.pool.draining{network,pool}':
+      '1 for a pool that is draining: it hands out nothing, however much is free',
+    'ipledger.pool.exhausted_in.seconds{network,pool}':
+      'Until the pool is exhausted at the net rate of the last hour; absent where it is not falling',
+    'ipledger.quarantined_leases{network,reason}': 'Leases that are quarantined now',
+    'ipledger.holds{network,hold}':
+      '1 for each hold in force: nothing is reaped in the network until it ends or an operator resumes it',
+    'ipledger.source.lag.seconds{network,source}':
+      'Since the source last reported; of one that never did, since it was registered',
+    'ipledger.source.interval.seconds{network,source}': 'How often the source is to report',
+    'ipledger.sources{network,state,standing}':
+      'Sources by state and standing: silent, partial, cold (what it does not list proves nothing yet), good, retired',
+    'ipledger.attention{network,code}': 'What waits for a person or an answer',
+    'ipledger.suspects{network,answer}':
+      'Questions about leases that nobody lists, by their last answer; waiting where none has come',
+    'ipledger.era{network}': 'Era of the log',
+    'ipledger.era.begun.timestamp.seconds{network}':
+      'When the era began, since 1970; absent in the first one',
+    'ipledger.network.state{network,state}': '1 for the state the network is in, 0 for the others',
+    'ipledger.verify.age.seconds{network}':
+      'Since a verification last came to its end; of a network that never was, since it was created',
+    'ipledger.verify.differences{network}': 'Differences that verification has found and not missed since',
+  },
 } as const
 
-type Metrics = typeof METRICS
-type NameOf<K> = { [N in keyof Metrics]: Metrics[N] extends Metric<K> ? N : never }[keyof Metrics]
-export type ReadMetric = NameOf<'readGauge'> | NameOf<'readCounter'>
+type Kind = keyof typeof TABLE
+type NameOf<K extends Kind> = K extends Kind ? Named<keyof (typeof TABLE)[K]> : never
+type Named<Text> = Text extends `${infer Name}{${string}` ? Name : Text
+export type ReadMetric = NameOf<'ObservableGauge' | 'ObservableCounter'>
+
+/** Of histograms; `SECONDS` of the others. */
+const BUCKETS: { readonly [name: string]: readonly number[] } = {
+  'ipledger.batch.commands': [1, 4, 16, 64, 256, 1_024],
+  'ipledger.image.load.duration.seconds': JOB_SECONDS,
+  'ipledger.job.duration.seconds': JOB_SECONDS,
+}
+
+type Metric = { readonly kind: Kind; readonly labels: readonly string[]; readonly is: string }
+
+export const METRICS: ReadonlyMap<string, Metric> = new Map(
+  Object.entries(TABLE).flatMap(([kind, all]) =>
+    Object.entries(all).map(([text, is]): [string, Metric] => {
+      const [name, labels] = text.split(/[{}]/)
+      return [name!, { kind: kind as Kind, labels: labels?.split(',') ?? [], is }]
+    }),
+  ),
+)
 
 // Metrics: what is counted.
 
 /** Networks, pools and sources that have gauges: of each so many. */
 export const MOST_SERIES = 1_000
 
-const counters = new Map<string, Counter>()
-const recorders = new Map<string, Histogram | Gauge>()
-const observables = new Map<string, Observable>()
+const instruments = new Map<string, Counter | Histogram | Observable>()
 
-function count(name: NameOf<'counter'>, labels: readonly string[], by = 1): void {
-  counters.get(name)?.add(by, attributesOf(name, labels))
+function count(name: NameOf<'Counter'>, labels: readonly string[], by = 1): void {
+  const counter = instruments.get(name) as Counter | undefined
+  counter?.add(by, attributesOf(name, labels))
 }
 
-function record(name: NameOf<'histogram' | 'gauge'>, labels: readonly string[], value: number): void {
-  recorders.get(name)?.record(value, attributesOf(name, labels))
+function record(name: NameOf<'Histogram' | 'Gauge'>, labels: readonly string[], value: number): void {
+  const recorder = instruments.get(name) as Histogram | undefined
+  recorder?.record(value, attributesOf(name, labels))
 }
 
-function attributesOf(name: keyof Metrics, values: readonly string[]): Attributes {
+function attributesOf(name: string, values: readonly string[]): Attributes {
   const attributes: Record<string, string> = {}
-  for (const [index, label] of METRICS[name].labels.entries())
+  for (const [index, label] of METRICS.get(name)!.labels.entries())
     if (values[index] !== '') attributes[label] = values[index]!
   return attributes
 }
@@ -272,9 +197,9 @@ export type Reading = readonly [metric: ReadMetric, labels: readonly string[], v
 export function addGauges(read: () => readonly Reading[] | Promise<readonly Reading[]>): () => void {
   const observe = async (result: BatchObservableResult): Promise<void> => {
     for (const [name, labels, value] of await read())
-      result.observe(observables.get(name)!, value, attributesOf(name, labels))
+      result.observe(instruments.get(name) as Observable, value, attributesOf(name, labels))
   }
-  const all = [...observables.values()]
+  const all = [...instruments.values()].filter((one) => 'addCallback' in one) as Observable[]
   const meter = metrics.getMeter(SCOPE)
   meter.addBatchObservableCallback(observe, all)
   return () => meter.removeBatchObservableCallback(observe, all)
@@ -283,16 +208,10 @@ export function addGauges(read: () => readonly Reading[] | Promise<readonly Read
 /** From now on there is a meter provider to count for, until what is returned is called. */
 export function startCounting(version: string): () => void {
   const meter = metrics.getMeter(SCOPE)
-  for (const [name, { kind, is, unit, buckets }] of Object.entries<Metric<string>>(METRICS)) {
-    const full = unit === undefined ? name : `${name}.${unit === 's' ? 'seconds' : 'bytes'}`
-    const options = { description: is }
-    if (kind === 'counter') counters.set(name, meter.createCounter(full, options))
-    if (kind === 'gauge') recorders.set(name, meter.createGauge(full, options))
-    if (kind === 'readCounter') observables.set(name, meter.createObservableCounter(full, options))
-    if (kind === 'readGauge') observables.set(name, meter.createObservableGauge(full, options))
-    if (buckets === undefined) continue
-    const advice = { explicitBucketBoundaries: [...buckets] }
-    recorders.set(name, meter.createHistogram(full, { ...options, advice }))
+  for (const [name, { kind, is }] of METRICS) {
+    const explicitBucketBoundaries = [...(BUCKETS[name] ?? SECONDS)]
+    const advice = kind === 'Histogram' && { advice: { explicitBucketBoundaries } }
+    instruments.set(name, meter[`create${kind}`](name, { description: is, ...advice }))
   }
   const delays = monitorEventLoopDelay({ resolution: 10 })
   delays.enable()
@@ -301,17 +220,17 @@ export function startCounting(version: string): () => void {
     delays.reset()
     const { user, system } = process.cpuUsage()
     return [
-      ['nodejs.eventloop.delay.p99', [], late],
-      ['process.resident_memory', [], process.memoryUsage.rss()],
-      ['process.cpu', [], (user + system) / 1e6],
-      ['process.start_time', [], performance.timeOrigin / 1_000],
+      ['nodejs.eventloop.delay.p99.seconds', [], late],
+      ['process.resident_memory.bytes', [], process.memoryUsage.rss()],
+      ['process.cpu.seconds', [], (user + system) / 1e6],
+      ['process.start_time.seconds', [], performance.timeOrigin / 1_000],
       ['ipledger.build_info', [version, process.version], 1],
     ]
   })
   for (const direction of ['forward', 'back']) count('ipledger.clock_jumps', [direction], 0)
   return () => {
     delays.disable()
-    for (const all of [counters, recorders, observables]) all.clear()
+    instruments.clear()
   }
 }
 
@@ -338,14 +257,14 @@ export const observeLedger = (log: Logger) =>
     batch(_network, { commands, lockMs, decideMs, writeMs }) {
       count('ipledger.batches', ['committed'])
       record('ipledger.batch.commands', [], commands)
-      record('ipledger.batch.duration', [], (lockMs + decideMs + writeMs) / 1_000)
-      record('ipledger.batch.phase.duration', ['lock'], lockMs / 1_000)
-      record('ipledger.batch.phase.duration', ['decide'], decideMs / 1_000)
-      record('ipledger.batch.phase.duration', ['write'], writeMs / 1_000)
+      record('ipledger.batch.duration.seconds', [], (lockMs + decideMs + writeMs) / 1_000)
+      record('ipledger.batch.phase.duration.seconds', ['lock'], lockMs / 1_000)
+      record('ipledger.batch.phase.duration.seconds', ['decide'], decideMs / 1_000)
+      record('ipledger.batch.phase.duration.seconds', ['write'], writeMs / 1_000)
     },
     loaded(network, { ms }) {
       expectNetwork(network)
-      record('ipledger.image.load.duration', [], ms / 1_000)
+      record('ipledger.image.load.duration.seconds', [], ms / 1_000)
     },
     eraBegun(network, era, why) {
       count('ipledger.eras_begun', [network])
@@ -372,7 +291,7 @@ export const observeLedger = (log: Logger) =>
 
 export function countReport(network: string, complete: boolean, ms: number): void {
   count('ipledger.reports', [network, complete ? 'yes' : 'no'])
-  record('ipledger.report.duration', [network], ms / 1_000)
+  record('ipledger.report.duration.seconds', [network], ms / 1_000)
 }
 
 export function countJudgement(network: string, verdict: string): void {
@@ -451,7 +370,7 @@ export function beginRpc(method: string, system: RpcSystem, traceparent: string 
     end(status, reason) {
       if (ended) return
       ended = true
-      record(METRIC_RPC_SERVER_CALL_DURATION, [method, status, reason], secondsSince(begun))
+      record(RPC_DURATION, [method, status, reason], secondsSince(begun))
       span.setAttribute(ATTR_RPC_STATUS_CODE, status)
       if (reason !== '') span.setAttribute(ATTR_ERROR_TYPE, reason)
       if (SERVER_FAULTS.has(status)) span.setStatus({ code: SpanStatusCode.ERROR })
@@ -468,7 +387,7 @@ export async function onJob<T>(job: string, work: () => Promise<T>): Promise<T> 
   try {
     const result = await within(span, work)
     outcome = 'done'
-    record('ipledger.job.last_success.timestamp', [job], Date.now() / 1_000)
+    record('ipledger.job.last_success.timestamp.seconds', [job], Date.now() / 1_000)
     return result
   } catch (error) {
     span.setAttribute(ATTR_ERROR_TYPE, typeOf(error))
@@ -476,7 +395,7 @@ export async function onJob<T>(job: string, work: () => Promise<T>): Promise<T> 
     throw error
   } finally {
     span.end()
-    record('ipledger.job.duration', [job, outcome], secondsSince(begun))
+    record('ipledger.job.duration.seconds', [job, outcome], secondsSince(begun))
   }
 }
 
