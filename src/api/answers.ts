@@ -198,18 +198,22 @@ export function shownEntry(network: string, shown: EventShown): Shown<auditPb.Hi
   return { event: shownEvent(network, shown), what: shown.what ?? '' }
 }
 
-export function shownHolder(holder: Holder): Shown<auditPb.Holder> {
-  const { owner, from, until } = holder
+export function shownHolder(network: string, { first, last, pool }: Holder): Shown<auditPb.Holder> {
+  const { address, prefixLength, token, owner, node, labels } = first.record
+  const isOver = last.record.state === 'FREE'
   return {
-    ...holder,
-    pool: holder.face.pool,
-    owner: owner && shownOwner(owner, holder.node, holder.labels),
-    fromSeq: from.seq,
-    fromTime: from.at,
-    beganAs: from.as,
-    givenBy: from.actor,
-    untilSeq: until?.seq,
-    untilTime: until?.at,
-    endedAs: until?.as,
+    leaseId: leaseId(network, token),
+    address,
+    prefixLength,
+    pool,
+    owner: owner && shownOwner(owner, node, labels),
+    fromSeq: first.seq,
+    fromTime: first.at,
+    beganAs: `${first.type}/${first.cause}`,
+    givenBy: first.actor,
+    untilSeq: isOver ? last.seq : undefined,
+    untilTime: isOver ? last.at : undefined,
+    endedAs: isOver ? `${last.type}/${last.cause}` : undefined,
+    availableAt: last.record.availableAt,
   }
 }

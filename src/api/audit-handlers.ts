@@ -22,8 +22,8 @@ import { allowedNetwork, requiredLease } from './requests.ts'
 
 export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditService> {
   async function checkWasIssued(network: string, token: number): Promise<void> {
-    const found = ofNetwork(await reads.leaseByToken(network, token), network)
-    if (found.is === 'unknown') throw new Refused(neverWas(leaseId(network, token)))
+    const { lease, ended } = ofNetwork(await reads.leaseByToken(network, token), network)
+    if (lease === null && ended === null) throw new Refused(neverWas(leaseId(network, token)))
   }
 
   return {
@@ -105,7 +105,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
 function shownHistory(network: string, { entries, holders, next, head }: HistoryPage, page: Page<number>) {
   return {
     entries: entries.map((entry) => shownEntry(network, entry)),
-    holders: holders.map(shownHolder),
+    holders: holders.map((one) => shownHolder(network, one)),
     nextPageToken: page.next(next),
     head,
   }

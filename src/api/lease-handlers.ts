@@ -199,7 +199,7 @@ async function findLease({ reads }: Backend, message: Asked<GetLeaseRequest>, ca
     const { network, token } = requiredLease(leaseId, call, message.network)
     const found = ofNetwork(await reads.leaseByToken(network, token), network)
     const what = `lease ${leaseId}`
-    if (found.is === 'unknown') checkHead(what, token, found.head)
+    if (found.lease === null && found.ended === null) checkHead(what, token, found.head)
     return held(found, what, neverWas(leaseId))
   }
   const network = allowedNetwork(call, message.network)
@@ -208,11 +208,12 @@ async function findLease({ reads }: Backend, message: Asked<GetLeaseRequest>, ca
   return held(found, what, refusal('LEASE_NOT_FOUND', `nobody holds ${what}`, { address }))
 }
 
-function held(found: LeaseFound, what: string, unknown: Refusal): Extract<LeaseFound, { is: 'held' }> {
-  if (found.is === 'held') return found
-  if (found.is === 'unknown') throw new Refused(unknown)
-  const { state, address } = found
-  const endedAt = new Date(found.endedAt).toISOString()
+function held({ lease, ended, head }: LeaseFound, what: string, unknown: Refusal) {
+  if (lease !== null) return { lease, head }
+  if (ended === null) throw new Refused(unknown)
+  const { address } = ended
+  const state = ended.ended!
+  const endedAt = new Date(ended.at).toISOString()
   const message = `${what} was ${state} at ${endedAt}; it held ${address}`
   throw new Refused(refusal('LEASE_NOT_FOUND', message, { state, endedAt, address }))
 }

@@ -8,13 +8,8 @@ import { recheck } from './recheck.ts'
 import { sample } from './sample.ts'
 import { createVerify } from './verify.ts'
 
-export type Scheduled = {
-  /** A divisor of 60. */
-  readonly everyMinutes: number
-  readonly run: Job
-}
-
-export type Schedule = Readonly<Record<string, Scheduled>>
+/** `everyMinutes`: a divisor of 60. */
+export type Schedule = Readonly<Record<string, { readonly everyMinutes: number; readonly run: Job }>>
 
 /** Jobs remember nothing that another process would have to know; what one remembers for itself begins here. */
 export function createSchedule(): Schedule {

@@ -9,13 +9,13 @@
  *   this process runs no jobs until it is started anew.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { parseCronItems, type Runner, run, type Task } from 'graphile-worker'
+import { type Runner, run } from 'graphile-worker'
 import type pg from 'pg'
 import { createPool } from '../postgres/connect.ts'
 import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
 import { type Logger, onJob, recordJobs } from '../telemetry.ts'
-import type { JobContext } from './job.ts'
-import { createSchedule, type Schedule, type Scheduled } from './schedule.ts'
+import type { Job, JobContext } from './job.ts'
+import { createSchedule, type Schedule } from './schedule.ts'
 
 export type Worker = {
   /** Resolves once the slices that are being worked on are done. */
@@ -43,6 +43,8 @@ const COUNT_EVERY_MS = 10_000
 /** A slice takes a fraction of a second; what is not done by then is done by the next run. */
 const LONGEST_STOP_MS = 8_000
 const CLEAN_UP = 'clean-up'
+/** A job that failed stays in graphile-worker's table for ever. */
+const DELETE_FAILED = `delete from ${JOBS_SCHEMA}._private_jobs where attempts >= max_attempts and locked_at is null`
 
 /** @throws when the first start fails */
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
@@ -87,14 +89,12 @@ async function startRunner(
   const { log } = context
   const runs = Object.entries(schedule)
   const taskList = {
-    ...Object.fromEntries(runs.map(([name, one]) => [name, taskOf(context, name, one)])),
-    [CLEAN_UP]: () => cleanUp(jobs),
+    ...Object.fromEntries(
+      runs.map(([name, one]) => [name, () => onJob(name, () => runJob(context, name, one.run))]),
+    ),
+    [CLEAN_UP]: async () => void (await jobs.query(DELETE_FAILED)),
   }
-  const slots = (name: string, everyMinutes: number) => ({
-    task: name,
-    match: ({ min }: { readonly min: number }) => min % everyMinutes === 0,
-    options: { maxAttempts: 1 },
-  })
+  const slots = runs.map(([name, { everyMinutes }]) => `*/${everyMinutes} * * * * ${name} ?max=1`)
   const runner = await run({
     pgPool: forgiving(jobs, log),
     schema: JOBS_SCHEMA,
@@ -103,10 +103,7 @@ async function startRunner(
     pollInterval: POLL_MS,
     noHandleSignals: true,
     taskList,
-    parsedCronItems: parseCronItems([
-      ...runs.map(([name, { everyMinutes }]) => slots(name, everyMinutes)),
-      slots(CLEAN_UP, 60),
-    ]),
+    crontab: [...slots, `0 * * * * ${CLEAN_UP} ?max=1`].join('\n'),
   })
   for (const name of Object.keys(taskList)) {
     await runner
@@ -116,17 +113,13 @@ async function startRunner(
   return runner
 }
 
-function taskOf(context: JobContext, name: string, { run: work }: Scheduled): Task {
+async function runJob(context: JobContext, name: string, work: Job): Promise<void> {
   const { log } = context
-  return () =>
-    onJob(name, async () => {
-      const begun = performance.now()
-      const done = await work(context)
-      const ms = Math.round(performance.now() - begun)
-      const fields = { job: name, ...done, ms }
-      if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
-      else log.debug(fields, 'job had nothing to do')
-    })
+  const begun = performance.now()
+  const done = await work(context)
+  const fields = { job: name, ...done, ms: Math.round(performance.now() - begun) }
+  if (Object.values(done).some((count) => count > 0)) log.info(fields, 'job done')
+  else log.debug(fields, 'job had nothing to do')
 }
 
 /**
@@ -171,11 +164,4 @@ async function countJobs(jobs: pg.Pool, { log }: JobContext): Promise<void> {
   } catch (error) {
     log.debug({ err: error }, 'jobs could not be counted')
   }
-}
-
-/** A job that failed stays in graphile-worker's table for ever. */
-async function cleanUp(jobs: pg.Pool): Promise<void> {
-  await jobs.query(
-    `delete from ${JOBS_SCHEMA}._private_jobs where attempts >= max_attempts and locked_at is null`,
-  )
 }

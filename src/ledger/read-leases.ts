@@ -36,15 +36,12 @@ export type LeasePage = {
   readonly head: number
 }
 
-export type LeaseFound =
-  | { readonly is: 'held'; readonly lease: LeaseView; readonly head: number }
-  | {
-      readonly is: 'ended'
-      readonly state: 'RELEASED' | 'REAPED'
-      readonly address: string
-      readonly endedAt: number
-    }
-  | { readonly is: 'unknown'; readonly head: number }
+/** `lease`: it is held. `ended`: what is left of it. Neither: there is none. */
+export type LeaseFound = {
+  readonly lease: LeaseView | null
+  readonly ended: AddressRecord | null
+  readonly head: number
+}
 
 /** Rows that a page looks at. */
 export const MOST_EXAMINED = 10_000
@@ -228,8 +225,8 @@ export async function readLeaseAt(
 
 function found(network: string, { head, text, settings }: OneRow): LeaseFound | null {
   if (head === null) return null
-  if (text === null) return { is: 'unknown', head }
-  const record = recordOfText(text)
-  if (record.state !== 'FREE') return { is: 'held', lease: showLease(network, record, settings), head }
-  return { is: 'ended', state: record.ended!, address: record.address, endedAt: record.at }
+  const record = text === null ? null : recordOfText(text)
+  const isEnded = record?.state === 'FREE'
+  const lease = record === null || isEnded ? null : showLease(network, record, settings)
+  return { lease, ended: isEnded ? record : null, head }
 }

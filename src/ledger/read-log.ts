@@ -6,7 +6,6 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely'
 import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
 import { type Details, type EventType, type LeaseEvent, type LedgerEvent, leaseId } from '../core/event.ts'
-import type { Labels, Owner } from '../core/owner.ts'
 import { eventOf } from './event-text.ts'
 import { type LeasePage, MOST_EXAMINED, type PageByAddress, readLeasePage } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
@@ -133,15 +132,7 @@ async function basesOf(db: Db, network: string, cidr: string): Promise<readonly 
   return rows.length > MOST_MERGED ? null : rows.map(({ base }) => base)
 }
 
-type PoolFace = { name: string | null; subnet: string | null; gateway: string | null }
-type ShownRow = PoolFace & { text: string | null; what: string | null; end: number | null }
-
-/** Of pool `p`. */
-const FACE = sql`p.name, p.settings ->> 'subnet' as subnet, p.settings ->> 'gateway' as gateway`
-
-function faceOf({ name, subnet, gateway }: PoolFace): Face {
-  return { pool: name ?? '', subnet: subnet ?? '', gateway: gateway ?? '' }
-}
+type ShownRow = Face & { text: string | null; what: string | null; end: number | null }
 
 /** A page of what a walk looks at; `conditions` are about event `e`. */
 async function readPage(
@@ -161,7 +152,8 @@ async function readPage(
       where ${sql.join([sql`true`, ...conditions], sql` and `)}
       order by w.seq ${order} limit ${size + 1}
     )
-    select page.text, v.what, ${FACE},
+    select page.text, v.what, coalesce(p.name, '') as pool, coalesce(p.settings ->> 'subnet', '') as subnet,
+      coalesce(p.settings ->> 'gateway', '') as gateway,
       case when (select count(*) from page) <= ${size} then (${end}) end as end
     from (select) one
     left join page on true
@@ -170,9 +162,11 @@ async function readPage(
     order by page.seq ${order}
   `.execute(db)
   const found = rows.filter(({ text }) => text !== null)
-  const entries = found
-    .slice(0, size)
-    .map((row) => ({ event: eventOf(row.text!), face: faceOf(row), what: row.what }))
+  const entries = found.slice(0, size).map(({ text, what, pool, subnet, gateway }) => ({
+    event: eventOf(text!),
+    face: { pool, subnet, gateway },
+    what,
+  }))
   return { entries, next: found.length > size ? entries.at(-1)!.event.seq : rows[0]!.end }
 }
 
@@ -235,26 +229,8 @@ async function walkFor(
 
 // Histories.
 
-/** The span over which a lease was held. */
-export type Holder = {
-  readonly leaseId: string
-  readonly address: string
-  readonly prefixLength: number
-  readonly face: Face
-  readonly owner: Owner | null
-  readonly node: string
-  readonly labels: Labels
-  /** `as`: type and cause, `lease.reserved/Reserve`. */
-  readonly from: {
-    readonly seq: number
-    readonly at: number
-    readonly as: string
-    readonly actor: string
-  }
-  /** Null: it is held still. */
-  readonly until: { readonly seq: number; readonly at: number; readonly as: string } | null
-  readonly availableAt: number | null
-}
+/** The span over which a lease was held: its first event, and its last, which ends it or not; its pool as it is now. */
+export type Holder = { readonly first: LeaseEvent; readonly last: LeaseEvent; readonly pool: string }
 
 /** `holders`: whoever held while the numbers of this page passed, oldest first. */
 export type HistoryPage = LogPage & { readonly holders: readonly Holder[] }
@@ -301,46 +277,22 @@ export async function readLeaseHistory(
   return { ...(await readPage(db, network, walk, [], page, true)), holders, head: bounds.head }
 }
 
-type LifeRow = PoolFace & { token: number; text: string }
-
-/** The spans over which leases were held, oldest first. */
+/** Oldest first. */
 async function readHolders(db: Db, network: string, tokens: readonly number[]): Promise<readonly Holder[]> {
   if (tokens.length === 0) return []
-  const { rows } = await sql<LifeRow>`
-    select t.token, ipledger.event_text(e) as text, ${FACE}
+  const { rows } = await sql<{ token: number; text: string; pool: string }>`
+    select t.token, ipledger.event_text(e) as text, coalesce(p.name, '') as pool
     from unnest(${tokens}::bigint[]) as t (token)
     cross join lateral ipledger_audit.lease_history(${network} || '/' || t.token) life
     join ipledger.event e on e.network_id = ${network} and e.seq = life.seq
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = e.pool_id
     where life.type <> 'lease.updated'
+    order by e.seq
   `.execute(db)
-  return [...Map.groupBy(rows, ({ token }) => token).values()]
-    .map((life) => holderOf(network, life))
-    .sort((one, other) => one.from.seq - other.from.seq)
-}
-
-function holderOf(network: string, life: readonly LifeRow[]): Holder {
-  const events = life.map(({ text }) => eventOf(text) as LeaseEvent).sort((a, b) => a.seq - b.seq)
-  const first = events[0]!
-  const last = events.at(-1)!
-  const { address, prefixLength, token, owner, node, labels } = first.record
-  const isOver = last.record.state === 'FREE'
-  return {
-    leaseId: leaseId(network, token),
-    address,
-    prefixLength,
-    face: faceOf(life[0]!),
-    owner,
-    node,
-    labels,
-    from: { seq: first.seq, at: first.at, as: nameOf(first), actor: first.actor },
-    until: isOver ? { seq: last.seq, at: last.at, as: nameOf(last) } : null,
-    availableAt: last.record.availableAt,
-  }
-}
-
-function nameOf({ type, cause }: LeaseEvent): string {
-  return `${type}/${cause}`
+  return [...Map.groupBy(rows, ({ token }) => token).values()].map((life) => {
+    const [first, last] = [life[0]!, life.at(-1)!].map(({ text }) => eventOf(text) as LeaseEvent)
+    return { first: first!, last: last!, pool: life[0]!.pool }
+  })
 }
 
 // As it was.

@@ -2,8 +2,8 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { createAskedSources } from '../../src/sources/ask.ts'
 import type { Question } from '../../src/sources/source.ts'
-import { declaration, owner, useSource } from '../support/asked.ts'
-import { json, NO_ANSWERS, useEndpoint } from '../support/endpoint.ts'
+import { declaration, kubeconfigOf, owner, useSource } from '../support/asked.ts'
+import { NO_ANSWERS, says, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
 const sources = createAskedSources({})
@@ -23,12 +23,9 @@ test('is opened once for as long as its declaration stays', () => {
   expect(sources.get('default', { ...declared })).toBe(one)
   expect(sources.get('other', declared)).not.toBe(one)
   expect(sources.get('default', { ...declared, id: 'other' })).not.toBe(one)
-  for (const changed of [
-    { settings: { ...settings, listUrl: 'https://elsewhere/' } },
-    { ownerKinds: ['pod'] },
-  ]) {
-    expect(sources.get('default', { ...declared, ...changed })).not.toBe(one)
-  }
+  const elsewhere = { ...settings, listUrl: 'https://elsewhere/' }
+  expect(sources.get('default', { ...declared, settings: elsewhere })).not.toBe(one)
+  expect(sources.get('default', { ...declared, ownerKinds: ['pod'] })).not.toBe(one)
 })
 
 test('that cannot be opened says so when it is used, and not before', async () => {
@@ -47,7 +44,7 @@ test('that could not be opened is tried again', async () => {
 })
 
 test('answers only about the kinds of owner that it sees: of another it has none, wherever that is', async () => {
-  endpoint.answer((_, response) => json(response, 200, { answer: 'gone', name: 'a' }))
+  endpoint.answer(says({ answer: 'gone', name: 'a' }))
   const source = useSource(declared)
   expect(await source.lookUp(question(), patience())).toMatchObject({ answer: 'gone' })
   expect(await source.lookUp(question('pod'), patience())).toMatchObject({ answer: 'unknown' })
@@ -56,25 +53,17 @@ test('answers only about the kinds of owner that it sees: of another it has none
 
 test('what it says of itself is text that can be kept', async () => {
   const detail = `\u0000a\nb\ud800${'c'.repeat(1_000)}`
-  endpoint.answer((_, response) => json(response, 200, { answer: 'live', detail }))
+  endpoint.answer(says({ answer: 'live', detail }))
   const found = await useSource(declared).lookUp(question(), patience())
   expect(found.detail).toMatch(/^ a b\ufffdc{490,500}…$/)
 })
 
 const { hostname, port } = new URL(endpoint.url)
-const kubeconfig = JSON.stringify({
-  'current-context': 'test',
-  contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
-  clusters: [{ name: 'test', cluster: { server: endpoint.url, 'insecure-skip-tls-verify': true } }],
-  users: [{ name: 'test', user: { token: 't' } }],
-})
+const kubeconfig = kubeconfigOf(endpoint.url)
+const docker = { host: hostname, port: Number(port), network: 'web' }
 describe.each([
   ['http', useSource(declared), 'vm'],
-  [
-    'docker',
-    useSource(declaration('docker', { host: hostname, port: Number(port), network: 'web' })),
-    'container',
-  ],
+  ['docker', useSource(declaration('docker', docker)), 'container'],
   ['kubernetes', useSource(declaration('kubernetes', {}), { kubeconfig }), 'pod'],
 ] as const)('%s: what is no answer is no list, and of a workload an error', (_, source, kind) => {
   // The client of Kubernetes is large: seconds on a busy machine.

@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'vitest'
 import type { LookUp } from '../../src/sources/source.ts'
 import { declaration, owner, useSource } from '../support/asked.ts'
-import { type Answering, breakOff, json, useEndpoint } from '../support/endpoint.ts'
+import { type Answering, breakOff, json, says, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
 const { hostname, port } = new URL(endpoint.url)
@@ -38,31 +38,20 @@ function container(fields: object = {}, network: object = {}) {
 
 const WEB = { address: '10.0.0.5', kind: 'container', name: 'n1/web', uid: ID, state: 'running' }
 
-function engine(containers: unknown, ids: readonly string[] = ['engine-1']): Answering {
-  let asked = 0
-  return ({ path }, response) => {
-    if (path === '/info') {
-      asked += 1
-      return json(response, 200, { ID: ids[Math.min(asked, ids.length) - 1] })
-    }
-    if (path.startsWith('/networks/')) return json(response, 200, { Id: 'net1', Name: 'workloads' })
-    if (path === '/containers/json') return json(response, 200, containers)
-    json(response, 500, {})
+function engine(containers: unknown, over: Readonly<Record<string, Answering>> = {}): Answering {
+  const answers: Readonly<Record<string, Answering>> = {
+    '/info': says({ ID: 'engine-1' }),
+    '/networks/workloads': says({ Id: 'net1', Name: 'workloads' }),
+    '/containers/json': says(containers),
+    ...over,
   }
+  return (asked, response) => (answers[asked.path] ?? says({}, 500))(asked, response)
 }
 
 describe('list', () => {
   test('has all containers on the network, in whatever state, and no other', async () => {
-    endpoint.answer(
-      engine([
-        container(),
-        container({
-          Id: OTHER,
-          Names: ['/elsewhere'],
-          NetworkSettings: { Networks: { bridge: { IPAddress: '172.17.0.2' } } },
-        }),
-      ]),
-    )
+    const NetworkSettings = { Networks: { bridge: { IPAddress: '172.17.0.2' } } }
+    endpoint.answer(engine([container(), container({ Id: OTHER, Names: ['/elsewhere'], NetworkSettings })]))
     expect(await list()).toEqual({ epoch: 'engine-1', complete: true, because: '', entries: [WEB] })
     expect(endpoint.asked.find(({ path }) => path === '/containers/json')!.query).toMatchObject({
       all: 'true',
@@ -116,31 +105,19 @@ describe('list', () => {
     })
   })
 
-  test.each<[string, Answering]>([
-    ['the engine calls itself something else each time', engine([container()], ['engine-1', 'engine-2'])],
-    ['the engine has no identity', engine([container()], [''])],
+  test.each<[string, unknown, Readonly<Record<string, Answering>>]>([
     [
-      'it has no such network',
-      (asked, response) =>
-        asked.path.startsWith('/networks/')
-          ? json(response, 404, { message: 'network workloads not found' })
-          : engine([])(asked, response),
+      'the engine calls itself something else each time',
+      [container()],
+      { '/info': (_, response) => json(response, 200, { ID: `engine-${endpoint.asked.length}` }) },
     ],
-    [
-      'another network is taken for it',
-      (asked, response) =>
-        asked.path.startsWith('/networks/')
-          ? json(response, 200, { Id: 'workloads1', Name: 'other' })
-          : engine([])(asked, response),
-    ],
-    ['the list is none', engine({ message: 'starting' })],
-    [
-      'the list breaks off',
-      (asked, response) =>
-        asked.path === '/containers/json' ? breakOff(response, [container()]) : engine([])(asked, response),
-    ],
-  ])('there is none when %s', async (_, answering) => {
-    endpoint.answer(answering)
+    ['the engine has no identity', [container()], { '/info': says({ ID: '' }) }],
+    ['it has no such network', [], { '/networks/workloads': says({ message: 'not found' }, 404) }],
+    ['another is taken for it', [], { '/networks/workloads': says({ Id: 'workloads1', Name: 'other' }) }],
+    ['the list is none', { message: 'starting' }, {}],
+    ['the list breaks off', [], { '/containers/json': (_, response) => breakOff(response, [container()]) }],
+  ])('there is none when %s', async (_, containers, over) => {
+    endpoint.answer(engine(containers, over))
     await expect(source.list(AbortSignal.timeout(300))).rejects.toThrow()
   })
 })
@@ -157,10 +134,11 @@ describe('look-up', () => {
     State: { Status: 'exited' },
     ...fields,
   })
+  const noSuch = (name: string) => ({ message: `No such container: ${name}` })
   const nameless = { uid: 'n1/web' }
 
   test('goes by the id, and by the name where none was named', async () => {
-    endpoint.answer((_, response) => json(response, 200, inspected()))
+    endpoint.answer(says(inspected()))
     expect(await ask()).toEqual({ answer: 'live', detail: 'exited' })
     expect(await ask(nameless)).toEqual({ answer: 'live', detail: 'exited' })
     expect(await ask({ uid: ID.slice(0, 12) })).toMatchObject({ answer: 'live' })
@@ -175,19 +153,14 @@ describe('look-up', () => {
     ['another container, whose name is this id', {}, { Id: OTHER }],
     ['another container, whose id begins like this name', { name: 'n1/aaaa', uid: 'n1/aaaa' }, {}],
   ])('%s is no answer', async (_, asked, found) => {
-    endpoint.answer((_asked, response) => json(response, 200, inspected(found)))
+    endpoint.answer(says(inspected(found)))
     expect(await ask(asked)).toMatchObject({ answer: 'unknown' })
   })
 
   test.each<[string, number, object | string, LookUp['answer']]>([
-    ['the engine has no such container', 404, { message: `No such container: ${ID}` }, 'gone'],
-    ['no such container, of another', 404, { message: `No such container: ${OTHER}` }, 'error'],
-    [
-      'no such container, of another whose name has this in it',
-      404,
-      { message: `No such container: ${ID}b` },
-      'error',
-    ],
+    ['the engine has no such container', 404, noSuch(ID), 'gone'],
+    ['no such container, of another', 404, noSuch(OTHER), 'error'],
+    ['no such container, of another whose name has this in it', 404, noSuch(`${ID}b`), 'error'],
     [
       'the same, as podman says it',
       404,
@@ -198,17 +171,14 @@ describe('look-up', () => {
     ['a 404 of what stands before it', 404, { message: 'page not found' }, 'error'],
     ['a 404 that is no JSON', 404, 'not found', 'error'],
     ['a 404 without a message', 404, {}, 'error'],
-    ['no such container, with 500', 500, { message: `No such container: ${ID}` }, 'error'],
-    ['a conflict', 409, { message: `No such container: ${ID}` }, 'error'],
+    ['no such container, with 500', 500, noSuch(ID), 'error'],
+    ['a conflict', 409, noSuch(ID), 'error'],
     ['an empty object', 200, {}, 'error'],
-    ['no such container, with 200', 200, { message: `No such container: ${ID}` }, 'error'],
+    ['no such container, with 200', 200, noSuch(ID), 'error'],
   ])('%s', async (_, status, body, expected) => {
-    endpoint.answer(({ path }, response) => {
-      if (path === '/info') return json(response, 200, { ID: 'engine-1' })
-      return typeof body === 'string'
-        ? void response.writeHead(status).end(body)
-        : json(response, status, body)
-    })
+    const said: Answering = (_asked, response) =>
+      typeof body === 'string' ? void response.writeHead(status).end(body) : json(response, status, body)
+    endpoint.answer(engine([], { [`/containers/${ID}/json`]: said }))
     expect(await ask()).toMatchObject({ answer: expected })
   })
 
@@ -219,11 +189,8 @@ describe('look-up', () => {
   ])(
     'no such container, by %s than listed what there is, is no answer',
     async (_, status, body, expected) => {
-      endpoint.answer(({ path }, response) =>
-        path === '/info'
-          ? json(response, status, body)
-          : json(response, 404, { message: `No such container: ${ID}` }),
-      )
+      const [info, inspect] = [says(body, status), says(noSuch(ID), 404)]
+      endpoint.answer(engine([], { '/info': info, [`/containers/${ID}/json`]: inspect }))
       expect(await ask()).toMatchObject({ answer: expected })
     },
   )
@@ -240,7 +207,7 @@ describe('look-up', () => {
     { name: 'n1/../images/web', uid: 'n1/../images/web' },
     { kind: 'pod' },
   ])('%j names no container here, and nothing is asked', async (fields) => {
-    endpoint.answer((_, response) => json(response, 404, { message: 'No such container: ' }))
+    endpoint.answer(says({ message: 'No such container: ' }, 404))
     expect(await ask(fields)).toMatchObject({ answer: 'unknown' })
     expect(endpoint.asked).toEqual([])
   })

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { type LookUp, MOST_ENTRIES, type Question } from '../../src/sources/source.ts'
 import { declaration, owner, useSource } from '../support/asked.ts'
-import { type Answering, breakOff, json, useEndpoint } from '../support/endpoint.ts'
+import { type Answering, type Asked, breakOff, json, says, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
 const elsewhere = await useEndpoint()
@@ -74,15 +74,15 @@ describe('list', () => {
   })
 
   test('a next page of another origin is not read, and not told the token', async () => {
-    elsewhere.answer((_, response) => json(response, 200, { epoch: 'e1', complete: true, entries: [] }))
+    elsewhere.answer(says({ epoch: 'e1', complete: true, entries: [] }))
     endpoint.answer(pages([{ entries: [WEB], next: `${elsewhere.url}/list` }]))
     expect(await list()).toMatchObject({ complete: false, entries: [WEB] })
     expect(elsewhere.asked).toEqual([])
   })
 
   test.each<[string, Answering]>([
-    ['not found', (_, response) => json(response, 404, { epoch: 'e1', complete: true, entries: [] })],
-    ['an answer without an epoch', (_, response) => json(response, 200, { complete: true, entries: [] })],
+    ['not found', says({ epoch: 'e1', complete: true, entries: [] }, 404)],
+    ['an answer without an epoch', says({ complete: true, entries: [] })],
     [
       'an answer that is not UTF-8',
       (_, response) =>
@@ -98,38 +98,28 @@ describe('list', () => {
   test('one that is longer than can be taken is partial, and protects with what can', async () => {
     const address = (n: number) => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`
     const entries = Array.from({ length: MOST_ENTRIES + 1 }, (_, n) => ({ address: address(n) }))
-    endpoint.answer((_, response) => json(response, 200, { epoch: 'e1', complete: true, entries }))
-    const listing = await source.list(AbortSignal.timeout(60_000))
-    expect(listing).toMatchObject({
-      complete: false,
-      because: `it lists more than ${MOST_ENTRIES} entries`,
-    })
+    endpoint.answer(says({ epoch: 'e1', complete: true, entries }))
+    const listing = await list()
+    const because = `it lists more than ${MOST_ENTRIES} entries`
+    expect(listing).toMatchObject({ complete: false, because })
     expect(listing.entries).toHaveLength(MOST_ENTRIES)
   }, 30_000)
 
   test('one without an end is partial, and is not asked for for ever', async () => {
-    const entries = Array.from({ length: MOST_ENTRIES / 2 }, () => DB)
-    endpoint.answer(({ query }, response) =>
-      json(response, 200, {
-        epoch: 'e1',
-        complete: true,
-        entries,
-        next: `?page=${Number(query.page ?? 0) + 1}`,
-      }),
-    )
-    expect(await source.list(AbortSignal.timeout(60_000))).toMatchObject({ complete: false })
+    const endless =
+      (entries: readonly object[]): Answering =>
+      (asked, response) =>
+        json(response, 200, {
+          epoch: 'e1',
+          complete: true,
+          entries,
+          next: `?page=${Number(asked.query.page ?? 0) + 1}`,
+        })
+    endpoint.answer(endless(Array.from({ length: MOST_ENTRIES / 2 }, () => DB)))
+    expect(await list()).toMatchObject({ complete: false })
     expect(endpoint.asked).toHaveLength(3)
-    endpoint.answer(({ query }, response) =>
-      json(response, 200, {
-        epoch: 'e1',
-        complete: true,
-        entries: [],
-        next: `?page=${Number(query.page ?? 0) + 1}`,
-      }),
-    )
-    expect(await source.list(AbortSignal.timeout(60_000))).toMatchObject({
-      because: 'it has more than 1000 pages',
-    })
+    endpoint.answer(endless([]))
+    expect(await list()).toMatchObject({ because: 'it has more than 1000 pages' })
   }, 30_000)
 
   test('a redirect is not followed', async () => {
@@ -157,16 +147,14 @@ const question = (fields: Partial<Question['owner']> = {}): Question => ({
 
 describe('look-up', () => {
   const ask = (asked = question()): Promise<LookUp> => source.lookUp(asked, patience())
+  const ENDED = { answer: 'terminal', uid: 'u1', since: '2026-01-31T12:00:00Z' }
 
   test('asks for this very workload', async () => {
-    endpoint.answer((_, response) => json(response, 200, { answer: 'live', uid: 'a/b?c', detail: 'paused' }))
-    expect(await ask(question({ uid: 'a/b?c', name: 'tenant/web&1' }))).toEqual({
-      answer: 'live',
-      detail: 'paused',
-    })
-    expect(endpoint.asked).toMatchObject([
-      { path: '/workloads/vm/a%2Fb%3Fc', query: { name: 'tenant/web&1' } },
-    ])
+    endpoint.answer(says({ answer: 'live', uid: 'a/b?c', detail: 'paused' }))
+    const found = await ask(question({ uid: 'a/b?c', name: 'tenant/web&1' }))
+    expect(found).toEqual({ answer: 'live', detail: 'paused' })
+    const [{ path, query }] = endpoint.asked as [Asked]
+    expect([path, query]).toEqual(['/workloads/vm/a%2Fb%3Fc', { name: 'tenant/web&1' }])
   })
 
   test.each<[string, number, object, LookUp['answer']]>([
@@ -178,29 +166,14 @@ describe('look-up', () => {
     ['gone of nobody', 404, { answer: 'gone' }, 'unknown'],
     ['gone of the name, where a uid was asked for', 200, { answer: 'gone', name: 'web' }, 'unknown'],
     ['terminal without since when', 200, { answer: 'terminal', uid: 'u1' }, 'unknown'],
-    ['terminal of another', 200, { answer: 'terminal', uid: 'u2', since: '2026-01-31T12:00:00Z' }, 'unknown'],
-    [
-      'terminal since a time that was never set (Go)',
-      200,
-      { answer: 'terminal', uid: 'u1', since: '0001-01-01T00:00:00Z' },
-      'unknown',
-    ],
-    [
-      'terminal since a time that was never set (1970)',
-      200,
-      { answer: 'terminal', uid: 'u1', since: '1970-01-01T01:00:00+01:00' },
-      'unknown',
-    ],
-    ['terminal, with 404', 404, { answer: 'terminal', uid: 'u1', since: '2026-01-31T12:00:00Z' }, 'unknown'],
+    ['terminal of another', 200, { ...ENDED, uid: 'u2' }, 'unknown'],
+    ['terminal since no time that was set (Go)', 200, { ...ENDED, since: '0001-01-01T00:00:00Z' }, 'unknown'],
+    ['terminal since 1970', 200, { ...ENDED, since: '1970-01-01T01:00:00+01:00' }, 'unknown'],
+    ['terminal, with 404', 404, ENDED, 'unknown'],
     ['gone, in the epoch of the list', 200, { answer: 'gone', uid: 'u1', epoch: 'e1' }, 'gone'],
     ['gone, in another epoch', 404, { answer: 'gone', uid: 'u1', epoch: 'e2' }, 'unknown'],
-    [
-      'terminal, in another epoch',
-      200,
-      { answer: 'terminal', uid: 'u1', since: '2026-01-31T12:00:00Z', epoch: 'e2' },
-      'unknown',
-    ],
-    ['terminal since no time', 200, { answer: 'terminal', uid: 'u1', since: 'yesterday' }, 'error'],
+    ['terminal, in another epoch', 200, { ...ENDED, epoch: 'e2' }, 'unknown'],
+    ['terminal since no time', 200, { ...ENDED, since: 'yesterday' }, 'error'],
     ['live', 404, { answer: 'live', uid: 'u1' }, 'live'],
     ['a word nobody knows', 200, { answer: 'deleted', uid: 'u1' }, 'unknown'],
     ['unknown', 200, { answer: 'unknown', uid: 'u1' }, 'unknown'],
@@ -209,39 +182,35 @@ describe('look-up', () => {
     ['gone with 403', 403, { answer: 'gone', uid: 'u1' }, 'error'],
     ['gone with 410', 410, { answer: 'gone', uid: 'u1' }, 'error'],
   ])('%s', async (_, status, body, expected) => {
-    endpoint.answer((_asked, response) => json(response, status, body))
+    endpoint.answer(says(body, status))
     expect(await ask()).toMatchObject({ answer: expected })
   })
 
   test('terminal says since when', async () => {
-    const since = '2026-01-31T12:00:00Z'
-    endpoint.answer((_, response) => json(response, 200, { answer: 'terminal', uid: 'u1', since }))
-    expect(await ask()).toEqual({ answer: 'terminal', since: Date.parse(since), detail: '' })
+    endpoint.answer(says(ENDED))
+    expect(await ask()).toEqual({ answer: 'terminal', since: Date.parse(ENDED.since), detail: '' })
   })
 
   test('of an owner that gave one of uid and name goes by the name', async () => {
     const nameless = question({ uid: 'web' })
-    endpoint.answer((_, response) => json(response, 200, { answer: 'gone', name: 'web' }))
+    endpoint.answer(says({ answer: 'gone', name: 'web' }))
     expect(await ask(nameless)).toMatchObject({ answer: 'gone' })
-    endpoint.answer((_, response) => json(response, 200, { answer: 'gone', uid: 'web' }))
+    endpoint.answer(says({ answer: 'gone', uid: 'web' }))
     expect(await ask(nameless)).toMatchObject({ answer: 'unknown' })
   })
 
   test.each<[string, Answering]>([
     ['a redirect', (_, response) => void response.writeHead(301, { location: elsewhere.url }).end()],
-    [
-      'an endless answer',
-      (_, response) => json(response, 200, { answer: 'gone', uid: 'u1', x: 'x'.repeat(100_000) }),
-    ],
+    ['an endless answer', says({ answer: 'gone', uid: 'u1', x: 'x'.repeat(100_000) })],
   ])('%s is an error', async (_, answering) => {
-    elsewhere.answer((_asked, response) => json(response, 200, { answer: 'gone', uid: 'u1' }))
+    elsewhere.answer(says({ answer: 'gone', uid: 'u1' }))
     endpoint.answer(answering)
     expect(await source.lookUp(question(), AbortSignal.timeout(200))).toMatchObject({ answer: 'error' })
     expect(elsewhere.asked).toEqual([])
   })
 
   test.each(['..', '.'])('of a uid or name that is a step in a path (%s) nothing is asked', async (step) => {
-    endpoint.answer((_, response) => json(response, 200, { answer: 'gone', uid: 'u1', name: step }))
+    endpoint.answer(says({ answer: 'gone', uid: 'u1', name: step }))
     expect(await ask(question({ uid: step }))).toMatchObject({ answer: 'unknown' })
     expect(await ask(question({ name: step }))).toMatchObject({ answer: 'unknown' })
     expect(endpoint.asked).toEqual([])

@@ -4,17 +4,11 @@
  */
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type GivenEntry, type LookUp, MOST_ENTRIES } from '../../src/sources/source.ts'
-import { owner as anOwner, declaration, useSource } from '../support/asked.ts'
-import { type Answering, breakOff, json, useEndpoint } from '../support/endpoint.ts'
+import { owner as anOwner, declaration, kubeconfigOf, useSource } from '../support/asked.ts'
+import { type Answering, breakOff, json, says, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
-/** Over plain HTTP, which the client does only where the kubeconfig asks for it. */
-const kubeconfig = JSON.stringify({
-  'current-context': 'test',
-  contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
-  clusters: [{ name: 'test', cluster: { server: endpoint.url, 'insecure-skip-tls-verify': true } }],
-  users: [{ name: 'test', user: { token: 'bearer-of-the-cluster' } }],
-})
+const kubeconfig = kubeconfigOf(endpoint.url)
 
 /** Another each time: what it remembers of versions is its own. */
 const open = (settings = {}) => useSource(declaration('kubernetes', settings), { kubeconfig })
@@ -48,30 +42,21 @@ function pod(name: string, ip: string, fields: { metadata?: Fields; spec?: Field
   }
 }
 
-const container = (state: object) => ({
-  name: 'c',
-  image: 'i',
-  imageID: '',
-  ready: false,
-  restartCount: 0,
-  state,
-})
+const container = (state: object) => ({ name: 'c', image: 'i', ready: false, state })
 const running = () => container({ running: { startedAt: FINISHED } })
 const finished = (finishedAt: string | null) => container({ terminated: { exitCode: 0, finishedAt } })
+const ended = (phase: string, ...containers: readonly (string | null)[]) => ({
+  phase,
+  containerStatuses: containers.map((at) => (at === 'running' ? running() : finished(at))),
+})
 
 const VERSION = '4711'
 
 function status(code: number, reason: string, details?: object) {
-  return {
-    kind: 'Status',
-    apiVersion: 'v1',
-    status: 'Failure',
-    message: `said ${reason}`,
-    reason,
-    details,
-    code,
-  }
+  return { kind: 'Status', status: 'Failure', message: `said ${reason}`, reason, details, code }
 }
+const ofPod = (name: string) => ({ kind: 'pods', name })
+const namespace = (uid: string) => ({ kind: 'Namespace', metadata: { name: 'kube-system', uid } })
 
 /** The cluster, and its pods by the page. */
 function cluster(
@@ -79,31 +64,17 @@ function cluster(
   options: { version?: string; next?: Answering; uid?: string } = {},
 ): Answering {
   return (asked, response) => {
-    if (asked.path === '/api/v1/namespaces/kube-system') {
-      return json(response, 200, {
-        kind: 'Namespace',
-        apiVersion: 'v1',
-        metadata: { name: 'kube-system', uid: options.uid ?? 'cluster-1' },
-      })
-    }
+    if (asked.path.includes('kube-system')) return json(response, 200, namespace(options.uid ?? 'cluster-1'))
     if (asked.path !== '/api/v1/pods') return json(response, 404, status(404, 'NotFound'))
     const at = Number(asked.query.continue ?? 0)
     if (at > 0 && options.next !== undefined) return options.next(asked, response)
-    json(
-      response,
-      200,
-      podList(pages[at]!, options.version ?? VERSION, at + 1 < pages.length ? `${at + 1}` : undefined),
-    )
+    const next = at + 1 < pages.length ? `${at + 1}` : undefined
+    json(response, 200, podList(pages[at]!, options.version ?? VERSION, next))
   }
 }
 
 function podList(items: readonly object[], resourceVersion: string, next?: string) {
-  return {
-    kind: 'PodList',
-    apiVersion: 'v1',
-    metadata: { resourceVersion, ...(next && { continue: next }) },
-    items,
-  }
+  return { kind: 'PodList', metadata: { resourceVersion, ...(next && { continue: next }) }, items }
 }
 
 function entry(name: string, address: string, state = 'running'): GivenEntry {
@@ -131,22 +102,15 @@ describe('list', () => {
 
   test('has both families, and no pod of its host', async () => {
     const both = { podIPs: [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }] }
-    endpoint.answer(
-      cluster([
-        [pod('a', '10.0.0.1', { status: both }), pod('h', '192.0.2.1', { spec: { hostNetwork: true } })],
-      ]),
-    )
-    expect(await list()).toMatchObject({
-      complete: true,
-      entries: [entry('a', '10.0.0.1'), entry('a', 'fd00::1')],
-    })
+    const host = pod('h', '192.0.2.1', { spec: { hostNetwork: true } })
+    endpoint.answer(cluster([[pod('a', '10.0.0.1', { status: both }), host]]))
+    const entries = [entry('a', '10.0.0.1'), entry('a', 'fd00::1')]
+    expect(await list()).toMatchObject({ complete: true, entries })
   })
 
   test('a pending pod without an address is in no list, and makes none partial (whereabouts#162)', async () => {
-    const pending = pod('p', '', {
-      spec: { nodeName: undefined },
-      status: { phase: 'Pending', podIP: undefined, podIPs: undefined },
-    })
+    const status = { phase: 'Pending', podIP: undefined, podIPs: undefined }
+    const pending = pod('p', '', { spec: { nodeName: undefined }, status })
     endpoint.answer(cluster([[pending, pod('a', '10.0.0.1')]]))
     expect(await list()).toMatchObject({ complete: true, entries: [entry('a', '10.0.0.1')] })
   })
@@ -159,18 +123,10 @@ describe('list', () => {
     ['no phase', { phase: undefined }, ''],
     ['Failed with a container that still runs (a node nobody hears from)', { phase: 'Failed' }, 'failed'],
     ['Failed without a word on its containers', { phase: 'Failed', containerStatuses: [] }, 'failed'],
-    [
-      'Failed with a container whose end nobody saw',
-      { phase: 'Failed', containerStatuses: [finished(null)] },
-      'failed',
-    ],
-    [
-      'Succeeded with one that runs',
-      { phase: 'Succeeded', containerStatuses: [finished(FINISHED), running()] },
-      'succeeded',
-    ],
-    ['Succeeded', { phase: 'Succeeded', containerStatuses: [finished(FINISHED)] }, 'terminal'],
-    ['Failed', { phase: 'Failed', containerStatuses: [finished(FINISHED), finished(LATER)] }, 'terminal'],
+    ['Failed with a container whose end nobody saw', ended('Failed', null), 'failed'],
+    ['Succeeded with one that runs', ended('Succeeded', FINISHED, 'running'), 'succeeded'],
+    ['Succeeded', ended('Succeeded', FINISHED), 'terminal'],
+    ['Failed', ended('Failed', FINISHED, LATER), 'terminal'],
   ])('%s', async (_, fields, state) => {
     endpoint.answer(cluster([[pod('a', '10.0.0.1', { status: fields })]]))
     expect((await list()).entries).toEqual([entry('a', '10.0.0.1', state)])
@@ -178,23 +134,17 @@ describe('list', () => {
 
   test('a pod that is being deleted is alive, also when it has ended', async () => {
     const metadata = { deletionTimestamp: FINISHED }
-    const ended = { phase: 'Succeeded', containerStatuses: [finished(FINISHED)] }
-    endpoint.answer(
-      cluster([[pod('a', '10.0.0.1', { metadata }), pod('b', '10.0.0.2', { metadata, status: ended })]]),
-    )
+    const succeeded = pod('b', '10.0.0.2', { metadata, status: ended('Succeeded', FINISHED) })
+    endpoint.answer(cluster([[pod('a', '10.0.0.1', { metadata }), succeeded]]))
     expect((await list()).entries.map(({ state }) => state)).toEqual(['terminating', 'terminating'])
   })
 
   test.each<[string, Answering, RegExp]>([
-    ['410 while paging', (_, response) => json(response, 410, status(410, 'Expired')), /410/],
-    ['an error while paging', (_, response) => json(response, 500, status(500, 'InternalError')), /500/],
-    ['forbidden while paging', (_, response) => json(response, 403, status(403, 'Forbidden')), /403/],
-    [
-      'a page of another version',
-      (_, response) => json(response, 200, podList([pod('b', '10.0.0.2')], '4712')),
-      /4712/,
-    ],
-    ['a page that is none', (_, response) => json(response, 200, { kind: 'PodList' }), /page 2/],
+    ['410 while paging', says(status(410, 'Expired'), 410), /410/],
+    ['an error while paging', says(status(500, 'InternalError'), 500), /500/],
+    ['forbidden while paging', says(status(403, 'Forbidden'), 403), /403/],
+    ['a page of another version', says(podList([pod('b', '10.0.0.2')], '4712')), /4712/],
+    ['a page that is none', says({ kind: 'PodList' }), /page 2/],
     ['a page for people', (_, response) => void response.end('<h1>It works!</h1>'), /page 2/],
     ['half a page', (_, response) => breakOff(response, podList([pod('b', '10.0.0.2')], VERSION)), /page 2/],
   ])('with %s it is partial, and what was read stays', async (_, next, why) => {
@@ -208,10 +158,8 @@ describe('list', () => {
   test('with a pod that cannot be read it is partial', async () => {
     endpoint.answer(cluster([[pod('a', '10.0.0.1'), pod('b', '10.0.0.2', { metadata: { uid: undefined } })]]))
     const listing = await list()
-    expect(listing).toMatchObject({
-      complete: false,
-      entries: [entry('a', '10.0.0.1'), { address: '10.0.0.2' }],
-    })
+    const entries = [entry('a', '10.0.0.1'), { address: '10.0.0.2' }]
+    expect(listing).toMatchObject({ complete: false, entries })
     expect(listing.because).toContain('"name":"b"')
   })
 
@@ -246,22 +194,14 @@ describe('list', () => {
     expect(endpoint.asked.filter(({ path }) => path === '/api/v1/pods')).toHaveLength(4)
   })
 
+  const pods =
+    (answering: Answering): Answering =>
+    (asked, response) =>
+      (asked.path.includes('kube-system') ? cluster([]) : answering)(asked, response)
   test.each<[string, Answering]>([
-    ['the cluster does not say which it is', (_, response) => json(response, 403, status(403, 'Forbidden'))],
-    [
-      'everything is forbidden but the namespace',
-      (asked, response) =>
-        asked.path.includes('kube-system')
-          ? cluster([])(asked, response)
-          : json(response, 403, status(403, 'Forbidden')),
-    ],
-    [
-      'the list has no version',
-      (asked, response) =>
-        asked.path.includes('kube-system')
-          ? cluster([])(asked, response)
-          : json(response, 200, { kind: 'PodList', items: [] }),
-    ],
+    ['the cluster does not say which it is', says(status(403, 'Forbidden'), 403)],
+    ['everything is forbidden but the namespace', pods(says(status(403, 'Forbidden'), 403))],
+    ['the list has no version', pods(says({ kind: 'PodList', items: [] }))],
   ])('there is none when %s', async (_, answering) => {
     endpoint.answer(answering)
     await expect(list()).rejects.toThrow()
@@ -288,13 +228,7 @@ describe('look-up', () => {
   /** What a cluster says of the pod, and which one it is. */
   const answer = (code: number, body: object, uid = 'cluster-1') =>
     endpoint.answer(({ path }, response) =>
-      path === '/api/v1/namespaces/kube-system'
-        ? json(response, 200, {
-            kind: 'Namespace',
-            apiVersion: 'v1',
-            metadata: { name: 'kube-system', uid },
-          })
-        : json(response, code, body),
+      path.includes('kube-system') ? json(response, 200, namespace(uid)) : json(response, code, body),
     )
   const answerPod = (fields: Parameters<typeof pod>[2] = {}) => answer(200, pod('web-0', '10.0.0.5', fields))
 
@@ -312,8 +246,8 @@ describe('look-up', () => {
   })
 
   test.each<[string, number, object, LookUp['answer']]>([
-    ['NotFound of this pod', 404, status(404, 'NotFound', { kind: 'pods', name: 'web-0' }), 'gone'],
-    ['NotFound of another pod', 404, status(404, 'NotFound', { kind: 'pods', name: 'web-1' }), 'error'],
+    ['NotFound of this pod', 404, status(404, 'NotFound', ofPod('web-0')), 'gone'],
+    ['NotFound of another pod', 404, status(404, 'NotFound', ofPod('web-1')), 'error'],
     ['NotFound of the resource (an API server that is coming up)', 404, status(404, 'NotFound', {}), 'error'],
     [
       'NotFound of the namespace',
@@ -322,11 +256,11 @@ describe('look-up', () => {
       'error',
     ],
     ['a 404 of something else', 404, { error: 'no route' }, 'error'],
-    ['a 200 that says NotFound', 200, status(404, 'NotFound', { kind: 'pods', name: 'web-0' }), 'error'],
-    ['forbidden', 403, status(403, 'Forbidden', { kind: 'pods', name: 'web-0' }), 'error'],
+    ['a 200 that says NotFound', 200, status(404, 'NotFound', ofPod('web-0')), 'error'],
+    ['forbidden', 403, status(403, 'Forbidden', ofPod('web-0')), 'error'],
     ['unauthorized', 401, status(401, 'Unauthorized'), 'error'],
     ['too many requests', 429, status(429, 'TooManyRequests'), 'error'],
-    ['expired', 410, status(410, 'Expired', { kind: 'pods', name: 'web-0' }), 'error'],
+    ['expired', 410, status(410, 'Expired', ofPod('web-0')), 'error'],
     ['an error', 500, status(500, 'InternalError'), 'error'],
     ['a pod without a uid', 200, pod('web-0', '10.0.0.5', { metadata: { uid: undefined } }), 'error'],
     ['another pod', 200, pod('web-1', '10.0.0.5'), 'unknown'],
@@ -337,44 +271,34 @@ describe('look-up', () => {
   })
 
   test.each<[string, number, object]>([
-    ['NotFound', 404, status(404, 'NotFound', { kind: 'pods', name: 'web-0' })],
+    ['NotFound', 404, status(404, 'NotFound', ofPod('web-0'))],
     ['a pod of the same name', 200, pod('web-0', '10.0.0.5', { metadata: { uid: 'uid-of-another' } })],
-    [
-      'an ended pod',
-      200,
-      pod('web-0', '10.0.0.5', { status: { phase: 'Failed', containerStatuses: [finished(FINISHED)] } }),
-    ],
+    ['an ended pod', 200, pod('web-0', '10.0.0.5', { status: ended('Failed', FINISHED) })],
   ])('%s, in another cluster than listed what there is, is no answer', async (_, code, body) => {
     answer(code, body, 'cluster-2')
     expect(await ask()).toMatchObject({ answer: 'unknown' })
   })
 
-  test.each<[string, Fields, LookUp['answer']]>([
+  test.each<[string, Fields]>([
     [
       'Pending without an address (whereabouts#162)',
       { phase: 'Pending', podIP: undefined, podIPs: undefined },
-      'live',
     ],
-    ['Unknown', { phase: 'Unknown' }, 'live'],
-    ['Failed, with a container that still runs', { phase: 'Failed' }, 'live'],
+    ['Unknown', { phase: 'Unknown' }],
+    ['Failed, with a container that still runs', { phase: 'Failed' }],
     [
-      'Failed, with a container whose end nobody saw (the API server says 1970)',
-      { phase: 'Failed', containerStatuses: [finished('1970-01-01T00:00:00Z')] },
-      'live',
+      'Failed, with one whose end nobody saw (the API server says 1970)',
+      ended('Failed', '1970-01-01T00:00:00Z'),
     ],
-    ['Running, between two starts', { phase: 'Running', containerStatuses: [finished(FINISHED)] }, 'live'],
-    ['no status at all', { phase: undefined, containerStatuses: undefined }, 'live'],
-  ])('%s is alive', async (_, fields, expected) => {
+    ['Running, between two starts', ended('Running', FINISHED)],
+    ['no status at all', { phase: undefined, containerStatuses: undefined }],
+  ])('%s is alive', async (_, fields) => {
     answerPod({ status: fields })
-    expect(await ask()).toMatchObject({ answer: expected })
+    expect(await ask()).toMatchObject({ answer: 'live' })
   })
 
   test('a pod that has ended, since its last container did', async () => {
-    const status = {
-      phase: 'Failed',
-      containerStatuses: [finished(FINISHED)],
-      initContainerStatuses: [finished(LATER)],
-    }
+    const status = { ...ended('Failed', FINISHED), initContainerStatuses: [finished(LATER)] }
     answerPod({ status })
     expect(await ask()).toEqual({ answer: 'terminal', since: Date.parse(LATER), detail: 'Failed' })
     answerPod({ status, metadata: { deletionTimestamp: LATER } })
@@ -382,11 +306,8 @@ describe('look-up', () => {
   })
 
   test('a pod that says nothing of one of its containers has not ended', async () => {
-    const status = { phase: 'Failed', containerStatuses: [finished(FINISHED)] }
-    const containers = [
-      { name: 'c', image: 'i' },
-      { name: 'sidecar', image: 'i' },
-    ]
+    const status = ended('Failed', FINISHED)
+    const containers = ['c', 'sidecar'].map((name) => ({ name, image: 'i' }))
     answerPod({ status, spec: { containers } })
     expect(await ask()).toMatchObject({ answer: 'live' })
     answerPod({ status, spec: { containers: containers.slice(1) } })

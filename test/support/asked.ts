@@ -41,6 +41,16 @@ function originOf({ settings }: SourceDeclaration, kubeconfig = ''): string | nu
   return url === undefined ? null : new URL(url).origin
 }
 
+/** Of a cluster over plain HTTP, which the client asks only where the kubeconfig says so. */
+export function kubeconfigOf(server: string): string {
+  return JSON.stringify({
+    'current-context': 'test',
+    contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+    clusters: [{ name: 'test', cluster: { server, 'insecure-skip-tls-verify': true } }],
+    users: [{ name: 'test', user: { token: 'bearer-of-the-cluster' } }],
+  })
+}
+
 /** Without a uid: it gave a name only. */
 export function owner(fields: Partial<Owner> & { readonly name: string }): Owner {
   return { kind: 'vm', uid: fields.name, incarnation: '', interface: 'eth0', ...fields }

@@ -22,7 +22,7 @@ type Endpoint = {
 /** For the tests of a file. */
 export async function useEndpoint(): Promise<Endpoint> {
   const asked: Asked[] = []
-  let answering: Answering = (_, response) => json(response, 500, {})
+  let answering = says({}, 500)
   const server = createServer((request, response) => {
     const url = new URL(request.url!, 'http://endpoint')
     const one = { path: url.pathname, query: Object.fromEntries(url.searchParams), headers: request.headers }
@@ -48,6 +48,12 @@ export function json(response: ServerResponse, status: number, body: unknown): v
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 }
 
+/** The same, whatever it is asked. */
+export const says =
+  (body: unknown, status = 200): Answering =>
+  (_, response) =>
+    json(response, status, body)
+
 /** Promises more than it sends. */
 export function breakOff(response: ServerResponse, body: unknown): void {
   const text = JSON.stringify(body)
@@ -63,7 +69,7 @@ export const NO_ANSWERS: readonly (readonly [string, Answering])[] = [
   ['nothing', hang],
   ['a closed connection', (_, response) => void response.destroy()],
   ['half of something', (_, response) => breakOff(response, { epoch: 'e1', complete: true, entries: [] })],
-  ['an error', (_, response) => json(response, 500, {})],
+  ['an error', says({}, 500)],
   ['forbidden', (_, response) => void response.writeHead(403).end('Forbidden')],
   ['a page for people', (_, response) => void response.end('<h1>It works!</h1>')],
   ['an empty body', (_, response) => void response.end()],
