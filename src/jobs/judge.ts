@@ -116,12 +116,9 @@ async function judgeSuspects(run: Run, addresses?: readonly string[]): Promise<v
 async function judgeAnswered(run: Run): Promise<void> {
   const { awaited, database, network } = run
   const rows = await ask<{ address: string }>(database, ANSWERED, [network, [...awaited]])
-  if (rows.length === 0) return
-  for (const { address } of rows) awaited.delete(address)
-  await judgeSuspects(
-    run,
-    rows.map(({ address }) => address),
-  )
+  const addresses = rows.map(({ address }) => address)
+  for (const address of addresses) awaited.delete(address)
+  if (addresses.length > 0) await judgeSuspects(run, addresses)
 }
 
 async function imageOf({ ledger, network }: Run): Promise<Image | null> {
@@ -183,17 +180,11 @@ async function judgeSome(
 
 /** The ledger judges again, in full, on what it reads under the lock. */
 async function reap({ ledger, network, done }: Run, judged: readonly Judged[]): Promise<void> {
+  const command = { ...commandOf(network, 'judge', 'PROVEN_ABSENT'), type: 'reapProven' } as const
   const outcomes = await Promise.all(
     judged
       .filter(({ verdict }) => verdict === 'reap')
-      .map(({ record: { token, seq: version } }) =>
-        ledger.submit({
-          ...commandOf(network, 'judge', 'PROVEN_ABSENT'),
-          type: 'reapProven',
-          token,
-          version,
-        }),
-      ),
+      .map(({ record: { token, seq: version } }) => ledger.submit({ ...command, token, version })),
   )
   done.reaped += outcomes.filter((one) => one.ok && one.answer.leases.length > 0).length
 }
@@ -235,23 +226,14 @@ async function askAll(
   questions: readonly Due[],
   head: number,
 ): Promise<ReadonlySet<string>> {
-  const { awaited, done } = run
-  const answers: LookUp[] = []
-  const answered = new Set<string>()
   const limited = limitTo(ASKED_AT_ONCE)
-  await Promise.all(
-    questions.map(async (one) => {
-      const answer = await limited(() => askOne(run, image, one, head))
-      if (answer === null) return
-      answers.push(answer)
-      if (answer.answer === 'wanted') awaited.add(one.address)
-      else answered.add(one.address)
-    }),
-  )
+  const asked = await Promise.all(questions.map((one) => limited(() => askOne(run, image, one, head))))
+  const answers = asked.filter((answer) => answer !== null)
+  for (const { answer, address } of answers) if (answer === 'wanted') run.awaited.add(address)
   const rows = answers.map(({ owner, ...answer }) => ({ ...owner, ...answer }))
   await ask(run.database, KEEP, [run.network, JSON.stringify(rows)])
-  done.asked += answers.length
-  return answered
+  run.done.asked += answers.length
+  return new Set(answers.flatMap(({ answer, address }) => (answer === 'wanted' ? [] : address)))
 }
 
 /** Null: not now. */

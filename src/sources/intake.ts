@@ -14,7 +14,7 @@ import { z } from 'zod'
 import { isMalformed, parseAddress } from '../core/address.ts'
 import type { Command, Freshness } from '../core/command.ts'
 import { freshnessAfter, isNews, isSpaced } from '../core/decide-report.ts'
-import { type Entry, leaseId, type SourceDeclaration } from '../core/event.ts'
+import type { Entry, SourceDeclaration } from '../core/event.ts'
 import { isSame, ownerOf } from '../core/evolve.ts'
 import type { Image, SourceState } from '../core/image.ts'
 import { entryOf } from '../core/judge.ts'
@@ -60,7 +60,7 @@ export type ReportGiven = Reporting &
     readonly content: { readonly entries: readonly GivenEntry[] } | { readonly unchanged: string }
   }
 
-/** A look-up that a source is asked for with the answer to its report. */
+/** A look-up that a source is asked for with the answer to its report. `leaseId`: empty where there is none now. */
 export type Verification = {
   /** Quoted back with the verdict. */
   readonly id: string
@@ -336,8 +336,10 @@ export function* slicingChanges(
 // The database.
 
 const HEAD = `(select seq from ipledger.event where network_id = $1 order by seq desc limit 1) as head`
+/** Those that wait for an answer, as a source is asked them; without a lease nobody knows where, and which. */
 const QUESTIONS = `(select json_agg(x) from (
-    select host(q.address) as address, q.owner_kind as kind, q.owner_name as name, q.owner_uid as uid, q.head, e.node, e.token
+    select host(q.address) as address, q.head, coalesce(e.node, '') as node, coalesce(q.network_id || '/' || e.token, '') as "leaseId",
+           json_build_object('kind', q.owner_kind, 'name', q.owner_name, 'uid', q.owner_uid, 'incarnation', '', 'interface', '') as owner
       from ipledger.lookup q
       left join ipledger.lease l on l.network_id = q.network_id and l.address = q.address
       left join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
@@ -350,15 +352,7 @@ const STANDING = `select s.*, n.era as network_era, n.recovering is not null as 
   left join ipledger.source_report r on r.network_id = n.network_id and r.source_id = $2
  where n.network_id = $1`
 
-type Question = {
-  readonly address: string
-  readonly kind: string
-  readonly name: string
-  readonly uid: string
-  readonly head: number
-  readonly node: string | null
-  readonly token: number | null
-}
+type Question = Omit<Verification, 'id'> & { readonly head: number }
 
 async function standingOf(
   database: pg.Pool,
@@ -384,20 +378,16 @@ async function standingOf(
     head: row.head as number,
     era: row.network_era as number,
     isRecovering: row.is_recovering as boolean,
-    questions: questionsOf(network, row.questions),
+    questions: questionsOf(row.questions),
   }
 }
 
-function questionsOf(network: string, found: unknown): readonly Verification[] {
-  return ((found as readonly Question[] | null) ?? []).map((question) => {
-    const { address, kind, name, uid, node, token } = question
-    return {
-      id: idOf(question),
-      owner: { kind, name, uid, incarnation: '', interface: '' },
-      node: node ?? '',
-      address,
-      leaseId: token === null ? '' : leaseId(network, token),
-    }
+/** An id names the head that it was asked at: a late answer must not be taken for one to a later question. */
+function questionsOf(found: unknown): readonly Verification[] {
+  return ((found as readonly Question[] | null) ?? []).map(({ head, ...question }) => {
+    const { kind, uid } = question.owner
+    const text = JSON.stringify([question.address, kind, uid, head])
+    return { ...question, id: Buffer.from(text).toString('base64url') }
   })
 }
 
@@ -442,7 +432,7 @@ async function renew(
     source.version,
   ])
   if (row === undefined) return null
-  return { head: row.head as number, questions: questionsOf(network, row.questions) }
+  return { head: row.head as number, questions: questionsOf(row.questions) }
 }
 
 const ANSWER = `update ipledger.lookup q
@@ -451,11 +441,6 @@ const ANSWER = `update ipledger.lookup q
       as a (address inet, kind text, uid text, answer text, "terminalSince" float8, detail text, head bigint)
    where q.network_id = $1 and q.source_id = $2 and q.address = a.address and q.owner_kind = a.kind and q.owner_uid = a.uid
      and q.answer = 'wanted' and q.head = a.head returning 1`
-
-/** Names the head that it was asked at: a late answer must not be taken for one to a later question. */
-function idOf({ address, kind, uid, head }: Omit<Question, 'name' | 'node' | 'token'>): string {
-  return Buffer.from(JSON.stringify([address, kind, uid, head])).toString('base64url')
-}
 
 const isAddress = (text: string): boolean => !isMalformed(parseAddress(text))
 const asked = z.tuple([z.string().refine(isAddress), z.string(), z.string(), z.int()])

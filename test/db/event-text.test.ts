@@ -49,12 +49,7 @@ function randomEvents(seed: number, count: number): readonly LedgerEvent[] {
       traceId: orNull(one(WORDS)),
     }
     if (pick(4) === 0) return { ...header, type: 'recovery.ended', details: { why: one(WORDS) } }
-    if (pick(5) === 0)
-      return {
-        ...header,
-        type: 'attachment.closed',
-        owner: owner(),
-      }
+    if (pick(5) === 0) return { ...header, type: 'attachment.closed', owner: owner() }
     const event: LeaseEvent = {
       ...header,
       type: 'lease.reserved',
