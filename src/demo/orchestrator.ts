@@ -13,42 +13,8 @@ import { POLICY } from '../core/policy.ts'
 import { LookUpAnswer, SourceKind, type Verification } from '../gen/ipledger/v1/liveness_pb.ts'
 import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
 
-type Sandbox = {
-  readonly kind: 'sandbox'
-  readonly name: string
-  readonly uid: string
-  readonly incarnation: string
-  readonly node: string
-}
-
-/** One list, as it was given and taken. */
-export type List = {
-  readonly sequence: number
-  /** Whom it named. */
-  readonly names: readonly string[]
-  readonly complete: boolean
-  readonly counted: boolean
-  readonly lookedUp: readonly LookedUp[]
-}
-
 /** Whom ipledger asked after with its answer, and what the store said. */
 export type LookedUp = { readonly name: string; readonly address: string; readonly found: boolean }
-
-export type Orchestrator = {
-  /** Reserves an address, starts the sandbox with it, confirms. */
-  start(name: string, address?: string): Promise<Lease>
-  /** Starts one that asks nobody. */
-  startUnasked(name: string, address: string): void
-  /** It ends, and its address is nobody's; ipledger is not told. */
-  end(name: string): void
-  /** Its index does not name it, whether it runs or not. */
-  lag(name: string): void
-  catchUp(): void
-  /** Lists once: begin, look, report, answer what is asked. Not sooner after the last than counts. */
-  list(): Promise<List>
-  /** Who runs, by address. */
-  running(): ReadonlyMap<string, string>
-}
 
 const EPOCH = 'orchestrator-1'
 /** Of an interval: half of it is what a list must be begun after the last to count. */
@@ -60,7 +26,7 @@ export async function startOrchestrator(options: {
   readonly admin: IpledgerClient
   readonly pool: string
   readonly intervalMs: number
-}): Promise<Orchestrator> {
+}) {
   const { id, client, admin, pool, intervalMs } = options
   const sight = { ownerKinds: ['sandbox'], families: [4], interval: durationFromMs(intervalMs) }
   await admin.liveness.registerSource({ id, kind: SourceKind.PUSH, sight })
@@ -91,23 +57,27 @@ export async function startOrchestrator(options: {
   }
 
   return {
-    async start(name, wanted = '') {
+    /** Reserves an address, starts the sandbox with it, confirms. */
+    async start(name: string, wanted = ''): Promise<Lease> {
       const sandbox = sandboxOf(name)
       const reserved = await client.leases.reserve({ owner: sandbox, claims: [{ pool, address: wanted }] })
       const { leaseId, address } = reserved.leases[0]!
       run(sandbox, address)
       return (await client.leases.confirm({ leaseId })).leases[0]!
     },
-    startUnasked: (name, address) => run(sandboxOf(name), address),
-    end: (name) => void store.delete(sandboxOf(name).uid),
-    lag: (name) => void lagging.add(sandboxOf(name).uid),
+    startUnasked: (name: string, address: string) => run(sandboxOf(name), address),
+    /** It ends, and its address is nobody's; ipledger is not told. */
+    end: (name: string) => void store.delete(sandboxOf(name).uid),
+    /** Its index does not name it, whether it runs or not. */
+    lag: (name: string) => void lagging.add(sandboxOf(name).uid),
     catchUp: () => lagging.clear(),
+    /** Lists once: begin, look, report, answer what is asked. Not sooner after the last than counts. */
     async list() {
       await delay(Math.max(0, begun + intervalMs * SPACING - performance.now()))
       const { sequence, head, begunAt } = await client.liveness.beginSnapshot({ source: id })
       begun = performance.now()
       const listed = [...store.values()].filter(({ sandbox }) => !lagging.has(sandbox.uid))
-      const { complete, counted, verifications } = await client.liveness.reportSnapshot({
+      const { counted, verifications } = await client.liveness.reportSnapshot({
         source: id,
         epoch: EPOCH,
         ...{ sequence, head, begunAt: begunAt! },
@@ -115,12 +85,16 @@ export async function startOrchestrator(options: {
         entries: listed.map(({ sandbox, address }) => ({ ...sandbox, address })),
       })
       const names = listed.map(({ sandbox }) => sandbox.name)
-      return { sequence: Number(sequence), names, complete, counted, lookedUp: await answer(verifications) }
+      return { sequence, names, counted, lookedUp: await answer(verifications) }
     },
-    running: () => new Map([...store.values()].map(({ sandbox, address }) => [address, sandbox.name])),
+    /** Who runs, by address. */
+    running: (): ReadonlyMap<string, string> =>
+      new Map([...store.values()].map(({ sandbox, address }) => [address, sandbox.name])),
   }
 }
 
-function sandboxOf(name: string): Sandbox {
+type Sandbox = ReturnType<typeof sandboxOf>
+
+function sandboxOf(name: string) {
   return { kind: 'sandbox', name, uid: `sb-${name}`, incarnation: '1', node: 'node-1' }
 }

@@ -3,7 +3,7 @@
 import { INTERRUPTED, Unsuccessful } from '../cli/failure.ts'
 import { awaitSignals } from '../cli/stopping.ts'
 import { createLogger } from '../telemetry.ts'
-import { CALLERS, INTRODUCTION, playMir1238 } from './mir-1238.ts'
+import { INTRODUCTION, playMir1238 } from './mir-1238.ts'
 import { openStage } from './stage.ts'
 
 export async function runDemo(directory: string | undefined): Promise<void> {
@@ -14,6 +14,6 @@ export async function runDemo(directory: string | undefined): Promise<void> {
   interrupted.catch(() => {})
   await using open = new AsyncDisposableStack()
   console.log(INTRODUCTION)
-  const stage = await openStage(open, { callers: CALLERS, directory, onFailure: stopping.fail })
+  const stage = await openStage(open, directory, stopping.fail)
   await Promise.race([playMir1238(stage, (text) => console.log(text)), interrupted])
 }

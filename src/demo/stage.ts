@@ -11,7 +11,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Role } from '../api/rights.ts'
 import { createToken } from '../api/tokens.ts'
-import type { NetworkVerified } from '../cli/verified.ts'
 import { createClient, type IpledgerClient } from '../client/client.ts'
 import { readConfig, StartRefused } from '../config.ts'
 import type { JobContext } from '../jobs/job.ts'
@@ -23,29 +22,25 @@ import { createAskedSources } from '../sources/ask.ts'
 import { createIntake } from '../sources/intake.ts'
 import { createLogger } from '../telemetry.ts'
 
-export type Stage<Name extends string> = {
-  readonly as: Readonly<Record<Name, IpledgerClient>>
-  /** Runs the job that judges. It does not stay for answers that are on their way: the next run has them. */
-  judge(): Promise<unknown>
-  /** As `ipledger verify`. */
-  verify(): Promise<NetworkVerified>
-}
+const CALLERS = {
+  admin: 'admin',
+  orchestrator: 'orchestrator',
+  'clean-up': 'orchestrator',
+} as const satisfies Readonly<Record<string, Role>>
+
+export type Stage = Awaited<ReturnType<typeof openStage>>
 
 const NETWORK = 'default'
 
 /** Closed with `open`. */
-export async function openStage<Name extends string>(
+export async function openStage(
   open: AsyncDisposableStack,
-  options: {
-    readonly callers: Readonly<Record<Name, Role>>
-    readonly directory: string | undefined
-    readonly onFailure: (error: Error) => void
-  },
-): Promise<Stage<Name>> {
-  const { onFailure } = options
-  const directory = await emptyDirectory(options.directory, open)
+  wanted: string | undefined,
+  onFailure: (error: Error) => void,
+) {
+  const directory = await emptyDirectory(wanted, open)
   const file = join(directory, 'tokens.jsonl')
-  const tokens = Object.entries<Role>(options.callers).map(
+  const tokens = Object.entries(CALLERS).map(
     ([name, role]) => [name, createToken({ file, name, role })] as const,
   )
   const config = readConfig({
@@ -71,10 +66,12 @@ export async function openStage<Name extends string>(
   const judge = createJudge({ stayMs: 0 })
   const url = callersUrl(config.host, server.httpPort)
   return {
-    as: Object.fromEntries(
-      tokens.map(([name, token]) => [name, createClient({ url, token })]),
-    ) as Stage<Name>['as'],
+    as: Object.fromEntries(tokens.map(([name, token]) => [name, createClient({ url, token })])) as Readonly<
+      Record<keyof typeof CALLERS, IpledgerClient>
+    >,
+    /** Runs the job that judges. It does not stay for answers that are on their way: the next run has them. */
     judge: () => judge(context),
+    /** As `ipledger verify`. */
     verify: () =>
       withClient({ url: databaseUrl, applicationName: 'ipledger demo' }, async (client) => {
         return { network: NETWORK, ...(await verifyNetwork(client, NETWORK, { from: 0 })) }
