@@ -126,35 +126,32 @@ type Subject = Partial<Pick<Shown<auditPb.Event>, keyof typeof NO_SUBJECT>>
 /** What it is about, in the field of its kind; what it was decided on, as evidence. */
 function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']): Subject {
   const { seq, at } = event
+  if ('record' in event) return { lease: shownRecord(network, event.record, face), evidence: event.details }
   switch (event.type) {
     case 'pool.created':
     case 'pool.updated':
     case 'pool.deleted': {
-      const { poolId, details: settings } = event
-      const createdAt = event.type === 'pool.created' ? at : null
+      const { type, poolId, details: settings } = event
+      const createdAt = type === 'pool.created' ? at : null
       return { pool: shownPool(network, { poolId, version: seq, createdAt, updatedAt: at, settings }, null) }
     }
     case 'network.created':
-      return { networkSettings: { ...bareNetwork(network, event, 'READY'), ...event.details } }
-    case 'network.updated':
-      return { networkSettings: { ...bareNetwork(network, event, null), ...event.details } }
-    case 'era.begun': {
-      const state = event.details.recovering ? 'RECOVERING' : 'READY'
-      return { networkSettings: bareNetwork(network, event, state), evidence: event.details }
+    case 'network.updated': {
+      const state = event.type === 'network.created' ? 'READY' : null
+      return { networkSettings: { ...bareNetwork(network, event, state), ...event.details } }
     }
-    case 'recovery.ended':
-      return { networkSettings: bareNetwork(network, event, 'READY'), evidence: event.details }
+    case 'era.begun':
+    case 'recovery.ended': {
+      const isRecovering = event.type === 'era.begun' && event.details.recovering
+      return {
+        networkSettings: bareNetwork(network, event, isRecovering ? 'RECOVERING' : 'READY'),
+        evidence: event.details,
+      }
+    }
     case 'attachment.closed':
       return { closed: { owner: shownOwner(event.owner), until: at + POLICY.retryHorizonMs } }
-    case 'source.registered':
-    case 'source.enabled':
-    case 'source.retired':
-    case 'source.reported':
-    case 'reconcile.held':
-    case 'reconcile.resumed':
-      return { evidence: event.details }
     default:
-      return { lease: shownRecord(network, event.record, face), evidence: event.details }
+      return { evidence: event.details }
   }
 }
 
@@ -176,26 +173,9 @@ function shownRecord(network: string, record: AddressRecord, face: EventShown['f
 
 const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
 
-/** What an event says of its network besides the settings. */
-function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null): Shown<networkPb.Network> {
-  return {
-    name,
-    description: '',
-    labels: {},
-    state,
-    era: eraOf(seq),
-    head: seq,
-    digest: '',
-    createdAt: null,
-    updatedAt: at,
-    version: seq,
-    holds: [],
-    recovery: null,
-  }
-}
-
-export function shownEntry(network: string, shown: EventShown): Shown<auditPb.HistoryEntry> {
-  return { event: shownEvent(network, shown), what: shown.what ?? '' }
+/** What an event says of its network besides the settings; the rest is absent. */
+function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null) {
+  return { name, state, era: eraOf(seq), head: seq, updatedAt: at, version: seq } as Shown<networkPb.Network>
 }
 
 export function shownHolder(network: string, { first, last, pool }: Holder): Shown<auditPb.Holder> {

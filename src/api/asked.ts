@@ -31,15 +31,13 @@ import {
   poolName,
   text,
 } from './fields.ts'
+import { type OurName, ourName } from './shown.ts'
+
+const asItIs = (value: unknown) => value
 
 /** Read one by one: what is wrong with an item of a batch refuses that item, with an entry of a report nothing. */
 type Later = ReserveRequest | ConfirmRequest | ReleaseRequest | SnapshotEntry
-const LATER: ReadonlySet<string> = new Set<Later['$typeName']>([
-  'ipledger.v1.ReserveRequest',
-  'ipledger.v1.ConfirmRequest',
-  'ipledger.v1.ReleaseRequest',
-  'ipledger.v1.SnapshotEntry',
-])
+const LATER: ByName<Read> = { requests: asItIs, 'ReportSnapshotRequest.entries': asItIs }
 
 export type Asked<T> = T extends bigint | Timestamp | Duration
   ? number
@@ -48,28 +46,25 @@ export type Asked<T> = T extends bigint | Timestamp | Duration
     : T extends readonly (infer I)[]
       ? readonly (I extends Later ? I : Asked<I>)[]
       : T extends Message
-        ? { readonly [K in keyof T as AskedName<K, T[K]>]: Asked<Exclude<T[K], undefined>> }
+        ? { readonly [K in keyof T as OurName<K, T[K]>]: Asked<Exclude<T[K], undefined>> }
         : T
 type AskedNumber<T extends number> = number extends T ? number : string | undefined
-type AskedName<K, V> = K extends '$typeName' | '$unknown'
-  ? never
-  : [V] extends [Duration | undefined]
-    ? `${K & string}Ms`
-    : K
 
-type Read = (value: never, path: string) => unknown
-type Place = {
-  readonly from: string
-  readonly to: string
-  readonly json: string
-  readonly read: Read
+/** By message and field, or by the field alone. */
+type ByName<T> = Readonly<Record<string, T>>
+function named<T>(table: ByName<T>, message: string, { localName }: DescField): T | undefined {
+  return table[`${message}.${localName}`] ?? table[localName]
 }
 
+type Read = (value: never, path: string) => unknown
 /** Answers a function that reads a message. @throws Refused INVALID_FIELD */
 export function readerOf<D extends DescMessage>(
   desc: D,
 ): (message: MessageShape<D>, path?: string) => Asked<MessageShape<D>> {
-  const places = desc.fields.map((field) => placeOf(desc, field))
+  const places = desc.fields.map((field) => {
+    const { localName: from, jsonName: json } = field
+    return { from, to: ourName(field), json, read: readOf(desc.name, field) }
+  })
   return (message, path = '') => {
     const asked: Record<string, unknown> = {}
     for (const { from, to, json, read } of places) {
@@ -80,37 +75,38 @@ export function readerOf<D extends DescMessage>(
   }
 }
 
-function placeOf({ name }: DescMessage, field: DescField): Place {
-  const { localName: from, jsonName: json } = field
-  const place = { from, to: from, json }
-  const isExplicit = field.presence !== Presence.IMPLICIT
-  switch (field.fieldKind) {
-    case 'map':
-      return { ...place, read: labels }
-    case 'list':
-      return { ...place, read: listOf(name, field) }
-    case 'message':
-      if (field.message.typeName !== 'google.protobuf.Duration')
-        return { ...place, read: messageOf(field.message) }
-      return { ...place, to: `${from}Ms`, read: durationOf(BOUNDS[`${name}.${from}`] ?? BOUNDS[from]) }
-    case 'enum':
-      return { ...place, read: enumOf(field.enum, isExplicit) }
-    case 'scalar': {
-      const read = scalarOf(name, field, field.scalar)
-      if (field.scalar !== ScalarType.STRING || isExplicit) return { ...place, read }
-      return { ...place, read: (value: never, path) => (value === '' ? value : read(value, path)) }
-    }
+function readOf(message: string, field: DescField): Read {
+  const isSaid = field.presence !== Presence.IMPLICIT
+  if (field.fieldKind === 'map') return labels
+  if (field.fieldKind === 'list') return listOf(message, field)
+  const read = singleOf(message, field, isSaid)
+  if (isSaid || field.scalar !== ScalarType.STRING) return read
+  return (value: never, path) => (value === '' ? value : read(value, path))
+}
+
+/** A value of a field, or of its list. */
+function singleOf(message: string, field: DescField, isSaid: boolean): Read {
+  if (field.enum !== undefined) return enumOf(field.enum, isSaid)
+  if (field.message === undefined) return scalarOf(message, field)
+  switch (field.message.typeName) {
+    case 'google.protobuf.Duration':
+      return durationOf(named(BOUNDS, message, field))
+    case 'google.protobuf.Timestamp':
+      return instant
+    case 'google.protobuf.Struct':
+      return asItIs
+    default:
+      return readerOf(field.message) as Read
   }
 }
 
 // Texts.
 
-const named = (value: string, path: string) => text(value, path, LIMITS.nameBytes)
+const nameText = (value: string, path: string) => text(value, path, LIMITS.nameBytes)
 const why = (value: string, path: string) => text(value, path, LIMITS.whyBytes)
-const asItIs = (value: unknown) => value
 
-/** By message and field, or by the field alone; any other text is a name. */
-const TEXTS: Readonly<Record<string, Read>> = {
+/** Any other text is a name. */
+const TEXTS: ByName<Read> = {
   address,
   'UpdatePoolRequest.gateway': (value: string, path) => (value === '' ? value : address(value, path)),
   'UpdatePoolRequest.cidr': cidr,
@@ -134,17 +130,18 @@ const TEXTS: Readonly<Record<string, Read>> = {
   'LookUpVerdict.detail': asItIs,
 }
 
-function scalarOf(message: string, { localName }: DescField, scalar: ScalarType): Read {
+function scalarOf(message: string, field: DescField): Read {
+  const { localName, scalar } = field
   if (scalar === ScalarType.UINT64) return ledgerNumber
   if (localName === 'pageSize') return pageSize
   if (scalar !== ScalarType.STRING) return asItIs
-  return TEXTS[`${message}.${localName}`] ?? TEXTS[localName] ?? named
+  return named(TEXTS, message, field) ?? nameText
 }
 
 // Lists.
 
 const MOST_ON_PAGE = 1_000
-const MOST: Readonly<Record<string, number>> = {
+const MOST: ByName<number> = {
   claims: 8,
   'Claim.pools': 8,
   pools: 64,
@@ -158,30 +155,12 @@ const MOST: Readonly<Record<string, number>> = {
   families: 2,
 }
 
-function listOf(message: string, field: DescField & { readonly fieldKind: 'list' }): Read {
-  const most = MOST[`${message}.${field.localName}`] ?? MOST[field.localName] ?? field.enum?.values.length
-  const read =
-    field.listKind === 'message'
-      ? LATER.has(field.message.typeName)
-        ? asItIs
-        : messageOf(field.message)
-      : field.listKind === 'enum'
-        ? enumOf(field.enum, true)
-        : scalarOf(message, field, field.scalar)
+function listOf(message: string, field: DescField): Read {
+  const most = named(MOST, message, field) ?? field.enum?.values.length
+  const read = named(LATER, message, field) ?? singleOf(message, field, true)
   return (items: readonly never[], path) => {
     if (most !== undefined) checkCount(items.length, most, path)
     return read === asItIs ? items : items.map((item, index) => read(item, `${path}[${index}]`))
-  }
-}
-
-function messageOf(desc: DescMessage): Read {
-  switch (desc.typeName) {
-    case 'google.protobuf.Timestamp':
-      return instant
-    case 'google.protobuf.Struct':
-      return asItIs
-    default:
-      return readerOf(desc) as Read
   }
 }
 
@@ -189,7 +168,7 @@ function messageOf(desc: DescMessage): Read {
 
 type Bounds = readonly [leastMs: number, mostMs: number]
 const ANY: Bounds = [0, 30 * 24 * 3_600_000]
-const BOUNDS: Readonly<Record<string, Bounds>> = {
+const BOUNDS: ByName<Bounds> = {
   'ReserveRequest.confirmWithin': [1_000, ANY[1]],
   interval: [1_000, 3_600_000],
 }

@@ -1,34 +1,38 @@
-/** AuditService. What it says of the past is `ipledger_audit`'s; here requests are read and answers put together. */
-import type { Cidr } from '../core/address.ts'
-import { EVENT_TYPES, leaseId } from '../core/event.ts'
-import { refusal } from '../core/refusal.ts'
+import { EVENT_TYPES } from '../core/event.ts'
 import type * as pb from '../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../ledger/read-log.ts'
-import { shownEntry, shownEvent, shownHolder, shownPastLease } from './answers.ts'
+import { shownEvent, shownHolder, shownPastLease } from './answers.ts'
 import type { Asked } from './asked.ts'
 import {
+  allowedNetwork,
   type Backend,
-  type Call,
   checkHead,
   type Handlers,
   neverWas,
   ofNetwork,
   poolNotFound,
+  requiredLease,
 } from './call.ts'
-import { Refused } from './errors.ts'
+import { refused } from './errors.ts'
 import { address, cidrOrAddress, excluding, ipAddress, knownTexts, oneOf, required } from './fields.ts'
 import { notOurs, type Page, pageOf } from './page-token.ts'
-import { allowedNetwork, requiredLease } from './requests.ts'
 
 export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditService> {
-  async function checkWasIssued(network: string, token: number): Promise<void> {
-    const { lease, ended } = ofNetwork(await reads.leaseByToken(network, token), network)
-    if (lease === null && ended === null) throw new Refused(neverWas(leaseId(network, token)))
-  }
-
   return {
     listEvents: async (message, call) => {
-      const { network, filter } = readListEvents(message, call)
+      const { address, ownerKind, ownerName, includeSources } = message
+      const key = message.leaseId === '' ? null : requiredLease(message.leaseId, call, message.network)
+      const network = key?.network ?? allowedNetwork(call, message.network)
+      if (includeSources && message.types.length > 0) excluding('includeSources', 'types', 'includeSources')
+      const types = knownTexts(message.types, EVENT_TYPES, 'types')
+      const filter: EventFilter = {
+        ...readRange(message),
+        address: address === '' ? null : ipAddress(address, 'address'),
+        ownerKind: ownerKind || null,
+        ownerName: ownerName || null,
+        token: key?.token ?? null,
+        types: includeSources ? EVENT_TYPES : types,
+      }
       const page = pageOf(message, readPosition)
       const { entries, next, head } = ofNetwork(
         await reads.events(network, filter, logPage(message, page)),
@@ -36,7 +40,10 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       )
       checkHead('afterSeq', filter.afterSeq, head)
       checkHead('leaseId', filter.token ?? 0, head)
-      if (filter.token !== null && entries.length === 0) await checkWasIssued(network, filter.token)
+      if (key !== null && entries.length === 0) {
+        const { lease, ended } = ofNetwork(await reads.leaseByToken(network, key.token), network)
+        if (lease === null && ended === null) throw neverWas(message.leaseId)
+      }
       return {
         events: entries.map((one) => shownEvent(network, one)),
         nextPageToken: page.next(next),
@@ -46,10 +53,12 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
 
     getAddressHistory: async (message, call) => {
       const network = allowedNetwork(call, message.network)
-      const cidr = readPlace(message)
+      const { address, cidr } = message
+      oneOf(['address', address], ['cidr', cidr])
+      const place = address === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address, 'address')
       const range = readRange(message)
       const page = pageOf(message, readPosition)
-      const read = await reads.addressHistory(network, cidr, range, logPage(message, page))
+      const read = await reads.addressHistory(network, place, range, logPage(message, page))
       const found = ofNetwork(read, network)
       checkHead('afterSeq', range.afterSeq, found.head)
       return shownHistory(network, found, page)
@@ -62,7 +71,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       if (found === undefined) {
         const { leaseId } = message
         checkHead('leaseId', token, ofNetwork(await reads.network(network), network).head)
-        throw new Refused(neverWas(leaseId))
+        throw neverWas(leaseId)
       }
       return shownHistory(network, found, page)
     },
@@ -93,9 +102,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       const network = allowedNetwork(call, message.network)
       const verified = ofNetwork(await reads.verification(network), network)
       if (verified === 'busy') {
-        throw new Refused(
-          refusal('OVERLOADED', 'this process verifies another network; one is done at a time', {}, 5_000),
-        )
+        throw refused('OVERLOADED', 'this process verifies another network; one is done at a time', {}, 5_000)
       }
       return { network, ...verified }
     },
@@ -104,7 +111,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
 
 function shownHistory(network: string, { entries, holders, next, head }: HistoryPage, page: Page<number>) {
   return {
-    entries: entries.map((entry) => shownEntry(network, entry)),
+    entries: entries.map((one) => ({ event: shownEvent(network, one), what: one.what ?? '' })),
     holders: holders.map((one) => shownHolder(network, one)),
     nextPageToken: page.next(next),
     head,
@@ -114,12 +121,6 @@ function shownHistory(network: string, { entries, holders, next, head }: History
 function notBeyond<T extends object>(found: T | Beyond, { seq }: Moment): T {
   if ('beyond' in found) checkHead('seq', seq!, found.beyond)
   return found as T
-}
-
-/** An address, or the addresses of a CIDR. */
-function readPlace({ address, cidr }: Asked<pb.GetAddressHistoryRequest>): Cidr {
-  oneOf(['address', address], ['cidr', cidr])
-  return address === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address, 'address')
 }
 
 type RangeAsked = Pick<Asked<pb.ListEventsRequest>, 'afterSeq' | 'beforeSeq' | 'from' | 'to'>
@@ -135,24 +136,6 @@ function logPage({ descending }: { readonly descending: boolean }, { size, after
 function readMoment({ seq, time }: Pick<Asked<pb.ExplainAddressRequest>, 'seq' | 'time'>): Moment {
   if (seq !== undefined && time !== undefined) excluding('time', 'seq', 'time')
   return { seq: seq ?? null, at: time ?? null }
-}
-
-function readListEvents(message: Asked<pb.ListEventsRequest>, call: Call) {
-  const key = message.leaseId === '' ? null : requiredLease(message.leaseId, call, message.network)
-  const network = key?.network ?? allowedNetwork(call, message.network)
-  if (message.includeSources && message.types.length > 0) {
-    excluding('includeSources', 'types', 'includeSources')
-  }
-  const types = knownTexts(message.types, EVENT_TYPES, 'types')
-  const filter: EventFilter = {
-    ...readRange(message),
-    address: message.address === '' ? null : ipAddress(message.address, 'address'),
-    ownerKind: message.ownerKind || null,
-    ownerName: message.ownerName || null,
-    token: key?.token ?? null,
-    types: message.includeSources ? EVENT_TYPES : types,
-  }
-  return { network, filter }
 }
 
 /** Of a page: a number of the log. */

@@ -1,17 +1,21 @@
-/** One call of one method, whatever protocol it came in by. */
-import type { DescMessage, DescMethodUnary, Message, MessageShape } from '@bufbuild/protobuf'
-import type { GenService } from '@bufbuild/protobuf/codegenv2'
+/**
+ * One call of one method, whatever protocol it came in by, and the command that it is: what comes out is canonical, so that two
+ * requests that say the same are the same text, by which a repeated requestId is recognised.
+ */
+import { hash } from 'node:crypto'
+import type { DescMessage, DescMethod, DescMethodUnary, Message, MessageShape } from '@bufbuild/protobuf'
 import type { Answer, Command } from '../core/command.ts'
-import { type Refusal, refusal } from '../core/refusal.ts'
+import type { Refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
 import type { Intake } from '../sources/intake.ts'
 import type { SourceSecrets } from '../sources/settings.ts'
 import type { RpcObserved } from '../telemetry.ts'
 import type { Asked } from './asked.ts'
-import { Refused } from './errors.ts'
-import type { Caller, Role } from './rights.ts'
-import type { Shown } from './shown.ts'
+import { invalidField, Refused, refused } from './errors.ts'
+import { NETWORK_NAME, networkName, required } from './fields.ts'
+import { type Caller, checkNetwork, type Role } from './rights.ts'
+import { ourName, type Shown } from './shown.ts'
 
 export type Call = {
   readonly caller: Caller
@@ -23,24 +27,15 @@ export type Call = {
   readonly rpc: RpcObserved
 }
 
-/** From what is asked to what is answered. */
-type Handle<I extends DescMessage, O extends DescMessage> = (
-  message: Asked<MessageShape<I>>,
-  call: Call,
-) => Promise<Shown<MessageShape<O>>>
-
-/** A function for each method of a service, none forgotten. */
-export type Handlers<S> =
-  S extends GenService<infer Methods>
-    ? {
-        readonly [K in keyof Methods]: Methods[K] extends {
-          input: infer I extends DescMessage
-          output: infer O extends DescMessage
-        }
-          ? Handle<I, O>
-          : never
-      }
-    : never
+/** A function for each method of a service, none forgotten: from what is asked to what is answered. */
+export type Handlers<
+  S extends { readonly method: Readonly<Record<string, Pick<DescMethod, 'input' | 'output'>>> },
+> = {
+  readonly [K in keyof S['method']]: (
+    message: Asked<MessageShape<S['method'][K]['input']>>,
+    call: Call,
+  ) => Promise<Shown<MessageShape<S['method'][K]['output']>>>
+}
 
 export type Method = {
   /** `/ipledger.v1.LeaseService/Reserve` */
@@ -64,6 +59,8 @@ export async function submit({ ledger }: Backend, command: Command, call: Call):
   return outcome.answer
 }
 
+// From what was asked to commands.
+
 /** A method that submits the command that its request is. */
 export function commanded<M, C extends Command, R>(
   backend: Backend,
@@ -76,6 +73,108 @@ export function commanded<M, C extends Command, R>(
   }
 }
 
+/** Methods whose requests say which network their command is of; `networkOf` finds it, if the caller may use it. */
+export function commandsBy<N>(networkOf: (message: N, call: Call) => string) {
+  return <M extends N & { readonly requestId: string }, R>(
+    backend: Backend,
+    content: (message: M, call: Call, network: string) => Content,
+    show: (answer: Answer, command: Command) => R | Promise<R>,
+  ) => {
+    const read = (message: M, call: Call): Command => {
+      const network = networkOf(message, call)
+      return command(call, network, message.requestId, content(message, call, network))
+    }
+    return commanded(backend, read, show)
+  }
+}
+
+/** By default it is `default`. */
+export const commandedIn = commandsBy(({ network }: { readonly network: string }, call) =>
+  allowedNetwork(call, network),
+)
+
+type Envelope = 'network' | 'actor' | 'cause' | 'requestId' | 'fingerprint' | 'traceId'
+type Content = { readonly [T in Command['type']]: Omit<Command<T>, Envelope> }[Command['type']]
+
+/** A command: its content, and what every command has. `id` is the caller's; `same` is what a repetition must repeat. */
+export function command<const C extends { readonly type: Command['type'] }>(
+  call: Call,
+  network: string,
+  id: string,
+  content: C,
+  same: unknown = content,
+) {
+  return {
+    ...content,
+    network,
+    actor: { name: call.caller.name, node: call.caller.node },
+    cause: call.method,
+    requestId: id === '' ? null : id,
+    fingerprint: id === '' ? null : fingerprint(call.method, same),
+    traceId: call.traceId,
+  }
+}
+
+function fingerprint(method: string, content: unknown): string {
+  return hash('sha256', JSON.stringify([method, content]), 'base64url')
+}
+
+/** The network of a call, by default `default`, if the caller may use it. */
+export function allowedNetwork(call: Call, name: string, path = 'network'): string {
+  const network = networkName(name, path)
+  checkNetwork(call.caller, network)
+  return network
+}
+
+/** Of a lease id, which contains its network; one named beside it must agree. */
+export function requiredLease(id: string, call: Call, network: string) {
+  const [named = '', digits = '', ...rest] = required(id, 'leaseId').split('/')
+  const token = Number(digits)
+  const isNumber = /^[1-9][0-9]{0,15}$/.test(digits) && Number.isSafeInteger(token)
+  if (!isNumber || rest.length > 0 || !NETWORK_NAME.test(named)) {
+    throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
+  }
+  if (network !== '' && network !== named) {
+    throw invalidField('network', `leaseId names network ${named}; give the same, or leave this out`)
+  }
+  checkNetwork(call.caller, named)
+  return { network: named, token }
+}
+
+const NOT_SETTINGS: ReadonlySet<string> = new Set(['network', 'name', 'version', 'requestId', 'updateMask'])
+
+/**
+ * JSON names of the fields that an update changes: those that its mask names, else those that are given. Only lists and maps
+ * can be named and empty, which clears them; whatever else does not agree with the mask is refused.
+ */
+export function changedFields(
+  { fields }: DescMessage,
+  { updateMask, ...said }: { readonly updateMask?: { readonly paths: readonly string[] } },
+): ReadonlySet<string> {
+  const settings = fields.filter(({ localName }) => !NOT_SETTINGS.has(localName))
+  const named = new Set(updateMask?.paths)
+  for (const path of named) {
+    if (settings.some(({ name }) => name === path)) continue
+    const allowed = settings.map(({ jsonName }) => jsonName).join(', ')
+    throw invalidField('updateMask', `${path} can't be changed; it may name ${allowed}`)
+  }
+  const changed = settings.filter((field) => {
+    const { jsonName, name, fieldKind } = field
+    const isMany = fieldKind === 'list' || fieldKind === 'map'
+    const value = (said as Readonly<Record<string, unknown>>)[ourName(field)]
+    const isGiven = isMany ? Object.keys(value as object).length > 0 : value !== undefined
+    const isNamed = named.has(name)
+    if (updateMask !== undefined && isGiven && !isNamed)
+      throw invalidField(jsonName, 'is given, and updateMask does not name it')
+    if (isNamed && !isGiven && !isMany)
+      throw invalidField(jsonName, 'is named by updateMask; give its new value')
+    return isNamed || isGiven
+  })
+  return new Set(changed.map(({ jsonName }) => jsonName))
+}
+
+// What was read.
+
 export function accepted<T extends object>(result: T | Refusal): T {
   if ('reason' in result) throw new Refused(result as Refusal)
   return result as T
@@ -84,29 +183,23 @@ export function accepted<T extends object>(result: T | Refusal): T {
 /** What was read of a network, which may not exist. */
 export function ofNetwork<T>(found: T | null, network: string): T {
   if (found !== null) return found
-  throw new Refused(
-    refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network }),
-  )
+  throw refused('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
 }
 
 export function poolNotFound(network: string, pool: string): Refused {
-  return new Refused(
-    refusal('POOL_NOT_FOUND', `there is no pool ${pool} in network ${network}`, { network, pool }),
-  )
+  return refused('POOL_NOT_FOUND', `there is no pool ${pool} in network ${network}`, { network, pool })
 }
 
-export function neverWas(leaseId: string): Refusal {
-  return refusal('LEASE_NOT_FOUND', `there never was a lease ${leaseId}`, { leaseId })
+export function neverWas(leaseId: string): Refused {
+  return refused('LEASE_NOT_FOUND', `there never was a lease ${leaseId}`, { leaseId })
 }
 
 /** A number that a later life of this log gave out: the database may be an older copy. The core says the same of writes. */
 export function checkHead(what: string, number: number, head: number): void {
   if (number <= head) return
-  throw new Refused(
-    refusal(
-      'VERSION_MISMATCH',
-      `${what} is beyond this ledger's last number ${head}; if it was ever answered, the database is an older copy`,
-      { number: String(number), beyondHead: String(head) },
-    ),
+  throw refused(
+    'VERSION_MISMATCH',
+    `${what} is beyond this ledger's last number ${head}; if it was ever answered, the database is an older copy`,
+    { number: String(number), beyondHead: String(head) },
   )
 }

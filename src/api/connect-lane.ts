@@ -35,11 +35,7 @@ import {
   tooLarge,
 } from './dispatch.ts'
 import { invalidField, isOurs } from './errors.ts'
-
-type ConnectLane = (
-  request: IncomingMessage | Http2ServerRequest,
-  response: ServerResponse | Http2ServerResponse,
-) => boolean
+import { page } from './pages.ts'
 
 /** Bytes that are no UTF-8 would each become the replacement character, and two owners one. */
 const STRICT_UTF8 = { textDecoder: new TextDecoder('utf-8', { fatal: true }) }
@@ -60,7 +56,7 @@ export function createConnectLane(
   front: Front,
   protocols: { readonly grpc: boolean },
   open: (router: ConnectRouter) => void,
-): ConnectLane {
+) {
   // Given once more with each method: the library forgets it where a method has options of its own.
   const spoken = { grpc: protocols.grpc, grpcWeb: true, connect: true }
   const router = createConnectRouter({
@@ -107,15 +103,17 @@ export function createConnectLane(
   }
   const handlers = new Map<string, UniversalHandler>(router.handlers.map((one) => [one.requestPath, one]))
 
-  return function take(request, response) {
+  return function take(
+    request: IncomingMessage | Http2ServerRequest,
+    response: ServerResponse | Http2ServerResponse,
+  ): boolean {
     const url = request.url ?? ''
     const query = url.indexOf('?')
     const handler = handlers.get(query < 0 ? url : url.slice(0, query))
     if (handler === undefined) return false
     try {
       const asked = universalRequestFromNodeRequest(request, response, undefined, undefined)
-      const connection = 'stream' in request ? request.stream.session! : null
-      const count = front.countFor(connection, response)
+      const count = front.countFor(response, 'stream' in request ? request.stream.session : undefined)
       handler({ ...asked, body: counted(asked.body as AsyncIterable<Uint8Array>, count) })
         .then((answered) => {
           for (const headers of [answered.header, answered.trailer]) withPlainMessage(headers)
@@ -129,9 +127,7 @@ export function createConnectLane(
     } catch (error) {
       // A Host header that is no host, or none.
       front.log.debug({ err: error }, 'request without a usable authority')
-      response.statusCode = 400
-      response.setHeader('content-type', 'text/plain; charset=utf-8')
-      response.end('the Host header is missing or malformed\n')
+      page(response, 400, 'the Host header is missing or malformed\n')
     }
     return true
   }

@@ -3,16 +3,9 @@
  * whatever a handler throws. Nothing is written to the log for a call that went as it should, above debug.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import {
-  type DescMethod,
-  type DescService,
-  fromJson,
-  type JsonObject,
-  type Message,
-} from '@bufbuild/protobuf'
+import { type DescService, fromJson, type JsonObject, type Message } from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
-import { refusal } from '../core/refusal.ts'
 import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
 import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
@@ -25,7 +18,7 @@ import { readerOf } from './asked.ts'
 import { auditHandlers } from './audit-handlers.ts'
 import type { CountFor } from './bodies.ts'
 import type { Backend, Call, Method } from './call.ts'
-import { internalError, invalidField, Refused } from './errors.ts'
+import { internalError, invalidField, Refused, refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
 import { networkHandlers } from './network-handlers.ts'
@@ -67,7 +60,8 @@ export function methodsOf(backend: Backend): readonly Method[] {
     ...livenessHandlers(backend),
     ...auditHandlers(backend),
   }
-  const unary = SERVICES.flatMap(({ methods }) => methods.filter(isUnary))
+  const methods = SERVICES.flatMap((service) => service.methods)
+  const unary = methods.filter((desc): desc is Method['desc'] => desc.methodKind === 'unary')
   return unary.map((desc) => {
     const handle = handlers[desc.localName]
     const roles = RIGHTS.get(desc.name)
@@ -80,10 +74,6 @@ export function methodsOf(backend: Backend): readonly Method[] {
       handle: async (message, call) => write(await handle(read(message) as never, call)),
     }
   })
-}
-
-function isUnary(desc: DescMethod): desc is Method['desc'] {
-  return desc.methodKind === 'unary'
 }
 
 /** What its header says of a call. */
@@ -149,9 +139,7 @@ export function messageOf({ desc }: Method, answered: object): Message {
 }
 
 export function deadlinePassed(): Refused {
-  return new Refused(
-    refusal('DEADLINE_EXCEEDED', 'the deadline passed before the call was begun; nothing was done', {}),
-  )
+  return refused('DEADLINE_EXCEEDED', 'the deadline passed before the call was begun; nothing was done', {})
 }
 
 /** A call ends with what its caller is told, or because nobody waits for it. */
@@ -186,7 +174,7 @@ function told(
   if (error instanceof ConnectError) return error
   if (error instanceof ReadsUnavailable) {
     logLimit(about.caller, (more) => log.warn({ ...about, err: error.cause, ...more }, error.message))
-    return new Refused(refusal('DATABASE_UNAVAILABLE', NO_DATABASE, {}, 1_000))
+    return refused('DATABASE_UNAVAILABLE', NO_DATABASE, {}, 1_000)
   }
   logLimit(about.caller, (more) => log.error({ ...about, err: error, ...more }, 'a handler failed'))
   return internalError()

@@ -103,6 +103,10 @@ export class Refused extends ConnectError {
   }
 }
 
+export function refused(...said: Parameters<typeof refusal>): Refused {
+  return new Refused(refusal(...said))
+}
+
 /** The field's path as a JSON caller wrote it (`claims[0].address`), and what is wrong with it. */
 export function invalidField(path: string, why: string): Refused {
   return new Refused(path === '' ? refusal('INVALID_FIELD', why, { field: '', why }) : invalid(path, why))

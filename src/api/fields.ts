@@ -9,6 +9,7 @@ import {
   formatCidr,
   type IpAddress,
   isMalformed,
+  type Malformed,
   parseAddress,
   parseCidr,
 } from '../core/address.ts'
@@ -67,7 +68,6 @@ export function interfaceName(value: string, path: string): string {
 /** Keys ascending, so that equal labels are equal text. */
 export function labels(given: Readonly<Record<string, string>>, path: string): Labels {
   const keys = Object.keys(given)
-  if (keys.length === 0) return NO_LABELS
   checkCount(keys.length, LIMITS.labels, path)
   const sorted: Record<string, string> = {}
   for (const key of keys.sort()) {
@@ -82,43 +82,29 @@ export function labels(given: Readonly<Record<string, string>>, path: string): L
   return sorted
 }
 
-const NO_LABELS: Labels = {}
-
-export function ipAddress(value: string, path: string): IpAddress {
-  const parsed = parseAddress(value)
+function sound<T extends object>(parsed: T | Malformed, path: string): T {
   if (isMalformed(parsed)) throw invalidField(path, parsed.malformed)
   return parsed
 }
 
-export function address(value: string, path: string): string {
-  return formatAddress(ipAddress(value, path))
-}
+export const ipAddress = (value: string, path: string): IpAddress => sound(parseAddress(value), path)
+export const address = (value: string, path: string): string => formatAddress(ipAddress(value, path))
+export const cidr = (value: string, path: string): string => formatCidr(sound(parseCidr(value), path))
 
 /** One that is in use: a spelling that can only mean one address is that address, so that it spoils no list. */
 export function addressInUse(value: string, path: string): string {
-  const meant = addressMeant(value)
-  return meant === null ? address(value, path) : formatAddress(meant)
+  return formatAddress(addressMeant(value) ?? ipAddress(value, path))
 }
 
 /** A CIDR, or an address for the block of that one address. */
 export function cidrOrAddress(value: string, path: string): Cidr {
-  const parsed = parseCidr(value.includes('/') ? value : wholeLength(ipAddress(value, path)))
-  if (isMalformed(parsed)) throw invalidField(path, parsed.malformed)
-  return parsed
+  if (value.includes('/')) return sound(parseCidr(value), path)
+  const one = ipAddress(value, path)
+  return sound(parseCidr(`${formatAddress(one)}/${one.family === 4 ? 32 : 128}`), path)
 }
 
 export function optionalCidr(value: string, path: string): Cidr | null {
   return value === '' ? null : cidrOrAddress(value, path)
-}
-
-function wholeLength(one: IpAddress): string {
-  return `${formatAddress(one)}/${one.family === 4 ? 32 : 128}`
-}
-
-export function cidr(value: string, path: string): string {
-  const parsed = parseCidr(value)
-  if (isMalformed(parsed)) throw invalidField(path, parsed.malformed)
-  return formatCidr(parsed)
 }
 
 /** Texts of which each must be one of those known. Of a misspelt one nothing would seem to be there. */

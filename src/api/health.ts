@@ -16,14 +16,7 @@ import { type Condition, ReadsUnavailable } from '../ledger/reads.ts'
 const FRESH_MS = 1_000
 const WATCH_EVERY_MS = 2_000
 
-export type HealthState = {
-  /** The page for "is it up?" */
-  live(): string
-  /** The page for "can it do its work?" */
-  report(): Promise<{ readonly ready: boolean; readonly words: string }>
-  /** `List` is unimplemented. */
-  readonly service: Pick<ServiceImpl<typeof Health>, 'check' | 'watch'>
-}
+export type HealthState = ReturnType<typeof createHealth>
 
 /** A worker that failed and does not run yet: since when, in milliseconds since 1970. */
 export type WorkerTrouble = { readonly since: number }
@@ -33,16 +26,14 @@ export type HealthOptions = {
   readonly services: readonly string[]
   readonly stopping: AbortSignal
   /** The images of networks that were there at start are loaded. By default they are loaded at first use. */
-  readonly loaded?: () => boolean
+  readonly loaded?: (() => boolean) | undefined
   /** Null: it runs, or is not ours. */
-  readonly worker?: () => WorkerTrouble | null
+  readonly worker?: (() => WorkerTrouble | null) | undefined
 }
 
-type Looked =
-  | { readonly ready: true; readonly condition: Condition }
-  | { readonly ready: false; readonly why: string }
+type Looked = { readonly ready: boolean; readonly words: string; readonly condition?: Condition }
 
-export function createHealth({ look, services, stopping, loaded, worker }: HealthOptions): HealthState {
+export function createHealth({ look, services, stopping, loaded, worker }: HealthOptions) {
   let asked: { readonly at: number; readonly looked: Promise<Looked> } | undefined
   let failingSince: number | undefined
 
@@ -50,11 +41,12 @@ export function createHealth({ look, services, stopping, loaded, worker }: Healt
     try {
       const condition = await look()
       failingSince = undefined
-      if (loaded?.() === false) return { ready: false, why: 'it loads the images of its networks' }
-      return { ready: true, condition }
+      if (loaded?.() === false)
+        return { ready: false, words: 'not ready: it loads the images of its networks' }
+      return { ready: true, words: 'ready: the database answers', condition }
     } catch (error) {
       failingSince ??= Date.now()
-      return { ready: false, why: whyNot(error, failingSince) }
+      return { ready: false, words: `not ready: ${whyNot(error, failingSince)}` }
     }
   }
 
@@ -71,31 +63,27 @@ export function createHealth({ look, services, stopping, loaded, worker }: Healt
     return (await recently()).ready ? Status.SERVING : Status.NOT_SERVING
   }
 
-  function warnings(condition?: Condition): readonly string[] {
-    const { recovering = 0, held = 0 } = condition ?? {}
-    const trouble = worker?.() ?? null
-    return [
-      ...(recovering === 0
-        ? []
-        : [`${networks(recovering)} RECOVERING, with nothing handed out: ipledger attention`]),
-      ...(held === 0 ? [] : [`${networks(held)} held: ipledger attention`]),
-      ...(trouble === null
-        ? []
-        : [`the worker failed at ${isoTime(trouble.since)} and is started again: the log says why`]),
-    ].map((warning) => `warning: ${warning}\n`)
+  function warnings({ recovering, held }: Partial<Condition> = {}): string {
+    const trouble = worker?.()
+    const all = [
+      recovering && `${networks(recovering)} RECOVERING, with nothing handed out: ipledger attention`,
+      held && `${networks(held)} held: ipledger attention`,
+      trouble &&
+        `the worker failed at ${new Date(trouble.since).toISOString()} and is started again: the log says why`,
+    ]
+    return all.map((warning) => (warning ? `warning: ${warning}\n` : '')).join('')
   }
 
   return {
-    live: () => [`ipledger is up${stopping.aborted ? ' and stopping' : ''}\n`, ...warnings()].join(''),
+    /** The page for "is it up?" */
+    live: () => `ipledger is up${stopping.aborted ? ' and stopping' : ''}\n${warnings()}`,
+    /** The page for "can it do its work?" */
     async report() {
       if (stopping.aborted) return { ready: false, words: 'ipledger is not ready: it is stopping\n' }
-      const looked = await recently()
-      const first = looked.ready
-        ? 'ipledger is ready: the database answers\n'
-        : `ipledger is not ready: ${looked.why}\n`
-      const { ready } = looked
-      return { ready, words: [first, ...warnings(looked.ready ? looked.condition : undefined)].join('') }
+      const { ready, words, condition } = await recently()
+      return { ready, words: `ipledger is ${words}\n${warnings(condition)}` }
     },
+    /** `List` is unimplemented. */
     service: {
       async check({ service }) {
         const status = await statusOf(service)
@@ -113,7 +101,7 @@ export function createHealth({ look, services, stopping, loaded, worker }: Healt
           await delay(WATCH_EVERY_MS, undefined, { signal: until }).catch(() => {})
         }
       },
-    },
+    } satisfies Pick<ServiceImpl<typeof Health>, 'check' | 'watch'>,
   }
 }
 
@@ -127,7 +115,7 @@ const NOT_ALLOWED = '42501'
 
 function whyNot(error: unknown, since: number): string {
   const code = codeOf(error instanceof ReadsUnavailable ? error.cause : error)
-  const at = `since ${isoTime(since)}`
+  const at = `since ${new Date(since).toISOString()}`
   if (NO_TABLES.has(code)) return `the database lacks tables of ipledger ${at}: run ipledger migrate`
   if (code === NOT_ALLOWED)
     return `the database refuses its own role what it needs ${at}: run ipledger migrate`
@@ -139,8 +127,4 @@ function codeOf(error: unknown): string {
   if (!(error instanceof Error)) return ''
   if (error instanceof AggregateError) return codeOf(error.errors[0])
   return 'code' in error && typeof error.code === 'string' ? error.code : ''
-}
-
-function isoTime(ms: number): string {
-  return new Date(ms).toISOString()
 }

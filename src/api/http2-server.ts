@@ -9,22 +9,18 @@ import type { Logger } from '../telemetry.ts'
 /** As many as a client commonly keeps on one connection; more wait on its side. */
 const STREAMS_PER_CONNECTION = 256
 
-export type Http2Limits = {
-  /** From the headers of a request to the end of its body. */
-  readonly requestWithinMs: number
-  /** How long a connection without requests is kept. */
-  readonly idleMs: number
-}
-
-type Answering = (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void
-
-export function createHttp2Server(answer: Answering, limits: Http2Limits, log: Logger) {
+/** `requestWithinMs`: from the headers of a request to the end of its body; `idleMs`: how long a connection without any is kept. */
+export function createHttp2Server(
+  answer: (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void,
+  { requestWithinMs, idleMs }: { readonly requestWithinMs: number; readonly idleMs: number },
+  log: Logger,
+) {
   const sessions = new Set<http2.ServerHttp2Session>()
   const server = http2.createServer(
     { settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION }, maxHeaderListPairs: 128 },
     (request, response) => {
       const { stream } = response
-      const late = setTimeout(() => stream.close(http2.constants.NGHTTP2_CANCEL), limits.requestWithinMs)
+      const late = setTimeout(() => stream.close(http2.constants.NGHTTP2_CANCEL), requestWithinMs)
       request.once('end', () => clearTimeout(late))
       stream.once('close', () => clearTimeout(late))
       answer(request, response)
@@ -42,7 +38,7 @@ export function createHttp2Server(answer: Answering, limits: Http2Limits, log: L
         streams -= 1
       })
     })
-    session.setTimeout(limits.idleMs, closeIdle)
+    session.setTimeout(idleMs, closeIdle)
     session.once('close', () => sessions.delete(session))
     // A peer that breaks the protocol: its session ends, nothing else does.
     session.on('error', (error) => log.debug({ err: error }, 'HTTP/2 session broken'))

@@ -4,13 +4,7 @@
  */
 import { fromBinary } from '@bufbuild/protobuf'
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
-import {
-  LivenessService,
-  type ReportSnapshotRequest,
-  ReportSnapshotRequestSchema,
-  type SnapshotEntry,
-  SnapshotEntrySchema,
-} from '../gen/ipledger/v1/liveness_pb.ts'
+import * as pb from '../gen/ipledger/v1/liveness_pb.ts'
 import { MOST_ENTRIES } from '../sources/source.ts'
 import { invalidField } from './errors.ts'
 import { readJson } from './read-json.ts'
@@ -19,13 +13,13 @@ export const MOST_REPORT_BYTES = 32 * 1024 * 1024
 /** What is read at once: a millisecond or two of the process. Also the longest entry, and the longest rest. */
 export const SLICE_BYTES = 64 * 1024
 const ENTRIES = 'entries'
-const FIELDS: ReadonlySet<string> = new Set(SnapshotEntrySchema.fields.map(({ jsonName }) => jsonName))
+const FIELDS: ReadonlySet<string> = new Set(pb.SnapshotEntrySchema.fields.map(({ jsonName }) => jsonName))
 
-export const REPORT_PATH = `/${LivenessService.typeName}/${LivenessService.method.reportSnapshot.name}`
+export const REPORT_PATH = `/${pb.LivenessService.typeName}/${pb.LivenessService.method.reportSnapshot.name}`
 
 /** A slice with each step. */
-export function* readingReport(body: Buffer, isJson: boolean): Generator<void, ReportSnapshotRequest> {
-  const entries: SnapshotEntry[] = []
+export function* readingReport(body: Buffer, isJson: boolean): Generator<void, pb.ReportSnapshotRequest> {
+  const entries: pb.SnapshotEntry[] = []
   const rest: Buffer[] = []
   yield* isJson ? cuttingJson(body, entries, rest) : cuttingBinary(body, entries, rest)
   const small = Buffer.concat(rest)
@@ -33,20 +27,20 @@ export function* readingReport(body: Buffer, isJson: boolean): Generator<void, R
     throw invalidField('', `must have at most ${SLICE_BYTES} bytes besides its entries`)
   }
   const message = isJson
-    ? (readJson(ReportSnapshotRequestSchema, small.toString()) as ReportSnapshotRequest)
-    : fromBinary(ReportSnapshotRequestSchema, small)
+    ? (readJson(pb.ReportSnapshotRequestSchema, small.toString()) as pb.ReportSnapshotRequest)
+    : fromBinary(pb.ReportSnapshotRequestSchema, small)
   message.entries = entries
   return message
 }
 
-function* cuttingBinary(body: Buffer, entries: SnapshotEntry[], rest: Buffer[]): Generator<void> {
+function* cuttingBinary(body: Buffer, entries: pb.SnapshotEntry[], rest: Buffer[]): Generator<void> {
   const reader = new BinaryReader(body)
-  const { number } = ReportSnapshotRequestSchema.field.entries
+  const { number } = pb.ReportSnapshotRequestSchema.field.entries
   for (let cut = 0; reader.pos < reader.len; ) {
     const from = reader.pos
     const [field, wireType] = reader.tag()
     if (field === number && wireType === WireType.LengthDelimited) {
-      add(entries, fromBinary(SnapshotEntrySchema, reader.bytes()))
+      add(entries, fromBinary(pb.SnapshotEntrySchema, reader.bytes()))
     } else {
       reader.skip(wireType, field)
       rest.push(body.subarray(from, reader.pos))
@@ -62,7 +56,7 @@ const COMMA = 0x2c
 const BACKSLASH = 0x5c
 
 /** Follows strings and brackets, nothing else: whatever is wrong is found when a slice, or the rest, is parsed. */
-function* cuttingJson(body: Buffer, entries: SnapshotEntry[], rest: Buffer[]): Generator<void> {
+function* cuttingJson(body: Buffer, entries: pb.SnapshotEntry[], rest: Buffer[]): Generator<void> {
   let depth = 0
   let kept = 0
   /** Begin of the slice; not in the entries: -1. */
@@ -98,7 +92,7 @@ function* cuttingJson(body: Buffer, entries: SnapshotEntry[], rest: Buffer[]): G
   rest.push(body.subarray(slice < 0 ? kept : body.length))
 }
 
-function addJson(entries: SnapshotEntry[], slice: Buffer): void {
+function addJson(entries: pb.SnapshotEntry[], slice: Buffer): void {
   const path = `${ENTRIES}[${entries.length}]`
   if (slice.length > SLICE_BYTES) throw invalidField(path, `must have at most ${SLICE_BYTES / 2} bytes`)
   let values: unknown
@@ -111,7 +105,7 @@ function addJson(entries: SnapshotEntry[], slice: Buffer): void {
 }
 
 /** As it was parsed: a copy of each would cost more than the parsing. */
-function entryOf(value: unknown, path: string): SnapshotEntry {
+function entryOf(value: unknown, path: string): pb.SnapshotEntry {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) {
     throw invalidField(path, 'must be a JSON object')
   }
@@ -127,10 +121,10 @@ function entryOf(value: unknown, path: string): SnapshotEntry {
     else if (typeof entry[name] !== 'string') throw invalidField(`${path}.${name}`, 'expected a string')
   }
   entry.address ??= ''
-  return entry as SnapshotEntry
+  return entry as pb.SnapshotEntry
 }
 
-function add(entries: SnapshotEntry[], entry: SnapshotEntry): void {
+function add(entries: pb.SnapshotEntry[], entry: pb.SnapshotEntry): void {
   if (entries.length === MOST_ENTRIES)
     throw invalidField(ENTRIES, `must have at most ${MOST_ENTRIES} entries`)
   entries.push(entry)

@@ -1,72 +1,100 @@
 /** LivenessService: sources and what they report, what follows from it, and what waits. One function a method. */
+import type { JsonObject } from '@bufbuild/protobuf'
+import type { Family } from '../core/address.ts'
 import type { Answer } from '../core/command.ts'
-import type { HoldCause } from '../core/event.ts'
+import type { Details, HoldCause, SourceDeclaration, SourceKind } from '../core/event.ts'
 import type { SourceState } from '../core/image.ts'
-import { refusal } from '../core/refusal.ts'
-import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
-import type { LeaseFilter } from '../ledger/read-leases.ts'
+import { POLICY } from '../core/policy.ts'
+import type { LivenessService, LookUpVerdict } from '../gen/ipledger/v1/liveness_pb.ts'
 import { ATTENTION_CODES } from '../ledger/read-sources.ts'
 import { asking } from '../ledger/reads.ts'
+import type { Reporting, Verdict } from '../sources/intake.ts'
+import { checkAllowed, checkDeclaration } from '../sources/settings.ts'
+import { endedAt, sentence } from '../sources/source.ts'
 import { shownHolds, shownLease, shownSighting, shownSource, shownVerification } from './answers.ts'
-import { accepted, type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
-import { Refused } from './errors.ts'
-import { address, ipAddress, knownTexts, optionalCidr, required } from './fields.ts'
+import type { Asked } from './asked.ts'
 import {
-  readRegisterSource,
-  readReport,
-  readReporting,
-  readSourceCommand,
-  readVerdicts,
-} from './liveness-requests.ts'
+  accepted,
+  allowedNetwork,
+  type Backend,
+  type Call,
+  commandedIn,
+  type Handlers,
+  ofNetwork,
+  poolNotFound,
+} from './call.ts'
+import { invalidField, Refused, refused } from './errors.ts'
+import { address, excluding, ipAddress, knownTexts, optionalCidr, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
 import { reconcile } from './reconcile.ts'
-import { allowedNetwork, command } from './requests.ts'
+import { checkNode, mayReport } from './rights.ts'
 
-const EVERY_LEASE: LeaseFilter = {
-  states: [],
-  quarantineReasons: [],
-  ownerKind: null,
-  ownerName: null,
-  ownerUid: null,
-  node: null,
-  labels: {},
-  pools: [],
-  cidr: null,
-}
+/** Where a source is and how it is asked; far above what any kind has. */
+const SETTINGS_BYTES = 16 * 1024
+const DETAIL_BYTES = 1_024
 
+const NO_OWNER = { ownerKind: null, ownerName: null, ownerUid: null }
+const EVERY_LEASE = { ...NO_OWNER, states: [], quarantineReasons: [], node: null, labels: {} }
 const NOT_READ = { freshness: null, failure: null, failingSince: null }
-const EVERY_SOURCE = { id: null, node: null, states: [], after: null }
 
 export function livenessHandlers(backend: Backend): Handlers<typeof LivenessService> {
   const { reads, intake, secrets } = backend
 
+  const namedSource = (network: string, id: string) =>
+    reads.sources(network, { id, node: null, states: [], after: null, limit: 1 })
+
   /** As the command left it; how it stands by its reports if that can be read. */
   async function answered({ source }: Answer, { network }: { readonly network: string }) {
-    const filter = { ...EVERY_SOURCE, id: source!.declaration.id, limit: 1 }
-    const found = await reads.sources(network, filter).catch(() => null)
+    const found = await namedSource(network, source!.declaration.id).catch(() => null)
     return { source: shownSource(network, { ...NOT_READ, ...found?.[0], source: source! }) }
   }
 
   async function requireSource(network: string, id: string): Promise<void> {
-    const filter = { ...EVERY_SOURCE, id, limit: 1 }
-    if (ofNetwork(await reads.sources(network, filter), network).length > 0) return
-    throw new Refused(
-      refusal('SOURCE_NOT_FOUND', `network ${network} has no source ${id}`, { network, source: id }),
-    )
+    if (ofNetwork(await namedSource(network, id), network).length > 0) return
+    throw refused('SOURCE_NOT_FOUND', `network ${network} has no source ${id}`, { network, source: id })
   }
 
   return {
-    registerSource: commanded(
+    registerSource: commandedIn(
       backend,
-      (message, call) => readRegisterSource(message, call, secrets),
+      ({ id, kind: named, sight, settings }, call, network) => {
+        const kind = (named?.toLowerCase() ?? 'push') as SourceKind
+        const { node, ownerKinds, families, intervalMs } = required(sight, 'sight')
+        checkNode(call.caller, node)
+        if (ownerKinds.length === 0) {
+          throw invalidField(
+            'sight.ownerKinds',
+            'required: the kinds of workloads that it can see, as in pod',
+          )
+        }
+        const declaration: SourceDeclaration = {
+          id: required(id, 'id'),
+          kind,
+          node,
+          ownerKinds: [...new Set(ownerKinds)],
+          families: readFamilies(families),
+          intervalMs: intervalMs ?? (kind === 'push' ? POLICY.agentIntervalMs : POLICY.pulledIntervalMs),
+          settings: readSettings(settings ?? {}),
+        }
+        const bad = checkDeclaration(declaration) ?? checkAllowed(secrets, network, declaration)
+        if (bad !== null) throw new Refused(bad)
+        return { type: 'registerSource', declaration }
+      },
       answered,
     ),
-    enableSource: commanded(backend, readSourceCommand('enableSource'), answered),
-    retireSource: commanded(backend, readSourceCommand('retireSource'), async (answer, command) => ({
-      ...(await answered(answer, command)),
-      unwitnessed: answer.unwitnessed,
-      unlisted: answer.unlisted,
-    })),
+    enableSource: commandedIn(
+      backend,
+      ({ id }) => ({ type: 'enableSource', id: required(id, 'id') }),
+      answered,
+    ),
+    retireSource: commandedIn(
+      backend,
+      ({ id }) => ({ type: 'retireSource', id: required(id, 'id') }),
+      async (answer, command) => {
+        const { unwitnessed, unlisted } = answer
+        return { ...(await answered(answer, command)), unwitnessed, unlisted }
+      },
+    ),
 
     listSources: async (message, call) => {
       const network = allowedNetwork(call, message.network)
@@ -99,7 +127,18 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       accepted(await asking(intake.begin(readReporting(message, call)))),
 
     reportSnapshot: async (message, call) => {
-      const { next, ...reported } = accepted(await asking(intake.report(readReport(message, call))))
+      const { entries, unchanged, sequence, head, complete } = message
+      if (unchanged !== '' && entries.length > 0) excluding('unchanged', 'entries', 'unchanged')
+      const report = {
+        ...readReporting(message, call),
+        begunAt: required(message.begunAt, 'begunAt'),
+        sequence: required(sequence || undefined, 'sequence'),
+        epoch: required(message.epoch, 'epoch'),
+        head,
+        complete,
+        content: unchanged === '' ? { entries } : { unchanged },
+      }
+      const { next, ...reported } = accepted(await asking(intake.report(report)))
       return {
         ...reported,
         verifications: reported.verifications.map(shownVerification),
@@ -112,7 +151,8 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
     reportVerdicts: async (message, call) => {
       const reporting = readReporting(message, call)
       const epoch = required(message.epoch, 'epoch')
-      const verdicts = readVerdicts(message.verdicts)
+      if (message.verdicts.length === 0) throw invalidField('verdicts', 'required: 1 to 1000 verdicts')
+      const verdicts = message.verdicts.map(readVerdict)
       return accepted(await asking(intake.verdicts({ ...reporting, epoch, verdicts })))
     },
 
@@ -141,14 +181,13 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       }
     },
 
-    resumeHold: commanded(
+    resumeHold: commandedIn(
       backend,
-      ({ network, cause, why, requestId }, call) =>
-        command(call, allowedNetwork(call, network), requestId, {
-          type: 'resumeHold',
-          hold: (cause as HoldCause | undefined) ?? null,
-          why: required(why, 'why'),
-        }),
+      ({ cause, why }) => ({
+        type: 'resumeHold',
+        hold: (cause as HoldCause | undefined) ?? null,
+        why: required(why, 'why'),
+      }),
       ({ network }) => ({ holds: shownHolds(network!.network) }),
     ),
 
@@ -159,5 +198,69 @@ export function livenessHandlers(backend: Backend): Handlers<typeof LivenessServ
       const { items, next } = ofNetwork(await reads.attention(network, { codes }, page), network)
       return { items, nextPageToken: page.next(next) }
     },
+  }
+}
+
+// What is asked.
+
+function readReporting(
+  message: { readonly network: string; readonly source: string },
+  call: Call,
+): Reporting {
+  return {
+    network: allowedNetwork(call, message.network),
+    source: required(message.source, 'source'),
+    traceId: call.traceId,
+    deadline: call.deadline,
+    mayReport: mayReport(call.caller),
+  }
+}
+
+function readFamilies(given: readonly number[]): readonly Family[] {
+  if (given.length === 0) return [4, 6]
+  const families = given.map((family, index) => {
+    if (family !== 4 && family !== 6) throw invalidField(`sight.families[${index}]`, 'must be 4 or 6')
+    return family
+  })
+  return [...new Set(families)]
+}
+
+function readSettings(settings: JsonObject): Details {
+  // PostgreSQL's text holds everything but this.
+  const json = JSON.stringify(settings, (key, value) => {
+    const isStorable = [key, value].every(
+      (one) => typeof one !== 'string' || (one.isWellFormed() && !one.includes('\0')),
+    )
+    if (!isStorable) throw invalidField('settings', 'must be well-formed text without NUL')
+    return value
+  })
+  if (Buffer.byteLength(json) > SETTINGS_BYTES) {
+    throw invalidField('settings', `must have at most ${SETTINGS_BYTES} bytes of JSON`)
+  }
+  return settings as Details
+}
+
+function readVerdict(
+  { id, answer: named, terminalSince, ...said }: Asked<LookUpVerdict>,
+  index: number,
+): Verdict {
+  const path = `verdicts[${index}]`
+  const answer = required(named, `${path}.answer`).toLowerCase() as Verdict['answer']
+  if (Buffer.byteLength(said.detail) > DETAIL_BYTES) {
+    throw invalidField(`${path}.detail`, `must have at most ${DETAIL_BYTES} bytes`)
+  }
+  // Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever.
+  const detail = sentence(said.detail)
+  if (answer !== 'terminal') {
+    if (terminalSince !== undefined)
+      throw invalidField(`${path}.terminalSince`, 'is only for the answer TERMINAL')
+    return { id, answer, terminalSince: null, detail }
+  }
+  const ended = endedAt(required(terminalSince, `${path}.terminalSince`), detail)
+  return {
+    id,
+    answer: ended.answer,
+    terminalSince: ended.answer === 'terminal' ? ended.since : null,
+    detail: ended.detail,
   }
 }

@@ -2,61 +2,45 @@
 import type { Answer } from '../core/command.ts'
 import { type NetworkService, UpdateNetworkRequestSchema } from '../gen/ipledger/v1/network_pb.ts'
 import { shownNetwork } from './answers.ts'
-import { type Backend, commanded, type Handlers, ofNetwork } from './call.ts'
+import { allowedNetwork, type Backend, changedFields, commandsBy, type Handlers, ofNetwork } from './call.ts'
 import { networkName, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { allowedNetwork, changedFields, command, namedNetwork } from './requests.ts'
+
+/** Nobody creates or changes a network by default. */
+const named = commandsBy(({ name }: { readonly name: string }, call) =>
+  allowedNetwork(call, required(name, 'name'), 'name'),
+)
+const inNamed = commandsBy(({ network }: { readonly network: string }, call) =>
+  allowedNetwork(call, required(network, 'network')),
+)
 
 export function networkHandlers(backend: Backend): Handlers<typeof NetworkService> {
   const { reads } = backend
   const show = ({ network }: Answer) => ({ network: shownNetwork(network!) })
   return {
-    createNetwork: commanded(
+    createNetwork: named(
       backend,
-      ({ name, requestId, description, labels }, call) =>
-        command(call, namedNetwork(call, name, 'name'), requestId, {
-          type: 'createNetwork',
-          settings: { description, labels },
-        }),
+      ({ description, labels }) => ({ type: 'createNetwork', settings: { description, labels } }),
       show,
     ),
 
-    updateNetwork: commanded(
+    updateNetwork: named(
       backend,
-      (message, call) => {
-        const { name, requestId, version = null, description = null, labels } = message
+      (message) => {
+        const { version = null, description = null, labels } = message
         const changes = changedFields(UpdateNetworkRequestSchema, message)
-        return command(call, namedNetwork(call, name, 'name'), requestId, {
-          type: 'updateNetwork',
-          version,
-          description,
-          labels: changes.has('labels') ? labels : null,
-        })
+        return { type: 'updateNetwork', version, description, labels: changes.has('labels') ? labels : null }
       },
       show,
     ),
 
-    beginRecovery: commanded(
+    beginRecovery: inNamed(
       backend,
-      ({ network, requestId, why, above }, call) =>
-        command(call, namedNetwork(call, network, 'network'), requestId, {
-          type: 'beginEra',
-          above,
-          recovering: true,
-          why: required(why, 'why'),
-        }),
+      ({ why, above }) => ({ type: 'beginEra', above, recovering: true, why: required(why, 'why') }),
       show,
     ),
 
-    endRecovery: commanded(
-      backend,
-      ({ network, requestId, why }, call) =>
-        command(call, namedNetwork(call, network, 'network'), requestId, {
-          type: 'endRecovery',
-          why: required(why, 'why'),
-        }),
-      show,
-    ),
+    endRecovery: inNamed(backend, ({ why }) => ({ type: 'endRecovery', why: required(why, 'why') }), show),
 
     getNetwork: async (message, call) => {
       const name = allowedNetwork(call, message.name, 'name')

@@ -13,33 +13,25 @@ const DEFAULT_SIZE = 100
 
 type Asked = { readonly pageSize: number; readonly pageToken: string }
 
-export type Page<P = string> = {
-  readonly size: number
-  /** Where the page before ended; null: the first page. */
-  readonly after: P | null
-  /** The token of the next page; of null, the empty one. */
-  next(position: string | number | null): string
-  /** Of one more than asked for: the page, and the token of the next. */
-  cut<T>(
-    found: readonly T[],
-    positionOf: (last: T) => string,
-  ): { readonly items: readonly T[]; readonly nextPageToken: string }
-}
+export type Page<P> = ReturnType<typeof pageOf<P>>
 
 /** `read` checks the position: a forged one must not reach the database as anything else. */
 export function pageOf<P = string>(
   message: Asked,
   read: (position: string, path: string) => P = (position, path) => text(position, path, LONGEST) as P,
-): Page<P> {
-  const size = message.pageSize || DEFAULT_SIZE
-  const position = decodePage(message)
-  const next = (position: string | number | null) =>
+) {
+  const { pageSize, pageToken } = message
+  const size = pageSize || DEFAULT_SIZE
+  /** The token of the next page; of null, the empty one. */
+  const next = (position: string | number | null): string =>
     position === null ? '' : encodePage(String(position), message)
   return {
     size,
-    after: position === null ? null : read(position, 'pageToken'),
+    /** Where the page before ended; null: the first page. */
+    after: pageToken === '' ? null : read(positionIn(pageToken, message), 'pageToken'),
     next,
-    cut(found, positionOf) {
+    /** Of one more than asked for: the page, and the token of the next. */
+    cut<T>(found: readonly T[], positionOf: (last: T) => string) {
       const items = found.slice(0, size)
       return { items, nextPageToken: next(found.length > size ? positionOf(items.at(-1)!) : null) }
     },
@@ -50,29 +42,18 @@ export function encodePage(position: string, asked: object): string {
   return Buffer.from(`1.${digest(asked)}.${position}`).toString('base64url')
 }
 
-function decodePage(message: Asked): string | null {
-  const { pageToken } = message
-  if (pageToken === '') return null
+function positionIn(pageToken: string, asked: object): string {
   const found = pageToken.length <= LONGEST ? FORM.exec(Buffer.from(pageToken, 'base64url').toString()) : null
   if (found === null) throw notOurs()
-  if (found[1] !== digest(message)) {
-    throw invalidField('pageToken', 'belongs to a list with other filters; begin again without it')
-  }
-  return found[2]!
+  if (found[1] === digest(asked)) return found[2]!
+  throw invalidField('pageToken', 'belongs to a list with other filters; begin again without it')
 }
 
 export function notOurs(): Refused {
   return invalidField('pageToken', 'is not a page token of this server; begin again without it')
 }
 
-/** Of the request but for its page. */
-function digest(message: object): string {
-  const filters = { ...message, pageSize: 0, pageToken: '' }
-  return hash('sha256', JSON.stringify(filters, canonical), 'base64url').slice(0, 12)
-}
-
-function canonical(_key: string, value: unknown): unknown {
-  if (typeof value === 'bigint') return String(value)
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+/** Of the request but for its page. As it was read, equal requests are equal text. */
+function digest(asked: object): string {
+  return hash('sha256', JSON.stringify({ ...asked, pageSize: 0, pageToken: '' }), 'base64url').slice(0, 12)
 }

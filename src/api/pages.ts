@@ -3,6 +3,7 @@
  * Anybody may read all but the last. Metrics name networks, pools and sources, so they are for callers who may list all of
  * these: without tokens every caller on this machine, else an auditor, orchestrator or admin of every network.
  */
+import { once } from 'node:events'
 import * as http from 'node:http'
 import type * as http2 from 'node:http2'
 import type { AddressInfo, Server } from 'node:net'
@@ -27,11 +28,9 @@ const OPENAPI = JSON.stringify(openapi)
 type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => void | Promise<void>
 
 export function createPages({ health, tokens, metrics, log }: Pages): Answers {
-  function tellMetrics(request: http.IncomingMessage, response: http.ServerResponse): void {
-    if (metrics === null) {
-      page(response, 404, 'nobody asked for metrics: start with IPLEDGER_METRICS=yes\n')
-      return
-    }
+  const tellMetrics: Answers = (request, response) => {
+    if (metrics === null)
+      return page(response, 404, 'nobody asked for metrics: start with IPLEDGER_METRICS=yes\n')
     try {
       const caller = tokens.authenticate(request.headers.authorization)
       checkRole(caller, READERS, 'to read metrics')
@@ -40,8 +39,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
       if (!(error instanceof Refused)) throw error
       const status = codeToHttpStatus(error.code)
       if (status === 401) response.setHeader('www-authenticate', 'Bearer')
-      page(response, status, `${error.refusal.message}\n`)
-      return
+      return page(response, status, `${error.refusal.message}\n`)
     }
     metrics(request, response)
   }
@@ -136,21 +134,14 @@ const NOT_LOOPBACK =
 
 /** @throws StartRefused when the port cannot be had; `variable` is what sets it */
 export async function listen(server: Server, host: string, port: number, variable: string): Promise<number> {
-  await new Promise<void>((resolve, reject) => {
-    const fail = (error: NodeJS.ErrnoException): void => reject(cannotListen(error, host, port, variable))
-    server.once('error', fail)
-    server.listen({ host, port }, () => {
-      server.off('error', fail)
-      resolve()
-    })
-  })
+  try {
+    await once(server.listen({ host, port }), 'listening')
+  } catch (error) {
+    const why = WHY_NOT[(error as NodeJS.ErrnoException).code ?? '']
+    if (why === undefined) throw error
+    throw new StartRefused(`${why.replace('AT', `${host}:${port}`)} ${variable}.`, { cause: error })
+  }
   return (server.address() as AddressInfo).port
-}
-
-function cannotListen(error: NodeJS.ErrnoException, host: string, port: number, variable: string): Error {
-  const why = WHY_NOT[error.code ?? '']
-  if (why === undefined) return error
-  return new StartRefused(`${why.replace('AT', `${host}:${port}`)} ${variable}.`, { cause: error })
 }
 
 const WHY_NOT: Readonly<Record<string, string>> = {

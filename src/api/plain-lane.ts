@@ -29,10 +29,7 @@ const JSON_TYPE = 'application/json'
 const BINARY_TYPE = 'application/proto'
 const IS_JSON = /^application\/json(?: *; *charset="?utf-8"?)?$/i
 
-/** True when the request was taken. */
-type PlainLane = (request: IncomingMessage, response: ServerResponse) => boolean
-
-export function createPlainLane(front: Front, closing: () => boolean): PlainLane {
+export function createPlainLane(front: Front, closing: () => boolean) {
   const methods = new Map(front.methods.map((method) => [method.path, method]))
 
   async function serve(
@@ -55,7 +52,7 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
         throw error
       }
       if (isTooLong) throw tooLarge(most)
-      const body = await receive(request, most, front.countFor(null, response))
+      const body = await receive(request, most, front.countFor(response))
       const answered = await answer(method, await read(method, body, isJson), call)
       // As text, which goes out in one piece with the header; bytes take a second buffer.
       if (isJson) send(response, 200, JSON_TYPE, JSON.stringify(answered))
@@ -85,7 +82,8 @@ export function createPlainLane(front: Front, closing: () => boolean): PlainLane
     response.end(body)
   }
 
-  return function take(request, response) {
+  /** True when the request was taken. */
+  return function take(request: IncomingMessage, response: ServerResponse): boolean {
     const method = methods.get(request.url!)
     if (method === undefined || request.method !== 'POST') return false
     const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = request.headers

@@ -1,42 +1,68 @@
 /** PoolService. */
-import type { PoolView } from '../core/command.ts'
-import type { Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import type { Answer, PoolChange } from '../core/command.ts'
+import type { ReapPolicy } from '../core/policy.ts'
+import { type Liveness, parsePoolSettings } from '../core/pool.ts'
+import * as pb from '../gen/ipledger/v1/pool_pb.ts'
 import { shownPool } from './answers.ts'
-import { type Backend, commanded, type Handlers, ofNetwork, poolNotFound } from './call.ts'
+import type { Asked } from './asked.ts'
+import {
+  accepted,
+  allowedNetwork,
+  type Backend,
+  changedFields,
+  commandedIn,
+  type Handlers,
+  ofNetwork,
+  poolNotFound,
+} from './call.ts'
+import { invalidField } from './errors.ts'
 import { optionalCidr, poolName, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { allowedNetwork, command, readCreatePool, readUpdatePool } from './requests.ts'
-import type { Shown } from './shown.ts'
 
-export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
+export function poolHandlers(backend: Backend): Handlers<typeof pb.PoolService> {
   const { reads } = backend
 
   /** As the command left it; how full it is only as long as it is still that pool. */
-  async function answered(network: string, view: PoolView): Promise<Shown<Pool>> {
-    const { poolId, version } = view
+  async function answered({ pool }: Answer, { network }: { readonly network: string }) {
+    const { poolId, version } = pool!
     // The command is done, whether this can be read or not.
     const found = await reads.pools(network, { poolId, limit: 1 }).catch(() => null)
     const now = found?.pools[0]
-    return shownPool(network, view, now?.pool.version === version ? now.usage : null)
+    return { pool: shownPool(network, pool!, now?.pool.version === version ? now.usage : null) }
   }
 
   return {
-    createPool: commanded(backend, readCreatePool, async ({ pool }, { network }) => ({
-      pool: await answered(network, pool!),
-    })),
-
-    updatePool: commanded(backend, readUpdatePool, async ({ pool }, { network }) => ({
-      pool: await answered(network, pool!),
-    })),
-
-    deletePool: commanded(
+    createPool: commandedIn(
       backend,
-      ({ network, name, version = null, requestId }, call) =>
-        command(call, allowedNetwork(call, network), requestId, {
-          type: 'deletePool',
-          name: required(name, 'name'),
-          version,
-        }),
+      ({ network: _network, requestId: _id, liveness, reapPolicy, confirmWithinMs, ...settings }) => {
+        required(settings.name, 'name')
+        required(settings.cidr, 'cidr')
+        // Canonical, so that a repetition in another spelling is the same request.
+        const pool = parsePoolSettings({
+          ...settings,
+          confirmWithinMs: confirmWithinMs || null,
+          liveness: livenessOf(liveness),
+          reapPolicy: readReapPolicy(reapPolicy),
+        })
+        return { type: 'createPool', pool: accepted(pool) }
+      },
+      answered,
+    ),
+
+    updatePool: commandedIn(
+      backend,
+      ({ network: _network, requestId: _id, name, version = null, ...said }) => ({
+        type: 'updatePool',
+        name: required(name, 'name'),
+        version,
+        change: readChange(said),
+      }),
+      answered,
+    ),
+
+    deletePool: commandedIn(
+      backend,
+      ({ name, version = null }) => ({ type: 'deletePool', name: required(name, 'name'), version }),
       ({ pool }, { network }) => ({ pool: shownPool(network, pool!, null) }),
     ),
 
@@ -62,4 +88,30 @@ export function poolHandlers(backend: Backend): Handlers<typeof PoolService> {
       return { pools: items.map(({ pool, usage }) => shownPool(network, pool, usage)), nextPageToken, head }
     },
   }
+}
+
+function readChange(
+  request: Omit<Asked<pb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>,
+): PoolChange {
+  const { newName, exclude, labels, liveness, reapPolicy, confirmWithinMs, updateMask, ...said } = request
+  const changes = changedFields(pb.UpdatePoolRequestSchema, request)
+  if (said.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
+  return {
+    ...said,
+    ...(confirmWithinMs !== undefined && { confirmWithinMs: confirmWithinMs || null }),
+    ...(newName !== undefined && { name: newName }),
+    ...(changes.has('exclude') && { exclude }),
+    ...(changes.has('labels') && { labels }),
+    ...(liveness !== undefined && { liveness: livenessOf(liveness) }),
+    ...(reapPolicy !== undefined && { reapPolicy: readReapPolicy(reapPolicy) }),
+  }
+}
+
+/** What is said of it; 0 misses are none said. Its bounds are the core's. */
+function readReapPolicy({ misses = 0, ...ages }: Partial<Asked<pb.ReapPolicy>> = {}): Partial<ReapPolicy> {
+  return misses === 0 ? ages : { misses, ...ages }
+}
+
+function livenessOf(name: string | undefined): Liveness {
+  return name === 'STRICT' ? 'STRICT' : 'AVAILABLE'
 }

@@ -23,7 +23,11 @@ export function readJson(desc: DescMessage, text: string): Message {
   try {
     return fromJsonString(desc, text)
   } catch (error) {
-    throw inMessage(desc, parse(text), '') ?? invalidField('', reasonOf(error))
+    // `cannot decode field ipledger.v1.Owner.kind from JSON: expected string, got 7` → `expected string, got 7`
+    throw (
+      inMessage(desc, parse(text), '') ??
+      invalidField('', messageOf(error).replace(/^cannot decode .{1,200}? from JSON: /s, ''))
+    )
   }
 }
 
@@ -53,7 +57,7 @@ function inMessage(desc: DescMessage, json: JsonValue, path: string): Refused | 
 
 function inField(desc: DescMessage, field: DescField, value: JsonValue, path: string): Refused {
   const wrong = (at: string, what: JsonValue) =>
-    invalidField(at, `must be ${expected(field)}; it is ${quoted(what)}`)
+    invalidField(at, `must be ${expected(field)}; it is ${short(JSON.stringify(what))}`)
   if (field.fieldKind === 'message' && !field.message.typeName.startsWith('google.protobuf.'))
     return inMessage(field.message, value, path) ?? wrong(path, value)
   if (field.fieldKind !== 'list' && field.fieldKind !== 'map') return wrong(path, value)
@@ -70,31 +74,21 @@ function inField(desc: DescMessage, field: DescField, value: JsonValue, path: st
 
 /** What a field, or an item of it, is to be. */
 function expected({ message, enum: names, scalar }: DescField): string {
-  if (message !== undefined) return MESSAGES[message.typeName] ?? 'a JSON object'
-  if (names !== undefined)
-    return `one of ${names.values
-      .map(({ name }) => name)
-      .slice(1)
-      .join(', ')}`
-  return SCALARS.get(scalar as ScalarType) ?? 'another type'
+  const type = message?.typeName ?? scalar
+  if (names === undefined) return (type && EXPECTED.get(type)) ?? (message ? 'a JSON object' : 'another type')
+  const said = names.values.slice(1).map(({ name }) => name)
+  return `one of ${said.join(', ')}`
 }
 
-const MESSAGES: Readonly<Record<string, string>> = {
-  'google.protobuf.Duration': 'seconds with an s, as in "90s"',
-  'google.protobuf.Timestamp': 'a time by RFC 3339, as in "2030-01-31T12:00:00Z"',
-  'google.protobuf.FieldMask': 'names of fields with commas, as in "labels,exclude"',
-}
-
-const SCALARS: ReadonlyMap<ScalarType, string> = new Map([
+const EXPECTED: ReadonlyMap<string | ScalarType, string> = new Map<string | ScalarType, string>([
+  ['google.protobuf.Duration', 'seconds with an s, as in "90s"'],
+  ['google.protobuf.Timestamp', 'a time by RFC 3339, as in "2030-01-31T12:00:00Z"'],
+  ['google.protobuf.FieldMask', 'names of fields with commas, as in "labels,exclude"'],
   [ScalarType.STRING, 'a string'],
   [ScalarType.BOOL, 'true or false'],
   [ScalarType.UINT32, 'a whole number from 0 to 4294967295'],
   [ScalarType.UINT64, 'a whole number, not negative, as a string or a number'],
 ])
-
-function quoted(value: JsonValue): string {
-  return short(JSON.stringify(value))
-}
 
 /** Whether protobuf-es takes it by itself. */
 function isRead(desc: DescMessage, { jsonName }: DescField, value: JsonValue): boolean {
@@ -104,11 +98,6 @@ function isRead(desc: DescMessage, { jsonName }: DescField, value: JsonValue): b
   } catch {
     return false
   }
-}
-
-/** `cannot decode field ipledger.v1.Owner.kind from JSON: expected string, got 7` → `expected string, got 7` */
-function reasonOf(error: unknown): string {
-  return messageOf(error).replace(/^cannot decode .{1,200}? from JSON: /s, '')
 }
 
 function short(name: string): string {

@@ -37,18 +37,11 @@ export type Found = {
   readonly evidence: Details
 }
 
-type Reconciled = {
-  readonly findings: readonly Found[]
-  readonly next: string | null
-  readonly head: number
-  readonly unknownPools: readonly string[]
-}
-
 /** Null: there is no such network. */
 export async function reconcile(
   { ledger, reads }: { readonly ledger: Ledger; readonly reads: Reads },
   { network, leases, source, kept, after, size, deadline }: Wanted,
-): Promise<Reconciled | null> {
+) {
   const freshness = await reads.freshness(network)
   const findings: Found[] = []
   let place = after
@@ -62,9 +55,10 @@ export async function reconcile(
     const image = await ledger.image(network, { deadline })
     if (image === null) return null
     const coverage = coverageOf(image)
+    const { unknownPools } = page
+    const found = (next: string | null) => ({ findings, next, head: image.head, unknownPools })
     for (const { address } of page.leases) {
-      if (findings.length === size)
-        return { findings, next: place, head: image.head, unknownPools: page.unknownPools }
+      if (findings.length === size) return found(place)
       place = address
       const record = image.records.get(address)
       if (!isHeld(record)) continue
@@ -80,14 +74,13 @@ export async function reconcile(
       if (source !== null && !parties.includes(source)) continue
       const lease = viewOf(image, record)
       const judgement = { lease, verdict, because, evidence: proof as unknown as Details }
-      const found = heldBack(image, expiry(image, record, lease, ledger.now()) ?? judgement)
+      const done = heldBack(image, expiry(image, record, lease, ledger.now()) ?? judgement)
       // Detached, because the image goes on.
-      if (kept || found.verdict !== 'keep')
-        findings.push({ ...found, evidence: JSON.parse(JSON.stringify(found.evidence)) })
+      if (kept || done.verdict !== 'keep')
+        findings.push({ ...done, evidence: JSON.parse(JSON.stringify(done.evidence)) })
     }
     place = page.next
-    if (place === null || judged + SLICE >= MOST_JUDGED)
-      return { findings, next: place, head: image.head, unknownPools: page.unknownPools }
+    if (place === null || judged + SLICE >= MOST_JUDGED) return found(place)
   }
 }
 

@@ -1,24 +1,19 @@
 /** gRPC server reflection, v1, for grpcurl and its kind. */
-import { create, createRegistry, type DescFile, type DescService, toBinary } from '@bufbuild/protobuf'
+import {
+  createRegistry,
+  type DescFile,
+  type DescService,
+  type MessageInitShape,
+  toBinary,
+} from '@bufbuild/protobuf'
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
 import { Code, type ConnectRouter } from '@connectrpc/connect'
-import {
-  ServerReflection,
-  type ServerReflectionRequest,
-  type ServerReflectionResponse,
-  ServerReflectionResponseSchema,
-} from '../gen/grpc/reflection/v1/reflection_pb.ts'
+import * as pb from '../gen/grpc/reflection/v1/reflection_pb.ts'
 
-export function addReflection(router: ConnectRouter, services: readonly DescService[]): void {
-  const answer = createReflection([...services, ServerReflection])
-  router.service(ServerReflection, {
-    async *serverReflectionInfo(requests) {
-      for await (const request of requests) yield answer(request)
-    },
-  })
-}
+type Found = NonNullable<MessageInitShape<typeof pb.ServerReflectionResponseSchema>['messageResponse']>
 
-function createReflection(services: readonly DescService[]) {
+export function addReflection(router: ConnectRouter, served: readonly DescService[]): void {
+  const services = [...served, pb.ServerReflection]
   const files = new Set(services.flatMap(({ file }) => [...withDependencies(file)]))
   const registry = createRegistry(...files)
 
@@ -30,53 +25,45 @@ function createReflection(services: readonly DescService[]) {
     return (registry.get(symbol) ?? (isMethod ? service : undefined))?.file
   }
 
-  function find(question: ServerReflectionRequest['messageRequest']) {
+  function find(question: pb.ServerReflectionRequest['messageRequest']): Found {
+    const { value } = question
     switch (question.case) {
       case 'listServices':
         return {
-          case: 'listServicesResponse' as const,
+          case: 'listServicesResponse',
           value: { service: services.map(({ typeName }) => ({ name: typeName })) },
         }
       case 'fileByFilename':
-        return withFile(
-          [...files].find(({ proto }) => proto.name === question.value),
-          `there is no file ${question.value}`,
-        )
+        return withImports([...files].find(({ proto }) => proto.name === value)) ?? missing(`file ${value}`)
       case 'fileContainingSymbol':
-        return withFile(fileOf(question.value), `there is no symbol ${question.value}`)
+        return withImports(fileOf(question.value)) ?? missing(`symbol ${value}`)
       case 'allExtensionNumbersOfType':
-        return registry.getMessage(question.value) !== undefined
-          ? {
-              case: 'allExtensionNumbersResponse' as const,
-              value: { baseTypeName: question.value, extensionNumber: [] },
-            }
-          : notFound(`there is no message ${question.value}`)
+        if (registry.getMessage(question.value) === undefined) return missing(`message ${value}`)
+        return { case: 'allExtensionNumbersResponse', value: { baseTypeName: question.value } }
       case 'fileContainingExtension':
-        return notFound('there are no extensions')
+        return failed(Code.NotFound, 'there are no extensions')
       case undefined:
-        return {
-          case: 'errorResponse' as const,
-          value: { errorCode: Code.InvalidArgument, errorMessage: 'the question is missing' },
-        }
+        return failed(Code.InvalidArgument, 'the question is missing')
     }
   }
 
-  return (request: ServerReflectionRequest): ServerReflectionResponse =>
-    create(ServerReflectionResponseSchema, {
-      validHost: request.host,
-      originalRequest: request,
-      messageResponse: find(request.messageRequest),
-    })
+  router.service(pb.ServerReflection, {
+    async *serverReflectionInfo(requests) {
+      for await (const request of requests)
+        yield {
+          validHost: request.host,
+          originalRequest: request,
+          messageResponse: find(request.messageRequest),
+        }
+    },
+  })
 }
 
 /** A file, and before it is asked for, everything it imports. */
-function withFile(file: DescFile | undefined, otherwise: string) {
-  if (file === undefined) return notFound(otherwise)
-  const all = [...withDependencies(file)]
-  return {
-    case: 'fileDescriptorResponse' as const,
-    value: { fileDescriptorProto: all.map((one) => toBinary(FileDescriptorProtoSchema, one.proto)) },
-  }
+function withImports(file: DescFile | undefined): Found | undefined {
+  if (file === undefined) return undefined
+  const all = [...withDependencies(file)].map(({ proto }) => toBinary(FileDescriptorProtoSchema, proto))
+  return { case: 'fileDescriptorResponse', value: { fileDescriptorProto: all } }
 }
 
 function withDependencies(file: DescFile, found = new Set<DescFile>()): ReadonlySet<DescFile> {
@@ -86,6 +73,8 @@ function withDependencies(file: DescFile, found = new Set<DescFile>()): Readonly
   return found
 }
 
-function notFound(errorMessage: string) {
-  return { case: 'errorResponse' as const, value: { errorCode: Code.NotFound, errorMessage } }
+const missing = (what: string): Found => failed(Code.NotFound, `there is no ${what}`)
+
+function failed(errorCode: Code, errorMessage: string): Found {
+  return { case: 'errorResponse', value: { errorCode, errorMessage } }
 }

@@ -5,7 +5,7 @@
  */
 import type { SourceDeclaration } from '../core/event.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
-import { Refused } from './errors.ts'
+import { type Refused, refused } from './errors.ts'
 
 export type Role = 'admin' | 'orchestrator' | 'agent' | 'auditor'
 export const ROLES: readonly Role[] = ['admin', 'orchestrator', 'agent', 'auditor']
@@ -96,5 +96,5 @@ export function mayReport({ name, role, node }: Caller): (source: SourceDeclarat
 }
 
 function denied(message: string, metadata: Readonly<Record<string, string>>): Refused {
-  return new Refused(refusal('PERMISSION_DENIED', message, metadata))
+  return refused('PERMISSION_DENIED', message, metadata)
 }

@@ -11,13 +11,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectRouter } from '@connectrpc/connect'
 import type { Config } from '../config.ts'
 import { Health } from '../gen/grpc/health/v1/health_pb.ts'
-import type { Ledger } from '../ledger/ledger.ts'
-import type { Reads } from '../ledger/reads.ts'
 import { createLogLimit } from '../log-limit.ts'
-import type { Intake } from '../sources/intake.ts'
-import type { SourceSecrets } from '../sources/settings.ts'
 import type { Logger } from '../telemetry.ts'
 import { createBodies } from './bodies.ts'
+import type { Backend } from './call.ts'
 import { createConnectLane } from './connect-lane.ts'
 import { type Front, methodsOf, SERVICES } from './dispatch.ts'
 import { createHealth, type HealthOptions } from './health.ts'
@@ -39,39 +36,30 @@ const LONGEST_DRAIN_MS = 15_000
 type Asking = Pick<http.IncomingMessage, 'url' | 'method'> | http2.Http2ServerRequest
 type Answering = http.ServerResponse | http2.Http2ServerResponse
 
-export type RunningServer = {
-  readonly httpPort: number
-  readonly grpcPort: number
-  close(): Promise<void>
-}
+export type RunningServer = Awaited<ReturnType<typeof startServer>>
 
 /** @throws StartRefused when a port cannot be had */
-export async function startServer(options: {
-  readonly ledger: Ledger
-  readonly reads: Reads
-  readonly intake: Intake
-  readonly secrets: SourceSecrets
-  readonly tokens: Tokens
-  readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
-  readonly logger: Logger
-  /** What Prometheus reads; by default nobody asked for it. */
-  readonly metrics?: Pages['metrics']
-  readonly worker?: HealthOptions['worker']
-  readonly loaded?: HealthOptions['loaded']
-}): Promise<RunningServer> {
-  const { ledger, reads, intake, secrets, tokens, config, logger: log } = options
+export async function startServer(
+  options: Backend & {
+    readonly tokens: Tokens
+    readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
+    readonly logger: Logger
+    /** What Prometheus reads; by default nobody asked for it. */
+    readonly metrics?: Pages['metrics']
+  } & Pick<HealthOptions, 'worker' | 'loaded'>,
+) {
+  const { reads, tokens, config, logger: log, metrics = null, worker, loaded } = options
   const stopping = new AbortController()
   const health = createHealth({
     look: () => reads.condition(),
     services: SERVICES.map(({ typeName }) => typeName),
     stopping: stopping.signal,
-    ...(options.worker !== undefined && { worker: options.worker }),
-    ...(options.loaded !== undefined && { loaded: options.loaded }),
+    worker,
+    loaded,
   })
-  const answerPage = createPages({ health, tokens, metrics: options.metrics ?? null, log })
-  const methods = methodsOf({ ledger, reads, intake, secrets })
+  const answerPage = createPages({ health, tokens, metrics, log })
   const front: Front = {
-    methods,
+    methods: methodsOf(options),
     tokens,
     countFor: createBodies(),
     logLimit: createLogLimit(),
@@ -88,12 +76,10 @@ export async function startServer(options: {
   const plain = createPlainLane(front, () => stopping.signal.aborted)
   const overHttp1 = createConnectLane(front, { grpc: false }, open)
   const overHttp2 = createConnectLane(front, { grpc: true }, open)
-  const unary = new Set(methods.map(({ path }) => path))
-  const isWrongMethod = ({ url, method }: Asking, response: Answering): boolean =>
-    unary.has(url!) && method !== 'POST' && refuseMethod(response, 'POST')
-
-  const isElsewhere = (host: string | undefined, response: Answering): boolean =>
-    tokens.everyoneIsAdmin && refuseHost(host, response)
+  const unary = new Set(front.methods.map(({ path }) => path))
+  const isRefused = ({ url, method }: Asking, host: string | undefined, response: Answering): boolean =>
+    (tokens.everyoneIsAdmin && refuseHost(host, response)) ||
+    (unary.has(url!) && method !== 'POST' && refuseMethod(response, 'POST'))
 
   const httpServer = http.createServer(
     {
@@ -105,26 +91,24 @@ export async function startServer(options: {
       maxHeaderSize: HEADER_BYTES,
     },
     (request, response) => {
-      if (isElsewhere(request.headers.host, response)) return
+      if (isRefused(request, request.headers.host, response)) return
       if (unary.has(request.url!)) {
         owed.add(response)
         response.once('close', () => owed.delete(response))
       }
-      if (plain(request, response) || isWrongMethod(request, response)) return
-      if (overHttp1(request, response)) return
+      if (plain(request, response) || overHttp1(request, response)) return
       void answerPage(request, response)
     },
   )
   const { server: grpcServer, sessions } = createHttp2Server(
     (request, response) => {
-      if (isElsewhere(request.authority, response)) return
+      if (isRefused(request, request.authority, response)) return
       const { stream } = response
       if (unary.has(request.url)) {
         owed.add(stream)
         // A caller may go on sending what nobody reads; it has its answer.
         for (const event of ['finish', 'close']) stream.once(event, () => owed.delete(stream))
       }
-      if (isWrongMethod(request, response)) return
       if (!overHttp2(request, response)) page(response, 404, 'there is no such method\n')
     },
     { requestWithinMs: REQUEST_WITHIN_MS, idleMs: HTTP2_IDLE_MS },
@@ -163,7 +147,7 @@ export async function startServer(options: {
   return {
     httpPort,
     grpcPort,
-    close: () => {
+    close: (): Promise<void> => {
       closed ??= drain()
       return closed
     },

@@ -7,7 +7,6 @@
  */
 import { type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt'
-import { durationText, timeText } from './times.ts'
 
 /** What a handler says of a message, every field mentioned. */
 export type Shown<T> = T extends string
@@ -26,10 +25,10 @@ export type Shown<T> = T extends string
 
 type ShownNumber<T extends number> = number extends T ? number : string
 type ShownMessage<T> = {
-  readonly [K in keyof T as ShownName<K, T[K]>]-?: ShownField<Exclude<T[K], undefined>> | null | undefined
+  readonly [K in keyof T as OurName<K, T[K]>]-?: ShownField<Exclude<T[K], undefined>> | null | undefined
 }
 /** Fields of a `oneof` are said by their own names, unchecked. */
-type ShownName<K, V> = K extends '$typeName' | '$unknown'
+export type OurName<K, V> = K extends '$typeName' | '$unknown'
   ? never
   : [V] extends [{ readonly case: unknown }]
     ? never
@@ -62,23 +61,26 @@ export function writerOf(desc: DescMessage): (value: object) => object {
 }
 
 function placeOf(field: DescField): Place {
-  const { localName: from, jsonName: to } = field
-  switch (field.fieldKind) {
+  const { jsonName: to, fieldKind, message, scalar } = field
+  const write = message === undefined ? scalarOf(scalar) : messageOf(message)
+  const place = { from: ourName(field), to, write, absent: undefined }
+  switch (fieldKind) {
     case 'map':
-      return { from, to, write: asItIs, absent: {} }
-    case 'list': {
-      const write = field.message === undefined ? scalarOf(field.scalar) : messageOf(field.message)
-      return { from, to, write: (items: readonly never[]) => items.map((item) => write(item)), absent: [] }
-    }
-    case 'message': {
-      const isDuration = field.message.typeName === 'google.protobuf.Duration'
-      return { from: isDuration ? `${from}Ms` : from, to, write: messageOf(field.message), absent: undefined }
-    }
+      return { ...place, write: asItIs, absent: {} }
+    case 'list':
+      return { ...place, write: (items: readonly never[]) => items.map((item) => write(item)), absent: [] }
+    case 'message':
+      return place
     case 'enum':
-      return { from, to, write: asItIs, absent: field.enum.values[0]!.name }
+      return { ...place, absent: field.enum.values[0]!.name }
     case 'scalar':
-      return { from, to, write: scalarOf(field.scalar), absent: ZEROS.get(field.scalar) }
+      return { ...place, absent: ZEROS.get(field.scalar) }
   }
+}
+
+/** What a field is called here. */
+export function ourName({ localName, message }: DescField): string {
+  return message?.typeName === 'google.protobuf.Duration' ? `${localName}Ms` : localName
 }
 
 const ZEROS: ReadonlyMap<ScalarType, unknown> = new Map<ScalarType, unknown>([
@@ -105,4 +107,19 @@ function messageOf(desc: DescMessage): Write {
     default:
       return writerOf(desc)
   }
+}
+
+let last = { second: 0, text: '1970-01-01T00:00:00' }
+
+/** `2030-01-31T12:00:00.123Z`. Most are of the same second as the one before. */
+export function timeText(ms: number): string {
+  const second = Math.floor(ms / 1_000)
+  if (second !== last.second) last = { second, text: new Date(second * 1_000).toISOString().slice(0, 19) }
+  const left = ms - second * 1_000
+  return left === 0 ? `${last.text}Z` : `${last.text}.${String(left).padStart(3, '0')}Z`
+}
+
+/** `90s`, `0.500s` */
+export function durationText(ms: number): string {
+  return `${ms % 1_000 === 0 ? ms / 1_000 : (ms / 1_000).toFixed(3)}s`
 }

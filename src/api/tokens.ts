@@ -10,9 +10,8 @@ import { hash, randomBytes } from 'node:crypto'
 import { appendFileSync, readFileSync, statSync } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { z } from 'zod'
-import { refusal } from '../core/refusal.ts'
 import type { Logger } from '../telemetry.ts'
-import { Refused } from './errors.ts'
+import { refused } from './errors.ts'
 import { NETWORK_NAME } from './fields.ts'
 import { type Caller, ROLES, type Role } from './rights.ts'
 
@@ -23,13 +22,11 @@ const MOST_BYTES = 16 * 1024 * 1024
 /** The actor of callers without tokens, in the log for ever: no token may take its name. */
 const LOOPBACK_NAME = 'loopback'
 
-const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/
-
 const entry = z
   .strictObject({
     name: z
       .string()
-      .regex(NAME, 'must be 1 to 63 of a-z, 0-9, dot, dash and underscore')
+      .regex(NETWORK_NAME, 'must be 1 to 63 of a-z, 0-9, dot, dash and underscore')
       .refine((name) => name !== LOOPBACK_NAME, `must not be ${LOOPBACK_NAME}`),
     role: z.enum(ROLES as readonly [Role, ...Role[]]),
     sha256: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits'),
@@ -85,12 +82,13 @@ export function openTokens(file: string, log: Logger): Tokens {
     everyoneIsAdmin: false,
     authenticate(authorization) {
       if (authorization === undefined || authorization === '') {
-        throw unauthenticated('send the header Authorization: Bearer <token>')
+        throw refused('UNAUTHENTICATED', 'send the header Authorization: Bearer <token>')
       }
       const given = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(authorization)?.[1]
-      if (given === undefined) throw unauthenticated('the Authorization header must be: Bearer <token>')
+      if (given === undefined)
+        throw refused('UNAUTHENTICATED', 'the Authorization header must be: Bearer <token>')
       const caller = callers.get(hash('sha256', given, 'hex'))
-      if (caller === undefined) throw unauthenticated('this token is unknown or was withdrawn')
+      if (caller === undefined) throw refused('UNAUTHENTICATED', 'this token is unknown or was withdrawn')
       return caller
     },
     close: () => clearInterval(polling),
@@ -138,8 +136,8 @@ export function createToken(
     name,
     role,
     sha256: hash('sha256', token, 'hex'),
-    ...(networks === undefined || networks.length === 0 ? {} : { networks }),
-    ...(node === undefined ? {} : { node }),
+    ...(networks?.length && { networks }),
+    ...(node !== undefined && { node }),
     created: new Date().toISOString(),
   })
   if (!made.success) throw new TokenFileError(explain(made.error))
@@ -160,20 +158,18 @@ export function readTokens(file: string): readonly TokenEntry[] {
 
 function parseTokens(content: string, file: string): readonly TokenEntry[] {
   if (content.length > MOST_BYTES) throw new TokenFileError(`${file} is larger than ${MOST_BYTES} bytes.`)
-  const tokens: TokenEntry[] = []
-  const names = new Set<string>()
+  const tokens = new Map<string, TokenEntry>()
   for (const [index, line] of content.split('\n').entries()) {
     if (line.trim() === '') continue
     const where = `${file}, line ${index + 1}`
     const parsed = entry.safeParse(parseJson(line, where))
     if (!parsed.success) throw new TokenFileError(`${where}: ${explain(parsed.error)}`)
-    if (names.has(parsed.data.name))
-      throw new TokenFileError(`${where}: the name ${parsed.data.name} is there twice.`)
-    if (names.size === MOST_TOKENS) throw new TokenFileError(`${file} has more than ${MOST_TOKENS} tokens.`)
-    names.add(parsed.data.name)
-    tokens.push(parsed.data)
+    const { name } = parsed.data
+    if (tokens.has(name)) throw new TokenFileError(`${where}: the name ${name} is there twice.`)
+    if (tokens.size === MOST_TOKENS) throw new TokenFileError(`${file} has more than ${MOST_TOKENS} tokens.`)
+    tokens.set(name, parsed.data)
   }
-  return tokens
+  return [...tokens.values()]
 }
 
 function byHash(tokens: readonly TokenEntry[]): ReadonlyMap<string, Caller> {
@@ -206,8 +202,4 @@ function parseJson(line: string, where: string): unknown {
 
 function explain(error: z.ZodError): string {
   return error.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`).join('; ')
-}
-
-function unauthenticated(why: string): Refused {
-  return new Refused(refusal('UNAUTHENTICATED', why))
 }

@@ -77,8 +77,8 @@ test('requests of one connection that do not end hold 32 MB, and the others are 
 test('all callers together hold 256 MB, until their answers are closed', () => {
   const countFor = createBodies()
   const responses = Array.from({ length: 8 }, () => new EventEmitter())
-  for (const response of responses) countFor({}, response)(32 * KB * KB)
-  const one = countFor(null, new EventEmitter())
+  for (const response of responses) countFor(response)(32 * KB * KB)
+  const one = countFor(new EventEmitter())
   expect(() => one(1)).toThrow('requests of all callers that are not answered yet have 256 MB')
   responses[0]!.emit('close')
   one(1)
