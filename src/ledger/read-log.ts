@@ -53,20 +53,21 @@ async function readBounds(
   { afterSeq, beforeSeq, from, to }: Range,
   { descending, position }: PageOfLog,
 ): Promise<Bounds | null> {
-  const { rows } = await sql<{ head: number | null; before_from: number; upto: number | null }>`
-    select ${headOf(network)} as head,
-      case when ${from !== null}::bool then ipledger_audit.position_at(${network},
-        to_timestamp(${from ?? 0}::float8 / 1000) - interval '1 microsecond') else 0 end as before_from,
-      case when ${to !== null}::bool then ipledger_audit.position_at(${network}, to_timestamp(${to ?? 0}::float8 / 1000)) end as upto
+  const { rows } = await sql<Bounds | { head: null }>`
+    select h.head,
+      greatest(${afterSeq}::bigint, ${descending ? null : position}::bigint, ${lastBy(network, from, true)}) as after,
+      least(${beforeSeq}::bigint, ${descending ? position : null}::bigint, ${lastBy(network, to)} + 1, h.head + 1) as before
+    from (select ${headOf(network)} as head) h
   `.execute(db)
-  const { head, before_from: beforeFrom, upto } = rows[0]!
-  if (head === null) return null
-  const after = Math.max(afterSeq, beforeFrom)
-  const before = Math.min(beforeSeq ?? head + 1, (upto ?? head) + 1, head + 1)
-  if (position === null) return { after, before, head }
-  return descending
-    ? { after, before: Math.min(before, position), head }
-    : { after: Math.max(after, position), before, head }
+  const bounds = rows[0]!
+  return bounds.head === null ? null : (bounds as Bounds)
+}
+
+/** Number of the last event by a time in milliseconds, or before it; null, which is no bound, where none is said. */
+function lastBy(network: string, time: number | null, isExclusive = false): RawBuilder<unknown> {
+  if (time === null) return sql`null::bigint`
+  const at = sql`to_timestamp(${time}::float8 / 1000)`
+  return sql`ipledger_audit.position_at(${network}, ${at}${isExclusive ? sql` - interval '1 microsecond'` : sql``})`
 }
 
 function orderOf({ descending }: PageOfLog): RawBuilder<unknown> {
@@ -305,18 +306,15 @@ export type Beyond = { readonly beyond: number }
 type Position = { readonly seq: number; readonly at: number | null; readonly head: number }
 
 async function readPosition(db: Db, network: string, { seq, at }: Moment): Promise<Position | Beyond | null> {
-  const { rows } = await sql<{ head: number | null; seq: number; at: number | null }>`
+  const { rows } = await sql<Position | { head: null }>`
     select head.seq as head, m.seq, (
       select e.at from ipledger.event e where e.network_id = ${network} and e.seq <= m.seq order by e.seq desc limit 1) as at
     from (select ${headOf(network)} as seq) head
-    cross join lateral (select case
-      when ${seq !== null}::bool then ${seq ?? 0}::bigint
-      when ${at !== null}::bool then ipledger_audit.position_at(${network}, to_timestamp(${at ?? 0}::float8 / 1000))
-      else head.seq end as seq) m
+    cross join lateral (select coalesce(${seq}::bigint, ${lastBy(network, at)}, head.seq) as seq) m
   `.execute(db)
   const position = rows[0]!
   if (position.head === null) return null
-  return position.seq > position.head ? { beyond: position.head } : (position as Position)
+  return position.seq > position.head ? { beyond: position.head } : position
 }
 
 /** As they were; what their pool is called and offers is as now. `pool`: only leases of the one that has this name now; `poolUnknown`: there is none, and never was. */

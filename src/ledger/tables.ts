@@ -335,8 +335,8 @@ export const KEYS = {
 } as const
 
 export function writeStatements(network: string, write: Write): readonly Statement[] {
-  const deleted = write.pools.filter(({ settings }) => settings === null)
-  const seen = [...write.sightings]
+  const kept = write.pools.filter(({ settings }) => settings !== null)
+  const deleted = write.pools.filter(({ settings }) => settings === null).map(({ poolId }) => poolId)
   const clear = (
     name: string,
     type: string,
@@ -349,29 +349,13 @@ export function writeStatements(network: string, write: Write): readonly Stateme
   return [
     ...insertEvents(network, write.events),
     ...LEASE.write(network, write.records),
-    ...clear(
-      'pool',
-      'bigint',
-      'pool_id',
-      deleted.map(({ poolId }) => poolId),
-    ),
-    ...POOL.write(
-      network,
-      write.pools.filter(({ settings }) => settings !== null),
-    ),
+    ...clear('pool', 'bigint', 'pool_id', deleted),
+    ...POOL.write(network, kept),
     ...NETWORK.write(network, write.network === null ? [] : [write.network]),
     ...SOURCE.write(network, write.sources),
     ...SOURCE_REPORT.write(network, write.freshness),
-    ...clear(
-      'sighting',
-      'inet',
-      'address',
-      seen.map(([address]) => address),
-    ),
-    ...SIGHTING.write(
-      network,
-      seen.flatMap(([, sightings]) => sightings),
-    ),
+    ...clear('sighting', 'inet', 'address', [...write.sightings.keys()]),
+    ...SIGHTING.write(network, [...write.sightings.values()].flat()),
     ...REQUEST.write(network, write.requests),
   ]
 }

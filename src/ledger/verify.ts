@@ -360,21 +360,15 @@ async function compareAnchor(
   anchor: Anchor,
 ): Promise<readonly Finding[]> {
   const { head, digest } = await readHead(client, network, anchor.seq)
-  if (anchor.seq === 0 || digest === anchor.digest.toLowerCase()) return []
-  const finding = { seq: anchor.seq, address: null, expected: anchor.digest, found: digest }
-  if (anchor.seq > head)
-    return [
-      {
-        ...finding,
-        what: 'LOG_SHORTER',
-        message: `the log ends with event ${head}; it once went on to event ${anchor.seq}`,
-      },
-    ]
-  const message =
-    digest === null
-      ? `event ${anchor.seq} is missing`
-      : `event ${anchor.seq} had another digest once: it, or an event before it, was altered`
-  return [{ ...finding, what: digest === null ? 'EVENT_MISSING' : 'EVENT_ALTERED', message }]
+  const { seq, digest: expected } = anchor
+  if (seq === 0 || digest === expected.toLowerCase()) return []
+  const [what, message]: [FindingCode, string] =
+    seq > head
+      ? ['LOG_SHORTER', `the log ends with event ${head}; it once went on to event ${seq}`]
+      : digest === null
+        ? ['EVENT_MISSING', `event ${seq} is missing`]
+        : ['EVENT_ALTERED', `event ${seq} had another digest once: it, or an event before it, was altered`]
+  return [{ what, message, seq, address: null, expected, found: digest }]
 }
 
 async function readHead(client: pg.Client, network: string, seq: number) {

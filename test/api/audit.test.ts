@@ -39,6 +39,8 @@ function spanOf({ leaseId, owner, fromSeq, untilSeq }: Holder): string {
   return `${leaseId} ${owner?.name ?? 'nobody'} ${fromSeq}-${untilSeq === 0n ? '' : untilSeq}`
 }
 
+const reserve = async (network: string, name: string, pool: string) =>
+  (await leases.reserve({ network, owner: pod(name), claims: [{ pools: [pool] }] })).leases[0]!
 const pod = (name: string, more: object = {}) => ({ kind: 'pod', name, incarnation: '1', ...more })
 
 describe('a story', () => {
@@ -134,23 +136,13 @@ describe('a story', () => {
   })
 
   test('whoever held throughout is named where nothing happened', async () => {
-    const { entries, holders } = await audit.getAddressHistory({
-      network,
-      address,
-      afterSeq: 4n,
-      beforeSeq: 5n,
-    })
+    const history = (place: object, afterSeq: bigint) =>
+      audit.getAddressHistory({ network, ...place, afterSeq, beforeSeq: afterSeq + 1n })
+    const { entries, holders } = await history({ address }, 4n)
     expect(entries).toEqual([])
     expect(holders.map(spanOf)).toEqual(['story/3 web-0 3-5'])
-    expect(
-      (await audit.getAddressHistory({ network, address, afterSeq: 5n, beforeSeq: 6n })).holders,
-    ).toEqual([])
-    const inCidr = await audit.getAddressHistory({
-      network,
-      cidr: '10.8.64.0/28',
-      afterSeq: 7n,
-      beforeSeq: 8n,
-    })
+    expect((await history({ address }, 5n)).holders).toEqual([])
+    const inCidr = await history({ cidr: '10.8.64.0/28' }, 7n)
     expect(inCidr.holders.map((one) => one.leaseId)).toEqual(['story/6'])
   })
 
@@ -168,12 +160,7 @@ describe('a story', () => {
     expect(then).toMatchObject({ state: 'ACTIVE', seq: 4n })
     expect(then.steps.map((step) => Number(step.seq))).toEqual([3, 4])
     const time = timestampFromMs(Date.now() + 10 ** 9)
-    expect((await audit.explainAddress({ network, address, time })).seq).toBe(now.head)
-    const later = await audit.explainAddress({
-      network,
-      address,
-      time: timestampFromMs(Date.now() + 10 ** 9),
-    })
+    const later = await audit.explainAddress({ network, address, time })
     expect(later).toMatchObject({ state: now.state, seq: now.seq })
     expect(timestampDate(later.time!).getTime()).toBeLessThan(Date.now() + 60_000)
     const before = await audit.explainAddress({ network, address, time: timestampFromMs(0) })
@@ -198,14 +185,8 @@ describe('much happened', () => {
       ['nets', '10.1.0.0/24', 28],
       ['six', 'fd00::/123', 128],
     ] as const) {
-      await pools.createPool({
-        network,
-        name,
-        cidr,
-        prefixLength,
-        ownerLimit: 100,
-        cooldown: { seconds: 0n },
-      })
+      const cooldown = { seconds: 0n }
+      await pools.createPool({ network, name, cidr, prefixLength, ownerLimit: 100, cooldown })
     }
     const held: Lease[] = []
     for (let turn = 0; turn < 60; turn++) {
@@ -215,20 +196,12 @@ describe('much happened', () => {
         await leases.release({ leaseId: lease!.leaseId })
       } else {
         const pool = ['web', 'web', 'nets', 'six'][below(4)]!
-        const owner = pod(`w-${turn}`)
-        const { leases: made } = await leases.reserve({ network, owner, claims: [{ pools: [pool] }] })
-        if (below(2) === 0) await leases.confirm({ leaseId: made[0]!.leaseId })
-        held.push(...made)
+        const lease = await reserve(network, `w-${turn}`, pool)
+        if (below(2) === 0) await leases.confirm({ leaseId: lease.leaseId })
+        held.push(lease)
       }
     }
-    for (const pool of ['web', 'nets', 'six']) {
-      const { leases: made } = await leases.reserve({
-        network,
-        owner: pod('last'),
-        claims: [{ pools: [pool] }],
-      })
-      held.push(...made)
-    }
+    for (const pool of ['web', 'nets', 'six']) held.push(await reserve(network, 'last', pool))
     all = held
   })
 
@@ -268,13 +241,8 @@ describe('much happened', () => {
     const holders = holdersOf(await historyPages({ network, cidr: '0.0.0.0/0', pageSize: 1000 }))
     for (let after = 10n; after < head; after += 19n) {
       const before = after + 9n
-      const pages = await historyPages({
-        network,
-        cidr: '0.0.0.0/0',
-        pageSize: 3,
-        afterSeq: after,
-        beforeSeq: before,
-      })
+      const range = { afterSeq: after, beforeSeq: before }
+      const pages = await historyPages({ network, cidr: '0.0.0.0/0', pageSize: 3, ...range })
       const there = holders.filter(
         (one) => one.fromSeq < before && (one.untilSeq === 0n || one.untilSeq > after),
       )
@@ -296,7 +264,7 @@ describe('much happened', () => {
       // The first is gone when the next page is read, and another is there.
       if (turns++ === 0) {
         await leases.release({ leaseId: page.leases[0]!.leaseId })
-        await leases.reserve({ network, owner: pod('late'), claims: [{ pools: ['web'] }] })
+        await reserve(network, 'late', 'web')
       }
     } while (pageToken !== '')
     const bare = ({ options: _, ...lease }: Lease) => lease
@@ -333,18 +301,12 @@ describe('much happened', () => {
 
   test('a pool that is gone is found by its name', async () => {
     await pools.createPool({ network, name: 'gone', cidr: '10.7.0.0/29', cooldown: { seconds: 0n } })
-    const { leases: made } = await leases.reserve({
-      network,
-      owner: pod('gone'),
-      claims: [{ pools: ['gone'] }],
-    })
+    const { leaseId } = await reserve(network, 'gone', 'gone')
     const { seq } = await audit.listLeasesAsOf({ network, pageSize: 1 })
-    await leases.release({ leaseId: made[0]!.leaseId })
+    await leases.release({ leaseId })
     await pools.deletePool({ network, name: 'gone' })
     const then = await audit.listLeasesAsOf({ network, seq, pool: 'gone' })
-    expect(then.leases.map((one) => [one.leaseId, one.pool, one.subnet])).toEqual([
-      [made[0]!.leaseId, '', ''],
-    ])
+    expect(then.leases.map((one) => [one.leaseId, one.pool, one.subnet])).toEqual([[leaseId, '', '']])
   })
 })
 
@@ -358,25 +320,15 @@ describe('verification', () => {
   })
 
   test('a row that is not what the log says is named', async () => {
-    const { leases: made } = await leases.reserve({
-      network: 'busy',
-      owner: pod('tampered'),
-      claims: [{ pools: ['web'] }],
-    })
-    const [lease] = made
+    const { address } = await reserve('busy', 'tampered', 'web')
+    const change = `update ipledger.lease set state = $1 where network_id = 'busy' and address = $2`
     const say = (state: string) =>
-      withClient(running.database.adminUrl, (client) =>
-        client.query('update ipledger.lease set state = $1 where network_id = $2 and address = $3', [
-          state,
-          'busy',
-          lease!.address,
-        ]),
-      )
+      withClient(running.database.adminUrl, (client) => client.query(change, [state, address]))
     await say('FREE')
     const { findings, complete } = await audit.verifyNetwork({ network: 'busy' })
     expect(complete).toBe(true)
     expect(findings).toHaveLength(1)
-    expect(findings[0]).toMatchObject({ what: 'LEASE_DIFFERS', address: lease!.address })
+    expect(findings[0]).toMatchObject({ what: 'LEASE_DIFFERS', address })
     expect(findings[0]!.found).toContain('FREE')
     await say('RESERVED')
     expect((await audit.verifyNetwork({ network: 'busy' })).findings).toEqual([])

@@ -11,6 +11,7 @@ const { time } = running
 const { call } = running
 
 const { ok } = call
+const live = (method: string, body: object) => ok(`LivenessService/${method}`, body)
 const ready = async () => (await fetch(`${running.url}/readyz`)).text()
 
 type Entry = { readonly address: string; readonly [field: string]: string }
@@ -20,26 +21,26 @@ async function world(sight: object = {}) {
   const network = await newNetwork(running, { cooldown: '0s' })
   const source = 'eyes'
   const declared = { network, id: source, sight: { ownerKinds: ['pod'], interval: '1s', ...sight } }
-  await ok('LivenessService/RegisterSource', declared)
-  await ok('LivenessService/EnableSource', { network, id: source })
-  const begin = () => ok('LivenessService/BeginSnapshot', { network, source })
+  await live('RegisterSource', declared)
+  await live('EnableSource', { network, id: source })
+  const begin = () => live('BeginSnapshot', { network, source })
   const report = async (entries: readonly Entry[], more: object = {}) => {
     const { sequence, head, begunAt } = await begin()
     const at = { network, source, epoch: 'e1', sequence, head, begunAt }
-    return ok('LivenessService/ReportSnapshot', { ...at, complete: true, entries, ...more })
+    return live('ReportSnapshot', { ...at, complete: true, entries, ...more })
   }
-  const reserve = async (name: string, more: object = {}) =>
-    (
-      await ok('LeaseService/Reserve', {
-        network,
-        owner: { kind: 'pod', name, ...more },
-        claims: [{ pool: 'web' }],
-      })
-    ).leases[0]
-  return { network, source, declared, begin, report, reserve }
+  /** So often; two intervals pass after each, so that the next counts. */
+  const repeat = async (times: number, entries: readonly Entry[]) => {
+    for (let turn = 0; turn < times; turn += 1, pass()) await report(entries)
+  }
+  const reserve = async (name: string) => {
+    const owner = { kind: 'pod', name }
+    return (await ok('LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] })).leases[0]
+  }
+  return { network, source, declared, begin, report, repeat, reserve }
 }
 
-const pod = (address: string, name: string, more: object = {}) => ({ address, kind: 'pod', name, ...more })
+const pod = (address: string, name: string) => ({ address, kind: 'pod', name })
 const RECOVER = {
   type: 'beginEra',
   actor: { name: 'operator', node: null },
@@ -73,7 +74,7 @@ describe('sources', () => {
     const { network, declared } = await world({ node: 'n1' })
     const other = { ...declared, id: 'other', kind: 'DOCKER', sight: { ownerKinds: ['container'] } }
     const settings = { network: 'sandboxes', host: '192.0.2.1', port: 2375 }
-    const { source } = await ok('LivenessService/RegisterSource', { ...other, settings })
+    const { source } = await live('RegisterSource', { ...other, settings })
     expect(source).toMatchObject({
       network,
       id: 'other',
@@ -87,36 +88,31 @@ describe('sources', () => {
       counted: '0',
       partialBecause: [],
     })
-    expect(await ok('LivenessService/RegisterSource', { ...other, settings })).toEqual({ source })
+    expect(await live('RegisterSource', { ...other, settings })).toEqual({ source })
     const moved = { ...declared, sight: { ...declared.sight, node: 'n2' } }
     expect((await call('LivenessService/RegisterSource', moved)).reason).toBe('ILLEGAL_STATE')
     const ids = async (asked: object) =>
-      (await ok('LivenessService/ListSources', { network, ...asked })).sources.map(
-        (one: { id: string }) => one.id,
-      )
+      (await live('ListSources', { network, ...asked })).sources.map((one: { id: string }) => one.id)
     expect(await ids({})).toEqual(['eyes', 'other'])
     expect(await ids({ node: 'n1' })).toEqual(['eyes'])
     expect(await ids({ states: ['REGISTERED'] })).toEqual(['other'])
     expect(await ids({ id: 'other' })).toEqual(['other'])
-    const first = await ok('LivenessService/ListSources', { network, pageSize: 1 })
+    const first = await live('ListSources', { network, pageSize: 1 })
     expect(first.sources).toMatchObject([{ id: 'eyes', state: 'ENABLED', enabledBy: 'loopback' }])
     const second = { network, pageSize: 1, pageToken: first.nextPageToken }
-    expect(await ok('LivenessService/ListSources', second)).toEqual({ sources: [source], nextPageToken: '' })
-    const retired = await ok('LivenessService/RetireSource', { network, id: 'other', requestId: 'r' })
+    expect(await live('ListSources', second)).toEqual({ sources: [source], nextPageToken: '' })
+    const retired = await live('RetireSource', { network, id: 'other', requestId: 'r' })
     expect(retired).toMatchObject({ source: { state: 'RETIRED' }, unwitnessed: 0, unlisted: 0 })
-    expect(await ok('LivenessService/RetireSource', { network, id: 'other', requestId: 'r' })).toEqual(
-      retired,
-    )
-    expect((await call('LivenessService/EnableSource', { network, id: 'other' })).reason).toBe(
-      'ILLEGAL_STATE',
-    )
+    expect(await live('RetireSource', { network, id: 'other', requestId: 'r' })).toEqual(retired)
+    const { reason } = await call('LivenessService/EnableSource', { network, id: 'other' })
+    expect(reason).toBe('ILLEGAL_STATE')
   })
 
   test('retiring says what is no longer missed, and what is no longer seen', async () => {
     const { network, report, reserve } = await world()
     const lease = await reserve('a')
     await report([pod('10.0.0.9', 'b'), pod(lease.address, 'a')])
-    expect(await ok('LivenessService/RetireSource', { network, id: 'eyes' })).toMatchObject({
+    expect(await live('RetireSource', { network, id: 'eyes' })).toMatchObject({
       unwitnessed: 1,
       unlisted: 1,
     })
@@ -157,31 +153,22 @@ describe('reports', () => {
     await report([pod(lease.address, 'a'), pod(late.address, 'b')])
     const { lease: seen } = await ok('LeaseService/GetLease', { network, address: late.address })
     expect(seen).toMatchObject({ leaseId: late.leaseId, state: 'ACTIVE' })
-    const [source] = (await ok('LivenessService/ListSources', { network })).sources
+    const [source] = (await live('ListSources', { network })).sources
     expect(source).toMatchObject({ epoch: 'e1', warm: true, size: 2, counted: '2', lastSequence: '4' })
   })
 
   test('the next report without asking again, and one that is unchanged', async () => {
-    const { network, source, report, reserve } = await world()
+    const { network, source, report, repeat, reserve } = await world()
     const lease = await reserve('a')
-    for (let turn = 0; turn < 2; turn += 1) {
-      await report([pod(lease.address, 'a')])
-      pass()
-    }
+    await repeat(2, [pod(lease.address, 'a')])
     const { digest, nextSequence, nextHead, nextBegunAt } = await report([pod(lease.address, 'a')])
-    const next = {
-      network,
-      source,
-      epoch: 'e1',
-      sequence: nextSequence,
-      head: nextHead,
-      begunAt: nextBegunAt,
-    }
+    const begun = { sequence: nextSequence, head: nextHead, begunAt: nextBegunAt }
+    const next = { network, source, epoch: 'e1', ...begun }
     const { head } = (await ok('NetworkService/GetNetwork', { name: network })).network
-    const same = await ok('LivenessService/ReportSnapshot', { ...next, complete: true, unchanged: digest })
+    const same = await live('ReportSnapshot', { ...next, complete: true, unchanged: digest })
     expect(same).toMatchObject({ complete: true, resend: false, digest, nextSequence: '5' })
     const lost = { ...next, sequence: same.nextSequence, complete: true, unchanged: 'f'.repeat(64) }
-    expect(await ok('LivenessService/ReportSnapshot', lost)).toMatchObject({ resend: true, counted: false })
+    expect(await live('ReportSnapshot', lost)).toMatchObject({ resend: true, counted: false })
     expect((await ok('NetworkService/GetNetwork', { name: network })).network.head).toBe(head)
   })
 
@@ -189,10 +176,7 @@ describe('reports', () => {
     [
       'to report once an hour',
       ({ declared }) =>
-        ok('LivenessService/RegisterSource', {
-          ...declared,
-          sight: { ...declared.sight, interval: '3600s' },
-        }),
+        live('RegisterSource', { ...declared, sight: { ...declared.sight, interval: '3600s' } }),
       { body: { resend: false, counted: false, because: ['TOO_SOON'] } },
     ],
     [
@@ -212,10 +196,10 @@ describe('reports', () => {
   ][])(
     'after one that was unchanged its source is %s: the next is not taken as it was',
     async (_, change, expected) => {
-      const { network, source, declared, report, begin, reserve } = await world({ node: 'n1' })
+      const { network, source, declared, report, repeat, begin, reserve } = await world({ node: 'n1' })
       const lease = await reserve('a')
       const entries = [pod(lease.address, 'a')]
-      for (let turn = 0; turn < 2; turn += 1, pass()) await report(entries)
+      await repeat(2, entries)
       const { digest } = await report(entries)
       const said = { complete: true, unchanged: digest }
       pass()
@@ -246,16 +230,16 @@ describe('reports', () => {
     })
     expect(await report([], { complete: false })).toMatchObject({ complete: false, because: ['DECLARED'] })
     expect((await reserve('a')).address).toBe('10.0.0.3')
-    const { sightings } = await ok('LivenessService/ListSightings', { network })
+    const { sightings } = await live('ListSightings', { network })
     expect(sightings).toMatchObject([
       { source: 'eyes', address: '10.0.0.1', state: '', listed: true, vanishedSeq: '0' },
       { address: '10.0.0.2', owner: { kind: 'pod', name: 'b', interface: '' } },
     ])
     expect(sightings[0]).not.toHaveProperty('owner')
-    const page = await ok('LivenessService/ListSightings', { network, pageSize: 1 })
+    const page = await live('ListSightings', { network, pageSize: 1 })
     const rest = { network, pageSize: 1, pageToken: page.nextPageToken }
-    expect((await ok('LivenessService/ListSightings', rest)).sightings).toEqual([sightings[1]])
-    const at = await ok('LivenessService/ListSightings', { network, source: 'eyes', address: '10.0.0.2' })
+    expect((await live('ListSightings', rest)).sightings).toEqual([sightings[1]])
+    const at = await live('ListSightings', { network, source: 'eyes', address: '10.0.0.2' })
     expect(at.sightings).toEqual([sightings[1]])
   })
 
@@ -286,45 +270,35 @@ describe('reports', () => {
     expect(refused).toMatchObject({ reason: 'NETWORK_RECOVERING', metadata: { state: 'HELD' } })
     const { holds } = (await ok('NetworkService/GetNetwork', { name: network })).network
     expect(holds).toMatchObject([{ cause: 'SOURCE_AHEAD', why: expect.stringContaining('eyes') }])
-    const { items } = await ok('LivenessService/ListAttention', { network, codes: ['HELD'] })
+    const { items } = await live('ListAttention', { network, codes: ['HELD'] })
     expect(items).toMatchObject([{ code: 'HELD', text: expect.stringMatching(/./) }])
     // An answer of this page stands for a second, and the test has asked for it before.
     await expect.poll(ready, { timeout: 10_000 }).toContain('warning: 1 network is held')
     const clock = { network, cause: 'CLOCK', why: 'not that one' }
-    expect((await ok('LivenessService/ResumeHold', clock)).holds).toMatchObject([{ cause: 'SOURCE_AHEAD' }])
-    expect(await ok('LivenessService/ResumeHold', { network, why: 'a lie' })).toEqual({ holds: [] })
+    expect((await live('ResumeHold', clock)).holds).toMatchObject([{ cause: 'SOURCE_AHEAD' }])
+    expect(await live('ResumeHold', { network, why: 'a lie' })).toEqual({ holds: [] })
     expect((await reserve('b')).address).toBe('10.0.0.2')
   })
 })
 
 describe('what would follow', () => {
   test('a lease that everybody misses is asked for, answered for, and would be reaped', async () => {
-    const { network, source, report, reserve } = await world()
-    await ok('PoolService/UpdatePool', {
-      network,
-      name: 'web',
-      reapPolicy: { minimumAge: '1s', unwitnessedAge: '1s', misses: 2 },
-    })
-    const [gone, live] = [await reserve('gone'), await reserve('live')]
-    const all = [pod(gone.address, 'gone'), pod(live.address, 'live')]
-    const reconcile = async (asked: object = {}) =>
-      (await ok('LivenessService/Reconcile', { network, ...asked })).findings
-    for (let turn = 0; turn < 3; turn += 1) {
-      await report(all)
-      pass()
-    }
+    const { network, source, report, repeat, reserve } = await world()
+    const reapPolicy = { minimumAge: '1s', unwitnessedAge: '1s', misses: 2 }
+    await ok('PoolService/UpdatePool', { network, name: 'web', reapPolicy })
+    const [gone, alive] = [await reserve('gone'), await reserve('live')]
+    const all = [pod(gone.address, 'gone'), pod(alive.address, 'live')]
+    const reconcile = async (asked: object = {}) => (await live('Reconcile', { network, ...asked })).findings
+    await repeat(3, all)
     expect(await reconcile()).toEqual([])
     expect((await reconcile({ kept: true })).map((one: { address: string }) => one.address)).toEqual([
       gone.address,
-      live.address,
+      alive.address,
     ])
-    const [kept] = await reconcile({ kept: true, address: live.address })
-    expect(kept).toMatchObject({ address: live.address, verdict: 'keep' })
+    const [kept] = await reconcile({ kept: true, address: alive.address })
+    expect(kept).toMatchObject({ address: alive.address, verdict: 'keep' })
     expect(kept.because).toContainEqual(expect.objectContaining({ code: 'LISTED_LIVE', source }))
-    for (let turn = 0; turn < 3; turn += 1) {
-      await report([pod(live.address, 'live')])
-      pass()
-    }
+    await repeat(3, [pod(alive.address, 'live')])
     const [wanted] = await reconcile({ source })
     expect(wanted).toMatchObject({
       address: gone.address,
@@ -335,7 +309,7 @@ describe('what would follow', () => {
     })
     await running.run('judge', network)
     expect(await reconcile()).toMatchObject([{ address: gone.address, verdict: 'ask' }])
-    const { verifications } = await report([pod(live.address, 'live')])
+    const { verifications } = await report([pod(alive.address, 'live')])
     expect(verifications).toMatchObject([
       { address: gone.address, leaseId: gone.leaseId, owner: { name: 'gone' } },
     ])
@@ -343,24 +317,20 @@ describe('what would follow', () => {
       { id: verifications[0].id, answer: 'GONE', detail: 'no such pod' },
       { id: 'x', answer: 'LIVE' },
     ]
-    const taken = await ok('LivenessService/ReportVerdicts', { network, source, epoch: 'e1', verdicts })
+    const taken = await live('ReportVerdicts', { network, source, epoch: 'e1', verdicts })
     expect(taken).toEqual({ accepted: 1, ignored: 1 })
     expect(await reconcile()).toMatchObject([{ address: gone.address, verdict: 'reap', because: [] }])
     const held = (await ok('LeaseService/ListLeases', { network })).leases
-    expect(held.map((one: { address: string }) => one.address)).toEqual([gone.address, live.address])
+    expect(held.map((one: { address: string }) => one.address)).toEqual([gone.address, alive.address])
   })
 
   test('a promise that was not kept would expire, unless the network recovers', async () => {
     const { network, reserve } = await world()
-    await ok('PoolService/UpdatePool', {
-      network,
-      name: 'web',
-      confirmWithin: '1s',
-      reapPolicy: { confirmGrace: '1s' },
-    })
+    const change = { confirmWithin: '1s', reapPolicy: { confirmGrace: '1s' } }
+    await ok('PoolService/UpdatePool', { network, name: 'web', ...change })
     const lease = await reserve('late')
     time.movedBy += 60_000
-    const [found] = (await ok('LivenessService/Reconcile', { network })).findings
+    const [found] = (await live('Reconcile', { network })).findings
     expect(found).toMatchObject({
       address: lease.address,
       verdict: 'expire',
@@ -372,9 +342,7 @@ describe('what would follow', () => {
     const { network } = await world()
     await ok('LeaseService/Quarantine', { network, address: '10.0.0.9', why: 'printer' })
     time.movedBy += 60_000
-    const pages = await walk((pageToken) =>
-      ok('LivenessService/ListAttention', { network, pageSize: 1, pageToken }),
-    )
+    const pages = await walk((pageToken) => live('ListAttention', { network, pageSize: 1, pageToken }))
     const codes = pages.map(({ items }) => items.map(({ code }: { code: string }) => code))
     expect(codes.sort()).toEqual([['OPERATOR_ONLY'], ['SOURCE_COLD']])
   })
@@ -383,8 +351,8 @@ describe('what would follow', () => {
     const { network, reserve } = await world()
     for (const name of ['a', 'b', 'c']) await reserve(name)
     const asked = { network, kept: true, pageSize: 2, pool: 'web' }
-    const first = await ok('LivenessService/Reconcile', asked)
-    const second = await ok('LivenessService/Reconcile', { ...asked, pageToken: first.nextPageToken })
+    const first = await live('Reconcile', asked)
+    const second = await live('Reconcile', { ...asked, pageToken: first.nextPageToken })
     const addresses = [...first.findings, ...second.findings].map((one) => one.address)
     expect(addresses).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3'])
     expect([first.findings.length, second.nextPageToken]).toEqual([2, ''])
