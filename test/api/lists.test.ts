@@ -73,29 +73,21 @@ describe('filters', () => {
     const key = ({ address }: Lease) =>
       address.includes(':')
         ? `6 ${address.replace(/^fd00::/, '').padStart(8, '0')}`
-        : `4 ${address
-            .split('.')
-            .map((octet) => octet.padStart(3, '0'))
-            .join('.')}`
+        : `4 ${address.replace(/\d+/g, (octet) => octet.padStart(3, '0'))}`
     expect(everything.map(key)).toEqual(everything.map(key).sort())
   })
 
   const { RESERVED, ACTIVE, QUARANTINED } = LeaseState
+  const { OPERATOR, SUPERSEDED, FOREIGN } = QuarantineReason
   const owns = (wanted: (owner: Owner, lease: Lease) => boolean) => (lease: Lease) =>
     lease.owner !== undefined && wanted(lease.owner, lease)
   const FILTERS: readonly (readonly [Asked<typeof leases.listLeases>, (lease: Lease) => boolean])[] = [
     [{ states: [RESERVED] }, (lease) => lease.state === RESERVED],
     [{ states: [ACTIVE, QUARANTINED] }, (lease) => lease.state !== RESERVED],
     [{ states: [QUARANTINED] }, (lease) => lease.state === QUARANTINED],
-    [
-      { quarantineReasons: [QuarantineReason.OPERATOR] },
-      (lease) => lease.quarantine?.reason === QuarantineReason.OPERATOR,
-    ],
-    [
-      { quarantineReasons: [QuarantineReason.SUPERSEDED, QuarantineReason.FOREIGN] },
-      (lease) => lease.quarantine?.reason === QuarantineReason.SUPERSEDED,
-    ],
-    [{ states: [ACTIVE], quarantineReasons: [QuarantineReason.OPERATOR] }, () => false],
+    [{ quarantineReasons: [OPERATOR] }, (lease) => lease.quarantine?.reason === OPERATOR],
+    [{ quarantineReasons: [SUPERSEDED, FOREIGN] }, (lease) => lease.quarantine?.reason === SUPERSEDED],
+    [{ states: [ACTIVE], quarantineReasons: [OPERATOR] }, () => false],
     [{ ownerKind: 'pod' }, owns((owner) => owner.kind === 'pod')],
     [{ ownerName: 'default/w-3' }, owns((owner) => owner.name === 'default/w-3')],
     [{ ownerName: 'default/w-6' }, owns((owner) => owner.name === 'default/w-6')],
@@ -167,11 +159,8 @@ describe('filters', () => {
     }
     const asked = { labels: { list: 'yes' }, pageSize: 1 }
     const pages = await walk((pageToken) => networks.listNetworks({ ...asked, pageToken }))
-    expect(pages.map((page) => page.networks.map((one) => one.name))).toEqual([
-      ['list-a'],
-      ['list-b'],
-      ['list-c'],
-    ])
+    const names = pages.map((page) => page.networks.map((one) => one.name))
+    expect(names).toEqual([['list-a'], ['list-b'], ['list-c']])
   })
 
   test('events', async () => {
@@ -203,10 +192,9 @@ describe('filters', () => {
     for (const [filter, wanted] of filters) {
       const expected = seqs(all.filter(wanted))
       for (const pageSize of [1000, 3]) {
-        expect(seqs(await listEvents({ network, ...filter, pageSize }))).toEqual(expected)
-        expect(seqs(await listEvents({ network, ...filter, pageSize, descending: true }))).toEqual(
-          expected.toReversed(),
-        )
+        const [up, down] = [false, true].map((descending) => ({ network, ...filter, pageSize, descending }))
+        expect(seqs(await listEvents(up!))).toEqual(expected)
+        expect(seqs(await listEvents(down!))).toEqual(expected.toReversed())
       }
     }
   })
@@ -225,12 +213,9 @@ describe('pages while everything moves', () => {
         reserve(index % 3 === 0 ? `stays-${index}` : `moves-${index}`),
       ),
     })
-    const held = new Map<string, Lease>()
-    for (const { result } of results) {
-      if (result.case !== 'response') throw new Error('refused')
-      const lease = result.value.leases[0]!
-      held.set(lease.owner!.name, lease)
-    }
+    const made = results.flatMap(({ result }) => (result.case === 'response' ? result.value.leases : []))
+    expect(made).toHaveLength(200)
+    const held = new Map(made.map((lease) => [lease.owner!.name, lease]))
     const stays = [...held].filter(([name]) => name.startsWith('stays')).map(([, lease]) => lease.address)
     const moving = [...held.keys()].filter((name) => name.startsWith('moves'))
 
@@ -249,10 +234,8 @@ describe('pages while everything moves', () => {
       [0, 1, 2, 3].map((part) => churn(moving.filter((_, index) => index % 4 === part))),
     )
     try {
-      for (let round = 0; round < 4; round++) {
-        const filter = [{}, { ownerKind: 'pod' }, { states: [LeaseState.RESERVED] }, { cidr: '10.0.0.0/16' }][
-          round
-        ]!
+      const filters = [{}, { ownerKind: 'pod' }, { states: [LeaseState.RESERVED] }, { cidr: '10.0.0.0/16' }]
+      for (const [round, filter] of filters.entries()) {
         const seen: Lease[] = []
         let pageToken = ''
         let head = 0n
@@ -321,9 +304,8 @@ describe('page tokens', () => {
       }
       // The digest was right all along: a position that is one is taken.
       const sound = method === 'LeaseService/ListLeases' ? '10.0.0.1' : 'a'
-      expect((await post(running, method, { ...body, pageToken: encodePage(sound, filters) })).status).toBe(
-        200,
-      )
+      const pageToken = encodePage(sound, filters)
+      expect((await post(running, method, { ...body, pageToken })).status).toBe(200)
     }
   })
 })
