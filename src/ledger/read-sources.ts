@@ -5,7 +5,7 @@ import type { Freshness, LookUp } from '../core/command.ts'
 import type { Sighting, SourceState } from '../core/image.ts'
 import { MOST_EXAMINED, unitOf } from './read-leases.ts'
 import { headOf } from './read-pools.ts'
-import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
+import { freshnessOf, KEYS, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
 
 type Db = Kysely<unknown>
 
@@ -127,6 +127,8 @@ export async function readLookUps(
   return Map.groupBy(rows.map(lookUpOf), ({ address }) => address)
 }
 
+const SIGHTING_KEY = sql.raw(KEYS.sighting.slice(1).join(', '))
+
 /** In order of their key. */
 export async function readSightings(
   db: Db,
@@ -148,11 +150,10 @@ export async function readSightings(
     const key = keyOf(after, 6)
     if (key === null || isMalformed(parseAddress(key[0]!))) return { sightings: [], next: null }
     const [at, ...rest] = key
-    conditions.push(sql`(s.address, s.source_id, s.owner_kind, s.owner_uid, s.owner_incarnation, s.owner_interface)
-      > (${at}::inet, ${sql.join(rest)})`)
+    conditions.push(sql`(${SIGHTING_KEY}) > (${at}::inet, ${sql.join(rest)})`)
   }
   const walk = sql`select * from ipledger.sighting s where ${sql.join(conditions, sql` and `)}
-    order by s.address, s.source_id, s.owner_kind, s.owner_uid, s.owner_incarnation, s.owner_interface`
+    order by ${SIGHTING_KEY}`
   const key = sql`json_build_array(host(w.address), w.source_id, w.owner_kind, w.owner_uid, w.owner_incarnation, w.owner_interface)::text`
   const { rows } = await sql<Row & { key: string; appeared_at: number; vanished_at: number | null }>`
     select w.*, ${key} as key, a.at as appeared_at, v.at as vanished_at
@@ -160,7 +161,7 @@ export async function readSightings(
     left join ipledger.event a on a.network_id = ${network} and a.seq = w.appeared_seq
     left join ipledger.event v on v.network_id = ${network} and v.seq = w.vanished_seq
     where (${source}::text is null or w.source_id = ${source}) and (${vanished}::bool or w.vanished_seq is null)
-    order by w.address, w.source_id, w.owner_kind, w.owner_uid, w.owner_incarnation, w.owner_interface
+    order by ${SIGHTING_KEY}
     limit ${size + 1}
   `.execute(db)
   const sightings = rows.slice(0, size).map((row) => ({
@@ -183,17 +184,17 @@ export async function readAttention(
   if (!(await isKnown(db, network))) return null
   const key = after === null ? null : keyOf(after, 5)
   if (after !== null && key === null) return { items: [], next: null }
-  const fields = sql`(a.code collate "C", a.address collate "C", a.source collate "C", a.lease_id collate "C", md5(a.what) collate "C")`
+  const fields = ['a.code', 'a.address', 'a.source', 'a.lease_id', 'md5(a.what)']
+  const order = sql.raw(fields.map((field) => `${field} collate "C"`).join(', '))
   const { rows } = await sql<Attention & { key: string }>`
     select a.code, a.since, a.source, a.address, a.lease_id as "leaseId", a.what as text,
-      json_build_array(a.code, a.address, a.source, a.lease_id, md5(a.what))::text as key
+      json_build_array(${sql.raw(fields.join(', '))})::text as key
     from (
       select t.code, t.since, t.source, coalesce(host(t.address), '') as address, coalesce(t.lease_id, '') as lease_id, t.what
       from ipledger_audit.attention t
       where t.network = ${network} and (${codes.length === 0}::bool or t.code = any(${codes}::text[]))) a
-    where ${key === null ? sql`true` : sql`${fields} > (${sql.join(key)})`}
-    order by ${sql.raw('a.code collate "C", a.address collate "C", a.source collate "C", a.lease_id collate "C", md5(a.what) collate "C"')}
-    limit ${size + 1}
+    where ${key === null ? sql`true` : sql`(${order}) > (${sql.join(key)})`}
+    order by ${order} limit ${size + 1}
   `.execute(db)
   const items = rows.slice(0, size).map(({ key: _, ...item }) => item)
   return { items, next: rows.length > size ? rows[size - 1]!.key : null }

@@ -25,15 +25,6 @@ export type Scope = {
   readonly node: string
 }
 
-export type Unreadable = { readonly index: number; readonly text: string; readonly why: string }
-
-export type ReadEntries = {
-  readonly entries: readonly Entry[]
-  /** The first `MOST_SHOWN`; `unreadableCount` has all. Any makes the list partial. */
-  readonly unreadable: readonly Unreadable[]
-  readonly unreadableCount: number
-}
-
 const MOST_SHOWN = 20
 const LONGEST_SHOWN = 200
 export const NAME_BYTES = 253
@@ -57,9 +48,10 @@ export function* inSlices<T>(
   }
 }
 
-export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope): Generator<void, ReadEntries> {
+/** `unreadable`: the first `MOST_SHOWN`; `unreadableCount` has all. Any makes the list partial. */
+export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
   const entries: Entries = { first: new Map(), more: new Map() }
-  const unreadable: Unreadable[] = []
+  const unreadable: { readonly index: number; readonly text: string; readonly why: string }[] = []
   let unreadableCount = 0
   yield* inSlices(given, (one, index) => {
     const { entry, why } = readEntry(one, scope)
