@@ -1,7 +1,8 @@
 /**
  * Why a call was refused, as the caller meets it: the one table from reasons to RPC codes, and what the caller should do.
  *
- * A refusal is thrown as a `Refused`, a Connect error with google.rpc.ErrorInfo (domain `ipledger`, reason, metadata) and, where waiting helps, google.rpc.RetryInfo.
+ * A refusal is thrown as a `Refused`, a Connect error with google.rpc.ErrorInfo (domain `ipledger`, reason, metadata) and,
+ * where waiting helps, google.rpc.RetryInfo.
  * What leaves is well-formed text of bounded length, whatever a caller sent: gRPC puts it into a header.
  */
 import { durationFromMs } from '@bufbuild/protobuf/wkt'

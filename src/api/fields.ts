@@ -1,5 +1,6 @@
 /**
- * What texts of a request must be, whatever the message: lengths in UTF-8 bytes, characters, forms. Each check answers with the value in canonical form or throws INVALID_FIELD with the field's path in JSON spelling.
+ * What texts of a request must be, whatever the message: lengths in UTF-8 bytes, characters, forms. Each check answers with the
+ * value in canonical form or throws INVALID_FIELD with the field's path in JSON spelling.
  * What depends on the state of a network is the core's business.
  */
 import {

@@ -146,14 +146,9 @@ export function leaseHandlers(backend: Backend): Handlers<typeof pb.LeaseService
   }
 }
 
-function leases(answer: Answer) {
-  return { leases: answer.leases.map(shownLease) }
-}
-
+const leases = (answer: Answer) => ({ leases: answer.leases.map(shownLease) })
 /** These commands are about exactly one lease. */
-function onlyLease(answer: Answer) {
-  return { lease: shownLease(answer.leases[0]!) }
-}
+const onlyLease = (answer: Answer) => ({ lease: shownLease(answer.leases[0]!) })
 
 // What is asked. `network` is that of the batch that the message is an item of.
 
