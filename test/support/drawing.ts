@@ -69,6 +69,7 @@ export function draw(
   ]
   const size = `width="${24 * COLUMN}" height="${height}" viewBox="0 0 ${24 * COLUMN} ${height}"`
   return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="sans-serif" font-size="11" fill="#222">
+<title>${title}</title>
 <rect width="100%" height="100%" fill="#f4f5f8"/>\n${body.join('\n')}\n</svg>\n`
 }
 
