@@ -86,6 +86,11 @@ const METHODS = SERVICES.flatMap((service) =>
   service.methods.map((method) => `${service.typeName.replace('ipledger.v1.', '')}/${method.name}`),
 )
 
+test('no two services have a method of one name: rights and handlers go by it', () => {
+  const names = METHODS.map((method) => method.split('/')[1])
+  expect(new Set(names).size).toBe(names.length)
+})
+
 describe('roles', () => {
   test('the table is about every method', () => {
     expect(Object.keys(TABLE).sort()).toEqual([...METHODS].sort())
