@@ -118,52 +118,43 @@ export async function borrow(pool: pg.Pool): Promise<pg.PoolClient> {
 
 /** @throws StartRefused in one sentence when this server would lose, mangle or refuse what is written to it. */
 export async function checkServer(client: pg.ClientBase): Promise<void> {
-  const { rows } = await client.query<{
-    number: number
-    version: string
-    fsync: string
-    commits: string
-    encoding: string
-    standby: boolean
-    read_only: string
-    role: string
-  }>(
+  const { rows } = await client.query<
+    Record<'version' | 'fsync' | 'commits' | 'encoding' | 'readOnly' | 'role', string> & {
+      number: number
+      standby: boolean
+    }
+  >(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version,
             current_setting('fsync') as fsync, current_setting('synchronous_commit') as commits,
             current_setting('server_encoding') as encoding, pg_is_in_recovery() as standby,
-            current_setting('transaction_read_only') as read_only, current_user as role`,
+            current_setting('transaction_read_only') as "readOnly", current_user as role`,
   )
-  const server = rows[0]!
-  const refuse = (sentence: string): never => {
-    throw new StartRefused(sentence)
-  }
-  if (server.number < OLDEST_SERVER) {
-    refuse(`PostgreSQL ${server.version} is too old: ipledger needs 15 or newer.`)
-  }
-  if (server.fsync === 'off') {
-    refuse('The PostgreSQL server runs with fsync = off and can lose what it acknowledged: set fsync = on.')
-  }
-  if (server.commits === 'off') {
-    refuse(
-      `synchronous_commit is off for role "${server.role}", so a crash would lose acknowledged leases: ` +
-        `alter role ${pg.escapeIdentifier(server.role)} set synchronous_commit = on.`,
-    )
-  }
-  if (server.encoding !== 'UTF8') {
-    refuse(
-      `The database's encoding is ${server.encoding}, ipledger needs UTF8: create the database anew with encoding UTF8.`,
-    )
-  }
-  if (server.standby) {
-    refuse(
+  const { number, version, fsync, commits, encoding, standby, readOnly, role } = rows[0]!
+  const wrong: readonly (readonly [boolean, string])[] = [
+    [number < OLDEST_SERVER, `PostgreSQL ${version} is too old: ipledger needs 15 or newer.`],
+    [
+      fsync === 'off',
+      'The PostgreSQL server runs with fsync = off and can lose what it acknowledged: set fsync = on.',
+    ],
+    [
+      commits === 'off',
+      `synchronous_commit is off for role "${role}", so a crash would lose acknowledged leases: alter role ${pg.escapeIdentifier(role)} set synchronous_commit = on.`,
+    ],
+    [
+      encoding !== 'UTF8',
+      `The database's encoding is ${encoding}, ipledger needs UTF8: create the database anew with encoding UTF8.`,
+    ],
+    [
+      standby,
       'The PostgreSQL server is a read-only standby: let DATABASE_URL name the primary (target_session_attrs is not understood).',
-    )
-  }
-  if (server.read_only === 'on') {
-    refuse(
-      `default_transaction_read_only is on, for the PostgreSQL server, this database or role "${server.role}": turn it off, or let DATABASE_URL name the primary.`,
-    )
-  }
+    ],
+    [
+      readOnly === 'on',
+      `default_transaction_read_only is on, for the PostgreSQL server, this database or role "${role}": turn it off, or let DATABASE_URL name the primary.`,
+    ],
+  ]
+  const [, sentence] = wrong.find(([is]) => is) ?? []
+  if (sentence !== undefined) throw new StartRefused(sentence)
 }
 
 /** What a connection string says, as the driver reads it. */

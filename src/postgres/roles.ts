@@ -219,20 +219,25 @@ export async function checkServiceLogin(service: pg.Client): Promise<void> {
   if (superuser) refuse(`is a superuser and could rewrite the log: ${advice}`)
   if (owned !== null) refuse(`owns ipledger.${owned} and could rewrite the log: ${advice}`)
   const endless = TIMEOUTS.filter((name) => /^0\D*$/.test(settings[name] ?? ''))
-  const wrong = [
-    ...(rewrites ? ['may change or delete events'] : []),
-    ...(appends ? [] : ['may not write events']),
-    ...(endless.length === 0
-      ? []
-      : [`has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever`]),
-  ]
-  if (wrong.length === 0) return
-  const statements = [
-    ...(rewrites ? [`revoke update, delete, truncate on ipledger.event from ${role}`] : []),
-    ...(appends ? [] : [`grant ${SERVICE_ROLE} to ${role}`]),
-    ...endless.map((name) => alterSetting(login.role, name, SERVICE_SETTINGS[name]!)),
-  ]
-  refuse(toRun(`${wrong.join('; ')}. Let an administrator run this, then start again:`, statements))
+  const lacking = (
+    [
+      [
+        rewrites,
+        'may change or delete events',
+        [`revoke update, delete, truncate on ipledger.event from ${role}`],
+      ],
+      [!appends, 'may not write events', [`grant ${SERVICE_ROLE} to ${role}`]],
+      [
+        endless.length > 0,
+        `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever`,
+        endless.map((name) => alterSetting(login.role, name, SERVICE_SETTINGS[name]!)),
+      ],
+    ] as const
+  ).filter(([is]) => is)
+  if (lacking.length === 0) return
+  const words = lacking.map(([, what]) => what).join('; ')
+  const statements = lacking.flatMap(([, , needed]) => needed)
+  refuse(toRun(`${words}. Let an administrator run this, then start again:`, statements))
 }
 
 async function setUp(
