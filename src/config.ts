@@ -6,9 +6,17 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
 
-/** A reason not to start that a person can act on. Printed as one sentence, without a stack, exit code 1. */
+/** A reason not to start that a person can act on. Printed as one sentence, without a stack; `isUsage`: a setting is wrong. */
 export class StartRefused extends Error {
   override readonly name = 'StartRefused'
+  readonly isUsage: boolean
+  constructor(
+    sentence: string,
+    { isUsage = false, ...options }: ErrorOptions & { readonly isUsage?: boolean } = {},
+  ) {
+    super(sentence, options)
+    this.isUsage = isUsage
+  }
 }
 
 const oneOf = <const T extends readonly string[]>(...words: T) =>
@@ -109,7 +117,7 @@ export function readConfig(env: Env = process.env) {
     const sentences = error.issues.map(({ path: [name = ''], message }) => {
       return `${String(name)} ${message}${was(env[String(name)])}.`
     })
-    throw new StartRefused(sentences.join('\n'))
+    throw new StartRefused(sentences.join('\n'), { isUsage: true })
   }
   const path = (file: string | undefined) => (file === undefined ? undefined : resolve(file))
   return {

@@ -11,6 +11,7 @@ export const METRICS = {
   uniqueViolations: 'ipledger_unique_violations_total',
   clockJumps: 'ipledger_clock_jumps_total',
   rpcDuration: 'rpc_server_call_duration_seconds',
+  callsFailed: 'ipledger_calls_failed_total',
   batchDuration: 'ipledger_batch_duration_seconds',
   batchCommands: 'ipledger_batch_commands',
   batchPhase: 'ipledger_batch_phase_duration_seconds',

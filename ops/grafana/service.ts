@@ -74,7 +74,7 @@ export const service = dashboard({
           queries: [
             promql(
               `
-                sum by (rpc_status_code) (rate(${METRICS.rpcDuration}_count{rpc_status_code!="OK", ${IN_INSTANCES}}${RATE}))
+                sum by (rpc_status_code) (rate(${METRICS.callsFailed}{${IN_INSTANCES}}${RATE}))
                   / ignoring (rpc_status_code) group_left ()
                 sum(rate(${METRICS.rpcDuration}_count{${IN_INSTANCES}}${RATE}))`,
               '{{rpc_status_code}}',

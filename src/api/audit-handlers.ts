@@ -6,6 +6,7 @@ import type { Asked } from './asked.ts'
 import {
   allowedNetwork,
   type Backend,
+  type Call,
   checkHead,
   type Handlers,
   neverWas,
@@ -45,7 +46,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
         if (lease === null && ended === null) throw neverWas(message.leaseId)
       }
       return {
-        events: entries.map((one) => shownEvent(network, one)),
+        events: entries.map((one) => forReader(call, shownEvent(network, one))),
         nextPageToken: page.next(next),
         head,
       }
@@ -61,7 +62,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
       const read = await reads.addressHistory(network, place, range, logPage(message, page))
       const found = ofNetwork(read, network)
       checkHead('afterSeq', range.afterSeq, found.head)
-      return shownHistory(network, found, page)
+      return shownHistory(call, network, found, page)
     },
 
     getLeaseHistory: async (message, call) => {
@@ -73,7 +74,7 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
         checkHead('leaseId', token, ofNetwork(await reads.network(network), network).head)
         throw neverWas(leaseId)
       }
-      return shownHistory(network, found, page)
+      return shownHistory(call, network, found, page)
     },
 
     listLeasesAsOf: async (message, call) => {
@@ -109,13 +110,26 @@ export function auditHandlers({ reads }: Backend): Handlers<typeof pb.AuditServi
   }
 }
 
-function shownHistory(network: string, { entries, holders, next, head }: HistoryPage, page: Page<number>) {
+function shownHistory(
+  call: Call,
+  network: string,
+  { entries, holders, next, head }: HistoryPage,
+  page: Page<number>,
+) {
   return {
-    entries: entries.map((one) => ({ event: shownEvent(network, one), what: one.what ?? '' })),
+    entries: entries.map((one) => ({
+      event: forReader(call, shownEvent(network, one)),
+      what: one.what ?? '',
+    })),
     holders: holders.map((one) => shownHolder(network, one)),
     nextPageToken: page.next(next),
     head,
   }
+}
+
+/** Whoever knows the id of a request is answered it again: not an auditor. */
+function forReader<E extends { readonly requestId?: unknown }>({ caller }: Call, event: E): E {
+  return caller.role === 'auditor' ? { ...event, requestId: null } : event
 }
 
 function notBeyond<T extends object>(found: T | Beyond, { seq }: Moment): T {

@@ -114,7 +114,11 @@ export function createConnectLane(
     try {
       const asked = universalRequestFromNodeRequest(request, response, undefined, undefined)
       const count = front.countFor(response, 'stream' in request ? request.stream.session : undefined)
-      handler({ ...asked, body: counted(asked.body as AsyncIterable<Uint8Array>, count) })
+      const body = counted(asked.body as AsyncIterable<Uint8Array>, count)
+      const hasOne =
+        handler.method.methodKind !== 'bidi_streaming' &&
+        ENVELOPED.test(asked.header.get('content-type') ?? '')
+      handler({ ...asked, body: hasOne ? oneEnvelope(body) : body })
         .then((answered) => {
           for (const headers of [answered.header, answered.trailer]) withPlainMessage(headers)
           return universalResponseToNodeResponse(answered, response)
@@ -139,6 +143,22 @@ async function* counted(
 ): AsyncGenerator<Uint8Array> {
   for await (const chunk of body) {
     count(chunk.length)
+    yield chunk
+  }
+}
+
+const ENVELOPED = /^application\/(?:grpc|connect\+)/
+const PREFIX_BYTES = 5
+
+/** A call has one message. The library would keep each that comes, also millions of empty ones. */
+async function* oneEnvelope(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const prefix = Buffer.alloc(PREFIX_BYTES)
+  let seen = 0
+  for await (const chunk of body) {
+    for (let n = 0; n < chunk.length && seen + n < PREFIX_BYTES; n += 1) prefix[seen + n] = chunk[n]!
+    seen += chunk.length
+    if (seen >= PREFIX_BYTES && seen > PREFIX_BYTES + prefix.readUInt32BE(1))
+      throw invalidField('', 'a call has one message; this has another behind it')
     yield chunk
   }
 }

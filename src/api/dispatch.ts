@@ -119,9 +119,10 @@ let waiting = 0
 
 /** Reads wait for the database until their deadline, as writes do. A handler that has written something lets no read fail it. */
 async function whenDatabaseAnswers(method: Method, message: Message, call: Call): Promise<object> {
+  const isRead = READS.test(method.desc.name)
   for (;;) {
     try {
-      return await method.handle(message, call)
+      return await (isRead ? within(call, method.handle(message, call)) : method.handle(message, call))
     } catch (error) {
       const isLast = performance.now() + ASK_AGAIN_MS >= call.deadline || waiting >= MOST_WAITING
       if (isLast || !(error instanceof ReadsUnavailable)) throw error
@@ -130,6 +131,27 @@ async function whenDatabaseAnswers(method: Method, message: Message, call: Call)
     await delay(ASK_AGAIN_MS).finally(() => {
       waiting -= 1
     })
+  }
+}
+
+const READS = /^(?:Get|List|Explain|Reconcile|Verify)/
+/** A database that is silent is noticed later than some deadlines. */
+const LATE_MS = 250
+
+async function within<T>({ deadline }: Call, answered: Promise<T>): Promise<T> {
+  const late = new AbortController()
+  const { signal } = late
+  const passed = delay(Math.max(0, deadline + LATE_MS - performance.now()), undefined, { signal }).then(
+    () => {
+      throw new ReadsUnavailable('no answer before the deadline of the call')
+    },
+  )
+  try {
+    return await Promise.race([answered, passed])
+  } finally {
+    late.abort()
+    passed.catch(() => {})
+    answered.catch(() => {})
   }
 }
 

@@ -29,10 +29,10 @@ const ORCHESTRATORS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator']
 const METHODS: readonly (readonly [roles: ReadonlySet<Role>, methods: string])[] = [
   [ADMINS, 'CreateNetwork UpdateNetwork BeginRecovery EndRecovery CreatePool UpdatePool DeletePool'],
   [ADMINS, 'Reap RegisterSource EnableSource RetireSource ResumeHold'],
-  [ORCHESTRATORS, 'BatchReserve BatchConfirm BatchRelease Quarantine UpdateLabels'],
+  [ORCHESTRATORS, 'BatchReserve BatchConfirm BatchRelease Quarantine UpdateLabels GetRequest'],
   [HOLDERS, 'Reserve Confirm Release BeginSnapshot ReportSnapshot ReportVerdicts'],
   [LEASE_READERS, 'GetLease ListLeases'],
-  [READERS, 'GetNetwork ListNetworks GetPool ListPools GetRequest ListSources ListSightings Reconcile'],
+  [READERS, 'GetNetwork ListNetworks GetPool ListPools ListSources ListSightings Reconcile'],
   [READERS, 'ListAttention ListEvents GetAddressHistory GetLeaseHistory ListLeasesAsOf ExplainAddress'],
   [READERS, 'VerifyNetwork'],
 ]

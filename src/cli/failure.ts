@@ -90,6 +90,8 @@ function unanswered(failure: CallFailed, url: string): string {
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
       return `ipledger: the host of ${url} is unknown. Correct IPLEDGER_URL.`
+    case 'HPE_INVALID_CONSTANT':
+      return `ipledger: what listens at ${url} does not speak HTTP/1.1: is it the port of gRPC? Correct IPLEDGER_URL.`
     default:
       return `ipledger: no answer from ${url} (${failure.code}: ${failure.message}). What became of a write is unknown; repeating it is safe, surely so with --request-id.`
   }

@@ -70,6 +70,14 @@ export function runRebuild({ network, output }: { readonly network: string; read
 /** One network, or all: this database may be older than the world. What cannot be told from the database itself. */
 export function runRecover(network: string | undefined, { why, above = 0, output }: RecoverOptions) {
   return onDatabase('recover', async ({ client, where, found }) => {
+    const { rows: served } = await client.query(
+      `select from pg_stat_activity where datname = current_database() and application_name = 'ipledger ledger'`,
+    )
+    if (served.length > 0)
+      throw new Unclear(
+        'A service uses this database: leave --database away, and let IPLEDGER_URL name it.',
+        REFUSED,
+      )
     const ledger = await openLedger({ url: found.url, connections: 1 })
     try {
       const rows: { network: string; era: number; head: string; state: string }[] = []
@@ -124,10 +132,10 @@ type OnDatabase = { readonly client: pg.Client; readonly where: string; readonly
 /** `rebuild` takes the owner's login. Ctrl-C ends the process: what was not committed is undone. */
 async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<T>): Promise<T> {
   const config = readConfig()
-  const found = await findDatabase(config, { log: createLogger(config.logLevel) })
-  const url = command === 'rebuild' ? found.adminUrl : found.url
   const where = whereOf(config)
   console.error(`ipledger ${command}: ${where}`)
+  const found = await findDatabase(config, { log: createLogger(config.logLevel) })
+  const url = command === 'rebuild' ? found.adminUrl : found.url
   try {
     return await withClient({ url, applicationName: `ipledger ${command}` }, (client) =>
       work({ client, where, found }),

@@ -90,5 +90,6 @@ async function explain(error: unknown, args: readonly string[]): Promise<number>
   }
   console.error(SENTENCES.includes(name) ? `ipledger: ${(error as Error).message}` : error)
   if (name === 'ConnectFailed') return UNREACHABLE
+  if ((error as { readonly isUsage?: boolean }).isUsage === true) return USAGE
   return error instanceof Unclear ? error.exitCode : REFUSED
 }

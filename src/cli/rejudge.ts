@@ -45,7 +45,7 @@ export function rejudgeCommand(program: Command): void {
     .command('rejudge')
     .description('judge every reap on proof again from the evidence in its event')
     .option('--network <name>', 'network', 'default')
-    .option('--from <n>', 'from this event on', number, 0n)
+    .option('--from <n>', 'from this event on (default: the first)', number)
     .option('--to <n>', 'up to this event', number)
     .addOption(outputOption())
     .addHelpText(

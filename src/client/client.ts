@@ -21,7 +21,7 @@ import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
-import { CallFailed, isLostConnection, retryAfterMs } from './call-failed.ts'
+import { CallFailed, errorInfo, isLostConnection, retryAfterMs } from './call-failed.ts'
 
 export { CallFailed }
 
@@ -108,7 +108,9 @@ const repeatIfSafe: Interceptor = (next) => async (request) => {
       return await next(request)
     } catch (error) {
       const failure = ConnectError.from(error)
-      const passing = failure.code === Code.Unavailable || isLostConnection(failure)
+      // While its database is away the server itself waits.
+      const hasWaited = errorInfo(failure)?.reason === 'DATABASE_UNAVAILABLE'
+      const passing = (failure.code === Code.Unavailable && !hasWaited) || isLostConnection(failure)
       if (!safe || !passing || attempt === ATTEMPTS) throw error
       const wait = retryAfterMs(failure) ?? FIRST_WAIT_MS * attempt
       await delay(Math.min(wait, LONGEST_WAIT_MS), undefined, { signal: request.signal })

@@ -6,9 +6,8 @@
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, type RequestOptions, request as requestHttps } from 'node:https'
-import { BlockList, isIP } from 'node:net'
 import { z } from 'zod'
-import { type Secrets, whyNotAllowed } from './settings.ts'
+import { type Secrets, whyNeverAsked, whyNotAllowed } from './settings.ts'
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
@@ -52,16 +51,9 @@ export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 
   }
 }
 
-/** Link-local, where clouds answer with the credentials of the machine. IPv4-mapped spellings are found as well. */
-const NEVER_ASKED = new BlockList()
-NEVER_ASKED.addSubnet('169.254.0.0', 16, 'ipv4')
-NEVER_ASKED.addSubnet('fe80::', 10, 'ipv6')
-NEVER_ASKED.addAddress('fd00:ec2::254', 'ipv6')
-
 function checkAddress(host: string): void {
-  const family = isIP(host)
-  if (family === 0 || !NEVER_ASKED.check(host, family === 6 ? 'ipv6' : 'ipv4')) return
-  throw new Error(`${host} is a link-local address, which ipledger never asks`)
+  const why = whyNeverAsked(host)
+  if (why !== null) throw new Error(why)
 }
 
 /** `dns.lookup` for connections: a name that leads to such an address is not connected to. */

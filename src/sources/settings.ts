@@ -10,7 +10,9 @@
  *             Secrets: `kubeconfig` (its text) or `kubeconfigFile`; with `server`: `token`, `ca`, `cert`, `key`.
  * http        `listUrl` and `lookUpUrl`, as `http.ts` says. Secrets: `token` (sent as bearer), `ca`, `cert`, `key`.
  */
+
 import { readFileSync } from 'node:fs'
+import { BlockList, isIP } from 'node:net'
 import { z } from 'zod'
 import { StartRefused } from '../config.ts'
 import type { SourceDeclaration, SourceKind } from '../core/event.ts'
@@ -140,9 +142,15 @@ export function checkAllowed(
   { id, kind, settings }: SourceDeclaration,
 ): Refusal | null {
   const allowed = secrets[`${network}/${id}`]?.origin
-  const why = leadsTo(kind, settings).map((to) => whyNotAllowed(originOf(to), allowed))
+  const why = leadsTo(kind, settings).map(
+    (to) => whyNeverAsked(hostOf(to)) ?? whyNotAllowed(originOf(to), allowed),
+  )
   const bad = why.find((one) => one !== null)
   return bad === undefined ? null : invalid('settings', bad)
+}
+
+function hostOf(to: string): string {
+  return to.startsWith('unix:') ? '' : new URL(to).hostname.replace(/^\[|\]$/g, '')
 }
 
 /** Of a kubeconfig nobody knows it before it is read. */
@@ -150,6 +158,19 @@ function leadsTo(kind: SourceKind, settings: unknown): readonly string[] {
   if (kind === 'docker') return [engineOf(settings as DockerSettings)]
   const { listUrl, lookUpUrl, server } = settings as Partial<HttpSettings & KubernetesSettings>
   return [listUrl, lookUpUrl, server].filter((one) => one !== undefined)
+}
+
+/** Link-local, where clouds answer with the credentials of the machine. IPv4-mapped spellings are found as well. */
+const NEVER_ASKED = new BlockList()
+NEVER_ASKED.addSubnet('169.254.0.0', 16, 'ipv4')
+NEVER_ASKED.addSubnet('fe80::', 10, 'ipv6')
+NEVER_ASKED.addAddress('fd00:ec2::254', 'ipv6')
+
+/** Of an address; null: it may be asked. */
+export function whyNeverAsked(host: string): string | null {
+  const family = isIP(host)
+  const isNever = family !== 0 && NEVER_ASKED.check(host, family === 6 ? 'ipv6' : 'ipv4')
+  return isNever ? `${host} is a link-local address, which ipledger never asks` : null
 }
 
 /** What is declared over the API may lead nowhere but where the file on the server lets it; null: it may. */

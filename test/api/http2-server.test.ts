@@ -98,3 +98,17 @@ test('an authority that is no name of the loopback interface is refused where th
   expect(await ask(`[::1]:${port}`)).toBe(200)
   session.destroy()
 })
+
+test('a call has one message: another behind it ends the call', async () => {
+  const session = http2.connect(running.grpcUrl)
+  const request = session.request({ ...GRPC, ':path': RESERVE })
+  const trailers = once(request, 'trailers')
+  // Empty envelopes, of which a few bytes make millions.
+  request.write(Buffer.alloc(5 * KB))
+  const [told] = (await trailers) as [http2.IncomingHttpHeaders]
+  expect(told).toMatchObject({
+    'grpc-status': '3',
+    'grpc-message': 'a call has one message; this has another behind it',
+  })
+  session.destroy()
+})

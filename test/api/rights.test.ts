@@ -63,7 +63,7 @@ const TABLE: Record<string, readonly Role[]> = {
   'LeaseService/UpdateLabels': ['admin', 'orchestrator'],
   'LeaseService/GetLease': ['admin', 'orchestrator', 'agent', 'auditor'],
   'LeaseService/ListLeases': ['admin', 'orchestrator', 'agent', 'auditor'],
-  'LeaseService/GetRequest': ['admin', 'orchestrator', 'auditor'],
+  'LeaseService/GetRequest': ['admin', 'orchestrator'],
   'LivenessService/RegisterSource': ['admin'],
   'LivenessService/EnableSource': ['admin'],
   'LivenessService/RetireSource': ['admin'],
@@ -213,6 +213,17 @@ describe('networks', () => {
       'INVALID_FIELD',
       'INVALID_FIELD',
     ])
+  })
+
+  test('an auditor sees no ids of requests, by which a caller is answered again', async () => {
+    const asked = { owner: OWNER, claims: [{ pool: 'web' }], requestId: 'only-mine' }
+    expect((await call('orchestrator', 'LeaseService/Reserve', asked)).status).toBe(200)
+    const ids = async (who: keyof typeof TOKENS) =>
+      (await call(who, 'AuditService/ListEvents', {})).body.events.map(
+        (one: { requestId: string }) => one.requestId,
+      )
+    expect(await ids('orchestrator')).toContain('only-mine')
+    expect(new Set(await ids('auditor'))).toEqual(new Set(['']))
   })
 
   test('ListNetworks shows what may be seen', async () => {

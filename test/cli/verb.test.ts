@@ -251,6 +251,15 @@ test.each(SAID)('%s', async (line, method, request) => {
   expect(asked).toEqual([[method, request]])
 })
 
+test('every command has help', () => {
+  const all = [createProgram()]
+  for (const command of all) {
+    expect(command.helpInformation()).toContain('Usage: ')
+    all.push(...command.commands)
+  }
+  expect(all.length).toBeGreaterThan(40)
+})
+
 test('every method has its command, but for those of programs', () => {
   const forPrograms = [
     'BatchReserve',

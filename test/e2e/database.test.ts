@@ -91,7 +91,7 @@ test('they make no database, and verify and rebuild change none', async () => {
     expect(await ipledger(nobody, words(line), none)).toEqual({
       code: 1,
       stdout: '',
-      stderr: `ipledger: There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.\n`,
+      stderr: `ipledger ${line.split(' ')[0]}: the embedded PostgreSQL in ${directory}\nipledger: There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.\n`,
     })
     expect(existsSync(directory)).toBe(false)
   }
@@ -114,9 +114,26 @@ test('they make no database, and verify and rebuild change none', async () => {
         code: 1,
         stdout: '',
         stderr: expect.stringMatching(
-          /^ipledger: The database is at schema version \d+, .*run "ipledger migrate"/,
+          /^ipledger (verify|rebuild): .*\nipledger: The database is at schema version \d+, .*run "ipledger migrate"/,
         ),
       })
     expect(await migrations(admin)).toEqual(before)
+  })
+})
+
+test('recover --database is refused while a service uses the database, and begins an era when none does', async () => {
+  const service = await serviceOn({ database })
+  const line = 'recover default --database --why "set back"'
+  expect(await onDatabase(line)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(
+      'ipledger: A service uses this database: leave --database away, and let IPLEDGER_URL name it.',
+    ),
+  })
+  expect((await service.call.ok('NetworkService/GetNetwork', { name: 'default' })).network.era).toBe(0)
+  await service.stop()
+  expect(await onDatabase(line)).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/default +1 +\d+ +RECOVERING/),
   })
 })

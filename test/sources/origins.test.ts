@@ -2,6 +2,7 @@
 import type * as dns from 'node:dns'
 import { expect, test, vi } from 'vitest'
 import { createAskedSources } from '../../src/sources/ask.ts'
+import { checkAllowed } from '../../src/sources/settings.ts'
 import { declaration } from '../support/asked.ts'
 import { json, useEndpoint } from '../support/endpoint.ts'
 
@@ -43,6 +44,14 @@ test('a unix socket is asked only if the file allows it', async () => {
   await expect(ask(docker)).rejects.toThrow('{"<network>/<source>": {"origin": "unix:/var/run/docker.sock"}}')
   const other = { 'default/source': { origin: 'unix:/run/other.sock' } }
   await expect(ask(docker, other)).rejects.toThrow(/allows unix:\/run\/other\.sock/)
+})
+
+test('one that would be asked there cannot be registered', () => {
+  const settings = { listUrl: 'http://[fe80::1]/list', lookUpUrl: 'http://10.0.0.1/{uid}' }
+  expect(checkAllowed({}, 'default', declaration('http', settings))).toMatchObject({
+    reason: 'INVALID_FIELD',
+    message: expect.stringContaining('fe80::1 is a link-local address, which ipledger never asks'),
+  })
 })
 
 test.each(['169.254.169.254', '[fe80::1]', '[fd00:ec2::254]', '[::ffff:169.254.169.254]'])(

@@ -42,7 +42,7 @@ test.each([
   ],
   [{ OTEL_TRACES_EXPORTER: 'zipkin' }, 'OTEL_TRACES_EXPORTER must be otlp or none (it is "zipkin").'],
 ])('%o is refused with the remedy', (env, sentence) => {
-  expect(() => readConfig(env)).toThrow(new StartRefused(sentence))
+  expect(() => readConfig(env)).toThrow(new StartRefused(sentence, { isUsage: true }))
 })
 
 test('a URL that may hold a password is never repeated', () => {

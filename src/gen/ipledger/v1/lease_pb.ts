@@ -1963,7 +1963,7 @@ export const GetRequestResponseSchema: GenMessage<GetRequestResponse, {jsonType:
  * Leases: addresses and blocks held for workloads.
  *
  * Rights. admin: all methods. orchestrator: all but Reap. agent: Reserve, Confirm and Release, no batches, GetLease and
- * ListLeases, for leases of its own node; without `node` ListLeases lists those. auditor: Get and List. A token bound to a node can't take over, confirm or release a lease on another node.
+ * ListLeases, for leases of its own node; without `node` ListLeases lists those. auditor: Get and List, but not GetRequest. A token bound to a node can't take over, confirm or release a lease on another node.
  *
  * @generated from service ipledger.v1.LeaseService
  */
