@@ -16,7 +16,7 @@ const load = () => import('./on-database.ts')
 export function databaseCommands(program: Command): void {
   program
     .command('verify')
-    .description('prove that the books are in order: the log whole, the tables its fold')
+    .description('check that the log is whole and that the tables follow from it')
     .option('--network <name>', 'only this network (default: all)')
     .option(
       '--against <head:digest>',

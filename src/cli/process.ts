@@ -46,7 +46,7 @@ second one ends it at once.`,
 
   program
     .command('demo')
-    .description('MIR-1238, step by step: an index that lags, and no address that two sandboxes have')
+    .description('play MIR-1238 step by step: a list that lags, and still no address on two sandboxes')
     .option('--directory <path>', 'keep its data there (default: a directory that is thrown away)')
     .addHelpText(
       'after',

@@ -41,7 +41,7 @@ const PROVEN = 'PROVEN_ABSENT'
 export function rejudgeCommand(program: Command): void {
   program
     .command('audit')
-    .description('whether what was done was right')
+    .description('check what was done')
     .command('rejudge')
     .description('judge every reap on proof again from the evidence in its event')
     .option('--network <name>', 'network', 'default')

@@ -108,7 +108,7 @@ const JUDGE_RULES: readonly Rule[] = [
         confirmableUntil(record, policy.confirmGraceMs) ?? 0,
       )
       if (judgedAt <= young)
-        yield because('TOO_YOUNG', '', `it counts as alive for another ${seconds(young - judgedAt)}`)
+        yield because('TOO_YOUNG', '', `it counts as alive for at least another ${seconds(young - judgedAt)}`)
       // What was missed or asked before then says nothing of what may have started since: silence is life.
       else
         for (const { id, missed, parties } of witnesses) {
@@ -125,7 +125,7 @@ const JUDGE_RULES: readonly Rule[] = [
     name: 'EVERY_WITNESS_MISSES',
     *keeps({ witnesses, policy: { misses } }) {
       for (const { id, missed } of witnesses.filter((one) => one.missed.length < misses)) {
-        const text = `${id} has missed it in ${missed.length} of ${misses} counted reports`
+        const text = `${id} has sent ${missed.length} of the ${misses} counted reports in which it must be missing`
         yield because('TOO_FEW_REPORTS', id, text)
       }
     },
