@@ -22,6 +22,8 @@ import {
 const PACKAGE = 'ipledger.v1'
 const VERSION = 'v1'
 const ERROR = 'Error'
+const ABOUT = `ipledger hands out IP addresses, and never one address to two live workloads. Each method is a POST of JSON to its
+path; docs/callers.md has the contract.`
 
 runNodeJs(createEcmaScriptPlugin({ name: 'openapi', version: VERSION, generateTs: generate }))
 
@@ -81,7 +83,7 @@ function generate(schema: Schema): void {
 
   const document = {
     openapi: '3.1.0',
-    info: { title: 'ipledger', version: VERSION, description: prose(general) },
+    info: { title: 'ipledger', version: VERSION, description: `${ABOUT}\n\n${prose(general)}` },
     security: [{ token: [] }, {}],
     tags: services.map((service) => ({ name: service.name, ...described(service) })),
     paths: Object.fromEntries(

@@ -1,6 +1,7 @@
 /** What README and docs say of the code is so: tables, functions of the flows, names of constraints, numbers, links. */
 import { existsSync, readFileSync } from 'node:fs'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
+import type { Command } from 'commander'
 import { expect, test } from 'vitest'
 import { MEANINGS } from '../../src/api/errors.ts'
 import { createProgram } from '../../src/cli/program.ts'
@@ -14,6 +15,9 @@ import { LINKING, tableIn, textOf } from '../support/docs.ts'
 import { ROOT, SRC } from '../support/root.ts'
 
 const source = (path: string): string => readFileSync(new URL(path.replace(/^src\//, ''), SRC), 'utf8')
+
+/** Of `docker run` and of Node.js. */
+const OPTIONS_OF_OTHERS: readonly string[] = ['--ip', '--max-semi-space-size']
 
 /** The anchors of a page's headings, as GitHub makes them. */
 const anchorsOf = (path: string): readonly string[] =>
@@ -86,6 +90,17 @@ test('every command is there', () => {
       .commands.map((command) => command.name())
       .sort(),
   )
+})
+
+const optionsOf = ({ options, commands }: Command): readonly string[] => [
+  ...options.flatMap(({ long }) => long ?? []),
+  ...commands.flatMap(optionsOf),
+]
+
+test.each(LINKING)('options that %s names are there', (path) => {
+  const known = ['--help', ...optionsOf(createProgram()), ...OPTIONS_OF_OTHERS]
+  const named = [...textOf(path).matchAll(/`(--[a-z-]+)[^`\n]*`/g)].map((found) => found[1]!)
+  expect(named.filter((name) => !known.includes(name))).toEqual([])
 })
 
 const steps = [...textOf('docs/design.md').matchAll(/^\| `(\w+)` \| `(src\/\S+\.ts)` \|/gm)]
