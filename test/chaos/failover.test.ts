@@ -167,6 +167,24 @@ test('a data directory set back under a process: the era is above all that it kn
 })
 
 /** Of the whole server. */
+/** Commits begin to wait when the checkpointer has read the setting, which may be later than every other process. */
+async function commitsWait(client: pg.Client): Promise<boolean> {
+  return admin(primary, async (probe) => {
+    const { pid } = (await probe.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]!
+    let isOver = false
+    const committed = probe.query(`select pg_logical_emit_message(true, 'probe', '')`).then(() => {
+      isOver = true
+    })
+    const isWaiting = async () =>
+      (await client.query(`select from pg_stat_activity where pid = $1 and wait_event = 'SyncRep'`, [pid]))
+        .rows.length > 0
+    const waits = await waitFor(async () => (isOver ? 'over' : (await isWaiting()) && 'waits'))
+    await client.query('select pg_cancel_backend($1)', [pid])
+    await committed
+    return waits === 'waits'
+  })
+}
+
 async function synchronous(names: string): Promise<void> {
   await admin(primary, async (client) => {
     await client.query(`alter system set synchronous_standby_names = '${names}'`)
@@ -175,6 +193,8 @@ async function synchronous(names: string): Promise<void> {
       async () =>
         (await client.query('show synchronous_standby_names')).rows[0]!.synchronous_standby_names === names,
     )
+    if (names !== '' && names !== '*')
+      await waitFor(() => commitsWait(client), { what: 'commits to wait for a standby' })
     if (names === '*')
       await waitFor(
         async () =>

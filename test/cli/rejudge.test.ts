@@ -61,7 +61,7 @@ test('another policy would not have done it, which says nothing of the log', () 
   expect(differing).toEqual([
     expect.objectContaining({ policy: 'today', seq: 9, leaseId: 'default/3', verdict: 'keep' }),
   ])
-  expect(differing[0]!.because).toContain('3 of 5 counted reports')
+  expect(differing[0]!.because).toContain('3 of the 5 counted reports')
 })
 
 test.each([

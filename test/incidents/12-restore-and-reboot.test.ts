@@ -1,6 +1,5 @@
 /** Restores, reboots, failovers (group 12 of docs/incidents.md): books that travelled back in time hand out nothing before the world was seen again. */
 import { expect, test } from 'vitest'
-import { startProcess } from '../e2e/commands.ts'
 import { copyOf, type TestDatabase, useOwnDatabase, withClient } from '../support/database.ts'
 import {
   emptyPool,
@@ -165,19 +164,11 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   expect(reported).toMatchObject({ complete: false, counted: false, because: ['BEYOND_HEAD'] })
   expect((await scene.reserve(sandbox('z'))).reason).toBe('NETWORK_RECOVERING')
   expect(await scene.attention('HELD')).toHaveLength(1)
-  const recovered = await startProcess(
-    [
-      'recover',
-      NETWORK,
-      '--database',
-      '--why',
-      'a failover lost commits',
-      '--above',
-      `${NETWORK}/${begun.head}`,
-    ],
-    { DATABASE_URL: database.adminUrl },
-  ).finished
-  expect(recovered.code, recovered.stderr).toBe(0)
+  await call.ok('NetworkService/BeginRecovery', {
+    network: NETWORK,
+    why: 'a failover lost commits',
+    above: begun.head,
+  })
   expect((await scene.reserve(sandbox('z'))).reason).toBe('NETWORK_RECOVERING')
   await scene.cycles(4)
   // X is live where Y was sent: a conflict with both in it, and both are told.

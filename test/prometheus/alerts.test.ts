@@ -3,7 +3,7 @@
  * understood, and alerts are seen firing. Debian's package `prometheus` has what it needs; run with
  * IPLEDGER_TEST_PROMETHEUS=yes. The tests are one story and run in order.
  */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -70,13 +70,10 @@ beforeAll(async () => {
   await begin(['worker'], { ...shared, IPLEDGER_METRICS_PORT: workerPort! })
   call = rpc(`http://127.0.0.1:${port}`, { token: admin })
   await call.ok('NetworkService/CreateNetwork', { name: 'restored' })
-  execFileSync(
-    process.execPath,
-    [MAIN, 'recover', 'restored', '--database', '--why', 'the dump of Friday was restored'],
-    {
-      env: { PATH: process.env.PATH, ...shared },
-    },
-  )
+  await call.ok('NetworkService/BeginRecovery', {
+    network: 'restored',
+    why: 'the dump of Friday was restored',
+  })
   const targets = { serve: [`127.0.0.1:${port}`], worker: [`127.0.0.1:${workerPort}`] }
   prometheus = await openPrometheus(targets, token)
   open.defer(() => prometheus.close())
@@ -152,7 +149,7 @@ test('a conflict fires, also in a pool that has an address in quarantine', async
     labels: { alertname: 'IpledgerConflictDetected', network: 'default', severity: 'page' },
     annotations: {
       summary: '1 address(es) of default are used by more than one workload.',
-      runbook_url: 'ops/runbooks/conflict-detected.md',
+      runbook_url: 'https://set-me.invalid/ops/runbooks/conflict-detected.md',
     },
   })
 }, 200_000)
