@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config'
 const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as const }
 
 /** What needs no PostgreSQL. */
-const PLAIN = ['core', 'simulation', 'sources', 'unit']
+const PLAIN = ['client', 'core', 'simulation', 'sources', 'unit']
 /** Starts a Docker Engine or a Prometheus: only where Debian's packages are installed, the first only as root. */
 const SERVERS = [
   { name: 'docker', wanted: process.env.IPLEDGER_TEST_DOCKER },

@@ -6,6 +6,7 @@ import type { History } from './history.ts'
 import { BATCH, startLoad, type Work } from './load.ts'
 import { alternate, amount, type Bench, compare, run, type Stage, type Subject } from './measure.ts'
 import { agents, truth } from './truth.ts'
+import { watch } from './watch.ts'
 
 const CALLERS = 64
 const EMPTY = { addresses: 0, held: 0, reserves: 0 }
@@ -215,6 +216,7 @@ export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = 
   image,
   truth,
   agents,
+  watch,
   old,
   audit,
   jobs,

@@ -30,6 +30,9 @@ const FULL: Omit<Scale, 'heldOpenMs'> = {
   listed: 100_000,
   agents: 2_000,
   agentIntervalMs: 30_000,
+  watches: 1_000,
+  watchedPerSecond: 5_000,
+  watchedMs: 10_000,
 }
 
 const QUICK: Scale = {
@@ -44,6 +47,9 @@ const QUICK: Scale = {
   listed: 5_000,
   agents: 10,
   agentIntervalMs: 400,
+  watches: 20,
+  watchedPerSecond: 200,
+  watchedMs: 500,
 }
 
 /** What somebody would write who wants an address to have one holder, and nothing more. */

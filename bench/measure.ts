@@ -23,6 +23,9 @@ export type Scale = Shape & {
   readonly listed: number
   readonly agents: number
   readonly agentIntervalMs: number
+  readonly watches: number
+  readonly watchedPerSecond: number
+  readonly watchedMs: number
 }
 
 /** A database, and what calls it. */

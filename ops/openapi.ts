@@ -88,7 +88,10 @@ function generate(schema: Schema): void {
     tags: services.map((service) => ({ name: service.name, ...described(service) })),
     paths: Object.fromEntries(
       services.flatMap((service) =>
-        service.methods.map((method) => [`/${service.typeName}/${method.name}`, operation(method)]),
+        // A stream is no plain JSON: its messages have envelopes.
+        service.methods
+          .filter(({ methodKind }) => methodKind === 'unary')
+          .map((method) => [`/${service.typeName}/${method.name}`, operation(method)]),
       ),
     ),
     components: {

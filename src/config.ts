@@ -52,10 +52,16 @@ const environment = z.object({
   IPLEDGER_GRPC_PORT: whole(0, 65_535, 8081),
   IPLEDGER_DIR: z.string().default('.ipledger'),
   IPLEDGER_TOKENS: text,
+  IPLEDGER_TLS_CERT: text,
+  IPLEDGER_TLS_KEY: text,
+  IPLEDGER_TLS_CLIENT_CA: text,
   IPLEDGER_SOURCE_SECRETS: text,
   IPLEDGER_LOG_LEVEL: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').default('info'),
   IPLEDGER_URL: z.url({ protocol: /^https?$/, error: 'must look like http://127.0.0.1:8080' }).optional(),
   IPLEDGER_TOKEN: text,
+  IPLEDGER_CA: text,
+  IPLEDGER_CERT: text,
+  IPLEDGER_KEY: text,
   IPLEDGER_WRITE_CONNECTIONS: whole(1, 64, 4),
   IPLEDGER_READ_CONNECTIONS: whole(1, 256, 8),
   // Two, and one for each job that runs: a job that waits for a source must not delay another.
@@ -134,10 +140,14 @@ export function readConfig(env: Env = process.env) {
     tokensFile: path(set.IPLEDGER_TOKENS),
     /** The file of secrets by which sources are asked, a JSON object by `<network>/<source>`. */
     sourceSecretsFile: path(set.IPLEDGER_SOURCE_SECRETS),
+    /** Undefined: both ports speak without TLS. */
+    tls: readTlsFiles(set),
     logLevel: set.IPLEDGER_LOG_LEVEL,
     /** The server the CLI talks to; by default the one `serve` starts with the same environment. */
-    clientUrl: set.IPLEDGER_URL ?? `http://127.0.0.1:${set.IPLEDGER_PORT}`,
+    clientUrl: set.IPLEDGER_URL ?? `http${set.IPLEDGER_TLS_CERT ? 's' : ''}://127.0.0.1:${set.IPLEDGER_PORT}`,
     clientToken: set.IPLEDGER_TOKEN,
+    /** Files: the CA of the server's certificate, and the CLI's own certificate and key. */
+    clientTls: { ca: path(set.IPLEDGER_CA), cert: path(set.IPLEDGER_CERT), key: path(set.IPLEDGER_KEY) },
     writeConnections: set.IPLEDGER_WRITE_CONNECTIONS,
     readConnections: set.IPLEDGER_READ_CONNECTIONS,
     jobConnections: set.IPLEDGER_JOB_CONNECTIONS,
@@ -154,6 +164,14 @@ export function readConfig(env: Env = process.env) {
     /** Of the metrics page of `ipledger worker`, which serves nothing else. */
     metricsPort: set.IPLEDGER_METRICS_PORT,
   }
+}
+
+function readTlsFiles(set: z.infer<typeof environment>) {
+  const { IPLEDGER_TLS_CERT: cert, IPLEDGER_TLS_KEY: key, IPLEDGER_TLS_CLIENT_CA: clientCa } = set
+  if (cert === undefined && key === undefined && clientCa === undefined) return undefined
+  if (cert === undefined || key === undefined)
+    throw new StartRefused('TLS takes both IPLEDGER_TLS_CERT and IPLEDGER_TLS_KEY: set both, or neither.')
+  return { cert: resolve(cert), key: resolve(key), clientCa: clientCa && resolve(clientCa) }
 }
 
 /**

@@ -234,7 +234,7 @@ function chooseTokens(config: Config, log: Logger): Tokens {
 }
 
 /** Of a server on this machine. Who listens everywhere is asked at the loopback interface. */
-export function callersUrl(host: string, port: number): string {
+export function callersUrl(host: string, port: number, isTls = false): string {
   const reached = ['0.0.0.0', '::', 'localhost'].includes(host) ? '127.0.0.1' : host
-  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
+  return `http${isTls ? 's' : ''}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
 }

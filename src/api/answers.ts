@@ -155,7 +155,7 @@ function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']
   }
 }
 
-function shownRecord(network: string, record: AddressRecord, face: EventShown['face']): ShownLease {
+export function shownRecord(network: string, record: AddressRecord, face: EventShown['face']): ShownLease {
   const isEnded = record.state === 'FREE'
   return shownPastLease({
     ...record,

@@ -3,7 +3,14 @@
  * requests that say the same are the same text, by which a repeated requestId is recognised.
  */
 import { hash } from 'node:crypto'
-import type { DescMessage, DescMethod, DescMethodUnary, Message, MessageShape } from '@bufbuild/protobuf'
+import type {
+  DescMessage,
+  DescMethod,
+  DescMethodServerStreaming,
+  DescMethodUnary,
+  Message,
+  MessageShape,
+} from '@bufbuild/protobuf'
 import type { Answer, Command } from '../core/command.ts'
 import type { Refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
@@ -27,23 +34,33 @@ export type Call = {
   readonly rpc: RpcObserved
 }
 
-/** A function for each method of a service, none forgotten: from what is asked to what is answered. */
+/** A function for each method of a service, none forgotten: from what is asked to what is answered. Streams are elsewhere. */
 export type Handlers<
-  S extends { readonly method: Readonly<Record<string, Pick<DescMethod, 'input' | 'output'>>> },
+  S extends {
+    readonly method: Readonly<Record<string, Pick<DescMethod, 'input' | 'output' | 'methodKind'>>>
+  },
 > = {
-  readonly [K in keyof S['method']]: (
+  readonly [K in keyof S['method'] as S['method'][K]['methodKind'] extends 'unary' ? K : never]: (
     message: Asked<MessageShape<S['method'][K]['input']>>,
     call: Call,
   ) => Promise<Shown<MessageShape<S['method'][K]['output']>>>
 }
 
-export type Method = {
+type Called<D> = {
   /** `/ipledger.v1.LeaseService/Reserve` */
   readonly path: string
-  readonly desc: DescMethodUnary
+  readonly desc: D
   readonly roles: ReadonlySet<Role>
+}
+
+export type Method = Called<DescMethodUnary> & {
   /** Answers the JSON of the message. */
   readonly handle: (message: Message, call: Call) => Promise<object>
+}
+
+/** A method whose answer is a stream; it ends with the signal. */
+export type Stream = Called<DescMethodServerStreaming> & {
+  readonly tell: (message: Message, call: Call, signal: AbortSignal) => AsyncIterable<Message>
 }
 
 export type Backend = {

@@ -8,12 +8,14 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
+import type { Message } from '@bufbuild/protobuf'
 import {
   Code,
   ConnectError,
   type ConnectRouter,
   createConnectRouter,
   createContextKey,
+  createContextValues,
   type HandlerContext,
 } from '@connectrpc/connect'
 import type { UniversalHandler } from '@connectrpc/connect/protocol'
@@ -22,7 +24,7 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node'
-import type { Call } from './call.ts'
+import type { Call, Method, Stream } from './call.ts'
 import {
   answer,
   beginCall,
@@ -34,13 +36,17 @@ import {
   refuse,
   tooLarge,
 } from './dispatch.ts'
-import { invalidField, isOurs } from './errors.ts'
+import { invalidField, isOurs, overloaded } from './errors.ts'
 import { page } from './pages.ts'
+import { subjectOf } from './tls.ts'
 
 /** Bytes that are no UTF-8 would each become the replacement character, and two owners one. */
 const STRICT_UTF8 = { textDecoder: new TextDecoder('utf-8', { fatal: true }) }
 
 const CALL = createContextKey<Call | null>(null)
+const SOCKET = createContextKey<object | undefined>(undefined)
+/** Ends the connection's stream, whatever is still to be written. */
+const CUT = createContextKey<() => void>(() => {})
 
 /** Codes of errors that Connect makes because of what was sent. */
 const ABOUT_THE_REQUEST: ReadonlySet<Code> = new Set([
@@ -67,39 +73,58 @@ export function createConnectLane(
     requestGate: (context) => tellAsRefusal(context, MOST_OPEN_BYTES),
   })
   open(router)
+  const gated = (method: Method | Stream) => ({
+    ...spoken,
+    readMaxBytes: MOST_REQUEST_BYTES,
+    requestGate: (context: HandlerContext) => {
+      tellAsRefusal(context, MOST_REQUEST_BYTES)
+      const { requestHeader, protocolName, timeoutMs, values } = context
+      try {
+        const call = beginCall(front, method, {
+          system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
+          authorization: requestHeader.get('authorization') ?? undefined,
+          subject: subjectOf(values.get(SOCKET)),
+          timeoutMs: timeoutMs(),
+          traceparent: requestHeader.get('traceparent') ?? undefined,
+        })
+        values.set(CALL, call)
+      } catch (error) {
+        throw refuse(front, method, null, error)
+      }
+    },
+  })
   for (const method of front.methods) {
-    router.rpc(
-      method.desc,
-      async (message, { values }) => {
-        const call = values.get(CALL)!
-        try {
-          const answered = messageOf(method, await answer(method, message, call))
-          call.rpc.end('OK', '')
-          return answered
-        } catch (error) {
-          throw refuse(front, method, call, error)
-        }
-      },
-      {
-        ...spoken,
-        readMaxBytes: MOST_REQUEST_BYTES,
-        requestGate: (context) => {
-          tellAsRefusal(context, MOST_REQUEST_BYTES)
-          const { requestHeader, protocolName, timeoutMs, values } = context
+    const handle = async (message: Message, { values }: HandlerContext) => {
+      const call = values.get(CALL)!
+      try {
+        const answered = messageOf(method, await answer(method, message, call))
+        call.rpc.end('OK', '')
+        return answered
+      } catch (error) {
+        throw refuse(front, method, call, error)
+      }
+    }
+    router.rpc(method.desc, handle, gated(method))
+  }
+  for (const method of front.streams) {
+    const tell = async function* (message: Message, { values, signal }: HandlerContext) {
+      const call = values.get(CALL)!
+      const until = AbortSignal.any([signal, front.stopping])
+      try {
+        for await (const told of method.tell(message, call, until)) {
+          const slow = setTimeout(values.get(CUT), front.takenWithinMs)
           try {
-            const call = beginCall(front, method, {
-              system: protocolName === 'connect' ? 'connectrpc' : 'grpc',
-              authorization: requestHeader.get('authorization') ?? undefined,
-              timeoutMs: timeoutMs(),
-              traceparent: requestHeader.get('traceparent') ?? undefined,
-            })
-            values.set(CALL, call)
-          } catch (error) {
-            throw refuse(front, method, null, error)
+            yield told
+          } finally {
+            clearTimeout(slow)
           }
-        },
-      },
-    )
+        }
+        if (front.stopping.aborted) throw overloaded('is stopping')
+      } catch (error) {
+        throw refuse(front, method, call, error)
+      }
+    }
+    router.rpc(method.desc, tell, gated(method))
   }
   const handlers = new Map<string, UniversalHandler>(router.handlers.map((one) => [one.requestPath, one]))
 
@@ -112,8 +137,13 @@ export function createConnectLane(
     const handler = handlers.get(query < 0 ? url : url.slice(0, query))
     if (handler === undefined) return false
     try {
-      const asked = universalRequestFromNodeRequest(request, response, undefined, undefined)
-      const count = front.countFor(response, 'stream' in request ? request.stream.session : undefined)
+      const session = 'stream' in request ? request.stream.session : undefined
+      const socket = session?.socket ?? request.socket
+      const values = createContextValues()
+        .set(CUT, () => response.destroy())
+        .set(SOCKET, socket)
+      const asked = universalRequestFromNodeRequest(request, response, undefined, values)
+      const count = front.countFor(response, session)
       const body = counted(asked.body as AsyncIterable<Uint8Array>, count)
       const hasOne =
         handler.method.methodKind !== 'bidi_streaming' &&

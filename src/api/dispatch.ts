@@ -17,7 +17,7 @@ import { beginRpc, type Logger, type RpcObserved, type RpcSystem } from '../tele
 import { readerOf } from './asked.ts'
 import { auditHandlers } from './audit-handlers.ts'
 import type { CountFor } from './bodies.ts'
-import type { Backend, Call, Method } from './call.ts'
+import type { Backend, Call, Method, Stream } from './call.ts'
 import { internalError, invalidField, Refused, refused } from './errors.ts'
 import { leaseHandlers } from './lease-handlers.ts'
 import { livenessHandlers } from './liveness-handlers.ts'
@@ -45,6 +45,9 @@ export const SERVICES: readonly DescService[] = [
 
 export type Front = {
   readonly methods: readonly Method[]
+  readonly streams: readonly Stream[]
+  readonly stopping: AbortSignal
+  readonly takenWithinMs: number
   readonly tokens: Tokens
   readonly countFor: CountFor
   readonly logLimit: LogLimit
@@ -80,17 +83,19 @@ export function methodsOf(backend: Backend): readonly Method[] {
 export type Header = {
   readonly system: RpcSystem
   readonly authorization: string | undefined
+  /** Of the caller's certificate. */
+  readonly subject: string | null
   /** What the caller asked for. */
   readonly timeoutMs: number | undefined
   readonly traceparent: string | undefined
 }
 
 /** Everything that can be refused before the body is read. */
-export function beginCall(front: Front, method: Method, header: Header): Call {
+export function beginCall(front: Front, method: Method | Stream, header: Header): Call {
   const { desc, roles } = method
   const rpc = beginRpc(method.path.slice(1), header.system, header.traceparent)
   try {
-    const caller = front.tokens.authenticate(header.authorization)
+    const caller = front.tokens.authenticate(header.authorization, header.subject)
     checkRole(caller, roles, desc.name)
     return {
       caller,
@@ -172,7 +177,12 @@ export function endCall(rpc: RpcObserved, told: unknown): void {
 }
 
 /** What the caller is told of whatever was thrown, with which its call ends. Null: it had not begun. */
-export function refuse(front: Front, { desc }: Method, call: Call | null, error: unknown): ConnectError {
+export function refuse(
+  front: Front,
+  { desc }: Method | Stream,
+  call: Call | null,
+  error: unknown,
+): ConnectError {
   const about = { method: desc.name, caller: call?.caller.name ?? '' }
   if (call === null) return told(front, error, about)
   const answered = call.rpc.run(() => told(front, error, about))

@@ -113,6 +113,10 @@ export function invalidField(path: string, why: string): Refused {
   return new Refused(path === '' ? refusal('INVALID_FIELD', why, { field: '', why }) : invalid(path, why))
 }
 
+export function overloaded(why: string): Refused {
+  return refused('OVERLOADED', `the server ${why}; ask another`, {}, 1_000)
+}
+
 /** The same error inside the answer of a batch. */
 export function shownItemError(error: Refused): Shown<ItemError> {
   const { reason, message, metadata, retryAfterMs } = error.refusal

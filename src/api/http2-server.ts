@@ -1,5 +1,5 @@
 /**
- * HTTP/2 without TLS (h2c), with the limits that node:http has for HTTP/1.1 and node:http2 has not: a request must arrive
+ * HTTP/2, without TLS (h2c) unless it is given, with the limits that node:http has for HTTP/1.1 and node:http2 has not: a request must arrive
  * in time, and a connection without requests is closed.
  */
 import * as http2 from 'node:http2'
@@ -14,18 +14,19 @@ export function createHttp2Server(
   answer: (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void,
   { requestWithinMs, idleMs }: { readonly requestWithinMs: number; readonly idleMs: number },
   log: Logger,
+  tls?: http2.SecureServerOptions,
 ) {
   const sessions = new Set<http2.ServerHttp2Session>()
-  const server = http2.createServer(
-    { settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION }, maxHeaderListPairs: 128 },
-    (request, response) => {
-      const { stream } = response
-      const late = setTimeout(() => stream.close(http2.constants.NGHTTP2_CANCEL), requestWithinMs)
-      request.once('end', () => clearTimeout(late))
-      stream.once('close', () => clearTimeout(late))
-      answer(request, response)
-    },
-  )
+  const settings = { settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION }, maxHeaderListPairs: 128 }
+  const server =
+    tls === undefined ? http2.createServer(settings) : http2.createSecureServer({ ...settings, ...tls })
+  server.on('request', (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => {
+    const { stream } = response
+    const late = setTimeout(() => stream.close(http2.constants.NGHTTP2_CANCEL), requestWithinMs)
+    request.once('end', () => clearTimeout(late))
+    stream.once('close', () => clearTimeout(late))
+    answer(request, response)
+  })
   server.on('session', (session) => {
     sessions.add(session)
     let streams = 0

@@ -24,7 +24,7 @@ import {
 import { invalidField, Refused, refused, shownItemError } from './errors.ts'
 import { address, DEFAULT_INTERFACE, excluding, ipAddress, oneOf, optionalCidr, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { checkDryRun, checkNode, checkReadableNode } from './rights.ts'
+import { checkDryRun, checkNode, checkReadableNode, readableNode } from './rights.ts'
 
 export function leaseHandlers(backend: Backend): Handlers<typeof pb.LeaseService> {
   const { reads } = backend
@@ -110,9 +110,7 @@ export function leaseHandlers(backend: Backend): Handlers<typeof pb.LeaseService
     listLeases: async (message, call) => {
       const network = allowedNetwork(call, message.network)
       const page = pageOf(message, address)
-      const { caller } = call
-      const node = message.node || (caller.role === 'agent' ? caller.node! : '')
-      checkReadableNode(caller, node)
+      const node = readableNode(call.caller, message.node)
       const { states, quarantineReasons, labels, pools } = message
       const ended = states.indexOf('ENDED')
       if (ended >= 0)

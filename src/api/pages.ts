@@ -14,6 +14,7 @@ import type { Logger } from '../telemetry.ts'
 import { Refused } from './errors.ts'
 import type { HealthState } from './health.ts'
 import { checkAllNetworks, checkRole, READERS } from './rights.ts'
+import { subjectOf } from './tls.ts'
 import { isLoopback, type Tokens } from './tokens.ts'
 
 export type Pages = {
@@ -32,7 +33,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
     if (metrics === null)
       return page(response, 404, 'nobody asked for metrics: start with IPLEDGER_METRICS=yes\n')
     try {
-      const caller = tokens.authenticate(request.headers.authorization)
+      const caller = tokens.authenticate(request.headers.authorization, subjectOf(request.socket))
       checkRole(caller, READERS, 'to read metrics')
       checkAllNetworks(caller, 'metrics are of all')
     } catch (error) {

@@ -24,6 +24,7 @@ import {
 import { invalidField, Refused } from './errors.ts'
 import { MOST_REPORT_BYTES, REPORT_PATH, readingReport, SLICE_BYTES } from './large-report.ts'
 import { readJson } from './read-json.ts'
+import { subjectOf } from './tls.ts'
 
 const JSON_TYPE = 'application/json'
 const BINARY_TYPE = 'application/proto'
@@ -66,10 +67,11 @@ export function createPlainLane(front: Front, closing: () => boolean) {
     }
   }
 
-  function begin(method: Method, { headers }: IncomingMessage): Call {
+  function begin(method: Method, { headers, socket }: IncomingMessage): Call {
     return beginCall(front, method, {
       system: 'connectrpc',
       authorization: headers.authorization,
+      subject: subjectOf(socket),
       timeoutMs: timeoutOf(headers['connect-timeout-ms'] as string | undefined),
       traceparent: headers.traceparent as string | undefined,
     })

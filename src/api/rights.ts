@@ -31,7 +31,7 @@ const METHODS: readonly (readonly [roles: ReadonlySet<Role>, methods: string])[]
   [ADMINS, 'Reap RegisterSource EnableSource RetireSource ResumeHold'],
   [ORCHESTRATORS, 'BatchReserve BatchConfirm BatchRelease Quarantine UpdateLabels GetRequest'],
   [HOLDERS, 'Reserve Confirm Release BeginSnapshot ReportSnapshot ReportVerdicts'],
-  [LEASE_READERS, 'GetLease ListLeases'],
+  [LEASE_READERS, 'GetLease ListLeases WatchLeases'],
   [READERS, 'GetNetwork ListNetworks GetPool ListPools ListSources ListSightings Reconcile'],
   [READERS, 'ListAttention ListEvents GetAddressHistory GetLeaseHistory ListLeasesAsOf ExplainAddress'],
   [READERS, 'VerifyNetwork'],
@@ -75,6 +75,13 @@ export function checkNode(caller: Caller, node: string): void {
 export function checkReadableNode(caller: Caller, node: string): void {
   if (caller.role !== 'agent' || node === caller.node) return
   throw denied(`token ${caller.name} reads only leases of node ${caller.node}`, { node: caller.node! })
+}
+
+/** The node whose leases are listed or watched; empty: all. Of an agent that names none, its own. */
+export function readableNode(caller: Caller, node: string): string {
+  const named = node || (caller.role === 'agent' ? caller.node! : '')
+  checkReadableNode(caller, named)
+  return named
 }
 
 /**

@@ -1,12 +1,13 @@
 /**
  * Two ports. HTTP/1.1: Connect with JSON and binary, gRPC-Web, and the pages for probes. HTTP/2 without TLS (h2c): gRPC
- * and Connect, health with Watch, reflection. TLS belongs to what stands in front.
+ * and Connect, health with Watch, reflection. With `tls` both speak it, and nothing else.
  *
  * Stopping: no new connections, probes say so, what is in flight is answered and its connection closed, and after
  * `LONGEST_DRAIN_MS` whatever is left is cut.
  */
 import * as http from 'node:http'
 import type * as http2 from 'node:http2'
+import * as https from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ConnectRouter } from '@connectrpc/connect'
 import type { Config } from '../config.ts'
@@ -22,7 +23,9 @@ import { createHttp2Server } from './http2-server.ts'
 import { closeServer, createPages, listen, type Pages, page, refuseHost, refuseMethod } from './pages.ts'
 import { createPlainLane } from './plain-lane.ts'
 import { addReflection } from './reflection.ts'
+import { ASKING, keepTls, readTls } from './tls.ts'
 import type { Tokens } from './tokens.ts'
+import { watchLeases } from './watch.ts'
 
 /** Longer than the pools of callers keep theirs: who closes first must not be the one who is about to be asked. */
 const KEEP_ALIVE_MS = 65_000
@@ -32,6 +35,7 @@ const HEADERS_WITHIN_MS = 10_000
 const REQUEST_WITHIN_MS = 60_000
 const HEADER_BYTES = 16 * 1024
 const LONGEST_DRAIN_MS = 15_000
+const TAKEN_WITHIN_MS = 30_000
 
 type Asking = Pick<http.IncomingMessage, 'url' | 'method'> | http2.Http2ServerRequest
 type Answering = http.ServerResponse | http2.Http2ServerResponse
@@ -42,10 +46,12 @@ export type RunningServer = Awaited<ReturnType<typeof startServer>>
 export async function startServer(
   options: Backend & {
     readonly tokens: Tokens
-    readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'>
+    readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'> & Partial<Pick<Config, 'tls'>>
     readonly logger: Logger
     /** What Prometheus reads; by default nobody asked for it. */
     readonly metrics?: Pages['metrics']
+    /** A caller of a stream that takes nothing for so long is cut off. */
+    readonly takenWithinMs?: number
   } & Pick<HealthOptions, 'worker' | 'loaded'>,
 ) {
   const { reads, tokens, config, logger: log, metrics = null, worker, loaded } = options
@@ -60,6 +66,9 @@ export async function startServer(
   const answerPage = createPages({ health, tokens, metrics, log })
   const front: Front = {
     methods: methodsOf(options),
+    streams: [watchLeases(options)],
+    stopping: stopping.signal,
+    takenWithinMs: options.takenWithinMs ?? TAKEN_WITHIN_MS,
     tokens,
     countFor: createBodies(),
     logLimit: createLogLimit(),
@@ -81,25 +90,26 @@ export async function startServer(
     (tokens.everyoneIsAdmin && refuseHost(host, response)) ||
     (unary.has(url!) && method !== 'POST' && refuseMethod(response, 'POST'))
 
-  const httpServer = http.createServer(
-    {
-      noDelay: true,
-      keepAlive: true,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      headersTimeout: HEADERS_WITHIN_MS,
-      requestTimeout: REQUEST_WITHIN_MS,
-      maxHeaderSize: HEADER_BYTES,
-    },
-    (request, response) => {
-      if (isRefused(request, request.headers.host, response)) return
-      if (unary.has(request.url!)) {
-        owed.add(response)
-        response.once('close', () => owed.delete(response))
-      }
-      if (plain(request, response) || overHttp1(request, response)) return
-      void answerPage(request, response)
-    },
-  )
+  const tls = config.tls && { ...readTls(config.tls), ...ASKING }
+  const settings = {
+    noDelay: true,
+    keepAlive: true,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    headersTimeout: HEADERS_WITHIN_MS,
+    requestTimeout: REQUEST_WITHIN_MS,
+    maxHeaderSize: HEADER_BYTES,
+  }
+  const httpServer =
+    tls === undefined ? http.createServer(settings) : https.createServer({ ...settings, ...tls })
+  httpServer.on('request', (request: http.IncomingMessage, response: http.ServerResponse) => {
+    if (isRefused(request, request.headers.host, response)) return
+    if (unary.has(request.url!)) {
+      owed.add(response)
+      response.once('close', () => owed.delete(response))
+    }
+    if (plain(request, response) || overHttp1(request, response)) return
+    void answerPage(request, response)
+  })
   const { server: grpcServer, sessions } = createHttp2Server(
     (request, response) => {
       if (isRefused(request, request.authority, response)) return
@@ -113,7 +123,9 @@ export async function startServer(
     },
     { requestWithinMs: REQUEST_WITHIN_MS, idleMs: HTTP2_IDLE_MS },
     log,
+    tls,
   )
+  const forget = config.tls && keepTls(config.tls, [httpServer, grpcServer], log)
 
   const httpPort = await listen(httpServer, config.host, config.port, 'IPLEDGER_PORT')
   let grpcPort: number
@@ -130,6 +142,7 @@ export async function startServer(
   let closed: Promise<void> | undefined
   async function drain(): Promise<void> {
     stopping.abort()
+    forget?.()
     const ended = Promise.all([closeServer(httpServer), closeServer(grpcServer)])
     for (const session of sessions) session.close()
     const late = AbortSignal.timeout(LONGEST_DRAIN_MS)

@@ -7,16 +7,16 @@
  * reading in force and says so in the log: a slip of an editor must not lock everybody out.
  */
 import { hash, randomBytes } from 'node:crypto'
-import { appendFileSync, readFileSync, statSync } from 'node:fs'
+import { appendFileSync, readFileSync } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { z } from 'zod'
 import type { Logger } from '../telemetry.ts'
 import { refused } from './errors.ts'
 import { NETWORK_NAME } from './fields.ts'
 import { type Caller, ROLES, type Role } from './rights.ts'
+import { onChange } from './watched-file.ts'
 
 const PREFIX = 'ipl_'
-const POLL_MS = 1_000
 const MOST_TOKENS = 10_000
 const MOST_BYTES = 16 * 1024 * 1024
 /** The actor of callers without tokens, in the log for ever: no token may take its name. */
@@ -29,7 +29,11 @@ const entry = z
       .regex(NETWORK_NAME, 'must be 1 to 63 of a-z, 0-9, dot, dash and underscore')
       .refine((name) => name !== LOOPBACK_NAME, `must not be ${LOOPBACK_NAME}`),
     role: z.enum(ROLES as readonly [Role, ...Role[]]),
-    sha256: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits'),
+    sha256: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits')
+      .optional(),
+    subject: z.string().min(1).max(1_000).optional(),
     networks: z
       .array(z.string().regex(NETWORK_NAME, 'is not a name of a network'))
       .min(1)
@@ -38,12 +42,15 @@ const entry = z
     node: z.string().min(1).max(253).optional(),
     created: z.iso.datetime(),
   })
+  .refine((one) => (one.sha256 === undefined) !== (one.subject === undefined), {
+    message: 'must have either sha256, of a token, or subject, of a certificate',
+  })
   .refine((one) => one.role !== 'agent' || one.node !== undefined, {
     path: ['node'],
     message: 'is required for role agent',
   })
 
-/** A line of the file. */
+/** A line of the file: what a token or a certificate opens. */
 type TokenEntry = Readonly<z.infer<typeof entry>>
 
 /** The file, or what was asked of it, cannot be used; the message is a sentence for people. */
@@ -54,33 +61,28 @@ export class TokenFileError extends Error {
 export type Tokens = {
   /** True without a token file: every caller is admin, so only the loopback interface may be served. */
   readonly everyoneIsAdmin: boolean
-  /** The caller of an `Authorization` header. @throws Refused UNAUTHENTICATED */
-  authenticate(authorization: string | undefined): Caller
+  /** The caller of an `Authorization` header, or without one of a client's certificate. @throws Refused UNAUTHENTICATED */
+  authenticate(authorization: string | undefined, subject?: string | null): Caller
   close(): void
 }
 
 /** @throws TokenFileError when the file cannot be used at start */
 export function openTokens(file: string, log: Logger): Tokens {
-  // Before it is read: what changes meanwhile is read again. `watchFile` takes what it first sees for what was read.
-  let seen = stampOf(file)
-  let callers = byHash(readTokens(file))
-  const polling = setInterval(reload, POLL_MS).unref()
-
-  function reload(): void {
-    const stamp = stampOf(file)
-    if (stamp === seen) return
-    seen = stamp
+  const stop = onChange([file], () => {
     try {
-      callers = byHash(readTokens(file))
+      callers = byKey(readTokens(file))
       log.info({ file, tokens: callers.size }, 'token file read again')
     } catch (error) {
       log.error({ file, err: error }, 'token file cannot be used; the tokens read before stay in force')
     }
-  }
+  })
+  let callers = byKey(readTokens(file))
 
   return {
     everyoneIsAdmin: false,
-    authenticate(authorization) {
+    authenticate(authorization, subject = null) {
+      const certified = subject === null ? undefined : callers.get(subject)
+      if (certified !== undefined && authorization === undefined) return certified
       if (authorization === undefined || authorization === '') {
         throw refused('UNAUTHENTICATED', 'send the header Authorization: Bearer <token>')
       }
@@ -91,17 +93,7 @@ export function openTokens(file: string, log: Logger): Tokens {
       if (caller === undefined) throw refused('UNAUTHENTICATED', 'this token is unknown or was withdrawn')
       return caller
     },
-    close: () => clearInterval(polling),
-  }
-}
-
-/** Differs when the file was changed, replaced or removed. */
-function stampOf(file: string): string {
-  try {
-    const { ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true })
-    return [ino, size, mtimeNs, ctimeNs].join()
-  } catch {
-    return 'none'
+    close: stop,
   }
 }
 
@@ -128,14 +120,16 @@ export function createToken(
     role: Role
     networks?: readonly string[]
     node?: string
+    /** Of a certificate that stands for the token. */
+    subject?: string
   }>,
 ): string {
-  const { file, name, role, networks, node } = wanted
+  const { file, name, role, networks, node, subject } = wanted
   const token = `${PREFIX}${randomBytes(32).toString('base64url')}`
   const made = entry.safeParse({
     name,
     role,
-    sha256: hash('sha256', token, 'hex'),
+    ...(subject === undefined ? { sha256: hash('sha256', token, 'hex') } : { subject }),
     ...(networks?.length && { networks }),
     ...(node !== undefined && { node }),
     created: new Date().toISOString(),
@@ -166,16 +160,20 @@ function parseTokens(content: string, file: string): readonly TokenEntry[] {
     if (!parsed.success) throw new TokenFileError(`${where}: ${explain(parsed.error)}`)
     const { name } = parsed.data
     if (tokens.has(name)) throw new TokenFileError(`${where}: the name ${name} is there twice.`)
+    const { subject } = parsed.data
+    if (subject !== undefined && [...tokens.values()].some((one) => one.subject === subject))
+      throw new TokenFileError(`${where}: the subject ${subject} is there twice.`)
     if (tokens.size === MOST_TOKENS) throw new TokenFileError(`${file} has more than ${MOST_TOKENS} tokens.`)
     tokens.set(name, parsed.data)
   }
   return [...tokens.values()]
 }
 
-function byHash(tokens: readonly TokenEntry[]): ReadonlyMap<string, Caller> {
+/** By the hash of a token, or the subject of a certificate. */
+function byKey(tokens: readonly TokenEntry[]): ReadonlyMap<string, Caller> {
   return new Map(
-    tokens.map(({ sha256, name, role, networks, node }) => [
-      sha256,
+    tokens.map(({ sha256, subject, name, role, networks, node }) => [
+      sha256 ?? subject!,
       { name, role, networks: networks === undefined ? null : new Set(networks), node: node ?? null },
     ]),
   )

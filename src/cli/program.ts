@@ -18,6 +18,7 @@ import { rejudgeCommand } from './rejudge.ts'
 import { reserveCommand } from './reserve.ts'
 import { sourceCommands } from './source.ts'
 import { tokenCommands } from './token.ts'
+import { watchCommand } from './watch.ts'
 
 /**
  * Errors whose message is a sentence for people. By their names: what a command does not need is not loaded, so that it starts in
@@ -64,6 +65,7 @@ Start:
   reserveCommand(program)
   auditCommands(program, leaseCommands(program))
   rejudgeCommand(program)
+  watchCommand(program)
   sourceCommands(program)
   livenessCommands(program)
   databaseCommands(program)

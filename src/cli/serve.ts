@@ -49,10 +49,10 @@ async function untilStopped(
 
 /** What a person sees who starts it: commands that work as they are printed. */
 export function welcome(
-  { host, tokensFile, databaseUrl, directory }: Config,
+  { host, tls, tokensFile, databaseUrl, directory }: Config,
   { httpPort, grpcPort }: { readonly httpPort: number; readonly grpcPort: number },
 ): string {
-  const url = callersUrl(host, httpPort)
+  const url = callersUrl(host, httpPort, tls !== undefined)
   const settings = [
     ...(url === 'http://127.0.0.1:8080' ? [] : [`IPLEDGER_URL=${url} `]),
     ...(tokensFile === undefined ? [] : ['IPLEDGER_TOKEN=… ']),

@@ -23,6 +23,7 @@ type CreateOptions = FileOptions & {
   readonly role: Role
   readonly networks?: readonly string[]
   readonly node?: string
+  readonly subject?: string
 }
 
 export function tokenCommands(program: Command): void {
@@ -45,6 +46,7 @@ caller is admin.`,
     .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
     .option('--networks <names>', 'only in these networks; repeatable, or with commas', list)
     .option('--node <name>', 'only for workloads of this node; an agent needs it')
+    .option('--subject <name>', 'no token, but whoever has a certificate of this subject: CN=node-3,O=agents')
     .addHelpText(
       'after',
       `
@@ -54,7 +56,10 @@ Examples:
     )
     .action(async (name: string, options: CreateOptions) => {
       const { createToken } = await load()
-      console.log(createToken({ ...options, file: await fileOf(options), name }))
+      const token = createToken({ ...options, file: await fileOf(options), name })
+      if (options.subject !== undefined)
+        return console.error(`Certificates of ${options.subject} stand for ${name}.`)
+      console.log(token)
       console.error('It is not stored anywhere: keep it now.')
     })
 
@@ -70,6 +75,7 @@ Examples:
           ROLE: ({ role }) => role,
           NETWORKS: ({ networks = [] }) => networks.join(','),
           NODE: ({ node = '' }) => node,
+          CERTIFICATE: ({ subject = '' }) => subject,
           CREATED: ({ created }) => created,
         }),
       )

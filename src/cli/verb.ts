@@ -4,6 +4,7 @@
  * --request-id, pages. A place that the request does not have is a defect, found when the program is made or at the call:
  * what somebody says is never dropped in silence.
  */
+import { readFileSync } from 'node:fs'
 import {
   type DescField,
   type DescMessage,
@@ -31,26 +32,30 @@ export type Field = readonly [
   read?: (text: string, before: never) => unknown,
 ]
 
-type Verb<I extends DescMessage, O extends DescMessage, X> = {
+type Spoken = {
   readonly about: string
-  readonly method: DescMethodUnary<I, O>
   /** What the argument makes of the request, if it is not the field of its name. */
   readonly argument?: (text: string) => object
   readonly fields?: readonly Field[]
   /** Options that must be given, besides --why. */
   readonly required?: readonly string[]
   readonly help?: string
+}
+
+type Verb<I extends DescMessage, O extends DescMessage, X> = Spoken & {
+  readonly method: DescMethodUnary<I, O>
   /** What is done instead of the call alone. */
   readonly run?: (request: MessageInitShape<I>, options: X) => Promise<MessageShape<O>>
   readonly show: (answer: MessageShape<O>, request: MessageInitShape<I>) => string
 }
 
-export function verb<I extends DescMessage, O extends DescMessage, X extends object = object>(
+/** A command with options for a request, and what was said of it once the command runs. */
+export function asking<I extends DescMessage>(
   parent: Command,
   usage: string,
-  { about, method, argument, fields = [], required = [], help = '', run, show }: Verb<I, O, X>,
-): Command {
-  const { input } = method
+  input: I,
+  { about, argument, fields = [], required = [], help = '' }: Spoken,
+): { readonly command: Command; readonly request: () => MessageInitShape<I> } {
   const command = parent.command(usage).description(about)
   const [only] = command.registeredArguments
   const target = only === undefined ? undefined : new Option(`--${only.name()}`).attributeName()
@@ -64,14 +69,28 @@ export function verb<I extends DescMessage, O extends DescMessage, X extends obj
   for (const { option } of places)
     command.addOption(option.makeOptionMandatory(['why', ...required].includes(option.attributeName())))
   command.addOption(outputOption()).addHelpText('after', help)
+  const request = () => {
+    const parts = [command.processedArgs[0] ?? {}, ...places.map((place) => said(command, place))]
+    const made = maskOf(input, parts.reduce(merged, {})) as MessageInitShape<I>
+    for (const name of Object.keys(made)) fieldAt(input, name)
+    return made
+  }
+  return { command, request }
+}
+
+export function verb<I extends DescMessage, O extends DescMessage, X extends object = object>(
+  parent: Command,
+  usage: string,
+  { method, run, show, ...spoken }: Verb<I, O, X>,
+): Command {
+  const { input } = method
+  const { command, request: read } = asking(parent, usage, input, spoken)
   const isPaged = hasField(input, 'pageToken')
   if (isPaged) command.option('--all', 'every page, not only the first')
   if (command.name() === 'get') command.alias('show')
   return command.action(async () => {
     const options = command.opts<X & { readonly output?: Format; readonly all?: boolean }>()
-    const parts = [command.processedArgs[0] ?? {}, ...places.map((place) => said(command, place))]
-    const request = maskOf(input, parts.reduce(merged, {})) as MessageInitShape<I>
-    for (const name of Object.keys(request)) fieldAt(input, name)
+    const request = read()
     const perform = run ?? ((asked: MessageInitShape<I>) => ask(method, asked))
     const { all, output } = options
     const answer = all
@@ -104,18 +123,24 @@ const CLIENTS: Readonly<Record<string, keyof IpledgerClient>> = {
   AuditService: 'audit',
 }
 
-/** Asks the server that IPLEDGER_URL and IPLEDGER_TOKEN name. */
-export async function ask<I extends DescMessage, O extends DescMessage>(
-  method: DescMethodUnary<I, O>,
-  request: MessageInitShape<I>,
-): Promise<MessageShape<O>> {
-  // Loaded when somebody asks: help starts without.
+/** Of the server that IPLEDGER_URL and IPLEDGER_TOKEN name. Loaded when somebody asks: help starts without. */
+export async function connected(): Promise<IpledgerClient> {
   const [{ readConfig }, { createClient }] = await Promise.all([
     import('../config.ts'),
     import('../client/client.ts'),
   ])
-  const { clientUrl: url, clientToken: token } = readConfig()
-  const calls = createClient({ url, token })[CLIENTS[method.parent.name]!] as unknown as Readonly<
+  const { clientUrl: url, clientToken: token, clientTls } = readConfig()
+  const files = Object.entries(clientTls).flatMap(([name, file]) =>
+    file === undefined ? [] : [[name, readFileSync(file, 'utf8')]],
+  )
+  return createClient({ url, token, tls: Object.fromEntries(files) })
+}
+
+export async function ask<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+): Promise<MessageShape<O>> {
+  const calls = (await connected())[CLIENTS[method.parent.name]!] as unknown as Readonly<
     Record<string, (request: MessageInitShape<I>) => Promise<MessageShape<O>>>
   >
   return calls[method.localName]!(request)

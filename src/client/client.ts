@@ -23,6 +23,8 @@ import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { CallFailed, errorInfo, isLostConnection, retryAfterMs } from './call-failed.ts'
 
+export { createLeaseMirror, isKept, type LeaseMirror } from './mirror.ts'
+export { type Watched, watchLeases } from './watch.ts'
 export { CallFailed }
 
 /** Each method takes its request (absent fields have the defaults the contract states) and resolves with the answer. */
@@ -39,6 +41,8 @@ export type ClientOptions = Readonly<{
   url: string
   /** Bearer token. Undefined: none is sent. */
   token?: string | undefined
+  /** For `https`: contents of PEM files. The CA of the server's certificate, and a certificate that may stand for a token. */
+  tls?: Readonly<{ ca?: string; cert?: string; key?: string }>
 }>
 
 const ATTEMPTS = 3
@@ -58,6 +62,7 @@ export function createClient(options: ClientOptions): IpledgerClient {
   const transport = createConnectTransport({
     baseUrl: options.url,
     httpVersion: '1.1',
+    ...(options.tls !== undefined && { nodeOptions: options.tls }),
     interceptors: [...(options.token === undefined ? [] : [bearer(options.token)]), repeatIfSafe],
   })
   return {
@@ -69,22 +74,33 @@ export function createClient(options: ClientOptions): IpledgerClient {
   }
 }
 
-type Call = (request: object, options?: CallOptions) => Promise<object>
-
-function connectTo<S extends DescService>(service: S, transport: Transport): Client<S> {
-  const calls = createConnectClient(service, transport) as unknown as Readonly<Record<string, Call>>
-  const failing = (call: Call): Call => {
-    return async (request, options = {}) => {
-      try {
-        return await call(request, withPatience(options))
-      } catch (error) {
-        throw new CallFailed(ConnectError.from(error))
-      }
+type Call<A> = (request: object, options?: CallOptions) => A
+const asked = (call: Call<Promise<object>>): Call<Promise<object>> => {
+  return async (request, options = {}) => {
+    try {
+      return await call(request, withPatience(options))
+    } catch (error) {
+      throw new CallFailed(ConnectError.from(error))
     }
   }
-  return Object.fromEntries(
-    service.methods.map((method) => [method.localName, failing(calls[method.localName]!)]),
-  ) as unknown as Client<S>
+}
+const watched = (call: Call<AsyncIterable<object>>): Call<AsyncIterable<object>> => {
+  return async function* (request, options) {
+    try {
+      yield* call(request, options)
+    } catch (error) {
+      throw new CallFailed(ConnectError.from(error))
+    }
+  }
+}
+
+function connectTo<S extends DescService>(service: S, transport: Transport): Client<S> {
+  const calls = createConnectClient(service, transport) as unknown as Readonly<Record<string, never>>
+  const failing = service.methods.map(({ localName, methodKind }) => [
+    localName,
+    (methodKind === 'unary' ? asked : watched)(calls[localName]!),
+  ])
+  return Object.fromEntries(failing) as unknown as Client<S>
 }
 
 function withPatience(options: CallOptions): CallOptions {

@@ -32,7 +32,7 @@ export type Range = {
 }
 
 /** Of an event about a lease, the pool as it is now; empty texts when it is gone. */
-type Face = { readonly pool: string; readonly subnet: string; readonly gateway: string }
+export type Face = { readonly pool: string; readonly subnet: string; readonly gateway: string }
 /** `what`: the sentence of `ipledger_audit.event`; null where it was not asked for. */
 export type EventShown = { readonly event: LedgerEvent; readonly face: Face; readonly what: string | null }
 
@@ -133,6 +133,10 @@ async function basesOf(db: Db, network: string, cidr: string): Promise<readonly 
   return rows.length > MOST_MERGED ? null : rows.map(({ base }) => base)
 }
 
+/** Of pool `p`, which may be gone. */
+export const FACE = sql`coalesce(p.name, '') as pool, coalesce(p.settings ->> 'subnet', '') as subnet,
+  coalesce(p.settings ->> 'gateway', '') as gateway`
+
 type ShownRow = Face & { text: string | null; what: string | null; end: number | null }
 
 /** A page of what a walk looks at; `conditions` are about event `e`. */
@@ -153,8 +157,7 @@ async function readPage(
       where ${sql.join([sql`true`, ...conditions], sql` and `)}
       order by w.seq ${order} limit ${size + 1}
     )
-    select page.text, v.what, coalesce(p.name, '') as pool, coalesce(p.settings ->> 'subnet', '') as subnet,
-      coalesce(p.settings ->> 'gateway', '') as gateway,
+    select page.text, v.what, ${FACE},
       case when (select count(*) from page) <= ${size} then (${end}) end as end
     from (select) one
     left join page on true

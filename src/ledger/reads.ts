@@ -22,6 +22,7 @@ import {
 } from './read-log.ts'
 import { readNetworks, readPools, readRecovery } from './read-pools.ts'
 import { readAttention, readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
+import { readHeads, readTail } from './read-tail.ts'
 import { type Verified, verifyNetwork } from './verify.ts'
 
 const VERIFY_MS = 5_000
@@ -63,6 +64,8 @@ export function createReads(pool: pg.Pool) {
     addressHistory: of(readAddressHistory),
     leaseHistory: of(readLeaseHistory),
     leasesAsOf: of(readLeasesAsOf),
+    heads: of(readHeads),
+    tail: of(readTail),
     explanation: of(readExplanation),
     /** Verifies for at most 5 s, one network at a time; whoever asks for the same network shares the answer. */
     verification: async (network: string): Promise<Verified | 'busy' | null> => {

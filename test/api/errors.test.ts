@@ -2,7 +2,6 @@
 import { Code } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { describe, expect, test } from 'vitest'
-import { SERVICES } from '../../src/api/dispatch.ts'
 import { MEANINGS, Refused, shownItemError } from '../../src/api/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
@@ -10,7 +9,7 @@ import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
-import { REQUESTS } from './requests.ts'
+import { REQUESTS, UNARY } from './requests.ts'
 import { newNetwork, serverOn, urls } from './running.ts'
 
 const running = await useService()
@@ -285,7 +284,7 @@ describe('every reason, provoked', () => {
     expect((await ok('AuditService/ListEvents', { network, afterSeq: 2 })).events).toEqual([])
   })
 
-  const nowhere = SERVICES.flatMap(({ methods }) => methods).flatMap(({ name, parent }) =>
+  const nowhere = UNARY.flatMap(({ name, parent }) =>
     ['CreateNetwork', 'ListNetworks'].includes(name)
       ? []
       : REQUESTS[name]!.map((one) => [

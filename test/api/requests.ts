@@ -1,4 +1,10 @@
 /** A request of each method, of the network `default`, in order but for what there is not. */
+import { SERVICES } from '../../src/api/dispatch.ts'
+
+/** All methods but streams, which have tests of their own. */
+export const UNARY = SERVICES.flatMap(({ methods }) => methods).filter(
+  ({ methodKind }) => methodKind === 'unary',
+)
 
 const labels = { a: 'b' }
 const owner = {

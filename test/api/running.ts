@@ -21,6 +21,7 @@ export function serverOn(options: {
   readonly tokens?: Tokens
   readonly deadlineMs?: number
   readonly logger?: Logger
+  readonly takenWithinMs?: number
 }): Promise<RunningServer> {
   return startServer({
     ledger: options.ledger,
@@ -31,6 +32,7 @@ export function serverOn(options: {
     config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: options.deadlineMs ?? 10_000 },
     logger: options.logger ?? createLogger('fatal'),
     metrics: null,
+    ...(options.takenWithinMs !== undefined && { takenWithinMs: options.takenWithinMs }),
   })
 }
 

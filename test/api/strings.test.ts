@@ -6,11 +6,10 @@
 import { gzipSync } from 'node:zlib'
 import { type DescMessage, ScalarType } from '@bufbuild/protobuf'
 import { describe, expect, test } from 'vitest'
-import { SERVICES } from '../../src/api/dispatch.ts'
 import { text } from '../../src/api/fields.ts'
 import { post, readRefusal } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
-import { REQUESTS } from './requests.ts'
+import { REQUESTS, UNARY } from './requests.ts'
 
 const running = await useService()
 
@@ -82,9 +81,7 @@ function stringsOf(desc: DescMessage): readonly string[] {
   })
 }
 
-const METHODS = SERVICES.flatMap((service) => service.methods)
-
-test.each(METHODS.map((method) => [method.name, method] as const))('%s', async (name, method) => {
+test.each(UNARY.map((method) => [method.name, method] as const))('%s', async (name, method) => {
   const seen = new Set<string>()
   const all = REQUESTS[name]!.flatMap((request) => spoilt(method.input, request, seen))
   for (const { path, body } of all) {

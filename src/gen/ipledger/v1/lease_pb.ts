@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/lease.proto.
  */
 export const file_ipledger_v1_lease: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS9sZWFzZS5wcm90bxILaXBsZWRnZXIudjEiTgoFQ2xhaW0SDQoFcG9vbHMYASADKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEhcKD3ByZWZlcl9wcmV2aW91cxgEIAEoCCLxAQoOUmVzZXJ2ZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIhCgVvd25lchgCIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiIKBmNsYWltcxgDIAMoCzISLmlwbGVkZ2VyLnYxLkNsYWltEhYKDmxpdmVfYWRkcmVzc2VzGAQgAygJEjEKDmNvbmZpcm1fd2l0aGluGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhEKCWNvbmZpcm1lZBgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEhUKDXZhbGlkYXRlX29ubHkYCCABKAgiNQoPUmVzZXJ2ZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoUmVzZXJ2ZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoUmVzZXJ2ZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVzZXJ2ZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXN1bHQigQEKDkNvbmZpcm1SZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhIKCnJlcXVlc3RfaWQYBSABKAkiNQoPQ29uZmlybVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoQ29uZmlybVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoQ29uZmlybVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoQ29uZmlybVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaENvbmZpcm1SZXN1bHQiqAEKDlJlbGVhc2VSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiUKB3JlbW92YWwYBSABKA4yFC5pcGxlZGdlci52MS5SZW1vdmFsEhIKCnJlcXVlc3RfaWQYBiABKAkiNQoPUmVsZWFzZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoUmVsZWFzZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoUmVsZWFzZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVsZWFzZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlbGVhc2VSZXN1bHQiaAoRUXVhcmFudGluZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKCGxlYXNlX2lkGAMgASgJEgsKA3doeRgEIAEoCRISCgpyZXF1ZXN0X2lkGAUgASgJIjcKElF1YXJhbnRpbmVSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIn4KC1JlYXBSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAQSDwoHbmV0d29yaxgDIAEoCRIMCgRub2RlGAQgASgJEgwKBGhlYWQYBSABKAQSCwoDd2h5GAYgASgJEhIKCnJlcXVlc3RfaWQYByABKAkiMgoMUmVhcFJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIsoBChNVcGRhdGVMYWJlbHNSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhQKB3ZlcnNpb24YAiABKARIAIgBARI8CgZsYWJlbHMYAyADKAsyLC5pcGxlZGdlci52MS5VcGRhdGVMYWJlbHNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfdmVyc2lvbiI5ChRVcGRhdGVMYWJlbHNSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIkUKD0dldExlYXNlUmVxdWVzdBIQCghsZWFzZV9pZBgBIAEoCRIPCgduZXR3b3JrGAIgASgJEg8KB2FkZHJlc3MYAyABKAkiQwoQR2V0TGVhc2VSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEgwKBGhlYWQYAiABKAQigAMKEUxpc3RMZWFzZXNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSJwoGc3RhdGVzGAIgAygOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRISCgpvd25lcl9raW5kGAMgASgJEhIKCm93bmVyX25hbWUYBCABKAkSEQoJb3duZXJfdWlkGAUgASgJEgwKBG5vZGUYBiABKAkSOgoGbGFiZWxzGAcgAygLMiouaXBsZWRnZXIudjEuTGlzdExlYXNlc1JlcXVlc3QuTGFiZWxzRW50cnkSDQoFcG9vbHMYCCADKAkSDAoEY2lkchgJIAEoCRI5ChJxdWFyYW50aW5lX3JlYXNvbnMYCiADKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEhEKCXBhZ2Vfc2l6ZRgLIAEoDRISCgpwYWdlX3Rva2VuGAwgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXwoSTGlzdExlYXNlc1Jlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIjgKEUdldFJlcXVlc3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCSKkAQoSR2V0UmVxdWVzdFJlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSEQoJY29tbWl0dGVkGAIgASgIEg4KBm1ldGhvZBgDIAEoCRImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIgoGbGVhc2VzGAUgAygLMhIuaXBsZWRnZXIudjEuTGVhc2USCwoDc2VxGAYgASgEMqcHCgxMZWFzZVNlcnZpY2USRAoHUmVzZXJ2ZRIbLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXF1ZXN0GhwuaXBsZWRnZXIudjEuUmVzZXJ2ZVJlc3BvbnNlElMKDEJhdGNoUmVzZXJ2ZRIgLmlwbGVkZ2VyLnYxLkJhdGNoUmVzZXJ2ZVJlcXVlc3QaIS5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXNwb25zZRJECgdDb25maXJtEhsuaXBsZWRnZXIudjEuQ29uZmlybVJlcXVlc3QaHC5pcGxlZGdlci52MS5Db25maXJtUmVzcG9uc2USUwoMQmF0Y2hDb25maXJtEiAuaXBsZWRnZXIudjEuQmF0Y2hDb25maXJtUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkJhdGNoQ29uZmlybVJlc3BvbnNlEkQKB1JlbGVhc2USGy5pcGxlZGdlci52MS5SZWxlYXNlUmVxdWVzdBocLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXNwb25zZRJTCgxCYXRjaFJlbGVhc2USIC5pcGxlZGdlci52MS5CYXRjaFJlbGVhc2VSZXF1ZXN0GiEuaXBsZWRnZXIudjEuQmF0Y2hSZWxlYXNlUmVzcG9uc2USTQoKUXVhcmFudGluZRIeLmlwbGVkZ2VyLnYxLlF1YXJhbnRpbmVSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuUXVhcmFudGluZVJlc3BvbnNlEjsKBFJlYXASGC5pcGxlZGdlci52MS5SZWFwUmVxdWVzdBoZLmlwbGVkZ2VyLnYxLlJlYXBSZXNwb25zZRJTCgxVcGRhdGVMYWJlbHMSIC5pcGxlZGdlci52MS5VcGRhdGVMYWJlbHNSZXF1ZXN0GiEuaXBsZWRnZXIudjEuVXBkYXRlTGFiZWxzUmVzcG9uc2USRwoIR2V0TGVhc2USHC5pcGxlZGdlci52MS5HZXRMZWFzZVJlcXVlc3QaHS5pcGxlZGdlci52MS5HZXRMZWFzZVJlc3BvbnNlEk0KCkxpc3RMZWFzZXMSHi5pcGxlZGdlci52MS5MaXN0TGVhc2VzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNSZXNwb25zZRJNCgpHZXRSZXF1ZXN0Eh4uaXBsZWRnZXIudjEuR2V0UmVxdWVzdFJlcXVlc3QaHy5pcGxlZGdlci52MS5HZXRSZXF1ZXN0UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChdpcGxlZGdlci92MS9sZWFzZS5wcm90bxILaXBsZWRnZXIudjEiTgoFQ2xhaW0SDQoFcG9vbHMYASADKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEhcKD3ByZWZlcl9wcmV2aW91cxgEIAEoCCLxAQoOUmVzZXJ2ZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIhCgVvd25lchgCIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiIKBmNsYWltcxgDIAMoCzISLmlwbGVkZ2VyLnYxLkNsYWltEhYKDmxpdmVfYWRkcmVzc2VzGAQgAygJEjEKDmNvbmZpcm1fd2l0aGluGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhEKCWNvbmZpcm1lZBgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEhUKDXZhbGlkYXRlX29ubHkYCCABKAgiNQoPUmVzZXJ2ZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoUmVzZXJ2ZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoUmVzZXJ2ZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVzZXJ2ZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXN1bHQigQEKDkNvbmZpcm1SZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhIKCnJlcXVlc3RfaWQYBSABKAkiNQoPQ29uZmlybVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoQ29uZmlybVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoQ29uZmlybVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoQ29uZmlybVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaENvbmZpcm1SZXN1bHQiqAEKDlJlbGVhc2VSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiUKB3JlbW92YWwYBSABKA4yFC5pcGxlZGdlci52MS5SZW1vdmFsEhIKCnJlcXVlc3RfaWQYBiABKAkiNQoPUmVsZWFzZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoUmVsZWFzZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoUmVsZWFzZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVsZWFzZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlbGVhc2VSZXN1bHQiaAoRUXVhcmFudGluZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKCGxlYXNlX2lkGAMgASgJEgsKA3doeRgEIAEoCRISCgpyZXF1ZXN0X2lkGAUgASgJIjcKElF1YXJhbnRpbmVSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIn4KC1JlYXBSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAQSDwoHbmV0d29yaxgDIAEoCRIMCgRub2RlGAQgASgJEgwKBGhlYWQYBSABKAQSCwoDd2h5GAYgASgJEhIKCnJlcXVlc3RfaWQYByABKAkiMgoMUmVhcFJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIsoBChNVcGRhdGVMYWJlbHNSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhQKB3ZlcnNpb24YAiABKARIAIgBARI8CgZsYWJlbHMYAyADKAsyLC5pcGxlZGdlci52MS5VcGRhdGVMYWJlbHNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfdmVyc2lvbiI5ChRVcGRhdGVMYWJlbHNSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIkUKD0dldExlYXNlUmVxdWVzdBIQCghsZWFzZV9pZBgBIAEoCRIPCgduZXR3b3JrGAIgASgJEg8KB2FkZHJlc3MYAyABKAkiQwoQR2V0TGVhc2VSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEgwKBGhlYWQYAiABKAQigAMKEUxpc3RMZWFzZXNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSJwoGc3RhdGVzGAIgAygOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRISCgpvd25lcl9raW5kGAMgASgJEhIKCm93bmVyX25hbWUYBCABKAkSEQoJb3duZXJfdWlkGAUgASgJEgwKBG5vZGUYBiABKAkSOgoGbGFiZWxzGAcgAygLMiouaXBsZWRnZXIudjEuTGlzdExlYXNlc1JlcXVlc3QuTGFiZWxzRW50cnkSDQoFcG9vbHMYCCADKAkSDAoEY2lkchgJIAEoCRI5ChJxdWFyYW50aW5lX3JlYXNvbnMYCiADKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEhEKCXBhZ2Vfc2l6ZRgLIAEoDRISCgpwYWdlX3Rva2VuGAwgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXwoSTGlzdExlYXNlc1Jlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIuABChJXYXRjaExlYXNlc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRInCgZzdGF0ZXMYAiADKA4yFy5pcGxlZGdlci52MS5MZWFzZVN0YXRlEhIKCm93bmVyX2tpbmQYAyABKAkSEgoKb3duZXJfbmFtZRgEIAEoCRIRCglvd25lcl91aWQYBSABKAkSDAoEbm9kZRgGIAEoCRINCgVwb29scxgHIAMoCRIaChJzZW5kX2luaXRpYWxfc3RhdGUYCCABKAgSEgoFYWZ0ZXIYCSABKARIAIgBAUIICgZfYWZ0ZXIiUgoTV2F0Y2hMZWFzZXNSZXNwb25zZRIpCgdjaGFuZ2VzGAEgAygLMhguaXBsZWRnZXIudjEuTGVhc2VDaGFuZ2USEAoIcG9zaXRpb24YAiABKAQilAEKC0xlYXNlQ2hhbmdlEiEKBWxlYXNlGAEgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USDAoEZ29uZRgCIAEoCBIMCgR0eXBlGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAUgASgJEg0KBWNhdXNlGAYgASgJIjgKEUdldFJlcXVlc3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCSKkAQoSR2V0UmVxdWVzdFJlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSEQoJY29tbWl0dGVkGAIgASgIEg4KBm1ldGhvZBgDIAEoCRImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIgoGbGVhc2VzGAUgAygLMhIuaXBsZWRnZXIudjEuTGVhc2USCwoDc2VxGAYgASgEMvsHCgxMZWFzZVNlcnZpY2USRAoHUmVzZXJ2ZRIbLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXF1ZXN0GhwuaXBsZWRnZXIudjEuUmVzZXJ2ZVJlc3BvbnNlElMKDEJhdGNoUmVzZXJ2ZRIgLmlwbGVkZ2VyLnYxLkJhdGNoUmVzZXJ2ZVJlcXVlc3QaIS5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXNwb25zZRJECgdDb25maXJtEhsuaXBsZWRnZXIudjEuQ29uZmlybVJlcXVlc3QaHC5pcGxlZGdlci52MS5Db25maXJtUmVzcG9uc2USUwoMQmF0Y2hDb25maXJtEiAuaXBsZWRnZXIudjEuQmF0Y2hDb25maXJtUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkJhdGNoQ29uZmlybVJlc3BvbnNlEkQKB1JlbGVhc2USGy5pcGxlZGdlci52MS5SZWxlYXNlUmVxdWVzdBocLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXNwb25zZRJTCgxCYXRjaFJlbGVhc2USIC5pcGxlZGdlci52MS5CYXRjaFJlbGVhc2VSZXF1ZXN0GiEuaXBsZWRnZXIudjEuQmF0Y2hSZWxlYXNlUmVzcG9uc2USTQoKUXVhcmFudGluZRIeLmlwbGVkZ2VyLnYxLlF1YXJhbnRpbmVSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuUXVhcmFudGluZVJlc3BvbnNlEjsKBFJlYXASGC5pcGxlZGdlci52MS5SZWFwUmVxdWVzdBoZLmlwbGVkZ2VyLnYxLlJlYXBSZXNwb25zZRJTCgxVcGRhdGVMYWJlbHMSIC5pcGxlZGdlci52MS5VcGRhdGVMYWJlbHNSZXF1ZXN0GiEuaXBsZWRnZXIudjEuVXBkYXRlTGFiZWxzUmVzcG9uc2USRwoIR2V0TGVhc2USHC5pcGxlZGdlci52MS5HZXRMZWFzZVJlcXVlc3QaHS5pcGxlZGdlci52MS5HZXRMZWFzZVJlc3BvbnNlEk0KCkxpc3RMZWFzZXMSHi5pcGxlZGdlci52MS5MaXN0TGVhc2VzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNSZXNwb25zZRJSCgtXYXRjaExlYXNlcxIfLmlwbGVkZ2VyLnYxLldhdGNoTGVhc2VzUmVxdWVzdBogLmlwbGVkZ2VyLnYxLldhdGNoTGVhc2VzUmVzcG9uc2UwARJNCgpHZXRSZXF1ZXN0Eh4uaXBsZWRnZXIudjEuR2V0UmVxdWVzdFJlcXVlc3QaHy5pcGxlZGdlci52MS5HZXRSZXF1ZXN0UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
  * One wanted address or block.
@@ -1806,6 +1806,313 @@ export const ListLeasesResponseSchema: GenMessage<ListLeasesResponse, {jsonType:
   messageDesc(file_ipledger_v1_lease, 25);
 
 /**
+ * Input of WatchLeases. An agent watches leases of its own node.
+ *
+ * @generated from message ipledger.v1.WatchLeasesRequest
+ */
+export type WatchLeasesRequest = Message<"ipledger.v1.WatchLeasesRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * Only leases in one of these states. None: in any, ended ones too.
+   *
+   * @generated from field: repeated ipledger.v1.LeaseState states = 2;
+   */
+  states: LeaseState[];
+
+  /**
+   * Owner.kind.
+   *
+   * @generated from field: string owner_kind = 3;
+   */
+  ownerKind: string;
+
+  /**
+   * Owner.name.
+   *
+   * @generated from field: string owner_name = 4;
+   */
+  ownerName: string;
+
+  /**
+   * Owner.uid.
+   *
+   * @generated from field: string owner_uid = 5;
+   */
+  ownerUid: string;
+
+  /**
+   * Owner.node.
+   *
+   * @generated from field: string node = 6;
+   */
+  node: string;
+
+  /**
+   * Names of pools, at most 64, all of them existing.
+   *
+   * @generated from field: repeated string pools = 7;
+   */
+  pools: string[];
+
+  /**
+   * First the leases that are held, as they were at one number; then what happens after it.
+   *
+   * @generated from field: bool send_initial_state = 8;
+   */
+  sendInitialState: boolean;
+
+  /**
+   * What happens after this number of the log; 0: from the first event on. Absent: from now on. Not beside
+   * `send_initial_state`.
+   *
+   * @generated from field: optional uint64 after = 9;
+   */
+  after?: bigint | undefined;
+};
+
+/**
+ * Input of WatchLeases. An agent watches leases of its own node.
+ *
+ * @generated from message ipledger.v1.WatchLeasesRequest
+ */
+export type WatchLeasesRequestJson = {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network?: string;
+
+  /**
+   * Only leases in one of these states. None: in any, ended ones too.
+   *
+   * @generated from field: repeated ipledger.v1.LeaseState states = 2;
+   */
+  states?: LeaseStateJson[];
+
+  /**
+   * Owner.kind.
+   *
+   * @generated from field: string owner_kind = 3;
+   */
+  ownerKind?: string;
+
+  /**
+   * Owner.name.
+   *
+   * @generated from field: string owner_name = 4;
+   */
+  ownerName?: string;
+
+  /**
+   * Owner.uid.
+   *
+   * @generated from field: string owner_uid = 5;
+   */
+  ownerUid?: string;
+
+  /**
+   * Owner.node.
+   *
+   * @generated from field: string node = 6;
+   */
+  node?: string;
+
+  /**
+   * Names of pools, at most 64, all of them existing.
+   *
+   * @generated from field: repeated string pools = 7;
+   */
+  pools?: string[];
+
+  /**
+   * First the leases that are held, as they were at one number; then what happens after it.
+   *
+   * @generated from field: bool send_initial_state = 8;
+   */
+  sendInitialState?: boolean;
+
+  /**
+   * What happens after this number of the log; 0: from the first event on. Absent: from now on. Not beside
+   * `send_initial_state`.
+   *
+   * @generated from field: optional uint64 after = 9;
+   */
+  after?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.WatchLeasesRequest.
+ * Use `create(WatchLeasesRequestSchema)` to create a new message.
+ */
+export const WatchLeasesRequestSchema: GenMessage<WatchLeasesRequest, {jsonType: WatchLeasesRequestJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_lease, 26);
+
+/**
+ * Part of the answer of WatchLeases.
+ *
+ * @generated from message ipledger.v1.WatchLeasesResponse
+ */
+export type WatchLeasesResponse = Message<"ipledger.v1.WatchLeasesResponse"> & {
+  /**
+   * At most 200, in order of number; the initial state in no order. None: a bookmark, which comes first, after
+   * the initial state if there is one, and every five seconds when nothing else does.
+   *
+   * @generated from field: repeated ipledger.v1.LeaseChange changes = 1;
+   */
+  changes: LeaseChange[];
+
+  /**
+   * Number of the log up to which everything has been told now. 0: the initial state is not yet complete; whoever is cut
+   * off then begins anew.
+   *
+   * @generated from field: uint64 position = 2;
+   */
+  position: bigint;
+};
+
+/**
+ * Part of the answer of WatchLeases.
+ *
+ * @generated from message ipledger.v1.WatchLeasesResponse
+ */
+export type WatchLeasesResponseJson = {
+  /**
+   * At most 200, in order of number; the initial state in no order. None: a bookmark, which comes first, after
+   * the initial state if there is one, and every five seconds when nothing else does.
+   *
+   * @generated from field: repeated ipledger.v1.LeaseChange changes = 1;
+   */
+  changes?: LeaseChangeJson[];
+
+  /**
+   * Number of the log up to which everything has been told now. 0: the initial state is not yet complete; whoever is cut
+   * off then begins anew.
+   *
+   * @generated from field: uint64 position = 2;
+   */
+  position?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.WatchLeasesResponse.
+ * Use `create(WatchLeasesResponseSchema)` to create a new message.
+ */
+export const WatchLeasesResponseSchema: GenMessage<WatchLeasesResponse, {jsonType: WatchLeasesResponseJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_lease, 27);
+
+/**
+ * An event about a lease, or a lease of the initial state.
+ *
+ * @generated from message ipledger.v1.LeaseChange
+ */
+export type LeaseChange = Message<"ipledger.v1.LeaseChange"> & {
+  /**
+   * The lease after it; its `version` is the event's number.
+   *
+   * @generated from field: ipledger.v1.Lease lease = 1;
+   */
+  lease?: Lease | undefined;
+
+  /**
+   * The lease matches no longer: it ended, or its state or node is another. Drop what has a smaller `version`.
+   *
+   * @generated from field: bool gone = 2;
+   */
+  gone: boolean;
+
+  /**
+   * `lease.released`. Empty: of the initial state.
+   *
+   * @generated from field: string type = 3;
+   */
+  type: string;
+
+  /**
+   * Time of the event.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * Who did it.
+   *
+   * @generated from field: string actor = 5;
+   */
+  actor: string;
+
+  /**
+   * Name of the RPC, or the finding of a job.
+   *
+   * @generated from field: string cause = 6;
+   */
+  cause: string;
+};
+
+/**
+ * An event about a lease, or a lease of the initial state.
+ *
+ * @generated from message ipledger.v1.LeaseChange
+ */
+export type LeaseChangeJson = {
+  /**
+   * The lease after it; its `version` is the event's number.
+   *
+   * @generated from field: ipledger.v1.Lease lease = 1;
+   */
+  lease?: LeaseJson;
+
+  /**
+   * The lease matches no longer: it ended, or its state or node is another. Drop what has a smaller `version`.
+   *
+   * @generated from field: bool gone = 2;
+   */
+  gone?: boolean;
+
+  /**
+   * `lease.released`. Empty: of the initial state.
+   *
+   * @generated from field: string type = 3;
+   */
+  type?: string;
+
+  /**
+   * Time of the event.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: TimestampJson;
+
+  /**
+   * Who did it.
+   *
+   * @generated from field: string actor = 5;
+   */
+  actor?: string;
+
+  /**
+   * Name of the RPC, or the finding of a job.
+   *
+   * @generated from field: string cause = 6;
+   */
+  cause?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.LeaseChange.
+ * Use `create(LeaseChangeSchema)` to create a new message.
+ */
+export const LeaseChangeSchema: GenMessage<LeaseChange, {jsonType: LeaseChangeJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_lease, 28);
+
+/**
  * Input of GetRequest.
  *
  * @generated from message ipledger.v1.GetRequestRequest
@@ -1852,7 +2159,7 @@ export type GetRequestRequestJson = {
  * Use `create(GetRequestRequestSchema)` to create a new message.
  */
 export const GetRequestRequestSchema: GenMessage<GetRequestRequest, {jsonType: GetRequestRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_lease, 26);
+  messageDesc(file_ipledger_v1_lease, 29);
 
 /**
  * Answer of GetRequest.
@@ -1957,13 +2264,14 @@ export type GetRequestResponseJson = {
  * Use `create(GetRequestResponseSchema)` to create a new message.
  */
 export const GetRequestResponseSchema: GenMessage<GetRequestResponse, {jsonType: GetRequestResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_lease, 27);
+  messageDesc(file_ipledger_v1_lease, 30);
 
 /**
  * Leases: addresses and blocks held for workloads.
  *
- * Rights. admin: all methods. orchestrator: all but Reap. agent: Reserve, Confirm and Release, no batches, GetLease and
- * ListLeases, for leases of its own node; without `node` ListLeases lists those. auditor: Get and List, but not GetRequest. A token bound to a node can't take over, confirm or release a lease on another node.
+ * Rights. admin: all methods. orchestrator: all but Reap. agent: Reserve, Confirm and Release, no batches, GetLease,
+ * ListLeases and WatchLeases, for leases of its own node; without `node` the latter two are about those. auditor: Get, List
+ * and Watch, but not GetRequest. A token bound to a node can't take over, confirm or release a lease on another node.
  *
  * @generated from service ipledger.v1.LeaseService
  */
@@ -2113,6 +2421,21 @@ export const LeaseService: GenService<{
     methodKind: "unary";
     input: typeof ListLeasesRequestSchema;
     output: typeof ListLeasesResponseSchema;
+  },
+  /**
+   * What happens to the leases of a network, in order of number, each event once: a stream that ends only when the caller
+   * ends it, or with an error. Go on after the last `position` that arrived; nothing is missed.
+   *
+   * A caller that takes nothing for 30 seconds is cut off. VERSION_MISMATCH: `after` is beyond the log, or what came before
+   * it was lost when the database was restored: watch anew with `send_initial_state`. OVERLOADED (the server is stopping, or
+   * has 10,000 watches): ask another. POOL_NOT_FOUND.
+   *
+   * @generated from rpc ipledger.v1.LeaseService.WatchLeases
+   */
+  watchLeases: {
+    methodKind: "server_streaming";
+    input: typeof WatchLeasesRequestSchema;
+    output: typeof WatchLeasesResponseSchema;
   },
   /**
    * What became of a request. An unknown id is an answer (`committed: false`), not an error.

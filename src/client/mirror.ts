@@ -1,0 +1,132 @@
+/**
+ * A table of leases at a reader, such as a gateway's routes: fed by a watch, and by peers that push what they know, in any
+ * order and any number of times. Every write carries the lease's version, deletes too, and the greater one stays, whoever
+ * brought it: so the dead stay dead, and readers that heard the same have the same table.
+ */
+import { addressMeant, formatAddress } from '../core/address.ts'
+import { attachmentKey } from '../core/owner.ts'
+import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
+import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
+import type { Watched } from './watch.ts'
+
+export type LeaseMirror = ReturnType<typeof createLeaseMirror>
+
+/** Whether the table shows a lease. One that is quarantined is shown: its state is the reader's to act on. */
+export function isKept({
+  lease,
+  gone = false,
+}: Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }): boolean {
+  return !gone && lease!.state !== LeaseState.ENDED
+}
+
+/** `null`: it was dropped at this version. */
+type Entry = { readonly version: bigint; readonly lease: Lease | null }
+
+/**
+ * An empty table of one network.
+ *
+ * ```ts
+ * const mirror = createLeaseMirror()
+ * for await (const told of watchLeases(client, { sendInitialState: true }, { signal })) {
+ *   mirror.follow(told)
+ *   console.log(mirror.at('10.8.64.2')?.owner?.name, mirror.position)
+ *   break
+ * }
+ * ```
+ */
+export function createLeaseMirror() {
+  const entries = new Map<string, Entry>()
+  const ofAttachment = createIndex((owner) => attachmentKey(owner))
+  const ofOwner = createIndex(({ kind, name }) => `${kind}\u001f${name}`)
+  /** Keys of tombstones. */
+  const dropped = new Set<string>()
+  let position = 0n
+
+  function put(key: string, entry: Entry | undefined): void {
+    const before = entries.get(key)?.lease?.owner
+    const now = entry?.lease?.owner
+    for (const index of [ofAttachment, ofOwner]) {
+      if (before !== undefined) index.remove(before, key)
+      if (now !== undefined) index.add(now, key)
+    }
+    if (entry === undefined) entries.delete(key)
+    else entries.set(key, entry)
+    if (entry?.lease === null) dropped.add(key)
+    else dropped.delete(key)
+  }
+
+  /** What the watch has passed, and what is older than what is known of its address, is nothing new. */
+  function take(change: Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }): boolean {
+    const { address, version } = change.lease!
+    const key = keyOf(address)
+    const known = entries.get(key)
+    if (version <= position || (known !== undefined && version <= known.version)) return false
+    put(key, { version, lease: isKept(change) ? change.lease! : null })
+    return true
+  }
+
+  const leasesAt = (keys: ReadonlySet<string>) => [...keys].map((key) => entries.get(key)!.lease!)
+
+  return {
+    /** What a watch of this network told; all of one watch, in order. */
+    follow({ changes, position: upto, reset }: Watched): void {
+      if (upto < position) return
+      if (reset) {
+        // What the list does not have, or has in an older version, was lost by a restore or has ended.
+        for (const [key, { version }] of entries) if (version <= upto) put(key, undefined)
+        position = 0n
+      }
+      for (const change of changes) take(change)
+      position = upto
+      // Nothing older is taken any more, so these tombstones have done their work.
+      for (const key of dropped) if (entries.get(key)!.version <= upto) put(key, undefined)
+    },
+    /** What a peer knows of a lease, `ENDED` ones too; only what the watch would tell. Answers whether it was news. */
+    push: (lease: Lease): boolean => take({ lease }),
+    /** The lease at an address, however it is spelled: `::ffff:10.8.64.2` is `10.8.64.2`. */
+    at: (address: string): Lease | undefined => entries.get(keyOf(address))?.lease ?? undefined,
+    /** Leases of an attachment: kind, uid (default: the name), incarnation, interface. */
+    ofAttachment: (owner: AnyOwner): readonly Lease[] => leasesAt(ofAttachment.of(owner)),
+    /** Leases of an owner by kind and name, of all its lives and interfaces. */
+    ofOwner: (owner: AnyOwner): readonly Lease[] => leasesAt(ofOwner.of(owner)),
+    /** All leases, in no order. */
+    all: (): readonly Lease[] => [...entries.values()].flatMap(({ lease }) => lease ?? []),
+    /** Number of the log up to which the watch has told everything. */
+    get position(): bigint {
+      return position
+    },
+  }
+}
+
+export type AnyOwner = Pick<Owner, 'kind' | 'name'> &
+  Partial<Pick<Owner, 'uid' | 'incarnation' | 'interface'>>
+type FullOwner = Pick<Owner, 'kind' | 'name' | 'uid' | 'incarnation' | 'interface'>
+
+function createIndex(keyOfOwner: (owner: FullOwner) => string) {
+  const keys = new Map<string, Set<string>>()
+  const none: ReadonlySet<string> = new Set()
+  const named = ({ kind, name, uid = '', incarnation = '', interface: on = '' }: AnyOwner) =>
+    keyOfOwner({ kind, name, uid: uid || name, incarnation, interface: on || 'eth0' })
+  return {
+    of: (owner: AnyOwner): ReadonlySet<string> => keys.get(named(owner)) ?? none,
+    add(owner: AnyOwner, key: string): void {
+      const at = named(owner)
+      const known = keys.get(at)
+      if (known === undefined) keys.set(at, new Set([key]))
+      else known.add(key)
+    },
+    remove(owner: AnyOwner, key: string): void {
+      const at = named(owner)
+      const known = keys.get(at)
+      known?.delete(key)
+      if (known?.size === 0) keys.delete(at)
+    },
+  }
+}
+
+/** One key for an address, whoever spells it. @throws RangeError if it is none */
+function keyOf(address: string): string {
+  const meant = addressMeant(address)
+  if (meant === null) throw new RangeError(`not an address: ${address}`)
+  return formatAddress(meant)
+}

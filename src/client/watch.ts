@@ -1,0 +1,112 @@
+/** Follows the leases of a network through lost connections, restarts and restores, without missing or repeating anything. */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type { Client } from '@connectrpc/connect'
+import type {
+  LeaseChange,
+  LeaseService,
+  WatchLeasesRequestSchema,
+  WatchLeasesResponse,
+} from '../gen/ipledger/v1/lease_pb.ts'
+import { CallFailed } from './call-failed.ts'
+
+/** What was told together. */
+export type Watched = {
+  /** In order of `lease.version`. With `reset`, all leases that are held and match, in no order. */
+  readonly changes: readonly LeaseChange[]
+  /** Number of the log up to which everything was told: `after` of a later watch. */
+  readonly position: bigint
+  /** The initial state: what was known before, and is not in it, is no more. */
+  readonly reset: boolean
+}
+
+type Options = {
+  readonly signal: AbortSignal
+  /** Told of each attempt that failed and is repeated. */
+  readonly onTrouble?: (error: CallFailed) => void
+}
+
+/** The server says something every five seconds. */
+const SILENT_MS = 20_000
+const FIRST_WAIT_MS = 100
+const LONGEST_WAIT_MS = 5_000
+/** The request is refused, and would be again. */
+const FINAL: ReadonlySet<string> = new Set([
+  'INVALID_FIELD',
+  'NETWORK_NOT_FOUND',
+  'POOL_NOT_FOUND',
+  'PERMISSION_DENIED',
+  'UNAUTHENTICATED',
+])
+
+/**
+ * Iterates until the signal; a `request` as WatchLeases takes it. Connects again where it was, after 100 ms to 5 s. With
+ * `sendInitialState` it begins anew when what it was told is lost by a restore, and tells it as a `reset`.
+ *
+ * ```ts
+ * const abort = new AbortController()
+ * for await (const { changes } of watchLeases(client, { network: 'default', after: 0n }, { signal: abort.signal })) {
+ *   for (const { lease, type } of changes) console.log(lease!.address, type)
+ *   if (changes.length > 0) abort.abort()
+ * }
+ * ```
+ *
+ * @throws CallFailed what repeating does not help: INVALID_FIELD, a network or pool that is not there, no right to it, and
+ *   VERSION_MISMATCH without `sendInitialState`
+ */
+export async function* watchLeases(
+  { leases }: { readonly leases: Pick<Client<typeof LeaseService>, 'watchLeases'> },
+  request: MessageInitShape<typeof WatchLeasesRequestSchema>,
+  { signal, onTrouble }: Options,
+): AsyncGenerator<Watched, void> {
+  const { sendInitialState = false } = request
+  let position = request.after
+  for (let failed = 0; !signal.aborted; failed += 1) {
+    const silent = new AbortController()
+    const asked = {
+      ...request,
+      sendInitialState: sendInitialState && position === undefined,
+      ...(position !== undefined && { after: position }),
+    }
+    try {
+      const stream = leases.watchLeases(asked, { signal: AbortSignal.any([signal, silent.signal]) })
+      let initial: LeaseChange[] | null = asked.sendInitialState ? [] : null
+      for await (const told of heard(stream, silent)) {
+        failed = 0
+        initial?.push(...told.changes)
+        if (told.position === 0n && initial !== null) continue
+        position = told.position
+        yield { changes: initial ?? told.changes, position, reset: initial !== null }
+        initial = null
+      }
+    } catch (error) {
+      if (signal.aborted) return
+      if (!(error instanceof CallFailed) || FINAL.has(error.reason ?? '')) throw error
+      if (error.reason === 'VERSION_MISMATCH') {
+        if (!sendInitialState) throw error
+        position = undefined
+      }
+      onTrouble?.(error)
+      const wait = error.retryAfterMs ?? FIRST_WAIT_MS * 2 ** Math.min(failed, 10)
+      await delay(Math.min(wait, LONGEST_WAIT_MS), undefined, { signal }).catch(() => {})
+    }
+  }
+}
+
+/** A connection that says nothing is given up. */
+async function* heard(
+  stream: AsyncIterable<WatchLeasesResponse>,
+  silent: AbortController,
+): AsyncGenerator<WatchLeasesResponse> {
+  const late = () => setTimeout(() => silent.abort(), SILENT_MS)
+  let timer = late()
+  try {
+    for await (const one of stream) {
+      clearTimeout(timer)
+      yield one
+      timer = late()
+    }
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,188 @@
+/**
+ * The tail of the log of each network that somebody watches, read once a process and given to all who watch. Watches pull: a
+ * slow one keeps nothing but its position, and reads from the database what the tail no longer has. A number becomes visible
+ * after all before it, since a writer holds the network's lock until its commit is over; so a tail skips none.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Refusal, refusal } from '../core/refusal.ts'
+import type { LeaseTailed, Tailed } from '../ledger/read-tail.ts'
+import { type Reads, ReadsUnavailable } from '../ledger/reads.ts'
+
+/** How often the heads of watched networks are asked for. */
+const LOOK_MS = 20
+const AWAY_MS = 500
+/** Bookmarks, so that a filtered or idle watch advances and is seen to live. */
+const BOOKMARK_MS = 5_000
+/** Events a page, and as many as the tail of a network keeps. */
+const PAGE = 2_000
+const KEPT = 20_000
+
+/** What happened up to `position`. */
+export type Told = { readonly items: readonly LeaseTailed[]; readonly position: number }
+export type Filter = (item: LeaseTailed) => boolean
+
+/** A watch that cannot go on. */
+export class WatchEnded extends Error {
+  readonly refusal: Refusal
+  constructor(refused: Refusal) {
+    super(refused.message)
+    this.refusal = refused
+  }
+}
+
+type Waiting = {
+  /** What it has read from the database may be more than the tail has. */
+  readonly position: number
+  readonly wants: (item: Tailed) => boolean
+  readonly until: number
+  readonly resolve: (items: readonly Tailed[]) => void
+}
+
+type Tail = {
+  /** What happened after `floor`, up to `head`. */
+  readonly items: Tailed[]
+  floor: number
+  head: number
+  readonly waiting: Set<Waiting>
+  watches: number
+}
+
+export type WatchHub = ReturnType<typeof createWatchHub>
+
+export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
+  const tails = new Map<string, Tail>()
+  let isLooking = false
+
+  async function look(): Promise<void> {
+    if (isLooking) return
+    isLooking = true
+    while (tails.size > 0) {
+      let pause = LOOK_MS
+      try {
+        for (const [network, head] of await reads.heads([...tails.keys()])) await follow(network, head)
+      } catch (error) {
+        if (!(error instanceof ReadsUnavailable)) throw error
+        pause = AWAY_MS
+      }
+      const now = performance.now()
+      for (const { waiting } of tails.values())
+        for (const one of waiting) if (now >= one.until) answer(waiting, one, [])
+      await delay(pause)
+    }
+    isLooking = false
+  }
+
+  async function follow(network: string, head: number): Promise<void> {
+    for (let isCut = true; isCut; ) {
+      const tail = tails.get(network)
+      if (tail === undefined || head <= tail.head) return
+      const page = await reads.tail(network, tail.head, PAGE)
+      isCut = page.isCut
+      tail.head = page.position
+      tail.items.push(...page.items)
+      if (tail.items.length > 2 * KEPT)
+        tail.floor = tail.items.splice(0, tail.items.length - KEPT).at(-1)!.event.seq
+      for (const one of tail.waiting) {
+        const items = page.items.filter((item) => item.event.seq > one.position && one.wants(item))
+        if (items.length > 0) answer(tail.waiting, one, items)
+      }
+    }
+  }
+
+  function answer(waiting: Set<Waiting>, one: Waiting, items: readonly Tailed[]): void {
+    waiting.delete(one)
+    one.resolve(items)
+  }
+
+  /** What is wanted after `position`: of the tail, of the database, or what comes. */
+  async function next(
+    network: string,
+    tail: Tail,
+    position: number,
+    wants: (item: Tailed) => boolean,
+    signal: AbortSignal,
+  ): Promise<{ readonly items: readonly Tailed[]; readonly position: number }> {
+    if (position < tail.floor) {
+      const page = await reads.tail(network, position, PAGE)
+      return { items: page.items.filter(wants), position: page.position }
+    }
+    const begin = after(tail.items, position)
+    if (position < tail.head) {
+      const items = tail.items.slice(begin, begin + PAGE)
+      const end = begin + PAGE < tail.items.length ? items.at(-1)!.event.seq : tail.head
+      return { items: items.filter(wants), position: end }
+    }
+    const told = Promise.withResolvers<readonly Tailed[]>()
+    const one = { position, wants, until: performance.now() + BOOKMARK_MS, resolve: told.resolve }
+    const stop = () => answer(tail.waiting, one, [])
+    tail.waiting.add(one)
+    signal.addEventListener('abort', stop, { once: true })
+    const items = await told.promise
+    signal.removeEventListener('abort', stop)
+    return { items, position: Math.max(position, tail.head) }
+  }
+
+  return {
+    /** Everything that the filter lets through after `position`, in order, until the signal. @throws WatchEnded */
+    async *watch(
+      network: string,
+      from: number,
+      filter: Filter,
+      signal: AbortSignal,
+    ): AsyncGenerator<Told, void> {
+      const head = tails.get(network)?.head ?? (await reads.heads([network])).get(network)!
+      const tail = tails.get(network) ?? { items: [], floor: head, head, waiting: new Set(), watches: 0 }
+      tails.set(network, tail)
+      const wants = (item: Tailed) => !('face' in item) || filter(item)
+      tail.watches += 1
+      void look()
+      try {
+        let position = from
+        let toldAt = performance.now()
+        while (!signal.aborted) {
+          let found: Awaited<ReturnType<typeof next>>
+          try {
+            found = await next(network, tail, position, wants, signal)
+          } catch (error) {
+            if (!(error instanceof ReadsUnavailable)) throw error
+            await delay(AWAY_MS, undefined, { signal }).catch(() => {})
+            continue
+          }
+          for (const item of found.items) if (!('face' in item)) checkEra(item.event.details.after, position)
+          position = found.position
+          const items = found.items.filter((item) => 'face' in item)
+          if (items.length === 0 && performance.now() - toldAt < BOOKMARK_MS) continue
+          toldAt = performance.now()
+          yield { items, position }
+        }
+      } finally {
+        tail.watches -= 1
+        if (tail.watches === 0) tails.delete(network)
+      }
+    },
+    watches: () => [...tails.values()].reduce((sum, { watches }) => sum + watches, 0),
+  }
+}
+
+/** Index of the first item after a number. */
+function after(items: readonly Tailed[], position: number): number {
+  let [low, high] = [0, items.length]
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (items[middle]!.event.seq > position) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
+/** A restore lost what was told: who watches knows of leases that never were. */
+function checkEra(last: number, position: number): void {
+  if (last >= position) return
+  throw new WatchEnded(
+    refusal(
+      'VERSION_MISMATCH',
+      `what followed number ${last} was lost when the database was restored; watch anew with sendInitialState`,
+      { number: String(position), lostAfter: String(last) },
+    ),
+  )
+}

@@ -1,0 +1,283 @@
+/** WatchLeases as callers see it: the initial state, what follows, filters, resuming, and what ends a watch. */
+import { connect } from 'node:net'
+import { ConnectError } from '@connectrpc/connect'
+import { pino } from 'pino'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createToken } from '../../src/api/tokens.ts'
+import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
+import { LeaseService, type WatchLeasesResponse } from '../../src/gen/ipledger/v1/lease_pb.ts'
+import { LeaseState } from '../../src/gen/ipledger/v1/types_pb.ts'
+import { clientOf, newNetwork, type Protocol, type Running, serverOn, urls } from '../api/running.ts'
+import { copyOf, useOwnDatabase } from '../support/database.ts'
+import { rpc } from '../support/rpc.ts'
+import { serviceOn, type TestService, useService } from '../support/service.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const running = await useService()
+const { ok } = running.call
+
+type Told = readonly WatchLeasesResponse[]
+type Options = {
+  readonly protocol?: Protocol
+  readonly on?: Running
+  readonly token?: string
+  readonly sofar?: (one: WatchLeasesResponse) => void
+}
+
+/** Reads a watch until `enough`, and ends it. */
+async function watched(asked: object, enough: (told: Told) => boolean, options: Options = {}): Promise<Told> {
+  const { protocol = 'grpc', on = running, token } = options
+  const { signal, ...abort } = withSignal()
+  const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
+  const told: WatchLeasesResponse[] = []
+  const watch = clientOf(LeaseService, on, protocol).watchLeases(asked, { signal, timeoutMs: 0, headers })
+  for await (const one of watch) {
+    told.push(one)
+    options.sofar?.(one)
+    if (enough(told)) break
+  }
+  abort.end()
+  return told
+}
+
+function withSignal() {
+  const abort = new AbortController()
+  return { signal: abort.signal, end: () => abort.abort() }
+}
+
+async function refused(asked: object, options: Options = {}) {
+  const error = await watched(asked, () => false, options).then(
+    () => null,
+    (thrown: unknown) => ConnectError.from(thrown),
+  )
+  const { reason, metadata } = error!.findDetails(ErrorInfoSchema)[0]!
+  return { reason, metadata, message: error!.rawMessage }
+}
+
+const changes = (told: Told) => told.flatMap((one) => one.changes)
+/** `10.0.0.1 lease.reserved`, with `!` where it is gone. */
+const lines = (told: Told) =>
+  changes(told).map(({ lease, type, gone }) => `${lease!.address} ${type}${gone ? '!' : ''}`)
+const upto = (count: number) => (told: Told) => changes(told).length >= count
+
+async function world() {
+  const network = await newNetwork(running, { cooldown: '0s' })
+  const reserve = async (name: string, more: object = {}, claims: object[] = [{ pool: 'web' }]) => {
+    const asked = { network, owner: { kind: 'pod', name, ...more }, claims, confirmed: true }
+    return (await ok('LeaseService/Reserve', asked)).leases[0]
+  }
+  const release = (lease: { leaseId: string }) => ok('LeaseService/Release', { leaseId: lease.leaseId })
+  const quarantine = (lease: { leaseId: string }) =>
+    ok('LeaseService/Quarantine', { leaseId: lease.leaseId, why: 'odd' })
+  return { network, reserve, release, quarantine }
+}
+
+describe('what is told', () => {
+  test.each<Protocol>(['grpc', 'connect json', 'connect binary', 'grpc-web'])(
+    'over %s: the leases that are held, at one number, and each event after it',
+    async (protocol) => {
+      const { network, reserve, release } = await world()
+      const [a, b] = [await reserve('a'), await reserve('b')]
+      await release(a)
+      const told = await watched(
+        { network, sendInitialState: true },
+        (sofar) => {
+          if (sofar.at(-1)!.position > 0n && changes(sofar).length === 1) void reserve('c').then(release)
+          return changes(sofar).length === 3
+        },
+        { protocol },
+      )
+      expect(lines(told)).toEqual([`${b.address} `, '10.0.0.3 lease.reserved', '10.0.0.3 lease.released!'])
+      const [held, reserved, released] = changes(told)
+      expect(held!.lease).toMatchObject({ leaseId: b.leaseId, version: BigInt(b.version) })
+      expect(told.find(({ position }) => position > 0n)!.position).toBe(reserved!.lease!.version - 1n)
+      expect(told.at(-1)!.position).toBe(released!.lease!.version)
+      expect(released).toMatchObject({ cause: 'Release', lease: { leaseId: reserved!.lease!.leaseId } })
+    },
+  )
+
+  test('all there is to hold, more than one message takes, is told before the first position', async () => {
+    const { network } = await world()
+    const requests = Array.from({ length: 250 }, (_, n) => ({ owner: { kind: 'pod', name: `p${n}` } }))
+    await ok('LeaseService/BatchReserve', { network, requests })
+    const told = await watched({ network, sendInitialState: true }, (sofar) => sofar.at(-1)!.position > 0n)
+    expect(told.map((one) => [one.changes.length, one.position > 0n])).toEqual([
+      [200, false],
+      [50, false],
+      [0, true],
+    ])
+    expect(new Set(lines(told)).size).toBe(250)
+  })
+
+  test('from a number on, from the first event on, and again from where a watch ended', async () => {
+    const { network, reserve, release } = await world()
+    const a = await reserve('a')
+    await release(a)
+    const whole = await watched({ network, after: 0n }, upto(2))
+    expect(lines(whole)).toEqual(['10.0.0.1 lease.reserved', '10.0.0.1 lease.released!'])
+    const rest = await watched({ network, after: changes(whole)[0]!.lease!.version }, upto(1))
+    expect(lines(rest)).toEqual(['10.0.0.1 lease.released!'])
+    void reserve('b')
+    const more = await watched({ network, after: rest.at(-1)!.position }, upto(1))
+    expect(lines(more)).toEqual(['10.0.0.2 lease.reserved'])
+  })
+
+  test('pools, nodes and owners are told apart', async () => {
+    const { network, reserve } = await world()
+    await ok('PoolService/CreatePool', { network, name: 'other', cidr: '10.1.0.0/24' })
+    await reserve('a', { node: 'n1' })
+    await reserve('b', { node: 'n2', uid: 'u' })
+    await reserve('c', { node: 'n2' }, [{ pool: 'other' }])
+    await reserve('d', { node: 'n1' }, [{ pool: 'other' }])
+    const told = async (filter: object) =>
+      changes(await watched({ network, after: 0n, ...filter }, (sofar) => sofar.at(-1)!.position > 5n)).map(
+        ({ lease }) => lease!.owner!.name,
+      )
+    expect(await told({ node: 'n1' })).toEqual(['a', 'd'])
+    expect(await told({ node: 'n2', pools: ['web'] })).toEqual(['b'])
+    expect(await told({ pools: ['other'] })).toEqual(['c', 'd'])
+    expect(await told({ ownerUid: 'u' })).toEqual(['b'])
+    expect(await told({ ownerKind: 'pod', ownerName: 'c' })).toEqual(['c'])
+  })
+
+  test('a lease that leaves what is watched is gone, and is not told of any more', async () => {
+    const { network, reserve, release, quarantine } = await world()
+    const [a, b] = [await reserve('a', { node: 'n1' }), await reserve('b', { node: 'n1' })]
+    await quarantine(a)
+    await ok('LeaseService/Reap', {
+      leaseId: a.leaseId,
+      version: String(Number(a.version) + 2),
+      why: 'looked',
+    })
+    // Promised again on another node.
+    await reserve('b', { node: 'n2' })
+    await release(b)
+    const end = await reserve('end', { node: 'n1' })
+    const isEnd = (told: Told) => changes(told).some(({ lease }) => lease!.leaseId === end.leaseId)
+    expect(
+      lines(await watched({ network, after: 0n, states: [LeaseState.ACTIVE], node: 'n1' }, isEnd)),
+    ).toEqual([
+      '10.0.0.1 lease.reserved',
+      '10.0.0.2 lease.reserved',
+      '10.0.0.1 lease.quarantined!',
+      '10.0.0.2 lease.updated!',
+      '10.0.0.3 lease.reserved',
+    ])
+  })
+
+  test('a watch that sees nothing of what happens advances all the same', async () => {
+    const { network, reserve } = await world()
+    const before = (await ok('NetworkService/GetNetwork', { name: network })).network.head
+    const told = await watched({ network, node: 'nowhere' }, (sofar) => {
+      if (sofar.length === 1) void reserve('a')
+      return sofar.at(-1)!.position > BigInt(before)
+    })
+    expect(changes(told)).toEqual([])
+  })
+})
+
+describe('who may not, and what cannot be', () => {
+  test.each([
+    [{ network: 'nowhere' }, { reason: 'NETWORK_NOT_FOUND' }],
+    [{ pools: ['nowhere'] }, { reason: 'POOL_NOT_FOUND' }],
+    [
+      { sendInitialState: true, after: 1n },
+      { reason: 'INVALID_FIELD', metadata: { field: 'after' } },
+    ],
+    [{ after: 1n << 50n }, { reason: 'VERSION_MISMATCH', metadata: { beyondHead: '1' } }],
+  ])('%o', async (asked, expected) => {
+    expect(await refused({ network: 'default', ...asked })).toMatchObject(expected)
+  })
+
+  test('an agent watches its own node, named or not', async () => {
+    const file = `${temporaryDirectory()}/tokens`
+    const agent = createToken({ file, name: 'agent', role: 'agent', node: 'n1' })
+    const admin = createToken({ file, name: 'admin', role: 'admin' })
+    await using guarded = await serviceOn(running, { IPLEDGER_TOKENS: file })
+    const network = await newNetwork({ call: rpc(guarded.url, { token: admin }) })
+    const reserve = (name: string, node: string) =>
+      rpc(guarded.url, { token: admin }).ok('LeaseService/Reserve', {
+        network,
+        owner: { kind: 'pod', name, node },
+      })
+    await reserve('theirs', 'n2')
+    await reserve('mine', 'n1')
+    const options = { on: guarded, token: agent }
+    for (const node of ['', 'n1'])
+      expect(lines(await watched({ network, node, after: 0n }, upto(1), options))).toEqual([
+        '10.0.0.2 lease.reserved',
+      ])
+    expect(await refused({ network, node: 'n2' }, options)).toMatchObject({ reason: 'PERMISSION_DENIED' })
+    expect(await refused({ network }, { on: guarded })).toMatchObject({ reason: 'UNAUTHENTICATED' })
+  })
+
+  test('a watch of what a restored database has lost does not go on', async () => {
+    const database = await useOwnDatabase()
+    const reserve = async (one: TestService, network: string, name: string) => {
+      const { leases } = await one.call.ok('LeaseService/Reserve', { network, owner: { kind: 'pod', name } })
+      return BigInt(leases[0].version)
+    }
+    const before = await serviceOn({ database })
+    const network = await newNetwork(before)
+    const head = await reserve(before, network, 'known')
+    await before.stop()
+    const copy = await copyOf(database)
+    const after = await serviceOn({ database })
+    const lost = await reserve(after, network, 'lost')
+    await after.stop()
+    await using restored = await serviceOn({ database: copy })
+    await expect(reserve(restored, network, 'late')).rejects.toThrow('NETWORK_RECOVERING')
+    expect(await refused({ network, after: lost }, { on: restored })).toMatchObject({
+      reason: 'VERSION_MISMATCH',
+      metadata: { lostAfter: String(head) },
+    })
+    // What the copy has is watched on, through the beginning of its era.
+    const isPast = (told: Told) => told.at(-1)!.position > lost
+    expect(changes(await watched({ network, after: head }, isPast, { on: restored }))).toEqual([])
+  })
+
+  test('a caller that takes nothing is cut off', async () => {
+    const { network } = await world()
+    const seen: string[] = []
+    const logger = pino({ level: 'debug' }, { write: (line: string) => seen.push(JSON.parse(line).msg) })
+    const server = await serverOn({ ...running, takenWithinMs: 200, logger })
+    onTestFinished(() => server.close())
+    const socket = connect(server.httpPort, '127.0.0.1')
+    onTestFinished(() => void socket.destroy())
+    const body = JSON.stringify({ network, sendInitialState: true })
+    const frame = Buffer.alloc(5)
+    frame.writeUInt32BE(body.length, 1)
+    const type = 'Content-Type: application/connect+json'
+    socket.pause()
+    socket.write(
+      `POST /ipledger.v1.LeaseService/WatchLeases HTTP/1.1\r\nHost: localhost\r\n${type}\r\nContent-Length: ${frame.length + body.length}\r\n\r\n`,
+    )
+    socket.write(Buffer.concat([frame, Buffer.from(body)]))
+    // Until more is on its way than the buffers between the two hold.
+    const labels = Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`l${n}`, 'x'.repeat(250)]))
+    for (let round = 0; !seen.includes('answer not delivered'); round += 1) {
+      expect(round, 'rounds of a megabyte').toBeLessThan(60)
+      const requests = Array.from({ length: 60 }, (_, n) => ({
+        owner: { kind: 'pod', name: `p${n}`, incarnation: `${round}`, labels },
+      }))
+      const { results } = await ok('LeaseService/BatchReserve', { network, requests: requests.slice(0, 30) })
+      const named = results.map((one: { response: { leases: { leaseId: string }[] } }) => ({
+        leaseId: one.response.leases[0]!.leaseId,
+      }))
+      await ok('LeaseService/BatchRelease', { network, requests: named })
+    }
+  })
+
+  test('a server that stops says so', async () => {
+    const server = await serverOn(running)
+    const told: bigint[] = []
+    const ended = refused({}, { on: urls(server), sofar: ({ position }) => told.push(position) })
+    await waitFor(() => told.length > 0)
+    await server.close()
+    expect(await ended).toMatchObject({
+      reason: 'OVERLOADED',
+      message: 'the server is stopping; ask another',
+    })
+  })
+})
