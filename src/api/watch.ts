@@ -1,7 +1,9 @@
 /** WatchLeases: who may watch what, which changes a watch tells, and how they are written. */
 import { create, fromJson, type JsonObject } from '@bufbuild/protobuf'
 import { viewOf } from '../core/batch.ts'
+import type { AddressRecord } from '../core/event.ts'
 import { isHeld } from '../core/image.ts'
+import type { Owner } from '../core/owner.ts'
 import {
   type LeaseChange,
   LeaseChangeSchema,
@@ -32,13 +34,6 @@ import { type Shown, writerOf } from './shown.ts'
 /** Changes a message: a slow caller is owed one message and no more. */
 const CHANGES = 200
 const MOST_WATCHES = 10_000
-
-type Described = {
-  readonly state: string
-  readonly node: string
-  readonly owner: { readonly kind: string; readonly name: string; readonly uid: string } | null
-  readonly pool: string
-}
 
 const read = readerOf(WatchLeasesRequestSchema)
 const write = writerOf(LeaseChangeSchema)
@@ -90,16 +85,15 @@ export function watchLeases({ ledger, reads }: Backend): Stream {
     checkHead('after', after ?? 0, head)
     const node = readableNode(call.caller, asked.node)
     const { fits, is } = filterOf(asked, node)
+    const poolOf = ({ poolId }: AddressRecord) => image.pools.get(poolId)!.pool.name
     call.rpc.end('OK', '')
 
     if (sendInitialState) {
       // All of one number: taken in one go, and written as the caller takes them.
-      const held = [...image.records.values()].filter(
-        (record) =>
-          isHeld(record) &&
-          is({ ...record, pool: image.pools.get(record.poolId)!.pool.name }) &&
-          fits(stateOf(record)),
-      )
+      const held: AddressRecord[] = []
+      for (const record of image.records.values())
+        if (isHeld(record) && fits(record.state, record.node) && is(record.owner, poolOf(record)))
+          held.push(record)
       for (let begin = 0; begin < held.length; begin += CHANGES) {
         const views = held.slice(begin, begin + CHANGES).map((record) => viewOf(image, record))
         yield* inMessages(
@@ -110,12 +104,14 @@ export function watchLeases({ ledger, reads }: Backend): Stream {
     }
     // At once, so that whoever watches from now on knows since when.
     yield* inMessages([], after ?? head)
-    const isWanted = ({ event: { record }, face, before }: LeaseTailed) =>
-      is({ ...record, pool: face.pool }) && (fits(stateOf(record)) || (before !== null && fits(before)))
+    const wants = ({ event: { record }, face, before }: LeaseTailed) =>
+      (fits(stateOf(record), record.node) || (before !== null && fits(before.state, before.node))) &&
+      is(record.owner, face.pool)
     try {
-      for await (const { items, position } of hub.watch(network, after ?? head, isWanted, signal)) {
+      for await (const { items, position } of hub.watch(network, after ?? head, { node, wants }, signal)) {
         const told = items.map((item) => {
-          const gone = item.event.record.state === 'FREE' || !fits(stateOf(item.event.record))
+          const { record } = item.event
+          const gone = record.state === 'FREE' || !fits(stateOf(record), record.node)
           const change = changeFor(network, item)
           return gone ? { ...change, gone } : change
         })
@@ -135,25 +131,26 @@ export function watchLeases({ ledger, reads }: Backend): Stream {
   }
 }
 
-const stateOf = ({ state, node }: { readonly state: string; readonly node: string }) => ({
-  state: state === 'FREE' ? 'ENDED' : state,
-  node,
-})
+const stateOf = ({ state }: AddressRecord): string => (state === 'FREE' ? 'ENDED' : state)
 
-/** `is`: what never changes of a lease; `fits`: what can, so that a lease that fits no longer is told as gone. */
+/**
+ * `is`: what never changes of a lease; `fits`: what can, so that a lease that fits no longer is told as gone. Asked of each event
+ * for each watch, so they make nothing.
+ */
 function filterOf(
   { states, pools, ownerKind, ownerName, ownerUid }: Asked<WatchLeasesRequest>,
   node: string,
 ) {
   const [wantedStates, wantedPools] = [new Set<string | undefined>(states), new Set(pools)]
-  const isAny = (wanted: string, value: string | undefined) => wanted === '' || wanted === value
+  const isAnyOwner = ownerKind === '' && ownerName === '' && ownerUid === ''
+  const isOwner = ({ kind, name, uid }: Owner) =>
+    (ownerKind === '' || ownerKind === kind) &&
+    (ownerName === '' || ownerName === name) &&
+    (ownerUid === '' || ownerUid === uid)
   return {
-    is: ({ owner, pool }: Pick<Described, 'owner' | 'pool'>) =>
-      isAny(ownerKind, owner?.kind) &&
-      isAny(ownerName, owner?.name) &&
-      isAny(ownerUid, owner?.uid) &&
-      (wantedPools.size === 0 || wantedPools.has(pool)),
-    fits: (lease: Pick<Described, 'state' | 'node'>) =>
-      isAny(node, lease.node) && (wantedStates.size === 0 || wantedStates.has(lease.state)),
+    is: (owner: Owner | null, pool: string) =>
+      (isAnyOwner || (owner !== null && isOwner(owner))) && (wantedPools.size === 0 || wantedPools.has(pool)),
+    fits: (state: string, on: string) =>
+      (node === '' || node === on) && (wantedStates.size === 0 || wantedStates.has(state)),
   }
 }

@@ -8,8 +8,8 @@ import { type Refusal, refusal } from '../core/refusal.ts'
 import type { LeaseTailed, Tailed } from '../ledger/read-tail.ts'
 import { type Reads, ReadsUnavailable } from '../ledger/reads.ts'
 
-/** How often the heads of watched networks are asked for. */
-const LOOK_MS = 20
+/** How often the heads of watched networks are asked for: what comes together goes in one message. */
+const LOOK_MS = 50
 const AWAY_MS = 500
 /** Bookmarks, so that a filtered or idle watch advances and is seen to live. */
 const BOOKMARK_MS = 5_000
@@ -19,7 +19,8 @@ const KEPT = 20_000
 
 /** What happened up to `position`. */
 export type Told = { readonly items: readonly LeaseTailed[]; readonly position: number }
-export type Filter = (item: LeaseTailed) => boolean
+/** `node`: only leases of it; empty: of all. */
+export type Filter = { readonly node: string; readonly wants: (item: LeaseTailed) => boolean }
 
 /** A watch that cannot go on. */
 export class WatchEnded extends Error {
@@ -31,11 +32,13 @@ export class WatchEnded extends Error {
 }
 
 type Waiting = {
+  readonly node: string
   /** What it has read from the database may be more than the tail has. */
   readonly position: number
   readonly wants: (item: Tailed) => boolean
   readonly until: number
   readonly resolve: (items: readonly Tailed[]) => void
+  readonly reject: (error: unknown) => void
 }
 
 type Tail = {
@@ -43,8 +46,11 @@ type Tail = {
   readonly items: Tailed[]
   floor: number
   head: number
-  readonly waiting: Set<Waiting>
+  /** By the node that they watch, since thousands may wait that each look at one. */
+  readonly waiting: Map<string, Set<Waiting>>
   watches: number
+  /** It cannot be read on: a newer process writes what this one does not know. */
+  failed?: unknown
 }
 
 export type WatchHub = ReturnType<typeof createWatchHub>
@@ -61,12 +67,12 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
       try {
         for (const [network, head] of await reads.heads([...tails.keys()])) await follow(network, head)
       } catch (error) {
-        if (!(error instanceof ReadsUnavailable)) throw error
+        if (!(error instanceof ReadsUnavailable)) fail(error)
         pause = AWAY_MS
       }
       const now = performance.now()
-      for (const { waiting } of tails.values())
-        for (const one of waiting) if (now >= one.until) answer(waiting, one, [])
+      for (const tail of tails.values())
+        for (const one of waitingOf(tail)) if (now >= one.until) answer(tail, one, [])
       await delay(pause)
     }
     isLooking = false
@@ -82,15 +88,26 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
       tail.items.push(...page.items)
       if (tail.items.length > 2 * KEPT)
         tail.floor = tail.items.splice(0, tail.items.length - KEPT).at(-1)!.event.seq
-      for (const one of tail.waiting) {
-        const items = page.items.filter((item) => item.event.seq > one.position && one.wants(item))
-        if (items.length > 0) answer(tail.waiting, one, items)
-      }
+      const told = new Map<Waiting, Tailed[]>()
+      for (const item of page.items)
+        for (const node of nodesOf(item, tail))
+          for (const one of tail.waiting.get(node) ?? [])
+            if (item.event.seq > one.position && one.wants(item))
+              told.set(one, [...(told.get(one) ?? []), item])
+      for (const [one, items] of told) answer(tail, one, items)
     }
   }
 
-  function answer(waiting: Set<Waiting>, one: Waiting, items: readonly Tailed[]): void {
-    waiting.delete(one)
+  function fail(error: unknown): void {
+    for (const [network, tail] of tails) {
+      tails.delete(network)
+      tail.failed = error
+      for (const one of waitingOf(tail)) one.reject(error)
+    }
+  }
+
+  function answer({ waiting }: Tail, one: Waiting, items: readonly Tailed[]): void {
+    waiting.get(one.node)!.delete(one)
     one.resolve(items)
   }
 
@@ -99,9 +116,10 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
     network: string,
     tail: Tail,
     position: number,
-    wants: (item: Tailed) => boolean,
+    { node, wants }: Pick<Waiting, 'node' | 'wants'>,
     signal: AbortSignal,
   ): Promise<{ readonly items: readonly Tailed[]; readonly position: number }> {
+    if (tail.failed !== undefined) throw tail.failed
     if (position < tail.floor) {
       const page = await reads.tail(network, position, PAGE)
       return { items: page.items.filter(wants), position: page.position }
@@ -113,9 +131,12 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
       return { items: items.filter(wants), position: end }
     }
     const told = Promise.withResolvers<readonly Tailed[]>()
-    const one = { position, wants, until: performance.now() + BOOKMARK_MS, resolve: told.resolve }
-    const stop = () => answer(tail.waiting, one, [])
-    tail.waiting.add(one)
+    const { resolve, reject } = told
+    const one = { position, node, wants, until: performance.now() + BOOKMARK_MS, resolve, reject }
+    const stop = () => answer(tail, one, [])
+    const there = tail.waiting.get(node)
+    if (there === undefined) tail.waiting.set(node, new Set([one]))
+    else there.add(one)
     signal.addEventListener('abort', stop, { once: true })
     const items = await told.promise
     signal.removeEventListener('abort', stop)
@@ -131,9 +152,9 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
       signal: AbortSignal,
     ): AsyncGenerator<Told, void> {
       const head = tails.get(network)?.head ?? (await reads.heads([network])).get(network)!
-      const tail = tails.get(network) ?? { items: [], floor: head, head, waiting: new Set(), watches: 0 }
+      const tail = tails.get(network) ?? { items: [], floor: head, head, waiting: new Map(), watches: 0 }
       tails.set(network, tail)
-      const wants = (item: Tailed) => !('face' in item) || filter(item)
+      const wanted = { node: filter.node, wants: (item: Tailed) => !('face' in item) || filter.wants(item) }
       tail.watches += 1
       void look()
       try {
@@ -142,7 +163,7 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
         while (!signal.aborted) {
           let found: Awaited<ReturnType<typeof next>>
           try {
-            found = await next(network, tail, position, wants, signal)
+            found = await next(network, tail, position, wanted, signal)
           } catch (error) {
             if (!(error instanceof ReadsUnavailable)) throw error
             await delay(AWAY_MS, undefined, { signal }).catch(() => {})
@@ -157,11 +178,20 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
         }
       } finally {
         tail.watches -= 1
-        if (tail.watches === 0) tails.delete(network)
+        if (tail.watches === 0 && tails.get(network) === tail) tails.delete(network)
       }
     },
     watches: () => [...tails.values()].reduce((sum, { watches }) => sum + watches, 0),
   }
+}
+
+function* waitingOf({ waiting }: Tail): Generator<Waiting> {
+  for (const some of waiting.values()) yield* some
+}
+
+/** Watches of which nodes an item may be for: where the lease is and was; a new era is for all. */
+function nodesOf(item: Tailed, { waiting }: Tail): Iterable<string> {
+  return 'face' in item ? new Set(['', item.event.record.node, item.before?.node ?? '']) : waiting.keys()
 }
 
 /** Index of the first item after a number. */
