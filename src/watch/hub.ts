@@ -92,8 +92,11 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
       for (const item of page.items)
         for (const node of nodesOf(item, tail))
           for (const one of tail.waiting.get(node) ?? [])
-            if (item.event.seq > one.position && one.wants(item))
-              told.set(one, [...(told.get(one) ?? []), item])
+            if (item.event.seq > one.position && one.wants(item)) {
+              const items = told.get(one)
+              if (items === undefined) told.set(one, [item])
+              else items.push(item)
+            }
       for (const [one, items] of told) answer(tail, one, items)
     }
   }
