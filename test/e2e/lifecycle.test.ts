@@ -131,7 +131,13 @@ test('SIGTERM lets a call that waits for the database finish and refuses new one
       () => true,
     )
 
-  const first = await serve(env)
+  // Without jobs, and with its images loaded: nobody but the call waits for the lock.
+  const ready = async () => {
+    const service = await serve(env, '--no-worker')
+    await waitFor(async () => (await fetch(`${service.url}/readyz`)).ok, { what: 'its images' })
+    return service
+  }
+  const first = await ready()
   const one = await waiting(first.url, 'patient')
   // The one that arrives twice, from the terminal and the launcher, is one.
   first.child.kill('SIGINT')
@@ -143,7 +149,7 @@ test('SIGTERM lets a call that waits for the database finish and refuses new one
   expect(await answer.json()).toMatchObject({ leases: [{ address: '10.7.0.1' }] })
   expect(await first.finished).toMatchObject({ code: 0 })
 
-  const second = await serve(env)
+  const second = await ready()
   const two = await waiting(second.url, 'cut-off-so')
   second.child.kill('SIGTERM')
   await waitFor(isClosed(second.url), { what: 'the port to close' })
