@@ -24,7 +24,7 @@ import {
 import { invalidField, Refused, refused, shownItemError } from './errors.ts'
 import { address, DEFAULT_INTERFACE, excluding, ipAddress, oneOf, optionalCidr, required } from './fields.ts'
 import { pageOf } from './page-token.ts'
-import { checkDryRun, checkNode, checkReadableNode, readableNode } from './rights.ts'
+import { checkNode, checkReadableNode, readableNode } from './rights.ts'
 
 export function leaseHandlers(backend: Backend): Handlers<typeof pb.LeaseService> {
   const { reads } = backend
@@ -157,7 +157,6 @@ function readReserve(
 ): Command<'reserve'> {
   const { liveAddresses, confirmWithinMs = null, confirmed, validateOnly } = message
   const { owner, node, labels } = requiredOwner(message.owner, call, DEFAULT_INTERFACE)
-  if (validateOnly) checkDryRun(call.caller)
   return command(call, network, message.requestId, {
     type: 'reserve',
     owner,

@@ -50,10 +50,6 @@ export function checkRole(caller: Caller, allowed: ReadonlySet<Role>, method: st
   })
 }
 
-export function checkDryRun(caller: Caller): void {
-  checkRole(caller, ORCHESTRATORS, 'Reserve with validateOnly')
-}
-
 export function checkNetwork(caller: Caller, network: string): void {
   if (caller.networks === null || caller.networks.has(network)) return
   throw denied(`token ${caller.name} is limited to other networks than ${network}`, { network })

@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import type { CallFailed } from '../client/call-failed.ts'
+import { agentCommand } from './agent.ts'
 import { auditCommands } from './audit.ts'
 import { completionCommand } from './completion.ts'
 import { databaseCommands } from './database.ts'
@@ -60,6 +61,7 @@ Start:
   ipledger lease list`,
     )
   processCommands(program)
+  agentCommand(program)
   networkCommands(program)
   poolCommands(program)
   reserveCommand(program)

@@ -118,12 +118,6 @@ describe('roles', () => {
     expect(answer).toMatchObject({ code: 'unauthenticated', reason: 'UNAUTHENTICATED' })
   })
 
-  test('a dry run is not for agents', async () => {
-    const request = { owner: { kind: 'pod', name: 'dry' }, claims: [{ pool: 'web' }], validateOnly: true }
-    expect((await call('agent', 'LeaseService/Reserve', request)).reason).toBe('PERMISSION_DENIED')
-    expect((await call('orchestrator', 'LeaseService/Reserve', request)).status).toBe(200)
-  })
-
   test.each(['connect binary', 'grpc', 'grpc-web'] satisfies Protocol[])(
     '%s asks for a token too',
     async (protocol) => {

@@ -1,0 +1,157 @@
+/**
+ * The agent as a source: it lists every address that is in use on its node, under the owner that it belongs to as far as anybody
+ * can say, and answers look-ups by looking. In doubt an owner is alive.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { durationMs } from '@bufbuild/protobuf/wkt'
+import type { IpledgerClient } from '../client/client.ts'
+import { type CniOwner, ownerOf } from '../cni/call.ts'
+import { containerOf, type Look, lookAround, namespaceAt } from '../cni/look.ts'
+import {
+  LookUpAnswer,
+  type ReportSnapshotRequestSchema,
+  type ReportSnapshotResponse,
+  type Verification,
+} from '../gen/ipledger/v1/liveness_pb.ts'
+import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
+import { RESERVE_KIND, type Reserve } from './reserve.ts'
+
+type Report = MessageInitShape<typeof ReportSnapshotRequestSchema>
+type Entry = NonNullable<Report['entries']>[number]
+
+type Options = {
+  readonly client: IpledgerClient
+  readonly network: string
+  readonly node: string
+  readonly source: string
+  readonly epoch: string
+  readonly bridge: string
+  /** Of the container runtime's library: whose a namespace is. */
+  readonly cniCache: string
+  readonly reserve: Reserve
+}
+
+export type Reported = {
+  readonly look: Look
+  /** When the next one is due. */
+  readonly intervalMs: number
+  readonly answer: ReportSnapshotResponse
+}
+
+/** Each call looks and reports once. @throws CallFailed */
+export function createReporter(options: Options): () => Promise<Reported> {
+  const { client, network, node, source, epoch, bridge, cniCache, reserve } = options
+  let last: { readonly key: string; readonly digest: string } | undefined
+
+  return async () => {
+    const { sequence, head, begunAt, interval } = await client.liveness.beginSnapshot({ network, source })
+    const look = await lookAround(bridge)
+    const entries = await named(look)
+    // Without what the ledger answers, a list is the same as long as its entries are.
+    const key = JSON.stringify(entries)
+    const report = { network, source, epoch, sequence, head, begunAt: begunAt!, complete: look.complete }
+    const isSame = last?.key === key && last.digest !== '' && look.complete
+    let answer = await client.liveness.reportSnapshot({
+      ...report,
+      ...(isSame ? { unchanged: last!.digest } : { entries }),
+    })
+    if (answer.resend) answer = await client.liveness.reportSnapshot({ ...report, entries })
+    last = { key, digest: answer.digest }
+    if (answer.verifications.length > 0) {
+      const running = [...look.namespaces.values()].flatMap(({ pid }) => (pid && containerOf(pid)) || [])
+      const owners = new Set([...ownersOf(look).values(), ...running].map(identityOf))
+      const verdicts = answer.verifications.map((asked) => verdictOn(asked, look, owners))
+      await client.liveness.reportVerdicts({ network, source, epoch, verdicts })
+    }
+    return { look, answer, intervalMs: durationMs(interval!) }
+  }
+
+  async function named({ seen, namespaces }: Look): Promise<Entry[]> {
+    const spares = new Map(reserve.listed().map((entry) => [entry.address, entry]))
+    const holders = new Map((await ownLeases()).map(({ address, owner }) => [address, owner]))
+    const cached = ownersOf({ namespaces })
+    const times = Map.groupBy(seen, ({ address }) => address)
+    const entries = seen
+      .filter(({ address }) => !spares.has(address))
+      .map(({ address, interface: on, namespace }): Entry => {
+        const pid = namespaces.get(namespace)?.pid ?? null
+        if (!namespaces.has(namespace)) return { address, kind: 'infrastructure', name: `${node}/${bridge}` }
+        const isSole = times.get(address)!.length === 1
+        const owner =
+          cached.get(`${namespace} ${on}`) ??
+          (isSole ? holders.get(address) : undefined) ??
+          (pid === null ? null : containerOf(pid))
+        if (!owner) return { address }
+        const { kind, uid } = owner
+        if (!('name' in owner)) return { address, kind, uid }
+        return { address, kind, uid, name: owner.name, incarnation: owner.incarnation, interface: on }
+      })
+    return [...spares.values(), ...entries]
+  }
+
+  async function ownLeases(): Promise<readonly Lease[]> {
+    const leases: Lease[] = []
+    for (let pageToken = ''; ; ) {
+      const page = await client.leases.listLeases({ network, node, pageSize: 1_000, pageToken })
+      leases.push(...page.leases)
+      pageToken = page.nextPageToken
+      if (pageToken === '') return leases
+    }
+  }
+
+  /** Whose a namespace and interface is, as the container runtime's library wrote it down when it called us. */
+  function ownersOf({ namespaces }: Pick<Look, 'namespaces'>): ReadonlyMap<string, CniOwner> {
+    const owners = new Map<string, CniOwner>()
+    for (const { containerId, ifName, cniArgs, result } of attachmentsIn(cniCache)) {
+      const sandbox = result?.interfaces?.find(({ name, sandbox: path }) => name === ifName && path)?.sandbox
+      const namespace = sandbox === undefined ? null : namespaceAt(sandbox)
+      if (namespace === null || !namespaces.has(namespace)) continue
+      const env = { CNI_CONTAINERID: containerId, CNI_IFNAME: ifName }
+      owners.set(`${namespace} ${ifName}`, ownerOf(env, new Map(cniArgs ?? [])))
+    }
+    return owners
+  }
+
+  /** Gone is what no namespace of this node has, neither by its address nor by its name. */
+  function verdictOn({ id, owner, address }: Verification, look: Look, owners: ReadonlySet<string>) {
+    const told = (answer: LookUpAnswer, detail: string) => ({ id, answer, detail })
+    if (owner!.kind === RESERVE_KIND && reserve.isHolder(owner!.uid))
+      return told(LookUpAnswer.LIVE, 'in the reserve of this node')
+    if (look.seen.some((one) => one.address === address))
+      return told(LookUpAnswer.LIVE, `${address} is configured on this node`)
+    if (owners.has(identityOf(owner!)))
+      return told(LookUpAnswer.LIVE, 'its namespace is there, without the address')
+    if (!look.complete) return told(LookUpAnswer.ERROR, 'not every namespace could be read')
+    return told(LookUpAnswer.GONE, `no namespace of ${node} has it`)
+  }
+}
+
+const identityOf = ({ kind, uid }: { readonly kind: string; readonly uid: string }) => `${kind} ${uid}`
+
+type Cached = {
+  readonly containerId: string
+  readonly ifName: string
+  readonly cniArgs?: readonly (readonly [string, string])[]
+  readonly result?: { readonly interfaces?: readonly { readonly name: string; readonly sandbox?: string }[] }
+}
+
+/** libcni's cache. One that can't be read, or is being written, says nothing. */
+function attachmentsIn(cniCache: string): readonly Cached[] {
+  const dir = join(cniCache, 'results')
+  let files: readonly string[]
+  try {
+    files = readdirSync(dir)
+  } catch {
+    return []
+  }
+  return files.flatMap((file) => {
+    try {
+      const entry = JSON.parse(readFileSync(join(dir, file), 'utf8'))
+      return entry.kind === 'cniCacheV1' ? [entry as Cached] : []
+    } catch {
+      return []
+    }
+  })
+}

@@ -1,0 +1,70 @@
+/**
+ * What the plugin prints: results and errors as the CNI specification has them, in the version that the caller speaks.
+ * https://www.cni.dev/docs/spec/
+ */
+import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
+import type { Config } from './call.ts'
+
+export const VERSIONS = ['0.3.1', '0.4.0', '1.0.0', '1.1.0']
+
+/** The specification's codes; from 100 on they are ours. */
+export const CODES = {
+  incompatibleVersion: 1,
+  unknownContainer: 3,
+  environment: 4,
+  undecodable: 6,
+  configuration: 7,
+  tryAgain: 11,
+  notAvailable: 50,
+  refused: 100,
+  /** CHECK: the attachment does not hold what it was given. */
+  notHeld: 101,
+  /** CHECK: the interface has not what it was given. */
+  notConfigured: 102,
+  /** Another host answered for the address. */
+  inUse: 103,
+} as const
+
+export class CniError extends Error {
+  override readonly name = 'CniError'
+  readonly code: number
+  constructor(code: keyof typeof CODES, message: string) {
+    super(message)
+    this.code = CODES[code]
+  }
+}
+
+/** Of a call that was answered: what goes to stdout, and what is worth a line on stderr. */
+export type Answer = { readonly exitCode: 0 | 1; readonly stdout: string; readonly note?: string }
+
+export function failure(version: string, error: unknown): Answer {
+  const { code, message } =
+    error instanceof CniError ? error : { code: CODES.refused, message: `internal error: ${String(error)}` }
+  const cniVersion = VERSIONS.includes(version) ? version : '1.0.0'
+  return { exitCode: 1, stdout: JSON.stringify({ cniVersion, code, msg: message }) }
+}
+
+export function versions(version: string): Answer {
+  return { exitCode: 0, stdout: JSON.stringify({ cniVersion: version, supportedVersions: VERSIONS }) }
+}
+
+/** The answer of ADD. Before 1.0.0 each address says its family. */
+export function addresses({ cniVersion, ipam }: Config, leases: readonly Lease[]): Answer {
+  const ips = leases.map(({ address, subnet, gateway }) => ({
+    ...(cniVersion.startsWith('0.') && { version: address.includes(':') ? '6' : '4' }),
+    address: `${address}/${subnet.split('/')[1]}`,
+    ...(gateway !== '' && { gateway }),
+  }))
+  const routes = [
+    ...(ipam.routes ?? []),
+    ...leases.flatMap(({ options }) =>
+      (options?.routes ?? []).map((route) => ({
+        dst: route.destination,
+        ...(route.gateway !== '' && { gw: route.gateway }),
+      })),
+    ),
+  ]
+  const nameservers = [...new Set(leases.flatMap(({ options }) => options?.dns ?? []))]
+  const dns = ipam.dns ?? (nameservers.length > 0 ? { nameservers } : {})
+  return { exitCode: 0, stdout: JSON.stringify({ cniVersion, ips, routes, dns }) }
+}

@@ -1,0 +1,263 @@
+/**
+ * The plugin's six commands, whoever runs them: the node's agent, or the plugin itself where there is no agent. The ledger
+ * knows who holds what; this node's namespaces say what is configured. An address goes back only when it is configured no
+ * longer.
+ */
+import { randomUUID } from 'node:crypto'
+import { CallFailed } from '../client/call-failed.ts'
+import type { IpledgerClient } from '../client/client.ts'
+import { type Lease, LeaseState } from '../gen/ipledger/v1/types_pb.ts'
+import { type Answer, addresses, CniError, versions } from './answer.ts'
+import type { Call, CniOwner } from './call.ts'
+import { addressesOf, addressesOfAll, lookAround } from './look.ts'
+import type { Outbox, Parting } from './outbox.ts'
+
+/** Where a command runs. */
+export type Desk = {
+  readonly client: IpledgerClient
+  readonly node: string
+  readonly outbox: Outbox
+  /** How long the ledger may take to answer. */
+  readonly patienceMs: number
+  readonly agent: AgentDesk | null
+}
+
+/** What an agent does besides. */
+export type AgentDesk = {
+  /** Addresses that this node uses and the ledger may not know of. */
+  seenLive(): readonly string[]
+  /** Whoever answers for the address already. @throws CniError inUse */
+  probe(leases: readonly Lease[]): Promise<void>
+  /** Will be confirmed when it is configured. */
+  added(call: Call, leases: readonly Lease[]): void
+  /** Released: it is not in use here any more. */
+  released(leases: readonly Lease[]): void
+  readonly reserve: {
+    /** Leases that the attachment got in an outage; null: none. */
+    of(owner: CniOwner): readonly Lease[] | null
+    /** For use while the service is away; null: it has none that fit. */
+    take(call: Call): readonly Lease[] | null
+    /** The container is gone: they may be released. */
+    giveBack(owner: CniOwner): Promise<void>
+    /** Those that containers got. */
+    taken(): readonly { readonly owner: CniOwner; readonly addresses: readonly string[] }[]
+    readonly free: number
+  }
+}
+
+const CNI_NETWORK = 'cni.network'
+/** A plugin has no loop: each call delivers some of what earlier ones left. */
+const AT_ONCE = 16
+
+/** @throws CniError */
+export async function attend(call: Call, desk: Desk): Promise<Answer> {
+  const { command, config } = call
+  try {
+    const answer = await COMMANDS[command](call, desk)
+    if (desk.agent === null && ['ADD', 'DEL', 'GC'].includes(command))
+      await deliverAll(config.ipam.network, desk, AT_ONCE).catch(ofTheLedger)
+    return answer
+  } catch (error) {
+    throw error instanceof CallFailed ? spoken(error) : error
+  }
+}
+
+const COMMANDS: Readonly<Record<Call['command'], (call: Call, desk: Desk) => Promise<Answer>>> = {
+  ADD: add,
+  DEL: del,
+  CHECK: check,
+  GC: gc,
+  STATUS: status,
+  VERSION: async ({ config }) => versions(config.cniVersion),
+}
+
+async function add(call: Call, desk: Desk): Promise<Answer> {
+  const owner = call.owner!
+  await desk.outbox.withdraw({ network: call.config.ipam.network, owner })
+  const { agent } = desk
+  const again = agent?.reserve.of(owner) ?? null
+  if (again !== null) return addresses(call.config, again)
+  let leases: readonly Lease[]
+  try {
+    leases = await reserve(call, desk, { liveAddresses: [...(agent?.seenLive() ?? [])] })
+  } catch (error) {
+    const taken = isAway(error) ? (agent?.reserve.take(call) ?? null) : null
+    if (taken === null) throw error
+    return addresses(call.config, taken)
+  }
+  await agent?.probe(leases)
+  agent?.added(call, leases)
+  return addresses(call.config, leases)
+}
+
+/** Nobody confirms what a plugin reserved by itself, so that is ACTIVE at once. */
+async function reserve(
+  { config, owner, claims }: Call,
+  { client, node, agent, patienceMs }: Desk,
+  more: { readonly liveAddresses?: string[]; readonly validateOnly?: boolean },
+): Promise<readonly Lease[]> {
+  const request = {
+    network: config.ipam.network,
+    owner: { ...owner!, node, labels: { [CNI_NETWORK]: config.name } },
+    claims: claims.map(({ pools = [], address = '' }) => ({ pools: [...pools], address })),
+    confirmed: agent === null,
+    ...(more.validateOnly !== true && { requestId: randomUUID() }),
+    ...more,
+  }
+  return (await client.leases.reserve(request, { timeoutMs: patienceMs })).leases
+}
+
+/** Written down first: from then on the address goes back, whatever happens to us. */
+async function del(call: Call, desk: Desk): Promise<Answer> {
+  const parting = { network: call.config.ipam.network, owner: call.owner!, netns: call.netns }
+  desk.outbox.put(parting)
+  await deliver([parting], desk).catch(ofTheLedger)
+  return NOTHING
+}
+
+const NOTHING: Answer = { exitCode: 0, stdout: '' }
+
+function ofTheLedger(error: unknown): void {
+  if (!(error instanceof CallFailed)) throw error
+}
+
+/** All that can be: their addresses are configured no longer. Answers how many remain. */
+export async function deliverAll(network: string, desk: Desk, limit?: number): Promise<number> {
+  if (desk.outbox.all(network, limit).length === 0) return 0
+  // Some may be withdrawn while we wait for the lock.
+  return await desk.outbox.locked(() => deliver(desk.outbox.all(network, limit), desk))
+}
+
+/** One that is refused does not stop the others. @throws CallFailed the first failure */
+async function deliver(partings: readonly Parting[], desk: Desk): Promise<number> {
+  const places = partings.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
+  const configured = await addressesOfAll(places)
+  const gone = partings.filter((_, at) => (configured[at] ?? []).length === 0)
+  let failed: unknown
+  for (const parting of gone) {
+    try {
+      await release(parting, desk)
+      desk.outbox.remove(parting)
+    } catch (error) {
+      ofTheLedger(error)
+      failed ??= error
+      if (isAway(error)) break
+    }
+  }
+  if (failed !== undefined) throw failed
+  return partings.length - gone.length
+}
+
+async function release({ network, owner }: Parting, desk: Desk): Promise<void> {
+  const { client, node, patienceMs, agent } = desk
+  const options = { timeoutMs: patienceMs }
+  await agent?.reserve.giveBack(owner)
+  if (owner.incarnation !== '') {
+    const { leases } = await client.leases.release({ network, owner: { ...owner, node } }, options)
+    agent?.released(leases)
+    return
+  }
+  const held = await heldBy(owner, network, desk)
+  for (const { leaseId } of held) await client.leases.release({ leaseId }, options)
+  agent?.released(held)
+}
+
+/** QUARANTINED ones, too: Release ends what is quarantined for this owner's sake. */
+async function heldBy(owner: CniOwner, network: string, desk: Desk): Promise<readonly Lease[]> {
+  const filter = { network, ownerKind: owner.kind, ownerUid: owner.uid, node: desk.node }
+  const { leases } = await desk.client.leases.listLeases(filter, { timeoutMs: desk.patienceMs })
+  return leases.filter(
+    ({ owner: one }) => one!.interface === owner.interface && one!.incarnation === owner.incarnation,
+  )
+}
+
+async function check({ config, owner, netns }: Call, desk: Desk): Promise<Answer> {
+  const expected = config.prevResult?.ips?.map(({ address }) => address.split('/')[0]!)
+  if (expected === undefined) throw new CniError('configuration', 'prevResult: CHECK needs that of ADD')
+  const leases = desk.agent?.reserve.of(owner!) ?? (await heldBy(owner!, config.ipam.network, desk))
+  const held = leases.filter(({ state }) => state !== LeaseState.QUARANTINED).map(({ address }) => address)
+  const astray = expected.find((address) => !held.includes(address))
+  if (astray !== undefined || held.length !== expected.length)
+    throw new CniError('notHeld', `prevResult has ${list(expected)}; the attachment holds ${list(held)}`)
+  const configured = await addressesOf(netns, owner!.interface)
+  const missing = expected.filter((address) => !configured?.includes(address))
+  if (missing.length > 0)
+    throw new CniError(
+      'notConfigured',
+      `${owner!.interface} in ${netns} has ${list(configured ?? [])}, and not ${list(missing)}`,
+    )
+  return NOTHING
+}
+
+const list = (addresses: readonly string[]) => addresses.join(', ') || 'none'
+
+/**
+ * The runtime's list alone frees nothing (antrea#8239): what an interface of this node still has is kept, and so is what was
+ * handed out and never confirmed, which ends by its deadline or by proof.
+ */
+async function gc({ config }: Call, desk: Desk): Promise<Answer> {
+  const { client, node, agent } = desk
+  const { network } = config.ipam
+  const valid = config['cni.dev/valid-attachments']
+  if (valid === undefined)
+    throw new CniError('configuration', 'cni.dev/valid-attachments: GC needs the list of attachments')
+  const names = new Set(valid.map(({ containerID, ifname }) => `${containerID} ${ifname}`))
+  const isValid = (owner: CniOwner) => names.has(`${owner.incarnation || owner.uid} ${owner.interface}`)
+
+  const stale: Lease[] = []
+  for (let pageToken = ''; ; ) {
+    const filter = { network, node, labels: { [CNI_NETWORK]: config.name }, states: [LeaseState.ACTIVE] }
+    const page = await client.leases.listLeases({ ...filter, pageSize: 1_000, pageToken })
+    stale.push(...page.leases.filter(({ owner }) => !isValid(owner as CniOwner)))
+    pageToken = page.nextPageToken
+    if (pageToken === '') break
+  }
+  const look = await lookAround(null)
+  if (!look.complete)
+    throw new CniError('tryAgain', 'not every namespace of this node can be read: nothing was released')
+  const live = new Set(look.seen.map(({ address }) => address))
+  const gone = stale.filter(({ address }) => !live.has(address))
+  for (const { leaseId } of gone) await client.leases.release({ leaseId })
+  agent?.released(gone)
+  for (const { owner, addresses } of agent?.reserve.taken() ?? [])
+    if (!isValid(owner) && !addresses.some((address) => live.has(address)))
+      await agent!.reserve.giveBack(owner)
+  return NOTHING
+}
+
+/** Whether an ADD would succeed now. */
+async function status(call: Call, desk: Desk): Promise<Answer> {
+  const owner = {
+    kind: 'container',
+    name: 'status',
+    uid: 'status',
+    incarnation: '',
+    interface: 'eth0',
+  } as const
+  try {
+    await reserve({ ...call, owner }, desk, { validateOnly: true })
+    return NOTHING
+  } catch (error) {
+    if (!(error instanceof CallFailed)) throw error
+    const free = desk.agent?.reserve.free ?? 0
+    if (!isAway(error) || free === 0) throw new CniError('notAvailable', sentence(error))
+    return { ...NOTHING, note: `${sentence(error)}; ${free} addresses are left in this node's reserve` }
+  }
+}
+
+/** Nobody says that nothing was done for good; a refusal is not that. */
+export function isAway(error: unknown): boolean {
+  if (!(error instanceof CallFailed)) return false
+  const { reason, code } = error
+  if (reason === undefined) return code !== 'invalid_argument' && code !== 'unimplemented'
+  return ['DATABASE_UNAVAILABLE', 'OVERLOADED', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED'].includes(reason)
+}
+
+const sentence = ({ reason, message }: CallFailed) =>
+  reason === undefined ? `the service cannot be reached: ${message}` : `${reason}: ${message}`
+
+function spoken(error: CallFailed): CniError {
+  const again = isAway(error) || error.retryAfterMs !== undefined
+  const code = again ? 'tryAgain' : error.reason === 'INVALID_FIELD' ? 'configuration' : 'refused'
+  return new CniError(code, sentence(error))
+}
