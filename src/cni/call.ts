@@ -1,7 +1,7 @@
 /** A call of the plugin: the environment and the configuration on stdin, read and checked. */
 import { isIP } from 'node:net'
 import { z } from 'zod'
-import { CniError, VERSIONS } from './answer.ts'
+import { CniError, VERSIONS } from './cni-error.ts'
 
 const COMMANDS = ['ADD', 'DEL', 'CHECK', 'GC', 'STATUS', 'VERSION'] as const
 type Command = (typeof COMMANDS)[number]

@@ -32,6 +32,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/contributing.md': 'they are what runs this',
   'docs/deploying.md':
     'a server of your own and its programs; test/db/postgres-roles.test.ts has the roles, .ci/run the compose file',
+  'docs/nodes.md': 'root, a bridge and a container runtime; test/network has them',
   'docs/observability.md':
     'a collector and Grafana; test/db/dashboards.test.ts and test/prometheus have the queries',
   'docs/operating.md':
