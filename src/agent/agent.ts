@@ -12,13 +12,13 @@ import { failure } from '../cni/answer.ts'
 import { attend, type Desk, deliverAll } from '../cni/attend.ts'
 import { type Call, type CniOwner, readCall, versionOf } from '../cni/call.ts'
 import { CniError } from '../cni/cni-error.ts'
-import { addressesOfAll } from '../cni/look.ts'
+import { addressesOfAll, lookAround } from '../cni/look.ts'
 import { createOutbox } from '../cni/outbox.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import type { Logger } from '../telemetry.ts'
 import { checkProbe, isAnsweredFor } from './probe.ts'
 import { createReporter } from './report.ts'
-import { openReserve } from './reserve.ts'
+import { openReserve, RESERVE_KIND } from './reserve.ts'
 import { listenForCalls } from './socket.ts'
 
 export type AgentOptions = {
@@ -74,6 +74,7 @@ export async function runAgent(
   /** Of the last look; what went since is no longer in it. */
   let seen = new Set<string>()
   let wake = () => {}
+  const turns = new Map<string, Promise<unknown>>()
 
   const desk: Desk = {
     client,
@@ -114,13 +115,29 @@ export async function runAgent(
           'configuration',
           `ipam.network: this agent is for network ${network}, not ${call.config.ipam.network}`,
         )
-      if (call.command === 'DEL') unconfirmed.delete(nameOf(call.owner!))
-      return await attend(call, desk)
+      if (call.owner === null) return await attend(call, desk)
+      if (call.command === 'DEL') unconfirmed.delete(nameOf(call.owner))
+      return await inTurn(nameOf(call.owner), () => attend(call, desk))
     } catch (error) {
       if (!(error instanceof CniError)) log.error({ err: error }, 'a call of the plugin failed')
       return failure(versionOf(stdin), error)
     } finally {
       wake()
+    }
+  }
+
+  /** A plugin that is killed leaves its ADD to us: the DEL that follows waits for it. */
+  async function inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const before = turns.get(name)
+    const mine = (async () => {
+      await before?.catch(() => {})
+      return await work()
+    })()
+    turns.set(name, mine)
+    try {
+      return await mine
+    } finally {
+      if (turns.get(name) === mine) turns.delete(name)
     }
   }
 
@@ -157,13 +174,10 @@ export async function runAgent(
     for (let wait = TICK_MS; !signal.aborted; ) {
       const woken = Promise.withResolvers<boolean>()
       wake = () => woken.resolve(true)
-      let waiting = 1
-      try {
-        waiting = (await confirm()) + (await deliverAll(network, desk))
-        told.delete('confirm or release')
-      } catch (error) {
-        troubled('confirm or release', error)
-      }
+      const waiting = await attempt(
+        'confirm or release',
+        async () => (await confirm()) + (await deliverAll(network, desk)),
+      )
       // A plugin that found no agent leaves its releases in the outbox and wakes nobody.
       const isWoken = await Promise.race([pause(waiting === 0 ? LONGEST_TICK_MS : wait), woken.promise])
       wait = isWoken === true ? TICK_MS : Math.min(wait * 2, LONGEST_TICK_MS)
@@ -173,30 +187,32 @@ export async function runAgent(
 
   async function watchNode(): Promise<void> {
     while (!signal.aborted) {
-      let wait = RETRY_MS
-      try {
-        const { look, intervalMs } = await report()
-        seen = new Set(look.seen.map(({ address }) => address))
-        wait = intervalMs
-        await reserve.fill()
-        told.delete('report')
-      } catch (error) {
-        troubled('report', error)
-      }
-      await pause(wait)
+      const reported = await attempt('report', report)
+      const look = reported?.look ?? (await attempt('look', () => lookAround(bridge)))
+      if (look !== undefined) seen = new Set(look.seen.map(({ address }) => address))
+      await attempt('fill the reserve', () => reserve.fill())
+      await pause(reported?.intervalMs ?? RETRY_MS)
     }
   }
 
   const pause = (ms: number) => delay(ms, undefined, { signal }).catch(() => {})
   const told = new Map<string, string>()
-  /** Once for each new trouble. */
-  function troubled(what: string, error: unknown): void {
-    const message =
-      error instanceof CallFailed && error.reason === 'SOURCE_NOT_FOUND'
-        ? `${error.message}: ipledger source register ${source} --node ${node} --owner-kinds pod,container,reserve`
-        : String((error as Error).message)
-    if (told.get(what) !== message) log.warn({ network, node }, `cannot ${what}: ${message}`)
-    told.set(what, message)
+  /** Each new trouble is told once. */
+  async function attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
+    try {
+      const result = await work()
+      told.delete(what)
+      return result
+    } catch (error) {
+      const { message, reason } = error as Partial<CallFailed>
+      const remedy =
+        reason === 'SOURCE_NOT_FOUND'
+          ? `: ipledger source register ${source} --node ${node} --owner-kinds pod,container,${RESERVE_KIND}`
+          : ''
+      if (told.get(what) !== message) log.warn({ network, node }, `cannot ${what}: ${message}${remedy}`)
+      told.set(what, message!)
+      return undefined
+    }
   }
 
   await using _ = await listenForCalls(options.socket, answer)

@@ -40,6 +40,7 @@ async function serve(socket: Socket, answer: Answerer): Promise<void> {
     if (text.length > LARGEST_CALL) return void socket.destroy()
   }
   const end = text.indexOf('\n\n')
+  if (end < 0) return void socket.destroy()
   const env = Object.fromEntries(
     text
       .slice(0, end)
