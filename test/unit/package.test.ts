@@ -14,6 +14,7 @@ const WANTED = [
   /^(LICENSE|README\.md|(dist\/)?package\.json|bin\/ipledger\.js)$/,
   /^dist\/src\/gen\/openapi\.json$/,
   /^dist\/(src|bench)\/.+(\.js|\.d\.ts)$/,
+  /^dist\/cni\/(ipledger-cni\.mjs|launcher\.c)$/,
   /^dist\/db\/(grants|audit\/.+|migrations\/.+)\.sql$/,
   /^proto\/.+(\.proto|LICENSE)$/,
 ]
@@ -24,7 +25,14 @@ test('the package has what runs, and nothing else', { timeout: 120_000 }, () => 
   expect(files.filter((file) => !WANTED.some((pattern) => pattern.test(file)))).toEqual([])
   const sources = globSync('{src,bench}/**/*.ts', { cwd }).map((file) => `dist/${file.slice(0, -3)}.js`)
   const sql = globSync('db/{grants,audit/*,migrations/*}.sql', { cwd }).map((file) => `dist/${file}`)
-  const needed = [...sources, ...sql, 'bin/ipledger.js', 'proto/ipledger/v1/lease.proto']
+  const needed = [
+    ...sources,
+    ...sql,
+    'bin/ipledger.js',
+    'proto/ipledger/v1/lease.proto',
+    'dist/cni/ipledger-cni.mjs',
+    'dist/cni/launcher.c',
+  ]
   expect(files).toEqual(expect.arrayContaining(needed))
 })
 
