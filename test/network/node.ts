@@ -1,0 +1,211 @@
+/**
+ * A node: a bridge and network namespaces of its own, the agent as a process, and CNI plugins called as a container runtime
+ * calls them. What an interface really has is asked of the kernel, never of the books. As root, with Debian's
+ * containernetworking-plugins, iproute2 and a C compiler.
+ */
+import { execFile, execFileSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll } from 'vitest'
+import { type Running, startProcess } from '../e2e/commands.ts'
+import { ROOT } from '../support/root.ts'
+import { HOME } from '../support/server.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+export const PLUGINS = '/usr/lib/cni'
+const ROOT_PATH = fileURLToPath(ROOT)
+
+export type Called = {
+  readonly code: number
+  /** What was on stdout. */
+  // biome-ignore lint/suspicious/noExplicitAny: JSON as it came
+  readonly body: any
+  readonly stderr: string
+}
+
+type Command = 'ADD' | 'DEL' | 'CHECK' | 'GC' | 'STATUS' | 'VERSION'
+type CallOptions = {
+  /** Instead of `bridge`: the IPAM plugin alone. */
+  readonly plugin?: 'bridge' | 'ipledger-cni' | 'host-local'
+  readonly args?: string
+  readonly config?: object
+  readonly ipam?: object
+  /** Instead of the container's name. */
+  readonly netns?: string
+  readonly ifname?: string
+  /** Told of the process, so that it can be killed. */
+  readonly started?: (pid: number) => void
+}
+
+export type Node = Awaited<ReturnType<typeof openNode>>
+
+let count = 0
+
+/** One for a test file. `env`: where its agent finds the service. */
+export async function openNode(env: Readonly<Record<string, string>>, name = 'n1') {
+  count += 1
+  const tag = `ipl${process.pid % 100_000}${String.fromCharCode(96 + count)}`
+  const dir = mkdtempSync(join(HOME, 'ipledger-node-'))
+  const socket = join(dir, 'agent.sock')
+  const state = join(dir, 'state')
+  const spaces = new Set<string>()
+  buildPlugin(join(dir, 'bin'))
+  const spaceOf = (container: string) => `${tag}-${container}`
+  let current: Running | null = null
+
+  const node = {
+    name,
+    bridge: tag,
+    dir,
+    state,
+    /** A namespace for a container; deleted at the end. */
+    add(container: string): string {
+      execFileSync('ip', ['netns', 'add', spaceOf(container)])
+      spaces.add(container)
+      return container
+    },
+    /** As a container ends that nobody cleans up after. */
+    remove(container: string): void {
+      execFileSync('ip', ['netns', 'del', spaceOf(container)])
+      spaces.delete(container)
+    },
+    inside: (container: string, ...command: readonly string[]): string =>
+      execFileSync('ip', ['netns', 'exec', spaceOf(container), ...command], { encoding: 'utf8' }),
+    pathOf: (container: string): string => `/run/netns/${spaceOf(container)}`,
+    /** Addresses of the bridge's network that the containers' interfaces have, by container. */
+    addresses(): ReadonlyMap<string, readonly string[]> {
+      return new Map([...spaces].map((container) => [container, addressesIn(spaceOf(container))]))
+    },
+    /** Waits until the agent answers. */
+    async startAgent(...more: readonly string[]): Promise<Running> {
+      const args = ['agent', '--node', name, '--bridge', tag, '--socket', socket, '--state', state]
+      const running = startProcess([...args, '--cni-cache', join(dir, 'cache'), ...more], env)
+      current = running
+      await waitFor(
+        () => {
+          if (running.child.exitCode !== null) throw new Error(`the agent ended: ${running.stderr()}`)
+          return running.stdout().includes('listening on')
+        },
+        { what: 'the agent to listen' },
+      )
+      return running
+    },
+    async killAgent(): Promise<void> {
+      current?.child.kill('SIGKILL')
+      await current?.finished
+      current = null
+    },
+    agentLog: () => `${current?.stdout()}${current?.stderr()}`,
+    configuration: ({ config = {}, ipam = {} }: CallOptions = {}) => ({
+      cniVersion: '1.0.0',
+      name: 'blue',
+      type: 'bridge',
+      bridge: tag,
+      isGateway: true,
+      ...config,
+      ipam: {
+        type: 'ipledger-cni',
+        agentSocket: socket,
+        stateDir: state,
+        url: env.IPLEDGER_URL,
+        node: name,
+        ...ipam,
+      },
+    }),
+    async call(command: Command, container: string, options: CallOptions = {}): Promise<Called> {
+      const { plugin = 'bridge', args, netns = node.pathOf(container), ifname = 'eth0' } = options
+      const ours = join(dir, 'bin')
+      return await run(join(plugin === 'ipledger-cni' ? ours : PLUGINS, plugin), {
+        env: {
+          PATH: `${join(ROOT_PATH, 'node_modules/.bin')}:${process.env.PATH}`,
+          CNI_COMMAND: command,
+          CNI_CONTAINERID: container,
+          CNI_NETNS: netns,
+          CNI_IFNAME: ifname,
+          CNI_PATH: `${ours}:${PLUGINS}`,
+          ...(args !== undefined && { CNI_ARGS: args }),
+        },
+        stdin: JSON.stringify(node.configuration(options)),
+        started: options.started,
+      })
+    },
+  }
+
+  afterAll(async () => {
+    await node.killAgent()
+    for (const container of [...spaces]) node.remove(container)
+    try {
+      execFileSync('ip', ['link', 'del', tag], { stdio: 'ignore' })
+    } catch {
+      // No ADD has made it.
+    }
+    rmSync(dir, { recursive: true, force: true })
+  })
+  return node
+}
+
+/** A program with this on stdin, to its end. */
+function run(
+  program: string,
+  {
+    env,
+    stdin,
+    started,
+  }: { readonly env: object; readonly stdin: string; readonly started?: ((pid: number) => void) | undefined },
+): Promise<Called> {
+  return new Promise((resolve) => {
+    const child = execFile(program, { env: env as NodeJS.ProcessEnv }, (error, stdout, stderr) => {
+      const code = error === null ? 0 : Number(error.code ?? -1)
+      resolve({ code, body: stdout === '' ? null : JSON.parse(stdout), stderr })
+    })
+    child.stdin!.on('error', () => {})
+    child.stdin!.end(stdin)
+    started?.(child.pid!)
+  })
+}
+
+/** As `npm run build:cni` builds it, in a place of its own. */
+function buildPlugin(to: string): void {
+  mkdirSync(to)
+  const inside = (path: string) => join(ROOT_PATH, path)
+  execFileSync('cc', [
+    '-O2',
+    '-static',
+    '-Wall',
+    '-Wextra',
+    '-Werror',
+    '-o',
+    join(to, 'ipledger-cni'),
+    inside('src/cni/launcher.c'),
+  ])
+  const bundle = join(to, 'ipledger-cni.mjs')
+  const options = ['--platform', 'node', '--format', 'esm', '-o', bundle, '--log-level', 'silent']
+  execFileSync(inside('node_modules/.bin/rolldown'), [inside('src/cni/main.ts'), ...options], {
+    stdio: 'ignore',
+  })
+  copyFileSync(inside('src/cni/launcher.c'), join(to, 'launcher.c'))
+}
+
+type Interface = { readonly addr_info: readonly { readonly local: string; readonly scope: string }[] }
+
+function addressesIn(space: string): readonly string[] {
+  const found: readonly Interface[] = JSON.parse(
+    execFileSync('ip', ['-n', space, '-j', 'addr'], { encoding: 'utf8' }),
+  )
+  return found.flatMap(({ addr_info: list }) =>
+    list.filter(({ scope }) => scope === 'global').map(({ local }) => local),
+  )
+}
+
+/** Addresses that more than one interface has. */
+export function doubles(node: Pick<Node, 'addresses'>): readonly string[] {
+  const all = [...node.addresses().values()].flat()
+  return all.filter((address, at) => all.indexOf(address) !== at)
+}
+
+/** Of a successful ADD. */
+export const given = ({ code, body }: Called): readonly string[] => {
+  if (code !== 0) throw new Error(`the plugin failed: ${JSON.stringify(body)}`)
+  return body.ips.map(({ address }: { readonly address: string }) => address.split('/')[0]!)
+}
