@@ -6,13 +6,14 @@
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { durationMs } from '@bufbuild/protobuf/wkt'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import { failure } from '../cni/answer.ts'
 import { attend, type Desk, deliverAll } from '../cni/attend.ts'
 import { type Call, type CniOwner, readCall, versionOf } from '../cni/call.ts'
 import { CniError } from '../cni/cni-error.ts'
-import { addressesOfAll, lookAround } from '../cni/look.ts'
+import { addressesOfAll } from '../cni/look.ts'
 import { createOutbox } from '../cni/outbox.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import type { Logger } from '../telemetry.ts'
@@ -67,12 +68,13 @@ export async function runAgent(
   const outbox = createOutbox(options.state)
   const { reserve: size, pools } = options
   const reserve = openReserve({ client, network, node, stateDir: options.state, size, pools })
-  const report = createReporter({ ...options, client, reserve, epoch: randomUUID() })
+  const reporter = createReporter({ ...options, client, reserve, epoch: randomUUID() })
 
   const unconfirmed = new Map<string, Unconfirmed>()
   const nameOf = (owner: CniOwner) => `${owner.uid} ${owner.incarnation} ${owner.interface}`
-  /** Of the last look; what went since is no longer in it. */
-  let seen = new Set<string>()
+  let foreign: readonly string[] = []
+  /** Since the last look. */
+  let handed = new Map<string, Lease['owner']>()
   let wake = () => {}
   const turns = new Map<string, Promise<unknown>>()
 
@@ -82,7 +84,7 @@ export async function runAgent(
     outbox,
     patienceMs: PATIENCE_MS,
     agent: {
-      seenLive: () => [...seen].slice(0, 4_096),
+      seenLive: () => foreign.slice(0, 4_096),
       async probe(leases) {
         if (!options.probe) return
         for (const { address, leaseId } of leases) {
@@ -95,13 +97,11 @@ export async function runAgent(
         }
       },
       added({ owner, netns }: Call, leases) {
+        for (const { address, owner: holder } of leases) handed.set(address, holder)
         const next = performance.now() + TICK_MS
         const until = next + CONFIRM_PATIENCE_MS
         unconfirmed.set(nameOf(owner!), { owner: owner!, netns, leases, until, next, wait: TICK_MS })
         wake()
-      },
-      released(leases) {
-        for (const { address } of leases) seen.delete(address)
       },
       reserve,
     },
@@ -187,11 +187,14 @@ export async function runAgent(
 
   async function watchNode(): Promise<void> {
     while (!signal.aborted) {
-      const reported = await attempt('report', report)
-      const look = reported?.look ?? (await attempt('look', () => lookAround(bridge)))
-      if (look !== undefined) seen = new Set(look.seen.map(({ address }) => address))
+      handed = new Map()
+      const begun = await attempt('begin a report', reporter.begin)
+      const survey = await attempt('look', reporter.survey)
+      if (survey !== undefined) foreign = survey.foreign
+      if (begun !== undefined && survey !== undefined)
+        await attempt('report', () => reporter.report(begun, survey, handed))
       await attempt('fill the reserve', () => reserve.fill())
-      await pause(reported?.intervalMs ?? RETRY_MS)
+      await pause(begun === undefined ? RETRY_MS : durationMs(begun.interval!))
     }
   }
 

@@ -5,14 +5,13 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { MessageInitShape } from '@bufbuild/protobuf'
-import { durationMs } from '@bufbuild/protobuf/wkt'
 import type { IpledgerClient } from '../client/client.ts'
 import { type CniOwner, ownerOf } from '../cni/call.ts'
 import { containerOf, type Look, lookAround, namespaceAt } from '../cni/look.ts'
 import {
+  type BeginSnapshotResponse,
   LookUpAnswer,
   type ReportSnapshotRequestSchema,
-  type ReportSnapshotResponse,
   type Verification,
 } from '../gen/ipledger/v1/liveness_pb.ts'
 import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
@@ -33,51 +32,62 @@ type Options = {
   readonly reserve: Reserve
 }
 
-export type Reported = {
+/** What the node and the ledger say of each other. */
+export type Survey = {
   readonly look: Look
-  /** When the next one is due. */
-  readonly intervalMs: number
-  readonly answer: ReportSnapshotResponse
+  readonly holders: ReadonlyMap<string, Lease['owner']>
+  /** In use here, and no lease of this node. */
+  readonly foreign: readonly string[]
 }
 
-/** Each call looks and reports once. @throws CallFailed */
-export function createReporter(options: Options): () => Promise<Reported> {
+export type Reporter = ReturnType<typeof createReporter>
+
+export function createReporter(options: Options) {
   const { client, network, node, source, epoch, bridge, cniCache, reserve } = options
   let last: { readonly key: string; readonly digest: string } | undefined
 
-  return async () => {
-    const { sequence, head, begunAt, interval } = await client.liveness.beginSnapshot({ network, source })
-    const look = await lookAround(bridge)
-    const entries = await named(look)
-    // Without what the ledger answers, a list is the same as long as its entries are.
-    const key = JSON.stringify(entries)
-    const report = { network, source, epoch, sequence, head, begunAt: begunAt!, complete: look.complete }
-    const isSame = last?.key === key && last.digest !== '' && look.complete
-    let answer = await client.liveness.reportSnapshot({
-      ...report,
-      ...(isSame ? { unchanged: last!.digest } : { entries }),
-    })
-    if (answer.resend) answer = await client.liveness.reportSnapshot({ ...report, entries })
-    last = { key, digest: answer.digest }
-    if (answer.verifications.length > 0) {
+  return {
+    begin: () => client.liveness.beginSnapshot({ network, source }),
+    /** Leases first: what is released later is then neither foreign nor, if it was released before, there. @throws CallFailed */
+    async survey(): Promise<Survey> {
+      const holders = new Map((await ownLeases()).map(({ address, owner }) => [address, owner]))
+      const look = await lookAround(bridge)
+      const foreign = look.seen.filter(({ address }) => !holders.has(address)).map(({ address }) => address)
+      return { look, holders, foreign }
+    },
+    /** Of a survey that was made after the begin. `handed`: what was handed out meanwhile. @throws CallFailed */
+    async report(
+      { sequence, head, begunAt }: BeginSnapshotResponse,
+      { look, holders }: Survey,
+      handed: Survey['holders'],
+    ): Promise<void> {
+      const entries = named(look, new Map([...holders, ...handed]))
+      const key = JSON.stringify(entries)
+      const report = { network, source, epoch, sequence, head, begunAt: begunAt!, complete: look.complete }
+      const isSame = last?.key === key && last.digest !== '' && look.complete
+      let answer = await client.liveness.reportSnapshot({
+        ...report,
+        ...(isSame ? { unchanged: last!.digest } : { entries }),
+      })
+      if (answer.resend) answer = await client.liveness.reportSnapshot({ ...report, entries })
+      last = { key, digest: answer.digest }
+      if (answer.verifications.length === 0) return
       const running = [...look.namespaces.values()].flatMap(({ pid }) => (pid && containerOf(pid)) || [])
       const owners = new Set([...ownersOf(look).values(), ...running].map(identityOf))
       const verdicts = answer.verifications.map((asked) => verdictOn(asked, look, owners))
       await client.liveness.reportVerdicts({ network, source, epoch, verdicts })
-    }
-    return { look, answer, intervalMs: durationMs(interval!) }
+    },
   }
 
-  async function named({ seen, namespaces }: Look): Promise<Entry[]> {
+  function named({ seen, namespaces }: Look, holders: Survey['holders']): Entry[] {
     const spares = new Map(reserve.listed().map((entry) => [entry.address, entry]))
-    const holders = new Map((await ownLeases()).map(({ address, owner }) => [address, owner]))
     const cached = ownersOf({ namespaces })
     const times = Map.groupBy(seen, ({ address }) => address)
     const entries = seen
       .filter(({ address }) => !spares.has(address))
       .map(({ address, interface: on, namespace }): Entry => {
-        const pid = namespaces.get(namespace)?.pid ?? null
         if (!namespaces.has(namespace)) return { address, kind: 'infrastructure', name: `${node}/${bridge}` }
+        const pid = namespaces.get(namespace)!.pid
         const isSole = times.get(address)!.length === 1
         const owner =
           cached.get(`${namespace} ${on}`) ??

@@ -25,14 +25,12 @@ export type Desk = {
 
 /** What an agent does besides. */
 export type AgentDesk = {
-  /** Addresses that this node uses and the ledger may not know of. */
+  /** Addresses that this node uses, and the ledger knows nothing of. */
   seenLive(): readonly string[]
   /** Whoever answers for the address already. @throws CniError inUse */
   probe(leases: readonly Lease[]): Promise<void>
   /** Will be confirmed when it is configured. */
   added(call: Call, leases: readonly Lease[]): void
-  /** Released: it is not in use here any more. */
-  released(leases: readonly Lease[]): void
   readonly reserve: {
     /** Leases that the attachment got in an outage; null: none. */
     of(owner: CniOwner): readonly Lease[] | null
@@ -154,13 +152,11 @@ async function release({ network, owner }: Parting, desk: Desk): Promise<void> {
   const options = { timeoutMs: patienceMs }
   await agent?.reserve.giveBack(owner)
   if (owner.incarnation !== '') {
-    const { leases } = await client.leases.release({ network, owner: { ...owner, node } }, options)
-    agent?.released(leases)
+    await client.leases.release({ network, owner: { ...owner, node } }, options)
     return
   }
-  const held = await heldBy(owner, network, desk)
-  for (const { leaseId } of held) await client.leases.release({ leaseId }, options)
-  agent?.released(held)
+  for (const { leaseId } of await heldBy(owner, network, desk))
+    await client.leases.release({ leaseId }, options)
 }
 
 /** QUARANTINED ones, too: Release ends what is quarantined for this owner's sake. */
@@ -219,7 +215,6 @@ async function gc({ config }: Call, desk: Desk): Promise<Answer> {
   const live = new Set(look.seen.map(({ address }) => address))
   const gone = stale.filter(({ address }) => !live.has(address))
   for (const { leaseId } of gone) await client.leases.release({ leaseId })
-  agent?.released(gone)
   for (const { owner, addresses } of agent?.reserve.taken() ?? [])
     if (!isValid(owner) && !addresses.some((address) => live.has(address)))
       await agent!.reserve.giveBack(owner)
