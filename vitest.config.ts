@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config'
 const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as const }
 
 /** What needs no PostgreSQL. */
-const PLAIN = ['client', 'core', 'simulation', 'sources', 'unit']
+const PLAIN = ['client', 'cni', 'core', 'simulation', 'sources', 'unit']
 /** Starts a Docker Engine or a Prometheus, makes network namespaces: only where Debian's packages are installed, all but Prometheus as root. */
 const SERVERS = [
   { name: 'docker', wanted: process.env.IPLEDGER_TEST_DOCKER },
