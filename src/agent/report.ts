@@ -2,11 +2,10 @@
  * The agent as a source: it lists every address that is in use on its node, under the owner that it belongs to as far as anybody
  * can say, and answers look-ups by looking. In doubt an owner is alive.
  */
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { IpledgerClient } from '../client/client.ts'
-import { type CniOwner, ownerOf } from '../cni/call.ts'
+import { attachmentsIn } from '../cni/cache.ts'
+import type { CniOwner } from '../cni/call.ts'
 import { containerOf, type Look, lookAround, namespaceAt } from '../cni/look.ts'
 import {
   type BeginSnapshotResponse,
@@ -114,12 +113,10 @@ export function createReporter(options: Options) {
   /** Whose a namespace and interface is, as the container runtime's library wrote it down when it called us. */
   function ownersOf({ namespaces }: Pick<Look, 'namespaces'>): ReadonlyMap<string, CniOwner> {
     const owners = new Map<string, CniOwner>()
-    for (const { containerId, ifName, cniArgs, result } of attachmentsIn(cniCache)) {
-      const sandbox = result?.interfaces?.find(({ name, sandbox: path }) => name === ifName && path)?.sandbox
-      const namespace = sandbox === undefined ? null : namespaceAt(sandbox)
-      if (namespace === null || !namespaces.has(namespace)) continue
-      const env = { CNI_CONTAINERID: containerId, CNI_IFNAME: ifName }
-      owners.set(`${namespace} ${ifName}`, ownerOf(env, new Map(cniArgs ?? [])))
+    for (const { owner, netns } of attachmentsIn(cniCache)) {
+      const namespace = netns === null ? null : namespaceAt(netns)
+      if (namespace !== null && namespaces.has(namespace))
+        owners.set(`${namespace} ${owner.interface}`, owner)
     }
     return owners
   }
@@ -139,29 +136,3 @@ export function createReporter(options: Options) {
 }
 
 const identityOf = ({ kind, uid }: { readonly kind: string; readonly uid: string }) => `${kind} ${uid}`
-
-type Cached = {
-  readonly containerId: string
-  readonly ifName: string
-  readonly cniArgs?: readonly (readonly [string, string])[]
-  readonly result?: { readonly interfaces?: readonly { readonly name: string; readonly sandbox?: string }[] }
-}
-
-/** libcni's cache. One that can't be read, or is being written, says nothing. */
-function attachmentsIn(cniCache: string): readonly Cached[] {
-  const dir = join(cniCache, 'results')
-  let files: readonly string[]
-  try {
-    files = readdirSync(dir)
-  } catch {
-    return []
-  }
-  return files.flatMap((file) => {
-    try {
-      const entry = JSON.parse(readFileSync(join(dir, file), 'utf8'))
-      return entry.kind === 'cniCacheV1' ? [entry as Cached] : []
-    } catch {
-      return []
-    }
-  })
-}

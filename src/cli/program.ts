@@ -10,6 +10,7 @@ import { auditCommands } from './audit.ts'
 import { completionCommand } from './completion.ts'
 import { databaseCommands } from './database.ts'
 import { failureJson, failureText, REFUSED, UNREACHABLE, Unclear, Unsuccessful, USAGE } from './failure.ts'
+import { importCommands } from './import.ts'
 import { leaseCommands } from './lease.ts'
 import { livenessCommands } from './liveness.ts'
 import { networkCommands } from './network.ts'
@@ -70,6 +71,7 @@ Start:
   watchCommand(program)
   sourceCommands(program)
   livenessCommands(program)
+  importCommands(program)
   databaseCommands(program)
   tokenCommands(program)
   completionCommand(program)

@@ -1,0 +1,94 @@
+/**
+ * Removes host-local's leaked files (antrea#5660), on the word of ipledger's sources and never by a list of its own (antrea#8239:
+ * that removed what a pod still used). A directory's files are leases like all others; when such a lease has ended, by Release
+ * or by proof, its file is a leak. It is removed under host-local's lock, and only if it is still the file that was looked at.
+ */
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { timestampMs } from '@bufbuild/protobuf/wkt'
+import type { IpledgerClient } from '../client/client.ts'
+import { lookAround } from '../cni/look.ts'
+import { sameAttachment } from '../core/owner.ts'
+import { type Finding, filled, importRows } from './import.ts'
+import { type HostLocalFile, hostLocalRows, type Row } from './rows.ts'
+
+const run = promisify(execFile)
+
+export type Swept = {
+  readonly path: string
+  readonly outcome: 'removed' | 'kept' | 'failed'
+  readonly why: string
+}
+
+type Options = {
+  readonly network: string
+  readonly node: string
+  readonly cniCache: string
+  readonly apply: boolean
+}
+
+const LOCKED = 4
+const CHANGED = 3
+const REMOVE = `[ "$(stat -c %i -- "$1") $(date -r "$1" +%s%N)" = "$2" ] || exit ${CHANGED}; rm -- "$1"`
+
+/** One that fails does not stop the sweep. @throws CallFailed */
+export async function sweepHostLocal(
+  client: IpledgerClient,
+  dir: string,
+  { network, node, cniCache, apply }: Options,
+): Promise<{ readonly swept: readonly Swept[]; readonly imported: readonly Finding[] }> {
+  const rows = hostLocalRows(dir, { node, cniCache })
+  const readable = rows.filter((row) => 'file' in row)
+  const leaked: { readonly row: (typeof readable)[number]; readonly why: string }[] = []
+  for (const row of readable) {
+    const why = await endOf(client, network, row)
+    if (why !== null) leaked.push({ row, why })
+  }
+  const others = rows.filter((row) => !leaked.some((one) => one.row === row))
+  const imported = await importRows(client, network, others, { apply })
+  const look = await lookAround(null)
+  const live = new Set(look.seen.map(({ address }) => address))
+  const swept: Swept[] = []
+  for (const { row, why } of leaked) {
+    const { path } = row.file
+    const kept = !look.complete
+      ? 'not every namespace of this node can be read'
+      : live.has(row.address)
+        ? 'a namespace of this node has the address'
+        : null
+    if (kept !== null) swept.push({ path, outcome: 'kept', why: kept })
+    else swept.push(apply ? await removed(dir, row.file, why) : { path, outcome: 'removed', why })
+  }
+  return { swept, imported }
+}
+
+/** How the lease ended that stands for this file; null: it is held, was never there, or ended before the file was written. */
+async function endOf(
+  client: IpledgerClient,
+  network: string,
+  row: Row & { readonly file: HostLocalFile },
+): Promise<string | null> {
+  const types = ['lease.reserved', 'lease.adopted', 'lease.released', 'lease.reaped', 'lease.quarantined']
+  const filter = { network, address: row.address, types, descending: true, pageSize: 100 }
+  const { events } = await client.audit.listEvents(filter)
+  const last = events.find(({ lease }) => lease?.owner && sameAttachment(lease.owner, filled(row)))
+  if (last === undefined || !['lease.released', 'lease.reaped'].includes(last.type)) return null
+  return timestampMs(last.time!) < row.file.modifiedMs
+    ? null
+    : `${last.lease!.leaseId} was ${last.type.slice(6)}, event ${last.seq}`
+}
+
+async function removed(dir: string, file: HostLocalFile, why: string): Promise<Swept> {
+  const { path, identity } = file
+  const options = ['--timeout', '10', '--conflict-exit-code', String(LOCKED), join(dir, 'lock')]
+  try {
+    await run('flock', [...options, 'sh', '-c', REMOVE, 'sh', path, identity])
+    return { path, outcome: 'removed', why }
+  } catch (error) {
+    const { code, stderr } = error as Error & { readonly code?: number; readonly stderr?: string }
+    if (code === CHANGED) return { path, outcome: 'kept', why: 'it was changed meanwhile' }
+    if (code === LOCKED) return { path, outcome: 'failed', why: "host-local's lock is held" }
+    return { path, outcome: 'failed', why: stderr?.trim() || String(error) }
+  }
+}
