@@ -2,6 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { withClient } from '../src/postgres/connect.ts'
 import { audit, jobs, oldHistory } from './audit.ts'
+import { cni } from './cni.ts'
 import type { History } from './history.ts'
 import { BATCH, startLoad, type Work } from './load.ts'
 import { alternate, amount, type Bench, compare, run, type Stage, type Subject } from './measure.ts'
@@ -217,6 +218,7 @@ export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = 
   truth,
   agents,
   watch,
+  cni,
   old,
   audit,
   jobs,

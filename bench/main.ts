@@ -33,6 +33,7 @@ const FULL: Omit<Scale, 'heldOpenMs'> = {
   watches: 1_000,
   watchedPerSecond: 5_000,
   watchedMs: 10_000,
+  adds: 200,
 }
 
 const QUICK: Scale = {
@@ -50,6 +51,7 @@ const QUICK: Scale = {
   watches: 20,
   watchedPerSecond: 200,
   watchedMs: 500,
+  adds: 20,
 }
 
 /** What somebody would write who wants an address to have one holder, and nothing more. */

@@ -26,6 +26,8 @@ export type Scale = Shape & {
   readonly watches: number
   readonly watchedPerSecond: number
   readonly watchedMs: number
+  /** Attachments of a run. */
+  readonly adds: number
 }
 
 /** A database, and what calls it. */

@@ -17,6 +17,8 @@ export type ScratchDatabase = {
 }
 
 export type Scratch = {
+  /** On the same disk, gone at the end. */
+  readonly directory: string
   readonly postmaster: () => number
   create(name: string): Promise<ScratchDatabase>
   stop(): Promise<void>
@@ -39,6 +41,7 @@ export async function openScratch(): Promise<Scratch> {
     { log, embedded: 'share' },
   )
   return {
+    directory,
     postmaster: () => server.pid() ?? 0,
     async create(name) {
       await query(`create database ${name} template ${TEMPLATE}`)

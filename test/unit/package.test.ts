@@ -14,6 +14,7 @@ const WANTED = [
   /^(LICENSE|README\.md|(dist\/)?package\.json|bin\/ipledger\.js)$/,
   /^dist\/src\/gen\/openapi\.json$/,
   /^dist\/(src|bench)\/.+(\.js|\.d\.ts)$/,
+  /^dist\/bench\/cni-calls\.c$/,
   /^dist\/cni\/(ipledger-cni\.mjs|launcher\.c)$/,
   /^dist\/db\/(grants|audit\/.+|migrations\/.+)\.sql$/,
   /^proto\/.+(\.proto|LICENSE)$/,
@@ -32,6 +33,7 @@ test('the package has what runs, and nothing else', { timeout: 120_000 }, () => 
     'proto/ipledger/v1/lease.proto',
     'dist/cni/ipledger-cni.mjs',
     'dist/cni/launcher.c',
+    'dist/bench/cni-calls.c',
   ]
   expect(files).toEqual(expect.arrayContaining(needed))
 })
