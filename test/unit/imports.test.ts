@@ -28,6 +28,17 @@ test('a room imports none that stands above it', () => {
   expect(lines(up)).toEqual([])
 })
 
+test('what runs on nodes and at callers speaks to the API only', () => {
+  const rooms = ['client', 'cni', 'agent', 'import']
+  const below = (room: string) => ['core', 'gen', ...rooms.slice(0, rooms.indexOf(room) + 1)]
+  const roomOf = (path: string) => path.split('/')[1]!
+  const astray = imports
+    .filter(({ file, what }) => rooms.includes(roomOf(file)) && what.startsWith('src/'))
+    // A type; the agent is given its logger.
+    .filter(({ file, what }) => !below(roomOf(file)).includes(roomOf(what)) && what !== 'src/telemetry.ts')
+  expect(lines(astray)).toEqual([])
+})
+
 test('no two files import each other', () => {
   const both = new Set(imports.map(({ file, what }) => `${what}: ${file}`))
   expect(lines(imports).filter((line) => both.has(line))).toEqual([])
