@@ -4,11 +4,15 @@ const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as con
 
 /** What needs no PostgreSQL. */
 const PLAIN = ['client', 'cni', 'core', 'simulation', 'sources', 'unit']
-/** Starts a Docker Engine or a Prometheus, makes network namespaces: only where Debian's packages are installed, all but Prometheus as root. */
+/**
+ * Starts a Docker Engine, a Prometheus or Python, makes network namespaces: only where Debian's packages are installed; the Engine
+ * and the namespaces as root.
+ */
 const SERVERS = [
   { name: 'docker', wanted: process.env.IPLEDGER_TEST_DOCKER },
   { name: 'network', wanted: process.env.IPLEDGER_TEST_NETWORK },
   { name: 'prometheus', wanted: process.env.IPLEDGER_TEST_PROMETHEUS },
+  { name: 'python', wanted: process.env.IPLEDGER_TEST_PYTHON },
 ]
 const apart = [...PLAIN, ...SERVERS.map(({ name }) => name)].map((name) => `test/${name}/**`)
 const globalSetup = ['test/support/postgres.ts']
