@@ -10,11 +10,23 @@ import { ErrorInfoSchema, RetryInfoSchema } from '../gen/google/rpc/error_detail
  * `reason` is stable and for programs (`POOL_EXHAUSTED`); `message` is for people. Without a `reason` the failure is
  * not ipledger's word: the server was not reached, the call ran out of time, or something else answered. Then a write
  * may or may not have happened; repeating it is safe, surely so with a `requestId`.
+ *
+ * ```ts
+ * const owner = { kind: 'container', name: 'node-1/db', interface: 'eth0' }
+ * try {
+ *   await client.leases.reserve({ owner, claims: [{ address: '192.0.2.1' }] })
+ * } catch (error) {
+ *   if (!(error instanceof CallFailed) || error.reason === undefined) throw error
+ *   console.log(error.code, error.reason) // invalid_argument INVALID_FIELD
+ *   console.log(error.metadata.field, error.retryAfterMs) // claims[0].address undefined
+ * }
+ * ```
  */
 export class CallFailed extends Error {
   override readonly name = 'CallFailed'
   /** Connect's code, `resource_exhausted`. */
   readonly code: string
+  /** One of docs/callers.md. */
   readonly reason: string | undefined
   /** What the server says about it; each reason has its own keys. */
   readonly metadata: Readonly<Record<string, string>>

@@ -2,6 +2,10 @@
  * The SDK: ipledger's services as typed functions (Connect over HTTP/1.1). It adds two things to the generated
  * clients: failures are a `CallFailed` with the server's reason, and what is safe to repeat is repeated a few times
  * when the server is not there for a moment. Nothing else is hidden.
+ *
+ * In messages a number of the log is a bigint, a duration is `{ seconds: 30n, nanos: 0 }`, a time is
+ * `{ seconds, nanos }` since 1970. Each field is described in `proto/ipledger/v1`. Examples of these files are run by a test, with
+ * everything of `ipledger/client` imported, a `client`, and a pool `web` of 10.0.0.0/24.
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
@@ -23,11 +27,19 @@ import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { CallFailed, errorInfo, isLostConnection, retryAfterMs } from './call-failed.ts'
 
-export { createLeaseMirror, isKept, type LeaseMirror } from './mirror.ts'
-export { type Watched, watchLeases } from './watch.ts'
+export type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
+export { LookUpAnswer, SourceKind, SourceState } from '../gen/ipledger/v1/liveness_pb.ts'
+export { HoldCause, NetworkState } from '../gen/ipledger/v1/network_pb.ts'
+export { PoolLiveness } from '../gen/ipledger/v1/pool_pb.ts'
+export { type Lease, LeaseState, type Owner, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'
+export { type AnyOwner, createLeaseMirror, isKept, type LeaseMirror } from './mirror.ts'
+export { type Watched, type WatchOptions, watchLeases } from './watch.ts'
 export { CallFailed }
 
-/** Each method takes its request (absent fields have the defaults the contract states) and resolves with the answer. */
+/**
+ * Each method takes its request (absent fields have the defaults the contract states) and resolves with the answer, or rejects with
+ * `CallFailed`. A second argument may have `timeoutMs` or `signal`; without either it waits 30 s.
+ */
 export type IpledgerClient = Readonly<{
   networks: Client<typeof NetworkService>
   pools: Client<typeof PoolService>
@@ -36,6 +48,7 @@ export type IpledgerClient = Readonly<{
   audit: Client<typeof AuditService>
 }>
 
+/** Where the service is, and who calls. */
 export type ClientOptions = Readonly<{
   /** `http://127.0.0.1:8080` */
   url: string
@@ -57,6 +70,23 @@ const PATIENCE_MS = 30_000
  *
  * Repeated up to twice, after 100 ms and 200 ms or what the server asks for: reads, and requests that carry a
  * `requestId`, when the server is unavailable or the connection broke. Everything else is the caller's to repeat.
+ *
+ * ```ts
+ * const client = createClient({ url: 'http://127.0.0.1:8080', token: process.env.IPLEDGER_TOKEN })
+ * const owner = { kind: 'container', name: 'node-1/api', incarnation: 'start-17', interface: 'eth0', node: 'node-1' }
+ * const { leases } = await client.leases.reserve({
+ *   owner,
+ *   claims: [{ pool: 'web' }],
+ *   confirmWithin: { seconds: 60n },
+ *   requestId: 'start-17/eth0',
+ * })
+ * // Configure the address of each lease, then:
+ * for (const { leaseId, address, prefixLength } of leases) {
+ *   await client.leases.confirm({ leaseId })
+ *   console.log(`${address}/${prefixLength}`) // 10.0.0.1/32
+ * }
+ * await client.leases.release({ owner, removal: Removal.CONFIRMED })
+ * ```
  */
 export function createClient(options: ClientOptions): IpledgerClient {
   const transport = createConnectTransport({

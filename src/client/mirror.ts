@@ -9,9 +9,18 @@ import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
 import type { Watched } from './watch.ts'
 
+/** What createLeaseMirror makes. */
 export type LeaseMirror = ReturnType<typeof createLeaseMirror>
 
-/** Whether the table shows a lease. One that is quarantined is shown: its state is the reader's to act on. */
+/**
+ * Whether the table shows a lease. One that is quarantined is shown: its state is the reader's to act on.
+ *
+ * ```ts
+ * const { leases } = await client.leases.reserve({ owner: { kind: 'vm', name: 'kept' }, claims: [{ pool: 'web' }] })
+ * const { lease } = await client.leases.quarantine({ leaseId: leases[0]!.leaseId, why: 'odd' })
+ * console.log(isKept({ lease }), isKept({ lease, gone: true })) // true false
+ * ```
+ */
 export function isKept({
   lease,
   gone = false,
@@ -23,15 +32,22 @@ export function isKept({
 type Entry = { readonly version: bigint; readonly lease: Lease | null }
 
 /**
- * An empty table of one network.
+ * An empty table of one network. Its functions throw RangeError for what is no address.
  *
  * ```ts
+ * const owner = { kind: 'vm', name: 'mirrored' }
+ * const { leases } = await client.leases.reserve({ owner, claims: [{ pool: 'web', address: '10.0.0.77' }] })
  * const mirror = createLeaseMirror()
- * for await (const told of watchLeases(client, { sendInitialState: true }, { signal })) {
+ * const { signal } = new AbortController()
+ * for await (const told of watchLeases(client, { pools: ['web'], sendInitialState: true }, { signal })) {
  *   mirror.follow(told)
- *   console.log(mirror.at('10.8.64.2')?.owner?.name, mirror.position)
  *   break
  * }
+ * console.log(mirror.at('::ffff:10.0.0.77')?.owner?.name, mirror.position >= leases[0]!.version) // mirrored true
+ * console.log(mirror.ofOwner(owner).length, mirror.ofAttachment(owner).length) // 1 1
+ * const { leases: ended } = await client.leases.release({ leaseId: leases[0]!.leaseId })
+ * // A peer tells it before the watch does; what it is late with is no news.
+ * console.log(mirror.push(ended[0]!), mirror.push(leases[0]!), mirror.at('10.0.0.77')) // true false undefined
  * ```
  */
 export function createLeaseMirror() {
@@ -98,6 +114,7 @@ export function createLeaseMirror() {
   }
 }
 
+/** An owner as a reader may know it: `uid` defaults to the name, `interface` to `eth0`. */
 export type AnyOwner = Pick<Owner, 'kind' | 'name'> &
   Partial<Pick<Owner, 'uid' | 'incarnation' | 'interface'>>
 type FullOwner = Pick<Owner, 'kind' | 'name' | 'uid' | 'incarnation' | 'interface'>

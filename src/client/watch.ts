@@ -20,7 +20,9 @@ export type Watched = {
   readonly reset: boolean
 }
 
-type Options = {
+/** How a watch ends, and who hears of its troubles. */
+export type WatchOptions = {
+  /** Ends the watch, without an error. */
   readonly signal: AbortSignal
   /** Told of each attempt that failed and is repeated. */
   readonly onTrouble?: (error: CallFailed) => void
@@ -40,13 +42,15 @@ const FINAL: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Iterates until the signal; a `request` as WatchLeases takes it. Connects again where it was, after 100 ms to 5 s. With
- * `sendInitialState` it begins anew when what it was told is lost by a restore, and tells it as a `reset`.
+ * Iterates until the signal, or until the caller leaves the loop; a `request` as WatchLeases takes it. Connects again where it
+ * was, after 100 ms to 5 s. With `sendInitialState` it begins anew when what it was told is lost by a restore, and tells it as a
+ * `reset`.
  *
  * ```ts
  * const abort = new AbortController()
- * for await (const { changes } of watchLeases(client, { network: 'default', after: 0n }, { signal: abort.signal })) {
- *   for (const { lease, type } of changes) console.log(lease!.address, type)
+ * await client.leases.reserve({ owner: { kind: 'vm', name: 'watched' }, claims: [{ pool: 'web' }] })
+ * for await (const { changes } of watchLeases(client, { ownerName: 'watched', after: 0n }, { signal: abort.signal })) {
+ *   for (const { lease, type } of changes) console.log(lease!.owner!.name, type) // watched lease.reserved
  *   if (changes.length > 0) abort.abort()
  * }
  * ```
@@ -57,7 +61,7 @@ const FINAL: ReadonlySet<string> = new Set([
 export async function* watchLeases(
   { leases }: { readonly leases: Pick<Client<typeof LeaseService>, 'watchLeases'> },
   request: MessageInitShape<typeof WatchLeasesRequestSchema>,
-  { signal, onTrouble }: Options,
+  { signal, onTrouble }: WatchOptions,
 ): AsyncGenerator<Watched, void> {
   const { sendInitialState = false } = request
   let position = request.after
@@ -89,6 +93,9 @@ export async function* watchLeases(
       onTrouble?.(error)
       const wait = error.retryAfterMs ?? FIRST_WAIT_MS * 2 ** Math.min(failed, 10)
       await delay(Math.min(wait, LONGEST_WAIT_MS), undefined, { signal }).catch(() => {})
+    } finally {
+      // A caller that has seen enough keeps no connection.
+      silent.abort()
     }
   }
 }

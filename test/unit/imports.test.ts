@@ -3,12 +3,13 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 
+const importsOf = (file: string) =>
+  [...readFileSync(file, 'utf8').matchAll(/from ['"]([^'"]+)['"]/g)].map(([, what]) => ({
+    file,
+    what: what!.startsWith('.') ? join(file, '..', what!) : what!,
+  }))
 const imports = globSync('src/**/*.ts', { exclude: ['src/gen/**', 'src/**/node_modules/**'] }).flatMap(
-  (file) =>
-    [...readFileSync(file, 'utf8').matchAll(/from '([^']+)'/g)].map(([, what]) => ({
-      file,
-      what: what!.startsWith('.') ? join(file, '..', what!) : what!,
-    })),
+  importsOf,
 )
 const lines = (found: typeof imports) => found.map(({ file, what }) => `${file}: ${what}`)
 
@@ -47,4 +48,17 @@ test('no two files import each other', () => {
 test('only api and client know Connect', () => {
   const connect = imports.filter(({ what }) => what.startsWith('@connectrpc/'))
   expect(lines(connect.filter(({ file }) => !/^src\/(api|client)\//.test(file)))).toEqual([])
+})
+
+test('the client imports the core and the contract, and of packages only those of Connect', () => {
+  const reached = new Set(['src/client/client.ts'])
+  // Sets grow while they are walked.
+  for (const file of reached)
+    for (const { what } of importsOf(file)) if (what.startsWith('src/')) reached.add(what)
+  const rooms = new Set([...reached].map((file) => file.split('/')[1]))
+  expect([...rooms].sort()).toEqual(['client', 'core', 'gen'])
+  const others = [...reached].flatMap(importsOf).filter(({ what }) => !what.startsWith('src/'))
+  expect(
+    lines(others.filter(({ what }) => !/^(node:|@bufbuild\/protobuf|@connectrpc\/)/.test(what))),
+  ).toEqual([])
 })
