@@ -193,7 +193,7 @@ export async function runAgent(
       if (survey !== undefined) foreign = survey.foreign
       if (begun !== undefined && survey !== undefined)
         await attempt('report', () => reporter.report(begun, survey, handed))
-      await attempt('fill the reserve', () => reserve.fill())
+      if (survey !== undefined) await attempt('fill the reserve', () => reserve.fill(survey.held))
       await pause(begun === undefined ? RETRY_MS : durationMs(begun.interval!))
     }
   }

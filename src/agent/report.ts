@@ -13,7 +13,7 @@ import {
   type ReportSnapshotRequestSchema,
   type Verification,
 } from '../gen/ipledger/v1/liveness_pb.ts'
-import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
+import { type Lease, LeaseState } from '../gen/ipledger/v1/types_pb.ts'
 import { RESERVE_KIND, type Reserve } from './reserve.ts'
 
 type Report = MessageInitShape<typeof ReportSnapshotRequestSchema>
@@ -35,6 +35,8 @@ type Options = {
 export type Survey = {
   readonly look: Look
   readonly holders: ReadonlyMap<string, Lease['owner']>
+  /** Ids of the leases that are not quarantined. */
+  readonly held: ReadonlySet<string>
   /** In use here, and no lease of this node. */
   readonly foreign: readonly string[]
 }
@@ -49,10 +51,13 @@ export function createReporter(options: Options) {
     begin: () => client.liveness.beginSnapshot({ network, source }),
     /** Leases first: what is released later is then neither foreign nor, if it was released before, there. @throws CallFailed */
     async survey(): Promise<Survey> {
-      const holders = new Map((await ownLeases()).map(({ address, owner }) => [address, owner]))
+      const leases = await ownLeases()
+      const holders = new Map(leases.map(({ address, owner }) => [address, owner]))
+      const good = leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
+      const held = new Set(good.map(({ leaseId }) => leaseId))
       const look = await lookAround(bridge)
       const foreign = look.seen.filter(({ address }) => !holders.has(address)).map(({ address }) => address)
-      return { look, holders, foreign }
+      return { look, holders, held, foreign }
     },
     /** Of a survey that was made after the begin. `handed`: what was handed out meanwhile. @throws CallFailed */
     async report(

@@ -100,29 +100,31 @@ export function openReserve({ client, network, node, stateDir, size, pools }: Op
         leases.map(({ address, owner }) => ({ address, ...ownerOf(index), uid: owner!.uid })),
       ),
     isHolder: (uid: string): boolean => [...slots.keys()].some((index) => ownerOf(index).name === uid),
-    /**
-     * While the service is there: free ones are asked for again, which changes nothing unless the ledger thinks otherwise, and
-     * missing ones are added. @throws CallFailed
-     */
-    async fill(): Promise<void> {
-      const indices = free().map(([index]) => index)
-      for (let index = 0; indices.length < size; index += 1) if (!slots.has(index)) indices.push(index)
-      for (const index of indices) {
-        const request = {
+    /** While the service is there: what the ledger no longer holds is replaced, what is missing added. @throws CallFailed */
+    async fill(held: ReadonlySet<string>): Promise<void> {
+      for (const [index, { leases }] of free().slice(size)) {
+        for (const { leaseId } of leases) await client.leases.release({ leaseId })
+        drop(index)
+      }
+      const missing = free()
+        .filter(([, { leases }]) => !leases.every(({ leaseId }) => held.has(leaseId)))
+        .map(([index]) => index)
+      for (let index = 0, wanted = size - free().length; wanted > 0; index += 1) {
+        if (slots.has(index)) continue
+        missing.push(index)
+        wanted -= 1
+      }
+      for (const index of missing) {
+        const claims = pools.map((pool) => ({ pool }))
+        const { leases } = await client.leases.reserve({
           network,
           owner: ownerOf(index),
-          claims: pools.map((pool) => ({ pool })),
+          claims,
           confirmed: true,
-        }
-        const { leases } = await client.leases.reserve(request)
-        const slot = slots.get(index)
-        // Given away while we asked: the file says so already.
-        if (slot !== undefined && slot.taker !== null) continue
-        if (JSON.stringify(slot?.leases.map(identity)) !== JSON.stringify(leases.map(identity)))
-          put(index, { leases, taker: null })
+        })
+        // Else it was given away while we asked: the file says so.
+        if ((slots.get(index)?.taker ?? null) === null) put(index, { leases, taker: null })
       }
     },
   }
 }
-
-const identity = ({ leaseId }: Lease) => leaseId
