@@ -56,8 +56,8 @@ export function createReporter(options: Options) {
       const good = leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
       const held = new Set(good.map(({ leaseId }) => leaseId))
       const look = await lookAround(bridge)
-      const foreign = look.seen.filter(({ address }) => !holders.has(address)).map(({ address }) => address)
-      return { look, holders, held, foreign }
+      const foreign = look.seen.filter(({ address, isConnected }) => isConnected && !holders.has(address))
+      return { look, holders, held, foreign: foreign.map(({ address }) => address) }
     },
     /** Of a survey that was made after the begin. `handed`: what was handed out meanwhile. @throws CallFailed */
     async report(
@@ -83,7 +83,9 @@ export function createReporter(options: Options) {
     },
   }
 
-  function named({ seen, namespaces }: Look, holders: Survey['holders']): Entry[] {
+  /** Of what is not connected to the bridge only what this node has leased: the rest is of other networks. */
+  function named({ seen: all, namespaces }: Look, holders: Survey['holders']): Entry[] {
+    const seen = all.filter(({ address, isConnected }) => isConnected || holders.has(address))
     const spares = new Map(reserve.listed().map((entry) => [entry.address, entry]))
     const cached = ownersOf({ namespaces })
     const times = Map.groupBy(seen, ({ address }) => address)

@@ -10,7 +10,7 @@ import { type Lease, LeaseState } from '../gen/ipledger/v1/types_pb.ts'
 import { type Answer, addresses, versions } from './answer.ts'
 import type { Call, CniOwner } from './call.ts'
 import { CniError } from './cni-error.ts'
-import { addressesOf, addressesOfAll, lookAround } from './look.ts'
+import { addressesOf, addressesOfAll, lookAround, namespaceAt } from './look.ts'
 import type { Outbox, Parting } from './outbox.ts'
 
 /** Where a command runs. */
@@ -127,16 +127,25 @@ export async function deliverAll(network: string, desk: Desk, limit?: number): P
   return await desk.outbox.locked(() => deliver(desk.outbox.all(network, limit), desk))
 }
 
-/** One that is refused does not stop the others. @throws CallFailed the first failure */
+/**
+ * Those whose interface has no address. A namespace that has no path, or whose path is not known, may be there all the same: then
+ * the addresses are looked for in all. One that is refused does not stop the others. Answers how many remain.
+ *
+ * @throws CallFailed the first failure
+ */
 async function deliver(partings: readonly Parting[], desk: Desk): Promise<number> {
   const places = partings.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
   const configured = await addressesOfAll(places)
   const gone = partings.filter((_, at) => (configured[at] ?? []).length === 0)
+  const hidden = new Set(gone.filter(({ netns }) => netns === '' || namespaceAt(netns) === null))
+  const look = hidden.size > 0 ? await lookAround(null) : null
+  const isSeen = (address: string) => !look!.complete || look!.seen.some((one) => one.address === address)
+  let remaining = partings.length - gone.length
   let failed: unknown
   for (const parting of gone) {
     try {
-      await release(parting, desk)
-      desk.outbox.remove(parting)
+      if (await release(parting, desk, hidden.has(parting) ? isSeen : null)) desk.outbox.remove(parting)
+      else remaining += 1
     } catch (error) {
       ofTheLedger(error)
       failed ??= error
@@ -144,19 +153,28 @@ async function deliver(partings: readonly Parting[], desk: Desk): Promise<number
     }
   }
   if (failed !== undefined) throw failed
-  return partings.length - gone.length
+  return remaining
 }
 
-async function release({ network, owner }: Parting, desk: Desk): Promise<void> {
+/** Answers false if an address is still seen: then nothing is released. */
+async function release(
+  { network, owner }: Parting,
+  desk: Desk,
+  isSeen: ((address: string) => boolean) | null,
+): Promise<boolean> {
   const { client, node, patienceMs, agent } = desk
   const options = { timeoutMs: patienceMs }
+  const isPod = owner.incarnation !== ''
+  const held = isPod && isSeen === null ? [] : await heldBy(owner, network, desk)
+  if (
+    isSeen !== null &&
+    [...held, ...(agent?.reserve.of(owner) ?? [])].some(({ address }) => isSeen(address))
+  )
+    return false
   await agent?.reserve.giveBack(owner)
-  if (owner.incarnation !== '') {
-    await client.leases.release({ network, owner: { ...owner, node } }, options)
-    return
-  }
-  for (const { leaseId } of await heldBy(owner, network, desk))
-    await client.leases.release({ leaseId }, options)
+  if (isPod) await client.leases.release({ network, owner: { ...owner, node } }, options)
+  else for (const { leaseId } of held) await client.leases.release({ leaseId }, options)
+  return true
 }
 
 /** QUARANTINED ones, too: Release ends what is quarantined for this owner's sake. */

@@ -12,6 +12,8 @@ export type Seen = {
   readonly interface: string
   /** Identity of the namespace, the same by whatever path. */
   readonly namespace: string
+  /** To the bridge that was asked about: a port of it, or an interface above it (macvlan, ipvlan). */
+  readonly isConnected: boolean
 }
 
 export type Look = {
@@ -76,8 +78,8 @@ export async function addressesOfAll(
 }
 
 /**
- * Everything that is connected to `bridge` (a bridge, or the parent of macvlan and ipvlan interfaces), in whatever namespace,
- * and the bridge's own addresses; without `bridge`, all addresses of all other namespaces.
+ * The addresses in all namespaces, and of the node's own those of `bridge`: a bridge, or the parent of macvlan and ipvlan
+ * interfaces.
  */
 export async function lookAround(bridge: string | null): Promise<Look> {
   const own = namespaceAt('/proc/self/ns/net')!
@@ -86,16 +88,15 @@ export async function lookAround(bridge: string | null): Promise<Look> {
   const ports = new Map(
     (host ?? []).filter(({ master }) => master === bridge).map((port) => [port.ifindex, port.link_index]),
   )
-  const isConnected = ({ link_index: peer, ifindex, ifname }: Link) =>
-    bridge === null
-      ? ifname !== 'lo'
-      : peer !== undefined && (ports.get(peer) === ifindex || peer === device?.ifindex)
+  const isConnected = ({ link_index: peer, ifindex }: Link) =>
+    peer !== undefined && (ports.get(peer) === ifindex || peer === device?.ifindex)
 
   const { namespaces, hidden } = namespacesBut(own)
   const seen: Seen[] = (device === undefined ? [] : globalAddresses(device)).map((address) => ({
     address,
     interface: bridge!,
     namespace: own,
+    isConnected: true,
   }))
   let complete = host !== null && !hidden
   const paths = [...namespaces].map(([namespace, { path }]) => ({ namespace, path }))
@@ -104,8 +105,9 @@ export async function lookAround(bridge: string | null): Promise<Look> {
     const links = inside[at]!
     // One that went away meanwhile has no addresses.
     if (links === null && namespaceAt(path) === namespace) complete = false
-    for (const link of (links ?? []).filter(isConnected))
-      for (const address of globalAddresses(link)) seen.push({ address, interface: link.ifname, namespace })
+    for (const link of (links ?? []).filter(({ ifname }) => ifname !== 'lo'))
+      for (const address of globalAddresses(link))
+        seen.push({ address, interface: link.ifname, namespace, isConnected: isConnected(link) })
   }
   return { seen, complete, namespaces }
 }

@@ -26,8 +26,8 @@ export type Called = {
 
 type Command = 'ADD' | 'DEL' | 'CHECK' | 'GC' | 'STATUS' | 'VERSION'
 type CallOptions = {
-  /** Instead of `bridge`: the IPAM plugin alone. */
-  readonly plugin?: 'bridge' | 'ipledger-cni' | 'host-local'
+  /** Instead of `bridge`; the IPAM plugin alone, too. */
+  readonly plugin?: 'bridge' | 'ptp' | 'macvlan' | 'ipledger-cni' | 'host-local'
   readonly args?: string
   readonly config?: object
   readonly ipam?: object
@@ -73,6 +73,11 @@ export async function openNode(env: Readonly<Record<string, string>>, name = 'n1
     inside: (container: string, ...command: readonly string[]): string =>
       execFileSync('ip', ['netns', 'exec', spaceOf(container), ...command], { encoding: 'utf8' }),
     pathOf: (container: string): string => `/run/netns/${spaceOf(container)}`,
+    processesIn: (container: string): readonly number[] =>
+      execFileSync('ip', ['netns', 'pids', spaceOf(container)], { encoding: 'utf8' })
+        .split('\n')
+        .filter((line) => line !== '')
+        .map(Number),
     /** Addresses of the bridge's network that the containers' interfaces have, by container. */
     addresses(): ReadonlyMap<string, readonly string[]> {
       return new Map([...spaces].map((container) => [container, addressesIn(spaceOf(container))]))
