@@ -24,7 +24,7 @@ const MAIN = join(import.meta.dirname, '../src', IS_PACKAGE ? 'main.js' : 'main.
 const NETWORK = 'nodes'
 /** ADDs until the compilers of agent and service are done: from then on it is twice as fast. */
 const WARM_UP = 2_000
-/** For each of other lines: one takes a second. */
+/** Times those of other lines, since one takes a second. */
 const ROUNDS = 3
 
 const run = promisify(execFile)

@@ -6,6 +6,7 @@ import { execFileSync } from 'node:child_process'
 import {
   copyFileSync,
   cpSync,
+  globSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -44,14 +45,39 @@ function tree(name: string, isWanted: (library: string) => boolean): string {
   for (const directory of ['bin', 'lib', 'lib64', 'local/bin'])
     mkdirSync(join(root, 'usr', directory), { recursive: true })
   for (const directory of ['bin', 'lib', 'lib64']) symlinkSync(`usr/${directory}`, join(root, directory))
-  const linked = execFileSync('ldd', [process.execPath], { encoding: 'utf8' }).matchAll(/(\/\S+) \(0x/g)
-  for (const [, library] of [...linked].filter(([, one]) => isWanted(one!))) {
-    mkdirSync(join(root, dirname(library!)), { recursive: true })
-    copyFileSync(library!, join(root, library!))
-  }
+  for (const library of linkedBy(process.execPath).filter(isWanted)) place(root, library)
   for (const tool of ['sh', 'env', 'find', 'mkdir', 'cp', 'rm'])
     copyFileSync(BUSYBOX, join(root, 'bin', tool))
   return root
+}
+
+function linkedBy(program: string): readonly string[] {
+  const linked = execFileSync('ldd', [program], { encoding: 'utf8' }).matchAll(/(\/\S+) \(0x/g)
+  return [...linked].map(([, library]) => library!)
+}
+
+/** At the same path. */
+function place(root: string, path: string): void {
+  mkdirSync(join(root, dirname(path)), { recursive: true })
+  execFileSync('cp', ['--recursive', '--dereference', '--no-target-directory', path, join(root, path)])
+}
+
+/** What the package musl-tools brings, without the compilers of other languages; and what rolldown links to. */
+function placeTools(root: string): void {
+  const say = (...args: string[]) => execFileSync('gcc', args, { encoding: 'utf8' }).trim()
+  const machine = say('-dumpmachine')
+  const inside = dirname(say('-print-file-name=libgcc.a'))
+  const parts = ['libgcc.a', 'libgcc_eh.a', 'crtbeginS.o', 'crtendS.o', 'include'].map((name) =>
+    join(inside, name),
+  )
+  const musl = machine.replace('gnu', 'musl')
+  for (const path of ['/usr/bin/musl-gcc', `/usr/lib/${musl}`, `/usr/include/${musl}`, ...parts])
+    place(root, path)
+  const [rolldown] = globSync('node_modules/@rolldown/binding-*/*.node', { cwd: ROOT })
+  for (const path of linkedBy(fileURLToPath(new URL(rolldown!, ROOT)))) place(root, path)
+  const helpers = ['cc1', 'collect2', 'liblto_plugin.so'].map((name) => join(inside, name))
+  for (const program of [`/usr/bin/${machine}-gcc`, '/usr/bin/as', '/usr/bin/ld', ...helpers])
+    for (const path of [program, ...linkedBy(program)]) place(root, path)
 }
 
 const baseTree = () => tree('base', (library) => !library.includes('libatomic'))
@@ -60,6 +86,7 @@ function nodeTree(): string {
   const root = tree('node', () => true)
   const local = join(root, 'usr/local')
   copyFileSync(process.execPath, join(local, 'bin/node'))
+  placeTools(root)
   const npm = (...args: string[]) => execFileSync('npm', args, { encoding: 'utf8' }).trim()
   cpSync(join(npm('root', '--global'), 'npm'), join(local, 'lib/node_modules/npm'), { recursive: true })
   symlinkSync('../lib/node_modules/npm/bin/npm-cli.js', join(local, 'bin/npm'))
@@ -86,6 +113,20 @@ test('it is built, and serves as a user that is not root', { timeout: 300_000 },
   const { Size, Config } = await docker.getImage(IMAGE).inspect()
   console.log(`built in ${((performance.now() - began) / 1_000).toFixed(1)} s, ${(Size / 1e6).toFixed(0)} MB`)
   expect(Config.User).toBe('1000:1000')
+  // As a node's init container does it.
+  const plugin = await docker.createContainer({
+    Image: IMAGE,
+    Entrypoint: [
+      '/bin/sh',
+      '-c',
+      'cp -r /opt/ipledger/cni /copy && echo {} | CNI_COMMAND=VERSION /copy/ipledger-cni && node --check /copy/ipledger-cni.mjs',
+    ],
+    User: '0',
+  })
+  await plugin.start()
+  const { StatusCode } = await plugin.wait()
+  const printed = (await plugin.logs({ stdout: true, stderr: true })).toString('utf8')
+  expect([StatusCode, printed]).toEqual([0, expect.stringContaining('"supportedVersions"')])
 
   const database = await createTestDatabase({ empty: true })
   const container = await docker.createContainer({
