@@ -35,14 +35,7 @@ export default defineConfig({
         },
       },
       ...SERVERS.filter(({ wanted }) => wanted).map(({ name }) => ({
-        test: {
-          ...shared,
-          name,
-          include: [`test/${name}/**/*.test.ts`],
-          globalSetup,
-          testTimeout: 180_000,
-          hookTimeout: 120_000,
-        },
+        test: { ...shared, name, include: [`test/${name}/**/*.test.ts`], globalSetup, testTimeout: 180_000 },
       })),
     ],
   },

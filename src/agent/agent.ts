@@ -13,7 +13,7 @@ import { failure } from '../cni/answer.ts'
 import { attend, type Desk, deliverAll } from '../cni/attend.ts'
 import { type Call, type CniOwner, readCall, versionOf } from '../cni/call.ts'
 import { CniError } from '../cni/cni-error.ts'
-import { addressesOfAll } from '../cni/look.ts'
+import { addressesOf } from '../cni/look.ts'
 import { createOutbox } from '../cni/outbox.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import type { Logger } from '../telemetry.ts'
@@ -66,14 +66,13 @@ export async function runAgent(
   const { network, node, bridge, source } = options
   if (options.probe) await checkProbe()
   const outbox = createOutbox(options.state)
-  const { reserve: size, pools } = options
-  const reserve = openReserve({ client, network, node, stateDir: options.state, size, pools })
+  const reserve = openReserve({ ...options, client, size: options.reserve })
   const reporter = createReporter({ ...options, client, reserve, epoch: randomUUID() })
 
   const unconfirmed = new Map<string, Unconfirmed>()
   const nameOf = (owner: CniOwner) => `${owner.uid} ${owner.incarnation} ${owner.interface}`
   let foreign: readonly string[] = []
-  /** Since the last look. */
+  /** Since the last look, so that its list of leases may lack them. */
   let handed = new Map<string, Lease['owner']>()
   let wake = () => {}
   const turns = new Map<string, Promise<unknown>>()
@@ -110,7 +109,7 @@ export async function runAgent(
   async function answer(env: Readonly<Record<string, string>>, stdin: string) {
     try {
       const call = readCall(env, stdin)
-      if (call.command !== 'VERSION' && call.config.ipam.network !== network)
+      if (call.config.ipam.network !== network)
         throw new CniError(
           'configuration',
           `ipam.network: this agent is for network ${network}, not ${call.config.ipam.network}`,
@@ -126,13 +125,10 @@ export async function runAgent(
     }
   }
 
-  /** A plugin that is killed leaves its ADD to us: the DEL that follows waits for it. */
+  /** One call of an attachment at a time: the ADD of a plugin that was killed still runs here, and DEL waits for it. */
   async function inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const before = turns.get(name)
-    const mine = (async () => {
-      await before?.catch(() => {})
-      return await work()
-    })()
+    const before = turns.get(name) ?? Promise.resolve()
+    const mine = before.catch(() => {}).then(work)
     turns.set(name, mine)
     try {
       return await mine
@@ -146,7 +142,7 @@ export async function runAgent(
     const now = performance.now()
     const waiting = [...unconfirmed.values()].filter(({ next }) => next <= now)
     const places = waiting.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
-    const configured = await addressesOfAll(places)
+    const configured = await addressesOf(places)
     for (const [at, one] of waiting.entries()) {
       const { owner, leases } = one
       const isThere = leases.every(({ address }) => configured[at]?.includes(address))

@@ -3,6 +3,7 @@
  * can say, and answers look-ups by looking. In doubt an owner is alive.
  */
 import type { MessageInitShape } from '@bufbuild/protobuf'
+import { allLeases } from '../client/all-leases.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import { attachmentsIn } from '../cni/cache.ts'
 import type { CniOwner } from '../cni/call.ts'
@@ -41,17 +42,15 @@ export type Survey = {
   readonly foreign: readonly string[]
 }
 
-export type Reporter = ReturnType<typeof createReporter>
-
 export function createReporter(options: Options) {
   const { client, network, node, source, epoch, bridge, cniCache, reserve } = options
   let last: { readonly key: string; readonly digest: string } | undefined
 
   return {
     begin: () => client.liveness.beginSnapshot({ network, source }),
-    /** Leases first: what is released later is then neither foreign nor, if it was released before, there. @throws CallFailed */
+    /** Leases before the look, so that what is released between the two is not foreign. @throws CallFailed */
     async survey(): Promise<Survey> {
-      const leases = await ownLeases()
+      const leases = await Array.fromAsync(allLeases(client, { network, node }))
       const holders = new Map(leases.map(({ address, owner }) => [address, owner]))
       const good = leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
       const held = new Set(good.map(({ leaseId }) => leaseId))
@@ -105,16 +104,6 @@ export function createReporter(options: Options) {
         return { address, kind, uid, name: owner.name, incarnation: owner.incarnation, interface: on }
       })
     return [...spares.values(), ...entries]
-  }
-
-  async function ownLeases(): Promise<readonly Lease[]> {
-    const leases: Lease[] = []
-    for (let pageToken = ''; ; ) {
-      const page = await client.leases.listLeases({ network, node, pageSize: 1_000, pageToken })
-      leases.push(...page.leases)
-      pageToken = page.nextPageToken
-      if (pageToken === '') return leases
-    }
   }
 
   /** Whose a namespace and interface is, as the container runtime's library wrote it down when it called us. */

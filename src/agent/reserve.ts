@@ -25,15 +25,15 @@ type Options = {
   readonly client: IpledgerClient
   readonly network: string
   readonly node: string
-  readonly stateDir: string
+  readonly state: string
   /** How many are free while the service is there. */
   readonly size: number
   /** Of which pools: one address of each. None: of the network's default pools. */
   readonly pools: readonly string[]
 }
 
-export function openReserve({ client, network, node, stateDir, size, pools }: Options) {
-  const dir = join(stateDir, 'reserve')
+export function openReserve({ client, network, node, state, size, pools }: Options) {
+  const dir = join(state, 'reserve')
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   const slots = new Map<number, Slot>()
   for (const file of readdirSync(dir).filter((name) => /^\d+\.json$/.test(name))) {
@@ -52,7 +52,9 @@ export function openReserve({ client, network, node, stateDir, size, pools }: Op
     slots.set(index, { leases, taker })
   }
 
-  function drop(index: number): void {
+  /** @throws CallFailed: it stays */
+  async function release(index: number, { leases }: Slot): Promise<void> {
+    for (const { leaseId } of leases) await client.leases.release({ leaseId })
     rmSync(join(dir, `${index}.json`), { force: true })
     slots.delete(index)
   }
@@ -83,9 +85,7 @@ export function openReserve({ client, network, node, stateDir, size, pools }: Op
     /** @throws CallFailed: it stays the container's */
     async giveBack(owner: CniOwner): Promise<void> {
       const [index, slot] = entryOf(owner) ?? []
-      if (index === undefined) return
-      for (const { leaseId } of slot!.leases) await client.leases.release({ leaseId })
-      drop(index)
+      if (index !== undefined) await release(index, slot!)
     },
     taken: () =>
       [...slots.values()].flatMap(({ taker, leases }) =>
@@ -102,10 +102,7 @@ export function openReserve({ client, network, node, stateDir, size, pools }: Op
     isHolder: (uid: string): boolean => [...slots.keys()].some((index) => ownerOf(index).name === uid),
     /** While the service is there: what the ledger no longer holds is replaced, what is missing added. @throws CallFailed */
     async fill(held: ReadonlySet<string>): Promise<void> {
-      for (const [index, { leases }] of free().slice(size)) {
-        for (const { leaseId } of leases) await client.leases.release({ leaseId })
-        drop(index)
-      }
+      for (const [index, slot] of free().slice(size)) await release(index, slot)
       const missing = free()
         .filter(([, { leases }]) => !leases.every(({ leaseId }) => held.has(leaseId)))
         .map(([index]) => index)
@@ -116,12 +113,8 @@ export function openReserve({ client, network, node, stateDir, size, pools }: Op
       }
       for (const index of missing) {
         const claims = pools.map((pool) => ({ pool }))
-        const { leases } = await client.leases.reserve({
-          network,
-          owner: ownerOf(index),
-          claims,
-          confirmed: true,
-        })
+        const wanted = { network, owner: ownerOf(index), claims, confirmed: true }
+        const { leases } = await client.leases.reserve(wanted)
         // Else it was given away while we asked: the file says so.
         if ((slots.get(index)?.taker ?? null) === null) put(index, { leases, taker: null })
       }

@@ -7,9 +7,9 @@ import { createConnection, createServer, type Socket } from 'node:net'
 import { dirname } from 'node:path'
 import type { Answer } from '../cni/answer.ts'
 
-export const LARGEST_CALL = 1_048_576
+const LARGEST_CALL = 1_048_576
 
-export type Answerer = (env: Readonly<Record<string, string>>, stdin: string) => Promise<Answer>
+type Answerer = (env: Readonly<Record<string, string>>, stdin: string) => Promise<Answer>
 
 /** Only root may call. @throws Error if another agent listens there */
 export async function listenForCalls(path: string, answer: Answerer): Promise<AsyncDisposable> {

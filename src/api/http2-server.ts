@@ -1,6 +1,6 @@
 /**
- * HTTP/2, without TLS (h2c) unless it is given, with the limits that node:http has for HTTP/1.1 and node:http2 has not: a request must arrive
- * in time, and a connection without requests is closed.
+ * HTTP/2, with TLS or without (h2c), with the limits that node:http has for HTTP/1.1 and node:http2 has not: a request must
+ * arrive in time, and a connection without requests is closed.
  */
 import * as http2 from 'node:http2'
 import type { Socket } from 'node:net'

@@ -14,7 +14,7 @@ export type TlsFiles = {
   readonly clientCa?: string | undefined
 }
 
-/** Asked for, not required: who has none shows a token, and one that cannot be trusted counts as none. */
+/** Callers may have a certificate; one that no client CA has signed counts as none. */
 export const ASKING = { requestCert: true, rejectUnauthorized: false } as const
 
 /** @throws StartRefused in a sentence, when the files cannot be used */

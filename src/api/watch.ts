@@ -27,7 +27,6 @@ import {
   type Stream,
 } from './call.ts'
 import { invalidField, overloaded, Refused } from './errors.ts'
-
 import { RIGHTS, readableNode } from './rights.ts'
 import { type Shown, writerOf } from './shown.ts'
 
@@ -59,7 +58,7 @@ function* inMessages(changes: readonly LeaseChange[], position: number): Generat
   for (let begin = 0; begin === 0 || begin < changes.length; begin += CHANGES) {
     const some = changes.slice(begin, begin + CHANGES)
     const isLast = begin + CHANGES >= changes.length
-    const upto = isLast || position === 0 ? BigInt(position) : some.at(-1)!.lease!.version
+    const upto = isLast ? BigInt(position) : some.at(-1)!.lease!.version
     yield create(WatchLeasesResponseSchema, { changes: some, position: upto })
   }
 }
@@ -89,17 +88,15 @@ export function watchLeases({ ledger, reads }: Backend): Stream {
     call.rpc.end('OK', '')
 
     if (sendInitialState) {
-      // All of one number: taken in one go, and written as the caller takes them.
+      // Collected in one go, so that all are of one number; sent as the caller takes them.
       const held: AddressRecord[] = []
       for (const record of image.records.values())
         if (isHeld(record) && fits(record.state, record.node) && is(record.owner, poolOf(record)))
           held.push(record)
       for (let begin = 0; begin < held.length; begin += CHANGES) {
-        const views = held.slice(begin, begin + CHANGES).map((record) => viewOf(image, record))
-        yield* inMessages(
-          views.map((view) => changeOf({ lease: shownPastLease(view) })),
-          0,
-        )
+        const some = held.slice(begin, begin + CHANGES)
+        const changes = some.map((record) => changeOf({ lease: shownPastLease(viewOf(image, record)) }))
+        yield create(WatchLeasesResponseSchema, { changes })
       }
     }
     // At once, so that whoever watches from now on knows since when.
@@ -134,8 +131,8 @@ export function watchLeases({ ledger, reads }: Backend): Stream {
 const stateOf = ({ state }: AddressRecord): string => (state === 'FREE' ? 'ENDED' : state)
 
 /**
- * `is`: what never changes of a lease; `fits`: what can, so that a lease that fits no longer is told as gone. Asked of each event
- * for each watch, so they make nothing.
+ * `is` looks at what never changes of a lease, `fits` at what may: a lease that fits no longer is told as gone. Both are called for
+ * each event and watch, so they allocate nothing.
  */
 function filterOf(
   { states, pools, ownerKind, ownerName, ownerUid }: Asked<WatchLeasesRequest>,

@@ -1,19 +1,14 @@
 /** Moving to ipledger: what other allocators hold is imported; what host-local leaks is removed. */
 import { hostname } from 'node:os'
 import { Argument, type Command } from 'commander'
+import type { SweepOptions } from '../import/host-local-gc.ts'
 import type { Finding } from '../import/import.ts'
 import type { Row, Unreadable } from '../import/rows.ts'
 import { REFUSED, Unclear, Unsuccessful } from './failure.ts'
 import { type Format, outputOption, printData, tableOf } from './print.ts'
 import { connected } from './verb.ts'
 
-type Options = {
-  readonly network: string
-  readonly node: string
-  readonly cniCache: string
-  readonly apply: boolean
-  readonly output?: Format
-}
+type Options = SweepOptions & { readonly output?: Format }
 
 const FORMATS = ['host-local', 'whereabouts', 'kea', 'netbox', 'csv'] as const
 
@@ -72,8 +67,7 @@ Examples:
       const { importRows } = await import('../import/import.ts')
       const findings = await importRows(await connected(), options.network, rows, options)
       if (!(await printData(options.output, findings))) console.log(importText(findings, options))
-      if (findings.some(({ outcome }) => outcome !== 'new' && outcome !== 'held'))
-        throw new Unsuccessful(REFUSED)
+      if (findings.some(isLeftOut)) throw new Unsuccessful(REFUSED)
     })
 
   program
@@ -110,16 +104,17 @@ Example:
         )
         console.log(`\n${importText(imported, options)}`)
       }
-      const isBad = ({ outcome }: Finding) => outcome !== 'new' && outcome !== 'held'
-      if (swept.some(({ outcome }) => outcome === 'failed') || imported.some(isBad))
+      if (swept.some(({ outcome }) => outcome === 'failed') || imported.some(isLeftOut))
         throw new Unsuccessful(REFUSED)
     })
 }
 
+const isLeftOut = ({ outcome }: Finding) => outcome !== 'new' && outcome !== 'held'
+
 function importText(findings: readonly Finding[], { apply }: Options): string {
   const count = (wanted: Finding['outcome']) => findings.filter(({ outcome }) => outcome === wanted).length
   const [made, held] = [count('new'), count('held')]
-  const others = findings.filter(({ outcome }) => outcome !== 'new' && outcome !== 'held')
+  const others = findings.filter(isLeftOut)
   const summary = `${made} ${apply ? 'imported' : 'to import'}, ${held} already held, ${others.length} not imported`
   const hint = !apply && made > 0 ? '\nNothing was done: --apply imports.' : ''
   if (others.length === 0) return summary + hint

@@ -31,9 +31,8 @@ Examples:
     const { output } = command.opts<{ readonly output?: Format }>()
     const client = await connected()
     const { watchLeases } = await import('../client/watch.ts')
-    const { signal } = new AbortController()
     const onTrouble = (error: Error) => console.error(`ipledger: ${error.message}; trying again`)
-    for await (const told of watchLeases(client, request(), { signal, onTrouble })) {
+    for await (const told of watchLeases(client, request(), { onTrouble })) {
       const { changes, position } = told
       if (output === 'json') {
         const answer = create(WatchLeasesResponseSchema, { changes: [...changes], position })

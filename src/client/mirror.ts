@@ -4,13 +4,15 @@
  * brought it: so the dead stay dead, and readers that heard the same have the same table.
  */
 import { addressMeant, formatAddress } from '../core/address.ts'
-import { attachmentKey } from '../core/owner.ts'
+import { attachmentKey, type Owner as FullOwner } from '../core/owner.ts'
 import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
 import type { Watched } from './watch.ts'
 
 /** What createLeaseMirror makes. */
 export type LeaseMirror = ReturnType<typeof createLeaseMirror>
+
+type Heard = Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }
 
 /**
  * Whether the table shows a lease. One that is quarantined is shown: its state is the reader's to act on.
@@ -21,10 +23,7 @@ export type LeaseMirror = ReturnType<typeof createLeaseMirror>
  * console.log(isKept({ lease }), isKept({ lease, gone: true })) // true false
  * ```
  */
-export function isKept({
-  lease,
-  gone = false,
-}: Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }): boolean {
+export function isKept({ lease, gone = false }: Heard): boolean {
   return !gone && lease!.state !== LeaseState.ENDED
 }
 
@@ -38,8 +37,7 @@ type Entry = { readonly version: bigint; readonly lease: Lease | null }
  * const owner = { kind: 'vm', name: 'mirrored' }
  * const { leases } = await client.leases.reserve({ owner, claims: [{ pool: 'web', address: '10.0.0.77' }] })
  * const mirror = createLeaseMirror()
- * const { signal } = new AbortController()
- * for await (const told of watchLeases(client, { pools: ['web'], sendInitialState: true }, { signal })) {
+ * for await (const told of watchLeases(client, { pools: ['web'], sendInitialState: true })) {
  *   mirror.follow(told)
  *   break
  * }
@@ -52,7 +50,7 @@ type Entry = { readonly version: bigint; readonly lease: Lease | null }
  */
 export function createLeaseMirror() {
   const entries = new Map<string, Entry>()
-  const ofAttachment = createIndex((owner) => attachmentKey(owner))
+  const ofAttachment = createIndex(attachmentKey)
   const ofOwner = createIndex(({ kind, name }) => `${kind}\u001f${name}`)
   /** Keys of tombstones. */
   const dropped = new Set<string>()
@@ -72,7 +70,7 @@ export function createLeaseMirror() {
   }
 
   /** What the watch has passed, and what is older than what is known of its address, is nothing new. */
-  function take(change: Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }): boolean {
+  function take(change: Heard): boolean {
     const { address, version } = change.lease!
     const key = keyOf(address)
     const known = entries.get(key)
@@ -117,7 +115,6 @@ export function createLeaseMirror() {
 /** An owner as a reader may know it: `uid` defaults to the name, `interface` to `eth0`. */
 export type AnyOwner = Pick<Owner, 'kind' | 'name'> &
   Partial<Pick<Owner, 'uid' | 'incarnation' | 'interface'>>
-type FullOwner = Pick<Owner, 'kind' | 'name' | 'uid' | 'incarnation' | 'interface'>
 
 function createIndex(keyOfOwner: (owner: FullOwner) => string) {
   const keys = new Map<string, Set<string>>()

@@ -23,7 +23,7 @@ export type Watched = {
 /** How a watch ends, and who hears of its troubles. */
 export type WatchOptions = {
   /** Ends the watch, without an error. */
-  readonly signal: AbortSignal
+  readonly signal?: AbortSignal
   /** Told of each attempt that failed and is repeated. */
   readonly onTrouble?: (error: CallFailed) => void
 }
@@ -42,16 +42,15 @@ const FINAL: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Iterates until the signal, or until the caller leaves the loop; a `request` as WatchLeases takes it. Connects again where it
+ * Iterates until the caller leaves the loop, or until the signal; a `request` as WatchLeases takes it. Connects again where it
  * was, after 100 ms to 5 s. With `sendInitialState` it begins anew when what it was told is lost by a restore, and tells it as a
  * `reset`.
  *
  * ```ts
- * const abort = new AbortController()
  * await client.leases.reserve({ owner: { kind: 'vm', name: 'watched' }, claims: [{ pool: 'web' }] })
- * for await (const { changes } of watchLeases(client, { ownerName: 'watched', after: 0n }, { signal: abort.signal })) {
+ * for await (const { changes } of watchLeases(client, { ownerName: 'watched', after: 0n })) {
  *   for (const { lease, type } of changes) console.log(lease!.owner!.name, type) // watched lease.reserved
- *   if (changes.length > 0) abort.abort()
+ *   if (changes.length > 0) break
  * }
  * ```
  *
@@ -61,7 +60,7 @@ const FINAL: ReadonlySet<string> = new Set([
 export async function* watchLeases(
   { leases }: { readonly leases: Pick<Client<typeof LeaseService>, 'watchLeases'> },
   request: MessageInitShape<typeof WatchLeasesRequestSchema>,
-  { signal, onTrouble }: WatchOptions,
+  { signal = new AbortController().signal, onTrouble }: WatchOptions = {},
 ): AsyncGenerator<Watched, void> {
   const { sendInitialState = false } = request
   let position = request.after

@@ -16,10 +16,6 @@ export function failure(version: string, error: unknown): Answer {
   return { exitCode: 1, stdout: JSON.stringify({ cniVersion, code, msg: message }) }
 }
 
-export function versions(version: string): Answer {
-  return { exitCode: 0, stdout: JSON.stringify({ cniVersion: version, supportedVersions: VERSIONS }) }
-}
-
 /** The answer of ADD. Before 1.0.0 each address says its family. */
 export function addresses({ cniVersion, ipam }: Config, leases: readonly Lease[]): Answer {
   const ips = leases.map(({ address, subnet, gateway }) => ({

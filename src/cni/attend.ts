@@ -1,16 +1,17 @@
 /**
- * The plugin's six commands, whoever runs them: the node's agent, or the plugin itself where there is no agent. The ledger
+ * The plugin's commands, whoever runs them: the node's agent, or the plugin itself where there is no agent. The ledger
  * knows who holds what; this node's namespaces say what is configured. An address goes back only when it is configured no
  * longer.
  */
 import { randomUUID } from 'node:crypto'
+import { allLeases } from '../client/all-leases.ts'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import { type Lease, LeaseState } from '../gen/ipledger/v1/types_pb.ts'
-import { type Answer, addresses, versions } from './answer.ts'
+import { type Answer, addresses } from './answer.ts'
 import type { Call, CniOwner } from './call.ts'
 import { CniError } from './cni-error.ts'
-import { addressesOf, addressesOfAll, lookAround, namespaceAt } from './look.ts'
+import { addressesOf, lookAround, namespaceAt } from './look.ts'
 import type { Outbox, Parting } from './outbox.ts'
 
 /** Where a command runs. */
@@ -26,8 +27,8 @@ export type Desk = {
 /** What an agent does besides. */
 export type AgentDesk = {
   /** Addresses that this node uses, and the ledger knows nothing of. */
-  seenLive(): readonly string[]
-  /** Whoever answers for the address already. @throws CniError inUse */
+  seenLive(): string[]
+  /** Asks the link whether an address is in use. @throws CniError inUse */
   probe(leases: readonly Lease[]): Promise<void>
   /** Will be confirmed when it is configured. */
   added(call: Call, leases: readonly Lease[]): void
@@ -67,7 +68,6 @@ const COMMANDS: Readonly<Record<Call['command'], (call: Call, desk: Desk) => Pro
   CHECK: check,
   GC: gc,
   STATUS: status,
-  VERSION: async ({ config }) => versions(config.cniVersion),
 }
 
 async function add(call: Call, desk: Desk): Promise<Answer> {
@@ -78,7 +78,7 @@ async function add(call: Call, desk: Desk): Promise<Answer> {
   if (again !== null) return addresses(call.config, again)
   let leases: readonly Lease[]
   try {
-    leases = await reserve(call, desk, { liveAddresses: [...(agent?.seenLive() ?? [])] })
+    leases = await reserve(call, desk, { liveAddresses: agent?.seenLive() ?? [] })
   } catch (error) {
     const taken = isAway(error) ? (agent?.reserve.take(call) ?? null) : null
     if (taken === null) throw error
@@ -89,7 +89,7 @@ async function add(call: Call, desk: Desk): Promise<Answer> {
   return addresses(call.config, leases)
 }
 
-/** Nobody confirms what a plugin reserved by itself, so that is ACTIVE at once. */
+/** Without an agent nobody confirms, so the leases are ACTIVE at once. */
 async function reserve(
   { config, owner, claims }: Call,
   { client, node, agent, patienceMs }: Desk,
@@ -135,7 +135,7 @@ export async function deliverAll(network: string, desk: Desk, limit?: number): P
  */
 async function deliver(partings: readonly Parting[], desk: Desk): Promise<number> {
   const places = partings.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
-  const configured = await addressesOfAll(places)
+  const configured = await addressesOf(places)
   const gone = partings.filter((_, at) => (configured[at] ?? []).length === 0)
   const hidden = new Set(gone.filter(({ netns }) => netns === '' || namespaceAt(netns) === null))
   const look = hidden.size > 0 ? await lookAround(null) : null
@@ -194,7 +194,7 @@ async function check({ config, owner, netns }: Call, desk: Desk): Promise<Answer
   const astray = expected.find((address) => !held.includes(address))
   if (astray !== undefined || held.length !== expected.length)
     throw new CniError('notHeld', `prevResult has ${list(expected)}; the attachment holds ${list(held)}`)
-  const configured = await addressesOf(netns, owner!.interface)
+  const [configured] = await addressesOf([{ netns, interface: owner!.interface }])
   const missing = expected.filter((address) => !configured?.includes(address))
   if (missing.length > 0)
     throw new CniError(
@@ -219,19 +219,13 @@ async function gc({ config }: Call, desk: Desk): Promise<Answer> {
   const names = new Set(valid.map(({ containerID, ifname }) => `${containerID} ${ifname}`))
   const isValid = (owner: CniOwner) => names.has(`${owner.incarnation || owner.uid} ${owner.interface}`)
 
-  const stale: Lease[] = []
-  for (let pageToken = ''; ; ) {
-    const filter = { network, node, labels: { [CNI_NETWORK]: config.name }, states: [LeaseState.ACTIVE] }
-    const page = await client.leases.listLeases({ ...filter, pageSize: 1_000, pageToken })
-    stale.push(...page.leases.filter(({ owner }) => !isValid(owner as CniOwner)))
-    pageToken = page.nextPageToken
-    if (pageToken === '') break
-  }
+  const filter = { network, node, labels: { [CNI_NETWORK]: config.name }, states: [LeaseState.ACTIVE] }
+  const leases = await Array.fromAsync(allLeases(client, filter))
   const look = await lookAround(null)
   if (!look.complete)
     throw new CniError('tryAgain', 'not every namespace of this node can be read: nothing was released')
   const live = new Set(look.seen.map(({ address }) => address))
-  const gone = stale.filter(({ address }) => !live.has(address))
+  const gone = leases.filter(({ owner, address }) => !isValid(owner as CniOwner) && !live.has(address))
   for (const { leaseId } of gone) await client.leases.release({ leaseId })
   for (const { owner, addresses } of agent?.reserve.taken() ?? [])
     if (!isValid(owner) && !addresses.some((address) => live.has(address)))
@@ -259,7 +253,7 @@ async function status(call: Call, desk: Desk): Promise<Answer> {
   }
 }
 
-/** Nobody says that nothing was done for good; a refusal is not that. */
+/** The service gave no final answer: it is down, overloaded or too slow. A refusal is a final answer. */
 export function isAway(error: unknown): boolean {
   if (!(error instanceof CallFailed)) return false
   const { reason, code } = error

@@ -1,11 +1,12 @@
-/** A call of the plugin: the environment and the configuration on stdin, read and checked. */
+/** A call of the plugin: the environment and the configuration on stdin, read and checked. `launcher.c` answers VERSION. */
 import { isIP } from 'node:net'
 import { z } from 'zod'
+import type { Owner } from '../core/owner.ts'
 import { CniError, VERSIONS } from './cni-error.ts'
 
-const COMMANDS = ['ADD', 'DEL', 'CHECK', 'GC', 'STATUS', 'VERSION'] as const
+const COMMANDS = ['ADD', 'DEL', 'CHECK', 'GC', 'STATUS'] as const
 type Command = (typeof COMMANDS)[number]
-export type Environment = Readonly<Record<string, string | undefined>>
+type Environment = Readonly<Record<string, string | undefined>>
 
 const text = z.string().min(1)
 const configuration = z.object({
@@ -29,7 +30,7 @@ const configuration = z.object({
       routes: z.array(z.looseObject({ dst: text })).optional(),
       dns: z.looseObject({}).optional(),
     })
-    .default({ type: 'ipledger-cni', network: 'default', stateDir: '/var/lib/ipledger' }),
+    .prefault({ type: 'ipledger-cni' }),
   runtimeConfig: z.looseObject({ ips: z.array(text).optional() }).optional(),
   args: z.looseObject({ cni: z.looseObject({ ips: z.array(text).optional() }).optional() }).optional(),
   prevResult: z.looseObject({ ips: z.array(z.looseObject({ address: text })).optional() }).optional(),
@@ -37,15 +38,11 @@ const configuration = z.object({
 })
 export type Config = z.infer<typeof configuration>
 
-/** The attachment as the ledger knows it. */
-export type CniOwner = {
-  readonly kind: 'pod' | 'container'
-  readonly name: string
-  readonly uid: string
-  /** Of a pod its sandbox. A container's id may be added again after DEL, so a container has none. */
-  readonly incarnation: string
-  readonly interface: string
-}
+/**
+ * The attachment as the ledger knows it. The incarnation of a pod is its sandbox. A container's id may be added again after DEL,
+ * so a container has none.
+ */
+export type CniOwner = Owner & { readonly kind: 'pod' | 'container' }
 
 export type Call = {
   readonly command: Command
@@ -64,7 +61,6 @@ const NEEDED: Readonly<Record<Command, readonly string[]>> = {
   DEL: ['CNI_CONTAINERID', 'CNI_IFNAME'],
   GC: [],
   STATUS: [],
-  VERSION: [],
 }
 
 /** The version that is asked for, as far as it can be read, so that an error can be told in it. */
@@ -80,7 +76,7 @@ export function readCall(env: Environment, stdin: string): Call {
   const missing = NEEDED[command].filter((name) => !env[name])
   if (missing.length > 0) throw new CniError('environment', `${missing.join(', ')} must be set`)
   const config = readConfiguration(stdin)
-  if (command !== 'VERSION' && !VERSIONS.includes(config.cniVersion))
+  if (!VERSIONS.includes(config.cniVersion))
     throw new CniError(
       'incompatibleVersion',
       `cniVersion ${config.cniVersion} is not one of ${VERSIONS.join(', ')}`,

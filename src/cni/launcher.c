@@ -1,6 +1,6 @@
 /*
  * The plugin as container runtimes start it: hands the call to the node's agent and prints the answer. Node.js alone takes
- * 40 ms to start, this takes a third of one. See src/agent/socket.ts for the protocol, ops/decisions/0021-cni-start.md for the
+ * 40 ms to start, this a third of a millisecond. See src/agent/socket.ts for the protocol, ops/decisions/0021-cni-start.md for the
  * reasons.
  *
  * Where no agent answers it becomes ipledger-cni.mjs, which lies beside it and asks the service; without Node.js it fails
@@ -150,5 +150,5 @@ int main(void) {
   int code = ask_agent((size_t)length);
   if (code >= 0) return code;
   become_node((size_t)length);
-  return fail(11, "no agent of ipledger answers on this node, and there is no Node.js with ipledger-cni.mjs to do without");
+  return fail(11, "no agent of ipledger answers on this node, and Node.js or ipledger-cni.mjs is missing");
 }

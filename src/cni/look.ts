@@ -51,17 +51,11 @@ export function namespaceAt(path: string): string | null {
   }
 }
 
-/** Global addresses of an interface; null: there is no such namespace, or no such interface in it. */
-export async function addressesOf(netns: string, on: string): Promise<readonly string[] | null> {
-  const [found] = await addressesOfAll([{ netns, interface: on }])
-  return found!
-}
-
-/** What an interface is taken to have whose namespace can't be read: something, and nothing that is expected. */
+/** Instead of the addresses in a namespace that can't be read: not none, so nothing is released, and none that CHECK expects. */
 const UNREADABLE = ['unreadable']
 
-/** In one go. */
-export async function addressesOfAll(
+/** Global addresses of interfaces; null: there is no such namespace, or no such interface in it. */
+export async function addressesOf(
   places: readonly { readonly netns: string; readonly interface: string }[],
 ): Promise<readonly (readonly string[] | null)[]> {
   const there = [...new Set(places.map(({ netns }) => netns))].filter(
@@ -99,9 +93,8 @@ export async function lookAround(bridge: string | null): Promise<Look> {
     isConnected: true,
   }))
   let complete = host !== null && !hidden
-  const paths = [...namespaces].map(([namespace, { path }]) => ({ namespace, path }))
-  const inside = await linksIn(paths.map(({ path }) => path))
-  for (const [at, { namespace, path }] of paths.entries()) {
+  const inside = await linksIn([...namespaces.values()].map(({ path }) => path))
+  for (const [at, [namespace, { path }]] of [...namespaces].entries()) {
     const links = inside[at]!
     // One that went away meanwhile has no addresses.
     if (links === null && namespaceAt(path) === namespace) complete = false
@@ -112,7 +105,7 @@ export async function lookAround(bridge: string | null): Promise<Look> {
   return { seen, complete, namespaces }
 }
 
-/** Besides whether one may be hidden: the namespace of a process can't be told. */
+/** `hidden`: the namespace of some process can't be read. */
 function namespacesBut(own: string) {
   const namespaces = new Map<string, { readonly path: string; readonly pid: number | null }>()
   let hidden = false
@@ -144,7 +137,7 @@ function entriesOf(dir: string): readonly string[] {
 }
 
 const globalAddresses = ({ addr_info: list }: Link): readonly string[] =>
-  list.filter(({ scope, local }) => scope === 'global' && local !== undefined).map(({ local }) => local)
+  list.filter(({ scope }) => scope === 'global').map(({ local }) => local)
 
 /** Of each path its links; null: it can't be read. */
 async function linksIn(paths: readonly string[]): Promise<readonly (readonly Link[] | null)[]> {

@@ -5,7 +5,7 @@
  *
  * Whoever delivers, or takes an attachment back into use, holds a lock, so that a release never overtakes the ADD after it.
  */
-import { createHash, randomUUID } from 'node:crypto'
+import { hash, randomUUID } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
@@ -27,16 +27,11 @@ export function createOutbox(stateDir: string) {
   const dir = join(stateDir, 'outbox')
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   const fileOf = ({ network, owner }: Pick<Parting, 'network' | 'owner'>) =>
-    join(
-      dir,
-      `${createHash('sha256')
-        .update(JSON.stringify([network, owner]))
-        .digest('hex')}.json`,
-    )
+    join(dir, `${hash('sha256', JSON.stringify([network, owner]))}.json`)
 
   /** Alone among all processes of this node: an abstract socket, which the kernel closes with its process. */
   async function locked<T>(work: () => Promise<T>): Promise<T> {
-    const name = `\0ipledger-outbox-${createHash('sha256').update(dir).digest('hex').slice(0, 32)}`
+    const name = `\0ipledger-outbox-${hash('sha256', dir).slice(0, 32)}`
     for (const until = performance.now() + LOCK_PATIENCE_MS; ; await delay(10)) {
       const lock = createServer()
       const isMine = await new Promise<boolean>((resolve) => {

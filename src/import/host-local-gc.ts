@@ -21,7 +21,7 @@ export type Swept = {
   readonly why: string
 }
 
-type Options = {
+export type SweepOptions = {
   readonly network: string
   readonly node: string
   readonly cniCache: string
@@ -36,7 +36,7 @@ const REMOVE = `[ "$(stat -c %i -- "$1") $(date -r "$1" +%s%N)" = "$2" ] || exit
 export async function sweepHostLocal(
   client: IpledgerClient,
   dir: string,
-  { network, node, cniCache, apply }: Options,
+  { network, node, cniCache, apply }: SweepOptions,
 ): Promise<{ readonly swept: readonly Swept[]; readonly imported: readonly Finding[] }> {
   const rows = hostLocalRows(dir, { node, cniCache })
   const readable = rows.filter((row) => 'file' in row)

@@ -2,11 +2,12 @@
  * Brings rows into the ledger, as ordinary leases: ACTIVE at once, made by whoever imports. Nothing is overwritten: what
  * somebody else holds is a conflict for people. A second run finds its leases and changes nothing.
  */
+import { allLeases } from '../client/all-leases.ts'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import { addressMeant, formatAddress } from '../core/address.ts'
 import { sameAttachment } from '../core/owner.ts'
-import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
+import { type Lease, LeaseStateSchema } from '../gen/ipledger/v1/types_pb.ts'
 import type { Row, Unreadable } from './rows.ts'
 
 export type Finding = {
@@ -27,7 +28,7 @@ export async function importRows(
   { apply }: { readonly apply: boolean },
 ): Promise<readonly Finding[]> {
   const held = new Map<string, Lease>()
-  for await (const lease of allLeases(client, network)) held.set(lease.address, lease)
+  for await (const lease of allLeases(client, { network })) held.set(lease.address, lease)
   const findings: Finding[] = []
   const wanted: Row[] = []
   const first = new Map<string, string>()
@@ -105,38 +106,14 @@ async function tried(client: IpledgerClient, network: string, rows: readonly Row
   return results
 }
 
-export async function* allLeases(client: IpledgerClient, network: string): AsyncGenerator<Lease> {
-  for (let pageToken = ''; ; ) {
-    const page = await client.leases.listLeases({ network, pageSize: 1_000, pageToken })
-    yield* page.leases
-    pageToken = page.nextPageToken
-    if (pageToken === '') return
-  }
-}
-
-const COLUMNS = [
-  'address',
-  'kind',
-  'name',
-  'uid',
-  'incarnation',
-  'interface',
-  'node',
-  'labels',
-  'pool',
-  'state',
-  'lease',
-]
-
 /** Held leases as CSV, with a head. Reads again by `import csv`. */
 export async function* exportLines(client: IpledgerClient, network: string): AsyncGenerator<string> {
-  yield COLUMNS.join(',')
-  for await (const { address, owner, pool, state, leaseId } of allLeases(client, network)) {
+  yield 'address,kind,name,uid,incarnation,interface,node,labels,pool,state,lease'
+  for await (const { address, owner, pool, state, leaseId } of allLeases(client, { network })) {
     const labels = Object.keys(owner?.labels ?? {}).length > 0 ? JSON.stringify(owner!.labels) : ''
     const { kind = '', name = '', uid = '', incarnation = '', interface: on = '', node = '' } = owner ?? {}
-    const cells = [address, kind, name, uid, incarnation, on, node, labels, pool, STATES[state]!, leaseId]
+    const is = LeaseStateSchema.value[state]!.name
+    const cells = [address, kind, name, uid, incarnation, on, node, labels, pool, is, leaseId]
     yield cells.map((cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)).join(',')
   }
 }
-
-const STATES = ['', 'RESERVED', 'ACTIVE', 'QUARANTINED', 'ENDED']

@@ -53,8 +53,6 @@ type Tail = {
   failed?: unknown
 }
 
-export type WatchHub = ReturnType<typeof createWatchHub>
-
 export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
   const tails = new Map<string, Tail>()
   let isLooking = false
@@ -92,11 +90,8 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
       for (const item of page.items)
         for (const node of nodesOf(item, tail))
           for (const one of tail.waiting.get(node) ?? [])
-            if (item.event.seq > one.position && one.wants(item)) {
-              const items = told.get(one)
-              if (items === undefined) told.set(one, [item])
-              else items.push(item)
-            }
+            if (item.event.seq > one.position && one.wants(item))
+              told.getOrInsertComputed(one, () => []).push(item)
       for (const [one, items] of told) answer(tail, one, items)
     }
   }
@@ -127,21 +122,19 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
       const page = await reads.tail(network, position, PAGE)
       return { items: page.items.filter(wants), position: page.position }
     }
-    const begin = after(tail.items, position)
     if (position < tail.head) {
+      // Found at once: who watches is seldom far behind.
+      const begin = tail.items.findLastIndex(({ event }) => event.seq <= position) + 1
       const items = tail.items.slice(begin, begin + PAGE)
       const end = begin + PAGE < tail.items.length ? items.at(-1)!.event.seq : tail.head
       return { items: items.filter(wants), position: end }
     }
-    const told = Promise.withResolvers<readonly Tailed[]>()
-    const { resolve, reject } = told
+    const { promise, resolve, reject } = Promise.withResolvers<readonly Tailed[]>()
     const one = { position, node, wants, until: performance.now() + BOOKMARK_MS, resolve, reject }
     const stop = () => answer(tail, one, [])
-    const there = tail.waiting.get(node)
-    if (there === undefined) tail.waiting.set(node, new Set([one]))
-    else there.add(one)
+    tail.waiting.getOrInsertComputed(node, () => new Set()).add(one)
     signal.addEventListener('abort', stop, { once: true })
-    const items = await told.promise
+    const items = await promise
     signal.removeEventListener('abort', stop)
     return { items, position: Math.max(position, tail.head) }
   }
@@ -195,17 +188,6 @@ function* waitingOf({ waiting }: Tail): Generator<Waiting> {
 /** Watches of which nodes an item may be for: where the lease is and was; a new era is for all. */
 function nodesOf(item: Tailed, { waiting }: Tail): Iterable<string> {
   return 'face' in item ? new Set(['', item.event.record.node, item.before?.node ?? '']) : waiting.keys()
-}
-
-/** Index of the first item after a number. */
-function after(items: readonly Tailed[], position: number): number {
-  let [low, high] = [0, items.length]
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (items[middle]!.event.seq > position) high = middle
-    else low = middle + 1
-  }
-  return low
 }
 
 /** A restore lost what was told: who watches knows of leases that never were. */

@@ -2,7 +2,7 @@
 
 import { create } from '@bufbuild/protobuf'
 import { describe, expect, test } from 'vitest'
-import { addresses, failure, versions } from '../../src/cni/answer.ts'
+import { addresses, failure } from '../../src/cni/answer.ts'
 import { readCall, versionOf } from '../../src/cni/call.ts'
 import { CniError, VERSIONS } from '../../src/cni/cni-error.ts'
 import { LeaseSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
@@ -140,10 +140,5 @@ describe('results', () => {
 
   test("the configuration's resolvers go before the pool's", () => {
     expect(told('1.0.0', { dns: { nameservers: ['10.0.0.54'] } }).dns).toEqual({ nameservers: ['10.0.0.54'] })
-  })
-
-  test('VERSION', () => {
-    const answer = versions(readCall({ CNI_COMMAND: 'VERSION' }, '{"cniVersion":"1.0.0"}').config.cniVersion)
-    expect(JSON.parse(answer.stdout)).toEqual({ cniVersion: '1.0.0', supportedVersions: VERSIONS })
   })
 })

@@ -90,6 +90,11 @@ function bundle(): void {
   onTestFinished(() => rmSync(path))
 }
 
+function expectBundled({ code, stdout }: Ended, stdin: string): void {
+  expect(code).toBe(7)
+  expect(JSON.parse(stdout.toString())).toEqual(['c1', stdin])
+}
+
 const failed = (code: number, words: string, cniVersion = '0.4.0') => {
   const [msg, stderr] = [expect.stringContaining(words), '']
   return { cniVersion, code, msg, stderr }
@@ -133,18 +138,12 @@ describe.skipIf(!canCompile)('an agent answers', () => {
     expect(ended.stdout.equals(body)).toBe(true)
   })
 
-  test('nothing to print is nothing', async () => {
-    await agentThat(says('0\n'))
-    expect(await launch(ours(), { env: { CNI_COMMAND: 'DEL' } })).toMatchObject({
-      code: 0,
-      stdout: Buffer.alloc(0),
-    })
-  })
-
-  test('what it notes goes to stderr', async () => {
-    await agentThat(says('0 3 addresses are left\n'))
-    const ended = await launch(ours(), { env: { CNI_COMMAND: 'STATUS' } })
-    expect(ended).toEqual({ code: 0, stdout: Buffer.alloc(0), stderr: '3 addresses are left\n' })
+  test.each([
+    ['0\n', ''],
+    ['0 3 addresses are left\n', '3 addresses are left\n'],
+  ])('%j prints nothing; what it notes goes to stderr', async (answer, stderr) => {
+    await agentThat(says(answer))
+    expect(await launch(ours())).toEqual({ code: 0, stdout: Buffer.alloc(0), stderr })
   })
 
   const elsewhere = JSON.stringify('/run/none')
@@ -176,9 +175,7 @@ describe.skipIf(!canCompile)('no agent answers', () => {
   test('the bundle gets the same call, and ends it', async () => {
     bundle()
     const stdin = ours({ prevResult: { text: 'ä'.repeat(50_000) } })
-    const { code, stdout } = await launch(stdin)
-    expect(code).toBe(7)
-    expect(JSON.parse(stdout.toString())).toEqual(['c1', stdin])
+    expectBundled(await launch(stdin), stdin)
   })
 
   test('the bundle is found beside the launcher, by whatever way it is called', async () => {
@@ -195,9 +192,7 @@ describe.skipIf(!canCompile)('no agent answers', () => {
   ])('an agent that %s is none', async (_, answer) => {
     bundle()
     const asked = await agentThat(answer)
-    const { code, stdout } = await launch(ours())
-    expect(code).toBe(7)
-    expect(JSON.parse(stdout.toString())).toEqual(['c1', ours()])
+    expectBundled(await launch(ours()), ours())
     expect(asked).toHaveLength(1)
   })
 
@@ -205,9 +200,7 @@ describe.skipIf(!canCompile)('no agent answers', () => {
     bundle()
     await agentThat((connection) => void connection.destroy(), { reads: false })
     const stdin = ours({ text: 'x'.repeat(900_000) })
-    const { code, stdout } = await launch(stdin)
-    expect(code).toBe(7)
-    expect(JSON.parse(stdout.toString())).toEqual(['c1', stdin])
+    expectBundled(await launch(stdin), stdin)
   })
 
   test('an agent that takes the call and is silent may have done it: nobody else is asked', async () => {

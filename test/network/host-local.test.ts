@@ -32,7 +32,7 @@ const hostLocal = (name: string, subnet: string) => ({
   ipam: { type: 'host-local', subnet, dataDir: join(node.dir, 'networks') },
 })
 const filesOf = (name: string) =>
-  readdirSync(join(node.dir, 'networks', name)).filter((file) => /^[\d.]+$/.test(file) && file !== 'lock')
+  readdirSync(join(node.dir, 'networks', name)).filter((file) => /^[\d.]+$/.test(file))
 
 type Lease = { readonly address: string; readonly leaseId: string; readonly owner: { readonly uid: string } }
 const held = async (): Promise<readonly Lease[]> =>

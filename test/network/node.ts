@@ -4,7 +4,7 @@
  * containernetworking-plugins, iproute2 and a C compiler.
  */
 import { execFile, execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll } from 'vitest'
@@ -42,8 +42,8 @@ export type Node = Awaited<ReturnType<typeof openNode>>
 
 let count = 0
 
-/** One for a test file. `env`: where its agent finds the service. */
-export async function openNode(env: Readonly<Record<string, string>>, name = 'n1') {
+/** One for a test file, `n1` by name. `env`: where its agent finds the service. */
+export async function openNode(env: Readonly<Record<string, string>>) {
   count += 1
   const tag = `ipl${process.pid % 100_000}${String.fromCharCode(96 + count)}`
   const dir = mkdtempSync(join(HOME, 'ipledger-node-'))
@@ -55,10 +55,8 @@ export async function openNode(env: Readonly<Record<string, string>>, name = 'n1
   let current: Running | null = null
 
   const node = {
-    name,
     bridge: tag,
     dir,
-    state,
     /** A namespace for a container; deleted at the end. */
     add(container: string): string {
       execFileSync('ip', ['netns', 'add', spaceOf(container)])
@@ -84,7 +82,7 @@ export async function openNode(env: Readonly<Record<string, string>>, name = 'n1
     },
     /** Waits until the agent answers. */
     async startAgent(...more: readonly string[]): Promise<Running> {
-      const args = ['agent', '--node', name, '--bridge', tag, '--socket', socket, '--state', state]
+      const args = ['agent', '--node', 'n1', '--bridge', tag, '--socket', socket, '--state', state]
       const running = startProcess([...args, '--cni-cache', join(dir, 'cache'), ...more], env)
       current = running
       await waitFor(
@@ -101,26 +99,15 @@ export async function openNode(env: Readonly<Record<string, string>>, name = 'n1
       await current?.finished
       current = null
     },
-    agentLog: () => `${current?.stdout()}${current?.stderr()}`,
-    configuration: ({ config = {}, ipam = {} }: CallOptions = {}) => ({
-      cniVersion: '1.0.0',
-      name: 'blue',
-      type: 'bridge',
-      bridge: tag,
-      isGateway: true,
-      ...config,
-      ipam: {
-        type: 'ipledger-cni',
-        agentSocket: socket,
-        stateDir: state,
-        url: env.IPLEDGER_URL,
-        node: name,
-        ...ipam,
-      },
-    }),
     async call(command: Command, container: string, options: CallOptions = {}): Promise<Called> {
       const { plugin = 'bridge', args, netns = node.pathOf(container), ifname = 'eth0' } = options
       const ours = join(dir, 'bin')
+      const service = { agentSocket: socket, stateDir: state, url: env.IPLEDGER_URL, node: 'n1' }
+      const configuration = {
+        ...{ cniVersion: '1.0.0', name: 'blue', type: 'bridge', bridge: tag, isGateway: true },
+        ...options.config,
+        ipam: { type: 'ipledger-cni', ...service, ...options.ipam },
+      }
       return await run(join(plugin === 'ipledger-cni' ? ours : PLUGINS, plugin), {
         env: {
           PATH: `${join(ROOT_PATH, 'node_modules/.bin')}:${process.env.PATH}`,
@@ -131,7 +118,7 @@ export async function openNode(env: Readonly<Record<string, string>>, name = 'n1
           CNI_PATH: `${ours}:${PLUGINS}`,
           ...(args !== undefined && { CNI_ARGS: args }),
         },
-        stdin: JSON.stringify(node.configuration(options)),
+        stdin: JSON.stringify(configuration),
         started: options.started,
       })
     },
@@ -189,7 +176,6 @@ function buildPlugin(to: string): void {
   execFileSync(inside('node_modules/.bin/rolldown'), [inside('src/cni/main.ts'), ...options], {
     stdio: 'ignore',
   })
-  copyFileSync(inside('src/cni/launcher.c'), join(to, 'launcher.c'))
 }
 
 type Interface = { readonly addr_info: readonly { readonly local: string; readonly scope: string }[] }

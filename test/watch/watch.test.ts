@@ -28,22 +28,18 @@ type Options = {
 /** Reads a watch until `enough`, and ends it. */
 async function watched(asked: object, enough: (told: Told) => boolean, options: Options = {}): Promise<Told> {
   const { protocol = 'grpc', on = running, token } = options
-  const { signal, ...abort } = withSignal()
+  const abort = new AbortController()
   const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
   const told: WatchLeasesResponse[] = []
-  const watch = clientOf(LeaseService, on, protocol).watchLeases(asked, { signal, timeoutMs: 0, headers })
+  const called = { signal: abort.signal, timeoutMs: 0, headers }
+  const watch = clientOf(LeaseService, on, protocol).watchLeases(asked, called)
   for await (const one of watch) {
     told.push(one)
     options.sofar?.(one)
     if (enough(told)) break
   }
-  abort.end()
+  abort.abort()
   return told
-}
-
-function withSignal() {
-  const abort = new AbortController()
-  return { signal: abort.signal, end: () => abort.abort() }
 }
 
 async function refused(asked: object, options: Options = {}) {
