@@ -66,6 +66,8 @@ test('a directory of the real plugin is imported; what runs keeps its address, n
 
 test('leaked files are removed when sources have proven it; the others stay, whatever a list says (antrea#8239)', async () => {
   const names = ['leak1', 'leak2', 'stuck', 'reused', 'runs', 'mistaken']
+  // An agent that looks before the import takes what it sees for strangers'.
+  await node.killAgent()
   const options = hostLocal('green', '10.205.1.0/24')
   const at: Record<string, string> = {}
   for (const one of names) at[one] = given(await node.call('ADD', node.add(one), options))[0]!
@@ -80,6 +82,7 @@ test('leaked files are removed when sources have proven it; the others stay, wha
   expect(first.imported.filter(({ outcome }) => outcome === 'unreadable')).toMatchObject([
     { where: join(dir, '10.205.1.200') },
   ])
+  await node.startAgent()
   for (const one of ['leak1', 'leak2', 'stuck', 'reused']) node.remove(one)
   const listed = async () =>
     (await call.ok('LivenessService/ListSightings', {})).sightings.map((one: Lease) => one.address)
@@ -122,6 +125,7 @@ test('leaked files are removed when sources have proven it; the others stay, wha
 })
 
 test("a file is removed under host-local's lock, and only while it is what was looked at", async () => {
+  await node.killAgent()
   const options = hostLocal('red', '10.205.1.128/26')
   const [address] = given(await node.call('ADD', node.add('locked'), options))
   const [other] = given(await node.call('ADD', node.add('rewritten'), options))
