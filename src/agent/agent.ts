@@ -185,10 +185,10 @@ export async function runAgent(
     while (!signal.aborted) {
       handed = new Map()
       const begun = await attempt('begin a report', reporter.begin)
-      const survey = await attempt('look', reporter.survey)
+      const survey = await attempt('look', () => reporter.survey(handed))
       if (survey !== undefined) foreign = survey.foreign
       if (begun !== undefined && survey !== undefined)
-        await attempt('report', () => reporter.report(begun, survey, handed))
+        await attempt('report', () => reporter.report(begun, survey))
       if (survey !== undefined) await attempt('fill the reserve', () => reserve.fill(survey.held))
       await pause(begun === undefined ? RETRY_MS : durationMs(begun.interval!))
     }

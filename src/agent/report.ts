@@ -38,33 +38,38 @@ export type Survey = {
   readonly holders: ReadonlyMap<string, Lease['owner']>
   /** Ids of the leases that are not quarantined. */
   readonly held: ReadonlySet<string>
-  /** In use here, and no lease of this node. */
+  /** In use here, and no lease of this node: now, and the time before. */
   readonly foreign: readonly string[]
 }
 
 export function createReporter(options: Options) {
   const { client, network, node, source, epoch, bridge, cniCache, reserve } = options
   let last: { readonly key: string; readonly digest: string } | undefined
+  let strangers: ReadonlySet<string> = new Set()
 
   return {
     begin: () => client.liveness.beginSnapshot({ network, source }),
-    /** Leases before the look, so that what is released between the two is not foreign. @throws CallFailed */
-    async survey(): Promise<Survey> {
+    /**
+     * Leases before the look, so that what is released between the two is not foreign; nor is what was reserved between them, by
+     * this agent (`handed`) or by a plugin without one: that is a lease the next time. @throws CallFailed
+     */
+    async survey(handed: Survey['holders']): Promise<Survey> {
       const leases = await Array.fromAsync(allLeases(client, { network, node }))
-      const holders = new Map(leases.map(({ address, owner }) => [address, owner]))
       const good = leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
       const held = new Set(good.map(({ leaseId }) => leaseId))
       const look = await lookAround(bridge)
-      const foreign = look.seen.filter(({ address, isConnected }) => isConnected && !holders.has(address))
-      return { look, holders, held, foreign: foreign.map(({ address }) => address) }
+      const holders = new Map([...leases.map(({ address, owner }) => [address, owner] as const), ...handed])
+      const unknown = look.seen.filter(({ address, isConnected }) => isConnected && !holders.has(address))
+      const before = strangers
+      strangers = new Set(unknown.map(({ address }) => address))
+      return { look, holders, held, foreign: [...strangers.intersection(before)] }
     },
-    /** Of a survey that was made after the begin. `handed`: what was handed out meanwhile. @throws CallFailed */
+    /** Of a survey that was made after the begin. @throws CallFailed */
     async report(
       { sequence, head, begunAt }: BeginSnapshotResponse,
       { look, holders }: Survey,
-      handed: Survey['holders'],
     ): Promise<void> {
-      const entries = named(look, new Map([...holders, ...handed]))
+      const entries = named(look, holders)
       const key = JSON.stringify(entries)
       const report = { network, source, epoch, sequence, head, begunAt: begunAt!, complete: look.complete }
       const isSame = last?.key === key && last.digest !== '' && look.complete

@@ -52,11 +52,13 @@ export function openReserve({ client, network, node, state, size, pools }: Optio
     slots.set(index, { leases, taker })
   }
 
-  /** @throws CallFailed: it stays */
-  async function release(index: number, { leases }: Slot): Promise<void> {
-    for (const { leaseId } of leases) await client.leases.release({ leaseId })
+  function drop(index: number): void {
     rmSync(join(dir, `${index}.json`), { force: true })
     slots.delete(index)
+  }
+
+  async function release({ leases }: Slot): Promise<void> {
+    for (const { leaseId } of leases) await client.leases.release({ leaseId })
   }
 
   const ownerOf = (index: number) => ({
@@ -85,7 +87,9 @@ export function openReserve({ client, network, node, state, size, pools }: Optio
     /** @throws CallFailed: it stays the container's */
     async giveBack(owner: CniOwner): Promise<void> {
       const [index, slot] = entryOf(owner) ?? []
-      if (index !== undefined) await release(index, slot!)
+      if (index === undefined) return
+      await release(slot!)
+      drop(index)
     },
     taken: () =>
       [...slots.values()].flatMap(({ taker, leases }) =>
@@ -102,7 +106,11 @@ export function openReserve({ client, network, node, state, size, pools }: Optio
     isHolder: (uid: string): boolean => [...slots.keys()].some((index) => ownerOf(index).name === uid),
     /** While the service is there: what the ledger no longer holds is replaced, what is missing added. @throws CallFailed */
     async fill(held: ReadonlySet<string>): Promise<void> {
-      for (const [index, slot] of free().slice(size)) await release(index, slot)
+      for (const [index, slot] of free().slice(size)) {
+        // First, so that nobody gets it meanwhile; what can't be released is nobody's, which ends by proof.
+        drop(index)
+        await release(slot)
+      }
       const missing = free()
         .filter(([, { leases }]) => !leases.every(({ leaseId }) => held.has(leaseId)))
         .map(([index]) => index)
