@@ -16,8 +16,10 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parse } from 'yaml'
 import { createClient } from '../../src/client/client.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { ROOT } from '../support/root.ts'
@@ -80,7 +82,14 @@ function placeTools(root: string): void {
     for (const path of [program, ...linkedBy(program)]) place(root, path)
 }
 
-const baseTree = () => tree('base', (library) => !library.includes('libatomic'))
+function baseTree(): string {
+  const root = tree('base', (library) => !library.includes('libatomic'))
+  for (const tool of ['ip', 'nsenter', 'arping', 'ndisc6']) {
+    const program = execFileSync('sh', ['-c', `realpath $(command -v ${tool})`], { encoding: 'utf8' }).trim()
+    for (const path of [program, ...linkedBy(program)]) place(root, path)
+  }
+  return root
+}
 
 function nodeTree(): string {
   const root = tree('node', () => true)
@@ -113,21 +122,6 @@ test('it is built, and serves as a user that is not root', { timeout: 300_000 },
   const { Size, Config } = await docker.getImage(IMAGE).inspect()
   console.log(`built in ${((performance.now() - began) / 1_000).toFixed(1)} s, ${(Size / 1e6).toFixed(0)} MB`)
   expect(Config.User).toBe('1000:1000')
-  // As a node's init container does it.
-  const plugin = await docker.createContainer({
-    Image: IMAGE,
-    Entrypoint: [
-      '/bin/sh',
-      '-c',
-      'cp -r /opt/ipledger/cni /copy && echo {} | CNI_COMMAND=VERSION /copy/ipledger-cni && node --check /copy/ipledger-cni.mjs',
-    ],
-    User: '0',
-  })
-  await plugin.start()
-  const { StatusCode } = await plugin.wait()
-  const printed = (await plugin.logs({ stdout: true, stderr: true })).toString('utf8')
-  expect([StatusCode, printed]).toEqual([0, expect.stringContaining('"supportedVersions"')])
-
   const database = await createTestDatabase({ empty: true })
   const container = await docker.createContainer({
     Image: IMAGE,
@@ -146,10 +140,69 @@ test('it is built, and serves as a user that is not root', { timeout: 300_000 },
   expect(pool?.name).toBe('web')
   const { Pid } = (await container.inspect()).State
   expect(readFileSync(`/proc/${Pid}/status`, 'utf8')).toMatch(/^Uid:\t1000\t1000/m)
+  await agentOfTheNode(url)
   await container.stop()
   expect((await container.inspect()).State.ExitCode).toBe(0)
   await database.drop()
 })
+
+/** The containers of ops/kubernetes/agent.yaml as a kubelet runs them, with directories of its own for the node's. */
+async function agentOfTheNode(url: string): Promise<void> {
+  const { initContainers, containers, ...pod } = parse(
+    readFileSync(new URL('ops/kubernetes/agent.yaml', ROOT), 'utf8'),
+  ).spec.template.spec
+  const on = (volume: string) => join(home, 'host', volume)
+  for (const { name } of pod.volumes) mkdirSync(on(name), { recursive: true })
+  writeFileSync(
+    join(on('settings'), 'agent.env'),
+    `IPLEDGER_URL=${url}\nAGENT_OPTIONS="--bridge=none0 --pools=web"\n`,
+  )
+  const started = async ({ command, volumeMounts, securityContext }: (typeof containers)[number]) => {
+    const [Entrypoint, ...Cmd] = command
+    const bind = ({ name, mountPath }: { readonly name: string; readonly mountPath: string }) =>
+      `${on(name)}:${mountPath}`
+    const container = await engine.docker.createContainer({
+      Image: IMAGE,
+      Entrypoint: [Entrypoint],
+      Cmd,
+      User: String(pod.securityContext.runAsUser),
+      Env: ['NODE=node-1'],
+      HostConfig: {
+        Binds: volumeMounts.map(bind),
+        NetworkMode: 'host',
+        PidMode: 'host',
+        CapAdd: securityContext?.capabilities.add ?? [],
+        SecurityOpt: ['seccomp=unconfined'],
+      },
+    })
+    await container.start()
+    return container
+  }
+  expect(await (await started(initContainers[0])).wait()).toMatchObject({ StatusCode: 0 })
+  const agent = await started(containers[0])
+  const said = async () => (await agent.logs({ stdout: true, stderr: true })).toString('utf8')
+  await waitFor(async () => (await said()).includes('agent: node node-1'), { what: 'the agent to listen' })
+  const call = (command: string, ipam: object) =>
+    execFileSync(join(on('plugins'), 'ipledger-cni'), {
+      env: { CNI_COMMAND: command },
+      input: JSON.stringify({
+        cniVersion: '1.1.0',
+        name: 'blue',
+        ipam: { type: 'ipledger-cni', agentSocket: join(on('run'), 'agent.sock'), ...ipam },
+      }),
+      encoding: 'utf8',
+    })
+  expect(call('STATUS', { pools: ['web'] })).toBe('')
+  expect(() => call('STATUS', { pools: ['none'] })).toThrow('ipledger-cni')
+  // By name: the shell of the base that was made here has some of them built in.
+  const look = ['nsenter', `--net=/proc/${process.pid}/ns/net`, 'ip', '-j', 'addr']
+  for (const Cmd of [look, ['arping', '-V'], ['ndisc6', '-V']]) {
+    const looking = await agent.exec({ Cmd, AttachStdout: true, AttachStderr: true })
+    const said = await text(await looking.start({}))
+    expect(await looking.inspect(), said).toMatchObject({ ExitCode: 0 })
+  }
+  await agent.stop()
+}
 
 /** What .dockerignore lets through. */
 function readContext(): string[] {
