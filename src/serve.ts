@@ -68,6 +68,7 @@ export async function openService(
     ...worker,
   })
   open.defer(() => server.close())
+  open.defer(addGauges(() => [['ipledger.watches', [], server.watches()]]))
   return { database, ledger, server }
 }
 

@@ -121,6 +121,7 @@ const TABLE = {
   },
   ObservableGauge: {
     'ipledger.queue.commands{network}': 'Commands that wait for a batch in this process',
+    'ipledger.watches': 'Watches of leases that are open in this process',
     'ipledger.image.records{network}': 'Touched addresses of the network in the memory of this process',
     'nodejs.eventloop.delay.p99.seconds':
       "How late the process's event loop was, 99 % of the time, since somebody last asked",

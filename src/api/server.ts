@@ -64,9 +64,10 @@ export async function startServer(
     loaded,
   })
   const answerPage = createPages({ health, tokens, metrics, log })
+  const watch = watchLeases(options)
   const front: Front = {
     methods: methodsOf(options),
-    streams: [watchLeases(options)],
+    streams: [watch],
     stopping: stopping.signal,
     takenWithinMs: options.takenWithinMs ?? TAKEN_WITHIN_MS,
     tokens,
@@ -160,6 +161,7 @@ export async function startServer(
   return {
     httpPort,
     grpcPort,
+    watches: watch.watches,
     close: (): Promise<void> => {
       closed ??= drain()
       return closed

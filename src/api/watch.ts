@@ -63,7 +63,7 @@ function* inMessages(changes: readonly LeaseChange[], position: number): Generat
   }
 }
 
-export function watchLeases({ ledger, reads }: Backend): Stream {
+export function watchLeases({ ledger, reads }: Backend): Stream & { readonly watches: () => number } {
   const hub = createWatchHub(reads)
 
   async function* watch(
@@ -125,6 +125,7 @@ export function watchLeases({ ledger, reads }: Backend): Stream {
     desc,
     roles: RIGHTS.get(desc.name)!,
     tell: (message, call, signal) => watch(read(message as WatchLeasesRequest), call, signal),
+    watches: hub.watches,
   }
 }
 

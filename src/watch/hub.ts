@@ -104,8 +104,11 @@ export function createWatchHub(reads: Pick<Reads, 'heads' | 'tail'>) {
     }
   }
 
+  /** One that was answered before is answered no more. */
   function answer({ waiting }: Tail, one: Waiting, items: readonly Tailed[]): void {
-    waiting.get(one.node)!.delete(one)
+    const there = waiting.get(one.node)
+    there?.delete(one)
+    if (there?.size === 0) waiting.delete(one.node)
     one.resolve(items)
   }
 
