@@ -69,6 +69,19 @@ async function world() {
   return { network, reserve, release, quarantine }
 }
 
+test('how many are open is known', async () => {
+  const { network, reserve } = await world()
+  const counts: number[] = []
+  const sofar = ({ changes: [change] }: WatchLeasesResponse) => {
+    if (change === undefined) void reserve('a')
+    else counts.push(running.server.watches())
+  }
+  await waitFor(() => running.server.watches() === 0)
+  await watched({ network }, upto(1), { sofar })
+  expect(counts).toEqual([1])
+  await waitFor(() => running.server.watches() === 0)
+})
+
 describe('what is told', () => {
   test.each<Protocol>(['grpc', 'connect json', 'connect binary', 'grpc-web'])(
     'over %s: the leases that are held, at one number, and each event after it',
