@@ -10,7 +10,7 @@ import { durationMs } from '@bufbuild/protobuf/wkt'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import { failure } from '../cni/answer.ts'
-import { attend, type Desk, deliverAll } from '../cni/attend.ts'
+import { attend, type Desk, deliver } from '../cni/attend.ts'
 import { type Call, type CniOwner, readCall, versionOf } from '../cni/call.ts'
 import { CniError } from '../cni/cni-error.ts'
 import { addressesOf } from '../cni/look.ts'
@@ -172,7 +172,7 @@ export async function runAgent(
       wake = () => woken.resolve(true)
       const waiting = await attempt(
         'confirm or release',
-        async () => (await confirm()) + (await deliverAll(network, desk)),
+        async () => (await confirm()) + (await deliver(network, desk)),
       )
       // A plugin that found no agent leaves its releases in the outbox and wakes nobody.
       const isWoken = await Promise.race([pause(waiting === 0 ? LONGEST_TICK_MS : wait), woken.promise])

@@ -46,16 +46,15 @@ export type AgentDesk = {
 }
 
 const CNI_NETWORK = 'cni.network'
-/** A plugin has no loop: each call delivers some of what earlier ones left. */
-const AT_ONCE = 16
 
 /** @throws CniError */
 export async function attend(call: Call, desk: Desk): Promise<Answer> {
   const { command, config } = call
   try {
     const answer = await COMMANDS[command](call, desk)
+    // A plugin has no loop: each call delivers what earlier ones left.
     if (desk.agent === null && ['ADD', 'DEL', 'GC'].includes(command))
-      await deliverAll(config.ipam.network, desk, AT_ONCE).catch(ofTheLedger)
+      await deliver(config.ipam.network, desk).catch(ofTheLedger)
     return answer
   } catch (error) {
     throw error instanceof CallFailed ? spoken(error) : error
@@ -106,11 +105,9 @@ async function reserve(
   return (await client.leases.reserve(request, { timeoutMs: patienceMs })).leases
 }
 
-/** Written down first: from then on the address goes back, whatever happens to us. */
-async function del(call: Call, desk: Desk): Promise<Answer> {
-  const parting = { network: call.config.ipam.network, owner: call.owner!, netns: call.netns }
-  desk.outbox.put(parting)
-  await deliver([parting], desk).catch(ofTheLedger)
+/** From here on the address goes back, whatever happens to us: when the main plugin has removed the interface. */
+async function del({ config, owner, netns }: Call, desk: Desk): Promise<Answer> {
+  desk.outbox.put({ network: config.ipam.network, owner: owner!, netns })
   return NOTHING
 }
 
@@ -120,20 +117,20 @@ function ofTheLedger(error: unknown): void {
   if (!(error instanceof CallFailed)) throw error
 }
 
-/** All that can be: their addresses are configured no longer. Answers how many remain. */
-export async function deliverAll(network: string, desk: Desk, limit?: number): Promise<number> {
-  if (desk.outbox.all(network, limit).length === 0) return 0
-  // Some may be withdrawn while we wait for the lock.
-  return await desk.outbox.locked(() => deliver(desk.outbox.all(network, limit), desk))
-}
-
 /**
- * Those whose interface has no address. A namespace that has no path, or whose path is not known, may be there all the same: then
- * the addresses are looked for in all. One that is refused does not stop the others. Answers how many remain.
+ * Releases what was parted from and whose interface has no address. A namespace that has no path, or whose path is not known, may
+ * be there all the same: then the addresses are looked for in all. One that is refused does not stop the others. Answers how
+ * many remain.
  *
  * @throws CallFailed the first failure
  */
-async function deliver(partings: readonly Parting[], desk: Desk): Promise<number> {
+export async function deliver(network: string, desk: Desk): Promise<number> {
+  if (desk.outbox.all(network).length === 0) return 0
+  // Some may be withdrawn while we wait for the lock.
+  return await desk.outbox.locked(() => deliverAll(desk.outbox.all(network), desk))
+}
+
+async function deliverAll(partings: readonly Parting[], desk: Desk): Promise<number> {
   const places = partings.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
   const configured = await addressesOf(places)
   const gone = partings.filter((_, at) => (configured[at] ?? []).length === 0)

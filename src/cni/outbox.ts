@@ -64,11 +64,10 @@ export function createOutbox(stateDir: string) {
       writeFileSync(draft, JSON.stringify(parting))
       renameSync(draft, file)
     },
-    /** Those of one network, at most so many. */
-    all(network: string, limit = Number.POSITIVE_INFINITY): readonly Parting[] {
+    /** Those of one network. */
+    all(network: string): readonly Parting[] {
       const files = readdirSync(dir).filter((name) => name.endsWith('.json'))
-      const partings = files.slice(0, limit).flatMap((name) => read(join(dir, name)) ?? [])
-      return partings.filter((one) => one.network === network)
+      return files.flatMap((name) => read(join(dir, name)) ?? []).filter((one) => one.network === network)
     },
     remove: (parting: Parting): void => rmSync(fileOf(parting), { force: true }),
     /** The attachment is in use again. Waits for a delivery that is under way. */
