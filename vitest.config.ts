@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as const }
 
@@ -17,10 +18,20 @@ const SERVERS = [
 const apart = [...PLAIN, ...SERVERS.map(({ name }) => name)].map((name) => `test/${name}/**`)
 const globalSetup = ['test/support/postgres.ts']
 
+/** What waits for servers begins first: a run is as long as what ends last. */
+class ServersFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLate = ({ project }: TestSpecification) =>
+      Number(SERVERS.every(({ name }) => name !== project.name))
+    return (await super.sort(files)).toSorted((a, b) => isLate(a) - isLate(b))
+  }
+}
+
 export default defineConfig({
   test: {
-    // Each worker drives a server and a database beside itself.
-    maxWorkers: 2,
+    // On two cores: each drives a server and a database beside itself, and waits a lot.
+    maxWorkers: 3,
+    sequence: { sequencer: ServersFirst },
     projects: [
       { test: { ...shared, name: 'plain', include: PLAIN.map((name) => `test/${name}/**/*.test.ts`) } },
       {

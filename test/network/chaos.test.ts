@@ -12,7 +12,7 @@ import { startTestServer } from '../support/server.ts'
 import { waitFor } from '../support/wait-for.ts'
 import { doubles, openNode } from './node.ts'
 
-const ROUNDS = Number(process.env.IPLEDGER_CHAOS_ROUNDS ?? 8)
+const ROUNDS = Number(process.env.IPLEDGER_CHAOS_ROUNDS ?? 6)
 const SEED = Number(process.env.IPLEDGER_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
 const CONTAINERS = 12
 /** Fewer than containers want, so that what is freed is soon handed out again. */
