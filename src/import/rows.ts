@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { parse } from 'csv-parse/sync'
 import { parse as parseYaml } from 'yaml'
+import { z } from 'zod'
 import { attachmentsIn } from '../cni/cache.ts'
 import { addressMeant, formatAddress } from '../core/address.ts'
 
@@ -102,14 +103,25 @@ export function keaRows(path: string, now = Date.now()): Read {
   const latest = new Map<string, Row | Unreadable | null>()
   for (const { line, cells } of csvOf(path)) {
     const where = `${path}:${line}`
-    const { address: said = '', state = '0', hwaddr, duid, iaid, hostname, client_id: client } = cells
+    const {
+      address: said = '',
+      state = '0',
+      hwaddr,
+      duid,
+      iaid,
+      hostname,
+      client_id: client,
+      expire = '',
+    } = cells
     // The table of IPv4 leases has numbers.
     const address = /^\d+$/.test(said) ? formatAddress({ family: 4, value: BigInt(said) }) : said
-    const ends = Number(cells.expire) * 1_000
+    // The tables have times as text; one that can't be read has not come.
+    const ends = /^\d+$/.test(expire) ? Number(expire) * 1_000 : Date.parse(expire)
     const isOver = state !== '0' || cells.valid_lifetime === '0' || ends < now
     const uid = duid ? `${duid}/${iaid ?? ''}` : hwaddr || client
-    if (!uid) latest.set(address, { where, unreadable: 'it has neither hwaddr, client_id nor duid' })
-    else if (isOver) latest.set(address, null)
+    if (isOver) latest.set(address, null)
+    else if (!uid) latest.set(address, { where, unreadable: 'it has neither hwaddr, client_id nor duid' })
+    else if (cells.lease_type === '2') latest.set(address, { where, unreadable: 'it is a delegated prefix' })
     else {
       const name = hostname ? `${hostname.replace(/\.$/, '')}/${uid}` : uid
       latest.set(address, { where, address, owner: { kind: 'host', name, uid } })
@@ -150,6 +162,8 @@ export function csvRows(path: string): Read {
     const { address = '', kind = '', name = '', uid = '', incarnation, interface: on, node, labels } = cells
     if (address === '' || kind === '' || (name === '' && uid === ''))
       return { where, unreadable: 'it needs address, kind, and name or uid' }
+    const read = labels ? labelsOf(labels) : {}
+    if (read === null) return { where, unreadable: 'labels: must be a JSON object of texts, or empty' }
     const owner = {
       kind,
       name: name || uid,
@@ -157,10 +171,18 @@ export function csvRows(path: string): Read {
       ...(incarnation && { incarnation }),
       ...(on && { interface: on }),
       ...(node && { node }),
-      ...(labels && { labels: JSON.parse(labels) as Record<string, string> }),
+      labels: read,
     }
     return { where, address, owner }
   })
+}
+
+function labelsOf(cell: string): Readonly<Record<string, string>> | null {
+  try {
+    return z.record(z.string(), z.string()).parse(JSON.parse(cell))
+  } catch {
+    return null
+  }
 }
 
 type Line = { readonly line: number; readonly cells: Readonly<Record<string, string | undefined>> }

@@ -75,9 +75,16 @@ items:
 
   test('Kea: the tables of its databases', () => {
     const four = fileOf(
-      'address,hwaddr,valid_lifetime,expire,state\n167772431,08002b023f4e,3600,4102444800,0\n',
+      `address,hwaddr,valid_lifetime,expire,state
+167772431,08002b023f4e,3600,2099-12-31 00:00:00+00,0
+167772432,08002b023f4f,3600,2001-12-31 00:00:00+00,0
+`,
     )
     expect(attachments(keaRows(four))).toEqual(['10.0.1.15 host 08002b023f4e 08002b023f4e'])
+    const prefix = fileOf(
+      'address,duid,iaid,lease_type,prefix_len,expire,state\nfd00:5::,00:01:aa,7,2,56,4102444800,0\n',
+    )
+    expect(keaRows(prefix)).toEqual([{ where: `${prefix}:2`, unreadable: 'it is a delegated prefix' }])
     const six = fileOf(
       'address,duid,iaid,valid_lifetime,expire,state,hostname\nfd00:5::9,00:01:aa,7,60,4102444800,0,\n',
     )
@@ -187,6 +194,11 @@ ten,container,c6,,,,,
     const { code, stdout } = await ipledger(service, ['import', 'csv', path()])
     expect(code).toBe(1)
     expect(stdout).toContain('0 to import, 2 already held, 5 not imported')
+    const labelled = csvRows(fileOf('address,kind,name,labels\n10.0.0.1,vm,a,{}\n10.0.0.2,vm,b,team=a\n'))
+    expect(labelled).toMatchObject([
+      { address: '10.0.0.1' },
+      { unreadable: expect.stringContaining('labels') },
+    ])
     const missing = await ipledger(service, ['import', 'kea', '/nowhere'])
     expect(missing).toMatchObject({
       code: 2,

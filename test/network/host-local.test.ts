@@ -35,8 +35,11 @@ const filesOf = (name: string) =>
   readdirSync(join(node.dir, 'networks', name)).filter((file) => /^[\d.]+$/.test(file))
 
 type Lease = { readonly address: string; readonly leaseId: string; readonly owner: { readonly uid: string } }
+/** But for what is set aside for nobody known: what runs without a lease. */
 const held = async (): Promise<readonly Lease[]> =>
-  (await call.ok('LeaseService/ListLeases', { pageSize: 1_000 })).leases
+  (await call.ok('LeaseService/ListLeases', { pageSize: 1_000 })).leases.filter(
+    ({ owner }: Partial<Lease>) => owner !== undefined,
+  )
 const holders = async () =>
   Object.fromEntries((await held()).map(({ address, owner }) => [address, owner.uid]))
 
