@@ -15,16 +15,20 @@ import { clusterCpuMs, cpuMs } from './usage.ts'
 
 const TURN_MS = 100
 
-/** Events come evenly, from callers of BatchReserve and BatchRelease, on nodes by turns. */
 export async function watch(bench: Bench): Promise<void> {
+  for (const processes of [1, 2]) await watchOf(bench, processes)
+}
+
+/** Events come evenly, from callers of BatchReserve and BatchRelease at the first process, on nodes by turns; the last is watched. */
+async function watchOf(bench: Bench, processes: number): Promise<void> {
   const { watches, watchedPerSecond, watchedMs } = bench.scale
   const stage = await bench.stage('main')
   const network = 'watched'
   await stage.network({ network, cidr: '10.0.0.0/8', addresses: 0, held: 0, reserves: 0 })
-  const { through, pids } = await stage.through(1)
-  const [one] = through
-  if (one?.kind !== 'service') throw new Error('a service is watched')
-  const { leases } = createClient({ url: `http://${one.host}:${one.port}` })
+  const { through, pids } = await stage.through(processes)
+  const [written, one] = [through[0], through.at(-1)]
+  if (written?.kind !== 'service' || one?.kind !== 'service') throw new Error('a service is watched')
+  const { leases } = createClient({ url: `http://${written.host}:${written.port}` })
 
   const ended = new AbortController()
   const lateMs: number[] = []
@@ -49,7 +53,7 @@ export async function watch(bench: Bench): Promise<void> {
   const writing: Promise<unknown>[] = []
   for (; performance.now() < began + watchedMs; turn += 1) {
     const owner = (n: number) => ({
-      ...{ kind: 'container', name: `bench/${turn}-${n}`, incarnation: '1', interface: 'eth0' },
+      ...{ kind: 'container', name: `bench/${processes}/${turn}-${n}`, incarnation: '1', interface: 'eth0' },
       node: `node-${(turn * each + n) % watches}`,
     })
     const requests = Array.from({ length: each }, (_, n) => ({ owner: owner(n) }))
@@ -68,9 +72,11 @@ export async function watch(bench: Bench): Promise<void> {
   await Promise.allSettled(watching)
   if (arrived !== events) throw new Error(`${events} events were written, ${arrived} were told`)
   const late = lateMs.sort((a, b) => a - b)
-  const what = `${watches.toLocaleString('en-US')} watches, ${Math.round((events * 1_000) / watchedMs).toLocaleString('en-US')} events a second`
+  const perSecond = Math.round((events * 1_000) / watchedMs).toLocaleString('en-US')
+  const of = processes === 1 ? 'the process that writes' : 'another process'
+  const what = `${watches.toLocaleString('en-US')} watches of ${of}, ${perSecond} events a second`
   const at = (share: number) => late[Math.ceil(late.length * share) - 1]!
-  bench.show(amount('watch', `${what}: from an event to its watcher, p50`, at(0.5), 'ms'))
+  bench.show(amount('watch', `${what}: from event to watcher, p50`, at(0.5), 'ms'))
   bench.show(amount('watch', 'the same, p99', at(0.99), 'ms', { most: 250 }))
   bench.show(amount('watch', 'the same: cores of service and PostgreSQL', cores, 'cores'))
 }

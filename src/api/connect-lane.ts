@@ -115,6 +115,9 @@ export function createConnectLane(
           const slow = setTimeout(values.get(CUT), front.takenWithinMs)
           try {
             yield told
+          } catch {
+            // Its caller is gone: nobody is left to be told.
+            return
           } finally {
             clearTimeout(slow)
           }

@@ -1,4 +1,6 @@
 /** WatchLeases as callers see it: the initial state, what follows, filters, resuming, and what ends a watch. */
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { ConnectError } from '@connectrpc/connect'
 import { pino } from 'pino'
@@ -276,6 +278,28 @@ describe('who may not, and what cannot be', () => {
       }))
       await ok('LeaseService/BatchRelease', { network, requests: named })
     }
+  })
+
+  test('a caller that goes while it is written to is no defect', async () => {
+    const { network, reserve } = await world()
+    const seen: string[] = []
+    const logger = pino({ level: 'error' }, { write: (line: string) => seen.push(JSON.parse(line).msg) })
+    const server = await serverOn({ ...running, logger })
+    onTestFinished(() => server.close())
+    const breakAtWrite = (message: unknown) => {
+      const { response } = message as { readonly response: ServerResponse }
+      const write = response.write.bind(response) as (...written: unknown[]) => boolean
+      response.write = (...written: unknown[]) => {
+        if (written[0] instanceof Uint8Array && response.headersSent) response.destroy()
+        return write(...written)
+      }
+    }
+    subscribe('http.server.request.start', breakAtWrite)
+    onTestFinished(() => void unsubscribe('http.server.request.start', breakAtWrite))
+    const watch = watched({ network }, () => false, { on: urls(server), protocol: 'connect json' })
+    await expect(watch).rejects.toThrow()
+    await reserve('seen')
+    expect(seen).toEqual([])
   })
 
   test('a server that stops says so', async () => {
