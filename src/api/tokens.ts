@@ -84,7 +84,8 @@ export function openTokens(file: string, log: Logger): Tokens {
       const certified = subject === null ? undefined : callers.get(subject)
       if (certified !== undefined && authorization === undefined) return certified
       if (authorization === undefined || authorization === '') {
-        throw refused('UNAUTHENTICATED', 'send the header Authorization: Bearer <token>')
+        const known = subject === null ? '' : `no token is for certificates of ${subject}; `
+        throw refused('UNAUTHENTICATED', `${known}send the header Authorization: Bearer <token>`)
       }
       const given = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(authorization)?.[1]
       if (given === undefined)

@@ -82,7 +82,10 @@ async function remedy(
 }
 
 function unanswered(failure: CallFailed, url: string): string {
-  switch (systemCode(failure.cause)) {
+  const code = systemCode(failure.cause)
+  if (code !== undefined && /CERT|VERIFY_LEAF/.test(code))
+    return `ipledger: the certificate of ${url} is not trusted (${failure.message}). Set IPLEDGER_CA to the file of its CA. Nothing was sent.`
+  switch (code) {
     case 'ECONNREFUSED':
       return `ipledger: nothing listens at ${url}. Start it with "ipledger serve", or set IPLEDGER_URL.${
         process.argv[2] === 'recover' ? ' If nothing serves the database yet, say --database.' : ''

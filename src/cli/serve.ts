@@ -55,6 +55,7 @@ export function welcome(
   const url = callersUrl(host, httpPort, tls !== undefined)
   const settings = [
     ...(url === 'http://127.0.0.1:8080' ? [] : [`IPLEDGER_URL=${url} `]),
+    ...(tls === undefined ? [] : ['IPLEDGER_CA=… ']),
     ...(tokensFile === undefined ? [] : ['IPLEDGER_TOKEN=… ']),
   ].join('')
   const place = databaseUrl === undefined ? `data in ${directory}` : 'data in the database of DATABASE_URL'

@@ -14,6 +14,7 @@ import { createToken } from '../../src/api/tokens.ts'
 import { CallFailed, createClient } from '../../src/client/client.ts'
 import { StartRefused } from '../../src/config.ts'
 import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
+import { ipledger } from '../e2e/commands.ts'
 import { serviceOn, useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
 
@@ -104,6 +105,22 @@ test.each([
   expect(await refusal(reserve(as(name), 'n1'))).toBe('UNAUTHENTICATED')
   // Whoever shows a token is that, whatever the certificate.
   expect(await refusal(as(name, { token }).leases.listLeases({}))).toBeNull()
+})
+
+test('a subject that nobody named is said', async () => {
+  await expect(as('stranger').leases.listLeases({})).rejects.toThrow(
+    'no token is for certificates of CN=node-9;',
+  )
+})
+
+test('a server of a CA that is not known is told nothing, and the sentence says why', async () => {
+  const { code, stderr } = await ipledger({ url }, ['lease', 'list'])
+  expect(code).toBe(3)
+  expect(stderr).toContain('is not trusted (')
+  expect(
+    (await ipledger({ url }, ['lease', 'list'], { IPLEDGER_CA: path('ours.crt'), IPLEDGER_TOKEN: token }))
+      .code,
+  ).toBe(0)
 })
 
 test('without TLS nothing is answered', async () => {

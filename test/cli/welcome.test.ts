@@ -19,6 +19,10 @@ test.each([
 test.each([
   [{}, '  npx ipledger lease list'],
   [{ IPLEDGER_PORT: '9000' }, '  IPLEDGER_URL=http://127.0.0.1:9000 npx ipledger lease list'],
+  [
+    { IPLEDGER_TLS_CERT: 'c', IPLEDGER_TLS_KEY: 'k' },
+    '  IPLEDGER_URL=https://127.0.0.1:8080 IPLEDGER_CA=… npx ipledger lease list',
+  ],
   [{ IPLEDGER_TOKENS: 'tokens.jsonl' }, '  IPLEDGER_TOKEN=… npx ipledger lease list'],
 ])('what a start prints names what its commands need: %j', (set, line) => {
   const config = readConfig(set)
