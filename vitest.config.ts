@@ -4,7 +4,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as const }
 
 /** What needs no PostgreSQL. */
-const PLAIN = ['client', 'cni', 'core', 'simulation', 'sources', 'unit']
+const PLAIN = ['client', 'core', 'simulation', 'sources', 'unit']
 /**
  * Starts a Docker Engine, a Prometheus or Python, makes network namespaces: only where Debian's packages are installed; the Engine
  * and the namespaces as root.

@@ -8,7 +8,7 @@
 import { formatValue } from '../src/core/address.ts'
 import type { AddressRecord, LedgerEvent } from '../src/core/event.ts'
 import { buildPool, parsePoolSettings } from '../src/core/pool.ts'
-import { cellsOf, digestOf, textOf } from '../src/ledger/event-text.ts'
+import { digestOf, textOf } from '../src/ledger/event-text.ts'
 import { rebuildNetwork } from '../src/ledger/rebuild.ts'
 import { insertEvents } from '../src/ledger/tables.ts'
 import { IDENTITY_SQL, withClient } from '../src/postgres/connect.ts'
@@ -57,7 +57,7 @@ export async function writeHistory(adminUrl: string, history: History): Promise<
       batch = []
     }
     for (const event of events(history, identity, now)) {
-      const text = textOf(cellsOf(history.network, event))
+      const text = textOf(history.network, event)
       digest = digestOf(digest, text)
       batch.push({ event, text, digest })
       if (batch.length === BATCH) await flush()

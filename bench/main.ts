@@ -2,17 +2,20 @@
  * `ipledger bench`: how fast it is on this machine, each line beside a floor from the same run. Everything it makes is its own
  * and gone at the end. It fails when something breaks, never because of a speed.
  */
+import { exitCodeOf } from '../src/cli/program.ts'
 import { StartRefused } from '../src/config.ts'
 import { withClient } from '../src/postgres/connect.ts'
 import { writeHistory } from './history.ts'
 import { LINES } from './lines.ts'
 import { type Load, startLoad } from './load.ts'
-import type { Bench, Scale, Stage } from './measure.ts'
-import { number, people, type Row } from './report.ts'
+import type { Bench, Row, Scale, Stage } from './measure.ts'
+import { number, people } from './report.ts'
 import { openScratch } from './scratch.ts'
 import { type Service, startService } from './service.ts'
 
-export type Options = {
+type Asked = {
+  /** What to measure; none means all. */
+  readonly lines: readonly string[]
   /** Small and short: that it runs, not how fast. */
   readonly quick?: boolean
   /** How many minutes `snapshot` holds its transaction open. */
@@ -64,11 +67,7 @@ const ONE_ROW = `
     at timestamptz not null,
     primary key (network_id, name))`
 
-/** `lines`: those to measure; none means all. */
-export async function runBench(
-  lines: readonly string[],
-  { quick: isQuick = false, heldOpen }: Options,
-): Promise<void> {
+async function runBench({ lines, quick: isQuick = false, heldOpen }: Asked): Promise<void> {
   for (const name of lines)
     if (!(name in LINES))
       throw new StartRefused(`There is no line "${name}": name some of ${Object.keys(LINES).join(', ')}.`)
@@ -147,3 +146,5 @@ export async function runBench(
     await scratch.stop()
   }
 }
+
+process.exitCode = await exitCodeOf(() => runBench(JSON.parse(process.argv[2]!) as Asked))

@@ -4,7 +4,6 @@
  */
 import type { History } from './history.ts'
 import type { Load, Measured, Shape, Through, Work } from './load.ts'
-import type { Row } from './report.ts'
 import type { Scratch, ScratchDatabase } from './scratch.ts'
 import { clusterCpuMs, cpuMs } from './usage.ts'
 
@@ -68,6 +67,19 @@ export type Subject = {
   readonly units?: number
   /** Processes of services, whose processor time is shown. */
   readonly pids?: readonly number[]
+}
+
+export type Row = {
+  readonly line: string
+  readonly what: string
+  readonly value: number
+  readonly unit: string
+  readonly figures: Figures | null
+  readonly floor: { readonly what: string; readonly value: number } | null
+  /** To the floor. */
+  readonly ratio: number | null
+  /** Of the ratio where there is a floor, else of the value. */
+  readonly goal: { readonly least?: number; readonly most?: number; readonly isOfValue?: boolean } | null
 }
 
 export type Figures = Measured & {

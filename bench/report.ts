@@ -1,19 +1,6 @@
 /** What the bench prints: rows with their floors. */
 import { cpus, release } from 'node:os'
-import type { Figures } from './measure.ts'
-
-export type Row = {
-  readonly line: string
-  readonly what: string
-  readonly value: number
-  readonly unit: string
-  readonly figures: Figures | null
-  readonly floor: { readonly what: string; readonly value: number } | null
-  /** To the floor. */
-  readonly ratio: number | null
-  /** Of the ratio where there is a floor, else of the value. */
-  readonly goal: { readonly least?: number; readonly most?: number; readonly isOfValue?: boolean } | null
-}
+import type { Row } from './measure.ts'
 
 function isMet({ value, ratio, goal }: Row): boolean | null {
   if (goal === null) return null

@@ -153,7 +153,7 @@ async function openSource(through: Through, network: string, source: string, nod
     id: source,
     sight: { ...(node !== '' && { node }), ownerKinds: ['pod', 'container'], families: [4], interval: '30s' },
   })
-  await ask('EnableSource', { id: source })
+  await ask('EnableSource', { id: source, acceptUnlisted: true })
   let digest = ''
   let { sequence, head, begunAt } = await ask('BeginSnapshot', { source })
   const tell = async (content: object) => {

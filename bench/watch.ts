@@ -19,7 +19,7 @@ export async function watch(bench: Bench): Promise<void> {
   for (const processes of [1, 2]) await watchOf(bench, processes)
 }
 
-/** Events come evenly, from callers of BatchReserve and BatchRelease at the first process, on nodes by turns; the last is watched. */
+/** The first process writes, the last is watched. Events come evenly, one node after the other. */
 async function watchOf(bench: Bench, processes: number): Promise<void> {
   const { watches, watchedPerSecond, watchedMs } = bench.scale
   const stage = await bench.stage('main')

@@ -13,10 +13,11 @@ grant insert on ipledger.event to ipledger_service;
 grant insert, update (network_id) on ipledger.network_lock to ipledger_service;
 grant insert, update on
   ipledger.lease, ipledger.network, ipledger.pool, ipledger.source, ipledger.source_report, ipledger.sighting,
-  ipledger.source_failure, ipledger.lookup, ipledger.request, ipledger.pool_sample, ipledger.verification
+  ipledger.source_failure, ipledger.lookup, ipledger.request, ipledger.pool_sample, ipledger.attention,
+  ipledger.verification
   to ipledger_service;
 grant delete on
-  ipledger.pool, ipledger.source_failure, ipledger.sighting, ipledger.lookup, ipledger.request, ipledger.pool_sample
+  ipledger.pool, ipledger.source_failure, ipledger.sighting, ipledger.lookup, ipledger.request, ipledger.pool_sample, ipledger.attention
   to ipledger_service;
 
 grant usage on schema ipledger_audit to ipledger_service, ipledger_auditor;

@@ -135,6 +135,8 @@ function singleOf({ message, enum: names, scalar }: DescField): object {
       return { type: 'boolean' }
     case ScalarType.UINT32:
       return { type: 'integer', minimum: 0, maximum: 2 ** 32 - 1 }
+    case ScalarType.BYTES:
+      return { type: 'string', contentEncoding: 'base64' }
     case ScalarType.UINT64:
       return { type: 'string', format: 'uint64', pattern: '^[0-9]+$' }
     default:

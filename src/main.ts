@@ -6,11 +6,5 @@ import { fileURLToPath } from 'node:url'
 // somebody else might have put something; where it cannot be written, everything is compiled each time.
 enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url)))
 
-// A reader that has seen enough (`ipledger events | head`) is not an error.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error
-  process.exit(0)
-})
-
 const { runCli } = await import('./cli/program.ts')
 process.exitCode = await runCli(process.argv.slice(2))

@@ -1,7 +1,7 @@
 /**
- * Gauges that come from the database: how full pools are, what is held, who is silent, what waits. Read when somebody
+ * Gauges that come from the database: how full pools are, what is held, which sources are silent, what waits. Read when somebody
  * collects, over the connections for reads: what is cheap at most every ten seconds, what counts leases once a minute. How full
- * pools are is what the last sample says.
+ * pools are and what waits is what a job wrote last.
  *
  * - A database that is away or silent holds up nobody: a collection waits `WAIT_MS` for what is being read and goes on with
  *   what is known; what is older than a minute or two is left out, and `ipledger_database_up` says so.
@@ -26,8 +26,11 @@ const WAIT_MS = 1_500
 type Row = { readonly metric: ReadMetric; readonly labels: string[]; readonly value: number }
 type Part = { readonly everyMs: number; readonly text: string }
 
+/** The networks that gauges are about. */
+const N = `n as materialized (select * from ipledger.network order by network_id limit ${MOST})`
+
 const NETWORKS = `
-  with n as materialized (select * from ipledger.network order by network_id limit ${MOST})
+  with ${N}
   select g.metric, g.labels, g.value::float8 as value
     from n
     left join ipledger.event b on n.era > 0 and b.network_id = n.network_id and b.seq = n.era::bigint << ${ERA_BITS}
@@ -41,25 +44,26 @@ const NETWORKS = `
      ('ipledger.verify.differences', array[n.network_id], coalesce(json_array_length(v.findings), 0))) as g (metric, labels, value)
    where g.value is not null
   union all
-  select 'ipledger.holds', array[h.network, h.hold], 1 from ipledger_audit.holds h
+  select 'ipledger.holds', array[h.network, h.hold], 1 from n join ipledger_audit.holds h on h.network = n.network_id
+  union all
+  select 'ipledger.attention', array[a.network_id, a.code], sum(a.count)
+    from n join ipledger.attention a on a.network_id = n.network_id group by a.network_id, a.code
   union all
   select 'ipledger.series.left_out', array['networks'], greatest(0, count(*) - ${MOST}) from ipledger.network`
 
-/** The worst that attention says of a source. */
 const SOURCES = `
-  with s as materialized (
-    select s.*, case when s.state = 'RETIRED' then 'retired' when s.lag > 2 * s.interval then 'silent'
-                     when s.complete_lag > 3 * s.interval then 'partial' when s.warm then 'good' else 'cold' end as standing
-      from ipledger_audit.sources s
+  with ${N},
+  s as materialized (
+    select s.network, s.source, s.status, s.lag, s.interval from n join ipledger_audit.sources s on s.network = n.network_id
   )
-  select 'ipledger.sources' as metric, array[s.network, s.state, s.standing] as labels, count(*)::float8 as value
-    from s group by s.network, s.state, s.standing
+  select 'ipledger.sources' as metric, array[s.network, s.status] as labels, count(*)::float8 as value
+    from s group by s.network, s.status
   union all
   (select g.metric, array[s.network, s.source], extract(epoch from g.value)::float8
-     from (select * from s where s.state <> 'RETIRED' order by s.network, s.source limit ${MOST}) s
+     from (select * from s where s.status <> 'retired' order by s.network, s.source limit ${MOST}) s
     cross join lateral (values ('ipledger.source.lag.seconds', greatest(s.lag, interval '0')), ('ipledger.source.interval.seconds', s.interval)) as g (metric, value))
   union all
-  select 'ipledger.series.left_out', array['sources'], greatest(0, count(*) - ${MOST}) from s where s.state <> 'RETIRED'`
+  select 'ipledger.series.left_out', array['sources'], greatest(0, count(*) - ${MOST}) from ipledger.source s where s.state <> 'RETIRED'`
 
 const POOLS = `
   with p as materialized (select * from ipledger.pool order by network_id, pool_id limit ${MOST})
@@ -86,15 +90,12 @@ const FORECAST = `
     from ipledger_audit.pool_forecast f where f.exhausted_in is not null limit ${MOST}`
 
 const LEASES = `
+  with ${N}
   select 'ipledger.quarantined_leases' as metric, array[q.network, q.quarantine_reason] as labels, count(*)::float8 as value
-    from ipledger_audit.quarantines q group by q.network, q.quarantine_reason
+    from n join ipledger_audit.quarantines q on q.network = n.network_id group by q.network, q.quarantine_reason
   union all
   select 'ipledger.suspects', array[k.network_id, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
-    from ipledger.lookup k group by k.network_id, k.answer`
-
-const ATTENTION = `
-  select 'ipledger.attention' as metric, array[a.network, a.code] as labels, count(*)::float8 as value
-    from ipledger_audit.attention a group by a.network, a.code`
+    from n join ipledger.lookup k on k.network_id = n.network_id group by k.network_id, k.answer`
 
 const OFTEN_MS = 10_000
 const SELDOM_MS = 60_000
@@ -104,7 +105,6 @@ const PARTS: readonly Part[] = [
   { everyMs: OFTEN_MS, text: POOLS },
   { everyMs: SELDOM_MS, text: FORECAST },
   { everyMs: SELDOM_MS, text: LEASES },
-  { everyMs: SELDOM_MS, text: ATTENTION },
 ]
 /** Beyond this and its interval a part is no longer known. */
 const KNOWN_FOR_MS = 60_000

@@ -2,13 +2,14 @@
  * The processes of the service, put together: what each needs is opened in order, and closed in the other order however it
  * ends. A start that fails leaves nothing running.
  */
-import { createHealth } from './api/health.ts'
-import { startPages } from './api/pages.ts'
-import { type RunningServer, startServer } from './api/server.ts'
+import { HealthState } from './api/http/health.ts'
+import { checkPort, startPages } from './api/http/pages.ts'
+import { ApiServer } from './api/http/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, StartRefused } from './config.ts'
 import { startWorker } from './jobs/worker.ts'
-import { Unavailable } from './ledger/loop.ts'
+import type { Clock } from './ledger/clock.ts'
+import { Unavailable } from './ledger/ledger.ts'
 import { type OpenLedger, openLedger } from './ledger/open.ts'
 import type { Reads } from './ledger/reads.ts'
 import { createReads } from './ledger/reads.ts'
@@ -20,22 +21,28 @@ import { createIntake } from './sources/intake.ts'
 import { readSourceSecrets } from './sources/settings.ts'
 import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
 
-type Options = {
+export type ProcessOptions = {
   /** The embedded PostgreSQL died. */
   readonly onFailure?: ((error: Error) => void) | undefined
-  /** By how much a test has moved time, in milliseconds. */
-  readonly movedBy?: (() => number) | undefined
+  /** What ends a start between two of its steps. */
+  readonly stopping?: AbortSignal
+}
+type Options = ProcessOptions & {
+  /** Tests have others. */
+  readonly clock?: Clock | undefined
 }
 type ServiceOptions = Options & { readonly worker: boolean }
 
 export type Service = {
   readonly database: Database
   readonly ledger: OpenLedger
-  readonly server: RunningServer
+  readonly server: ApiServer
 }
 
 /** For what sources report: each report is a few milliseconds of one of them. Not measured. */
 const INTAKE_CONNECTIONS = 8
+/** For what jobs ask of tables; one that stays holds none while it waits. */
+const JOB_CONNECTIONS = 4
 /** A million records are loaded in 10 s. */
 const LOAD_WITHIN_MS = 120_000
 const NETWORK = 'default'
@@ -48,14 +55,20 @@ export async function openService(
   options: ServiceOptions,
 ): Promise<Service> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
+  // Whoever is told that a port is taken has no database made for it.
+  await checkPort(config.host, config.port, 'IPLEDGER_PORT')
+  await checkPort(config.host, config.grpcPort, 'IPLEDGER_GRPC_PORT')
   const parts = await openParts(config, log, open, 'own', options)
   const { database, ledger, intake, secrets, metrics } = parts
   const pool = parts.connect('ipledger reads', config.readConnections)
   const reads = createReads(pool)
   open.defer(addGauges(createObserved(pool, log)))
   const worker = options.worker ? { worker: (await parts.startJobs()).trouble } : {}
-  const loaded = loadImages(ledger, reads, log)
-  const server = await startServer({
+  const loading = new AbortController()
+  open.defer(() => loading.abort())
+  const loaded = loadImages(ledger, reads, log, loading.signal)
+  options.stopping?.throwIfAborted()
+  const server = await ApiServer.start({
     ledger,
     reads,
     intake,
@@ -73,7 +86,7 @@ export async function openService(
 }
 
 /** Loads the images of all networks, one after the other. Answers whether it has come to its end. */
-function loadImages(ledger: OpenLedger, reads: Reads, log: Logger): () => boolean {
+function loadImages(ledger: OpenLedger, reads: Reads, log: Logger, signal: AbortSignal): () => boolean {
   let isLoaded = false
   const load = async () => {
     for (let after: string | null = null; ; ) {
@@ -84,11 +97,11 @@ function loadImages(ledger: OpenLedger, reads: Reads, log: Logger): () => boolea
           .image(name, { deadline: performance.now() + LOAD_WITHIN_MS })
           .catch((error) => log.warn({ network: name, err: error }, 'image not loaded'))
       after = networks.at(-1)?.name ?? null
-      if (after === null) return
+      if (after === null || signal.aborted) return
     }
   }
   load()
-    .catch((error) => log.warn({ err: error }, 'images are loaded at first use'))
+    .catch((error) => signal.aborted || log.warn({ err: error }, 'images are loaded at first use'))
     .finally(() => {
       isLoaded = true
     })
@@ -100,18 +113,19 @@ export async function openJobs(
   config: Config,
   log: Logger,
   open: AsyncDisposableStack,
-  onFailure: (error: Error) => void,
+  options: ProcessOptions,
 ): Promise<number | null> {
   const tokens = config.telemetry.page ? chooseTokens(config, log) : null
   open.defer(() => tokens?.close())
-  const { metrics, connect, startJobs } = await openParts(config, log, open, 'share', { onFailure })
+  if (tokens !== null) await checkPort(config.host, config.metricsPort, 'IPLEDGER_METRICS_PORT')
+  const { metrics, connect, startJobs } = await openParts(config, log, open, 'share', options)
   const { trouble } = await startJobs()
   if (tokens === null) return null
   // A worker serves no methods: its metrics have a port of their own, and its state with them.
   const reads = createReads(connect('ipledger probes', 1))
   const stopping = new AbortController()
   const look = () => reads.condition()
-  const health = createHealth({ look, services: [], stopping: stopping.signal, worker: trouble })
+  const health = new HealthState({ look, services: [], stopping: stopping.signal, worker: trouble })
   const where = { host: config.host, port: config.metricsPort }
   const pages = await startPages({ health, tokens, metrics, log }, where)
   open.defer(() => pages.close())
@@ -141,21 +155,18 @@ async function openParts(
   const telemetry = page || pushed || traces ? await import('./telemetry-export.ts') : null
   const metrics = telemetry?.startTelemetry(config.telemetry, log, open) ?? null
   const { database, ledger } = await openWriter(config, log, open, embedded, options)
-  const connect = (applicationName: string, max: number) => {
+  const connect = (applicationName: string, max: number, url = database.serviceUrl) => {
     const onLost = (err: Error): void => log.warn({ err }, `a connection of ${applicationName} was lost`)
-    return open.adopt(createPool({ url: database.serviceUrl, applicationName, max, onLost }), (one) =>
-      one.end(),
-    )
+    return open.adopt(createPool({ url, applicationName, max, onLost }), (one) => one.end())
   }
   const intake = createIntake({ ledger, database: connect('ipledger intake', INTAKE_CONNECTIONS), log })
   const startJobs = async () => {
-    const { serviceUrl, jobsUrl } = database
+    const pools = {
+      jobs: connect('ipledger jobs', config.jobConnections, database.jobsUrl),
+      database: connect('ipledger jobs', JOB_CONNECTIONS),
+    }
     const asked = createAskedSources(secrets)
-    const connections = config.jobConnections
-    return open.adopt(
-      await startWorker({ jobsUrl, serviceUrl, connections, ledger, intake, asked, log }),
-      (worker) => worker.stop(),
-    )
+    return open.adopt(await startWorker({ ...pools, ledger, intake, asked, log }), (one) => one.stop())
   }
   return { metrics, database, ledger, intake, secrets, connect, startJobs }
 }
@@ -165,9 +176,10 @@ async function openWriter(
   log: Logger,
   open: AsyncDisposableStack,
   embedded: 'own' | 'share',
-  { onFailure, movedBy }: Options,
+  { onFailure, stopping, clock }: Options,
 ): Promise<Pick<Service, 'database' | 'ledger'>> {
   const database = open.adopt(await openDatabase(config, { log, embedded, onFailure }), (one) => one.stop())
+  stopping?.throwIfAborted()
   const ledger = await openLedger({
     url: database.serviceUrl,
     connections: config.writeConnections,
@@ -180,7 +192,7 @@ async function openWriter(
     },
     traceId: currentTraceId,
     observer: observeLedger(log),
-    ...(movedBy !== undefined && { movedBy }),
+    clock,
   })
   open.defer(() => ledger.close())
   open.defer(

@@ -34,7 +34,6 @@ import {
 } from '@opentelemetry/semantic-conventions'
 import { pino } from 'pino'
 import type { LogLevel } from './config.ts'
-import type { LedgerOptions } from './ledger/open.ts'
 
 const SCOPE = 'ipledger'
 /** Of every process, unless OTEL_SERVICE_NAME says otherwise. */
@@ -144,9 +143,10 @@ const TABLE = {
     'ipledger.source.lag.seconds{network,source}':
       'Since the source last reported; of one that never did, since it was registered',
     'ipledger.source.interval.seconds{network,source}': 'How often the source is to report',
-    'ipledger.sources{network,state,standing}':
-      'Sources by state and standing: silent, partial, cold (what it does not list proves nothing yet), good, retired',
-    'ipledger.attention{network,code}': 'What waits for a person or an answer',
+    'ipledger.sources{network,status}':
+      'Sources by status: registered (dry run), retired; and of enabled ones silent, partial, cold (what it does not list proves nothing yet), good',
+    'ipledger.attention{network,code}':
+      'How many leases, sources or findings wait for a person or an answer, as judged once a minute',
     'ipledger.suspects{network,answer}':
       'Questions about leases that nobody lists, by their last answer; waiting where none has come',
     'ipledger.era{network}': 'Era of the log',
@@ -266,43 +266,45 @@ const FAILED = {
   unknown: 'unknown',
 } as const
 
+type LoggedEvent = { readonly type: string; readonly cause: string; readonly details?: unknown }
+type Batch = Readonly<Record<'commands' | 'events' | 'lockMs' | 'decideMs' | 'writeMs', number>>
+
 /** What the loops of a ledger tell: metrics, and what a person should read. */
-export const observeLedger = (log: Logger) =>
-  ({
-    batch(_network, { commands, lockMs, decideMs, writeMs }) {
-      count('ipledger.batches', ['committed'])
-      record('ipledger.batch.commands', [], commands)
-      record('ipledger.batch.duration.seconds', [], (lockMs + decideMs + writeMs) / 1_000)
-      record('ipledger.batch.phase.duration.seconds', ['lock'], lockMs / 1_000)
-      record('ipledger.batch.phase.duration.seconds', ['decide'], decideMs / 1_000)
-      record('ipledger.batch.phase.duration.seconds', ['write'], writeMs / 1_000)
-    },
-    loaded(network, { ms }) {
-      expectNetwork(network)
-      record('ipledger.image.load.duration.seconds', [], ms / 1_000)
-    },
-    eraBegun(network, era, why) {
+export const observeLedger = (log: Logger) => ({
+  batch(_network: string, { commands, lockMs, decideMs, writeMs }: Batch) {
+    count('ipledger.batches', ['committed'])
+    record('ipledger.batch.commands', [], commands)
+    record('ipledger.batch.duration.seconds', [], (lockMs + decideMs + writeMs) / 1_000)
+    record('ipledger.batch.phase.duration.seconds', ['lock'], lockMs / 1_000)
+    record('ipledger.batch.phase.duration.seconds', ['decide'], decideMs / 1_000)
+    record('ipledger.batch.phase.duration.seconds', ['write'], writeMs / 1_000)
+  },
+  loaded(network: string, { ms }: Readonly<Record<'records' | 'ms', number>>) {
+    expectNetwork(network)
+    record('ipledger.image.load.duration.seconds', [], ms / 1_000)
+  },
+  failed(network: string, what: keyof typeof FAILED, err: unknown) {
+    count('ipledger.batches', [FAILED[what]])
+    if (what === 'vetoed') count('ipledger.unique_violations', [network])
+    log.warn({ network, what, err }, 'a batch failed')
+  },
+  defect(network: string, { type: command }: { readonly type: string }, err: unknown) {
+    log.error({ network, command, err }, 'the database refuses what the ledger allows')
+  },
+  event(network: string, { type, cause, details }: LoggedEvent) {
+    count('ipledger.events', [network, type, cause])
+    if (type === 'lease.reaped') count('ipledger.reaps', [network, cause])
+    else if (type === 'era.begun') {
       count('ipledger.eras_begun', [network])
-      log.error({ network, era, why }, 'a new era begins')
-    },
-    failed(network, what, err) {
-      count('ipledger.batches', [FAILED[what]])
-      if (what === 'vetoed') count('ipledger.unique_violations', [network])
-      log.warn({ network, what, err }, 'a batch failed')
-    },
-    defect(network, { type: command }, err) {
-      log.error({ network, command, err }, 'the database refuses what the ledger allows')
-    },
-    event(network, { type, cause }) {
-      count('ipledger.events', [network, type, cause])
-      if (type === 'lease.reaped') count('ipledger.reaps', [network, cause])
-    },
-    /** The database's clock was set: by so much more, or less, than time passed. */
-    clockStep(byMs) {
-      count('ipledger.clock_jumps', [byMs > 0 ? 'forward' : 'back'])
-      log.error({ byMs: Math.round(byMs) }, "the database's clock was set")
-    },
-  }) satisfies LedgerOptions['observer']
+      log.error({ network, ...(details as object) }, 'a new era begins')
+    }
+  },
+  /** The database's clock was set: by so much more, or less, than time passed. */
+  clockStep(byMs: number) {
+    count('ipledger.clock_jumps', [byMs > 0 ? 'forward' : 'back'])
+    log.error({ byMs: Math.round(byMs) }, "the database's clock was set")
+  },
+})
 
 export function countReport(network: string, complete: boolean, ms: number): void {
   count('ipledger.reports', [network, complete ? 'yes' : 'no'])
@@ -351,15 +353,6 @@ function parentOf(traceparent: string | undefined): Context {
   return trace.setSpanContext(ROOT_CONTEXT, { traceId, spanId, traceFlags, isRemote: true })
 }
 
-/** A call: its span, whose trace its events name, and its duration. */
-export type RpcObserved = {
-  /** The caller's where nothing is traced. */
-  readonly traceId: string | null
-  run<T>(work: () => T): T
-  /** `status` is the code of gRPC, in its spelling; `reason` empty where it went well. The first one counts. */
-  end(status: string, reason: string): void
-}
-
 export type RpcSystem = 'connectrpc' | 'grpc'
 
 /** Codes that are the server's fault, as the conventions for gRPC have it. */
@@ -372,26 +365,38 @@ const SERVER_FAULTS: ReadonlySet<string> = new Set([
   'DATA_LOSS',
 ])
 
-/** `method` is `package.Service/Method`. */
-export function beginRpc(method: string, system: RpcSystem, traceparent: string | undefined): RpcObserved {
-  const begun = performance.now()
-  const attributes = { [ATTR_RPC_SYSTEM_NAME]: system, [ATTR_RPC_METHOD]: method }
-  const span = tracer().startSpan(method, { kind: SpanKind.SERVER, attributes }, parentOf(traceparent))
-  const own = span.spanContext()
-  let ended = false
-  return {
-    traceId: isSpanContextValid(own) ? own.traceId : null,
-    run: (work) => within(span, work),
-    end(status, reason) {
-      if (ended) return
-      ended = true
-      record(RPC_DURATION, [method], secondsSince(begun))
-      if (status !== 'OK') count('ipledger.calls.failed', [method, status, reason])
-      span.setAttribute(ATTR_RPC_STATUS_CODE, status)
-      if (reason !== '') span.setAttribute(ATTR_ERROR_TYPE, reason)
-      if (SERVER_FAULTS.has(status)) span.setStatus({ code: SpanStatusCode.ERROR })
-      span.end()
-    },
+/** A call: its span, whose trace its events name, and its duration. */
+export class RpcSpan {
+  /** The caller's where nothing is traced. */
+  readonly traceId: string | null
+  readonly #method: string
+  readonly #begun = performance.now()
+  readonly #span: Span
+  #hasEnded = false
+
+  /** `method` is `package.Service/Method`. */
+  constructor(method: string, system: RpcSystem, traceparent: string | undefined) {
+    const attributes = { [ATTR_RPC_SYSTEM_NAME]: system, [ATTR_RPC_METHOD]: method }
+    this.#method = method
+    this.#span = tracer().startSpan(method, { kind: SpanKind.SERVER, attributes }, parentOf(traceparent))
+    const own = this.#span.spanContext()
+    this.traceId = isSpanContextValid(own) ? own.traceId : null
+  }
+
+  run<T>(work: () => T): T {
+    return within(this.#span, work)
+  }
+
+  /** `status` is the code of gRPC, in its spelling; `reason` empty where it went well. The first one counts. */
+  end(status: string, reason: string): void {
+    if (this.#hasEnded) return
+    this.#hasEnded = true
+    record(RPC_DURATION, [this.#method], secondsSince(this.#begun))
+    if (status !== 'OK') count('ipledger.calls.failed', [this.#method, status, reason])
+    this.#span.setAttribute(ATTR_RPC_STATUS_CODE, status)
+    if (reason !== '') this.#span.setAttribute(ATTR_ERROR_TYPE, reason)
+    if (SERVER_FAULTS.has(status)) this.#span.setStatus({ code: SpanStatusCode.ERROR })
+    this.#span.end()
   }
 }
 

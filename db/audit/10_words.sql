@@ -121,11 +121,10 @@ Example:
 
 create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
   language sql immutable as $$
-  select case
-    when reason = 'OPERATOR' or owner_kind = 'infrastructure' then 'It ends by an operator only: Reap'
-    when reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'RELEASED_BUT_LIVE') then
-      'It ends when a Release by its own attachment confirms the removal, on proof that nobody is there, or by an operator: Reap'
-    else 'It ends on proof that nobody is there, or by an operator: Reap' end
+  select concat('It ends by ',
+    case when reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'RELEASED_BUT_LIVE') then 'its own Release with confirmed removal or ' end,
+    case when reason not in ('OPERATOR', 'IN_USE') and owner_kind is distinct from 'infrastructure' then 'proof that nobody is there or ' end,
+    'an operator: Reap')
 $$;
 comment on function ipledger_audit.quarantine_exit(text, text) is $$What ends a quarantine, by its reason and the kind of its owner.
 

@@ -1,12 +1,6 @@
 -- The log, as a table and in sentences, and how places in it are found. Functions read the view `log`, since they run with the
 -- rights of whoever calls them.
 
-create view ipledger_audit.log as
-  select e.network_id, e.seq, e.format, e.type, e.at, e.actor, e.cause, e.trace_id, e.pool_id, e.address, e.previous,
-         e.prefix_length, e.token as fencing_token, e.state, e.ended, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
-         e.owner_interface, e.node, e.labels::jsonb as labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.available_at,
-         e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_why, e.details::jsonb as evidence, e.digest
-    from ipledger.event e;
 comment on view ipledger_audit.log is $$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event,
 without request_id, by which a caller is answered again; `evidence` is its `details`. Keys that have an index: (network_id, seq),
 (network_id, address, previous), (network_id, owner_name, seq), and (network_id, type) of events that have no address.
@@ -62,7 +56,9 @@ declare
   doer text := concat(' by ', event.actor, ' (', event.cause, ')');
   source text := coalesce(event.evidence ->> 'source', event.evidence ->> 'id');
   quarantine text := '; it was in quarantine as ' || event.quarantine_reason || ' since ' || ipledger_audit.moment(event.quarantined_at);
-  cooling text := '; the address cools until ' || ipledger_audit.moment(event.available_at);
+  kept text := case when event.evidence ->> 'contested' = 'true' then '; another was listed there, so the address is kept'
+                    when event.evidence ->> 'reason' = 'TAKEN' and event.type = 'lease.reaped' then ''
+                    else '; the address cools until ' || ipledger_audit.moment(event.available_at) end;
 begin
   return case event.type
     when 'lease.reserved' then concat(lease, ' was reserved for ', owner, place, doer,
@@ -76,21 +72,21 @@ begin
       case when event.state <> 'RESERVED' then ''
            when event.confirm_by is not null then '; it must be confirmed by ' || ipledger_audit.moment(event.confirm_by)
            else '; there is no deadline to confirm' end)
-    when 'lease.adopted' then concat(lease, ' was adopted for ', owner, place, ', since nobody held it: ', ipledger_audit.describe_seen(event.evidence))
-    when 'lease.released' then concat(lease, ', held for ', owner, ', was released', doer, quarantine, cooling)
+    when 'lease.adopted' then concat(lease, ' was adopted for ', owner, place, ', since no workload held it: ', ipledger_audit.describe_seen(event.evidence))
+    when 'lease.released' then concat(lease, ', held for ', owner, ', was released', doer, quarantine, kept)
     when 'lease.reaped' then concat(lease, ', held for ', owner, ', was reaped',
-      case event.cause
-        when 'PROVEN_ABSENT' then doer || ': ' || ipledger_audit.describe_proof(event.evidence)
-        when 'NEVER_CONFIRMED' then concat(doer, ': it was never confirmed by its deadline ', ipledger_audit.moment(event.evidence -> 'confirmBy'),
-          ' nor in the grace until ', ipledger_audit.moment(event.evidence -> 'due'), ', and nobody had listed it')
-        else concat(' by an operator', doer, ', with node ' || (event.evidence ->> 'node'), ': ', event.evidence ->> 'why') end, quarantine, cooling)
+      case when event.evidence ? 'proof' then doer || ': ' || ipledger_audit.describe_proof(event.evidence)
+           when event.evidence ? 'due' then concat(doer, ': it was never confirmed by its deadline ', ipledger_audit.moment(event.evidence -> 'confirmBy'),
+             ' nor in the grace until ', ipledger_audit.moment(event.evidence -> 'due'), ', and nobody had listed it')
+           when event.evidence ->> 'reason' = 'TAKEN' then concat(', a spare that a workload got: ', ipledger_audit.describe_seen(event.evidence))
+           else concat(' by an operator', doer, ', with node ' || (event.evidence ->> 'node'), ': ', event.evidence ->> 'why') end, quarantine, kept)
     when 'lease.quarantined' then concat(lease, ' was set aside as ', event.quarantine_reason, doer, ', held for ', owner, ': ', event.quarantine_why,
       case when event.evidence ? 'seen' then '; ' || ipledger_audit.describe_seen(event.evidence) end)
     when 'attachment.closed' then concat('Late calls for ', owner, ' are refused', doer, ': it was released')
     when 'source.registered' then concat('Source ', source, ' was registered as ', event.evidence ->> 'kind', doer, ', for ',
       coalesce('node ' || nullif(event.evidence ->> 'node', ''), 'the whole network'), ', in dry run')
     when 'source.enabled' then concat('Source ', source, ' was enabled', doer, ': its silence counts from now on')
-    when 'source.retired' then concat('Source ', source, ' was retired', doer, ', and what it listed is forgotten')
+    when 'source.retired' then concat('Source ', source, ' was retired', doer, ', and what it listed is listed no more')
     when 'source.reported' then concat('Source ', source, ' listed ', jsonb_array_length(event.evidence -> 'appeared'), ' new entries and ',
       jsonb_array_length(event.evidence -> 'vanished'), ' no more, in report ', event.evidence ->> 'sequence', ' begun at head ', event.evidence ->> 'head', doer,
       case when event.evidence ->> 'opened' = 'true' then '; with it epoch ' || (event.evidence ->> 'epoch') || ' began'
@@ -99,6 +95,8 @@ begin
     when 'reconcile.resumed' then concat('Network ', event.network_id, ' was resumed (', ipledger_audit.listed(event.evidence -> 'holds'), ')', doer, ': ', event.evidence ->> 'why')
     when 'network.created' then concat('Network ', event.network_id, ' was created', doer)
     when 'network.updated' then concat('Description or labels of network ', event.network_id, ' were changed', doer)
+    when 'recovery.extended' then concat('Source ', source, ' called', doer, coalesce(' from node ' || nullif(event.evidence ->> 'node', ''), ''),
+      ' and is not registered: the recovery of network ', event.network_id, ' waits until it is, and has reported')
     when 'recovery.ended' then concat('The recovery of network ', event.network_id, ' ended', doer, ': ', event.evidence ->> 'why')
     when 'era.begun' then concat('Era ', event.evidence ->> 'era', ' of network ', event.network_id, ' began', doer, ': ', event.evidence ->> 'why',
       '; the era before it ends at number ', event.evidence ->> 'after',

@@ -16,7 +16,7 @@ Example:
 
 create view ipledger_audit.sources as
   select s.network_id as network, s.source_id as source, s.declaration ->> 'kind' as kind, s.declaration ->> 'node' as node, s.state, s.epoch,
-         coalesce(r.warm and r.epoch = s.epoch and r.era = n.era, false) as warm, r.era,
+         lower(case when s.state <> 'ENABLED' then s.state else coalesce(substr(a.code, 8), 'good') end) as status, r.era,
          (s.declaration ->> 'intervalMs')::float8 * interval '1 millisecond' as interval,
          r.reported_at, now() - coalesce(r.reported_at, s.registered_at) as lag,
          r.complete_at, now() - coalesce(r.complete_at, s.registered_at) as complete_lag, r.sequence, nullif(r.entries, -1) as listed,
@@ -25,11 +25,13 @@ create view ipledger_audit.sources as
     from ipledger.source s
     left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
     left join ipledger.source_failure f on f.network_id = s.network_id and f.source_id = s.source_id and s.state <> 'RETIRED'
-    left join ipledger.network n on n.network_id = s.network_id;
+    left join ipledger.attention a on a.network_id = s.network_id and a.source_id = s.source_id
+         and a.code in ('SOURCE_SILENT', 'SOURCE_PARTIAL', 'SOURCE_COLD');
 comment on view ipledger_audit.sources is $$What can say which addresses are live, and how it stands.
 
 Columns: network; source; kind (push: it reports; docker, kubernetes, http: it is asked); node (empty: the whole network); state (REGISTERED:
-dry run; ENABLED; RETIRED); epoch (its present life); warm (whether its lists count); era (of its last report); interval (between
+dry run; ENABLED; RETIRED); epoch (its present life); status (registered, retired; and of
+an enabled one, as a job judged it once a minute: silent, partial, cold, good); era (of its last report); interval (between
 reports); reported_at and lag (since its last report, or its registration); complete_at and complete_lag (the same of a complete one);
 sequence (of its last report); listed (entries of the last complete one; null: there was none); counted (reports that counted, ever); partial_because (why the
 last one was not complete); failing_since and failure (of a source that is asked: since when its lists fail or are not complete, and why).
@@ -40,12 +42,12 @@ Example:
 create view ipledger_audit.sightings as
   select s.network_id as network, s.address, s.source_id as source, nullif(s.owner_kind, '') as owner_kind, s.owner_name, s.owner_uid,
          s.owner_incarnation, s.owner_interface, s.node, s.state, s.vanished_seq is null and s.state <> 'terminal' as live,
-         (select e.at from ipledger.event e where e.network_id = s.network_id and e.seq = s.appeared_seq) as appeared_at, s.appeared_seq,
+         s.appeared_at, s.appeared_seq,
          s.appeared_head,
          case when s.vanished_seq is null
               then (select r.complete_at from ipledger.source_report r where r.network_id = s.network_id and r.source_id = s.source_id) end as last_seen_at,
          (select e.at from ipledger.event e where e.network_id = s.network_id and e.seq = s.vanished_seq) as vanished_at, s.vanished_seq,
-         s.terminal_at
+         s.terminal_at, s.rests_until
     from ipledger.sighting s;
 comment on view ipledger_audit.sightings is $$Who sees which address for which owner now, and who saw it for a lease that is held still. What was listed before is in the log: events
 source.reported.
@@ -54,40 +56,11 @@ Columns: network; address; source; owner_kind, owner_name, owner_uid, owner_inca
 is not known; interface empty: not told); node; state (the source's word; only `terminal` means ended); live (listed now, and not as
 terminal); appeared_at, appeared_seq, appeared_head (the event with which it was listed, and the head at which that list was begun);
 last_seen_at (the source's last complete list; null: none, or listed no more); vanished_at, vanished_seq (the event with which it was
-listed no more; null: listed still); terminal_at (since when it is listed as ended).
+listed no more; null: listed still); terminal_at (since when it is listed as ended); rests_until (of a free address that is listed no more:
+nobody but this owner gets it before).
 
 Example:
   select source, owner_name, node, state, appeared_at, last_seen_at from sightings where network = 'default' and address = '10.8.64.2';$$;
-
-create view ipledger_audit.conflicts as
-  select l.network, l.address, l.pool, l.state, l.lease_id, l.fencing_token, l.version, l.owner_kind, l.owner_name, l.owner_uid,
-         l.owner_incarnation, l.owner_interface, l.node, l.labels, l.reserved_at, l.confirmed_at, l.confirm_by, l.quarantine_reason,
-         l.quarantined_at, l.quarantined_by, l.quarantine_why, l.quarantined_at as since, p.parties, p.seen_by,
-         concat(abbrev(l.address), ' (lease ', l.lease_id, ') is in use by more than one since ', ipledger_audit.moment(l.quarantined_at), ': ',
-                'it is held for ', ipledger_audit.describe_owner(l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface),
-                ', and ', l.quarantine_why, '. ',
-                case when cardinality(p.seen_by) > 0 then concat('Seen live there by ', array_to_string(p.seen_by, ', '), '. ') else 'Nobody is seen there now. ' end,
-                ipledger_audit.quarantine_exit(l.quarantine_reason, l.owner_kind), '.') as what
-    from ipledger_audit.lease l
-   cross join lateral (
-     select jsonb_agg(jsonb_build_object('role', s.role, 'owner', s.owner, 'node', s.node, 'source', s.source, 'state', s.state, 'since', s.since)
-                      order by s.role, s.since) as parties,
-            coalesce(array_agg(distinct s.source) filter (where s.role = 'seen'), '{}') as seen_by
-       from (select 'holder' as role, l.node, null as source, l.state, l.since,
-                    ipledger_audit.describe_owner(l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface) as owner
-             union all
-             select 'seen', v.node, v.source, v.state, v.appeared_at,
-                    ipledger_audit.describe_owner(v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface)
-               from ipledger_audit.sightings v
-              where v.network = l.network and v.address >= set_masklen(l.address, -1) and v.address <= set_masklen(broadcast(l.address), -1) and v.live) s) p
-   where l.state = 'QUARANTINED' and l.quarantine_reason = 'CONFLICT';
-comment on view ipledger_audit.conflicts is $$Addresses that more than one workload uses, as far as sources saw: held as CONFLICT and handed to nobody.
-
-Columns: those of view `lease`; since (when the conflict was found); parties (the holder, and everybody who is seen there now: role
-holder or seen; owner, node, source, state, since); seen_by (sources that see somebody there now); what (a sentence).
-
-Example:
-  select address, since, seen_by, what from conflicts where network = 'default';$$;
 
 create view ipledger_audit.suspects as
   select q.network_id as network, set_masklen(l.address, e.prefix_length) as address, q.network_id || '/' || e.token as lease_id,

@@ -91,6 +91,15 @@ create function ipledger_audit.explain_address(
              where v.appeared_seq <= a.upto and (v.vanished_seq > a.upto) is not false
              order by v.appeared_seq desc limit 20) s
   ),
+  -- Only of now: who was listed there last, and is listed no more.
+  rests as materialized (
+    select max(v.rests_until) as until,
+           string_agg(concat(' Source ', v.source, ' listed ', ipledger_audit.describe_owner(v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface),
+                             ' there until ', ipledger_audit.moment(v.vanished_at), ': nobody else gets it before ', ipledger_audit.moment(v.rests_until), '.'), '' order by v.rests_until) as words
+      from asked a cross join block b
+      join ipledger_audit.sightings v on v.network = explain_address.network and v.address >= b.first and v.address <= b.last
+     where a.upto = a.head and v.vanished_seq is not null and v.rests_until > explain_address.at
+  ),
   -- Only of now: what is asked of sources about it.
   waits as materialized (
     select string_agg(s.what, ' ' order by s.question_at) as words, jsonb_agg(to_jsonb(s)) as list
@@ -114,15 +123,15 @@ create function ipledger_audit.explain_address(
                  case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end) end, '.',
              case when s.sightings > 0 then concat(' ', s.words, case when s.sightings > 5 then concat('; and ', s.sightings - 5, ' more') end, '.',
                case when s.alive and (x.state <> 'FREE') is not true then ' It is seen live though nobody holds it, and is not handed out while it is listed.' end) end,
-             ' ' || q.words) as what,
+             case when (x.state <> 'FREE') is not true then r.words end, ' ' || q.words) as what,
            coalesce(x.seq, p.seq) as seq,
            jsonb_strip_nulls(jsonb_build_object('position', k.upto, 'sightings', s.list, 'lookUps', q.list, 'state',
              case when x.state <> 'FREE' then x.state
                   when p.seq is null or p.type = 'pool.deleted' then 'OUTSIDE'
                   when w.excluded is not null then 'EXCLUDED'
-                  when x.available_at > explain_address.at then 'COOLING'
+                  when greatest(x.available_at, r.until) > explain_address.at then 'COOLING'
                   else 'FREE' end)) as evidence
-      from asked k cross join seen s cross join waits q
+      from asked k cross join seen s cross join waits q cross join rests r
       left join last x on true
       left join pool p on true
       left join lateral (

@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { CallFailed } from '../../src/client/call-failed.ts'
 import { createClient } from '../../src/client/client.ts'
 import { readConfig } from '../../src/config.ts'
-import { startOrchestrator } from '../../src/demo/orchestrator.ts'
+import { Orchestrator } from '../../src/demo/orchestrator.ts'
 
 const POOL = 'load'
 /** Room for those that run and those that cool, two minutes each. */
@@ -30,13 +30,8 @@ await client.pools.getPool({ name: POOL }).catch((error: unknown) => {
   if (!(error instanceof CallFailed) || error.reason !== 'POOL_NOT_FOUND') throw error
   return client.pools.createPool({ name: POOL, cidr: CIDR })
 })
-const world = await startOrchestrator({
-  id: POOL,
-  client,
-  admin: client,
-  pool: POOL,
-  intervalMs: LIST_EVERY_MS,
-})
+const world = new Orchestrator({ client, id: POOL, pool: POOL, intervalMs: LIST_EVERY_MS })
+await world.register(client)
 
 const run = Date.now().toString(36)
 const running: { readonly name: string; readonly leaseId: string }[] = []

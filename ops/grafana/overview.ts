@@ -29,8 +29,8 @@ export const overview = dashboard({
           steps: NONE_IS_RIGHT,
           query: sql(`
             select count(*) as conflicts
-              from ipledger_audit.conflicts
-             where network = ${NETWORKS}`),
+              from ipledger_audit.quarantines
+             where network = ${NETWORKS} and quarantine_reason = 'CONFLICT'`),
         }),
         stat({
           title: 'Holds',
@@ -86,7 +86,7 @@ export const overview = dashboard({
           query: sql(`
             select count(*) as silent
               from ipledger_audit.sources
-             where network = ${NETWORKS} and state = 'ENABLED' and lag > 2 * "interval"`),
+             where network = ${NETWORKS} and status = 'silent'`),
           link: { to: 'sources', title: 'Sources', with: { network: '$network' } },
         }),
         stat({
@@ -339,18 +339,18 @@ export const overview = dashboard({
         table({
           title: 'Conflicts, the latest first',
           tells: {
-            shows: 'Addresses held in conflict, with everybody who was seen there.',
+            shows: 'Addresses held in conflict, and which source found another there than the holder.',
             normal: 'empty.',
             act: 'Follow the address. Stop the workload that should not be there. The address stays quarantined until everybody there is proven gone, or an operator reaps it.',
           },
           width: 24,
           height: 6,
           query: sql(`
-            select since, network, abbrev(address) as address, pool, lease_id as lease, owner_name as owner, node,
-                   array_to_string(seen_by, ', ') as seen_by, what
-              from ipledger_audit.conflicts
-             where network = ${NETWORKS}
-             order by since desc
+            select quarantined_at as since, network, abbrev(address) as address, pool, lease_id as lease, owner_name as owner, node,
+                   quarantined_by as seen_by, quarantine_why as what
+              from ipledger_audit.quarantines
+             where network = ${NETWORKS} and quarantine_reason = 'CONFLICT'
+             order by quarantined_at desc
              limit 200`),
           columns: {
             since: { title: 'Since', width: 170 },

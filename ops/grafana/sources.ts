@@ -40,12 +40,12 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as silent
               from ipledger_audit.sources
-             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and lag > 2 * "interval"`),
+             where network = ${NETWORKS} and source = ${SOURCES} and status = 'silent'`),
         }),
         stat({
           title: 'Partial',
           tells: {
-            shows: 'Enabled sources whose last report was not complete: it protects, and proves nothing.',
+            shows: 'Enabled sources whose last reports are not complete: they protect, and prove nothing.',
             normal: 'none, or one that has just started.',
             act: 'The table says what made it partial: an entry that cannot be read, a report out of order, a list the source itself calls incomplete.',
           },
@@ -56,7 +56,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as partial
               from ipledger_audit.sources
-             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and jsonb_array_length(partial_because) > 0`),
+             where network = ${NETWORKS} and source = ${SOURCES} and status = 'partial'`),
         }),
         stat({
           title: 'Held',
@@ -109,7 +109,7 @@ export const sources = dashboard({
           unit: 'short',
           steps: NONE_IS_RIGHT,
           query: sql(`
-            select count(*) as attention
+            select coalesce(sum(count), 0) as attention
               from ipledger_audit.attention
              where network = ${NETWORKS}`),
         }),
@@ -128,7 +128,7 @@ export const sources = dashboard({
           query: sql(`
             select count(*) as cold
               from ipledger_audit.sources
-             where network = ${NETWORKS} and source = ${SOURCES} and state = 'ENABLED' and not warm`),
+             where network = ${NETWORKS} and source = ${SOURCES} and status = 'cold'`),
         }),
       ],
     },
@@ -140,15 +140,15 @@ export const sources = dashboard({
           tells: {
             shows:
               'Each source: when it last reported, whether completely, in which life (epoch) and era, and how many it lists.',
-            normal: 'lag below its interval, complete, warm, of the present era.',
-            act: 'Not warm for long: it restarts again and again. An older era: it has not been heard since a restore, and its network waits for it.',
+            normal: 'lag below its interval, complete, good, of the present era.',
+            act: 'Cold for long: it restarts again and again. An older era: it has not been heard since a restore, and its network waits for it.',
           },
           width: 24,
           height: 9,
           query: sql(`
             select network, source, kind, node, state, extract(epoch from lag)::float8 as lag,
                    extract(epoch from "interval")::float8 as every, (extract(epoch from lag) / extract(epoch from "interval"))::float8 as intervals,
-                   extract(epoch from complete_lag)::float8 as complete_lag, listed, counted, warm, era, sequence, epoch,
+                   extract(epoch from complete_lag)::float8 as complete_lag, listed, counted, status, era, sequence, epoch,
                    nullif(partial_because::text, '[]') as partial_because
               from ipledger_audit.sources
              where network = ${NETWORKS} and source = ${SOURCES}
@@ -176,7 +176,7 @@ export const sources = dashboard({
             complete_lag: { title: 'Complete', unit: 's' },
             listed: { title: 'Listed', unit: 'short' },
             counted: { title: 'Counted', unit: 'short' },
-            warm: { title: 'Warm' },
+            status: { title: 'Status' },
             era: { title: 'Era', unit: 'none', decimals: 0 },
             sequence: { title: 'Report', unit: 'none', decimals: 0 },
             epoch: { title: 'Epoch' },
@@ -409,17 +409,17 @@ export const sources = dashboard({
         table({
           title: 'Eras and recovery',
           tells: {
-            shows: 'The era of each network, and the enabled sources that have not reported in it.',
+            shows: 'The era of each network, and which sources a recovery waits for.',
             normal: 'READY.',
-            act: 'RECOVERING: bring back the sources it names, or end the recovery: `ipledger recover --end`.',
+            act: 'RECOVERING: bring back the sources it names, register the unknown ones, or end the recovery: `ipledger recover --end`.',
           },
           width: 12,
           height: 7,
           query: sql(`
-            select n.network, n.state, n.era, count(s.source) as waits_for, string_agg(s.source, ', ' order by s.source) as sources
+            select n.network, n.state, n.era, string_agg(a.source, ', ' order by a.source) filter (where a.code <> 'SOURCE_UNKNOWN') as sources,
+                   string_agg(a.source, ', ' order by a.source) filter (where a.code = 'SOURCE_UNKNOWN') as unknown
               from ipledger_audit.network n
-              left join ipledger_audit.sources s
-                on s.network = n.network and s.state = 'ENABLED' and coalesce(s.era, -1) <> n.era
+              left join ipledger_audit.attention a on a.network = n.network and n.state = 'RECOVERING' and a.code like 'SOURCE_%'
              where n.network = ${NETWORKS}
              group by n.network, n.state, n.era
              order by n.state desc, n.network`),
@@ -427,26 +427,29 @@ export const sources = dashboard({
             network: { title: 'Network', width: 140 },
             state: { title: 'State', width: 120 },
             era: { title: 'Era', unit: 'none', decimals: 0, width: 70 },
-            waits_for: { title: 'Not heard', unit: 'short', width: 100 },
-            sources: { title: 'Sources not heard in this era', look: 'wrapped' },
+            sources: { title: 'Sources that are not good', look: 'wrapped' },
+            unknown: { title: 'Unknown sources', look: 'wrapped' },
           },
         }),
         table({
-          title: 'Attention, the longest first',
+          title: 'Attention, the worst first',
           tells: {
             shows: 'What waits for a person, or for an answer that does not come.',
             normal: 'empty.',
-            act: 'Each line says what it waits for; `ipledger attention` has the same.',
+            act: 'Each line says what it waits for; `ipledger attention` judges it now, and lists each lease with --each.',
           },
           width: 24,
           height: 9,
           query: sql(`
-            select extract(epoch from age)::float8 as age, code, network, source, abbrev(address) as address, lease_id as lease, pool, what
+            select severity, code, network, source, count, extract(epoch from age)::float8 as age, abbrev(address) as address,
+                   lease_id as lease, what, true_at
               from ipledger_audit.attention
              where network = ${NETWORKS}
-             order by attention.age desc
+             order by rank, network, source
              limit 500`),
           columns: {
+            severity: { title: 'Severity', width: 90 },
+            count: { title: 'Count', unit: 'short', width: 80 },
             age: {
               title: 'Age',
               unit: 'dtdurations',
@@ -464,8 +467,8 @@ export const sources = dashboard({
             source: { title: 'Source' },
             address: { title: 'Address', links: [TO_ADDRESS] },
             lease: { title: 'Lease', links: [TO_LEASE] },
-            pool: { title: 'Pool' },
             what: { title: 'What', look: 'wrapped' },
+            true_at: { title: 'Judged at', width: 170 },
           },
         }),
       ],

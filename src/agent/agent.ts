@@ -1,41 +1,34 @@
 /**
- * The agent of a node: answers the CNI plugin, confirms what it handed out when it is configured, releases what is gone, keeps a
- * reserve for outages, and reports what is on the node as a source.
+ * The agent of a node: answers the CNI plugin, confirms what it handed out when it is configured, releases what is gone, keeps
+ * spare addresses for outages, and reports what is on the node as a source.
  *
- * It holds nothing that the ledger, the node's namespaces or its files do not have, so it may be killed at any time.
+ * But for its spares it holds nothing that the ledger, the node's namespaces or its files do not have. It may be killed at any time.
  */
-import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { durationMs } from '@bufbuild/protobuf/wkt'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
-import { failure } from '../cni/answer.ts'
-import { attend, type Desk, deliver } from '../cni/attend.ts'
-import { type Call, type CniOwner, readCall, versionOf } from '../cni/call.ts'
+import { type Answer, failure } from '../cni/answer.ts'
+import { Attachments } from '../cni/attachments.ts'
+import { type Call, readCall, versionOf } from '../cni/call.ts'
 import { CniError } from '../cni/cni-error.ts'
-import { addressesOf } from '../cni/look.ts'
-import { createOutbox } from '../cni/outbox.ts'
-import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
+import { type Context, deliver, runCommand } from '../cni/commands.ts'
+import * as namespaces from '../cni/namespaces.ts'
+import { attachmentKey } from '../core/owner.ts'
+import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
 import type { Logger } from '../telemetry.ts'
-import { checkProbe, isAnsweredFor } from './probe.ts'
-import { createReporter } from './report.ts'
-import { openReserve, RESERVE_KIND } from './reserve.ts'
+import { checkProbe, isAnsweredFor, probe } from './probe.ts'
+import { Reporter, type SourceOptions } from './report.ts'
 import { listenForCalls } from './socket.ts'
+import { Spares } from './spares.ts'
 
-export type AgentOptions = {
-  readonly network: string
-  readonly bridge: string
-  readonly node: string
-  readonly source: string
+export type AgentOptions = SourceOptions & {
   readonly socket: string
-  readonly state: string
-  readonly cniCache: string
-  readonly reserve: number
+  readonly spares: number
   readonly pools: readonly string[]
   readonly probe: boolean
 }
 
-/** Of a call that a container's start waits for; an outage is answered from the reserve after it. */
+/** Of a call that a container's start waits for; an outage is answered from the spares after it. */
 const PATIENCE_MS = 3_000
 /** While something waits to be confirmed or released. */
 const TICK_MS = 100
@@ -46,175 +39,167 @@ const RETRY_MS = 5_000
 const CONFIRM_PATIENCE_MS = 30_000
 
 type Unconfirmed = {
-  readonly owner: CniOwner
-  readonly netns: string
+  readonly call: Call
   readonly leases: readonly Lease[]
-  readonly until: number
   /** When to look, and how long to wait after that. */
   next: number
   wait: number
 }
 
-/** Runs until the signal. @throws Error if it can't start */
-export async function runAgent(
-  options: AgentOptions,
-  client: IpledgerClient,
-  log: Logger,
-  signal: AbortSignal,
-  onReady: () => void,
-): Promise<void> {
-  const { network, node, bridge, source } = options
-  if (options.probe) await checkProbe()
-  const outbox = createOutbox(options.state)
-  const reserve = openReserve({ ...options, client, size: options.reserve })
-  const reporter = createReporter({ ...options, client, reserve, epoch: randomUUID() })
+export class Agent {
+  readonly #options: AgentOptions
+  readonly #client: IpledgerClient
+  readonly #log: Logger
+  readonly #spares: Spares
+  readonly #reporter: Reporter
+  readonly #context: Context
+  /** By attachment, as the calls that run. */
+  readonly #unconfirmed = new Map<string, Unconfirmed>()
+  readonly #calls = new Map<string, Promise<unknown>>()
+  readonly #warned = new Map<string, string>()
+  #wake = () => {}
 
-  const unconfirmed = new Map<string, Unconfirmed>()
-  const nameOf = (owner: CniOwner) => `${owner.uid} ${owner.incarnation} ${owner.interface}`
-  let foreign: readonly string[] = []
-  /** Since the last look, so that its list of leases may lack them. */
-  let handed = new Map<string, Lease['owner']>()
-  let wake = () => {}
-  const turns = new Map<string, Promise<unknown>>()
-
-  const desk: Desk = {
-    client,
-    node,
-    outbox,
-    patienceMs: PATIENCE_MS,
-    agent: {
-      seenLive: () => foreign.slice(0, 4_096),
-      async probe(leases) {
-        if (!options.probe) return
-        for (const { address, leaseId } of leases) {
-          if (!(await isAnsweredFor(address, bridge))) continue
-          await client.leases.release({ leaseId, removal: Removal.UNCONFIRMED })
-          throw new CniError(
-            'inUse',
-            `another host on ${bridge} answers for ${address}; it is quarantined. Try again`,
-          )
-        }
+  constructor(options: AgentOptions, client: IpledgerClient, log: Logger) {
+    this.#options = options
+    this.#client = client
+    this.#log = log
+    const { network, node, bridge, state, spares: size, probe: isProbing } = options
+    this.#spares = new Spares({
+      ...{ ...options, client, size },
+      look: () => namespaces.lookAround(null),
+      isAnsweredFor: async (address) => isProbing && (await isAnsweredFor(address, bridge)),
+    })
+    const attachments = new Attachments(state, (message) => log.warn({ network, node }, message))
+    const { lookAround } = namespaces
+    this.#reporter = new Reporter({ ...options, client, spares: this.#spares, attachments, lookAround })
+    this.#context = {
+      ...{ client, node, attachments, namespaces, patienceMs: PATIENCE_MS },
+      agent: {
+        seenLive: () => this.#reporter.foreign.slice(0, 4_096),
+        reserved: (call, leases) => this.#reserved(call, leases),
+        spares: this.#spares,
       },
-      added({ owner, netns }: Call, leases) {
-        for (const { address, owner: holder } of leases) handed.set(address, holder)
-        const next = performance.now() + TICK_MS
-        const until = next + CONFIRM_PATIENCE_MS
-        unconfirmed.set(nameOf(owner!), { owner: owner!, netns, leases, until, next, wait: TICK_MS })
-        wake()
-      },
-      reserve,
-    },
+    }
   }
 
-  async function answer(env: Readonly<Record<string, string>>, stdin: string) {
+  /** Until the signal. @throws Error if it can't start */
+  async run(signal: AbortSignal, onReady: () => void): Promise<void> {
+    const { socket, state } = this.#options
+    if (this.#options.probe) await checkProbe()
+    await using _ = await listenForCalls(socket, state, (env, stdin) => this.#answer(env, stdin))
+    onReady()
+    await Promise.all([this.#tend(signal), this.#watchNode(signal)])
+  }
+
+  async #answer(env: Readonly<Record<string, string>>, stdin: string): Promise<Answer> {
     try {
       const call = readCall(env, stdin)
+      const { network } = this.#options
       if (call.config.ipam.network !== network)
         throw new CniError(
           'configuration',
           `ipam.network: this agent is for network ${network}, not ${call.config.ipam.network}`,
         )
-      if (call.owner === null) return await attend(call, desk)
-      if (call.command === 'DEL') unconfirmed.delete(nameOf(call.owner))
-      return await inTurn(nameOf(call.owner), () => attend(call, desk))
+      if (call.owner === null) return await runCommand(call, this.#context)
+      const attachment = attachmentKey(call.owner)
+      if (call.command === 'DEL') this.#unconfirmed.delete(attachment)
+      return await this.#oneByOne(attachment, () => runCommand(call, this.#context))
     } catch (error) {
-      if (!(error instanceof CniError)) log.error({ err: error }, 'a call of the plugin failed')
+      if (!(error instanceof CniError)) this.#log.error({ err: error }, 'a call of the plugin failed')
       return failure(versionOf(stdin), error)
     } finally {
-      wake()
+      this.#wake()
     }
   }
 
   /** One call of an attachment at a time: the ADD of a plugin that was killed still runs here, and DEL waits for it. */
-  async function inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const before = turns.get(name) ?? Promise.resolve()
-    const mine = before.catch(() => {}).then(work)
-    turns.set(name, mine)
+  async #oneByOne<T>(attachment: string, work: () => Promise<T>): Promise<T> {
+    const mine = (this.#calls.get(attachment) ?? Promise.resolve()).then(work, work)
+    this.#calls.set(attachment, mine)
     try {
       return await mine
     } finally {
-      if (turns.get(name) === mine) turns.delete(name)
+      if (this.#calls.get(attachment) === mine) this.#calls.delete(attachment)
+    }
+  }
+
+  async #reserved(call: Call, leases: readonly Lease[]): Promise<void> {
+    if (this.#options.probe) await probe(leases, this.#options.bridge, this.#client)
+    this.#reporter.handed(leases)
+    const next = performance.now() + TICK_MS
+    this.#unconfirmed.set(attachmentKey(call.owner!), { call, leases, next, wait: TICK_MS })
+    this.#wake()
+  }
+
+  async #tend(signal: AbortSignal): Promise<void> {
+    for (let wait = TICK_MS; !signal.aborted; wait = Math.min(wait * 2, LONGEST_TICK_MS)) {
+      const woken = Promise.withResolvers<void>()
+      this.#wake = () => {
+        wait = TICK_MS
+        woken.resolve()
+      }
+      const waiting = await this.#attempt(
+        'confirm or release',
+        async () => (await this.#confirm()) + (await deliver(this.#options.network, this.#context)),
+      )
+      // A plugin that found no agent leaves its releases in the state directory, and wakes nobody.
+      await Promise.race([pause(waiting === 0 ? LONGEST_TICK_MS : wait, signal), woken.promise])
+      await pause(TICK_MS, signal)
     }
   }
 
   /** Confirms what is configured. Answers how many wait. */
-  async function confirm(): Promise<number> {
+  async #confirm(): Promise<number> {
     const now = performance.now()
-    const waiting = [...unconfirmed.values()].filter(({ next }) => next <= now)
-    const places = waiting.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
-    const configured = await addressesOf(places)
-    for (const [at, one] of waiting.entries()) {
-      const { owner, leases } = one
-      const isThere = leases.every(({ address }) => configured[at]?.includes(address))
-      if (isThere)
-        for (const { leaseId } of leases) await client.leases.confirm({ leaseId }).catch(refusedBy(one))
+    const due = [...this.#unconfirmed].filter(([, { next }]) => next <= now)
+    const places = due.map(([, { call }]) => ({ netns: call.netns, interface: call.owner!.interface }))
+    const configured = await namespaces.addressesOf(places)
+    for (const [at, [attachment, one]] of due.entries()) {
+      const isThere = one.leases.every(({ address }) => configured[at]?.includes(address))
+      if (isThere) await this.#confirmAll(one)
       one.next = now + one.wait
       one.wait *= 2
-      if ((isThere || now > one.until) && unconfirmed.get(nameOf(owner)) === one)
-        unconfirmed.delete(nameOf(owner))
+      const isOver = isThere || one.wait > CONFIRM_PATIENCE_MS
+      if (isOver && this.#unconfirmed.get(attachment) === one) this.#unconfirmed.delete(attachment)
     }
-    return unconfirmed.size
+    return this.#unconfirmed.size
   }
 
-  const refusedBy = ({ owner }: Unconfirmed) => {
-    return (error: unknown) => {
-      if (!(error instanceof CallFailed) || error.reason === undefined) throw error
-      log.error(
-        { owner, reason: error.reason },
-        `${error.message}: its address is configured, and not its own`,
-      )
-    }
+  async #confirmAll({ call: { owner }, leases }: Unconfirmed): Promise<void> {
+    for (const { leaseId } of leases)
+      await this.#client.leases.confirm({ leaseId }).catch((error: unknown) => {
+        if (!(error instanceof CallFailed) || error.reason === undefined) throw error
+        const { reason, message } = error
+        this.#log.error({ owner, reason }, `${message}: its address is configured, and not its own`)
+      })
   }
 
-  async function tend(): Promise<void> {
-    for (let wait = TICK_MS; !signal.aborted; ) {
-      const woken = Promise.withResolvers<boolean>()
-      wake = () => woken.resolve(true)
-      const waiting = await attempt(
-        'confirm or release',
-        async () => (await confirm()) + (await deliver(network, desk)),
-      )
-      // A plugin that found no agent leaves its releases in the outbox and wakes nobody.
-      const isWoken = await Promise.race([pause(waiting === 0 ? LONGEST_TICK_MS : wait), woken.promise])
-      wait = isWoken === true ? TICK_MS : Math.min(wait * 2, LONGEST_TICK_MS)
-      if (isWoken === true) await pause(TICK_MS)
-    }
-  }
-
-  async function watchNode(): Promise<void> {
+  async #watchNode(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      handed = new Map()
-      const begun = await attempt('begin a report', reporter.begin)
-      const survey = await attempt('look', () => reporter.survey(handed))
-      if (survey !== undefined) foreign = survey.foreign
-      if (begun !== undefined && survey !== undefined)
-        await attempt('report', () => reporter.report(begun, survey))
-      if (survey !== undefined) await attempt('fill the reserve', () => reserve.fill(survey.held))
-      await pause(begun === undefined ? RETRY_MS : durationMs(begun.interval!))
+      const intervalMs = await this.#attempt('report', () => this.#reporter.report())
+      if (intervalMs !== undefined)
+        await this.#attempt('lease spare addresses', () => this.#spares.fill(this.#reporter.foreign))
+      await pause(intervalMs ?? RETRY_MS, signal)
     }
   }
 
-  const pause = (ms: number) => delay(ms, undefined, { signal }).catch(() => {})
-  const told = new Map<string, string>()
-  /** Each new trouble is told once. */
-  async function attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
+  /** Each new trouble is logged once. */
+  async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
+    const { network, node, source } = this.#options
     try {
       const result = await work()
-      told.delete(what)
+      this.#warned.delete(what)
       return result
     } catch (error) {
-      const { message, reason } = error as Partial<CallFailed>
-      const remedy =
-        reason === 'SOURCE_NOT_FOUND'
-          ? `: ipledger source register ${source} --node ${node} --owner-kinds pod,container,${RESERVE_KIND}`
-          : ''
-      if (told.get(what) !== message) log.warn({ network, node }, `cannot ${what}: ${message}${remedy}`)
-      told.set(what, message!)
+      const { message = '', reason } = error as Partial<CallFailed>
+      const register = `: ipledger source register ${source} --node ${node} --owner-kinds pod,container`
+      const remedy = reason === 'SOURCE_NOT_FOUND' ? register : ''
+      if (this.#warned.get(what) !== message)
+        this.#log.warn({ network, node }, `cannot ${what}: ${message}${remedy}`)
+      this.#warned.set(what, message)
       return undefined
     }
   }
-
-  await using _ = await listenForCalls(options.socket, answer)
-  onReady()
-  await Promise.all([tend(), watchNode()])
 }
+
+const pause = (ms: number, signal: AbortSignal) => delay(ms, undefined, { signal }).catch(() => {})

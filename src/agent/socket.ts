@@ -3,31 +3,36 @@
  * stdin until the plugin closes its half. The answer: a line with the exit code, and after a blank what goes to stderr; then stdout.
  */
 import { chmodSync, mkdirSync, rmSync } from 'node:fs'
-import { createConnection, createServer, type Socket } from 'node:net'
-import { dirname } from 'node:path'
+import { createServer, type Socket } from 'node:net'
+import { basename, dirname, join } from 'node:path'
 import type { Answer } from '../cni/answer.ts'
+import { tryLock } from '../cni/lock.ts'
 
 const LARGEST_CALL = 1_048_576
 
 type Answerer = (env: Readonly<Record<string, string>>, stdin: string) => Promise<Answer>
 
-/** Only root may call. @throws Error if another agent listens there */
-export async function listenForCalls(path: string, answer: Answerer): Promise<AsyncDisposable> {
-  mkdirSync(dirname(path), { recursive: true })
-  if (await isAnswered(path)) throw new Error(`another agent listens on ${path}`)
+/** Only root may call. @throws Error if another agent has this socket or this state directory */
+export async function listenForCalls(
+  path: string,
+  state: string,
+  answer: Answerer,
+): Promise<AsyncDisposable> {
+  await haveAlone('--state', state, '.')
+  await haveAlone('--socket', dirname(path), basename(path))
   rmSync(path, { force: true })
   const server = createServer({ allowHalfOpen: true }, (socket) => void serve(socket, answer))
   await new Promise<void>((resolve, reject) => server.once('error', reject).listen(path, resolve))
   chmodSync(path, 0o600)
-  return { [Symbol.asyncDispose]: () => new Promise((resolve) => server.close(() => resolve())) }
+  return server
 }
 
-async function isAnswered(path: string): Promise<boolean> {
-  return await new Promise((resolve) => {
-    const probe = createConnection(path)
-    probe.once('connect', () => resolve(true)).once('error', () => resolve(false))
-    probe.once('connect', () => probe.destroy())
-  })
+/** Until this process ends. */
+async function haveAlone(option: string, directory: string, name: string): Promise<void> {
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  if ((await tryLock(directory, name)) !== null) return
+  const remedy = 'give this one a --socket, a --state and a --source of its own'
+  throw new Error(`another agent of this node has ${option} ${join(directory, name)}: ${remedy}`)
 }
 
 async function serve(socket: Socket, answer: Answerer): Promise<void> {
@@ -41,12 +46,8 @@ async function serve(socket: Socket, answer: Answerer): Promise<void> {
   }
   const end = text.indexOf('\n\n')
   if (end < 0) return void socket.destroy()
-  const env = Object.fromEntries(
-    text
-      .slice(0, end)
-      .split('\n')
-      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
-  )
-  const { exitCode, stdout, note = '' } = await answer(env, text.slice(end + 2))
+  const lines = text.slice(0, end).split('\n')
+  const pairs = lines.map((line) => [line.split('=', 1)[0], line.slice(line.indexOf('=') + 1)])
+  const { exitCode, stdout, note = '' } = await answer(Object.fromEntries(pairs), text.slice(end + 2))
   socket.end(`${exitCode}${note && ` ${note.replaceAll('\n', ' ')}`}\n${stdout}`)
 }

@@ -1,11 +1,11 @@
 /**
- * Who may call what, in one table. A token has one role, may be limited to networks, and may be bound to a node. The
- * network is checked for every call, for lease ids too; the node where the call says where, where a lease is placed (by the
- * core, which gets it as `Actor.node`), and which a source sees (`mayReport`).
+ * Who may call what. A token has one role, may be limited to networks, and may be bound to a node. Each method declares its
+ * roles. The network is checked for every call, for lease ids too; the node where the call says where, where a lease is placed
+ * (by the core, which gets it as `Actor.node`), and which a source sees (`mayReport`).
  */
 import type { SourceDeclaration } from '../core/event.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
-import { type Refused, refused } from './errors.ts'
+import { type Refused, refused } from './codec/errors.ts'
 
 export type Role = 'admin' | 'orchestrator' | 'agent' | 'auditor'
 export const ROLES: readonly Role[] = ['admin', 'orchestrator', 'agent', 'auditor']
@@ -20,27 +20,11 @@ export type Caller = {
   readonly node: string | null
 }
 
-const ADMINS: ReadonlySet<Role> = new Set<Role>(['admin'])
+export const ADMINS: ReadonlySet<Role> = new Set<Role>(['admin'])
 export const READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'auditor'])
-const LEASE_READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent', 'auditor'])
-const HOLDERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent'])
-const ORCHESTRATORS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator'])
-
-const METHODS: readonly (readonly [roles: ReadonlySet<Role>, methods: string])[] = [
-  [ADMINS, 'CreateNetwork UpdateNetwork BeginRecovery EndRecovery CreatePool UpdatePool DeletePool'],
-  [ADMINS, 'Reap RegisterSource EnableSource RetireSource ResumeHold'],
-  [ORCHESTRATORS, 'BatchReserve BatchConfirm BatchRelease Quarantine UpdateLabels GetRequest'],
-  [HOLDERS, 'Reserve Confirm Release BeginSnapshot ReportSnapshot ReportVerdicts'],
-  [LEASE_READERS, 'GetLease ListLeases WatchLeases'],
-  [READERS, 'GetNetwork ListNetworks GetPool ListPools ListSources ListSightings Reconcile'],
-  [READERS, 'ListAttention ListEvents GetAddressHistory GetLeaseHistory ListLeasesAsOf ExplainAddress'],
-  [READERS, 'VerifyNetwork'],
-]
-
-/** Roles that may call a method, by its name. With a method that is missing here the server does not start. */
-export const RIGHTS: ReadonlyMap<string, ReadonlySet<Role>> = new Map(
-  METHODS.flatMap(([roles, methods]) => methods.split(' ').map((method) => [method, roles])),
-)
+export const LEASE_READERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent', 'auditor'])
+export const HOLDERS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator', 'agent'])
+export const ORCHESTRATORS: ReadonlySet<Role> = new Set<Role>(['admin', 'orchestrator'])
 
 export function checkRole(caller: Caller, allowed: ReadonlySet<Role>, method: string): void {
   if (allowed.has(caller.role)) return
@@ -84,7 +68,11 @@ export function readableNode(caller: Caller, node: string): string {
  * Only a node's own agent, or an admin, reports for a source of that node; an orchestrator for sources that see the whole
  * network. Another could close its epoch, or make the node look empty.
  */
-export function mayReport({ name, role, node }: Caller): (source: SourceDeclaration) => Refusal | null {
+export function mayReport({
+  name,
+  role,
+  node,
+}: Caller): (source: Pick<SourceDeclaration, 'id' | 'node'>) => Refusal | null {
   return (source) => {
     const isOwn = node === null ? role === 'admin' || source.node === '' : source.node === node
     if (isOwn && !(role === 'orchestrator' && source.node !== '')) return null

@@ -1,20 +1,30 @@
 /** What happened, and what follows from it: events, history, explain, as-of. */
 import type { Command } from 'commander'
-import { AuditService, type Event, type HistoryEntry, type Holder } from '../gen/ipledger/v1/audit_pb.ts'
-import { lineWidth, prose, tableOf, time, wrapped } from './print.ts'
-import { fromOf, momentOf, toOf, WHEN_HELP, when, whenOption } from './readers.ts'
-import { addressOf, holderOf, leaseTable, stateOf } from './show-lease.ts'
-import { ask, verb } from './verb.ts'
+import {
+  AuditService,
+  type GetAddressHistoryResponse,
+  type GetLeaseHistoryResponse,
+  HolderSchema,
+} from '../gen/ipledger/v1/audit_pb.ts'
+import { ask } from './ask.ts'
+import { lineWidth, prose, time, wrapped } from './print.ts'
+import { fromOf, momentOf, toOf, WHEN_HELP, when } from './readers.ts'
+import { type Field, verb } from './verb.ts'
+import { leaseTable, listText } from './views.ts'
 
 const { method } = AuditService
 
-export function auditCommands(program: Command, lease: Command): void {
-  verb(program, 'events', {
+const STRETCH: readonly Field[] = [
+  ['--from <when>', 'from then on', fromOf, when],
+  ['--to <when>', 'up to then', toOf, when],
+]
+
+export const auditCommands = [
+  verb('events', {
     about: "a network's log",
     method: method.listEvents,
     fields: [
-      ['--from <when>', 'from then on', fromOf, whenOption],
-      ['--to <when>', 'up to then', toOf, whenOption],
+      ...STRETCH,
       ['--after-seq <n>', 'only events with a greater number'],
       ['--before-seq <n>', 'only events with a smaller number'],
       ['--address <address>', 'only about the lease or block that contains it'],
@@ -31,16 +41,12 @@ Examples:
   ipledger events --address 10.0.0.17 --descending
   ipledger events --from -15m --type lease.reaped
   ipledger events --owner-kind pod --owner-name default/web-0`,
-    show: ({ events }) => eventTable(events),
-  })
-  verb(program, 'history <address|cidr>', {
+  }),
+  verb('history <address|cidr>', {
     about: 'who had it, and what happened',
     method: method.getAddressHistory,
     argument: (text) => (text.includes('/') ? { cidr: text } : { address: text }),
-    fields: [
-      ['--from <when>', 'from then on', fromOf, whenOption],
-      ['--to <when>', 'up to then', toOf, whenOption],
-    ],
+    fields: STRETCH,
     help: `${WHEN_HELP}
 
 Examples:
@@ -48,89 +54,54 @@ Examples:
   ipledger history 10.8.64.0/28 --from "2026-11-20 03:00" --to "2026-11-20 03:30"`,
     run: (request) => ask(method.getAddressHistory, { ...request, descending: true }),
     show: historyText,
-  })
-  verb(lease, 'history <lease-id>', {
-    about: 'what happened to a lease, also one that has ended',
-    method: method.getLeaseHistory,
-    run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),
-    show: historyText,
-  })
-  verb(program, 'explain <address>', {
+  }),
+  verb('explain <address>', {
     about: 'why an address is free, cooling, held or quarantined, and what led there',
     method: method.explainAddress,
-    fields: [['--at <when>', 'as it was then (default: now)', momentOf, whenOption]],
+    fields: [['--at <when>', 'as it was then (default: now)', momentOf, when]],
     help: `${WHEN_HELP}
 
 Examples:
   ipledger explain 10.8.64.2
   ipledger explain 10.8.64.2 --at "2026-11-20 03:12"`,
     show: ({ state, seq: number, answer, steps }) => {
-      const width = lineWidth()
       const rows = steps.map((step) => [String(step.seq), time(step.time), step.what])
-      return [
-        `${state} at number ${number}`,
-        ...wrapped(answer, width),
-        ...(rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows, width)]),
-      ].join('\n')
+      const story = rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth())]
+      return [`${state} at number ${number}`, ...wrapped(answer, lineWidth()), ...story].join('\n')
     },
-  })
-  verb(program, 'as-of <when>', {
-    about: 'the leases as they were at a time or a number',
-    method: method.listLeasesAsOf,
-    argument: (text) => momentOf(when(text)),
-    fields: [['--pool <name>', 'only leases of this pool']],
-    help: `${WHEN_HELP}
+  }),
+  // -15m looks like an option; what is neither option nor time is refused as a time.
+  (parent: Command) => asOf(parent).allowUnknownOption(),
+]
+
+const asOf = verb('as-of <when>', {
+  about: 'the leases as they were at a time or a number',
+  method: method.listLeasesAsOf,
+  argument: (text) => momentOf(when(text)),
+  fields: [['--pool <name>', 'only leases of this pool']],
+  help: `${WHEN_HELP}
 
 Examples:
   ipledger as-of "2026-11-20 03:12"
   ipledger as-of -15m --pool web
   ipledger as-of 120000 -o json`,
-    show: ({ leases, seq: number, time: made }, { network = 'default' }) => {
-      const then = number === 0n ? 'before its first event' : `at number ${number}, ${time(made)}`
-      return `Network ${network} ${then}\n\n${leaseTable(leases)}`
-    },
-    // -15m looks like an option; what is neither option nor time is refused as a time.
-  }).allowUnknownOption()
-}
+  show: ({ leases, seq: number, time: made }, { network = 'default' }) => {
+    const then = number === 0n ? 'before its first event' : `at number ${number}, ${time(made)}`
+    return `Network ${network} ${then}\n\n${leaseTable(leases)}`
+  },
+})
 
-type History = { readonly entries: readonly HistoryEntry[]; readonly holders: readonly Holder[] }
+/** In the group of what is done with leases. */
+export const leaseHistory = verb('history <lease-id>', {
+  about: 'what happened to a lease, also one that has ended',
+  method: method.getLeaseHistory,
+  run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),
+  show: historyText,
+})
 
 /** The newest page, in the order in which it happened. */
-function historyText({ entries, holders }: History): string {
+function historyText({ entries, holders }: GetAddressHistoryResponse | GetLeaseHistoryResponse): string {
   const rows = entries.map(({ event, what }) => [String(event!.seq), time(event!.time), what]).toReversed()
-  return [
-    tableOf('nobody held it', holders, {
-      ADDRESS: addressOf,
-      LEASE: ({ leaseId }) => leaseId,
-      OWNER: holderOf,
-      FROM: ({ fromTime }) => time(fromTime),
-      UNTIL: ({ untilTime }) => time(untilTime),
-      'COOLS UNTIL': ({ availableAt }) => time(availableAt),
-    }),
-    '',
-    rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth()),
-  ].join('\n')
-}
-
-export function eventTable(events: readonly Event[]): string {
-  return tableOf('no events', events, {
-    SEQ: ({ seq: number }) => String(number),
-    TIME: ({ time: at }) => time(at),
-    TYPE: ({ type }) => type,
-    ACTOR: ({ actor }) => actor,
-    CAUSE: ({ cause }) => cause,
-    ABOUT: ({ lease, pool }) => {
-      if (lease !== undefined) return addressOf(lease)
-      return pool === undefined ? '' : `${pool.name} ${pool.cidr}`
-    },
-    STATE: ({ lease }) => (lease === undefined ? '' : stateOf(lease)),
-    OWNER: ({ lease, closed }) => {
-      if (lease !== undefined) return holderOf(lease)
-      return closed?.owner === undefined ? '' : `${holderOf(closed)} ${closed.owner.incarnation}`
-    },
-    WHY: ({ evidence, lease }) => {
-      const why = evidence?.why ?? evidence?.reason ?? lease?.quarantine?.why
-      return typeof why === 'string' ? why : ''
-    },
-  })
+  const story = rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth())
+  return `${listText(HolderSchema, holders)}\n\n${story}`
 }

@@ -1,20 +1,17 @@
 /** Completion for bash and zsh: the commands and options of the program as they are, in one function without a process per key. */
-import { Argument, type Command } from 'commander'
+import type { Command } from 'commander'
+import { command, type Declared } from './verb.ts'
 
-export function completionCommand(program: Command): void {
-  program
-    .command('completion')
-    .addArgument(new Argument('<shell>').choices(['bash', 'zsh']))
-    .description('print what makes the shell complete commands and options')
-    .addHelpText(
-      'after',
-      `
+export const completionCommand: Declared = (program) =>
+  command('completion <shell>', {
+    about: 'print what makes the shell complete commands and options',
+    choices: ['bash', 'zsh'],
+    help: `
 Examples:
   source <(ipledger completion bash)
   ipledger completion zsh >"\${fpath[1]}/_ipledger"`,
-    )
-    .action((shell: string) => console.log(completionScript(program, shell === 'zsh')))
-}
+    run: (_, shell) => console.log(completionScript(program, shell === 'zsh')),
+  })(program)
 
 /** zsh takes functions for bash. */
 export function completionScript(program: Command, isZsh: boolean): string {

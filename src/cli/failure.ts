@@ -11,23 +11,21 @@ export const REFUSED = 1
 export const USAGE = 2
 export const UNREACHABLE = 3
 
-/** What was asked for cannot be done as it was said; the message says what to say instead. */
-export class Unclear extends Error {
-  override readonly name = 'Unclear'
-  readonly exitCode: number
-
-  constructor(message: string, exitCode = USAGE) {
-    super(message)
-    this.exitCode = exitCode
-  }
+/** The command line says something that cannot be meant; the message says what to say instead. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
 }
 
-/** The command has said already what is wrong. */
-export class Unsuccessful extends Error {
-  override readonly name = 'Unsuccessful'
+/** It was tried, and cannot be done; the message says why. */
+export class CommandFailed extends Error {
+  override readonly name = 'CommandFailed'
+}
+
+/** The command has said already what there is to say. */
+export class SilentExit extends Error {
   readonly exitCode: number
 
-  constructor(exitCode: number) {
+  constructor(exitCode = REFUSED) {
     super(`exit code ${exitCode}`)
     this.exitCode = exitCode
   }
@@ -76,7 +74,7 @@ async function remedy(
     return [`  "ipledger explain ${address}" says who had it, and how that ended.`]
   if (reason === 'UNAUTHENTICATED')
     return ['  Set IPLEDGER_TOKEN to a token that the server knows; "ipledger token create" makes one.']
-  const { MEANINGS } = await import('../api/errors.ts')
+  const { MEANINGS } = await import('../api/codec/errors.ts')
   // A newer server may know reasons that this table does not.
   return Object.hasOwn(MEANINGS, reason) ? [`  ${MEANINGS[reason as Reason].caller}`] : []
 }
@@ -84,7 +82,7 @@ async function remedy(
 function unanswered(failure: CallFailed, url: string): string {
   const code = systemCode(failure.cause)
   if (code !== undefined && /CERT|VERIFY_LEAF/.test(code))
-    return `ipledger: the certificate of ${url} is not trusted (${failure.message}). Set IPLEDGER_CA to the file of its CA. Nothing was sent.`
+    return `ipledger: the certificate of ${url} is not accepted (${failure.message}). Nothing was sent. IPLEDGER_CA names the file of the CA that signed it.`
   switch (code) {
     case 'ECONNREFUSED':
       return `ipledger: nothing listens at ${url}. Start it with "ipledger serve", or set IPLEDGER_URL.${

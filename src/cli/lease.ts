@@ -1,39 +1,93 @@
-/** What is done with leases that are held: confirm, release, quarantine, reap, labels; and looking at them. */
+/** What is done with leases: reserve, confirm, release, quarantine, reap, labels; and looking at them. */
+import { create, toJson } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
-import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
-import { Unclear } from './failure.ts'
-import { sheet, time } from './print.ts'
-import { leaseOrAddress } from './readers.ts'
-import { OWNER_FIELDS } from './reserve.ts'
-import { leaseSheet, leaseTable } from './show-lease.ts'
-import { ask, verb } from './verb.ts'
+import { ask, connected } from './ask.ts'
+import { leaseHistory } from './audit.ts'
+import { UsageError } from './failure.ts'
+import { type Format, JSON_ANSWERS, sheet, time } from './print.ts'
+import { leaseOrAddress, list, repeated } from './readers.ts'
+import { asking, type Field, group, verb } from './verb.ts'
+import { addressOf, holderOf, leaseSheet, leaseTable, stateOf } from './views.ts'
 
 const { method } = LeaseService
-const UNCONFIRMED = () => ({ removal: Removal.UNCONFIRMED })
 
-/** The group of those that look at leases. */
-export function leaseCommands(program: Command): Command {
-  const many = ({ leases }: { readonly leases: readonly Lease[] }) => leaseTable(leases)
-  const one = (answer: { readonly lease?: Lease | undefined }) => leaseSheet(answer.lease)
+const OWNER_FIELDS: readonly Field[] = [
+  ['--kind <kind>', 'what the owner is: pod, container, vm, sandbox, infrastructure, …', 'owner.kind'],
+  ['--name <name>', 'name of the owner, unique per kind in a network: default/web-0', 'owner.name'],
+  ['--uid <uid>', 'identity at its authority: pod uid, container id', 'owner.uid'],
+  ['--incarnation <id>', 'one life of the owner: sandbox id, start', 'owner.incarnation'],
+  ['--interface <name>', 'interface of the owner', 'owner.interface'],
+]
+const UNCONFIRMED = { removal: Removal.UNCONFIRMED }
+/** Of which leases. */
+const OWNED: readonly Field[] = [
+  ['--owner-kind <kind>', 'only of owners of this kind'],
+  ['--owner-name <name>', 'only of owners of this name'],
+  ['--owner-uid <uid>', 'only of the owner with this uid'],
+  ['--node <name>', 'only on this node'],
+  ['--pool <names>', 'only of these pools; repeatable, or with commas', 'pools'],
+]
 
-  verb(program, 'confirm [lease-id]', {
+export const reserveCommand = verb('reserve', {
+  about: 'give a workload its addresses, all or nothing',
+  method: method.reserve,
+  fields: [
+    ...OWNER_FIELDS,
+    ['--node <name>', 'where it runs', 'owner.node'],
+    ['--label <key=value>', 'label, repeatable', 'owner.labels'],
+    ['--pool <name>', 'an address of this pool; repeatable, one address each', null, repeated],
+    ['--prefer <a,b>', 'an address of the first of these pools that has one; repeatable', null, repeated],
+    ['--address <address>', 'this address, or refused; repeatable without --pool', null, list],
+    ['--prefer-previous', "the owner's latest address in the pool if it can be had", null],
+    ['--live <addresses>', 'seen in use by others: not handed out; repeatable', 'liveAddresses'],
+    ['--confirm-within <duration>', 'promise not to use it later than that unless confirmed'],
+    ['--confirmed', 'it is configured already: active at once'],
+    ['--validate-only', 'answer as if, and leave no trace'],
+  ],
+  help: `
+Without --pool, --prefer and --address: one address of the default pool of each family.
+Repeating the command gives the same lease. A name is unique per kind: another --uid or --incarnation under the same
+name takes over, and the addresses of the old one are quarantined until they are known to be gone.
+
+Examples:
+  ipledger reserve --kind container --name node-1/web --pool web
+  ipledger reserve --kind pod --name default/web-0 --uid 9b3c… --incarnation 5f1e… --pool web --pool web6
+  ipledger reserve --kind vm --name build-7 --prefer fast,slow --confirm-within 30s
+  ipledger reserve --kind infrastructure --name ntp --address 10.0.0.53 --confirmed`,
+  run: (request, options: Wanted) =>
+    ask(method.reserve, { ...request, claims: claimsOf(options) } as typeof request),
+})
+
+type Wanted = Partial<Readonly<Record<'pool' | 'prefer' | 'address', readonly string[]>>> & {
+  readonly preferPrevious?: boolean
+}
+
+function claimsOf({ pool = [], prefer = [], address = [], preferPrevious = false }: Wanted) {
+  const pools = [...pool.map((one) => [one]), ...prefer.map((text) => [...list(text)])]
+  if (pools.length === 0) {
+    if (preferPrevious) throw new UsageError('--prefer-previous needs --pool or --prefer.')
+    return address.map((one) => ({ address: one }))
+  }
+  if (address.length > 1 || (address.length === 1 && pools.length > 1))
+    throw new UsageError('--address goes with one --pool, or without any.')
+  return pools.map((names) => ({ pools: names, preferPrevious, address: address[0] ?? '' }))
+}
+
+export const heldCommands = [
+  verb('confirm [lease-id]', {
     about: 'say that the address is configured',
     method: method.confirm,
     fields: OWNER_FIELDS,
-    help: `
-Names the lease, or its owner in full. A refused confirm means: unconfigure the address.
-
-Example:
-  ipledger confirm default/42`,
-    show: many,
-  })
-  verb(program, 'release [lease-id]', {
+    help: '\nNames the lease, or its owner in full. A refused confirm means: unconfigure the address.',
+  }),
+  verb('release [lease-id]', {
     about: 'give addresses back; they cool before anybody else gets them',
     method: method.release,
     fields: [
       ...OWNER_FIELDS,
-      ['--removal-unconfirmed', 'nobody knows whether it is still configured: quarantined', UNCONFIRMED],
+      ['--removal-unconfirmed', 'it may still be configured: quarantined', () => UNCONFIRMED],
     ],
     help: `
 Names the lease, or its owner in full.
@@ -41,16 +95,14 @@ Names the lease, or its owner in full.
 Examples:
   ipledger release default/42
   ipledger release --kind pod --name default/web-0 --uid 9b3c… --incarnation 5f1e… --interface eth0`,
-    show: many,
-  })
-  verb(program, 'quarantine <lease-id|address>', {
+  }),
+  verb('quarantine <lease-id|address>', {
     about: 'take an address out of use until an operator reaps it',
     method: method.quarantine,
     argument: leaseOrAddress,
     help: '\nExample:\n  ipledger quarantine 10.0.0.17 --why "answers ping, owner unknown"',
-    show: one,
-  })
-  verb(program, 'reap [lease-id]', {
+  }),
+  verb('reap [lease-id]', {
     about: "end a lease, or all of a node, by an operator's word that nothing uses the addresses",
     method: method.reap,
     fields: [
@@ -59,39 +111,42 @@ Examples:
       ['--head <n>', 'with --node: the head of the log when you found out ("network get")'],
     ],
     help: `
-It must be true: a machine that only lost its network still uses its addresses. What a source of another node lists is
-kept, and so is what an operator quarantined.
+It must be true: a machine that only lost its network still uses its addresses. A node is not reaped while one of its sources
+reports. What a source of another node lists is kept, and so is what an operator quarantined. A node that was renamed must list
+its addresses under its new name first.
 
 Examples:
   ipledger reap default/42 --version 57 --why "node-3 was scrapped on Monday"
   ipledger reap --node n3 --head 48213 --why "power is off, PDU port 7"`,
+    run: (request) => {
+      if (request.node)
+        console.error(
+          `If ${request.node} was renamed, its new source must list what runs there first ("source list"): else it is freed.`,
+        )
+      return ask(method.reap, request)
+    },
     show: ({ leases }) => (leases.length === 1 ? leaseSheet(leases[0]) : leaseTable(leases)),
-  })
+  }),
+]
 
-  const lease = program.command('lease').description('who holds what')
-  verb(lease, 'list', {
+export const leaseCommands = group(
+  'lease',
+  'who holds what',
+  verb('list', {
     about: 'leases that are held now, by address',
     method: method.listLeases,
     fields: [
       ['--state <states>', 'reserved, active, quarantined', 'states'],
-      ['--owner-kind <kind>', 'only of owners of this kind'],
-      ['--owner-name <name>', 'only of owners of this name'],
-      ['--owner-uid <uid>', 'only of the owner with this uid'],
-      ['--node <name>', 'only on this node'],
+      ...OWNED,
       ['--label <key=value>', 'only of owners with this label, repeatable', 'labels'],
-      ['--pool <names>', 'only of these pools; repeatable, or with commas', 'pools'],
       ['--cidr <cidr>', 'only those that overlap it'],
       ['--quarantine-reason <reasons>', 'only those quarantined for it', 'quarantineReasons'],
     ],
-    show: many,
-  })
-  verb(lease, 'get <lease-id|address>', {
-    about: 'one lease that is held now',
-    method: method.getLease,
-    argument: leaseOrAddress,
-    show: one,
-  })
-  verb(lease, 'labels <lease-id>', {
+  }),
+  verb('get <lease-id|address>', {
+    ...{ about: 'one lease that is held now', method: method.getLease, argument: leaseOrAddress },
+  }),
+  verb('labels <lease-id>', {
     about: "replace the labels of a lease's owner",
     method: method.updateLabels,
     fields: [
@@ -99,25 +154,66 @@ Examples:
       ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
     run: (request) => {
-      if (request.labels === undefined) throw new Unclear('Say which --label it shall have, or --no-labels.')
+      if (request.labels === undefined)
+        throw new UsageError('Say which --label it shall have, or --no-labels.')
       return ask(method.updateLabels, request)
     },
-    show: one,
-  })
+  }),
+  leaseHistory,
+)
 
-  const request = program.command('request').description('remembered requests')
-  verb(request, 'get <request-id>', {
+export const requestCommands = group(
+  'request',
+  'remembered requests',
+  verb('get <request-id>', {
     about: 'what became of a request',
     method: method.getRequest,
-    show: ({ requestId, committed, method: name, at, seq, leases }) =>
+    fields: [
+      ['--node <name>', "of a caller whose token is bound to this node; default: your token's", 'node'],
+    ],
+    show: ({ requestId: request, committed, method, at, seq: event, leases }) =>
       committed
-        ? `${sheet([
-            ['request', requestId],
-            ['method', name],
-            ['committed', time(at)],
-            ['event', String(seq)],
-          ])}\n\n${leaseTable(leases)}`
-        : `request ${requestId} was not committed in the last 24 h`,
+        ? `${sheet({ request, method, committed: time(at), event })}\n\n${leaseTable(leases)}`
+        : `request ${request} was not committed in the last 24 h`,
+    isFailure: ({ committed }) => !committed,
+  }),
+)
+
+export function watchCommand(program: Command): void {
+  const { made, request } = asking(program, 'watch', method.watchLeases.input, {
+    about: 'what happens to leases, from now on, until it is ended by Ctrl-C',
+    fields: [
+      ['--state <states>', 'reserved, active, quarantined, ended', 'states'],
+      ...OWNED,
+      ['--after <n>', 'what happened after this number, too; 0: everything'],
+      ['--after-digest <hex>', 'the digest that was answered beside that number'],
+      ['--held', 'first the leases that are held', 'sendInitialState'],
+    ],
+    help: `
+It goes on where it was when the connection is lost. -o json prints a line for each answer of the server; the last
+\`position\` and \`digest\` are where --after and --after-digest go on.
+
+Examples:
+  ipledger watch --pool web
+  ipledger watch --after 48213 -o json`,
   })
-  return lease
+  made.action(async () => {
+    const { output } = made.opts<{ readonly output?: Format }>()
+    const client = await connected()
+    const { watchLeases } = await import('../client/watch.ts')
+    const onTrouble = (error: Error) => console.error(`ipledger: ${error.message}; trying again`)
+    for await (const { changes, position, digest } of watchLeases(client, request(), { onTrouble })) {
+      if (output === 'json') {
+        const answer = create(WatchLeasesResponseSchema, { changes: [...changes], position, digest })
+        console.log(JSON.stringify(toJson(WatchLeasesResponseSchema, answer, JSON_ANSWERS)))
+      } else for (const { lease, type, time: at } of changes) console.log(lineOf(lease!, type, time(at)))
+    }
+  })
+}
+
+/** Columns as wide as most need, since nobody knows what comes. */
+function lineOf(lease: Lease, type: string, at: string): string {
+  const before = [String(lease.version).padEnd(8), at.padEnd(20), (type || 'held').padEnd(17)]
+  const cells = [...before, addressOf(lease).padEnd(15), stateOf(lease).padEnd(11), holderOf(lease)]
+  return cells.join('  ').trimEnd()
 }

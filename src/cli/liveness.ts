@@ -1,49 +1,95 @@
-/** What sources see, what follows from it, and what waits for a person. */
-import type { Command } from 'commander'
-import { type Finding, LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
-import type { AttentionCode } from '../ledger/read-sources.ts'
-import { Unclear } from './failure.ts'
-import { table, tableOf, time } from './print.ts'
-import { addressOf, holderOf, stateOf } from './show-lease.ts'
-import { ask, verb } from './verb.ts'
+/** Sources are made known, believed, ended; what they see, what follows from it, and what waits for a person. */
+import { ATTENTION } from '../core/attention.ts'
+import { LivenessService, SourceSchema } from '../gen/ipledger/v1/liveness_pb.ts'
+import { ask } from './ask.ts'
+import { CommandFailed, UsageError } from './failure.ts'
+import { table } from './print.ts'
+import { group, verb } from './verb.ts'
+import { sheetText } from './views.ts'
 
 const { method } = LivenessService
 
-export const ATTENTION: Readonly<Record<AttentionCode, string>> = {
-  NETWORK_RECOVERING: 'nothing is handed out before its sources have reported: recover --end',
-  HELD: 'nothing is taken back until an operator resumes: network get, network resume',
-  SOURCE_SILENT: 'it is late with its report: nothing it sees is missed',
-  SOURCE_COLD: 'still warming up: nothing it sees is missed',
-  SOURCE_PARTIAL: 'only partial reports: it only protects',
-  LOOKUP_FAILING: 'asked after a workload, a source gives no clear answer',
-  OPERATOR_ONLY: 'a quarantine that only an operator ends: reap',
-  NO_WITNESS: 'no source can miss it: release, or reap',
-  BOOKS_DIFFER: 'verification found differences: verify',
-}
-
-export function livenessCommands(program: Command): void {
-  verb(program.command('sighting').description('what sources see'), 'list', {
-    about: 'who is seen where, by address',
-    method: method.listSightings,
+const sources = group(
+  'source',
+  'what says which addresses are alive',
+  verb('register <id>', {
+    about: 'make a source known, in dry run: what it sees is not handed out, and nothing else follows',
+    method: method.registerSource,
     fields: [
-      ['--source <id>', 'only by this source'],
-      ['--address <address>', 'only there; of a block that is leased as one, anywhere in it'],
-      ['--vanished', 'also what is listed no more'],
+      ['--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds'],
+      ['--kind <kind>', 'push (it reports), or docker, kubernetes, http (it is asked)'],
+      ['--node <name>', 'the node it sees; without, the whole network', 'sight.node'],
+      ['--families <families>', 'families of addresses it can see: 4, 6 or 4,6', 'sight.families'],
+      ['--interval <duration>', 'how often it reports or is asked (30s; asked: 60s)', 'sight.interval'],
+      ['--settings <json>', 'of a source that is asked: where and how, without secrets'],
     ],
-    show: ({ sightings }) =>
-      tableOf('no sightings', sightings, {
-        ADDRESS: ({ address }) => address,
-        SOURCE: ({ source }) => source,
-        OWNER: holderOf,
-        UID: ({ owner }) => (owner === undefined || owner.uid === owner.name ? '' : owner.uid),
-        INTERFACE: ({ owner }) => owner?.interface ?? '',
-        NODE: ({ owner }) => owner?.node ?? '',
-        STATE: ({ state }) => state,
-        SINCE: ({ appearedAt }) => time(appearedAt),
-        UNTIL: ({ vanishedAt }) => time(vanishedAt),
-      }),
-  })
-  verb(program, 'reconcile', {
+    required: ['ownerKinds'],
+    help: `
+The same declaration again changes nothing; one with other kinds of owners, families or interval replaces it, and is in dry
+run again. One of another kind, node or settings is another source: register and enable another id, let it report what
+runs, then retire this one.
+
+Examples:
+  ipledger source register agent-1 --node node-1 --owner-kinds pod
+  ipledger source register docker-1 --kind docker --node node-1 --owner-kinds container \\
+    --settings '{"socketPath": "/var/run/docker.sock", "network": "sandboxes"}'`,
+  }),
+  verb('enable <id>', {
+    about: 'believe a source from now on; look at what it lists first: sighting list',
+    method: method.enableSource,
+    fields: [
+      ['--accept-unlisted', 'also if it lists less than half of the leases that are placed on its node'],
+    ],
+    notes: ({ placed, listed }) => [
+      placed > 0 &&
+        `It is a witness of ${placed} leases of its node from now on, and lists ${listed} of them.`,
+    ],
+  }),
+  verb('retire <id>', {
+    about: 'end a source for good, and all that it lists; its id is not used again',
+    method: method.retireSource,
+    notes: ({ unwitnessed, unlisted }) => [
+      unwitnessed > 0 &&
+        `${unwitnessed} leases lost their last witness: they are held until they are released, or reaped by an operator.`,
+      unlisted > 0 && `${unlisted} free addresses that only it listed may be handed out from now on.`,
+    ],
+  }),
+  verb('list', {
+    about: 'sources, by id, and how they stand by their reports',
+    method: method.listSources,
+    fields: [
+      ['--node <name>', 'only of this node'],
+      ['--state <states>', 'registered, enabled, retired', 'states'],
+    ],
+  }),
+  verb('get <id>', {
+    about: 'what one source declares, and how far it is believed',
+    method: method.listSources,
+    run: async (request) => {
+      const answer = await ask(method.listSources, request)
+      if (answer.sources.length > 0) return answer
+      throw new CommandFailed(`network ${request.network ?? 'default'} has no source ${request.id}.`)
+    },
+    show: ({ sources }) => sheetText(SourceSchema, sources[0]),
+  }),
+)
+
+export const livenessCommands = [
+  sources,
+  group(
+    'sighting',
+    'what sources see',
+    verb('list', {
+      about: 'who is seen where, by address',
+      method: method.listSightings,
+      fields: [
+        ['--source <id>', 'only by this source'],
+        ['--address <address>', 'only there; of a block that is leased as one, anywhere in it'],
+        ['--vanished', 'also what is listed no more'],
+      ],
+    }),
+  ),
+  verb('reconcile', {
     about: 'what would be done about leases now, and why',
     method: method.reconcile,
     fields: [
@@ -61,38 +107,26 @@ Examples:
   ipledger reconcile --dry-run --address 10.0.0.17 --kept`,
     run: (request, { dryRun }: { readonly dryRun?: boolean }) => {
       if (dryRun === true) return ask(method.reconcile, request)
-      throw new Unclear(
+      throw new UsageError(
         'Reconciling is what the worker does by itself, all the time ("ipledger serve", or "ipledger worker"). Say --dry-run to see what it would do.',
       )
     },
-    show: ({ findings }) =>
-      tableOf('nothing to be done', findings, {
-        ADDRESS: ({ address, lease }) => (lease === undefined ? address : addressOf(lease)),
-        VERDICT: ({ verdict }) => verdict,
-        LEASE: ({ lease }) => lease?.leaseId ?? '',
-        STATE: ({ lease }) => (lease === undefined ? '' : stateOf(lease)),
-        OWNER: ({ lease }) => (lease === undefined ? '' : holderOf(lease)),
-        WHY: ({ because }) => because.map(whyOf).join('; '),
-      }),
-  })
-  verb(program, 'attention', {
+  }),
+  verb('attention', {
     about: 'everything that waits for a person, or for an answer',
     method: method.listAttention,
-    fields: [['--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes']],
-    help: `\nCodes:\n${table(['CODE', 'MEANS'], Object.entries(ATTENTION))}`,
-    show: ({ items }) =>
-      tableOf('nothing waits', items, {
-        CODE: ({ code }) => code,
-        SINCE: ({ since }) => time(since),
-        SOURCE: ({ source }) => source,
-        LEASE: ({ leaseId }) => leaseId,
-        ADDRESS: ({ address }) => address,
-        'WAITS FOR': ({ text }) => text,
-      }),
-  })
-}
-
-function whyOf({ code, source, text }: Finding['because'][number]): string {
-  const said = text === '' ? code : text
-  return source === '' || said.includes(source) ? said : `${source}: ${said}`
-}
+    fields: [
+      ['--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes'],
+      ['--source <id>', 'only of this source'],
+      ['--each', 'each lease and address in a line of its own'],
+    ],
+    help: `\nThe worst first:\n${table(
+      ['CODE', 'SEVERITY', 'MEANS'],
+      Object.entries(ATTENTION).map(([code, [severity, says]]) => [code, severity, says('A source')]),
+    )}\n\nExample:\n  ipledger attention --code NO_WITNESS --each`,
+    notes: ({ items }) => {
+      const many = items.find(({ count }) => count > 1n)
+      return [many !== undefined && `Each of them: ipledger attention --code ${many.code} --each`]
+    },
+  }),
+]

@@ -6,15 +6,15 @@ import type pg from 'pg'
 import { type Config, readConfig, StartRefused } from '../config.ts'
 import { openLedger } from '../ledger/open.ts'
 import { rebuildNetwork } from '../ledger/rebuild.ts'
-import { type Anchor, type Verified, verifyNetwork } from '../ledger/verify.ts'
+import { type Anchor, verifyNetwork } from '../ledger/verify.ts'
 import { place, replaceLogin, withClient } from '../postgres/connect.ts'
 import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
 import { attachEmbedded } from '../postgres/embedded.ts'
 import { AUDITOR_ROLE, inspectLogin } from '../postgres/roles.ts'
 import { createLogger } from '../telemetry.ts'
-import { REFUSED, Unclear } from './failure.ts'
-import { type Format, printData, sheet, table } from './print.ts'
-import { verifiedText } from './verified.ts'
+import { CommandFailed, UsageError } from './failure.ts'
+import { type Format, print, sheet, tableOf } from './print.ts'
+import { type NetworkVerified, verifiedText } from './views.ts'
 
 export type VerifyOptions = { readonly network?: string; readonly against?: Anchor; readonly output?: Format }
 export type RecoverOptions = {
@@ -38,8 +38,10 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
   return onDatabase('verify', async ({ client, where }) => {
     const networks = await networksOf(client, where, network)
     if (against !== undefined && networks.length > 1)
-      throw new Unclear('Say of which network the anchor is: ipledger verify --network NETWORK --against …')
-    const found: (Verified & { network: string })[] = []
+      throw new UsageError(
+        'Say of which network the anchor is: ipledger verify --network NETWORK --against …',
+      )
+    const found: NetworkVerified[] = []
     for (const name of networks) {
       const onProgress = ({ part, done, head }: { part: string; done: string; head: number }) =>
         showProgress(`${name}: ${part} ${done}${part === 'log' ? ` of ${head}` : ''}`)
@@ -47,23 +49,23 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
       found.push({ network: name, ...(await verifyNetwork(client, name, options)) })
     }
     showProgress('')
-    if (!(await printData(output, { networks: found, database: where }))) console.log(verifiedText(found))
+    await print(output, { networks: found, database: where }, () => verifiedText(found))
     return found.every(({ findings }) => findings.length === 0)
   })
 }
 
 export function runRebuild({ network, output }: { readonly network: string; readonly output?: Format }) {
   return onDatabase('rebuild', async ({ client, where }) => {
+    await requireOwner(client)
     const rebuilt = await rebuildNetwork(client, network, (written) =>
       showProgress(`${network}: table ${written}`),
     )
     showProgress('')
-    if (rebuilt === null) throw new Unclear(`network ${network} has no events in ${where}.`, REFUSED)
-    if (await printData(output, { network, ...rebuilt, database: where })) return
-    const rows = Object.entries(rebuilt.rows).map(
-      ([name, count]) => [`rows of ${name}`, String(count)] as const,
+    if (rebuilt === null) throw new CommandFailed(`network ${network} has no events in ${where}.`)
+    const rows = Object.entries(rebuilt.rows).map(([name, count]) => [`rows of ${name}`, count])
+    await print(output, { network, ...rebuilt, database: where }, () =>
+      sheet({ network, head: rebuilt.head, ...Object.fromEntries(rows) }),
     )
-    console.log(sheet([['network', network], ['head', String(rebuilt.head)], ...rows]))
   })
 }
 
@@ -74,34 +76,24 @@ export function runRecover(network: string | undefined, { why, above = 0, output
       `select from pg_stat_activity where datname = current_database() and application_name = 'ipledger ledger'`,
     )
     if (served.length > 0)
-      throw new Unclear(
+      throw new CommandFailed(
         'A service uses this database: leave --database away, and let IPLEDGER_URL name it.',
-        REFUSED,
       )
     const ledger = await openLedger({ url: found.url, connections: 1 })
     try {
-      const rows: { network: string; era: number; head: string; state: string }[] = []
+      const networks: { network: string; era: number; head: string; state: string }[] = []
       for (const name of await networksOf(client, where, network)) {
         const outcome = await ledger.submit({
-          type: 'beginEra',
-          network: name,
-          actor: { name: 'recover', node: null },
-          cause: 'recover',
+          ...{ network: name, actor: { name: 'recover', node: null }, cause: 'recover' },
           ...{ requestId: null, fingerprint: null, traceId: null },
-          ...{ above, recovering: true, why },
+          ...{ type: 'beginEra', above, recovering: true, why },
         })
-        if (!outcome.ok) throw new Unclear(`${outcome.refusal.reason}: ${outcome.refusal.message}`, REFUSED)
-        const { network: state, head } = outcome.answer.network!
-        rows.push({
-          network: name,
-          era: state.era,
-          head: String(head),
-          state: state.recovering ? 'RECOVERING' : 'READY',
-        })
+        if (!outcome.ok) throw new CommandFailed(`${outcome.refusal.reason}: ${outcome.refusal.message}`)
+        const { network: made, head } = outcome.answer.network!
+        const state = made.recovering ? 'RECOVERING' : 'READY'
+        networks.push({ network: name, era: made.era, head: String(head), state })
       }
-      if (await printData(output, { networks: rows, database: where })) return
-      const cells = rows.map((one) => [one.network, String(one.era), one.head, one.state])
-      console.log(table(['NETWORK', 'ERA', 'HEAD', 'STATE'], cells))
+      await print(output, { networks, database: where }, () => tableOf('', networks))
     } finally {
       await ledger.close()
     }
@@ -112,19 +104,22 @@ export function runRecover(network: string | undefined, { why, above = 0, output
 export async function databaseUrl(role: string): Promise<string> {
   const config = readConfig()
   const { databaseUrl: given, databaseAdminUrl } = config
-  if (role === 'owner' && databaseAdminUrl === undefined && given !== undefined) {
-    const login = await withClient({ url: given, applicationName: 'ipledger database url' }, inspectLogin)
-    if (!login.administers)
-      throw new StartRefused(
-        `DATABASE_URL names role "${login.role}", which does not own the database: let DATABASE_ADMIN_URL name the owner.`,
-      )
-  }
+  if (role === 'owner' && databaseAdminUrl === undefined && given !== undefined)
+    await withClient({ url: given, applicationName: 'ipledger database url' }, requireOwner)
   const url = databaseAdminUrl ?? given ?? (await attachEmbedded(config.directory))
   if (url === undefined)
     throw new StartRefused(
       `No PostgreSQL runs in ${config.directory}: start the service there, or let IPLEDGER_DIR or DATABASE_URL name another.`,
     )
   return role === 'owner' ? url : replaceLogin(url, { user: AUDITOR_ROLE })
+}
+
+async function requireOwner(client: pg.Client): Promise<void> {
+  const { administers, role } = await inspectLogin(client)
+  if (administers) return
+  throw new StartRefused(
+    `Role "${role}" does not own the database: let DATABASE_ADMIN_URL, or DATABASE_URL, name the owner.`,
+  )
 }
 
 type OnDatabase = { readonly client: pg.Client; readonly where: string; readonly found: FoundDatabase }
@@ -154,10 +149,7 @@ async function networksOf(client: pg.Client, where: string, network: string | un
   const { rows } = await client.query<{ id: string }>(NETWORKS)
   const names = rows.map(({ id }) => id).filter((id) => network === undefined || id === network)
   if (names.length === 0)
-    throw new Unclear(
-      `There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`,
-      REFUSED,
-    )
+    throw new CommandFailed(`There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`)
   return names
 }
 

@@ -13,12 +13,10 @@ export type Format = (typeof FORMATS)[number]
 export const outputOption = () =>
   new Option('-o, --output <format>', 'json, yaml: what the API answers; wide: every field').choices(FORMATS)
 
-/** For programs, if it was asked for; else false. */
-export async function printData(format: Format | undefined, value: unknown): Promise<boolean> {
+/** For programs, if that was asked for, else for people. */
+export async function print(format: Format | undefined, value: unknown, people: () => string): Promise<void> {
   if (format === 'yaml') process.stdout.write((await import('yaml')).stringify(value))
-  else if (format === 'json') console.log(JSON.stringify(value, null, 2))
-  else return false
-  return true
+  else console.log(format === 'json' ? JSON.stringify(value, null, 2) : people())
 }
 
 /** Columns as wide as their widest cell; those without any content are left out. */
@@ -27,32 +25,36 @@ export function table(titles: readonly string[], rows: readonly (readonly string
     rows.length === 0 || rows.some((row) => row[at] !== '') ? [at] : [],
   )
   const cells = [titles, ...rows].map((row) => shown.map((at) => row[at] ?? ''))
-  const widths = shown.map((_, at) => Math.max(...cells.map((row) => row[at]!.length)))
+  // Of more rows than a call may have arguments.
+  const widths = shown.map((_, at) => cells.reduce((most, row) => Math.max(most, row[at]!.length), 0))
   return cells
     .map((row) => row.map((cell, at) => (at === row.length - 1 ? cell : cell.padEnd(widths[at]!))).join('  '))
     .map((line) => line.trimEnd())
     .join('\n')
 }
 
-/** A table of things, or that there are none: `no leases`. */
-export function tableOf<T>(
-  none: string,
-  things: readonly T[],
-  columns: Readonly<Record<string, (thing: T) => string>>,
-): string {
-  if (things.length === 0) return none
-  const cells = Object.values(columns)
-  return table(
-    Object.keys(columns),
-    things.map((thing) => cells.map((cell) => cell(thing))),
-  )
+type Cell = string | number | boolean | bigint | null | undefined | readonly string[]
+
+/** A table of things with a column for each of their fields; where there are none, that: `no tokens`. */
+export function tableOf(none: string, things: readonly Readonly<Record<string, Cell>>[]): string {
+  const names = [...new Set(things.flatMap((thing) => Object.keys(thing)))]
+  const rows = things.map((thing) => names.map((name) => String(thing[name] ?? '')))
+  return rows.length === 0
+    ? none
+    : table(
+        names.map((name) => titleOf(name).toUpperCase()),
+        rows,
+      )
 }
 
 /** One thing, a line for each field; fields without content are left out. */
-export function sheet(fields: readonly (readonly [string, string])[]): string {
-  const shown = fields.filter(([, value]) => value !== '')
+export function sheet(fields: Readonly<Record<string, Cell>>): string {
+  const shown = Object.entries(fields).flatMap(([name, cell]) => {
+    const words = String(cell ?? '')
+    return words === '' ? [] : [[titleOf(name), words] as const]
+  })
   const width = Math.max(...shown.map(([title]) => title.length))
-  return shown.map(([title, value]) => `${title.padEnd(width)}  ${value}`).join('\n')
+  return shown.map(([title, words]) => `${title.padEnd(width)}  ${words}`).join('\n')
 }
 
 /**
@@ -64,32 +66,25 @@ export function sheetOf<D extends DescMessage>(
   message: MessageShape<D> | undefined,
   own: Readonly<Record<string, string | undefined>> = {},
 ): string {
-  if (message === undefined) return ''
-  const rows = new Map(rowsOf(desc, message, own))
-  for (const [name, words = ''] of Object.entries(own)) rows.set(titleOf(name), words)
-  return sheet([...rows])
+  return message === undefined ? '' : sheet({ ...rowsOf(desc, message, own), ...own })
 }
 
 /** Messages as a table with a column for each field, by their descriptor. */
 export function wideTable(desc: DescMessage, messages: readonly Message[]): string {
-  const rows = messages.map((message) => new Map(rowsOf(desc, message, {})))
-  const titles = [...new Set(rows.flatMap((row) => [...row.keys()]))]
-  if (titles.length === 0) return 'nothing'
-  return table(
-    titles.map((title) => title.toUpperCase()),
-    rows.map((row) => titles.map((title) => row.get(title) ?? '')),
-  )
+  const rows = messages.map((message) => rowsOf(desc, message, {}))
+  return tableOf('nothing', rows)
 }
 
-function rowsOf(desc: DescMessage, message: Message, own: object): readonly (readonly [string, string])[] {
-  return desc.fields.flatMap((field) => {
-    const value = (message as unknown as Readonly<Record<string, unknown>>)[field.localName]
-    if (value === undefined || field.localName in own) return [[titleOf(field.localName), '']]
-    const isMessage = field.fieldKind === 'message' && !field.message.typeName.startsWith('google.')
-    return isMessage
-      ? rowsOf(field.message, value as Message, own)
-      : [[titleOf(field.localName), wordsOf(field, value as never)]]
+/** By the names of its fields and of those in its messages; what has other words keeps its place. */
+function rowsOf(desc: DescMessage, message: Message, own: object): Readonly<Record<string, string>> {
+  const rows = desc.fields.map((field): Readonly<Record<string, string>> => {
+    const { localName: name } = field
+    const value = (message as unknown as Readonly<Record<string, unknown>>)[name]
+    if (value === undefined || name in own) return { [name]: '' }
+    const isOurs = field.fieldKind === 'message' && !field.message.typeName.startsWith('google.')
+    return isOurs ? rowsOf(field.message, value as Message, own) : { [name]: wordsOf(field, value as never) }
   })
+  return Object.assign({}, ...rows)
 }
 
 /** `confirmWithin` → `confirm within` */
@@ -97,10 +92,10 @@ function titleOf(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 }
 
-function wordsOf(field: DescField, value: never): string {
+export function wordsOf(field: DescField, value: never): string {
   switch (field.fieldKind) {
     case 'enum':
-      return nameOf(field.enum, value)
+      return value === 0 ? '' : nameOf(field.enum, value)
     case 'map':
       return labels(value)
     case 'list':
@@ -112,6 +107,14 @@ function wordsOf(field: DescField, value: never): string {
       if (typeof value === 'boolean') return value ? 'yes' : ''
       return value === 0n ? '' : String(value)
   }
+}
+
+/** By the names of messages in each other: `owner.node`. */
+export function fieldAt(desc: DescMessage, path: string): DescField {
+  const [name, ...rest] = path.split('.')
+  const found = desc.fields.find(({ localName }) => localName === name)
+  if (found === undefined) throw new Error(`${desc.name} has no field ${name}`)
+  return rest.length === 0 ? found : fieldAt(found.message!, rest.join('.'))
 }
 
 export function nameOf(desc: DescEnum, value: number): string {

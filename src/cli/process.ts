@@ -1,61 +1,99 @@
-/** Commands that run something: the service, its jobs, the migrations, the bench, the demo. */
-import { resolve } from 'node:path'
-import type { Command } from 'commander'
-import type { Options } from '../../bench/main.ts'
-import { whole } from './readers.ts'
+/** Commands that run something: the service, its jobs, the migrations, an agent, the bench, the demo. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { hostname } from 'node:os'
+import { extname, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { AgentOptions } from '../agent/agent.ts'
+import { connected } from './ask.ts'
+import { SilentExit } from './failure.ts'
+import { list, whole } from './readers.ts'
+import { awaitSignals, SIGNALS } from './stopping.ts'
+import { command } from './verb.ts'
 
 /** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
 const load = () => import('./serve.ts')
 
-export function processCommands(program: Command): void {
-  program
-    .command('serve')
-    .description('run the service: API and worker, on its own PostgreSQL or on DATABASE_URL')
-    .option('--no-worker', 'leave the jobs to other processes ("ipledger worker")')
-    .addHelpText(
-      'after',
-      `
+export const processCommands = [
+  command('serve', {
+    about: 'run the service: API and worker, on its own PostgreSQL or on DATABASE_URL',
+    options: [['--no-worker', 'leave the jobs to other processes ("ipledger worker")']],
+    help: `
 Listens on 127.0.0.1:8080 (gRPC on 8081); IPLEDGER_HOST, IPLEDGER_PORT and IPLEDGER_GRPC_PORT change that. Without
 DATABASE_URL an own PostgreSQL keeps its data in .ipledger (IPLEDGER_DIR). SIGINT and SIGTERM let calls finish; a
 second one ends it at once.`,
-    )
-    .action(async (options: { readonly worker: boolean }) => (await load()).serve(options))
-
-  program
-    .command('worker')
-    .description('run the jobs alone, beside servers started with --no-worker')
-    .action(async () => (await load()).runWorker())
-
-  program
-    .command('migrate')
-    .description('make roles, schema and the network "default", or bring them up to date')
-    .addHelpText('after', '\nDATABASE_ADMIN_URL names the owner of the database, if DATABASE_URL does not.')
-    .action(async () => (await load()).runMigrate())
-
-  program
-    .command('bench')
-    .argument('[lines...]', 'what to measure (default: all lines)')
-    .description('measure it on this machine, each line beside its floor from the same run')
-    .option('--quick', 'everything small: that it runs, not how fast')
-    .option('--held-open <minutes>', 'how long the line "snapshot" holds a transaction open', whole, 1)
-    .addHelpText('after', '\nWorks on a PostgreSQL of its own, which is gone afterwards.')
-    .action(async (lines: readonly string[], options: Options) => {
-      const { runBench } = await import('../../bench/main.ts')
-      await runBench(lines, options)
-    })
-
-  program
-    .command('demo')
-    .description('play MIR-1238 step by step: a list that lags, and still no address on two sandboxes')
-    .option('--directory <path>', 'keep its data there (default: a directory that is thrown away)')
-    .addHelpText(
-      'after',
-      `
+    run: async (options: { readonly worker: boolean }) => (await load()).serve(options),
+  }),
+  command('worker', {
+    about: 'run the jobs alone, beside servers started with --no-worker',
+    run: async () => (await load()).runWorker(),
+  }),
+  command('migrate', {
+    about: 'make roles, schema and the network "default", or bring them up to date',
+    help: '\nDATABASE_ADMIN_URL names the owner of the database, if DATABASE_URL does not.',
+    run: async () => (await load()).runMigrate(),
+  }),
+  command('agent', {
+    about: 'run on a node: answer the CNI plugin, report what is alive, keep addresses for an outage',
+    options: [
+      ['--bridge <name>', 'the bridge of its containers, or the parent of macvlan and ipvlan'],
+      ['--network <name>', 'network of the ledger', 'default'],
+      ['--node <name>', 'this node, as the token has it', hostname()],
+      ['--source <id>', 'its source, registered for this node (default: the name of the node)'],
+      ['--socket <path>', 'where the plugin calls', '/run/ipledger/agent.sock'],
+      ['--state <directory>', 'undelivered releases, and the last number heard', '/var/lib/ipledger'],
+      ['--cni-cache <directory>', "where the container runtime's library keeps results", '/var/lib/cni'],
+      ['--spares <n>', 'addresses to hand out while the service is away', whole, 0],
+      ['--pools <names>', 'pools of spares, one address of each (default: the default pools)', list, []],
+      ['--probe', 'ask the link whether an address is in use before it is handed out (ARP, ND)', false],
+    ],
+    required: ['bridge'],
+    help: `
+Needs root, and the programs ip and nsenter. Register and enable its source first:
+  ipledger source register node-1 --node node-1 --owner-kinds pod,container
+  ipledger source enable node-1
+  ipledger agent --node node-1 --bridge cni0 --spares 8`,
+    async run({ source, ...options }: Omit<AgentOptions, 'source'> & { readonly source?: string }) {
+      const [{ Agent }, { createLogger }, { readConfig }] = await Promise.all([
+        import('../agent/agent.ts'),
+        import('../telemetry.ts'),
+        import('../config.ts'),
+      ])
+      const log = createLogger(readConfig().logLevel)
+      const { signal } = awaitSignals(log)
+      const { node, network, socket } = options
+      const agent = new Agent({ ...options, source: source ?? node }, await connected(), log)
+      await agent.run(signal, () =>
+        console.log(`ipledger agent: node ${node}, network ${network}, listening on ${socket}`),
+      )
+    },
+  }),
+  command('bench [lines...]', {
+    about: 'measure it on this machine, each line (default: all) beside its floor from the same run',
+    options: [
+      ['--quick', 'everything small: that it runs, not how fast'],
+      ['--held-open <minutes>', 'how long the line "snapshot" holds a transaction open', whole, 1],
+    ],
+    help: '\nWorks on a PostgreSQL of its own, which is gone afterwards.',
+    run: (options, lines) => runProgram('bench/main', { ...options, lines }),
+  }),
+  command('demo', {
+    about: 'play MIR-1238 step by step: a list that lags, and still no address on two sandboxes',
+    options: [['--directory <path>', 'keep its data there (default: a directory that is thrown away)']],
+    help: `
 Takes less than 20 seconds, uses a PostgreSQL of its own and touches nothing else. What --directory kept can be looked at:
 IPLEDGER_DIR=<path> ipledger serve.`,
-    )
-    .action(async ({ directory }: { readonly directory?: string }) => {
-      const { runDemo } = await import('../demo/run.ts')
-      await runDemo(directory === undefined ? undefined : resolve(directory))
-    })
+    run: ({ directory }: { readonly directory?: string }) =>
+      runProgram('src/demo/main', directory === undefined ? {} : { directory: resolve(directory) }),
+  }),
+]
+
+/** Programs that stand above this room are processes of their own. They are told as JSON what they are asked. */
+async function runProgram(path: string, asked: object): Promise<void> {
+  const file = new URL(`../../${path}${extname(import.meta.filename)}`, import.meta.url)
+  const args = [...process.execArgv, fileURLToPath(file), JSON.stringify(asked)]
+  const child = spawn(process.execPath, args, { stdio: 'inherit' })
+  for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
+  const [code] = (await once(child, 'exit')) as [number | null]
+  if (code !== 0) throw new SilentExit(code ?? undefined)
 }

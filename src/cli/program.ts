@@ -5,38 +5,72 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import type { CallFailed } from '../client/call-failed.ts'
-import { agentCommand } from './agent.ts'
 import { auditCommands } from './audit.ts'
 import { completionCommand } from './completion.ts'
 import { databaseCommands } from './database.ts'
-import { failureJson, failureText, REFUSED, UNREACHABLE, Unclear, Unsuccessful, USAGE } from './failure.ts'
+import { failureJson, failureText, REFUSED, SilentExit, UNREACHABLE, USAGE } from './failure.ts'
 import { importCommands } from './import.ts'
-import { leaseCommands } from './lease.ts'
+import { heldCommands, leaseCommands, requestCommands, reserveCommand, watchCommand } from './lease.ts'
 import { livenessCommands } from './liveness.ts'
 import { networkCommands } from './network.ts'
 import { poolCommands } from './pool.ts'
 import { processCommands } from './process.ts'
 import { rejudgeCommand } from './rejudge.ts'
-import { reserveCommand } from './reserve.ts'
-import { sourceCommands } from './source.ts'
 import { tokenCommands } from './token.ts'
-import { watchCommand } from './watch.ts'
 
 /**
- * Errors whose message is a sentence for people. By their names: what a command does not need is not loaded, so that it starts in
- * 0.3 s.
+ * Errors whose message is a sentence for people, and their exit codes. By their names: what a command does not need is not
+ * loaded, so that it starts in 0.3 s.
  */
-const SENTENCES = ['StartRefused', 'ConnectFailed', 'TokenFileError', 'Unclear']
+const SENTENCES: Readonly<Record<string, number>> = {
+  StartRefused: REFUSED,
+  TokenFileError: REFUSED,
+  CommandFailed: REFUSED,
+  UsageError: USAGE,
+  ConnectionLost: UNREACHABLE,
+}
+
+// A reader that has seen enough (`ipledger events | head`) is not an error.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error
+  process.exit(0)
+})
 
 /** Runs one command to its end; `serve` and `worker` end when they are told to. Answers the exit code. */
-export async function runCli(args: readonly string[]): Promise<number> {
+export function runCli(args: readonly string[]): Promise<number> {
+  return exitCodeOf(() => createProgram().parseAsync(args, { from: 'user' }), args)
+}
+
+/** What fails is explained to people. */
+export async function exitCodeOf(
+  work: () => Promise<unknown>,
+  args: readonly string[] = [],
+): Promise<number> {
   try {
-    await createProgram().parseAsync(args, { from: 'user' })
+    await work()
     return 0
   } catch (error) {
     return await explain(error, args)
   }
 }
+
+const COMMANDS = [
+  ...processCommands,
+  networkCommands,
+  poolCommands,
+  reserveCommand,
+  ...heldCommands,
+  leaseCommands,
+  requestCommands,
+  watchCommand,
+  ...auditCommands,
+  rejudgeCommand,
+  ...livenessCommands,
+  ...importCommands,
+  ...databaseCommands,
+  tokenCommands,
+  completionCommand,
+]
 
 export function createProgram(): Command {
   const program = new Command('ipledger')
@@ -61,20 +95,7 @@ Start:
   ipledger reserve --kind container --name node-1/web --pool web
   ipledger lease list`,
     )
-  processCommands(program)
-  agentCommand(program)
-  networkCommands(program)
-  poolCommands(program)
-  reserveCommand(program)
-  auditCommands(program, leaseCommands(program))
-  rejudgeCommand(program)
-  watchCommand(program)
-  sourceCommands(program)
-  livenessCommands(program)
-  importCommands(program)
-  databaseCommands(program)
-  tokenCommands(program)
-  completionCommand(program)
+  for (const add of COMMANDS) add(program)
   return program
 }
 
@@ -85,17 +106,26 @@ function version(): string {
 
 async function explain(error: unknown, args: readonly string[]): Promise<number> {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE
-  if (error instanceof Unsuccessful) return error.exitCode
-  const name = error instanceof Error ? error.name : ''
-  if (name === 'CallFailed') {
+  if (error instanceof SilentExit) return error.exitCode
+  if (!(error instanceof Error)) throw error
+  if (error.name === 'CallFailed') {
     const failed = error as CallFailed
     const isJson = /(?:^| )(?:-o ?|--output[ =])json(?: |$)/.test(args.join(' '))
     const { readConfig } = await import('../config.ts')
     console.error(isJson ? failureJson(failed) : await failureText(failed, readConfig().clientUrl))
-    return failed.reason === undefined ? UNREACHABLE : REFUSED
+    return failed.reason === undefined || failed.reason === 'DATABASE_UNAVAILABLE' ? UNREACHABLE : REFUSED
   }
-  console.error(SENTENCES.includes(name) ? `ipledger: ${(error as Error).message}` : error)
-  if (name === 'ConnectFailed') return UNREACHABLE
-  if ((error as { readonly isUsage?: boolean }).isUsage === true) return USAGE
-  return error instanceof Unclear ? error.exitCode : REFUSED
+  const code = SENTENCES[error.name]
+  if (code !== undefined) {
+    console.error(`ipledger: ${error.message}`)
+    return (error as { readonly isUsage?: boolean }).isUsage === true ? USAGE : code
+  }
+  const { isAway } = await import('../postgres/connection-lost.ts')
+  if (isAway(error)) {
+    console.error(`ipledger: PostgreSQL does not answer: ${error.message}.`)
+    return UNREACHABLE
+  }
+  // A file or a directory that was named.
+  console.error('syscall' in error && 'path' in error ? `ipledger: ${error.message}` : error)
+  return REFUSED
 }

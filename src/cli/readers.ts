@@ -105,11 +105,11 @@ Times are RFC 3339, or UTC as in "2026-11-20 03:12"; -15m is a quarter of an hou
 
 const TIME = /^(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d(?:\.\d{1,9})?)?)? ?([Zz]|[+-]\d\d:\d\d|UTC)?$/
 
-export function when(text: string, now: number = Date.now()): When {
+export function when(text: string): When {
   const asked = text.trim()
   if (/^\d{1,16}$/.test(asked)) return { seq: BigInt(asked) }
-  if (asked === 'now') return { ms: now }
-  if (/^-\d/.test(asked)) return { ms: now - durationMs(duration(asked.slice(1))) }
+  if (asked === 'now') return { ms: Date.now() }
+  if (/^-\d/.test(asked)) return { ms: Date.now() - durationMs(duration(asked.slice(1))) }
   const [found, date, minute = '00:00', second = '', zone = 'Z'] = TIME.exec(asked) ?? []
   const offset = /^[+-]/.test(zone) ? zone : 'Z'
   const ms = found === undefined ? Number.NaN : Date.parse(`${date}T${minute}${second}${offset}`)
@@ -119,11 +119,6 @@ export function when(text: string, now: number = Date.now()): When {
       'It must be a time (2026-11-20T03:12:00Z, "2026-11-20 03:12" in UTC, -15m) or a number of the log.',
     )
   return { ms }
-}
-
-/** For commander, which gives a second argument of its own. */
-export function whenOption(text: string): When {
-  return when(text)
 }
 
 /** Of a method that is asked about one point. */

@@ -3,15 +3,15 @@
  * policy of today. Over the API, so that it needs no login of the database; what is judged is core's business.
  */
 import { durationMs } from '@bufbuild/protobuf/wkt'
-import type { Command } from 'commander'
 import { judgeProof, type Proof } from '../core/judge.ts'
 import { type ReapPolicy, reapPolicy } from '../core/policy.ts'
 import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { type Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
-import { Unsuccessful } from './failure.ts'
-import { type Format, outputOption, printData, sheet, tableOf } from './print.ts'
+import { everyPage } from './ask.ts'
+import { SilentExit } from './failure.ts'
+import { type Format, outputOption, print, sheet, tableOf } from './print.ts'
 import { seq as number } from './readers.ts'
-import { pages } from './verb.ts'
+import { command, group } from './verb.ts'
 
 type Options = {
   readonly network: string
@@ -30,42 +30,37 @@ type Differing = {
   readonly because: string
 }
 
-/** Reaps by their cause, of which only those on proof are judged. */
-type Rejudged = {
-  readonly byCause: Readonly<Record<string, number>>
-  readonly differing: readonly Differing[]
-}
-
+type Rejudged = ReturnType<typeof rejudge>
 const PROVEN = 'PROVEN_ABSENT'
 
-export function rejudgeCommand(program: Command): void {
-  program
-    .command('audit')
-    .description('check what was done')
-    .command('rejudge')
-    .description('judge every reap on proof again from the evidence in its event')
-    .option('--network <name>', 'network', 'default')
-    .option('--from <n>', 'from this event on (default: the first)', number)
-    .option('--to <n>', 'up to this event', number)
-    .addOption(outputOption())
-    .addHelpText(
-      'after',
-      `
+export const rejudgeCommand = group(
+  'audit',
+  'check what was done',
+  command('rejudge', {
+    about: 'judge every reap on proof again from the evidence in its event',
+    options: [
+      ['--network <name>', 'network', 'default'],
+      ['--from <n>', 'from this event on (default: the first)', number],
+      ['--to <n>', 'up to this event', number],
+      outputOption(),
+    ],
+    help: `
 Asks the server. By the policy of its day each must come to what was done: exit code 1 if one does not, or cannot be
 read. What the policy of today would not have done is listed, and is no failure.`,
-    )
-    .action(async (options: Options) => {
+    async run(options: Options) {
       const { network } = options
       const policies = await policiesNow(network)
       // Of a pool that is gone: the defaults.
       const today = ({ record }: Proof) => policies.get(record.poolId) ?? reapPolicy()
       const found = rejudge(await reaps(options), today)
-      if (!(await printData(options.output, { network, ...found }))) console.log(textOf(network, found))
-      if (found.differing.some((one) => one.policy === 'then')) throw new Unsuccessful(1)
-    })
-}
+      await print(options.output, { network, ...found }, () => textOf(network, found))
+      if (found.differing.some((one) => one.policy === 'then')) throw new SilentExit()
+    },
+  }),
+)
 
-export function rejudge(events: readonly Event[], policyFor: (proof: Proof) => ReapPolicy): Rejudged {
+/** Reaps by their cause, of which only those on proof are judged. */
+export function rejudge(events: readonly Event[], policyFor: (proof: Proof) => ReapPolicy) {
   const byCause: Record<string, number> = {}
   for (const { cause } of events) byCause[cause] = (byCause[cause] ?? 0) + 1
   const judged = events
@@ -92,16 +87,12 @@ function judge(
 async function reaps({ network, from = 0n, to }: Options): Promise<readonly Event[]> {
   const range = { afterSeq: from === 0n ? 0n : from - 1n, ...(to !== undefined && { beforeSeq: to + 1n }) }
   const asked = { network, types: ['lease.reaped'], ...range }
-  const found: Event[] = []
-  for await (const { events } of pages(AuditService.method.listEvents, asked)) found.push(...events)
-  return found
+  return (await everyPage(AuditService.method.listEvents, asked)).events
 }
 
 async function policiesNow(network: string): Promise<ReadonlyMap<number, ReapPolicy>> {
-  const policies = new Map<number, ReapPolicy>()
-  for await (const { pools } of pages(PoolService.method.listPools, { network }))
-    for (const { id, reapPolicy: set } of pools) policies.set(Number(id), policyOf(set!))
-  return policies
+  const { pools } = await everyPage(PoolService.method.listPools, { network })
+  return new Map(pools.map(({ id, reapPolicy: set }) => [Number(id), policyOf(set!)]))
 }
 
 function policyOf({ misses, ...times }: NonNullable<Pool['reapPolicy']>): ReapPolicy {
@@ -117,27 +108,13 @@ function policyOf({ misses, ...times }: NonNullable<Pool['reapPolicy']>): ReapPo
 function textOf(network: string, { byCause, differing }: Rejudged): string {
   const causes = Object.entries(byCause).map(([cause, number]) => `${number} ${cause}`)
   const count = (policy: Differing['policy'], otherwise: string) => {
-    const some = differing.filter((one) => one.policy === policy)
-    return some.length === 0 ? 'all the same' : `${some.length} ${otherwise}`
+    const some = differing.filter((one) => one.policy === policy).length
+    return some === 0 ? 'all the same' : `${some} ${otherwise}`
   }
-  return [
-    sheet([
-      ['network', network],
-      ['reaps', causes.join(', ') || 'none'],
-      ['judged again', String(byCause[PROVEN] ?? 0)],
-      ['by the policy then', count('then', 'come to something else: the log or the judge is wrong')],
-      ["by today's policy", count('today', 'would not have been done')],
-    ]),
-    '',
-    tableOf('', differing, {
-      POLICY: ({ policy }) => policy,
-      EVENT: ({ seq }) => String(seq),
-      LEASE: ({ leaseId }) => leaseId,
-      ADDRESS: ({ address }) => address,
-      VERDICT: ({ verdict }) => verdict,
-      BECAUSE: ({ because }) => because,
-    }),
-  ]
-    .join('\n')
-    .trimEnd()
+  const counts = sheet({
+    ...{ network, reaps: causes.join(', ') || 'none', judgedAgain: byCause[PROVEN] ?? 0 },
+    byThePolicyThen: count('then', 'come to something else: the log or the judge is wrong'),
+    "by today's policy": count('today', 'would not have been done'),
+  })
+  return differing.length === 0 ? counts : `${counts}\n\n${tableOf('', differing)}`
 }

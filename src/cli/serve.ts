@@ -1,22 +1,22 @@
 /** `serve`, `worker` and `migrate`: a process of the service, until it is asked to stop. */
 import { type Config, readConfig } from '../config.ts'
-import { callersUrl, migrateDatabase, openJobs, openService } from '../serve.ts'
+import { callersUrl, migrateDatabase, openJobs, openService, type ProcessOptions } from '../serve.ts'
 import { createLogger, type Logger } from '../telemetry.ts'
 import { whereOf } from './on-database.ts'
 import { awaitSignals } from './stopping.ts'
 
 /** API and, unless told otherwise, worker. */
 export function serve({ worker }: { readonly worker: boolean }): Promise<void> {
-  return untilStopped(async (config, log, open, onFailure) => {
-    const { server } = await openService(config, log, open, { worker, onFailure })
+  return untilStopped(async (config, log, open, options) => {
+    const { server } = await openService(config, log, open, { worker, ...options })
     return welcome(config, server)
   })
 }
 
 /** The jobs alone. */
 export function runWorker(): Promise<void> {
-  return untilStopped(async (config, log, open, onFailure) => {
-    const port = await openJobs(config, log, open, onFailure)
+  return untilStopped(async (config, log, open, options) => {
+    const port = await openJobs(config, log, open, options)
     const said = port === null ? '' : ` Metrics: ${callersUrl(config.host, port)}/metrics`
     return `ipledger worker is running.${said}`
   })
@@ -31,20 +31,22 @@ export async function runMigrate(): Promise<void> {
   console.log('The database is up to date.')
 }
 
-async function untilStopped(
-  start: (
-    config: Config,
-    log: Logger,
-    open: AsyncDisposableStack,
-    onFailure: (error: Error) => void,
-  ) => Promise<string>,
-): Promise<void> {
+type Start = (
+  config: Config,
+  log: Logger,
+  open: AsyncDisposableStack,
+  options: ProcessOptions,
+) => Promise<string>
+
+async function untilStopped(start: Start): Promise<void> {
   const config = readConfig()
   const log = createLogger(config.logLevel)
-  const stopping = awaitSignals(log)
+  const { asked, signal, fail } = awaitSignals(log)
   await using open = new AsyncDisposableStack()
-  console.log(await start(config, log, open, stopping.fail))
-  await stopping.asked
+  const said = await start(config, log, open, { stopping: signal, onFailure: fail })
+  signal.throwIfAborted()
+  console.log(said)
+  await asked
 }
 
 /** What a person sees who starts it: commands that work as they are printed. */

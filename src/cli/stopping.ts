@@ -4,8 +4,9 @@
  */
 
 import type { Logger } from '../telemetry.ts'
+import { SilentExit } from './failure.ts'
 
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+export const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /** One Ctrl-C arrives several times: from the terminal, from npm, from the launcher in `bin`. */
 const SAME_REQUEST_MS = 1_000
@@ -15,12 +16,15 @@ const LONGEST_STOP_MS = 30_000
 export type Stopping = Readonly<{
   /** Resolves when the process is asked to stop; rejects when it cannot go on. */
   asked: Promise<void>
+  /** The same for what is on its way: a start that is asked to stop has not failed. */
+  signal: AbortSignal
   /** Something the process cannot go on without has failed. */
   fail: (error: Error) => void
 }>
 
 export function awaitSignals(log: Logger): Stopping {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const asked = new AbortController()
   let first: number | undefined
   for (const signal of SIGNALS) {
     process.on(signal, () => {
@@ -31,6 +35,7 @@ export function awaitSignals(log: Logger): Stopping {
           log.fatal(`still not stopped after ${LONGEST_STOP_MS / 1000} s, giving up`)
           process.exit(1)
         }, LONGEST_STOP_MS).unref()
+        asked.abort(new SilentExit(0))
         resolve()
       } else if (performance.now() - first > SAME_REQUEST_MS) {
         log.warn({ signal }, 'asked again: stopping at once')
@@ -40,5 +45,5 @@ export function awaitSignals(log: Logger): Stopping {
   }
   // Whoever awaits it hears of the failure, also when that is later.
   promise.catch(() => {})
-  return { asked: promise, fail: reject }
+  return { asked: promise, signal: asked.signal, fail: reject }
 }

@@ -1,95 +1,68 @@
-import {
-  chmodSync,
-  chownSync,
-  readFileSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
-import { type Command, Option } from 'commander'
+import * as fs from 'node:fs'
+import { Option } from 'commander'
 import type { Role } from '../api/rights.ts'
-import { REFUSED, Unclear } from './failure.ts'
-import { type Format, outputOption, printData, tableOf } from './print.ts'
+import type { createToken } from '../api/tokens.ts'
+import { CommandFailed, UsageError } from './failure.ts'
+import { type Format, outputOption, print, tableOf } from './print.ts'
 import { list } from './readers.ts'
+import { command, group } from './verb.ts'
 
 const ROLES = ['admin', 'orchestrator', 'agent', 'auditor'] satisfies readonly Role[]
 /** Loaded by the commands that need it. */
 const load = () => import('../api/tokens.ts')
 
 type FileOptions = { readonly file?: string; readonly output?: Format }
-type CreateOptions = FileOptions & {
-  readonly role: Role
-  readonly networks?: readonly string[]
-  readonly node?: string
-  readonly subject?: string
-}
+type CreateOptions = FileOptions & Omit<Parameters<typeof createToken>[0], 'file' | 'name'>
 
-export function tokenCommands(program: Command): void {
-  const token = program
-    .command('token')
-    .description('bearer tokens of a server: its file of hashes, read again when it changes')
-    .addHelpText(
-      'after',
-      `
-The file is the one that IPLEDGER_TOKENS names, or --file. Without one, a server listens on loopback only and every
-caller is admin.`,
-    )
-  const command = (usage: string, about: string) =>
-    token
-      .command(usage)
-      .description(about)
-      .option('--file <path>', 'file of hashed tokens (default: IPLEDGER_TOKENS)')
+const FILE = ['--file <path>', 'file of hashed tokens (default: IPLEDGER_TOKENS)'] as const
 
-  command('create <name>', 'make a token; it is shown once and stored nowhere')
-    .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).makeOptionMandatory())
-    .option('--networks <names>', 'only in these networks; repeatable, or with commas', list)
-    .option('--node <name>', 'only for workloads of this node; an agent needs it')
-    .option('--subject <name>', 'no token, but whoever has a certificate of this subject: CN=node-3,O=agents')
-    .addHelpText(
-      'after',
-      `
+export const tokenCommands = group(
+  'token',
+  'bearer tokens of a server: its file of hashes, read again when it changes',
+  command('create <name>', {
+    about: 'make a token; it is shown once and stored nowhere',
+    options: [
+      FILE,
+      new Option('--role <role>', 'what it may do').choices(ROLES),
+      ['--networks <names>', 'only in these networks; repeatable, or with commas', list],
+      ['--node <name>', 'only for workloads of this node; an agent needs it'],
+      ['--subject <name>', 'no token, but whoever has a certificate of this subject: CN=node-3,O=agents'],
+    ],
+    required: ['role'],
+    help: `
+Without a file, IPLEDGER_TOKENS or --file, a server listens on loopback only and every caller is admin.
+
 Examples:
   ipledger token create orchestrator-1 --role orchestrator --networks default --file tokens.jsonl
   ipledger token create node-3 --role agent --node node-3 --file tokens.jsonl`,
-    )
-    .action(async (name: string, options: CreateOptions) => {
-      const { createToken } = await load()
-      const token = createToken({ ...options, file: await fileOf(options), name })
+    async run(options: CreateOptions, name: string) {
+      const token = (await load()).createToken({ ...options, file: await fileOf(options), name })
       if (options.subject !== undefined)
         return console.error(`Certificates of ${options.subject} stand for ${name}.`)
       console.log(token)
       console.error('It is not stored anywhere: keep it now.')
-    })
-
-  command('list', 'tokens by name, without what opens them')
-    .addOption(outputOption())
-    .action(async (options: FileOptions) => {
-      const { readTokens } = await load()
-      const tokens = readTokens(await fileOf(options)).map(({ sha256: _, ...told }) => told)
-      if (await printData(options.output, tokens)) return
-      console.log(
-        tableOf('no tokens', tokens, {
-          NAME: ({ name }) => name,
-          ROLE: ({ role }) => role,
-          NETWORKS: ({ networks = [] }) => networks.join(','),
-          NODE: ({ node = '' }) => node,
-          CERTIFICATE: ({ subject = '' }) => subject,
-          CREATED: ({ created }) => created,
-        }),
-      )
-    })
-
-  command('revoke <name>', 'withdraw a token; servers know within 2 s').action(
-    async (name: string, options: FileOptions) => revoke(await fileOf(options), name),
-  )
-}
+    },
+  }),
+  command('list', {
+    about: 'tokens by name, without what opens them',
+    options: [FILE, outputOption()],
+    async run(options: FileOptions) {
+      const all = (await load()).readTokens(await fileOf(options))
+      const tokens = all.map(({ sha256: _, ...told }) => told)
+      await print(options.output, tokens, () => tableOf('no tokens', tokens))
+    },
+  }),
+  command('revoke <name>', {
+    about: 'withdraw a token; servers know within 2 s',
+    options: [FILE],
+    run: async (options: FileOptions, name: string) => revoke(await fileOf(options), name),
+  }),
+)
 
 async function fileOf(options: FileOptions): Promise<string> {
   const { readConfig } = await import('../config.ts')
   const file = options.file ?? readConfig().tokensFile
-  if (file === undefined) throw new Unclear('Name the file of tokens with --file, or set IPLEDGER_TOKENS.')
+  if (file === undefined) throw new UsageError('Name the file of tokens with --file, or set IPLEDGER_TOKENS.')
   return file
 }
 
@@ -98,26 +71,25 @@ async function fileOf(options: FileOptions): Promise<string> {
  * of its last reading in force, the one that was withdrawn too.
  */
 async function revoke(named: string, name: string): Promise<void> {
-  const { readTokens } = await load()
-  if (!readTokens(named).some((one) => one.name === name))
-    throw new Unclear(`${named} has no token named ${name}.`, REFUSED)
-  const file = realpathSync(named)
-  const kept = readFileSync(file, 'utf8')
+  if (!(await load()).readTokens(named).some((one) => one.name === name))
+    throw new CommandFailed(`${named} has no token named ${name}.`)
+  const file = fs.realpathSync(named)
+  const kept = fs
+    .readFileSync(file, 'utf8')
     .split('\n')
     .filter((line) => line.trim() !== '' && (JSON.parse(line) as { readonly name: string }).name !== name)
   const made = `${file}.new`
-  rmSync(made, { force: true })
-  writeFileSync(made, kept.map((line) => `${line}\n`).join(''), { mode: 0o600, flag: 'wx', flush: true })
+  fs.rmSync(made, { force: true })
+  fs.writeFileSync(made, kept.map((line) => `${line}\n`).join(''), { mode: 0o600, flag: 'wx', flush: true })
   try {
-    const { uid, gid, mode } = statSync(file)
-    chownSync(made, uid, gid)
-    chmodSync(made, mode & 0o7777)
-    renameSync(made, file)
+    const { uid, gid, mode } = fs.statSync(file)
+    fs.chownSync(made, uid, gid)
+    fs.chmodSync(made, mode & 0o7777)
+    fs.renameSync(made, file)
   } catch (error) {
-    rmSync(made, { force: true })
-    throw new Unclear(
+    fs.rmSync(made, { force: true })
+    throw new CommandFailed(
       `${file} could not be replaced by one of the same owner, so nothing was withdrawn (${(error as Error).message}): run this as its owner or as root.`,
-      REFUSED,
     )
   }
 }

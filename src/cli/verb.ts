@@ -1,12 +1,10 @@
 /**
- * A command that asks the server, made from the descriptor of its method. Each option says where in the request it goes, and
- * the descriptor says how it is read. What a request's fields imply comes by itself: --network, --why, --version,
- * --request-id, pages. A place that the request does not have is a defect, found when the program is made or at the call:
- * what somebody says is never dropped in silence.
+ * Commands as declarations. A `verb` asks the server and is made from the descriptor of its method: each option says where in the
+ * request it goes, the descriptor says how it is read, and the answer is shown as its messages are. What a request's fields imply
+ * comes by itself: --network, --why, --version, --request-id, pages. A place that the request does not have is a defect, found
+ * when the program is made or at the call: what somebody says is never dropped in silence. A `command` is any other.
  */
-import { readFileSync } from 'node:fs'
 import {
-  type DescField,
   type DescMessage,
   type DescMethodUnary,
   type Message,
@@ -15,11 +13,16 @@ import {
   toJson,
 } from '@bufbuild/protobuf'
 import { type Command, Option } from 'commander'
-import type { IpledgerClient } from '../client/client.ts'
-import { type Format, JSON_ANSWERS, outputOption, printData, wideTable } from './print.ts'
+import { ask, everyPage } from './ask.ts'
+import { SilentExit } from './failure.ts'
+import { type Format, fieldAt, JSON_ANSWERS, outputOption, print, wideTable } from './print.ts'
 import { readerOf } from './readers.ts'
+import { answerText } from './views.ts'
 
 type Tree = Readonly<Record<string, unknown>>
+
+/** Adds a command to the program, or to a group of it. */
+export type Declared = (parent: Command) => unknown
 
 /**
  * `to`: a path in the request (default: the field of the option's name), or what the value makes of the request; null: `run`
@@ -46,8 +49,45 @@ type Verb<I extends DescMessage, O extends DescMessage, X> = Spoken & {
   readonly method: DescMethodUnary<I, O>
   /** What is done instead of the call alone. */
   readonly run?: (request: MessageInitShape<I>, options: X) => Promise<MessageShape<O>>
-  readonly show: (answer: MessageShape<O>, request: MessageInitShape<I>) => string
+  readonly show?: (answer: MessageShape<O>, request: MessageInitShape<I>) => string
+  /** Paragraphs below it. */
+  readonly notes?: (answer: MessageShape<O>) => readonly (string | false)[]
+  /** It is printed all the same; the exit code is 1. */
+  readonly isFailure?: (answer: MessageShape<O>) => boolean
 }
+
+/** As commander takes it: flags, text, and a reader, a default, or both. */
+type Flag = readonly [flags: string, about: string, ...more: readonly unknown[]]
+
+type Plain<X, W extends readonly unknown[]> = Pick<Spoken, 'about' | 'help'> & {
+  readonly options?: readonly (Option | Flag)[]
+  readonly required?: readonly string[]
+  /** Of the first argument. */
+  readonly choices?: readonly string[]
+  readonly run: (options: X, ...words: W) => unknown
+}
+
+export const group =
+  (name: string, about: string, ...all: readonly Declared[]): Declared =>
+  (parent) => {
+    const made = parent.command(name).description(about)
+    for (const add of all) add(made)
+  }
+
+export const command =
+  <X extends object, W extends readonly unknown[] = readonly string[]>(
+    usage: string,
+    { about, options = [], required = [], choices, help = '', run }: Plain<X, W>,
+  ): Declared =>
+  (parent) => {
+    const made = parent.command(usage).description(about).addHelpText('after', help)
+    for (const one of options)
+      one instanceof Option ? made.addOption(one) : made.option(...(one as readonly [string, string]))
+    for (const option of made.options)
+      option.makeOptionMandatory(option.mandatory || required.includes(option.attributeName()))
+    if (choices !== undefined) made.registeredArguments[0]!.choices(choices)
+    return made.action(async () => void (await run(made.opts<X>(), ...(made.processedArgs as unknown as W))))
+  }
 
 /** A command with options for a request, and what was said of it once the command runs. */
 export function asking<I extends DescMessage>(
@@ -55,56 +95,53 @@ export function asking<I extends DescMessage>(
   usage: string,
   input: I,
   { about, argument, fields = [], required = [], help = '' }: Spoken,
-): { readonly command: Command; readonly request: () => MessageInitShape<I> } {
-  const command = parent.command(usage).description(about)
-  const [only] = command.registeredArguments
+): { readonly made: Command; readonly request: () => MessageInitShape<I> } {
+  const made = parent.command(usage).description(about)
+  const [only] = made.registeredArguments
   const target = only === undefined ? undefined : new Option(`--${only.name()}`).attributeName()
   only?.argParser(argument ?? ((text) => ({ [target!]: text })))
   const places = fields.map(([flags, text, to, read]) => placeOf(input, new Option(flags, text), to, read))
   const taken = new Set([target, ...places.map(({ to }) => to)])
-  for (const one of IMPLIED.map(([flags, text]) => new Option(flags, text))) {
-    const name = one.attributeName()
-    if (!taken.has(name) && hasField(input, name)) places.push(placeOf(input, one))
+  for (const option of IMPLIED.map(([flags, text]) => new Option(flags, text))) {
+    const name = option.attributeName()
+    if (!taken.has(name) && hasField(input, name)) places.push(placeOf(input, option))
   }
   for (const { option } of places)
-    command.addOption(option.makeOptionMandatory(['why', ...required].includes(option.attributeName())))
-  command.addOption(outputOption()).addHelpText('after', help)
+    made.addOption(option.makeOptionMandatory(['why', ...required].includes(option.attributeName())))
+  made.addOption(outputOption()).addHelpText('after', help)
   const request = () => {
-    const parts = [command.processedArgs[0] ?? {}, ...places.map((place) => said(command, place))]
-    const made = maskOf(input, parts.reduce(merged, {})) as MessageInitShape<I>
-    for (const name of Object.keys(made)) fieldAt(input, name)
-    return made
+    const parts = [made.processedArgs[0] ?? {}, ...places.map((place) => said(made, place))]
+    const asked = maskOf(input, parts.reduce(merged, {})) as MessageInitShape<I>
+    for (const name of Object.keys(asked)) fieldAt(input, name)
+    return asked
   }
-  return { command, request }
+  return { made, request }
 }
 
-export function verb<I extends DescMessage, O extends DescMessage, X extends object = object>(
-  parent: Command,
-  usage: string,
-  { method, run, show, ...spoken }: Verb<I, O, X>,
-): Command {
-  const { input } = method
-  const { command, request: read } = asking(parent, usage, input, spoken)
-  const isPaged = hasField(input, 'pageToken')
-  if (isPaged) command.option('--all', 'every page, not only the first')
-  if (command.name() === 'get') command.alias('show')
-  return command.action(async () => {
-    const options = command.opts<X & { readonly output?: Format; readonly all?: boolean }>()
-    const request = read()
-    const perform = run ?? ((asked: MessageInitShape<I>) => ask(method, asked))
-    const { all, output } = options
-    const answer = all
-      ? await everyPage(method, (page) => perform({ ...request, ...page }, options))
-      : await perform(request, options)
-    await print(output, method, answer, (one) => show(one, request))
-    if (!isPaged || output === 'json' || output === 'yaml') return
-    const { nextPageToken } = answer as unknown as Paged
-    if (nextPageToken !== '')
-      console.log(`\nThere is more: --all for everything, --page-token ${nextPageToken} for the next page.`)
-  })
-}
-
-type Paged = { readonly nextPageToken: string }
+export const verb =
+  <I extends DescMessage, O extends DescMessage, X extends object = object>(
+    usage: string,
+    { method, run, show, notes, isFailure, ...spoken }: Verb<I, O, X>,
+  ) =>
+  (parent: Command): Command => {
+    const { made, request: read } = asking(parent, usage, method.input, spoken)
+    const isPaged = hasField(method.input, 'pageToken')
+    if (isPaged) made.option('--all', 'every page, not only the first')
+    if (made.name() === 'get') made.alias('show')
+    return made.action(async () => {
+      const options = made.opts<X & { readonly output?: Format; readonly all?: boolean }>()
+      const request = read()
+      const perform = (asked: MessageInitShape<I>) => run?.(asked, options) ?? ask(method, asked)
+      const answer = isPaged
+        ? await everyPage(method, request, options.all === true, perform)
+        : await perform(request)
+      await printAnswer(options.output, method, answer, () => {
+        const shown = show?.(answer, request) ?? answerText(method.output, answer)
+        return [shown, ...(notes?.(answer) ?? []).filter((note) => note !== false)].join('\n\n')
+      })
+      if (isFailure?.(answer)) throw new SilentExit()
+    })
+  }
 
 const IMPLIED: readonly Field[] = [
   ['--network <name>', 'network (default: "default")'],
@@ -115,81 +152,27 @@ const IMPLIED: readonly Field[] = [
   ['--page-token <token>', 'continue where the page before ended'],
 ]
 
-const CLIENTS: Readonly<Record<string, keyof IpledgerClient>> = {
-  NetworkService: 'networks',
-  PoolService: 'pools',
-  LeaseService: 'leases',
-  LivenessService: 'liveness',
-  AuditService: 'audit',
-}
-
-/** Of the server that IPLEDGER_URL and IPLEDGER_TOKEN name. Loaded when somebody asks: help starts without. */
-export async function connected(): Promise<IpledgerClient> {
-  const [{ readConfig }, { createClient }] = await Promise.all([
-    import('../config.ts'),
-    import('../client/client.ts'),
-  ])
-  const { clientUrl: url, clientToken: token, clientTls } = readConfig()
-  const files = Object.entries(clientTls).flatMap(([name, file]) =>
-    file === undefined ? [] : [[name, readFileSync(file, 'utf8')]],
-  )
-  return createClient({ url, token, tls: Object.fromEntries(files) })
-}
-
-export async function ask<I extends DescMessage, O extends DescMessage>(
-  method: DescMethodUnary<I, O>,
-  request: MessageInitShape<I>,
-): Promise<MessageShape<O>> {
-  const calls = (await connected())[CLIENTS[method.parent.name]!] as unknown as Readonly<
-    Record<string, (request: MessageInitShape<I>) => Promise<MessageShape<O>>>
-  >
-  return calls[method.localName]!(request)
-}
-
-/** Every page of a list. */
-export async function* pages<I extends DescMessage, O extends DescMessage>(
-  method: DescMethodUnary<I, O>,
-  request: MessageInitShape<I>,
-): AsyncGenerator<MessageShape<O>> {
-  for (let pageToken = ''; ; ) {
-    const page = await ask(method, { ...request, pageSize: 1_000, pageToken })
-    yield page
-    pageToken = (page as unknown as { readonly nextPageToken: string }).nextPageToken
-    if (pageToken === '') return
-  }
-}
-
-/** All pages as one answer: their lists joined, the rest as the last page says it. */
-async function everyPage<O extends DescMessage>(
-  { output }: DescMethodUnary<DescMessage, O>,
-  perform: (page: object) => Promise<MessageShape<O>>,
-): Promise<MessageShape<O>> {
-  const lists = output.fields
-    .filter(({ fieldKind }) => fieldKind === 'list')
-    .map(({ localName }) => localName)
-  let joined: Record<string, unknown> = {}
-  for (let pageToken = ''; ; ) {
-    const page = (await perform({ pageSize: 1_000, pageToken })) as unknown as Record<string, unknown> & Paged
-    const longer = lists.map((name) => [name, [...((joined[name] as []) ?? []), ...(page[name] as [])]])
-    joined = { ...page, ...Object.fromEntries(longer) }
-    pageToken = page.nextPageToken
-    if (pageToken === '') return joined as MessageShape<O>
-  }
-}
-
-export async function print<O extends DescMessage>(
+/** For programs what the API answers; for people its messages, or what `people` says, and that there is more. */
+export function printAnswer<O extends DescMessage>(
   format: Format | undefined,
   { output }: DescMethodUnary<DescMessage, O>,
   answer: MessageShape<O>,
-  people: (answer: MessageShape<O>) => string,
+  people = () => answerText(output, answer),
 ): Promise<void> {
-  if (await printData(format, toJson(output, answer, JSON_ANSWERS))) return
   const list = output.fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
-  if (format !== 'wide' || list?.message === undefined) return console.log(people(answer))
-  const things = (answer as unknown as Readonly<Record<string, readonly Message[]>>)[list.localName]!
-  console.log(wideTable(list.message, things))
+  const { nextPageToken = '', ...fields } = answer as unknown as Readonly<
+    Record<string, readonly Message[]>
+  > &
+    Partial<Paged>
+  const more =
+    nextPageToken &&
+    `\n\nThere is more: --all for everything, --page-token ${nextPageToken} for the next page.`
+  const isWide = format === 'wide' && list !== undefined
+  const text = () => (isWide ? wideTable(list.message!, fields[list.localName]!) : people()) + more
+  return print(format, toJson(output, answer, JSON_ANSWERS), text)
 }
 
+type Paged = { readonly nextPageToken: string }
 type Place = { readonly option: Option; readonly to: Field[2] }
 
 function placeOf(
@@ -218,13 +201,6 @@ const NOT_CHANGED: ReadonlySet<string> = new Set(['network', 'name', 'version', 
 
 function hasField({ fields }: DescMessage, name: string): boolean {
   return fields.some(({ localName }) => localName === name)
-}
-
-function fieldAt(desc: DescMessage, path: string): DescField {
-  const [name, ...rest] = path.split('.')
-  const found = desc.fields.find(({ localName }) => localName === name)
-  if (found === undefined) throw new Error(`${desc.name} has no field ${name}`)
-  return rest.length === 0 ? found : fieldAt(found.message!, rest.join('.'))
 }
 
 /** What an option makes of the request; nothing, if it was not given. */

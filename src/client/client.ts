@@ -28,7 +28,7 @@ import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { CallFailed, errorInfo, isLostConnection, retryAfterMs } from './call-failed.ts'
 
 export type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
-export { LookUpAnswer, SourceKind, SourceState } from '../gen/ipledger/v1/liveness_pb.ts'
+export { LookUpAnswer, SourceKind, SourceState, SourceStatus } from '../gen/ipledger/v1/liveness_pb.ts'
 export { HoldCause, NetworkState } from '../gen/ipledger/v1/network_pb.ts'
 export { PoolLiveness } from '../gen/ipledger/v1/pool_pb.ts'
 export { type Lease, LeaseState, type Owner, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'

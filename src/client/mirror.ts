@@ -1,9 +1,21 @@
 /**
  * A table of leases at a reader, such as a gateway's routes: fed by a watch, and by peers that push what they know, in any
- * order and any number of times. Every write carries the lease's version, deletes too, and the greater one stays, whoever
- * brought it: so the dead stay dead, and readers that heard the same have the same table.
+ * order and any number of times.
+ *
+ * - The watch's word counts: what it says of an address replaces what was pushed, whatever the versions, and a reset replaces
+ *   everything, also at a lower position, as after a restore.
+ * - A push is news only above every position that the watch ever had, and counts until the watch has passed its version. So the
+ *   dead stay dead, and what a restore lost is gone, whatever peers still know of it.
+ * - Of what was pushed the greatest version stays: readers that heard the same have the same table.
  */
-import { addressMeant, formatAddress } from '../core/address.ts'
+import {
+  addressMeant,
+  blockBase,
+  formatAddress,
+  formatValue,
+  type IpAddress,
+  maxPrefix,
+} from '../core/address.ts'
 import { attachmentKey, type Owner as FullOwner } from '../core/owner.ts'
 import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
@@ -27,16 +39,19 @@ export function isKept({ lease, gone = false }: Heard): boolean {
   return !gone && lease!.state !== LeaseState.ENDED
 }
 
-/** `null`: it was dropped at this version. */
-type Entry = { readonly version: bigint; readonly lease: Lease | null }
+/** Beyond them the first is forgotten, and nothing up to its version is news any more. */
+const MOST_TOMBSTONES = 10_000
+
+/** `null`: the lease has ended. */
+type Pushed = { readonly version: bigint; readonly lease: Lease | null }
 
 /**
- * An empty table of one network. Its functions throw RangeError for what is no address.
+ * An empty table of one network. Its functions throw RangeError for what is no address, or a lease of another network.
  *
  * ```ts
  * const owner = { kind: 'vm', name: 'mirrored' }
  * const { leases } = await client.leases.reserve({ owner, claims: [{ pool: 'web', address: '10.0.0.77' }] })
- * const mirror = createLeaseMirror()
+ * const mirror = createLeaseMirror({ network: 'default' })
  * for await (const told of watchLeases(client, { pools: ['web'], sendInitialState: true })) {
  *   mirror.follow(told)
  *   break
@@ -48,64 +63,101 @@ type Entry = { readonly version: bigint; readonly lease: Lease | null }
  * console.log(mirror.push(ended[0]!), mirror.push(leases[0]!), mirror.at('10.0.0.77')) // true false undefined
  * ```
  */
-export function createLeaseMirror() {
-  const entries = new Map<string, Entry>()
+export function createLeaseMirror({ network = 'default' }: { readonly network?: string } = {}) {
+  /** By the watch. */
+  const watched = new Map<string, Lease>()
+  /** By peers, and not passed by the watch. */
+  const pushed = new Map<string, Pushed>()
+  const tombstones = new Set<string>()
   const ofAttachment = createIndex(attachmentKey)
   const ofOwner = createIndex(({ kind, name }) => `${kind}\u001f${name}`)
-  /** Keys of tombstones. */
-  const dropped = new Set<string>()
+  /** Every prefix length that a lease had. */
+  const lengths = new Set<number>()
   let position = 0n
+  /** No push up to here is news: the highest position so far, or a tombstone that was forgotten. */
+  let floor = 0n
 
-  function put(key: string, entry: Entry | undefined): void {
-    const before = entries.get(key)?.lease?.owner
-    const now = entry?.lease?.owner
+  function seen(key: string): Lease | undefined {
+    const late = pushed.get(key)
+    return late === undefined ? watched.get(key) : (late.lease ?? undefined)
+  }
+
+  function put(key: string, word: { readonly watched?: Lease | null; readonly pushed: Pushed | null }): void {
+    const before = seen(key)
+    if (word.watched === null) watched.delete(key)
+    else if (word.watched !== undefined) watched.set(key, word.watched)
+    if (word.pushed === null) pushed.delete(key)
+    else pushed.set(key, word.pushed)
+    tombstones.delete(key)
+    if (word.pushed?.lease === null) tombstones.add(key)
+    const now = seen(key)
+    if (now !== undefined) lengths.add(now.prefixLength)
     for (const index of [ofAttachment, ofOwner]) {
-      if (before !== undefined) index.remove(before, key)
-      if (now !== undefined) index.add(now, key)
+      if (before?.owner !== undefined) index.remove(before.owner, key)
+      if (now?.owner !== undefined) index.add(now.owner, key)
     }
-    if (entry === undefined) entries.delete(key)
-    else entries.set(key, entry)
-    if (entry?.lease === null) dropped.add(key)
-    else dropped.delete(key)
   }
 
-  /** What the watch has passed, and what is older than what is known of its address, is nothing new. */
-  function take(change: Heard): boolean {
-    const { address, version } = change.lease!
-    const key = keyOf(address)
-    const known = entries.get(key)
-    if (version <= position || (known !== undefined && version <= known.version)) return false
-    put(key, { version, lease: isKept(change) ? change.lease! : null })
-    return true
+  function keyOf({ address, network: of }: Lease): string {
+    if (of === network) return formatAddress(read(address))
+    throw new RangeError(
+      `lease.network is ${of}, and this table is of ${network}: createLeaseMirror takes the name of its network`,
+    )
   }
 
-  const leasesAt = (keys: ReadonlySet<string>) => [...keys].map((key) => entries.get(key)!.lease!)
+  function all(): readonly Lease[] {
+    return [...new Set([...watched.keys(), ...pushed.keys()])].flatMap((key) => seen(key) ?? [])
+  }
+
+  const leasesAt = (keys: ReadonlySet<string>) => [...keys].map((key) => seen(key)!)
 
   return {
     /** What a watch of this network told; all of one watch, in order. */
     follow({ changes, position: upto, reset }: Watched): void {
-      if (upto < position) return
-      if (reset) {
-        // What the list does not have, or has in an older version, was lost by a restore or has ended.
-        for (const [key, { version }] of entries) if (version <= upto) put(key, undefined)
-        position = 0n
-      }
-      for (const change of changes) take(change)
+      const told = changes.map((change) => [keyOf(change.lease!), change] as const)
+      if (reset)
+        for (const key of [...watched.keys(), ...pushed.keys()]) put(key, { watched: null, pushed: null })
+      // A connection was lost, and the watch says again what it said.
+      else if (upto < position) return
+      for (const [key, change] of told)
+        put(key, { watched: isKept(change) ? change.lease! : null, pushed: null })
       position = upto
-      // Nothing older is taken any more, so these tombstones have done their work.
-      for (const key of dropped) if (entries.get(key)!.version <= upto) put(key, undefined)
+      if (upto > floor) floor = upto
+      for (const [key, { version }] of pushed) if (version <= upto) put(key, { pushed: null })
     },
     /** What a peer knows of a lease, `ENDED` ones too; only what the watch would tell. Answers whether it was news. */
-    push: (lease: Lease): boolean => take({ lease }),
-    /** The lease at an address, however it is spelled: `::ffff:10.8.64.2` is `10.8.64.2`. */
-    at: (address: string): Lease | undefined => entries.get(keyOf(address))?.lease ?? undefined,
+    push(lease: Lease): boolean {
+      const { version } = lease
+      const key = keyOf(lease)
+      if (version <= floor || version <= (pushed.get(key)?.version ?? 0n)) return false
+      put(key, { pushed: { version, lease: isKept({ lease }) ? lease : null } })
+      if (tombstones.size > MOST_TOMBSTONES) {
+        const [first] = tombstones
+        const forgotten = pushed.get(first!)!.version
+        if (forgotten > floor) floor = forgotten
+        put(first!, { pushed: null })
+      }
+      return true
+    },
+    /** The lease at an address, or whose block it is in, however it is spelled: `::ffff:10.8.64.2` is `10.8.64.2`. */
+    at(address: string): Lease | undefined {
+      const { family, value } = read(address)
+      const alone = seen(formatValue(family, value))
+      if (alone !== undefined) return alone
+      for (const length of lengths) {
+        if (length >= maxPrefix(family)) continue
+        const lease = seen(formatValue(family, blockBase(family, value, length)))
+        if (lease?.prefixLength === length) return lease
+      }
+      return undefined
+    },
     /** Leases of an attachment: kind, uid (default: the name), incarnation, interface. */
     ofAttachment: (owner: AnyOwner): readonly Lease[] => leasesAt(ofAttachment.of(owner)),
     /** Leases of an owner by kind and name, of all its lives and interfaces. */
     ofOwner: (owner: AnyOwner): readonly Lease[] => leasesAt(ofOwner.of(owner)),
     /** All leases, in no order. */
-    all: (): readonly Lease[] => [...entries.values()].flatMap(({ lease }) => lease ?? []),
-    /** Number of the log up to which the watch has told everything. */
+    all,
+    /** Number of the log up to which the watch has told everything. Lower than before after a restore. */
     get position(): bigint {
       return position
     },
@@ -138,9 +190,9 @@ function createIndex(keyOfOwner: (owner: FullOwner) => string) {
   }
 }
 
-/** One key for an address, whoever spells it. @throws RangeError if it is none */
-function keyOf(address: string): string {
+/** @throws RangeError if it is none */
+function read(address: string): IpAddress {
   const meant = addressMeant(address)
   if (meant === null) throw new RangeError(`not an address: ${address}`)
-  return formatAddress(meant)
+  return meant
 }

@@ -16,6 +16,8 @@ export type Watched = {
   readonly changes: readonly LeaseChange[]
   /** Number of the log up to which everything was told: `after` of a later watch. */
   readonly position: bigint
+  /** Of the log up to there: `afterDigest` beside `after`. */
+  readonly digest: string
   /** The initial state: what was known before, and is not in it, is no more. */
   readonly reset: boolean
 }
@@ -63,13 +65,13 @@ export async function* watchLeases(
   { signal = new AbortController().signal, onTrouble }: WatchOptions = {},
 ): AsyncGenerator<Watched, void> {
   const { sendInitialState = false } = request
-  let position = request.after
+  let { after, afterDigest = '' } = request
   for (let failed = 0; !signal.aborted; failed += 1) {
     const silent = new AbortController()
     const asked = {
       ...request,
-      sendInitialState: sendInitialState && position === undefined,
-      ...(position !== undefined && { after: position }),
+      sendInitialState: sendInitialState && after === undefined,
+      ...(after !== undefined && { after, afterDigest }),
     }
     try {
       const stream = leases.watchLeases(asked, { signal: AbortSignal.any([signal, silent.signal]) })
@@ -78,8 +80,14 @@ export async function* watchLeases(
         failed = 0
         initial?.push(...told.changes)
         if (told.position === 0n && initial !== null) continue
-        position = told.position
-        yield { changes: initial ?? told.changes, position, reset: initial !== null }
+        after = told.position
+        afterDigest = told.digest
+        yield {
+          changes: initial ?? told.changes,
+          position: after,
+          digest: afterDigest,
+          reset: initial !== null,
+        }
         initial = null
       }
     } catch (error) {
@@ -87,7 +95,7 @@ export async function* watchLeases(
       if (!(error instanceof CallFailed) || FINAL.has(error.reason ?? '')) throw error
       if (error.reason === 'VERSION_MISMATCH') {
         if (!sendInitialState) throw error
-        position = undefined
+        after = undefined
       }
       onTrouble?.(error)
       const wait = error.retryAfterMs ?? FIRST_WAIT_MS * 2 ** Math.min(failed, 10)

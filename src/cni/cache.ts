@@ -1,14 +1,7 @@
 /** The cache of libcni, which container runtimes call plugins with: who was attached, and where. */
-import { readdirSync, readFileSync } from 'node:fs'
+import { type Dirent, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type CniOwner, ownerOf } from './call.ts'
-
-export type Attachment = {
-  readonly container: string
-  readonly owner: CniOwner
-  /** Path of the namespace; null: the result does not say. */
-  readonly netns: string | null
-}
+import { ownerOf } from './call.ts'
 
 type Entry = {
   readonly kind: string
@@ -18,23 +11,25 @@ type Entry = {
   readonly result?: { readonly interfaces?: readonly { readonly name: string; readonly sandbox?: string }[] }
 }
 
-/** One that can't be read, or is being written, says nothing. */
-export function attachmentsIn(cniCache: string): readonly Attachment[] {
+/** One that can't be read, or is being written, says nothing. `netns` is a path; empty: the result does not say. */
+export function attachmentsIn(cniCache: string) {
   const dir = join(cniCache, 'results')
-  let files: readonly string[]
+  let files: readonly Dirent[]
   try {
-    files = readdirSync(dir)
+    files = readdirSync(dir, { withFileTypes: true })
   } catch {
     return []
   }
   return files.flatMap((file) => {
     try {
-      const entry: Entry = JSON.parse(readFileSync(join(dir, file), 'utf8'))
+      // To read a FIFO would be to wait for its writer.
+      if (!file.isFile()) return []
+      const entry: Entry = JSON.parse(readFileSync(join(dir, file.name), 'utf8'))
       if (entry.kind !== 'cniCacheV1') return []
       const { containerId: container, ifName, cniArgs = [], result } = entry
       const inside = result?.interfaces?.find(({ name, sandbox }) => name === ifName && sandbox)
       const owner = ownerOf({ CNI_CONTAINERID: container, CNI_IFNAME: ifName }, new Map(cniArgs))
-      return [{ container, owner, netns: inside?.sandbox ?? null }]
+      return [{ container, owner, netns: inside?.sandbox ?? '' }]
     } catch {
       return []
     }

@@ -9,11 +9,11 @@ type Command = (typeof COMMANDS)[number]
 type Environment = Readonly<Record<string, string | undefined>>
 
 const text = z.string().min(1)
-const configuration = z.object({
+const shape = z.object({
   cniVersion: z.string().default('0.1.0'),
   name: z.string().default(''),
   ipam: z
-    .strictObject({
+    .object({
       type: text,
       /** Network of the ledger. */
       network: text.default('default'),
@@ -36,7 +36,9 @@ const configuration = z.object({
   prevResult: z.looseObject({ ips: z.array(z.looseObject({ address: text })).optional() }).optional(),
   'cni.dev/valid-attachments': z.array(z.object({ containerID: text, ifname: text })).optional(),
 })
-export type Config = z.infer<typeof configuration>
+export type Config = z.infer<typeof shape>
+/** Only ADD refuses what it does not know: what was added before an upgrade must end after it. */
+const strict = shape.extend({ ipam: shape.shape.ipam.unwrap().strict().prefault({ type: 'ipledger-cni' }) })
 
 /**
  * The attachment as the ledger knows it. The incarnation of a pod is its sandbox. A container's id may be added again after DEL,
@@ -63,7 +65,7 @@ const NEEDED: Readonly<Record<Command, readonly string[]>> = {
   STATUS: [],
 }
 
-/** The version that is asked for, as far as it can be read, so that an error can be told in it. */
+/** The version that is asked for, as far as it can be read, so that an error can be given in it. */
 export function versionOf(stdin: string): string {
   return /"cniVersion"\s*:\s*"([0-9.]+)"/.exec(stdin)?.[1] ?? '1.0.0'
 }
@@ -75,7 +77,7 @@ export function readCall(env: Environment, stdin: string): Call {
     throw new CniError('environment', `CNI_COMMAND must be one of ${COMMANDS.join(', ')}`)
   const missing = NEEDED[command].filter((name) => !env[name])
   if (missing.length > 0) throw new CniError('environment', `${missing.join(', ')} must be set`)
-  const config = readConfiguration(stdin)
+  const config = readConfiguration(command, stdin)
   if (!VERSIONS.includes(config.cniVersion))
     throw new CniError(
       'incompatibleVersion',
@@ -91,14 +93,14 @@ export function readCall(env: Environment, stdin: string): Call {
   }
 }
 
-function readConfiguration(stdin: string): Config {
+function readConfiguration(command: Command, stdin: string): Config {
   let parsed: unknown
   try {
     parsed = JSON.parse(stdin)
   } catch (error) {
     throw new CniError('undecodable', `the configuration on stdin is not JSON: ${(error as Error).message}`)
   }
-  const { data, error } = configuration.safeParse(parsed)
+  const { data, error } = (command === 'ADD' ? strict : shape).safeParse(parsed)
   if (data !== undefined) return data
   const [{ path, message }] = error.issues as [z.core.$ZodIssue]
   throw new CniError('configuration', `${path.join('.') || 'the configuration'}: ${message}`)

@@ -3,11 +3,13 @@
  * it; the ledger's clock; what the image lacks; and what the batch has made so far. A refused command is rolled back to
  * where it began.
  */
-import type { Command, Freshness, Known, LeaseView, Remembered } from './command.ts'
+import type { Present } from './attention.ts'
+import type { Command, Freshness, Known, LeaseView, Remembered, RequestName } from './command.ts'
 import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent, Quarantine } from './event.ts'
 import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
 import { assign, type Image, type PoolState } from './image.ts'
+import { type Doubt, type Finding, LEGAL_CHANGES, LIFECYCLE, stateAfter } from './lifecycle.ts'
 import { POLICY } from './policy.ts'
 import { NO_OPTIONS } from './pool.ts'
 import type { RuleName } from './rules.ts'
@@ -20,8 +22,8 @@ export type Batch = {
   readonly events: LedgerEvent[]
   /** Rows of `source_report` that this batch changes. */
   readonly freshness: Map<string, Freshness>
-  /** Answers of this batch by request id. */
-  readonly remembered: Map<string, Remembered & { readonly seq: number }>
+  /** Answers of this batch by the key of their request. */
+  readonly remembered: Map<string, Remembered & RequestName & { readonly seq: number }>
   /** Rules taken out, to show that each is needed. */
   readonly without: ReadonlySet<RuleName>
 }
@@ -41,31 +43,37 @@ export function emit(batch: Batch, by: By, body: Body<LedgerEvent>, seq = batch.
   batch.events.push(event)
 }
 
-/** The same for an event about an address: `change` is laid over what it was. */
-export function emitLease(
+/** The event of a row of the lifecycle: the row says the state, `fields` what else is laid over what was. */
+export function change(
   batch: Batch,
   by: By,
-  type: LeaseEvent['type'],
+  finding: Finding,
   before: AddressRecord,
-  change: Partial<AddressRecord>,
+  fields: Partial<Omit<AddressRecord, 'state'>> = {},
   details: LeaseEvent['details'] = null,
 ): AddressRecord {
   const { image, now } = batch
-  const record = { ...before, ...change, seq: image.head + 1, at: now }
-  emit(batch, by, { type, record, previous: image.records.get(before.address)?.seq ?? 0, details })
+  const row = LIFECYCLE[finding]
+  const last = image.records.get(before.address)
+  const state = stateAfter(row, before.state)
+  if (!LEGAL_CHANGES.has(`${last?.state ?? 'FREE'} ${row.event} ${state}`))
+    throw new Error(`${finding}: no row for ${before.address}, which is ${last?.state}`)
+  const record = { ...before, state, ...fields, seq: image.head + 1, at: now }
+  emit(batch, by, { type: row.event, record, previous: last?.seq ?? 0, details })
   return record
 }
 
-/** Keeps an address: who says so, and why. */
+/** Keeps an address: on whose word, and why. */
 export function quarantine(
   batch: Batch,
   by: By,
+  finding: Doubt,
   before: AddressRecord,
-  said: Omit<Quarantine, 'at'>,
+  word: Omit<Quarantine, 'at' | 'reason'>,
   details: LeaseEvent['details'] = null,
 ): AddressRecord {
-  const change = { state: 'QUARANTINED', confirmBy: null, quarantine: { ...said, at: batch.now } } as const
-  return emitLease(batch, by, 'lease.quarantined', before, change, details)
+  const said = { reason: LIFECYCLE[finding].to, ...word, at: batch.now }
+  return change(batch, by, finding, before, { confirmBy: null, quarantine: said }, details)
 }
 
 export function setFreshness(batch: Batch, freshness: Freshness): void {
@@ -83,6 +91,12 @@ export function freshnessOf(
   source: string,
 ): Freshness | undefined {
   return batch.freshness.get(source) ?? batch.known.freshness.get(source) ?? undefined
+}
+
+/** For judgements of the present. */
+export function presentOf(batch: Batch): Present {
+  const { image, now } = batch
+  return { image, now, freshness: (source) => freshnessOf(batch, source) }
 }
 
 export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
@@ -127,10 +141,21 @@ export function blank({ image, now }: Batch, { pool }: PoolState, address: strin
   }
 }
 
-/** The caller's word has quarantined as many addresses as it may (opnsense#10285: one client drained a /24). */
-export function isWordSpent({ image, without }: Batch, by: string): boolean {
-  return (
-    (image.quarantinedBy.get(by) ?? 0) >= POLICY.quarantinesPerCaller &&
-    !without.has('ONE_WORD_FILLS_NO_POOL')
-  )
+/**
+ * The word of a caller or source has quarantined as many addresses as it may (opnsense#10285: one client drained a /24), or
+ * its node holds as many of the pool as it may.
+ */
+export function quarantineQuotaReached(
+  batch: Batch,
+  place: PoolState,
+  { by, node }: Pick<Quarantine, 'by' | 'node'>,
+): boolean {
+  const { image, without } = batch
+  if (without.has('ONE_WORD_FILLS_NO_POOL')) return false
+  return (image.quarantinedBy.get(by) ?? 0) >= POLICY.quarantinesPerCaller || isNodeFull(batch, place, node)
+}
+
+export function isNodeFull({ without }: Batch, { pool, heldOn }: PoolState, node: string): boolean {
+  if (pool.nodeLimit === undefined || node === '' || without.has('NODE_HAS_A_LIMIT')) return false
+  return (heldOn.get(node) ?? 0) >= pool.nodeLimit
 }

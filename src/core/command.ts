@@ -14,10 +14,11 @@ import type { NetworkState, SourceState } from './image.ts'
 import type { Labels, Owner } from './owner.ts'
 import type { ReapPolicy } from './policy.ts'
 import type { Pool, PoolInput, PoolSettings } from './pool.ts'
+import type { Refusal } from './refusal.ts'
 
 export type Actor = {
   readonly name: string
-  /** A token bound to a node acts on leases placed there only. */
+  /** The node that its token is bound to: it acts on what is placed there only. Null: none. */
   readonly node: string | null
 }
 
@@ -65,8 +66,16 @@ type Said = {
     readonly validateOnly: boolean
   }
   readonly confirm: { readonly lease: LeaseReference }
-  readonly release: { readonly lease: LeaseReference; readonly removalConfirmed: boolean }
+  readonly release: {
+    readonly lease: LeaseReference
+    /** IN_USE_BY_ANOTHER: another host answers for the address. */
+    readonly removal: 'CONFIRMED' | 'UNCONFIRMED' | 'IN_USE_BY_ANOTHER'
+  }
   readonly allOrNothing: { readonly items: readonly Command<'reserve' | 'confirm' | 'release'>[] }
+  /** Decided in order, each as if alone, and undone: nothing is written or remembered. */
+  readonly dryRun: {
+    readonly items: readonly Command<'reserve' | 'confirm' | 'release' | 'allOrNothing'>[]
+  }
   readonly quarantine: {
     readonly target: { readonly token: number } | { readonly address: string }
     readonly why: string
@@ -113,8 +122,14 @@ type Said = {
   readonly deletePool: { readonly name: string; readonly version: number | null }
 
   readonly registerSource: { readonly declaration: SourceDeclaration }
-  readonly enableSource: { readonly id: string }
+  readonly enableSource: {
+    readonly id: string
+    /** Also if it lists less than half of the leases that it becomes a witness of. */
+    readonly acceptUnlisted: boolean
+  }
   readonly retireSource: { readonly id: string }
+  /** A source called under an id that is not registered; its caller, the actor, could report for a source of its node. */
+  readonly unknownSource: { readonly source: string }
   /**
    * A slice of a report: at most 1,000 entries that are news, or vanished ones. Only the last one counts the report and
    * advances its sequence.
@@ -126,6 +141,8 @@ type Said = {
     /** What the report was begun at: number of the log, and time. */
     readonly head: number
     readonly begunAt: number
+    /** That `head` was answered to this source; only asked of one beyond the log. */
+    readonly proven: boolean
     /** Everything that the source declares to see is in it. */
     readonly complete: boolean
     /** Why it is not complete: stable codes. */
@@ -159,6 +176,7 @@ export type Freshness = {
   readonly entries: number
   /** The last of them, newest last. */
   readonly counted: readonly Counted[]
+  /** In this era. */
   readonly countedTotal: number
   readonly reportedAt: number
   readonly completeAt: number | null
@@ -182,6 +200,17 @@ export type LookUp = {
   readonly attempts: number
 }
 
+/**
+ * Ids are what callers make up, so those of one node's callers mean nothing to another's. Callers without a node share theirs.
+ * `key` stands for both in maps.
+ */
+export type RequestName = { readonly node: string; readonly requestId: string; readonly key: string }
+
+export function requestName(node: string, requestId: string): RequestName {
+  // Neither can have this character: PostgreSQL's text has no NUL.
+  return { node, requestId, key: `${node}\0${requestId}` }
+}
+
 export type Remembered = {
   readonly fingerprint: string
   readonly method: string
@@ -192,6 +221,7 @@ export type Remembered = {
 export type Known = {
   /** Life of the database. */
   readonly identity: string
+  /** By the key of their name. */
   readonly requests: ReadonlyMap<string, Remembered>
   /** What a lease was last, before its address went on to another. Null: no lease of this token has ended. */
   readonly endedByToken: ReadonlyMap<number, AddressRecord | null>
@@ -239,7 +269,12 @@ export type Answer = {
   readonly source?: SourceState
   /** RetireSource: leases that lose their last witness, and free addresses that only it listed. */
   readonly unwitnessed?: number
+  /** Of EnableSource: leases on the source's node, and how many of them it lists. */
+  readonly placed?: number
+  readonly listed?: number
   readonly unlisted?: number
   readonly report?: Taken
   readonly items?: readonly Answer[]
+  /** Of a dry run. */
+  readonly outcomes?: readonly (Answer | Refusal)[]
 }

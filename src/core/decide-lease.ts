@@ -1,9 +1,21 @@
 /** Commands about a lease or an address: Confirm, Release, Quarantine, Reap, expiry, labels. */
 import { isDeepStrictEqual } from 'node:util'
-import { type Batch, type By, blank, emit, emitLease, quarantine, viewOf } from './batch.ts'
-import type { Actor, Answer, Command } from './command.ts'
-import { type AddressRecord, type Details, leaseId } from './event.ts'
+import { barsOf, isLate, isOfAnotherNode, type Use } from './attention.ts'
 import {
+  type Batch,
+  type By,
+  blank,
+  change,
+  emit,
+  freshnessOf,
+  quarantine,
+  quarantineQuotaReached,
+  viewOf,
+} from './batch.ts'
+import type { Actor, Answer, Command } from './command.ts'
+import { type AddressRecord, type Details, type Entry, leaseId, type Quarantine } from './event.ts'
+import {
+  evidenceAt,
   freedByHolder,
   type HeldRecord,
   type Image,
@@ -11,23 +23,33 @@ import {
   isHeld,
   isLive,
   leasesOfAttachment,
+  type PoolState,
+  type Sighting,
   sightingsOf,
   unitAt,
 } from './image.ts'
 import { confirmableUntil, entryOf } from './judge.ts'
-import { attachmentKey, describeOwner, isListedAs, type Owner, sameAttachment } from './owner.ts'
+import { type Finding, mayFollow } from './lifecycle.ts'
+import {
+  attachmentKey,
+  describeOwner,
+  isListedAs,
+  type Owner,
+  RESERVE_KIND,
+  sameAttachment,
+} from './owner.ts'
 import { eraOf, POLICY, reapPolicy } from './policy.ts'
 import type { Pool } from './pool.ts'
 import { contains } from './ranges.ts'
-import { atVersion, invalid, type Refusal, refusal } from './refusal.ts'
+import { atVersion, beyondHead, invalid, type Refusal, refusal, unknownLease } from './refusal.ts'
 
 export function decideConfirm(batch: Batch, command: Command<'confirm'>): Answer | Refusal {
   const { image, now } = batch
-  const found = meant(batch, command)
+  const found = resolveLease(batch, command)
   if ('reason' in found) return found
   if (found.length === 0) {
     const owner = command.lease.owner!
-    if (isClosed(image, owner, now)) return closed(owner)
+    if (isClosed(image, owner, command.actor.node ?? '', now)) return closed(owner)
     const message = `${describeOwner(owner)} holds no lease in ${image.name}`
     return refusal('LEASE_NOT_FOUND', message, { network: image.name })
   }
@@ -35,9 +57,9 @@ export function decideConfirm(batch: Batch, command: Command<'confirm'>): Answer
   const fresh = new Set(found.filter(({ state }) => state !== 'QUARANTINED').map(({ poolId }) => poolId))
   const confirmed: AddressRecord[] = []
   for (const record of found) {
-    if (!isHeld(record)) return lost(image, record, '; unconfigure the address')
+    if (!isHeld(record)) return leaseLost(image, record, '; unconfigure the address')
     if (record.state === 'QUARANTINED' && fresh.has(record.poolId)) continue
-    if (record.state !== 'ACTIVE' && record.owner !== null && isClosed(image, record.owner, now))
+    if (record.state !== 'ACTIVE' && record.owner !== null && isClosed(image, record.owner, record.node, now))
       return closed(record.owner)
     if (record.state === 'QUARANTINED')
       return illegal(image, record, `lease ${idOf(image, record)} is quarantined and cannot be confirmed`)
@@ -49,8 +71,8 @@ export function decideConfirm(batch: Batch, command: Command<'confirm'>): Answer
 }
 
 export function confirm(batch: Batch, by: By, record: HeldRecord, details: Details | null): AddressRecord {
-  const change = { state: 'ACTIVE', confirmedAt: record.confirmedAt ?? batch.now, confirmBy: null } as const
-  return emitLease(batch, by, 'lease.confirmed', record, change, details)
+  const fields = { confirmedAt: record.confirmedAt ?? batch.now, confirmBy: null }
+  return change(batch, by, 'confirm', record, fields, details)
 }
 
 /**
@@ -58,59 +80,124 @@ export function confirm(batch: Batch, by: By, record: HeldRecord, details: Detai
  * proofs under way begin anew (2.4). Said again soon it writes nothing: retries write nothing, and the age protects.
  */
 export function renew(batch: Batch, by: By, record: HeldRecord): AddressRecord {
-  if (batch.now - record.at < POLICY.renewAfterMs || record.confirmBy !== null) return record
+  const { minimumAgeMs } = reapPolicy(poolOf(batch.image, record).reapPolicy)
+  const isYoung = batch.now - record.at < Math.min(POLICY.renewAfterMs, minimumAgeMs / 2)
+  if (isYoung || record.confirmBy !== null) return record
   if (batch.without.has('PROMISE_RENEWS_THE_AGE')) return record
-  return emitLease(batch, by, 'lease.updated', record, {})
+  return change(batch, by, 'renew', record)
 }
 
 export function decideRelease(batch: Batch, command: Command<'release'>): Answer | Refusal {
   const { image, now } = batch
   const { token, owner } = command.lease
+  const node = command.actor.node ?? ''
   // Without it a late call could release what a successor of the same name holds (azure#885).
   if (token === null && owner.incarnation === '')
     return invalid('owner.incarnation', 'required to release by owner; or name the lease id')
-  const found = meant(batch, command)
+  const found = resolveLease(batch, command)
   if ('reason' in found) return found
   const leases = found.map((record) => (isHeld(record) ? release(batch, command, record) : record))
-  if (token === null && !found.some(({ ended }) => ended !== null) && !isClosed(image, owner, now))
-    emit(batch, command, { type: 'attachment.closed', owner })
+  if (token === null && !found.some(({ ended }) => ended !== null) && !isClosed(image, owner, node, now))
+    emit(batch, command, { type: 'attachment.closed', owner, node })
   return { leases: leases.map((record) => viewOf(image, record)) }
 }
 
 function release(batch: Batch, command: Command<'release'>, record: HeldRecord): AddressRecord {
-  const { removalConfirmed, actor } = command
-  if (record.state !== 'QUARANTINED') {
-    if (removalConfirmed || batch.without.has('UNCONFIRMED_REMOVAL_IS_KEPT'))
-      return end(batch, command, record, 'RELEASED', null)
-    const why = 'removal was not confirmed'
-    return quarantine(batch, command, record, { reason: 'REMOVAL_UNCONFIRMED', by: actor.name, why })
+  const { removal, actor } = command
+  const word = wordOf(actor)
+  const details = actor.node === null ? null : { tokenNode: actor.node }
+  const isReleased = removal === 'CONFIRMED' || batch.without.has('UNCONFIRMED_REMOVAL_IS_KEPT')
+  if (record.state !== 'QUARANTINED' && isReleased) return end(batch, command, 'release', record, details)
+  if (record.state === 'QUARANTINED') {
+    const isIts = mayFollow('release', record) && !isListedForAnother(batch.image, record)
+    return removal === 'CONFIRMED' && isIts ? end(batch, command, 'release', record, details) : record
   }
-  const { reason } = record.quarantine!
-  const isOwn = reason === 'SUPERSEDED' || reason === 'REMOVAL_UNCONFIRMED' || reason === 'RELEASED_BUT_LIVE'
-  if (!removalConfirmed || !isOwn || isListedForAnother(batch.image, record)) return record
-  return end(batch, command, record, 'RELEASED', null)
+  if (removal === 'UNCONFIRMED') {
+    const why = 'removal was not confirmed'
+    return quarantine(batch, command, 'releaseUnconfirmed', record, { ...word, why })
+  }
+  const place = placeOf(batch.image, record)
+  const said = { ...word, why: 'another host answers for the address' }
+  if (quarantineQuotaReached(batch, place, { by: actor.name, node: '' }))
+    return quarantine(batch, command, 'inUse', record, said)
+  const released = end(batch, command, 'release', record, details, null)
+  quarantine(batch, command, 'inUse', blank(batch, place, record.address), said)
+  return released
 }
 
-function isListedForAnother(image: Image, { address, owner }: HeldRecord): boolean {
+/** On whose word, and of which node, something is quarantined. */
+export function wordOf({ name, node }: Actor): Pick<Quarantine, 'by' | 'node'> {
+  return { by: name, node: node ?? '' }
+}
+
+/** A source of another node may list what it likes there: the holder keeps every right. */
+function isListedForAnother(image: Image, record: HeldRecord): boolean {
+  const { address, owner } = record
   return sightingsOf(image, address).some(
-    (one) => isLive(one) && (one.owner === null || owner === null || !isListedAs(owner, one.owner)),
+    (one) =>
+      isLive(one) &&
+      (one.owner === null || owner === null || !isListedAs(owner, one.owner)) &&
+      !isOfAnotherNode(image, one, record),
   )
 }
 
-/** Ends a lease: its address cools, for the pool's cooldown and two report intervals of the slowest source at least. */
+/**
+ * Ends a lease: its address cools. Where another was seen there since the lease was made, the address is kept, for nobody,
+ * until everybody who was seen is proven gone. `other` is null where that is proven, or the end is an operator's word.
+ */
 export function end(
   batch: Batch,
   by: By,
+  finding: Finding,
   record: HeldRecord,
-  ended: 'RELEASED' | 'REAPED',
   details: Details | null,
+  other = seenBeside(batch, record),
 ): AddressRecord {
   const { image, now } = batch
-  const { cooldownMs } = poolOf(image, record)
-  const restsMs = Math.max(cooldownMs, POLICY.cooldownIntervals * image.slowestIntervalMs)
-  const type = ended === 'RELEASED' ? 'lease.released' : 'lease.reaped'
-  const change = { state: 'FREE', ended, confirmBy: null, availableAt: now + restsMs } as const
-  return emitLease(batch, by, type, record, change, details)
+  const place = placeOf(image, record)
+  const ended = finding === 'release' ? 'RELEASED' : 'REAPED'
+  const fields = { ended, confirmBy: null, availableAt: now + restsMs(image, place) } as const
+  if (other === null) return change(batch, by, finding, record, fields, details)
+  const freed = change(batch, by, finding, record, fields, { ...details, contested: true })
+  const why = `${other.source} has listed ${describeOwner(other.owner!)} there while ${describeOwner(record.owner!)} held it`
+  const word = { by: other.source, node: image.sources.get(other.source)!.declaration.node }
+  const fresh = blank(batch, place, record.address)
+  quarantine(batch, by, 'contest', fresh, { ...word, why }, evidenceOf(other))
+  return freed
+}
+
+/**
+ * Of a lease that another than its holder was listed at since it was made: by whom, if its word may quarantine one more.
+ * The sources of a node that is gone are none.
+ */
+function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null): Sighting | null {
+  const { image, without } = batch
+  const { owner, address, token } = record
+  const place = placeOf(image, record)
+  const mayKeep = ({ source }: Sighting) => {
+    const { node } = image.sources.get(source)!.declaration
+    return node !== gone && !quarantineQuotaReached(batch, place, { by: source, node })
+  }
+  const isBeside = (one: Sighting) =>
+    one.owner !== null &&
+    one.owner.kind !== RESERVE_KIND &&
+    // Who is listed at a spare of its node has it.
+    !(owner!.kind === RESERVE_KIND && one.node === record.node) &&
+    !isListedAs(owner!, one.owner) &&
+    image.sources.get(one.source)!.state === 'ENABLED' &&
+    (isLive(one) || one.appearedHead >= token)
+  if (owner === null || without.has('CONTESTED_IS_KEPT')) return null
+  return evidenceAt(image, address).find((one) => isBeside(one) && mayKeep(one)) ?? null
+}
+
+/** How long an address rests: its pool's cooldown, and two report intervals of the slowest source at least. */
+export function restsMs(image: Image, { pool }: PoolState): number {
+  return Math.max(pool.cooldownMs, POLICY.cooldownIntervals * image.slowestIntervalMs)
+}
+
+export function evidenceOf(sighting: Sighting): Details {
+  const { source, appearedSeq: appeared, appearedHead: head } = sighting
+  return { source, seen: entryOf(sighting) as Details, appeared, head }
 }
 
 export function decideQuarantine(batch: Batch, command: Command<'quarantine'>): Answer | Refusal {
@@ -118,12 +205,13 @@ export function decideQuarantine(batch: Batch, command: Command<'quarantine'>): 
   const { target, actor, why } = command
   const found = 'token' in target ? byToken(batch, target.token) : atAddress(batch, target.address)
   if ('reason' in found) return found
-  if (!isHeld(found)) return lost(image, found, `; quarantine the address ${found.address} instead`)
+  if (!isHeld(found)) return leaseLost(image, found, `; quarantine the address ${found.address} instead`)
   const bad = found.seq === 0 ? null : mayTouch(image, actor, found)
   if (bad !== null) return bad
-  const isDone = found.state === 'QUARANTINED' && found.quarantine!.reason === 'OPERATOR'
-  const says = { reason: 'OPERATOR', by: actor.name, why } as const
-  return { leases: [viewOf(image, isDone ? found : quarantine(batch, command, found, says))] }
+  const isDone = !mayFollow('quarantine', found)
+  const word = { ...wordOf(actor), why }
+  const kept = isDone ? found : quarantine(batch, command, 'quarantine', found, word)
+  return { leases: [viewOf(image, kept)] }
 }
 
 /** The lease that an address belongs to; of a free one, the lease that it would be. */
@@ -140,7 +228,8 @@ export function decideReap(batch: Batch, command: Command<'reap'>): Answer | Ref
   const record = judged(batch, command)
   if ('reason' in record) return record
   const details = { reason: 'OPERATOR', why: command.why, version: command.version }
-  return { leases: [viewOf(batch.image, end(batch, command, record, 'REAPED', details))] }
+  const other = record.state === 'QUARANTINED' ? null : undefined
+  return { leases: [viewOf(batch.image, end(batch, command, 'reap', record, details, other))] }
 }
 
 /**
@@ -150,32 +239,67 @@ export function decideReap(batch: Batch, command: Command<'reap'>): Answer | Ref
 export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answer | Refusal {
   const { image } = batch
   const { node, head } = command
-  const shut = notOpen(batch, 'reaped')
+  const shut = barred(batch, 'REAP')
   if (shut !== null) return shut
-  if (head > image.head) return beyondHead(image, 'head', head)
+  if (head > image.head) return beyondHead('head', head, image.head)
+  const reporting = reportingFrom(batch, node)
+  if (reporting !== null) return reporting
   const isElsewhere = (one: ReturnType<typeof sightingsOf>[number]) => {
     const at = image.sources.get(one.source)?.declaration.node ?? ''
     return isLive(one) && (at === '' ? one.node !== node : at !== node)
   }
   const placed = [...image.records.values()]
     .filter(isHeld)
-    .filter((one) => one.node === node && one.seq <= head && one.quarantine?.reason !== 'OPERATOR')
+    .filter((one) => one.node === node && one.seq <= head && mayFollow('reapNode', one))
     .filter(
       ({ address }) =>
         batch.without.has('NODE_ELSEWHERE_KEEPS') || !sightingsOf(image, address).some(isElsewhere),
     )
   const details = { reason: 'OPERATOR', why: command.why, node, head }
-  const ended = placed.map((record) => end(batch, command, record, 'REAPED', details))
+  const ended = placed.map((record) =>
+    end(batch, command, 'reapNode', record, details, seenBeside(batch, record, node)),
+  )
   for (const [source, { declaration, epoch, state }] of image.sources) {
     if (declaration.node !== node || state === 'RETIRED') continue
-    const vanished = [...(image.listedBy.get(source) ?? [])]
-      .filter((one) => one.appearedHead <= head)
-      .map(entryOf)
-    if (vanished.length === 0 && epoch === null) continue
-    const said = { source, epoch: epoch?.name ?? '', sequence: 0, head, appeared: [], vanished }
-    emit(batch, command, { type: 'source.reported', details: { ...said, closed: true } })
+    const listed = [...(image.listedBy.get(source) ?? [])].filter((one) => one.appearedHead <= head)
+    if (listed.length > 0 || epoch !== null) closeLists(batch, command, source, head, listed)
   }
   return { leases: ended.map((record) => viewOf(image, record)) }
+}
+
+/** A node whose source has reported within two intervals is not gone. */
+function reportingFrom(batch: Batch, node: string): Refusal | null {
+  const { image, now, without } = batch
+  if (without.has('NODE_THAT_REPORTS_STAYS')) return null
+  for (const [source, { declaration, state }] of image.sources) {
+    const reportedAt = freshnessOf(batch, source)?.reportedAt ?? 0
+    if (declaration.node !== node || state === 'RETIRED' || isLate(now, reportedAt, declaration)) continue
+    const at = new Date(reportedAt).toISOString()
+    const message = `node ${node} is not gone: its source ${source} reported at ${at}; stop its agent, wait for two of its intervals, and reap again`
+    return refusal('ILLEGAL_STATE', message, { node, source, reportedAt: at })
+  }
+  return null
+}
+
+/** Ends a source's epoch and what it lists. */
+export function closeLists(
+  batch: Batch,
+  by: By,
+  source: string,
+  head: number,
+  listed: readonly Sighting[],
+): void {
+  const { epoch } = batch.image.sources.get(source)!
+  const vanished = listed.map((one) => unlisted(batch, entryOf(one)))
+  const said = { source, epoch: epoch?.name ?? '', sequence: 0, head, appeared: [], vanished }
+  emit(batch, by, { type: 'source.reported', details: { ...said, closed: true } })
+}
+
+/** One wrong list must not free an address at once: what is listed no more rests as what is released does. */
+export function unlisted({ image, now, without }: Batch, entry: Entry): Entry {
+  const unit = unitAt(image, entry.address)
+  if (unit === null || isHeld(image.records.get(unit.address)) || without.has('UNLISTED_RESTS')) return entry
+  return { ...entry, restsUntil: now + restsMs(image, unit.place) }
 }
 
 /** A promise that was broken: RESERVED, past its deadline and the grace, and never listed (2.1). */
@@ -189,7 +313,7 @@ export function decideExpire(batch: Batch, command: Command<'expire'>): Answer |
     return illegal(image, record, `lease ${id} has no deadline, or was listed since it was made`)
   if (now <= due) return illegal(image, record, `lease ${id} may still be confirmed`, due - now + 1)
   const details = { confirmBy: record.confirmBy, due, version: command.version }
-  const reaped = end(batch, { ...command, cause: 'NEVER_CONFIRMED' }, record, 'REAPED', details)
+  const reaped = end(batch, { ...command, cause: 'NEVER_CONFIRMED' }, 'expire', record, details)
   return { leases: [viewOf(image, reaped)] }
 }
 
@@ -201,7 +325,7 @@ export function expiresAt(
   if (record.state !== 'RESERVED' || record.confirmBy === null) return null
   // Promised in a log that may have lost its Confirm: only proof of absence ends it (12.4).
   if (eraOf(record.token) < image.network!.era && !without.has('NEW_ERA_RECOVERS')) return null
-  if (sightingsOf(image, record.address).length > 0 && !without.has('SEEN_NEVER_EXPIRES')) return null
+  if (evidenceAt(image, record.address).length > 0 && !without.has('SEEN_NEVER_EXPIRES')) return null
   if (without.has('GRACE_AFTER_THE_DEADLINE')) return record.confirmBy
   return confirmableUntil(record, reapPolicy(poolOf(image, record).reapPolicy).confirmGraceMs)
 }
@@ -212,23 +336,26 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
   const record = heldAt(batch, command)
   if ('reason' in record) return record
   if (isDeepStrictEqual(record.labels, labels)) return { leases: [viewOf(image, record)] }
-  return { leases: [viewOf(image, emitLease(batch, command, 'lease.updated', record, { labels }))] }
+  return { leases: [viewOf(image, change(batch, command, 'label', record, { labels }))] }
 }
 
 // Which lease is meant.
 
-/** The leases that Confirm and Release are about, held or ended, if the caller may touch them all. */
-function meant(
+/** The leases that Confirm and Release are about, held or ended. By owner, those that the caller may touch. */
+function resolveLease(
   batch: Batch,
-  { lease: { token, owner }, actor }: Command<'confirm' | 'release'>,
+  { type, lease: { token, owner }, actor }: Command<'confirm' | 'release'>,
 ): readonly AddressRecord[] | Refusal {
   const { image, known } = batch
   let found: readonly AddressRecord[]
   if (token === null) {
-    found = leasesOfAttachment(image, owner)
+    const unplaced = type === 'confirm' ? unplacedOf(batch, actor, owner) : null
+    if (unplaced !== null) return unplaced
+    const isOwn = (one: AddressRecord) => isPlacedFor(batch, actor, one)
+    found = leasesOfAttachment(image, owner).filter(isOwn)
     if (found.length === 0)
-      found = freedByHolder(image, owner).filter((one) => sameAttachment(one.owner!, owner))
-    if (found.length === 0) found = known.endedByOwner.get(attachmentKey(owner)) ?? []
+      found = freedByHolder(image, owner).filter((one) => sameAttachment(one.owner!, owner) && isOwn(one))
+    if (found.length === 0) found = (known.endedByOwner.get(attachmentKey(owner)) ?? []).filter(isOwn)
   } else {
     const record = byToken(batch, token)
     if ('reason' in record) return record
@@ -248,9 +375,7 @@ function meant(
 function byToken({ image, known }: Batch, token: number): AddressRecord | Refusal {
   const record = image.byToken.get(token) ?? known.endedByToken.get(token) ?? null
   if (record !== null) return record
-  const id = leaseId(image.name, token)
-  if (token > image.head) return beyondHead(image, `lease ${id}`, token)
-  return refusal('LEASE_NOT_FOUND', `there never was a lease ${id}`, { leaseId: id })
+  return unknownLease(leaseId(image.name, token), token, image.head)
 }
 
 /** A held lease, at the version that was looked at. */
@@ -261,7 +386,7 @@ function heldAt(
   const { image, without } = batch
   const record = byToken(batch, token)
   if ('reason' in record) return record
-  if (!isHeld(record)) return lost(image, record, '')
+  if (!isHeld(record)) return leaseLost(image, record, '')
   const id = idOf(image, record)
   const looked = without.has('VERSION_IS_JUDGED_AGAIN') ? null : version
   return (
@@ -273,53 +398,54 @@ function heldAt(
 export function judged(
   batch: Batch,
   command: Command<'reap' | 'expire' | 'reapProven'>,
+  use: Use = 'REAP',
 ): HeldRecord | Refusal {
   const record = heldAt(batch, command)
-  return 'reason' in record ? record : (notOpen(batch, 'reaped') ?? record)
+  return 'reason' in record ? record : (barred(batch, use) ?? record)
 }
 
-function poolOf(image: Image, { poolId }: AddressRecord): Pool {
-  return image.pools.get(poolId)!.pool
+function placeOf(image: Image, { poolId }: AddressRecord): PoolState {
+  return image.pools.get(poolId)!
+}
+
+function poolOf(image: Image, record: AddressRecord): Pool {
+  return placeOf(image, record).pool
 }
 
 // Refusals.
 
-/** What is not trusted hands out nothing and takes nothing back. */
-export function notOpen({ image, without }: Batch, what: 'handed out' | 'reaped'): Refusal | null {
-  const { era, recovering, holds } = image.network!
-  const why =
-    recovering !== null && !without.has('NEW_ERA_RECOVERS')
-      ? 'is RECOVERING: it waits until every enabled source has reported twice in this era, or an operator ends the recovery'
-      : holds.SOURCE_AHEAD !== undefined
-        ? 'is held: a source has seen a later log than this one; recover, or resume'
-        : what === 'reaped' && holds.CLOCK !== undefined
-          ? 'is held: the clock of the database was set; it ends by itself, or resume'
-          : null
-  if (why === null) return null
-  const state = recovering !== null ? 'RECOVERING' : 'HELD'
-  const metadata = { network: image.name, state, era: String(era) }
-  return refusal(
-    'NETWORK_RECOVERING',
-    `network ${image.name} ${why}; nothing is ${what} until then`,
-    metadata,
-    1_000,
+/** What bars it in this network; null: nothing. */
+export function barred({ image, now, without }: Batch, use: Use): Refusal | null {
+  const bar = barsOf(image, now, use).find(
+    ({ cause }) => cause !== 'RECOVERING' || !without.has('NEW_ERA_RECOVERS'),
   )
+  if (bar === undefined) return null
+  const state = bar.cause === 'RECOVERING' ? 'RECOVERING' : 'HELD'
+  const metadata = { network: image.name, state, era: String(image.network!.era) }
+  return refusal('NETWORK_RECOVERING', bar.text, metadata, bar.retryAfterMs)
+}
+
+/**
+ * Of a caller that is bound to a node what is placed elsewhere is only an address that is taken: not its own, not an older
+ * life, not in a limit.
+ */
+export function isPlacedFor({ without }: Batch, { node }: Actor, record: AddressRecord): boolean {
+  return node === null || record.node === node || without.has('ONE_NODE_TOUCHES_ITS_OWN')
+}
+
+/** A lease of the very same attachment on no node can only be of a caller that is bound to none: it is not the agent's to have. */
+export function unplacedOf({ image }: Batch, actor: Actor, owner: Owner): Refusal | null {
+  if (actor.node === null) return null
+  const found = leasesOfAttachment(image, owner).find((one) => one.node === '' && one.state !== 'QUARANTINED')
+  return found === undefined ? null : mayTouch(image, actor, found)
 }
 
 /** An agent acts on leases of its own node only: moving a workload is the orchestrator's word. */
 export function mayTouch(image: Image, { node }: Actor, record: AddressRecord): Refusal | null {
   if (node === null || record.node === node) return null
+  if (!isHeld(record)) return leaseLost(image, record, '')
   const message = `this token is bound to node ${node}, lease ${idOf(image, record)} is on another`
   return refusal('PERMISSION_DENIED', message, { node })
-}
-
-/** A number beyond the head was given out by a later life of this log: this one may be a restored copy (12.1). */
-function beyondHead(image: Image, what: string, number: number): Refusal {
-  return refusal(
-    'VERSION_MISMATCH',
-    `${what} is beyond this ledger's last number ${image.head}; if it was ever answered, the database is an older copy`,
-    { number: String(number), beyondHead: String(image.head) },
-  )
 }
 
 export function closed(owner: Owner): Refusal {
@@ -333,7 +459,7 @@ export function excluded(address: string, { name }: Pool): Refusal {
   return refusal('ADDRESS_EXCLUDED', message, { address, pool: name })
 }
 
-function lost(image: Image, record: AddressRecord, remedy: string): Refusal {
+function leaseLost(image: Image, record: AddressRecord, remedy: string): Refusal {
   const id = idOf(image, record)
   return refusal('LEASE_LOST', `lease ${id} has ended${remedy}`, {
     leaseId: id,

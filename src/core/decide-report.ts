@@ -6,41 +6,47 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import {
+  coverageOf,
+  currentReports,
+  isOfAnotherNode,
+  placedBefore,
+  recoveryOf,
+  witnessesOf,
+} from './attention.ts'
+import {
   type Batch,
   type By,
   blank,
+  change,
   emit,
-  emitLease,
   freshnessOf,
-  isWordSpent,
+  isNodeFull,
+  presentOf,
   quarantine,
+  quarantineQuotaReached,
   setFreshness,
   viewOf,
 } from './batch.ts'
 import type { Answer, Command, Freshness } from './command.ts'
-import { confirm, end, judged } from './decide-lease.ts'
-import {
-  type AddressRecord,
-  type Details,
-  type Entry,
-  type QuarantineReason,
-  type SourceDeclaration,
-  TERMINAL,
-} from './event.ts'
+import { closeLists, confirm, end, evidenceOf, judged, unlisted } from './decide-lease.ts'
+import { type AddressRecord, type Details, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
 import {
+  type HeldRecord,
   type Image,
   isClosed,
   isHeld,
   isLive,
+  type PoolState,
   type Sighting,
   type SourceState,
   sightingsAt,
   sightingsOf,
   unitAt,
 } from './image.ts'
-import { coverageOf, entryOf, judge, presentOf, witnessesOf } from './judge.ts'
-import { describeOwner, isListedAs, type Owner } from './owner.ts'
+import { judge } from './judge.ts'
+import type { Doubt } from './lifecycle.ts'
+import { describeOwner, isListedAs, type Owner, RESERVE_KIND } from './owner.ts'
 import { eraOf, POLICY } from './policy.ts'
 import { isSingle } from './pool.ts'
 import { contains } from './ranges.ts'
@@ -70,12 +76,26 @@ export function decideRegisterSource(batch: Batch, command: Command<'registerSou
   return { leases: [], source: image.sources.get(id)! }
 }
 
+/** Says how many leases of its node it is a witness of from now on, and how many of them it lists. */
 export function decideEnableSource(batch: Batch, command: Command<'enableSource'>): Answer | Refusal {
-  const source = sourceNamed(batch, command.id)
+  const { image } = batch
+  const { id } = command
+  const source = sourceNamed(batch, id)
   if ('reason' in source) return source
-  if (source.state === 'REGISTERED')
-    emit(batch, command, { type: 'source.enabled', details: { id: command.id } })
-  return { leases: [], source: batch.image.sources.get(command.id)! }
+  if (source.state === 'ENABLED') return { leases: [], source, placed: 0, listed: 0 }
+  const { placed, listed } = placedBefore(image, source)
+  if (2 * listed < placed && !command.acceptUnlisted) {
+    const { node } = source.declaration
+    const metadata = { source: id, placed: String(placed), listed: String(listed) }
+    const message =
+      `source ${id} would be a witness of ${placed} leases that are placed on node ${node}, and lists ${listed} of them. ` +
+      `So it looks when leases were imported under a wrong node's name: then import them again under the right one. ` +
+      `If it has not reported since they were made, wait for its list. If the others are leaks, enable it with acceptUnlisted: ` +
+      `they are taken back by proof, an hour later at the earliest`
+    return refusal('ILLEGAL_STATE', message, metadata)
+  }
+  emit(batch, command, { type: 'source.enabled', details: { id } })
+  return { leases: [], source: image.sources.get(id)!, placed, listed }
 }
 
 /** Says how many leases lose their last witness, and how many free addresses only this source listed. */
@@ -99,8 +119,21 @@ export function decideRetireSource(batch: Batch, command: Command<'retireSource'
       all.some(({ source, vanishedSeq }) => source === id && vanishedSeq === null) &&
       !all.some((one) => isLive(one) && one.source !== id),
   ).length
+  const listed = [...(image.listedBy.get(id) ?? [])]
+  if (listed.length > 0) closeLists(batch, command, id, image.head, listed)
   emit(batch, command, { type: 'source.retired', details: { id } })
   return { leases: [], source: image.sources.get(id)!, unwitnessed, unlisted }
+}
+
+/** Who calls in vain was registered after the dump: what it would list is in use, and nobody knows. Only a recovery waits for it. */
+export function decideUnknownSource(batch: Batch, command: Command<'unknownSource'>): Answer {
+  const { image } = batch
+  const { source, actor } = command
+  const { recovering, unknownSources } = image.network!
+  const isNews = !image.sources.has(source) && !unknownSources.some((one) => one.source === source)
+  if (recovering !== null && isNews && unknownSources.length < POLICY.unknownSources)
+    emit(batch, command, { type: 'recovery.extended', details: { source, node: actor.node ?? '' } })
+  return { leases: [] }
 }
 
 function sourceNamed({ image }: Batch, id: string): SourceState | Refusal {
@@ -142,17 +175,21 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
     (flaws.length === 0 && source.state === 'ENABLED' && present.warm)
 
   // Not trusted, its word that something has ended is none (a late list may say so of what runs again).
-  const appeared = command.entries.filter(
-    (entry) => (trusts || entry.state !== TERMINAL) && isNews(image, id, entry),
-  )
-  const vanished = trusts ? command.vanished.filter((entry) => listedAs(image, id, entry) !== undefined) : []
+  const appeared = command.entries
+    .filter((entry) => (trusts || entry.state !== TERMINAL) && isNews(image, id, entry))
+    .map((entry) => (entry.state === TERMINAL ? unlisted(batch, entry) : entry))
+  const vanished = trusts
+    ? command.vanished
+        .filter((entry) => listedAs(image, id, entry) !== undefined)
+        .map((entry) => unlisted(batch, entry))
+    : []
   if (appeared.length > 0 || vanished.length > 0 || opens) {
     const details = { source: id, epoch, sequence, head, appeared, vanished, ...(opens && { opened: opens }) }
     emit(batch, command, { type: 'source.reported', details })
   }
   for (const entry of trusts ? command.entries : []) {
     const owner = ownerOf(entry)
-    follow(batch, command, entry.address, (one) => (isSame(one, id, owner) ? head : null))
+    reconcileAddress(batch, command, entry.address, (one) => (isSame(one, id, owner) ? head : null))
   }
   const taken = { complete: flaws.length === 0, appeared: appeared.length, vanished: vanished.length }
   if (last === null) {
@@ -166,17 +203,21 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
   return { leases: [], report: { ...taken, counted, because: flaws.length > 0 || counted ? flaws : [doubt] } }
 }
 
-/** Its list is of a later log than this one: this may be a restored copy, and an agent must not be able to burn eras. */
+/**
+ * Its list is of a later log than this one: this may be a restored copy, and an agent must not be able to burn eras, nor to hold
+ * the network by a number that it made up.
+ */
 function ahead(batch: Batch, command: Report, source: SourceState): Answer {
   const { image } = batch
+  const taken = { complete: false, counted: false, appeared: 0, vanished: 0 }
+  if (!command.proven && !batch.without.has('NUMBER_BEYOND_NEEDS_A_PROOF'))
+    return { leases: [], report: { ...taken, because: ['UNPROVEN_HEAD'] } }
   if (source.state === 'ENABLED' && image.network!.holds.SOURCE_AHEAD === undefined) {
-    const why = `source ${command.source} has seen number ${command.head}, this log ends at ${image.head}: it may be an older copy; recover, or resume`
-    emit(batch, command, { type: 'reconcile.held', details: { hold: 'SOURCE_AHEAD', why } })
+    const why = `source ${command.source} has seen number ${command.head}, this log ends at ${image.head}: it may be an older copy`
+    const details = { hold: 'SOURCE_AHEAD', why, number: command.head } as const
+    emit(batch, command, { type: 'reconcile.held', details })
   }
-  return {
-    leases: [],
-    report: { complete: false, counted: false, because: ['BEYOND_HEAD'], appeared: 0, vanished: 0 },
-  }
+  return { leases: [], report: { ...taken, because: ['BEYOND_HEAD'] } }
 }
 
 /** What the source lists there now for this owner. */
@@ -209,7 +250,7 @@ function newFreshness(
     digest: '',
     entries: -1,
     counted: [],
-    countedTotal: before?.countedTotal ?? 0,
+    countedTotal: before?.era === image.network!.era ? before.countedTotal : 0,
     reportedAt: now,
     completeAt: null,
     completeHead: null,
@@ -265,33 +306,21 @@ export function freshnessAfter(
 
 /** The report that completes the observation of a new era ends the recovery. */
 function endRecovery(batch: Batch, command: Report): void {
-  const { image } = batch
-  const { recovering, era } = image.network!
-  if (recovering === null) return
-  const since = recovering.at + Math.max(POLICY.recoveryMs, longestPromise(batch))
-  for (const source of image.sources.values()) {
-    if (source.state !== 'ENABLED') continue
-    const fresh = presentOf(image, source, freshnessOf(batch, source.declaration.id))
-    const counted = fresh?.counted.filter(({ head }) => eraOf(head) === era) ?? []
-    if (counted.length < 2 || counted.at(-1)!.at < since) return
-  }
+  const { image, without } = batch
+  const recovery = recoveryOf(presentOf(batch))
+  if (recovery === null || recovery.unreported.length > 0) return
+  if (image.network!.holds.CLOCK !== undefined && !without.has('CLOCK_HOLD_KEEPS_RECOVERY')) return
+  const isKeptOpen = recovery.unknown.length > 0 || recovery.needsOperator
+  if (isKeptOpen && !without.has('UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN')) return
   const details = { why: 'every enabled source has reported' }
   emit(batch, { ...command, cause: 'OBSERVED' }, { type: 'recovery.ended', details })
-}
-
-function longestPromise({ image }: Batch): number {
-  let longest = 0
-  for (const { pool } of image.pools.values()) longest = Math.max(longest, pool.confirmWithinMs ?? 0)
-  for (const { state, confirmBy, at } of image.records.values())
-    if (state === 'RESERVED' && confirmBy !== null) longest = Math.max(longest, confirmBy - at)
-  return longest
 }
 
 // What follows from what is listed.
 
 export function decideRecheck(batch: Batch, command: Command<'recheck'>): Answer {
   const again = batch.without.has('LISTED_IS_LOOKED_AT_AGAIN') ? [] : command.addresses
-  for (const address of again) follow(batch, command, address, (one) => believedHead(batch, one))
+  for (const address of again) reconcileAddress(batch, command, address, (one) => believedHead(batch, one))
   return { leases: [] }
 }
 
@@ -306,80 +335,151 @@ export function believedHead(
   const { image } = batch
   const source = image.sources.get(id)
   if (source?.state !== 'ENABLED') return null
-  const fresh = presentOf(image, source, freshnessOf(batch, id))
+  const fresh = currentReports(image.network!.era, source, freshnessOf(batch, id))
   const head = fresh?.warm ? fresh.counted.at(-1)?.head : undefined
   return head !== undefined && (appearedSeq <= head || appearedHead === head) ? head : null
 }
+
+/** What sources list live at an address, if something may follow from it. A spare's entry only protects. */
+export function listedAt(image: Image, address: string) {
+  const unit = unitAt(image, address)
+  if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return null
+  const record = image.records.get(unit.address)
+  const sightings = sightingsOf(image, unit.address).filter(
+    (one) => isLive(one) && one.owner?.kind !== RESERVE_KIND,
+  )
+  const isNews = ({ owner }: Sighting): boolean => {
+    if (!isHeld(record)) return true
+    if (!isSingle(unit.place.pool) || record.state === 'QUARANTINED' || owner === null) return false
+    return record.state === 'RESERVED' || !isListedAs(record.owner!, owner)
+  }
+  return sightings.some(isNews) ? { unit, record, sightings } : null
+}
+
+/** A live entry, and the head that a list with it was begun at. */
+type Believed = { readonly sighting: Sighting; readonly head: number }
 
 /**
  * What the lists that are believed say of one address. They decide only on what has not changed since the head they were
  * begun at.
  */
-function follow(batch: Batch, by: By, address: string, believed: (one: Sighting) => number | null): void {
+function reconcileAddress(
+  batch: Batch,
+  by: By,
+  address: string,
+  believed: (one: Sighting) => number | null,
+): void {
   const { image } = batch
-  const unit = unitAt(image, address)
-  if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return
-  const record = image.records.get(unit.address)
-  const seen = sightingsOf(image, unit.address).flatMap((sighting) => {
-    const head = isLive(sighting) ? believed(sighting) : null
+  const listed = listedAt(image, address)
+  if (listed === null) return
+  const { unit, record } = listed
+  const seen = listed.sightings.flatMap((sighting): readonly Believed[] => {
+    const head = believed(sighting)
     if (head === null) return []
     return [{ sighting, head: batch.without.has('OLDER_LISTS_ONLY_PROTECT') ? Infinity : head }]
   })
-  if (isHeld(record)) {
-    if (!isSingle(unit.place.pool) || record.state === 'QUARANTINED') return
+  const taker = isHeld(record) ? takerOf(batch, record, seen) : undefined
+  if (isHeld(record) && taker === undefined) {
     const known = seen.filter(({ sighting }) => sighting.owner !== null)
-    const isOwn = ({ sighting }: (typeof seen)[number]) => isListedAs(record.owner!, sighting.owner!)
-    const other = known.find((one) => !isOwn(one) && one.head >= record.token)
+    const isOwn = ({ sighting }: Believed) => isListedAs(record.owner!, sighting.owner!)
+    const other = known.find(
+      (one) => !isOwn(one) && one.head >= record.token && mayContest(batch, unit.place, record, one.sighting),
+    )
     if (other !== undefined && !batch.without.has('OTHER_OWNER_IS_A_CONFLICT')) {
-      keep(batch, by, record, 'CONFLICT', other.sighting)
+      quarantineListed(batch, by, 'conflict', record, other.sighting)
     } else if (record.state === 'RESERVED') {
-      const own = known.find((one) => isOwn(one) && one.head >= record.seq)
+      const isPlaced = ({ sighting }: Believed) => record.node === '' || !isElsewhere(batch, sighting, record)
+      const own = known.find((one) => isOwn(one) && one.head >= record.seq && isPlaced(one))
       if (own !== undefined) confirm(batch, by, record, evidenceOf(own.sighting))
     }
     return
   }
-  const found = seen.find(({ head }) => head >= (record?.seq ?? 0))?.sighting
+  const current = seen.filter(({ head }) => head >= (record?.seq ?? 0)).map(({ sighting }) => sighting)
+  const isSpent = ({ source: by, node }: Sighting) =>
+    taker === undefined && quarantineQuotaReached(batch, unit.place, { by, node })
+  const found = taker ?? current.find((one) => !isSpent(one)) ?? current[0]
   if (found === undefined) return
+  if (isHeld(record)) end(batch, by, 'giveSpare', record, { ...evidenceOf(found), reason: 'TAKEN' }, null)
   const fresh = blank(batch, unit.place, unit.address)
-  const owner = found.owner === null ? null : adoptable(found.owner)
+  const { node } = found
+  const owner = adoptable(batch, found)
   if (owner === null || !isSingle(unit.place.pool)) {
-    if (!isWordSpent(batch, found.source)) keep(batch, by, fresh, 'FOREIGN', found)
+    if (!isSpent(found)) quarantineListed(batch, by, 'listedForNobody', fresh, found)
     return
   }
-  const adopted = { ...fresh, owner, node: found.node }
+  const adopted = { ...fresh, owner, node }
   const wasHis = record?.owner != null && isListedAs(record.owner, owner)
   const isGivenUp =
-    isClosed(image, owner, batch.now) ||
+    isClosed(image, owner, node, batch.now) ||
     (wasHis && (record.ended === 'RELEASED' || record.quarantine?.reason === 'SUPERSEDED'))
   if (isGivenUp && !batch.without.has('RELEASED_BUT_LIVE_IS_KEPT')) {
-    if (!isWordSpent(batch, found.source)) keep(batch, by, adopted, 'RELEASED_BUT_LIVE', found)
+    if (!isSpent(found)) quarantineListed(batch, by, 'listedAfterRelease', adopted, found)
     return
   }
-  const change = { state: 'ACTIVE', confirmedAt: batch.now } as const
-  emitLease(batch, by, 'lease.adopted', adopted, change, evidenceOf(found))
+  if (taker === undefined && isNodeFull(batch, unit.place, node)) return
+  change(batch, by, 'adopt', adopted, { confirmedAt: batch.now }, evidenceOf(found))
 }
 
-/** A source that tells no interface lists the one that Reserve takes by default. */
-function adoptable(owner: Owner): Owner {
+/**
+ * Who holds a free address from now on. A node's source speaks for the kinds that it declares: for others, and for
+ * infrastructure, nobody does. A source that tells no interface lists the one that Reserve takes by default.
+ */
+function adoptable({ image, without }: Batch, { source, owner }: Sighting): Owner | null {
+  if (owner === null) return null
+  const { node, ownerKinds } = image.sources.get(source)!.declaration
+  const isDeclared = ownerKinds.includes(owner.kind) && owner.kind !== 'infrastructure'
+  if (node !== '' && !isDeclared && !without.has('ONE_NODE_TOUCHES_ITS_OWN')) return null
   return owner.interface === '' ? { ...owner, interface: 'eth0' } : owner
 }
 
+/** A spare that is listed on its own node for a workload: the workload has it, whichever source of the node or of all says so first. */
+function takerOf(batch: Batch, record: HeldRecord, seen: readonly Believed[]): Sighting | undefined {
+  if (record.owner?.kind !== RESERVE_KIND || record.state === 'QUARANTINED') return undefined
+  if (batch.without.has('SPARE_IS_ADOPTED')) return undefined
+  return seen.find(
+    ({ sighting, head }) =>
+      head >= record.token &&
+      sighting.node === record.node &&
+      record.node !== '' &&
+      adoptable(batch, sighting) !== null,
+  )?.sighting
+}
+
+function isElsewhere(batch: Batch, sighting: Sighting, record: AddressRecord): boolean {
+  return !batch.without.has('ONE_NODE_TOUCHES_ITS_OWN') && isOfAnotherNode(batch.image, sighting, record)
+}
+
+/**
+ * Whether a list of another owner takes a lease from its holder. Of a node's source it does on its own node, of a promise, and
+ * while an older copy of the log may lack the lease that the source sees.
+ */
+function mayContest(batch: Batch, place: PoolState, record: HeldRecord, sighting: Sighting): boolean {
+  const { image } = batch
+  const { era, recovering } = image.network!
+  const { source: id } = sighting
+  const source = image.sources.get(id)!
+  const { node } = source.declaration
+  if (node === '' || recovering !== null) return true
+  const fresh = freshnessOf(batch, id)
+  // Whatever its process: one that begins epoch after epoch would spoil others' leases for ever.
+  const hasCounted = fresh?.era === era && fresh.countedTotal >= 2
+  if (eraOf(record.token) < era && !hasCounted) return true
+  if (isElsewhere(batch, sighting, record) && record.state !== 'RESERVED') return false
+  return !quarantineQuotaReached(batch, place, { by: id, node: node === record.node ? '' : node })
+}
+
 /** Quarantines it on a source's word. */
-function keep(
+function quarantineListed(
   batch: Batch,
   by: By,
+  finding: Doubt,
   record: AddressRecord,
-  reason: QuarantineReason,
   sighting: Sighting,
 ): void {
   const { source, owner } = sighting
+  const { node } = batch.image.sources.get(source)!.declaration
   const why = `${source} lists ${owner === null ? 'somebody' : describeOwner(owner)} there`
-  quarantine(batch, by, record, { reason, by: source, why }, evidenceOf(sighting))
-}
-
-function evidenceOf(sighting: Sighting): Details {
-  const { source, appearedSeq: appeared, appearedHead: head } = sighting
-  return { source, seen: entryOf(sighting), appeared, head }
+  quarantine(batch, by, finding, record, { by: source, node, why }, evidenceOf(sighting))
 }
 
 // Taking back.
@@ -387,18 +487,13 @@ function evidenceOf(sighting: Sighting): Details {
 /** The judge again, in full, on what is read under the lock. */
 export function decideReapProven(batch: Batch, command: Command<'reapProven'>): Answer | Refusal {
   const { image, now, without, known } = batch
-  const record = judged(batch, command)
+  const record = judged(batch, command, 'REAP_ABSENT')
   if ('reason' in record) return record
   const lookUps = known.lookUps.get(record.address) ?? []
-  const freshness = (id: string) => freshnessOf(batch, id)
-  const { verdict, because, proof } = judge({ image, now, without, freshness, lookUps }, record)
+  const { verdict, because, proof } = judge({ ...presentOf(batch), without, lookUps }, record)
   if (verdict !== 'reap') {
     const why = because.map(({ text }) => text).join('; ')
     return refusal('ILLEGAL_STATE', `it is kept: ${why}`, { address: record.address })
-  }
-  if (image.network!.holds.TOO_MANY_REAPS !== undefined) {
-    const message = `network ${image.name} is held: too many reaps; resume it`
-    return refusal('NETWORK_RECOVERING', message, { state: 'HELD' })
   }
   const recent = image.reaps.filter((at) => at > now - POLICY.holdWindowMs).length + 1
   let held = 0
@@ -410,6 +505,6 @@ export function decideReapProven(batch: Batch, command: Command<'reapProven'>): 
     return { leases: [] }
   }
   const by = { ...command, cause: 'PROVEN_ABSENT' }
-  const reaped = end(batch, by, record, 'REAPED', { proof: proof as unknown as Details })
+  const reaped = end(batch, by, 'proveAbsent', record, { proof: proof as unknown as Details }, null)
   return { leases: [viewOf(image, reaped)] }
 }

@@ -1,20 +1,33 @@
 /**
  * Reserve. In order: may this attachment reserve at all; what it holds already; whom it supersedes; then an address for
- * each claim that is not met yet. A refused Reserve leaves nothing but the quarantine of addresses that its caller sees
+ * each claim that is not satisfied yet. A refused Reserve leaves nothing but the quarantine of addresses that its caller sees
  * live: the caller has nothing to clean up.
  */
-import { type Batch, blank, emitLease, freshnessOf, isWordSpent, quarantine, viewOf } from './batch.ts'
+import { coversNode, sourceStatus } from './attention.ts'
+import {
+  type Batch,
+  blank,
+  change,
+  freshnessOf,
+  isNodeFull,
+  quarantine,
+  quarantineQuotaReached,
+  viewOf,
+} from './batch.ts'
 import type { Answer, Claim, Command, LeaseView } from './command.ts'
 import {
+  barred,
   closed,
   confirm,
   excluded,
   idOf,
   illegal,
+  isPlacedFor,
   mayTouch,
-  notOpen,
   renew,
   stateMetadata,
+  unplacedOf,
+  wordOf,
 } from './decide-lease.ts'
 import type { AddressRecord } from './event.ts'
 import {
@@ -29,15 +42,15 @@ import {
   leasesOfAttachment,
   leasesOfHolder,
   nextCooledAt,
-  offer,
   type PoolState,
   poolNamed,
+  pushFree,
+  readyAt,
   restedBy,
   sightingsOf,
   takeCandidate,
   unitAt,
 } from './image.ts'
-import { coversNode, isFresh } from './judge.ts'
 import { describeOwner, holderKey, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { contains } from './ranges.ts'
@@ -50,22 +63,26 @@ type OpenClaim = Claim & { readonly path: string; readonly places: readonly Pool
 
 export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal {
   const { image, now } = batch
-  const { owner } = command
-  const shut = notOpen(batch, 'handed out')
+  const { owner, actor, node } = command
+  const shut = barred(batch, 'RESERVE')
   if (shut !== null) return shut
   const claims = openClaims(image, command)
   if ('reason' in claims) return claims
   // Its Release or a newer life overtook it (4.2).
-  if (isClosed(image, owner, now) && !batch.without.has('CLOSED_IS_REFUSED')) return closed(owner)
+  if (isClosed(image, owner, node, now) && !batch.without.has('CLOSED_IS_REFUSED')) return closed(owner)
+  const unplaced = unplacedOf(batch, actor, owner)
+  if (unplaced !== null) return unplaced
 
-  const own = leasesOfAttachment(image, owner).filter(({ state }) => state !== 'QUARANTINED')
-  const met = new Map<OpenClaim, HeldRecord>()
+  const own = leasesOfAttachment(image, owner).filter(
+    (one) => one.state !== 'QUARANTINED' && isPlacedFor(batch, actor, one),
+  )
+  const satisfied = new Map<OpenClaim, HeldRecord>()
   for (const claim of claims) {
     const record = own.find(({ poolId }) => claim.places.some(({ pool }) => pool.poolId === poolId))
     if (record === undefined || batch.without.has('RETRY_GETS_THE_SAME_LEASE')) continue
     const bad = mayHaveAgain(image, command, claim, record)
     if (bad !== null) return bad
-    met.set(claim, record)
+    satisfied.set(claim, record)
   }
   const stopped = supersede(batch, command)
   if (stopped !== null) return stopped
@@ -73,8 +90,9 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
   const skipped: string[] = []
   const leases: LeaseView[] = []
   for (const claim of claims) {
-    const held = met.get(claim)
-    const record = held === undefined ? pick(batch, command, claim, skipped) : again(batch, command, held)
+    const held = satisfied.get(claim)
+    const record =
+      held === undefined ? pick(batch, command, claim, skipped) : renewLease(batch, command, held)
     if ('reason' in record) return record
     leases.push(viewOf(image, record, held !== undefined))
   }
@@ -92,18 +110,15 @@ export function quarantineSeen(batch: Batch, command: Reserve, addresses: readon
 
 // Claims.
 
-/** Finds the pools of each claim; without claims, the one default pool of each family. */
+/** Finds the pools of each claim; without claims, the default pool of each family. */
 function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refusal {
-  const open: OpenClaim[] = []
   if (command.claims.length === 0) {
-    for (const place of defaultPools(image)) {
-      const { family } = place.pool
-      if (open.some(({ places: [other] }) => other!.pool.family === family)) return noDefault(image, 'claims')
-      const path = `claims[${open.length}]`
-      open.push({ path, pools: [], address: null, preferPrevious: false, places: [place] })
-    }
-    return open.length === 0 ? noDefault(image, 'claims') : open
+    const places = defaultPools(image)
+    if (places.length === 0) return noDefault(image, 'claims')
+    const claim = { pools: [], address: null, preferPrevious: false }
+    return places.map((place, index) => ({ ...claim, path: `claims[${index}]`, places: [place] }))
   }
+  const open: OpenClaim[] = []
   for (const [index, claim] of command.claims.entries()) {
     const path = `claims[${index}]`
     const places = poolsOf(image, claim, path)
@@ -116,18 +131,17 @@ function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refu
   return open
 }
 
-/** Of each family those that say so; else its only pool. */
+/** Of each family the one that says so; else its only pool. */
 function defaultPools(image: Image): readonly PoolState[] {
   return [4, 6].flatMap((family) => {
     const places = image.poolsInOrder.filter(({ pool }) => pool.family === family)
-    const marked = places.filter(({ pool }) => pool.isDefault)
-    return marked.length > 0 || places.length > 1 ? marked : places
+    return places.find(({ pool }) => pool.isDefault) ?? (places.length === 1 ? places : [])
   })
 }
 
 function noDefault(image: Image, field: string): Refusal {
   const names = defaultPools(image).map(({ pool }) => pool.name)
-  const why = names.length === 0 ? 'no default pool' : `several default pools (${names.join(', ')})`
+  const why = names.length === 0 ? 'no default pool' : `a default pool of each family (${names.join(', ')})`
   return invalid(field, `required: network ${image.name} has ${why}; name a pool`)
 }
 
@@ -171,6 +185,7 @@ function supersede(batch: Batch, command: Reserve): Refusal | null {
   for (const record of leasesOfHolder(image, owner)) {
     const holder = record.owner!
     if (record.state === 'QUARANTINED' || sameAttachment(holder, owner)) continue
+    if (!isPlacedFor(batch, actor, record)) continue
     const isElsewhere = record.node !== '' && node !== '' && record.node !== node
     if (holder.uid !== owner.uid && owner.kind !== 'pod' && isElsewhere) {
       const holds = `${describeOwner(holder)} holds ${record.address} on node ${record.node}`
@@ -179,7 +194,7 @@ function supersede(batch: Batch, command: Reserve): Refusal | null {
     const bad = mayTouch(image, actor, record)
     if (bad !== null) return bad
     const why = `superseded by ${describeOwner(owner)}`
-    quarantine(batch, command, record, { reason: 'SUPERSEDED', by: actor.name, why })
+    quarantine(batch, command, 'supersede', record, { ...wordOf(actor), why })
   }
   return null
 }
@@ -199,16 +214,18 @@ function mayHaveAgain(image: Image, command: Reserve, claim: OpenClaim, record: 
 }
 
 /** A retry changes nothing but a deadline, which moves out or goes, and where the workload is. */
-function again(batch: Batch, command: Reserve, record: HeldRecord): AddressRecord {
-  const { now } = batch
+function renewLease(batch: Batch, command: Reserve, record: HeldRecord): AddressRecord | Refusal {
+  const { image, now } = batch
+  const place = image.pools.get(record.poolId)!
   const node = command.node === '' ? record.node : command.node
+  if (node !== record.node && isNodeFull(batch, place, node)) return nodeLimit(place, node)
   if (record.state === 'RESERVED' && command.confirmed)
     return confirm(batch, command, { ...record, node }, null)
-  const within = command.confirmWithinMs ?? batch.image.pools.get(record.poolId)!.pool.confirmWithinMs
+  const within = command.confirmWithinMs ?? place.pool.confirmWithinMs
   const confirmBy =
     record.confirmBy === null || within === null ? null : Math.max(record.confirmBy, now + within)
   if (confirmBy === record.confirmBy && node === record.node) return renew(batch, command, record)
-  return emitLease(batch, command, 'lease.updated', record, { confirmBy, node })
+  return change(batch, command, 'renew', record, { confirmBy, node })
 }
 
 // A free address.
@@ -217,7 +234,7 @@ function pick(batch: Batch, command: Reserve, claim: OpenClaim, skipped: string[
   if (claim.address !== null) return pickNamed(batch, command, claim.places[0]!, claim.address)
   let last: Refusal | undefined
   for (const place of claim.places) {
-    const refused = bars(batch, command, place)
+    const refused = admission(batch, command, place)
     if (refused !== null && refused.reason !== 'POOL_DRAINING') return refused
     const picked = refused ?? pickFrom(batch, command, place, claim.preferPrevious, skipped)
     if (!('reason' in picked) || picked.reason === 'ALL_CANDIDATES_LIVE') return picked
@@ -226,16 +243,21 @@ function pick(batch: Batch, command: Reserve, claim: OpenClaim, skipped: string[
   return last!
 }
 
-/** What keeps this holder out of a pool, whatever its addresses: draining, liveness, the owner limit. */
-function bars(batch: Batch, command: Reserve, { pool }: PoolState): Refusal | null {
+/** What keeps this holder out of a pool, whatever its addresses: draining, liveness, the limits of its node and of itself. */
+function admission(batch: Batch, command: Reserve, place: PoolState): Refusal | null {
+  const { pool } = place
   if (pool.draining) {
     const message = `pool ${pool.name} is draining and hands out nothing new`
     return refusal('POOL_DRAINING', message, { pool: pool.name })
   }
   const isStrict = pool.liveness === 'STRICT' && !batch.without.has('STRICT_WANTS_FRESH_SOURCES')
   const stale = isStrict ? staleness(batch, command, pool.name) : null
-  if (stale !== null || batch.without.has('OWNER_HAS_A_LIMIT')) return stale
-  const filling = leasesOfHolder(batch.image, command.owner).filter(({ poolId }) => poolId === pool.poolId)
+  if (stale !== null) return stale
+  if (isNodeFull(batch, place, command.node)) return nodeLimit(place, command.node)
+  if (batch.without.has('OWNER_HAS_A_LIMIT')) return null
+  const filling = leasesOfHolder(batch.image, command.owner).filter(
+    (one) => one.poolId === pool.poolId && isPlacedFor(batch, command.actor, one),
+  )
   if (filling.length < pool.ownerLimit) return null
   const ids = filling.slice(0, POLICY.listedBlockers).map((record) => idOf(batch.image, record))
   const { kind, name, interface: on } = command.owner
@@ -246,14 +268,20 @@ function bars(batch: Batch, command: Reserve, { pool }: PoolState): Refusal | nu
   )
 }
 
+function nodeLimit({ pool: { name, nodeLimit: limit }, heldOn }: PoolState, node: string): Refusal {
+  const message = `node ${node} holds ${heldOn.get(node)} leases in pool ${name}, spares and quarantines on its word included; its limit is ${limit}: release or reap some, or raise nodeLimit`
+  return refusal('NODE_LIMIT', message, { pool: name, node, limit: String(limit) })
+}
+
 /** A STRICT pool hands out only while every source that covers the asking node has said lately what is live. */
 function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | null {
   const { image, now } = batch
   const covering = [...image.sources.values()].filter(
     ({ state, declaration }) => state === 'ENABLED' && (node === '' || coversNode(declaration, node)),
   )
+  const times = { era: image.network!.era, now }
   const silent = covering
-    .filter((source) => !isFresh(image, source, freshnessOf(batch, source.declaration.id), now))
+    .filter((source) => sourceStatus(source, freshnessOf(batch, source.declaration.id), times) !== 'GOOD')
     .map(({ declaration }) => declaration.id)
   if (covering.length > 0 && silent.length === 0) return null
   const sources = silent.join(',')
@@ -289,12 +317,14 @@ function pickNamed(
     const message = `${address} is held by ${describeOwner(record.owner!)}`
     return refusal('ADDRESS_TAKEN', message, { ...metadata, ...stateMetadata(image, record) })
   }
-  const barred = bars(batch, command, place)
+  const barred = admission(batch, command, place)
   if (barred !== null) return barred
-  if (!mayTake(batch, record, command)) {
-    const until = new Date(record!.availableAt!).toISOString()
-    const message = `${address} was released recently and rests until ${until}`
-    const waitMs = record!.availableAt! - now
+  if (!mayTake(batch, address, command)) {
+    const ready = readyAt(image, address)!
+    const until = new Date(ready).toISOString()
+    const was = record?.availableAt === ready ? 'released recently' : 'listed as live until recently'
+    const message = `${address} was ${was} and rests until ${until}`
+    const waitMs = ready - now
     return refusal('ADDRESS_COOLING', message, { ...metadata, availableAt: until }, waitMs)
   }
   if (liveUnits(batch, command)?.has(address)) {
@@ -326,7 +356,10 @@ function pickFrom(
   const live = liveUnits(batch, command)
   if (preferPrevious) {
     const previous = freedByHolder(image, command.owner).find(
-      (one) => one.poolId === pool.poolId && mayTake(batch, one, command),
+      (one) =>
+        one.poolId === pool.poolId &&
+        isPlacedFor(batch, command.actor, one) &&
+        mayTake(batch, one.address, command),
     )
     if (
       previous !== undefined &&
@@ -341,7 +374,12 @@ function pickFrom(
     for (;;) {
       const address = takeCandidate(image, place, now)
       if (address === null) return exhausted(batch, place)
-      if (!live?.has(address)) return reserve(batch, command, place, address)
+      if (!live?.has(address)) {
+        // What its caller sees live counts against its node.
+        if (!isNodeFull(batch, place, command.node)) return reserve(batch, command, place, address)
+        passed.push(address)
+        return nodeLimit(place, command.node)
+      }
       skipped.push(address)
       if (!seenByCaller(batch, command, place, address)) passed.push(address)
       if (skipped.length < POLICY.skips) continue
@@ -352,7 +390,7 @@ function pickFrom(
       )
     }
   } finally {
-    for (const address of passed) offer(image, place, address)
+    for (const address of passed) pushFree(image, place, address)
   }
 }
 
@@ -392,15 +430,18 @@ function liveUnits({ image, without }: Batch, { liveAddresses }: Reserve): Reado
   return new Set(liveAddresses.map((address) => unitAt(image, address)?.address ?? address))
 }
 
-/** It has rested; or goes back to its last holder, who said that it is removed. */
-function mayTake(
-  { image, now, without }: Batch,
-  record: AddressRecord | undefined,
-  { owner }: Reserve,
-): boolean {
-  if (record === undefined || without.has('ADDRESS_COOLS')) return true
-  if (record.availableAt! <= restedBy(image, now)) return true
-  return record.ended === 'RELEASED' && record.owner !== null && holderKey(record.owner) === holderKey(owner)
+/** It has rested; or goes back to its last holder, who said that it is removed, or to the attachment that was listed there. */
+function mayTake(batch: Batch, address: string, { owner, actor }: Reserve): boolean {
+  const { image, now, without } = batch
+  const rested = restedBy(image, now)
+  const isBarred = sightingsOf(image, address).some(
+    (one) => (one.restsUntil ?? 0) > rested && (one.owner === null || !sameAttachment(one.owner, owner)),
+  )
+  if (isBarred) return false
+  const record = image.records.get(address)
+  if (record === undefined || without.has('ADDRESS_COOLS') || record.availableAt! <= rested) return true
+  if (record.ended !== 'RELEASED' || record.owner === null || !isPlacedFor(batch, actor, record)) return false
+  return holderKey(record.owner) === holderKey(owner)
 }
 
 /** Who lists a free address live, unless for the very attachment that asks (azure#1259). */
@@ -413,18 +454,18 @@ function seenForAnother({ image, without }: Batch, command: Reserve, address: st
 
 /** Quarantines a candidate that the caller sees in use, unless too many are on that caller's word already. */
 function seenByCaller(batch: Batch, command: Reserve, place: PoolState, address: string): boolean {
-  const by = command.actor.name
-  if (isWordSpent(batch, by)) return false
+  const word = wordOf(command.actor)
+  if (quarantineQuotaReached(batch, place, word)) return false
   const why = 'in the liveAddresses of a Reserve'
-  quarantine(batch, command, blank(batch, place, address), { reason: 'FOREIGN', by, why })
+  quarantine(batch, command, 'listedForNobody', blank(batch, place, address), { ...word, why })
   return true
 }
 
 function reserve(batch: Batch, command: Reserve, place: PoolState, address: string): AddressRecord {
   const { now } = batch
   const within = command.confirmWithinMs ?? place.pool.confirmWithinMs
-  return emitLease(batch, command, 'lease.reserved', blank(batch, place, address), {
-    state: command.confirmed ? 'ACTIVE' : 'RESERVED',
+  const finding = command.confirmed ? 'reserveConfirmed' : 'reserve'
+  return change(batch, command, finding, blank(batch, place, address), {
     owner: command.owner,
     node: command.node,
     labels: command.labels,

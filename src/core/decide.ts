@@ -5,11 +5,12 @@
  * live.
  */
 import type { Batch } from './batch.ts'
-import type { Answer, Command, LeaseView } from './command.ts'
+import { type Answer, type Command, requestName } from './command.ts'
 import * as lease from './decide-lease.ts'
+import * as network from './decide-network.ts'
+import * as pool from './decide-pool.ts'
 import * as report from './decide-report.ts'
 import { decideReserve, quarantineSeen } from './decide-reserve.ts'
-import * as shape from './decide-shape.ts'
 import { type Image, isHeld, rollback } from './image.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
@@ -40,16 +41,17 @@ export function decide(batch: Batch, command: Command): Outcome {
     if (seen.length > 0) quarantineSeen(batch, command as Command<'reserve'>, seen)
     return refuse(result)
   }
-  if (command.type === 'reserve' && command.validateOnly) {
+  if (command.type === 'dryRun' || (command.type === 'reserve' && command.validateOnly)) {
     undo()
-    const leases = result.leases.map((one) => withoutNumbers(image, one))
-    return { ok: true, answer: { leases }, replayed: false }
+    return { ok: true, answer: withoutNumbers(image, result), replayed: false }
   }
   if (command.requestId !== null) {
-    const { requestId, fingerprint, cause } = command
+    const { requestId, actor, fingerprint, cause } = command
+    const name = requestName(actor.node ?? '', requestId)
     const seq = image.head
-    batch.remembered.set(requestId, { fingerprint: fingerprint ?? '', method: cause, answer: result, seq })
-    image.journal!.push(() => batch.remembered.delete(requestId))
+    const made = { ...name, fingerprint: fingerprint ?? '', method: cause, answer: result, seq }
+    batch.remembered.set(name.key, made)
+    image.journal!.push(() => batch.remembered.delete(name.key))
   }
   return { ok: true, answer: result, replayed: false }
 }
@@ -61,6 +63,7 @@ const DECIDERS: { readonly [T in Command['type']]: Decider<T> } = {
   confirm: lease.decideConfirm,
   release: lease.decideRelease,
   allOrNothing: decideAll,
+  dryRun: decideDryRun,
   quarantine: lease.decideQuarantine,
   reap: lease.decideReap,
   reapNode: lease.decideReapNode,
@@ -72,15 +75,16 @@ const DECIDERS: { readonly [T in Command['type']]: Decider<T> } = {
   registerSource: report.decideRegisterSource,
   enableSource: report.decideEnableSource,
   retireSource: report.decideRetireSource,
-  createNetwork: shape.decideCreateNetwork,
-  updateNetwork: shape.decideUpdateNetwork,
-  endRecovery: shape.decideEndRecovery,
-  beginEra: shape.decideBeginEra,
-  hold: shape.decideHold,
-  resumeHold: shape.decideResumeHold,
-  createPool: shape.decideCreatePool,
-  updatePool: shape.decideUpdatePool,
-  deletePool: shape.decideDeletePool,
+  unknownSource: report.decideUnknownSource,
+  createNetwork: network.decideCreateNetwork,
+  updateNetwork: network.decideUpdateNetwork,
+  endRecovery: network.decideEndRecovery,
+  beginEra: network.decideBeginEra,
+  hold: network.decideHold,
+  resumeHold: network.decideResumeHold,
+  createPool: pool.decideCreatePool,
+  updatePool: pool.decideUpdatePool,
+  deletePool: pool.decideDeletePool,
 }
 
 function decideOne(batch: Batch, command: Command): Answer | Refusal {
@@ -103,23 +107,42 @@ function decideAll(batch: Batch, { items }: Command<'allOrNothing'>): Answer | R
   return { leases: [], items: answers }
 }
 
+/** `decide` undoes what it made. */
+function decideDryRun(batch: Batch, { items }: Command<'dryRun'>): Answer {
+  const outcomes = items.map((item) => {
+    const outcome = decide(batch, item)
+    return outcome.ok ? outcome.answer : outcome.refusal
+  })
+  return { leases: [], outcomes }
+}
+
 /** A request that was committed before is answered as it was then, unless what it promised is no more. */
 function replayed(batch: Batch, command: Command): Outcome | null {
-  const { requestId, fingerprint } = command
+  const { requestId, actor, fingerprint } = command
   if (requestId === null || batch.without.has('REQUEST_IS_REMEMBERED')) return null
-  const found = batch.remembered.get(requestId) ?? batch.known.requests.get(requestId)
+  const { key } = requestName(actor.node ?? '', requestId)
+  const found = batch.remembered.get(key) ?? batch.known.requests.get(key)
   if (found === undefined) return null
   if (found.fingerprint !== fingerprint) {
     const message = `request ${requestId} was made before with other content; give each request its own id`
     return refuse(refusal('REQUEST_ID_REUSED', message, { requestId }))
   }
   const { leases, items = [] } = found.answer
-  const gone = [...leases, ...items.flatMap((item) => item.leases)].find(({ state, fencingToken }) => {
+  const promises = [...leases, ...items.flatMap((item) => item.leases)]
+  const gone = promises.find(({ state, fencingToken }) => {
     const record = batch.image.byToken.get(fencingToken)
     const isPromise = state === 'RESERVED' || state === 'ACTIVE'
     return isPromise && (!isHeld(record) || record.state === 'QUARANTINED')
   })
-  if (gone === undefined) return { ok: true, answer: found.answer, replayed: true }
+  if (gone === undefined) {
+    for (const { state, fencingToken } of promises) {
+      const record = batch.image.byToken.get(fencingToken)
+      const isPromise = state === 'RESERVED' || state === 'ACTIVE'
+      if (isPromise && isHeld(record) && lease.isPlacedFor(batch, actor, record))
+        lease.renew(batch, command, record)
+    }
+    return { ok: true, answer: found.answer, replayed: true }
+  }
   const { leaseId, address } = gone
   const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
   return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
@@ -133,11 +156,22 @@ function quarantinedSince({ events }: Batch, from: number): readonly string[] {
     )
 }
 
-/** A dry run promises nothing that could be quoted later. */
-function withoutNumbers(image: Image, view: LeaseView): LeaseView {
-  return view.reused
-    ? { ...view, version: image.byToken.get(view.fencingToken)!.seq }
-    : { ...view, leaseId: '', version: 0, fencingToken: 0 }
+/** A dry run promises nothing that could be quoted later: only what is held has numbers, those of now. */
+function withoutNumbers(image: Image, answer: Answer): Answer {
+  const { leases, items, outcomes } = answer
+  return {
+    ...answer,
+    leases: leases.map((view) => {
+      const record = image.byToken.get(view.fencingToken)
+      return record === undefined
+        ? { ...view, leaseId: '', version: 0, fencingToken: 0 }
+        : { ...view, version: record.seq }
+    }),
+    ...(items && { items: items.map((item) => withoutNumbers(image, item)) }),
+    ...(outcomes && {
+      outcomes: outcomes.map((one) => ('reason' in one ? one : withoutNumbers(image, one))),
+    }),
+  }
 }
 
 function refuse(reason: Refusal): Outcome {

@@ -12,6 +12,7 @@ export const QUARANTINE_REASONS = [
   'OPERATOR',
   'RELEASED_BUT_LIVE',
   'FOREIGN',
+  'IN_USE',
 ] as const
 export type QuarantineReason = (typeof QUARANTINE_REASONS)[number]
 
@@ -22,6 +23,8 @@ export type Quarantine = {
   readonly at: number
   /** The actor whose command quarantined it, or the source that saw it. */
   readonly by: string
+  /** The node that this actor's token is bound to, or that this source sees; empty: none. It counts against the node's limit. */
+  readonly node: string
   readonly why: string
 }
 
@@ -73,6 +76,7 @@ export const EVENT_TYPES = [
   'network.created',
   'network.updated',
   'era.begun',
+  'recovery.extended',
   'recovery.ended',
   'pool.created',
   'pool.updated',
@@ -93,7 +97,7 @@ export const EVENT_TYPES = [
   'reconcile.resumed',
 ] as const
 export type EventType = (typeof EVENT_TYPES)[number]
-type LeaseEventType = Extract<EventType, `lease.${string}`>
+export type LeaseEventType = Extract<EventType, `lease.${string}`>
 
 export type NetworkSettings = { readonly description: string; readonly labels: Labels }
 
@@ -129,6 +133,8 @@ export type Entry = {
   readonly node?: string
   /** Only `terminal` means anything else than alive. */
   readonly state?: string
+  /** Of what is listed live no more: nobody else than this attachment gets the address before. */
+  readonly restsUntil?: number
 }
 
 export type HoldCause = 'CLOCK' | 'TOO_MANY_REAPS' | 'SOURCE_AHEAD'
@@ -159,6 +165,12 @@ export type LedgerEvent = EventHeader &
           readonly why: string
         }
       }
+    | {
+        /** A source that is not registered has called: it was registered after the dump that this log is of. */
+        readonly type: 'recovery.extended'
+        /** `node`: of its caller's token; empty: none. */
+        readonly details: { readonly source: string; readonly node: string }
+      }
     | { readonly type: 'recovery.ended'; readonly details: { readonly why: string } }
     | {
         readonly type: 'pool.created' | 'pool.updated' | 'pool.deleted'
@@ -166,7 +178,12 @@ export type LedgerEvent = EventHeader &
         /** After the event; of a deleted pool, as it was last. */
         readonly details: PoolSettings
       }
-    | { readonly type: 'attachment.closed'; readonly owner: Owner }
+    | {
+        readonly type: 'attachment.closed'
+        readonly owner: Owner
+        /** That the caller's token is bound to: the attachment is closed there. Empty: everywhere. */
+        readonly node: string
+      }
     | { readonly type: 'source.registered'; readonly details: SourceDeclaration }
     | { readonly type: 'source.enabled' | 'source.retired'; readonly details: { readonly id: string } }
     | {
@@ -193,6 +210,8 @@ export type LedgerEvent = EventHeader &
           /** CLOCK: addresses that cooled beyond this cool on, and the hold ends by itself at `until`. */
           readonly before?: number
           readonly until?: number
+          /** SOURCE_AHEAD: the number that was proven; the next era begins above it. */
+          readonly number?: number
         }
       }
     | {

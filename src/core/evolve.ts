@@ -27,9 +27,10 @@ export function evolve(image: Image, event: LedgerEvent): void {
   if ('record' in event) {
     const { record } = event
     put(image, record.address, record)
-    // What vanished was a witness of the lease that ended, or that another replaced.
-    if (!isHeld(record) || record.token === record.seq)
-      forget(image, sightingsOf(image, record.address), ({ vanishedSeq }) => vanishedSeq !== null)
+    // What vanished was a witness of the lease that ended, or that another replaced; or of others, until they are proven gone.
+    const isSuccessor = record.owner === null && record.quarantine?.reason === 'CONFLICT'
+    const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !event.details?.contested
+    if (isOver) forget(image, sightingsOf(image, record.address), ({ vanishedSeq }) => vanishedSeq !== null)
     return
   }
   switch (event.type) {
@@ -41,6 +42,7 @@ export function evolve(image: Image, event: LedgerEvent): void {
           ...event.details,
           era: 0,
           recovering: null,
+          unknownSources: [],
           recoveredAt: null,
           holds: {},
           version: event.seq,
@@ -61,8 +63,13 @@ export function evolve(image: Image, event: LedgerEvent): void {
       })
       break
     }
+    case 'recovery.extended':
+      changeNetwork(image, event, {
+        unknownSources: [...image.network!.unknownSources, { ...event.details, at: event.at }],
+      })
+      break
     case 'recovery.ended':
-      changeNetwork(image, event, { recovering: null, recoveredAt: event.at })
+      changeNetwork(image, event, { recovering: null, unknownSources: [], recoveredAt: event.at })
       break
     case 'reconcile.held':
       changeNetwork(image, event, {
@@ -119,12 +126,14 @@ export function evolve(image: Image, event: LedgerEvent): void {
         enabledSeq: event.seq,
       })
       break
-    case 'source.retired': {
-      const { id } = event.details
-      changeSource(image, id, { state: 'RETIRED', version: event.seq, retiredAt: event.at, epoch: null })
-      forget(image, [...image.sightings.values()].flat(), (one) => one.source === id)
+    case 'source.retired':
+      changeSource(image, event.details.id, {
+        state: 'RETIRED',
+        version: event.seq,
+        retiredAt: event.at,
+        epoch: null,
+      })
       break
-    }
     case 'source.reported':
       report(image, event)
       break
@@ -138,16 +147,18 @@ export function evolve(image: Image, event: LedgerEvent): void {
  * supersession close the attachment: what they overtook is refused (4.2).
  */
 export function remember(image: Image, event: LedgerEvent): void {
-  if (event.type === 'attachment.closed') putClosing(image, event.owner, event.at)
+  if (event.type === 'attachment.closed') putClosing(image, event.owner, event.node, event.at)
   if (event.type === 'reconcile.resumed' && event.details.holds.includes('TOO_MANY_REAPS'))
     assign(image, { reaps: [] })
   if (!('record' in event)) return
-  if (event.cause === 'PROVEN_ABSENT')
+  if (event.details?.proof !== undefined)
     assign(image, { reaps: [...image.reaps.filter((at) => at > event.at - POLICY.holdWindowMs), event.at] })
-  const { owner } = event.record
-  const closes =
-    event.type === 'lease.released' || (event.type === 'lease.quarantined' && isClosing(event.record))
-  if (closes && owner !== null) putClosing(image, owner, event.at)
+  const { owner, quarantine } = event.record
+  if (owner === null) return
+  if (event.type === 'lease.released')
+    putClosing(image, owner, (event.details?.tokenNode as string | undefined) ?? '', event.at)
+  else if (event.type === 'lease.quarantined' && isClosing(event.record))
+    putClosing(image, owner, quarantine!.node, event.at)
 }
 
 function changeNetwork(image: Image, event: LedgerEvent, change: Partial<NetworkState>): void {
@@ -176,27 +187,39 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
       node: entry.node ?? '',
       state,
       appearedSeq: still?.appearedSeq ?? event.seq,
+      appearedAt: still?.appearedAt ?? event.at,
       appearedHead: still?.appearedHead ?? head,
       vanishedSeq: null,
       terminalSeq: hasEnded ? (still?.terminalSeq ?? event.seq) : null,
       terminalAt: hasEnded ? (still?.terminalAt ?? event.at) : null,
+      restsUntil: entry.restsUntil ?? (hasEnded ? (still?.restsUntil ?? null) : null),
     }
     putSightings(image, entry.address, [...sightings.filter((one) => one !== before), now])
   }
   for (const entry of vanished) {
     const owner = ownerOf(entry)
-    // What was listed for a lease is remembered for as long as the lease is held: its source is a witness.
+    // What was listed for a lease is remembered for as long as the lease is held: its source is a witness. Of what nobody
+    // holds only the last is that a source listed: it rests longest.
     const unit = unitAt(image, entry.address)
-    const record = unit === null ? undefined : image.records.get(unit.address)
-    const kept = isHeld(record) && record.token <= event.seq ? [{ vanishedSeq: event.seq }] : []
+    const isRemembered = isHeld(unit === null ? undefined : image.records.get(unit.address))
+    const { restsUntil = null } = entry
+    const end = { vanishedSeq: event.seq, restsUntil }
     putSightings(
       image,
       entry.address,
-      sightingsAt(image, entry.address).flatMap((one) =>
-        !isSame(one, id, owner) || one.vanishedSeq !== null ? one : kept.map((end) => ({ ...one, ...end })),
-      ),
+      sightingsAt(image, entry.address).flatMap((one) => {
+        if (isSame(one, id, owner) && one.vanishedSeq === null)
+          return isRemembered || restsUntil !== null ? { ...one, ...end } : []
+        const isOlder = one.source === id && one.vanishedSeq !== null && one.vanishedSeq < event.seq
+        return isOlder && !isRemembered ? [] : one
+      }),
     )
   }
+  // By a clock that was set nothing has rested.
+  if (image.network!.holds.CLOCK !== undefined) return
+  const hasRested = ({ restsUntil }: Sighting) => restsUntil !== null && restsUntil <= event.at
+  const rested = image.vanishedBy.get(id)?.values().filter(hasRested) ?? []
+  forget(image, [...rested], (one) => one.vanishedSeq !== null && hasRested(one) && one.source === id)
 }
 
 function forget(image: Image, sightings: readonly Sighting[], isGone: (one: Sighting) => boolean): void {

@@ -7,20 +7,35 @@
  * undone by running the notes backwards. Only `evolve` calls them.
  *
  * Free space is stored nowhere else: untouched is what has no record, free is what has a FREE record, longest free first.
- * What a source lists as live is in neither queue until it is listed no more, so that passing it over costs nothing.
+ * What a source lists as live is in neither queue until it is listed no more, so that passing it over costs nothing; then it
+ * rests (`readyAt`).
  *
  * Size: about 0.7 KB an address that was ever touched.
  */
 import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } from './address.ts'
-import type { AddressRecord, EventOf, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
+import type {
+  AddressRecord,
+  EventOf,
+  HoldCause,
+  NetworkSettings,
+  Quarantine,
+  SourceDeclaration,
+} from './event.ts'
 import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap } from './heap.ts'
-import { attachmentKey, type Owner, sameAttachment } from './owner.ts'
+import { attachmentKey, type Owner, SEPARATOR, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { type Pool, unitOf } from './pool.ts'
 import { contains, firstFrom } from './ranges.ts'
 
 export type Hold = Pick<EventOf<'reconcile.held'>, 'seq' | 'at' | 'details'>
+
+export type UnknownSource = {
+  readonly source: string
+  /** Of its caller's token; empty: none. */
+  readonly node: string
+  readonly at: number
+}
 
 export type NetworkState = NetworkSettings & {
   readonly era: number
@@ -28,6 +43,8 @@ export type NetworkState = NetworkSettings & {
   readonly identity: string
   /** Not null: a new era began, and nothing is reserved or reaped until its sources have reported. */
   readonly recovering: { readonly seq: number; readonly at: number; readonly why: string } | null
+  /** Sources that called in this recovery and were not registered: it waits until they are, and have reported. */
+  readonly unknownSources: readonly UnknownSource[]
   /** When the last recovery ended: ages are counted anew from it. */
   readonly recoveredAt: number | null
   readonly holds: Readonly<Partial<Record<HoldCause, Hold>>>
@@ -56,7 +73,10 @@ export type SourceState = {
   } | null
 }
 
-/** What a source lists at an address; kept when it vanished, for as long as the lease that it was listed for is held. */
+/**
+ * What a source lists at an address. Kept when it vanished: for as long as the lease that it was listed for is held, and where
+ * nobody holds the address until it has rested and its source reports again.
+ */
 export type Sighting = {
   readonly source: string
   readonly address: string
@@ -65,11 +85,14 @@ export type Sighting = {
   readonly node: string
   readonly state: string
   readonly appearedSeq: number
+  readonly appearedAt: number
   /** Head that the report was begun at. */
   readonly appearedHead: number
   readonly vanishedSeq: number | null
   readonly terminalSeq: number | null
   readonly terminalAt: number | null
+  /** Of one that is live no more where nobody holds the address: nobody else than its owner gets the address before. */
+  readonly restsUntil: number | null
 }
 
 /** A pool with its free space. */
@@ -94,7 +117,7 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
     held: createIndex<HeldRecord>(),
     /** FREE, by the last owner's name. */
     freeByName: createIndex<AddressRecord>(),
-    /** Addresses in quarantine by who put them there, of reasons that a caller's word suffices for. */
+    /** Addresses in quarantine by who put them there, where the word of one caller or source sufficed. */
     quarantinedBy: new Map<string, number>(),
     pools: new Map<number, PoolState>(),
     /** By first address, v4 before v6. */
@@ -104,9 +127,10 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
     slowestIntervalMs: 0,
     /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
     sightings: new Map<string, readonly Sighting[]>(),
-    /** What a source lists now. */
+    /** What a source lists now, and what it has listed and is remembered. */
     listedBy: new Map<string, Set<Sighting>>(),
-    /** When attachments were closed, oldest first; only the last minutes. */
+    vanishedBy: new Map<string, Set<Sighting>>(),
+    /** When attachments were closed, by attachment and the node where, oldest first; only the last minutes. */
     closings: new Map<string, number>(),
     /** Times of reaps by absence within the last hour. */
     reaps: [] as readonly number[],
@@ -177,7 +201,7 @@ export function put(image: Image, address: string, record: AddressRecord | undef
     image.records.set(address, record)
     index(image, place, record, 1)
   }
-  if (place !== null && !isHeld(record)) offer(image, place, address)
+  if (place !== null && !isHeld(record)) pushFree(image, place, address)
   image.journal?.push(() => put(image, address, before))
 }
 
@@ -191,16 +215,32 @@ function index(image: Image, place: PoolState | null, record: AddressRecord, cha
     image.held[how](owner.uid, record)
     image.held[how](owner.name, record)
   } else if (owner !== null) image.freeByName[how](owner.name, record)
-  if (place !== null) place.counts[state] += change
-  // What a caller's word suffices for, and costs a free address.
-  if (
-    state !== 'QUARANTINED' ||
-    (quarantine!.reason !== 'FOREIGN' && quarantine!.reason !== 'RELEASED_BUT_LIVE')
-  )
-    return
-  const words = (image.quarantinedBy.get(quarantine!.by) ?? 0) + change
-  if (words === 0) image.quarantinedBy.delete(quarantine!.by)
-  else image.quarantinedBy.set(quarantine!.by, words)
+  if (place !== null) count(place, record, change)
+  if (state === 'QUARANTINED' && isOnOneWord(quarantine!)) add(image.quarantinedBy, quarantine!.by, change)
+}
+
+function isOnOneWord({ reason, node }: Quarantine): boolean {
+  if (reason === 'CONFLICT') return node !== ''
+  return reason === 'FOREIGN' || reason === 'RELEASED_BUT_LIVE' || reason === 'IN_USE'
+}
+
+/** By state, and against the limits of the node that holds it and of the node on whose word it is quarantined. */
+function count(
+  { counts, heldOn }: PoolState,
+  { state, node, quarantine }: AddressRecord,
+  change: 1 | -1,
+): void {
+  counts[state] += change
+  if (state === 'FREE') return
+  if (node !== '') add(heldOn, node, change)
+  const word = state === 'QUARANTINED' ? quarantine!.node : ''
+  if (word !== '' && word !== node) add(heldOn, word, change)
+}
+
+function add(counts: Map<string, number>, key: string, change: number): void {
+  const sum = (counts.get(key) ?? 0) + change
+  if (sum === 0) counts.delete(key)
+  else counts.set(key, sum)
 }
 
 export function addressValue(address: string): IpAddress {
@@ -258,9 +298,10 @@ function ofHolder<R extends AddressRecord>(records: Index<R>, { kind, name, inte
 
 // Closing.
 
-export function putClosing(image: Image, owner: Owner, at: number): void {
+/** On one node, or everywhere: empty. */
+export function putClosing(image: Image, owner: Owner, node: string, at: number): void {
   if (owner.incarnation === '') return
-  const key = attachmentKey(owner)
+  const key = closingKey(owner, node)
   const before = image.closings.get(key)
   image.closings.delete(key)
   image.closings.set(key, at)
@@ -277,12 +318,21 @@ export function putClosing(image: Image, owner: Owner, at: number): void {
   })
 }
 
-/** Reserve and Confirm of a closed attachment were overtaken by its Release or by a newer life (4.2). */
-export function isClosed(image: Image, owner: Owner, now: number): boolean {
+const closingKey = (owner: Owner, node: string) => attachmentKey(owner) + SEPARATOR + node
+
+/**
+ * Reserve and Confirm of what is placed on a node were overtaken by the attachment's Release or by a newer life (4.2): of a
+ * caller of this node, or of one that is bound to none.
+ */
+export function isClosed(image: Image, owner: Owner, node: string, now: number): boolean {
   if (owner.incarnation === '') return false
-  const closedAt = image.closings.get(attachmentKey(owner))
-  if (closedAt !== undefined && now < closedAt + POLICY.retryHorizonMs) return true
-  return leasesOfAttachment(image, owner).some(isClosing)
+  for (const where of node === '' ? [''] : ['', node]) {
+    const closedAt = image.closings.get(closingKey(owner, where))
+    if (closedAt !== undefined && now < closedAt + POLICY.retryHorizonMs) return true
+  }
+  return leasesOfAttachment(image, owner).some(
+    (one) => isClosing(one) && (one.quarantine!.node === '' || one.quarantine!.node === node),
+  )
 }
 
 /** Quarantined by its owner's own doing: released without a confirmed removal, or superseded. */
@@ -318,8 +368,8 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
   regroup(image)
   if (state !== null) {
     for (const record of recordsIn(image, state.pool)) {
-      state.counts[record.state] += 1
-      offer(image, state, record.address)
+      count(state, record, 1)
+      pushFree(image, state, record.address)
     }
   }
   image.journal?.push(() => putPool(image, id, before?.pool))
@@ -328,17 +378,22 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
 function emptyPool(pool: Pool) {
   return {
     pool,
-    /** FREE records; an entry counts while it is the last event of its address. */
-    free: createHeap<Freed>(
-      (a, b) => a.availableAt < b.availableAt || (a.availableAt === b.availableAt && a.seq < b.seq),
-    ),
+    /** What rests or has rested; an entry counts while its address is as it was. */
+    free: createHeap<Freed>((a, b) => compareFreed(a, b) < 0),
     /** Untouched addresses below the cursor. */
     holes: createHeap<bigint>((a, b) => a < b),
     /** Everything untouched and not in `holes` is at or above it. */
     cursor: 0n,
     /** Touched addresses, by state. */
     counts: { FREE: 0, RESERVED: 0, ACTIVE: 0, QUARANTINED: 0 },
+    /** Leases placed on a node, and those in quarantine on the word of its callers and sources. */
+    heldOn: new Map<string, number>(),
   }
+}
+
+/** The order in which addresses are handed out: by when they have rested, then by their last event. */
+export function compareFreed(a: Freed, b: Freed): number {
+  return a.availableAt - b.availableAt || a.seq - b.seq || (a.address < b.address ? -1 : 1)
 }
 
 /** Records of the units of a pool's range. */
@@ -351,13 +406,14 @@ export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
 }
 
 /** Puts an address where candidates come from, if it is free and nobody lists it. */
-export function offer(image: Image, place: PoolState, address: string): void {
+export function pushFree(image: Image, place: PoolState, address: string): void {
   const record = image.records.get(address)
   if (isHeld(record) || isListed(image, address)) return
   const { value } = addressValue(address)
   if (!contains(place.pool.allocatable, value)) return
-  if (record !== undefined) {
-    place.free.push({ availableAt: record.availableAt!, seq: record.seq, address })
+  const ready = readyAt(image, address)
+  if (ready !== null) {
+    place.free.push({ availableAt: ready, seq: record?.seq ?? 0, address })
     if (place.free.size > 2 * touchedIn(place) + 1_024) compact(image, place)
   } else if (value < place.cursor) place.holes.push(value)
 }
@@ -376,8 +432,21 @@ function compact(image: Image, { free }: PoolState): void {
 
 /** The number alone does not tell: a batch that was undone may have freed the address at the same number, but earlier. */
 function isCurrent(image: Image, { address, seq, availableAt }: Freed): boolean {
-  const record = image.records.get(address)
-  return record?.seq === seq && record.availableAt === availableAt && !isListed(image, address)
+  if ((image.records.get(address)?.seq ?? 0) !== seq || isListed(image, address)) return false
+  return readyAt(image, address) === availableAt
+}
+
+/**
+ * When a free address has rested: since its last lease ended, and since the last list that had it. Null: it was neither leased
+ * nor listed, or is held.
+ */
+export function readyAt(image: Image, unit: string): number | null {
+  const record = image.records.get(unit)
+  if (isHeld(record)) return null
+  let ready = record?.availableAt ?? null
+  for (const { restsUntil } of sightingsOf(image, unit))
+    if (restsUntil !== null && restsUntil > (ready ?? 0)) ready = restsUntil
+  return ready
 }
 
 /** The time up to which coolings have ended: now, or of a network held for its clock, the time before the step. */
@@ -415,7 +484,7 @@ function takeRested(image: Image, place: PoolState, now: number): string | null 
     if (entry === undefined || entry.availableAt > now) return null
     place.free.pop()
     if (!isCurrent(image, entry)) continue
-    while (place.free.peek()?.seq === entry.seq) place.free.pop()
+    while (place.free.peek()?.address === entry.address) place.free.pop()
     return entry.address
   }
 }
@@ -440,7 +509,7 @@ function takeUntouched(image: Image, place: PoolState): string | null {
 }
 
 function isUntouched(image: Image, address: string): boolean {
-  return !image.records.has(address) && !isListed(image, address)
+  return !image.records.has(address) && !isListed(image, address) && readyAt(image, address) === null
 }
 
 // Sightings.
@@ -457,6 +526,11 @@ export function isFull({ records, mostTouched }: Image): boolean {
 /** All that is or was listed at a lease: at its address, or inside its block. */
 export function sightingsOf(image: Image, unit: string): readonly Sighting[] {
   return image.sightings.get(unit) ?? NONE
+}
+
+/** The same, as far as it proves anything: a source that is retired is no witness. */
+export function evidenceAt(image: Image, unit: string): readonly Sighting[] {
+  return sightingsOf(image, unit).filter(({ source }) => image.sources.get(source)!.state !== 'RETIRED')
 }
 
 /** The same at one address alone. */
@@ -482,11 +556,12 @@ export function putSightings(image: Image, address: string, sightings: readonly 
     before.length === all.length ? sightings : [...all.filter((one) => one.address !== address), ...sightings]
   if (after.length === 0) image.sightings.delete(key)
   else image.sightings.set(key, after)
-  for (const one of before) image.listedBy.get(one.source)?.delete(one)
-  for (const one of sightings)
-    if (one.vanishedSeq === null) image.listedBy.getOrInsertComputed(one.source, () => new Set()).add(one)
+  const ofSource = ({ source, vanishedSeq }: Sighting) =>
+    (vanishedSeq === null ? image.listedBy : image.vanishedBy).getOrInsertComputed(source, () => new Set())
+  for (const one of before) ofSource(one).delete(one)
+  for (const one of sightings) ofSource(one).add(one)
   image.dirtySightings.add(address)
-  if (unit !== null) offer(image, unit.place, key)
+  if (unit !== null) pushFree(image, unit.place, key)
   image.journal?.push(() => putSightings(image, address, before))
 }
 

@@ -5,10 +5,19 @@
  * Each rule is a value in a list and says why the lease is kept; a lease that no rule keeps is reaped. Where only answers
  * are lacking, the witnesses are to be asked.
  */
-import type { Counted, Freshness, LookUp } from './command.ts'
-import { type AddressRecord, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
-import { type HeldRecord, type Image, isLive, type Sighting, type SourceState, sightingsOf } from './image.ts'
-import { describeOwner, isListedAs, type Owner } from './owner.ts'
+import {
+  type Coverage,
+  coverageOf,
+  currentReports,
+  type Present,
+  seesKind,
+  witnessesOf,
+} from './attention.ts'
+import type { Counted, LookUp } from './command.ts'
+import { type AddressRecord, type Entry, TERMINAL } from './event.ts'
+import { evidenceAt, type HeldRecord, isLive, type Sighting } from './image.ts'
+import { mayFollow } from './lifecycle.ts'
+import { describeOwner, type Owner } from './owner.ts'
 import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
 import type { RuleName } from './rules.ts'
 
@@ -31,10 +40,7 @@ export type Judgement = {
   readonly proof: Proof
 }
 
-export type Evidence = {
-  readonly image: Image
-  readonly now: number
-  readonly freshness: (source: string) => Freshness | undefined
+export type Evidence = Present & {
   /** Of the lease's address. */
   readonly lookUps: readonly LookUp[]
   readonly without: ReadonlySet<RuleName>
@@ -43,6 +49,8 @@ export type Evidence = {
 type Witness = {
   readonly id: string
   readonly isEnabled: boolean
+  /** Null: it is not enabled. */
+  readonly enabledAt: number | null
   /** It has reported in this epoch and era, with its warm-up behind it. */
   readonly isWarm: boolean
   /** It covers the lease, or has listed its owner where it is placed: of whom it never saw it proves nothing. */
@@ -74,9 +82,10 @@ const because = (code: string, source: string, text: string): Reason => ({ code,
 const JUDGE_RULES: readonly Rule[] = [
   {
     name: 'OPERATOR_AND_INFRASTRUCTURE_STAY',
-    *keeps({ record: { state, quarantine, owner } }) {
-      if (state === 'QUARANTINED' && quarantine!.reason === 'OPERATOR')
-        yield because('OPERATOR', '', 'an operator quarantined it, and only an operator ends it')
+    *keeps({ record }) {
+      const { quarantine, owner } = record
+      if (!mayFollow('proveAbsent', record))
+        yield because(quarantine!.reason, '', `${quarantine!.why}: only an operator ends it`)
       else if (owner?.kind === 'infrastructure')
         yield because('INFRASTRUCTURE', '', 'infrastructure is never taken back on proof')
     },
@@ -102,9 +111,10 @@ const JUDGE_RULES: readonly Rule[] = [
     *keeps({ record, sightings, policy, judgedAt, recoveredAt, witnesses, lookUps }) {
       const isUnseen = record.state !== 'QUARANTINED' && sightings.length === 0
       const age = isUnseen ? policy.unwitnessedAgeMs : policy.minimumAgeMs
+      const enabled = isUnseen ? witnesses.map(({ enabledAt }) => enabledAt ?? 0) : []
       // A promise in force is life, whatever the pool's ages: its caller may use the address and confirm.
       const young = Math.max(
-        Math.max(record.at, recoveredAt ?? 0) + age,
+        Math.max(record.at, recoveredAt ?? 0, ...enabled) + age,
         confirmableUntil(record, policy.confirmGraceMs) ?? 0,
       )
       if (judgedAt <= young)
@@ -219,7 +229,7 @@ export function judgeProof(proof: Proof, without: ReadonlySet<RuleName> = new Se
 function proofOf(evidence: Evidence, record: HeldRecord, coverage: Coverage): Proof {
   const { image, now, lookUps } = evidence
   const { pool } = image.pools.get(record.poolId)!
-  const sightings = sightingsOf(image, record.address)
+  const sightings = evidenceAt(image, record.address)
   const seeing = witnessesOf(image, record, coverage)
   const ids = new Set([...sightings.map(({ source }) => source), ...seeing])
   return {
@@ -241,80 +251,21 @@ function witnessOf(
   couldSee: boolean,
 ): Witness {
   const source = image.sources.get(id)!
-  const fresh = presentOf(image, source, freshness(id))
+  const fresh = currentReports(image.network!.era, source, freshness(id))
   const own = all.filter((one) => one.source === id)
   const since = own.reduce((seq, one) => Math.max(seq, one.vanishedSeq ?? one.terminalSeq ?? 0), record.seq)
   return {
     id,
     isEnabled: source.state === 'ENABLED',
+    enabledAt: source.enabledAt,
     couldSee,
     parties: partiesOf(record, all).filter(
-      (party) =>
-        source.declaration.ownerKinds.includes(party.kind) || own.some(({ owner }) => isParty(party, owner)),
+      (party) => seesKind(source.declaration, party.kind) || own.some(({ owner }) => isParty(party, owner)),
     ),
     isWarm: fresh?.warm === true,
     since,
     missed: fresh?.counted.filter(({ head }) => head >= since) ?? [],
   }
-}
-
-// Who could see what.
-
-/** Enabled sources that cover a lease and were enabled before it was made. */
-export type Coverage = (record: HeldRecord) => readonly SourceState[]
-
-/** Worked out once for many leases. */
-export function coverageOf(image: Image): Coverage {
-  const enabled = [...image.sources.values()].filter(({ state }) => state === 'ENABLED')
-  const byNode = Map.groupBy(enabled, ({ declaration }) => declaration.node)
-  return ({ node, owner, poolId, token }) => {
-    const { family } = image.pools.get(poolId)!.pool
-    return [...(byNode.get('') ?? []), ...(node === '' ? [] : (byNode.get(node) ?? []))].filter(
-      ({ declaration: { families, ownerKinds }, enabledSeq }) =>
-        enabledSeq! < token &&
-        families.includes(family) &&
-        (owner === null || ownerKinds.includes(owner.kind)),
-    )
-  }
-}
-
-export function coversNode({ node: seen }: SourceDeclaration, node: string): boolean {
-  return seen === '' || seen === node
-}
-
-/** How a source stands by reports of its present epoch, in this era. */
-export function presentOf(
-  { network }: Image,
-  { epoch }: SourceState,
-  fresh: Freshness | undefined,
-): Freshness | undefined {
-  return fresh?.epoch === epoch?.name && fresh?.era === network!.era ? fresh : undefined
-}
-
-/** It has reported completely within two intervals, with its warm-up behind it. */
-export function isFresh(
-  image: Image,
-  source: SourceState,
-  told: Freshness | undefined,
-  now: number,
-): boolean {
-  const fresh = presentOf(image, source, told)
-  if (!fresh?.warm || fresh.completeAt === null) return false
-  return now - fresh.completeAt <= POLICY.freshIntervals * source.declaration.intervalMs
-}
-
-/** Sources that could say that a lease's owner is gone: they cover the lease, or have listed its owner there. */
-export function witnessesOf(image: Image, record: HeldRecord, coverage: Coverage): ReadonlySet<string> {
-  const ids = new Set(coverage(record).map(({ declaration }) => declaration.id))
-  for (const one of sightingsOf(image, record.address))
-    if (couldSee(image.sources.get(one.source)!, record, one)) ids.add(one.source)
-  return ids
-}
-
-/** Whether who listed somebody there listed the lease's owner, and where the lease is placed now. */
-function couldSee({ declaration }: SourceState, { node, owner }: HeldRecord, listed: Sighting): boolean {
-  if (node !== '' && !coversNode(declaration, node)) return false
-  return owner === null || (listed.owner !== null && isListedAs(owner, listed.owner))
 }
 
 // What is written down.

@@ -15,8 +15,11 @@ export type Owner = {
   readonly interface: string
 }
 
+/** Of spare addresses that a node's agent holds for an outage. */
+export const RESERVE_KIND = 'reserve'
+
 /** Text without control characters, so that the separator makes keys unambiguous. */
-const SEPARATOR = '\u001f'
+export const SEPARATOR = '\u001f'
 
 export function attachmentKey(owner: Owner): string {
   return owner.kind + SEPARATOR + owner.uid + SEPARATOR + owner.incarnation + SEPARATOR + owner.interface

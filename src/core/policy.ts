@@ -32,6 +32,8 @@ export const POLICY = {
   freshIntervals: 2,
   /** After a new era, the second counted report of a source is begun at least this long after its begin. */
   recoveryMs: 120_000,
+  /** Sources that a recovery waits for though they are not registered; when there are so many, only an operator ends it. */
+  unknownSources: 64,
 
   /** Counted reports of each witness without the workload (kubernetes#37488). */
   misses: 3,

@@ -12,11 +12,11 @@ import {
   parseCidr,
   parseRange,
 } from './address.ts'
-import { nowhereIn } from './nowhere.ts'
 import type { Labels } from './owner.ts'
 import { POLICY, reapPolicy as policyOf, type ReapPolicy } from './policy.ts'
 import { allocatable, type Range } from './ranges.ts'
 import { invalid, type Refusal } from './refusal.ts'
+import { specialPurposeIn } from './special-purpose-ranges.ts'
 
 /** AVAILABLE: allocate by the books. STRICT: only while every source has reported completely. */
 export type Liveness = 'AVAILABLE' | 'STRICT'
@@ -46,6 +46,8 @@ export type PoolSettings = {
   readonly confirmWithinMs: number | null
   readonly liveness: Liveness
   readonly ownerLimit: number
+  /** Addresses that a node may hold, and have quarantined on its word; absent: any number. */
+  readonly nodeLimit?: number
   readonly isDefault: boolean
   readonly draining: boolean
   readonly options: PoolOptions
@@ -78,7 +80,7 @@ const MOST_EXCLUSIONS = 1_024
 export function parsePoolSettings(input: PoolInput): PoolSettings | Refusal {
   const cidr = parseCidr(input.cidr)
   if (isMalformed(cidr)) return invalid('cidr', cidr.malformed)
-  const shared = nowhereIn(cidr).join(', ')
+  const shared = specialPurposeIn(cidr).join(', ')
   if (shared !== '')
     return invalid(
       'cidr',
@@ -115,6 +117,9 @@ export function parsePoolSettings(input: PoolInput): PoolSettings | Refusal {
     return invalid('confirmWithin', 'must be 0 s, or 1 s to 30 days')
   const ownerLimit = input.ownerLimit || POLICY.ownerLimit
   if (!isWhole(ownerLimit, 1, 1_000_000)) return invalid('ownerLimit', 'must be between 1 and 1000000 leases')
+  const nodeLimit = input.nodeLimit ?? 0
+  if (!isWhole(nodeLimit, 0, 1_000_000))
+    return invalid('nodeLimit', 'must be between 1 and 1000000 leases, or 0 for no limit')
   const options = parseOptions(input.options ?? NO_OPTIONS, family)
   if ('reason' in options) return options
   const reapPolicy = parseReapPolicy(input.reapPolicy ?? {})
@@ -130,6 +135,7 @@ export function parsePoolSettings(input: PoolInput): PoolSettings | Refusal {
     confirmWithinMs: confirmWithinMs === null ? null : Math.round(confirmWithinMs),
     liveness: input.liveness ?? 'AVAILABLE',
     ownerLimit,
+    ...(nodeLimit > 0 && { nodeLimit }),
     isDefault: input.isDefault ?? false,
     draining: input.draining ?? false,
     options,

@@ -1,11 +1,14 @@
 /**
  * What a correct caller may meet. A refusal is a value: a stable reason for programs, a sentence for people, and what the
- * caller needs to act on it. `api/errors.ts` maps reasons to RPC codes.
+ * caller needs to act on it. `api/codec/errors.ts` maps reasons to RPC codes.
  */
+import { isDeepStrictEqual } from 'node:util'
+
 export type Reason =
   | 'POOL_EXHAUSTED'
   | 'ALL_CANDIDATES_LIVE'
   | 'OWNER_LIMIT'
+  | 'NODE_LIMIT'
   | 'ALREADY_EXISTS'
   | 'ADDRESS_TAKEN'
   | 'ADDRESS_COOLING'
@@ -45,9 +48,9 @@ export function refusal(
   reason: Reason,
   message: string,
   metadata: Readonly<Record<string, string>> = {},
-  retryAfterMs?: number,
+  retryAfterMs: number | null = null,
 ): Refusal {
-  return retryAfterMs === undefined
+  return retryAfterMs === null
     ? { reason, message, metadata }
     : { reason, message, metadata, retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) }
 }
@@ -68,7 +71,44 @@ export function atVersion(
   })
 }
 
+/** A number that the log has not reached. If it was ever given out, this database is an older copy (12.1); nobody has proved that. */
+export function beyondHead(what: string, number: number, head: number): Refusal {
+  const message = `${what} is beyond the log's head ${head}; if it was ever answered, the database is an older copy`
+  return refusal('VERSION_MISMATCH', message, { number: String(number), beyondHead: String(head) })
+}
+
+export function unknownLease(leaseId: string, token: number, head: number): Refusal {
+  if (token <= head) return refusal('LEASE_NOT_FOUND', `there never was a lease ${leaseId}`, { leaseId })
+  const { message, metadata } = beyondHead(`lease ${leaseId}`, token, head)
+  return refusal('LEASE_NOT_FOUND', message, { leaseId, beyondHead: metadata.beyondHead! })
+}
+
 /** `field` is the path in the request as the JSON caller wrote it: `claims[0].address`. */
 export function invalid(field: string, why: string): Refusal {
   return refusal('INVALID_FIELD', `${field}: ${why}`, { field, why })
+}
+
+/** Null: what is to be created exists as it was asked for, and is the answer. */
+export function existsOtherwise<T extends object>(what: string, is: T, asked: T): Refusal | null {
+  const [before, wanted] = [asJson(is), asJson(asked)]
+  const fields = [...new Set([...Object.keys(before), ...Object.keys(wanted)])]
+  const differing = fields.filter((field) => !isDeepStrictEqual(before[field], wanted[field]))
+  if (differing.length === 0) return null
+  const told = (field: string) =>
+    `${field} is ${JSON.stringify(before[field] ?? null)}, not ${JSON.stringify(wanted[field] ?? null)}`
+  const message = `${what} exists with other settings: ${differing.map(told).join('; ')}; update it, or use another name`
+  return refusal('ALREADY_EXISTS', message, { differs: differing.join(',') })
+}
+
+/** As callers know it: durations are seconds with an s. */
+function asJson(settings: object): Readonly<Record<string, unknown>> {
+  const entries = Object.entries(settings).map(([key, value]): [string, unknown] => {
+    if (!key.endsWith('Ms')) return [key, isObject(value) ? asJson(value) : value]
+    return [key.slice(0, -'Ms'.length), value === null ? null : `${value / 1_000}s`]
+  })
+  return Object.fromEntries(entries)
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

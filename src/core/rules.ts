@@ -1,6 +1,6 @@
 /**
  * The names of the rules, so that a test or the simulator can take one out and show that it is needed: the ten rules of
- * truth, the rows of the lifecycle that guard something, and the checks of the loop.
+ * truth, and the rows of the lifecycle that guard something.
  */
 export const RULES = [
   // Truth, 1 to 10.
@@ -18,6 +18,13 @@ export const RULES = [
   'MANY_REAPS_HOLD',
   'VERSION_IS_JUDGED_AGAIN',
   'NEW_ERA_RECOVERS',
+  'NUMBER_BEYOND_NEEDS_A_PROOF',
+  'UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN',
+  'CLOCK_HOLD_KEEPS_RECOVERY',
+  'ONE_NODE_TOUCHES_ITS_OWN',
+  'CONTESTED_IS_KEPT',
+  'UNLISTED_RESTS',
+  'NODE_HAS_A_LIMIT',
   // Lifecycle.
   'CLOSED_IS_REFUSED',
   'NEWER_LIFE_SUPERSEDES',
@@ -32,17 +39,10 @@ export const RULES = [
   'RETRY_GETS_THE_SAME_LEASE',
   'REQUEST_IS_REMEMBERED',
   'NODE_ELSEWHERE_KEEPS',
+  'NODE_THAT_REPORTS_STAYS',
+  'SPARE_IS_ADOPTED',
   'POOL_KEEPS_WHAT_IS_HELD',
   'STRICT_WANTS_FRESH_SOURCES',
-  // The loop.
-  'CATCHES_UP_UNDER_THE_LOCK',
-  'DIGEST_AT_THE_HEAD',
-  'ANOTHER_DATABASE_IS_ANOTHER_ERA',
-  'UNDOES_WHAT_FAILED',
-  'UNKNOWN_OUTCOME_IS_LOOKED_UP',
-  'WARNED_COMMIT_IS_UNKNOWN',
-  'CLOCK_STEP_HOLDS',
-  'CLOCK_NEVER_GOES_BACK',
 ] as const
 
 export type RuleName = (typeof RULES)[number]

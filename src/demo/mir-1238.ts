@@ -7,18 +7,17 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
-import { prose, table, tableOf, wrapped } from '../cli/print.ts'
-import { holderOf, stateOf } from '../cli/show-lease.ts'
-import { verifiedText } from '../cli/verified.ts'
+import { prose, tableOf, wrapped } from '../cli/print.ts'
+import { holderOf, stateOf, verifiedText } from '../cli/views.ts'
 import { CallFailed } from '../client/call-failed.ts'
+import { SourceStatus } from '../gen/ipledger/v1/liveness_pb.ts'
 import { type Lease, LeaseState, QuarantineReason } from '../gen/ipledger/v1/types_pb.ts'
-import { type LookedUp, startOrchestrator } from './orchestrator.ts'
+import { type LookedUp, Orchestrator } from './orchestrator.ts'
 import type { Stage } from './stage.ts'
 
 const SOURCE = 'orchestrator'
 const POOL = 'sandboxes'
 const UNASKED = '10.8.0.77'
-const INTERVAL_MS = 1_000
 const COOLDOWN_MS = 2_000
 const WIDTH = 112
 /** Until something must have followed. On a busy machine there are gaps between lists, and after one misses count anew. */
@@ -36,168 +35,185 @@ MIR-1238: one address, two live sandboxes (mirendev/runtime#856)
 `
 
 export async function playMir1238(stage: Stage, say: (text: string) => void): Promise<void> {
-  const { admin, orchestrator: client, 'clean-up': cleanUp } = stage.as
+  const { admin, orchestrator } = stage.as
   await admin.pools.createPool({
-    name: POOL,
-    cidr: '10.8.0.0/24',
-    gateway: '10.8.0.1',
-    cooldown: durationFromMs(COOLDOWN_MS),
+    ...{ name: POOL, cidr: '10.8.0.0/24', gateway: '10.8.0.1', cooldown: durationFromMs(COOLDOWN_MS) },
     reapPolicy: { minimumAge: durationFromMs(1_000) },
   })
-  const world = await startOrchestrator({ id: SOURCE, client, admin, pool: POOL, intervalMs: INTERVAL_MS })
+  const world = new Orchestrator({ client: orchestrator, id: SOURCE, pool: POOL, intervalMs: 1_000 })
+  await world.register(admin)
+  const play = new Play(stage, world, say)
+  const api = await play.begin()
+  await play.lag(api)
+  await play.release(api)
+  await play.refuse(api)
+  await play.leak(api)
+  await play.reuse(api)
+  await play.tell(api)
+}
 
-  // Numbered steps, and what they show beneath, three columns in.
-  let steps = 0
-  const step = (title: string) => say(`${++steps}  ${title}\n`)
-  const show = (...blocks: readonly string[]) => say(`${blocks.join('\n\n').replace(/^(?=.)/gm, '   ')}\n`)
+class Play {
+  readonly #stage: Stage
+  readonly #world: Orchestrator
+  readonly #say: (text: string) => void
+  #steps = 0
 
-  const leaseAt = async (address: string) => (await admin.leases.listLeases({ cidr: address })).leases[0]
-
-  /** Lists, and has the jobs judge after each, until it is `done`; what was looked up meanwhile. */
-  async function listUntil(done: (lookedUp: readonly LookedUp[]) => Promise<boolean>) {
-    const lookedUp: LookedUp[] = []
-    const rows: string[][] = []
-    for (let isDone = false; !isDone; isDone = await done(lookedUp)) {
-      must(rows.length < MOST_LISTS, `something follows from ${MOST_LISTS} lists`)
-      const list = await world.list()
-      lookedUp.push(...list.lookedUp)
-      rows.push([String(list.sequence), list.names.join(', ') || 'nobody', list.counted ? 'yes' : 'no'])
-      await stage.judge()
-    }
-    show(table(['LIST', 'NAMES', 'COUNTS'], rows))
-    return lookedUp
+  constructor(stage: Stage, world: Orchestrator, say: (text: string) => void) {
+    this.#stage = stage
+    this.#world = world
+    this.#say = say
   }
 
-  /** The world beside the books. */
-  async function compare(...unheld: readonly string[]): Promise<void> {
-    const { leases } = await admin.leases.listLeases({ pools: [POOL] })
-    const running = world.running()
-    const rows = [
-      ...leases.map((lease) => [lease.address, stateOf(lease), holderOf(lease)] as const),
-      ...unheld.map((address) => [address, 'no lease', ''] as const),
-    ]
-    const lastByte = (address: string) => Number(address.slice(address.lastIndexOf('.') + 1))
-    const cells = rows
-      .sort(([a], [b]) => lastByte(a) - lastByte(b))
-      .map(([address, state, holder]) => [address, running.get(address) ?? 'nobody', state, holder])
-    show(table(['ADDRESS', 'RUNS THERE', 'IN THE BOOKS', 'FOR'], cells))
+  async begin(): Promise<Lease> {
+    this.#step('Three sandboxes start. The orchestrator reserves an address for each, and lists them.')
+    const api = await this.#world.start('api')
+    for (const name of ['web', 'batch']) await this.#world.start(name)
+    const { liveness } = this.#stage.as.admin
+    // Before a source is warm nothing it does not list is a miss.
+    await this.#listUntil(
+      async () => (await liveness.listSources({ id: SOURCE })).sources[0]?.status === SourceStatus.GOOD,
+    )
+    await this.#compare()
+    return api
   }
 
-  /** Everything that happened to an address, in the ledger's own words. */
-  async function storyOf(address: string): Promise<string> {
-    const { entries } = await admin.audit.getAddressHistory({ address })
-    return prose(
-      ['SEQ', 'WHAT'],
-      entries.map(({ event, what }) => [String(event!.seq), what]),
-      WIDTH,
+  async lag({ address, version }: Lease): Promise<void> {
+    this.#step('Its index lags: api runs, and the lists do not name it.')
+    this.#world.lag('api')
+    const asked = await this.#listUntil(async (sofar) => sofar.length > 0)
+    must(
+      asked.every(({ name, found }) => name === 'api' && found),
+      'the store was asked for api, and has it',
+    )
+    const { findings } = await this.#stage.as.admin.liveness.reconcile({ address, kept: true })
+    const kept = await this.#leaseAt(address)
+    must(kept?.state === LeaseState.ACTIVE && kept.version === version, `${address} is api's as before`)
+    const verdicts = findings.map(({ verdict, because }) => {
+      return { address, verdict, because: because.map(({ text }) => text).join('; ') }
+    })
+    this.#show(
+      `The watchdog freed ${address} at the first of these. ipledger waits for three more in a row. With its answer\nto the next it asks after the sandbox by its id, past the index, and the store has it:`,
+      tableOf('', verdicts),
+      `Nothing is freed, and nothing written about it: the lease is at version ${version} as before.`,
     )
   }
 
-  step('Three sandboxes start. The orchestrator reserves an address for each, and lists them.')
-  const api = await world.start('api')
-  await world.start('web')
-  const batch = await world.start('batch')
-  // Before a source is warm nothing it does not list is a miss.
-  await listUntil(async () => (await admin.liveness.listSources({ id: SOURCE })).sources[0]?.warm === true)
-  await compare()
-
-  step('Its index lags: api runs, and the lists do not name it.')
-  world.lag('api')
-  const asked = await listUntil(async (sofar) => sofar.length > 0)
-  must(
-    asked.every(({ name, found }) => name === 'api' && found),
-    'the store was asked for api, and has it',
-  )
-  const { findings } = await admin.liveness.reconcile({ address: api.address, kept: true })
-  const kept = await leaseAt(api.address)
-  must(kept?.state === LeaseState.ACTIVE && kept.version === api.version, `${api.address} is api's as before`)
-  show(
-    `The watchdog freed ${api.address} at the first of these. ipledger waits for three more in a row. With its answer\nto the next it asks after the sandbox by its id, past the index, and the store has it:`,
-    tableOf('', findings, {
-      ADDRESS: ({ address }) => address,
-      VERDICT: ({ verdict }) => verdict,
-      BECAUSE: ({ because }) => because.map(({ text }) => text).join('; '),
-    }),
-    `Nothing is freed, and nothing written about it: the lease is at version ${kept.version} as before.`,
-  )
-
-  step('An old clean-up believes the index and releases api. And a sandbox starts that asked nobody.')
-  await cleanUp.leases.release({ leaseId: api.leaseId })
-  must((await leaseAt(api.address)) === undefined, `${api.address} has no lease`)
-  world.startUnasked('legacy', UNASKED)
-  await compare(api.address, UNASKED)
-  show(
-    'Both addresses are in use, and nobody has them in the books. The index catches up; its next list repairs both:',
-  )
-  world.catchUp()
-  await listUntil(async () => true)
-  await compare()
-  const { quarantine } = (await leaseAt(api.address)) ?? {}
-  must(quarantine?.reason === QuarantineReason.RELEASED_BUT_LIVE, `${api.address} is released but live`)
-  const adopted = await leaseAt(UNASKED)
-  must(adopted?.owner?.name === 'legacy' && adopted.state === LeaseState.ACTIVE, `${UNASKED} is legacy's`)
-
-  step(`Others ask for an address: worker for any, worker-2 for ${api.address}.`)
-  const given = await world.start('worker')
-  must(given.address !== api.address, 'worker gets another')
-  const refusal = await refusalOf(world.start('worker-2', api.address))
-  must(refusal?.reason === 'ADDRESS_QUARANTINED', `${api.address} is refused`)
-  show(
-    `worker gets ${given.address}; worker-2 is refused:`,
-    wrapped(`"${refusal.message}"`, WIDTH).join('\n'),
-  )
-
-  step('batch crashes, and nobody releases its address: a leak. api ends, too.')
-  world.end('batch')
-  world.end('api')
-  const leaked = [api.address, batch.address]
-  const gone = await listUntil(async () => {
-    const leases = await Promise.all(leaked.map(leaseAt))
-    return leases.every((lease) => lease === undefined)
-  })
-  const isGone = (address: string) => gone.some((one) => one.address === address && !one.found)
-  must(leaked.every(isGone), 'the store was asked for both, and has neither')
-  show(
-    'Three misses in a row, and gone by the word of the store: both are reaped, and the proof is in the log.',
-  )
-
-  step(`${api.address} has cooled and is free. worker-2 asks again.`)
-  const next = await onceCool(() => world.start('worker-2', api.address))
-  must(
-    next.address === api.address && next.fencingToken > api.fencingToken,
-    'it gets it, with a greater token',
-  )
-  await compare()
-
-  step(`The whole story of ${api.address}.`)
-  const books = await stage.verify()
-  must(books.findings.length === 0, `the books are in order (${books.findings.map((one) => one.message)})`)
-  show(
-    `$ ipledger history ${api.address}\n${await storyOf(api.address)}`,
-    `$ ipledger verify\n${verifiedText([books])}`,
-    'The log has no gap, and the books are what follows from it.\nAt no time did two sandboxes run with one address.',
-  )
-}
-
-async function refusalOf(call: Promise<Lease>): Promise<CallFailed | undefined> {
-  try {
-    await call
-    return undefined
-  } catch (error) {
-    if (error instanceof CallFailed) return error
-    throw error
+  async release({ address, leaseId }: Lease): Promise<void> {
+    this.#step('An old clean-up believes the index and releases api. And a sandbox starts that asked nobody.')
+    await this.#stage.as['clean-up'].leases.release({ leaseId })
+    must((await this.#leaseAt(address)) === undefined, `${address} has no lease`)
+    this.#world.startUnasked('legacy', UNASKED)
+    await this.#compare(address, UNASKED)
+    this.#show(
+      'Both addresses are in use, and the ledger has no lease for them. The index catches up; its next list repairs both:',
+    )
+    this.#world.lag()
+    await this.#listUntil(async () => true)
+    await this.#compare()
+    const { quarantine } = (await this.#leaseAt(address)) ?? {}
+    must(quarantine?.reason === QuarantineReason.RELEASED_BUT_LIVE, `${address} is released but live`)
+    const adopted = await this.#leaseAt(UNASKED)
+    must(adopted?.owner?.name === 'legacy' && adopted.state === LeaseState.ACTIVE, `${UNASKED} is legacy's`)
   }
-}
 
-/** The refusal says how long. */
-async function onceCool<T>(work: () => Promise<T>): Promise<T> {
-  for (;;) {
-    try {
-      return await work()
-    } catch (error) {
-      if (!(error instanceof CallFailed) || error.reason !== 'ADDRESS_COOLING') throw error
-      await delay(error.retryAfterMs ?? COOLDOWN_MS)
+  async refuse({ address }: Lease): Promise<void> {
+    this.#step(`Others ask for an address: worker for any, worker-2 for ${address}.`)
+    const given = await this.#world.start('worker')
+    must(given.address !== address, 'worker gets another')
+    const refusal = await this.#world.start('worker-2', address).catch((error: unknown) => error)
+    must(refusal instanceof CallFailed && refusal.reason === 'ADDRESS_QUARANTINED', `${address} is refused`)
+    const said = wrapped(`"${refusal.message}"`, WIDTH).join('\n')
+    this.#show(`worker gets ${given.address}; worker-2 is refused:`, said)
+  }
+
+  async leak({ address }: Lease): Promise<void> {
+    this.#step('batch crashes, and nobody releases its address: a leak. api ends, too.')
+    const { leases } = await this.#stage.as.admin.leases.listLeases({ ownerName: 'batch' })
+    const leaked = [address, leases[0]!.address]
+    for (const name of ['batch', 'api']) this.#world.end(name)
+    const asked = await this.#listUntil(async () => {
+      const held = await Promise.all(leaked.map((one) => this.#leaseAt(one)))
+      return held.every((lease) => lease === undefined)
+    })
+    const isGone = (one: string) => asked.some((found) => found.address === one && !found.found)
+    must(leaked.every(isGone), 'the store was asked for both, and has neither')
+    this.#show(
+      'Three misses in a row, and the store has neither: both are reaped, and the proof is in the log.',
+    )
+  }
+
+  async reuse({ address, fencingToken }: Lease): Promise<void> {
+    this.#step(`${address} has cooled and is free. worker-2 asks again.`)
+    for (;;) {
+      const next = await this.#world.start('worker-2', address).catch((error: unknown) => error)
+      if (!(next instanceof CallFailed)) {
+        must((next as Lease).fencingToken > fencingToken, 'it gets it, with a greater token')
+        return this.#compare()
+      }
+      must(next.reason === 'ADDRESS_COOLING', `${address} is free or cools (${next.message})`)
+      await delay(next.retryAfterMs ?? COOLDOWN_MS)
     }
+  }
+
+  async tell({ address }: Lease): Promise<void> {
+    this.#step(`The whole story of ${address}.`)
+    const { audit } = this.#stage.as.admin
+    const verified = await audit.verifyNetwork({})
+    must(verified.findings.length === 0, `the log is whole (${verified.findings.map((one) => one.message)})`)
+    const { entries } = await audit.getAddressHistory({ address })
+    const story = entries.map(({ event, what }) => [String(event!.seq), what])
+    this.#show(
+      `$ ipledger history ${address}\n${prose(['SEQ', 'WHAT'], story, WIDTH)}`,
+      `$ ipledger verify\n${verifiedText([verified])}`,
+      'The log has no gap, and the leases are what follows from it.\nAt no time did two sandboxes run with one address.',
+    )
+  }
+
+  #step(title: string): void {
+    this.#steps += 1
+    this.#say(`${this.#steps}  ${title}\n`)
+  }
+
+  /** Beneath a step, three columns in. */
+  #show(...blocks: readonly string[]): void {
+    this.#say(`${blocks.join('\n\n').replace(/^(?=.)/gm, '   ')}\n`)
+  }
+
+  /** Lists, and has the jobs judge after each, until it is `done`; what was looked up meanwhile. */
+  async #listUntil(done: (lookedUp: readonly LookedUp[]) => Promise<boolean>): Promise<readonly LookedUp[]> {
+    const lists: Awaited<ReturnType<Orchestrator['list']>>[] = []
+    const lookedUp = () => lists.flatMap((list) => list.lookedUp)
+    do {
+      must(lists.length < MOST_LISTS, `something follows from ${MOST_LISTS} lists`)
+      lists.push(await this.#world.list())
+      await this.#stage.judge()
+    } while (!(await done(lookedUp())))
+    const rows = lists.map(({ row }) => row)
+    this.#show(tableOf('', rows))
+    return lookedUp()
+  }
+
+  async #leaseAt(address: string): Promise<Lease | undefined> {
+    return (await this.#stage.as.admin.leases.listLeases({ cidr: address })).leases[0]
+  }
+
+  /** What runs where, beside what the ledger holds. */
+  async #compare(...unheld: readonly string[]): Promise<void> {
+    const { leases } = await this.#stage.as.admin.leases.listLeases({ pools: [POOL] })
+    const lastByte = ({ address }: { readonly address: string }) => Number(address.split('.').at(-1))
+    const held = leases.map((lease) => ({
+      address: lease.address,
+      inTheLedger: stateOf(lease),
+      for: holderOf(lease),
+    }))
+    const rows = [...held, ...unheld.map((address) => ({ address, inTheLedger: 'no lease', for: '' }))]
+      .sort((a, b) => lastByte(a) - lastByte(b))
+      .map(({ address, ...ledger }) => ({
+        address,
+        runsThere: this.#world.running(address) ?? 'nobody',
+        ...ledger,
+      }))
+    this.#show(tableOf('', rows))
   }
 }
 

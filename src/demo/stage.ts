@@ -15,8 +15,7 @@ import { createClient, type IpledgerClient } from '../client/client.ts'
 import { readConfig, StartRefused } from '../config.ts'
 import type { JobContext } from '../jobs/job.ts'
 import { createJudge } from '../jobs/judge.ts'
-import { verifyNetwork } from '../ledger/verify.ts'
-import { createPool, withClient } from '../postgres/connect.ts'
+import { createPool } from '../postgres/connect.ts'
 import { callersUrl, openService } from '../serve.ts'
 import { createAskedSources } from '../sources/ask.ts'
 import { createIntake } from '../sources/intake.ts'
@@ -29,8 +28,6 @@ const CALLERS = {
 } as const satisfies Readonly<Record<string, Role>>
 
 export type Stage = Awaited<ReturnType<typeof openStage>>
-
-const NETWORK = 'default'
 
 /** Closed with `open`. */
 export async function openStage(
@@ -52,8 +49,7 @@ export async function openStage(
   })
   const log = createLogger(config.logLevel)
   const { database, ledger, server } = await openService(config, log, open, { worker: false, onFailure })
-  const { serviceUrl: databaseUrl } = database
-  const pool = createPool({ url: databaseUrl, applicationName: 'ipledger jobs', max: 2 })
+  const pool = createPool({ url: database.serviceUrl, applicationName: 'ipledger jobs', max: 2 })
   open.defer(() => pool.end())
   const context: JobContext = {
     database: pool,
@@ -71,11 +67,6 @@ export async function openStage(
     >,
     /** Runs the job that judges. It does not stay for answers that are on their way: the next run has them. */
     judge: () => judge(context),
-    /** As `ipledger verify`. */
-    verify: () =>
-      withClient({ url: databaseUrl, applicationName: 'ipledger demo' }, async (client) => {
-        return { network: NETWORK, ...(await verifyNetwork(client, NETWORK, { from: 0 })) }
-      }),
   }
 }
 

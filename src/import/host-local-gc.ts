@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import type { IpledgerClient } from '../client/client.ts'
-import { lookAround } from '../cni/look.ts'
+import { lookAround } from '../cni/namespaces.ts'
 import { sameAttachment } from '../core/owner.ts'
 import { type Finding, filled, importRows } from './import.ts'
 import { type HostLocalFile, hostLocalRows, type Row } from './rows.ts'
@@ -32,7 +32,9 @@ const LOCKED = 4
 const CHANGED = 3
 const REMOVE = `[ "$(stat -c %i -- "$1") $(date -r "$1" +%s%N)" = "$2" ] || exit ${CHANGED}; rm -- "$1"`
 
-/** One that fails does not stop the sweep. @throws CallFailed */
+const SEEN = 'a namespace of this node has the address'
+
+/** Says of each file what became of it, and why. One that fails does not stop the sweep. @throws CallFailed */
 export async function sweepHostLocal(
   client: IpledgerClient,
   dir: string,
@@ -55,12 +57,29 @@ export async function sweepHostLocal(
     const kept = !look.complete
       ? 'not every namespace of this node can be read'
       : live.has(row.address)
-        ? 'a namespace of this node has the address'
+        ? SEEN
         : null
     if (kept !== null) swept.push({ path, outcome: 'kept', why: kept })
     else swept.push(apply ? await removed(dir, row.file, why) : { path, outcome: 'removed', why })
   }
+  const findings = new Map(imported.map((finding) => [finding.where, finding]))
+  for (const row of readable) {
+    const found = leaked.some((one) => one.row === row) ? undefined : findings.get(row.where)
+    if (found === undefined) continue
+    const why = live.has(row.address) ? SEEN : await whyHeld(client, network, found)
+    swept.push({ path: row.file.path, outcome: 'kept', why })
+  }
   return { swept, imported }
+}
+
+/** Why the lease at a file's address is not taken back. */
+async function whyHeld(client: IpledgerClient, network: string, found: Finding): Promise<string> {
+  if (found.outcome !== 'held' && found.outcome !== 'new') return found.why
+  const { findings } = await client.liveness.reconcile({ network, address: found.address, kept: true })
+  const [finding] = findings
+  if (finding === undefined) return 'it has no lease yet'
+  const reasons = finding.because.map(({ text }) => text).join('; ')
+  return `${finding.lease!.leaseId} is held: ${reasons || 'nobody is there, so it is taken back soon'}`
 }
 
 /** How the lease ended that stands for this file; null: it is held, was never there, or ended before the file was written. */

@@ -1,11 +1,11 @@
 /** What other allocators wrote down, as rows: an address, and whose it is. What can't be read is a row, too, that says why. */
-import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { parse } from 'csv-parse/sync'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { attachmentsIn } from '../cni/cache.ts'
-import { addressMeant, formatAddress } from '../core/address.ts'
+import { addressMeant, formatValue, isMalformed, parseCidr } from '../core/address.ts'
+import { csvLines, textOf } from './file.ts'
 
 export type Row = {
   /** File and line, or the name of the entry. */
@@ -21,9 +21,27 @@ export type Row = {
     readonly labels?: Readonly<Record<string, string>>
   }
 }
-export type Unreadable = { readonly where: string; readonly unreadable: string }
-type Read = readonly (Row | Unreadable)[]
+/** What is not imported: `ended` in the other allocator, or nothing to hold an address by. */
+export type LeftOut = {
+  readonly where: string
+  readonly address: string
+  readonly outcome: 'ended' | 'declined' | 'unreadable'
+  readonly why: string
+}
+export type Read = readonly (Row | LeftOut)[]
 
+const unreadable = (where: string, why: string): LeftOut => ({
+  where,
+  address: '',
+  outcome: 'unreadable',
+  why,
+})
+
+/** What is wrong with an entry, in one line. */
+export const faultOf = ({ issues }: z.ZodError): string =>
+  issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ')
+
+const MOST_BYTES_OF_A_LEASE = 4_096
 /** Files of a directory that hold no lease. */
 const OTHERS = /^(lock|last_reserved_ip\..*)$/
 
@@ -41,7 +59,7 @@ export type HostLocalFile = {
 export function hostLocalRows(
   dir: string,
   { node, cniCache }: { readonly node: string; readonly cniCache: string },
-): readonly ((Row & { readonly file: HostLocalFile }) | Unreadable)[] {
+): readonly ((Row & { readonly file: HostLocalFile }) | LeftOut)[] {
   const known = new Map(
     attachmentsIn(cniCache).map(({ container, owner }) => [`${container} ${owner.interface}`, owner]),
   )
@@ -49,121 +67,126 @@ export function hostLocalRows(
     .filter((name) => !OTHERS.test(name))
     .map((name) => {
       const path = join(dir, name)
-      if (addressMeant(name) === null)
-        return { where: path, unreadable: 'the name of the file is no address' }
+      if (addressMeant(name) === null) return unreadable(path, 'the name of the file is no address')
       try {
         const { ino, mtimeNs } = statSync(path, { bigint: true })
-        const [container = '', on = 'eth0'] = readFileSync(path, 'utf8').trim().split(/\r?\n/)
-        if (container === '') return { where: path, unreadable: 'the file is empty' }
+        const [container = '', on = 'eth0'] = textOf(path, MOST_BYTES_OF_A_LEASE).trim().split(/\r?\n/)
+        if (container === '') return unreadable(path, 'the file is empty')
         const unknown = { kind: 'container', name: container, uid: container, interface: on }
         const owner = known.get(`${container} ${on}`) ?? unknown
         const labels = { 'cni.network': basename(dir) }
         const file = { path, identity: `${ino} ${mtimeNs}`, modifiedMs: Number(mtimeNs / 1_000_000n) }
         return { where: path, address: name, owner: { ...owner, node, labels }, file }
       } catch (error) {
-        return { where: path, unreadable: (error as Error).message }
+        return unreadable(path, (error as Error).message)
       }
     })
 }
 
-/** `kubectl get ippools.whereabouts.cni.cncf.io -A -o yaml` (or json). */
+const ALLOCATION = z.object({
+  podref: z.string().min(1),
+  id: z.string().min(1),
+  ifname: z.string().default(''),
+})
+const IP_POOL = z.object({
+  metadata: z.object({ name: z.string().default('') }).default({ name: '' }),
+  spec: z.object({ range: z.string(), allocations: z.record(z.string(), z.unknown()).nullish() }),
+})
+/** What one has that was cut: a page of the API's, not of kubectl's. */
+const IP_POOLS = z.object({
+  metadata: z.object({ continue: z.string().nullish() }).nullish(),
+  items: z.array(z.unknown()),
+})
+
+/** YAML takes much memory. */
+const MOST_OF_YAML = 16 * 1024 ** 2
+
+/** `kubectl get ippools.whereabouts.cni.cncf.io -A -o json` (or yaml). */
 export function whereaboutsRows(path: string): Read {
-  const list = parseYaml(readFileSync(path, 'utf8')) as {
-    readonly items?: readonly WhereaboutsPool[]
-  } & WhereaboutsPool
-  return (list.items ?? [list]).flatMap(({ metadata, spec }) => {
-    const from = addressMeant(String(spec?.range ?? '').split('/')[0]!)
-    if (from === null)
-      return [{ where: `${path}: pool ${metadata?.name}`, unreadable: 'spec.range is no network' }]
-    return Object.entries(spec?.allocations ?? {}).map(([offset, { podref, id, ifname }]) => {
-      const where = `${path}: pool ${metadata?.name}, allocation ${offset}`
-      if (!podref || !id || !/^\d+$/.test(offset)) return { where, unreadable: 'it has no podref or no id' }
-      const address = formatAddress({ ...from, value: from.value + BigInt(offset) })
+  const text = textOf(path)
+  const isJson = text.trimStart().startsWith('{')
+  if (!isJson && text.length > MOST_OF_YAML)
+    throw new Error(`YAML of more than ${MOST_OF_YAML} bytes is not read; get it with -o json`)
+  const read: unknown = isJson ? JSON.parse(text) : parseYaml(text)
+  const list = IP_POOLS.safeParse(read).data ?? { metadata: null, items: [read] }
+  if (list.metadata?.continue)
+    throw new Error('metadata.continue says that it is one page of several; get all of them with kubectl')
+  return list.items.flatMap((item, index) => {
+    const { data: pool, error } = IP_POOL.safeParse(item)
+    if (pool === undefined) return unreadable(`${path}: item ${index}`, faultOf(error))
+    const { metadata, spec } = pool
+    const range = parseCidr(spec.range)
+    if (isMalformed(range))
+      return unreadable(`${path}: pool ${metadata.name}`, `spec.range: ${range.malformed}`)
+    return Object.entries(spec.allocations ?? {}).map(([offset, allocation]) => {
+      const where = `${path}: pool ${metadata.name}, allocation ${offset}`
+      const { data } = ALLOCATION.safeParse(allocation)
+      if (data === undefined) return unreadable(where, 'it has no podref or no id')
+      const value = /^\d{1,39}$/.test(offset) ? range.first + BigInt(offset) : null
+      if (value === null || value > range.last)
+        return unreadable(where, `it is not in the range ${spec.range}`)
+      const { podref, id, ifname } = data
       const owner = { kind: 'pod', name: podref, uid: podref, incarnation: id, interface: ifname || 'eth0' }
-      return { where, address, owner }
+      return { where, address: formatValue(range.family, value), owner }
     })
   })
 }
 
-type WhereaboutsPool = {
-  readonly metadata?: { readonly name?: string }
-  readonly spec?: {
-    readonly range?: string
-    readonly allocations?: Readonly<
-      Record<string, { readonly podref?: string; readonly id?: string; readonly ifname?: string }>
-    >
-  }
-}
+const NAMED = z.object({ name: z.string() }).nullish()
+const IP_ADDRESS = z.object({
+  id: z.number(),
+  address: z.string(),
+  dns_name: z.string().nullish(),
+  assigned_object: z.object({ name: z.string().nullish(), device: NAMED, virtual_machine: NAMED }).nullish(),
+})
+const IP_ADDRESSES = z.object({
+  count: z.number().optional(),
+  next: z.string().nullish(),
+  previous: z.string().nullish(),
+  results: z.array(z.unknown()),
+})
 
-/**
- * Kea's lease file, where a later line replaces an earlier one of its address; or its table, as psql and mysql write it with a
- * head. Only leases that are in use (state 0): expired and declined ones are not brought over.
- */
-export function keaRows(path: string, now = Date.now()): Read {
-  const latest = new Map<string, Row | Unreadable | null>()
-  for (const { line, cells } of csvOf(path)) {
-    const where = `${path}:${line}`
-    const {
-      address: said = '',
-      state = '0',
-      hwaddr,
-      duid,
-      iaid,
-      hostname,
-      client_id: client,
-      expire = '',
-    } = cells
-    // The table of IPv4 leases has numbers.
-    const address = /^\d+$/.test(said) ? formatAddress({ family: 4, value: BigInt(said) }) : said
-    // The tables have times as text; one that can't be read has not come.
-    const ends = /^\d+$/.test(expire) ? Number(expire) * 1_000 : Date.parse(expire)
-    const isOver = state !== '0' || cells.valid_lifetime === '0' || ends < now
-    const uid = duid ? `${duid}/${iaid ?? ''}` : hwaddr || client
-    if (isOver) latest.set(address, null)
-    else if (!uid) latest.set(address, { where, unreadable: 'it has neither hwaddr, client_id nor duid' })
-    else if (cells.lease_type === '2') latest.set(address, { where, unreadable: 'it is a delegated prefix' })
-    else {
-      const name = hostname ? `${hostname.replace(/\.$/, '')}/${uid}` : uid
-      latest.set(address, { where, address, owner: { kind: 'host', name, uid } })
-    }
-  }
-  return [...latest.values()].filter((row) => row !== null)
-}
-
-/** The answer of NetBox's API: `/api/ipam/ip-addresses/?limit=0`. */
+/** The answer of NetBox's API, `/api/ipam/ip-addresses/?limit=0`, or an array of what several pages have as `results`. */
 export function netboxRows(path: string): Read {
-  const parsed = JSON.parse(readFileSync(path, 'utf8'))
-  const found: readonly NetboxAddress[] = Array.isArray(parsed) ? parsed : parsed.results
-  return found.map(({ id, address: cidr, dns_name, assigned_object: to }) => {
-    const where = `${path}: ip-address ${id}`
-    const address = cidr.split('/')[0]!
+  const read: unknown = JSON.parse(textOf(path))
+  const page = Array.isArray(read) ? { results: read } : IP_ADDRESSES.safeParse(read).data
+  if (page === undefined) throw new Error('it is not an answer of NetBox: it has no results')
+  const { results } = page
+  const isCut = 'count' in page && (page.next || page.previous || (page.count ?? 0) > results.length)
+  if (isCut)
+    throw new Error("it is one page of several; join them: jq -s 'map(.results[])' page-*.json > all.json")
+  return results.map((result, index) => {
+    const { data, error } = IP_ADDRESS.safeParse(result)
+    if (data === undefined) return unreadable(`${path}: result ${index}`, faultOf(error))
+    const { id, dns_name, assigned_object: to } = data
+    const address = data.address.split('/')[0]!
     const device = (to?.device ?? to?.virtual_machine)?.name
     // An interface may have several addresses there, so each is an owner of its own.
     const name = `${device || dns_name || 'unassigned'}/${address}`
-    return { where, address, owner: { kind: 'device', name, uid: name, interface: to?.name || 'eth0' } }
+    const owner = { kind: 'device', name, uid: name, interface: to?.name || 'eth0' }
+    return { where: `${path}: ip-address ${id}`, address, owner }
   })
-}
-
-type NetboxAddress = {
-  readonly id: number
-  readonly address: string
-  readonly dns_name?: string
-  readonly assigned_object?: {
-    readonly name?: string
-    readonly device?: { readonly name: string }
-    readonly virtual_machine?: { readonly name: string }
-  } | null
 }
 
 /** What `ipledger export` writes. Only `address`, `kind` and one of `name` and `uid` are needed. */
 export function csvRows(path: string): Read {
-  return csvOf(path).map(({ line, cells }) => {
-    const where = `${path}:${line}`
-    const { address = '', kind = '', name = '', uid = '', incarnation, interface: on, node, labels } = cells
+  return csvLines(path, ['address', 'kind']).map((one) => {
+    const where = `${path}:${one.line}`
+    if ('fault' in one) return unreadable(where, one.fault)
+    const {
+      address = '',
+      kind = '',
+      name = '',
+      uid = '',
+      incarnation,
+      interface: on,
+      node,
+      labels,
+    } = one.cells
     if (address === '' || kind === '' || (name === '' && uid === ''))
-      return { where, unreadable: 'it needs address, kind, and name or uid' }
+      return unreadable(where, 'it needs address, kind, and name or uid')
     const read = labels ? labelsOf(labels) : {}
-    if (read === null) return { where, unreadable: 'labels: must be a JSON object of texts, or empty' }
+    if (read === null) return unreadable(where, 'labels: must be a JSON object of texts, or empty')
     const owner = {
       kind,
       name: name || uid,
@@ -183,19 +206,4 @@ function labelsOf(cell: string): Readonly<Record<string, string>> | null {
   } catch {
     return null
   }
-}
-
-type Line = { readonly line: number; readonly cells: Readonly<Record<string, string | undefined>> }
-
-function csvOf(path: string): readonly Line[] {
-  const rows: readonly { readonly record: Line['cells']; readonly info: { readonly lines: number } }[] =
-    parse(readFileSync(path, 'utf8'), {
-      columns: true,
-      info: true,
-      bom: true,
-      skip_empty_lines: true,
-      relax_column_count: true,
-      trim: true,
-    })
-  return rows.map(({ record, info }) => ({ line: info.lines, cells: record }))
 }

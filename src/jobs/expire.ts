@@ -2,11 +2,12 @@
  * Reservations whose caller promised to confirm and did not: once the deadline and its grace are over, the ledger is asked to
  * reap them at the version that was judged. What happened to a lease since makes it refuse, and nothing is lost.
  */
+import { barsOf } from '../core/attention.ts'
 import { expiresAt } from '../core/decide-lease.ts'
 import type { AddressRecord } from '../core/event.ts'
 import type { Image } from '../core/image.ts'
 import type { RuleName } from '../core/rules.ts'
-import { commandOf, inEachImage, isShut, type Job, sift } from './job.ts'
+import { commandOf, inEachImage, type Job, sift } from './job.ts'
 
 /** Half a batch of the ledger, so that callers who wait behind one never wait long. Not measured. */
 const AT_ONCE = 500
@@ -32,6 +33,6 @@ export function isOverdue(
   now: number,
   without: ReadonlySet<RuleName> = new Set(),
 ): boolean {
-  const at = isShut(image) ? null : expiresAt({ image, without }, record)
+  const at = barsOf(image, now, 'REAP').length > 0 ? null : expiresAt({ image, without }, record)
   return at !== null && at < now
 }

@@ -1,6 +1,6 @@
-import { setImmediate as turn } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Image } from '../core/image.ts'
+import { inSlices } from '../in-slices.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import { ask } from '../postgres/on-connection.ts'
 import type { AskedSources } from '../sources/ask.ts'
@@ -79,28 +79,6 @@ export function inEachImage(
   })
 }
 
-/** At most so many pieces of work at a time; the others wait. */
-export function limitTo(most: number): <T>(work: () => Promise<T>) => Promise<T> {
-  const waiting: (() => void)[] = []
-  let running = 0
-  return async (work) => {
-    if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve))
-    else running += 1
-    try {
-      return await work()
-    } finally {
-      const next = waiting.shift()
-      if (next === undefined) running -= 1
-      else next()
-    }
-  }
-}
-
-/** How long a job keeps the event loop to itself: a Reserve that comes meanwhile waits for it. */
-const SLICE_MS = 5
-/** The clock is looked at after so many items. */
-const ITEMS = 64
-
 /** What `pick` makes of items, without its nulls, so many at a time; by turns with everything else that the process does. */
 export async function* sift<T, R>(
   items: Iterable<T>,
@@ -109,27 +87,14 @@ export async function* sift<T, R>(
   signal: AbortSignal,
 ): AsyncGenerator<readonly R[]> {
   let found: R[] = []
-  let begun = performance.now()
-  let count = 0
-  for (const item of items) {
-    const picked = pick(item)
-    if (picked !== null) found.push(picked)
-    count += 1
-    if (found.length === most) {
+  for await (const slice of inSlices(items, signal))
+    for (const item of slice) {
+      const picked = pick(item)
+      if (picked !== null) found.push(picked)
+      if (found.length < most) continue
       yield found
       found = []
-      begun = performance.now()
-    } else if (count % ITEMS === 0 && performance.now() - begun >= SLICE_MS) {
-      await turn()
-      begun = performance.now()
+      if (signal.aborted) return
     }
-    if (signal.aborted) return
-  }
   if (found.length > 0) yield found
-}
-
-/** Nothing is reaped in it now, so nothing needs to be looked at. */
-export function isShut({ network }: Image): boolean {
-  const { recovering, holds } = network!
-  return recovering !== null || holds.CLOCK !== undefined || holds.SOURCE_AHEAD !== undefined
 }

@@ -8,23 +8,18 @@
  * doubles, up to an hour, for as long as nothing changes at the lease.
  */
 import { setTimeout as delay } from 'node:timers/promises'
+import { barsOf, type Coverage, coverageOf } from '../core/attention.ts'
 import type { LookUp } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { type HeldRecord, type Image, isHeld, isListed } from '../core/image.ts'
-import {
-  type Coverage,
-  coverageOf,
-  type Judgement,
-  judge as judgeOne,
-  judgeProof,
-  type Question,
-} from '../core/judge.ts'
+import { type Judgement, judge as judgeOne, judgeProof, type Question } from '../core/judge.ts'
 import { POLICY } from '../core/policy.ts'
 import type { RuleName } from '../core/rules.ts'
 import { freshnessOf, lookUpOf } from '../ledger/tables.ts'
+import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countJudgement, countLookup } from '../telemetry.ts'
-import { commandOf, inEachNetwork, isShut, type Job, type JobContext, limitTo, sift } from './job.ts'
+import { commandOf, inEachNetwork, type Job, type JobContext, sift } from './job.ts'
 
 /** Suspects whose evidence is read at once. */
 const AT_ONCE = 200
@@ -123,7 +118,7 @@ async function judgeAnswered(run: Run): Promise<void> {
 
 async function imageOf({ ledger, network }: Run): Promise<Image | null> {
   const image = await ledger.image(network)
-  return image === null || isShut(image) || image.network!.holds.TOO_MANY_REAPS !== undefined ? null : image
+  return image === null || barsOf(image, ledger.now(), 'REAP_ABSENT').length > 0 ? null : image
 }
 
 /** Null: by what the image knows it stays. Only what is left is worth reading for. */

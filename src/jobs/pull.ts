@@ -11,9 +11,10 @@ import type { SourceDeclaration } from '../core/event.ts'
 import { POLICY } from '../core/policy.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { sourceOf } from '../ledger/tables.ts'
+import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { sentence } from '../sources/source.ts'
-import { inEachNetwork, type Job, type JobContext, limitTo } from './job.ts'
+import { inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Sources asked at a time by one worker: many, since one that hangs takes a place for as long as a list may take. Not measured. */
 const AT_ONCE = 32
@@ -27,6 +28,8 @@ const ASKED = `
   select s.*, r.reported_at from ipledger.source s
     left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
    where s.network_id = $1 and s.state <> 'RETIRED' and s.declaration ->> 'kind' <> 'push'`
+
+const PULL = { name: 'job:pull', node: null }
 
 type Turn = {
   readonly network: string
@@ -94,15 +97,20 @@ async function pull({ asked, intake, signal }: JobContext, { network, declaratio
       network,
       source: declaration.id,
       traceId: null,
+      actor: PULL,
       mayReport,
       deadline: performance.now() + withinMs,
     })
     // Begun first: what is listed afterwards is evidence of it.
-    const { sequence, head, begunAt } = settled(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
+    const {
+      era: _,
+      intervalMs: __,
+      ...begin
+    } = settled(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
     const limit = AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)])
     const { epoch, complete, because, entries } = await asked.get(network, declaration).list(limit)
-    const begun = { sequence, head, begunAt, epoch, complete, content: { entries } }
-    settled(await intake.report({ ...reporting(REPORT_WITHIN_MS), ...begun }))
+    const content = { entries }
+    settled(await intake.report({ ...reporting(REPORT_WITHIN_MS), ...begin, epoch, complete, content }))
     return because
   } catch (error) {
     return sentence(error) || 'it failed'

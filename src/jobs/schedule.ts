@@ -5,7 +5,7 @@ import { createJudge } from './judge.ts'
 import { prune } from './prune.ts'
 import { createPull } from './pull.ts'
 import { recheck } from './recheck.ts'
-import { sample } from './sample.ts'
+import { createSample } from './sample.ts'
 import { createVerify } from './verify.ts'
 
 /** `everyMinutes`: a divisor of 60. */
@@ -18,7 +18,7 @@ export function createSchedule(): Schedule {
     judge: { everyMinutes: 1, run: createJudge() },
     pull: { everyMinutes: 1, run: createPull() },
     recheck: { everyMinutes: 1, run: recheck },
-    sample: { everyMinutes: 1, run: sample },
+    sample: { everyMinutes: 1, run: createSample() },
     verify: { everyMinutes: 1, run: createVerify() },
     prune: { everyMinutes: 10, run: prune },
   }

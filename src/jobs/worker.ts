@@ -11,7 +11,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Runner, run } from 'graphile-worker'
 import type pg from 'pg'
-import { createPool } from '../postgres/connect.ts'
 import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
 import { type Logger, onJob, recordJobs } from '../telemetry.ts'
 import type { Job, JobContext } from './job.ts'
@@ -24,17 +23,12 @@ export type Worker = {
   trouble(): { readonly since: number } | null
 }
 
-type WorkerOptions = Pick<JobContext, 'ledger' | 'intake' | 'asked' | 'log'> & {
-  /** Of the role that owns graphile-worker's schema and nothing else. */
-  readonly jobsUrl: string
-  readonly serviceUrl: string
-  /** For graphile-worker: two, and one for each job that runs. */
-  readonly connections: number
+type WorkerOptions = Omit<JobContext, 'signal'> & {
+  /** Of the role that owns graphile-worker's schema and nothing else: two, and one for each job that runs. */
+  readonly jobs: pg.Pool
   readonly schedule?: Schedule
 }
 
-/** Jobs that stay hold none while they wait. */
-const SERVICE_CONNECTIONS = 4
 /** Of the jobs' role: one listens, one schedules. */
 const RUNNER_CONNECTIONS = 2
 /** Jobs are announced; this is for announcements that got lost. */
@@ -46,19 +40,15 @@ const CLEAN_UP = 'clean-up'
 /** A job that failed stays in graphile-worker's table for ever. */
 const DELETE_FAILED = `delete from ${JOBS_SCHEMA}._private_jobs where attempts >= max_attempts and locked_at is null`
 
-/** @throws when the first start fails */
+/** The pools stay the caller's, to be closed after the worker. @throws when the first start fails */
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
-  const { jobsUrl, serviceUrl, connections, schedule = createSchedule(), ...given } = options
+  const { jobs, schedule = createSchedule(), ...given } = options
   const { log } = given
-  const onLost = (error: Error): void => log.warn({ err: error }, 'a connection of the jobs was lost')
-  const named = { applicationName: 'ipledger jobs', onLost }
-  const jobs = createPool({ ...named, url: jobsUrl, max: connections })
-  const database = createPool({ ...named, url: serviceUrl, max: SERVICE_CONNECTIONS })
   const stopping = new AbortController()
   const { signal } = stopping
-  const context: JobContext = { ...given, database, signal }
+  const context: JobContext = { ...given, signal }
   let trouble: { readonly since: number } | null = null
-  const runner = await startRunner(jobs, context, connections, schedule)
+  const runner = await startRunner(jobs, context, schedule)
   const onEnd = (err?: unknown): void => {
     if (signal.aborted) return
     trouble = { since: Date.now() }
@@ -74,18 +64,12 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
       // It rejects where the runner has ended by itself.
       const stopped = runner.stop().catch(() => undefined)
       await Promise.race([Promise.all([stopped, ended]), delay(LONGEST_STOP_MS, undefined, { ref: false })])
-      await Promise.all([jobs.end(), database.end()])
     },
     trouble: () => trouble,
   }
 }
 
-async function startRunner(
-  jobs: pg.Pool,
-  context: JobContext,
-  connections: number,
-  schedule: Schedule,
-): Promise<Runner> {
+async function startRunner(jobs: pg.Pool, context: JobContext, schedule: Schedule): Promise<Runner> {
   const { log } = context
   const runs = Object.entries(schedule)
   const taskList = {
@@ -96,10 +80,10 @@ async function startRunner(
   }
   const slots = runs.map(([name, { everyMinutes }]) => `*/${everyMinutes} * * * * ${name} ?max=1`)
   const runner = await run({
-    pgPool: forgiving(jobs, log),
+    pgPool: ignoreCompletionErrors(jobs, log),
     schema: JOBS_SCHEMA,
     logger: jobsLogger(log),
-    concurrency: Math.max(1, connections - RUNNER_CONNECTIONS),
+    concurrency: Math.max(1, jobs.options.max - RUNNER_CONNECTIONS),
     pollInterval: POLL_MS,
     noHandleSignals: true,
     taskList,
@@ -127,7 +111,7 @@ async function runJob(context: JobContext, name: string, work: Job): Promise<voi
  * rejection that nobody handles, which ends the process. Such a failure is said here and goes no further: the job stays locked
  * as if its worker had been killed.
  */
-function forgiving(jobs: pg.Pool, log: Logger): pg.Pool {
+function ignoreCompletionErrors(jobs: pg.Pool, log: Logger): pg.Pool {
   type Query = { readonly name?: string }
   const forgive = (asked: Query) => (error: unknown) => {
     if (!/^(?:complete|fail)_job\//.test(asked.name ?? '')) throw error

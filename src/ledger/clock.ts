@@ -1,41 +1,88 @@
 /**
- * The database's clock as this process sees it, beside its own monotonic clock. Everything that cools, expires or is proven
- * young hangs on that clock: set forward, all of it would be over at once.
+ * Time as a process has it: its own monotonic clock, and the database's clock beside it. Everything that cools, expires or is
+ * proven young hangs on the latter: set forward, all of it would be over at once. Tests and the simulator have clocks of their
+ * own.
  *
- * A reading was made at some moment between sending and receiving, so a busy process sees no step. A step while no process
- * runs is not seen.
+ * A reading was made at some moment between sending and receiving, so a busy process sees no step. One that took long, as
+ * after a wait for the lock, says little, and what was known before it stays known: the two clocks drift apart by at most
+ * `DRIFT`. A step while no process runs is not seen.
  */
 import { POLICY } from '../core/policy.ts'
 
 export type Step = { readonly byMs: number; readonly at: number }
 
-export type ClockWatch = {
-  /** `clock` in milliseconds since 1970; the others by the monotonic clock. */
-  observe(clock: number, sent: number, received: number): void
-  /** Forward steps that have not elapsed yet at a moment of the monotonic clock. */
-  steps(now: number): readonly Step[]
-  /** The database's clock at a moment of the monotonic clock, as last compared. */
-  at(now: number): number
+/** Of the time that passes: 1,000 ppm, twice what NTP corrects a clock by. */
+const DRIFT = 0.001
+
+export class Clock {
+  /** The database's clock is ahead of the monotonic one by between these two, as of that moment of the latter. */
+  #ahead: { readonly least: number; readonly most: number; readonly at: number } | undefined
+  #steps: readonly Step[] = []
+  #onStep: (byMs: number) => void = () => {}
+
+  /** The process's own clock, which is never set: milliseconds. */
+  now(): number {
+    return performance.now()
+  }
+
+  pause(ms: number): Promise<void> {
+    return new Promise((resolve) => setTimeout(resolve, ms))
+  }
+
+  onStep(tell: (byMs: number) => void): void {
+    this.#onStep = tell
+  }
+
+  /** Takes a reading of the database's clock, in milliseconds since 1970, and answers what the ledger takes it for. */
+  observe(database: number, sent: number, received: number): number {
+    const now = { least: database - received, most: database - sent, at: received }
+    const before = this.#ahead
+    this.#ahead = now
+    if (before === undefined) return database
+    const drift = Math.max(0, received - before.at) * DRIFT
+    const least = before.least - drift
+    const most = before.most + drift
+    const forward = now.least - most
+    const back = least - now.most
+    if (forward <= 0 && back <= 0)
+      this.#ahead = { ...now, least: Math.max(now.least, least), most: Math.min(now.most, most) }
+    if (forward > POLICY.clockStepMs) {
+      this.#steps = [...this.steps(received), { byMs: forward, at: received }]
+      this.#onStep(forward)
+    } else if (back > POLICY.clockStepMs) this.#onStep(-back)
+    return database
+  }
+
+  /** Forward steps that have not elapsed yet. */
+  steps(now: number): readonly Step[] {
+    return this.#steps.filter(({ at, byMs }) => at + byMs > now)
+  }
+
+  /** The database's clock now, as last compared. */
+  database(): number {
+    const now = this.now()
+    return Math.floor(now + (this.#ahead?.most ?? Date.now() - now))
+  }
 }
 
-export function watchClock(onStep: (byMs: number) => void = () => {}): ClockWatch {
-  /** The database's clock is ahead of the monotonic one by between these two. */
-  let ahead: { readonly least: number; readonly most: number } | undefined
-  let steps: readonly Step[] = []
-  return {
-    observe(clock, sent, received) {
-      const now = { least: clock - received, most: clock - sent }
-      const before = ahead
-      ahead = now
-      if (before === undefined) return
-      const forward = now.least - before.most
-      const back = before.least - now.most
-      if (forward > POLICY.clockStepMs) {
-        steps = [...steps.filter(({ at, byMs }) => at + byMs > received), { byMs: forward, at: received }]
-        onStep(forward)
-      } else if (back > POLICY.clockStepMs) onStep(-back)
-    },
-    steps: (now) => steps.filter(({ at, byMs }) => at + byMs > now),
-    at: (now) => Math.floor(now + (ahead?.most ?? Date.now() - now)),
+/** The time of a network's events: the database's, never before the last event. */
+export class LogTime {
+  #now = 0
+  #at = 0
+
+  /** It was so late at a moment of the monotonic clock. */
+  set(now: number, at: number): void {
+    this.#now = now
+    this.#at = at
+  }
+
+  /**
+   * Set back, time goes on at the pace of the process's own clock: since the last event, if another process wrote it, because of
+   * no event may more time seem to have passed than has.
+   */
+  after(last: number, isNews: boolean, database: number, at: number): number {
+    if (isNews || last > this.#now) this.set(last, at)
+    const isBack = database < this.#now - POLICY.clockStepMs
+    return Math.max(isBack ? Math.floor(this.#now + (at - this.#at)) : database, last)
   }
 }

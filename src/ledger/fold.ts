@@ -21,7 +21,7 @@ const LEASE = `
   )
   select l.* from touched t
    cross join lateral (
-     select e.network_id, e.address, e.seq, e.pool_id, e.state, e.confirm_by, e.available_at from ipledger.event e
+     select e.network_id, e.address, e.seq, e.pool_id, e.state, e.node, e.confirm_by, e.available_at from ipledger.event e
       where e.network_id = $1 and e.address = t.address order by e.previous desc limit 1) l`
 
 const POOL = `
@@ -37,7 +37,8 @@ const NETWORK = `
   with about as materialized (
     select e.seq, e.type, e.at, e.details from ipledger.event e
      where e.network_id = $1 and e.address is null
-       and e.type in ('network.created', 'network.updated', 'era.begun', 'recovery.ended', 'reconcile.held', 'reconcile.resumed')
+       and e.type in ('network.created', 'network.updated', 'era.begun', 'recovery.extended', 'recovery.ended',
+                      'reconcile.held', 'reconcile.resumed')
   ),
   ended as (select max(a.seq) as seq, max(a.at) as at from about a where a.type = 'recovery.ended')
   select $1 as network_id, s.details ->> 'description' as description, s.details -> 'labels' as labels,
@@ -45,6 +46,10 @@ const NETWORK = `
          coalesce(i.details ->> 'identity', '') as identity,
          (select max(a.seq) from about a
            where a.type = 'era.begun' and a.details ->> 'recovering' = 'true' and a.seq > coalesce(d.seq, 0)) as recovering,
+         coalesce((
+           select json_agg(json_build_object('source', a.details ->> 'source', 'node', a.details ->> 'node',
+                                             'at', (date_part('epoch', a.at) * 1000)::bigint) order by a.seq)
+             from about a where a.type = 'recovery.extended' and a.seq > coalesce(d.seq, 0)), '[]') as unknown_sources,
          d.at as recovered_at,
          coalesce((
            select json_object_agg(h.hold, json_build_object('seq', h.seq, 'at', (date_part('epoch', h.at) * 1000)::bigint, 'details', h.details))
@@ -101,7 +106,8 @@ const SIGHTING = `
            case when w.entry ? 'kind' then coalesce(w.entry ->> 'uid', w.entry ->> 'name', '') else '' end collate "C" as owner_uid,
            case when w.entry ? 'kind' then coalesce(w.entry ->> 'incarnation', '') else '' end as owner_incarnation,
            case when w.entry ? 'kind' then coalesce(w.entry ->> 'interface', '') else '' end as owner_interface,
-           coalesce(w.entry ->> 'node', '') as node, coalesce(w.entry ->> 'state', '') as state
+           coalesce(w.entry ->> 'node', '') as node, coalesce(w.entry ->> 'state', '') as state,
+           to_timestamp((w.entry ->> 'restsUntil')::float8 / 1000) as rests_until
       from (select r.details ->> 'source' as source_id, r.seq, r.at, (r.details ->> 'head')::bigint as head, x.gone, x.entry
               from (select e.seq, e.at, e.details::jsonb as details from ipledger.event e
                      where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = any($2::text[]) offset 0) r
@@ -109,36 +115,59 @@ const SIGHTING = `
                select false as gone, a as entry from jsonb_array_elements(r.details -> 'appeared') a
                union all
                select true, v from jsonb_array_elements(r.details -> 'vanished') v) x) w
-      left join (
-        select ${ABOUT} as source_id, max(e.seq) as seq from ipledger.event e
-         where e.network_id = $1 and e.address is null and e.type = 'source.retired' and ${ABOUT} = any($2::text[]) group by 1) t
-        on t.source_id = w.source_id
-     where w.seq > coalesce(t.seq, 0)
   ),
+  spoken as (
+    select ${OWNER}, max(seq) filter (where gone) as gone_seq, max(seq) filter (where not gone) as seen_seq,
+           (array_agg(rests_until order by seq desc) filter (where gone))[1] as rests_until
+      from listed group by ${OWNER}
+  ),
+  -- One that has vanished: while the lease is held that it was listed for, or that was made for nobody when this one ended; of what
+  -- nobody holds, the last of a source, until it has rested and the source reports again while the clock is trusted.
   kept as (
-    select k.* from (
-      select ${OWNER}, max(seq) filter (where gone) as gone_seq, max(seq) filter (where not gone) as seen_seq
-        from listed group by ${OWNER}) k
+    select k.* from spoken k
      where k.gone_seq is null or k.gone_seq < k.seen_seq
         or (k.seen_seq is not null and exists (
           select from ipledger.pool p
-           cross join lateral (
-             select l.seq, l.state from ipledger.lease l
-              where l.network_id = $1 and l.address = set_masklen(network(set_masklen(k.address, p.prefix_length))::inet, -1)) l
-            join ipledger.event e on e.network_id = $1 and e.seq = l.seq
-           where p.network_id = $1 and p.cidr >>= k.address and l.state <> 'FREE' and e.token <= k.gone_seq))
+            left join ipledger.lease l on l.network_id = $1
+                 and l.address = set_masklen(network(set_masklen(k.address, p.prefix_length))::inet, -1)
+            left join ipledger.event e on e.network_id = $1 and e.seq = l.seq
+            left join ipledger.event m on m.network_id = $1 and m.seq = e.token
+                 and m.quarantine_reason = 'CONFLICT' and m.owner_kind is null
+            left join ipledger.event b on b.network_id = $1 and b.seq = m.previous
+           where p.network_id = $1 and p.cidr >>= k.address
+             and case when l.state <> 'FREE' then coalesce(b.token, e.token) <= k.gone_seq
+                 else coalesce(l.seq, 0) <= k.gone_seq
+                  and k.rests_until > coalesce((
+                    select r.at from ipledger.event r
+                     where r.network_id = $1 and r.address is null and r.type = 'source.reported'
+                       and coalesce(r.details ->> 'source', r.details ->> 'id') = k.source_id
+                       and not exists (
+                         select from ipledger.event h
+                          where h.network_id = $1 and h.address is null and h.type = 'reconcile.held'
+                            and h.details ->> 'hold' = 'CLOCK' and h.seq < r.seq
+                            and not exists (
+                              select from ipledger.event u
+                               where u.network_id = $1 and u.address is null and u.type = 'reconcile.resumed'
+                                 and u.details::jsonb -> 'holds' ? 'CLOCK' and u.seq between h.seq and r.seq))
+                     order by r.seq desc limit 1), '-infinity')
+                  and k.gone_seq = (
+                    select max(o.seq) from listed o
+                     where o.gone and o.source_id = k.source_id and o.address = k.address and o.rests_until is not null) end))
   ),
   told as (
-    select l.*, k.seen_seq, max(l.seq) filter (where l.gone and l.seq < k.seen_seq) over (partition by ${OWNER}) as ended_seq,
+    select l.*, k.seen_seq, k.gone_seq, max(l.seq) filter (where l.gone and l.seq < k.seen_seq) over (partition by ${OWNER}) as ended_seq,
            max(l.seq) filter (where not l.gone and l.state <> 'terminal') over (partition by ${OWNER}) as alive_seq
       from kept k join listed l using (${OWNER})
   )
   select $1 as network_id, address, source_id, owner_kind, max(owner_name) filter (where seq = seen_seq and not gone) as owner_name, owner_uid,
          owner_incarnation, owner_interface, max(node) filter (where seq = seen_seq and not gone) as node,
          max(state) filter (where seq = seen_seq and not gone) as state, min(seq) filter (where not gone) as appeared_seq,
+         min(at) filter (where not gone) as appeared_at,
          (array_agg(head order by seq, gone))[1] as appeared_head, min(seq) filter (where gone) as vanished_seq,
          min(seq) filter (where not gone and seq > coalesce(alive_seq, 0)) as terminal_seq,
-         min(at) filter (where not gone and seq > coalesce(alive_seq, 0)) as terminal_at
+         min(at) filter (where not gone and seq > coalesce(alive_seq, 0)) as terminal_at,
+         case when bool_or(gone) then max(rests_until) filter (where gone)
+              else max(rests_until) filter (where not gone and seq > coalesce(alive_seq, 0)) end as rests_until
     from told
    where seq > coalesce(ended_seq, 0) and (not gone or seq >= seen_seq)
    group by ${OWNER}`

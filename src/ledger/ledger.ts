@@ -2,6 +2,7 @@
 import type { Command } from '../core/command.ts'
 import type { Outcome } from '../core/decide.ts'
 import type { Image } from '../core/image.ts'
+import type { Refusal } from '../core/refusal.ts'
 
 export type { Outcome } from '../core/decide.ts'
 
@@ -15,10 +16,21 @@ export type Ledger = {
   /**
    * The image of a network as this process has it, caught up as of this call; for dry runs, judging and freshness. It must
    * not be changed, nor kept across an `await` that matters. Null: there is no such network.
+   *
+   * @throws Unavailable
    */
   image(network: string, options?: SubmitOptions): Promise<Image | null>
   /** The ledger's clock now, in milliseconds since 1970: the database's, as last compared. */
   now(): number
   /** Refuses new commands, finishes what is queued, closes its connections. */
   close(): Promise<void>
+}
+
+/** The image could not be had. */
+export class Unavailable extends Error {
+  readonly refusal: Refusal
+  constructor(reason: Refusal) {
+    super(reason.message)
+    this.refusal = reason
+  }
 }

@@ -10,7 +10,7 @@ import type { Answer, Freshness, Known } from '../core/command.ts'
 import type { AddressRecord, LedgerEvent } from '../core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
 import type { PoolSettings } from '../core/pool.ts'
-import type { Needs } from './needs.ts'
+import type { Prefetch } from './prefetch.ts'
 
 /** An event with the digest of the log up to it, in hexadecimal. */
 export type Chained = { readonly event: LedgerEvent; readonly digest: string }
@@ -18,11 +18,11 @@ export type Chained = { readonly event: LedgerEvent; readonly digest: string }
 export type CatchUp = {
   /** Head of the image. */
   readonly after: number
-  readonly needs: Needs
+  readonly prefetch: Prefetch
   /** The network is to be created: its lock may have to be made first. */
   readonly creates: boolean
   /** Another number whose digest is wanted: the last of a batch whose outcome is unknown. */
-  readonly sought: number | null
+  readonly expectedSeq: number | null
 }
 
 export type Caught = {
@@ -34,8 +34,8 @@ export type Caught = {
   readonly head: number
   /** Digest of the event `after`; null: it is not in the log. 64 zeros for 0. */
   readonly digest: string | null
-  /** Digest of the event `sought`; null: it is not in the log. */
-  readonly soughtDigest: string | null
+  /** Digest of the event `expectedSeq`; null: it is not in the log. */
+  readonly expectedDigest: string | null
   /** The first page of events after `after`, in order. */
   readonly tail: readonly Chained[]
   /** There are more than that. */
@@ -68,6 +68,8 @@ export type PoolRow = {
 }
 
 export type RequestRow = {
+  /** Of the caller; empty: none. */
+  readonly node: string
   readonly requestId: string
   readonly fingerprint: string
   readonly method: string
@@ -79,15 +81,13 @@ export type RequestRow = {
 export type Committed =
   /** `isWarned`: the commit came with a warning, so no standby has confirmed it; its outcome counts as unknown. */
   | { readonly kind: 'committed'; readonly isWarned: boolean }
-  /** Rolled back, confirmed. `isVeto`: a constraint refused it. */
-  | { readonly kind: 'rolledBack'; readonly isVeto: boolean; readonly error: unknown }
-  /** Nobody knows. */
-  | { readonly kind: 'unknown'; readonly error: unknown }
+  /** Rolled back, confirmed; vetoed: a constraint refused it. Unknown: nobody knows. */
+  | { readonly kind: 'rolledBack' | 'vetoed' | 'unknown'; readonly error: unknown }
 
 export type Transaction = {
   readonly caught: Caught
-  /** What turned out to be lacking after catching up. */
-  know(needs: Needs): Promise<Known>
+  /** What turned out to be missing after catching up. */
+  know(missing: Prefetch): Promise<Known>
   /** @throws when it cannot be sent: nothing was done, and it is to be abandoned */
   commit(write: Write): Promise<Committed>
   /** Ends it without a write. Never rejects. */

@@ -4,25 +4,24 @@ import type { Command } from '../core/command.ts'
 import type { Image } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
 import { checkServer, createPool } from '../postgres/connect.ts'
-import { type ClockWatch, watchClock } from './clock.ts'
-import type { Ledger } from './ledger.ts'
+import { Clock } from './clock.ts'
+import type { Ledger, Outcome, SubmitOptions } from './ledger.ts'
 import type { Log } from './log.ts'
-import { createLoop, type Loop, type LoopLimits, type Observer } from './loop.ts'
+import { Loop } from './loop.ts'
+import type { LoopLimits, LoopOptions, Observer } from './loop-options.ts'
 import { createPgLog } from './pg-log.ts'
 
 export type LedgerOptions = {
   readonly url: string
-  readonly limits?: Partial<LoopLimits>
+  readonly limits?: Partial<LoopLimits> | undefined
   /** Connections that networks share; a network uses one at a time. */
   readonly connections?: number
   /** Declared by the deployment: a failover loses nothing that was acknowledged. */
   readonly losesNothing?: boolean
   readonly observer?: Observer & { clockStep?(byMs: number): void }
   readonly traceId?: () => string | null
-  /** Another clock than the database's, for tests: milliseconds since 1970. */
-  readonly clock?: () => number
-  /** By how much a test has moved time, in milliseconds: it passed, and no clock was set. */
-  readonly movedBy?: () => number
+  /** Tests have others. */
+  readonly clock?: Clock | undefined
   /** How long a network that nobody uses stays in memory. */
   readonly idleMs?: number
 }
@@ -45,99 +44,93 @@ export type OpenLedger = Ledger & {
 }
 
 export async function openLedger(options: LedgerOptions): Promise<OpenLedger> {
-  const { observer = {}, idleMs = IDLE_MS } = options
-  const monotonic = () => performance.now()
-  const pool = createLedgerPool(options.url, options.connections ?? CONNECTIONS)
-  const { movedBy = () => 0 } = options
-  const log = withClock(createPgLog(pool), options.clock, movedBy)
-  const loops = new Map<string, Loop>()
-  // Held at once, also where nobody asks now: another process may serve the network meanwhile.
-  const seen = watchClock((byMs) => {
-    observer.clockStep?.(byMs)
-    for (const loop of loops.values()) if (loop.records > 0) loop.image().catch(() => {})
-  })
-  const watch: ClockWatch = {
-    ...seen,
-    observe: (clock, sent, received) => seen.observe(clock - movedBy(), sent, received),
-    at: (now) => seen.at(now) + movedBy(),
-  }
-  let isClosing = false
-  let isComparing = false
+  const ledger = new PgLedger(options)
+  await ledger.compareClocks()
+  return ledger
+}
 
-  async function compare(): Promise<void> {
-    if (isComparing) return
-    isComparing = true
-    const sent = monotonic()
+class PgLedger implements OpenLedger {
+  readonly log: Log
+  readonly #pool: pg.Pool
+  readonly #clock: Clock
+  readonly #loops = new Map<string, Loop>()
+  readonly #loopOptions: LoopOptions
+  readonly #traceId: () => string | null
+  readonly #timers: readonly NodeJS.Timeout[]
+  #isClosing = false
+  #isComparing = false
+
+  constructor(options: LedgerOptions) {
+    const { url, connections = CONNECTIONS, clock = new Clock(), idleMs = IDLE_MS } = options
+    const { observer = {}, limits, losesNothing, traceId = () => null } = options
+    this.#pool = createLedgerPool(url, connections)
+    this.log = createPgLog(this.#pool)
+    this.#clock = clock
+    this.#loopOptions = { log: this.log, clock, observer, limits, losesNothing }
+    this.#traceId = traceId
+    // Held at once, also where nobody asks now: another process may serve the network meanwhile.
+    clock.onStep((byMs) => {
+      observer.clockStep?.(byMs)
+      for (const loop of this.#loops.values()) if (loop.records > 0) loop.image().catch(() => {})
+    })
+    this.#timers = [
+      setInterval(() => this.#sweep(idleMs), SWEEP_MS),
+      setInterval(() => void this.compareClocks(), CLOCK_MS),
+    ]
+  }
+
+  submit(command: Command, { deadline }: SubmitOptions = {}): Promise<Outcome> {
+    if (this.#isClosing) {
+      const stopping = refusal('OVERLOADED', 'the server is stopping; ask another', {}, 1_000)
+      return Promise.resolve({ ok: false, refusal: stopping })
+    }
+    const traceId = command.traceId ?? this.#traceId()
+    const traced = traceId === command.traceId ? command : { ...command, traceId }
+    return this.#loopOf(command.network).submit(traced, deadline)
+  }
+
+  image(network: string, { deadline }: SubmitOptions = {}): Promise<Image | null> {
+    return this.#loopOf(network).image(deadline)
+  }
+
+  now(): number {
+    return this.#clock.database()
+  }
+
+  stats() {
+    return [...this.#loops].map(([network, { queued, records }]) => ({ network, queued, records }))
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true
+    const [sweeping, comparing] = this.#timers
+    clearInterval(comparing)
+    await Promise.all([...this.#loops.values()].map((loop) => loop.drained()))
+    clearInterval(sweeping)
+    if (!this.#pool.ending) await this.#pool.end()
+  }
+
+  async compareClocks(): Promise<void> {
+    if (this.#isComparing) return
+    this.#isComparing = true
+    const sent = this.#clock.now()
     try {
-      watch.observe(await log.clock(), sent, monotonic())
+      this.#clock.observe(await this.log.clock(), sent, this.#clock.now())
     } catch {
       // The loops say that the database is away.
     }
-    isComparing = false
+    this.#isComparing = false
   }
 
-  function loopOf(network: string): Loop {
-    const known = loops.get(network)
-    if (known !== undefined) return known
-    const loop = createLoop(network, {
-      log,
-      clock: watch,
-      monotonic,
-      pause: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
-      observer,
-      ...(options.limits !== undefined && { limits: options.limits }),
-      ...(options.losesNothing !== undefined && { losesNothing: options.losesNothing }),
-    })
-    loops.set(network, loop)
-    return loop
+  #loopOf(network: string): Loop {
+    return this.#loops.getOrInsertComputed(network, () => new Loop(network, this.#loopOptions))
   }
 
-  const sweeping = setInterval(() => {
-    for (const [network, loop] of loops) {
+  #sweep(idleMs: number): void {
+    for (const [network, loop] of this.#loops) {
       loop.sweep()
-      if (loop.isIdle(idleMs)) loops.delete(network)
+      if (loop.isIdle(idleMs)) this.#loops.delete(network)
     }
-  }, SWEEP_MS)
-  const comparing = setInterval(() => void compare(), CLOCK_MS)
-  await compare()
-
-  return {
-    log,
-    submit(command: Command, { deadline } = {}) {
-      if (isClosing)
-        return Promise.resolve({
-          ok: false,
-          refusal: refusal('OVERLOADED', 'the server is stopping; ask another', {}, 1_000),
-        })
-      const traceId = command.traceId ?? options.traceId?.() ?? null
-      return loopOf(command.network).submit(
-        traceId === command.traceId ? command : { ...command, traceId },
-        deadline,
-      )
-    },
-    image: (network, { deadline } = {}): Promise<Image | null> => loopOf(network).image(deadline),
-    now: () => watch.at(monotonic()),
-    stats: () => [...loops].map(([network, { queued, records }]) => ({ network, queued, records })),
-    async close() {
-      isClosing = true
-      clearInterval(comparing)
-      await Promise.all([...loops.values()].map((loop) => loop.drained()))
-      clearInterval(sweeping)
-      if (!pool.ending) await pool.end()
-    },
-  }
-}
-
-/** A test's clock in the place of the database's. */
-function withClock(log: Log, clock: (() => number) | undefined, movedBy: () => number): Log {
-  return {
-    ...log,
-    clock: async () => (clock?.() ?? (await log.clock())) + movedBy(),
-    async begin(...args) {
-      const transaction = await log.begin(...args)
-      const { caught } = transaction
-      return { ...transaction, caught: { ...caught, clock: (clock?.() ?? caught.clock) + movedBy() } }
-    },
   }
 }
 

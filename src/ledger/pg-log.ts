@@ -1,24 +1,26 @@
 /**
  * The log in PostgreSQL. A transaction is two round trips on one connection: lock and catch up, write and commit. The lock is
- * on a row that nobody updates; what follows it in the same trip sees all that was committed before.
+ * on a row that nobody updates; what follows it in the same round trip sees all that was committed before.
  */
 import type pg from 'pg'
-import type { Freshness, Known, LookUp, Remembered } from '../core/command.ts'
+import { type Freshness, type Known, type LookUp, type Remembered, requestName } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
-import { borrow, IDENTITY_SQL } from '../postgres/connect.ts'
+import { IDENTITY_SQL } from '../postgres/connect.ts'
+import { sqlState } from '../postgres/connection-lost.ts'
 import { discard, onConnection } from '../postgres/on-connection.ts'
 import {
   type Answered,
   BEGIN,
   COMMIT,
-  trip as makeTrip,
+  type Pipelined,
   ROLLBACK,
+  runPipeline,
   type Statement,
   sever,
-  type Trip,
-} from '../postgres/trip.ts'
+} from '../postgres/pipeline.ts'
+import { afterRunning } from '../time-limit.ts'
 import { eventOf, recordOfText } from './event-text.ts'
 import {
   type CatchUp,
@@ -29,7 +31,7 @@ import {
   NeedsRebuild,
   type Transaction,
 } from './log.ts'
-import type { Needs } from './needs.ts'
+import type { Prefetch } from './prefetch.ts'
 import {
   freshnessOf,
   lookUpOf,
@@ -64,10 +66,13 @@ const STATE = `select ${MS('clock_timestamp()')} as clock, ${LIFE} as life,
 // order is what makes the plan take the index that has it, also one made while the table was empty.
 const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(e) end as text, encode(e.digest, 'hex') as digest
     from ipledger.event e where e.network_id = $1 and e.seq >= $2 order by e.seq limit $3`
-const SOUGHT = `select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
+const EXPECTED = `select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
     where e.network_id = $1 and e.seq >= $2 order by e.seq limit 1`
-const REQUESTS = `select request_id, fingerprint, method, answer from ipledger.request
-    where network_id = $1 and request_id = any ($2::text[]) and at > now() - interval '${POLICY.requestMemoryMs} ms'`
+const REQUESTS = `select k.node, k.request_id, r.* from unnest($2::text[], $3::text[]) as k (node, request_id)
+    cross join lateral (
+      select x.fingerprint, x.method, x.answer from ipledger.request x
+       where x.network_id = $1 and x.node = k.node and x.request_id = k.request_id
+         and x.at > now() - interval '${POLICY.requestMemoryMs} ms' limit 1) r`
 // From the event that made the lease along the chain of its address to the one that ended it.
 const ENDED = `select k.token, e.text from unnest($2::bigint[]) as k (token)
     cross join lateral (
@@ -94,7 +99,7 @@ const LOOK_UPS = `select * from ipledger.lookup
 export function createPgLog(pool: pg.Pool): Log {
   return {
     async begin(network, catchUp) {
-      const client = await borrow(pool)
+      const client = await pool.connect()
       try {
         return await begin(client, network, catchUp)
       } catch (error) {
@@ -104,13 +109,13 @@ export function createPgLog(pool: pg.Pool): Log {
     },
     tail: (network, after) =>
       onConnection(pool, async (client) => {
-        const { answered } = await trip(client, [tailStatement(network, after)])
+        const { answered } = await run(client, [tailStatement(network, after)])
         return pageOf(answered[0]!, after)
       }),
     load: (network, build) => onConnection(pool, (client) => load(client, network, build), LOAD_WITHIN_MS),
     clock: () =>
       onConnection(pool, async (client) => {
-        const { answered } = await trip(client, [
+        const { answered } = await run(client, [
           { name: 'clock', text: `select ${MS('clock_timestamp()')} as clock`, values: [] },
         ])
         return answered[0]!.rows[0]!.clock as number
@@ -120,60 +125,60 @@ export function createPgLog(pool: pg.Pool): Log {
 
 /** A connection that goes silent, as when a packet is cut, would keep the network for ever. */
 async function within<T>(ms: number, client: pg.PoolClient, answer: Promise<T>): Promise<T> {
-  const timer = setTimeout(() => sever(client), ms)
+  const inTime = afterRunning(ms, () => sever(client))
   try {
     return await answer
   } finally {
-    clearTimeout(timer)
+    inTime()
   }
 }
 
-function trip(client: pg.PoolClient, statements: readonly Statement[]): Promise<Trip> {
-  return within(SILENT_MS, client, makeTrip(client, statements))
+function run(client: pg.PoolClient, statements: readonly Statement[]): Promise<Pipelined> {
+  return within(SILENT_MS, client, runPipeline(client, statements))
 }
 
 // A transaction.
 
 async function begin(client: pg.PoolClient, network: string, catchUp: CatchUp): Promise<Transaction> {
-  const { after, needs, creates, sought } = catchUp
-  const asked = question(network, needs)
+  const { after, prefetch, creates, expectedSeq } = catchUp
+  const asked = question(network, prefetch)
   const statements: Statement[] = [
     BEGIN,
     ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
     { name: 'lock', text: LOCK, values: [network] },
     { name: 'state', text: STATE, values: [network] },
     tailStatement(network, after),
-    ...(sought === null ? [] : [{ name: 'sought', text: SOUGHT, values: [network, sought] }]),
+    ...(expectedSeq === null ? [] : [{ name: 'expected', text: EXPECTED, values: [network, expectedSeq] }]),
     ...asked.statements,
   ]
-  const { answered } = await trip(client, statements)
+  const { answered } = await run(client, statements)
   const [lock, state, tail, ...rest] = answered.slice(creates ? 2 : 1)
-  const [there, found] = sought === null ? [null, rest] : [rest[0]!, rest.slice(1)]
+  const [there, found] = expectedSeq === null ? [null, rest] : [rest[0]!, rest.slice(1)]
   const { clock, life, head } = state!.rows[0]!
   if (lock!.rowCount === 0 && tail!.rows.length > 0) {
     // Another process created the network after the first of these statements: it is seen, and not locked.
-    await trip(client, [ROLLBACK])
+    await run(client, [ROLLBACK])
     return begin(client, network, { ...catchUp, creates: true })
   }
   const identity = await identityOf(client, life as string)
   let isOver = false
-  let isSpoilt = false
+  let mustDiscard = false
   return {
     caught: {
       clock: clock as number,
       identity,
       head: head as number,
       digest: after === 0 ? NO_DIGEST : digestAt(tail!, after),
-      soughtDigest: there === null ? null : digestAt(there, sought!),
+      expectedDigest: there === null ? null : digestAt(there, expectedSeq!),
       ...pageOf(tail!, after),
       known: asked.known(identity, found),
     },
-    async know(lacking) {
-      const more = question(network, lacking)
+    async know(missing) {
+      const more = question(network, missing)
       try {
-        return more.known(identity, (await trip(client, more.statements)).answered)
+        return more.known(identity, (await run(client, more.statements)).answered)
       } catch (error) {
-        isSpoilt = true
+        mustDiscard = true
         throw error
       }
     },
@@ -185,7 +190,7 @@ async function begin(client: pg.PoolClient, network: string, catchUp: CatchUp): 
     async abandon() {
       if (isOver) return
       isOver = true
-      await endTransaction(client, isSpoilt)
+      await endTransaction(client, mustDiscard)
     },
   }
 }
@@ -195,32 +200,32 @@ const identities = new WeakMap<pg.PoolClient, { readonly life: string; readonly 
 async function identityOf(client: pg.PoolClient, life: string): Promise<string> {
   const known = identities.get(client)
   if (known?.life === life) return known.identity
-  const { answered } = await trip(client, [IDENTITY])
+  const { answered } = await run(client, [IDENTITY])
   const identity = answered[0]!.rows[0]!.identity as string
   identities.set(client, { life, identity })
   return identity
 }
 
-/** `isSpoilt`: a read failed, which may be for a statement prepared before a migration; it would fail again. */
-async function endTransaction(client: pg.PoolClient, isSpoilt: boolean): Promise<void> {
+/** `mustDiscard`: a read failed, which may be for a statement prepared before a migration; it would fail again. */
+async function endTransaction(client: pg.PoolClient, mustDiscard: boolean): Promise<void> {
   try {
-    await trip(client, [ROLLBACK])
+    await run(client, [ROLLBACK])
   } catch {
     return discard(client)
   }
-  if (isSpoilt) discard(client)
+  if (mustDiscard) discard(client)
   else client.release()
 }
 
 async function commit(client: pg.PoolClient, statements: readonly Statement[]): Promise<Committed> {
   try {
-    const { answered, warnings } = await trip(client, statements)
+    const { answered, warnings } = await run(client, statements)
     if (answered.at(-1)!.command !== 'COMMIT') throw new Error('the transaction was rolled back')
     client.release()
     return { kind: 'committed', isWarned: warnings.length > 0 }
   } catch (error) {
     try {
-      await trip(client, [ROLLBACK])
+      await run(client, [ROLLBACK])
     } catch {
       discard(client)
       return { kind: 'unknown', error }
@@ -232,18 +237,13 @@ async function commit(client: pg.PoolClient, statements: readonly Statement[]): 
       return { kind: 'unknown', error }
     }
     client.release()
-    return { kind: 'rolledBack', isVeto: isVeto(code), error }
+    return { kind: isVeto(code) ? 'vetoed' : 'rolledBack', error }
   }
 }
 
 /** Integrity, data that a column cannot hold, a limit of the program: it would fail in the same way again. */
 function isVeto(code: string): boolean {
   return code.startsWith('23') || code.startsWith('22') || code.startsWith('54')
-}
-
-export function sqlState(error: unknown): string | undefined {
-  const code = (error as { readonly code?: unknown } | null)?.code
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined
 }
 
 function tailStatement(network: string, after: number): Statement {
@@ -269,7 +269,7 @@ function pageOf(
 // What the image lacks.
 
 /** What is asked for, and what it comes to by the answers. */
-function question(network: string, { requests, tokens, owners, sources, lookUps }: Needs) {
+function question(network: string, { requests, tokens, owners, sources, lookUps }: Prefetch) {
   const known = {
     requests: new Map<string, Remembered>(),
     endedByToken: new Map<number, AddressRecord | null>(tokens.map((token) => [token, null])),
@@ -286,8 +286,9 @@ function question(network: string, { requests, tokens, owners, sources, lookUps 
   ) {
     if (values[0]!.length > 0) asked.push({ statement: { name, text, values: [network, ...values] }, read })
   }
-  ask('requests', REQUESTS, [requests], ({ request_id: id, ...row }) => {
-    known.requests.set(id as string, row as Remembered)
+  const ofRequests = [requests.map(({ node }) => node), requests.map(({ requestId }) => requestId)]
+  ask('requests', REQUESTS, ofRequests, ({ node, request_id: id, ...row }) => {
+    known.requests.set(requestName(node as string, id as string).key, row as Remembered)
   })
   ask('ended', ENDED, [tokens], ({ token, text }) => {
     known.endedByToken.set(token as number, recordOfText(text as string))
@@ -342,7 +343,7 @@ const BEFORE_RECENT = `with recursive search (low, high) as (
   select max(low) as seq from search`
 const RECENT = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest from ipledger.event e
     where e.network_id = $1 and e.seq > $2
-      and (e.cause = 'PROVEN_ABSENT' or e.type = 'reconcile.resumed'
+      and (e.type in ('lease.reaped', 'reconcile.resumed')
            or e.type in ('lease.released', 'lease.quarantined', 'attachment.closed')
               and e.at > clock_timestamp() - interval '${POLICY.retryHorizonMs} ms')
     order by e.seq limit $3`

@@ -1,9 +1,17 @@
 /**
  * Leases that are held now. A page follows the primary key from the last address of the page before, so that no page skips or
- * repeats a lease that is held throughout; the rest of a lease is in the event that its row names. Only a name of an owner is
- * answered by an index; everything else is filtered on the way.
+ * repeats a lease that is held throughout. Rows of `lease` have state, node and pool; the rest of a lease is in the event that its
+ * row names.
  */
-import { type Kysely, type RawBuilder, sql } from 'kysely'
+import {
+  type AliasedExpression,
+  type Expression,
+  expressionBuilder,
+  type RawBuilder,
+  type SelectQueryBuilder,
+  type SqlBool,
+  sql,
+} from 'kysely'
 import { type Cidr, formatValue, type IpAddress } from '../core/address.ts'
 import { viewOf } from '../core/batch.ts'
 import type { LeaseView } from '../core/command.ts'
@@ -12,7 +20,8 @@ import type { Image } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import { recordOfText } from './event-text.ts'
-import { headOf } from './read-pools.ts'
+import { atOneHead, type Db, fillPage, headOf, MOST_EXAMINED, type Tables } from './pages.ts'
+import type { RowOf } from './tables.ts'
 
 /** `after`: last address of the page before. */
 export type PageByAddress = { readonly after: string | null; readonly size: number }
@@ -29,22 +38,12 @@ export type LeaseFilter = {
   readonly cidr: Cidr | null
 }
 
-export type LeasePage = {
-  readonly leases: readonly LeaseView[]
-  /** Where the next page goes on; null after the last one. */
-  readonly next: string | null
-  readonly head: number
-}
-
 /** `lease`: it is held. `ended`: what is left of it. Neither: there is none. */
 export type LeaseFound = {
   readonly lease: LeaseView | null
   readonly ended: AddressRecord | null
   readonly head: number
 }
-
-/** Rows that a page looks at. */
-export const MOST_EXAMINED = 10_000
 
 /** The lease as callers see it, with its pool as it is now. */
 function showLease(network: string, record: AddressRecord, pool: PoolSettings | null): LeaseView {
@@ -59,135 +58,139 @@ export function unitOf(network: string, address: string): RawBuilder<string> {
     where p.network_id = ${network} and p.cidr >>= ${address}::inet), ${address}::inet)`
 }
 
-type Looked = {
-  /** Addresses `w` in order, so that no more are looked at than the page needs, and the last event `e` of each. */
-  readonly from: RawBuilder<unknown>
-  readonly conditions: readonly RawBuilder<unknown>[]
-  /** Of the last address that is looked at, if there may be more: the next page goes on there. */
-  readonly end: RawBuilder<unknown>
-  readonly size: number
+export type LeasePage = {
+  readonly leases: readonly LeaseView[]
+  readonly next: string | null
+  readonly head: number
 }
 
-/** A page of leases in order of address, with their pools as they are now. */
-export async function readLeasePage(
-  db: Kysely<unknown>,
+/** The filters that were given. */
+function given(...filters: readonly (Expression<SqlBool> | false)[]): readonly Expression<SqlBool>[] {
+  return filters.filter((filter) => filter !== false)
+}
+
+type Addresses = SelectQueryBuilder<Tables, never, { readonly address: string }>
+
+/** Held leases at these addresses, by the numbers of their events. */
+export async function lookAtLeases(
+  db: Db,
   network: string,
-  { from, conditions, end, size }: Looked,
-): Promise<LeasePage | null> {
-  const { rows } = await sql<OneRow & { end: string | null }>`
-    with page as materialized (
-      select e.address, e.pool_id, ipledger.event_text(e) as text
-      from ${from} where ${sql.join([sql`e.state <> 'FREE'`, ...conditions], sql` and `)}
-      order by w.address limit ${size + 1}
+  addresses: AliasedExpression<{ readonly address: string; readonly seq: number }, 'w'>,
+  filters: readonly Expression<SqlBool>[],
+  missing: number,
+): Promise<readonly LeaseView[]> {
+  const rows = await db
+    .selectFrom(addresses)
+    .innerJoin('ipledger.event as e', (join) =>
+      join.on('e.network_id', '=', network).onRef('e.seq', '=', 'w.seq'),
     )
-    select ${headOf(network)} as head, page.text, p.settings,
-      case when (select count(*) from page) <= ${size} then (${end}) end as end
-    from (select) one
-    left join page on true
-    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = page.pool_id
-    order by page.address
-  `.execute(db)
-  const { head, end: last } = rows[0]!
-  if (head === null) return null
-  const found = rows.flatMap(({ text, settings }) =>
-    text === null ? [] : showLease(network, recordOfText(text), settings),
+    .leftJoin('ipledger.pool as p', (join) =>
+      join.on('p.network_id', '=', network).onRef('p.pool_id', '=', 'e.pool_id'),
+    )
+    .select([sql<string>`ipledger.event_text(e)`.as('text'), 'p.settings'])
+    .where('e.state', '<>', 'FREE')
+    .where((eb) => eb.and(filters))
+    .orderBy('w.address')
+    .limit(missing)
+    .execute()
+  return rows.map(({ text, settings }) =>
+    showLease(network, recordOfText(text), settings as PoolSettings | null),
   )
-  const leases = found.slice(0, size)
-  return { leases, next: found.length > size ? leases.at(-1)!.address : last, head }
 }
 
 export async function readLeases(
-  db: Kysely<unknown>,
+  db: Db,
   network: string,
   filter: LeaseFilter,
   page: PageByAddress,
 ): Promise<(LeasePage & { readonly unknownPools: readonly string[] }) | null> {
-  const { walk, isBounded } = await walkFor(db, network, filter, page)
-  const found = await readLeasePage(db, network, {
-    from: sql`(${walk}) w join ipledger.event e on e.network_id = ${network} and e.seq = w.seq`,
-    conditions: matching(network, filter),
-    end: isBounded ? sql`select w.address from (${walk}) w offset ${MOST_EXAMINED - 1}` : sql`null::inet`,
-    size: page.size,
+  return atOneHead(db, network, async (db) => {
+    const { rows } = await sql<{ name: string }>`
+      select named.name from unnest(${filter.pools}::text[]) as named (name)
+      where not exists (select from ipledger.pool p where p.network_id = ${network} and p.name = named.name)
+    `.execute(db)
+    const ofName = await addressesOf(db, network, filter.ownerName)
+    const filters = filtersOfEvent(filter)
+    const walk = (after: string | null) =>
+      db
+        .selectFrom('ipledger.lease as l')
+        .select(['l.address', 'l.seq'])
+        .where((eb) => eb.and(filtersOfRow(network, filter, ofName)))
+        .$if(after !== null, (query) => query.where('l.address', '>', after))
+        .orderBy('l.address')
+    const { items, next } = await fillPage(page, {
+      look: (after, most) =>
+        lookAtLeases(db, network, walk(after).limit(MOST_EXAMINED).as('w'), filters, most),
+      placeOf: ({ address }) => address,
+      endOf: async (after) => (filters.length === 0 ? null : lastExamined(walk(after))),
+    })
+    return { leases: items, next, unknownPools: rows.map(({ name }) => name) }
   })
-  if (found === null) return null
-  const { rows } = await sql<{ name: string }>`
-    select named.name from unnest(${filter.pools}::text[]) as named (name)
-    where not exists (select from ipledger.pool p where p.network_id = ${network} and p.name = named.name)
+}
+
+/** Where one look at these addresses ends, if there may be more. */
+export async function lastExamined(addresses: Addresses): Promise<string | null> {
+  const last = await addresses
+    .offset(MOST_EXAMINED - 1)
+    .limit(1)
+    .executeTakeFirst()
+  return last?.address ?? null
+}
+
+/** Where an owner of this name ever held something; null: at too many addresses. */
+async function addressesOf(db: Db, network: string, name: string | null): Promise<readonly string[] | null> {
+  if (name === null) return null
+  const { rows } = await sql<{ address: string }>`
+    select distinct host(m.address) as address from (
+      select e.address from ipledger.event e
+      where e.network_id = ${network} and e.owner_name = ${name} and e.address is not null limit ${MOST_EXAMINED + 1}) m
   `.execute(db)
-  return { ...found, unknownPools: rows.map(({ name }) => name) }
+  return rows.length > MOST_EXAMINED ? null : rows.map(({ address }) => address)
 }
 
-/** Address and number of the leases that are looked at, in order of address. */
-async function walkFor(
-  db: Kysely<unknown>,
+const ofRow = expressionBuilder<{ l: RowOf<'lease'> }, 'l'>()
+const ofEvent = expressionBuilder<{ e: RowOf<'event'> }, 'e'>()
+
+/** What rows of `lease` say. Address and node have an index; by the rest a million leases are looked through in 0.2 s. */
+function filtersOfRow(
   network: string,
-  filter: LeaseFilter,
-  { after }: PageByAddress,
-): Promise<{ readonly walk: RawBuilder<unknown>; readonly isBounded: boolean }> {
-  const { ownerName, cidr, pools } = filter
-  const range = [sql`l.network_id = ${network}`]
-  if (after !== null) range.push(sql`l.address > ${after}::inet`)
-  if (cidr !== null) {
-    range.push(
-      sql`l.address >= ${unitOf(network, formatValue(cidr.family, cidr.first))}`,
-      sql`l.address <= ${formatValue(cidr.family, cidr.last)}::inet`,
-    )
-  }
-  if (pools.length > 0) {
-    const named = sql`ipledger.pool p where p.network_id = ${network} and p.name = any(${pools}::text[])`
-    range.push(
-      sql`l.address >= (select min(host(p.cidr)::inet) from ${named})`,
-      sql`l.address <= (select max(host(broadcast(p.cidr))::inet) from ${named})`,
-    )
-  }
-  if (ownerName !== null) {
-    const mine = sql`select e.address, e.seq from ipledger.event e
-      where e.network_id = ${network} and e.owner_name = ${ownerName} and e.address is not null`
-    const { rows } = await sql<{ events: number }>`
-      select count(*) as events from (${mine} order by e.seq desc limit ${MOST_EXAMINED + 1}) m`.execute(db)
-    // Of one that had more its leases are looked for among all of them.
-    if (rows[0]!.events <= MOST_EXAMINED) {
-      const walk = sql`select l.address, l.seq from (${mine} order by e.seq desc limit ${MOST_EXAMINED}) m
-        join ipledger.lease l on l.address = m.address and l.seq = m.seq and ${sql.join(range, sql` and `)}`
-      return { walk, isBounded: false }
-    }
-  }
-  const walk = sql`select l.address, l.seq from ipledger.lease l where ${sql.join(range, sql` and `)}
-    order by l.address limit ${MOST_EXAMINED}`
-  return { walk, isBounded: true }
+  { states, quarantineReasons, node, cidr, pools }: LeaseFilter,
+  addresses: readonly string[] | null,
+): readonly Expression<SqlBool>[] {
+  const named = sql`ipledger.pool p where p.network_id = ${network} and p.name = any(${pools}::text[])`
+  const isNamed = pools.length > 0
+  return given(
+    ofRow('l.network_id', '=', network),
+    ofRow('l.state', '<>', 'FREE'),
+    states.length > 0 && ofRow('l.state', 'in', states),
+    quarantineReasons.length > 0 && ofRow('l.state', '=', 'QUARANTINED'),
+    node !== null && ofRow('l.node', '=', node),
+    addresses !== null && ofRow('l.address', '=', sql<string>`any(${addresses}::inet[])`),
+    cidr !== null && ofRow('l.address', '>=', unitOf(network, formatValue(cidr.family, cidr.first))),
+    cidr !== null && ofRow('l.address', '<=', formatValue(cidr.family, cidr.last)),
+    isNamed && ofRow('l.address', '>=', sql<string>`(select min(host(p.cidr)::inet) from ${named})`),
+    isNamed &&
+      ofRow('l.address', '<=', sql<string>`(select max(host(broadcast(p.cidr))::inet) from ${named})`),
+    isNamed && ofRow('l.pool_id', '=', sql<number>`any(array(select p.pool_id from ${named}))`),
+  )
 }
 
-/** Of the event `e`, which is the last of its address. */
-function matching(network: string, filter: LeaseFilter): readonly RawBuilder<unknown>[] {
-  const conditions: RawBuilder<unknown>[] = []
-  const { states, quarantineReasons, ownerKind, ownerName, ownerUid, node, labels, pools } = filter
-  if (states.length > 0) conditions.push(sql`e.state = any(${states}::text[])`)
-  if (quarantineReasons.length > 0) {
-    conditions.push(sql`e.state = 'QUARANTINED' and e.quarantine_reason = any(${quarantineReasons}::text[])`)
-  }
-  if (ownerKind !== null) conditions.push(sql`e.owner_kind = ${ownerKind}`)
-  if (ownerName !== null) conditions.push(sql`e.owner_name = ${ownerName}`)
-  if (ownerUid !== null) conditions.push(sql`e.owner_uid = ${ownerUid}`)
-  if (node !== null) conditions.push(sql`e.node = ${node}`)
-  if (Object.keys(labels).length > 0)
-    conditions.push(sql`e.labels::jsonb @> ${JSON.stringify(labels)}::jsonb`)
-  if (pools.length > 0) {
-    conditions.push(
-      sql`e.pool_id = any(array(
-        select p.pool_id from ipledger.pool p where p.network_id = ${network} and p.name = any(${pools}::text[])))`,
-    )
-  }
-  return conditions
+/** What only the event says. */
+function filtersOfEvent(filter: LeaseFilter): readonly Expression<SqlBool>[] {
+  const { quarantineReasons, ownerKind, ownerName, ownerUid, labels } = filter
+  return given(
+    quarantineReasons.length > 0 && ofEvent('e.quarantine_reason', 'in', quarantineReasons),
+    ownerKind !== null && ofEvent('e.owner_kind', '=', ownerKind),
+    ownerName !== null && ofEvent('e.owner_name', '=', ownerName),
+    ownerUid !== null && ofEvent('e.owner_uid', '=', ownerUid),
+    Object.keys(labels).length > 0 && sql<SqlBool>`e.labels::jsonb @> ${JSON.stringify(labels)}::jsonb`,
+  )
 }
 
 type OneRow = { head: number | null; text: string | null; settings: PoolSettings | null }
 
 /** The lease of a token; of one that ended, how and when. */
-export async function readLeaseByToken(
-  db: Kysely<unknown>,
-  network: string,
-  token: number,
-): Promise<LeaseFound | null> {
+export async function readLeaseByToken(db: Db, network: string, token: number): Promise<LeaseFound | null> {
   const { rows } = await sql<OneRow>`
     select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
     from (select) one
@@ -208,7 +211,7 @@ export async function readLeaseByToken(
 
 /** The lease that has an address. */
 export async function readLeaseAt(
-  db: Kysely<unknown>,
+  db: Db,
   network: string,
   { family, value }: IpAddress,
 ): Promise<LeaseFound | null> {
@@ -226,7 +229,6 @@ export async function readLeaseAt(
 function found(network: string, { head, text, settings }: OneRow): LeaseFound | null {
   if (head === null) return null
   const record = text === null ? null : recordOfText(text)
-  const isEnded = record?.state === 'FREE'
-  const lease = record === null || isEnded ? null : showLease(network, record, settings)
-  return { lease, ended: isEnded ? record : null, head }
+  if (record === null || record.state === 'FREE') return { lease: null, ended: record, head }
+  return { lease: showLease(network, record, settings), ended: null, head }
 }

@@ -3,14 +3,12 @@
  * may be made by several statements and is still of one head. Where things are in the log, the sentences and the reasons are
  * those of `ipledger_audit`.
  */
-import { type Kysely, type RawBuilder, sql } from 'kysely'
+import { type RawBuilder, type SqlBool, sql } from 'kysely'
 import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
 import { type Details, type EventType, type LeaseEvent, type LedgerEvent, leaseId } from '../core/event.ts'
 import { eventOf } from './event-text.ts'
-import { type LeasePage, MOST_EXAMINED, type PageByAddress, readLeasePage } from './read-leases.ts'
-import { headOf } from './read-pools.ts'
-
-type Db = Kysely<unknown>
+import { type Db, fillPage, headOf, MOST_EXAMINED } from './pages.ts'
+import { type LeasePage, lastExamined, lookAtLeases, type PageByAddress } from './read-leases.ts'
 
 /** Addresses of a CIDR whose chains are merged; of one with more that were ever held, the log is walked. */
 const MOST_MERGED = 1_000
@@ -325,24 +323,29 @@ export async function readLeasesAsOf(
   db: Db,
   network: string,
   moment: Moment,
-  { pool, after, size }: PageByAddress & { readonly pool: string | null },
+  { pool, ...page }: PageByAddress & { readonly pool: string | null },
 ): Promise<(Position & LeasePage & { readonly poolUnknown: boolean }) | Beyond | null> {
   const position = await readPosition(db, network, moment)
   if (position === null || 'beyond' in position) return position
   const ids = pool === null ? null : await poolsNamed(db, network, pool)
   if (ids?.length === 0) return { ...position, leases: [], next: null, poolUnknown: true }
-  const walk = sql`select l.address from ipledger.lease l
-    where l.network_id = ${network} and l.address > coalesce(${after}::inet, '0.0.0.0/0'::inet)
-    order by l.address`
-  const page = await readLeasePage(db, network, {
-    from: sql`(${walk} limit ${MOST_EXAMINED}) w
-      cross join lateral ipledger_audit.last_event(${network}, w.address, ${position.seq}) last
-      join ipledger.event e on e.network_id = ${network} and e.seq = last.seq`,
-    conditions: ids === null ? [] : [sql`e.pool_id = any(${ids}::bigint[])`],
-    end: sql`${walk} offset ${MOST_EXAMINED - 1} limit 1`,
-    size,
+  const walk = (after: string | null) =>
+    db
+      .selectFrom('ipledger.lease as l')
+      .select('l.address')
+      .where('l.network_id', '=', network)
+      .$if(after !== null, (query) => query.where('l.address', '>', after))
+      .orderBy('l.address')
+  const lastEvents = (after: string | null) => sql<{ address: string; seq: number }>`(
+    select t.address, last.seq from (${walk(after).limit(MOST_EXAMINED)}) t
+    cross join lateral ipledger_audit.last_event(${network}, t.address, ${position.seq}) last)`
+  const filters = ids === null ? [] : [sql<SqlBool>`e.pool_id = any(${ids}::bigint[])`]
+  const { items: leases, next } = await fillPage(page, {
+    look: (after, most) => lookAtLeases(db, network, lastEvents(after).as('w'), filters, most),
+    placeOf: ({ address }) => address,
+    endOf: (after) => lastExamined(walk(after)),
   })
-  return { ...page!, ...position, poolUnknown: false }
+  return { ...position, leases, next, poolUnknown: false }
 }
 
 /** The pool that has this name, and those that were made by it and are gone. */

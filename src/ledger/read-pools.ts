@@ -1,17 +1,11 @@
 /** Networks and pools as they are now, with their usage. Each read is one statement and says the head it is true at. */
-import { type Kysely, sql } from 'kysely'
+import { sql } from 'kysely'
 import { type Cidr, formatCidr } from '../core/address.ts'
 import type { NetworkState } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
-import { ERA_BITS } from '../core/policy.ts'
 import { buildPool, type Pool, poolSize } from '../core/pool.ts'
+import { type Db, headOf } from './pages.ts'
 import { NETWORK_ROWS, networkOf, poolOf, type Row } from './tables.ts'
-
-/** Number of the last event; null: there is no such network. */
-export const headOf = (network: string) =>
-  sql<
-    number | null
-  >`(select e.seq from ipledger.event e where e.network_id = ${network} order by e.seq desc limit 1)`
 
 type NetworkFilter = {
   readonly labels: Labels
@@ -32,7 +26,7 @@ export type NetworkAt = {
 
 /** By name. */
 export async function readNetworks(
-  db: Kysely<unknown>,
+  db: Db,
   { labels, only, after, limit }: NetworkFilter,
 ): Promise<readonly NetworkAt[]> {
   const conditions = [sql`true`]
@@ -49,36 +43,6 @@ export async function readNetworks(
     order by n.network_id limit ${limit}
   `.execute(db)
   return rows.map(({ name, head, digest, ...row }) => ({ name, network: networkOf(row), head, digest }))
-}
-
-/** As many as an answer names. */
-const LISTED = 20
-
-export type Recovery = {
-  /** Enabled sources that are waited for in all. */
-  readonly sources: number
-  /** At most `LISTED` of those that have not sent two counted reports in this era. */
-  readonly unreported: readonly string[]
-}
-
-/** What a network that is RECOVERING waits for. */
-export async function readRecovery(db: Kysely<unknown>, network: string): Promise<Recovery | null> {
-  const { rows } = await sql<Recovery>`
-    with waiting as (
-      select s.source_id,
-        (r.era = n.era and r.epoch = s.epoch and (
-          select count(*) from json_array_elements(r.counted) c where (c ->> 1)::bigint >> ${sql.lit(ERA_BITS)} = n.era) >= 2
-        ) is not true as is_unreported
-      from ipledger.network n
-      join ipledger.source s on s.network_id = ${network} and s.state = 'ENABLED'
-      left join ipledger.source_report r on r.network_id = ${network} and r.source_id = s.source_id
-      where n.network_id = ${network}
-    )
-    select (select count(*) from waiting) as sources,
-      array(select w.source_id from waiting w where w.is_unreported order by w.source_id limit ${LISTED}) as unreported
-    from ipledger.network n where n.network_id = ${network} and n.recovering is not null
-  `.execute(db)
-  return rows[0] ?? null
 }
 
 type PoolFilter = {
@@ -101,7 +65,7 @@ export type PoolUsage = { readonly pool: Pool; readonly usage: Usage }
 
 /** In order of name. */
 export async function readPools(
-  db: Kysely<unknown>,
+  db: Db,
   network: string,
   { name, poolId, labels = {}, cidr = null, after = null, limit }: PoolFilter,
 ): Promise<{ readonly pools: readonly PoolUsage[]; readonly head: number } | null> {

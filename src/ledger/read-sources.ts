@@ -1,13 +1,12 @@
-/** Sources, how they stand by their reports, what they list, what they answered, and what waits for somebody. */
-import { type Kysely, sql } from 'kysely'
+/** Sources, how they stand by their reports, what they list, and what they answered. */
+import { sql } from 'kysely'
 import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
 import type { Freshness, LookUp } from '../core/command.ts'
 import type { Sighting, SourceState } from '../core/image.ts'
-import { MOST_EXAMINED, unitOf } from './read-leases.ts'
-import { headOf } from './read-pools.ts'
-import { freshnessOf, KEYS, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
-
-type Db = Kysely<unknown>
+import { KEYS } from '../gen/tables.ts'
+import { type Db, headOf, MOST_EXAMINED } from './pages.ts'
+import { unitOf } from './read-leases.ts'
+import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
 
 /** `after`: `next` of the page before. Its text came from a caller, so it must be checked or bound as a parameter. */
 type PageByText = { readonly after: string | null; readonly size: number }
@@ -28,6 +27,8 @@ export type SourceShown = {
   /** Why it was asked in vain the last time; null: it was not. */
   readonly failure: string | null
   readonly failingSince: number | null
+  /** Of the network. */
+  readonly era: number
 }
 
 type SightingFilter = {
@@ -38,32 +39,8 @@ type SightingFilter = {
   readonly vanished: boolean
 }
 
-/** With the times of the events that it names. */
-export type SightingShown = Sighting & { readonly appearedAt: number; readonly vanishedAt: number | null }
-
-export const ATTENTION_CODES = [
-  'NETWORK_RECOVERING',
-  'HELD',
-  'SOURCE_SILENT',
-  'SOURCE_COLD',
-  'SOURCE_PARTIAL',
-  'LOOKUP_FAILING',
-  'OPERATOR_ONLY',
-  'NO_WITNESS',
-  'BOOKS_DIFFER',
-] as const
-export type AttentionCode = (typeof ATTENTION_CODES)[number]
-
-export type Attention = {
-  readonly code: AttentionCode
-  readonly since: number
-  /** Empty here and below: it is not about one. */
-  readonly source: string
-  readonly address: string
-  readonly leaseId: string
-  /** What it waits for, and what ends the wait. */
-  readonly text: string
-}
+/** With the time of the event that ended it. */
+export type SightingShown = Sighting & { readonly vanishedAt: number | null }
 
 /** `next`: where the next page goes on; null after the last one. */
 type Page<Key extends string, Item> = { readonly [K in Key]: readonly Item[] } & {
@@ -86,7 +63,8 @@ export async function readSources(
   if (states.length > 0) conditions.push(sql`s.state = any(${states}::text[])`)
   if (after !== null) conditions.push(sql`s.source_id > ${after}`)
   const sources = await sql<Row>`
-    select s.*, f.since, f.why from ipledger.source s
+    select s.*, f.since, f.why, n.era from ipledger.source s
+    join ipledger.network n on n.network_id = s.network_id
     left join ipledger.source_failure f
       on f.network_id = s.network_id and f.source_id = s.source_id and s.state <> 'RETIRED'
     where ${sql.join(conditions, sql` and `)} order by s.source_id limit ${limit}
@@ -99,6 +77,7 @@ export async function readSources(
     freshness: freshness.get(row.source_id as string) ?? null,
     failure: row.why as string | null,
     failingSince: row.since as number | null,
+    era: row.era as number,
   }))
 }
 
@@ -155,10 +134,9 @@ export async function readSightings(
   const walk = sql`select * from ipledger.sighting s where ${sql.join(conditions, sql` and `)}
     order by ${SIGHTING_KEY}`
   const key = sql`json_build_array(host(w.address), w.source_id, w.owner_kind, w.owner_uid, w.owner_incarnation, w.owner_interface)::text`
-  const { rows } = await sql<Row & { key: string; appeared_at: number; vanished_at: number | null }>`
-    select w.*, ${key} as key, a.at as appeared_at, v.at as vanished_at
+  const { rows } = await sql<Row & { key: string; vanished_at: number | null }>`
+    select w.*, ${key} as key, v.at as vanished_at
     from (${walk} limit ${MOST_EXAMINED}) w
-    left join ipledger.event a on a.network_id = ${network} and a.seq = w.appeared_seq
     left join ipledger.event v on v.network_id = ${network} and v.seq = w.vanished_seq
     where (${source}::text is null or w.source_id = ${source}) and (${vanished}::bool or w.vanished_seq is null)
     order by ${SIGHTING_KEY}
@@ -166,38 +144,12 @@ export async function readSightings(
   `.execute(db)
   const sightings = rows.slice(0, size).map((row) => ({
     ...sightingOf(row),
-    appearedAt: row.appeared_at,
     vanishedAt: row.vanished_at,
   }))
   if (rows.length > size) return { sightings, next: rows[size - 1]!.key }
   const end = await sql<{ key: string }>`
     select ${key} as key from (${walk} offset ${MOST_EXAMINED - 1} limit 1) w`.execute(db)
   return { sightings, next: end.rows[0]?.key ?? null }
-}
-
-export async function readAttention(
-  db: Db,
-  network: string,
-  { codes }: { readonly codes: readonly AttentionCode[] },
-  { after, size }: PageByText,
-): Promise<Page<'items', Attention> | null> {
-  if (!(await isKnown(db, network))) return null
-  const key = after === null ? null : keyOf(after, 5)
-  if (after !== null && key === null) return { items: [], next: null }
-  const fields = ['a.code', 'a.address', 'a.source', 'a.lease_id', 'md5(a.what)']
-  const order = sql.raw(fields.map((field) => `${field} collate "C"`).join(', '))
-  const { rows } = await sql<Attention & { key: string }>`
-    select a.code, a.since, a.source, a.address, a.lease_id as "leaseId", a.what as text,
-      json_build_array(${sql.raw(fields.join(', '))})::text as key
-    from (
-      select t.code, t.since, t.source, coalesce(host(t.address), '') as address, coalesce(t.lease_id, '') as lease_id, t.what
-      from ipledger_audit.attention t
-      where t.network = ${network} and (${codes.length === 0}::bool or t.code = any(${codes}::text[]))) a
-    where ${key === null ? sql`true` : sql`(${order}) > (${sql.join(key)})`}
-    order by ${order} limit ${size + 1}
-  `.execute(db)
-  const items = rows.slice(0, size).map(({ key: _, ...item }) => item)
-  return { items, next: rows.length > size ? rows[size - 1]!.key : null }
 }
 
 /** A page's text comes from a caller: what is no key of so many texts is none. */

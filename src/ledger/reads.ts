@@ -3,15 +3,23 @@
  * at the head that it says: it is one statement, or reads a part of the log that never changes. No page looks at more than
  * `MOST_EXAMINED` rows; it may then come out short, or empty, and still not be the last.
  */
-import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
-import pg from 'pg'
+import {
+  CompiledQuery,
+  Kysely,
+  PostgresDialect,
+  type PostgresPool,
+  type PostgresPoolClient,
+  sql,
+} from 'kysely'
+import type pg from 'pg'
 import type { Answer } from '../core/command.ts'
-import type { HoldCause } from '../core/event.ts'
-import type { NetworkState } from '../core/image.ts'
 import { POLICY } from '../core/policy.ts'
-import { ConnectFailed } from '../postgres/connect.ts'
+import { isAway } from '../postgres/connection-lost.ts'
 import { onConnection } from '../postgres/on-connection.ts'
-import { sever } from '../postgres/trip.ts'
+import { sever } from '../postgres/pipeline.ts'
+import { afterRunning } from '../time-limit.ts'
+import type { Db, Tables } from './pages.ts'
+import { type Ask, readFindings } from './read-attention.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
 import {
   readAddressHistory,
@@ -20,9 +28,10 @@ import {
   readLeaseHistory,
   readLeasesAsOf,
 } from './read-log.ts'
-import { readNetworks, readPools, readRecovery } from './read-pools.ts'
-import { readAttention, readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
+import { readNetworks, readPools } from './read-pools.ts'
+import { readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
 import { readHeads, readTail } from './read-tail.ts'
+import type { Row } from './tables.ts'
 import { type Verified, verifyNetwork } from './verify.ts'
 
 const VERIFY_MS = 5_000
@@ -39,11 +48,9 @@ export type Reads = ReturnType<typeof createReads>
 
 /** The pool stays the caller's: closing it ends the reads. */
 export function createReads(pool: pg.Pool) {
-  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: impatient(pool) }) })
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: withTimeout(pool) }) })
   const of =
-    <Asked extends readonly unknown[], Found>(
-      read: (db: Kysely<unknown>, ...asked: Asked) => Promise<Found>,
-    ) =>
+    <Asked extends readonly unknown[], Found>(read: (db: Db, ...asked: Asked) => Promise<Found>) =>
     (...asked: Asked): Promise<Found> =>
       asking(read(db, ...asked))
   const networks = of(readNetworks)
@@ -54,7 +61,6 @@ export function createReads(pool: pg.Pool) {
     networks,
     network: async (name: string) =>
       (await networks({ labels: {}, only: [name], after: null, limit: 1 }))[0] ?? null,
-    recovery: of(readRecovery),
     pools: of(readPools),
     leaseByToken: of(readLeaseByToken),
     leaseAt: of(readLeaseAt),
@@ -82,23 +88,28 @@ export function createReads(pool: pg.Pool) {
     sightings: of(readSightings),
     freshness: of(readFreshness),
     lookUps: of(readLookUps),
-    attention: of(readAttention),
+    findings: of((db, network: string) => readFindings(rowsOf(db), network)),
   }
 }
+
+const rowsOf =
+  (db: Db): Ask =>
+  async (text, values) =>
+    (await db.executeQuery<Row>(CompiledQuery.raw(text, [...values]))).rows
 
 /** The role's time-out ends a statement after 5 s; a database that went silent says nothing of it, so its connection is given up. */
 const ANSWER_WITHIN_MS = 7_000
 
-function impatient(pool: pg.Pool): PostgresPool {
+function withTimeout(pool: pg.Pool): PostgresPool {
   return {
     options: pool.options,
     end: () => pool.end(),
     connect: async () => {
       const client = await pool.connect()
-      const timer = setTimeout(() => sever(client), ANSWER_WITHIN_MS)
+      const inTime = afterRunning(ANSWER_WITHIN_MS, () => sever(client))
       const query = (text: string, parameters: readonly unknown[]) => client.query(text, [...parameters])
       const release = () => {
-        clearTimeout(timer)
+        inTime()
         client.release()
       }
       // Of its two signatures only this one is used here: no cursors.
@@ -115,7 +126,7 @@ export type Condition = {
 }
 
 /** Whether there is a database, and what is wrong with it. */
-async function readCondition(db: Kysely<unknown>): Promise<Condition> {
+async function readCondition(db: Db): Promise<Condition> {
   const { rows } = await sql<Condition>`
     select count(*) filter (where n.recovering is not null) as recovering,
       count(*) filter (where n.holds::text <> '{}') as held
@@ -133,15 +144,15 @@ type RequestFound = {
 
 /** `found` is null when the id was never committed, or more than 24 h ago. */
 async function readRequest(
-  db: Kysely<unknown>,
+  db: Db,
   network: string,
-  requestId: string,
+  { node, requestId }: { readonly node: string; readonly requestId: string },
 ): Promise<{ readonly found: RequestFound | null } | null> {
   const { rows } = await sql<RequestFound & { known: boolean }>`
     select exists (select from ipledger.network where network_id = ${network}) as known,
       r.method, r.at, r.seq, r.answer
     from (select) one
-    left join ipledger.request r on r.network_id = ${network} and r.request_id = ${requestId}
+    left join ipledger.request r on r.network_id = ${network} and r.node = ${node} and r.request_id = ${requestId}
       and r.at > now() - ${POLICY.requestMemoryMs} * interval '1 millisecond'
   `.execute(db)
   const { known, method, at, seq, answer } = rows[0]!
@@ -160,36 +171,12 @@ async function verify(pool: pg.Pool, network: string): Promise<Verified | null> 
   )
 }
 
-/** SQLSTATE classes: connection, login, a database that is not ours yet, resources, an operator or a time-out, the system itself. */
-const UNAVAILABLE_CLASSES: ReadonlySet<string> = new Set(['08', '28', '3D', '53', '57', '58'])
-/** A standby cancels a read that stands in the way of replay; a deadlock; a lock, or a transaction, waited too long. */
-const UNAVAILABLE_CODES: ReadonlySet<string> = new Set(['40001', '40P01', '55P03', '25P03', '25P04'])
-
 /** @throws ReadsUnavailable where it is the database's fault that there is no answer */
 export async function asking<T>(question: Promise<T>): Promise<T> {
   try {
     return await question
   } catch (error) {
-    if (!isUnavailable(error)) throw error
+    if (!isAway(error)) throw error
     throw new ReadsUnavailable('the database does not answer', { cause: error })
   }
-}
-
-function isUnavailable(error: unknown): boolean {
-  if (error instanceof pg.DatabaseError) {
-    const { code = '' } = error
-    return UNAVAILABLE_CLASSES.has(code.slice(0, 2)) || UNAVAILABLE_CODES.has(code)
-  }
-  if (!(error instanceof Error)) return false
-  if (error instanceof ConnectFailed) return true
-  if ('code' in error && typeof error.code === 'string' && /^E[A-Z]+$/.test(error.code)) return true
-  // pg has no codes for its own: 'Connection terminated…'.
-  return /terminat|timeout|ended|closed/i.test(error.message)
-}
-
-/** Holds in force, as GetNetwork and ResumeHold answer them. */
-export function holdsOf({ holds }: Pick<NetworkState, 'holds'>) {
-  return (Object.keys(holds) as HoldCause[])
-    .map((cause) => ({ cause, ...holds[cause]! }))
-    .sort((a, b) => a.seq - b.seq)
 }

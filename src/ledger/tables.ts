@@ -1,170 +1,129 @@
 /**
- * The tables that follow from the log: each with its columns, how a row is made of what the image has, and how it is read back.
- * A column has the name of its field, in snake case.
+ * The tables that follow from the log: how a row is made of what the image has, and how it is read back. Columns and their types
+ * are those of the migration (gen/tables.ts); a field has the name of its column in camel case.
  *
  * Each statement is an insert or an upsert by primary key: there is no plan to go wrong. Texts are built once; a name stands
- * for one text for ever. One row goes as parameters, several as arrays. An array a column costs the server 3 µs a column and
- * statement, so rows of events and leases go as one array of texts, each its cells joined as in the text of an event. (A batch
- * of one event: 640 µs with arrays, 480 so.)
+ * for one text for ever. One row goes as parameters, several as one array of texts, each the row's cells joined as in the text of
+ * an event: no text of ours has control characters. (An array a column costs the server 3 µs a column and statement; one row as a
+ * text costs 30 µs more than as parameters.)
  */
 import type { Freshness, LookUp } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
-import type { Statement } from '../postgres/trip.ts'
+import { KEYS, TABLES } from '../gen/tables.ts'
+import type { Statement } from '../postgres/pipeline.ts'
 import { arrayLiteral } from '../postgres/values.ts'
-import { type Cell, COLUMNS, cellsOf, SEPARATOR, textOf } from './event-text.ts'
+import { NULL, SEPARATOR } from './event-text.ts'
 import type { PoolRow, RequestRow, Write } from './log.ts'
 
 export type Row = Readonly<Record<string, unknown>>
+type Table = keyof typeof TABLES
+type Cell = string | number | null
 
-/** Besides types of PostgreSQL: `ms` is a time in milliseconds, `hex` bytes. */
-type Type = 'text' | 'bigint' | 'integer' | 'smallint' | 'boolean' | 'inet' | 'cidr' | 'json' | 'ms' | 'hex'
-type Columns = readonly (readonly [name: string, type: Type])[]
-type Cells = readonly Cell[]
+type Value<Type> = Type extends `${infer T}?`
+  ? Value<T> | null
+  : Type extends 'bigint' | 'integer' | 'smallint' | 'timestamptz'
+    ? number
+    : Type extends 'json'
+      ? unknown
+      : Type extends 'boolean'
+        ? boolean
+        : string
+/** A row as it arrives. */
+export type RowOf<T extends Table> = {
+  readonly [C in keyof (typeof TABLES)[T]]: Value<(typeof TABLES)[T][C]>
+}
+type Camel<S> = S extends `${infer A}_${infer B}` ? `${A}${Capitalize<Camel<B>>}` : S
+type Fields<T extends Table> = {
+  readonly [C in Exclude<keyof RowOf<T>, 'network_id'> as Camel<C> & string]: RowOf<T>[C]
+}
 
-function read(type: Type, cell: string): string {
-  if (type === 'ms') return `to_timestamp(${cell}::float8 / 1000)`
-  if (type === 'hex') return `decode(${cell}, 'hex')`
+function read(type: string, cell: string): string {
+  if (type === 'timestamptz') return `to_timestamp(${cell}::float8 / 1000)`
+  if (type === 'bytea') return `decode(${cell}, 'hex')`
   return type === 'text' ? cell : `${cell}::${type}`
 }
 
-function sentAs(type: Type): string {
-  return type === 'ms' ? 'bigint' : type === 'json' || type === 'inet' || type === 'hex' ? 'text' : type
-}
-
-/**
- * `key`: the columns by which rows are replaced; null: they are only inserted. `join`: a row's cells as one text, where none
- * has control characters.
- */
+/** `key`: the columns by which rows are replaced; null: they are only inserted. */
 function writer<State>(
-  name: string,
-  columns: Columns,
+  table: Table,
   key: readonly string[] | null,
-  cells: (network: string, state: State) => Cells,
-  join: ((network: string, state: State) => string) | null,
+  cellsOf: (network: string, state: State) => readonly Cell[],
+  textOf: (network: string, state: State) => string,
 ) {
-  const names = columns.map((column) => column[0])
-  const update = names.filter((column) => !key?.includes(column))
-  const insert = `insert into ipledger.${name} (${names.join(', ')})`
-  const conflict =
-    key === null
-      ? ''
-      : ` on conflict (${key.join(', ')}) do update set ${update.map((column) => `${column} = excluded.${column}`).join(', ')}`
-  const one = `${insert} values (${columns.map(([, type], at) => read(type, `$${at + 1}`)).join(', ')})${conflict}`
+  const columns = Object.entries(TABLES[table]).map(([name, type]) => [name, type.replace('?', '')] as const)
+  const names = columns.map(([name]) => name)
+  const update = names.filter((name) => !key?.includes(name)).map((name) => `${name} = excluded.${name}`)
+  const conflict = key === null ? '' : ` on conflict (${key.join(', ')}) do update set ${update.join(', ')}`
+  const select = (cell: (at: number) => string) =>
+    columns.map(([, type], index) => read(type, cell(index + 1))).join(', ')
+  const insert = `insert into ipledger.${table} (${names.join(', ')})`
+  const one = `${insert} values (${select((at) => `$${at}`)})${conflict}`
   // `offset 0` keeps the server from splitting the text anew for each column.
-  const many =
-    join !== null
-      ? `${insert} select ${columns.map(([, type], at) => read(type, `r.cells[${at + 1}]`)).join(', ')}
-      from (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) r${conflict}`
-      : `${insert} select ${columns.map(([column, type]) => read(type, `u.${column}`)).join(', ')}
-      from unnest(${columns.map(([, type], at) => `$${at + 1}::${sentAs(type)}[]`).join(', ')}) as u (${names.join(', ')})${conflict}`
+  const many = `${insert} select ${select((at) => `r.cells[${at}]`)}
+    from (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) r${conflict}`
   return (network: string, states: readonly State[]): readonly Statement[] => {
     const [first] = states
     if (first === undefined) return []
-    if (states.length === 1) return [{ name: `write_${name}_row`, text: one, values: cells(network, first) }]
-    const rows = join === null ? states.map((state) => cells(network, state)) : []
-    const values =
-      join === null
-        ? columns.map((_, at) => arrayLiteral(rows.map((row) => row[at]!)))
-        : [arrayLiteral(states.map((state) => join(network, state)))]
-    return [{ name: `write_${name}`, text: many, values }]
+    if (states.length === 1)
+      return [{ name: `write_${table}_row`, text: one, values: cellsOf(network, first) }]
+    const rows = arrayLiteral(states.map((state) => textOf(network, state)))
+    return [{ name: `write_${table}`, text: many, values: [rows] }]
   }
 }
 
 export const insertEvents = writer<Write['events'][number]>(
   'event',
-  [...COLUMNS, ['digest', 'hex']],
   null,
-  (network, { event, digest }) => [...cellsOf(network, event), digest],
+  (_, { text, digest }) => [...text.split(SEPARATOR).map((cell) => (cell === NULL ? null : cell)), digest],
   (_, { text, digest }) => text + SEPARATOR + digest,
 )
 
-function snake(field: string): string {
-  return field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-}
-
-/** `key`: what tells its rows apart besides the network. `isReplaced`: rows are deleted first, and only inserted here. */
-function table<Field extends string, State>(
-  name: string,
-  key: readonly NoInfer<Field>[],
-  fields: Readonly<Record<Field, Type>>,
-  rowOf: (state: State) => Readonly<Record<NoInfer<Field>, unknown>>,
-  { isJoined = false, isReplaced = false } = {},
+/** `isReplaced`: rows are deleted first, and only inserted here. */
+function table<T extends Table, State>(
+  name: T,
+  fieldsOf: (state: State) => Readonly<Record<keyof Fields<T>, unknown>>,
+  isReplaced = false,
 ) {
-  const columns = (Object.entries(fields) as [Field, Type][]).map(
-    ([field, type]) => [field, snake(field), type] as const,
+  const columns = Object.entries(TABLES[name]).map(
+    ([column, type]) =>
+      [
+        column.replaceAll(/_(.)/g, (_, letter) => letter.toUpperCase()),
+        column,
+        type.startsWith('json'),
+      ] as const,
   )
-  const keys = ['network_id', ...key.map(snake)]
-  const cellOf = (type: Type, value: unknown): Cell => {
-    if (value === null || value === undefined) return null
-    if (type === 'json') return JSON.stringify(value)
-    return type === 'boolean' ? String(value) : (value as Cell)
+  const cellsOf = (network: string, state: State): readonly Cell[] => {
+    const fields: Readonly<Record<string, unknown>> = { ...fieldsOf(state), networkId: network }
+    return columns.map(([field, , isJson]) => {
+      const value = fields[field] ?? null
+      return isJson && value !== null ? JSON.stringify(value) : (value as Cell)
+    })
   }
-  const cells = (network: string, state: State): Cells => {
-    const row = rowOf(state)
-    return [network, ...columns.map(([field, , type]) => cellOf(type, row[field]))]
-  }
+  const textOf = (network: string, state: State): string =>
+    cellsOf(network, state)
+      .map((cell) => cell ?? NULL)
+      .join(SEPARATOR)
   return {
-    /** The primary key. */
-    keys,
-    write: writer(
-      name,
-      [['network_id', 'text'], ...columns.map(([, column, type]) => [column, type] as const)],
-      isReplaced ? null : keys,
-      cells,
-      isJoined ? (network, state) => textOf(cells(network, state)) : null,
-    ),
+    write: writer(name, isReplaced ? null : KEYS[name], cellsOf, textOf),
     read: (row: Row) =>
-      Object.fromEntries(columns.map(([field, column]) => [field, row[column]])) as Record<Field, unknown>,
+      Object.fromEntries(columns.slice(1).map(([field, column]) => [field, row[column]])) as Fields<T>,
   }
 }
 
-const LEASE = table(
-  'lease',
-  ['address'],
-  { address: 'inet', seq: 'bigint', poolId: 'bigint', state: 'text', confirmBy: 'ms', availableAt: 'ms' },
-  (record: AddressRecord) => record,
-  { isJoined: true },
-)
+const LEASE = table('lease', (record: AddressRecord) => record)
 
-const POOL = table(
-  'pool',
-  ['poolId'],
-  {
-    poolId: 'bigint',
-    name: 'text',
-    cidr: 'cidr',
-    prefixLength: 'smallint',
-    settings: 'json',
-    version: 'bigint',
-    createdAt: 'ms',
-    updatedAt: 'ms',
-  },
-  (pool: PoolRow) => ({ ...pool.settings!, ...pool }),
-)
+const POOL = table('pool', (pool: PoolRow) => ({ ...pool.settings!, ...pool }))
 
 export function poolOf(row: Row): PoolRow {
   const { name, cidr, prefixLength, ...pool } = POOL.read(row)
   return pool as PoolRow
 }
 
-const NETWORK = table(
-  'network',
-  [],
-  {
-    description: 'text',
-    labels: 'json',
-    era: 'integer',
-    identity: 'text',
-    recovering: 'bigint',
-    recoveredAt: 'ms',
-    holds: 'json',
-    version: 'bigint',
-    createdAt: 'ms',
-    updatedAt: 'ms',
-  },
-  (network: NetworkState) => ({ ...network, recovering: network.recovering?.seq }),
-)
+const NETWORK = table('network', (network: NetworkState) => ({
+  ...network,
+  recovering: network.recovering?.seq,
+}))
 
 /** A network `n` with the event by which it is RECOVERING, `b`. */
 export const NETWORK_ROWS = `select n.*, b.at as recovering_at, b.details ->> 'why' as recovering_why from ipledger.network n
@@ -176,73 +135,26 @@ export function networkOf(row: Row): NetworkState {
   return { ...network, recovering } as NetworkState
 }
 
-const SOURCE = table(
-  'source',
-  ['sourceId'],
-  {
-    sourceId: 'text',
-    declaration: 'json',
-    state: 'text',
-    version: 'bigint',
-    registeredAt: 'ms',
-    registeredBy: 'text',
-    enabledAt: 'ms',
-    enabledBy: 'text',
-    enabledSeq: 'bigint',
-    retiredAt: 'ms',
-    epoch: 'text',
-    epochSeq: 'bigint',
-    epochHead: 'bigint',
-    epochAt: 'ms',
-  },
-  ({ epoch, ...source }: SourceState) => ({
-    ...source,
-    sourceId: source.declaration.id,
-    epoch: epoch?.name,
-    epochSeq: epoch?.seq,
-    epochHead: epoch?.head,
-    epochAt: epoch?.at,
-  }),
-)
+const SOURCE = table('source', ({ epoch, ...source }: SourceState) => ({
+  ...source,
+  sourceId: source.declaration.id,
+  epoch: epoch?.name,
+  epochSeq: epoch?.seq,
+  epochHead: epoch?.head,
+  epochAt: epoch?.at,
+}))
 
 export function sourceOf(row: Row): SourceState {
-  const {
-    sourceId: _,
-    epoch: name,
-    epochSeq: seq,
-    epochHead: head,
-    epochAt: at,
-    ...source
-  } = SOURCE.read(row)
+  const { sourceId, epoch: name, epochSeq: seq, epochHead: head, epochAt: at, ...source } = SOURCE.read(row)
   return { ...source, epoch: name === null ? null : { name, seq, head, at } } as SourceState
 }
 
-const SOURCE_REPORT = table(
-  'source_report',
-  ['sourceId'],
-  {
-    sourceId: 'text',
-    epoch: 'text',
-    era: 'integer',
-    warm: 'boolean',
-    sequence: 'bigint',
-    digest: 'text',
-    entries: 'integer',
-    counted: 'json',
-    countedTotal: 'bigint',
-    reportedAt: 'ms',
-    completeAt: 'ms',
-    completeHead: 'bigint',
-    partialSince: 'ms',
-    partialBecause: 'json',
-  },
-  (fresh: Freshness) => ({
-    ...fresh,
-    sourceId: fresh.source,
-    counted: fresh.counted.map(({ sequence, head, at }) => [sequence, head, at]),
-    partialBecause: fresh.partialSince === null ? null : fresh.partialBecause,
-  }),
-)
+const SOURCE_REPORT = table('source_report', (fresh: Freshness) => ({
+  ...fresh,
+  sourceId: fresh.source,
+  counted: fresh.counted.map(({ sequence, head, at }) => [sequence, head, at]),
+  partialBecause: fresh.partialSince === null ? null : fresh.partialBecause,
+}))
 
 export function freshnessOf(row: Row): Freshness {
   const { sourceId: source, counted, partialBecause, ...fresh } = SOURCE_REPORT.read(row)
@@ -251,39 +163,25 @@ export function freshnessOf(row: Row): Freshness {
     source,
     counted: (counted as [number, number, number][]).map(([sequence, head, at]) => ({ sequence, head, at })),
     partialBecause: (partialBecause ?? []) as readonly string[],
-  } as Freshness
+  }
 }
 
 /** Nobody known is a row of empty texts, since a key can't be null. */
+const NOBODY = { kind: '', name: '', uid: '', incarnation: '', interface: '' }
 const SIGHTING = table(
   'sighting',
-  ['address', 'sourceId', 'ownerKind', 'ownerUid', 'ownerIncarnation', 'ownerInterface'],
-  {
-    address: 'inet',
-    sourceId: 'text',
-    ownerKind: 'text',
-    ownerName: 'text',
-    ownerUid: 'text',
-    ownerIncarnation: 'text',
-    ownerInterface: 'text',
-    node: 'text',
-    state: 'text',
-    appearedSeq: 'bigint',
-    appearedHead: 'bigint',
-    vanishedSeq: 'bigint',
-    terminalSeq: 'bigint',
-    terminalAt: 'ms',
+  (one: Sighting) => {
+    const { kind, name, uid, incarnation, interface: on } = one.owner ?? NOBODY
+    const owner = {
+      ownerKind: kind,
+      ownerName: name,
+      ownerUid: uid,
+      ownerIncarnation: incarnation,
+      ownerInterface: on,
+    }
+    return { ...one, ...owner, sourceId: one.source }
   },
-  (one: Sighting) => ({
-    ...one,
-    sourceId: one.source,
-    ownerKind: one.owner?.kind ?? '',
-    ownerName: one.owner?.name ?? '',
-    ownerUid: one.owner?.uid ?? '',
-    ownerIncarnation: one.owner?.incarnation ?? '',
-    ownerInterface: one.owner?.interface ?? '',
-  }),
-  { isReplaced: true },
+  true,
 )
 
 /** Field by field, since there may be a million. */
@@ -296,19 +194,16 @@ export function sightingOf(row: Row): Sighting {
     node: row.node,
     state: row.state,
     appearedSeq: row.appeared_seq,
+    appearedAt: row.appeared_at,
     appearedHead: row.appeared_head,
     vanishedSeq: row.vanished_seq,
     terminalSeq: row.terminal_seq,
     terminalAt: row.terminal_at,
+    restsUntil: row.rests_until,
   } as Sighting
 }
 
-const REQUEST = table(
-  'request',
-  ['requestId'],
-  { requestId: 'text', fingerprint: 'text', method: 'text', seq: 'bigint', at: 'ms', answer: 'json' },
-  (request: RequestRow) => request,
-)
+const REQUEST = table('request', (request: RequestRow) => request)
 
 /** Written by the job that asks. */
 export function lookUpOf(row: Row): LookUp {
@@ -325,36 +220,31 @@ export function lookUpOf(row: Row): LookUp {
   } as LookUp
 }
 
-/** Primary keys of the tables that are the fold of the log. */
-export const KEYS = {
-  lease: LEASE.keys,
-  pool: POOL.keys,
-  network: NETWORK.keys,
-  source: SOURCE.keys,
-  sighting: SIGHTING.keys,
-} as const
+function clear(
+  table: Table,
+  column: string,
+  type: string,
+  network: string,
+  values: readonly Cell[],
+): readonly Statement[] {
+  const text = `delete from ipledger.${table} where network_id = $1 and ${column} = any ($2::${type}[])`
+  return values.length === 0 ? [] : [{ name: `delete_${table}`, text, values: [network, values] }]
+}
 
 export function writeStatements(network: string, write: Write): readonly Statement[] {
-  const kept = write.pools.filter(({ settings }) => settings !== null)
-  const deleted = write.pools.filter(({ settings }) => settings === null).map(({ poolId }) => poolId)
-  const clear = (
-    name: string,
-    type: string,
-    column: string,
-    values: readonly Cell[],
-  ): readonly Statement[] => {
-    const text = `delete from ipledger.${name} where network_id = $1 and ${column} = any ($2::${type}[])`
-    return values.length === 0 ? [] : [{ name: `delete_${name}`, text, values: [network, values] }]
-  }
+  const { kept = [], deleted = [] } = Object.groupBy(write.pools, ({ settings }) =>
+    settings === null ? 'deleted' : 'kept',
+  )
+  const ids = deleted.map(({ poolId }) => poolId)
   return [
     ...insertEvents(network, write.events),
     ...LEASE.write(network, write.records),
-    ...clear('pool', 'bigint', 'pool_id', deleted),
+    ...clear('pool', 'pool_id', 'bigint', network, ids),
     ...POOL.write(network, kept),
     ...NETWORK.write(network, write.network === null ? [] : [write.network]),
     ...SOURCE.write(network, write.sources),
     ...SOURCE_REPORT.write(network, write.freshness),
-    ...clear('sighting', 'inet', 'address', [...write.sightings.keys()]),
+    ...clear('sighting', 'address', 'inet', network, [...write.sightings.keys()]),
     ...SIGHTING.write(network, [...write.sightings.values()].flat()),
     ...REQUEST.write(network, write.requests),
   ]

@@ -15,8 +15,9 @@
  * digest that were kept elsewhere.
  */
 import type pg from 'pg'
+import { LEGAL_CHANGES } from '../core/lifecycle.ts'
+import { KEYS } from '../gen/tables.ts'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
-import { KEYS } from './tables.ts'
 
 type FindingCode =
   | 'EVENT_MISSING'
@@ -77,19 +78,6 @@ const NO_DIGEST = '0'.repeat(64)
 const SLICE_MS = 400
 const MOST_ROWS = 200_000
 
-/** What may follow what: state before, event, state after. */
-const LEGAL = [
-  ...['RESERVED', 'ACTIVE'].map((after) => `FREE lease.reserved ${after}`),
-  'FREE lease.adopted ACTIVE',
-  'RESERVED lease.confirmed ACTIVE',
-  ...['RESERVED', 'ACTIVE', 'QUARANTINED'].flatMap((held) => [
-    `${held} lease.updated ${held}`,
-    `${held} lease.released FREE`,
-    `${held} lease.reaped FREE`,
-  ]),
-  ...['FREE', 'RESERVED', 'ACTIVE', 'QUARANTINED'].map((before) => `${before} lease.quarantined QUARANTINED`),
-]
-
 const DIFFERENCE = `json_agg(json_build_object('what', v.what, 'seq', v.seq, 'address', host(v.address), 'message', v.message,
   'expected', v.expected, 'found', v.found) order by v.seq, v.address) filter (where v.what is not null)`
 
@@ -135,7 +123,7 @@ const LOG = `
            when w.at < w.before_at then 'EVENT_ILLEGAL'
            when w.address is null then null
            when w.previous > 0 and p.address is distinct from w.address then 'CHAIN_BROKEN'
-           when coalesce(p.state, 'FREE') || ' ' || w.type || ' ' || w.state <> all ('{${LEGAL.join(',')}}')
+           when coalesce(p.state, 'FREE') || ' ' || w.type || ' ' || w.state <> all ('{${[...LEGAL_CHANGES].join(',')}}')
              or w.token <> case when coalesce(p.state, 'FREE') = 'FREE' then w.seq else p.token end
              or (w.state = 'FREE') <> (w.ended is not null and w.available_at is not null) then 'EVENT_ILLEGAL'
            when w.previous = 0 and not exists (
@@ -151,9 +139,9 @@ const LEASES = `
              format('the row of %s is not what its last event says%s', host(l.address), ', which is ' || n.seq) as message
         from (select l.* from ipledger.lease l where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) l
         left join lateral (
-          select e.address = l.address and (e.pool_id, e.state) = (l.pool_id, l.state) and e.confirm_by is not distinct from l.confirm_by
+          select e.address = l.address and (e.pool_id, e.state, e.node) = (l.pool_id, l.state, l.node) and e.confirm_by is not distinct from l.confirm_by
                  and e.available_at is not distinct from l.available_at as is_same,
-                 json_build_object('seq', e.seq, 'address', e.address, 'pool_id', e.pool_id, 'state', e.state, 'confirm_by', e.confirm_by,
+                 json_build_object('seq', e.seq, 'address', e.address, 'pool_id', e.pool_id, 'state', e.state, 'node', e.node, 'confirm_by', e.confirm_by,
                    'available_at', e.available_at) as row
             from ipledger.event e where e.network_id = $1 and e.seq = l.seq limit 1) e on true
         left join lateral (

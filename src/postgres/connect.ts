@@ -2,13 +2,15 @@
  * The only place that opens connections to PostgreSQL.
  *
  * Every connection reads values as `values.ts` says, names itself, keeps its socket alive and gives up connecting after
- * 5 s. A connection of `connect` is checked before it is handed out, after every reconnect too: a failover can end on a
+ * 5 s in which this process ran. A connection of `connect` is checked before it is handed out, after every reconnect too: a failover can end on a
  * server that forgets acknowledged commits.
  */
 
 import pg from 'pg'
 import { StartRefused } from '../config.ts'
-import { sever } from './trip.ts'
+import { afterRunning } from '../time-limit.ts'
+import { ConnectionLost, lostOr } from './connection-lost.ts'
+import { sever } from './pipeline.ts'
 import { valueTypes } from './values.ts'
 
 type ConnectTarget = {
@@ -30,15 +32,119 @@ export const IDENTITY_SQL = `(select system_identifier from pg_control_system())
   || '/' || (select oid from pg_database where datname = current_database())
   || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
 
-/** Could not connect; the message is one sentence without the password, the cause is what the driver threw. */
-export class ConnectFailed extends Error {
-  override readonly name = 'ConnectFailed'
+/**
+ * The driver's own limit counts also time in which this process did not run. And without a listener from the start a server that
+ * dies with the packet that opens a connection would end this process; whoever waits for an answer hears of it anyway.
+ */
+class Client extends pg.Client {
+  constructor(config?: pg.ClientConfig) {
+    super(config)
+    this.on('error', () => {})
+  }
+
+  override connect(): Promise<pg.Client>
+  override connect(callback: (error: Error) => void): void
+  override connect(callback?: (error: Error) => void): Promise<pg.Client> | undefined {
+    const inTime = afterRunning(CONNECT_TIMEOUT_MS, () => sever(this, new Error('timeout expired')))
+    const connected = super
+      .connect()
+      .catch((error: unknown) => {
+        throw new ConnectionLost(describe(error, placeOf(this)), error)
+      })
+      .finally(inTime)
+    if (callback === undefined) return connected
+    // The driver's pool takes a null for success.
+    connected.then(() => callback(null as unknown as Error), callback)
+    return undefined
+  }
+
+  /** What fails because the connection is gone says so, and nothing else does. */
+  override query(...asked: readonly never[]): never {
+    const answer: unknown = Reflect.apply(super.query, this, asked)
+    if (!(answer instanceof Promise)) return answer as never
+    return answer.catch((error) => {
+      throw lostOr(error, this)
+    }) as never
+  }
+}
+
+type Lent = (
+  error: Error | undefined,
+  client: pg.PoolClient | undefined,
+  done: (release?: boolean | Error) => void,
+) => void
+
+/**
+ * Whoever waits for a connection waits for as long as others bring theirs back: a pool that is busy is no database that is
+ * away. (10,000 reads at once: after 5 s most were told that the database does not answer.)
+ */
+class FairPool extends pg.Pool {
+  readonly #waiting = new Set<() => void>()
+  #lent = 0
+  #returned = 0
+
+  constructor(options: pg.PoolConfig) {
+    super(options)
+    this.on('release', (error) => {
+      if (!error) this.#returned += 1
+      this.#goOn()
+    })
+  }
+
+  override connect(): Promise<pg.PoolClient>
+  override connect(callback: Lent): void
+  override connect(callback?: Lent): Promise<pg.PoolClient> | undefined {
+    const client = this.#take()
+    if (callback === undefined) return client
+    client.then(
+      (lent) => callback(undefined, lent, lent.release),
+      (error: Error) => callback(error, undefined, () => {}),
+    )
+    return undefined
+  }
+
+  async #take(): Promise<pg.PoolClient> {
+    if (this.ending) throw new ConnectionLost('The pool of connections is closed.', undefined)
+    if (this.#lent < this.options.max) this.#lent += 1
+    else await this.#place()
+    try {
+      return await super.connect()
+    } catch (error) {
+      this.#goOn()
+      throw error
+    }
+  }
+
+  #place(): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const wait = (returned: number) =>
+      afterRunning(CONNECT_TIMEOUT_MS, () => {
+        if (this.#returned > returned) inTime = wait(this.#returned)
+        else if (this.#waiting.delete(resolve)) {
+          const seconds = CONNECT_TIMEOUT_MS / 1_000
+          reject(new ConnectionLost(`No connection came free in ${seconds} s: all are busy.`, undefined))
+        }
+      })
+    let inTime = wait(this.#returned)
+    this.#waiting.add(resolve)
+    return promise.finally(() => inTime())
+  }
+
+  /** A place is free: it is the next one's. */
+  #goOn(): void {
+    const [next] = this.#waiting
+    if (next === undefined) this.#lent -= 1
+    else {
+      this.#waiting.delete(next)
+      next()
+    }
+  }
 }
 
 /**
  * When the server goes away, what is in flight rejects and `end` is emitted; the connection is then of no further use.
  *
- * @throws ConnectFailed, or StartRefused if the server must not be written to
+ * @throws ConnectionLost, or StartRefused if the server must not be written to
  */
 export async function connect(target: ConnectTarget): Promise<pg.Client> {
   const client = await connectUnchecked(target)
@@ -51,17 +157,14 @@ export async function connect(target: ConnectTarget): Promise<pg.Client> {
   }
 }
 
-/** @throws ConnectFailed */
+/** @throws ConnectionLost */
 export async function connectUnchecked(target: ConnectTarget): Promise<pg.Client> {
-  const client = new pg.Client(options(target))
-  // Without a listener a lost idle connection would end the process; whoever waits for an answer hears of it anyway.
-  client.on('error', () => {})
+  const client = new Client(options(target))
   try {
-    await client.connect()
-    return client
+    return await client.connect()
   } catch (error) {
     await client.end().catch(() => {})
-    throw new ConnectFailed(describe(error, place(target.url)), { cause: error })
+    throw error
   }
 }
 
@@ -91,29 +194,18 @@ export function createPool(
 ): pg.Pool {
   const { max, onLost, prepare } = target
   const onConnect = async (client: pg.ClientBase): Promise<void> => {
-    // The pool's own time-out has passed by then.
-    const timer = setTimeout(() => sever(client), CONNECT_TIMEOUT_MS)
+    const inTime = afterRunning(CONNECT_TIMEOUT_MS, () => sever(client))
     try {
       await prepare?.(client)
     } finally {
-      clearTimeout(timer)
+      inTime()
     }
   }
-  const pool = new pg.Pool({ ...options(target), max, idleTimeoutMillis: 30_000, onConnect })
+  const pool = new FairPool({ ...options(target), max, idleTimeoutMillis: 30_000, onConnect, Client })
   pool.on('error', (error) => onLost?.(error))
-  // One that is lost while it is lent out: its borrower's statement fails, but pg reports it here as well.
-  pool.on('connect', (client) => client.on('error', () => {}))
+  // Each connection has a listener of its own; graphile-worker warns of a pool that has none for new connections.
+  pool.on('connect', () => {})
   return pool
-}
-
-/** @throws ConnectFailed, or StartRefused if the server must not be written to */
-export async function borrow(pool: pg.Pool): Promise<pg.PoolClient> {
-  try {
-    return await pool.connect()
-  } catch (error) {
-    if (error instanceof StartRefused) throw error
-    throw new ConnectFailed(describe(error, place(pool.options.connectionString!)), { cause: error })
-  }
 }
 
 /** @throws StartRefused in one sentence when this server would lose, mangle or refuse what is written to it. */
@@ -189,7 +281,10 @@ export function replaceLogin(
 
 /** Where a connection string leads, without login and password. */
 export function place(url: string): string {
-  const { host, port, database } = readUrl(url)
+  return placeOf(readUrl(url))
+}
+
+function placeOf({ host, port, database = '' }: Pick<pg.Client, 'host' | 'port' | 'database'>): string {
   return `PostgreSQL at ${host.startsWith('/') ? host : `${host}:${port}`}, database "${database}"`
 }
 
@@ -197,7 +292,6 @@ function options(target: ConnectTarget): pg.ClientConfig {
   return {
     connectionString: target.url,
     application_name: target.applicationName,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_AFTER_MS,
     types: valueTypes,

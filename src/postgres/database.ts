@@ -39,7 +39,7 @@ type Options = {
 
 type Place = Pick<Config, 'databaseUrl' | 'databaseAdminUrl' | 'directory'>
 
-/** @throws StartRefused or ConnectFailed, whose message is for people */
+/** @throws StartRefused or ConnectionLost, whose message is for people */
 export async function openDatabase(config: Place, options: Options): Promise<Database> {
   requireBoth(config)
   const { databaseUrl, databaseAdminUrl, directory } = config
@@ -66,7 +66,7 @@ export type FoundDatabase = {
  * For commands that look at what is there: no server, role or schema is made or altered, and none is migrated, least of
  * all by a newer checkout than the one that serves.
  *
- * @throws StartRefused or ConnectFailed, whose message is for people
+ * @throws StartRefused or ConnectionLost, whose message is for people
  */
 export async function findDatabase(config: Place, options: { readonly log: Logger }): Promise<FoundDatabase> {
   requireBoth(config)

@@ -15,6 +15,7 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
 import { createPool, readUrl } from './connect.ts'
+import { sqlState } from './connection-lost.ts'
 import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
 
 export const JOBS_SCHEMA = 'graphile_worker'
@@ -225,10 +226,6 @@ async function readText(file: URL): Promise<string> {
 
 function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex')
-}
-
-function sqlState(error: unknown): string | undefined {
-  return error instanceof pg.DatabaseError ? error.code : undefined
 }
 
 function messageOf(error: unknown): string {

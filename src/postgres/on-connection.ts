@@ -3,8 +3,8 @@
  * nothing, so the connection is severed after a while. When the work fails, its connection is closed with it.
  */
 import type pg from 'pg'
-import { borrow } from './connect.ts'
-import { sever } from './trip.ts'
+import { afterRunning } from '../time-limit.ts'
+import { sever } from './pipeline.ts'
 
 /** Longer than the role's own time-out of a statement: then nobody is there to report it. */
 const STATEMENT_WITHIN_MS = 7_000
@@ -16,8 +16,8 @@ export async function onConnection<T>(
   work: (client: pg.PoolClient) => Promise<T>,
   withinMs = WORK_WITHIN_MS,
 ): Promise<T> {
-  const client = await borrow(database)
-  const timeout = setTimeout(() => sever(client), withinMs)
+  const client = await database.connect()
+  const inTime = afterRunning(withinMs, () => sever(client))
   try {
     const result = await work(client)
     client.release()
@@ -26,7 +26,7 @@ export async function onConnection<T>(
     discard(client)
     throw error
   } finally {
-    clearTimeout(timeout)
+    inTime()
   }
 }
 

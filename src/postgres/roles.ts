@@ -21,7 +21,8 @@ import { createHmac, hash, pbkdf2Sync } from 'node:crypto'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
-import { ConnectFailed, connectUnchecked, readUrl, replaceLogin } from './connect.ts'
+import { connectUnchecked, readUrl, replaceLogin } from './connect.ts'
+import { ConnectionLost, sqlState } from './connection-lost.ts'
 
 export const SERVICE_ROLE = 'ipledger_service'
 const JOBS_ROLE = 'ipledger_jobs'
@@ -175,8 +176,7 @@ export async function ensureRoles(
     } catch (error) {
       // If the connection is lost, the first error says so.
       await admin.query('rollback').catch(() => {})
-      const code = error instanceof pg.DatabaseError ? error.code : undefined
-      if (!COLLIDED.has(code) || attempt === ATTEMPTS) throw error
+      if (!COLLIDED.has(sqlState(error)) || attempt === ATTEMPTS) throw error
     }
   }
 }
@@ -249,7 +249,7 @@ async function setUp(
     for (const statement of needed) await admin.query(statement)
     for (const { statement, mayRun } of revocations) if (mayRun) await admin.query(statement)
   } catch (error) {
-    if (!(error instanceof pg.DatabaseError) || error.code !== INSUFFICIENT_PRIVILEGE) throw error
+    if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
     const what = `Role "${admin.user}" may not set up the roles of ipledger. Let a superuser run this once in database "${admin.database}", then start again:`
     const all = [...needed, ...revocations.map(({ statement }) => statement)]
     throw new StartRefused(toRun(what, all), { cause: error })
@@ -337,8 +337,7 @@ async function canLogIn(url: string): Promise<boolean> {
     await (await connectUnchecked({ url, applicationName: 'ipledger roles' })).end()
     return true
   } catch (error) {
-    const cause = error instanceof ConnectFailed ? error.cause : undefined
-    if (cause instanceof pg.DatabaseError && WRONG_PASSWORD.has(cause.code)) return false
+    if (error instanceof ConnectionLost && WRONG_PASSWORD.has(sqlState(error.cause))) return false
     throw error
   }
 }

@@ -92,7 +92,8 @@ async function start(options: Options, identity: Identity, port: number): Promis
     try {
       return await startOnce(options, identity, port)
     } catch (error) {
-      if (!(error instanceof Error && /shared memory/.test(error.message))) throw error
+      // Any other failure takes the file of the postmaster along.
+      if ((await readPostmaster(options.dataDirectory)) === undefined) throw error
       await delay(ms)
     }
   }

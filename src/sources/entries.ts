@@ -15,7 +15,7 @@ import { hash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { addressMeant, formatAddress, isMalformed, parseAddress } from '../core/address.ts'
 import { type Entry, TERMINAL } from '../core/event.ts'
-import { isNowhere } from '../core/nowhere.ts'
+import { isSpecialPurpose } from '../core/special-purpose-ranges.ts'
 import type { GivenEntry } from './source.ts'
 
 /** Whose list it is. */
@@ -101,7 +101,7 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
     const refused = parseAddress(text)
     return { entry: null, why: isMalformed(refused) ? refused.malformed : 'is not an address' }
   }
-  if (isNowhere(meant)) return IGNORED
+  if (isSpecialPurpose(meant)) return IGNORED
   const address = formatAddress(meant)
   const why = whyUnreadable(given, ownNode)
   if (why !== null) return { entry: entryOf(address, ownNode, ''), why }

@@ -7,7 +7,7 @@ import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, type RequestOptions, request as requestHttps } from 'node:https'
 import { z } from 'zod'
-import { type Secrets, whyNeverAsked, whyNotAllowed } from './settings.ts'
+import { type Secrets, whyNotAsked } from './settings.ts'
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
@@ -24,15 +24,17 @@ export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 
   const https = new HttpsAgent({ keepAlive: true, ...Object.fromEntries(given) })
   return async (url, largest, signal, { headers, ...options } = {}) => {
     const to = options.socketPath ? `unix:${options.socketPath}` : url.origin
-    const notAllowed = whyNotAllowed(to, secrets?.origin)
-    if (notAllowed !== null) throw new Error(notAllowed)
-    checkAddress(url.hostname.replace(/^\[|\]$/g, ''))
+    const check = (host?: string): void => {
+      const why = whyNotAsked(to, secrets?.origin, host)
+      if (why !== null) throw new Error(why)
+    }
+    check()
     const [request, agent] = url.protocol === 'https:' ? [requestHttps, https] : [requestHttp, http]
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       const sent = request(url, {
         agent,
         ...options,
-        lookup: lookUpHost,
+        lookup: lookUpThrough(check),
         signal,
         headers: { accept: 'application/json', 'accept-encoding': 'identity', ...headers },
       })
@@ -51,26 +53,22 @@ export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 
   }
 }
 
-function checkAddress(host: string): void {
-  const why = whyNeverAsked(host)
-  if (why !== null) throw new Error(why)
-}
-
-/** `dns.lookup` for connections: a name that leads to such an address is not connected to. */
-function lookUpHost(
-  host: string,
-  options: LookupOptions,
-  answer: (error: Error | null, address: string | LookupAddress[], family?: number) => void,
-): void {
-  lookup(host, options, (error, found: string | LookupAddress[], family) => {
-    try {
-      if (error === null)
-        for (const one of typeof found === 'string' ? [{ address: found }] : found) checkAddress(one.address)
-      answer(error, found, family)
-    } catch (refused) {
-      answer(refused as Error, [])
-    }
-  })
+/** `dns.lookup` for connections: no address is connected to that `check` throws at. */
+function lookUpThrough(check: (address: string) => void) {
+  return (
+    host: string,
+    options: LookupOptions,
+    answer: (error: Error | null, address: string | LookupAddress[], family?: number) => void,
+  ): void =>
+    lookup(host, options, (error, found: string | LookupAddress[], family) => {
+      try {
+        if (error === null)
+          for (const one of typeof found === 'string' ? [{ address: found }] : found) check(one.address)
+        answer(error, found, family)
+      } catch (refused) {
+        answer(refused as Error, [])
+      }
+    })
 }
 
 export const failure = z.object({ message: z.string() })

@@ -12,7 +12,7 @@
 import type pg from 'pg'
 import { z } from 'zod'
 import { isMalformed, parseAddress } from '../core/address.ts'
-import type { Command, Freshness } from '../core/command.ts'
+import type { Actor, Command, Freshness } from '../core/command.ts'
 import { freshnessAfter, isNews, isSpaced } from '../core/decide-report.ts'
 import type { Entry, SourceDeclaration } from '../core/event.ts'
 import { isSame, ownerOf } from '../core/evolve.ts'
@@ -22,12 +22,13 @@ import type { Owner } from '../core/owner.ts'
 import { eraOf, POLICY } from '../core/policy.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
-import { Unavailable } from '../ledger/loop.ts'
+import { Unavailable } from '../ledger/ledger.ts'
 import { freshnessOf, sourceOf } from '../ledger/tables.ts'
 import { createLogLimit } from '../log-limit.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countReport } from '../telemetry.ts'
 import { digestingList, inSlices, inTurns, readingEntries } from './entries.ts'
+import { isProof, proofOf } from './proof.ts'
 import type { GivenEntry } from './source.ts'
 
 /** Questions handed to a source with the answer to its report. */
@@ -41,7 +42,9 @@ export type Reporting = {
   readonly traceId: string | null
   /** `performance.now()` after which nobody waits for the answer. */
   readonly deadline: number
-  readonly mayReport: (source: SourceDeclaration) => Refusal | null
+  /** Who calls. */
+  readonly actor: Actor
+  readonly mayReport: (source: Pick<SourceDeclaration, 'id' | 'node'>) => Refusal | null
 }
 
 /** What a report is begun at. */
@@ -50,6 +53,8 @@ type Begin = {
   readonly head: number
   /** Milliseconds since 1970, by the ledger's clock. */
   readonly begunAt: number
+  /** That `head` was answered to this source. */
+  readonly proof: Uint8Array
 }
 
 export type ReportGiven = Reporting &
@@ -110,6 +115,7 @@ type Standing = {
   readonly head: number
   readonly era: number
   readonly isRecovering: boolean
+  readonly secret: Buffer
   readonly questions: readonly Verification[]
 }
 
@@ -126,12 +132,32 @@ export function createIntake({ ledger, database, log }: IntakeOptions) {
   const remembered = new Map<string, Standing>()
   const logLimit = createLogLimit()
 
-  async function begin(asked: Reporting) {
+  async function standingAt(asked: Reporting): Promise<Standing | Refusal> {
     const standing = await standingOf(database, asked)
+    const isUnknown = 'reason' in standing && standing.reason === 'SOURCE_NOT_FOUND'
+    return (isUnknown ? await noteUnknown(asked) : null) ?? standing
+  }
+
+  /** Whether the network recovers is known under the lock only: after a restore this call may be the first of all. */
+  async function noteUnknown(asked: Reporting): Promise<Refusal | null> {
+    const { network, source, actor, traceId, deadline, mayReport } = asked
+    if (mayReport({ id: source, node: actor.node ?? '' }) !== null) return null
+    const rest = { cause: 'UNKNOWN_SOURCE', requestId: null, fingerprint: null, traceId }
+    const outcome = await ledger.submit(
+      { type: 'unknownSource', network, source, actor, ...rest },
+      { deadline },
+    )
+    return outcome.ok ? null : outcome.refusal
+  }
+
+  async function begin(asked: Reporting) {
+    const standing = await standingAt(asked)
     if ('reason' in standing) return standing
     const { source, era, fresh, head } = standing
     const sequence = (fresh?.sequence ?? 0) + 1
-    return { sequence, head, begunAt: ledger.now(), era, intervalMs: source.declaration.intervalMs }
+    const { intervalMs } = source.declaration
+    const proof = proofAt(asked, standing, head)
+    return { sequence, head, begunAt: ledger.now(), proof, era, intervalMs }
   }
 
   async function report(told: ReportGiven): Promise<Reported | Refusal> {
@@ -148,13 +174,10 @@ export function createIntake({ ledger, database, log }: IntakeOptions) {
     }
   }
 
-  function answered(
-    given: ReportGiven,
-    { questions, head, fresh }: Standing,
-    step: Partial<Reported>,
-  ): Reported {
+  function answered(given: ReportGiven, standing: Standing, step: Partial<Reported>): Reported {
+    const { questions, head, fresh } = standing
     const sequence = step.resend ? given.sequence : Math.max(given.sequence, fresh?.sequence ?? 0) + 1
-    const next = { sequence, head, begunAt: ledger.now() }
+    const next = { sequence, head, begunAt: ledger.now(), proof: proofAt(given, standing, head) }
     return { ...NOTHING_TAKEN, ...step, verifications: questions, next }
   }
 
@@ -178,7 +201,7 @@ export function createIntake({ ledger, database, log }: IntakeOptions) {
   }
 
   async function take(given: ReportGiven): Promise<Reported | Refusal> {
-    const standing = await standingOf(database, given)
+    const standing = await standingAt(given)
     if ('reason' in standing) return standing
     const { content } = given
     if ('entries' in content) return inFull(given, content.entries, standing)
@@ -189,7 +212,13 @@ export function createIntake({ ledger, database, log }: IntakeOptions) {
     const isResent = !given.complete || !isStored(given, digest, standing) || isOrdinary(given, standing)
     if (isResent) return answered(given, standing, { resend: true })
     const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
-    const taken = await submit(given, { because: [], complete: true, entries: [], vanished: [], last })
+    const taken = await submit(given, standing, {
+      because: [],
+      complete: true,
+      entries: [],
+      vanished: [],
+      last,
+    })
     return 'reason' in taken ? taken : answered(given, standing, taken)
   }
 
@@ -219,20 +248,24 @@ export function createIntake({ ledger, database, log }: IntakeOptions) {
     if (image === null) return networkNotFound(network)
     let taken: Partial<Reported> | Refusal = {}
     for (const slice of await inTurns(slicingChanges(image, id, entries, complete, last))) {
-      taken = await submit(given, { because, complete, ...slice })
+      taken = await submit(given, standing, { because, complete, ...slice })
       if ('reason' in taken) return taken
     }
     return answered(given, standing, { ...taken, unreadable: unreadableCount })
   }
 
   async function submit(
-    { deadline, content: _, mayReport: __, ...report }: ReportGiven,
+    given: ReportGiven,
+    { secret }: Standing,
     changes: Changes & Pick<Command<'report'>, 'because' | 'complete'>,
   ): Promise<Partial<Reported> | Refusal> {
-    const actor = { name: report.source, node: null }
+    const { deadline, content: _, mayReport: __, proof, ...report } = given
+    const { network, source, head } = report
+    const actor = { name: source, node: null }
     const rest = { cause: 'REPORT', requestId: null, fingerprint: null }
+    const proven = isProof(proof, secret, network, source, head)
     const outcome = await ledger.submit(
-      { ...report, ...changes, type: 'report', actor, ...rest },
+      { ...report, ...changes, proven, type: 'report', actor, ...rest },
       { deadline },
     )
     if (!outcome.ok) return outcome.refusal
@@ -245,7 +278,7 @@ export function createIntake({ ledger, database, log }: IntakeOptions) {
   async function verdicts(
     given: Reporting & { readonly epoch: string; readonly verdicts: readonly Verdict[] },
   ) {
-    const standing = await standingOf(database, given)
+    const standing = await standingAt(given)
     if ('reason' in standing) return standing
     const total = given.verdicts.length
     // Who answers from another life knows nothing of what was asked in this one (5.1).
@@ -261,10 +294,14 @@ export function createIntake({ ledger, database, log }: IntakeOptions) {
   return { begin, report, verdicts }
 }
 
+function proofAt({ network, source }: Reporting, { secret }: Standing, head: number): Buffer {
+  return proofOf(secret, network, source, head)
+}
+
 // Comparing with the list before.
 
 type Listed = Pick<ReportGiven, 'epoch' | 'sequence' | 'head' | 'begunAt' | 'complete'>
-type Stands = Omit<Standing, 'questions'>
+type Stands = Omit<Standing, 'questions' | 'secret'>
 
 /** How a source stands after a list that is the one before; null: it is not, or more than that is news. */
 export function freshnessIfSame(
@@ -344,10 +381,11 @@ const QUESTIONS = `(select json_agg(x) from (
       left join ipledger.lease l on l.network_id = q.network_id and l.address = q.address
       left join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
      where q.network_id = $1 and q.source_id = $2 and q.answer = 'wanted' order by q.asked_at limit ${MOST_QUESTIONS}) x) as questions`
-const STANDING = `select s.*, n.era as network_era, n.recovering is not null as is_recovering, ${HEAD}, ${QUESTIONS},
+const STANDING = `select s.*, n.era as network_era, n.recovering is not null as is_recovering, k.secret, ${HEAD}, ${QUESTIONS},
     r.epoch as report_epoch, r.era, r.warm, r.sequence, r.digest, r.entries, r.counted, r.counted_total, r.reported_at,
     r.complete_at, r.complete_head, r.partial_since, r.partial_because
   from ipledger.network n
+  join ipledger.network_lock k on k.network_id = n.network_id
   left join ipledger.source s on s.network_id = n.network_id and s.source_id = $2
   left join ipledger.source_report r on r.network_id = n.network_id and r.source_id = $2
  where n.network_id = $1`
@@ -378,6 +416,7 @@ async function standingOf(
     head: row.head as number,
     era: row.network_era as number,
     isRecovering: row.is_recovering as boolean,
+    secret: row.secret as Buffer,
     questions: questionsOf(row.questions),
   }
 }

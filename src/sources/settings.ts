@@ -15,6 +15,7 @@ import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
 import { z } from 'zod'
 import { StartRefused } from '../config.ts'
+import { addressMeant, formatValue } from '../core/address.ts'
 import type { SourceDeclaration, SourceKind } from '../core/event.ts'
 import { invalid, type Refusal } from '../core/refusal.ts'
 
@@ -142,11 +143,25 @@ export function checkAllowed(
   { id, kind, settings }: SourceDeclaration,
 ): Refusal | null {
   const allowed = secrets[`${network}/${id}`]?.origin
-  const why = leadsTo(kind, settings).map(
-    (to) => whyNeverAsked(hostOf(to)) ?? whyNotAllowed(originOf(to), allowed),
-  )
+  const why = leadsTo(kind, settings).map((to) => whyNotAsked(originOf(to), allowed))
   const bad = why.find((one) => one !== null)
   return bad === undefined ? null : invalid('settings', bad)
+}
+
+/**
+ * What to add to the file on the server, if it does not name a source that is asked; null: it does. Whoever runs the server
+ * decides where it may be made to connect, so a caller of some networks registers no other.
+ */
+export function missingEntry(
+  secrets: SourceSecrets,
+  network: string,
+  { id, kind, settings }: SourceDeclaration,
+): string | null {
+  if (kind === 'push' || secrets[`${network}/${id}`] !== undefined) return null
+  const [to] = leadsTo(kind, settings)
+  const origin = to === undefined ? 'https://host:port' : originOf(to)
+  const entry = `{"${network}/${id}": {"origin": "${origin}"}}`
+  return `source ${id} is not in ${FILE}: add ${entry} and start ipledger again`
 }
 
 function hostOf(to: string): string {
@@ -160,26 +175,52 @@ function leadsTo(kind: SourceKind, settings: unknown): readonly string[] {
   return [listUrl, lookUpUrl, server].filter((one) => one !== undefined)
 }
 
-/** Link-local, where clouds answer with the credentials of the machine. IPv4-mapped spellings are found as well. */
+/** Link-local, and where clouds answer with the credentials of the machine. A BlockList finds IPv4-mapped spellings as well. */
 const NEVER_ASKED = new BlockList()
 NEVER_ASKED.addSubnet('169.254.0.0', 16, 'ipv4')
+NEVER_ASKED.addAddress('100.100.100.200', 'ipv4')
 NEVER_ASKED.addSubnet('fe80::', 10, 'ipv6')
 NEVER_ASKED.addAddress('fd00:ec2::254', 'ipv6')
 
-/** Of an address; null: it may be asked. */
-export function whyNeverAsked(host: string): string | null {
-  const family = isIP(host)
-  const isNever = family !== 0 && NEVER_ASKED.check(host, family === 6 ? 'ipv6' : 'ipv4')
-  return isNever ? `${host} is a link-local address, which ipledger never asks` : null
+/** The unspecified address connects to loopback. */
+const LOOPBACK = new BlockList()
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4')
+LOOPBACK.addAddress('0.0.0.0', 'ipv4')
+LOOPBACK.addAddress('::1', 'ipv6')
+LOOPBACK.addAddress('::', 'ipv6')
+
+const FILE = 'the file that IPLEDGER_SOURCE_SECRETS names on the server'
+
+const isIn = (list: BlockList, host: string): boolean =>
+  isIP(host) !== 0 && list.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4')
+
+/**
+ * IPv4 addresses that an IPv6 one stands for behind a NAT64: at the end of 64:ff9b::/96, and in 64:ff9b:1::/48 (RFC 8215)
+ * wherever a prefix of 48 to 96 bits puts it (RFC 6052).
+ */
+function translated(host: string): readonly string[] {
+  if (isIP(host) !== 6) return []
+  const { value } = addressMeant(host.replace(/%.*/, ''))!
+  const low = (bits: bigint, shift = 0n) => (value >> shift) & ((1n << bits) - 1n)
+  const at96 = low(32n)
+  const at48 = [(low(16n, 64n) << 16n) | low(16n, 40n), (low(8n, 64n) << 24n) | low(24n, 32n), low(32n, 24n)]
+  const inner =
+    value >> 32n === 0x64ff9bn << 64n ? [at96] : value >> 80n === 0x64ff9b0001n ? [at96, ...at48] : []
+  return inner.map((one) => formatValue(4, one))
 }
 
-/** What is declared over the API may lead nowhere but where the file on the server lets it; null: it may. */
-export function whyNotAllowed(to: string, allowed: string | undefined): string | null {
-  if (allowed === to || (allowed === undefined && !to.startsWith('unix:'))) return null
-  const file = 'the file that IPLEDGER_SOURCE_SECRETS names on the server'
+/**
+ * Why a source is not asked at `to`, an origin or `unix:` and a path; null: it may be. `host`: an address that a name leads to.
+ * `allowed` is the origin of its entry in the file on the server.
+ */
+export function whyNotAsked(to: string, allowed: string | undefined, host = hostOf(to)): string | null {
+  if ([host, ...translated(host)].some((one) => isIn(NEVER_ASKED, one)))
+    return `${host} is link-local or gives out a machine's credentials: ipledger never asks there`
+  const needsEntry = to.startsWith('unix:') || host === 'localhost' || isIn(LOOPBACK, host)
+  if (allowed === to || (allowed === undefined && !needsEntry)) return null
   return allowed === undefined
-    ? `${to} is asked only if ${file} allows it: add {"<network>/<source>": {"origin": "${to}"}} and start ipledger again`
-    : `${to} is not asked: ${file} allows ${allowed} only; change one of the two`
+    ? `${to} is asked only if ${FILE} allows it: add {"<network>/<source>": {"origin": "${to}"}} and start ipledger again`
+    : `${to} is not asked: ${FILE} allows ${allowed} only; change one of the two`
 }
 
 function originOf(to: string): string {

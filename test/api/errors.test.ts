@@ -1,8 +1,9 @@
 /** Each reason as callers meet it: code, reason, metadata, and when to come back. */
 import { Code } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
+import { pino } from 'pino'
 import { describe, expect, test } from 'vitest'
-import { MEANINGS, Refused, shownItemError } from '../../src/api/errors.ts'
+import { MEANINGS, Refused, shownItemError } from '../../src/api/codec/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { createReads } from '../../src/ledger/reads.ts'
@@ -36,7 +37,7 @@ const QUICK = { cooldown: '600s' }
 
 describe('the table', () => {
   const CODES: Record<string, readonly Reason[]> = {
-    resource_exhausted: ['POOL_EXHAUSTED', 'ALL_CANDIDATES_LIVE', 'OWNER_LIMIT'],
+    resource_exhausted: ['POOL_EXHAUSTED', 'ALL_CANDIDATES_LIVE', 'OWNER_LIMIT', 'NODE_LIMIT'],
     already_exists: ['ALREADY_EXISTS', 'ADDRESS_TAKEN'],
     failed_precondition: [
       'ADDRESS_COOLING',
@@ -216,12 +217,15 @@ describe('every reason, provoked', () => {
       era: 1,
       head: String(2 ** 40),
       digest: expect.stringMatching(/^[0-9a-f]{64}$/),
-      recovery: { why: 'restored from a copy', sources: 0, unreported: [] },
+      recovery: { why: 'restored from a copy', sources: 0, unreported: [], needsOperator: true },
     })
     expect(await reserve('a')).toMatchObject({
       reason: 'NETWORK_RECOVERING',
       metadata: { network, state: 'RECOVERING' },
-      retryAfter: '1s',
+      message: expect.stringMatching(
+        /no source is enabled, only an operator .*: ipledger recover --end own-/,
+      ),
+      retryAfter: undefined,
     })
     const { network: after } = await ok('NetworkService/EndRecovery', { network, why: 'looked at it' })
     expect(after.state).toBe('READY')
@@ -258,30 +262,42 @@ describe('every reason, provoked', () => {
       })
   })
 
-  test('VERSION_MISMATCH: a number of a life that this database has not lived', async () => {
-    const { network } = await world()
+  test('a number beyond the head: of a lease LEASE_NOT_FOUND, else VERSION_MISMATCH, and no alarm', async () => {
+    const alarms: string[] = []
+    const logger = pino({ level: 'error' }, { write: (line: string) => alarms.push(line) })
+    const server = await serverOn({ ...running, logger })
+    const { network, held } = await world()
+    const lease = await held('a')
     const far = 2 ** 41
     const leaseId = `${network}/${far}`
-    for (const [method, lost] of [
-      ['LeaseService/GetLease', { leaseId }],
-      ['LeaseService/Confirm', { leaseId }],
-      ['LeaseService/Release', { network, fencingToken: far }],
-      ['LeaseService/Reap', { leaseId, version: far, why: 'x' }],
-      ['LeaseService/Reap', { network, node: 'n1', head: far, why: 'x' }],
-      ['LeaseService/UpdateLabels', { leaseId }],
-      ['AuditService/ListEvents', { network, afterSeq: far }],
-      ['AuditService/ListEvents', { leaseId }],
-      ['AuditService/GetAddressHistory', { network, address: '10.0.0.1', afterSeq: far }],
-      ['AuditService/GetLeaseHistory', { leaseId }],
-      ['AuditService/ListLeasesAsOf', { network, seq: far }],
-      ['AuditService/ExplainAddress', { network, address: '10.0.0.1', seq: far }],
+    for (const [method, lost, reason] of [
+      ['LeaseService/GetLease', { leaseId }, 'LEASE_NOT_FOUND'],
+      ['LeaseService/Confirm', { leaseId }, 'LEASE_NOT_FOUND'],
+      ['LeaseService/Release', { network, fencingToken: far }, 'LEASE_NOT_FOUND'],
+      ['LeaseService/Reap', { leaseId, version: far, why: 'x' }, 'LEASE_NOT_FOUND'],
+      ['LeaseService/UpdateLabels', { leaseId }, 'LEASE_NOT_FOUND'],
+      ['AuditService/ListEvents', { leaseId }, 'LEASE_NOT_FOUND'],
+      ['AuditService/GetLeaseHistory', { leaseId }, 'LEASE_NOT_FOUND'],
+      ['LeaseService/Reap', { network, node: 'n1', head: far, why: 'x' }, 'VERSION_MISMATCH'],
+      ['AuditService/ListEvents', { network, afterSeq: far }, 'VERSION_MISMATCH'],
+      ['AuditService/GetAddressHistory', { network, address: '10.0.0.1', afterSeq: far }, 'VERSION_MISMATCH'],
+      ['AuditService/ListLeasesAsOf', { network, seq: far }, 'VERSION_MISMATCH'],
+      ['AuditService/ExplainAddress', { network, address: '10.0.0.1', seq: far }, 'VERSION_MISMATCH'],
     ] as const)
-      expect(await call(method, lost), method).toMatchObject({
-        reason: 'VERSION_MISMATCH',
-        metadata: { beyondHead: '2' },
+      expect(await post(urls(server), method, lost), method).toMatchObject({
+        reason,
+        message: expect.stringContaining("is beyond the log's head 3; if it was ever answered"),
+        metadata: { beyondHead: '3' },
       })
+    const version = { leaseId: lease.leaseId, version: far, why: 'x' }
+    expect(await post(urls(server), 'LeaseService/Reap', version)).toMatchObject({
+      reason: 'VERSION_MISMATCH',
+      metadata: { version: '3', expected: String(far) },
+    })
     // A reader that has seen everything is not one of those.
-    expect((await ok('AuditService/ListEvents', { network, afterSeq: 2 })).events).toEqual([])
+    expect((await ok('AuditService/ListEvents', { network, afterSeq: 3 })).events).toEqual([])
+    await server.close()
+    expect(alarms).toEqual([])
   })
 
   const nowhere = UNARY.flatMap(({ name, parent }) =>

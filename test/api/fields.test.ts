@@ -2,6 +2,7 @@
 import { create, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
+import { EVENT_TYPES } from '../../src/core/event.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { LeaseService, ReleaseRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import type { Removal } from '../../src/gen/ipledger/v1/types_pb.ts'
@@ -170,7 +171,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
   'AuditService/ListEvents': [
     [{ types: ['lease.lost'] }, 'types[0]'],
     [{ types: ['lease.reserved'], includeSources: true }, 'includeSources'],
-    [{ types: many(22, () => 'lease.reserved') }, 'types'],
+    [{ types: many(EVENT_TYPES.length + 1, () => 'lease.reserved') }, 'types'],
     [{ afterSeq: '9007199254740992' }, 'afterSeq'],
     [{ beforeSeq: '9007199254740992' }, 'beforeSeq'],
     [{ leaseId: 'default/1', network: 'other' }, 'network'],

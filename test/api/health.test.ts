@@ -1,6 +1,6 @@
 /** The pages for probes say in words what is wrong, and no more than anybody may know. */
 import { expect, onTestFinished, test } from 'vitest'
-import { createHealth, type WorkerTrouble } from '../../src/api/health.ts'
+import { HealthState, type WorkerTrouble } from '../../src/api/http/health.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { createTestDatabase, withClient } from '../support/database.ts'
@@ -23,7 +23,7 @@ async function ownHealth(
     await database.drop()
   })
   const reads = createReads(pool)
-  const health = createHealth({
+  const health = new HealthState({
     look: () => reads.condition(),
     services: [],
     stopping: stopping.signal,
@@ -63,7 +63,7 @@ test('since when the database does not answer, and again when it does', async ()
 
 test('a network that recovers, or is held, is a warning and no more', async () => {
   const look = async () => ({ recovering: 2, held: 1 })
-  const health = createHealth({ look, services: [], stopping: new AbortController().signal })
+  const health = new HealthState({ look, services: [], stopping: new AbortController().signal })
   const { ready, words } = await health.report()
   expect(ready).toBe(true)
   expect(words.split('\n')).toEqual([

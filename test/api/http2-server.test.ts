@@ -1,10 +1,11 @@
 /** What a caller over HTTP/2 can hold: streams, bytes, time. */
-import { EventEmitter, once } from 'node:events'
+import { once } from 'node:events'
 import * as http2 from 'node:http2'
-import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createBodies } from '../../src/api/bodies.ts'
-import { createHttp2Server } from '../../src/api/http2-server.ts'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { Admission } from '../../src/api/http/admission.ts'
+import { createHttp2Server } from '../../src/api/http/http2-server.ts'
+import { RequestBytes } from '../../src/api/http/request-bytes.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -14,11 +15,16 @@ const RESERVE = '/ipledger.v1.LeaseService/Reserve'
 const GRPC = { ':method': 'POST', 'content-type': 'application/grpc+proto', te: 'trailers' }
 const KB = 1024
 
+let answered = 0
 /** Answers when a request has arrived. */
 const { server } = createHttp2Server(
-  (request, response) => void request.resume().once('end', () => response.end('done')),
+  (request, response) => {
+    answered += 1
+    request.resume().once('end', () => response.end('done'))
+  },
   { requestWithinMs: 200, idleMs: 300 },
   createLogger('fatal'),
+  new Admission(),
 )
 let url: string
 beforeAll(async () => {
@@ -75,13 +81,13 @@ test('requests of one connection that do not end hold 32 MB, and the others are 
 })
 
 test('all callers together hold 256 MB, until their answers are closed', () => {
-  const countFor = createBodies()
-  const responses = Array.from({ length: 8 }, () => new EventEmitter())
-  for (const response of responses) countFor(response)(32 * KB * KB)
-  const one = countFor(new EventEmitter())
-  expect(() => one(1)).toThrow('requests of all callers that are not answered yet have 256 MB')
-  responses[0]!.emit('close')
-  one(1)
+  const bytes = new RequestBytes()
+  const connections = Array.from({ length: 8 }, () => ({}))
+  for (const connection of connections) bytes.add(connection, 32 * KB * KB)
+  const one = {}
+  expect(() => bytes.add(one, 1)).toThrow('requests of all callers that are not answered yet have 256 MB')
+  bytes.remove(connections[0]!, 32 * KB * KB)
+  bytes.add(one, 1)
 })
 
 test('an authority that is no name of the loopback interface is refused where there are no tokens', async () => {
@@ -111,4 +117,68 @@ test('a call has one message: another behind it ends the call', async () => {
     'grpc-message': 'a call has one message; this has another behind it',
   })
   session.destroy()
+})
+
+describe('a connection that resets its streams', () => {
+  const CANCEL = Buffer.from([0, 0, 0, http2.constants.NGHTTP2_CANCEL])
+  /** A GET of /, in HPACK. */
+  const GET = Buffer.from([0x82, 0x84, 0x86, 0x41, 0x01, 0x61])
+
+  function frame(type: number, flags: number, id: number, payload: Buffer): Buffer {
+    const header = Buffer.alloc(9)
+    header.writeUIntBE(payload.length, 0, 3)
+    header[3] = type
+    header[4] = flags
+    header.writeUInt32BE(id, 5)
+    return Buffer.concat([header, payload])
+  }
+
+  /** So many streams from a number on, each reset at once. */
+  const resets = (from: number, count: number): Buffer =>
+    Buffer.concat(
+      Array.from({ length: count }, (_, n) => {
+        const id = 2 * (from + n) + 1
+        // END_STREAM is missing: the request would go on.
+        return Buffer.concat([frame(1, 4, id, GET), frame(3, 0, id, CANCEL)])
+      }),
+    )
+
+  async function connected(): Promise<Socket> {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1')
+    onTestFinished(() => void socket.destroy())
+    socket.on('error', () => {}).resume()
+    await once(socket, 'connect')
+    socket.write(
+      Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), frame(4, 0, 0, Buffer.alloc(0))]),
+    )
+    return socket
+  }
+
+  test('at once is ended when it has begun as many as it may have open', async () => {
+    answered = 0
+    const sockets = await Promise.all(Array.from({ length: 10 }, connected))
+    const closed = sockets.map((socket) => once(socket, 'close'))
+    for (const socket of sockets) socket.write(resets(0, 12_000))
+    await Promise.all(closed)
+    expect(answered).toBeLessThanOrEqual(10 * 257)
+  })
+
+  test('little by little is ended, too', async () => {
+    const socket = await connected()
+    let isClosed = false
+    let acknowledged = 0
+    socket.on('close', () => {
+      isClosed = true
+    })
+    socket.on('data', (chunk: Buffer) => {
+      // Acknowledgements of PING: each ends a turn.
+      for (let at = chunk.indexOf('resetted'); at >= 0; at = chunk.indexOf('resetted', at + 1))
+        acknowledged += 1
+    })
+    for (let n = 0; n < 14 && !isClosed; n += 1) {
+      socket.write(Buffer.concat([resets(50 * n, 50), frame(6, 0, 0, Buffer.from('resetted'))]))
+      await waitFor(() => isClosed || acknowledged > n)
+    }
+    expect(acknowledged).toBeLessThan(14)
+  })
 })

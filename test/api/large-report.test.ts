@@ -2,7 +2,7 @@
 import { create, fromJson, type JsonValue, toBinary } from '@bufbuild/protobuf'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { readingReport, SLICE_BYTES } from '../../src/api/large-report.ts'
+import { readingReport, SLICE_BYTES } from '../../src/api/codec/large-report.ts'
 import {
   LivenessService,
   ReportSnapshotRequestSchema,

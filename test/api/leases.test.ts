@@ -252,6 +252,87 @@ describe('batches', () => {
     expect((await ok('LeaseService/ListLeases', { network })).leases).toEqual([])
   })
 
+  test('validateOnly: each is answered as it would be after the earlier ones, and nothing is left of any', async () => {
+    const network = await world({ cidr: '10.0.0.0/29' })
+    const again = reserve(network, 'held', { requestId: 'before' })
+    const first = await ok('LeaseService/BatchReserve', { network, requests: [again] })
+    const [held] = first.results[0].response.leases
+    const item = (name: string, address: string, more: object = {}) =>
+      reserve(network, name, { claims: [{ address }], ...more })
+    const requests = [
+      item('a', '10.0.0.2', { requestId: 'r' }),
+      item('b', '10.0.0.2'),
+      item('b', '192.168.0.1'),
+      item('a', '10.0.0.2', { confirmed: true }),
+      again,
+      item('c', '10.0.0.3', { requestId: 'r' }),
+      reserve(network, 'live', { liveAddresses: [3, 4, 5, 6].map((i) => `10.0.0.${i}`) }),
+      { network, owner: { kind: 'POD', name: 'c' } },
+      item('d', '10.0.0.3', { validateOnly: true }),
+    ]
+    const before = (await ok('NetworkService/GetNetwork', { name: network })).network.head
+    const batch = { network, requests, validateOnly: true }
+    const { results } = await ok('LeaseService/BatchReserve', batch)
+    const short = (all: typeof results) =>
+      all.map(({ response, error }: { response?: { leases: { address: string }[] }; error?: object }) =>
+        error === undefined ? response!.leases[0]!.address : (error as { reason: string }).reason,
+      )
+    const expected = [
+      '10.0.0.2',
+      'ADDRESS_TAKEN',
+      'INVALID_FIELD',
+      '10.0.0.2',
+      '10.0.0.1',
+      'REQUEST_ID_REUSED',
+    ]
+    expect(short(results)).toEqual([...expected, 'POOL_EXHAUSTED', 'INVALID_FIELD', 'INVALID_FIELD'])
+    const none = { leaseId: '', version: '0', fencingToken: '0' }
+    expect(results[0].response.leases[0]).toMatchObject({ ...none, state: 'RESERVED', reused: false })
+    expect(results[3].response.leases[0]).toMatchObject({ ...none, state: 'ACTIVE', reused: true })
+    expect(results[4].response.leases[0]).toMatchObject({ leaseId: held.leaseId })
+    // Nothing was done: the same again, and neither log nor ids nor quarantine know of it.
+    expect(short((await ok('LeaseService/BatchReserve', batch)).results)).toEqual(short(results))
+    expect((await ok('NetworkService/GetNetwork', { name: network })).network.head).toBe(before)
+    expect((await ok('LeaseService/GetRequest', { network, requestId: 'r' })).committed).toBe(false)
+    const { leases } = await ok('LeaseService/ListLeases', { network })
+    expect(leases.map((lease: { leaseId: string }) => lease.leaseId)).toEqual([held.leaseId])
+    // Really done, it comes out the same.
+    const really = requests.slice(0, 6)
+    expect(short((await ok('LeaseService/BatchReserve', { network, requests: really })).results)).toEqual(
+      expected,
+    )
+  })
+
+  test('validateOnly and atomic: the first refusal is the answer, and nothing is left either way', async () => {
+    const network = await world({ cidr: '10.0.0.0/30' })
+    const before = (await ok('NetworkService/GetNetwork', { name: network })).network.head
+    const batch = (...names: string[]) => ({
+      network,
+      atomic: true,
+      validateOnly: true,
+      requestId: 'r',
+      requests: names.map((name) => reserve(network, name)),
+    })
+    expect(await call('LeaseService/BatchReserve', batch('a', 'b', 'c'))).toMatchObject({
+      reason: 'POOL_EXHAUSTED',
+      metadata: { item: '2' },
+    })
+    for (const names of [
+      ['a', 'b'],
+      ['c', 'd'],
+    ]) {
+      const { results } = await ok('LeaseService/BatchReserve', batch(...names))
+      expect(
+        results.map(({ response: { leases } }: { response: { leases: object[] } }) => leases[0]),
+      ).toMatchObject([
+        { leaseId: '', address: '10.0.0.1' },
+        { leaseId: '', address: '10.0.0.2' },
+      ])
+    }
+    expect((await ok('NetworkService/GetNetwork', { name: network })).network.head).toBe(before)
+    expect((await ok('LeaseService/GetRequest', { network, requestId: 'r' })).committed).toBe(false)
+  })
+
   test('atomic with a requestId is done once', async () => {
     const network = await world()
     const batch = {

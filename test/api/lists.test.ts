@@ -1,8 +1,8 @@
 /** Lists: filters against a plain loop over everything, pages while everything moves, tokens that were tampered with. */
 import { create, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { readerOf } from '../../src/api/asked.ts'
-import { encodePage } from '../../src/api/page-token.ts'
+import { readerOf } from '../../src/api/codec/decode-request.ts'
+import { encodePage } from '../../src/api/codec/page-token.ts'
 import { AuditService, type Event } from '../../src/gen/ipledger/v1/audit_pb.ts'
 import { LeaseService, ListLeasesRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { ListNetworksRequestSchema, NetworkService } from '../../src/gen/ipledger/v1/network_pb.ts'

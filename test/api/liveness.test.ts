@@ -2,6 +2,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { POLICY } from '../../src/core/policy.ts'
+import { isProof, proofOf } from '../../src/sources/proof.ts'
+import { withClient } from '../support/database.ts'
 import { serviceOn, useService } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { newNetwork, walk } from './running.ts'
@@ -9,6 +12,10 @@ import { newNetwork, walk } from './running.ts'
 const running = await useService()
 const { time } = running
 const { call } = running
+
+const SECRET = 'select secret from ipledger.network_lock where network_id = $1'
+const one = (url: string, text: string, network: string) =>
+  withClient(url, async (client) => (await client.query(text, [network])).rows[0])
 
 const { ok } = call
 const live = (method: string, body: object) => ok(`LivenessService/${method}`, body)
@@ -33,8 +40,8 @@ async function world(sight: object = {}) {
   const repeat = async (times: number, entries: readonly Entry[]) => {
     for (let turn = 0; turn < times; turn += 1, pass()) await report(entries)
   }
-  const reserve = async (name: string) => {
-    const owner = { kind: 'pod', name }
+  const reserve = async (name: string, { node = '' } = {}) => {
+    const owner = { kind: 'pod', name, node }
     return (await ok('LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }] })).leases[0]
   }
   return { network, source, declared, begin, report, repeat, reserve }
@@ -84,7 +91,7 @@ describe('sources', () => {
       sight: { node: '', ownerKinds: ['container'], families: [4, 6], interval: '60s' },
       registeredBy: 'loopback',
       epoch: '',
-      warm: false,
+      status: 'COLD',
       counted: '0',
       partialBecause: [],
     })
@@ -106,6 +113,34 @@ describe('sources', () => {
     expect(await live('RetireSource', { network, id: 'other', requestId: 'r' })).toEqual(retired)
     const { reason } = await call('LivenessService/EnableSource', { network, id: 'other' })
     expect(reason).toBe('ILLEGAL_STATE')
+  })
+
+  test('enabling says what it is a witness of from now on, and wants a yes if it lists under half of it', async () => {
+    const { network, declared, reserve } = await world()
+    await live('RegisterSource', { ...declared, id: 'n1', sight: { ...declared.sight, node: 'n1' } })
+    for (const name of ['a', 'b', 'c']) await reserve(name, { node: 'n1' })
+    const { address } = await reserve('d', { node: 'n1' })
+    const { sequence, head, begunAt } = await live('BeginSnapshot', { network, source: 'n1' })
+    const report = { network, source: 'n1', epoch: 'e1', sequence, head, begunAt, complete: true }
+    await live('ReportSnapshot', { ...report, entries: [pod(address, 'd')] })
+    const refused = await call('LivenessService/EnableSource', { network, id: 'n1' })
+    expect(refused).toMatchObject({
+      reason: 'ILLEGAL_STATE',
+      message: expect.stringMatching(
+        /^source n1 would be a witness of 4 leases that are placed on node n1, and lists 1 of them\..* wrong node's name/,
+      ),
+      metadata: { source: 'n1', placed: '4', listed: '1' },
+    })
+    expect((await live('ListSources', { network, id: 'n1' })).sources).toMatchObject([
+      { state: 'REGISTERED' },
+    ])
+    const yes = { network, id: 'n1', acceptUnlisted: true }
+    expect(await live('EnableSource', yes)).toMatchObject({
+      source: { state: 'ENABLED' },
+      placed: 4,
+      listed: 1,
+    })
+    expect(await live('EnableSource', { network, id: 'n1' })).toMatchObject({ placed: 0, listed: 0 })
   })
 
   test('retiring says what is no longer missed, and what is no longer seen', async () => {
@@ -130,6 +165,7 @@ describe('reports', () => {
       begunAt: expect.stringMatching(/Z$/),
       era: 0,
       interval: '1s',
+      proof: expect.stringMatching(/^[A-Za-z0-9+/]{43}=$/),
     })
     const first = await report([pod(lease.address, 'a')])
     expect(first).toMatchObject({
@@ -154,7 +190,7 @@ describe('reports', () => {
     const { lease: seen } = await ok('LeaseService/GetLease', { network, address: late.address })
     expect(seen).toMatchObject({ leaseId: late.leaseId, state: 'ACTIVE' })
     const [source] = (await live('ListSources', { network })).sources
-    expect(source).toMatchObject({ epoch: 'e1', warm: true, size: 2, counted: '2', lastSequence: '4' })
+    expect(source).toMatchObject({ epoch: 'e1', status: 'GOOD', size: 2, counted: '2', lastSequence: '4' })
   })
 
   test('the next report without asking again, and one that is unchanged', async () => {
@@ -262,12 +298,50 @@ describe('reports', () => {
     ])
   })
 
-  test('one of a later life of the log holds the network until it is resumed', async () => {
-    const { network, report, reserve } = await world()
+  test('however many, they end no recovery before its minimum time, and GetNetwork says so', async () => {
+    const { network, repeat, reserve } = await world()
+    await ok('NetworkService/BeginRecovery', { network, why: 'restored' })
+    await repeat(8, [])
+    const owner = { kind: 'pod', name: 'a' }
+    const refused = await call('LeaseService/Reserve', { network, owner })
+    expect(refused).toMatchObject({ reason: 'NETWORK_RECOVERING', retryAfter: '1s' })
+    const { recovery } = (await ok('NetworkService/GetNetwork', { name: network })).network
+    expect(recovery).toMatchObject({ sources: 1, unreported: ['eyes'] })
+    expect(Date.parse(recovery.notBefore) - Date.parse(recovery.since)).toBe(POLICY.recoveryMs)
+    time.movedBy += POLICY.recoveryMs
+    await repeat(2, [])
+    expect((await reserve('a')).address).toBe('10.0.0.1')
+  })
+
+  test('one of a later life of the log holds the network until it is resumed, if its proof is right', async () => {
+    const { network, source, begin, report, reserve } = await world()
     await reserve('a')
-    expect(await report([], { head: 2 ** 41 })).toMatchObject({ complete: false, because: ['BEYOND_HEAD'] })
+    const { secret } = await one(running.database.adminUrl, SECRET, network)
+    const head = 2 ** 41
+    const proofs = [
+      '',
+      (await begin()).proof,
+      proofOf(secret, network, 'other', head).toString('base64'),
+      proofOf(secret, network, source, head + 1).toString('base64'),
+    ]
+    for (const proof of proofs) {
+      const unproven = await report([pod('10.0.0.2', 'b')], { head, proof })
+      expect(unproven).toMatchObject({ complete: false, counted: false, because: ['UNPROVEN_HEAD'] })
+    }
+    expect((await ok('NetworkService/GetNetwork', { name: network })).network.holds).toEqual([])
+    expect((await live('ListSightings', { network })).sightings).toEqual([])
+    const proof = proofOf(secret, network, source, head).toString('base64')
+    const ahead = await report([], { head, proof })
+    expect(ahead).toMatchObject({ complete: false, because: ['BEYOND_HEAD'] })
+    // What the answer says of the next report has its proof as well.
+    const next = Buffer.from(ahead.nextProof, 'base64')
+    expect(isProof(next, secret, network, source, Number(ahead.nextHead))).toBe(true)
     const refused = await call('LeaseService/Reserve', { network, owner: { kind: 'pod', name: 'b' } })
-    expect(refused).toMatchObject({ reason: 'NETWORK_RECOVERING', metadata: { state: 'HELD' } })
+    const toSay = expect.stringMatching(
+      `: ipledger recover ${network}, or ipledger network resume ${network}$`,
+    )
+    const held = { reason: 'NETWORK_RECOVERING', metadata: { state: 'HELD' }, message: toSay }
+    expect(refused).toMatchObject({ ...held, retryAfter: undefined })
     const { holds } = (await ok('NetworkService/GetNetwork', { name: network })).network
     expect(holds).toMatchObject([{ cause: 'SOURCE_AHEAD', why: expect.stringContaining('eyes') }])
     const { items } = await live('ListAttention', { network, codes: ['HELD'] })
@@ -338,13 +412,47 @@ describe('what would follow', () => {
     })
   })
 
-  test('pages of what waits for somebody', async () => {
-    const { network } = await world()
+  test('a source is late for a STRICT pool and for attention at once', async () => {
+    const { network, report, repeat, reserve } = await world()
+    await ok('PoolService/UpdatePool', { network, name: 'web', liveness: 'STRICT' })
+    await repeat(3, [])
+    await report([])
+    await reserve('a')
+    const waiting = async () => (await live('ListAttention', { network })).items
+    expect(await waiting()).toEqual([])
+    // Two intervals and a little later.
+    time.movedBy += 2_100
+    await report([], { complete: false })
+    const claims = [{ pool: 'web' }]
+    const late = await call('LeaseService/Reserve', { network, owner: { kind: 'pod', name: 'b' }, claims })
+    expect(late.reason).toBe('LIVENESS_STALE')
+    expect(await waiting()).toMatchObject([{ code: 'SOURCE_PARTIAL', source: 'eyes' }])
+  })
+
+  test('what waits for somebody, the worst first, and the leases behind a line', async () => {
+    const { network, reserve } = await world({ node: 'n1' })
+    for (const name of ['a', 'b', 'c']) await reserve(name)
     await ok('LeaseService/Quarantine', { network, address: '10.0.0.9', why: 'printer' })
     time.movedBy += 60_000
-    const pages = await walk((pageToken) => live('ListAttention', { network, pageSize: 1, pageToken }))
-    const codes = pages.map(({ items }) => items.map(({ code }: { code: string }) => code))
-    expect(codes.sort()).toEqual([['OPERATOR_ONLY'], ['SOURCE_COLD']])
+    const pagesOf = async (asked: object, pageSize: number) => {
+      const pages = await walk((pageToken) =>
+        live('ListAttention', { network, ...asked, pageSize, pageToken }),
+      )
+      return pages.map(({ items }) => items)
+    }
+    const text = expect.stringMatching(/^No source watches this lease/)
+    expect(await pagesOf({}, 2)).toMatchObject([
+      [
+        { code: 'SOURCE_SILENT', severity: 'ticket', source: 'eyes', count: '1', leaseId: '' },
+        { code: 'OPERATOR_ONLY', address: '10.0.0.9' },
+      ],
+      [{ code: 'NO_WITNESS', count: '3', address: '10.0.0.1', text }],
+    ])
+    expect(await pagesOf({ source: 'eyes' }, 2)).toMatchObject([[{ code: 'SOURCE_SILENT' }]])
+    expect(await pagesOf({ codes: ['NO_WITNESS'], each: true }, 2)).toMatchObject([
+      [{ address: '10.0.0.1' }, { address: '10.0.0.2' }],
+      [{ address: '10.0.0.3', count: '1', leaseId: expect.stringContaining(network) }],
+    ])
   })
 
   test('pages of it', async () => {

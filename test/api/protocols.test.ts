@@ -4,7 +4,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError, createClient } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
-import { SERVICES } from '../../src/api/dispatch.ts'
+import { SERVICES } from '../../src/api/rpc-server.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import {
   Health,

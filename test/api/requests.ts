@@ -1,5 +1,5 @@
 /** A request of each method, of the network `default`, in order but for what there is not. */
-import { SERVICES } from '../../src/api/dispatch.ts'
+import { SERVICES } from '../../src/api/rpc-server.ts'
 
 /** All methods but streams, which have tests of their own. */
 export const UNARY = SERVICES.flatMap(({ methods }) => methods).filter(
@@ -82,7 +82,7 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
       ...page,
     },
   ],
-  GetRequest: [{ network: 'default', requestId: 'r' }],
+  GetRequest: [{ network: 'default', requestId: 'r', node: 'n' }],
   ListEvents: [
     { network: 'default', address: '10.0.0.5', ownerKind: 'pod', ownerName: 'a', ...page },
     { network: 'default', types: ['lease.reserved'] },
@@ -136,5 +136,5 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
   ],
   Reconcile: [{ network: 'default', pool: 'web', address: '10.0.0.5', source: 's', ...page }],
   ResumeHold: [{ network: 'default', why: 'w', requestId: 'r' }],
-  ListAttention: [{ network: 'default', codes: ['HELD'], ...page }],
+  ListAttention: [{ network: 'default', codes: ['HELD'], source: 's', each: true, ...page }],
 }

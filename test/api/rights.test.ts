@@ -19,17 +19,23 @@ afterAll(() => rmSync(directory, { recursive: true }))
 const file = join(directory, 'tokens')
 const log = createLogger('silent')
 
-const TOKENS: Record<Role | 'limited' | 'limitedAuditor' | 'bound' | 'boundAdmin', string> = {
+const TOKENS: Record<Role | 'agent2' | 'limited' | 'limitedAuditor' | 'bound' | 'boundAdmin', string> = {
   admin: createToken({ file, name: 'admin', role: 'admin' }),
   orchestrator: createToken({ file, name: 'orchestrator', role: 'orchestrator' }),
   auditor: createToken({ file, name: 'auditor', role: 'auditor' }),
   agent: createToken({ file, name: 'agent-n1', role: 'agent', node: 'n1' }),
+  agent2: createToken({ file, name: 'agent-n2', role: 'agent', node: 'n2' }),
   limited: createToken({ file, name: 'limited', role: 'admin', networks: ['blue'] }),
   limitedAuditor: createToken({ file, name: 'limited-auditor', role: 'auditor', networks: ['blue', 'none'] }),
   bound: createToken({ file, name: 'bound', role: 'orchestrator', node: 'n1' }),
   boundAdmin: createToken({ file, name: 'bound-admin', role: 'admin', node: 'n1' }),
 }
-const running = await useService({ IPLEDGER_TOKENS: file })
+const sources = join(directory, 'sources.json')
+writeFileSync(
+  sources,
+  '{"blue/vms": {"origin": "https://vms.example"}, "blue/pods": {"origin": "https://k8s"}}',
+)
+const running = await useService({ IPLEDGER_TOKENS: file, IPLEDGER_SOURCE_SECRETS: sources })
 
 const as = (who: keyof typeof TOKENS) => ({ authorization: `Bearer ${TOKENS[who]}` })
 const call = (who: keyof typeof TOKENS, method: string, body: unknown) => post(running, method, body, as(who))
@@ -217,6 +223,38 @@ describe('networks', () => {
     expect(new Set(await ids('auditor'))).toEqual(new Set(['']))
   })
 
+  test('a token with networks registers only sources that the file on the server names', async () => {
+    const register = (who: keyof typeof TOKENS, id: string, kind: string, settings: object) =>
+      call(who, 'LivenessService/RegisterSource', {
+        network: 'blue',
+        id,
+        kind,
+        sight: { ownerKinds: [kind === 'KUBERNETES' ? 'pod' : 'vm'] },
+        settings,
+      })
+    const at = (origin: string) => ({ listUrl: `${origin}/list`, lookUpUrl: `${origin}/{uid}` })
+    const how = 'the file that IPLEDGER_SOURCE_SECRETS names on the server: add {"blue/'
+    for (const [id, kind, settings] of [
+      ['inside', 'HTTP', at('http://10.0.0.1')],
+      ['cluster', 'KUBERNETES', {}],
+      ['socket', 'DOCKER', { network: 'web', host: '10.0.0.1', port: 2375, kind: 'vm' }],
+    ] as const) {
+      expect(await register('limited', id, kind, settings)).toMatchObject({
+        reason: 'PERMISSION_DENIED',
+        message: expect.stringContaining(`${how}${id}": {"origin": "`),
+      })
+      expect(await register('admin', id, kind, settings)).toMatchObject({ status: 200 })
+    }
+    // What a caller of every network has registered is not sent elsewhere, or taken over.
+    expect((await register('limited', 'inside', 'HTTP', at('http://10.0.0.2'))).reason).toBe(
+      'PERMISSION_DENIED',
+    )
+    expect((await register('limited', 'vms', 'HTTP', at('http://10.0.0.1'))).reason).toBe('INVALID_FIELD')
+    expect((await register('limited', 'vms', 'HTTP', at('https://vms.example'))).status).toBe(200)
+    expect((await register('limited', 'pods', 'KUBERNETES', {})).status).toBe(200)
+    expect((await register('limited', 'agent', 'PUSH', {})).status).toBe(200)
+  })
+
   test('ListNetworks shows what may be seen', async () => {
     const names = async (who: keyof typeof TOKENS) =>
       (await call(who, 'NetworkService/ListNetworks', {})).body.networks.map(
@@ -259,14 +297,13 @@ describe('nodes', () => {
     const { body } = await call('orchestrator', 'LeaseService/Reserve', request('far', 'n2'))
     const { leaseId, owner } = body.leases[0]
     const attachment = { kind: owner.kind, name: owner.name, incarnation: 'a', interface: 'eth0' }
-    for (const [method, body] of [
-      ['LeaseService/Confirm', { leaseId }],
-      ['LeaseService/Release', { leaseId }],
-      ['LeaseService/Release', { owner: attachment }],
-      ['LeaseService/Confirm', { owner: attachment }],
-    ] as const) {
-      expect((await call('agent', method, body)).reason).toBe('PERMISSION_DENIED')
-    }
+    for (const method of ['LeaseService/Confirm', 'LeaseService/Release'])
+      expect((await call('agent', method, { leaseId })).reason).toBe('PERMISSION_DENIED')
+    // By owner, what is placed elsewhere is only an address that is taken.
+    const confirmed = await call('agent', 'LeaseService/Confirm', { owner: attachment })
+    expect(confirmed.reason).toBe('LEASE_NOT_FOUND')
+    const released = await call('agent', 'LeaseService/Release', { owner: attachment })
+    expect(released.body.leases ?? []).toEqual([])
     expect((await call('auditor', 'LeaseService/GetLease', { leaseId })).body.lease.state).toBe('RESERVED')
   })
 
@@ -282,8 +319,11 @@ describe('nodes', () => {
       .leases[0]
     const same = { owner: { kind: 'pod', name: 'shared', incarnation: 'a' }, claims: [{ pool: 'web' }] }
     const newer = { owner: { kind: 'pod', name: 'shared', incarnation: 'b' }, claims: [{ pool: 'web' }] }
-    for (const body of [same, newer])
-      expect((await call('agent', 'LeaseService/Reserve', body)).reason).toBe('PERMISSION_DENIED')
+    for (const body of [same, newer]) {
+      const [own] = (await call('agent', 'LeaseService/Reserve', body)).body.leases
+      expect(own.address).not.toBe(placed.address)
+      expect(own.owner.node).toBe('n1')
+    }
     const { leaseId } = placed
     expect((await call('agent', 'LeaseService/Release', { leaseId })).reason).toBe('PERMISSION_DENIED')
     const { lease } = (await call('auditor', 'LeaseService/GetLease', { leaseId })).body
@@ -296,6 +336,31 @@ describe('nodes', () => {
       { address: placed.address, reused: true, owner: { node: 'n3' } },
     ])
   })
+})
+
+test('a request id is of the node of its caller: nobody else can take it, or see it', async () => {
+  const reserve = async (who: keyof typeof TOKENS, name: string) => {
+    const owner = { kind: 'pod', name: `guessed-${name}`, incarnation: 'a' }
+    const asked = { owner, claims: [{ pool: 'web' }], requestId: 'guessed' }
+    return (await call(who, 'LeaseService/Reserve', asked)).body.leases?.[0].leaseId
+  }
+  const ids = [
+    await reserve('agent2', 'of n2'),
+    await reserve('agent', 'of n1'),
+    await reserve('orchestrator', 'of none'),
+  ]
+  expect(new Set(ids).size).toBe(3)
+  expect(ids).not.toContain(undefined)
+  expect(await reserve('agent2', 'of n2')).toBe(ids[0])
+  expect(await reserve('agent', 'of n1')).toBe(ids[1])
+  // Whoever is bound to the node, or to none, shares.
+  expect(await reserve('bound', 'of n1')).toBe(ids[1])
+  expect(await reserve('admin', 'of none')).toBe(ids[2])
+  const get = (who: keyof typeof TOKENS, node?: string) =>
+    call(who, 'LeaseService/GetRequest', { requestId: 'guessed', node })
+  const found = [await get('admin', 'n2'), await get('bound'), await get('admin')]
+  expect(found.map(({ body }) => body.leases[0].leaseId)).toEqual(ids)
+  expect((await get('bound', 'n2')).reason).toBe('PERMISSION_DENIED')
 })
 
 describe('sources', () => {
@@ -334,6 +399,30 @@ describe('sources', () => {
       expect((await call(who, method, { ...body, source: 'eyes-all' })).status, who).toBe(200)
     for (const who of ['agent', 'bound', 'boundAdmin'] as const)
       expect((await call(who, method, { ...body, source: 'eyes-all' })).reason, who).toBe('SOURCE_MISMATCH')
+  })
+
+  test('who could report for a source keeps a recovery open by calling for one that is not registered', async () => {
+    const network = 'blue'
+    await call('admin', 'NetworkService/BeginRecovery', { network, why: 'restored' })
+    for (const who of ['bound', 'boundAdmin', 'agent', 'agent2', 'orchestrator', 'limited'] as const)
+      for (const [method, body] of reports) {
+        const refused = await call(who, method, { ...body, network, source: `of ${who}` })
+        expect(refused).toMatchObject({ code: 'not_found', reason: 'SOURCE_NOT_FOUND' })
+      }
+    const { body } = await call('auditor', 'NetworkService/GetNetwork', { name: network })
+    const known = ['agent', 'agent2', 'boundAdmin', 'limited', 'orchestrator']
+    expect(body.network.recovery.unknown).toEqual(known.map((who) => `of ${who}`))
+    const listed = await call('auditor', 'LivenessService/ListAttention', {
+      network,
+      codes: ['SOURCE_UNKNOWN'],
+    })
+    const [first] = listed.body.items
+    expect(first.text).toMatch(/^of agent calls, and the recovery waits .* \(it called from node n1\)$/)
+    const types = ['recovery.extended']
+    const { events } = (await call('auditor', 'AuditService/ListEvents', { network, types })).body
+    expect(events).toHaveLength(known.length)
+    expect(events[1]).toMatchObject({ actor: 'agent-n1', evidence: { source: 'of agent', node: 'n1' } })
+    await call('admin', 'NetworkService/EndRecovery', { network, why: 'done' })
   })
 
   test('who registers or reaps for a node is bound to it, or to none', async () => {

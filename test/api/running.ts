@@ -3,7 +3,7 @@
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, createClient, type Transport } from '@connectrpc/connect'
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from '@connectrpc/connect-node'
-import { type RunningServer, startServer } from '../../src/api/server.ts'
+import { ApiServer } from '../../src/api/http/server.ts'
 import { loopbackTokens, type Tokens } from '../../src/api/tokens.ts'
 import type { Ledger } from '../../src/ledger/ledger.ts'
 import type { Reads } from '../../src/ledger/reads.ts'
@@ -22,21 +22,20 @@ export function serverOn(options: {
   readonly deadlineMs?: number
   readonly logger?: Logger
   readonly takenWithinMs?: number
-}): Promise<RunningServer> {
-  return startServer({
-    ledger: options.ledger,
-    reads: options.reads,
-    intake: options.intake,
+  readonly callsInFlight?: number
+  readonly mostWatches?: number
+}): Promise<ApiServer> {
+  return ApiServer.start({
+    ...options,
     secrets: {},
     tokens: options.tokens ?? loopbackTokens(),
     config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: options.deadlineMs ?? 10_000 },
     logger: options.logger ?? createLogger('fatal'),
     metrics: null,
-    ...(options.takenWithinMs !== undefined && { takenWithinMs: options.takenWithinMs }),
   })
 }
 
-export function urls(server: RunningServer): { readonly url: string; readonly grpcUrl: string } {
+export function urls(server: ApiServer): { readonly url: string; readonly grpcUrl: string } {
   return { url: `http://127.0.0.1:${server.httpPort}`, grpcUrl: `http://127.0.0.1:${server.grpcPort}` }
 }
 

@@ -107,7 +107,7 @@ test('a full queue refuses at once, and says which limit', async () => {
       // All that the queue has no place for: once the lock is free, whoever comes later finds room.
       const refused: Awaited<(typeof more)[number]>[] = []
       for (const one of more) void one.then((answer) => refused.push(answer))
-      await waitFor(() => refused.length === 5)
+      await waitFor(() => refused.length === 6)
       for (const one of refused) {
         expect(one).toMatchObject({
           code: 'unavailable',
@@ -120,8 +120,8 @@ test('a full queue refuses at once, and says which limit', async () => {
     })
     const settled = await Promise.all(answers)
     const statuses = settled.map((one) => one.status)
-    expect(statuses.filter((status) => status === 200)).toHaveLength(4)
-    expect(statuses.filter((status) => status === 503)).toHaveLength(5)
+    expect(statuses.filter((status) => status === 200)).toHaveLength(3)
+    expect(statuses.filter((status) => status === 503)).toHaveLength(6)
   } finally {
     await server.close()
     await ledger.close()

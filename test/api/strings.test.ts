@@ -6,7 +6,7 @@
 import { gzipSync } from 'node:zlib'
 import { type DescMessage, ScalarType } from '@bufbuild/protobuf'
 import { describe, expect, test } from 'vitest'
-import { text } from '../../src/api/fields.ts'
+import { text } from '../../src/api/codec/fields.ts'
 import { post, readRefusal } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
 import { REQUESTS, UNARY } from './requests.ts'

@@ -25,6 +25,7 @@ const PROOF: Proof = {
     {
       id: 'agent-1',
       isEnabled: true,
+      enabledAt: NOW - 120 * MINUTE,
       isWarm: true,
       couldSee: true,
       since: 4,

@@ -4,9 +4,9 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { type DescMethod, fromBinary, toJson } from '@bufbuild/protobuf'
+import { type DescMethod, fromBinary, fromJson, type JsonObject, toBinary, toJson } from '@bufbuild/protobuf'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
-import { SERVICES } from '../../src/api/dispatch.ts'
+import { SERVICES } from '../../src/api/rpc-server.ts'
 import { completionScript } from '../../src/cli/completion.ts'
 import { createProgram, runCli } from '../../src/cli/program.ts'
 import { ROOT } from '../support/root.ts'
@@ -16,13 +16,15 @@ const methods = new Map<string, DescMethod>(
     all.map((method) => [`/${typeName}/${method.name}`, method] as const),
   ),
 )
-/** Takes down what it is asked, and answers as if there were nothing. */
+/** Takes down what it is asked, and answers what is next in `answers`, or as if there were nothing. */
 const server = createServer(async (request, response) => {
   const method = methods.get(request.url!)!
   const body = fromBinary(method.input, Buffer.concat(await request.toArray()))
   asked.push([method.name, toJson(method.input, body)])
-  response.writeHead(200, { 'content-type': 'application/proto' }).end()
+  const answer = toBinary(method.output, fromJson(method.output, answers.shift() ?? {}))
+  response.writeHead(200, { 'content-type': 'application/proto' }).end(answer)
 })
+let answers: JsonObject[] = []
 let asked: [string, unknown][] = []
 let printed = ''
 
@@ -37,6 +39,7 @@ afterAll(() => {
 })
 beforeEach(() => {
   asked = []
+  answers = []
   printed = ''
   const keep = (text: unknown) => {
     printed += `${text}\n`
@@ -195,7 +198,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
     { leaseId: 'default/42', labels: { a: 'b' }, version: '3' },
   ],
   ['lease labels default/42 --no-labels', 'UpdateLabels', { leaseId: 'default/42' }],
-  ['request get r-1', 'GetRequest', { requestId: 'r-1' }],
+  ['request get r-1 --node n1', 'GetRequest', { requestId: 'r-1', node: 'n1' }],
   [
     'source register s --owner-kinds pod,vm --kind docker --node n --families 4,6 --interval 45s --settings \'{"network":"x"}\'',
     'RegisterSource',
@@ -207,6 +210,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
     },
   ],
   ['source enable s', 'EnableSource', { id: 's' }],
+  ['source enable s --accept-unlisted', 'EnableSource', { id: 's', acceptUnlisted: true }],
   ['source retire s --request-id r', 'RetireSource', { id: 's', requestId: 'r' }],
   ['source list --node n --state enabled', 'ListSources', { node: 'n', states: ['ENABLED'] }],
   ['source show s', 'ListSources', { id: 's' }],
@@ -221,6 +225,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
     { pool: 'p', address: '10.0.0.7', source: 's', kept: true },
   ],
   ['attention --code HELD,SOURCE_SILENT', 'ListAttention', { codes: ['HELD', 'SOURCE_SILENT'] }],
+  ['attention --source s --each', 'ListAttention', { source: 's', each: true }],
   [
     'events --from 5 --to 2026-11-20 --address 10.0.0.7 --owner-kind pod --owner-name o --lease-id default/42 --type lease.reaped --include-sources --descending',
     'ListEvents',
@@ -330,6 +335,20 @@ test('what the program is, and what a shell completes', async () => {
   expect(complete('ipledger', 'qu')).toBe('quarantine')
   expect(complete('ipledger', 'pool', 'cr')).toBe('create')
   expect(complete('ipledger', 'pool', 'create', 'web', '--ci')).toBe('--cidr')
+})
+
+test('a page that came out short is filled from the next ones', async () => {
+  const lease = (leaseId: string) => ({ leaseId, address: '10.0.0.1' })
+  answers = [
+    { nextPageToken: 'a' },
+    { leases: [lease('n/1')], nextPageToken: 'b' },
+    { leases: [lease('n/2'), lease('n/3')], nextPageToken: 'c' },
+    { leases: [lease('n/4')] },
+  ]
+  expect(await runCli(words('lease list --owner-kind vm --page-size 3'))).toBe(0)
+  const pages = [{}, { pageToken: 'a' }, { pageToken: 'b', pageSize: 2 }]
+  expect(asked).toEqual(pages.map((page) => ['ListLeases', { ownerKind: 'vm', pageSize: 3, ...page }]))
+  expect(printed).toMatch(/n\/1(.|\n)*n\/2(.|\n)*n\/3(.|\n)*There is more: .*--page-token c /)
 })
 
 test('without a server the sentence says so', async () => {

@@ -99,6 +99,16 @@ describe('errors name what is wrong, with the code of the specification', () => 
     expect(error).toMatchObject({ code, message: expect.stringContaining(words) })
   })
 
+  test.each(['DEL', 'CHECK', 'GC', 'STATUS'])(
+    '%s ignores unknown keys of ipam: an upgrade may have dropped them',
+    (one) => {
+      const stdin = configured({ ipam: { type: 'ipledger-cni', pool: 'web', network: 'blue' } })
+      expect(readCall({ ...ENV, CNI_COMMAND: one }, stdin).config.ipam).toEqual({
+        ...{ type: 'ipledger-cni', network: 'blue', stateDir: '/var/lib/ipledger' },
+      })
+    },
+  )
+
   test('DEL needs no namespace', () => {
     expect(readCall({ ...ENV, CNI_COMMAND: 'DEL', CNI_NETNS: undefined }, configured()).netns).toBe('')
   })

@@ -198,6 +198,8 @@ export function lineOf(event: LedgerEvent): string {
         ...vanished.map(({ address }) => `-${address}`),
       ].join(' ')
     }
+    case 'recovery.extended':
+      return `${event.type} ${event.details.source}`
     case 'reconcile.held':
       return `${event.type} ${event.details.hold}`
     default:
@@ -261,6 +263,15 @@ export const reserve =
     ...options,
   })
 
+/** The same of a caller whose token is bound to a node, and placed there. */
+export const boundTo =
+  (node: string, step: Exclude<Step, readonly Step[]>) =>
+  (scene: Scene): Command => {
+    const said = step(scene)!
+    const placed = said.type === 'reserve' ? { node } : {}
+    return { ...said, ...placed, actor: { name: `agent-${node}`, node } } as Command
+  }
+
 export const confirm = (who: string) => (): Command => ({
   ...envelope('Confirm'),
   type: 'confirm',
@@ -269,11 +280,11 @@ export const confirm = (who: string) => (): Command => ({
 
 /** By attachment, or by the token of what is or was at an address. */
 export const release =
-  (what: string | number, removalConfirmed = true) =>
+  (what: string | number, removal: Command<'release'>['removal'] = 'CONFIRMED') =>
   (): Command => ({
     ...envelope('Release'),
     type: 'release',
-    removalConfirmed,
+    removal,
     lease: typeof what === 'number' ? { token: what, owner: null } : { token: null, owner: owner(what) },
   })
 
@@ -344,11 +355,14 @@ export const register =
     type: 'registerSource',
     declaration: declaration(id, declared),
   })
-export const enable = (id: string) => (): Command => ({
-  ...envelope('EnableSource'),
-  type: 'enableSource',
-  id,
-})
+export const enable =
+  (id: string, acceptUnlisted = false) =>
+  (): Command => ({
+    ...envelope('EnableSource'),
+    type: 'enableSource',
+    id,
+    acceptUnlisted,
+  })
 
 /** `name/incarnation@address`, `?@address` for an owner not known, with `!` behind it for terminal. */
 export function entry(text: string): Entry {
@@ -363,6 +377,7 @@ type ReportOptions = {
   readonly epoch?: string
   readonly sequence?: number
   readonly head?: number
+  readonly proven?: boolean
   readonly complete?: boolean
 }
 
@@ -372,7 +387,8 @@ export const lists =
   (scene: Scene): Command => {
     scene.now += 30 * SECOND
     const { image, now, freshness } = scene
-    const list = entries.map(entry)
+    const node = image.sources.get(id)?.declaration.node ?? ''
+    const list = entries.map((text) => ({ ...entry(text), ...(node !== '' && { node }) }))
     const sequence = freshness.get(id)?.sequence ?? 0
     const isStill = (one: Sighting) =>
       list.some((entry) => entry.address === one.address && isSame(one, id, ownerOf(entry)))
@@ -385,6 +401,7 @@ export const lists =
       sequence: sequence + 1,
       head: scene.begunAt ?? image.head,
       begunAt: now,
+      proven: false,
       because: [],
       entries: list,
       vanished: [...(image.listedBy.get(id) ?? [])]
@@ -396,6 +413,12 @@ export const lists =
       complete,
     }
   }
+
+/** What a source of the whole network lists is there. */
+export const on = (node: string, list: (scene: Scene) => Command) => (scene: Scene) => {
+  const command = list(scene) as Command<'report'>
+  return { ...command, entries: command.entries.map((entry) => ({ ...entry, node })) }
+}
 
 /** A report that its list is as it was. */
 export const unchanged = (id: string) => (scene: Scene) => ({

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { newImage } from '../../src/core/image.ts'
+import { ERA_BITS } from '../../src/core/policy.ts'
 import {
   after,
   answers,
@@ -20,6 +21,7 @@ import {
   release,
   reserve,
   SECOND,
+  type Step,
   source,
 } from './given.ts'
 
@@ -90,9 +92,22 @@ describe('reports', () => {
   })
 
   test('a new era lifts the hold of a source that was ahead', () => {
-    given(room, source('agent'), lists('agent', [], { head: 4_000 }))
+    given(room, source('agent'), lists('agent', [], { head: 4_000, proven: true }))
       .when(command({ type: 'beginEra', above: 4_000, recovering: true, why: 'recover' }))
       .then('era.begun', 'reconcile.resumed')
+  })
+
+  test('… and its numbers are above the one that was proven, whatever era that is of', () => {
+    const proven = 3 * 2 ** ERA_BITS + 7
+    const { scene } = given(room, source('agent'), lists('agent', [], { head: proven, proven: true }))
+      .when(command({ type: 'beginEra', above: 0, recovering: true, why: 'recover' }))
+      .then('era.begun', 'reconcile.resumed')
+    assert.equal(scene.image.network!.era, 4)
+    const last = Number.MAX_SAFE_INTEGER
+    const after = given(room, source('agent'), lists('agent', [], { head: last, proven: true }))
+      .when(command({ type: 'beginEra', above: 0, recovering: true, why: 'recover' }))
+      .then('era.begun', 'reconcile.resumed')
+    assert.equal(after.scene.image.network!.era, 1)
   })
 
   test('a batch that is repeated after its lease ended is lost, as a single Reserve is', () => {
@@ -108,13 +123,30 @@ describe('reports', () => {
       .then('refused LEASE_LOST')
   })
 
+  test('a dry run leaves the image as it was: supersessions, quarantines and what is remembered too', () => {
+    const tried = command({
+      type: 'dryRun',
+      items: [
+        reserve('a/2')(),
+        reserve('b/1', { node: 'n', requestId: 'r', fingerprint: 'f' })(),
+        reserve('c/1', { liveAddresses: ['10.0.0.3', '10.0.0.4', '10.0.0.5'] })(),
+        reserve('d/1', { claims: [{ address: '192.168.0.1' }] })(),
+      ] as Command<'dryRun'>['items'],
+    })
+    const before = [room, reserve('a/1'), reserve('b/1', { confirmed: true })]
+    given(before).when(tried).then()
+    given(before, tried)
+      .when(reserve('b/1', { node: 'n', requestId: 'r', fingerprint: 'other' }))
+      .then('lease.updated 10.0.0.2 ACTIVE #4')
+  })
+
   test('an hour forward: what cooled before the step cools on, also when another process wrote after it', () => {
     given(
       network,
       pool('10.0.0.0/30'),
       reserve('a/1'),
       reserve('b/1'),
-      command({ type: 'release', removalConfirmed: true, lease: { token: 3, owner: null } }),
+      command({ type: 'release', removal: 'CONFIRMED', lease: { token: 3, owner: null } }),
       after(HOUR),
       // A process that did not see the step wrote this.
       command({ type: 'updateNetwork', version: null, description: 'x', labels: null }),
@@ -140,4 +172,17 @@ describe('reports', () => {
     const again = act(reserve('b/1'))
     assert.equal(again.ok && again.answer.leases[0]!.address, '10.0.0.1')
   })
+})
+
+test('a hold for a step of the clock lasts until what is listed no more has rested', () => {
+  const lasts = (...steps: readonly Step[]) => {
+    const { scene } = given(...steps).when(
+      command({ type: 'hold', hold: 'CLOCK', why: 'set forward', stepMs: SECOND }),
+    )
+    return scene.image.network!.holds.CLOCK!.details.until! - scene.now
+  }
+  const listed = [register('d'), lists('d', ['y/1@10.0.0.1']), lists('d', ['y/1@10.0.0.1']), enable('d')]
+  assert.equal(lasts(room, listed), SECOND)
+  // The rest of two minutes, and what the clock was ahead.
+  assert.equal(lasts(room, listed, lists('d', [])), 120 * SECOND + SECOND)
 })

@@ -71,24 +71,6 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['lease.reserved 10.0.0.1 RESERVED #3'],
   },
   {
-    name: 'free: Reserve with confirmed is ACTIVE at once',
-    given: [room],
-    when: reserve('a/1', { confirmed: true }),
-    gives: ['lease.reserved 10.0.0.1 ACTIVE #3'],
-  },
-  {
-    name: 'RESERVED: Confirm makes it ACTIVE',
-    given: [room, reserve('a/1')],
-    when: confirm('a/1'),
-    gives: ['lease.confirmed 10.0.0.1 ACTIVE #3'],
-  },
-  {
-    name: 'RESERVED: listed live for its owner, it is ACTIVE',
-    given: [seen, reserve('a/1')],
-    when: lists('agent', ['a/1@10.0.0.1']),
-    gives: ['source.reported agent +10.0.0.1', 'lease.confirmed 10.0.0.1 ACTIVE #6'],
-  },
-  {
     name: 'RESERVED: the same attachment gets the same lease, and nothing is written',
     rule: 'RETRY_GETS_THE_SAME_LEASE',
     given: [room, reserve('a/1')],
@@ -130,16 +112,10 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['lease.updated 10.0.0.1 ACTIVE #3'],
   },
   {
-    name: 'ACTIVE: Release with removal confirmed ends it',
-    given: [room, reserve('a/1', { confirmed: true })],
-    when: release('a/1'),
-    gives: ['lease.released 10.0.0.1 RELEASED #3'],
-  },
-  {
     name: 'ACTIVE: Release without removal confirmed keeps it',
     rule: 'UNCONFIRMED_REMOVAL_IS_KEPT',
     given: [room, reserve('a/1', { confirmed: true })],
-    when: release('a/1', false),
+    when: release('a/1', 'UNCONFIRMED'),
     gives: ['lease.quarantined 10.0.0.1 QUARANTINED REMOVAL_UNCONFIRMED #3'],
   },
   {
@@ -203,12 +179,6 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['source.reported agent +10.0.0.1', 'lease.quarantined 10.0.0.1 QUARANTINED CONFLICT #6'],
   },
   {
-    name: 'any: an operator quarantines it',
-    given: [room, reserve('a/1')],
-    when: quarantine('10.0.0.1'),
-    gives: ['lease.quarantined 10.0.0.1 QUARANTINED OPERATOR #3'],
-  },
-  {
     name: 'free: an operator quarantines it',
     given: [room],
     when: quarantine('10.0.0.9'),
@@ -246,12 +216,6 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['lease.reserved 10.0.0.2 RESERVED #5'],
   },
   {
-    name: 'free: listed live for a known owner, it is adopted',
-    given: [seen],
-    when: lists('agent', ['y/1@10.0.0.7']),
-    gives: ['source.reported agent +10.0.0.7', 'lease.adopted 10.0.0.7 ACTIVE #7'],
-  },
-  {
     name: 'cooling: listed by a list begun before it ended, nothing is adopted',
     rule: 'OLDER_LISTS_ONLY_PROTECT',
     given: [seen, begun, reserve('x/1'), reap('10.0.0.1')],
@@ -272,12 +236,6 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['source.reported agent +10.0.0.1', 'lease.quarantined 10.0.0.1 QUARANTINED RELEASED_BUT_LIVE #9'],
   },
   {
-    name: 'free: listed live for nobody known, it is foreign',
-    given: [seen],
-    when: lists('agent', ['?@10.0.0.7']),
-    gives: ['source.reported agent +10.0.0.7', 'lease.quarantined 10.0.0.7 QUARANTINED FOREIGN #7'],
-  },
-  {
     name: 'free: in the liveAddresses of a Reserve that picks it, it is foreign and skipped',
     rule: 'WHAT_CALLERS_SEE_IS_SKIPPED',
     given: [room],
@@ -295,42 +253,18 @@ export const LIFECYCLE: readonly Row[] = [
     ],
   },
   {
-    name: 'SUPERSEDED: its own Release ends it',
+    name: 'SUPERSEDED: its own Release without removal confirmed changes nothing',
     given: [superseded],
-    when: release('a/1'),
-    gives: ['lease.released 10.0.0.1 RELEASED #3'],
-  },
-  {
-    name: 'REMOVAL_UNCONFIRMED: its own Release ends it',
-    given: [room, reserve('a/1'), release('a/1', false)],
-    when: release('a/1'),
-    gives: ['lease.released 10.0.0.1 RELEASED #3'],
-  },
-  {
-    name: 'RELEASED_BUT_LIVE: its own Release ends it',
-    given: [freed, lists('agent', ['x/1@10.0.0.1'])],
-    when: release(9),
-    gives: ['lease.released 10.0.0.1 RELEASED #9'],
-  },
-  {
-    name: 'REMOVAL_UNCONFIRMED: while it is listed for another, its own Release changes nothing',
-    given: [seen, reserve('x/1'), release('x/1', false), lists('agent', ['y/1@10.0.0.1'])],
-    when: release(6),
-    gives: [],
-    answers: ['10.0.0.1 QUARANTINED #6'],
-  },
-  {
-    name: 'OPERATOR: Release changes nothing',
-    given: [room, reserve('a/1'), quarantine('10.0.0.1')],
-    when: release(3),
+    when: release('a/1', 'UNCONFIRMED'),
     gives: [],
     answers: ['10.0.0.1 QUARANTINED #3'],
   },
   {
-    name: 'CONFLICT: Confirm is refused',
-    given: [conflict],
-    when: confirm('x/1'),
-    gives: ['refused ILLEGAL_STATE'],
+    name: 'REMOVAL_UNCONFIRMED: while it is listed for another, its own Release changes nothing',
+    given: [seen, reserve('x/1'), release('x/1', 'UNCONFIRMED'), lists('agent', ['y/1@10.0.0.1'])],
+    when: release(6),
+    gives: [],
+    answers: ['10.0.0.1 QUARANTINED #6'],
   },
   {
     name: 'CONFLICT: its own attachment gets another address',
@@ -397,12 +331,6 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['refused ILLEGAL_STATE'],
   },
   {
-    name: 'held: an operator reaps it',
-    given: [room, reserve('a/1', { confirmed: true })],
-    when: reap('10.0.0.1'),
-    gives: ['lease.reaped 10.0.0.1 REAPED #3'],
-  },
-  {
     name: 'held: an operator reaps no other version than he saw',
     rule: 'VERSION_IS_JUDGED_AGAIN',
     given: [room, reserve('a/1'), confirm('a/1')],
@@ -410,16 +338,31 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['refused VERSION_MISMATCH'],
   },
   {
-    name: 'held: an operator reaps a node, and what its source lists ends',
+    name: 'held: an operator reaps a node, and what all of its sources list ends, whoever was registered between them',
     given: [
       room,
       source('agent', { node: 'n1' }),
+      source('other', { node: 'n2' }),
+      register('second', { node: 'n1' }),
       reserve('a/1', { node: 'n1' }),
       lists('agent', ['a/1@10.0.0.1']),
+      lists('second', ['a/1@10.0.0.1']),
       reserve('b/1', { node: 'n2' }),
+      after(HOUR),
     ],
     when: reapNode('n1'),
-    gives: ['lease.reaped 10.0.0.1 REAPED #6', 'source.reported agent -10.0.0.1'],
+    gives: [
+      'lease.reaped 10.0.0.1 REAPED #10',
+      'source.reported agent -10.0.0.1',
+      'source.reported second -10.0.0.1',
+    ],
+  },
+  {
+    name: 'held: a node whose source reports is not gone, and is not reaped',
+    rule: 'NODE_THAT_REPORTS_STAYS',
+    given: [room, source('agent', { node: 'n1' }), reserve('a/1', { node: 'n1' })],
+    when: reapNode('n1'),
+    gives: ['refused ILLEGAL_STATE'],
   },
   {
     name: 'held: what another node lists is not reaped with the node',
@@ -455,6 +398,18 @@ export const LIFECYCLE: readonly Row[] = [
     gives: ['refused REQUEST_ID_REUSED'],
   },
   {
+    name: 'a request id is of the node of the caller: the same one of another node is another',
+    given: [room, reserve('a/1', { requestId: 'r', fingerprint: 'f', ...onNode('n1') })],
+    when: reserve('b/1', { requestId: 'r', fingerprint: 'g', ...onNode('n2') }),
+    gives: ['lease.reserved 10.0.0.2 RESERVED #4'],
+  },
+  {
+    name: 'and so is one of callers without a node',
+    given: [room, reserve('a/1', { requestId: 'r', fingerprint: 'f' })],
+    when: reserve('b/1', { requestId: 'r', fingerprint: 'g', ...onNode('n2') }),
+    gives: ['lease.reserved 10.0.0.2 RESERVED #4'],
+  },
+  {
     name: 'a request whose lease has ended meanwhile is lost',
     given: [room, reserve('a/1', { requestId: 'r', fingerprint: 'f' }), reap('10.0.0.1')],
     when: reserve('a/1', { requestId: 'r', fingerprint: 'f' }),
@@ -488,6 +443,11 @@ const restored: Step = [
   [room, source('a'), source('b'), reserve('x/1', until(5 * MINUTE)), begin(true)],
   ...['a', 'b'].map((id) => [lists(id, []), lists(id, [])]),
 ]
+
+/** A source that is not registered. */
+const calls = (id: string, node: string | null = null) =>
+  command({ type: 'unknownSource', source: id, actor: { name: 'token', node } })
+const MANY = Array.from({ length: POLICY.unknownSources }, (_, index) => `c${index}`)
 
 export const TRUTH: readonly Row[] = [
   {
@@ -579,12 +539,6 @@ export const TRUTH: readonly Row[] = [
     given: [seen, reserve('x/1'), lists('agent', ['x/1@10.0.0.1']), release('x/1'), unchanged('agent')],
     when: recheck('10.0.0.1'),
     gives: ['lease.quarantined 10.0.0.1 QUARANTINED RELEASED_BUT_LIVE #10'],
-  },
-  {
-    name: '4: proven absent, it is reaped',
-    given: [proven()],
-    when: reapProven('10.0.0.1'),
-    gives: ['lease.reaped 10.0.0.1 REAPED #6'],
   },
   {
     name: '4: every witness must miss it in three counted lists',
@@ -802,6 +756,107 @@ export const TRUTH: readonly Row[] = [
     gives: [],
   },
   {
+    name: '10: not while the clock is held: nobody knows how long it lasted',
+    rule: 'CLOCK_HOLD_KEEPS_RECOVERY',
+    given: [
+      ...[restored, lists('a', []), lists('b', []), after(6 * MINUTE)],
+      command({ type: 'hold', hold: 'CLOCK', why: 'set forward', stepMs: 5 * MINUTE }),
+      lists('a', []),
+    ],
+    when: lists('b', []),
+    gives: [],
+  },
+  {
+    name: '10: a source that calls in vain keeps it open',
+    given: [restored],
+    when: calls('c', 'n1'),
+    gives: ['recovery.extended c'],
+  },
+  {
+    name: '10: once',
+    given: [restored, calls('c')],
+    when: calls('c'),
+    gives: [],
+  },
+  {
+    name: '10: and only while the network recovers',
+    given: [room],
+    when: calls('c'),
+    gives: [],
+  },
+  {
+    name: '10: it does not end while one that called is not registered',
+    rule: 'UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN',
+    given: [restored, calls('c'), lists('a', []), lists('b', []), after(6 * MINUTE), lists('a', [])],
+    when: lists('b', []),
+    gives: [],
+  },
+  {
+    name: '10: nor while it is registered and has not reported completely',
+    rule: 'UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN',
+    given: [
+      ...[
+        restored,
+        calls('c'),
+        register('c'),
+        lists('c', [], { complete: false }),
+        lists('a', []),
+        lists('b', []),
+      ],
+      ...[after(6 * MINUTE), lists('a', [])],
+    ],
+    when: lists('b', []),
+    gives: [],
+  },
+  {
+    name: '10: nor before it has reported as the others',
+    given: [
+      ...[restored, calls('c'), register('c'), enable('c'), lists('a', []), lists('b', [])],
+      ...[after(6 * MINUTE), lists('a', []), lists('b', []), lists('c', []), lists('c', [])],
+    ],
+    when: lists('c', []),
+    gives: [],
+  },
+  {
+    name: '10: then it does',
+    given: [
+      ...[restored, calls('c'), register('c'), enable('c'), lists('a', []), lists('b', [])],
+      ...[after(6 * MINUTE), lists('a', []), lists('b', []), lists('c', []), lists('c', []), lists('c', [])],
+    ],
+    when: lists('c', []),
+    gives: ['recovery.ended'],
+  },
+  {
+    name: '10: or when an operator has retired it',
+    given: [
+      ...[restored, calls('c'), register('c'), command({ type: 'retireSource', id: 'c' })],
+      ...[lists('a', []), lists('b', []), after(6 * MINUTE), lists('a', [])],
+    ],
+    when: lists('b', []),
+    gives: ['recovery.ended'],
+  },
+  {
+    name: '10: so many are waited for by name and no more',
+    given: [restored, ...MANY.map((id) => calls(id))],
+    when: calls('one more'),
+    gives: [],
+  },
+  {
+    name: '10: with so many it ends by an operator only',
+    given: [
+      ...[restored, ...MANY.map((id) => [calls(id), register(id), command({ type: 'retireSource', id })])],
+      ...[lists('a', []), lists('b', []), after(6 * MINUTE), lists('a', [])],
+    ],
+    when: lists('b', []),
+    gives: [],
+  },
+  {
+    name: '10: an operator ends it though a source calls in vain, and the next recovery waits for others',
+    given: [restored, calls('c'), command({ type: 'endRecovery', why: 'I looked' }), begin(true)],
+    when: calls('c'),
+    gives: ['recovery.extended c'],
+  },
+  {
     name: '10: nor by a source that nobody enabled',
     given: [room, register('a'), begin(true), lists('a', []), lists('a', []), after(HOUR)],
     when: lists('a', []),
@@ -816,8 +871,15 @@ export const TRUTH: readonly Row[] = [
   {
     name: '10: a source that quotes a head beyond ours holds the network, and burns no era',
     given: [seen],
-    when: lists('agent', [], { head: 4_000_000 }),
+    when: lists('agent', ['x/1@10.0.0.9'], { head: 4_000_000, proven: true }),
     gives: ['reconcile.held SOURCE_AHEAD'],
+  },
+  {
+    name: '10: but not by a number that it cannot prove: then nothing is taken, and nothing is held',
+    rule: 'NUMBER_BEYOND_NEEDS_A_PROOF',
+    given: [seen],
+    when: lists('agent', ['x/1@10.0.0.9'], { head: 4_000_000 }),
+    gives: [],
   },
 ]
 
@@ -826,6 +888,11 @@ function answered(since: number) {
     const step = answers('agent', 'x/1', '10.0.0.1', 'terminal', since) as Exclude<Step, readonly Step[]>
     return step(scene)
   }
+}
+
+/** By a caller that is bound to it. */
+function onNode(node: string) {
+  return { node, actor: { name: node, node } }
 }
 
 function owned(kind: string, name: string, uid: string) {

@@ -1,7 +1,8 @@
 /** Views and functions of `ipledger_audit`, asked as people ask them: with the auditor's login, about a log that the core made. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { AddressRecord } from '../../src/core/event.ts'
+import { type AddressRecord, QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { poolNamed } from '../../src/core/image.ts'
+import { quarantineExit } from '../../src/core/lifecycle.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect, connectUnchecked } from '../../src/postgres/connect.ts'
 import {
@@ -9,6 +10,7 @@ import {
   answers,
   command,
   confirm,
+  enable,
   expire,
   lists,
   MINUTE,
@@ -24,7 +26,7 @@ import {
 } from '../core/given.ts'
 import { createTestDatabase, useTestDatabase } from '../support/database.ts'
 import { walk } from '../support/random-walk.ts'
-import { NETWORK, played, storeScene } from '../support/stored-scene.ts'
+import { judgeScene, NETWORK, played, storeScene } from '../support/stored-scene.ts'
 
 const database = await useTestDatabase()
 const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
@@ -36,6 +38,16 @@ type Row = Record<string, any>
 async function ask(text: string, ...values: readonly unknown[]): Promise<readonly Row[]> {
   return (await auditor.query<Row>(text, [...values])).rows
 }
+
+test('what ends a quarantine is said as the lifecycle says it', async () => {
+  const words = await ask(
+    `
+    select reason, kind, quarantine_exit(reason, kind) as exit
+      from unnest($1::text[]) reason cross join unnest('{pod,infrastructure,null}'::text[]) kind`,
+    QUARANTINE_REASONS,
+  )
+  expect(words.map(({ exit }) => exit)).toEqual(words.map(({ reason, kind }) => quarantineExit(reason, kind)))
+})
 
 const scene = played(
   network,
@@ -241,7 +253,7 @@ describe('why an address is as it is', () => {
     ],
     ['10.0.0.3', 'COOLING', /was reaped .*\(PROVEN_ABSENT\); until then nobody gets it/],
     ['10.0.0.4', 'QUARANTINED', /is set aside: .* as CONFLICT .* Source wide lists container other .* there/],
-    ['10.0.0.6', 'QUARANTINED', /as OPERATOR .*It ends by an operator only/],
+    ['10.0.0.6', 'QUARANTINED', /as OPERATOR .*It ends by an operator/],
     ['10.0.0.8', 'FREE', /is free, and nobody has ever held it/],
     ['10.0.1.7', 'RESERVED', /is held: block 10\.0\.1\.0\/28.* Source wide lists nobody known there/],
     ['10.0.9.9', 'OUTSIDE', /is in no pool of network net/],
@@ -264,14 +276,7 @@ describe('why an address is as it is', () => {
   })
 })
 
-test('conflicts, quarantines, sightings, holds, sources', async () => {
-  expect(await ask('select abbrev(address) as address, seen_by, what from conflicts')).toEqual([
-    {
-      address: '10.0.0.4',
-      seen_by: ['wide'],
-      what: expect.stringMatching(/in use by more than one .* held for container both/),
-    },
-  ])
+test('quarantines, sightings, holds, sources', async () => {
   expect(await ask('select quarantine_reason, exit from quarantines order by address')).toMatchObject([
     { quarantine_reason: 'CONFLICT' },
     { quarantine_reason: 'OPERATOR' },
@@ -288,9 +293,9 @@ test('conflicts, quarantines, sightings, holds, sources', async () => {
   expect(await ask('select hold, why, until from holds')).toEqual([
     { hold: 'SOURCE_AHEAD', why: 'an older copy?', until: null },
   ])
-  expect(await ask('select source, state, warm, listed from sources order by source')).toEqual([
-    { source: 'dry', state: 'REGISTERED', warm: false, listed: null },
-    { source: 'wide', state: 'ENABLED', warm: true, listed: 3 },
+  expect(await ask('select source, status, listed from sources order by source')).toEqual([
+    { source: 'dry', status: 'registered', listed: null },
+    { source: 'wide', status: 'silent', listed: 3 },
   ])
 })
 
@@ -302,16 +307,17 @@ test('what needs a person', async () => {
   await admin.query(`update ipledger.lease set state = 'RESERVED' where address = '10.0.0.6'`)
   await verifyNetwork(admin, NETWORK, { from: 0 })
   await admin.query(`update ipledger.lease set state = 'QUARANTINED' where address = '10.0.0.6'`)
+  await judgeScene(admin, image)
   const rows = await ask(
-    'select code, source, abbrev(address) as address, what from attention where network = $1 order by code',
+    'select code, source, abbrev(address) as address, what from attention where network = $1 order by rank',
     NETWORK,
   )
   expect(rows.map(({ code, source: id, address }) => [code, id, address])).toEqual([
-    ['BOOKS_DIFFER', '', null],
+    ['PROJECTION_DIFFERS', '', null],
     ['HELD', '', null],
+    ['SOURCE_SILENT', 'wide', null],
     ['LOOKUP_FAILING', 'wide', '10.0.0.4'],
     ['OPERATOR_ONLY', '', '10.0.0.6'],
-    ['SOURCE_SILENT', 'wide', null],
   ])
   expect(await ask('select findings, now_at, looked_up_to from verification')).toEqual([
     { findings: 1, now_at: '', looked_up_to: image.head },
@@ -434,4 +440,51 @@ test.each([23, 31])('the past of a random log, seed %i, is the fold of its begin
     await Promise.all([owner.end(), reader.end()])
     await other.drop()
   }
+})
+
+test('what one node did to another, what became of a spare, and what rests', async () => {
+  const told = played(
+    network,
+    pool('10.0.0.0/28'),
+    source('n1', { node: 'n1' }),
+    source('n2', { node: 'n2' }),
+    reserve('x/1', { node: 'n1', confirmed: true }), // 10.0.0.1
+    reserve('reserve:n1-7', { node: 'n1', confirmed: true }), // 10.0.0.2
+    reserve('probed/1'), // 10.0.0.3
+    lists('n2', ['y/1@10.0.0.1']),
+    lists('n1', ['c/1@10.0.0.2']),
+    release('x/1'),
+    release('probed/1', 'IN_USE_BY_ANOTHER'),
+    register('d'),
+    lists('d', ['z/1@10.0.0.9']),
+    lists('d', ['z/1@10.0.0.9']),
+    enable('d'),
+    lists('d', []),
+  )
+  await storeScene(admin, told, 'nodes')
+  const sentences = async (address: string) =>
+    (
+      await ask(
+        'select what from explain_address($1, $2, $3) order by step',
+        'nodes',
+        address,
+        new Date(told.image.at),
+      )
+    ).map(({ what }) => what as string)
+  const [contested] = await sentences('10.0.0.1')
+  expect(contested).toMatch(
+    /QUARANTINED as CONFLICT .* by n2, held for nobody known .*n2 has listed container y/,
+  )
+  expect((await sentences('10.0.0.1')).join()).toMatch(
+    /was released .*another was listed there, so the address is kept/,
+  )
+  expect((await sentences('10.0.0.2')).join()).toMatch(
+    /a spare that a workload got: source n1 lists container c .*adopted/,
+  )
+  expect((await sentences('10.0.0.3'))[0]).toMatch(/QUARANTINED as IN_USE .*It ends by an operator/)
+  expect((await sentences('10.0.0.9'))[0]).toMatch(
+    /Source d listed container z .*there until .*: nobody else gets it before /,
+  )
+  const reasons = await ask(`select quarantine_reason as is from quarantines where network = 'nodes'`)
+  expect(reasons.filter(({ is }) => is === 'CONFLICT')).toHaveLength(1)
 })

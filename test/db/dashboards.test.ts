@@ -7,7 +7,8 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
-import { useTestDatabase, withClient } from '../support/database.ts'
+import { command, enable, network, register } from '../core/given.ts'
+import { createTestDatabase, useTestDatabase, withClient } from '../support/database.ts'
 import {
   DAY_NETWORK,
   type DayOfLife,
@@ -31,6 +32,7 @@ import {
   withVariables,
 } from '../support/grafana.ts'
 import { ROOT } from '../support/root.ts'
+import { NETWORK, played, storeScene } from '../support/stored-scene.ts'
 
 const database = await useTestDatabase()
 const dashboards = readDashboards()
@@ -259,7 +261,29 @@ test('the hold, the silent source and the crash loop are named', async () => {
   expect(await shown('sources', 'Partial')).toEqual([{ partial: 1 }])
   const bySilence = await shown('sources', 'Sources, the longest silent first')
   expect(bySilence.slice(0, 3).map(({ source }) => source)).toEqual(['dry-run', LOST_NODE, SILENT_SOURCE])
-  const codes = (await shown('sources', 'Attention, the longest first')).map(({ code }) => code)
+  const codes = (await shown('sources', 'Attention, the worst first')).map(({ code }) => code)
   expect(codes).toEqual(expect.arrayContaining(['HELD', 'SOURCE_SILENT', 'LOOKUP_FAILING']))
   expect(await shown('overview', 'Crash loops')).toMatchObject([{ owner: LOOPING, lives: 6, pool: 'web' }])
+})
+
+test('a recovery names the sources that it waits for, also those that are not registered', async () => {
+  const other = await createTestDatabase()
+  const ofTheDay = auditor
+  const scene = played(
+    network,
+    register('heard-before'),
+    enable('heard-before'),
+    command({ type: 'beginEra', above: 4, recovering: true, why: 'restored' }),
+    ...['b', 'a'].map((source) => command({ type: 'unknownSource', source })),
+  )
+  try {
+    await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
+    auditor = await connectUnchecked({ url: other.auditorUrl, applicationName: 'test dashboards' })
+    const rows = await shown('sources', 'Eras and recovery', { network: [NETWORK], source: [] })
+    await auditor.end()
+    expect(rows).toMatchObject([{ state: 'RECOVERING', sources: 'heard-before', unknown: 'a, b' }])
+  } finally {
+    auditor = ofTheDay
+    await other.drop()
+  }
 })

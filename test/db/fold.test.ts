@@ -7,9 +7,10 @@ import { FOLDS } from '../../src/ledger/fold.ts'
 import { rebuildNetwork } from '../../src/ledger/rebuild.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect } from '../../src/postgres/connect.ts'
+import { NODES } from '../core/node-rows.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { walk } from '../support/random-walk.ts'
-import { NETWORK, storeScene } from '../support/stored-scene.ts'
+import { NETWORK, played, storeScene } from '../support/stored-scene.ts'
 
 const SEEDS = [1, 6, 9]
 const STEPS = 600
@@ -38,6 +39,11 @@ test.each(SEEDS)(
         digest,
         verifiedSeq: scene.image.head,
       })
+      const secret = async () => (await admin.query('select secret from ipledger.network_lock')).rows
+      const [kept] = await secret()
+      expect(kept.secret).toHaveLength(32)
+      await rebuildNetwork(admin, NETWORK)
+      expect(await secret()).toEqual([kept])
       await admin.query(
         'truncate ipledger.lease, ipledger.pool, ipledger.network, ipledger.source, ipledger.sighting, ipledger.network_lock',
       )
@@ -54,3 +60,23 @@ test.each(SEEDS)(
     }
   },
 )
+
+test('what is listed, vanishes, rests and is kept for nobody is folded alike', async () => {
+  const database = await createTestDatabase()
+  const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
+  try {
+    let sightings = 0
+    for (const [at, { name, given, when }] of NODES.entries()) {
+      const network = `net-${at}`
+      const scene = played(...given, when)
+      sightings += scene.image.sightings.size
+      await storeScene(admin, scene, network)
+      const { findings } = await verifyNetwork(admin, network, { from: 0 })
+      expect(findings, name).toEqual([])
+    }
+    expect(sightings).toBeGreaterThan(20)
+  } finally {
+    await admin.end()
+    await database.drop()
+  }
+})

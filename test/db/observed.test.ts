@@ -20,6 +20,9 @@ test('says how full pools are, what is held, who is silent and what waits', asyn
     quarantine('10.0.0.77'),
     source('agent'),
     lists('agent', ['z@10.0.0.1']),
+    source('n2', { node: 'n2' }),
+    reserve('b', { node: 'n1', confirmed: true }),
+    lists('n2', ['y@10.0.0.2']),
     command({ type: 'hold', hold: 'TOO_MANY_REAPS', why: 'test' }),
   )
   await withClient(database.adminUrl, async (client) => {
@@ -43,12 +46,13 @@ test('says how full pools are, what is held, who is silent and what waits', asyn
   assert.ok(value('ipledger.verify.age.seconds', 'net')! > 0)
   assert.equal(value('ipledger.pool.addresses', 'net', 'pool', 'free'), 252)
   assert.equal(value('ipledger.pool.draining', 'net', 'pool'), 0)
-  assert.equal(value('ipledger.sources', 'net', 'ENABLED', 'silent'), 1)
+  assert.equal(value('ipledger.sources', 'net', 'silent'), 2)
   assert.equal(value('ipledger.source.interval.seconds', 'net', 'agent'), 30)
   assert.ok(value('ipledger.source.lag.seconds', 'net', 'agent')! > 0)
   assert.equal(value('ipledger.quarantined_leases', 'net', 'OPERATOR'), 1)
   assert.equal(value('ipledger.suspects', 'net', 'waiting'), 1)
   assert.equal(value('ipledger.attention', 'net', 'HELD'), 1)
+  assert.equal(value('ipledger.attention', 'net', 'LISTED_ELSEWHERE'), 1)
   assert.equal(value('ipledger.series.left_out', 'pools'), 0)
 })
 

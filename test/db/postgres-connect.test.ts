@@ -1,10 +1,10 @@
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import type pg from 'pg'
 import { afterEach, describe, expect, inject, test } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
 import { createLedgerPool } from '../../src/ledger/open.ts'
+import { asking } from '../../src/ledger/reads.ts'
 import {
-  ConnectFailed,
   checkServer,
   connect,
   createPool,
@@ -12,6 +12,7 @@ import {
   readUrl,
   replaceLogin,
 } from '../../src/postgres/connect.ts'
+import { ConnectionLost } from '../../src/postgres/connection-lost.ts'
 import { asSuperuser, useTestDatabase, withClient } from '../support/database.ts'
 import { startTestServer } from '../support/server.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -119,7 +120,7 @@ describe('a failed connect is one sentence', () => {
     const free = (server.address() as { port: number }).port
     await new Promise((resolve) => server.close(resolve))
     const error = await failure(`postgresql://me:hunter2@127.0.0.1:${free}/ledger`)
-    expect(error).toBeInstanceOf(ConnectFailed)
+    expect(error).toBeInstanceOf(ConnectionLost)
     expect(error.cause).toMatchObject({ code: 'ECONNREFUSED' })
     expect(error.message).toBe(
       `Cannot connect to PostgreSQL at 127.0.0.1:${free}, database "ledger": connect ECONNREFUSED 127.0.0.1:${free}. Start it, or correct DATABASE_URL.`,
@@ -163,9 +164,25 @@ describe('connections', () => {
     await withClient(database.adminUrl, (other) =>
       other.query('select pg_terminate_backend($1)', [rows[0]!.pid]),
     )
-    expect((await outcome).map((one) => one.status)).toEqual(['rejected', 'rejected'])
+    const [first, second] = (await outcome) as PromiseRejectedResult[]
+    expect([first!.reason.code, second!.reason]).toEqual(['57P01', expect.any(ConnectionLost)])
     await ended
-    await expect(client.query('select 1')).rejects.toThrow()
+    await expect(client.query('select 1')).rejects.toThrow(ConnectionLost)
+  })
+
+  test('an error is no lost connection for the words of its text', async () => {
+    const defect = new Error('a connection that has ended is closed: timeout, terminated')
+    await expect(asking(Promise.reject(defect))).rejects.toBe(defect)
+    const lost = new ConnectionLost('gone', defect)
+    await expect(asking(Promise.reject(lost))).rejects.toMatchObject({
+      name: 'ReadsUnavailable',
+      cause: lost,
+    })
+    await withClient(database.adminUrl, async (client) => {
+      const large = 'select 9007199254740993::int8 as value'
+      await expect(client.query(large)).rejects.toThrow(RangeError)
+      await expect(client.query('select 1/0')).rejects.toMatchObject({ code: '22012' })
+    })
   })
 
   test('a pool hears of idle connections that were lost, and goes on', async () => {
@@ -176,6 +193,24 @@ describe('connections', () => {
       other.query('select pg_terminate_backend($1)', [rows[0]!.pid]),
     )
     await waitFor(() => lost.length > 0)
+    expect((await pool.query('select 1::int8 as one')).rows).toEqual([{ one: 1 }])
+    await pool.end()
+  })
+})
+
+describe('who waits for a connection of a pool', () => {
+  test('waits while others bring theirs back, for longer than a connection may take to open', async () => {
+    const pool = createPool({ ...target(database.adminUrl), max: 1 })
+    const asked = Array.from({ length: 8 }, () => pool.query('select pg_sleep(1)'))
+    expect(await Promise.all(asked)).toHaveLength(8)
+    await pool.end()
+  })
+
+  test('is told when nobody does', async () => {
+    const pool = createPool({ ...target(database.adminUrl), max: 1 })
+    const lent = await pool.connect()
+    await expect(pool.connect()).rejects.toThrow('No connection came free in 5 s: all are busy.')
+    lent.release()
     expect((await pool.query('select 1::int8 as one')).rows).toEqual([{ one: 1 }])
     await pool.end()
   })
@@ -193,6 +228,26 @@ describe('URLs', () => {
     expect(readUrl(replaced)).toMatchObject({ user: 'u', password: 'p@/:', database: 'd' })
     expect(readUrl(replaced).host).toBe(readUrl(url).host)
   })
+})
+
+test('a server that ends a connection with the packet that opens it ends no process', async () => {
+  const message = (type: string, body: string) => {
+    const size = Buffer.alloc(4)
+    size.writeInt32BE(body.length + 4)
+    return Buffer.concat([Buffer.from(type), size, Buffer.from(body, 'latin1')])
+  }
+  const fatal = message('E', 'SFATAL\0C57P01\0Mterminating connection due to unexpected postmaster exit\0\0')
+  const opening = [message('R', '\0\0\0\0'), message('Z', 'I'), fatal]
+  const listener = createServer(
+    (socket) => void socket.once('data', () => socket.end(Buffer.concat(opening))),
+  )
+  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
+  const { port } = listener.address() as AddressInfo
+  const pool = createPool({ ...target(`postgresql://nobody@127.0.0.1:${port}/none`), max: 1 })
+  expect(pool.listenerCount('connect'), 'graphile-worker warns of a pool without').toBe(1)
+  await expect(pool.query('select 1')).rejects.toThrow()
+  await pool.end()
+  await new Promise((resolve) => listener.close(resolve))
 })
 
 test('the identity of a database is system identifier, database, table and timeline', async () => {

@@ -60,6 +60,7 @@ describe('the service', () => {
       lookup: 'DISU',
       request: 'DISU',
       pool_sample: 'DISU',
+      attention: 'DISU',
       migration: 'S',
       migration_lock: 'S',
     })
@@ -118,6 +119,7 @@ describe('the auditor', () => {
     'alter role ipledger_service nologin',
     'select * from graphile_worker._private_jobs',
     'select rolpassword from pg_authid',
+    'select secret from ipledger.network_lock',
     `select pg_read_file('PG_VERSION')`,
   ])('may not, also where its session is not read-only: %s', async (sql) => {
     await withClient(database.auditorUrl, async (client) => {
@@ -126,9 +128,9 @@ describe('the auditor', () => {
     })
   })
 
-  test('sees no request ids, by which a caller is answered again', async () => {
+  test('sees no request ids, by which a caller is answered again, and no secret of a network', async () => {
     const columns = `select table_name from information_schema.columns
-       where table_schema = 'ipledger_audit' and column_name = 'request_id'`
+       where table_schema = 'ipledger_audit' and column_name in ('request_id', 'secret')`
     expect(await query(database.adminUrl, columns)).toEqual([])
   })
 

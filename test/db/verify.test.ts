@@ -11,10 +11,10 @@ const database = await useTestDatabase()
 const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
 afterAll(() => admin.end())
 
-/** The first with an era that has ended. */
+/** The first with an era that has ended, and something listed. */
 let scene = await walk(1, 500)
-for (let seed = 2; !scene.events.some(({ type }) => type === 'era.begun'); seed += 1)
-  scene = await walk(seed, 500)
+const isFull = () => scene.image.sightings.size > 0 && scene.events.some(({ type }) => type === 'era.begun')
+for (let seed = 2; !isFull(); seed += 1) scene = await walk(seed, 500)
 const leases = scene.events.filter((event) => 'record' in event)
 /** In the middle of a chain of the first era: it has a predecessor and a successor. */
 const middle = leases.find(
@@ -160,7 +160,7 @@ describe('the tables', () => {
       `update ipledger.lease set confirm_by = now() where address = '${lease.address}'`,
       `update ipledger.lease set seq = ${middle.previous} where address = '${middle.record.address}'`,
       `delete from ipledger.lease where address = '${lease.address}'`,
-      `insert into ipledger.lease select network_id, '10.0.0.250', seq, pool_id, state from ipledger.lease limit 1`,
+      `insert into ipledger.lease select network_id, '10.0.0.250', seq, pool_id, state, node from ipledger.lease limit 1`,
     ],
     POOL_DIFFERS: [
       `update ipledger.pool set name = 'other' where name = 'pool'`,
@@ -183,7 +183,7 @@ describe('the tables', () => {
     SIGHTING_DIFFERS: [
       `delete from ipledger.sighting where appeared_seq = (select max(appeared_seq) from ipledger.sighting)`,
       `update ipledger.sighting set terminal_seq = 4, state = 'terminal' where appeared_seq = (select max(appeared_seq) from ipledger.sighting)`,
-      `insert into ipledger.sighting select network_id, '10.0.0.250', source_id, owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface, node, state, appeared_seq, appeared_head from ipledger.sighting limit 1`,
+      `insert into ipledger.sighting select network_id, '10.0.0.250', source_id, owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface, node, state, appeared_seq, appeared_at, appeared_head from ipledger.sighting limit 1`,
     ],
   }
   const cases = Object.entries(CHANGES).flatMap(([code, all]) => all.map((one) => [code, one] as const))

@@ -1,10 +1,15 @@
 /** The command line on a service: what is printed, what is refused, what becomes of it. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
+import { createReads } from '../../src/ledger/reads.ts'
+import { createPool } from '../../src/postgres/connect.ts'
+import { serverOn, urls } from '../api/running.ts'
 import { useIncidents } from '../support/incident.ts'
 import { useService } from '../support/service.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { type Finished, ipledger, ipledgerJson, words } from './commands.ts'
 
 type Lease = {
@@ -31,10 +36,10 @@ test('a pool as people read it', async () => {
   await json('pool create shown --cidr 10.9.1.0/24 --gateway 10.9.1.1 --confirm-within 30s --draining')
   const { stdout } = await run('pool get shown')
   expect(stdout).toMatch(/^network +default\nname +shown\n/)
-  expect(stdout).toMatch(/\nreap policy +3 misses, age 5m, unwitnessed 1h, grace 5m ended, 1m unconfirmed\n/)
+  expect(stdout).toMatch(/\nmisses +3\nminimum age +5m\nunwitnessed age +1h\n/)
   expect(stdout).toMatch(/\nusage +256 = 253 free \+ 0 cooling \+ 0 reserved/)
   expect((await run('pool list --cidr 10.9.0.0/16')).stdout).toMatch(
-    /^POOL +CIDR .*FLAGS\nshown +10\.9\.1\.0\/24 +\/32 +256 +253 .* draining\n$/,
+    /^POOL +CIDR .* DRAINING\nshown +10\.9\.1\.0\/24 +\/32 +256 +253 .* AVAILABLE +yes\n$/,
   )
   await json('pool delete shown')
   expect((await run('pool get shown')).stderr).toMatch(/^ipledger: POOL_NOT_FOUND: /)
@@ -108,7 +113,7 @@ test('a free address and a mistyped lease are told as what they are', async () =
   })
   const typed = await run('release default/99999')
   expect(typed.stderr).toMatch(
-    /^ipledger: VERSION_MISMATCH: lease default\/99999 is beyond .*\n(?: .*\n)* {2}Check what you typed\. If ipledger did give out /,
+    /^ipledger: LEASE_NOT_FOUND: lease default\/99999 is beyond the log's head .*\n(?: .*\n)* {2}Check what you typed\. If ipledger did give out /,
   )
   expect(typed.stderr).not.toContain('Read it again')
 })
@@ -187,7 +192,9 @@ test('quarantine and reap say why; a reap names the version that was looked at',
   await reserved('lost', '--node gone-1')
   const { network } = await json<{ network: { head: string } }>('network get')
   const late = await reserved('later', '--node gone-1')
-  const { leases } = await json(`reap --node gone-1 --head ${network.head} --why "power is off"`)
+  const gone = await run(`reap --node gone-1 --head ${network.head} --why "power is off" -o json`)
+  expect(gone.stderr).toContain('If gone-1 was renamed, its new source must list')
+  const { leases } = JSON.parse(gone.stdout)
   expect(leases).toMatchObject([{ owner: { name: 'lost' }, state: 'ENDED' }])
   expect((await json('lease list --node gone-1')).leases).toMatchObject([{ leaseId: late.leaseId }])
 })
@@ -199,12 +206,12 @@ incident('cli sources, sightings, findings and attention, as people read them', 
     'source register agent-n1 --node n1 --owner-kinds pod,vm --families 4 --interval 45s',
   )
   expect(registered.stdout).toMatch(
-    /^network +\S+\nid +agent-n1\nkind +push\nnode +n1\nowner kinds +pod, vm\nfamilies +4\ninterval +45s\n/,
+    /^network +\S+\nid +agent-n1\nkind +PUSH\nnode +n1\nowner kinds +pod, vm\nfamilies +4\ninterval +45s\n/,
   )
-  expect(registered.stdout).toMatch(/\nstate +REGISTERED\n[\s\S]*\nstanding +dry run; has not reported yet\n/)
+  expect(registered.stdout).toMatch(/\nstate +REGISTERED\n[\s\S]*\nstatus +COLD\n/)
   const agent = await scene.agent('n2')
   expect((await at('source list --state enabled')).stdout).toMatch(
-    /^SOURCE +KIND +NODE +SEES +STATE +SIZE +REPORTED +STANDING\nn2 +push +n2 +sandbox +ENABLED +0 +\S+Z +complete\n$/,
+    /^SOURCE +KIND +NODE +SEES +STATE +SIZE +REPORTED +STATUS\nn2 +PUSH +n2 +sandbox +ENABLED +0 +\S+Z +GOOD\n$/,
   )
   const { workload, lease } = await scene.start({ name: 'a', node: 'n2' })
   await agent.report()
@@ -221,7 +228,7 @@ incident('cli sources, sightings, findings and attention, as people read them', 
     /\njudged again +1\nby the policy then +all the same\nby today's policy +all the same\n$/,
   )
   for (const [misses, said] of [
-    [8, /\nby today's policy +1 would not have been done\n\nPOLICY +EVENT .*\ntoday +\d+ .* keep +/],
+    [8, /\nby today's policy +1 would not have been done\n\nPOLICY +SEQ .*\ntoday +\d+ .* keep +/],
     [3, /\nby today's policy +all the same\n$/],
   ] as const) {
     expect(await at(`pool update ${lease.pool} --misses ${misses}`)).toMatchObject({ code: 0 })
@@ -230,14 +237,18 @@ incident('cli sources, sightings, findings and attention, as people read them', 
   expect((await at('attention')).stdout).toBe('nothing waits\n')
 
   const kept = await scene.start({ name: 'b', node: 'n2' })
+  const other = await scene.start({ name: 'c', node: 'n2' })
   await agent.report()
   await scene.agent('n3')
   const retired = await at('source retire n2')
-  expect(retired.stdout).toMatch(/\nstanding +over for good\n/)
-  expect(retired.stdout).toMatch(/\n\n1 leases lost their last witness: .* reaped by an operator\.\n$/)
+  expect(retired.stdout).toMatch(/\nstate +RETIRED\n/)
+  expect(retired.stdout).toMatch(/\n\n2 leases lost their last witness: .* reaped by an operator\.\n$/)
   expect((await at('attention --code NO_WITNESS')).stdout).toMatch(
-    new RegExp(`^CODE +SINCE .*\nNO_WITNESS .* ${kept.lease.leaseId} +${kept.lease.address} `),
+    /^SEVERITY +CODE +COUNT +SINCE .*\nticket +NO_WITNESS +2 .*\n\nEach of them: ipledger attention --code NO_WITNESS --each\n$/,
   )
+  const [, ...each] = (await at('attention --code NO_WITNESS --each')).stdout.trim().split('\n')
+  for (const [index, { lease: one }] of [kept, other].entries())
+    expect(each[index]).toMatch(new RegExp(` ${one.leaseId} +${one.address} +No source watches this lease`))
 })
 
 test('a request id gives the same answer again, and can be asked for', async () => {
@@ -248,7 +259,41 @@ test('a request id gives the same answer again, and can be asked for', async () 
       `^request +r-1\nmethod +Reserve\ncommitted +\\S+Z\nevent +\\d+\n\nLEASE .*\n${first.leaseId} `,
     ),
   )
-  expect((await run('request get r-0')).stdout).toBe('request r-0 was not committed in the last 24 h\n')
+  expect(await run('request get r-0')).toEqual({
+    code: 1,
+    stdout: 'request r-0 was not committed in the last 24 h\n',
+    stderr: '',
+  })
+  expect(await run('request get r-0 -o json')).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('"committed": false'),
+  })
+})
+
+test('a server without its database is not reached', async () => {
+  const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
+  const server = await serverOn({ ...service, reads: createReads(gone), deadlineMs: 300 })
+  onTestFinished(async () => {
+    await server.close()
+    await gone.end()
+  })
+  expect(await ipledger(urls(server), words('lease list'))).toMatchObject({
+    code: 3,
+    stderr: expect.stringMatching(/^ipledger: DATABASE_UNAVAILABLE: /),
+  })
+})
+
+test('a directory or a file that is not there ends in a sentence', async () => {
+  const path = join(temporaryDirectory(), 'none')
+  for (const [line, env] of [
+    [`host-local gc ${path}`, {}],
+    ['lease list', { IPLEDGER_CA: path }],
+  ] as const)
+    expect(await ipledger(service, words(line), env)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(new RegExp(`^ipledger: ENOENT: .*'${path}'\n$`)),
+    })
 })
 
 test('a refusal says reason, message, what is known, what to do and when', async () => {
@@ -268,6 +313,6 @@ test('every command has help with what it does', async () => {
   expect(stdout).toContain('give a workload its addresses, all or nothing')
   expect((await run('reserve --help')).stdout).toContain('Examples:')
   expect((await run('attention --help')).stdout).toMatch(
-    /\nOPERATOR_ONLY +a quarantine that only an operator ends/,
+    /\nOPERATOR_ONLY +ticket +Only an operator ends this quarantine/,
   )
 })

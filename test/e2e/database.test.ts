@@ -7,6 +7,7 @@ import { createTestDatabase, useTestDatabase, withClient } from '../support/data
 import { serviceOn } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { expectVerified } from '../support/verified.ts'
+import { waitFor } from '../support/wait-for.ts'
 import { ipledger, words } from './commands.ts'
 
 const database = await useTestDatabase()
@@ -118,6 +119,33 @@ test('they make no database, and verify and rebuild change none', async () => {
         ),
       })
     expect(await migrations(admin)).toEqual(before)
+  })
+})
+
+test('rebuild takes the owner’s login, and a database that goes away is not reached', async () => {
+  expect(await onDatabase('rebuild', database.serviceUrl)).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringMatching(
+      /\nipledger: Role "ipledger_service" does not own the database: let DATABASE_ADMIN_URL, .* name the owner\.\n$/,
+    ),
+  })
+  const verifying = await withClient(database.adminUrl, async (admin) => {
+    await admin.query('begin')
+    await admin.query('lock table ipledger.event')
+    const finished = onDatabase('verify')
+    const end = `select pg_terminate_backend(pid) from pg_stat_activity
+      where application_name = 'ipledger verify' and wait_event_type = 'Lock' and datname = current_database()`
+    // A transaction would see the same activity all along.
+    await withClient(database.adminUrl, (other) =>
+      waitFor(async () => (await other.query(end)).rowCount! > 0),
+    )
+    await admin.query('rollback')
+    return { finished }
+  })
+  expect(await verifying.finished).toMatchObject({
+    code: 3,
+    stderr: expect.stringMatching(/\nipledger: PostgreSQL does not answer: terminating connection .*\.\n$/),
   })
 })
 

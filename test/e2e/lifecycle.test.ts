@@ -96,15 +96,28 @@ test('a start that cannot be ends in a sentence and leaves nothing running', asy
       3,
     ],
     [{ IPLEDGER_HOST: '0.0.0.0' }, /^ipledger: Without tokens .* IPLEDGER_HOST\.\n$/],
-    [{ IPLEDGER_GRPC_PORT: String(port) }, /^ipledger: .*IPLEDGER_GRPC_PORT.*\.\n$/],
+    [{ IPLEDGER_GRPC_PORT: String(port) }, /^ipledger: Something listens .*IPLEDGER_GRPC_PORT\.\n$/],
   ] as const) {
     const directory = temporaryDirectory()
     const all = { IPLEDGER_DIR: directory, IPLEDGER_LOG_LEVEL: 'silent', ...ports, ...env }
     const ended = await startProcess(['serve'], all).finished
     expect(ended).toMatchObject({ code, stdout: '' })
     expect(ended.stderr).toMatch(sentence)
+    // No database was made for it.
+    expect(readdirSync(directory)).toEqual([])
     expect(processesOf(directory)).toEqual([])
   }
+})
+
+test('a start that is asked to stop ends without a word of being ready', async () => {
+  const directory = temporaryDirectory()
+  const ports = { IPLEDGER_PORT: '0', IPLEDGER_GRPC_PORT: '0' }
+  const starting = startProcess(['serve'], { IPLEDGER_DIR: directory, ...ports })
+  await waitFor(() => starting.stderr().includes('migration applied'))
+  const { code, stdout, stderr } = await stop(starting)
+  expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
+  expect(stderr).not.toContain('stack')
+  expect(processesOf(directory)).toEqual([])
 })
 
 test('SIGTERM lets a call that waits for the database finish and refuses new ones; a second signal ends it', async () => {
@@ -208,7 +221,9 @@ test('tokens are made, work, are listed without what opens them, and are withdra
   expect(readFileSync(file, 'utf8')).not.toContain(admin)
   expect((await token('create boss --role admin')).code).toBe(1)
   const listed = await token('list')
-  expect(listed.stdout).toMatch(/^NAME +ROLE +NETWORKS +CREATED\nboss +admin .*\neyes +auditor +default /)
+  expect(listed.stdout).toMatch(
+    /^NAME +ROLE +CREATED +NETWORKS\nboss +admin .*\neyes +auditor +\S+ +default\n/,
+  )
   expect((await token('list -o json')).stdout).not.toContain('sha256')
 
   const env = { DATABASE_URL: database.adminUrl, IPLEDGER_TOKENS: file, IPLEDGER_HOST: '0.0.0.0' }

@@ -13,6 +13,7 @@ import {
   sandbox,
   useIncidents,
 } from '../support/incident.ts'
+import type { Told } from '../support/rpc.ts'
 import { serviceOn, useService } from '../support/service.ts'
 
 const running = await useService()
@@ -24,9 +25,9 @@ async function silent(): Promise<never> {
 }
 
 /** An operator's word that a node is gone for good, with all that was placed there so far. */
-async function reapNode({ call, network }: Scene, node: string, why: string): Promise<void> {
+async function reapNode({ call, network }: Scene, node: string, why: string): Promise<Told> {
   const { head } = (await call.ok('NetworkService/GetNetwork', { name: network })).network
-  await call.ok('LeaseService/Reap', { network, node, head, why })
+  return await call('LeaseService/Reap', { network, node, head, why })
 }
 
 // Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
@@ -72,11 +73,15 @@ incident(
     await agent.report()
     await call.ok('LeaseService/Release', { leaseId: lease.leaseId, removal: 'UNCONFIRMED' })
     agent.report = silent
+    await scene.passes(INTERVAL)
+    const refused = await reapNode(scene, 'n1', 'it does not answer')
+    expect(refused).toMatchObject({ reason: 'ILLEGAL_STATE', metadata: { node: 'n1', source: agent.source } })
+    expect(refused.message).toContain(`its source ${agent.source} reported at ${refused.metadata.reportedAt}`)
     await scene.passes(24 * HOUR)
     await scene.cycles(3)
     expect(await scene.at(lease.address)).toMatchObject({ quarantine: { reason: 'REMOVAL_UNCONFIRMED' } })
     reality.crash('n1')
-    await reapNode(scene, 'n1', 'scrapped')
+    expect((await reapNode(scene, 'n1', 'scrapped')).status).toBe(200)
     expect(await scene.at(lease.address)).toBeNull()
     expect((await scene.reaps())[0]).toMatchObject({
       evidence: { reason: 'OPERATOR', node: 'n1', why: 'scrapped' },
@@ -105,7 +110,7 @@ incident(
       expect(await scene.at(lease.address), lease.address).toMatchObject({
         quarantine: { reason: 'REMOVAL_UNCONFIRMED' },
       })
-    await reapNode(scene, 'n1', 'powered off by ops')
+    expect((await reapNode(scene, 'n1', 'powered off by ops')).status).toBe(200)
     for (const { lease } of all) {
       expect(await scene.at(lease.address), lease.address).toBeNull()
       const [reaped] = await scene.reaps({ leaseId: lease.leaseId })

@@ -1,5 +1,6 @@
 /** Restores, reboots, failovers (group 12 of docs/incidents.md): books that travelled back in time hand out nothing before the world was seen again. */
 import { expect, test } from 'vitest'
+import type { Begun } from '../support/agent.ts'
 import { copyOf, type TestDatabase, useOwnDatabase, withClient } from '../support/database.ts'
 import {
   emptyPool,
@@ -123,7 +124,7 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   let kept = 0
   let x: Started
   let w: Started
-  let begun: { readonly sequence: string; readonly head: string; readonly begunAt: string }
+  let begun: Begun
   {
     await using scene = await lifeOn(database, time)
     first = scene
@@ -151,7 +152,7 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   const y = await scene.start({ name: 'y', node: 'n2', address })
   // X quotes its lease: unknown, and beyond all that this ledger has given out.
   const told = await call('LeaseService/Confirm', { leaseId: x.lease.leaseId })
-  expect(told.reason).toBe('VERSION_MISMATCH')
+  expect(told.reason).toBe('LEASE_NOT_FOUND')
   expect(JSON.stringify(told.body)).toContain('beyondHead')
   // W's number was given out again, to Y. With its owner beside it nobody mistakes the one for the other.
   expect(w.lease.leaseId).toBe(y.lease.leaseId)
@@ -159,7 +160,11 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   expect((await call('LeaseService/Release', { leaseId: w.lease.leaseId, owner })).reason).toBe(
     'ILLEGAL_STATE',
   )
-  // A number in a caller's mouth changes nothing; in a list of an enabled source it stops everything.
+  // A number in a caller's mouth changes nothing, nor in a list without the proof of it.
+  const unproven = await agent!.report({ begun: { ...begun, proof: (await agent!.begin()).proof } })
+  expect(unproven).toMatchObject({ complete: false, counted: false, because: ['UNPROVEN_HEAD'] })
+  expect(await scene.attention('HELD')).toEqual([])
+  // With it, in a list of an enabled source, it stops everything.
   const reported = await agent!.report({ begun })
   expect(reported).toMatchObject({ complete: false, counted: false, because: ['BEYOND_HEAD'] })
   expect((await scene.reserve(sandbox('z'))).reason).toBe('NETWORK_RECOVERING')
@@ -182,6 +187,69 @@ test('12.4 failover-loses-acknowledged-commit: who was told of a lease that is l
   const z = await scene.start({ name: 'z', node: 'n1' })
   expect(Number(z.lease.fencingToken)).toBeGreaterThan(FIRST_OF_ERA_1)
   await expectInOrder(scene, { database })
+})
+
+// Fails without UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN.
+test('12.1 backup-older-than-reality: what a source sees that the dump does not know is not handed out', async () => {
+  const original = await useOwnDatabase()
+  const time = { movedBy: 0 }
+  let first: Scene
+  {
+    await using scene = await lifeOn(original, time)
+    first = scene
+    await scene.pool('10.121.0.0/28')
+    await scene.agent('n1')
+    await scene.start({ name: 'early', node: 'n1' })
+    await scene.cycles(2)
+  }
+  const dump = await copyOf(original)
+  // After the dump a node joins, and something starts there.
+  let late: Started
+  {
+    await using scene = await lifeOn(original, time, first)
+    await scene.agent('n2')
+    late = await scene.start({ name: 'late', node: 'n2' })
+    await scene.cycles(1)
+    first = scene
+  }
+
+  const [n1, n2] = first.agents
+  await using scene = await lifeOn(dump, time, { ...first, agents: [n1!] })
+  const { call } = scene
+  n2!.speaksTo(call)
+  const calls = () => call('LivenessService/BeginSnapshot', { source: 'n2' })
+  for (let cycle = 0; cycle < 8; cycle += 1) {
+    expect((await calls()).reason).toBe('SOURCE_NOT_FOUND')
+    await scene.cycles(1)
+  }
+  expect((await scene.reserve(sandbox('too-early'))).reason).toBe('NETWORK_RECOVERING')
+  expect((await call.ok('NetworkService/GetNetwork', { name: NETWORK })).network.recovery).toMatchObject({
+    sources: 1,
+    unreported: [],
+    unknown: ['n2'],
+  })
+  expect(await scene.attention('SOURCE_UNKNOWN')).toMatchObject([{ source: 'n2' }])
+  const extended = await scene.events({ types: ['recovery.extended'] })
+  expect(extended).toMatchObject([{ evidence: { source: 'n2' }, actor: 'loopback' }])
+
+  // Registered, it still has to report.
+  const sight = { node: 'n2', ownerKinds: ['sandbox'], interval: '30s' }
+  await call.ok('LivenessService/RegisterSource', { id: 'n2', sight })
+  await scene.cycles(1)
+  expect((await scene.reserve(sandbox('too-early'))).reason).toBe('NETWORK_RECOVERING')
+  await call.ok('LivenessService/EnableSource', { id: 'n2' })
+  for (let cycle = 0; cycle < 4; cycle += 1) {
+    expect((await scene.reserve(sandbox('too-early'))).reason, `after ${cycle} lists`).toBe(
+      'NETWORK_RECOVERING',
+    )
+    await scene.cycles(1)
+    await n2!.report()
+  }
+  expect(await scene.attention('SOURCE_UNKNOWN', 'NETWORK_RECOVERING')).toEqual([])
+  expect(await scene.at(late.lease.address)).toMatchObject({ state: 'ACTIVE', owner: { uid: 'uid-late' } })
+  const { addresses } = await emptyPool(scene)
+  expect(addresses).not.toContain(late.lease.address)
+  await expectInOrder(scene, { database: dump })
 })
 
 // Fails without ONLY_COUNTED_REPORTS_DECIDE, LOOK_UP_SAYS_GONE.

@@ -102,7 +102,7 @@ incident(
 
     // A worker that stops just before its Reap: what it will say is judged and on its way.
     const paused: (() => void)[] = []
-    const { submit } = running.ledger
+    const submit = running.ledger.submit.bind(running.ledger)
     const worker = vi.spyOn(running.ledger, 'submit').mockImplementation(async (...args) => {
       if (args[0].type === 'reapProven') await new Promise<void>((resolve) => paused.push(resolve))
       return submit(...args)

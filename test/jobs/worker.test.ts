@@ -1,10 +1,11 @@
 /** The schedule by graphile-worker, in this process. A rejection that nobody handles would fail this file. */
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
-import { test } from 'vitest'
+import { afterAll, test } from 'vitest'
 import type { Done, JobContext } from '../../src/jobs/job.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { startWorker } from '../../src/jobs/worker.ts'
+import { createPool } from '../../src/postgres/connect.ts'
 import { createAskedSources } from '../../src/sources/ask.ts'
 import { createIntake } from '../../src/sources/intake.ts'
 import { network, pool } from '../core/given.ts'
@@ -15,15 +16,21 @@ import { waitFor } from '../support/wait-for.ts'
 const database = await useTestDatabase()
 const at = await useTestLedger(database)
 
+const jobs = createPool({ url: database.jobsUrl, applicationName: 'ipledger jobs', max: 12 })
+const connections = createPool({ url: database.serviceUrl, applicationName: 'ipledger jobs', max: 4 })
+afterAll(async () => {
+  await jobs.end()
+  await connections.end()
+})
+
 function options(around: (job: string, work: () => Promise<Done>) => Promise<Done>) {
   const schedule = Object.entries(createSchedule()).map(([name, { everyMinutes, run }]) => [
     name,
     { everyMinutes, run: (context: JobContext) => around(name, () => run(context)) },
   ])
   return {
-    jobsUrl: database.jobsUrl,
-    serviceUrl: database.serviceUrl,
-    connections: 12,
+    jobs,
+    database: connections,
     ledger: at.ledger,
     intake: createIntake({ ledger: at.ledger, database: at.pool }),
     asked: createAskedSources({}),

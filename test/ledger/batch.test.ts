@@ -123,4 +123,26 @@ describe('a batch', () => {
       'x0 10.0.0.4',
     ])
   })
+
+  test('a dry run counts as many as it tries, also those of an atomic batch in it', async () => {
+    const batches: number[] = []
+    const ledger = await useLedger(database.serviceUrl, {
+      limits: { batch: 4 },
+      observer: { batch: (_, { commands }) => batches.push(commands) },
+    })
+    const { network, of } = await freshNetwork(ledger)
+    const { head } = (await ledger.image(network))!
+    batches.length = 0
+    const items = [1, 2, 3].map((i) => of(reserve(`many${i}`))) as Command<'allOrNothing'>['items']
+    const atomic = of(command({ type: 'allOrNothing', items })) as Command<'allOrNothing'>
+    const tried = of(command({ type: 'dryRun', items: [atomic] }))
+    const outcomes = await Promise.all([1, 2, 3].map(() => ledger.submit(tried)))
+    assert.deepEqual(batches, [1, 1, 1])
+    for (const outcome of outcomes) {
+      const { outcomes: [answer] = [] } = outcome.ok ? outcome.answer : assert.fail(outcome.refusal.message)
+      const addresses = answer && 'leases' in answer && answer.items?.map(({ leases }) => leases[0]!.address)
+      assert.deepEqual(addresses, ['10.0.0.1', '10.0.0.2', '10.0.0.3'])
+    }
+    assert.equal((await ledger.image(network))!.head, head)
+  })
 })

@@ -6,13 +6,13 @@ import assert from 'node:assert/strict'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import type { Reason } from '../../src/core/refusal.ts'
-import { watchClock } from '../../src/ledger/clock.ts'
-import type { Log } from '../../src/ledger/log.ts'
-import { createLoop } from '../../src/ledger/loop.ts'
+import { Clock } from '../../src/ledger/clock.ts'
+import { Loop } from '../../src/ledger/loop.ts'
 import { createLedgerPool } from '../../src/ledger/open.ts'
 import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { command, HOUR, MINUTE, release, reserve, SECOND } from '../core/given.ts'
-import { useTestDatabase } from '../support/database.ts'
+import { TestClock } from '../support/clock.ts'
+import { useTestDatabase, withClient } from '../support/database.ts'
 import { waitFor } from '../support/wait-for.ts'
 import { eventsOf, expectInOrder, freshNetwork, linesOf, openTestLedger, useLedger } from './opened.ts'
 
@@ -40,17 +40,28 @@ function newTime() {
 
 type Time = ReturnType<typeof newTime>
 
-/** The loop of one process on a network; its watch on the clock is its own. */
-function processOf(network: string, { now, monotonic }: Time, watch = watchClock()) {
-  const log = createPgLog(connections)
-  const told: Log = {
-    ...log,
-    async begin(...args) {
-      const transaction = await log.begin(...args)
-      return { ...transaction, caught: { ...transaction.caught, clock: now() } }
-    },
+class SceneClock extends Clock {
+  readonly #time: Time
+
+  constructor(time: Time) {
+    super()
+    this.#time = time
   }
-  const loop = createLoop(network, { log: told, clock: watch, monotonic, pause: async () => {} })
+
+  override now(): number {
+    return this.#time.monotonic()
+  }
+
+  override async pause(): Promise<void> {}
+
+  override observe(_: number, sent: number, received: number): number {
+    return super.observe(this.#time.now(), sent, received)
+  }
+}
+
+/** The loop of one process on a network. */
+function processOf(network: string, time: Time, clock = new SceneClock(time)) {
+  const loop = new Loop(network, { log: createPgLog(connections), clock })
   return {
     async take(one: Command) {
       const outcome = await loop.submit(one)
@@ -141,15 +152,32 @@ describe('set forward by an hour', () => {
     assert.equal((await process.take(next)).address, '10.0.0.2')
   })
 
+  test('after a long wait for the lock: what was known of the clock before is not forgotten', async () => {
+    const { time, network, process, expire, next } = await scene()
+    await withClient(database.adminUrl, async (blocker) => {
+      await blocker.query('begin')
+      await blocker.query('lock table ipledger.network_lock in exclusive mode')
+      const waiting = process.refuse(next, 'POOL_EXHAUSTED')
+      const waits = `select from pg_locks where not granted and relation = 'ipledger.network_lock'::regclass`
+      await waitFor(async () => (await blocker.query(waits)).rowCount)
+      time.passes(9 * SECOND)
+      await blocker.query('commit')
+      await waiting
+    })
+    time.step(8 * SECOND)
+    await process.refuse(expire, 'NETWORK_RECOVERING')
+    expect((await linesOf(observer, network)).at(-1)).toBe('reconcile.held CLOCK')
+  })
+
   test('a network that its process serves only later is held as well; the next process keeps the hold', async () => {
     const { time, network, of, expire, next } = await scene()
-    const watch = watchClock()
+    const clock = new SceneClock(time)
     const elsewhere = await freshNetwork(observer)
-    await processOf(elsewhere.network, time, watch).take(elsewhere.of(reserve('a')))
+    await processOf(elsewhere.network, time, clock).take(elsewhere.of(reserve('a')))
     time.step(HOUR)
-    await processOf(elsewhere.network, time, watch).take(elsewhere.of(reserve('b')))
+    await processOf(elsewhere.network, time, clock).take(elsewhere.of(reserve('b')))
     time.passes(30 * SECOND)
-    await processOf(network, time, watch).refuse(expire, 'NETWORK_RECOVERING')
+    await processOf(network, time, clock).refuse(expire, 'NETWORK_RECOVERING')
     // It has seen no step, and an hour after the first word of it ends the hold.
     const restarted = processOf(network, time)
     await restarted.refuse(next, 'POOL_EXHAUSTED')
@@ -161,7 +189,9 @@ describe('set forward by an hour', () => {
 
   test('the service sees it by itself, raises its alarm, and holds though nobody asks', async () => {
     let aheadMs = 0
-    const ledger = await useLedger(database.serviceUrl, { clock: () => Date.now() + aheadMs })
+    const ledger = await useLedger(database.serviceUrl, {
+      clock: new TestClock({ database: () => Date.now() + aheadMs }),
+    })
     const { network, of } = await freshNetwork(ledger)
     await ledger.take(of(reserve('a')))
     aheadMs = HOUR
@@ -200,6 +230,36 @@ describe('set back by an hour', () => {
     )
     assert.ok(!(await linesOf(observer, network)).some((line) => line.startsWith('reconcile')))
     await expectInOrder(database.serviceUrl, network, observer)
+  })
+})
+
+describe('what a process knows of the clock', () => {
+  const watched = () => {
+    const steps: number[] = []
+    const watch = new Clock()
+    watch.onStep((byMs) => steps.push(byMs))
+    return { steps, watch }
+  }
+
+  test('a reading that took long adds nothing, and takes nothing away', () => {
+    const { steps, watch } = watched()
+    watch.observe(1_000_000, 0, 1)
+    watch.observe(1_030_000, 0, 30_000)
+    watch.observe(1_045_000, 30_001, 30_002)
+    expect(steps).toHaveLength(1)
+    expect(steps[0]).toBeGreaterThan(14_900)
+    // Of a step nobody knows more than the reading that shows it.
+    watch.now = () => 30_002
+    expect(watch.database()).toBeGreaterThanOrEqual(1_045_000)
+    expect(watch.database()).toBeLessThanOrEqual(1_045_001)
+  })
+
+  test('clocks that drift apart by up to 1,000 ppm are not set', () => {
+    for (const drift of [1.0009, 0.9991]) {
+      const { steps, watch } = watched()
+      for (let at = 0; at < 24 * HOUR; at += 10 * MINUTE) watch.observe(1_000_000 + at * drift, at, at + 1)
+      expect(steps).toEqual([])
+    }
   })
 })
 

@@ -7,8 +7,11 @@ import { describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { firstSeqOfEra, LAST_ERA } from '../../src/core/policy.ts'
 import type { PoolInput } from '../../src/core/pool.ts'
+import { rebuildNetwork } from '../../src/ledger/rebuild.ts'
 import { command, enable, lists, register, release, reserve, type Scene, SECOND } from '../core/given.ts'
+import { TestClock } from '../support/clock.ts'
 import { copyOf, type TestDatabase, useOwnDatabase, withClient } from '../support/database.ts'
+import { waitFor } from '../support/wait-for.ts'
 import { expectInOrder, freshNetwork, linesOf, type TestLedger, useLedger } from './opened.ts'
 
 const ERA = 2 ** 40
@@ -50,6 +53,14 @@ describe('a dump restored beside the original', () => {
     expect(released).toMatchObject({ address: '10.0.0.2', state: 'RELEASED', version: ERA + 1 })
     const { records, head } = await expectInOrder(copy.serviceUrl, network, ledger)
     assert.deepEqual([records.size, head], [2, ERA + 1])
+    const secrets = [database, copy].map(({ adminUrl }) =>
+      withClient(
+        adminUrl,
+        async (admin) => (await admin.query('select secret from ipledger.network_lock')).rows,
+      ),
+    )
+    const [ours, theirs] = await Promise.all(secrets)
+    expect(ours, 'a dump has the secret of proofs').toEqual(theirs)
     // The original is the original.
     const original = await useLedger(database.serviceUrl)
     expect(await original.take(of(reserve('late')))).toMatchObject({ address: '10.0.0.3', fencingToken: 5 })
@@ -132,6 +143,84 @@ describe('while a network recovers', () => {
       return (await ledger.accept(of(() => listed))).report!
     }
   }
+
+  test('a step of the clock does not end it: the true time has to pass', async () => {
+    const { database, network, of } = await withPast({}, [register('n1'), enable('n1')])
+    let [passed, stepped] = [0, 0]
+    const ledger = await useLedger((await copyOf(database)).serviceUrl, {
+      clock: new TestClock({ database: () => Date.now() + stepped, movedBy: () => passed }),
+    })
+    await ledger.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    const list = agent(ledger, of, 'n1', 'after')
+    const look = async (afterMs: number) => {
+      passed += afterMs
+      await list()
+      return erasOf(ledger, network)
+    }
+    for (let looks = 0; looks < 3; looks += 1)
+      expect(await look(20 * SECOND)).toMatchObject({ isRecovering: true, holds: [] })
+    // At 60 s of 120 the clock is set forward by 100 s.
+    stepped = 100 * SECOND
+    await waitFor(async () => (await erasOf(ledger, network)).holds.includes('CLOCK'))
+    expect(await look(20 * SECOND)).toMatchObject({ isRecovering: true, holds: ['CLOCK'] })
+    expect(await look(20 * SECOND)).toMatchObject({ isRecovering: true, holds: ['CLOCK'] })
+    await ledger.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    expect(await look(100 * SECOND)).toMatchObject({ isRecovering: false, holds: [] })
+    expect((await ledger.take(of(reserve('next')))).address).toBe('10.0.0.3')
+  })
+
+  test('a small step just after its begin does not shorten it', async () => {
+    const { database, network, of } = await withPast({}, [register('n1'), enable('n1')])
+    let [passed, stepped] = [0, 0]
+    const ledger = await useLedger((await copyOf(database)).serviceUrl, {
+      clock: new TestClock({ database: () => Date.now() + stepped, movedBy: () => passed }),
+    })
+    await ledger.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
+    stepped = 60 * SECOND
+    await waitFor(async () => (await erasOf(ledger, network)).holds.includes('CLOCK'))
+    const list = agent(ledger, of, 'n1', 'after')
+    for (const afterMs of [20, 20, 20, 20, 20].map((seconds) => seconds * SECOND)) {
+      passed += afterMs
+      await list()
+    }
+    // After 100 s of 120, which are 160 by the clock.
+    expect(await erasOf(ledger, network)).toMatchObject({ isRecovering: true })
+    passed += 30 * SECOND
+    await list()
+    expect(await erasOf(ledger, network)).toMatchObject({ isRecovering: false })
+  })
+
+  test('a source that calls in vain is kept by every process and in the tables, with what the log says', async () => {
+    const { database, network, of } = await withPast({}, [register('n1'), enable('n1')])
+    const copy = await copyOf(database)
+    const ledger = await useLedger(copy.serviceUrl)
+    const calls = (source: string, node: string) =>
+      of(command({ type: 'unknownSource', source, actor: { name: `agent-${node}`, node } }))
+    // The first call of all: before it nobody has noticed that the log is another's.
+    await ledger.accept(calls('n2', 'n2'))
+    await ledger.accept(calls('n2', 'n2'))
+    await ledger.accept(calls('n1', 'n1'))
+    await ledger.accept(calls('n3', 'n3'))
+    expect((await linesOf(ledger, network)).slice(-3)).toEqual([
+      'era.begun',
+      'recovery.extended n2',
+      'recovery.extended n3',
+    ])
+    const other = await useLedger(copy.serviceUrl)
+    const { unknownSources } = (await other.image(network))!.network!
+    expect(unknownSources.map(({ source, node }) => [source, node])).toEqual([
+      ['n2', 'n2'],
+      ['n3', 'n3'],
+    ])
+    await expectInOrder(copy.serviceUrl, network, ledger, other)
+    await withClient(copy.adminUrl, (admin) => rebuildNetwork(admin, network))
+    await expectInOrder(copy.serviceUrl, network, ledger, other)
+    await ledger.accept(of(command({ type: 'endRecovery', why: 'they are none of ours' })))
+    expect((await ledger.image(network))!.network!.unknownSources).toEqual([])
+    await ledger.accept(calls('n4', 'n4'))
+    expect((await linesOf(ledger, network)).at(-1)).toBe('recovery.ended')
+    await expectInOrder(copy.serviceUrl, network, ledger, other)
+  })
 
   test('what was listed before the restore protects from the first moment, and after it until it is listed no more', async () => {
     const { database, network, of } = await withPast({}, [register('n1'), enable('n1')])

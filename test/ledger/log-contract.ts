@@ -1,15 +1,17 @@
 /** What every log keeps, PostgreSQL's and the simulator's: the loop rests on it. */
 import assert from 'node:assert/strict'
 import { afterAll, beforeAll, describe, test } from 'vitest'
-import type { Command, PoolChange } from '../../src/core/command.ts'
+import { type Command, type PoolChange, requestName } from '../../src/core/command.ts'
 import { attachmentKey } from '../../src/core/owner.ts'
-import { cellsOf, textOf } from '../../src/ledger/event-text.ts'
+import { textOf } from '../../src/ledger/event-text.ts'
 import { buildImage } from '../../src/ledger/load.ts'
 import type { Log, Write } from '../../src/ledger/log.ts'
-import type { Needs } from '../../src/ledger/needs.ts'
+import type { Prefetch } from '../../src/ledger/prefetch.ts'
 import { command, enable, lists, newScene, owner, pool, register, release, reserve } from '../core/given.ts'
 import { canonical } from '../support/canonical.ts'
-import { createWriter, NO_NEEDS, type Writer } from './writer.ts'
+import { createWriter, NOTHING, type Writer } from './writer.ts'
+
+const R = requestName('', 'r')
 
 type Logs = {
   /** Another client of the same database at each call. */
@@ -56,9 +58,9 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       log: Log,
       id: string,
       after: number,
-      needs: Partial<Needs> = {},
-      sought: number | null = null,
-    ) => log.begin(id, { after, needs: { ...NO_NEEDS, ...needs }, creates: false, sought })
+      prefetch: Partial<Prefetch> = {},
+      expectedSeq: number | null = null,
+    ) => log.begin(id, { after, prefetch: { ...NOTHING, ...prefetch }, creates: false, expectedSeq })
 
     test('a network that is not there has an empty log', async () => {
       const transaction = await begin(logs.connect(), 'nowhere', 0)
@@ -84,11 +86,11 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       const there = await begin(logs.connect(), id, 2, {}, 1)
       await there.abandon()
       assert.equal(there.caught.digest, writer.image.digest)
-      assert.match(there.caught.soughtDigest!, /^[0-9a-f]{64}$/)
+      assert.match(there.caught.expectedDigest!, /^[0-9a-f]{64}$/)
       assert.deepEqual(there.caught.tail, [])
       const beyond = await begin(logs.connect(), id, 9, {}, 8)
       await beyond.abandon()
-      assert.deepEqual([beyond.caught.digest, beyond.caught.soughtDigest], [null, null])
+      assert.deepEqual([beyond.caught.digest, beyond.caught.expectedDigest], [null, null])
     })
 
     test('the lock orders writers: who waits sees what the other wrote', async () => {
@@ -160,9 +162,9 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
         reserve('a/1'),
       )
       const committed = await transaction.commit(write)
-      assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
+      assert.ok(committed.kind === 'vetoed')
       await unchanged(other)
-      const asked = await begin(logs.connect(), other.image.name, 3, { requests: ['r'] })
+      const asked = await begin(logs.connect(), other.image.name, 3, { requests: [R] })
       assert.equal(asked.caught.known.requests.size, 0, 'all or nothing: no request is remembered')
       await asked.abandon()
     })
@@ -175,7 +177,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
           'record' in before
             ? { ...before, seq: 9, record: { ...before.record, seq: 9 } }
             : { ...before, seq: 9 }
-        return { event, digest, text: textOf(cellsOf(id, event)) }
+        return { event, digest, text: textOf(id, event) }
       }),
     })
 
@@ -189,7 +191,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
     ])('%s, whatever the number', async (_, mine, theirs) => {
       const { transaction, write, other } = await stale(mine, theirs)
       const committed = await transaction.commit(renumbered(write, other.image.name))
-      assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
+      assert.ok(committed.kind === 'vetoed')
       await unchanged(other)
     })
 
@@ -200,7 +202,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       )
       const sightings = new Map([...write.sightings].map(([address, all]) => [address, [...all, ...all]]))
       const committed = await transaction.commit({ ...write, sightings })
-      assert.ok(committed.kind === 'rolledBack' && committed.isVeto)
+      assert.ok(committed.kind === 'vetoed')
     })
 
     test('a request has one answer: of a later one, that', async () => {
@@ -212,8 +214,8 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       const again = await begin(logs.connect(), id, 3)
       const requests = write.requests.map((request) => ({ ...request, fingerprint: 'g' }))
       assert.equal((await again.commit({ ...EMPTY, requests })).kind, 'committed')
-      const { caught, abandon } = await begin(logs.connect(), id, 3, { requests: ['r'] })
-      assert.equal(caught.known.requests.get('r')!.fingerprint, 'g')
+      const { caught, abandon } = await begin(logs.connect(), id, 3, { requests: [R] })
+      assert.equal(caught.known.requests.get(R.key)!.fingerprint, 'g')
       await abandon()
     })
 
@@ -261,7 +263,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       await writer.write(of(release('a/1')))
       await writer.write(of(reserve('a/2', { claims: [{ address: '10.0.0.1' }] })))
       const needs = {
-        requests: ['r', 'never'],
+        requests: [R, requestName('', 'never'), requestName('n1', 'r')],
         tokens: [3, 4, writer.image.records.get('10.0.0.1')!.token],
         owners: [owner('a/1'), owner('never/1')],
         sources: ['agent'],
@@ -269,8 +271,8 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       }
       const transaction = await begin(logs.connect(), id, writer.image.head, needs)
       const { known } = transaction.caught
-      assert.deepEqual([...known.requests.keys()], ['r'])
-      const { answer, method, fingerprint } = known.requests.get('r')!
+      assert.deepEqual([...known.requests.keys()], [R.key])
+      const { answer, method, fingerprint } = known.requests.get(R.key)!
       assert.deepEqual([method, fingerprint, answer.leases[0]!.address], ['Reserve', 'f', '10.0.0.1'])
       assert.deepEqual(
         needs.tokens.map((token) => known.endedByToken.get(token)?.ended ?? null),
@@ -281,7 +283,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
         [[3], []],
       )
       assert.deepEqual([known.freshness.get('agent'), known.lookUps.get('10.0.0.1')], [null, []])
-      const more = await transaction.know({ ...NO_NEEDS, tokens: [3] })
+      const more = await transaction.know({ ...NOTHING, tokens: [3] })
       assert.equal(more.endedByToken.get(3)!.address, '10.0.0.1')
       await transaction.abandon()
     })

@@ -6,7 +6,7 @@ import type { LedgerEvent } from '../../src/core/event.ts'
 import { evolve } from '../../src/core/evolve.ts'
 import { type Image, newImage } from '../../src/core/image.ts'
 import type { Reason, Refusal } from '../../src/core/refusal.ts'
-import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
+import { digestOf, textOf } from '../../src/ledger/event-text.ts'
 import type { SubmitOptions } from '../../src/ledger/ledger.ts'
 import { buildImage } from '../../src/ledger/load.ts'
 import type { Chained, Log } from '../../src/ledger/log.ts'
@@ -44,7 +44,9 @@ export async function openTestLedger(url: string, options: Partial<LedgerOptions
     observer: {
       failed: (_, what, error) => told.failed.push(`${what}: ${(error as Error).message}`),
       defect: (_, one) => told.defects.push(one),
-      eraBegun: (_, era, why) => told.eras.push(`${era}: ${why}`),
+      event(_, event) {
+        if (event.type === 'era.begun') told.eras.push(`${event.details.era}: ${event.details.why}`)
+      },
       clockStep: (byMs) => told.steps.push(byMs),
       loaded: () => {
         ledger.loads += 1
@@ -60,7 +62,12 @@ export async function openTestLedger(url: string, options: Partial<LedgerOptions
     return outcome.answer
   }
   const ledger: TestLedger = {
-    ...opened,
+    log: opened.log,
+    submit: (command, given) => opened.submit(command, given),
+    image: (network, given) => opened.image(network, given),
+    now: () => opened.now(),
+    stats: () => opened.stats(),
+    close: () => opened.close(),
     ...told,
     loads: 0,
     accept,
@@ -141,7 +148,7 @@ export async function expectInOrder(
   const folded = newImage(network)
   for (const { event, digest } of chained) {
     evolve(folded, event)
-    const expected = digestOf(folded.digest, textOf(cellsOf(network, event)))
+    const expected = digestOf(folded.digest, textOf(network, event))
     assert.equal(digest, expected, `the digest of event ${event.seq} follows from the one before`)
     Object.assign(folded, { head: event.seq, at: event.at, digest })
   }

@@ -8,6 +8,7 @@ import { afterAll, describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { command, enable, pool, register, release, reserve } from '../core/given.ts'
+import { TestClock } from '../support/clock.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { useProxy } from '../support/proxy.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -74,7 +75,7 @@ describe('what a constraint refuses', () => {
       await waiting()
       // Its projection comes with it, as a writer's would.
       await other.query(
-        `insert into ipledger.lease select network_id, address, seq, pool_id, state from ipledger.event
+        `insert into ipledger.lease select network_id, address, seq, pool_id, state, node from ipledger.event
           where network_id = $1 order by seq desc limit 1`,
         [network],
       )
@@ -178,7 +179,9 @@ describe('what fails for other reasons', () => {
 
   test('a clock step whose hold was rolled back is held by the next batch', async () => {
     let aheadMs = 0
-    const ledger = await useLedger(database.serviceUrl, { clock: () => Date.now() + aheadMs })
+    const ledger = await useLedger(database.serviceUrl, {
+      clock: new TestClock({ database: () => Date.now() + aheadMs }),
+    })
     const { network, of } = await freshNetwork(ledger)
     await ledger.take(of(reserve('a')))
     await admin.query('revoke insert on ipledger.event from ipledger_service')

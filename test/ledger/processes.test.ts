@@ -8,7 +8,7 @@ import { release, reserve } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
 import { waitFor } from '../support/wait-for.ts'
 import { expectInOrder, freshNetwork, useLedger } from './opened.ts'
-import { NO_NEEDS } from './writer.ts'
+import { NOTHING } from './writer.ts'
 
 const database = await useTestDatabase()
 const open = () => useLedger(database.serviceUrl)
@@ -82,7 +82,7 @@ test('a network that another process creates after this one asked for its lock i
       [network],
     )
     await other.query('lock table ipledger.event')
-    const asked = { after: 0, needs: NO_NEEDS, creates: false, sought: null }
+    const asked = { after: 0, prefetch: NOTHING, creates: false, expectedSeq: null }
     const beginning = createPgLog(connections).begin('new', asked)
     const waits = `select from pg_locks where not granted and relation = 'ipledger.event'::regclass`
     await waitFor(async () => (await other.query(waits)).rowCount)

@@ -1,13 +1,12 @@
 /** A process on a log, for tests of logs: its loop, whose next commit a test may take into its own hands. */
 import assert from 'node:assert/strict'
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Command } from '../../src/core/command.ts'
 import { type Image, newImage } from '../../src/core/image.ts'
-import { watchClock } from '../../src/ledger/clock.ts'
+import { Clock } from '../../src/ledger/clock.ts'
 import type { Log, Transaction, Write } from '../../src/ledger/log.ts'
-import { createLoop } from '../../src/ledger/loop.ts'
+import { Loop } from '../../src/ledger/loop.ts'
 
-export const NO_NEEDS = { requests: [], tokens: [], owners: [], sources: [], lookUps: [] }
+export const NOTHING = { requests: [], tokens: [], owners: [], sources: [], lookUps: [] }
 
 type Prepared = { readonly transaction: Transaction; readonly write: Write }
 
@@ -41,13 +40,7 @@ export function createWriter(log: Log, network: string): Writer {
       }
     },
   }
-  const options = {
-    clock: watchClock(),
-    monotonic: () => performance.now(),
-    pause: (ms: number) => delay(ms),
-    limits: { deadlineMs: 60_000 },
-  }
-  const loop = createLoop(network, { log: told, ...options })
+  const loop = new Loop(network, { log: told, clock: new Clock(), limits: { deadlineMs: 60_000 } })
 
   function prepare(command: Command): Promise<Prepared> {
     const { promise, resolve } = Promise.withResolvers<Prepared>()

@@ -32,11 +32,11 @@ let service = await serve(env)
 const port = new URL(service.url).port
 const { ok } = rpc(service.url)
 await ok('PoolService/CreatePool', { ...POOL, reapPolicy: { confirmGrace: '1s' } })
-const sight = { node: 'n1', ownerKinds: ['container', 'reserve'], interval: '1s' }
+const sight = { node: 'n1', ownerKinds: ['container'], interval: '1s' }
 await ok('LivenessService/RegisterSource', { id: 'n1', sight })
 await ok('LivenessService/EnableSource', { id: 'n1' })
 const node = await openNode({ IPLEDGER_URL: service.url })
-const agent = () => node.startAgent('--reserve', '1')
+const agent = () => node.startAgent('--spares', '1')
 await agent()
 
 type Lease = { readonly address: string; readonly owner: { readonly kind: string; readonly uid: string } }

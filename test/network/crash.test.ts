@@ -13,7 +13,7 @@ await call.ok('PoolService/CreatePool', {
   gateway: '10.206.0.1',
   cooldown: '0s',
 })
-const sight = { node: 'n1', ownerKinds: ['pod', 'container', 'reserve'], interval: '1s' }
+const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '1s' }
 await call.ok('LivenessService/RegisterSource', { id: 'n1', sight })
 await call.ok('LivenessService/EnableSource', { id: 'n1' })
 
@@ -134,7 +134,7 @@ test('the agent is killed when a release was done and not answered: the containe
   const cut = loseNext('/Release', () => agent.child.kill('SIGKILL'))
   expect((await node.call('DEL', container, alone)).code).toBe(0)
   await cut
-  // Without an agent: the outbox still has the release that was done.
+  // Without an agent: the release that was done still waits in the state directory.
   const again = given(await node.call('ADD', container))
   agent = await node.startAgent()
   const witness = node.add('witness')

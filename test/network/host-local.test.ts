@@ -40,29 +40,73 @@ const held = async (): Promise<readonly Lease[]> =>
   (await call.ok('LeaseService/ListLeases', { pageSize: 1_000 })).leases.filter(
     ({ owner }: Partial<Lease>) => owner !== undefined,
   )
+const listed = async (): Promise<ReadonlySet<string>> =>
+  new Set((await call.ok('LivenessService/ListSightings', {})).sightings.map((one: Lease) => one.address))
 const holders = async () =>
   Object.fromEntries((await held()).map(({ address, owner }) => [address, owner.uid]))
 
-test('a directory of the real plugin is imported; what runs keeps its address, new ones come from ipledger', async () => {
+test('a directory of the real plugin is imported before the source is enabled: leaks end by proof, what runs and has no name keeps its address', async () => {
   const before = hostLocal('blue', '10.205.0.0/25')
   const old = new Map<string, string>()
   for (const one of ['old1', 'old2', 'old3'])
     old.set(one, given(await node.call('ADD', node.add(one), before))[0]!)
   const dir = join(node.dir, 'networks/blue')
-  expect(filesOf('blue').sort()).toEqual([...old.values()].sort())
+  const [leak] = given(await node.call('ADD', node.add('leaked'), before))
+  node.remove('leaked')
+  expect(filesOf('blue').sort()).toEqual([...old.values(), leak].sort())
 
   const findings = await importRows(client, 'default', hostLocalRows(dir, ledger), { apply: true })
-  expect(findings.map(({ outcome }) => outcome)).toEqual(['new', 'new', 'new'])
-  expect(await holders()).toEqual(Object.fromEntries([...old].map(([one, address]) => [address, one])))
-  await call.ok('LivenessService/EnableSource', { id: 'n1' })
+  expect(findings.map(({ outcome }) => outcome)).toEqual(['new', 'new', 'new', 'new'])
+  const imported = {
+    ...Object.fromEntries([...old].map(([one, address]) => [address, one])),
+    [leak!]: 'leaked',
+  }
+  expect(await holders()).toEqual(imported)
+  const early = await call('LivenessService/EnableSource', { id: 'n1' })
+  expect(early.message).toMatch(/witness of 4 leases .* node n1, and lists 0 of them/)
   await node.startAgent()
+  await waitFor(async () => (await listed()).isSupersetOf(new Set(old.values())), {
+    what: 'the agent to list what runs',
+  })
+  expect(await call.ok('LivenessService/EnableSource', { id: 'n1' })).toMatchObject({ placed: 4, listed: 3 })
   const now = { config: { isGateway: false } }
   for (const one of ['new1', 'new2', 'new3']) {
     const [address] = given(await node.call('ADD', node.add(one), now))
     expect([...old.values()]).not.toContain(address)
   }
   expect(doubles(node)).toEqual([])
-  for (const [one, address] of old) expect(node.addresses().get(one)).toEqual([address])
+  const sweep = async () => {
+    const { swept } = await sweepHostLocal(client, dir, { ...ledger, apply: true })
+    return Object.fromEntries(swept.map(({ path, outcome, why }) => [path, `${outcome}: ${why}`]))
+  }
+  const kept = Object.fromEntries(
+    [...old.values()].map((address) => [
+      join(dir, address),
+      'kept: a namespace of this node has the address',
+    ]),
+  )
+  expect(await sweep()).toEqual({
+    ...kept,
+    [join(dir, leak!)]: expect.stringMatching(
+      /^kept: default\/\d+ is held: .*counts as alive for at least another/,
+    ),
+  })
+  await waitFor(
+    async () => {
+      time.movedBy += 20 * 60_000
+      await service.run('judge', 'default')
+      return !Object.values(await holders()).includes('leaked')
+    },
+    { what: 'the leak to be taken back', every: 500 },
+  )
+  for (const [one, address] of old) {
+    expect(node.addresses().get(one)).toEqual([address])
+    expect((await holders())[address]).toBe(one)
+  }
+  expect(await sweep()).toEqual({
+    ...kept,
+    [join(dir, leak!)]: expect.stringMatching(/^removed: default\/\d+ was reaped/),
+  })
   expect((await node.call('DEL', 'old1', now)).code).toBe(0)
   await waitFor(async () => !Object.values(await holders()).includes('old1'), { what: 'old1 to be released' })
 })
@@ -80,16 +124,15 @@ test('leaked files are removed when sources have proven it; the others stay, wha
   const sweep = () => sweepHostLocal(client, dir, { ...ledger, apply: true })
 
   const first = await sweep()
-  expect(first.swept).toEqual([])
+  const inUse = { outcome: 'kept', why: 'a namespace of this node has the address' }
+  expect(first.swept).toEqual(names.map((one) => ({ path: file(one), ...inUse })))
   expect(first.imported.filter(({ outcome }) => outcome === 'new')).toHaveLength(names.length)
   expect(first.imported.filter(({ outcome }) => outcome === 'unreadable')).toMatchObject([
     { where: join(dir, '10.205.1.200') },
   ])
   await node.startAgent()
   for (const one of ['leak1', 'leak2', 'stuck', 'reused']) node.remove(one)
-  const listed = async () =>
-    (await call.ok('LivenessService/ListSightings', {})).sightings.map((one: Lease) => one.address)
-  await waitFor(async () => (await listed()).includes(at.runs) && !(await listed()).includes(at.leak1), {
+  await waitFor(async () => (await listed()).has(at.runs!) && !(await listed()).has(at.leak1!), {
     what: 'the agent to see it',
   })
   const leaked = ['leak1', 'leak2', 'stuck']
@@ -121,8 +164,8 @@ test('leaked files are removed when sources have proven it; the others stay, wha
   expect(outcomes.get(file('leak2'))).toMatch(/^removed: default\/\d+ was reaped/)
   expect(outcomes.get(file('stuck'))).toMatch(/^failed: .*busy/)
   expect(outcomes.get(file('mistaken'))).toBe('kept: a namespace of this node has the address')
-  expect(outcomes.has(file('runs'))).toBe(false)
-  expect(outcomes.has(file('reused'))).toBe(false)
+  expect(outcomes.get(file('runs'))).toBe('kept: a namespace of this node has the address')
+  expect(outcomes.get(file('reused'))).toMatch(/^kept: default\/\d+ is held: /)
   expect(names.filter((one) => existsSync(file(one)))).toEqual(['stuck', 'reused', 'runs', 'mistaken'])
   expect(doubles(node)).toEqual([])
 })

@@ -4,7 +4,7 @@
  * containernetworking-plugins, iproute2 and a C compiler.
  */
 import { execFile, execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll } from 'vitest'
@@ -52,11 +52,12 @@ export async function openNode(env: Readonly<Record<string, string>>) {
   const spaces = new Set<string>()
   buildPlugin(join(dir, 'bin'))
   const spaceOf = (container: string) => `${tag}-${container}`
-  let current: Running | null = null
+  const agents = new Set<Running>()
 
   const node = {
     bridge: tag,
     dir,
+    state,
     /** A namespace for a container; deleted at the end. */
     add(container: string): string {
       execFileSync('ip', ['netns', 'add', spaceOf(container)])
@@ -80,11 +81,11 @@ export async function openNode(env: Readonly<Record<string, string>>) {
     addresses(): ReadonlyMap<string, readonly string[]> {
       return new Map([...spaces].map((container) => [container, addressesIn(spaceOf(container))]))
     },
-    /** Waits until the agent answers. */
+    /** Waits until the agent answers. The last of an option given twice counts. */
     async startAgent(...more: readonly string[]): Promise<Running> {
       const args = ['agent', '--node', 'n1', '--bridge', tag, '--socket', socket, '--state', state]
       const running = startProcess([...args, '--cni-cache', join(dir, 'cache'), ...more], env)
-      current = running
+      agents.add(running)
       await waitFor(
         () => {
           if (running.child.exitCode !== null) throw new Error(`the agent ended: ${running.stderr()}`)
@@ -94,10 +95,32 @@ export async function openNode(env: Readonly<Record<string, string>>) {
       )
       return running
     },
+    /** All that run. */
     async killAgent(): Promise<void> {
-      current?.child.kill('SIGKILL')
-      await current?.finished
-      current = null
+      for (const { child, finished } of agents) {
+        child.kill('SIGKILL')
+        await finished
+      }
+      agents.clear()
+    },
+    /** As a machine that goes down: agents, namespaces and sockets are gone; the disk stays. */
+    async reboot(): Promise<void> {
+      await node.killAgent()
+      for (const container of [...spaces]) node.remove(container)
+      rmSync(socket, { force: true })
+    },
+    /** As the container runtime's library writes down what ADD answered; null: a DEL was answered. */
+    cache(container: string, added: Called['body'], args = ''): void {
+      const results = join(dir, 'cache', 'results')
+      const file = join(results, `blue-${container}-eth0`)
+      if (added === null) {
+        rmSync(file, { force: true })
+        return
+      }
+      const cniArgs = args.split(';').flatMap((pair) => (pair === '' ? [] : [pair.split('=')]))
+      const entry = { kind: 'cniCacheV1', containerId: container, ifName: 'eth0', cniArgs, result: added }
+      mkdirSync(results, { recursive: true })
+      writeFileSync(file, JSON.stringify(entry))
     },
     async call(command: Command, container: string, options: CallOptions = {}): Promise<Called> {
       const { plugin = 'bridge', args, netns = node.pathOf(container), ifname = 'eth0' } = options

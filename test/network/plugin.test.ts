@@ -22,7 +22,7 @@ await call.ok('PoolService/CreatePool', {
   cooldown: '0s',
 })
 await call.ok('PoolService/CreatePool', { name: 'tiny', cidr: '10.201.0.0/30', gateway: '10.201.0.1' })
-const sight = { node: 'n1', ownerKinds: ['pod', 'container', 'reserve'], interval: '2s' }
+const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '2s' }
 await call.ok('LivenessService/RegisterSource', { id: 'n1', sight })
 await call.ok('LivenessService/EnableSource', { id: 'n1' })
 const node = await openNode({ IPLEDGER_URL: service.url })
@@ -239,6 +239,14 @@ test('without an agent the plugin asks the service itself, and what DEL can not 
     const added = await node.call('ADD', container)
     expect(node.addresses().get(container)).toEqual(given(added))
     expect((await leasesOf(container)).map(({ state }) => state)).toEqual(['ACTIVE', 'ACTIVE'])
+    const nameless = { ipam: { node: undefined } }
+    const refused = await node.call('ADD', node.add('refused'), { ...nameless, plugin: 'ipledger-cni' })
+    expect(refused.body).toMatchObject({ code: 7, msg: expect.stringContaining('ipam.node') })
+    given(await node.call('ADD', node.add('nameless')))
+    expect((await node.call('DEL', 'nameless', nameless)).code).toBe(0)
+    // Its interface was there while the IPAM plugin was called: the next call delivers.
+    expect((await node.call('DEL', 'nameless', nameless)).code).toBe(0)
+    expect(await leasesOf('nameless')).toEqual([])
     const away = { plugin: 'ipledger-cni', ipam: { url: 'http://127.0.0.1:9' } } as const
     expect((await node.call('ADD', node.add('away'), away)).body.code).toBe(11)
     node.inside(container, 'ip', 'link', 'del', 'eth0')

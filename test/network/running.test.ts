@@ -12,11 +12,11 @@ const service = await useService()
 const { call, time } = service
 await call.ok('PoolService/CreatePool', {
   name: 'web',
-  cidr: '10.205.0.0/24',
-  gateway: '10.205.0.1',
+  cidr: '10.209.0.0/24',
+  gateway: '10.209.0.1',
   cooldown: '0s',
 })
-const sight = { node: 'n1', ownerKinds: ['pod', 'container', 'reserve'], interval: '1s' }
+const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '1s' }
 await call.ok('LivenessService/RegisterSource', { id: 'n1', sight })
 await call.ok('LivenessService/EnableSource', { id: 'n1' })
 const node = await openNode({ IPLEDGER_URL: service.url })
@@ -127,7 +127,7 @@ describe('DEL', () => {
 })
 
 test('what is not connected to the bridge, and is no lease of this node, is of another network', async () => {
-  const address = '10.205.0.200'
+  const address = '10.209.0.200'
   const stranger = node.add('stranger')
   node.inside(stranger, 'sh', '-c', `ip link add eth0 type bridge; ip addr add ${address}/24 dev eth0`)
   const reports = async () => {

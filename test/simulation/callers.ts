@@ -4,17 +4,22 @@
  */
 import type { Answer, Command, LeaseReference, LeaseView } from '../../src/core/command.ts'
 import type { Refusal } from '../../src/core/refusal.ts'
+import type { Agents, Send } from './agents.ts'
+import { forgedCommand, requestOf } from './hostile.ts'
 import type { Processes } from './processes.ts'
-import { type Life, MINUTE, NETWORK, type Node, SECOND, type World } from './world.ts'
+import { callerOf, type Life, MINUTE, NETWORK, type Node, SECOND, type Spare, type World } from './world.ts'
 
 /** Longest time from an answer until its address is used, or between two uses: less than any age of the judge. */
 const LONGEST_START = 3.5 * MINUTE
+/** The same of a spare address, which the plugin configures at once: its agent may end, and prove it to be nobody's. */
+const SPARE_START = MINUTE
 /** How long calls wait for others that they go together with. */
 const GATHERS = 5 * SECOND
 const UNKNOWN: readonly string[] = ['DATABASE_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED']
 
 type Item = Command<'reserve' | 'confirm' | 'release'>
-type Answered = (answer: Answer | Refusal | undefined) => void
+type Answered = Parameters<Send>[1]
+type Removal = Command<'release'>['removal']
 
 export class Callers {
   readonly #world: World
@@ -35,6 +40,9 @@ export class Callers {
     this.#most = world.between(6, 24)
   }
 
+  /** Not given with the rest: they call as these do. */
+  agents: Agents | null = null
+
   keepStarting(): void {
     const world = this.#world
     if (world.isCalm) return
@@ -47,8 +55,19 @@ export class Callers {
     for (const life of this.#world.lives) this.#end(life, 'the world ends')
   }
 
-  #envelope(cause: string, requestId: string | null = null) {
-    const actor = { name: 'caller', node: null }
+  /** Somebody on a node uses what is another node's. */
+  forge(node: Node): void {
+    const world = this.#world
+    const elsewhere = [...world.lives].filter((life) => life.node !== node && life.owner.incarnation !== '')
+    for (const victim of elsewhere.filter(() => world.chance(0.5))) {
+      // What has its name here is harmed.
+      for (const life of world.lives)
+        if (life.node === node && life.owner.name === victim.owner.name) life.excuse ??= 'its node is hostile'
+      this.send(forgedCommand(world, node, victim), () => {})
+    }
+  }
+
+  #envelope(cause: string, requestId: string | null = null, actor = callerOf(null)) {
     return { network: NETWORK, actor, cause, requestId, fingerprint: requestId, traceId: null }
   }
 
@@ -56,7 +75,7 @@ export class Callers {
    * Sends a command to some process. Calls get lost on either way, take their time, and may be delivered once more much
    * later. `undefined`: no answer came.
    */
-  #send(command: Command, answered: Answered): void {
+  send(command: Command, answered: Answered): void {
     const world = this.#world
     let isDone = false
     const done: Answered = (answer) => {
@@ -65,11 +84,14 @@ export class Callers {
     }
     const deliver = (then: typeof done) => {
       const process = this.#processes.any()
-      if (process === undefined) return
+      if (process === undefined || isCutOff(world, command)) return
       this.#calls += 1
       const traceId = `t${this.#calls}`
-      const items = 'items' in command && { items: command.items.map((item) => ({ ...item, traceId })) }
-      this.#processes.call(process, { ...command, traceId, ...items }, (outcome) => {
+      const traced =
+        command.type === 'allOrNothing'
+          ? { ...command, traceId, items: command.items.map((item) => ({ ...item, traceId })) }
+          : { ...command, traceId }
+      this.#processes.call(process, traced, (outcome) => {
         const answer = outcome.ok ? outcome.answer : outcome.refusal
         if (world.has('answersAreLost') && world.chance(0.1)) return
         if (world.has('callsAreSlow') && world.chance(0.2))
@@ -90,24 +112,25 @@ export class Callers {
   /** The same, or together with others of its kind. Refused together, each is sent alone. */
   #sendItem(item: Item, answered: Answered): void {
     const world = this.#world
-    const { cause, requestId } = item
+    const { cause, requestId, actor } = item
+    const by = `${cause} ${actor.name}`
     const isAlone = requestId !== null || isDelicate(item) || ('validateOnly' in item && item.validateOnly)
     if (!world.has('callsHoldTogether') || isAlone || world.chance(0.5)) {
-      this.#send(item, answered)
+      this.send(item, answered)
       return
     }
-    const gathered = this.#gathered.get(cause) ?? []
-    this.#gathered.set(cause, [...gathered, { item, answered }])
+    const gathered = this.#gathered.get(by) ?? []
+    this.#gathered.set(by, [...gathered, { item, answered }])
     if (gathered.length > 0) return
     world.at(world.between(0, GATHERS), () => {
-      const calls = this.#gathered.get(cause)!
-      this.#gathered.delete(cause)
+      const calls = this.#gathered.get(by)!
+      this.#gathered.delete(by)
       const id = world.chance(0.3) ? `batch ${this.#calls} ${world.now}` : null
       const items = calls.map((one) => one.item)
-      this.#send({ ...this.#envelope(`Batch${cause}`, id), type: 'allOrNothing', items }, (answer) => {
+      this.send({ ...this.#envelope(`Batch${cause}`, id, actor), type: 'allOrNothing', items }, (answer) => {
         const isRefused = answer !== undefined && 'reason' in answer
         for (const [at, one] of calls.entries())
-          if (isRefused) this.#send(one.item, one.answered)
+          if (isRefused) this.send(one.item, one.answered)
           else one.answered(answer?.items?.[at])
       })
     })
@@ -130,7 +153,9 @@ export class Callers {
     const life: Life = {
       id: this.#lives,
       owner: { kind, name, uid, incarnation: isNameless ? '' : String(generation), interface: 'eth0' },
+      isBound: kind !== 'infrastructure' && world.has('nodesHaveAgents') && world.chance(0.7),
       node: world.pick(world.nodes),
+      spare: null,
       state: 'asking',
       unit: null,
       address: '',
@@ -153,31 +178,39 @@ export class Callers {
   /** Uses an address that it never asked for, and that ipledger can only be told of. */
   #appear(life: Life): void {
     const world = this.#world
-    const address = `10.0.0.${world.between(1, 15)}`
+    const used = [...world.lives].flatMap(({ unit }) => (unit?.startsWith('10.') ? unit : []))
+    const isUsed = used.length > 0 && world.chance(0.5)
+    const address = isUsed ? world.pick(used) : `10.0.0.${world.between(1, 15)}`
     const kind = world.chance(0.5) ? life.owner.kind : 'stranger'
     const owner = { ...life.owner, kind, name: `s${life.id}`, uid: `s${life.id}` }
     const stranger: Life = { ...life, owner, state: 'running', excuse: 'a stranger', unit: address, address }
     world.lives.add(stranger)
     world.tell(() => `stranger ${life.id} takes ${address} on ${life.node.name}`)
+    if (world.has('livesPause')) world.at(world.between(0, 5 * MINUTE), () => this.#pause(stranger))
     // Who is there when the faults stop stays, so that it is seen what becomes of whom it disturbs.
-    world.at(world.between(2 * MINUTE, 20 * MINUTE), () => {
+    const hides = world.has('strangersHide') && world.chance(0.5)
+    if (hides)
+      world.at(world.between(MINUTE, 3 * MINUTE), () => {
+        stranger.isHidden = !world.isCalm
+      })
+    world.at(world.between(2 * MINUTE, (hides ? 60 : 20) * MINUTE), () => {
       if (!world.isCalm) this.#end(stranger, 'gone')
     })
   }
 
   #reserveCommand(
-    { id, owner }: Life,
+    { id, owner, isBound, node: on }: Life,
     node: Node,
     options: Partial<Command<'reserve'>> & { address?: string | null },
   ): Command<'reserve'> {
-    const { address = null, ...rest } = options
+    const { address = null, requestId = null, ...rest } = options
     const claim = {
       pools: [id % 7 === 0 ? 'blocks' : 'pool'],
       address,
       preferPrevious: this.#world.chance(0.5),
     }
     return {
-      ...this.#envelope('Reserve'),
+      ...this.#envelope('Reserve', requestId, callerOf(isBound ? on.name : null)),
       type: 'reserve',
       owner,
       node: node.name,
@@ -197,10 +230,14 @@ export class Callers {
     const address = life.id % 7 !== 0 && world.chance(0.15) ? `10.0.0.${world.between(1, 16)}` : null
     const ghost = world.between(1, 200)
     const seesGhosts = world.has('callersSeeGhosts') && world.chance(0.5)
-    const requestId = world.chance(0.3) ? `reserve ${life.id} ${this.#calls}` : null
+    const requestId = !world.chance(0.3)
+      ? null
+      : life.isBound && life.token === 0 && life.owner.incarnation !== ''
+        ? requestOf('reserve', life.owner)
+        : `reserve ${life.id} ${this.#calls}`
     const command = this.#reserveCommand(life, life.node, {
       address,
-      ...this.#envelope('Reserve', requestId),
+      requestId,
       // Twenty in a row, so that a Reserve that meets one meets them all.
       liveAddresses: seesGhosts ? Array.from({ length: 20 }, (_, i) => `10.0.0.${ghost + i}`) : [],
       confirmWithinMs,
@@ -218,6 +255,13 @@ export class Callers {
           answer === undefined || (attempt === 0 && 'reason' in answer && answer.retryAfterMs !== undefined)
         if (lease !== undefined && !command.validateOnly && lease.state !== 'QUARANTINED')
           this.#promised(life, lease, lease.state === 'ACTIVE' ? null : deadline)
+        else if (answer === undefined && life.isBound)
+          this.agents!.take(life, (spare) => {
+            if (life.state !== 'asking') return
+            if (spare !== null) this.#given(life, spare)
+            else if (attempt < 3) world.at(world.between(SECOND, 15 * SECOND), () => ask(attempt + 1))
+            else this.#end(life, 'without an address')
+          })
         else if (attempt < 3 && mayHelp) world.at(world.between(SECOND, 15 * SECOND), () => ask(attempt + 1))
         else this.#end(life, 'without an address')
       })
@@ -237,12 +281,21 @@ export class Callers {
       address: prefixLength === 124 ? inside : address,
       token: fencingToken,
     })
-    Object.assign(life, { state: 'pending', deadline })
+    Object.assign(life, { state: 'pending', deadline, spare: null })
     world.tell(() => `life ${life.id} is promised ${address} #${fencingToken} on ${life.node.name}`)
     if (deadline !== null)
       world.at(deadline - world.now, () => {
         if (life.deadline === deadline && life.unit === address) this.#end(life, 'without a Confirm')
       })
+    if (
+      life.isBound &&
+      world.has('addressesAreAnswered') &&
+      (world.chance(0.03) || isUsedBeside(world, life))
+    ) {
+      this.#release(life, 'IN_USE_BY_ANOTHER')
+      this.#end(life, 'another answers for its address')
+      return
+    }
     if (world.has('callersDie') && world.chance(0.15)) {
       if (world.chance(0.5)) {
         this.#end(life, 'with its caller')
@@ -262,6 +315,17 @@ export class Callers {
     })
   }
 
+  /** A spare address, by its agent. */
+  #given(life: Life, spare: Spare): void {
+    const world = this.#world
+    const { address, token, excuse } = spare
+    Object.assign(life, { unit: address, address, token, spare, state: 'pending', deadline: null })
+    life.excuse ??= excuse
+    world.at(world.between(0, SPARE_START), () => {
+      if (life.state === 'pending' && life.spare === spare) this.#run(life)
+    })
+  }
+
   #run(life: Life): void {
     const world = this.#world
     life.state = 'running'
@@ -274,11 +338,12 @@ export class Callers {
       world.at(world.between(0, lasts), () => this.#pause(life))
   }
 
-  #label({ token, owner }: Life): void {
+  #label(life: Life): void {
     const world = this.#world
+    const { token, owner } = life
     const version = world.chance(0.5) ? null : token
     const labels = { generation: owner.incarnation, at: String(world.now) }
-    this.#send({ ...this.#envelope('UpdateLabels'), type: 'updateLabels', token, version, labels }, () => {})
+    this.send({ ...this.#by(life, 'UpdateLabels'), type: 'updateLabels', token, version, labels }, () => {})
   }
 
   #pause(life: Life): void {
@@ -297,7 +362,7 @@ export class Callers {
     if (life.state !== 'running') return
     const requestId = world.chance(0.3) ? `confirm ${life.id} ${token}` : null
     this.#sendItem(
-      { ...this.#envelope('Confirm', requestId), type: 'confirm', lease: this.#referenceTo(life) },
+      { ...this.#by(life, 'Confirm', requestId), type: 'confirm', lease: this.#referenceTo(life) },
       (answer) => {
         if (life.unit !== unit) return
         if (leaseOf(answer) !== undefined) life.deadline = null
@@ -309,7 +374,12 @@ export class Callers {
     )
   }
 
-  #referenceTo({ owner, token }: Life): LeaseReference {
+  #by({ isBound, node }: Life, cause: string, requestId: string | null = null) {
+    return this.#envelope(cause, requestId, callerOf(isBound ? node.name : null))
+  }
+
+  #referenceTo({ owner, token, spare }: Life): LeaseReference {
+    if (spare !== null) return { token: null, owner }
     return owner.incarnation === '' || this.#world.chance(0.5) ? { token, owner } : { token: null, owner }
   }
 
@@ -318,37 +388,44 @@ export class Callers {
     const world = this.#world
     if (life.state !== 'running') return
     const { unit } = life
-    const to = world.has('livesMove') && world.chance(0.5) ? world.pick(world.nodes) : life.node
-    this.#send(this.#reserveCommand(life, to, {}), (answer) => {
+    const moves = world.has('livesMove') && !life.isBound && world.chance(0.5)
+    const to = moves ? world.pick(world.nodes) : life.node
+    this.send(this.#reserveCommand(life, to, {}), (answer) => {
       const lease = leaseOf(answer)
       if (lease === undefined || life.unit !== unit || life.state !== 'running') return
       // What it has is in quarantine, for whatever reason: it keeps to that, and gives the other back.
-      if (lease.address !== unit) this.#release({ ...life, token: lease.fencingToken }, true, true)
+      if (lease.address !== unit)
+        this.#release({ ...life, token: lease.fencingToken, spare: null }, 'CONFIRMED', true)
       else if (to !== life.node) {
         life.isHidden = true
         world.tell(() => `life ${life.id} moves from ${life.node.name} to ${to.name}`)
-        world.at(world.between(0, LONGEST_START), () => Object.assign(life, { node: to, isHidden: false }))
+        world.at(world.between(0, LONGEST_START), () => {
+          // One that stopped on its way starts where it was.
+          if (life.isHidden && life.unit === unit) life.node = to
+          life.isHidden = false
+        })
       }
     })
   }
 
-  #release(life: Life, removalConfirmed: boolean, byToken = false, attempt = 0): void {
+  #release(life: Life, removal: Removal, byToken = false, attempt = 0): void {
     const world = this.#world
-    const { id, owner, token } = life
+    const { id, owner, token, spare } = life
+    // First what was answered, under the spare's holder; then what the attachment has since.
+    if (spare !== null && attempt === 0)
+      this.send({ ...this.#by(life, 'Release'), type: 'release', removal, lease: spare }, () => {})
     const lease = byToken ? { token, owner } : this.#referenceTo(life)
-    const requestId = world.chance(0.3) ? `release ${id} ${token} ${removalConfirmed}` : null
+    const requestId = world.chance(0.3) ? `release ${id} ${token} ${removal}` : null
     const command: Command<'release'> = {
-      ...this.#envelope('Release', requestId),
+      ...this.#by(life, 'Release', requestId),
       type: 'release',
-      removalConfirmed,
+      removal,
       lease,
     }
     this.#sendItem(command, (answer) => {
       const isAgain = answer === undefined || (world.has('releasesRepeat') && world.chance(0.3))
       if (!isAgain || attempt > 2 || owner.incarnation === '') return
-      world.at(world.between(SECOND, 90 * SECOND), () =>
-        this.#release(life, removalConfirmed, byToken, attempt + 1),
-      )
+      world.at(world.between(SECOND, 90 * SECOND), () => this.#release(life, removal, byToken, attempt + 1))
     })
   }
 
@@ -368,17 +445,17 @@ export class Callers {
     if (world.has('livesOverlap') && chance < 0.35) {
       this.#start(life.owner)
       endsWithin(10 * MINUTE, () => {
-        if (world.chance(0.5)) this.#release(life, true)
+        if (world.chance(0.5)) this.#release(life, 'CONFIRMED')
       })
     } else if (chance < 0.5) {
       this.#end(life, 'and is released')
-      this.#release(life, true)
+      this.#release(life, 'CONFIRMED')
     } else if (chance < 0.65) {
-      this.#release(life, false)
+      this.#release(life, 'UNCONFIRMED')
       endsWithin(8 * MINUTE)
     } else if (world.has('releasesAreEarly') && chance < 0.75) {
       life.excuse = 'released while it runs'
-      this.#release(life, true)
+      this.#release(life, 'CONFIRMED')
       endsWithin(10 * MINUTE)
     } else this.#end(life, 'and is forgotten')
     if (world.chance(0.5)) world.at(world.between(0, MINUTE), () => this.#start(life.owner))
@@ -389,7 +466,7 @@ export class Callers {
     const world = this.#world
     world.tell(() => `life ${life.id} stops`)
     world.drop(life)
-    life.state = 'asking'
+    Object.assign(life, { state: 'asking', isHidden: false })
     world.at(world.between(SECOND, world.chance(0.5) ? MINUTE : 30 * MINUTE), () => {
       if (life.state === 'asking') this.#reserve(life)
     })
@@ -406,6 +483,16 @@ export class Callers {
     world.ended.set(`${owner.kind} ${owner.uid}`, world.now)
     if (owner.incarnation === '') world.at(2 * MINUTE, () => this.#taken.delete(owner.name))
   }
+}
+
+/** Its agent does not reach the service. */
+function isCutOff({ nodes }: World, { actor }: Command): boolean {
+  const node = nodes.find(({ name }) => name === actor.node)
+  return node !== undefined && (node.isPartitioned || !node.isUp)
+}
+
+function isUsedBeside({ lives }: World, life: Life): boolean {
+  return [...lives].some((one) => one !== life && one.unit === life.unit && one.state === 'running')
 }
 
 /** Lives that nobody tells apart must not meet each other's calls. */

@@ -2,28 +2,45 @@
  * What must hold whatever happens: each event is compared with the world as it is committed, each answer as it is given; now
  * and then all images are compared with the fold of the log. `shadow` is that fold: the state before the event at hand.
  */
-import type { Command } from '../../src/core/command.ts'
+import { type Command, requestName } from '../../src/core/command.ts'
 import type { Outcome } from '../../src/core/decide.ts'
-import type { AddressRecord, LeaseEvent, LedgerEvent } from '../../src/core/event.ts'
-import { evolve } from '../../src/core/evolve.ts'
+import {
+  type AddressRecord,
+  type Entry,
+  type EventOf,
+  type LeaseEvent,
+  type LedgerEvent,
+  TERMINAL,
+} from '../../src/core/event.ts'
+import { evolve, isSame, ownerOf } from '../../src/core/evolve.ts'
 import {
   addressValue,
   type Image,
   isClosed,
   isHeld,
+  isLive,
   leasesOfAttachment,
   leasesOfHolder,
   newImage,
+  sightingsOf,
   unitAt,
 } from '../../src/core/image.ts'
 import { judgeProof, type Proof } from '../../src/core/judge.ts'
-import { attachmentKey, describeOwner, holderKey, type Owner, sameAttachment } from '../../src/core/owner.ts'
-import { POLICY, reapPolicy } from '../../src/core/policy.ts'
+import {
+  attachmentKey,
+  describeOwner,
+  holderKey,
+  isListedAs,
+  type Owner,
+  RESERVE_KIND,
+  sameAttachment,
+} from '../../src/core/owner.ts'
+import { eraOf, POLICY, reapPolicy } from '../../src/core/policy.ts'
 import { contains } from '../../src/core/ranges.ts'
 import type { Chained, Write } from '../../src/ledger/log.ts'
 import { lineOf } from '../core/given.ts'
 import { canonical, expectedCandidates, nextCandidates, partitionFault } from '../support/canonical.ts'
-import { type Life, NETWORK, type World } from './world.ts'
+import { HOSTILE_NODE, type Life, NETWORK, nodeOfWord, type World } from './world.ts'
 
 export class Violation extends Error {}
 
@@ -44,6 +61,12 @@ const REPEATED: readonly string[] = [
   'NETWORK_RECOVERING',
 ]
 
+/** A life that was listed, by whom, at an address that somebody else held. */
+type Seen = { readonly life: Life; readonly source: string }
+
+/** Reports by which a source that is believed has surely counted twice. */
+const SURELY_COUNTED = 12
+
 /** Waits are kept to within this: answers travel, clocks are compared every second. */
 const SLACK_MS = 5_000
 
@@ -56,7 +79,7 @@ export class Checks {
   logged = 0
   readonly #world: World
   #greatest = 0
-  #losses = 0
+  losses = 0
   /** An era must begin before anything else is written; null: it may, since some process knows what was lost. */
   #isLost: boolean | null = false
   /** By the true clock: when addresses ended, and until when a Confirm is waited for. */
@@ -67,6 +90,19 @@ export class Checks {
   readonly #refused = new Set<string>()
   readonly #requests = new Set<string>()
   readonly #answered = new Set<string>()
+  /** Who called in this recovery and was not registered. */
+  readonly #unknown = new Set<string>()
+  /** By the true clock. */
+  #recoveringSince = Number.NEGATIVE_INFINITY
+  /** Of reports whose number is not proven. */
+  readonly #unproven = new Set<string>()
+  /** What lists left out while nobody held it, by address: since when, for how long and for whom not it rests. */
+  readonly #unlisted = new Map<string, { at: number; rests: number; attachment: string }[]>()
+  /** Who was listed beside the holder: by the token of the lease, and by address once it has ended. */
+  readonly #beside = new Map<number, Seen[]>()
+  readonly #contested = new Map<string, readonly Seen[]>()
+  /** A spare that has ended for whom it is listed for, and is his by the next event. */
+  #taken: AddressRecord | null = null
   #reaps: number[] = []
   /** Where the lists of a write were begun, by source. */
   readonly #begunAt = new Map<string, number>()
@@ -99,12 +135,14 @@ export class Checks {
       this.#greatest = Math.max(this.#greatest, event.seq)
       this.#fold({ event, digest })
       this.logged += 1
+      if (this.#taken !== null && isHeld(this.shadow.records.get(this.#taken.address))) this.#taken = null
       if (!('record' in event) || event.record.state !== 'QUARANTINED') continue
       const { by } = event.record.quarantine!
       const words = this.shadow.quarantinedBy.get(by) ?? 0
       if (words > POLICY.quarantinesPerCaller)
         this.fail(`${words} addresses are in quarantine on the word of ${by}`)
     }
+    if (this.#taken !== null) this.fail(`${this.#taken.address} was taken, and is free`)
   }
 
   #fold({ event, digest }: Chained): void {
@@ -135,17 +173,111 @@ export class Checks {
     if ('record' in event) this.#checkLease(event, what)
     if (traceId !== null && !('record' in event && event.record.quarantine?.reason === 'FOREIGN'))
       this.#traces.add(traceId)
+    const isAhead = event.type === 'reconcile.held' && event.details.hold === 'SOURCE_AHEAD'
+    never(isAhead && this.#unproven.has(traceId!), 'the number that it is held for is not proven')
+    if (event.type === 'recovery.ended') {
+      const { holds } = this.shadow.network!
+      const isOperators = event.actor === 'operator'
+      const isWaitedFor = (id: string) => !this.shadow.sources.has(id)
+      const unknown = [...this.#unknown].find(isWaitedFor)
+      never(!isOperators && unknown !== undefined, `${unknown} has called, and is not registered`)
+      never(!isOperators && holds.CLOCK !== undefined, 'the clock was set')
+      const lasted = this.#world.now - this.#recoveringSince
+      never(!isOperators && lasted < POLICY.recoveryMs - SLACK_MS, `the recovery lasted ${lasted} ms`)
+      this.#unknown.clear()
+    }
     if (event.type === 'reconcile.resumed') {
       if (event.details.holds.includes('TOO_MANY_REAPS')) this.#reaps = []
       // By an operator's word the time that was stepped over has passed.
       if (event.actor === 'operator' && event.details.holds.includes('CLOCK')) this.#forgetWaits()
     }
-    if (event.type === 'source.reported') this.#begunAt.set(event.details.source, event.details.head)
-    if (event.type === 'era.begun') for (const source of this.#world.sources.values()) source.completeAt = 0
-    if (event.type === 'source.retired') this.#world.sources.get(event.details.id)!.isRetired = true
+    if (event.type === 'source.reported') {
+      this.#begunAt.set(event.details.source, event.details.head)
+      this.#noteLists(event)
+    }
+    if (event.type === 'era.begun')
+      for (const source of this.#world.sources.values()) Object.assign(source, { completeAt: 0, taken: 0 })
+    if (event.type === 'era.begun') this.#recoveringSince = this.#world.now
+    if (isAnotherLife) for (const source of this.#world.sources.values()) source.takenAt = 0
+    if (event.type === 'source.retired') {
+      const source = this.#world.sources.get(event.details.id)!
+      source.isRetired = true
+      for (const { spares } of source.processes)
+        for (const spare of spares) spare.excuse ??= 'its agent was retired'
+    }
     if (event.type === 'source.reported' && event.details.closed)
       for (const { address } of event.details.vanished)
         this.#world.sources.get(event.details.source)!.told.delete(address)
+  }
+
+  /** What its list has no more while nobody holds it, and whom it has where another holds it. */
+  #noteLists({ details: { source, head, appeared, vanished } }: EventOf<'source.reported'>): void {
+    const { shadow } = this
+    const { now, lives } = this.#world
+    const enabled = [...shadow.sources.values()].filter(({ state }) => state === 'ENABLED')
+    const slowest = Math.max(0, ...enabled.map(({ declaration }) => declaration.intervalMs))
+    const wasLive = (entry: Entry, unit: string) =>
+      sightingsOf(shadow, unit).some(
+        (one) => one.address === entry.address && isLive(one) && isSame(one, source, ownerOf(entry)),
+      )
+    for (const entry of [...vanished, ...appeared]) {
+      const unit = unitAt(shadow, entry.address)
+      if (unit === null) continue
+      const record = shadow.records.get(unit.address)
+      const owner = ownerOf(entry)
+      const isOver = vanished.includes(entry) || entry.state === TERMINAL
+      if (isOver && !isHeld(record) && wasLive(entry, unit.address)) {
+        const rests = Math.max(unit.place.pool.cooldownMs, 2 * slowest)
+        const attachment = owner === null ? '' : attachmentKey(owner)
+        this.#unlisted.getOrInsert(unit.address, []).push({ at: now, rests, attachment })
+      }
+      if (isOver || owner === null || !isHeld(record) || record.owner === null || head < record.token)
+        continue
+      if (shadow.sources.get(source)!.state !== 'ENABLED' || isListedAs(record.owner, owner)) continue
+      for (const life of lives)
+        if (life.unit === record.address && life.owner.uid === owner.uid && life.owner.kind === owner.kind)
+          this.#beside.getOrInsert(record.token, []).push({ life, source })
+    }
+  }
+
+  /** A caller or source of a node changes nothing that is placed on another, and holds no more than it may. */
+  #checkWord(
+    { record, type, actor, cause, details }: LeaseEvent,
+    before: AddressRecord | undefined,
+    never: Never,
+  ): void {
+    const { shadow } = this
+    const { records, pools } = shadow
+    // A job that looks again goes by a source's word.
+    const by = cause === 'RECHECK' ? (details!.source as string) : actor
+    const node = nodeOfWord(this.#world, by)
+    const { era, recovering } = shadow.network!
+    const source = this.#world.sources.get(by)
+    if (node !== '' && isHeld(before) && before.node !== node) {
+      const mayLack = recovering !== null || (eraOf(before.token) < era && source!.taken < SURELY_COUNTED)
+      const isConflict = type === 'lease.quarantined' && record.quarantine!.reason === 'CONFLICT'
+      never(
+        !isConflict || (before.state !== 'RESERVED' && !mayLack),
+        `it is placed on ${before.node || 'no node'}, and changed on the word of ${by}`,
+      )
+    }
+    if (type === 'lease.adopted' && node !== '') {
+      never(record.node !== node, `it is adopted on the word of ${by}`)
+      const { kind } = record.owner!
+      never(
+        kind === 'infrastructure' || !source!.declaration.ownerKinds.includes(kind),
+        `${by} is no witness of it`,
+      )
+    }
+    const { nodeLimit } = pools.get(record.poolId)!.pool
+    const where = record.node
+    const isThere = record.state === 'FREE' || (isHeld(before) && before.node === where)
+    if (isThere || where === '' || nodeLimit === undefined || this.#taken !== null) return
+    let held = 0
+    for (const one of records.values())
+      if (one.poolId === record.poolId && isHeld(one))
+        held += one.node === where || (one.state === 'QUARANTINED' && one.quarantine!.node === where) ? 1 : 0
+    never(held >= nodeLimit, `${where} holds ${held} of the pool, and may hold ${nodeLimit}`)
   }
 
   #checkLease(event: LeaseEvent, what: string): void {
@@ -158,13 +290,13 @@ export class Checks {
     const isOperators = event.details?.reason === 'OPERATOR'
     never(previous !== (before?.seq ?? 0), `it follows ${previous}, the last was ${before?.seq}`)
     const mayEnd = isOperators || type === 'lease.updated'
-    never(
-      before?.state === 'QUARANTINED' && before.quarantine!.reason === 'OPERATOR' && !mayEnd,
-      'an operator quarantined it',
-    )
+    const kept = before?.state === 'QUARANTINED' ? before.quarantine!.reason : null
+    never(kept === 'OPERATOR' && !mayEnd, 'an operator quarantined it')
+    never(kept === 'IN_USE' && !mayEnd && event.actor !== 'operator', 'another host answers for it')
+    this.#checkWord(event, before, never)
     if (type === 'lease.adopted') {
       never(isHeld(before), 'it is held')
-      never(isClosed(this.shadow, owner!, event.at), 'its attachment is closed')
+      never(isClosed(this.shadow, owner!, record.node, event.at), 'its attachment is closed')
     }
     never(type === 'lease.confirmed' && before?.state !== 'RESERVED', `it was ${before?.state}`)
     const isOther = before?.token !== record.token || before.state !== record.state
@@ -173,23 +305,41 @@ export class Checks {
     const isConflict = type === 'lease.quarantined' && record.quarantine!.reason === 'CONFLICT'
     never(isConflict && begunAt! < before!.token, 'the list that says so is older than the lease')
     never(
-      type === 'lease.adopted' && begunAt! < (before?.seq ?? 0),
+      type === 'lease.adopted' && begunAt! < (this.#taken?.token ?? before?.seq ?? 0),
       'the list that says so is older than its end',
     )
+    const isTaker = ({ unit, spare }: Life) => unit === address && spare?.token === before?.token
+    const isMadeUp = this.#world.sources.get(record.quarantine?.by ?? '')?.isHostile
+    const taker = isMadeUp ? undefined : [...this.#world.lives].find(isTaker)
+    never(isConflict && taker !== undefined, `${describe(taker)} got it as a spare of its node`)
     if (type === 'lease.released') {
       const life = this.#userOf(address, (one) => !sameAttachment(one.owner, owner!))
       never(life !== undefined, `${describe(life)} uses it, and did not say that it is removed`)
     }
     if (type === 'lease.reserved') this.#checkReserved(event, before, never)
-    if (type === 'lease.reaped') this.#checkReaped(event, before!, never)
+    if (type === 'lease.reaped' && event.details?.reason === 'TAKEN') {
+      never(owner?.kind !== RESERVE_KIND, 'it is no spare')
+      this.#taken = record
+    } else if (type === 'lease.reaped') this.#checkReaped(event, before!, never)
     const { now } = this.#world
     if (record.confirmBy !== null)
       this.#promised.set(address, { until: now + record.confirmBy - event.at, token: record.token })
-    if (record.state === 'FREE') this.#ended.set(address, { at: now, seq: record.seq })
+    this.#unlisted.delete(address)
+    if (record.state !== 'FREE') return
+    this.#ended.set(address, { at: now, seq: record.seq })
+    const { pool, heldOn } = this.shadow.pools.get(record.poolId)!
+    const isKept = ({ source }: Seen) =>
+      (this.shadow.quarantinedBy.get(source) ?? 0) < POLICY.quarantinesPerCaller &&
+      (heldOn.get(nodeOfWord(this.#world, source)) ?? 0) < (pool.nodeLimit ?? Infinity)
+    const seen = (this.#beside.get(record.token) ?? []).filter(isKept)
+    this.#beside.delete(record.token)
+    const isProven = event.cause === 'PROVEN_ABSENT' || isOperators || this.#taken !== null
+    if (isProven && (owner !== null || isOperators)) this.#contested.delete(address)
+    else if (seen.length > 0) this.#contested.set(address, seen)
   }
 
   #checkReserved(
-    { record, at, requestId }: LeaseEvent,
+    { record, at, requestId, actor }: LeaseEvent,
     before: AddressRecord | undefined,
     never: Never,
   ): void {
@@ -203,9 +353,25 @@ export class Checks {
     never(isHeld(before), 'it is held')
     const { recovering, holds } = shadow.network!
     never(recovering !== null || holds.SOURCE_AHEAD !== undefined, 'the network is not trusted')
-    never(isClosed(shadow, owner, at), 'its attachment is closed')
+    never(isClosed(shadow, owner, record.node, at), 'its attachment is closed')
+    const node = nodeOfWord(this.#world, actor)
+    const isPlaced = (one: AddressRecord) => node === '' || one.node === node
+    for (const { at, rests, attachment } of this.#unlisted.get(address) ?? []) {
+      const rested = this.#world.now - at
+      never(
+        attachment !== attachmentKey(owner) && rested < rests - SLACK_MS,
+        `it was listed, and has rested ${rested} ms of ${rests} since`,
+      )
+    }
+    for (const { life, source } of this.#contested.get(address) ?? [])
+      never(
+        life.unit === address && life.state === 'running' && !this.#world.sources.get(source)!.isRetired,
+        `${describe(life)} uses it, whom ${source} listed beside the holder before`,
+      )
+    this.#contested.delete(address)
     const end = this.#ended.get(address)
-    if (before !== undefined && end?.seq === before.seq && !isGivenBack(before, owner)) {
+    const isBack = before !== undefined && isGivenBack(before, owner) && isPlaced(before)
+    if (before !== undefined && end?.seq === before.seq && !isBack) {
       const [rests, rested] = [before.availableAt! - before.at, this.#world.now - end.at]
       never(rested < rests - SLACK_MS, `it has rested ${rested} ms of ${rests}`)
     }
@@ -222,17 +388,19 @@ export class Checks {
           `the pool is STRICT, and ${declaration.id} is silent`,
         )
     }
-    const own = leasesOfHolder(shadow, owner)
+    const own = leasesOfHolder(shadow, owner).filter(isPlaced)
     never(own.filter((one) => one.poolId === poolId).length >= pool.ownerLimit, 'its owner is at the limit')
     const has = leasesOfAttachment(shadow, owner).find(
-      (one) => one.state !== 'QUARANTINED' && one.poolId === poolId,
+      (one) => one.state !== 'QUARANTINED' && one.poolId === poolId && isPlaced(one),
     )
     never(has !== undefined, `it has ${has?.address}`)
     const older = own.find((one) => one.state !== 'QUARANTINED' && !sameAttachment(one.owner!, owner))
     never(older !== undefined, `another life of it holds ${older?.address}`)
     never(!contains(pool.allocatable, addressValue(address).value), 'the pool does not lease it')
-    never(requestId !== null && this.#requests.has(requestId), `it is the second by request ${requestId}`)
-    if (requestId !== null) this.#requests.add(requestId)
+    if (requestId === null) return
+    const { key } = requestName(node, requestId)
+    never(this.#requests.has(key), `it is the second by request ${requestId}`)
+    this.#requests.add(key)
   }
 
   #checkReaped(
@@ -251,7 +419,14 @@ export class Checks {
     const judged = details?.version ?? before.seq
     never(judged !== before.seq, `version ${judged} was judged, it is at ${before.seq}`)
     if (details?.reason === 'OPERATOR') {
-      for (const [id, { told, node, isRetired }] of sources) {
+      for (const [id, { told, node, isRetired, takenAt, declaration }] of sources) {
+        never(
+          !isRetired &&
+            node !== null &&
+            node.name === details.node &&
+            at - takenAt <= 2 * declaration.intervalMs,
+          `${id} of ${details.node} has reported`,
+        )
         const there = isRetired || details.node === undefined ? undefined : told.get(address)
         never(
           there !== undefined && (node?.name ?? there.node) !== details.node,
@@ -259,6 +434,9 @@ export class Checks {
         )
       }
       for (const life of lives) if (life.unit === address) life.excuse ??= 'reaped by an operator'
+      for (const { processes } of sources.values())
+        for (const spare of processes.flatMap(({ spares }) => [...spares]))
+          if (spare.address === address) spare.excuse ??= 'reaped by an operator'
       return
     }
     const life = this.#userOf(address)
@@ -313,16 +491,21 @@ export class Checks {
 
   begin(command: Command): Call {
     this.calls += 1
-    const isRepeated = this.#answered.has(command.requestId ?? '')
-    return { command, head: this.shadow.head, losses: this.#losses, isRepeated }
+    if (command.type === 'report' && !command.proven) this.#unproven.add(command.traceId!)
+    const isRepeated = this.#answered.has(keyOf(command))
+    return { command, head: this.shadow.head, losses: this.losses, isRepeated }
   }
 
   answered({ command, head, losses, isRepeated }: Call, outcome: Outcome): void {
     const { type, traceId, requestId } = command
     if (!outcome.ok) {
       const { reason } = outcome.refusal
-      if (isRepeated && losses === this.#losses && !REPEATED.includes(reason))
+      // Where somebody forges calls, the ids of his own node are his.
+      const isForged = this.#world.faults.has('callersForge') && command.actor.node === HOSTILE_NODE
+      if (isRepeated && !isForged && losses === this.losses && !REPEATED.includes(reason))
         this.fail(`${type} was answered, and is refused as ${reason} when it is repeated as ${requestId}`)
+      if (reason === 'REQUEST_ID_REUSED' && !isForged)
+        this.fail(`${type} is refused, because another caller used its id ${requestId}`)
       if (reason === 'OUTCOME_UNKNOWN' || traceId === null) return
       if (this.#traces.has(traceId))
         this.fail(`${type} was refused as ${reason}: nothing was done, but the log has it`)
@@ -336,13 +519,16 @@ export class Checks {
         ? (answer.items?.[at] ?? answer).leases.map((lease) => ({ item, lease }))
         : [],
     )
-    if (losses !== this.#losses) return
+    if (losses !== this.losses) return
     const isCommitted = !(type === 'reserve' && command.validateOnly)
     if (requestId !== null && isCommitted && given.some(({ lease }) => lease.version > 0))
-      this.#answered.add(requestId)
+      this.#answered.add(keyOf(command))
     for (const { item, lease } of given) {
       const { fencingToken, version, address, leaseId, reused } = lease
       if (version === 0) continue
+      const { owner } = item.type === 'reserve' ? item : item.lease
+      if (owner !== null && !sameAttachment(lease.owner!, owner) && command.fingerprint !== 'forged')
+        this.fail(`${leaseId} of ${describeOwner(lease.owner!)} was answered to ${describeOwner(owner)}`)
       if (item.type === 'reserve' && !reused && !replayed && item.liveAddresses.includes(address))
         this.fail(`${address} was handed out, though its caller has said that somebody lives there`)
       if (version > this.shadow.head)
@@ -357,15 +543,17 @@ export class Checks {
   /** The end of the log is lost: what is known of it counts no more. */
   lost(left: readonly Chained[], isAcknowledged: boolean): void {
     const wasWhole = this.#isLost !== true
-    this.#losses += 1
+    this.losses += 1
     this.#isLost = true
     this.shadow = newImage(NETWORK)
     for (const chained of left) this.#fold(chained)
     this.#forgetWaits()
-    for (const one of [this.#traces, this.#refused, this.#requests]) one.clear()
+    for (const one of [this.#traces, this.#refused, this.#requests, this.#unknown]) one.clear()
     if (isAcknowledged) {
       for (const source of this.#world.sources.values()) source.told.clear()
       this.#answered.clear()
+      this.#beside.clear()
+      this.#contested.clear()
     } else {
       const { head } = this.shadow
       const life = [...this.#world.lives].find(({ token }) => token > head)
@@ -376,9 +564,16 @@ export class Checks {
     this.#reaps = [...this.shadow.reaps]
   }
 
+  /** It was answered that nobody knows it. */
+  calledInVain(source: string): void {
+    if (this.shadow.network!.recovering !== null) this.#unknown.add(source)
+  }
+
   #forgetWaits(): void {
+    this.#recoveringSince = Number.NEGATIVE_INFINITY
     this.#ended.clear()
     this.#promised.clear()
+    this.#unlisted.clear()
   }
 
   // Images.
@@ -414,6 +609,10 @@ export class Checks {
 type Never = (is: boolean | undefined, why: string) => void
 
 /** A released address goes back to its last holder at once. */
+function keyOf({ actor, requestId }: Command): string {
+  return requestId === null ? '' : requestName(actor.node ?? '', requestId).key
+}
+
 function isGivenBack(before: AddressRecord, owner: Owner): boolean {
   return before.ended === 'RELEASED' && before.owner !== null && holderKey(before.owner) === holderKey(owner)
 }

@@ -5,9 +5,8 @@
  */
 import { parseArgs } from 'node:util'
 import { isMainThread, parentPort, Worker } from 'node:worker_threads'
-import { RULES, type RuleName } from '../../src/core/rules.ts'
 import { type Options, type Result, simulate } from './simulate.ts'
-import { FAULTS, FAULTS_FOR, type Fault } from './world.ts'
+import { ALL_RULES, FAULTS, FAULTS_FOR, type Fault, type Rule } from './world.ts'
 
 type Task = Options & { readonly seed: number; readonly events: number }
 
@@ -30,7 +29,7 @@ async function main(): Promise<void> {
     },
   })
   for (const [given, all] of [
-    [values.without, RULES],
+    [values.without, ALL_RULES],
     [values.fault, FAULTS],
   ] as const)
     for (const name of given)
@@ -38,11 +37,11 @@ async function main(): Promise<void> {
   const first = Number(values.seed)
   const seeds = Array.from({ length: Number(values.seeds) }, (_, i) => first + i)
   const events = Number(values.events)
-  const without = values.without as RuleName[]
+  const without = values.without as Rule[]
   const faults = values.fault as Fault[]
   const workers = Number(values.workers)
   if (values.table) {
-    const rules = without.length > 0 ? without : [...RULES]
+    const rules = without.length > 0 ? without : [...ALL_RULES]
     await inParallel(workers, rules, async (run, rule) => {
       for (const seed of seeds) {
         const needed = [...faults, ...(FAULTS_FOR[rule] ?? [])]

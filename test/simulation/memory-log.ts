@@ -7,7 +7,13 @@
  * can be set back to an earlier commit, as by a failover that lost the end or by the restore of a backup.
  */
 import { type Cidr, parseCidr } from '../../src/core/address.ts'
-import type { Freshness, Known, LookUp, Remembered } from '../../src/core/command.ts'
+import {
+  type Freshness,
+  type Known,
+  type LookUp,
+  type Remembered,
+  requestName,
+} from '../../src/core/command.ts'
 import type { AddressRecord } from '../../src/core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../../src/core/image.ts'
 import { attachmentKey } from '../../src/core/owner.ts'
@@ -25,7 +31,7 @@ import {
   type Transaction,
   type Write,
 } from '../../src/ledger/log.ts'
-import type { Needs } from '../../src/ledger/needs.ts'
+import type { Prefetch } from '../../src/ledger/prefetch.ts'
 
 /** What becomes of a commit: it is lost on its way there, on its way back, comes with a warning, or is rolled back. */
 export type Fate = 'committed' | 'lostBefore' | 'lostAfter' | 'warned' | 'rolledBack'
@@ -185,9 +191,9 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
       const lost = () => new Error('the connection was lost')
       return {
         caught,
-        async know(lacking) {
+        async know(missing) {
           if (held.isOver) throw lost()
-          return knownOf(tables.get(network), lacking)
+          return knownOf(tables.get(network), missing)
         },
         async abandon() {
           end(lock, held)
@@ -200,7 +206,7 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
             end(lock, held)
             return fate === 'lostBefore'
               ? { kind: 'unknown', error: lost() }
-              : { kind: 'rolledBack', isVeto: false, error: new Error('the server is shutting down') }
+              : { kind: 'rolledBack', error: new Error('the server is shutting down') }
           }
           const veto = write.events.length === 0 ? null : vetoOf(tables.get(network)!, write)
           if (veto === null && !isEmpty(write)) {
@@ -210,7 +216,7 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
           end(lock, held)
           const dawdles = hooks.afterCommit?.()
           if (dawdles !== undefined) await dawdles
-          if (veto !== null) return { kind: 'rolledBack', isVeto: true, error: new Error(veto) }
+          if (veto !== null) return { kind: 'vetoed', error: new Error(veto) }
           return fate === 'lostAfter'
             ? { kind: 'unknown', error: lost() }
             : { kind: 'committed', isWarned: fate === 'warned' }
@@ -228,16 +234,16 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
     return lock
   }
 
-  function catchUp(network: string, { after, needs, sought }: CatchUp): Caught {
+  function catchUp(network: string, { after, prefetch, expectedSeq }: CatchUp): Caught {
     const of = tables.get(network)
     return {
       clock: clock(),
       identity: database.identity,
       head: of?.events.at(-1)?.event.seq ?? 0,
       digest: after === 0 ? NO_DIGEST : digestAt(of, after),
-      soughtDigest: sought === null ? null : digestAt(of, sought),
+      expectedDigest: expectedSeq === null ? null : digestAt(of, expectedSeq),
       ...pageAfter(of, after),
-      known: knownOf(of, needs),
+      known: knownOf(of, prefetch),
     }
   }
 
@@ -248,21 +254,24 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
     return { tail, isCut: from + page < events.length }
   }
 
-  function knownOf(of: Tables | undefined, needs: Needs): Known {
+  function knownOf(of: Tables | undefined, prefetch: Prefetch): Known {
     const requests = new Map<string, Remembered>()
-    for (const id of needs.requests) {
-      const found = of?.requests.get(id)
-      if (found !== undefined && found.at > clock() - POLICY.requestMemoryMs) requests.set(id, found)
+    for (const { key } of prefetch.requests) {
+      const found = of?.requests.get(key)
+      if (found !== undefined && found.at > clock() - POLICY.requestMemoryMs) requests.set(key, found)
     }
     return {
       identity: database.identity,
       requests,
-      endedByToken: new Map(needs.tokens.map((token) => [token, of?.endedByToken.get(token) ?? null])),
+      endedByToken: new Map(prefetch.tokens.map((token) => [token, of?.endedByToken.get(token) ?? null])),
       endedByOwner: new Map(
-        needs.owners.map((owner) => [attachmentKey(owner), of?.endedByOwner.get(attachmentKey(owner)) ?? []]),
+        prefetch.owners.map((owner) => [
+          attachmentKey(owner),
+          of?.endedByOwner.get(attachmentKey(owner)) ?? [],
+        ]),
       ),
-      freshness: new Map(needs.sources.map((id) => [id, of?.freshness.get(id) ?? null])),
-      lookUps: new Map(needs.lookUps.map((address) => [address, of?.lookUps.get(address) ?? []])),
+      freshness: new Map(prefetch.sources.map((id) => [id, of?.freshness.get(id) ?? null])),
+      lookUps: new Map(prefetch.lookUps.map((address) => [address, of?.lookUps.get(address) ?? []])),
     }
   }
 
@@ -415,6 +424,7 @@ function apply(of: Tables, write: Write): (() => void)[] {
   for (const source of write.sources) set(of.sources, source.declaration.id, source)
   for (const one of write.freshness) set(of.freshness, one.source, one)
   for (const [address, all] of write.sightings) set(of.sightings, address, all.length === 0 ? undefined : all)
-  for (const request of write.requests) set(of.requests, request.requestId, request)
+  for (const request of write.requests)
+    set(of.requests, requestName(request.node, request.requestId).key, request)
   return undo
 }

@@ -4,11 +4,25 @@
  */
 import type { Command } from '../../src/core/command.ts'
 import { isHeld } from '../../src/core/image.ts'
+import { RESERVE_KIND } from '../../src/core/owner.ts'
+import type { Agents } from './agents.ts'
+import type { Callers } from './callers.ts'
 import type { Checks } from './check.ts'
 import type { Database } from './memory-log.ts'
 import type { Processes } from './processes.ts'
 import type { Reporters } from './reporters.ts'
-import { type Fault, MINUTE, NETWORK, SECOND, type Source, sees, type World } from './world.ts'
+import {
+  type Fault,
+  HOSTILE_NODE,
+  MINUTE,
+  NETWORK,
+  type Reporter,
+  SECOND,
+  type Source,
+  type Spare,
+  sees,
+  type World,
+} from './world.ts'
 
 type Order = Record<string, unknown> & { readonly type: Command['type'] }
 
@@ -21,6 +35,7 @@ const LOSSES: readonly Fault[] = [
 /** After a loss lists alone bring back what was lost, so from then on they are right. */
 const MISLEADING = [
   'listsMiss',
+  'strangersHide',
   'listsLag',
   'listsRepeat',
   'listsSkipPaused',
@@ -43,12 +58,24 @@ export class Operators {
   readonly #processes: Processes
   readonly #checks: Checks
   readonly #reporters: Reporters
+  readonly #agents: Agents
+  readonly #callers: Callers
   readonly #prefix: number
   #backup = 0
   #made = 0
 
-  constructor(world: World, database: Database, processes: Processes, checks: Checks, reporters: Reporters) {
+  constructor(
+    world: World,
+    database: Database,
+    processes: Processes,
+    checks: Checks,
+    reporters: Reporters,
+    agents: Agents,
+    callers: Callers,
+  ) {
     this.#world = world
+    this.#agents = agents
+    this.#callers = callers
     this.#database = database
     this.#processes = processes
     this.#checks = checks
@@ -94,10 +121,17 @@ export class Operators {
       cooldownMs: world.pick([30, 120]) * SECOND,
       liveness: world.has('operatorsAreStrict') ? ('STRICT' as const) : ('AVAILABLE' as const),
       reapPolicy,
+      ...(world.has('poolsLimitNodes') && { nodeLimit: world.between(3, 8) }),
     }
     const sources = world.pick(['agents', 'cluster', 'both', 'both'] as const)
     const addSources = () => {
-      if (sources !== 'cluster') for (const { name } of world.nodes) this.#addSource(`agent-${name}`, name)
+      const spares = world.has('nodesHaveAgents') ? world.between(0, 3) : -1
+      for (const { name } of world.nodes) {
+        if (sources !== 'cluster') this.#addSource(`agent-${name}`, name, true, { spares })
+        if (spares >= 0 && world.has('nodesHaveTwoAgents'))
+          this.#addSource(`other-${name}`, name, true, { spares })
+      }
+      if (world.has('sourcesInvent')) this.#addSource('hostile', HOSTILE_NODE, true, { isHostile: true })
       if (sources !== 'agents') this.#addSource('cluster', '')
       if (world.chance(0.3)) this.#addSource('dry', '', false)
     }
@@ -108,13 +142,18 @@ export class Operators {
     })
   }
 
-  #addSource(id: string, node: string, isEnabled = true): void {
+  #addSource(
+    id: string,
+    node: string,
+    isEnabled = true,
+    { spares = -1, isHostile = false }: Partial<Pick<Source, 'spares' | 'isHostile'>> = {},
+  ): void {
     const world = this.#world
     const declaration = {
       id,
       kind: 'push' as const,
       node,
-      ownerKinds: ['container', 'pod', 'stranger'],
+      ownerKinds: ['container', 'pod', 'stranger', ...(spares >= 0 ? [RESERVE_KIND] : [])],
       families: [4, 6] as const,
       intervalMs: node === '' ? MINUTE : 30 * SECOND,
       settings: {},
@@ -125,25 +164,44 @@ export class Operators {
       isVague: world.chance(0.3),
       skipsPaused: world.faults.has('listsSkipPaused') && world.chance(0.5),
       isRetired: false,
-      epoch: `${id}-1`,
-      filled: null,
+      processes: [],
+      spares,
+      isHostile,
       reports: 0,
+      taken: 0,
       completeAt: 0,
+      takenAt: 0,
       told: new Map(),
     }
     this.#order({ type: 'registerSource', declaration }, () => {
       world.sources.set(id, source)
-      this.#reporters.start(source)
-      if (isEnabled) this.#order({ type: 'enableSource', id })
+      this.#startProcess(source)
+      if (isEnabled) this.#order({ type: 'enableSource', id, acceptUnlisted: true })
     })
   }
 
-  /** Its reporting process starts anew, and may know nothing at first. */
-  #startAnew(source: Source): void {
+  #startProcess(source: Source): void {
+    const process = {
+      epoch: '',
+      filled: null,
+      spares: new Set<Spare>(),
+      stops: 0,
+      stoppedUntil: 0,
+      reportedAt: -1,
+    }
+    this.#startAnew(source, process)
+    process.filled = null
+    source.processes.push(process)
+    this.#reporters.start(source, process)
+  }
+
+  /** A reporting process starts anew: without spares, and it may know nothing at first. */
+  #startAnew({ declaration }: Source, process: Reporter): void {
     this.#made += 1
-    source.epoch = `${source.declaration.id}-${this.#made}`
-    if (this.#world.has('listsFillSlowly')) source.filled = 0
-    this.#world.tell(() => `${source.epoch} starts`)
+    Object.assign(process, { epoch: `${declaration.id}-${this.#made}`, stoppedUntil: 0, reportedAt: -1 })
+    process.spares.clear()
+    if (this.#world.has('listsFillSlowly')) process.filled = 0
+    this.#world.tell(() => `${process.epoch} starts`)
   }
 
   // What goes wrong.
@@ -172,6 +230,8 @@ export class Operators {
     const some = <T>(all: readonly T[], use: (one: T) => void) => {
       if (all.length > 0) use(world.pick(all))
     }
+    const someProcess = (use: (process: Reporter, source: Source) => void) =>
+      some([...world.sources.values()], (source) => some(source.processes, (one) => use(one, source)))
     const anywhere = () => `10.0.0.${world.between(1, 15)}`
     const reap = (order: Order) =>
       world.at(world.chance(0.5) ? 0 : world.between(0, 3 * MINUTE), () => this.#order(order))
@@ -184,7 +244,12 @@ export class Operators {
           if (life.node === node && life.state === 'running') life.isHidden = true
         world.at(world.between(20 * SECOND, 3 * MINUTE), () => {
           node.isUp = true
-          for (const source of world.sources.values()) if (source.node === node) this.#startAnew(source)
+          for (const source of world.sources.values())
+            if (source.node === node) {
+              // A copy is not started.
+              source.processes.length = Math.min(source.processes.length, 1)
+              for (const one of source.processes) this.#startAnew(source, one)
+            }
           for (const life of world.lives) if (life.node === node) life.isHidden = false
         })
       },
@@ -198,7 +263,20 @@ export class Operators {
           node.isPartitioned = false
         })
       },
-      listsRepeat: () => some([...world.sources.values()], (source) => this.#startAnew(source)),
+      listsRepeat: () => someProcess((process, source) => this.#startAnew(source, process)),
+      agentsRestart: () => someProcess((process, source) => this.#startAnew(source, process)),
+      agentsStandStill: () =>
+        someProcess((process) => {
+          world.tell(() => `${process.epoch} stands still`)
+          process.stops += 1
+          process.stoppedUntil = world.now + world.between(30 * SECOND, 15 * MINUTE)
+        }),
+      agentsAreCopied: () =>
+        someProcess((_, source) => {
+          if (source.processes.length > 1) source.processes.shift()
+          else if (source.node !== null) this.#startProcess(source)
+        }),
+      callersForge: () => this.#callers.forge(world.nodes.find(({ name }) => name === HOSTILE_NODE)!),
       processesCrash: () => some(processes.running(), (process) => processes.crash(process)),
       processesPause: () =>
         some(processes.running(), (process) => processes.pause(process, world.between(SECOND, 20 * SECOND))),
@@ -281,7 +359,7 @@ export class Operators {
           )
       },
       sourcesRunAhead: () =>
-        some([...world.sources.values()], ({ declaration, epoch }) => {
+        someProcess(({ epoch }, { declaration }) => {
           const head = this.#checks.shadow.head + 1_000
           const list = { entries: [], vanished: [], last: { entries: 0, digest: '', after: 0 } }
           const report = {
@@ -290,6 +368,7 @@ export class Operators {
             sequence: 1,
             head,
             begunAt: 0,
+            proven: world.chance(0.5),
             complete: true,
             because: [],
             ...list,
@@ -342,6 +421,8 @@ export class Operators {
     for (const source of world.sources.values())
       Object.assign(source, { isRetired: stateOf(source) === 'RETIRED', skipsPaused: false })
     const believed = [...world.sources.values()].filter((source) => stateOf(source) === 'ENABLED')
+    for (const source of world.sources.values())
+      if (!believed.includes(source)) this.#agents.forget(source, 'lost with the log')
     for (const life of world.lives)
       if (life.deadline === null && !believed.some((source) => sees(source, life)))
         life.excuse ??= 'lost with the log'
@@ -359,8 +440,31 @@ export class Operators {
     for (const hold of ['TOO_MANY_REAPS', 'SOURCE_AHEAD', 'CLOCK'] as const)
       if (network!.holds[hold] !== undefined && (world.isCalm || hold === 'TOO_MANY_REAPS'))
         this.#order({ type: 'resumeHold', hold, why: 'I looked' })
+    for (const { source: id } of network!.unknownSources) {
+      const source = world.sources.get(id)
+      if (
+        source === undefined ||
+        sources.get(id)?.state === 'ENABLED' ||
+        !(world.isCalm || world.chance(0.1))
+      )
+        continue
+      this.#order({ type: 'registerSource', declaration: source.declaration }, () =>
+        this.#order({ type: 'enableSource', id, acceptUnlisted: true }),
+      )
+    }
+    for (const { token, seq: version, address, state, quarantine } of this.#checks.shadow.records.values()) {
+      const isUsed = [...world.lives].some((life) => life.unit === address)
+      const isKept = state === 'QUARANTINED' && quarantine!.reason === 'IN_USE'
+      if (isKept && !isUsed && world.chance(0.3))
+        this.#order({ type: 'reap', token, version, why: 'nobody answers there' })
+    }
+    // Until the clock has caught up with the log, nothing grows older.
+    const behindMs = this.#checks.shadow.at - this.#processes.clock()
+    if (world.isCalm && behindMs > 0) this.#stepClock(behindMs)
     if (network!.recovering !== null && ![...sources.values()].some(({ state }) => state === 'ENABLED')) {
       for (const life of world.lives) life.excuse ??= 'an operator ended the recovery'
+      for (const source of world.sources.values())
+        this.#agents.forget(source, 'an operator ended the recovery')
       this.#order({ type: 'endRecovery', why: 'nobody else will' })
     }
     world.at(world.isCalm ? 10 * SECOND : world.between(10 * SECOND, 2 * MINUTE), () => this.#lookAfter())
@@ -370,6 +474,8 @@ export class Operators {
     this.#world.isCalm = true
     this.#processes.databaseAwayUntil = 0
     for (const node of this.#world.nodes) Object.assign(node, { isUp: true, isPartitioned: false })
+    // Two of one source prove nothing.
+    for (const { processes } of this.#world.sources.values()) processes.splice(1)
     this.#order({ type: 'resumeHold', hold: null, why: 'calm' })
     this.#order({ type: 'updatePool', name: 'pool', version: null, change: { draining: false } })
   }

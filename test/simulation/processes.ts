@@ -5,9 +5,9 @@
 import type { Command } from '../../src/core/command.ts'
 import type { Outcome } from '../../src/core/decide.ts'
 import type { Image } from '../../src/core/image.ts'
-import { type ClockWatch, watchClock } from '../../src/ledger/clock.ts'
+import { Clock } from '../../src/ledger/clock.ts'
 import type { Log } from '../../src/ledger/log.ts'
-import { createLoop, type Loop } from '../../src/ledger/loop.ts'
+import { Loop } from '../../src/ledger/loop.ts'
 import type { Checks } from './check.ts'
 import type { Database, Fate } from './memory-log.ts'
 import { NETWORK, SECOND, START, type World } from './world.ts'
@@ -15,9 +15,8 @@ import { NETWORK, SECOND, START, type World } from './world.ts'
 export type Process = {
   readonly name: string
   readonly loop: Loop
-  readonly clock: ClockWatch
+  readonly clock: Clock
   readonly log: Log
-  readonly monotonic: () => number
   isDead: boolean
   /** As by SIGSTOP, until this resolves. */
   stopped: Promise<void> | null
@@ -27,6 +26,25 @@ const DEADLINE_MS = 10 * SECOND
 /** A transaction that is left idle, and the connection of a dead client, are ended within this. */
 const IDLE_MS = 2 * SECOND
 const AWAY = 'the database is away'
+
+class WorldClock extends Clock {
+  readonly #world: World
+  readonly #offset: number
+
+  constructor(world: World, offset: number) {
+    super()
+    this.#world = world
+    this.#offset = offset
+  }
+
+  override now(): number {
+    return this.#world.now + this.#offset
+  }
+
+  override pause(ms: number): Promise<void> {
+    return new Promise((resolve) => this.#world.at(ms, resolve))
+  }
+}
 
 export class Processes {
   readonly all: Process[] = []
@@ -63,7 +81,7 @@ export class Processes {
   call(process: Process, command: Command, answered: (outcome: Outcome) => void): void {
     const call = this.#checks.begin(command)
     let isAnswered = false
-    void process.loop.submit(command, process.monotonic() + DEADLINE_MS).then((outcome) => {
+    void process.loop.submit(command, process.clock.now() + DEADLINE_MS).then((outcome) => {
       isAnswered = true
       if (process.isDead) return
       this.#checks.guarded(() => {
@@ -78,7 +96,7 @@ export class Processes {
 
   /** The image of a process, caught up. */
   image(process: Process, use: (image: Image) => void): void {
-    const got = process.loop.image(process.monotonic() + DEADLINE_MS)
+    const got = process.loop.image(process.clock.now() + DEADLINE_MS)
     got.then(
       (image) => {
         if (!process.isDead && image !== null) this.#checks.guarded(() => use(image))
@@ -89,7 +107,7 @@ export class Processes {
 
   /** The ledger's clock as a process has it. */
   now(process: Process): number {
-    return Math.max(process.clock.at(process.monotonic()), this.#checks.shadow.at)
+    return Math.max(process.clock.database(), this.#checks.shadow.at)
   }
 
   crash(process: Process, isOver = false): void {
@@ -106,13 +124,9 @@ export class Processes {
 
   /** As `ipledger recover --above`: before any process serves again. */
   recover(above: number): void {
-    const loop = createLoop(NETWORK, {
-      log: this.#database.connect(),
-      clock: watchClock(),
-      monotonic: () => this.#world.now,
-      pause: (ms) => this.#sleep(ms),
-      without: this.#world.without,
-    })
+    const { checks, without } = this.#world
+    const clock = new WorldClock(this.#world, 0)
+    const loop = new Loop(NETWORK, { log: this.#database.connect(), clock, checks, without })
     const actor = { name: 'operator', node: null }
     const envelope = { network: NETWORK, actor, requestId: null, fingerprint: null, traceId: null }
     const why = 'a backup was restored'
@@ -128,7 +142,7 @@ export class Processes {
 
   /** All that run compare the clock with their own. */
   compareClocks(): void {
-    for (const { clock, monotonic } of this.running()) clock.observe(this.clock(), monotonic(), monotonic())
+    for (const { clock } of this.running()) clock.observe(this.clock(), clock.now(), clock.now())
   }
 
   #sleep(ms: number): Promise<void> {
@@ -154,9 +168,7 @@ export class Processes {
     this.#started += 1
     const world = this.#world
     const name = `p${this.#started}`
-    const offset = world.between(0, 1_000_000)
-    const monotonic = () => world.now + offset
-    const clock = watchClock()
+    const clock = new WorldClock(world, world.between(0, 1_000_000))
     const forever = <T>() => new Promise<T>(() => {})
     /** Idle in transaction, it is ended by the server. */
     const idle = (): Promise<void> | undefined => {
@@ -179,27 +191,27 @@ export class Processes {
       beforeCommit: () => (process.isDead ? forever() : (idle()?.then(() => this.#fate()) ?? this.#fate())),
       afterCommit: () => (process.isDead ? forever() : (process.stopped ?? this.#dawdle(0.01))),
     })
-    const loop = createLoop(NETWORK, {
+    const loop = new Loop(NETWORK, {
       log,
       clock,
-      monotonic,
-      pause: (ms) => this.#sleep(ms),
+      checks: world.checks,
       without: world.without,
       losesNothing: !world.faults.has('failoverLosesTheEnd'),
       limits: { behind: 200 },
       observer: {
-        failed: (_network, what, error) => {
-          const { message, stack } = error as Error
-          world.tell(() => `${name}: ${what}: ${message}`)
-          if (what === 'vetoed') this.#checks.fail(`the database refused what ${name} decided: ${message}`)
-          const isBroken = error instanceof TypeError || error instanceof RangeError
-          if (isBroken || (what === 'load' && message !== AWAY))
-            this.#checks.fail(`${name} cannot go on: ${stack}`)
-        },
+        failed: (_network, what, error) =>
+          this.#checks.guarded(() => {
+            const { message, stack } = error as Error
+            world.tell(() => `${name}: ${what}: ${message}`)
+            if (what === 'vetoed') this.#checks.fail(`the database refused what ${name} decided: ${message}`)
+            const isBroken = error instanceof TypeError || error instanceof RangeError
+            if (isBroken || (what === 'load' && message !== AWAY))
+              this.#checks.fail(`${name} cannot go on: ${stack}`)
+          }),
       },
     })
-    const process: Process = { name, loop, clock, log, monotonic, isDead: false, stopped: null }
-    clock.observe(this.clock(), monotonic(), monotonic())
+    const process: Process = { name, loop, clock, log, isDead: false, stopped: null }
+    clock.observe(this.clock(), clock.now(), clock.now())
     world.tell(() => `${name} starts`)
     return process
   }

@@ -3,22 +3,34 @@
  * it is. Beside them the jobs, as the worker runs them: expiry, judging suspects with look-ups, looking again at what is
  * listed.
  */
+import { barsOf, coverageOf } from '../../src/core/attention.ts'
 import type { Command, LookUp } from '../../src/core/command.ts'
 import type { Entry } from '../../src/core/event.ts'
 import type { Image } from '../../src/core/image.ts'
-import { coverageOf, judge, type Question } from '../../src/core/judge.ts'
+import { judge, type Question } from '../../src/core/judge.ts'
 import { isOverdue } from '../../src/jobs/expire.ts'
-import { isShut } from '../../src/jobs/job.ts'
 import { suspectOf } from '../../src/jobs/judge.ts'
-import { mayBeActedOn } from '../../src/jobs/recheck.ts'
+import { isToBeLookedAt } from '../../src/jobs/recheck.ts'
 import { freshnessIfSame, slicingChanges } from '../../src/sources/intake.ts'
+import type { Agents } from './agents.ts'
 import type { Checks } from './check.ts'
 import type { Database, Tables } from './memory-log.ts'
 import type { Process, Processes } from './processes.ts'
-import { done, MINUTE, NETWORK, read, SECOND, type Source, toldBy, type World } from './world.ts'
+import {
+  done,
+  MINUTE,
+  NETWORK,
+  type Reporter,
+  read,
+  SECOND,
+  type Source,
+  toldBy,
+  type World,
+} from './world.ts'
 
 /** What a report is begun at; `isTaken`: it was acknowledged. */
-type Begun = Pick<Command<'report'>, 'head' | 'begunAt' | 'sequence' | 'epoch'> & { isTaken: boolean }
+type Begun = Pick<Command<'report'>, 'head' | 'begunAt' | 'sequence' | 'epoch'> &
+  Pick<Reporter, 'stops'> & { isTaken: boolean }
 
 /** Changes of a report that one command carries. */
 const SLICE = 8
@@ -28,13 +40,15 @@ export class Reporters {
   readonly #database: Database
   readonly #processes: Processes
   readonly #checks: Checks
+  readonly #agents: Agents
   #made = 0
 
-  constructor(world: World, database: Database, processes: Processes, checks: Checks) {
+  constructor(world: World, database: Database, processes: Processes, checks: Checks, agents: Agents) {
     this.#world = world
     this.#database = database
     this.#processes = processes
     this.#checks = checks
+    this.#agents = agents
   }
 
   get #tables(): Tables {
@@ -49,41 +63,50 @@ export class Reporters {
 
   // Reports.
 
-  start(source: Source): void {
+  start(source: Source, process: Reporter): void {
     const { intervalMs } = source.declaration
     const next = (): void => {
-      this.#begin(source)
+      if (!source.processes.includes(process)) return
+      this.#begin(source, process)
       this.#world.at(intervalMs * (0.9 + 0.2 * this.#world.random()), next)
     }
     this.#world.at(this.#world.between(0, intervalMs), next)
   }
 
   /** Begins a snapshot, gathers, and reports: to whichever processes run just then. */
-  #begin(source: Source): void {
+  #begin(source: Source, reporter: Reporter): void {
     const world = this.#world
-    const { node, epoch, declaration } = source
+    const { node, declaration } = source
+    const { epoch } = reporter
     const process = this.#processes.any()
     const isAway = process === undefined || world.now < this.#processes.databaseAwayUntil
     if (isAway || source.isRetired || node?.isPartitioned || node?.isUp === false) return
+    if (reporter.stoppedUntil > world.now) return
+    if (!this.#tables.sources.has(declaration.id)) {
+      this.#callInVain(source, process)
+      return
+    }
+    this.#agents.compare(source, reporter)
     const begun: Begun = {
       head: this.#tables.events.at(-1)!.event.seq,
       begunAt: this.#processes.now(process),
       sequence: (this.#tables.freshness.get(declaration.id)?.sequence ?? 0) + 1,
       epoch,
+      stops: reporter.stops,
       isTaken: false,
     }
     // One that lags reports what it knew a while ago as if it were of now.
     const isLagging = world.has('listsLag') && world.chance(0.2)
-    const entries = world.listOf(source)
+    const entries = world.listOf(source, reporter)
     const later = (ms: number, is: () => boolean, list: () => readonly Entry[]) =>
       world.at(world.between(0, ms), () => {
         const other = this.#processes.any()
-        if (other !== undefined && is()) this.#report(source, other, begun, list())
+        if (other !== undefined && is()) this.#report(source, reporter, other, begun, list())
       })
-    const isPresent = () => source.epoch === epoch
+    const isPresent = () => reporter.epoch === epoch
     if (isLagging) later(2 * MINUTE, isPresent, () => entries)
-    else if (world.chance(0.1)) later(5 * SECOND, isPresent, () => world.listOf(source))
-    else this.#report(source, process, begun, entries)
+    else if (world.chance(0.1)) later(5 * SECOND, isPresent, () => world.listOf(source, reporter))
+    else this.#report(source, reporter, process, begun, entries)
     if (world.has('listsRepeat') && world.chance(0.1))
       later(
         3 * MINUTE,
@@ -92,10 +115,31 @@ export class Reporters {
       )
   }
 
-  #report(source: Source, process: Process, begun: Begun, entries: readonly Entry[]): void {
+  /** Registered after the dump that was restored: as the intake tells the ledger. */
+  #callInVain({ declaration: { id } }: Source, process: Process): void {
+    const actor = { name: id, node: null }
+    const { losses } = this.#checks
+    const command: Command = {
+      ...this.#envelope(id, 'UNKNOWN_SOURCE'),
+      type: 'unknownSource',
+      source: id,
+      actor,
+    }
+    this.#processes.call(process, command, (outcome) => {
+      if (outcome.ok && losses === this.#checks.losses) this.#checks.calledInVain(id)
+    })
+  }
+
+  #report(
+    source: Source,
+    reporter: Reporter,
+    process: Process,
+    begun: Begun,
+    entries: readonly Entry[],
+  ): void {
     const world = this.#world
     const { id } = source.declaration
-    const { isTaken: isLate, ...at } = begun
+    const { isTaken: isLate, stops, ...at } = begun
     const complete = !(world.has('listsArePartial') && world.chance(0.3))
     const list = read(source, complete ? entries : entries.filter(() => world.chance(0.5)))
     const texts = complete ? list.map((entry) => JSON.stringify(entry)).sort() : []
@@ -104,7 +148,7 @@ export class Reporters {
     // What it lists no more is not told from here on; what it lists is told once that is acknowledged.
     if (
       complete &&
-      source.filled === null &&
+      reporter.filled === null &&
       !isLate &&
       this.#checks.shadow.sources.get(id)?.state === 'ENABLED'
     )
@@ -113,6 +157,12 @@ export class Reporters {
     const order = source.reports
     const taken = (): void => {
       begun.isTaken = true
+      if (complete) source.taken += 1
+      if (reporter.epoch === begun.epoch) {
+        reporter.reportedAt = stops
+        this.#agents.fill(source, reporter)
+      }
+      source.takenAt = Math.max(source.takenAt, begun.begunAt)
       // Of two that are under way at once nobody knows which is taken last.
       if (source.reports === order) for (const [address, one] of told) source.told.set(address, one)
     }
@@ -138,6 +188,7 @@ export class Reporters {
           type: 'report',
           source: id,
           ...at,
+          proven: true,
           complete,
           because,
           ...slice,
@@ -175,7 +226,8 @@ export class Reporters {
       this.#processes.image(process, (image) => {
         if (!this.#world.without.has('LISTED_IS_LOOKED_AT_AGAIN')) this.#recheck(process, image)
         this.#expire(process, image)
-        if (!isShut(image) && image.network!.holds.TOO_MANY_REAPS === undefined) this.#judge(process, image)
+        if (barsOf(image, this.#processes.now(process), 'REAP_ABSENT').length === 0)
+          this.#judge(process, image)
       })
     this.#world.at(this.#world.between(30 * SECOND, 2 * MINUTE), () => this.keepWorking())
   }
@@ -203,7 +255,7 @@ export class Reporters {
   }
 
   #recheck(process: Process, image: Image): void {
-    const addresses = [...image.sightings.keys()].filter((address) => mayBeActedOn(image, address))
+    const addresses = [...image.sightings.keys()].filter((address) => isToBeLookedAt(image, address))
     if (addresses.length > 0)
       this.#submit(process, { ...this.#envelope('job:recheck', 'RECHECK'), type: 'recheck', addresses })
   }
@@ -238,7 +290,7 @@ export class Reporters {
       const answers = questions.flatMap(({ source: id, address, owner }): LookUp[] => {
         const source = world.sources.get(id)
         if (source === undefined) return []
-        const found = world.lookUp(source, owner)
+        const found = world.lookUp(source, owner, address)
         world.tell(() => `${id} is asked for ${owner.kind} ${owner.uid}: ${found.answer}`)
         return [{ source: id, address, owner, ...found, detail: '', head, askedAt, attempts: 1 }]
       })

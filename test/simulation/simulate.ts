@@ -3,25 +3,27 @@
  * checks after every step. Towards the end the faults stop: what runs is then known, everybody ends, and within a bound all
  * addresses are free again.
  */
+
+import { coverageOf, isOfAnotherNode } from '../../src/core/attention.ts'
 import type { Known } from '../../src/core/command.ts'
 import { believedHead } from '../../src/core/decide-report.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
 import { isHeld, isLive, sightingsOf, unitAt } from '../../src/core/image.ts'
-import { coverageOf, judge } from '../../src/core/judge.ts'
-import { isListedAs } from '../../src/core/owner.ts'
+import { judge } from '../../src/core/judge.ts'
+import { isListedAs, RESERVE_KIND } from '../../src/core/owner.ts'
 import { isSingle } from '../../src/core/pool.ts'
 import { contains } from '../../src/core/ranges.ts'
-import type { RuleName } from '../../src/core/rules.ts'
+import { Agents } from './agents.ts'
 import { Callers } from './callers.ts'
 import { Checks, logLine, Violation } from './check.ts'
 import { createDatabase, type Tables } from './memory-log.ts'
 import { Operators } from './operators.ts'
 import { Processes } from './processes.ts'
 import { Reporters } from './reporters.ts'
-import { type Fault, MINUTE, NETWORK, START, World } from './world.ts'
+import { type Fault, MINUTE, NETWORK, type Rule, START, World } from './world.ts'
 
 export type Options = {
-  readonly without?: readonly RuleName[]
+  readonly without?: readonly Rule[]
   /** Faults beside those that the seed draws. */
   readonly faults?: readonly Fault[]
   /** Both stories are wanted. */
@@ -56,9 +58,11 @@ export async function simulate(seed: number, events: number, options: Options = 
   const database = createDatabase(() => START + world.now + world.clockOffset, 50)
   const checks = new Checks(world)
   const processes = new Processes(world, database, checks)
-  const reporters = new Reporters(world, database, processes, checks)
   const callers = new Callers(world, processes)
-  const operators = new Operators(world, database, processes, checks, reporters)
+  const agents = new Agents(world, checks, (command, answered) => callers.send(command, answered))
+  callers.agents = agents
+  const reporters = new Reporters(world, database, processes, checks, agents)
+  const operators = new Operators(world, database, processes, checks, reporters, agents, callers)
   database.onCommit = (_network, write) => {
     checks.guarded(() => checks.committed(write))
     if (write.events.some(({ event }) => event.type === 'era.begun')) operators.eraBegun = database.commits
@@ -110,10 +114,14 @@ export async function simulate(seed: number, events: number, options: Options = 
     const wrong = notCalm(checks, tables)
     if (wrong !== null) checks.fail(wrong)
     callers.endAll()
+    for (const source of world.sources.values()) agents.forget(source)
     await goFor(FREE_MS)
     checkFree(checks, tables)
-    operators.tidy()
-    await goFor(5 * MINUTE)
+    // What ends contested is kept for nobody, which the second word ends.
+    for (const _ of [1, 2]) {
+      operators.tidy()
+      await goFor(5 * MINUTE)
+    }
     await compareAll()
     for (const { pool, counts } of checks.shadow.pools.values())
       if (counts.RESERVED + counts.ACTIVE + counts.QUARANTINED > 0)
@@ -153,13 +161,21 @@ function notCalm({ shadow }: Checks, { freshness }: Tables): string | null {
     const unit = unitAt(shadow, address)
     const record = unit === null ? undefined : shadow.records.get(unit.address)
     for (const one of unit === null ? [] : sightingsOf(shadow, unit.address)) {
-      const head = isLive(one) ? believedHead(evidence, one) : null
+      const isSpare = one.owner?.kind === RESERVE_KIND
+      const head = isLive(one) && !isSpare ? believedHead(evidence, one) : null
       if (head === null || head < (record?.seq ?? 0)) continue
-      const isSpent = (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
+      const { heldOn, pool } = unit!.place
+      // Whoever lists it there first may be of this node.
+      const isFull = (heldOn.get(one.node) ?? 0) >= (pool.nodeLimit ?? Infinity)
+      const isSpent = isFull || (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
       const isLeased = contains(unit!.place.pool.allocatable, unit!.value)
       if (!isHeld(record) && !isSpent && isLeased) return `${address} is free, and ${one.source} lists it`
       const isTheirs =
-        isHeld(record) && one.owner !== null && record.state !== 'QUARANTINED' && isSingle(unit!.place.pool)
+        isHeld(record) &&
+        one.owner !== null &&
+        record.state !== 'QUARANTINED' &&
+        isSingle(unit!.place.pool) &&
+        !isOfAnotherNode(shadow, one, record)
       if (isTheirs && !isListedAs(record.owner!, one.owner!))
         return `${address} is ${record.state} for ${record.owner!.name}, and ${one.source} lists it for ${one.owner!.name}`
     }
@@ -173,7 +189,8 @@ function checkFree(checks: Checks, { freshness, lookUps }: Tables): void {
   const coverage = coverageOf(shadow)
   for (const record of shadow.records.values()) {
     if (!isHeld(record) || record.owner?.kind === 'infrastructure') continue
-    if (record.state === 'QUARANTINED' && record.quarantine!.reason === 'OPERATOR') continue
+    const isAnOperators = ['OPERATOR', 'IN_USE'].includes(record.quarantine?.reason ?? '')
+    if (record.state === 'QUARANTINED' && isAnOperators) continue
     const answers = lookUps.get(record.address) ?? []
     const evidence = {
       image: shadow,

@@ -2,17 +2,24 @@
  * What really is, whatever ipledger believes: nodes, the lives of workloads on them, the addresses that they use, what each
  * source sees of it, and what each has told. Time is simulated; all chance comes from the seed.
  */
-import type { LookUp } from '../../src/core/command.ts'
+import type { Actor, LookUp } from '../../src/core/command.ts'
 import type { Entry, SourceDeclaration } from '../../src/core/event.ts'
 import { createHeap } from '../../src/core/heap.ts'
-import { attachmentKey, type Owner } from '../../src/core/owner.ts'
-import type { RuleName } from '../../src/core/rules.ts'
+import { attachmentKey, type Owner, RESERVE_KIND } from '../../src/core/owner.ts'
+import { RULES, type RuleName } from '../../src/core/rules.ts'
+import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
 import { readingEntries } from '../../src/sources/entries.ts'
+import { inventedList } from './hostile.ts'
 
 export const NETWORK = 'net'
 export const START = Date.UTC(2026, 0, 1)
 export const SECOND = 1_000
 export const MINUTE = 60_000
+
+/** What a world may be without: a rule of the core, or a check of the loop. */
+export type Rule = RuleName | keyof LoopChecks
+const CHECKS = Object.keys(ALL_CHECKS) as (keyof LoopChecks)[]
+export const ALL_RULES: readonly Rule[] = [...RULES, ...CHECKS]
 
 /** What goes wrong in a seed: a random part of this. */
 export const FAULTS = [
@@ -62,14 +69,33 @@ export const FAULTS = [
   'operatorsQuarantine',
   'sourcesChange',
   'sourcesRunAhead',
+  'nodesHaveAgents',
+  'nodesHaveTwoAgents',
+  'agentsRestart',
+  'agentsStandStill',
+  'agentsAreCopied',
+  'poolsLimitNodes',
+  'addressesAreAnswered',
+  'sourcesInvent',
+  'callersForge',
+  'strangersHide',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
 /** What a rule is for, where without this it is rarely all that stands between a workload and another. */
-export const FAULTS_FOR: Partial<Record<RuleName, readonly Fault[]>> = {
+export const FAULTS_FOR: Partial<Record<Rule, readonly Fault[]>> = {
   OLDER_LISTS_ONLY_PROTECT: ['callsAreSlow', 'livesOverlap', 'strangersAppear', 'listsLag'],
+  NUMBER_BEYOND_NEEDS_A_PROOF: ['sourcesRunAhead'],
+  UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN: ['sourcesChange', 'backupIsRestored'],
+  CLOCK_HOLD_KEEPS_RECOVERY: ['clockGoesForward', 'backupIsRestored'],
   EVERY_WITNESS_MISSES: ['nodesReboot', 'lookUpsLie'],
+  CONTESTED_IS_KEPT: ['strangersAppear', 'strangersHide'],
+  WARNED_COMMIT_IS_UNKNOWN: ['commitsAreWarned', 'failoverLosesTheUnconfirmed'],
+  ONE_WORD_FILLS_NO_POOL: ['callersSeeGhosts'],
 }
+
+/** Where somebody is who invents lists and forges calls, in some seeds. */
+export const HOSTILE_NODE = 'n2'
 
 export type Node = { readonly name: string; isUp: boolean; isPartitioned: boolean }
 
@@ -77,7 +103,11 @@ export type Node = { readonly name: string; isUp: boolean; isPartitioned: boolea
 export type Life = {
   readonly id: number
   readonly owner: Owner
+  /** Its caller's token is bound to its node: its calls go as the node's agent makes them. */
+  readonly isBound: boolean
   node: Node
+  /** What it got of its node's agent while the service was away. */
+  spare: Spare | null
   /** asking: without an address; pending: promised one; running: uses it; gone: ended. */
   state: 'asking' | 'pending' | 'running' | 'gone'
   /** What was leased, and the address in it that is used. */
@@ -94,6 +124,31 @@ export type Life = {
   isPaused: boolean
 }
 
+/** An address that an agent holds for an outage, in the memory of its process only. */
+export type Spare = {
+  /** Its holder in the ledger. */
+  readonly owner: Owner
+  readonly address: string
+  readonly token: number
+  /** Who is getting it, or got it. */
+  taker: Life | null
+  givenAt: number | null
+  /** As of a life. */
+  excuse: string | null
+}
+
+/** A process that reports for a source. */
+export type Reporter = {
+  epoch: string
+  /** It has just started, and knows so many entries so far; null: all of them. */
+  filled: number | null
+  readonly spares: Set<Spare>
+  /** How often it stood still, until when it does, and how often it had before the last report that was taken. */
+  stops: number
+  stoppedUntil: number
+  reportedAt: number
+}
+
 /** For whom an address is listed, and on which node. */
 export type Told = { readonly attachment: string; readonly node: string }
 
@@ -106,13 +161,20 @@ export type Source = {
   /** It lists only what is not paused; asked, it knows better. */
   skipsPaused: boolean
   isRetired: boolean
-  epoch: string
-  /** It has just started, and knows so many entries so far; null: all of them. */
-  filled: number | null
+  /** Complete reports that were taken in this era. */
+  taken: number
+  /** Two: somebody copied an agent. None of two knows of the other. */
+  readonly processes: Reporter[]
+  /** It is an agent, which keeps so many spare addresses; -1: it is none. */
+  readonly spares: number
+  /** What it lists is made up. */
+  readonly isHostile: boolean
   /** Sent so far. */
   reports: number
   /** When the last complete one was begun, by the ledger's clock; of this era. */
   completeAt: number
+  /** When the last report that was taken was begun. */
+  takenAt: number
   /** By address: what ipledger has acknowledged to be listed live there. */
   readonly told: Map<string, Told>
 }
@@ -123,6 +185,7 @@ type Stopped = { readonly life: Life; readonly entry: Entry; readonly until: num
 export class World {
   readonly faults: Set<Fault>
   readonly without: ReadonlySet<RuleName>
+  readonly checks: LoopChecks
   readonly nodes: readonly Node[] = ['n0', 'n1', 'n2'].map((name) => ({
     name,
     isUp: true,
@@ -146,13 +209,20 @@ export class World {
   readonly #due = createHeap<Due>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order))
   #afterwards: (() => void)[] = []
 
-  constructor(seed: number, forced: readonly Fault[], without: ReadonlySet<RuleName>, tells: boolean) {
+  constructor(seed: number, forced: readonly Fault[], without: ReadonlySet<Rule>, tells: boolean) {
     this.#state = seed >>> 0
     this.#tells = tells
-    this.without = without
+    this.without = without as ReadonlySet<RuleName>
+    this.checks = Object.fromEntries(CHECKS.map((one) => [one, !without.has(one)])) as LoopChecks
     this.faults = new Set([...FAULTS.filter(() => this.chance(0.3)), ...forced])
     // Who is lied to in lists and in answers has nothing to go by.
-    const lists: readonly Fault[] = ['listsMiss', 'listsLag', 'listsSkipPaused']
+    const lists: readonly Fault[] = [
+      'listsMiss',
+      'listsLag',
+      'listsSkipPaused',
+      'sourcesInvent',
+      'strangersHide',
+    ]
     if (this.faults.has('lookUpsLie') && lists.some((fault) => this.faults.has(fault)))
       for (const fault of this.chance(0.5) ? lists : (['lookUpsLie'] as const)) this.faults.delete(fault)
   }
@@ -235,32 +305,45 @@ export class World {
 
   // Sources.
 
-  /** What a source lists: what it sees, and for a while what has stopped. */
-  listOf(source: Source): readonly Entry[] {
+  /** What a source lists: what it sees, what it holds, and for a while what has stopped. */
+  listOf(source: Source, process: Reporter): readonly Entry[] {
     const misses = this.has('listsMiss') && this.chance(0.5)
-    const entries: Entry[] = []
+    const entries: Entry[] = source.isHostile ? [...inventedList(this, source.node!)] : []
     for (const life of this.lives)
       if (sees(source, life) && !(misses && life.id % 3 === 0))
         entries.push(asSeenBy(source, entryOf(life, life.isPaused ? 'paused' : 'running')))
     for (const { life, entry, until } of this.stopped) {
-      const isThere = source.node === null || source.node === life.node
+      const isThere = !source.isHostile && (source.node === null || source.node === life.node)
       if (until > this.now && isThere && !this.livesOf(life.owner).some(({ state }) => state === 'running'))
         entries.push(asSeenBy(source, entry))
     }
+    for (const { givenAt, owner, address } of process.spares)
+      if (givenAt === null) entries.push({ address, ...owner, node: source.node!.name })
     // What is listed twice must not hide that a list is still being filled.
     const all = read(source, entries)
-    if (source.filled !== null)
-      source.filled = source.filled < all.length && !this.isCalm ? source.filled + 1 : null
-    const list = all.slice(0, source.filled ?? undefined)
+    if (process.filled !== null)
+      process.filled = process.filled < all.length && !this.isCalm ? process.filled + 1 : null
+    const list = all.slice(0, process.filled ?? undefined)
     return this.has('listsRepeat') && list.length > 0 ? [...list, this.pick(list)] : list
   }
 
   /** What a source answers when it is asked whether a workload still exists. */
-  lookUp({ node }: Source, owner: LookUp['owner']): Pick<LookUp, 'answer' | 'terminalSince'> {
+  lookUp(
+    { node, processes }: Source,
+    owner: LookUp['owner'],
+    address: string,
+  ): Pick<LookUp, 'answer' | 'terminalSince'> {
     const is = (answer: LookUp['answer'], terminalSince: number | null = null) => ({ answer, terminalSince })
     if (node !== null && (node.isPartitioned || !node.isUp)) return is('error')
     if (this.has('lookUpsFail') && this.chance(0.3)) return is(this.pick(['error', 'unknown'] as const))
     if (this.has('lookUpsLie') && this.chance(0.3)) return is('gone')
+    const process = this.pick(processes)
+    if (process.stoppedUntil > this.now) return is('error')
+    if (owner.kind === RESERVE_KIND) {
+      const isThere = [...this.lives].some((life) => life.unit === address && life.node === node)
+      const spare = [...process.spares].find((one) => one.owner.name === owner.name)
+      return is(isThere || (spare !== undefined && isAlive(this, spare)) ? 'live' : 'gone')
+    }
     const lives = this.livesOf(owner)
     if (lives.length === 0) {
       const endedAt = this.ended.get(`${owner.kind} ${owner.uid}`) ?? Number.NEGATIVE_INFINITY
@@ -276,6 +359,16 @@ export class World {
   }
 }
 
+/** Who calls: bound to a node, or to none. */
+export function callerOf(node: string | null): Actor {
+  return { name: node === null ? 'caller' : `caller@${node}`, node }
+}
+
+/** The node that an actor's word is bound to; empty: none. */
+export function nodeOfWord({ sources }: World, actor: string): string {
+  return actor.startsWith('caller@') ? actor.slice(7) : (sources.get(actor)?.declaration.node ?? '')
+}
+
 /** A list as the intake reads it: each owner at an address once. */
 export function read({ declaration: { node } }: Source, given: readonly Entry[]): readonly Entry[] {
   return done(readingEntries(given, { network: NETWORK, node })).entries
@@ -289,12 +382,18 @@ export function done<T>(work: Generator<void, T>): T {
   }
 }
 
+/** Free, or so young that who got it may be about to configure it. */
+function isAlive({ now }: World, { givenAt }: Spare): boolean {
+  return givenAt === null || now - givenAt < 5 * MINUTE
+}
+
 /** No source reads infrastructure. */
 function isCovered({ owner }: Life): boolean {
   return owner.kind !== 'infrastructure'
 }
 
-export function sees({ node, skipsPaused }: Source, life: Life): boolean {
+export function sees({ node, skipsPaused, isHostile }: Source, life: Life): boolean {
+  if (isHostile) return false
   if (life.state !== 'running' || life.isHidden || (life.isPaused && skipsPaused)) return false
   return isCovered(life) && (node === null || node === life.node)
 }

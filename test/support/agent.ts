@@ -27,7 +27,7 @@ type ReportAnswer = {
 }
 
 /** What a report is begun at. */
-export type Begun = { readonly sequence: string; readonly head: string; readonly begunAt: string }
+export type Begun = Readonly<Record<'sequence' | 'head' | 'begunAt' | 'proof', string>>
 
 export type Verification = {
   readonly id: string
@@ -107,8 +107,8 @@ export async function createAgent(
       through = other
     },
     async begin() {
-      const { sequence, head, begunAt } = await ask('BeginSnapshot', {})
-      return { sequence, head, begunAt }
+      const { sequence, head, begunAt, proof } = await ask('BeginSnapshot', {})
+      return { sequence, head, begunAt, proof }
     },
     entries: () =>
       reality

@@ -5,13 +5,16 @@
 import { blockSize, formatValue } from '../../src/core/address.ts'
 import {
   addressValue,
+  compareFreed,
   type Image,
   isListed,
-  offer,
   type PoolState,
+  pushFree,
+  readyAt,
   recordsIn,
   restedBy,
   takeCandidate,
+  unitAt,
 } from '../../src/core/image.ts'
 import { POLICY } from '../../src/core/policy.ts'
 import { poolSize } from '../../src/core/pool.ts'
@@ -36,6 +39,9 @@ export function canonical(image: Image, now: number) {
     listedBy: sorted(image.listedBy).flatMap(([source, listed]) =>
       listed.size === 0 ? [] : [[source, [...listed].map((one) => JSON.stringify(one)).sort()]],
     ),
+    vanishedBy: sorted(image.vanishedBy).flatMap(([source, vanished]) =>
+      vanished.size === 0 ? [] : [[source, [...vanished].map((one) => JSON.stringify(one)).sort()]],
+    ),
     quarantinedBy: sorted(image.quarantinedBy),
     closings: sorted(image.closings).filter(([, at]) => at + POLICY.retryHorizonMs > now),
     reaps: image.reaps.filter((at) => at > now - POLICY.holdWindowMs),
@@ -45,6 +51,7 @@ export function canonical(image: Image, now: number) {
         pool: place.pool.settings,
         version: place.pool.version,
         counts: { ...place.counts },
+        heldOn: sorted(place.heldOn),
         next: nextCandidates(image, place, now, 6),
       })),
     poolsInOrder: image.poolsInOrder.map(({ pool }) => pool.cidr),
@@ -60,7 +67,7 @@ export function nextCandidates(image: Image, place: PoolState, now: number, most
     if (!taken.includes(address)) taken.push(address)
     else break
   }
-  for (const address of taken) offer(image, place, address)
+  for (const address of taken) pushFree(image, place, address)
   return taken
 }
 
@@ -77,18 +84,27 @@ export function expectedCandidates(
   for (const { first, last } of pool.allocatable) {
     for (let value = first; value <= last && untouched.length < most; value += size) {
       const address = formatValue(pool.family, value)
-      if (!image.records.has(address) && !isListed(image, address)) untouched.push(address)
+      if (!image.records.has(address) && !isListed(image, address) && readyAt(image, address) === null)
+        untouched.push(address)
     }
   }
-  const rested = [...recordsIn(image, pool)]
+  const units = new Set([
+    ...[...recordsIn(image, pool)].map(({ address }) => address),
+    ...[...image.sightings.keys()].filter((unit) => unitAt(image, unit)?.place === place),
+  ])
+  const rested = [...units]
+    .map((address) => ({
+      address,
+      availableAt: readyAt(image, address) ?? Number.POSITIVE_INFINITY,
+      seq: image.records.get(address)?.seq ?? 0,
+    }))
     .filter(
-      (one) =>
-        one.state === 'FREE' &&
-        one.availableAt! <= restedBy(image, now) &&
-        contains(pool.allocatable, addressValue(one.address).value) &&
-        !isListed(image, one.address),
+      ({ address, availableAt }) =>
+        availableAt <= restedBy(image, now) &&
+        contains(pool.allocatable, addressValue(address).value) &&
+        !isListed(image, address),
     )
-    .sort((a, b) => a.availableAt! - b.availableAt! || a.seq - b.seq)
+    .sort(compareFreed)
     .map(({ address }) => address)
   return [...untouched, ...rested].slice(0, most)
 }

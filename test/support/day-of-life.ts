@@ -31,7 +31,7 @@ import {
   type Step,
   source,
 } from '../core/given.ts'
-import { NETWORK, playAll, storeScene } from './stored-scene.ts'
+import { judgeScene, NETWORK, playAll, storeScene } from './stored-scene.ts'
 
 export const DAY_NETWORK = NETWORK
 /** Its holders, one after the other: released by the first, reaped from the second, in conflict with the third. */
@@ -103,8 +103,8 @@ function play(world: World): { readonly scene: Scene; readonly storied: readonly
     for (const list of listed.values())
       for (const entry of list) if (entry.startsWith(`${who}@`)) list.delete(entry)
   }
-  const end = (who: string, removalConfirmed = true) => {
-    run(release(who, removalConfirmed))
+  const end = (who: string, removal: 'CONFIRMED' | 'UNCONFIRMED' = 'CONFIRMED') => {
+    run(release(who, removal))
     vanish(who)
   }
   const silent = new Set<string>()
@@ -183,6 +183,12 @@ function play(world: World): { readonly scene: Scene; readonly storied: readonly
           why: 'restored from a backup',
         }),
       )
+      // A node of after the backup calls, and is to be no more.
+      run(
+        command({ type: 'unknownSource', source: 'node-8', actor: { name: 'agent-8', node: 'node-8' } }),
+        register('node-8', { node: 'node-8' }),
+        command({ type: 'retireSource', id: 'node-8' }),
+      )
       look(3)
     },
     4: () => {
@@ -196,16 +202,17 @@ function play(world: World): { readonly scene: Scene; readonly storied: readonly
     5: () => {
       inTurn(2)
       listed.get('node-1')!.add(`shop-stray/1@${STRAY_ADDRESS}`)
-      end('shop-web-0/1', false)
+      end('shop-web-0/1', 'UNCONFIRMED')
     },
     6: () => {
       run(reap(at('shop-web-1/1')))
       vanish('shop-web-1/1')
-      run(quarantine('10.20.0.180'))
+      run(quarantine('10.20.0.180'), release(start('shop-probed', 'node-2'), 'IN_USE_BY_ANOTHER'))
+      vanish('shop-probed/1')
       listed.get('node-1')!.add('?@10.20.0.200')
     },
     7: () => {
-      listed.get('node-2')!.add(`${GHOST}/1@${STORIED_ADDRESS}`)
+      listed.get('node-1')!.add(`${GHOST}/1@${STORIED_ADDRESS}`)
       // Its node has burnt.
       listed.delete(LOST_NODE)
       run(reapNode(LOST_NODE))
@@ -284,4 +291,5 @@ async function store(client: pg.Client, { scene, samples }: World): Promise<void
        values ('${NETWORK}', $1, $2, $3, $4, $5, $6, to_timestamp($7::float8 / 1000), $8, $9, to_timestamp($10::float8 / 1000), $11)`,
       [id, of.kind, of.name, of.uid, address, answer, terminalSince, detail, head, askedAt, attempts],
     )
+  await judgeScene(client, scene.image)
 }

@@ -232,7 +232,7 @@ export function openScene({
     finding,
     codes: async (address) => ((await finding(address))?.because ?? []).map(({ code }) => code),
     async attention(...codes) {
-      return (await call.ok('LivenessService/ListAttention', { network, codes })).items
+      return (await call.ok('LivenessService/ListAttention', { network, codes, each: true })).items
     },
   }
 }

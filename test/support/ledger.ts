@@ -7,6 +7,7 @@ import type { Reads } from '../../src/ledger/reads.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { newScene, type Step } from '../core/given.ts'
+import { TestClock } from './clock.ts'
 import type { TestDatabase } from './database.ts'
 import { NETWORK } from './stored-scene.ts'
 
@@ -25,7 +26,7 @@ export async function useTestLedger(database: TestDatabase): Promise<TestLedger>
   let offset = 0
   const ledger = await openLedger({
     url: database.serviceUrl,
-    clock: () => Date.now() + offset,
+    clock: new TestClock({ database: () => Date.now() + offset }),
     limits: { deadlineMs: 60_000 },
   })
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test', max: 4 })

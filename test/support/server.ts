@@ -11,6 +11,11 @@ const PASSWORD = 'test'
 /** In memory where the machine has it: a cluster is made in a third of the time. fsync stays on: the service refuses a server without it. */
 export const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
+type TestServer = Pick<ServerProcess, 'url' | 'pid' | 'stop'> & {
+  /** Stops it in order; starts it on what `meanwhile` makes of its directory. Default: at the same port. */
+  readonly restart: (meanwhile: (dataDirectory: string) => void, port?: number) => Promise<void>
+}
+
 /**
  * A PostgreSQL server of its own: for all test files (`postgres.ts`), and for the few that stop it, or change roles,
  * which belong to the whole server. `fill` may put the data of another server there. IPLEDGER_TEST_POSTGRES=15 takes
@@ -19,7 +24,7 @@ export const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 export async function startTestServer(
   settings: Readonly<Record<string, string>> = {},
   fill: (dataDirectory: string) => Promise<void> = async () => {},
-): Promise<Pick<ServerProcess, 'url' | 'pid' | 'stop'>> {
+): Promise<TestServer> {
   sweep()
   const directory = mkdtempSync(join(HOME, PREFIX))
   // PostgreSQL does not run as root; the user it runs as must pass through.
@@ -51,8 +56,13 @@ export async function startTestServer(
     })
   let server = await run()
   return {
-    url: server.url,
+    url: (database) => server.url(database),
     pid: () => server.pid(),
+    restart: async (meanwhile, port = server.port) => {
+      await server.stop()
+      meanwhile(join(directory, 'postgres'))
+      server = await run(port)
+    },
     stop: async () => {
       await restarted
       await server.stop()

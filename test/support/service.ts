@@ -12,6 +12,7 @@ import { createAskedSources } from '../../src/sources/ask.ts'
 import type { Intake } from '../../src/sources/intake.ts'
 import { createIntake } from '../../src/sources/intake.ts'
 import { createLogger } from '../../src/telemetry.ts'
+import { TestClock } from './clock.ts'
 import { type TestDatabase, useTestDatabase } from './database.ts'
 import { type Rpc, rpc } from './rpc.ts'
 import { expectVerified } from './verified.ts'
@@ -115,7 +116,8 @@ async function start(
   const open = new AsyncDisposableStack()
   try {
     const log = createLogger(config.logLevel)
-    const options = { worker: false, movedBy: () => time.movedBy }
+    const clock = new TestClock({ movedBy: () => time.movedBy })
+    const options = { worker: false, clock }
     const { ledger, server } = await openService(config, log, open, options)
     return {
       url: callersUrl(config.host, server.httpPort),

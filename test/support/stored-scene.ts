@@ -1,9 +1,12 @@
 /** A scene of the core written to a database as the loop writes it: its events with their digests, and its image as rows. */
 import type pg from 'pg'
+import { AttentionList, attentionOf } from '../../src/core/attention.ts'
 import type { Command } from '../../src/core/command.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
-import { cellsOf, digestOf, textOf } from '../../src/ledger/event-text.ts'
+import type { Image } from '../../src/core/image.ts'
+import { digestOf, textOf } from '../../src/ledger/event-text.ts'
 import type { Write } from '../../src/ledger/log.ts'
+import { type Ask, attentionToLeases, readFindings, writeAttention } from '../../src/ledger/read-attention.ts'
 import { writeStatements } from '../../src/ledger/tables.ts'
 import { decideOnce, newScene, type Scene, type Step } from '../core/given.ts'
 
@@ -13,7 +16,7 @@ const FIRST = '0'.repeat(64)
 export function chain(network: string, events: readonly LedgerEvent[]): Write['events'] {
   let digest = FIRST
   return events.map((event) => {
-    const text = textOf(cellsOf(network, event))
+    const text = textOf(network, event)
     digest = digestOf(digest, text)
     return { event, digest, text }
   })
@@ -42,11 +45,26 @@ export function played(...steps: readonly Step[]): Scene {
   return playAll(newScene(), steps)
 }
 
+/** What waits for a person, as the job writes it now. */
+export async function judgeScene(client: pg.Client, image: Image, network = NETWORK): Promise<void> {
+  const ask: Ask = async (text, values) => (await client.query(text, [...values])).rows
+  const list = new AttentionList()
+  const now = Date.now()
+  const found = await readFindings(ask, network)
+  for (const one of attentionOf({ image, now, ...found })) list.add(one)
+  for await (const items of attentionToLeases(image)) for (const one of items) list.add(one)
+  await writeAttention(ask, network, list.items(), now)
+}
+
 /** With a superuser's connection, into an empty database. Answers the digest of the last event. */
-export async function storeScene(client: pg.Client, { image, events, freshness }: Scene): Promise<string> {
-  const chained = chain(NETWORK, events)
-  await client.query('insert into ipledger.network_lock (network_id) values ($1)', [NETWORK])
-  const statements = writeStatements(NETWORK, {
+export async function storeScene(
+  client: pg.Client,
+  { image, events, freshness }: Scene,
+  network = NETWORK,
+): Promise<string> {
+  const chained = chain(network, events)
+  await client.query('insert into ipledger.network_lock (network_id) values ($1)', [network])
+  const statements = writeStatements(network, {
     events: chained,
     records: [...image.records.values()],
     pools: [...image.pools.values()].map(({ pool }) => pool),
@@ -57,5 +75,6 @@ export async function storeScene(client: pg.Client, { image, events, freshness }
     requests: [],
   })
   for (const { text, values } of statements) await client.query(text, [...values])
+  if (image.network !== null) await judgeScene(client, image, network)
   return chained.at(-1)?.digest ?? FIRST
 }

@@ -3,10 +3,11 @@ import { existsSync, readFileSync } from 'node:fs'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import type { Command } from 'commander'
 import { expect, test } from 'vitest'
-import { MEANINGS } from '../../src/api/errors.ts'
+import { MEANINGS } from '../../src/api/codec/errors.ts'
 import { createProgram } from '../../src/cli/program.ts'
 import { readConfig } from '../../src/config.ts'
 import { QUARANTINE_REASONS } from '../../src/core/event.ts'
+import { exitsOf, LIFECYCLE } from '../../src/core/lifecycle.ts'
 import { LAST_ERA, POLICY } from '../../src/core/policy.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { MOST_ENTRIES } from '../../src/sources/source.ts'
@@ -51,9 +52,33 @@ test('errors are those the API answers by', () => {
   )
 })
 
-test('every reason of a quarantine is there', () => {
-  expect(tableIn('docs/concepts.md', '| reason | because | ends by |').map(([reason]) => reason)).toEqual(
-    QUARANTINE_REASONS.map((reason) => `\`${reason}\``),
+test('the life of an address is the one of the core', () => {
+  const code = (words: readonly string[]) => words.map((word) => `\`${word}\``).join(', ')
+  const sentence = (words: readonly string[]) => {
+    const text = words.join('; or ')
+    return `${text[0]!.toUpperCase()}${text.slice(1)}`
+  }
+  const held = LIFECYCLE.reap.from
+  const whatIs = (from: readonly string[]) => {
+    if (from.includes('FREE')) return 'free'
+    const others = held.filter((one) => !from.includes(one))
+    return from.length < 6 ? code(from) : others.length === 0 ? 'held' : `held, not ${code(others)}`
+  }
+  const rows = Object.values(LIFECYCLE)
+  const changes = rows.filter(({ event }) => event !== 'lease.quarantined')
+  expect(tableIn('docs/concepts.md', '| what happens | to what is | makes it |')).toEqual(
+    changes.map(({ when, from, to }) => [
+      sentence([when]),
+      whatIs(from),
+      to === null ? 'stays so' : code([to]),
+    ]),
+  )
+  expect(tableIn('docs/concepts.md', '| reason | because | ends by |')).toEqual(
+    QUARANTINE_REASONS.map((reason) => {
+      const because = rows.filter(({ to }) => to === reason).map(({ when }) => when)
+      const exits = exitsOf(reason, null)
+      return [code([reason]), sentence(because), exits.length === 0 ? 'an operator only' : exits.join(' or ')]
+    }),
   )
 })
 
@@ -111,7 +136,7 @@ test('the flows are there', () => {
 
 test.each(steps.map(([, name, path]) => [name!, path!] as const))('%s is in %s', (name, path) => {
   expect(source(path)).toMatch(
-    new RegExp(`(function\\*? ${name}\\b|\\b${name}: (async|\\w+\\()|async ${name}\\()`),
+    new RegExp(`(function\\*? ${name}\\b|\\b${name}: (async|\\w+\\()|^ +(async )?${name}\\()`, 'm'),
   )
 })
 

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
-import { RULES } from '../../src/core/rules.ts'
+import { ALL_RULES } from '../simulation/world.ts'
 import { textOf } from '../support/docs.ts'
 import { ROOT } from '../support/root.ts'
 
@@ -29,7 +29,7 @@ const scenes = readdirSync(INCIDENTS)
 
 test('each rule that a scene names is one', () => {
   const named = scenes.flatMap(({ rules }) => rules)
-  expect(named.filter((one) => !(RULES as readonly string[]).includes(one))).toEqual([])
+  expect(named.filter((one) => !(ALL_RULES as readonly string[]).includes(one))).toEqual([])
 })
 
 test('each scene is in the page, and the page says what shows each incident', async () => {

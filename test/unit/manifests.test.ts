@@ -83,7 +83,7 @@ describe.each(workloads)('$name', ({ labels, selector, pod, containers }) => {
       for (const probe of [readinessProbe, livenessProbe, startupProbe])
         if (probe !== undefined) {
           expect(names).toContain(probe.httpGet.port)
-          expect(text('src/api/pages.ts')).toContain(`'${probe.httpGet.path}':`)
+          expect(text('src/api/http/pages.ts')).toContain(`'${probe.httpGet.path}':`)
         }
       for (const { containerPort } of ports) expect(CONFIG).toContain(`65_535, ${containerPort})`)
     }

@@ -56,10 +56,10 @@ describe('counting', () => {
     tell.failed('blue', 'vetoed', null)
     tell.failed('blue', 'unknown', null)
     tell.loaded('blue', { records: 1, ms: 20 })
-    tell.eraBegun('blue', 1, 'restored')
     const header = { seq: 1, at: 1, actor: 'a', requestId: null, traceId: null }
     const event = (body: object) => tell.event('blue', { ...header, ...body } as LedgerEvent)
     event({ type: 'lease.reaped', cause: 'PROVEN_ABSENT' })
+    event({ type: 'era.begun', cause: 'ERA', details: { era: 1, why: 'restored' } })
     tell.clockStep(-5_000)
     expect(await page()).toEqual(
       expect.arrayContaining([

@@ -114,8 +114,7 @@ describe('what is told', () => {
     await ok('LeaseService/BatchReserve', { network, requests })
     const told = await watched({ network, sendInitialState: true }, (sofar) => sofar.at(-1)!.position > 0n)
     expect(told.map((one) => [one.changes.length, one.position > 0n])).toEqual([
-      [200, false],
-      [50, false],
+      ...Array.from({ length: 5 }, () => [50, false]),
       [0, true],
     ])
     expect(new Set(lines(told)).size).toBe(250)
@@ -130,8 +129,23 @@ describe('what is told', () => {
     const rest = await watched({ network, after: changes(whole)[0]!.lease!.version }, upto(1))
     expect(lines(rest)).toEqual(['10.0.0.1 lease.released!'])
     void reserve('b')
-    const more = await watched({ network, after: rest.at(-1)!.position }, upto(1))
+    const { position: after, digest: afterDigest } = rest.at(-1)!
+    const more = await watched({ network, after, afterDigest }, upto(1))
     expect(lines(more)).toEqual(['10.0.0.2 lease.reserved'])
+  })
+
+  test('a watch goes on after each message, by its position and digest', async () => {
+    const { network } = await world()
+    const requests = Array.from({ length: 230 }, (_, n) => ({ owner: { kind: 'pod', name: `p${n}` } }))
+    await ok('LeaseService/BatchReserve', { network, requests })
+    const told = await watched({ network, after: 0n }, (sofar) => changes(sofar).length === 230)
+    expect(told.map((one) => one.changes.length)).toEqual([0, 50, 50, 50, 50, 30])
+    for (const { position: after, digest: afterDigest } of told.slice(1)) {
+      const [first] = await watched({ network, after, afterDigest }, () => true)
+      expect(first).toMatchObject({ position: after, digest: afterDigest })
+    }
+    const { digest } = (await ok('NetworkService/GetNetwork', { name: network })).network
+    expect(told.at(-1)!.digest).toBe(digest)
   })
 
   test('pools, nodes and owners are told apart', async () => {
@@ -197,6 +211,11 @@ describe('who may not, and what cannot be', () => {
       { reason: 'INVALID_FIELD', metadata: { field: 'after' } },
     ],
     [{ after: 1n << 50n }, { reason: 'VERSION_MISMATCH', metadata: { beyondHead: '1' } }],
+    [
+      { after: 1n, afterDigest: 'f'.repeat(64) },
+      { reason: 'VERSION_MISMATCH', metadata: { number: '1' } },
+    ],
+    [{ afterDigest: 'f'.repeat(64) }, { reason: 'INVALID_FIELD', metadata: { field: 'afterDigest' } }],
   ])('%o', async (asked, expected) => {
     expect(await refused({ network: 'default', ...asked })).toMatchObject(expected)
   })
@@ -241,7 +260,7 @@ describe('who may not, and what cannot be', () => {
     await expect(reserve(restored, network, 'late')).rejects.toThrow('NETWORK_RECOVERING')
     expect(await refused({ network, after: lost }, { on: restored })).toMatchObject({
       reason: 'VERSION_MISMATCH',
-      metadata: { lostAfter: String(head) },
+      metadata: { number: String(lost) },
     })
     // What the copy has is watched on, through the beginning of its era.
     const isPast = (told: Told) => told.at(-1)!.position > lost

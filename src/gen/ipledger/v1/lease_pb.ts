@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/lease.proto.
  */
 export const file_ipledger_v1_lease: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS9sZWFzZS5wcm90bxILaXBsZWRnZXIudjEiTgoFQ2xhaW0SDQoFcG9vbHMYASADKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEhcKD3ByZWZlcl9wcmV2aW91cxgEIAEoCCLxAQoOUmVzZXJ2ZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIhCgVvd25lchgCIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiIKBmNsYWltcxgDIAMoCzISLmlwbGVkZ2VyLnYxLkNsYWltEhYKDmxpdmVfYWRkcmVzc2VzGAQgAygJEjEKDmNvbmZpcm1fd2l0aGluGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhEKCWNvbmZpcm1lZBgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEhUKDXZhbGlkYXRlX29ubHkYCCABKAgiNQoPUmVzZXJ2ZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoUmVzZXJ2ZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoUmVzZXJ2ZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVzZXJ2ZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXN1bHQigQEKDkNvbmZpcm1SZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhIKCnJlcXVlc3RfaWQYBSABKAkiNQoPQ29uZmlybVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoQ29uZmlybVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoQ29uZmlybVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoQ29uZmlybVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaENvbmZpcm1SZXN1bHQiqAEKDlJlbGVhc2VSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiUKB3JlbW92YWwYBSABKA4yFC5pcGxlZGdlci52MS5SZW1vdmFsEhIKCnJlcXVlc3RfaWQYBiABKAkiNQoPUmVsZWFzZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoUmVsZWFzZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoUmVsZWFzZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVsZWFzZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlbGVhc2VSZXN1bHQiaAoRUXVhcmFudGluZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKCGxlYXNlX2lkGAMgASgJEgsKA3doeRgEIAEoCRISCgpyZXF1ZXN0X2lkGAUgASgJIjcKElF1YXJhbnRpbmVSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIn4KC1JlYXBSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAQSDwoHbmV0d29yaxgDIAEoCRIMCgRub2RlGAQgASgJEgwKBGhlYWQYBSABKAQSCwoDd2h5GAYgASgJEhIKCnJlcXVlc3RfaWQYByABKAkiMgoMUmVhcFJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIsoBChNVcGRhdGVMYWJlbHNSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhQKB3ZlcnNpb24YAiABKARIAIgBARI8CgZsYWJlbHMYAyADKAsyLC5pcGxlZGdlci52MS5VcGRhdGVMYWJlbHNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfdmVyc2lvbiI5ChRVcGRhdGVMYWJlbHNSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIkUKD0dldExlYXNlUmVxdWVzdBIQCghsZWFzZV9pZBgBIAEoCRIPCgduZXR3b3JrGAIgASgJEg8KB2FkZHJlc3MYAyABKAkiQwoQR2V0TGVhc2VSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEgwKBGhlYWQYAiABKAQigAMKEUxpc3RMZWFzZXNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSJwoGc3RhdGVzGAIgAygOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRISCgpvd25lcl9raW5kGAMgASgJEhIKCm93bmVyX25hbWUYBCABKAkSEQoJb3duZXJfdWlkGAUgASgJEgwKBG5vZGUYBiABKAkSOgoGbGFiZWxzGAcgAygLMiouaXBsZWRnZXIudjEuTGlzdExlYXNlc1JlcXVlc3QuTGFiZWxzRW50cnkSDQoFcG9vbHMYCCADKAkSDAoEY2lkchgJIAEoCRI5ChJxdWFyYW50aW5lX3JlYXNvbnMYCiADKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEhEKCXBhZ2Vfc2l6ZRgLIAEoDRISCgpwYWdlX3Rva2VuGAwgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXwoSTGlzdExlYXNlc1Jlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIuABChJXYXRjaExlYXNlc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRInCgZzdGF0ZXMYAiADKA4yFy5pcGxlZGdlci52MS5MZWFzZVN0YXRlEhIKCm93bmVyX2tpbmQYAyABKAkSEgoKb3duZXJfbmFtZRgEIAEoCRIRCglvd25lcl91aWQYBSABKAkSDAoEbm9kZRgGIAEoCRINCgVwb29scxgHIAMoCRIaChJzZW5kX2luaXRpYWxfc3RhdGUYCCABKAgSEgoFYWZ0ZXIYCSABKARIAIgBAUIICgZfYWZ0ZXIiUgoTV2F0Y2hMZWFzZXNSZXNwb25zZRIpCgdjaGFuZ2VzGAEgAygLMhguaXBsZWRnZXIudjEuTGVhc2VDaGFuZ2USEAoIcG9zaXRpb24YAiABKAQilAEKC0xlYXNlQ2hhbmdlEiEKBWxlYXNlGAEgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USDAoEZ29uZRgCIAEoCBIMCgR0eXBlGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAUgASgJEg0KBWNhdXNlGAYgASgJIjgKEUdldFJlcXVlc3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCSKkAQoSR2V0UmVxdWVzdFJlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSEQoJY29tbWl0dGVkGAIgASgIEg4KBm1ldGhvZBgDIAEoCRImCgJhdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIgoGbGVhc2VzGAUgAygLMhIuaXBsZWRnZXIudjEuTGVhc2USCwoDc2VxGAYgASgEMvsHCgxMZWFzZVNlcnZpY2USRAoHUmVzZXJ2ZRIbLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXF1ZXN0GhwuaXBsZWRnZXIudjEuUmVzZXJ2ZVJlc3BvbnNlElMKDEJhdGNoUmVzZXJ2ZRIgLmlwbGVkZ2VyLnYxLkJhdGNoUmVzZXJ2ZVJlcXVlc3QaIS5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXNwb25zZRJECgdDb25maXJtEhsuaXBsZWRnZXIudjEuQ29uZmlybVJlcXVlc3QaHC5pcGxlZGdlci52MS5Db25maXJtUmVzcG9uc2USUwoMQmF0Y2hDb25maXJtEiAuaXBsZWRnZXIudjEuQmF0Y2hDb25maXJtUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkJhdGNoQ29uZmlybVJlc3BvbnNlEkQKB1JlbGVhc2USGy5pcGxlZGdlci52MS5SZWxlYXNlUmVxdWVzdBocLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXNwb25zZRJTCgxCYXRjaFJlbGVhc2USIC5pcGxlZGdlci52MS5CYXRjaFJlbGVhc2VSZXF1ZXN0GiEuaXBsZWRnZXIudjEuQmF0Y2hSZWxlYXNlUmVzcG9uc2USTQoKUXVhcmFudGluZRIeLmlwbGVkZ2VyLnYxLlF1YXJhbnRpbmVSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuUXVhcmFudGluZVJlc3BvbnNlEjsKBFJlYXASGC5pcGxlZGdlci52MS5SZWFwUmVxdWVzdBoZLmlwbGVkZ2VyLnYxLlJlYXBSZXNwb25zZRJTCgxVcGRhdGVMYWJlbHMSIC5pcGxlZGdlci52MS5VcGRhdGVMYWJlbHNSZXF1ZXN0GiEuaXBsZWRnZXIudjEuVXBkYXRlTGFiZWxzUmVzcG9uc2USRwoIR2V0TGVhc2USHC5pcGxlZGdlci52MS5HZXRMZWFzZVJlcXVlc3QaHS5pcGxlZGdlci52MS5HZXRMZWFzZVJlc3BvbnNlEk0KCkxpc3RMZWFzZXMSHi5pcGxlZGdlci52MS5MaXN0TGVhc2VzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNSZXNwb25zZRJSCgtXYXRjaExlYXNlcxIfLmlwbGVkZ2VyLnYxLldhdGNoTGVhc2VzUmVxdWVzdBogLmlwbGVkZ2VyLnYxLldhdGNoTGVhc2VzUmVzcG9uc2UwARJNCgpHZXRSZXF1ZXN0Eh4uaXBsZWRnZXIudjEuR2V0UmVxdWVzdFJlcXVlc3QaHy5pcGxlZGdlci52MS5HZXRSZXF1ZXN0UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChdpcGxlZGdlci92MS9sZWFzZS5wcm90bxILaXBsZWRnZXIudjEiTgoFQ2xhaW0SDQoFcG9vbHMYASADKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEhcKD3ByZWZlcl9wcmV2aW91cxgEIAEoCCLxAQoOUmVzZXJ2ZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIhCgVvd25lchgCIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiIKBmNsYWltcxgDIAMoCzISLmlwbGVkZ2VyLnYxLkNsYWltEhYKDmxpdmVfYWRkcmVzc2VzGAQgAygJEjEKDmNvbmZpcm1fd2l0aGluGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhEKCWNvbmZpcm1lZBgGIAEoCBISCgpyZXF1ZXN0X2lkGAcgASgJEhUKDXZhbGlkYXRlX29ubHkYCCABKAgiNQoPUmVzZXJ2ZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIpABChNCYXRjaFJlc2VydmVSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSLQoIcmVxdWVzdHMYAiADKAsyGy5pcGxlZGdlci52MS5SZXNlcnZlUmVxdWVzdBIOCgZhdG9taWMYAyABKAgSEgoKcmVxdWVzdF9pZBgEIAEoCRIVCg12YWxpZGF0ZV9vbmx5GAUgASgIInkKEkJhdGNoUmVzZXJ2ZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVzZXJ2ZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXN1bHQigQEKDkNvbmZpcm1SZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhIKCnJlcXVlc3RfaWQYBSABKAkiNQoPQ29uZmlybVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoQ29uZmlybVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoQ29uZmlybVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoQ29uZmlybVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaENvbmZpcm1SZXN1bHQiqAEKDlJlbGVhc2VSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSFQoNZmVuY2luZ190b2tlbhgDIAEoBBIhCgVvd25lchgEIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEiUKB3JlbW92YWwYBSABKA4yFC5pcGxlZGdlci52MS5SZW1vdmFsEhIKCnJlcXVlc3RfaWQYBiABKAkiNQoPUmVsZWFzZVJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlInkKE0JhdGNoUmVsZWFzZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXF1ZXN0Eg4KBmF0b21pYxgDIAEoCBISCgpyZXF1ZXN0X2lkGAQgASgJInkKEkJhdGNoUmVsZWFzZVJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLmlwbGVkZ2VyLnYxLlJlbGVhc2VSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYuaXBsZWRnZXIudjEuSXRlbUVycm9ySABCCAoGcmVzdWx0IkgKFEJhdGNoUmVsZWFzZVJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5pcGxlZGdlci52MS5CYXRjaFJlbGVhc2VSZXN1bHQiaAoRUXVhcmFudGluZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKCGxlYXNlX2lkGAMgASgJEgsKA3doeRgEIAEoCRISCgpyZXF1ZXN0X2lkGAUgASgJIjcKElF1YXJhbnRpbmVSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIn4KC1JlYXBSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEg8KB3ZlcnNpb24YAiABKAQSDwoHbmV0d29yaxgDIAEoCRIMCgRub2RlGAQgASgJEgwKBGhlYWQYBSABKAQSCwoDd2h5GAYgASgJEhIKCnJlcXVlc3RfaWQYByABKAkiMgoMUmVhcFJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIsoBChNVcGRhdGVMYWJlbHNSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhQKB3ZlcnNpb24YAiABKARIAIgBARI8CgZsYWJlbHMYAyADKAsyLC5pcGxlZGdlci52MS5VcGRhdGVMYWJlbHNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfdmVyc2lvbiI5ChRVcGRhdGVMYWJlbHNSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlIkUKD0dldExlYXNlUmVxdWVzdBIQCghsZWFzZV9pZBgBIAEoCRIPCgduZXR3b3JrGAIgASgJEg8KB2FkZHJlc3MYAyABKAkiQwoQR2V0TGVhc2VSZXNwb25zZRIhCgVsZWFzZRgBIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEgwKBGhlYWQYAiABKAQigAMKEUxpc3RMZWFzZXNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSJwoGc3RhdGVzGAIgAygOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRISCgpvd25lcl9raW5kGAMgASgJEhIKCm93bmVyX25hbWUYBCABKAkSEQoJb3duZXJfdWlkGAUgASgJEgwKBG5vZGUYBiABKAkSOgoGbGFiZWxzGAcgAygLMiouaXBsZWRnZXIudjEuTGlzdExlYXNlc1JlcXVlc3QuTGFiZWxzRW50cnkSDQoFcG9vbHMYCCADKAkSDAoEY2lkchgJIAEoCRI5ChJxdWFyYW50aW5lX3JlYXNvbnMYCiADKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEhEKCXBhZ2Vfc2l6ZRgLIAEoDRISCgpwYWdlX3Rva2VuGAwgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiXwoSTGlzdExlYXNlc1Jlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIvYBChJXYXRjaExlYXNlc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRInCgZzdGF0ZXMYAiADKA4yFy5pcGxlZGdlci52MS5MZWFzZVN0YXRlEhIKCm93bmVyX2tpbmQYAyABKAkSEgoKb3duZXJfbmFtZRgEIAEoCRIRCglvd25lcl91aWQYBSABKAkSDAoEbm9kZRgGIAEoCRINCgVwb29scxgHIAMoCRIaChJzZW5kX2luaXRpYWxfc3RhdGUYCCABKAgSEgoFYWZ0ZXIYCSABKARIAIgBARIUCgxhZnRlcl9kaWdlc3QYCiABKAlCCAoGX2FmdGVyImIKE1dhdGNoTGVhc2VzUmVzcG9uc2USKQoHY2hhbmdlcxgBIAMoCzIYLmlwbGVkZ2VyLnYxLkxlYXNlQ2hhbmdlEhAKCHBvc2l0aW9uGAIgASgEEg4KBmRpZ2VzdBgDIAEoCSKUAQoLTGVhc2VDaGFuZ2USIQoFbGVhc2UYASABKAsyEi5pcGxlZGdlci52MS5MZWFzZRIMCgRnb25lGAIgASgIEgwKBHR5cGUYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFYWN0b3IYBSABKAkSDQoFY2F1c2UYBiABKAkiRgoRR2V0UmVxdWVzdFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgwKBG5vZGUYAyABKAkipAEKEkdldFJlcXVlc3RSZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhEKCWNvbW1pdHRlZBgCIAEoCBIOCgZtZXRob2QYAyABKAkSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiIKBmxlYXNlcxgFIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEgsKA3NlcRgGIAEoBDKPCAoMTGVhc2VTZXJ2aWNlEkQKB1Jlc2VydmUSGy5pcGxlZGdlci52MS5SZXNlcnZlUmVxdWVzdBocLmlwbGVkZ2VyLnYxLlJlc2VydmVSZXNwb25zZRJTCgxCYXRjaFJlc2VydmUSIC5pcGxlZGdlci52MS5CYXRjaFJlc2VydmVSZXF1ZXN0GiEuaXBsZWRnZXIudjEuQmF0Y2hSZXNlcnZlUmVzcG9uc2USRAoHQ29uZmlybRIbLmlwbGVkZ2VyLnYxLkNvbmZpcm1SZXF1ZXN0GhwuaXBsZWRnZXIudjEuQ29uZmlybVJlc3BvbnNlElMKDEJhdGNoQ29uZmlybRIgLmlwbGVkZ2VyLnYxLkJhdGNoQ29uZmlybVJlcXVlc3QaIS5pcGxlZGdlci52MS5CYXRjaENvbmZpcm1SZXNwb25zZRJECgdSZWxlYXNlEhsuaXBsZWRnZXIudjEuUmVsZWFzZVJlcXVlc3QaHC5pcGxlZGdlci52MS5SZWxlYXNlUmVzcG9uc2USUwoMQmF0Y2hSZWxlYXNlEiAuaXBsZWRnZXIudjEuQmF0Y2hSZWxlYXNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkJhdGNoUmVsZWFzZVJlc3BvbnNlEk0KClF1YXJhbnRpbmUSHi5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVxdWVzdBofLmlwbGVkZ2VyLnYxLlF1YXJhbnRpbmVSZXNwb25zZRI7CgRSZWFwEhguaXBsZWRnZXIudjEuUmVhcFJlcXVlc3QaGS5pcGxlZGdlci52MS5SZWFwUmVzcG9uc2USUwoMVXBkYXRlTGFiZWxzEiAuaXBsZWRnZXIudjEuVXBkYXRlTGFiZWxzUmVxdWVzdBohLmlwbGVkZ2VyLnYxLlVwZGF0ZUxhYmVsc1Jlc3BvbnNlEkwKCEdldExlYXNlEhwuaXBsZWRnZXIudjEuR2V0TGVhc2VSZXF1ZXN0Gh0uaXBsZWRnZXIudjEuR2V0TGVhc2VSZXNwb25zZSIDkAIBElIKCkxpc3RMZWFzZXMSHi5pcGxlZGdlci52MS5MaXN0TGVhc2VzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNSZXNwb25zZSIDkAIBElcKC1dhdGNoTGVhc2VzEh8uaXBsZWRnZXIudjEuV2F0Y2hMZWFzZXNSZXF1ZXN0GiAuaXBsZWRnZXIudjEuV2F0Y2hMZWFzZXNSZXNwb25zZSIDkAIBMAESUgoKR2V0UmVxdWVzdBIeLmlwbGVkZ2VyLnYxLkdldFJlcXVlc3RSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuR2V0UmVxdWVzdFJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
  * One wanted address or block.
@@ -151,7 +151,8 @@ export type ReserveRequest = Message<"ipledger.v1.ReserveRequest"> & {
   requestId: string;
 
   /**
-   * Decide and answer, but write nothing. The leases answered have no id, token or version. Not in a batch.
+   * Decide and answer, but write nothing. A lease that is not held already has no id, token or version. Not in an item of a
+   * batch; the batch has a field of its own.
    *
    * @generated from field: bool validate_only = 8;
    */
@@ -216,7 +217,8 @@ export type ReserveRequestJson = {
   requestId?: string;
 
   /**
-   * Decide and answer, but write nothing. The leases answered have no id, token or version. Not in a batch.
+   * Decide and answer, but write nothing. A lease that is not held already has no id, token or version. Not in an item of a
+   * batch; the batch has a field of its own.
    *
    * @generated from field: bool validate_only = 8;
    */
@@ -300,6 +302,15 @@ export type BatchReserveRequest = Message<"ipledger.v1.BatchReserveRequest"> & {
    * @generated from field: string request_id = 4;
    */
   requestId: string;
+
+  /**
+   * Decide all items in order, each seeing what the earlier ones did, and answer; then undo it all. Nothing is written or
+   * remembered. A lease that is not held already has no id, token or version. An error may name a lease of an earlier item
+   * by an id that nobody gets.
+   *
+   * @generated from field: bool validate_only = 5;
+   */
+  validateOnly: boolean;
 };
 
 /**
@@ -337,6 +348,15 @@ export type BatchReserveRequestJson = {
    * @generated from field: string request_id = 4;
    */
   requestId?: string;
+
+  /**
+   * Decide all items in order, each seeing what the earlier ones did, and answer; then undo it all. Nothing is written or
+   * remembered. A lease that is not held already has no id, token or version. An error may name a lease of an earlier item
+   * by an id that nobody gets.
+   *
+   * @generated from field: bool validate_only = 5;
+   */
+  validateOnly?: boolean;
 };
 
 /**
@@ -1747,8 +1767,8 @@ export const ListLeasesRequestSchema: GenMessage<ListLeasesRequest, {jsonType: L
  */
 export type ListLeasesResponse = Message<"ipledger.v1.ListLeasesResponse"> & {
   /**
-   * In order of address, v4 first. A page that is not the last may have fewer than asked for, or none: one page
-   * looks at no more than 10,000 leases.
+   * In order of address, v4 first. A page that is not the last may have fewer than asked for, or none: of filters that no
+   * index answers it has what was found within a second. By state, node, pool, CIDR or owner name it is full, or the last.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -1776,8 +1796,8 @@ export type ListLeasesResponse = Message<"ipledger.v1.ListLeasesResponse"> & {
  */
 export type ListLeasesResponseJson = {
   /**
-   * In order of address, v4 first. A page that is not the last may have fewer than asked for, or none: one page
-   * looks at no more than 10,000 leases.
+   * In order of address, v4 first. A page that is not the last may have fewer than asked for, or none: of filters that no
+   * index answers it has what was found within a second. By state, node, pool, CIDR or owner name it is full, or the last.
    *
    * @generated from field: repeated ipledger.v1.Lease leases = 1;
    */
@@ -1861,7 +1881,8 @@ export type WatchLeasesRequest = Message<"ipledger.v1.WatchLeasesRequest"> & {
   pools: string[];
 
   /**
-   * First the leases that are held, as they were at one number; then what happens after it.
+   * First the leases that are held, and what happens to them while they are sent, up to the first `position`; then what
+   * happens after it.
    *
    * @generated from field: bool send_initial_state = 8;
    */
@@ -1874,6 +1895,14 @@ export type WatchLeasesRequest = Message<"ipledger.v1.WatchLeasesRequest"> & {
    * @generated from field: optional uint64 after = 9;
    */
   after?: bigint | undefined;
+
+  /**
+   * The `digest` that was answered beside that position. If a restore has taken it from the log since, the watch is refused with
+   * VERSION_MISMATCH; without it numbers that were given out a second time are not noticed.
+   *
+   * @generated from field: string after_digest = 10;
+   */
+  afterDigest: string;
 };
 
 /**
@@ -1932,7 +1961,8 @@ export type WatchLeasesRequestJson = {
   pools?: string[];
 
   /**
-   * First the leases that are held, as they were at one number; then what happens after it.
+   * First the leases that are held, and what happens to them while they are sent, up to the first `position`; then what
+   * happens after it.
    *
    * @generated from field: bool send_initial_state = 8;
    */
@@ -1945,6 +1975,14 @@ export type WatchLeasesRequestJson = {
    * @generated from field: optional uint64 after = 9;
    */
   after?: string;
+
+  /**
+   * The `digest` that was answered beside that position. If a restore has taken it from the log since, the watch is refused with
+   * VERSION_MISMATCH; without it numbers that were given out a second time are not noticed.
+   *
+   * @generated from field: string after_digest = 10;
+   */
+  afterDigest?: string;
 };
 
 /**
@@ -1961,7 +1999,7 @@ export const WatchLeasesRequestSchema: GenMessage<WatchLeasesRequest, {jsonType:
  */
 export type WatchLeasesResponse = Message<"ipledger.v1.WatchLeasesResponse"> & {
   /**
-   * At most 200, in order of number; the initial state in no order. None: a bookmark, which comes first, after
+   * At most 50, in order of number; the initial state in no order. None: a bookmark, which comes first, after
    * the initial state if there is one, and every five seconds when nothing else does.
    *
    * @generated from field: repeated ipledger.v1.LeaseChange changes = 1;
@@ -1975,6 +2013,13 @@ export type WatchLeasesResponse = Message<"ipledger.v1.WatchLeasesResponse"> & {
    * @generated from field: uint64 position = 2;
    */
   position: bigint;
+
+  /**
+   * SHA-256 of the log up to `position`, in hexadecimal. Empty: `position` is 0.
+   *
+   * @generated from field: string digest = 3;
+   */
+  digest: string;
 };
 
 /**
@@ -1984,7 +2029,7 @@ export type WatchLeasesResponse = Message<"ipledger.v1.WatchLeasesResponse"> & {
  */
 export type WatchLeasesResponseJson = {
   /**
-   * At most 200, in order of number; the initial state in no order. None: a bookmark, which comes first, after
+   * At most 50, in order of number; the initial state in no order. None: a bookmark, which comes first, after
    * the initial state if there is one, and every five seconds when nothing else does.
    *
    * @generated from field: repeated ipledger.v1.LeaseChange changes = 1;
@@ -1998,6 +2043,13 @@ export type WatchLeasesResponseJson = {
    * @generated from field: uint64 position = 2;
    */
   position?: string;
+
+  /**
+   * SHA-256 of the log up to `position`, in hexadecimal. Empty: `position` is 0.
+   *
+   * @generated from field: string digest = 3;
+   */
+  digest?: string;
 };
 
 /**
@@ -2131,6 +2183,13 @@ export type GetRequestRequest = Message<"ipledger.v1.GetRequestRequest"> & {
    * @generated from field: string request_id = 2;
    */
   requestId: string;
+
+  /**
+   * The node that its caller's token is bound to. Default: that of the token now; of one that is bound to none, none.
+   *
+   * @generated from field: string node = 3;
+   */
+  node: string;
 };
 
 /**
@@ -2152,6 +2211,13 @@ export type GetRequestRequestJson = {
    * @generated from field: string request_id = 2;
    */
   requestId?: string;
+
+  /**
+   * The node that its caller's token is bound to. Default: that of the token now; of one that is bound to none, none.
+   *
+   * @generated from field: string node = 3;
+   */
+  node?: string;
 };
 
 /**
@@ -2285,7 +2351,7 @@ export const LeaseService: GenService<{
    * quarantined. A refused Reserve supersedes nothing, but it does quarantine `live_addresses`.
    *
    * POOL_NOT_FOUND, POOL_EXHAUSTED (how many cool, when the next is ready), POOL_DRAINING, ALL_CANDIDATES_LIVE (32 skipped),
-   * OWNER_LIMIT (the leases that fill it, and what ends them), ADDRESS_TAKEN, ADDRESS_COOLING, ADDRESS_QUARANTINED (seen by
+   * OWNER_LIMIT (the leases that fill it, and what ends them), NODE_LIMIT, ADDRESS_TAKEN, ADDRESS_COOLING, ADDRESS_QUARANTINED (seen by
    * whom), ADDRESS_EXCLUDED, ATTACHMENT_CLOSED (a Release or a newer incarnation overtook it), LIVENESS_STALE (a STRICT
    * pool), NETWORK_RECOVERING, LEASE_LOST (a replayed `request_id` whose lease has ended or was quarantined). ILLEGAL_STATE:
    * a claim names another address than the one held; no incarnation given while a named one holds; another uid on another
@@ -2336,8 +2402,9 @@ export const LeaseService: GenService<{
    * Gives addresses back. Names the lease by its id, its token, or the full attachment with an incarnation; an address alone
    * is not enough. Release closes the attachment, even one that the log has never seen: a Reserve or Confirm that arrives
    * later is refused with ATTACHMENT_CLOSED. Releasing a released lease gives the same answer. Release ends a quarantine
-   * only if its reason is SUPERSEDED, REMOVAL_UNCONFIRMED or RELEASED_BUT_LIVE and no source lists the address for another
-   * owner; otherwise it answers the lease unchanged.
+   * only if its reason is SUPERSEDED, REMOVAL_UNCONFIRMED or RELEASED_BUT_LIVE and no source of the whole network or of the
+   * lease's node lists the address for another owner; otherwise it answers the lease unchanged. Where another was listed at the
+   * lease since it was made, the address is quarantined for nobody (CONFLICT) when the lease ends.
    *
    * LEASE_NOT_FOUND (unknown id or token), ILLEGAL_STATE (owner beside an id does not match).
    *
@@ -2378,7 +2445,8 @@ export const LeaseService: GenService<{
    * OPERATOR quarantines. It also ends what the node's sources listed up to `head`, and their epochs.
    *
    * LEASE_NOT_FOUND, LEASE_LOST (ended), VERSION_MISMATCH (something happened to the lease since `version`; `head` is beyond
-   * the log's), NETWORK_RECOVERING.
+   * the log's), ILLEGAL_STATE (a source of the node has reported within its last two intervals; `source` and `reportedAt`
+   * are in the metadata), NETWORK_RECOVERING.
    *
    * @generated from rpc ipledger.v1.LeaseService.Reap
    */

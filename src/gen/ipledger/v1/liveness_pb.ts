@@ -16,7 +16,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/liveness.proto.
  */
 export const file_ipledger_v1_liveness: GenFile = /*@__PURE__*/
-  fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKsBgoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdhcm0YDyABKAgSLwoLcmVwb3J0ZWRfYXQYECABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWxhc3Rfc2VxdWVuY2UYESABKAQSLwoLY29tcGxldGVfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWNvbXBsZXRlX2hlYWQYEyABKAQSDAoEc2l6ZRgUIAEoDRIPCgdjb3VudGVkGBUgASgEEjEKDXBhcnRpYWxfc2luY2UYFiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD3BhcnRpYWxfYmVjYXVzZRgXIAMoCRIxCg1mYWlsaW5nX3NpbmNlGBggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdmYWlsdXJlGBkgASgJIsMBChVSZWdpc3RlclNvdXJjZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRIlCgRraW5kGAMgASgOMhcuaXBsZWRnZXIudjEuU291cmNlS2luZBInCgVzaWdodBgEIAEoCzIYLmlwbGVkZ2VyLnYxLlNvdXJjZVNpZ2h0EikKCHNldHRpbmdzGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgpyZXF1ZXN0X2lkGAYgASgJIj0KFlJlZ2lzdGVyU291cmNlUmVzcG9uc2USIwoGc291cmNlGAEgASgLMhMuaXBsZWRnZXIudjEuU291cmNlIkYKE0VuYWJsZVNvdXJjZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjsKFEVuYWJsZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZSJGChNSZXRpcmVTb3VyY2VSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSJiChRSZXRpcmVTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2USEwoLdW53aXRuZXNzZWQYAiABKA0SEAoIdW5saXN0ZWQYAyABKA0ikAEKEkxpc3RTb3VyY2VzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEgwKBG5vZGUYAyABKAkSKAoGc3RhdGVzGAQgAygOMhguaXBsZWRnZXIudjEuU291cmNlU3RhdGUSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiVAoTTGlzdFNvdXJjZXNSZXNwb25zZRIkCgdzb3VyY2VzGAEgAygLMhMuaXBsZWRnZXIudjEuU291cmNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKsAgoIU2lnaHRpbmcSDgoGc291cmNlGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSIQoFb3duZXIYAyABKAsyEi5pcGxlZGdlci52MS5Pd25lchINCgVzdGF0ZRgEIAEoCRIOCgZsaXN0ZWQYBSABKAgSFAoMYXBwZWFyZWRfc2VxGAYgASgEEi8KC2FwcGVhcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgx2YW5pc2hlZF9zZXEYCCABKAQSLwoLdmFuaXNoZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3Rlcm1pbmFsX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKBAQoUTGlzdFNpZ2h0aW5nc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDwoHYWRkcmVzcxgDIAEoCRIQCgh2YW5pc2hlZBgEIAEoCBIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJaChVMaXN0U2lnaHRpbmdzUmVzcG9uc2USKAoJc2lnaHRpbmdzGAEgAygLMhUuaXBsZWRnZXIudjEuU2lnaHRpbmcSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjcKFEJlZ2luU25hcHNob3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJIp8BChVCZWdpblNuYXBzaG90UmVzcG9uc2USEAoIc2VxdWVuY2UYASABKAQSDAoEaGVhZBgCIAEoBBIsCghiZWd1bl9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCwoDZXJhGAQgASgNEisKCGludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIp8BCg1TbmFwc2hvdEVudHJ5Eg8KB2FkZHJlc3MYASABKAkSDwoHbmV0d29yaxgCIAEoCRIMCgRraW5kGAMgASgJEgwKBG5hbWUYBCABKAkSCwoDdWlkGAUgASgJEhMKC2luY2FybmF0aW9uGAYgASgJEhEKCWludGVyZmFjZRgHIAEoCRIMCgRub2RlGAggASgJEg0KBXN0YXRlGAkgASgJIucBChVSZXBvcnRTbmFwc2hvdFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDQoFZXBvY2gYAyABKAkSEAoIc2VxdWVuY2UYBCABKAQSDAoEaGVhZBgFIAEoBBIsCghiZWd1bl9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIY29tcGxldGUYByABKAgSKwoHZW50cmllcxgIIAMoCzIaLmlwbGVkZ2VyLnYxLlNuYXBzaG90RW50cnkSEQoJdW5jaGFuZ2VkGAkgASgJImAKDFZlcmlmaWNhdGlvbhIKCgJpZBgBIAEoCRIhCgVvd25lchgCIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEg8KB2FkZHJlc3MYAyABKAkSEAoIbGVhc2VfaWQYBCABKAkijwIKFlJlcG9ydFNuYXBzaG90UmVzcG9uc2USEAoIY29tcGxldGUYASABKAgSDwoHY291bnRlZBgCIAEoCBIPCgdiZWNhdXNlGAMgAygJEg4KBnJlc2VuZBgEIAEoCBIOCgZkaWdlc3QYBSABKAkSEgoKdW5yZWFkYWJsZRgGIAEoDRIwCg12ZXJpZmljYXRpb25zGAcgAygLMhkuaXBsZWRnZXIudjEuVmVyaWZpY2F0aW9uEhUKDW5leHRfc2VxdWVuY2UYCCABKAQSEQoJbmV4dF9oZWFkGAkgASgEEjEKDW5leHRfYmVndW5fYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIooBCg1Mb29rVXBWZXJkaWN0EgoKAmlkGAEgASgJEikKBmFuc3dlchgCIAEoDjIZLmlwbGVkZ2VyLnYxLkxvb2tVcEFuc3dlchIyCg50ZXJtaW5hbF9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZGV0YWlsGAQgASgJInUKFVJlcG9ydFZlcmRpY3RzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRINCgVlcG9jaBgDIAEoCRIsCgh2ZXJkaWN0cxgEIAMoCzIaLmlwbGVkZ2VyLnYxLkxvb2tVcFZlcmRpY3QiOwoWUmVwb3J0VmVyZGljdHNSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoDRIPCgdpZ25vcmVkGAIgASgNIocBChBSZWNvbmNpbGVSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEg4KBnNvdXJjZRgEIAEoCRIMCgRrZXB0GAUgASgIEhEKCXBhZ2Vfc2l6ZRgGIAEoDRISCgpwYWdlX3Rva2VuGAcgASgJIjsKDUZpbmRpbmdSZWFzb24SDAoEY29kZRgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDAoEdGV4dBgDIAEoCSKmAQoHRmluZGluZxIPCgdhZGRyZXNzGAEgASgJEiEKBWxlYXNlGAIgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USDwoHdmVyZGljdBgDIAEoCRIrCgdiZWNhdXNlGAQgAygLMhouaXBsZWRnZXIudjEuRmluZGluZ1JlYXNvbhIpCghldmlkZW5jZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiYgoRUmVjb25jaWxlUmVzcG9uc2USJgoIZmluZGluZ3MYASADKAsyFC5pcGxlZGdlci52MS5GaW5kaW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEImwKEVJlc3VtZUhvbGRSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSJQoFY2F1c2UYAiABKA4yFi5pcGxlZGdlci52MS5Ib2xkQ2F1c2USCwoDd2h5GAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkiNgoSUmVzdW1lSG9sZFJlc3BvbnNlEiAKBWhvbGRzGAEgAygLMhEuaXBsZWRnZXIudjEuSG9sZCKFAQoJQXR0ZW50aW9uEgwKBGNvZGUYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNvdXJjZRgDIAEoCRIPCgdhZGRyZXNzGAQgASgJEhAKCGxlYXNlX2lkGAUgASgJEgwKBHRleHQYBiABKAkiXQoUTGlzdEF0dGVudGlvblJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRINCgVjb2RlcxgCIAMoCRIRCglwYWdlX3NpemUYAyABKA0SEgoKcGFnZV90b2tlbhgEIAEoCSJXChVMaXN0QXR0ZW50aW9uUmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5pcGxlZGdlci52MS5BdHRlbnRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKlkKClNvdXJjZUtpbmQSGwoXU09VUkNFX0tJTkRfVU5TUEVDSUZJRUQQABIICgRQVVNIEAESCgoGRE9DS0VSEAISDgoKS1VCRVJORVRFUxADEggKBEhUVFAQBCpVCgtTb3VyY2VTdGF0ZRIcChhTT1VSQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIOCgpSRUdJU1RFUkVEEAESCwoHRU5BQkxFRBACEgsKB1JFVElSRUQQAypoCgxMb29rVXBBbnN3ZXISHgoaTE9PS19VUF9BTlNXRVJfVU5TUEVDSUZJRUQQABIICgRMSVZFEAESDAoIVEVSTUlOQUwQAhIICgRHT05FEAMSCwoHVU5LTk9XThAEEgkKBUVSUk9SEAUywQcKD0xpdmVuZXNzU2VydmljZRJZCg5SZWdpc3RlclNvdXJjZRIiLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVzcG9uc2USUwoMRW5hYmxlU291cmNlEiAuaXBsZWRnZXIudjEuRW5hYmxlU291cmNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkVuYWJsZVNvdXJjZVJlc3BvbnNlElMKDFJldGlyZVNvdXJjZRIgLmlwbGVkZ2VyLnYxLlJldGlyZVNvdXJjZVJlcXVlc3QaIS5pcGxlZGdlci52MS5SZXRpcmVTb3VyY2VSZXNwb25zZRJQCgtMaXN0U291cmNlcxIfLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBogLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2USVgoNTGlzdFNpZ2h0aW5ncxIhLmlwbGVkZ2VyLnYxLkxpc3RTaWdodGluZ3NSZXF1ZXN0GiIuaXBsZWRnZXIudjEuTGlzdFNpZ2h0aW5nc1Jlc3BvbnNlElYKDUJlZ2luU25hcHNob3QSIS5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkJlZ2luU25hcHNob3RSZXNwb25zZRJZCg5SZXBvcnRTbmFwc2hvdBIiLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVzcG9uc2USWQoOUmVwb3J0VmVyZGljdHMSIi5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1JlcXVlc3QaIy5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1Jlc3BvbnNlEkoKCVJlY29uY2lsZRIdLmlwbGVkZ2VyLnYxLlJlY29uY2lsZVJlcXVlc3QaHi5pcGxlZGdlci52MS5SZWNvbmNpbGVSZXNwb25zZRJNCgpSZXN1bWVIb2xkEh4uaXBsZWRnZXIudjEuUmVzdW1lSG9sZFJlcXVlc3QaHy5pcGxlZGdlci52MS5SZXN1bWVIb2xkUmVzcG9uc2USVgoNTGlzdEF0dGVudGlvbhIhLmlwbGVkZ2VyLnYxLkxpc3RBdHRlbnRpb25SZXF1ZXN0GiIuaXBsZWRnZXIudjEuTGlzdEF0dGVudGlvblJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
+  fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLJBgoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBnN0YXR1cxgPIAEoDjIZLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXR1cxIvCgtyZXBvcnRlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgRIAEoBBIvCgtjb21wbGV0ZV9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNY29tcGxldGVfaGVhZBgTIAEoBBIMCgRzaXplGBQgASgNEg8KB2NvdW50ZWQYFSABKAQSMQoNcGFydGlhbF9zaW5jZRgWIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGFydGlhbF9iZWNhdXNlGBcgAygJEjEKDWZhaWxpbmdfc2luY2UYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2ZhaWx1cmUYGSABKAkiwwEKFVJlZ2lzdGVyU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEiUKBGtpbmQYAyABKA4yFy5pcGxlZGdlci52MS5Tb3VyY2VLaW5kEicKBXNpZ2h0GAQgASgLMhguaXBsZWRnZXIudjEuU291cmNlU2lnaHQSKQoIc2V0dGluZ3MYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYBiABKAkiPQoWUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2UiXwoTRW5hYmxlU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSFwoPYWNjZXB0X3VubGlzdGVkGAQgASgIIlsKFEVuYWJsZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIOCgZwbGFjZWQYAiABKA0SDgoGbGlzdGVkGAMgASgNIkYKE1JldGlyZVNvdXJjZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJImIKFFJldGlyZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRITCgt1bndpdG5lc3NlZBgCIAEoDRIQCgh1bmxpc3RlZBgDIAEoDSKQAQoSTGlzdFNvdXJjZXNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSDAoEbm9kZRgDIAEoCRIoCgZzdGF0ZXMYBCADKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJUChNMaXN0U291cmNlc1Jlc3BvbnNlEiQKB3NvdXJjZXMYASADKAsyEy5pcGxlZGdlci52MS5Tb3VyY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqwCCghTaWdodGluZxIOCgZzb3VyY2UYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIhCgVvd25lchgDIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEg0KBXN0YXRlGAQgASgJEg4KBmxpc3RlZBgFIAEoCBIUCgxhcHBlYXJlZF9zZXEYBiABKAQSLwoLYXBwZWFyZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDHZhbmlzaGVkX3NlcRgIIAEoBBIvCgt2YW5pc2hlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdGVybWluYWxfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoEBChRMaXN0U2lnaHRpbmdzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEhAKCHZhbmlzaGVkGAQgASgIEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJIloKFUxpc3RTaWdodGluZ3NSZXNwb25zZRIoCglzaWdodGluZ3MYASADKAsyFS5pcGxlZGdlci52MS5TaWdodGluZxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNwoUQmVnaW5TbmFwc2hvdFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkirgEKFUJlZ2luU25hcHNob3RSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoBBIMCgRoZWFkGAIgASgEEiwKCGJlZ3VuX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgNlcmEYBCABKA0SKwoIaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFcHJvb2YYBiABKAwinwEKDVNuYXBzaG90RW50cnkSDwoHYWRkcmVzcxgBIAEoCRIPCgduZXR3b3JrGAIgASgJEgwKBGtpbmQYAyABKAkSDAoEbmFtZRgEIAEoCRILCgN1aWQYBSABKAkSEwoLaW5jYXJuYXRpb24YBiABKAkSEQoJaW50ZXJmYWNlGAcgASgJEgwKBG5vZGUYCCABKAkSDQoFc3RhdGUYCSABKAki9gEKFVJlcG9ydFNuYXBzaG90UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRINCgVlcG9jaBgDIAEoCRIQCghzZXF1ZW5jZRgEIAEoBBIMCgRoZWFkGAUgASgEEiwKCGJlZ3VuX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghjb21wbGV0ZRgHIAEoCBIrCgdlbnRyaWVzGAggAygLMhouaXBsZWRnZXIudjEuU25hcHNob3RFbnRyeRIRCgl1bmNoYW5nZWQYCSABKAkSDQoFcHJvb2YYCiABKAwiYAoMVmVyaWZpY2F0aW9uEgoKAmlkGAEgASgJEiEKBW93bmVyGAIgASgLMhIuaXBsZWRnZXIudjEuT3duZXISDwoHYWRkcmVzcxgDIAEoCRIQCghsZWFzZV9pZBgEIAEoCSKjAgoWUmVwb3J0U25hcHNob3RSZXNwb25zZRIQCghjb21wbGV0ZRgBIAEoCBIPCgdjb3VudGVkGAIgASgIEg8KB2JlY2F1c2UYAyADKAkSDgoGcmVzZW5kGAQgASgIEg4KBmRpZ2VzdBgFIAEoCRISCgp1bnJlYWRhYmxlGAYgASgNEjAKDXZlcmlmaWNhdGlvbnMYByADKAsyGS5pcGxlZGdlci52MS5WZXJpZmljYXRpb24SFQoNbmV4dF9zZXF1ZW5jZRgIIAEoBBIRCgluZXh0X2hlYWQYCSABKAQSMQoNbmV4dF9iZWd1bl9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKbmV4dF9wcm9vZhgLIAEoDCKKAQoNTG9va1VwVmVyZGljdBIKCgJpZBgBIAEoCRIpCgZhbnN3ZXIYAiABKA4yGS5pcGxlZGdlci52MS5Mb29rVXBBbnN3ZXISMgoOdGVybWluYWxfc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgEIAEoCSJ1ChVSZXBvcnRWZXJkaWN0c1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDQoFZXBvY2gYAyABKAkSLAoIdmVyZGljdHMYBCADKAsyGi5pcGxlZGdlci52MS5Mb29rVXBWZXJkaWN0IjsKFlJlcG9ydFZlcmRpY3RzUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKA0SDwoHaWdub3JlZBgCIAEoDSKHAQoQUmVjb25jaWxlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBHBvb2wYAiABKAkSDwoHYWRkcmVzcxgDIAEoCRIOCgZzb3VyY2UYBCABKAkSDAoEa2VwdBgFIAEoCBIRCglwYWdlX3NpemUYBiABKA0SEgoKcGFnZV90b2tlbhgHIAEoCSI7Cg1GaW5kaW5nUmVhc29uEgwKBGNvZGUYASABKAkSDgoGc291cmNlGAIgASgJEgwKBHRleHQYAyABKAkipgEKB0ZpbmRpbmcSDwoHYWRkcmVzcxgBIAEoCRIhCgVsZWFzZRgCIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEg8KB3ZlcmRpY3QYAyABKAkSKwoHYmVjYXVzZRgEIAMoCzIaLmlwbGVkZ2VyLnYxLkZpbmRpbmdSZWFzb24SKQoIZXZpZGVuY2UYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImIKEVJlY29uY2lsZVJlc3BvbnNlEiYKCGZpbmRpbmdzGAEgAygLMhQuaXBsZWRnZXIudjEuRmluZGluZxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSDAoEaGVhZBgDIAEoBCJsChFSZXN1bWVIb2xkUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEiUKBWNhdXNlGAIgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEgsKA3doeRgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJIjYKElJlc3VtZUhvbGRSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmlwbGVkZ2VyLnYxLkhvbGQipgEKCUF0dGVudGlvbhIMCgRjb2RlGAEgASgJEhAKCHNldmVyaXR5GAIgASgJEg0KBWNvdW50GAMgASgEEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYBSABKAkSDwoHYWRkcmVzcxgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRIMCgR0ZXh0GAggASgJInsKFExpc3RBdHRlbnRpb25SZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDQoFY29kZXMYAiADKAkSDgoGc291cmNlGAMgASgJEgwKBGVhY2gYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiVwoVTGlzdEF0dGVudGlvblJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuaXBsZWRnZXIudjEuQXR0ZW50aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSpZCgpTb3VyY2VLaW5kEhsKF1NPVVJDRV9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEUFVTSBABEgoKBkRPQ0tFUhACEg4KCktVQkVSTkVURVMQAxIICgRIVFRQEAQqVQoLU291cmNlU3RhdGUSHAoYU09VUkNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASDgoKUkVHSVNURVJFRBABEgsKB0VOQUJMRUQQAhILCgdSRVRJUkVEEAMqWgoMU291cmNlU3RhdHVzEh0KGVNPVVJDRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIICgRHT09EEAESCgoGU0lMRU5UEAISCwoHUEFSVElBTBADEggKBENPTEQQBCpoCgxMb29rVXBBbnN3ZXISHgoaTE9PS19VUF9BTlNXRVJfVU5TUEVDSUZJRUQQABIICgRMSVZFEAESDAoIVEVSTUlOQUwQAhIICgRHT05FEAMSCwoHVU5LTk9XThAEEgkKBUVSUk9SEAUy2gcKD0xpdmVuZXNzU2VydmljZRJZCg5SZWdpc3RlclNvdXJjZRIiLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVzcG9uc2USUwoMRW5hYmxlU291cmNlEiAuaXBsZWRnZXIudjEuRW5hYmxlU291cmNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkVuYWJsZVNvdXJjZVJlc3BvbnNlElMKDFJldGlyZVNvdXJjZRIgLmlwbGVkZ2VyLnYxLlJldGlyZVNvdXJjZVJlcXVlc3QaIS5pcGxlZGdlci52MS5SZXRpcmVTb3VyY2VSZXNwb25zZRJVCgtMaXN0U291cmNlcxIfLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBogLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2UiA5ACARJbCg1MaXN0U2lnaHRpbmdzEiEuaXBsZWRnZXIudjEuTGlzdFNpZ2h0aW5nc1JlcXVlc3QaIi5pcGxlZGdlci52MS5MaXN0U2lnaHRpbmdzUmVzcG9uc2UiA5ACARJbCg1CZWdpblNuYXBzaG90EiEuaXBsZWRnZXIudjEuQmVnaW5TbmFwc2hvdFJlcXVlc3QaIi5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVzcG9uc2UiA5ACAhJZCg5SZXBvcnRTbmFwc2hvdBIiLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVzcG9uc2USWQoOUmVwb3J0VmVyZGljdHMSIi5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1JlcXVlc3QaIy5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1Jlc3BvbnNlEk8KCVJlY29uY2lsZRIdLmlwbGVkZ2VyLnYxLlJlY29uY2lsZVJlcXVlc3QaHi5pcGxlZGdlci52MS5SZWNvbmNpbGVSZXNwb25zZSIDkAIBEk0KClJlc3VtZUhvbGQSHi5pcGxlZGdlci52MS5SZXN1bWVIb2xkUmVxdWVzdBofLmlwbGVkZ2VyLnYxLlJlc3VtZUhvbGRSZXNwb25zZRJbCg1MaXN0QXR0ZW50aW9uEiEuaXBsZWRnZXIudjEuTGlzdEF0dGVudGlvblJlcXVlc3QaIi5pcGxlZGdlci52MS5MaXN0QXR0ZW50aW9uUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
 
 /**
  * What a source can see. What it can't see is not missing from its list.
@@ -200,12 +200,11 @@ export type Source = Message<"ipledger.v1.Source"> & {
   epochBegunAt?: Timestamp | undefined;
 
   /**
-   * It sent two complete reports in this epoch, the second with no more entries than the first. Until then its reports are not
-   * counted.
+   * How it stands by its reports.
    *
-   * @generated from field: bool warm = 15;
+   * @generated from field: ipledger.v1.SourceStatus status = 15;
    */
-  warm: boolean;
+  status: SourceStatus;
 
   /**
    * When it last reported, completely or not.
@@ -243,7 +242,7 @@ export type Source = Message<"ipledger.v1.Source"> & {
   size: number;
 
   /**
-   * Number of its counted reports since it was registered.
+   * Number of its counted reports in this era.
    *
    * @generated from field: uint64 counted = 21;
    */
@@ -383,12 +382,11 @@ export type SourceJson = {
   epochBegunAt?: TimestampJson;
 
   /**
-   * It sent two complete reports in this epoch, the second with no more entries than the first. Until then its reports are not
-   * counted.
+   * How it stands by its reports.
    *
-   * @generated from field: bool warm = 15;
+   * @generated from field: ipledger.v1.SourceStatus status = 15;
    */
-  warm?: boolean;
+  status?: SourceStatusJson;
 
   /**
    * When it last reported, completely or not.
@@ -426,7 +424,7 @@ export type SourceJson = {
   size?: number;
 
   /**
-   * Number of its counted reports since it was registered.
+   * Number of its counted reports in this era.
    *
    * @generated from field: uint64 counted = 21;
    */
@@ -634,6 +632,13 @@ export type EnableSourceRequest = Message<"ipledger.v1.EnableSourceRequest"> & {
    * @generated from field: string request_id = 3;
    */
   requestId: string;
+
+  /**
+   * What the source does not list of the leases on its node may be taken back by proof. Look at its list first.
+   *
+   * @generated from field: bool accept_unlisted = 4;
+   */
+  acceptUnlisted: boolean;
 };
 
 /**
@@ -662,6 +667,13 @@ export type EnableSourceRequestJson = {
    * @generated from field: string request_id = 3;
    */
   requestId?: string;
+
+  /**
+   * What the source does not list of the leases on its node may be taken back by proof. Look at its list first.
+   *
+   * @generated from field: bool accept_unlisted = 4;
+   */
+  acceptUnlisted?: boolean;
 };
 
 /**
@@ -683,6 +695,20 @@ export type EnableSourceResponse = Message<"ipledger.v1.EnableSourceResponse"> &
    * @generated from field: ipledger.v1.Source source = 1;
    */
   source?: Source | undefined;
+
+  /**
+   * Number of held leases on the source's node that it is a witness of from now on. 0: it was enabled before, or has no node.
+   *
+   * @generated from field: uint32 placed = 2;
+   */
+  placed: number;
+
+  /**
+   * How many of them it lists.
+   *
+   * @generated from field: uint32 listed = 3;
+   */
+  listed: number;
 };
 
 /**
@@ -697,6 +723,20 @@ export type EnableSourceResponseJson = {
    * @generated from field: ipledger.v1.Source source = 1;
    */
   source?: SourceJson;
+
+  /**
+   * Number of held leases on the source's node that it is a witness of from now on. 0: it was enabled before, or has no node.
+   *
+   * @generated from field: uint32 placed = 2;
+   */
+  placed?: number;
+
+  /**
+   * How many of them it lists.
+   *
+   * @generated from field: uint32 listed = 3;
+   */
+  listed?: number;
 };
 
 /**
@@ -1390,6 +1430,13 @@ export type BeginSnapshotResponse = Message<"ipledger.v1.BeginSnapshotResponse">
    * @generated from field: google.protobuf.Duration interval = 5;
    */
   interval?: Duration | undefined;
+
+  /**
+   * Proves that `head` was answered to this source. Keep the two together, on disk, before anything is looked at.
+   *
+   * @generated from field: bytes proof = 6;
+   */
+  proof: Uint8Array;
 };
 
 /**
@@ -1432,6 +1479,13 @@ export type BeginSnapshotResponseJson = {
    * @generated from field: google.protobuf.Duration interval = 5;
    */
   interval?: DurationJson;
+
+  /**
+   * Proves that `head` was answered to this source. Keep the two together, on disk, before anything is looked at.
+   *
+   * @generated from field: bytes proof = 6;
+   */
+  proof?: string;
 };
 
 /**
@@ -1659,6 +1713,13 @@ export type ReportSnapshotRequest = Message<"ipledger.v1.ReportSnapshotRequest">
    * @generated from field: string unchanged = 9;
    */
   unchanged: string;
+
+  /**
+   * From BeginSnapshot, or `next_proof` of the last answer: that of `head`. It is only looked at if `head` is beyond the log.
+   *
+   * @generated from field: bytes proof = 10;
+   */
+  proof: Uint8Array;
 };
 
 /**
@@ -1730,6 +1791,13 @@ export type ReportSnapshotRequestJson = {
    * @generated from field: string unchanged = 9;
    */
   unchanged?: string;
+
+  /**
+   * From BeginSnapshot, or `next_proof` of the last answer: that of `head`. It is only looked at if `head` is beyond the log.
+   *
+   * @generated from field: bytes proof = 10;
+   */
+  proof?: string;
 };
 
 /**
@@ -1839,9 +1907,10 @@ export type ReportSnapshotResponse = Message<"ipledger.v1.ReportSnapshotResponse
   counted: boolean;
 
   /**
-   * Why it was partial: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (it was begun
-   * in a later life of this database), OUT_OF_SEQUENCE (another report was taken after it was begun). Why a complete one did
-   * not count: NOT_ENABLED, WARM_UP (the source is not warm), TOO_SOON (it was begun less than half an interval after the last
+   * Why it was partial: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (its
+   * `head` was answered by a later life of this log, which `proof` proves), UNPROVEN_HEAD (its `head` is beyond the log, and
+   * `proof` is not that of it), OUT_OF_SEQUENCE (another report was taken after it was begun). Why a complete one did not
+   * count: NOT_ENABLED, WARM_UP (the source is not warm), TOO_SOON (it was begun less than half an interval after the last
    * counted one).
    *
    * @generated from field: repeated string because = 3;
@@ -1897,6 +1966,13 @@ export type ReportSnapshotResponse = Message<"ipledger.v1.ReportSnapshotResponse
    * @generated from field: google.protobuf.Timestamp next_begun_at = 10;
    */
   nextBegunAt?: Timestamp | undefined;
+
+  /**
+   * Proof of `next_head`.
+   *
+   * @generated from field: bytes next_proof = 11;
+   */
+  nextProof: Uint8Array;
 };
 
 /**
@@ -1920,9 +1996,10 @@ export type ReportSnapshotResponseJson = {
   counted?: boolean;
 
   /**
-   * Why it was partial: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (it was begun
-   * in a later life of this database), OUT_OF_SEQUENCE (another report was taken after it was begun). Why a complete one did
-   * not count: NOT_ENABLED, WARM_UP (the source is not warm), TOO_SOON (it was begun less than half an interval after the last
+   * Why it was partial: DECLARED (`complete` was false), UNREADABLE_ENTRY, CLOSED_EPOCH, OTHER_ERA, BEYOND_HEAD (its
+   * `head` was answered by a later life of this log, which `proof` proves), UNPROVEN_HEAD (its `head` is beyond the log, and
+   * `proof` is not that of it), OUT_OF_SEQUENCE (another report was taken after it was begun). Why a complete one did not
+   * count: NOT_ENABLED, WARM_UP (the source is not warm), TOO_SOON (it was begun less than half an interval after the last
    * counted one).
    *
    * @generated from field: repeated string because = 3;
@@ -1978,6 +2055,13 @@ export type ReportSnapshotResponseJson = {
    * @generated from field: google.protobuf.Timestamp next_begun_at = 10;
    */
   nextBegunAt?: TimestampJson;
+
+  /**
+   * Proof of `next_head`.
+   *
+   * @generated from field: bytes next_proof = 11;
+   */
+  nextProof?: string;
 };
 
 /**
@@ -2639,101 +2723,137 @@ export const ResumeHoldResponseSchema: GenMessage<ResumeHoldResponse, {jsonType:
   messageDesc(file_ipledger_v1_liveness, 27);
 
 /**
- * Something that waits for a person or for an answer.
+ * What waits for a person or for an answer: all of one code and source, or one of them.
  *
  * @generated from message ipledger.v1.Attention
  */
 export type Attention = Message<"ipledger.v1.Attention"> & {
   /**
-   * Stable, for programs: `NETWORK_RECOVERING`, `HELD`, `SOURCE_SILENT`, `SOURCE_COLD`, `SOURCE_PARTIAL`, `LOOKUP_FAILING`,
-   * `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (a lease without a witness), `BOOKS_DIFFER`.
+   * Stable, for programs. The worst first: `PROJECTION_DIFFERS`, `NETWORK_RECOVERING`, `HELD`, `LISTED_ELSEWHERE` (a held lease
+   * that the source of another node lists for another owner), `SOURCE_UNKNOWN` (a recovery waits for a source that is not
+   * registered), `SOURCE_SILENT`, `SOURCE_PARTIAL`, `SOURCE_COLD`, `LOOKUP_FAILING`, `NODE_LIMIT` (a node at its pool's limit
+   * lists addresses that are barred), `LISTS_FREE_ADDRESSES` (a source lists more than 64 free addresses, or more than a pool's
+   * `node_limit`: they are barred), `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (a lease without a
+   * witness).
    *
    * @generated from field: string code = 1;
    */
   code: string;
 
   /**
-   * Since when.
+   * `page` or `ticket`, as its alert.
    *
-   * @generated from field: google.protobuf.Timestamp since = 2;
+   * @generated from field: string severity = 2;
+   */
+  severity: string;
+
+  /**
+   * How many leases, addresses or findings.
+   *
+   * @generated from field: uint64 count = 3;
+   */
+  count: bigint;
+
+  /**
+   * Since when; of several, the oldest.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 4;
    */
   since?: Timestamp | undefined;
 
   /**
    * The source. Empty here and below: the item is not about one.
    *
-   * @generated from field: string source = 3;
+   * @generated from field: string source = 5;
    */
   source: string;
 
   /**
-   * The address.
+   * The address; of several, that of the oldest.
    *
-   * @generated from field: string address = 4;
+   * @generated from field: string address = 6;
    */
   address: string;
 
   /**
-   * The lease.
+   * The lease; of several, the oldest.
    *
-   * @generated from field: string lease_id = 5;
+   * @generated from field: string lease_id = 7;
    */
   leaseId: string;
 
   /**
-   * A sentence for people: what it waits for and what ends the wait.
+   * A sentence for people: what it waits for and what ends the wait; of several, about the oldest.
    *
-   * @generated from field: string text = 6;
+   * @generated from field: string text = 8;
    */
   text: string;
 };
 
 /**
- * Something that waits for a person or for an answer.
+ * What waits for a person or for an answer: all of one code and source, or one of them.
  *
  * @generated from message ipledger.v1.Attention
  */
 export type AttentionJson = {
   /**
-   * Stable, for programs: `NETWORK_RECOVERING`, `HELD`, `SOURCE_SILENT`, `SOURCE_COLD`, `SOURCE_PARTIAL`, `LOOKUP_FAILING`,
-   * `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (a lease without a witness), `BOOKS_DIFFER`.
+   * Stable, for programs. The worst first: `PROJECTION_DIFFERS`, `NETWORK_RECOVERING`, `HELD`, `LISTED_ELSEWHERE` (a held lease
+   * that the source of another node lists for another owner), `SOURCE_UNKNOWN` (a recovery waits for a source that is not
+   * registered), `SOURCE_SILENT`, `SOURCE_PARTIAL`, `SOURCE_COLD`, `LOOKUP_FAILING`, `NODE_LIMIT` (a node at its pool's limit
+   * lists addresses that are barred), `LISTS_FREE_ADDRESSES` (a source lists more than 64 free addresses, or more than a pool's
+   * `node_limit`: they are barred), `OPERATOR_ONLY` (a quarantine that only an operator ends), `NO_WITNESS` (a lease without a
+   * witness).
    *
    * @generated from field: string code = 1;
    */
   code?: string;
 
   /**
-   * Since when.
+   * `page` or `ticket`, as its alert.
    *
-   * @generated from field: google.protobuf.Timestamp since = 2;
+   * @generated from field: string severity = 2;
+   */
+  severity?: string;
+
+  /**
+   * How many leases, addresses or findings.
+   *
+   * @generated from field: uint64 count = 3;
+   */
+  count?: string;
+
+  /**
+   * Since when; of several, the oldest.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 4;
    */
   since?: TimestampJson;
 
   /**
    * The source. Empty here and below: the item is not about one.
    *
-   * @generated from field: string source = 3;
+   * @generated from field: string source = 5;
    */
   source?: string;
 
   /**
-   * The address.
+   * The address; of several, that of the oldest.
    *
-   * @generated from field: string address = 4;
+   * @generated from field: string address = 6;
    */
   address?: string;
 
   /**
-   * The lease.
+   * The lease; of several, the oldest.
    *
-   * @generated from field: string lease_id = 5;
+   * @generated from field: string lease_id = 7;
    */
   leaseId?: string;
 
   /**
-   * A sentence for people: what it waits for and what ends the wait.
+   * A sentence for people: what it waits for and what ends the wait; of several, about the oldest.
    *
-   * @generated from field: string text = 6;
+   * @generated from field: string text = 8;
    */
   text?: string;
 };
@@ -2766,16 +2886,30 @@ export type ListAttentionRequest = Message<"ipledger.v1.ListAttentionRequest"> &
   codes: string[];
 
   /**
+   * Only of this source.
+   *
+   * @generated from field: string source = 3;
+   */
+  source: string;
+
+  /**
+   * Each lease and address as an item of its own, instead of one item for each code and source.
+   *
+   * @generated from field: bool each = 4;
+   */
+  each: boolean;
+
+  /**
    * Default 100. More than 1,000 is 1,000.
    *
-   * @generated from field: uint32 page_size = 3;
+   * @generated from field: uint32 page_size = 5;
    */
   pageSize: number;
 
   /**
    * `next_page_token` of the page before, with the same filters.
    *
-   * @generated from field: string page_token = 4;
+   * @generated from field: string page_token = 6;
    */
   pageToken: string;
 };
@@ -2801,16 +2935,30 @@ export type ListAttentionRequestJson = {
   codes?: string[];
 
   /**
+   * Only of this source.
+   *
+   * @generated from field: string source = 3;
+   */
+  source?: string;
+
+  /**
+   * Each lease and address as an item of its own, instead of one item for each code and source.
+   *
+   * @generated from field: bool each = 4;
+   */
+  each?: boolean;
+
+  /**
    * Default 100. More than 1,000 is 1,000.
    *
-   * @generated from field: uint32 page_size = 3;
+   * @generated from field: uint32 page_size = 5;
    */
   pageSize?: number;
 
   /**
    * `next_page_token` of the page before, with the same filters.
    *
-   * @generated from field: string page_token = 4;
+   * @generated from field: string page_token = 6;
    */
   pageToken?: string;
 };
@@ -2823,13 +2971,13 @@ export const ListAttentionRequestSchema: GenMessage<ListAttentionRequest, {jsonT
   messageDesc(file_ipledger_v1_liveness, 29);
 
 /**
- * Answer of ListAttention.
+ * Answer of ListAttention. Judged now, and on each page anew.
  *
  * @generated from message ipledger.v1.ListAttentionResponse
  */
 export type ListAttentionResponse = Message<"ipledger.v1.ListAttentionResponse"> & {
   /**
-   * The network first, then sources by id, then leases by address.
+   * By code, the worst first; then by source and address.
    *
    * @generated from field: repeated ipledger.v1.Attention items = 1;
    */
@@ -2844,13 +2992,13 @@ export type ListAttentionResponse = Message<"ipledger.v1.ListAttentionResponse">
 };
 
 /**
- * Answer of ListAttention.
+ * Answer of ListAttention. Judged now, and on each page anew.
  *
  * @generated from message ipledger.v1.ListAttentionResponse
  */
 export type ListAttentionResponseJson = {
   /**
-   * The network first, then sources by id, then leases by address.
+   * By code, the worst first; then by source and address.
    *
    * @generated from field: repeated ipledger.v1.Attention items = 1;
    */
@@ -2989,6 +3137,69 @@ export const SourceStateSchema: GenEnum<SourceState, SourceStateJson> = /*@__PUR
   enumDesc(file_ipledger_v1_liveness, 1);
 
 /**
+ * How a source stands by its reports, now.
+ *
+ * @generated from enum ipledger.v1.SourceStatus
+ */
+export const SourceStatus = {
+  /**
+   * Not known.
+   *
+   * @generated from enum value: SOURCE_STATUS_UNSPECIFIED = 0;
+   */
+  SOURCE_STATUS_UNSPECIFIED: 0,
+
+  /**
+   * Its last complete report is at most two of its intervals old, and it is warm: it sent two complete reports in this epoch and
+   * era, the second with no more entries than the first.
+   *
+   * @generated from enum value: GOOD = 1;
+   */
+  GOOD: 1,
+
+  /**
+   * It has not reported for two of its intervals.
+   *
+   * @generated from enum value: SILENT = 2;
+   */
+  SILENT: 2,
+
+  /**
+   * It reports, but not completely.
+   *
+   * @generated from enum value: PARTIAL = 3;
+   */
+  PARTIAL: 3,
+
+  /**
+   * It is not warm. Until then its reports are not counted.
+   *
+   * @generated from enum value: COLD = 4;
+   */
+  COLD: 4,
+} as const;
+
+/**
+ * How a source stands by its reports, now.
+ *
+ * @generated from enum ipledger.v1.SourceStatus
+ */
+export type SourceStatus = (typeof SourceStatus)[keyof typeof SourceStatus] | UnknownEnum;
+
+/**
+ * How a source stands by its reports, now.
+ *
+ * @generated from enum ipledger.v1.SourceStatus
+ */
+export type SourceStatusJson = "SOURCE_STATUS_UNSPECIFIED" | "GOOD" | "SILENT" | "PARTIAL" | "COLD";
+
+/**
+ * Describes the enum ipledger.v1.SourceStatus.
+ */
+export const SourceStatusSchema: GenEnum<SourceStatus, SourceStatusJson> = /*@__PURE__*/
+  enumDesc(file_ipledger_v1_liveness, 2);
+
+/**
  * A source's answer about one workload.
  *
  * @generated from enum ipledger.v1.LookUpAnswer
@@ -3055,7 +3266,7 @@ export type LookUpAnswerJson = "LOOK_UP_ANSWER_UNSPECIFIED" | "LIVE" | "TERMINAL
  * Describes the enum ipledger.v1.LookUpAnswer.
  */
 export const LookUpAnswerSchema: GenEnum<LookUpAnswer, LookUpAnswerJson> = /*@__PURE__*/
-  enumDesc(file_ipledger_v1_liveness, 2);
+  enumDesc(file_ipledger_v1_liveness, 3);
 
 /**
  * Sources report which workloads are alive, and leases follow.
@@ -3068,7 +3279,8 @@ export const LookUpAnswerSchema: GenEnum<LookUpAnswer, LookUpAnswerJson> = /*@__
  * network, the lists and Reconcile. agent: BeginSnapshot, ReportSnapshot and ReportVerdicts for sources of its own node.
  * auditor: the lists and Reconcile. Reporting for another source is SOURCE_MISMATCH.
  *
- * Every method can answer SOURCE_NOT_FOUND where it names one, and ILLEGAL_STATE where that one is RETIRED.
+ * Every method can answer SOURCE_NOT_FOUND where it names one, and ILLEGAL_STATE where that one is RETIRED. Of a source that
+ * calls and is not found, a network that is RECOVERING keeps the id, and waits for it (Recovery.unknown).
  *
  * @generated from service ipledger.v1.LivenessService
  */
@@ -3090,7 +3302,11 @@ export const LivenessService: GenService<{
   },
   /**
    * From now on what the source lists changes leases, and what it no longer lists can be taken back: leases reserved later,
-   * and leases that it has listed. Enabling an enabled source changes nothing.
+   * and leases that it has listed. A source of a node also sees what was placed on its node before, if of its kinds and families;
+   * if no source has listed such a lease, its age counts from now on. Enabling an enabled source changes nothing.
+   *
+   * ILLEGAL_STATE: the source is retired; or it lists less than half of what was placed on its node, and `accept_unlisted` is
+   * not set. So it looks when leases were imported under a wrong node's name.
    *
    * @generated from rpc ipledger.v1.LivenessService.EnableSource
    */
@@ -3130,7 +3346,7 @@ export const LivenessService: GenService<{
     output: typeof ListSightingsResponseSchema;
   },
   /**
-   * Call it before looking. It answers the head of the log, at which the report counts as evidence. Nothing is stored.
+   * Call it before looking. It answers the head of the log, at which the report counts as evidence, with a proof of it.
    *
    * @generated from rpc ipledger.v1.LivenessService.BeginSnapshot
    */
@@ -3143,7 +3359,8 @@ export const LivenessService: GenService<{
    * Call it after looking, with what is there. At most 32 MiB over HTTP/1.1 without compression, 512 KiB otherwise. A report
    * with any fault is partial: it protects the addresses that it lists and proves nothing. `because` in the answer says why.
    *
-   * A `head` beyond the log's holds the network (HoldCause SOURCE_AHEAD). ILLEGAL_STATE: the source is of a kind that is asked.
+   * Of a report with a `head` beyond the log's nothing is taken; with its `proof` it holds the network (HoldCause SOURCE_AHEAD).
+   * ILLEGAL_STATE: the source is of a kind that is asked.
    *
    * @generated from rpc ipledger.v1.LivenessService.ReportSnapshot
    */

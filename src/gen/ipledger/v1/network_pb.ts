@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/network.proto.
  */
 export const file_ipledger_v1_network: GenFile = /*@__PURE__*/
-  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSJlCgRIb2xkEiUKBWNhdXNlGAEgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgN3aHkYAyABKAkingMKB05ldHdvcmsSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIwCgZsYWJlbHMYAyADKAsyIC5pcGxlZGdlci52MS5OZXR3b3JrLkxhYmVsc0VudHJ5EigKBXN0YXRlGAQgASgOMhkuaXBsZWRnZXIudjEuTmV0d29ya1N0YXRlEgsKA2VyYRgFIAEoDRIMCgRoZWFkGAYgASgEEg4KBmRpZ2VzdBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAogASgEEiAKBWhvbGRzGAsgAygLMhEuaXBsZWRnZXIudjEuSG9sZBInCghyZWNvdmVyeRgMIAEoCzIVLmlwbGVkZ2VyLnYxLlJlY292ZXJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZwoIUmVjb3ZlcnkSKQoFc2luY2UYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA3doeRgCIAEoCRIPCgdzb3VyY2VzGAMgASgNEhIKCnVucmVwb3J0ZWQYBCADKAkiuwEKFENyZWF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSPQoGbGFiZWxzGAMgAygLMi0uaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgEIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KFUNyZWF0ZU5ldHdvcmtSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yayKjAgoUVXBkYXRlTmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYCgtkZXNjcmlwdGlvbhgCIAEoCUgAiAEBEj0KBmxhYmVscxgDIAMoCzItLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkSFAoHdmVyc2lvbhgFIAEoBEgBiAEBEi8KC3VwZGF0ZV9tYXNrGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF9kZXNjcmlwdGlvbkIKCghfdmVyc2lvbiI+ChVVcGRhdGVOZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiIQoRR2V0TmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCSI7ChJHZXROZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiqQEKE0xpc3ROZXR3b3Jrc1JlcXVlc3QSPAoGbGFiZWxzGAEgAygLMiwuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVxdWVzdC5MYWJlbHNFbnRyeRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlcKFExpc3ROZXR3b3Jrc1Jlc3BvbnNlEiYKCG5ldHdvcmtzGAEgAygLMhQuaXBsZWRnZXIudjEuTmV0d29yaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiVwoUQmVnaW5SZWNvdmVyeVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRILCgN3aHkYAiABKAkSDQoFYWJvdmUYAyABKAQSEgoKcmVxdWVzdF9pZBgEIAEoCSI+ChVCZWdpblJlY292ZXJ5UmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiRgoSRW5kUmVjb3ZlcnlSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCwoDd2h5GAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiPAoTRW5kUmVjb3ZlcnlSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yaypICgxOZXR3b3JrU3RhdGUSHQoZTkVUV09SS19TVEFURV9VTlNQRUNJRklFRBAAEgkKBVJFQURZEAESDgoKUkVDT1ZFUklORxACKlgKCUhvbGRDYXVzZRIaChZIT0xEX0NBVVNFX1VOU1BFQ0lGSUVEEAASCQoFQ0xPQ0sQARISCg5UT09fTUFOWV9SRUFQUxACEhAKDFNPVVJDRV9BSEVBRBADMo4ECg5OZXR3b3JrU2VydmljZRJWCg1DcmVhdGVOZXR3b3JrEiEuaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5DcmVhdGVOZXR3b3JrUmVzcG9uc2USVgoNVXBkYXRlTmV0d29yaxIhLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0GiIuaXBsZWRnZXIudjEuVXBkYXRlTmV0d29ya1Jlc3BvbnNlEk0KCkdldE5ldHdvcmsSHi5pcGxlZGdlci52MS5HZXROZXR3b3JrUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkdldE5ldHdvcmtSZXNwb25zZRJTCgxMaXN0TmV0d29ya3MSIC5pcGxlZGdlci52MS5MaXN0TmV0d29ya3NSZXF1ZXN0GiEuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVzcG9uc2USVgoNQmVnaW5SZWNvdmVyeRIhLmlwbGVkZ2VyLnYxLkJlZ2luUmVjb3ZlcnlSZXF1ZXN0GiIuaXBsZWRnZXIudjEuQmVnaW5SZWNvdmVyeVJlc3BvbnNlElAKC0VuZFJlY292ZXJ5Eh8uaXBsZWRnZXIudjEuRW5kUmVjb3ZlcnlSZXF1ZXN0GiAuaXBsZWRnZXIudjEuRW5kUmVjb3ZlcnlSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChlpcGxlZGdlci92MS9uZXR3b3JrLnByb3RvEgtpcGxlZGdlci52MSJlCgRIb2xkEiUKBWNhdXNlGAEgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgN3aHkYAyABKAkingMKB05ldHdvcmsSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIwCgZsYWJlbHMYAyADKAsyIC5pcGxlZGdlci52MS5OZXR3b3JrLkxhYmVsc0VudHJ5EigKBXN0YXRlGAQgASgOMhkuaXBsZWRnZXIudjEuTmV0d29ya1N0YXRlEgsKA2VyYRgFIAEoDRIMCgRoZWFkGAYgASgEEg4KBmRpZ2VzdBgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGAogASgEEiAKBWhvbGRzGAsgAygLMhEuaXBsZWRnZXIudjEuSG9sZBInCghyZWNvdmVyeRgMIAEoCzIVLmlwbGVkZ2VyLnYxLlJlY292ZXJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiwAEKCFJlY292ZXJ5EikKBXNpbmNlGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgN3aHkYAiABKAkSDwoHc291cmNlcxgDIAEoDRISCgp1bnJlcG9ydGVkGAQgAygJEg8KB3Vua25vd24YBSADKAkSLgoKbm90X2JlZm9yZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoObmVlZHNfb3BlcmF0b3IYByABKAgiuwEKFENyZWF0ZU5ldHdvcmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSPQoGbGFiZWxzGAMgAygLMi0uaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgEIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj4KFUNyZWF0ZU5ldHdvcmtSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yayKjAgoUVXBkYXRlTmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYCgtkZXNjcmlwdGlvbhgCIAEoCUgAiAEBEj0KBmxhYmVscxgDIAMoCzItLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCnJlcXVlc3RfaWQYBCABKAkSFAoHdmVyc2lvbhgFIAEoBEgBiAEBEi8KC3VwZGF0ZV9tYXNrGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg4KDF9kZXNjcmlwdGlvbkIKCghfdmVyc2lvbiI+ChVVcGRhdGVOZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiIQoRR2V0TmV0d29ya1JlcXVlc3QSDAoEbmFtZRgBIAEoCSI7ChJHZXROZXR3b3JrUmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiqQEKE0xpc3ROZXR3b3Jrc1JlcXVlc3QSPAoGbGFiZWxzGAEgAygLMiwuaXBsZWRnZXIudjEuTGlzdE5ldHdvcmtzUmVxdWVzdC5MYWJlbHNFbnRyeRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlcKFExpc3ROZXR3b3Jrc1Jlc3BvbnNlEiYKCG5ldHdvcmtzGAEgAygLMhQuaXBsZWRnZXIudjEuTmV0d29yaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiVwoUQmVnaW5SZWNvdmVyeVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRILCgN3aHkYAiABKAkSDQoFYWJvdmUYAyABKAQSEgoKcmVxdWVzdF9pZBgEIAEoCSI+ChVCZWdpblJlY292ZXJ5UmVzcG9uc2USJQoHbmV0d29yaxgBIAEoCzIULmlwbGVkZ2VyLnYxLk5ldHdvcmsiRgoSRW5kUmVjb3ZlcnlSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCwoDd2h5GAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiPAoTRW5kUmVjb3ZlcnlSZXNwb25zZRIlCgduZXR3b3JrGAEgASgLMhQuaXBsZWRnZXIudjEuTmV0d29yaypICgxOZXR3b3JrU3RhdGUSHQoZTkVUV09SS19TVEFURV9VTlNQRUNJRklFRBAAEgkKBVJFQURZEAESDgoKUkVDT1ZFUklORxACKlgKCUhvbGRDYXVzZRIaChZIT0xEX0NBVVNFX1VOU1BFQ0lGSUVEEAASCQoFQ0xPQ0sQARISCg5UT09fTUFOWV9SRUFQUxACEhAKDFNPVVJDRV9BSEVBRBADMpgECg5OZXR3b3JrU2VydmljZRJWCg1DcmVhdGVOZXR3b3JrEiEuaXBsZWRnZXIudjEuQ3JlYXRlTmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5DcmVhdGVOZXR3b3JrUmVzcG9uc2USVgoNVXBkYXRlTmV0d29yaxIhLmlwbGVkZ2VyLnYxLlVwZGF0ZU5ldHdvcmtSZXF1ZXN0GiIuaXBsZWRnZXIudjEuVXBkYXRlTmV0d29ya1Jlc3BvbnNlElIKCkdldE5ldHdvcmsSHi5pcGxlZGdlci52MS5HZXROZXR3b3JrUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkdldE5ldHdvcmtSZXNwb25zZSIDkAIBElgKDExpc3ROZXR3b3JrcxIgLmlwbGVkZ2VyLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QaIS5pcGxlZGdlci52MS5MaXN0TmV0d29ya3NSZXNwb25zZSIDkAIBElYKDUJlZ2luUmVjb3ZlcnkSIS5pcGxlZGdlci52MS5CZWdpblJlY292ZXJ5UmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkJlZ2luUmVjb3ZlcnlSZXNwb25zZRJQCgtFbmRSZWNvdmVyeRIfLmlwbGVkZ2VyLnYxLkVuZFJlY292ZXJ5UmVxdWVzdBogLmlwbGVkZ2VyLnYxLkVuZFJlY292ZXJ5UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * A hold that is in force.
@@ -289,18 +289,40 @@ export type Recovery = Message<"ipledger.v1.Recovery"> & {
   why: string;
 
   /**
-   * Number of enabled sources. 0: only EndRecovery ends the recovery.
+   * Number of enabled sources.
    *
    * @generated from field: uint32 sources = 3;
    */
   sources: number;
 
   /**
-   * Ids of sources that have not sent two counted reports in this era, at most 20.
+   * Ids of sources that have not sent two counted reports in this era, the second begun after `not_before`; at most 20.
    *
    * @generated from field: repeated string unreported = 4;
    */
   unreported: string[];
+
+  /**
+   * Ids of sources that called and are not registered, or have not reported completely since: they were registered after the dump.
+   * It waits until they have, or are retired. At most 64.
+   *
+   * @generated from field: repeated string unknown = 5;
+   */
+  unknown: string[];
+
+  /**
+   * It does not end before this time by reports of sources.
+   *
+   * @generated from field: google.protobuf.Timestamp not_before = 6;
+   */
+  notBefore?: Timestamp | undefined;
+
+  /**
+   * Only EndRecovery ends it, because no source is enabled, or 64 unknown sources have called.
+   *
+   * @generated from field: bool needs_operator = 7;
+   */
+  needsOperator: boolean;
 };
 
 /**
@@ -324,18 +346,40 @@ export type RecoveryJson = {
   why?: string;
 
   /**
-   * Number of enabled sources. 0: only EndRecovery ends the recovery.
+   * Number of enabled sources.
    *
    * @generated from field: uint32 sources = 3;
    */
   sources?: number;
 
   /**
-   * Ids of sources that have not sent two counted reports in this era, at most 20.
+   * Ids of sources that have not sent two counted reports in this era, the second begun after `not_before`; at most 20.
    *
    * @generated from field: repeated string unreported = 4;
    */
   unreported?: string[];
+
+  /**
+   * Ids of sources that called and are not registered, or have not reported completely since: they were registered after the dump.
+   * It waits until they have, or are retired. At most 64.
+   *
+   * @generated from field: repeated string unknown = 5;
+   */
+  unknown?: string[];
+
+  /**
+   * It does not end before this time by reports of sources.
+   *
+   * @generated from field: google.protobuf.Timestamp not_before = 6;
+   */
+  notBefore?: TimestampJson;
+
+  /**
+   * Only EndRecovery ends it, because no source is enabled, or 64 unknown sources have called.
+   *
+   * @generated from field: bool needs_operator = 7;
+   */
+  needsOperator?: boolean;
 };
 
 /**
@@ -800,7 +844,8 @@ export type BeginRecoveryRequest = Message<"ipledger.v1.BeginRecoveryRequest"> &
   why: string;
 
   /**
-   * A number that was answered and that this log may lack: the new era begins above it. Default 0: above the log's own.
+   * A number that was answered and that this log may lack: the new era begins above it. Default 0: above the log's own, and above
+   * the one that a source has proven (HoldCause SOURCE_AHEAD).
    *
    * @generated from field: uint64 above = 3;
    */
@@ -835,7 +880,8 @@ export type BeginRecoveryRequestJson = {
   why?: string;
 
   /**
-   * A number that was answered and that this log may lack: the new era begins above it. Default 0: above the log's own.
+   * A number that was answered and that this log may lack: the new era begins above it. Default 0: above the log's own, and above
+   * the one that a source has proven (HoldCause SOURCE_AHEAD).
    *
    * @generated from field: uint64 above = 3;
    */
@@ -1067,7 +1113,7 @@ export const HoldCause = {
   TOO_MANY_REAPS: 2,
 
   /**
-   * A source has seen a later number than the log's last: the database may be an older copy. Nothing is handed out either.
+   * A source has proven a later number than the log's last: the database may be an older copy. Nothing is handed out either.
    *
    * @generated from enum value: SOURCE_AHEAD = 3;
    */

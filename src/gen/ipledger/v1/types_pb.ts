@@ -17,8 +17,9 @@
 // - unauthenticated UNAUTHENTICATED, permission_denied PERMISSION_DENIED: no or unknown token; a right, a network or a node
 //   that the token does not have;
 // - not_found NETWORK_NOT_FOUND;
-// - aborted VERSION_MISMATCH with `beyondHead` in the metadata: a lease id, token or position that is greater than the last
-//   number of the log. If ipledger ever answered that number, the database is an older copy of itself;
+// - aborted VERSION_MISMATCH with `beyondHead` in the metadata: a position that is greater than the last number of the log, its
+//   head. not_found LEASE_NOT_FOUND with it: such a lease id or token. If ipledger ever answered that number, the database is an
+//   older copy of itself;
 // - deadline_exceeded DEADLINE_EXCEEDED: the deadline passed while the call was queued, nothing was done;
 // - unavailable OVERLOADED (queue full, nothing done), DATABASE_UNAVAILABLE (nothing done).
 //
@@ -28,8 +29,9 @@
 //   `request_id` it is exactly-once;
 // - invalid_argument REQUEST_ID_REUSED: this `request_id` was committed with other content within 24 h.
 //
-// `request_id` (at most 128 bytes, unique in its network) makes a command exactly-once for 24 h: a repeat gets the
-// first answer. Only commits are remembered, never refusals.
+// `request_id` (at most 128 bytes) makes a command exactly-once for 24 h: a repeat gets the first answer. Only commits are
+// remembered, never refusals. It is unique in its network among the callers whose tokens are bound to one node, and among those
+// that are bound to none.
 
 // Shared words of the contract: owners, leases, labels, errors.
 
@@ -47,7 +49,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/types.proto.
  */
 export const file_ipledger_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS90eXBlcy5wcm90bxILaXBsZWRnZXIudjEixQEKBU93bmVyEgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSEwoLaW5jYXJuYXRpb24YBCABKAkSEQoJaW50ZXJmYWNlGAUgASgJEgwKBG5vZGUYBiABKAkSLgoGbGFiZWxzGAcgAygLMh4uaXBsZWRnZXIudjEuT3duZXIuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASItCgVSb3V0ZRITCgtkZXN0aW5hdGlvbhgBIAEoCRIPCgdnYXRld2F5GAIgASgJIksKC1Bvb2xPcHRpb25zEiIKBnJvdXRlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLlJvdXRlEgsKA2RucxgCIAMoCRILCgNtdHUYAyABKA0ifwoKUXVhcmFudGluZRItCgZyZWFzb24YASABKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJieRgDIAEoCRILCgN3aHkYBCABKAkizwQKBUxlYXNlEhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSDAoEcG9vbBgDIAEoCRIPCgdhZGRyZXNzGAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDgoGc3VibmV0GAYgASgJEg8KB2dhdGV3YXkYByABKAkSKQoHb3B0aW9ucxgIIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiYKBXN0YXRlGAkgASgOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRIPCgd2ZXJzaW9uGAogASgEEhUKDWZlbmNpbmdfdG9rZW4YCyABKAQSIQoFb3duZXIYDCABKAsyEi5pcGxlZGdlci52MS5Pd25lchIvCgtyZXNlcnZlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY29uZmlybV9ieRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMY29uZmlybWVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgpxdWFyYW50aW5lGBAgASgLMhcuaXBsZWRnZXIudjEuUXVhcmFudGluZRIsCghlbmRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMYXZhaWxhYmxlX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZXVzZWQYEyABKAgi0wEKCUl0ZW1FcnJvchIMCgRjb2RlGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEjYKCG1ldGFkYXRhGAQgAygLMiQuaXBsZWRnZXIudjEuSXRlbUVycm9yLk1ldGFkYXRhRW50cnkSLgoLcmV0cnlfYWZ0ZXIYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKl8KCkxlYXNlU3RhdGUSGwoXTEVBU0VfU1RBVEVfVU5TUEVDSUZJRUQQABIMCghSRVNFUlZFRBABEgoKBkFDVElWRRACEg8KC1FVQVJBTlRJTkVEEAMSCQoFRU5ERUQQBCqeAQoQUXVhcmFudGluZVJlYXNvbhIhCh1RVUFSQU5USU5FX1JFQVNPTl9VTlNQRUNJRklFRBAAEg4KClNVUEVSU0VERUQQARIXChNSRU1PVkFMX1VOQ09ORklSTUVEEAISDAoIQ09ORkxJQ1QQAxIMCghPUEVSQVRPUhAEEhUKEVJFTEVBU0VEX0JVVF9MSVZFEAUSCwoHRk9SRUlHThAGKkIKB1JlbW92YWwSFwoTUkVNT1ZBTF9VTlNQRUNJRklFRBAAEg0KCUNPTkZJUk1FRBABEg8KC1VOQ09ORklSTUVEEAJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdpcGxlZGdlci92MS90eXBlcy5wcm90bxILaXBsZWRnZXIudjEixQEKBU93bmVyEgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSEwoLaW5jYXJuYXRpb24YBCABKAkSEQoJaW50ZXJmYWNlGAUgASgJEgwKBG5vZGUYBiABKAkSLgoGbGFiZWxzGAcgAygLMh4uaXBsZWRnZXIudjEuT3duZXIuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASItCgVSb3V0ZRITCgtkZXN0aW5hdGlvbhgBIAEoCRIPCgdnYXRld2F5GAIgASgJIksKC1Bvb2xPcHRpb25zEiIKBnJvdXRlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLlJvdXRlEgsKA2RucxgCIAMoCRILCgNtdHUYAyABKA0ifwoKUXVhcmFudGluZRItCgZyZWFzb24YASABKA4yHS5pcGxlZGdlci52MS5RdWFyYW50aW5lUmVhc29uEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIKCgJieRgDIAEoCRILCgN3aHkYBCABKAkizwQKBUxlYXNlEhAKCGxlYXNlX2lkGAEgASgJEg8KB25ldHdvcmsYAiABKAkSDAoEcG9vbBgDIAEoCRIPCgdhZGRyZXNzGAQgASgJEhUKDXByZWZpeF9sZW5ndGgYBSABKA0SDgoGc3VibmV0GAYgASgJEg8KB2dhdGV3YXkYByABKAkSKQoHb3B0aW9ucxgIIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEiYKBXN0YXRlGAkgASgOMhcuaXBsZWRnZXIudjEuTGVhc2VTdGF0ZRIPCgd2ZXJzaW9uGAogASgEEhUKDWZlbmNpbmdfdG9rZW4YCyABKAQSIQoFb3duZXIYDCABKAsyEi5pcGxlZGdlci52MS5Pd25lchIvCgtyZXNlcnZlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKY29uZmlybV9ieRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMY29uZmlybWVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgpxdWFyYW50aW5lGBAgASgLMhcuaXBsZWRnZXIudjEuUXVhcmFudGluZRIsCghlbmRlZF9hdBgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMYXZhaWxhYmxlX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZXVzZWQYEyABKAgi0wEKCUl0ZW1FcnJvchIMCgRjb2RlGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEjYKCG1ldGFkYXRhGAQgAygLMiQuaXBsZWRnZXIudjEuSXRlbUVycm9yLk1ldGFkYXRhRW50cnkSLgoLcmV0cnlfYWZ0ZXIYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKl8KCkxlYXNlU3RhdGUSGwoXTEVBU0VfU1RBVEVfVU5TUEVDSUZJRUQQABIMCghSRVNFUlZFRBABEgoKBkFDVElWRRACEg8KC1FVQVJBTlRJTkVEEAMSCQoFRU5ERUQQBCqqAQoQUXVhcmFudGluZVJlYXNvbhIhCh1RVUFSQU5USU5FX1JFQVNPTl9VTlNQRUNJRklFRBAAEg4KClNVUEVSU0VERUQQARIXChNSRU1PVkFMX1VOQ09ORklSTUVEEAISDAoIQ09ORkxJQ1QQAxIMCghPUEVSQVRPUhAEEhUKEVJFTEVBU0VEX0JVVF9MSVZFEAUSCwoHRk9SRUlHThAGEgoKBklOX1VTRRAHKlkKB1JlbW92YWwSFwoTUkVNT1ZBTF9VTlNQRUNJRklFRBAAEg0KCUNPTkZJUk1FRBABEg8KC1VOQ09ORklSTUVEEAISFQoRSU5fVVNFX0JZX0FOT1RIRVIQA2IGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * The workload. Retries and Release match on its attachment: `kind`, `uid`, `incarnation` and `interface`. Supersession
@@ -861,6 +863,13 @@ export const QuarantineReason = {
    * @generated from enum value: FOREIGN = 6;
    */
   FOREIGN: 6,
+
+  /**
+   * Its holder found that another host answers for it: `removal: IN_USE_BY_ANOTHER`. Only an operator ends it.
+   *
+   * @generated from enum value: IN_USE = 7;
+   */
+  IN_USE: 7,
 } as const;
 
 /**
@@ -875,7 +884,7 @@ export type QuarantineReason = (typeof QuarantineReason)[keyof typeof Quarantine
  *
  * @generated from enum ipledger.v1.QuarantineReason
  */
-export type QuarantineReasonJson = "QUARANTINE_REASON_UNSPECIFIED" | "SUPERSEDED" | "REMOVAL_UNCONFIRMED" | "CONFLICT" | "OPERATOR" | "RELEASED_BUT_LIVE" | "FOREIGN";
+export type QuarantineReasonJson = "QUARANTINE_REASON_UNSPECIFIED" | "SUPERSEDED" | "REMOVAL_UNCONFIRMED" | "CONFLICT" | "OPERATOR" | "RELEASED_BUT_LIVE" | "FOREIGN" | "IN_USE";
 
 /**
  * Describes the enum ipledger.v1.QuarantineReason.
@@ -909,6 +918,14 @@ export const Removal = {
    * @generated from enum value: UNCONFIRMED = 2;
    */
   UNCONFIRMED: 2,
+
+  /**
+   * Another host answers for the address. The lease ends, and the address is quarantined for nobody until an operator reaps it.
+   * Beyond 64 such quarantines of a caller the lease stays, quarantined.
+   *
+   * @generated from enum value: IN_USE_BY_ANOTHER = 3;
+   */
+  IN_USE_BY_ANOTHER: 3,
 } as const;
 
 /**
@@ -923,7 +940,7 @@ export type Removal = (typeof Removal)[keyof typeof Removal] | UnknownEnum;
  *
  * @generated from enum ipledger.v1.Removal
  */
-export type RemovalJson = "REMOVAL_UNSPECIFIED" | "CONFIRMED" | "UNCONFIRMED";
+export type RemovalJson = "REMOVAL_UNSPECIFIED" | "CONFIRMED" | "UNCONFIRMED" | "IN_USE_BY_ANOTHER";
 
 /**
  * Describes the enum ipledger.v1.Removal.

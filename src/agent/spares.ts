@@ -1,0 +1,204 @@
+/**
+ * Spare addresses: leased while the service answers, for ADDs while it is away. They are in the memory of this process and nowhere
+ * else, so that no file, copy or second agent can hand one out again. Each is leased under a holder of its own, which is never asked
+ * for twice. What a process held that ended, or did not hear the answer of, is nobody's: it ends by proof.
+ */
+import { randomUUID } from 'node:crypto'
+import type { IpledgerClient } from '../client/client.ts'
+import type { Call, CniOwner } from '../cni/call.ts'
+import { CniError } from '../cni/cni-error.ts'
+import type { Look } from '../cni/namespaces.ts'
+import { RESERVE_KIND, sameAttachment } from '../core/owner.ts'
+import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
+
+type Spare = {
+  /** Its name in the ledger. */
+  readonly holder: string
+  /** One of each pool. */
+  readonly leases: readonly Lease[]
+  /** Who is getting it, or got it. */
+  taker: CniOwner | null
+  /** When, by the first clock; null: nobody has it yet. */
+  givenAt: number | null
+}
+
+type Used = Pick<Look, 'complete' | 'all'>
+
+type Options = {
+  readonly client: IpledgerClient
+  readonly network: string
+  readonly node: string
+  readonly source: string
+  /** How many are free while the service is there; with those of earlier processes at most twice as many are held. */
+  readonly size: number
+  /** Of which pools: one address of each. None: of the network's default pools. */
+  readonly pools: readonly string[]
+  readonly look: () => Promise<Used>
+  /** Whether another host on the link answers for it. */
+  readonly isAnsweredFor: (address: string) => Promise<boolean>
+  /** Milliseconds: one that stands still with this process, one that does not with its machine. */
+  readonly clocks?: () => readonly number[]
+}
+
+/** A container may need as long to configure what it got: until then it counts as alive. */
+const CONFIGURED_WITHIN_MS = 300_000
+/** A shorter one may be a busy machine. */
+const SHORTEST_STOP_MS = 10_000
+const TICK_MS = 1_000
+const UNREPORTED = 'the agent has not reported since it started or stood still: it hands out no spare address'
+
+export class Spares {
+  readonly #options: Options
+  readonly #spares = new Set<Spare>()
+  #strays = 0
+  #nextLook: Promise<Used> | null = null
+  #lastLook: Promise<unknown> = Promise.resolve()
+  #clocks: readonly number[]
+  #stops = 0
+  #reportedAt = -1
+  #longestMs = SHORTEST_STOP_MS
+
+  constructor(options: Options) {
+    this.#options = options
+    this.#clocks = this.#readClocks()
+    setInterval(() => this.stops, TICK_MS).unref()
+  }
+
+  /** How often this process stood still for longer than an interval: stopped, or its machine suspended, paused or set back. */
+  get stops(): number {
+    const clocks = this.#readClocks()
+    if (clocks.some((ms, at) => Math.abs(ms - this.#clocks[at]!) > this.#longestMs)) this.#stops += 1
+    this.#clocks = clocks
+    return this.#stops
+  }
+
+  #readClocks(): readonly number[] {
+    return this.#options.clocks?.() ?? [performance.now(), Date.now()]
+  }
+
+  /** A report was taken that was begun at this many stops: from then on it is known what this process holds. */
+  reported(stops: number, intervalMs: number): void {
+    this.#reportedAt = stops
+    this.#longestMs = Math.max(SHORTEST_STOP_MS, intervalMs)
+  }
+
+  /** A report was refused, as of a source that is retired: the ledger may have taken back what this process holds. */
+  refused(): void {
+    this.#reportedAt = -1
+  }
+
+  get free(): number {
+    return [...this.#spares].filter(({ taker }) => taker === null).length
+  }
+
+  /** What the attachment got from this process; null: nothing. */
+  of(owner: CniOwner): readonly Lease[] | null {
+    return this.#given().find(({ taker }) => sameAttachment(taker!, owner))?.leases ?? null
+  }
+
+  /** For an attachment that has none, while the service is away. Null: none fits. @throws CniError tryAgain */
+  async take(call: Call): Promise<readonly Lease[] | null> {
+    let spare = this.#pick(call)
+    if (spare === null) return null
+    try {
+      const { complete, all } = await this.#look()
+      if (!complete)
+        throw new CniError('tryAgain', 'not every namespace can be read: no spare address is handed out')
+      for (; spare !== null; spare = this.#pick(call)) {
+        const used = spare.leases.map(
+          async ({ address }) => all.has(address) || (await this.#options.isAnsweredFor(address)),
+        )
+        const isInUse = (await Promise.all(used)).includes(true)
+        if (this.stops !== this.#reportedAt) throw new CniError('tryAgain', UNREPORTED)
+        if (!isInUse && this.#spares.has(spare)) {
+          spare.givenAt = this.#readClocks()[0]!
+          return spare.leases
+        }
+        this.#spares.delete(spare)
+      }
+      return null
+    } finally {
+      if (spare?.givenAt === null) spare.taker = null
+    }
+  }
+
+  /** Requested addresses are none of its; pools that are named must be those of its leases. */
+  #pick({ owner, claims }: Call): Spare | null {
+    const fits = ({ taker, leases }: Spare) =>
+      taker === null &&
+      (claims.length === 0 ||
+        (claims.length === leases.length &&
+          claims.every(({ pools: named }, at) => named?.includes(leases[at]!.pool) === true)))
+    const spare = [...this.#spares].find(fits) ?? null
+    if (spare !== null) spare.taker = owner
+    return spare
+  }
+
+  /** A look that begins after this call; who waits for it when it begins shares it. */
+  #look(): Promise<Used> {
+    this.#nextLook ??= this.#lastLook.then(() => {
+      this.#nextLook = null
+      return this.#options.look()
+    })
+    this.#lastLook = this.#nextLook.catch(() => {})
+    return this.#nextLook
+  }
+
+  /** The attachment is gone, and its leases are released. */
+  forget(owner: CniOwner): void {
+    for (const spare of this.#given()) if (sameAttachment(spare.taker!, owner)) this.#spares.delete(spare)
+  }
+
+  /** The leases of this node and what a look finds: free ones that have ended or are in use are given to nobody. */
+  compare(leases: readonly Lease[], { complete, all: used }: Used): void {
+    const held = leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
+    const holders = new Map(held.map(({ leaseId, owner }) => [leaseId, owner!.name]))
+    for (const spare of this.#spares) {
+      const isHeld = spare.leases.every(({ leaseId }) => holders.get(leaseId) === spare.holder)
+      const isSeen = spare.leases.some(({ address }) => used.has(address))
+      const isOver = spare.givenAt === null ? !isHeld || isSeen : !isHeld && !isSeen && complete
+      if (isOver) this.#spares.delete(spare)
+      // From now on looks say whether it is alive.
+      else if (isSeen) spare.givenAt = -Infinity
+    }
+    const ours = new Set([...this.#spares].map(({ holder }) => holder))
+    const ofSource = held.filter(({ owner }) => isHolder(owner!, this.#options.source))
+    this.#strays = new Set(ofSource.map(({ owner }) => owner!.name)).difference(ours).size
+  }
+
+  /** While the service is there. `liveAddresses` are used on this node, and not leased. @throws CallFailed */
+  async fill(liveAddresses: readonly string[]): Promise<void> {
+    const { client, network, node, source, size, pools } = this.#options
+    const claims = pools.map((pool) => ({ pool }))
+    const isShort = () =>
+      this.#spares.size - this.#given().length < size && this.#spares.size + this.#strays < 2 * size
+    while (isShort()) {
+      const holder = `${source}/${randomUUID()}`
+      const request = { network, owner: ownerOf(holder, node), claims, confirmed: true }
+      const { leases } = await client.leases.reserve({ ...request, liveAddresses: [...liveAddresses] })
+      this.#spares.add({ holder, leases, taker: null, givenAt: null })
+    }
+  }
+
+  #given(): readonly Spare[] {
+    return [...this.#spares].filter(({ givenAt }) => givenAt !== null)
+  }
+
+  /** To be listed, so that they are protected: those that nobody got. */
+  listed() {
+    const kept = [...this.#spares].filter(({ givenAt }) => givenAt === null)
+    return kept.flatMap(({ leases, holder }) =>
+      leases.map(({ address }) => ({ address, ...ownerOf(holder, this.#options.node), uid: holder })),
+    )
+  }
+
+  /** Free, or so young that its container may be about to configure it. */
+  isAlive(holder: string): boolean {
+    const spare = [...this.#spares].find((one) => one.holder === holder)
+    return spare !== undefined && this.#readClocks()[0]! - (spare.givenAt ?? Infinity) < CONFIGURED_WITHIN_MS
+  }
+}
+
+const isHolder = ({ kind, name }: Owner, source: string) =>
+  kind === RESERVE_KIND && name.slice(0, name.lastIndexOf('/')) === source
+const ownerOf = (name: string, node: string) => ({ kind: RESERVE_KIND, name, interface: 'eth0', node })

@@ -1,0 +1,215 @@
+/** What the house knows, in the words of the messages; `shown.ts` writes it. */
+import { type Recovery, sourceStatus } from '../../core/attention.ts'
+import type { LeaseView, PoolView } from '../../core/command.ts'
+import { type AddressRecord, type LedgerEvent, leaseId } from '../../core/event.ts'
+import type { NetworkState } from '../../core/image.ts'
+import type { Labels, Owner } from '../../core/owner.ts'
+import { eraOf, POLICY, reapPolicy } from '../../core/policy.ts'
+import type * as auditPb from '../../gen/ipledger/v1/audit_pb.ts'
+import type * as livenessPb from '../../gen/ipledger/v1/liveness_pb.ts'
+import type * as networkPb from '../../gen/ipledger/v1/network_pb.ts'
+import type * as poolPb from '../../gen/ipledger/v1/pool_pb.ts'
+import type * as pb from '../../gen/ipledger/v1/types_pb.ts'
+import type { EventShown, Holder } from '../../ledger/read-log.ts'
+import type { NetworkAt, Usage } from '../../ledger/read-pools.ts'
+import type { SightingShown, SourceShown } from '../../ledger/read-sources.ts'
+import type { Verification } from '../../sources/intake.ts'
+import type { Shown } from './encode-response.ts'
+
+type ShownLease = Shown<pb.Lease>
+
+export function shownLease(view: LeaseView): ShownLease {
+  const { owner, quarantine, state } = view
+  return {
+    ...view,
+    state: state === 'RELEASED' || state === 'REAPED' ? 'ENDED' : state,
+    owner: owner && shownOwner(owner, view.node, view.labels),
+    quarantine: quarantine && { ...quarantine, since: quarantine.at },
+  }
+}
+
+/** The pool's options are not repeated where a lease is shown as it was. */
+export function shownPastLease(view: LeaseView): ShownLease {
+  return { ...shownLease(view), options: null }
+}
+
+function shownOwner(owner: Owner, node = '', labels: Labels = {}): Shown<pb.Owner> {
+  return { ...owner, node, labels }
+}
+
+/** Sources that a recovery waits for. */
+const NAMED = 20
+
+/** `digest` is told where it was read with the head. */
+export function shownNetwork(
+  { name, network, head, digest }: Omit<NetworkAt, 'digest'> & { readonly digest?: string },
+  recovery: Recovery | null = null,
+): Shown<networkPb.Network> {
+  const { recovering } = network
+  return {
+    ...network,
+    name,
+    head,
+    digest,
+    state: recovering === null ? 'READY' : 'RECOVERING',
+    holds: shownHolds(network),
+    recovery: recovering &&
+      recovery && {
+        ...recovery,
+        unreported: recovery.unreported.toSorted().slice(0, NAMED),
+        unknown: recovery.unknown.toSorted(),
+        since: recovering.at,
+        why: recovering.why,
+      },
+  }
+}
+
+export function shownHolds(network: NetworkState): readonly Shown<networkPb.Hold>[] {
+  return Object.entries(network.holds)
+    .map(([cause, { at, details }]) => ({ cause, since: at, why: details.why }))
+    .sort((a, b) => a.since - b.since)
+}
+
+/** How full it is says nothing of a pool that is gone, or another by now. */
+export function shownPool(
+  network: string,
+  view: Omit<PoolView, 'createdAt'> & { readonly createdAt: number | null },
+  usage: Usage | null,
+): Shown<poolPb.Pool> {
+  const { settings } = view
+  return {
+    ...view,
+    ...settings,
+    nodeLimit: settings.nodeLimit ?? 0,
+    network,
+    id: view.poolId,
+    usage: usage && { ...usage, excluded: usage.size - usage.allocatable },
+    reapPolicy: reapPolicy(settings.reapPolicy),
+  }
+}
+
+// What sources see.
+
+export function shownSource(
+  network: string,
+  { source, freshness, failure, failingSince, era }: Omit<SourceShown, 'era'> & { readonly era?: number },
+  now: number,
+): Shown<livenessPb.Source> {
+  const { declaration, epoch } = source
+  return {
+    ...declaration,
+    ...source,
+    network,
+    kind: declaration.kind.toUpperCase(),
+    sight: declaration,
+    settings: declaration.kind === 'push' ? null : declaration.settings,
+    epoch: epoch?.name,
+    epochBegunAt: epoch?.at,
+    status: era === undefined ? undefined : sourceStatus(source, freshness ?? undefined, { era, now }),
+    reportedAt: freshness?.reportedAt,
+    lastSequence: freshness?.sequence,
+    completeAt: freshness?.completeAt,
+    completeHead: freshness?.completeHead,
+    size: Math.max(0, freshness?.entries ?? 0),
+    counted: freshness?.countedTotal,
+    partialSince: freshness?.partialSince,
+    partialBecause: freshness?.partialBecause,
+    failingSince,
+    failure,
+  }
+}
+
+export function shownSighting(sighting: SightingShown): Shown<livenessPb.Sighting> {
+  const { owner, node, vanishedSeq } = sighting
+  return { ...sighting, owner: owner && shownOwner(owner, node), listed: vanishedSeq === null }
+}
+
+export function shownVerification({ owner, node, ...asked }: Verification): Shown<livenessPb.Verification> {
+  return { ...asked, owner: shownOwner(owner, node) }
+}
+
+// What happened.
+
+export function shownEvent(network: string, { event, face }: EventShown): Shown<auditPb.Event> {
+  return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, face) }
+}
+
+const NO_SUBJECT = { lease: null, pool: null, networkSettings: null, closed: null, evidence: null }
+type Subject = Partial<Pick<Shown<auditPb.Event>, keyof typeof NO_SUBJECT>>
+
+/** What it is about, in the field of its kind; what it was decided on, as evidence. */
+function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']): Subject {
+  const { seq, at } = event
+  if ('record' in event) return { lease: shownRecord(network, event.record, face), evidence: event.details }
+  switch (event.type) {
+    case 'pool.created':
+    case 'pool.updated':
+    case 'pool.deleted': {
+      const { type, poolId, details: settings } = event
+      const createdAt = type === 'pool.created' ? at : null
+      return { pool: shownPool(network, { poolId, version: seq, createdAt, updatedAt: at, settings }, null) }
+    }
+    case 'network.created':
+    case 'network.updated': {
+      const state = event.type === 'network.created' ? 'READY' : null
+      return { networkSettings: { ...bareNetwork(network, event, state), ...event.details } }
+    }
+    case 'era.begun':
+    case 'recovery.extended':
+    case 'recovery.ended': {
+      const isRecovering =
+        event.type === 'recovery.extended' || (event.type === 'era.begun' && event.details.recovering)
+      return {
+        networkSettings: bareNetwork(network, event, isRecovering ? 'RECOVERING' : 'READY'),
+        evidence: event.details,
+      }
+    }
+    case 'attachment.closed':
+      return { closed: { owner: shownOwner(event.owner), until: at + POLICY.retryHorizonMs } }
+    default:
+      return { evidence: event.details }
+  }
+}
+
+export function shownRecord(network: string, record: AddressRecord, face: EventShown['face']): ShownLease {
+  const isEnded = record.state === 'FREE'
+  return shownPastLease({
+    ...record,
+    ...face,
+    leaseId: leaseId(network, record.token),
+    network,
+    options: NO_OPTIONS,
+    state: record.state === 'FREE' ? record.ended! : record.state,
+    version: record.seq,
+    fencingToken: record.token,
+    endedAt: isEnded ? record.at : null,
+    reused: false,
+  })
+}
+
+const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
+
+/** What an event says of its network besides the settings; the rest is absent. */
+function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null) {
+  return { name, state, era: eraOf(seq), head: seq, updatedAt: at, version: seq } as Shown<networkPb.Network>
+}
+
+export function shownHolder(network: string, { first, last, pool }: Holder): Shown<auditPb.Holder> {
+  const { address, prefixLength, token, owner, node, labels } = first.record
+  const isOver = last.record.state === 'FREE'
+  return {
+    leaseId: leaseId(network, token),
+    address,
+    prefixLength,
+    pool,
+    owner: owner && shownOwner(owner, node, labels),
+    fromSeq: first.seq,
+    fromTime: first.at,
+    beganAs: `${first.type}/${first.cause}`,
+    givenBy: first.actor,
+    untilSeq: isOver ? last.seq : undefined,
+    untilTime: isOver ? last.at : undefined,
+    endedAs: isOver ? `${last.type}/${last.cause}` : undefined,
+    availableAt: last.record.availableAt,
+  }
+}

@@ -1,0 +1,133 @@
+/** PoolService. */
+import type { Answer, PoolChange } from '../../core/command.ts'
+import type { ReapPolicy } from '../../core/policy.ts'
+import { type Liveness, parsePoolSettings } from '../../core/pool.ts'
+import * as pb from '../../gen/ipledger/v1/pool_pb.ts'
+import type { Asked } from '../codec/decode-request.ts'
+import { invalidField } from '../codec/errors.ts'
+import { optionalCidr, poolName, required } from '../codec/fields.ts'
+import { pageOf } from '../codec/page-token.ts'
+import { shownPool } from '../codec/views.ts'
+import {
+  accepted,
+  allowedNetwork,
+  type Backend,
+  type Call,
+  type Content,
+  changedFields,
+  type Declarations,
+  ofNetwork,
+  poolNotFound,
+} from '../method.ts'
+import { ADMINS, READERS } from '../rights.ts'
+
+export const poolMethods: Declarations<typeof pb.PoolService> = {
+  createPool: { roles: ADMINS, decode: decodeCreate, view: viewOf },
+  updatePool: { roles: ADMINS, decode: decodeUpdate, view: viewOf },
+  deletePool: {
+    roles: ADMINS,
+    decode: ({ network, name, version = null }, call) => ({
+      type: 'deletePool',
+      network: allowedNetwork(call, network),
+      name: required(name, 'name'),
+      version,
+    }),
+    view: ({ pool }, { network }) => ({ pool: shownPool(network, pool!, null) }),
+  },
+  getPool: { roles: READERS, answer: getPool },
+  listPools: { roles: READERS, answer: listPools },
+}
+
+/** As the command left it; how full it is only as long as it is still that pool. */
+async function viewOf({ pool }: Answer, { network }: Content, { reads }: Backend) {
+  const { poolId, version } = pool!
+  // The command is done, whether this can be read or not.
+  const found = await reads.pools(network, { poolId, limit: 1 }).catch(() => null)
+  const now = found?.pools[0]
+  return { pool: shownPool(network, pool!, now?.pool.version === version ? now.usage : null) }
+}
+
+function decodeCreate(
+  {
+    network: named,
+    requestId: _id,
+    liveness,
+    reapPolicy,
+    confirmWithinMs,
+    ...settings
+  }: Asked<pb.CreatePoolRequest>,
+  call: Call,
+): Content<'createPool'> {
+  const network = allowedNetwork(call, named)
+  required(settings.name, 'name')
+  required(settings.cidr, 'cidr')
+  // Canonical, so that a repetition in another spelling is the same request.
+  const pool = parsePoolSettings({
+    ...settings,
+    confirmWithinMs: confirmWithinMs || null,
+    liveness: livenessOf(liveness),
+    reapPolicy: decodeReapPolicy(reapPolicy),
+  })
+  return { type: 'createPool', network, pool: accepted(pool) }
+}
+
+function decodeUpdate(
+  { network, requestId: _id, name, version, ...settings }: Asked<pb.UpdatePoolRequest>,
+  call: Call,
+): Content<'updatePool'> {
+  return {
+    type: 'updatePool',
+    network: allowedNetwork(call, network),
+    name: required(name, 'name'),
+    version: version ?? null,
+    change: decodeChange(settings),
+  }
+}
+
+async function getPool(request: Asked<pb.GetPoolRequest>, call: Call, { reads }: Backend) {
+  const network = allowedNetwork(call, request.network)
+  const name = required(request.name, 'name')
+  const { pools, head } = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
+  if (pools[0] === undefined) throw poolNotFound(network, name)
+  return { pool: shownPool(network, pools[0].pool, pools[0].usage), head }
+}
+
+async function listPools(request: Asked<pb.ListPoolsRequest>, call: Call, { reads }: Backend) {
+  const network = allowedNetwork(call, request.network)
+  const page = pageOf(request, poolName)
+  const filter = {
+    labels: request.labels,
+    cidr: optionalCidr(request.cidr, 'cidr'),
+    after: page.after,
+    limit: page.size + 1,
+  }
+  const { pools, head } = ofNetwork(await reads.pools(network, filter), network)
+  const { items, nextPageToken } = page.cut(pools, ({ pool }) => pool.name)
+  return { pools: items.map(({ pool, usage }) => shownPool(network, pool, usage)), nextPageToken, head }
+}
+
+function decodeChange(
+  request: Omit<Asked<pb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>,
+): PoolChange {
+  const { newName, exclude, labels, liveness, reapPolicy, confirmWithinMs, updateMask, ...said } = request
+  const changes = changedFields(pb.UpdatePoolRequestSchema, request)
+  if (said.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
+  return {
+    ...said,
+    ...(confirmWithinMs !== undefined && { confirmWithinMs: confirmWithinMs || null }),
+    ...(newName !== undefined && { name: newName }),
+    ...(changes.has('exclude') && { exclude }),
+    ...(changes.has('labels') && { labels }),
+    ...(liveness !== undefined && { liveness: livenessOf(liveness) }),
+    ...(reapPolicy !== undefined && { reapPolicy: decodeReapPolicy(reapPolicy) }),
+  }
+}
+
+/** What is said of it; 0 misses are none said. Its bounds are the core's. */
+function decodeReapPolicy({ misses = 0, ...ages }: Partial<Asked<pb.ReapPolicy>> = {}): Partial<ReapPolicy> {
+  return misses === 0 ? ages : { misses, ...ages }
+}
+
+function livenessOf(name: string | undefined): Liveness {
+  return name === 'STRICT' ? 'STRICT' : 'AVAILABLE'
+}

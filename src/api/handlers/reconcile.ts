@@ -1,0 +1,101 @@
+/**
+ * The dry run: what would be done about leases now, and why. The judge on the image, by leases in order of address; nothing
+ * is done. A page judges at most `MOST_JUDGED` leases, `SLICE` at a time, so that nobody else is kept waiting.
+ */
+import { barsOf, coverageOf } from '../../core/attention.ts'
+import { viewOf } from '../../core/batch.ts'
+import type { LeaseView } from '../../core/command.ts'
+import { expiresAt } from '../../core/decide-lease.ts'
+import type { Details } from '../../core/event.ts'
+import { type HeldRecord, type Image, isHeld } from '../../core/image.ts'
+import { judge } from '../../core/judge.ts'
+import type { Ledger } from '../../ledger/ledger.ts'
+import type { LeaseFilter } from '../../ledger/read-leases.ts'
+import type { Reads } from '../../ledger/reads.ts'
+
+/** About 10 ms of the process. */
+const SLICE = 500
+const MOST_JUDGED = 10_000
+const NOTHING_TAKEN_OUT: ReadonlySet<never> = new Set()
+
+export type Wanted = {
+  readonly network: string
+  readonly leases: LeaseFilter
+  /** Only what this source lists, or is a witness of. */
+  readonly source: string | null
+  /** Also what nothing would be done about. */
+  readonly kept: boolean
+  /** Address of the last lease of the page before. */
+  readonly after: string | null
+  readonly size: number
+  readonly deadline: number
+}
+
+export type Found = {
+  readonly lease: LeaseView
+  readonly verdict: 'keep' | 'ask' | 'reap' | 'expire'
+  readonly because: readonly { readonly code: string; readonly source: string; readonly text: string }[]
+  readonly evidence: Details
+}
+
+/** Null: there is no such network. */
+export async function reconcile(
+  { ledger, reads }: { readonly ledger: Ledger; readonly reads: Reads },
+  { network, leases, source, kept, after, size, deadline }: Wanted,
+) {
+  const freshness = await reads.freshness(network)
+  const findings: Found[] = []
+  let place = after
+  for (let judged = 0; ; judged += SLICE) {
+    const page = await reads.leases(network, leases, { after: place, size: SLICE })
+    if (page === null) return null
+    const lookUps = await reads.lookUps(
+      network,
+      page.leases.map(({ address }) => address),
+    )
+    const image = await ledger.image(network, { deadline })
+    if (image === null) return null
+    const coverage = coverageOf(image)
+    const { unknownPools } = page
+    const found = (next: string | null) => ({ findings, next, head: image.head, unknownPools })
+    for (const { address } of page.leases) {
+      if (findings.length === size) return found(place)
+      place = address
+      const record = image.records.get(address)
+      if (!isHeld(record)) continue
+      const evidence = {
+        image,
+        now: ledger.now(),
+        freshness: (id: string) => freshness.get(id),
+        lookUps: lookUps.get(address) ?? [],
+        without: NOTHING_TAKEN_OUT,
+      }
+      const { verdict, because, proof } = judge(evidence, record, coverage)
+      const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
+      if (source !== null && !parties.includes(source)) continue
+      const lease = viewOf(image, record)
+      const judgement = { lease, verdict, because, evidence: proof as unknown as Details }
+      const done = heldBack(image, expiry(image, record, lease, ledger.now()) ?? judgement, ledger.now())
+      // Detached, because the image goes on.
+      if (kept || done.verdict !== 'keep')
+        findings.push({ ...done, evidence: JSON.parse(JSON.stringify(done.evidence)) })
+    }
+    place = page.next
+    if (place === null || judged + SLICE >= MOST_JUDGED) return found(place)
+  }
+}
+
+function expiry(image: Image, record: HeldRecord, lease: LeaseView, now: number): Found | null {
+  const due = expiresAt({ image, without: NOTHING_TAKEN_OUT }, record)
+  if (due === null || now <= due) return null
+  return { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
+}
+
+/** What is not done while the network recovers or is held. */
+function heldBack(image: Image, found: Found, now: number): Found {
+  if (found.verdict === 'keep' || found.verdict === 'ask') return found
+  const [bar] = barsOf(image, now, found.verdict === 'reap' ? 'REAP_ABSENT' : 'REAP')
+  if (bar === undefined) return found
+  const code = bar.cause === 'RECOVERING' ? 'NETWORK_RECOVERING' : 'HELD'
+  return { ...found, verdict: 'keep', because: [{ code, source: '', text: bar.text }] }
+}

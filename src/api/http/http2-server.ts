@@ -1,0 +1,70 @@
+/**
+ * HTTP/2, with TLS or without (h2c), with the limits that node:http has for HTTP/1.1 and node:http2 has not: a request must
+ * arrive in time, and a connection without requests is closed. A connection that resets its streams all the time is ended.
+ * (One of 0.3 MB kept the process busy for a second.)
+ */
+import * as http2 from 'node:http2'
+import type { Socket } from 'node:net'
+import type { Logger } from '../../telemetry.ts'
+import { afterRunning } from '../../time-limit.ts'
+import type { Admission } from './admission.ts'
+
+/** As many as a client commonly keeps on one connection; more wait on its side. */
+const STREAMS_PER_CONNECTION = 256
+/** Resets at once, and a second after these: a caller may lose patience with all that it has. */
+const RESETS = { streamResetBurst: STREAMS_PER_CONNECTION, streamResetRate: STREAMS_PER_CONNECTION / 4 }
+
+/** `requestWithinMs`: from the headers of a request to the end of its body; `idleMs`: how long a connection without any is kept. */
+export function createHttp2Server(
+  answer: (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void,
+  { requestWithinMs, idleMs }: { readonly requestWithinMs: number; readonly idleMs: number },
+  log: Logger,
+  admission: Admission,
+  tls?: http2.SecureServerOptions,
+) {
+  const sessions = new Set<http2.ServerHttp2Session>()
+  const settings = {
+    settings: { maxConcurrentStreams: STREAMS_PER_CONNECTION },
+    maxHeaderListPairs: 128,
+    ...RESETS,
+  }
+  const server =
+    tls === undefined ? http2.createServer(settings) : http2.createSecureServer({ ...settings, ...tls })
+  server.on('request', (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => {
+    const { stream } = response
+    const inTime = afterRunning(requestWithinMs, () => stream.close(http2.constants.NGHTTP2_CANCEL))
+    request.once('end', inTime)
+    stream.once('close', inTime)
+    answer(request, response)
+  })
+  server.on('session', (session) => {
+    sessions.add(session)
+    let streams = 0
+    let begun = 0
+    const closeIdle = () => {
+      if (streams === 0) session.close()
+    }
+    session.on('stream', (stream) => {
+      streams += 1
+      // None is answered within a turn of the event loop, so with more than it may have open it has reset some. The library
+      // notices resets only once it has taken in all that was read.
+      if (begun === 0) {
+        setImmediate(() => {
+          begun = 0
+        })
+      }
+      begun += 1
+      if (begun > STREAMS_PER_CONNECTION) session.destroy()
+      stream.once('close', () => {
+        streams -= 1
+      })
+    })
+    session.setTimeout(idleMs, closeIdle)
+    session.once('close', () => sessions.delete(session))
+    // A peer that breaks the protocol: its session ends, nothing else does.
+    session.on('error', (error) => log.debug({ err: error }, 'HTTP/2 session broken'))
+  })
+  server.on('connection', (socket: Socket) => socket.setNoDelay(true))
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => admission.add(socket))
+  return { server, sessions }
+}

@@ -1,0 +1,163 @@
+/**
+ * What is served beside the methods: the pages for probes, the description of the methods, and what Prometheus reads.
+ * Anybody may read all but the last. Metrics name networks, pools and sources, so they are for callers who may list all of
+ * these: without tokens every caller on this machine, else an auditor, orchestrator or admin of every network.
+ */
+import { once } from 'node:events'
+import * as http from 'node:http'
+import type * as http2 from 'node:http2'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { codeToHttpStatus } from '@connectrpc/connect/protocol-connect'
+import { StartRefused } from '../../config.ts'
+import openapi from '../../gen/openapi.json' with { type: 'json' }
+import type { Logger } from '../../telemetry.ts'
+import { Refused } from '../codec/errors.ts'
+import { checkAllNetworks, checkRole, READERS } from '../rights.ts'
+import { isLoopback, type Tokens } from '../tokens.ts'
+import type { HealthState } from './health.ts'
+import { subjectOf } from './tls.ts'
+
+export type Pages = {
+  readonly health: Pick<HealthState, 'live' | 'report'>
+  readonly tokens: Tokens
+  /** Null: nobody asked for it. */
+  readonly metrics: ((request: http.IncomingMessage, response: http.ServerResponse) => void) | null
+  readonly log: Logger
+}
+
+const OPENAPI = JSON.stringify(openapi)
+type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => void | Promise<void>
+
+export function createPages({ health, tokens, metrics, log }: Pages): Answers {
+  const tellMetrics: Answers = (request, response) => {
+    if (metrics === null)
+      return page(response, 404, 'nobody asked for metrics: start with IPLEDGER_METRICS=yes\n')
+    try {
+      const caller = tokens.authenticate(request.headers.authorization, subjectOf(request.socket))
+      checkRole(caller, READERS, 'to read metrics')
+      checkAllNetworks(caller, 'metrics are of all')
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error
+      const status = codeToHttpStatus(error.code)
+      if (status === 401) response.setHeader('www-authenticate', 'Bearer')
+      return page(response, status, `${error.refusal.message}\n`)
+    }
+    metrics(request, response)
+  }
+
+  const pages: Readonly<Record<string, Answers>> = {
+    '/healthz': (_request, response) => page(response, 200, health.live()),
+    '/readyz': async (_request, response) => {
+      const { ready, words } = await health.report()
+      page(response, ready ? 200 : 503, words)
+    },
+    '/metrics': tellMetrics,
+    '/openapi.json': (_request, response) => page(response, 200, OPENAPI, 'application/json'),
+  }
+
+  return async (request, response) => {
+    const { method, url = '' } = request
+    const answer = Object.hasOwn(pages, url) ? pages[url] : undefined
+    if (answer === undefined) page(response, 404, NO_PAGE)
+    else if (method !== 'GET' && method !== 'HEAD') refuseMethod(response, 'GET, HEAD')
+    else {
+      try {
+        await answer(request, response)
+      } catch (error) {
+        log.error({ url, err: error }, 'a page failed')
+        if (!response.headersSent) page(response, 500, 'internal error; the log of the server says more\n')
+      }
+    }
+  }
+}
+
+const NO_PAGE =
+  'there is no such page; a method is called by POST /ipledger.v1.<Service>/<Method>, see /openapi.json\n'
+
+/** Of a process that serves nothing else: a worker. */
+export async function startPages(
+  pages: Pages,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<{ readonly port: number; close(): Promise<void> }> {
+  const answer = createPages(pages)
+  const server = http.createServer((request, response) => {
+    if (pages.tokens.everyoneIsAdmin && refuseHost(request.headers.host, response)) return
+    void answer(request, response)
+  })
+  const listening = await listen(server, host, port, 'IPLEDGER_METRICS_PORT')
+  return {
+    port: listening,
+    async close() {
+      const closed = closeServer(server)
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+export function page(
+  response: http.ServerResponse | http2.Http2ServerResponse,
+  status: number,
+  words: string,
+  type = 'text/plain; charset=utf-8',
+): void {
+  response.statusCode = status
+  response.setHeader('content-type', type)
+  response.end(words)
+}
+
+/** 405 names the methods that are allowed (RFC 9110, 15.5.6). */
+export function refuseMethod(
+  response: http.ServerResponse | http2.Http2ServerResponse,
+  allowed: string,
+): void {
+  response.setHeader('allow', allowed)
+  page(response, 405, `use ${allowed}\n`)
+}
+
+/**
+ * Without tokens: a page of some other site whose name points here could speak as admin; its Host header gives it away (DNS
+ * rebinding). True when it was refused.
+ */
+export function refuseHost(
+  host: string | undefined,
+  response: http.ServerResponse | http2.Http2ServerResponse,
+): boolean {
+  const name = (host ?? '').replace(/:[0-9]*$/, '').toLowerCase()
+  if (isLoopback(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name)) return false
+  page(response, 403, NOT_LOOPBACK)
+  return true
+}
+
+const NOT_LOOPBACK =
+  'Without tokens this server answers only to names of the loopback interface: call it as 127.0.0.1 or localhost.\n'
+
+/** @throws StartRefused when the port cannot be had now */
+export async function checkPort(host: string, port: number, variable: string): Promise<void> {
+  const server = createServer()
+  await listen(server, host, port, variable)
+  await closeServer(server)
+}
+
+/** @throws StartRefused when the port cannot be had; `variable` is what sets it */
+export async function listen(server: Server, host: string, port: number, variable: string): Promise<number> {
+  try {
+    await once(server.listen({ host, port }), 'listening')
+  } catch (error) {
+    const why = WHY_NOT[(error as NodeJS.ErrnoException).code ?? '']
+    if (why === undefined) throw error
+    throw new StartRefused(`${why.replace('AT', `${host}:${port}`)} ${variable}.`, { cause: error })
+  }
+  return (server.address() as AddressInfo).port
+}
+
+const WHY_NOT: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'Something listens on AT already: stop it, or set',
+  EACCES: 'Not allowed to listen on AT: choose a port above 1023 with',
+  EADDRNOTAVAIL: 'AT is no address of this machine: correct IPLEDGER_HOST, or',
+  ENOTFOUND: 'AT is no address of this machine: correct IPLEDGER_HOST, or',
+}
+
+export function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()))
+}

@@ -1,0 +1,191 @@
+/**
+ * A method is one declaration: the roles that may call it, and how its request is answered. Rights, metrics and both listeners
+ * work from it; a method of the contract without a declaration does not compile.
+ *
+ * A command is canonical: two requests that mean the same are the same text, by which a repeated requestId is recognised.
+ */
+import { hash } from 'node:crypto'
+import type {
+  DescMessage,
+  DescMethod,
+  DescMethodServerStreaming,
+  DescMethodUnary,
+  Message,
+  MessageShape,
+} from '@bufbuild/protobuf'
+import type { Answer, Command } from '../core/command.ts'
+import { beyondHead, type Refusal } from '../core/refusal.ts'
+import type { Ledger } from '../ledger/ledger.ts'
+import type { Reads } from '../ledger/reads.ts'
+import type { Intake } from '../sources/intake.ts'
+import type { SourceSecrets } from '../sources/settings.ts'
+import type { RpcSpan } from '../telemetry.ts'
+import type { Asked } from './codec/decode-request.ts'
+import { ourName, type Shown } from './codec/encode-response.ts'
+import { invalidField, Refused, refused } from './codec/errors.ts'
+import { NETWORK_NAME, networkName, required } from './codec/fields.ts'
+import { type Caller, checkNetwork, type Role } from './rights.ts'
+
+export type Call = {
+  readonly caller: Caller
+  /** The rpc's name; becomes the cause of what it writes. */
+  readonly method: string
+  /** `performance.now()` after which nobody waits for the answer any more. */
+  readonly deadline: number
+  readonly traceId: string | null
+  readonly span: RpcSpan
+}
+
+export type Backend = {
+  readonly ledger: Ledger
+  readonly reads: Reads
+  readonly intake: Intake
+  readonly secrets: SourceSecrets
+}
+
+type Envelope = 'actor' | 'cause' | 'requestId' | 'fingerprint' | 'traceId'
+/** A command but for what every command has. */
+export type Content<T extends Command['type'] = Command['type']> = {
+  readonly [K in T]: Omit<Command<K>, Envelope>
+}[T]
+
+/** A method whose request is a command, and what is shown of the command's answer. */
+type Commanding<I, O> = {
+  decode(request: I, call: Call, backend: Backend): Content
+  view(answer: Answer, content: Content, backend: Backend): O | Promise<O>
+}
+/** Any other method. */
+type Answering<I, O> = { answer(request: I, call: Call, backend: Backend): Promise<O> }
+type Declared<I, O> = { readonly roles: ReadonlySet<Role> } & (Commanding<I, O> | Answering<I, O>)
+type Services = {
+  readonly method: Readonly<Record<string, Pick<DescMethod, 'input' | 'output' | 'methodKind'>>>
+}
+
+/** All methods of a service but streams, which are classes of their own. */
+export type Declarations<S extends Services> = {
+  readonly [K in keyof S['method'] as S['method'][K]['methodKind'] extends 'unary' ? K : never]: Declared<
+    Asked<MessageShape<S['method'][K]['input']>>,
+    Shown<MessageShape<S['method'][K]['output']>>
+  >
+}
+
+type Called<D> = {
+  /** `/ipledger.v1.LeaseService/Reserve` */
+  readonly path: string
+  readonly desc: D
+  readonly roles: ReadonlySet<Role>
+}
+
+export type Method = Called<DescMethodUnary> & {
+  readonly declared: Declared<object, object>
+  readonly isRead: boolean
+  readonly decode: (message: Message) => object
+  readonly encode: (view: object) => object
+}
+
+/** A method whose answer is a stream; it ends with the signal. */
+export type Stream = Called<DescMethodServerStreaming> & {
+  readonly stream: (message: Message, call: Call, signal: AbortSignal) => AsyncIterable<Message>
+}
+
+// Commands.
+
+export async function submit({ ledger }: Backend, command: Command, call: Call): Promise<Answer> {
+  const outcome = await ledger.submit(command, { deadline: call.deadline })
+  if (!outcome.ok) throw new Refused(outcome.refusal)
+  return outcome.answer
+}
+
+/** `same` is what a repetition under the same request id must repeat. */
+export function commandOf<const C extends Content>(
+  call: Call,
+  requestId: string,
+  content: C,
+  same: unknown = content,
+) {
+  const { caller, method, traceId } = call
+  const text = requestId === '' ? null : JSON.stringify([method, same])
+  return {
+    ...content,
+    actor: { name: caller.name, node: caller.node },
+    cause: method,
+    requestId: requestId === '' ? null : requestId,
+    fingerprint: text === null ? null : hash('sha256', text, 'base64url'),
+    traceId,
+  }
+}
+
+/** The network of a call, by default `default`, if the caller may use it. */
+export function allowedNetwork(call: Call, name: string, path = 'network'): string {
+  const network = networkName(name, path)
+  checkNetwork(call.caller, network)
+  return network
+}
+
+/** Of a lease id, which contains its network; one named beside it must agree. */
+export function requiredLease(id: string, call: Call, network: string) {
+  const [named = '', digits = '', ...rest] = required(id, 'leaseId').split('/')
+  const token = Number(digits)
+  const isNumber = /^[1-9][0-9]{0,15}$/.test(digits) && Number.isSafeInteger(token)
+  if (!isNumber || rest.length > 0 || !NETWORK_NAME.test(named)) {
+    throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
+  }
+  if (network !== '' && network !== named) {
+    throw invalidField('network', `leaseId names network ${named}; give the same, or leave this out`)
+  }
+  checkNetwork(call.caller, named)
+  return { network: named, token }
+}
+
+const NOT_SETTINGS: ReadonlySet<string> = new Set(['network', 'name', 'version', 'requestId', 'updateMask'])
+
+/**
+ * JSON names of the fields that an update changes: those that its mask names, else those that are given. Only lists and maps
+ * can be named and empty, which clears them; whatever else does not agree with the mask is refused.
+ */
+export function changedFields(
+  { fields }: DescMessage,
+  { updateMask, ...said }: { readonly updateMask?: { readonly paths: readonly string[] } },
+): ReadonlySet<string> {
+  const settings = fields.filter(({ localName }) => !NOT_SETTINGS.has(localName))
+  const named = new Set(updateMask?.paths)
+  for (const path of named) {
+    if (settings.some(({ name }) => name === path)) continue
+    const allowed = settings.map(({ jsonName }) => jsonName).join(', ')
+    throw invalidField('updateMask', `${path} can't be changed; it may name ${allowed}`)
+  }
+  const changed = settings.filter((field) => {
+    const { jsonName, name, fieldKind } = field
+    const isMany = fieldKind === 'list' || fieldKind === 'map'
+    const value = (said as Readonly<Record<string, unknown>>)[ourName(field)]
+    const isGiven = isMany ? Object.keys(value as object).length > 0 : value !== undefined
+    const isNamed = named.has(name)
+    if (updateMask !== undefined && isGiven && !isNamed)
+      throw invalidField(jsonName, 'is given, and updateMask does not name it')
+    if (isNamed && !isGiven && !isMany)
+      throw invalidField(jsonName, 'is named by updateMask; give its new value')
+    return isNamed || isGiven
+  })
+  return new Set(changed.map(({ jsonName }) => jsonName))
+}
+
+// What was read.
+
+export function accepted<T extends object>(result: T | Refusal): T {
+  if ('reason' in result) throw new Refused(result as Refusal)
+  return result as T
+}
+
+/** What was read of a network, which may not exist. */
+export function ofNetwork<T>(found: T | null, network: string): T {
+  if (found !== null) return found
+  throw refused('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
+}
+
+export function poolNotFound(network: string, pool: string): Refused {
+  return refused('POOL_NOT_FOUND', `there is no pool ${pool} in network ${network}`, { network, pool })
+}
+
+export function checkHead(what: string, number: number, head: number): void {
+  if (number > head) throw new Refused(beyondHead(what, number, head))
+}

@@ -1,0 +1,65 @@
+/** What commands ask the server that IPLEDGER_URL and IPLEDGER_TOKEN name: one call, or the pages of a list. */
+import { readFileSync } from 'node:fs'
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf'
+import type { IpledgerClient } from '../client/client.ts'
+
+const CLIENTS: Readonly<Record<string, keyof IpledgerClient>> = {
+  NetworkService: 'networks',
+  PoolService: 'pools',
+  LeaseService: 'leases',
+  LivenessService: 'liveness',
+  AuditService: 'audit',
+}
+
+/** Loaded when somebody asks: help starts without. */
+export async function connected(): Promise<IpledgerClient> {
+  const [{ readConfig }, { createClient }] = await Promise.all([
+    import('../config.ts'),
+    import('../client/client.ts'),
+  ])
+  const { clientUrl: url, clientToken: token, clientTls } = readConfig()
+  const files = Object.entries(clientTls).flatMap(([name, file]) =>
+    file === undefined ? [] : [[name, readFileSync(file, 'utf8')]],
+  )
+  return createClient({ url, token, tls: Object.fromEntries(files) })
+}
+
+export async function ask<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+): Promise<MessageShape<O>> {
+  const calls = (await connected())[CLIENTS[method.parent.name]!] as unknown as Readonly<
+    Record<string, (request: MessageInitShape<I>) => Promise<MessageShape<O>>>
+  >
+  return calls[method.localName]!(request)
+}
+
+/** What the server takes where none is named, and at most. */
+const PAGE_SIZE = 100
+const LARGEST_PAGE = 1_000
+
+type Page = Readonly<Record<string, readonly unknown[]>> & { readonly nextPageToken: string }
+
+/**
+ * Pages as one answer: their lists joined, the rest as the last page says it. All of them, or what fills one of the size that was
+ * asked for: a page that ran out of time is short, and not the last.
+ */
+export async function everyPage<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+  isAll = true,
+  perform = (asked: MessageInitShape<I>) => ask(method, asked),
+): Promise<MessageShape<O>> {
+  const { pageSize = PAGE_SIZE } = request as { readonly pageSize?: number }
+  const lists = method.output.fields.flatMap((field) => (field.fieldKind === 'list' ? field.localName : []))
+  let asked = isAll ? { ...request, pageSize: LARGEST_PAGE } : request
+  let joined: Page | undefined
+  for (;;) {
+    const page = (await perform(asked)) as unknown as Page
+    const longer = lists.map((name) => [name, [...(joined?.[name] ?? []), ...page[name]!]] as const)
+    joined = { ...page, ...Object.fromEntries(longer) } as Page
+    const missing = isAll ? LARGEST_PAGE : pageSize - longer[0]![1].length
+    if (page.nextPageToken === '' || missing <= 0) return joined as unknown as MessageShape<O>
+    asked = { ...request, pageSize: missing, pageToken: page.nextPageToken }
+  }
+}

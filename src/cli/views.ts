@@ -1,0 +1,223 @@
+/** How people see messages: the columns of a list, and what a sheet says in other words than the API. */
+import type { DescField, DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
+import * as audit from '../gen/ipledger/v1/audit_pb.ts'
+import * as liveness from '../gen/ipledger/v1/liveness_pb.ts'
+import * as network from '../gen/ipledger/v1/network_pb.ts'
+import { PoolSchema } from '../gen/ipledger/v1/pool_pb.ts'
+import * as types from '../gen/ipledger/v1/types_pb.ts'
+import type { Verified } from '../ledger/verify.ts'
+import { fieldAt, nameOf, sheetOf, table, tableOf, time, wordsOf } from './print.ts'
+
+type View<M> = {
+  /** `OWNER NODE:owner.node`: titles, and the fields below them; those without a field are in `cells`. */
+  readonly columns: string
+  readonly cells?: Readonly<Record<string, (one: M) => string>>
+  /** Where there are none; by default `no leases`. */
+  readonly none?: string
+  /** Other words for fields; undefined: not shown. */
+  readonly sheet?: (one: M) => Readonly<Record<string, string | undefined>>
+}
+
+const viewOf = <D extends DescMessage>(desc: D, view: View<MessageShape<D>>) =>
+  [desc.typeName, view as View<never>] as const
+
+const VIEWS: ReadonlyMap<string, View<never>> = new Map([
+  viewOf(network.NetworkSchema, {
+    columns:
+      'NETWORK:name STATE:state HELD ERA:era HEAD:head CREATED:createdAt LABELS:labels DESCRIPTION:description',
+    cells: { HELD: ({ holds }) => holds.map(causeOf).join(', ') },
+    sheet: ({ name, head, digest, holds, recovery }) => ({
+      digest: undefined,
+      recovery: undefined,
+      held: holds.map((hold) => `${causeOf(hold)} since ${time(hold.since)}: ${hold.why}`).join('; '),
+      anchor: digest === '' ? '' : `${head}:${digest}`,
+      recovering: recovery && `since ${time(recovery.since)}: ${recovery.why}`,
+      waitsFor: recovery && waitsFor(name, recovery),
+    }),
+  }),
+  viewOf(network.HoldSchema, { columns: 'HELD:cause SINCE:since WHY:why' }),
+  viewOf(PoolSchema, {
+    columns:
+      'POOL:name CIDR:cidr LEASE SIZE:usage.size FREE:usage.free COOLING:usage.cooling RESERVED:usage.reserved ' +
+      'ACTIVE:usage.active QUARANTINED:usage.quarantined EXCLUDED:usage.excluded LIVENESS:liveness DEFAULT:isDefault DRAINING:draining',
+    cells: { LEASE: ({ prefixLength }) => `/${prefixLength}` },
+    sheet: ({ options, usage }) => ({
+      routes: routesOf(options),
+      usage:
+        usage &&
+        `${usage.size} = ${usage.free} free + ${usage.cooling} cooling + ${usage.reserved} reserved + ` +
+          `${usage.active} active + ${usage.quarantined} quarantined + ${usage.excluded} excluded`,
+    }),
+  }),
+  viewOf(types.LeaseSchema, {
+    columns:
+      'LEASE:leaseId ADDRESS STATE OWNER INTERFACE:owner.interface POOL:pool GATEWAY:gateway NODE:owner.node ' +
+      'CONFIRM_BY:confirmBy COOLS_UNTIL:availableAt',
+    cells: { ADDRESS: addressOf, STATE: stateOf, OWNER: holderOf },
+    sheet: ({ options }) => ({ reused: undefined, routes: routesOf(options) }),
+  }),
+  viewOf(liveness.SourceSchema, {
+    columns:
+      'SOURCE:id KIND:kind NODE:sight.node SEES:sight.ownerKinds STATE:state SIZE:size REPORTED:reportedAt STATUS',
+    cells: { STATUS: statusOf },
+    sheet: ({ completeAt, size }) => ({ size: completeAt && String(size) }),
+  }),
+  viewOf(liveness.SightingSchema, {
+    columns:
+      'ADDRESS:address SOURCE:source OWNER UID INTERFACE:owner.interface NODE:owner.node STATE:state ' +
+      'SINCE:appearedAt UNTIL:vanishedAt',
+    cells: { OWNER: holderOf, UID: ({ owner }) => (owner?.uid === owner?.name ? '' : owner!.uid) },
+  }),
+  viewOf(liveness.FindingSchema, {
+    none: 'nothing to be done',
+    columns: 'ADDRESS VERDICT:verdict LEASE:lease.leaseId STATE OWNER WHY',
+    cells: {
+      ADDRESS: ({ address, lease }) => (lease === undefined ? address : addressOf(lease)),
+      STATE: ({ lease }) => stateOf(lease),
+      OWNER: ({ lease }) => holderOf(lease),
+      WHY: ({ because }) => because.map(({ code, text }) => text || code).join('; '),
+    },
+  }),
+  viewOf(liveness.AttentionSchema, {
+    none: 'nothing waits',
+    columns:
+      'SEVERITY:severity CODE:code COUNT SINCE:since SOURCE:source LEASE:leaseId ADDRESS:address WAITS_FOR:text',
+    cells: { COUNT: ({ count }) => (count === 1n ? '' : String(count)) },
+  }),
+  viewOf(audit.EventSchema, {
+    columns: 'SEQ:seq TIME:time TYPE:type ACTOR:actor CAUSE:cause ABOUT STATE OWNER WHY',
+    cells: {
+      ABOUT: ({ lease, pool }) => {
+        if (lease !== undefined) return addressOf(lease)
+        return pool === undefined ? '' : `${pool.name} ${pool.cidr}`
+      },
+      STATE: ({ lease }) => stateOf(lease),
+      OWNER: ({ lease, closed }) => {
+        return closed?.owner === undefined
+          ? holderOf(lease)
+          : `${holderOf(closed)} ${closed.owner.incarnation}`
+      },
+      WHY: ({ evidence, lease }) => {
+        const why = evidence?.why ?? evidence?.reason ?? lease?.quarantine?.why
+        return typeof why === 'string' ? why : ''
+      },
+    },
+  }),
+  viewOf(audit.HolderSchema, {
+    none: 'nobody held it',
+    columns: 'ADDRESS LEASE:leaseId OWNER FROM:fromTime UNTIL:untilTime COOLS_UNTIL:availableAt',
+    cells: { ADDRESS: addressOf, OWNER: holderOf },
+  }),
+])
+
+/** An answer: the list in it as a table, or else the one thing in it as a sheet. */
+export function answerText({ fields }: DescMessage, answer: Message): string {
+  const list = fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
+  if (list !== undefined) return listText(list.message!, valueAt(answer, list), `no ${list.localName}`)
+  const one = fields.find((field) => field.fieldKind === 'message')!
+  return sheetText(one.message!, valueAt(answer, one))
+}
+
+export function sheetText<D extends DescMessage>(desc: D, message: MessageShape<D> | undefined): string {
+  if (message === undefined) return ''
+  const { sheet } = VIEWS.get(desc.typeName) as View<MessageShape<D>>
+  return sheetOf(desc, message, sheet?.(message))
+}
+
+export function listText<D extends DescMessage>(
+  desc: D,
+  messages: readonly MessageShape<D>[],
+  nothing = 'none',
+): string {
+  const { columns, cells = {}, none = nothing } = VIEWS.get(desc.typeName) as View<MessageShape<D>>
+  if (messages.length === 0) return none
+  const readers = columns.split(' ').map((column) => {
+    const [title, path] = column.split(':') as [string, string | undefined]
+    return [title.replace('_', ' '), path === undefined ? cells[title]! : cellAt(desc, path)] as const
+  })
+  const rows = messages.map((message) => readers.map(([, read]) => read(message)))
+  return table(
+    readers.map(([title]) => title),
+    rows,
+  )
+}
+
+export const leaseTable = (leases: readonly types.Lease[]) => listText(types.LeaseSchema, leases, 'no leases')
+export const leaseSheet = (lease: types.Lease | undefined) => sheetText(types.LeaseSchema, lease)
+
+/** A number says 0 in a table, where a sheet leaves it out. */
+function cellAt(desc: DescMessage, path: string): (message: Message) => string {
+  const [name = '', ...rest] = path.split('.')
+  const field = fieldAt(desc, name)
+  const inner = rest.length === 0 ? undefined : cellAt(field.message!, rest.join('.'))
+  return (message) => {
+    const value = valueAt<Message | bigint | undefined>(message, field)
+    if (value === undefined) return ''
+    if (inner !== undefined) return inner(value as Message)
+    return typeof value === 'bigint' ? String(value) : wordsOf(field, value as never)
+  }
+}
+
+function valueAt<T>(message: Message, { localName }: DescField): T {
+  return (message as unknown as Readonly<Record<string, T>>)[localName]!
+}
+
+/** A block carries its length, a single address does not. */
+export function addressOf({ address, prefixLength }: Pick<types.Lease, 'address' | 'prefixLength'>): string {
+  const single = address.includes(':') ? 128 : 32
+  return prefixLength === single ? address : `${address}/${prefixLength}`
+}
+
+/** `ACTIVE`, `QUARANTINED SUPERSEDED` */
+export function stateOf(lease: types.Lease | undefined): string {
+  if (lease === undefined) return ''
+  const reason = lease.quarantine && ` ${nameOf(types.QuarantineReasonSchema, lease.quarantine.reason)}`
+  return nameOf(types.LeaseStateSchema, lease.state) + (reason ?? '')
+}
+
+export function holderOf(held: Pick<types.Lease, 'owner'> | undefined): string {
+  return held?.owner === undefined ? '' : `${held.owner.kind} ${held.owner.name}`
+}
+
+function routesOf(options: types.PoolOptions | undefined): string | undefined {
+  return options?.routes.map((one) => `${one.destination} via ${one.gateway || 'link'}`).join(', ')
+}
+
+function waitsFor(
+  name: string,
+  { sources, unreported, unknown, notBefore, needsOperator }: network.Recovery,
+): string {
+  const calls = unknown.length === 0 ? '' : `; to register: ${unknown.join(', ')}`
+  if (needsOperator) return `an operator: ipledger recover --end ${name}${calls}`
+  const missing = unreported.length === 0 ? '' : `; still to report: ${unreported.join(', ')}`
+  return `two reports of each of ${sources} sources, the second after ${time(notBefore)}${missing}${calls}`
+}
+
+function causeOf({ cause }: network.Hold): string {
+  return nameOf(network.HoldCauseSchema, cause)
+}
+
+/** How it stands by its reports, and why. */
+function statusOf({ status, failure, partialBecause }: liveness.Source): string {
+  const because = [failure, ...partialBecause].filter((one) => one !== '').join(', ')
+  return status === 0 ? '' : `${nameOf(liveness.SourceStatusSchema, status)}${because && `: ${because}`}`
+}
+
+/** By the database, instead of a server. */
+export type NetworkVerified = Verified & { readonly network: string }
+
+/** What was looked at, and what was found. The anchor is to be kept elsewhere. */
+export function verifiedText(networks: readonly (audit.VerifyNetworkResponse | NetworkVerified)[]): string {
+  const rows = networks.map(
+    ({ network, head, fromSeq: from, complete, verifiedSeq, findings, omitted, digest }) => ({
+      ...{ network, head, from, upTo: `${verifiedSeq}${complete ? '' : ', no time for more'}` },
+      ...{ findings: findings.length + Number(omitted) || 'none', anchor: `${verifiedSeq}:${digest}` },
+    }),
+  )
+  const lines = networks.flatMap(({ network, findings, omitted, complete }) => [
+    ...findings.map(({ what, message }) => `${network}: ${what}: ${message}`),
+    ...(Number(omitted) === 0 ? [] : [`${network}: and ${omitted} more`]),
+    ...(complete ? [] : [`${network}: not at its end; run "ipledger verify" beside the database`]),
+  ])
+  return [tableOf('', rows), ...(lines.length === 0 ? [] : ['', ...lines])].join('\n')
+}

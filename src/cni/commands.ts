@@ -1,0 +1,315 @@
+/**
+ * The plugin's commands, whoever runs them: the node's agent, or the plugin itself where there is no agent. The ledger
+ * knows who holds what; this node's namespaces say what is configured. An address goes back only when it is configured no
+ * longer.
+ */
+import { randomUUID } from 'node:crypto'
+import { allLeases } from '../client/all-leases.ts'
+import { CallFailed } from '../client/call-failed.ts'
+import type { IpledgerClient } from '../client/client.ts'
+import { sameAttachment } from '../core/owner.ts'
+import { type Lease, LeaseState } from '../gen/ipledger/v1/types_pb.ts'
+import { type Answer, addresses } from './answer.ts'
+import type { AttachmentFile, Attachments } from './attachments.ts'
+import { type Call, type CniOwner, ownerOf } from './call.ts'
+import { CniError } from './cni-error.ts'
+import { type Look, namespaceAt, UNREADABLE } from './namespaces.ts'
+
+/** Where a command runs. */
+export type Context = {
+  readonly client: IpledgerClient
+  /** Empty: not known; then only what ADD wrote down can be released. */
+  readonly node: string
+  readonly attachments: Attachments
+  /** What this node's namespaces say. */
+  readonly namespaces: Pick<typeof import('./namespaces.ts'), 'addressesOf' | 'lookAround'>
+  /** How long the ledger may take to answer. */
+  readonly patienceMs: number
+  readonly agent: AgentContext | null
+}
+
+/** What an agent does besides. */
+export type AgentContext = {
+  /** Addresses that this node uses, and the ledger knows nothing of. */
+  seenLive(): string[]
+  /** Asks the link whether they are in use, if it is to, and confirms them when they are configured. @throws CniError inUse */
+  reserved(call: Call, leases: readonly Lease[]): Promise<void>
+  /** Addresses for use while the service is away. */
+  readonly spares: {
+    /** Those that the attachment got; null: none. */
+    of(owner: CniOwner): readonly Lease[] | null
+    /** Null: there are none that fit. */
+    take(call: Call): Promise<readonly Lease[] | null>
+    /** They were released. */
+    forget(owner: CniOwner): void
+    readonly free: number
+  }
+}
+
+const CNI_NETWORK = 'cni.network'
+
+/** @throws CniError */
+export async function runCommand(call: Call, context: Context): Promise<Answer> {
+  const { command, config } = call
+  try {
+    const answer = await COMMANDS[command](call, context)
+    // A plugin has no loop: each call delivers what earlier ones left.
+    if (context.agent === null && ['ADD', 'DEL', 'GC'].includes(command))
+      await deliver(config.ipam.network, context).catch((error: unknown) => {
+        if (!(error instanceof CallFailed)) throw error
+      })
+    return answer
+  } catch (error) {
+    throw error instanceof CallFailed ? toCniError(error) : error
+  }
+}
+
+const COMMANDS = { ADD: add, DEL: del, CHECK: check, GC: gc, STATUS: status }
+
+async function add(call: Call, context: Context): Promise<Answer> {
+  const { attachments, agent } = context
+  const called = { ...calledOf(call), node: nodeOf(context) }
+  await attachments.withdraw(called)
+  const leases =
+    agent?.spares.of(called.owner) ??
+    (await fresh(call, context).catch(async (error: unknown) => {
+      const taken = isAway(error) ? await agent?.spares.take(call) : null
+      if (taken) return taken
+      throw error
+    }))
+  attachments.added(called, leases)
+  return addresses(call.config, leases)
+}
+
+async function fresh(call: Call, context: Context): Promise<readonly Lease[]> {
+  const leases = await reserve(call, context)
+  await context.agent?.reserved(call, leases)
+  return leases
+}
+
+/** Without an agent nobody confirms, so the leases are ACTIVE at once. */
+async function reserve(
+  { config, owner, claims }: Call,
+  context: Context,
+  { validateOnly = false } = {},
+): Promise<readonly Lease[]> {
+  const { client, agent, patienceMs } = context
+  const request = {
+    network: config.ipam.network,
+    owner: { ...owner!, node: nodeOf(context), labels: { [CNI_NETWORK]: config.name } },
+    claims: claims.map(({ pools = [], address = '' }) => ({ pools: [...pools], address })),
+    ...{ confirmed: agent === null, validateOnly, requestId: randomUUID() },
+    liveAddresses: agent?.seenLive() ?? [],
+  }
+  return (await client.leases.reserve(request, { timeoutMs: patienceMs })).leases
+}
+
+/** From here on the address goes back, whatever happens to us: when the main plugin has removed the interface. */
+async function del(call: Call, { attachments, node }: Context): Promise<Answer> {
+  attachments.removed({ ...calledOf(call), node })
+  return NOTHING
+}
+
+const NOTHING: Answer = { exitCode: 0, stdout: '' }
+
+const calledOf = ({ config, owner, netns }: Call) => ({
+  ...{ network: config.ipam.network, configuration: config.name, owner: owner!, netns },
+})
+
+/** The agent knows it; the host's name may be another. @throws CniError */
+function nodeOf({ node }: Pick<Context, 'node'>, file?: AttachmentFile | null): string {
+  const known = node || file?.node
+  if (known) return known
+  throw new CniError(
+    'configuration',
+    'ipam.node: must name this node, as the token has it, where no agent listens',
+  )
+}
+
+/**
+ * Releases what DEL was called for and whose interface has no address. A namespace that has no path, or whose path is not known,
+ * may be there all the same: then the addresses are looked for in all. One that cannot be delivered is set aside. Answers how
+ * many remain.
+ *
+ * @throws CallFailed the service gave no final answer
+ */
+export const deliver = (network: string, context: Context): Promise<number> =>
+  context.attachments.locked(() => deliverAll(network, context))
+
+async function deliverAll(network: string, context: Context): Promise<number> {
+  const { attachments, namespaces } = context
+  const pending = attachments.pending(network)
+  const places = pending.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
+  const configured = await namespaces.addressesOf(places)
+  let looked: Promise<Look> | undefined
+  const look = () => (looked ??= namespaces.lookAround(null))
+  let remaining = 0
+  for (const [at, file] of pending.entries()) {
+    try {
+      const found = configured[at] ?? null
+      if (found === UNREADABLE) throw new Error(`${file.netns} cannot be read`)
+      const isHidden = found === null && namespaceAt(file.netns) === null
+      if (isHidden ? await isSeen(file, await look(), context) : found?.length !== 0) remaining += 1
+      else await release(file, context)
+    } catch (error) {
+      if (isForLater(error)) throw error
+      attachments.setAside(file, error instanceof CallFailed ? sentence(error) : (error as Error).message)
+    }
+  }
+  return remaining
+}
+
+/** Whether a namespace has one of its addresses, or may have one. */
+async function isSeen(
+  file: AttachmentFile,
+  { complete, all: used }: Look,
+  context: Context,
+): Promise<boolean> {
+  if (!complete) return true
+  return [...file.leases, ...(await heldBy(file, context))].some(({ address }) => used.has(address))
+}
+
+/** What ADD answered, wherever it is placed now; then what the attachment holds on this node. @throws CallFailed */
+async function release(file: AttachmentFile, context: Context): Promise<void> {
+  const { client, patienceMs, agent, attachments } = context
+  const options = { timeoutMs: patienceMs }
+  const { network, owner, leases } = file
+  await all([
+    ...leases.map(({ leaseId, owner: holder }) => async () => {
+      await client.leases.release({ leaseId, owner: holder }, options).catch(unlessEnded)
+    }),
+    async () => {
+      const attachment = { network, owner: { ...owner, node: nodeOf(context, file) } }
+      if (owner.incarnation !== '') return void (await client.leases.release(attachment, options))
+      for (const { leaseId } of await heldBy(file, context)) await client.leases.release({ leaseId }, options)
+    },
+  ])
+  agent?.spares.forget(owner)
+  attachments.delivered(file)
+}
+
+/** Each, though another is refused. @throws CallFailed the first refusal; at once if the service gave no final answer */
+async function all(calls: readonly (() => Promise<unknown>)[]): Promise<void> {
+  const refused: unknown[] = []
+  for (const call of calls)
+    await call().catch((error: unknown) => {
+      if (isForLater(error)) throw error
+      refused.push(error)
+    })
+  if (refused.length > 0) throw refused[0]
+}
+
+/** QUARANTINED ones, too: Release ends what is quarantined for this owner's sake. */
+async function heldBy(file: AttachmentFile, context: Context): Promise<readonly Lease[]> {
+  const { network, owner } = file
+  const filter = { network, ownerKind: owner.kind, ownerUid: owner.uid, node: nodeOf(context, file) }
+  const { leases } = await context.client.leases.listLeases(filter, { timeoutMs: context.patienceMs })
+  return leases.filter((one) => sameAttachment(one.owner!, owner))
+}
+
+async function check(call: Call, { client, attachments, namespaces, patienceMs }: Context): Promise<Answer> {
+  const { network, owner, netns } = calledOf(call)
+  const expected = call.config.prevResult?.ips?.map(({ address }) => address.split('/')[0]!)
+  if (expected === undefined) throw new CniError('configuration', 'prevResult: CHECK needs that of ADD')
+  // Of a spare address that is not adopted yet only ADD knows whose it is.
+  const answered = new Set(attachments.of({ network, owner })?.leases.map(({ leaseId }) => leaseId))
+  for (const address of expected) {
+    const found = client.leases.getLease({ network, address }, { timeoutMs: patienceMs })
+    const { lease } = (await found.catch(unlessEnded)) ?? {}
+    const isOwn = answered.has(lease?.leaseId ?? '') || (lease?.owner && sameAttachment(lease.owner, owner))
+    if (!isOwn || lease?.state === LeaseState.QUARANTINED)
+      throw new CniError('notHeld', `prevResult has ${address}, which the attachment does not hold`)
+  }
+  const [configured] = await namespaces.addressesOf([{ netns, interface: owner.interface }])
+  const missing = expected.filter((address) => !configured?.includes(address))
+  if (missing.length > 0)
+    throw new CniError(
+      'notConfigured',
+      `${owner.interface} in ${netns} has ${list(configured ?? [])}, and not ${list(missing)}`,
+    )
+  return NOTHING
+}
+
+const list = (addresses: readonly string[]) => addresses.join(', ') || 'none'
+
+/**
+ * The runtime's list alone frees nothing (antrea#8239): what an interface of this node still has is kept, and so is what was
+ * handed out, never confirmed and not written down: it ends by its deadline or by proof.
+ *
+ * @throws CallFailed the first refusal, after all others were released
+ */
+async function gc({ config }: Call, context: Context): Promise<Answer> {
+  const { client, attachments, namespaces } = context
+  const { network } = config.ipam
+  const valid = config['cni.dev/valid-attachments']
+  if (valid === undefined)
+    throw new CniError('configuration', 'cni.dev/valid-attachments: GC needs the list of attachments')
+  const names = new Set(valid.map(({ containerID, ifname }) => `${containerID} ${ifname}`))
+
+  const files = attachments.inUse(network).filter(({ configuration }) => configuration === config.name)
+  const labels = { [CNI_NETWORK]: config.name }
+  const filter = { network, node: nodeOf(context), labels, states: [LeaseState.ACTIVE] }
+  const leases = await Array.fromAsync(allLeases(client, filter))
+  const { complete, all: used } = await namespaces.lookAround(null)
+  if (!complete)
+    throw new CniError('tryAgain', 'not every namespace of this node can be read: nothing was released')
+  const isGone = (owner: CniOwner, held: readonly { readonly address: string }[]) =>
+    !names.has(`${owner.incarnation || owner.uid} ${owner.interface}`) &&
+    !held.some(({ address }) => used.has(address))
+  const released = files.filter((one) => isGone(one.owner, one.leases))
+  for (const one of released) attachments.removed(one)
+  const gone = leases.filter((one) => isGone(one.owner as CniOwner, [one]))
+  const end = async ({ leaseId }: Lease) => void (await client.leases.release({ leaseId }))
+  await attachments.locked(() =>
+    all([...released.map((one) => () => release(one, context)), ...gone.map((one) => () => end(one))]),
+  )
+  return NOTHING
+}
+
+/** Whether an ADD would succeed now. */
+async function status(call: Call, context: Context): Promise<Answer> {
+  const owner = ownerOf({ CNI_CONTAINERID: 'status', CNI_IFNAME: 'eth0' }, new Map())
+  const { attachments, agent } = context
+  const aside = attachments.countAside
+  const note = aside === 0 ? '' : `${aside} releases are set aside on this node; its log says why`
+  try {
+    await reserve({ ...call, owner }, context, { validateOnly: true })
+    return { ...NOTHING, note }
+  } catch (error) {
+    if (!(error instanceof CallFailed)) throw error
+    const free = agent?.spares.free ?? 0
+    if (!isAway(error) || free === 0) throw new CniError('notAvailable', sentence(error))
+    const left = `${free} addresses are left of this node's spares`
+    return { ...NOTHING, note: `${sentence(error)}; ${left}. ${note}` }
+  }
+}
+
+/** The service gave no final answer: it is down, overloaded or too slow. A refusal is a final answer. */
+export function isAway(error: unknown): boolean {
+  if (!(error instanceof CallFailed)) return false
+  const { reason, code } = error
+  if (reason === undefined) return code !== 'invalid_argument' && code !== 'unimplemented'
+  return ['DATABASE_UNAVAILABLE', 'OVERLOADED', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED'].includes(reason)
+}
+
+/** It is not about this release: no other would be taken now. */
+const isForLater = (error: unknown) => isAway(error) || (error as CallFailed).reason === 'UNAUTHENTICATED'
+
+/**
+ * There is no such lease of this owner, so nothing is left to release. Of one beyond the log's head that is not known: the
+ * database may be an older copy. @throws any other error
+ */
+function unlessEnded(error: unknown): undefined {
+  const { reason = '', metadata = {} } = error as Partial<CallFailed>
+  const isEnded = ['LEASE_LOST', 'LEASE_NOT_FOUND', 'ILLEGAL_STATE'].includes(reason)
+  if (!isEnded || metadata.beyondHead !== undefined) throw error
+}
+
+const sentence = ({ reason, message }: CallFailed) =>
+  reason === undefined ? `the service cannot be reached: ${message}` : `${reason}: ${message}`
+
+function toCniError(error: CallFailed): CniError {
+  const again = isAway(error) || error.retryAfterMs !== undefined
+  const code = again ? 'tryAgain' : error.reason === 'INVALID_FIELD' ? 'configuration' : 'refused'
+  return new CniError(code, sentence(error))
+}

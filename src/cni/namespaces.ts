@@ -1,0 +1,192 @@
+/**
+ * What is on this node: network namespaces, the addresses in them, and whose they are. Read from the kernel by `nsenter` and
+ * `ip`, one shell for a whole look: 4 ms a namespace.
+ */
+import { spawn } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { CniOwner } from './call.ts'
+
+/** An address on an interface in a namespace. */
+export type Seen = {
+  readonly address: string
+  readonly interface: string
+  /** Identity of the namespace, the same by whatever path. */
+  readonly namespace: string
+  /** To the bridge that was asked about: a port of it, or an interface above it (macvlan, ipvlan). */
+  readonly isConnected: boolean
+}
+
+export type Look = {
+  readonly seen: readonly Seen[]
+  /** Every address of every interface, the node's own and those in namespaces. */
+  readonly all: ReadonlySet<string>
+  /** Every namespace could be read. */
+  readonly complete: boolean
+  /** All namespaces but the node's own, with a process in each, where there is one. */
+  readonly namespaces: ReadonlyMap<string, { readonly path: string; readonly pid: number | null }>
+}
+
+type Link = {
+  readonly ifindex: number
+  readonly ifname: string
+  readonly link_index?: number
+  readonly master?: string
+  readonly addr_info: readonly { readonly local: string; readonly scope: string }[]
+}
+
+/** Directories in which namespaces have names. */
+const NAMED = ['/run/netns', '/run/docker/netns']
+const NSFS = 0x6e736673
+const SCRIPT = 'while read -r p; do nsenter --net="$p" ip -j addr || echo "!"; done'
+const LOOK_MS = 60_000
+/** Of a namespace that is there, and can't be read by the path that it had. */
+const MOST_TRIES = 3
+
+/** Identity of the namespace at a path; null: there is none. @throws Error if the path can't be looked at */
+export function namespaceAt(path: string): string | null {
+  if (path.includes('\n')) throw new Error('a path of a namespace has a line break')
+  try {
+    if (statfsSync(path).type !== NSFS) return null
+    const { dev, ino } = statSync(path)
+    return `${dev}:${ino}`
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ESRCH') return null
+    throw error
+  }
+}
+
+/** Instead of the addresses in what can't be read, or is no network namespace: not none, and none that CHECK expects. */
+export const UNREADABLE: readonly string[] = ['unreadable']
+
+/** Global addresses of interfaces; null: there is no such namespace. */
+export async function addressesOf(
+  places: readonly { readonly netns: string; readonly interface: string }[],
+): Promise<readonly (readonly string[] | null)[]> {
+  const there = [...new Set(places.map(({ netns }) => netns))].filter(isNamespace)
+  const links = await linksIn(there)
+  const found = new Map(there.map((path, at) => [path, links[at]!]))
+  return places.map(({ netns, interface: on }) => {
+    const inside = found.get(netns)
+    if (inside === undefined) return null
+    if (inside === null) return isNamespace(netns) ? UNREADABLE : null
+    const link = inside.find(({ ifname }) => ifname === on)
+    return link === undefined ? [] : globalAddresses(link)
+  })
+}
+
+function isNamespace(path: string): boolean {
+  try {
+    return namespaceAt(path) !== null
+  } catch {
+    return false
+  }
+}
+
+/**
+ * The addresses in all namespaces, and of the node's own those of `bridge`: a bridge, or the parent of macvlan and ipvlan
+ * interfaces.
+ */
+export async function lookAround(bridge: string | null): Promise<Look> {
+  const own = namespaceAt('/proc/self/ns/net')!
+  const [host] = await linksIn(['/proc/self/ns/net'])
+  const device = host?.find(({ ifname }) => ifname === bridge)
+  const ports = new Map(
+    (host ?? []).filter(({ master }) => master === bridge).map((port) => [port.ifindex, port.link_index]),
+  )
+  const isConnected = ({ link_index: peer, ifindex }: Link) =>
+    peer !== undefined && (ports.get(peer) === ifindex || peer === device?.ifindex)
+
+  const { namespaces, hidden } = namespacesBut(own)
+  const seen: Seen[] = (device === undefined ? [] : globalAddresses(device)).map((address) => ({
+    address,
+    interface: bridge!,
+    namespace: own,
+    isConnected: true,
+  }))
+  const { inside, unread } = await linksInside(namespaces, own)
+  for (const [namespace, links] of inside)
+    for (const link of links.filter(({ ifname }) => ifname !== 'lo'))
+      for (const address of globalAddresses(link))
+        seen.push({ address, interface: link.ifname, namespace, isConnected: isConnected(link) })
+  const every = [host ?? [], ...inside.values()].flat()
+  const all = new Set(every.flatMap(({ addr_info: list }) => list.map(({ local }) => local)))
+  const complete = host !== null && !hidden && unread === 0
+  return { seen, all, complete, namespaces }
+}
+
+/**
+ * The links in each namespace, and how many can't be read. One that went away meanwhile has none; one that lost its path is read
+ * by another, and so is a new one with the number of one that went away.
+ */
+async function linksInside(namespaces: Look['namespaces'], own: string) {
+  const inside = new Map<string, readonly Link[]>()
+  let unread = namespaces
+  for (let tries = 0; unread.size > 0 && tries < MOST_TRIES; tries += 1) {
+    const links = await linksIn([...unread.values()].map(({ path }) => path))
+    for (const [at, namespace] of [...unread.keys()].entries())
+      if (links[at] != null) inside.set(namespace, links[at])
+    const isLeft = [...unread.keys()].some((namespace) => !inside.has(namespace))
+    const there = isLeft ? namespacesBut(own).namespaces : new Map()
+    unread = new Map([...there].filter(([namespace]) => unread.has(namespace) && !inside.has(namespace)))
+  }
+  return { inside, unread: unread.size }
+}
+
+/** `hidden`: the namespace of some process can't be read. */
+function namespacesBut(own: string): { readonly namespaces: Look['namespaces']; readonly hidden: boolean } {
+  const namespaces = new Map<string, { readonly path: string; readonly pid: number | null }>()
+  let hidden = false
+  const note = (path: string, pid: number | null) => {
+    try {
+      const namespace = namespaceAt(path)
+      // A path with a name outlives processes.
+      if (namespace !== null && namespace !== own)
+        namespaces.set(namespace, { path: namespaces.get(namespace)?.path ?? path, pid })
+    } catch (error) {
+      if (!['EACCES', 'EPERM'].includes((error as NodeJS.ErrnoException).code!)) throw error
+      // The kernel refuses it too when the process has ended meanwhile.
+      hidden ||= pid === null || existsSync(`/proc/${pid}`)
+    }
+  }
+  const named = NAMED.filter((dir) => statSync(dir, { throwIfNoEntry: false }))
+  for (const dir of named) for (const name of readdirSync(dir)) note(join(dir, name), null)
+  // The first process is in the node's own namespace, and may be out of reach even for root.
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name) && name !== '1'))
+    note(`/proc/${pid}/ns/net`, Number(pid))
+  return { namespaces, hidden }
+}
+
+const globalAddresses = ({ addr_info: list }: Link): readonly string[] =>
+  list.filter(({ scope }) => scope === 'global').map(({ local }) => local)
+
+/** Of each path its links; null: it can't be read. */
+async function linksIn(paths: readonly string[]): Promise<readonly (readonly Link[] | null)[]> {
+  if (paths.length === 0) return []
+  const shell = spawn('sh', ['-c', SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'], timeout: LOOK_MS })
+  // A shell that cannot start has read nothing.
+  shell.on('error', () => {})
+  shell.stdin.on('error', () => {}).end(paths.map((path) => `${path}\n`).join(''))
+  let out = ''
+  for await (const part of shell.stdout.setEncoding('utf8')) out += part
+  const lines = out.trimEnd().split('\n')
+  return paths.map((_, at) => {
+    const line = lines[at] ?? '!'
+    return line.startsWith('[') ? (JSON.parse(line) as Link[]) : null
+  })
+}
+
+/** Whose a process is, by the control group that its container runtime made: Docker's, containerd's, CRI-O's, Podman's. */
+export function containerOf(pid: number): Pick<CniOwner, 'kind' | 'uid'> | null {
+  let groups: string
+  try {
+    groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
+  } catch {
+    return null
+  }
+  const pod = /pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})/.exec(groups)?.[1]
+  if (pod !== undefined) return { kind: 'pod', uid: pod.replaceAll('_', '-') }
+  const container = /[0-9a-f]{64}/.exec(groups)?.[0]
+  return container === undefined ? null : { kind: 'container', uid: container }
+}

@@ -1,0 +1,23 @@
+/** `ipledger demo`, a program: the stage, the play, and everything put away however it ends. */
+
+import { INTERRUPTED, SilentExit } from '../cli/failure.ts'
+import { exitCodeOf } from '../cli/program.ts'
+import { awaitSignals } from '../cli/stopping.ts'
+import { createLogger } from '../telemetry.ts'
+import { INTRODUCTION, playMir1238 } from './mir-1238.ts'
+import { openStage } from './stage.ts'
+
+async function runDemo(directory: string | undefined): Promise<void> {
+  const stopping = awaitSignals(createLogger('error'))
+  const interrupted = stopping.asked.then(() => {
+    throw new SilentExit(INTERRUPTED)
+  })
+  interrupted.catch(() => {})
+  await using open = new AsyncDisposableStack()
+  console.log(INTRODUCTION)
+  const stage = await openStage(open, directory, stopping.fail)
+  await Promise.race([playMir1238(stage, (text) => console.log(text)), interrupted])
+}
+
+const { directory } = JSON.parse(process.argv[2]!) as { readonly directory?: string }
+process.exitCode = await exitCodeOf(() => runDemo(directory))

@@ -1,0 +1,76 @@
+/** What the ledger itself has to write before anything else is decided: a new era, a hold for its clock, the end of one. */
+import type { Command } from '../core/command.ts'
+import type { Image, NetworkState } from '../core/image.ts'
+import { eraOf } from '../core/policy.ts'
+import type { Step } from './clock.ts'
+import type { LoopChecks } from './loop-options.ts'
+
+export type Found = {
+  readonly now: number
+  /** Life of the database. */
+  readonly identity: string
+  /** Steps of its clock that have not elapsed; none if the network is held for the last of them. */
+  readonly stepsToHold: readonly Step[]
+  /** The log is not the one that was written: the greatest number that this process knew. */
+  readonly lost: Lost | null
+  /** The deployment declares that a failover loses nothing, and the log has the last commit of this process. */
+  readonly hasAllCommits: boolean
+}
+export type Lost = { readonly above: number; readonly why: string }
+
+const LEDGER = { name: 'ledger', node: null }
+const ENVELOPE = { actor: LEDGER, requestId: null, fingerprint: null, traceId: null } as const
+
+export function systemCommands(image: Image, found: Found, checks: LoopChecks): readonly Command[] {
+  const { network } = image
+  if (network === null) return []
+  const commands: Command[] = []
+  // Another process that found out first has begun the era already.
+  if (found.lost !== null && eraOf(found.lost.above) >= network.era)
+    commands.push(beginEra(image, found.lost))
+  else if (checks.ANOTHER_DATABASE_IS_ANOTHER_ERA && network.identity !== found.identity)
+    commands.push(anotherLife(image, network, found))
+  if (checks.CLOCK_STEP_HOLDS && found.stepsToHold.length > 0)
+    commands.push(clockHold(image, found.stepsToHold))
+  const until = network.holds.CLOCK?.details.until
+  if (until !== undefined && found.now >= until && commands.length === 0) {
+    const why = 'the clock has advanced by the step once more'
+    commands.push({
+      ...ENVELOPE,
+      type: 'resumeHold',
+      network: image.name,
+      cause: 'CLOCK',
+      hold: 'CLOCK',
+      why,
+    })
+  }
+  return commands
+}
+
+function beginEra({ name }: Image, { above, why }: Lost): Command {
+  return { ...ENVELOPE, type: 'beginEra', network: name, cause: 'ERA', above, recovering: true, why }
+}
+
+/** The database is another than the one that wrote the log: restored, or failed over. */
+function anotherLife(image: Image, { identity: stored }: NetworkState, found: Found): Command {
+  const { identity, hasAllCommits, lost } = found
+  const isFailover = withoutTimeline(stored) === withoutTimeline(identity)
+  if (isFailover && hasAllCommits) {
+    const change = { version: null, description: null, labels: null, identity }
+    return { ...ENVELOPE, type: 'updateNetwork', network: image.name, cause: 'FAILED_OVER', ...change }
+  }
+  const how = isFailover ? 'a failover, or a recovery to a point in time' : 'a restored copy'
+  const why = `the log was written in ${stored}, this is ${identity}: ${how}`
+  return beginEra(image, { above: Math.max(image.head, lost?.above ?? 0), why })
+}
+
+/** Of several steps all have to elapse: a small one must not end the hold of a great one. */
+function clockHold({ name }: Image, steps: readonly Step[]): Command {
+  const stepMs = Math.ceil(steps.reduce((sum, { byMs }) => sum + byMs, 0))
+  const why = `the clock of the database was set forward by ${stepMs} ms`
+  return { ...ENVELOPE, type: 'hold', network: name, cause: 'CLOCK', hold: 'CLOCK', why, stepMs }
+}
+
+function withoutTimeline(identity: string): string {
+  return identity.slice(0, identity.lastIndexOf('/'))
+}

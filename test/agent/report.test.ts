@@ -1,0 +1,247 @@
+/** What an agent lists for whom, and what it answers when it is asked. Its looks are the test's, the leases the service's. */
+import { create } from '@bufbuild/protobuf'
+import { expect, test, vi } from 'vitest'
+import { Reporter } from '../../src/agent/report.ts'
+import { Spares } from '../../src/agent/spares.ts'
+import { createClient } from '../../src/client/client.ts'
+import { Attachments } from '../../src/cni/attachments.ts'
+import { type Call, readCall } from '../../src/cni/call.ts'
+import type { Look } from '../../src/cni/namespaces.ts'
+import { LookUpAnswer } from '../../src/gen/ipledger/v1/liveness_pb.ts'
+import { type Lease, LeaseSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
+import { useService } from '../support/service.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
+
+/** Process 7 is in a container, as its control group says. */
+vi.mock('../../src/cni/namespaces.ts', async (original) => ({
+  ...(await original<object>()),
+  containerOf: (pid: number) => (pid === 7 ? { kind: 'container', uid: 'c7' } : null),
+}))
+
+const { call, url } = await useService()
+let count = 0
+
+function add(container: string): Call {
+  const env = { CNI_COMMAND: 'ADD', CNI_NETNS: '/none', CNI_IFNAME: 'eth0', CNI_CONTAINERID: container }
+  return readCall(env, JSON.stringify({ cniVersion: '1.0.0', ipam: { type: 'ipledger-cni' } }))
+}
+
+/** An agent on a node of its own, of which each process can be started; on disk is what ADD wrote down. */
+async function useNode() {
+  count += 1
+  const node = `n${count}`
+  const state = temporaryDirectory()
+  await call.ok('PoolService/CreatePool', { name: node, cidr: `10.51.${count}.0/28` })
+  const sight = { node, ownerKinds: ['container'], interval: '30s' }
+  await call.ok('LivenessService/RegisterSource', { id: node, sight })
+  const attachments = new Attachments(state, () => {})
+  /** Addresses in namespaces without a path or process. */
+  let look: Look = { seen: [], all: new Set(), complete: true, namespaces: new Map() }
+  /** While it looks. */
+  let handed: readonly Lease[] = []
+  /** Whose absence the service wants to know. */
+  let asked: readonly { readonly kind: string; readonly uid: string; readonly address: string }[] = []
+
+  return {
+    node,
+    attachments,
+    configured(...addresses: readonly string[]) {
+      const spaces = addresses.map((address, at) => ({ address, interface: 'eth0', namespace: `1:${at}` }))
+      look = {
+        seen: spaces.map((one) => ({ ...one, isConnected: true })),
+        all: new Set(addresses),
+        complete: true,
+        namespaces: new Map(spaces.map(({ namespace }) => [namespace, { path: '/none', pid: null }])),
+      }
+    },
+    /** A process of a container is in each namespace. */
+    runs() {
+      const running = [...look.namespaces.keys()].map((one) => [one, { path: '/none', pid: 7 }] as const)
+      look = { ...look, namespaces: new Map(running) }
+    },
+    hide() {
+      look = { ...look, complete: false }
+    },
+    handsOut(...leases: typeof handed) {
+      handed = leases
+    },
+    asks(...whom: typeof asked) {
+      asked = whom
+    },
+    start(clocks?: () => readonly number[]) {
+      const real = createClient({ url })
+      let entries: readonly object[] = []
+      let answers: readonly (LookUpAnswer | undefined)[] = []
+      const reportSnapshot: typeof real.liveness.reportSnapshot = async (request, options) => {
+        entries = request.entries ?? entries
+        const answer = await real.liveness.reportSnapshot(request, options)
+        const verifications = asked.map(({ address, ...owner }, at) => ({ id: `${at}`, owner, address }))
+        return { ...answer, verifications } as typeof answer
+      }
+      const reportVerdicts: typeof real.liveness.reportVerdicts = async ({ verdicts }) => {
+        answers = verdicts!.map(({ answer }) => answer)
+        return { $typeName: 'ipledger.v1.ReportVerdictsResponse' } as never
+      }
+      const client = { ...real, liveness: { ...real.liveness, reportSnapshot, reportVerdicts } }
+      const common = { client, network: 'default', node, source: node }
+      const looks = {
+        look: async () => ({ ...look, all: new Set<string>() }),
+        isAnsweredFor: async () => false,
+      }
+      const spares = new Spares({ ...common, ...looks, size: 2, pools: [node], ...(clocks && { clocks }) })
+      const reporter = new Reporter({
+        ...{ ...common, spares, attachments, state, bridge: 'cni0', cniCache: state },
+        lookAround: async () => {
+          reporter.handed(handed)
+          return look
+        },
+      })
+      return {
+        spares,
+        foreign: () => reporter.foreign,
+        /** What it lists, and what it answers to what is asked. */
+        async report() {
+          await reporter.report()
+          await spares.fill([])
+          return { entries, answers }
+        },
+        async take(container: string) {
+          const leases = (await spares.take(add(container)))!
+          const called = { network: 'default', owner: add(container).owner!, netns: '/none' }
+          attachments.added({ ...called, configuration: 'blue', node }, leases)
+          return { address: leases[0]!.address, kind: 'reserve', uid: leases[0]!.owner!.uid }
+        },
+      }
+    },
+  }
+}
+
+test('free ones are listed under their holders; a taken one for its container, and only while it is found', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  const { entries } = await agent.report()
+  expect(entries).toHaveLength(2)
+  for (const entry of entries)
+    expect(entry).toMatchObject({ kind: 'reserve', uid: expect.stringMatching(`^${here.node}/`) })
+
+  const spare = await agent.take('c1')
+  const without = (await agent.report()).entries
+  expect(without).not.toContainEqual(expect.objectContaining({ address: spare.address }))
+  here.configured(spare.address)
+  const own = { address: spare.address, kind: 'container', uid: 'c1', name: 'c1', interface: 'eth0' }
+  expect((await agent.report()).entries).toContainEqual(expect.objectContaining(own))
+  // The next process reads what ADD wrote down.
+  expect((await here.start().report()).entries).toContainEqual(expect.objectContaining(own))
+})
+
+test('one that nobody is known to have taken stays its holder’s', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  const spare = await agent.take('c1')
+  here.attachments.delivered({ network: 'default', owner: add('c1').owner! })
+  here.configured(spare.address)
+  expect((await here.start().report()).entries).toContainEqual(expect.objectContaining(spare))
+})
+
+test('… unless the control group of a process there says in which container it is', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  const { address } = await agent.take('c1')
+  here.attachments.delivered({ network: 'default', owner: add('c1').owner! })
+  here.configured(address)
+  here.runs()
+  expect((await here.start().report()).entries).toContainEqual({ address, kind: 'container', uid: 'c7' })
+})
+
+test('what is handed out while it looks is not foreign, nor without a report that it can begin', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  const address = `10.51.${here.node.slice(1)}.9`
+  here.configured(address)
+  here.handsOut(create(LeaseSchema, { address }))
+  await agent.report()
+  await agent.report()
+  expect(agent.foreign()).toEqual([])
+  here.handsOut()
+  await call.ok('LivenessService/RetireSource', { id: here.node })
+  await expect(agent.report()).rejects.toThrow('RETIRED')
+  expect(agent.foreign()).toEqual([])
+  await expect(agent.report()).rejects.toThrow('RETIRED')
+  expect(agent.foreign()).toEqual([address])
+})
+
+test('after a report that was refused it gives none', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  await call.ok('LivenessService/RetireSource', { id: here.node })
+  await expect(agent.report()).rejects.toThrow('RETIRED')
+  await expect(agent.spares.take(add('c1'))).rejects.toThrow('has not reported')
+})
+
+test('one that two namespaces have is neither’s', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  const { address } = await agent.take('c1')
+  here.configured(address, address)
+  const listed = (await agent.report()).entries.filter((entry) => Object.values(entry).includes(address))
+  expect(listed).toEqual([{ address }, { address }])
+})
+
+test('a free one that is in use is listed for whoever uses it, and given to nobody', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  const [first, second] = agent.spares.listed().map(({ address }) => address)
+  here.configured(first!, second!)
+  const { entries } = await agent.report()
+  expect(entries).toHaveLength(2)
+  expect(await agent.spares.take(add('c1'))).not.toMatchObject([{ address: first }])
+  expect(await agent.spares.take(add('c2'))).not.toMatchObject([{ address: second }])
+})
+
+test('it is LIVE while this process holds it or an interface has it, GONE for the next process', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  const taken = await agent.take('c1')
+  const { address, kind, uid } = agent.spares.listed()[0]!
+  const free = { address, kind, uid }
+  here.asks(free, taken)
+  const { LIVE, GONE, ERROR } = LookUpAnswer
+  // A container may be about to configure the second.
+  expect((await agent.report()).answers).toEqual([LIVE, LIVE])
+  here.configured(taken.address)
+  expect((await agent.report()).answers).toEqual([LIVE, LIVE])
+  here.configured()
+  expect((await agent.report()).answers).toEqual([LIVE, GONE])
+
+  const next = here.start()
+  expect((await next.report()).answers).toEqual([GONE, GONE])
+  here.hide()
+  expect((await next.report()).answers).toEqual([ERROR, ERROR])
+  here.configured(address)
+  expect((await next.report()).answers).toEqual([LIVE, GONE])
+})
+
+test('one whose container vanished before a look found it is LIVE for five minutes, and then ends without a restart', async () => {
+  let ms = 0
+  const here = await useNode()
+  const agent = here.start(() => [ms, ms])
+  await agent.report()
+  const taken = await agent.take('c1')
+  here.asks(taken)
+  ms += 299_999
+  expect((await agent.report()).answers).toEqual([LookUpAnswer.LIVE])
+  ms += 1
+  expect((await agent.report()).answers).toEqual([LookUpAnswer.GONE])
+  const [lease] = agent.spares.of(add('c1').owner!)!
+  // As the service does with such an answer.
+  await call.ok('LeaseService/Release', { leaseId: lease!.leaseId })
+  await agent.report()
+  expect(agent.spares.of(add('c1').owner!)).toBeNull()
+})

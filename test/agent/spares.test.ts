@@ -1,0 +1,237 @@
+/** Which spare address is handed out, to whom, and when none is. The looks and the clocks are the test's, the leases the service's. */
+import { expect, test } from 'vitest'
+import { Spares } from '../../src/agent/spares.ts'
+import { createClient } from '../../src/client/client.ts'
+import { type Call, readCall } from '../../src/cni/call.ts'
+import type { Look } from '../../src/cni/namespaces.ts'
+import { LeaseState } from '../../src/gen/ipledger/v1/types_pb.ts'
+import { useService } from '../support/service.ts'
+
+const { call, url } = await useService()
+const client = createClient({ url })
+let count = 0
+
+type Options = Partial<ConstructorParameters<typeof Spares>[0]>
+
+/** On a node of its own; reported, and filled. */
+async function spares(size: number, options: Options = {}) {
+  count += 1
+  const node = `n${count}`
+  await call.ok('PoolService/CreatePool', { name: node, cidr: `10.50.${count}.0/28` })
+  const one = on(node, size, options)
+  one.reported(one.stops, 0)
+  await one.fill([])
+  return { one, node }
+}
+
+const on = (node: string, size: number, options: Options = {}) =>
+  new Spares({
+    ...{ client, network: 'default', node, source: node, size, pools: [node] },
+    look: async () => looking(),
+    isAnsweredFor: async () => false,
+    ...options,
+  })
+
+function add(container: string, pools?: readonly string[]): Call {
+  const env = { CNI_COMMAND: 'ADD', CNI_NETNS: '/none', CNI_IFNAME: 'eth0', CNI_CONTAINERID: container }
+  return readCall(env, JSON.stringify({ cniVersion: '1.0.0', ipam: { type: 'ipledger-cni', pools } }))
+}
+const taken = async (one: Spares, container: string) => (await one.take(add(container)))?.[0]?.address
+const heldOn = async (node: string) => {
+  const { leases } = await client.leases.listLeases({ node })
+  return leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
+}
+const looking = (...addresses: readonly string[]): Look => ({
+  seen: addresses.map((address) => ({ address, interface: 'eth0', namespace: '1:1', isConnected: true })),
+  all: new Set(addresses),
+  complete: true,
+  namespaces: new Map(),
+})
+
+test('after a report was refused none is given before one is taken', async () => {
+  const { one } = await spares(2)
+  one.refused()
+  await expect(one.take(add('a'))).rejects.toThrow('has not reported')
+  one.reported(one.stops, 0)
+  expect(await taken(one, 'a')).toBeDefined()
+})
+
+test('each has a holder of its own, so that another process gets others', async () => {
+  const { one, node } = await spares(2)
+  const other = on(node, 2)
+  await other.fill([])
+  const holders = (await heldOn(node)).map(({ owner }) => owner!.name)
+  expect(new Set(holders).size).toBe(4)
+  for (const holder of holders) expect(holder).toMatch(new RegExp(`^${node}/[-0-9a-f]{36}$`))
+  expect(one.listed()).toHaveLength(2)
+  expect(other.listed()).toHaveLength(2)
+})
+
+test('on a node are twice as many as wanted, however often its agent starts', async () => {
+  const { node } = await spares(2)
+  for (const held of [2, 4, 4]) {
+    const later = on(node, 2)
+    expect(await heldOn(node)).toHaveLength(held)
+    later.compare(await heldOn(node), looking())
+    await later.fill([])
+  }
+})
+
+test('one that is being taken is nobody else’s, and its taker’s when the look is over', async () => {
+  const look = Promise.withResolvers<Look>()
+  const { one } = await spares(2, { look: () => look.promise })
+  const [taking, another] = [one.take(add('a')), one.take(add('b'))]
+  expect(one.of(add('a').owner!)).toBeNull()
+  expect(one.free).toBe(0)
+  expect(await one.take(add('c'))).toBeNull()
+  look.resolve(looking())
+  const leases = await taking
+  expect(one.of(add('a').owner!)).toBe(leases)
+  expect((await another)![0]!.address).not.toBe(leases![0]!.address)
+})
+
+test('one look serves all that wait when it begins; who comes later waits for the next', async () => {
+  const looks: PromiseWithResolvers<Look>[] = []
+  const look = () => {
+    looks.push(Promise.withResolvers())
+    return looks.at(-1)!.promise
+  }
+  const { one } = await spares(4, { look })
+  const first = ['a', 'b'].map((container) => one.take(add(container)))
+  await expect.poll(() => looks.length).toBe(1)
+  const second = ['c', 'd'].map((container) => one.take(add(container)))
+  looks[0]!.resolve(looking())
+  await Promise.all(first)
+  await expect.poll(() => looks.length).toBe(2)
+  const [at] = one.listed()
+  looks[1]!.resolve(looking(at!.address))
+  const addresses = (await Promise.all(second)).flatMap((leases) => leases?.map(({ address }) => address))
+  expect(addresses).not.toContain(at!.address)
+  expect(looks).toHaveLength(2)
+})
+
+test('after a look that is not complete it is as free as before', async () => {
+  let complete = false
+  const { one } = await spares(1, { look: async () => ({ ...looking(), complete }) })
+  await expect(one.take(add('a'))).rejects.toMatchObject({ code: 11 })
+  expect(one.of(add('a').owner!)).toBeNull()
+  expect(one.free).toBe(1)
+  complete = true
+  expect(await taken(one, 'b')).toBeDefined()
+})
+
+test.each(['seen on this node', 'answered for on the link'])('one that is %s is never given', async (how) => {
+  const used = new Set<string>()
+  const isOnLink = how !== 'seen on this node'
+  const { one } = await spares(2, {
+    look: async () => (isOnLink ? looking() : looking(...used)),
+    isAnsweredFor: async (address) => isOnLink && used.has(address),
+  })
+  used.add(one.listed()[0]!.address)
+  const first = await taken(one, 'a')
+  expect(first).toBeDefined()
+  expect(used).not.toContain(first)
+  used.clear()
+  expect(await one.take(add('b'))).toBeNull()
+})
+
+test('when the link cannot be asked it is as free as before', async () => {
+  const isAnsweredFor = () => Promise.reject(new Error('arping: exit code 2'))
+  const { one } = await spares(1, { isAnsweredFor })
+  await expect(one.take(add('a'))).rejects.toThrow('exit code 2')
+  expect(one.free).toBe(1)
+})
+
+describeStops()
+function describeStops() {
+  const INTERVAL = 30_000
+  test.each([
+    ['stopped', [1, 1]],
+    ['suspended', [0, 1]],
+    ['set back', [0, -1]],
+  ])('a process that was %s gives none until it has reported again', async (_, [running, real]) => {
+    let clocks: readonly number[] = [0, 0]
+    const { one } = await spares(2, { clocks: () => clocks })
+    one.reported(one.stops, INTERVAL)
+    const pass = (ms: number) => {
+      clocks = [clocks[0]! + running! * ms, clocks[1]! + real! * ms]
+    }
+    pass(INTERVAL)
+    expect(await taken(one, 'a')).toBeDefined()
+    const before = one.stops
+    pass(INTERVAL + 1)
+    await expect(one.take(add('b'))).rejects.toMatchObject({ code: 11 })
+    expect(one.free).toBe(1)
+    // Begun before it stood still.
+    one.reported(before, INTERVAL)
+    await expect(one.take(add('b'))).rejects.toMatchObject({ code: 11 })
+    one.reported(one.stops, INTERVAL)
+    expect(await taken(one, 'b')).toBeDefined()
+  })
+
+  test('nor does one that stands still while it looks', async () => {
+    let clocks: readonly number[] = [0, 0]
+    const look = async () => {
+      clocks = [INTERVAL + 1, INTERVAL + 1]
+      return looking()
+    }
+    const { one } = await spares(1, { clocks: () => clocks, look })
+    await expect(one.take(add('a'))).rejects.toMatchObject({ code: 11 })
+    expect(one.free).toBe(1)
+  })
+
+  test('nor one that has never reported', async () => {
+    const { node } = await spares(0)
+    const one = on(node, 1)
+    await one.fill([])
+    await expect(one.take(add('a'))).rejects.toMatchObject({ code: 11 })
+  })
+}
+
+test('what has ended, is another’s or is in use is given to nobody, and listed no more', async () => {
+  const { one, node } = await spares(3)
+  const [ended, other, used] = one.listed().map(({ address }) => address)
+  const held = (await heldOn(node)).filter(({ address }) => address !== ended)
+  const another = held.find(({ address }) => address === other)!
+  another.owner!.name = 'of another log, with the same id'
+  one.compare(held, looking(used!))
+  expect(one.listed()).toEqual([])
+  expect(await one.take(add('a'))).toBeNull()
+})
+
+test('nor is one that ended while its look ran', async () => {
+  const { one } = await spares(1, {
+    look: async () => {
+      one.compare([], looking())
+      return looking()
+    },
+  })
+  expect(await one.take(add('a'))).toBeNull()
+})
+
+test('what was taken is its taker’s until it is released, or ended and gone', async () => {
+  const { one, node } = await spares(2)
+  const [{ uid: holder } = { uid: '' }] = one.listed()
+  const address = (await taken(one, 'a'))!
+  expect(one.listed().map((entry) => entry.address)).not.toContain(address)
+  expect(one.isAlive(holder)).toBe(true)
+  const others = (await heldOn(node)).filter((lease) => lease.address !== address)
+  one.compare(others, looking(address))
+  expect(one.isAlive(holder)).toBe(false)
+  one.compare(others, { ...looking(), complete: false })
+  expect(one.of(add('a').owner!)).toHaveLength(1)
+  one.compare(others, looking())
+  expect(one.of(add('a').owner!)).toBeNull()
+  expect(await taken(one, 'b')).toBeDefined()
+  one.forget(add('c').owner!)
+  expect(one.of(add('b').owner!)).toHaveLength(1)
+  one.forget(add('b').owner!)
+  expect(one.of(add('b').owner!)).toBeNull()
+})
+
+test('pools that are named are those of its leases', async () => {
+  const { one, node } = await spares(1)
+  expect(await one.take(add('a', ['other']))).toBeNull()
+  expect(await one.take(add('a', [node, node]))).toBeNull()
+  expect(await one.take(add('a', [node]))).toHaveLength(1)
+})

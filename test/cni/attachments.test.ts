@@ -1,0 +1,136 @@
+/** What ADD answered and what waits for its release: none is lost, and none overtakes the ADD after it. */
+import { spawn } from 'node:child_process'
+import { readdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import { Server } from 'node:net'
+import { join } from 'node:path'
+import { create } from '@bufbuild/protobuf'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { Attachments } from '../../src/cni/attachments.ts'
+import { LeaseSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
+import { waitFor } from '../support/wait-for.ts'
+
+const owner = { kind: 'container', name: 'c1', uid: 'c1', incarnation: '', interface: 'eth0' } as const
+const called = { network: 'default', configuration: 'blue', node: 'n1', owner, netns: '/run/netns/c1' }
+const open = (directory: string) => new Attachments(directory, expect.unreachable)
+const lease = (leaseId: string) => create(LeaseSchema, { leaseId, address: `10.0.0.${leaseId}`, owner })
+
+test('one attachment has one release, whoever asks how often', () => {
+  const directory = temporaryDirectory()
+  const attachments = open(directory)
+  attachments.removed(called)
+  attachments.removed(called)
+  attachments.removed({ ...called, owner: { ...owner, interface: 'eth1' } })
+  expect(open(directory).pending('default')).toHaveLength(2)
+  expect(attachments.pending('other')).toEqual([])
+  attachments.delivered(called)
+  expect(attachments.pending('default').map((one) => one.owner.interface)).toEqual(['eth1'])
+})
+
+test('what ADD answered is to be released, also what it answered earlier; where it was is known to a DEL without a path', () => {
+  const attachments = open(temporaryDirectory())
+  attachments.added(called, [lease('5')])
+  attachments.added(called, [lease('6')])
+  attachments.added(called, [lease('6')])
+  expect(attachments.inUse('default')).toHaveLength(1)
+  expect(attachments.pending('default')).toEqual([])
+  attachments.removed({ ...called, node: '', netns: '' })
+  expect(attachments.inUse('default')).toEqual([])
+  const leases = ['5', '6'].map((leaseId) => ({ leaseId, address: `10.0.0.${leaseId}`, owner }))
+  expect(attachments.pending('default')).toEqual([{ ...called, leases }])
+})
+
+test('an ADD takes its release back only when no delivery is under way, and forgets nothing', async () => {
+  const directory = temporaryDirectory()
+  symlinkSync(directory, join(directory, 'link'))
+  const [one, other] = [open(directory), open(join(directory, 'link'))]
+  one.added(called, [lease('5')])
+  one.removed(called)
+  const listens = vi.spyOn(Server.prototype, 'listen')
+  onTestFinished(() => listens.mockRestore())
+  const delivered = Promise.withResolvers<void>()
+  const steps: string[] = []
+  const delivery = one.locked(async () => {
+    await delivered.promise
+    steps.push('delivered')
+  })
+  const added = other.withdraw(called).then(() => steps.push('withdrawn'))
+  // Other attachments wait for nobody.
+  await other.withdraw({ network: 'default', owner: { ...owner, uid: 'c2' } })
+  // Its second attempt: the first found the lock held.
+  await waitFor(() => steps.length > 0 || listens.mock.calls.length === 3)
+  delivered.resolve()
+  await Promise.all([delivery, added])
+  expect(steps).toEqual(['delivered', 'withdrawn'])
+  expect(one.pending('default')).toEqual([])
+  expect(one.of(called)?.leases).toMatchObject([{ leaseId: '5' }])
+})
+
+test('a file is in one directory, and no draft is left', () => {
+  const directory = temporaryDirectory()
+  const attachments = new Attachments(directory, () => {})
+  const files = () =>
+    readdirSync(directory, { recursive: true, withFileTypes: true })
+      .filter((one) => one.isFile())
+      .map(({ parentPath }) => parentPath.slice(directory.length))
+  attachments.added(called, [lease('5')])
+  expect(files()).toEqual(['/attachments/added'])
+  attachments.removed(called)
+  expect(files()).toEqual(['/attachments/removed'])
+  attachments.setAside(attachments.of(called)!, 'why')
+  expect(files()).toEqual(['/attachments/removed'])
+  expect([attachments.countAside, attachments.pending('default')]).toEqual([1, []])
+  // DEL again.
+  attachments.removed(called)
+  expect([attachments.countAside, attachments.pending('default').length]).toEqual([0, 1])
+  attachments.delivered(called)
+  expect(files()).toEqual([])
+})
+
+test('a file that another process removes meanwhile stops nothing', () => {
+  const directory = temporaryDirectory()
+  const attachments = open(directory)
+  attachments.removed(called)
+  // Listed, and then not there.
+  for (const place of readdirSync(join(directory, 'attachments')))
+    symlinkSync('/none', join(directory, 'attachments', place, 'gone.json'))
+  expect([attachments.inUse('default'), attachments.pending('default').length]).toEqual([[], 1])
+  expect(attachments.countAside).toBe(0)
+})
+
+test('one that cannot be read where it is in use is set aside, too', () => {
+  const directory = temporaryDirectory()
+  const warned: string[] = []
+  const attachments = new Attachments(directory, (message) => warned.push(message))
+  attachments.added(called, [lease('5')])
+  const added = join(directory, 'attachments/added')
+  const path = join(added, readdirSync(added)[0]!)
+  writeFileSync(path, '')
+  utimesSync(path, 0, 0)
+  expect([attachments.inUse('default'), attachments.inUse('default')]).toEqual([[], []])
+  expect(warned).toEqual([expect.stringMatching('added.*JSON')])
+  expect(attachments.countAside).toBe(1)
+})
+
+test('a clock that is set back delays no release', () => {
+  const attachments = open(temporaryDirectory())
+  attachments.removed(called)
+  vi.setSystemTime(Date.now() - 86_400_000)
+  onTestFinished(() => void vi.useRealTimers())
+  expect(attachments.pending('default')).toHaveLength(1)
+})
+
+test('the lock of a process that was killed is free', async () => {
+  const directory = temporaryDirectory()
+  const path = join(import.meta.dirname, '../../src/cni/attachments.ts')
+  const holder = spawn(process.execPath, [
+    '--input-type=module',
+    '-e',
+    `const { Attachments } = await import(${JSON.stringify(path)})
+     const attachments = new Attachments(${JSON.stringify(directory)})
+     await attachments.locked(() => (console.log('held'), new Promise(() => setInterval(() => {}, 1000))))`,
+  ])
+  await new Promise((held) => holder.stdout.once('data', held))
+  holder.kill('SIGKILL')
+  await expect(open(directory).locked(async () => 'mine')).resolves.toBe('mine')
+})

@@ -1,0 +1,95 @@
+/** Lists of leases in a network whose leases are more than one look takes: what matches is found, and the end is known. */
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
+import type { AddressRecord, LeaseEvent } from '../../src/core/event.ts'
+import { fillPage } from '../../src/ledger/pages.ts'
+import type { LeaseFilter } from '../../src/ledger/read-leases.ts'
+import { createReads } from '../../src/ledger/reads.ts'
+import { writeStatements } from '../../src/ledger/tables.ts'
+import { connect, createPool } from '../../src/postgres/connect.ts'
+import { useTestDatabase } from '../support/database.ts'
+import { chain } from '../support/stored-scene.ts'
+
+const LEASES = 25_000
+const database = await useTestDatabase()
+const pool = createPool({ url: database.serviceUrl, applicationName: 'test', max: 2 })
+const reads = createReads(pool)
+afterAll(() => pool.end())
+
+const addressOf = (index: number) => `10.0.${index >> 8}.${index & 255}`
+
+/** The first three are quarantined, on node `n1` and containers; the rest is active. */
+function eventAt(index: number): LeaseEvent {
+  const seq = index + 1
+  const isOdd = index < 3
+  const owner = {
+    kind: isOdd ? 'container' : 'vm',
+    name: `w${seq}`,
+    uid: `w${seq}`,
+    incarnation: '',
+    interface: '',
+  }
+  const record: AddressRecord = {
+    address: addressOf(index),
+    prefixLength: 32,
+    poolId: 1,
+    state: isOdd ? 'QUARANTINED' : 'ACTIVE',
+    seq,
+    at: seq,
+    token: seq,
+    owner,
+    node: isOdd ? 'n1' : 'n2',
+    labels: {},
+    reservedAt: seq,
+    confirmedAt: seq,
+    confirmBy: null,
+    quarantine: isOdd ? { reason: 'OPERATOR', at: seq, by: 'x', node: '', why: 'x' } : null,
+    availableAt: null,
+    ended: null,
+  }
+  const header = { seq, at: seq, actor: 'x', cause: 'x', requestId: null, traceId: null }
+  return { ...header, type: 'lease.reserved', record, previous: 0, details: null }
+}
+
+beforeAll(async () => {
+  const events = Array.from({ length: LEASES }, (_, index) => eventAt(index))
+  const nothing = { pools: [], network: null, sources: [], freshness: [], sightings: new Map(), requests: [] }
+  const write = { ...nothing, events: chain('net', events), records: events.map(({ record }) => record) }
+  const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
+  for (const { text, values } of writeStatements('net', write)) await admin.query(text, [...values])
+  await admin.end()
+})
+
+const ALL: LeaseFilter = {
+  ...{ states: [], quarantineReasons: [], ownerKind: null, ownerName: null, ownerUid: null },
+  ...{ node: null, labels: {}, pools: [], cidr: null },
+}
+const FILTERS: readonly (readonly [string, Partial<LeaseFilter>])[] = [
+  ['a state', { states: ['QUARANTINED'] }],
+  ['a reason', { quarantineReasons: ['OPERATOR'] }],
+  ['a node', { node: 'n1' }],
+  ['an owner kind', { ownerKind: 'container' }],
+]
+
+test.each(FILTERS)('by %s: the only page has all that match, and is the last', async (_, filter) => {
+  const page = await reads.leases('net', { ...ALL, ...filter }, { after: null, size: 100 })
+  expect(page!.leases.map(({ address }) => address)).toEqual([0, 1, 2].map(addressOf))
+  expect(page!.next).toBeNull()
+})
+
+test('a page is full, or at the end, or a second old', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  // Of the numbers up to 100 those that end with 7; a look takes 0.3 s and sees ten.
+  const looks = {
+    look: async (after: number | null, most: number) => {
+      vi.advanceTimersByTime(300)
+      const seen = Array.from({ length: 10 }, (_, index) => (after ?? 0) + index + 1)
+      return seen.filter((number) => number % 10 === 7).slice(0, most)
+    },
+    placeOf: (number: number) => number,
+    endOf: async (after: number | null) => ((after ?? 0) < 90 ? (after ?? 0) + 10 : null),
+  }
+  expect(await fillPage({ after: null, size: 2 }, looks)).toEqual({ items: [7, 17], next: 17 })
+  expect(await fillPage({ after: null, size: 9 }, looks)).toEqual({ items: [7, 17, 27, 37], next: 40 })
+  expect(await fillPage({ after: 70, size: 9 }, looks)).toEqual({ items: [77, 87, 97], next: null })
+})

@@ -1,0 +1,22 @@
+/** A process's clocks in the hands of a test. */
+import { Clock } from '../../src/ledger/clock.ts'
+
+export class TestClock extends Clock {
+  readonly #database: (() => number) | undefined
+  readonly #movedBy: () => number
+
+  /** `database`: in the place of the database's clock. `movedBy`: so much time has passed besides, and no clock was set. */
+  constructor(options: { readonly database?: () => number; readonly movedBy?: () => number }) {
+    super()
+    this.#database = options.database
+    this.#movedBy = options.movedBy ?? (() => 0)
+  }
+
+  override observe(database: number, sent: number, received: number): number {
+    return super.observe(this.#database?.() ?? database, sent, received) + this.#movedBy()
+  }
+
+  override database(): number {
+    return super.database() + this.#movedBy()
+  }
+}
