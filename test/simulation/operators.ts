@@ -304,8 +304,7 @@ export class Operators {
         const { head } = this.#checks.shadow
         for (const process of processes.all) processes.crash(process, true)
         // The volume is set back: with the log, the life of the database that wrote it.
-        this.#lose(this.#backup, null, 'recovered')
-        if (this.#checks.shadow.head < head) processes.recover(head)
+        if (this.#lose(this.#backup, null, 'recovered')) processes.recover(head)
       },
       failoverLosesTheEnd: () =>
         this.#lose(
@@ -397,24 +396,28 @@ export class Operators {
 
   /**
    * The end of the log is lost; whoever was given something by it lives on. What no list shows is lost with it. Of what was
-   * not confirmed nobody was given anything.
+   * not confirmed nobody was given anything. False: the database is the same as before.
    */
-  #lose(to: number, becomes: string | null, what: 'unknown' | 'recovered' | 'unconfirmed' = 'unknown'): void {
+  #lose(
+    to: number,
+    becomes: string | null,
+    what: 'unknown' | 'recovered' | 'unconfirmed' = 'unknown',
+  ): boolean {
     const world = this.#world
     const database = this.#database
     // Of a backup from before the present era only an operator may know the number.
     const { events } = database.tables.get(NETWORK)!
     const head = events.at(-1)!.event.seq
-    if (to < this.eraBegun && what !== 'recovered') return
+    if (to < this.eraBegun && what !== 'recovered') return false
     database.setBack(to)
     const identity = becomes ?? database.tables.get(NETWORK)!.network.row!.identity
     const isSame = events.at(-1)!.event.seq === head && identity === database.identity
     database.identity = identity
     world.tell(() => `the log ends at ${events.at(-1)?.event.seq} after ${head}`)
     // Of reports alone nothing is missed.
-    if (isSame) return
+    if (isSame) return false
     this.#checks.lost(events, what !== 'unconfirmed')
-    if (what === 'unconfirmed') return
+    if (what === 'unconfirmed') return true
     for (const fault of MISLEADING) world.faults.delete(fault)
     const { sources } = this.#checks.shadow
     const stateOf = ({ declaration }: Source) => sources.get(declaration.id)?.state
@@ -426,6 +429,7 @@ export class Operators {
     for (const life of world.lives)
       if (life.deadline === null && !believed.some((source) => sees(source, life)))
         life.excuse ??= 'lost with the log'
+    return true
   }
 
   /** Commits when the present era began. */
