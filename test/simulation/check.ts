@@ -310,7 +310,8 @@ export class Checks {
     )
     const isTaker = ({ unit, spare }: Life) => unit === address && spare?.token === before?.token
     const isMadeUp = this.#world.sources.get(record.quarantine?.by ?? '')?.isHostile
-    const taker = isMadeUp ? undefined : [...this.#world.lives].find(isTaker)
+    const users = [...this.#world.lives].filter(({ unit, state }) => unit === address && state === 'running')
+    const taker = isMadeUp || !users.every(isTaker) ? undefined : users[0]
     never(isConflict && taker !== undefined, `${describe(taker)} got it as a spare of its node`)
     if (type === 'lease.released') {
       const life = this.#userOf(address, (one) => !sameAttachment(one.owner, owner!))
