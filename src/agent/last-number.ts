@@ -2,6 +2,7 @@
  * The last number of the log that the service answered to this source, with its proof. It is on disk before it is used, so that a
  * service whose database was set back learns of it, also from an agent that has started since.
  */
+import { hash } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
@@ -9,11 +10,10 @@ type Heard = { readonly head: bigint; readonly proof: Uint8Array }
 
 export class LastNumber {
   readonly #file: string
-  readonly #whose: string
 
   constructor(state: string, network: string, source: string) {
-    this.#file = join(state, 'last-number.json')
-    this.#whose = JSON.stringify([network, source])
+    const whose = hash('sha256', JSON.stringify([network, source]))
+    this.#file = join(state, `last-number-${whose}.json`)
   }
 
   /** The later of what was just answered and what is on disk. */
@@ -22,7 +22,7 @@ export class LastNumber {
     if (last !== null && last.head >= now.head) return last
     const { head, proof } = now
     const draft = `${this.#file}.draft`
-    const entry = { whose: this.#whose, head: String(head), proof: Buffer.from(proof).toString('base64') }
+    const entry = { head: String(head), proof: Buffer.from(proof).toString('base64') }
     writeFileSync(draft, JSON.stringify(entry), { flush: true, mode: 0o600 })
     renameSync(draft, this.#file)
     const directory = openSync(dirname(this.#file), 'r')
@@ -39,8 +39,8 @@ export class LastNumber {
   /** One that cannot be read says nothing. */
   #read(): Heard | null {
     try {
-      const { whose, head, proof } = JSON.parse(readFileSync(this.#file, 'utf8'))
-      return whose === this.#whose ? { head: BigInt(head), proof: Buffer.from(proof, 'base64') } : null
+      const { head, proof } = JSON.parse(readFileSync(this.#file, 'utf8'))
+      return { head: BigInt(head), proof: Buffer.from(proof, 'base64') }
     } catch {
       return null
     }
