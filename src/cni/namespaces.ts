@@ -35,6 +35,8 @@ type Link = {
   readonly addr_info: readonly { readonly local: string; readonly scope: string }[]
 }
 
+/** The node's own. */
+export const OWN = '/proc/self/ns/net'
 /** Directories in which namespaces have names. */
 const NAMED = ['/run/netns', '/run/docker/netns']
 const NSFS = 0x6e736673
@@ -89,8 +91,8 @@ function isNamespace(path: string): boolean {
  * interfaces.
  */
 export async function lookAround(bridge: string | null): Promise<Look> {
-  const own = namespaceAt('/proc/self/ns/net')!
-  const [host] = await linksIn(['/proc/self/ns/net'])
+  const own = namespaceAt(OWN)!
+  const [host] = await linksIn([OWN])
   const device = host?.find(({ ifname }) => ifname === bridge)
   const ports = new Map(
     (host ?? []).filter(({ master }) => master === bridge).map((port) => [port.ifindex, port.link_index]),
@@ -170,10 +172,13 @@ async function linksIn(paths: readonly string[]): Promise<readonly (readonly Lin
   shell.stdin.on('error', () => {}).end(paths.map((path) => `${path}\n`).join(''))
   let out = ''
   for await (const part of shell.stdout.setEncoding('utf8')) out += part
-  const lines = out.trimEnd().split('\n')
+  const lines = out.split('\n')
   return paths.map((_, at) => {
-    const line = lines[at] ?? '!'
-    return line.startsWith('[') ? (JSON.parse(line) as Link[]) : null
+    try {
+      return JSON.parse(lines[at]!) as Link[]
+    } catch {
+      return null
+    }
   })
 }
 

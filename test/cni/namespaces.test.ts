@@ -1,0 +1,174 @@
+/**
+ * When a look is complete. /proc, the names of namespaces and what `nsenter` prints are the test's, so that it needs no privileges;
+ * test/network/look.test.ts looks at real ones.
+ */
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { addressesOf, lookAround, OWN, UNREADABLE } from '../../src/cni/namespaces.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
+
+type Space = { readonly ino: number } | 'EACCES'
+/** By path; processes that live; directories of names. */
+const fake = vi.hoisted(() => ({
+  spaces: new Map<string, Space>(),
+  processes: new Set<string>(),
+  names: new Set<string>(),
+  meanwhile: [] as (() => void)[],
+  shells: 0,
+}))
+vi.mock('node:child_process', async (original) => {
+  const real = await original<typeof import('node:child_process')>()
+  const spawn = (...args: Parameters<typeof real.spawn>) => {
+    fake.meanwhile[fake.shells]?.()
+    fake.shells += 1
+    return real.spawn(...args)
+  }
+  return { ...real, spawn }
+})
+vi.mock('node:fs', async (original) => {
+  const real = await original<typeof import('node:fs')>()
+  const isFake = (path: string) => path.startsWith('/proc/') || path.startsWith('/run/')
+  const spaceAt = (path: string) => {
+    const space = fake.spaces.get(path)
+    if (typeof space === 'object') return { dev: 4, ino: space.ino, type: 0x6e736673 }
+    throw Object.assign(new Error(`${space}: ${path}`), { code: space ?? 'ENOENT' })
+  }
+  const statSync: typeof real.statSync = ((path: string, options?: object) => {
+    if (path === '/run/netns') return {}
+    if (path === '/run/docker/netns') return undefined
+    return isFake(path) ? spaceAt(path) : real.statSync(path, options)
+  }) as never
+  return {
+    ...real,
+    statSync,
+    statfsSync: (path: string) => (isFake(path) ? spaceAt(path) : real.statfsSync(path)),
+    readdirSync: (path: string) => {
+      if (path === '/proc') return ['1', 'meminfo', ...fake.processes]
+      return path === '/run/netns' ? [...fake.names] : real.readdirSync(path)
+    },
+    existsSync: (path: string) =>
+      path.startsWith('/proc/') ? fake.processes.has(path.slice('/proc/'.length)) : real.existsSync(path),
+  }
+})
+
+/** What `nsenter` prints of a path. */
+let printed = ''
+const nameOf = (path: string) => join(printed, path.replaceAll('/', '_'))
+const links = (address: string) =>
+  `${JSON.stringify([{ ifindex: 2, ifname: 'eth0', addr_info: [{ local: address, scope: 'global' }] }])}\n`
+function space(path: string, ino: number, prints: string | null): void {
+  fake.spaces.set(path, { ino })
+  const [, process] = /^[/]proc[/](\d+)[/]/.exec(path) ?? []
+  if (process !== undefined) fake.processes.add(process)
+  if (path.startsWith('/run/netns/')) fake.names.add(path.slice('/run/netns/'.length))
+  if (prints !== null) writeFileSync(nameOf(path), prints)
+}
+function gone(path: string): void {
+  fake.spaces.delete(path)
+  fake.processes.delete(path.split('/')[2]!)
+  fake.names.delete(path.slice('/run/netns/'.length))
+  rmSync(nameOf(path), { force: true })
+}
+beforeEach(() => {
+  const home = temporaryDirectory()
+  printed = join(home, 'printed')
+  mkdirSync(printed)
+  const nsenter = join(home, 'nsenter')
+  writeFileSync(nsenter, `#!/bin/sh\nexec cat "${printed}/$(echo "\${1#--net=}" | tr / _)"\n`)
+  chmodSync(nsenter, 0o755)
+  vi.stubEnv('PATH', `${home}:${process.env.PATH}`)
+  onTestFinished(() => void vi.unstubAllEnvs())
+  for (const all of [fake.spaces, fake.processes, fake.names]) all.clear()
+  Object.assign(fake, { meanwhile: [], shells: 0 })
+  space(OWN, 1, links('10.0.0.1'))
+})
+/** In the order of the shells: the first reads the node's own. */
+const beforeShell = (...work: readonly (() => void)[]) => void fake.meanwhile.push(() => {}, ...work)
+
+test('every namespace is read, once, by whatever it is found', async () => {
+  space('/run/netns/named', 2, links('10.0.0.2'))
+  space('/proc/8/ns/net', 2, null)
+  space('/proc/9/ns/net', 3, links('10.0.0.3'))
+  const { complete, all, namespaces } = await lookAround(null)
+  expect(complete).toBe(true)
+  expect([...all]).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3'])
+  expect(namespaces.get('4:2')).toEqual({ path: '/run/netns/named', pid: 8 })
+})
+
+test('a process whose namespace may not be read hides it, unless it has ended', async () => {
+  fake.spaces.set('/proc/8/ns/net', 'EACCES')
+  fake.processes.add('8')
+  expect((await lookAround(null)).complete).toBe(false)
+  // The kernel refuses it, and then it is not there.
+  const has = vi.spyOn(fake.processes, 'has').mockReturnValue(false)
+  onTestFinished(() => void has.mockRestore())
+  expect((await lookAround(null)).complete).toBe(true)
+})
+
+test('so does a name that may not be read', async () => {
+  fake.names.add('shut')
+  fake.spaces.set('/run/netns/shut', 'EACCES')
+  expect((await lookAround(null)).complete).toBe(false)
+})
+
+test.each([
+  ['nothing', null],
+  ['half of a line, as of a shell that was killed', '[{"ifindex":2,"ifna'],
+])('one of which %s is read hides what is in it, after three tries', async (_, prints) => {
+  space('/run/netns/other', 3, links('10.0.0.3'))
+  space('/run/netns/unread', 2, prints)
+  const { complete, all } = await lookAround(null)
+  expect(complete).toBe(false)
+  expect(all).toContain('10.0.0.3')
+  expect(fake.shells).toBe(4)
+})
+
+test('one that can be read the third time is', async () => {
+  space('/run/netns/late', 2, null)
+  beforeShell(
+    () => {},
+    () => {},
+    () => space('/run/netns/late', 2, links('10.0.0.2')),
+  )
+  const { complete, all } = await lookAround(null)
+  expect([complete, all.has('10.0.0.2')]).toEqual([true, true])
+})
+
+test('one that loses its name meanwhile is read by a process in it', async () => {
+  space('/run/netns/named', 2, links('10.0.0.2'))
+  space('/proc/8/ns/net', 2, links('10.0.0.2'))
+  beforeShell(() => gone('/run/netns/named'))
+  const { complete, all } = await lookAround(null)
+  expect([complete, all.has('10.0.0.2')]).toEqual([true, true])
+})
+
+test('one that goes away meanwhile has nothing; a new one with its number is read', async () => {
+  space('/run/netns/going', 2, links('10.0.0.2'))
+  beforeShell(() => gone('/run/netns/going'))
+  const first = await lookAround(null)
+  expect([first.complete, first.all.has('10.0.0.2')]).toEqual([true, false])
+  Object.assign(fake, { meanwhile: [], shells: 0 })
+  space('/run/netns/going', 2, links('10.0.0.2'))
+  beforeShell(() => {
+    gone('/run/netns/going')
+    space('/run/netns/coming', 2, links('10.0.0.3'))
+  })
+  const second = await lookAround(null)
+  expect([second.complete, second.all.has('10.0.0.3')]).toEqual([true, true])
+})
+
+test('where the node’s own cannot be read, or no shell starts, it is not complete', async () => {
+  rmSync(nameOf(OWN))
+  expect((await lookAround(null)).complete).toBe(false)
+  vi.stubEnv('PATH', '/nowhere')
+  expect((await lookAround(null)).complete).toBe(false)
+})
+
+test('of a place: its interface’s addresses, none, unreadable, or no namespace', async () => {
+  space('/run/netns/a', 2, links('10.0.0.2'))
+  space('/run/netns/cut', 3, '[{"ifindex":2,"ifna')
+  const at = (netns: string, on = 'eth0') => ({ netns, interface: on })
+  const places = [at('/run/netns/a'), at('/run/netns/a', 'eth1'), at('/run/netns/cut'), at('/run/netns/none')]
+  expect(await addressesOf(places)).toEqual([['10.0.0.2'], [], UNREADABLE, null])
+})
