@@ -42,6 +42,11 @@ type Options = SourceOptions & {
   readonly attachments: Attachments
 }
 
+/** Reasons of the service. */
+const NOTHING_TAKEN = ['BEYOND_HEAD', 'UNPROVEN_HEAD', 'CLOSED_EPOCH', 'OTHER_ERA', 'OUT_OF_SEQUENCE']
+/** Of a Reserve's `liveAddresses`. */
+const MOST_LIVE = 4_096
+
 export class Reporter {
   readonly #options: Options
   readonly #lastNumber: LastNumber
@@ -58,9 +63,9 @@ export class Reporter {
     this.#lastNumber = new LastNumber(options.state, options.network, options.source)
   }
 
-  /** In use here, and no lease of this node: twice. */
-  get foreign(): readonly string[] {
-    return [...this.#strangers[0]!.intersection(this.#strangers[1]!)]
+  /** In use here, and no lease of this node: twice. As many as Reserve takes. */
+  get foreign(): string[] {
+    return [...this.#strangers[0]!.intersection(this.#strangers[1]!)].slice(0, MOST_LIVE)
   }
 
   handed(leases: readonly Lease[]): void {
@@ -120,12 +125,11 @@ export class Reporter {
     const { reportSnapshot } = client.liveness
     let answer = await reportSnapshot({ ...report, ...(unchanged === '' ? { entries } : { unchanged }) })
     if (answer.resend) answer = await reportSnapshot({ ...report, entries })
-    const beyond = answer.because.find((one) => one === 'BEYOND_HEAD' || one === 'UNPROVEN_HEAD')
-    if (beyond !== undefined) {
-      // It knows now that it was set back, or is another service.
-      this.#lastNumber.forget()
-      throw new Error(`the log ends before number ${head}, which this agent has heard (${beyond})`)
-    }
+    const because = answer.because.find((one) => NOTHING_TAKEN.includes(one))
+    // It knows now that it was set back, or is another service.
+    if (because?.endsWith('_HEAD')) this.#lastNumber.forget()
+    if (because !== undefined)
+      throw new Error(`nothing of the report, at number ${head}, was taken: ${because}`)
     this.#last = { key, digest: answer.digest }
     return answer.verifications
   }

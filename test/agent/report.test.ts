@@ -41,8 +41,14 @@ async function useNode() {
   let handed: readonly Lease[] = []
   /** Whose absence the service wants to know. */
   let asked: readonly { readonly kind: string; readonly uid: string; readonly address: string }[] = []
+  /** While it looks, and before its report leaves. */
+  let meanwhile = { looking: async () => {}, sending: async () => {} }
 
   return {
+    /** Once. */
+    meanwhile(what: Partial<typeof meanwhile>) {
+      meanwhile = { ...meanwhile, ...what }
+    },
     node,
     attachments,
     configured(...addresses: readonly string[]) {
@@ -72,7 +78,13 @@ async function useNode() {
       const real = createClient({ url })
       let entries: readonly object[] = []
       let answers: readonly (LookUpAnswer | undefined)[] = []
+      const once = async (when: keyof typeof meanwhile) => {
+        const work = meanwhile[when]
+        meanwhile = { ...meanwhile, [when]: async () => {} }
+        await work()
+      }
       const reportSnapshot: typeof real.liveness.reportSnapshot = async (request, options) => {
+        await once('sending')
         entries = request.entries ?? entries
         const answer = await real.liveness.reportSnapshot(request, options)
         const verifications = asked.map(({ address, ...owner }, at) => ({ id: `${at}`, owner, address }))
@@ -92,6 +104,7 @@ async function useNode() {
       const reporter = new Reporter({
         ...{ ...common, spares, attachments, state, bridge: 'cni0', cniCache: state },
         lookAround: async () => {
+          await once('looking')
           reporter.handed(handed)
           return look
         },
@@ -182,6 +195,53 @@ test('after a report that was refused it gives none', async () => {
   await expect(agent.spares.take(add('c1'))).rejects.toThrow('has not reported')
 })
 
+test('nor after one that was refused when it was sent', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  here.meanwhile({
+    sending: async () => void (await call.ok('LivenessService/RetireSource', { id: here.node })),
+  })
+  await expect(agent.report()).rejects.toThrow('RETIRED')
+  await expect(agent.spares.take(add('c1'))).rejects.toThrow('has not reported')
+})
+
+test('after one that nobody answered it does', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  await agent.report()
+  here.meanwhile({ sending: () => unanswered() })
+  await expect(agent.report()).rejects.toThrow()
+  expect(await agent.spares.take(add('c1'))).toHaveLength(1)
+})
+/** A call to where no service is. */
+const unanswered = async () => void (await createClient({ url: 'http://127.0.0.1:9' }).pools.listPools({}))
+
+test('after one during which it stood still it gives none', async () => {
+  let ms = 0
+  const here = await useNode()
+  const agent = here.start(() => [ms])
+  await agent.report()
+  here.meanwhile({
+    looking: async () => {
+      ms += 30_001
+    },
+  })
+  await agent.report()
+  await expect(agent.spares.take(add('c1'))).rejects.toThrow('stood still')
+  await agent.report()
+  expect(await agent.spares.take(add('c1'))).toHaveLength(1)
+})
+
+test('of what is foreign it names as many as Reserve takes', async () => {
+  const here = await useNode()
+  const agent = here.start()
+  here.configured(...Array.from({ length: 4_097 }, (_, at) => `10.200.${at >> 8}.${at & 255}`))
+  for (let times = 0; times < 2; times += 1) await agent.report()
+  expect(agent.foreign()).toHaveLength(4_096)
+  await agent.spares.fill(agent.foreign())
+})
+
 test('one that two namespaces have is neither’s', async () => {
   const here = await useNode()
   const agent = here.start()
@@ -245,3 +305,24 @@ test('one whose container vanished before a look found it is LIVE for five minut
   await agent.report()
   expect(agent.spares.of(add('c1').owner!)).toBeNull()
 })
+
+test.each(['CLOSED_EPOCH', 'OUT_OF_SEQUENCE', 'OTHER_ERA'])(
+  'a report that was not taken because of %s is none',
+  async (why) => {
+    const here = await useNode()
+    const agent = here.start()
+    await agent.report()
+    const another = here.start()
+    const sending = {
+      CLOSED_EPOCH: async () => void (await another.report()),
+      OUT_OF_SEQUENCE: async () => void (await agent.report()),
+      OTHER_ERA: async () =>
+        void (await call.ok('NetworkService/BeginRecovery', { network: 'default', why: 'a test' })),
+    }[why]!
+    here.meanwhile({ sending })
+    await expect(agent.report()).rejects.toThrow(why)
+    await expect(agent.spares.take(add('c1'))).rejects.toThrow('has not reported')
+    // Only a number beyond the log is forgotten.
+    if (why !== 'CLOSED_EPOCH') await agent.report()
+  },
+)
