@@ -5,13 +5,13 @@
  * But for its spares it holds nothing that the ledger, the node's namespaces or its files do not have. It may be killed at any time.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { CallFailed } from '../client/call-failed.ts'
+import type { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import { type Answer, failure } from '../cni/answer.ts'
 import { Attachments } from '../cni/attachments.ts'
 import { type Call, readCall, versionOf } from '../cni/call.ts'
 import { CniError } from '../cni/cni-error.ts'
-import { type Context, deliver, runCommand } from '../cni/commands.ts'
+import { type Context, deliver, isForLater, runCommand } from '../cni/commands.ts'
 import * as namespaces from '../cni/namespaces.ts'
 import { attachmentKey } from '../core/owner.ts'
 import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
@@ -75,7 +75,7 @@ export class Agent {
     this.#context = {
       ...{ client, node, attachments, namespaces, patienceMs: PATIENCE_MS },
       agent: {
-        seenLive: () => this.#reporter.foreign.slice(0, 4_096),
+        seenLive: () => this.#reporter.foreign,
         reserved: (call, leases) => this.#reserved(call, leases),
         spares: this.#spares,
       },
@@ -95,7 +95,8 @@ export class Agent {
     try {
       const call = readCall(env, stdin)
       const { network } = this.#options
-      if (call.config.ipam.network !== network)
+      // What another network's attachments have stays theirs, and goes back.
+      if (['ADD', 'STATUS'].includes(call.command) && call.config.ipam.network !== network)
         throw new CniError(
           'configuration',
           `ipam.network: this agent is for network ${network}, not ${call.config.ipam.network}`,
@@ -138,12 +139,11 @@ export class Agent {
         wait = TICK_MS
         woken.resolve()
       }
-      const waiting = await this.#attempt(
-        'confirm or release',
-        async () => (await this.#confirm()) + (await deliver(this.#options.network, this.#context)),
-      )
+      const unconfirmed = await this.#attempt('confirm', () => this.#confirm())
+      const unreleased = await this.#attempt('release', () => deliver(null, this.#context))
+      const isIdle = unconfirmed === 0 && unreleased === 0
       // A plugin that found no agent leaves its releases in the state directory, and wakes nobody.
-      await Promise.race([pause(waiting === 0 ? LONGEST_TICK_MS : wait, signal), woken.promise])
+      await Promise.race([pause(isIdle ? LONGEST_TICK_MS : wait, signal), woken.promise])
       await pause(TICK_MS, signal)
     }
   }
@@ -168,9 +168,8 @@ export class Agent {
   async #confirmAll({ call: { owner }, leases }: Unconfirmed): Promise<void> {
     for (const { leaseId } of leases)
       await this.#client.leases.confirm({ leaseId }).catch((error: unknown) => {
-        if (!(error instanceof CallFailed) || error.reason === undefined) throw error
-        const { reason, message } = error
-        this.#log.error({ owner, reason }, `${message}: its address is configured, and not its own`)
+        if (isForLater(error)) throw error
+        this.#log.error({ owner, err: error }, 'its address is configured, and cannot be confirmed')
       })
   }
 

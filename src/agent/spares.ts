@@ -50,6 +50,7 @@ const UNREPORTED = 'the agent has not reported since it started or stood still: 
 export class Spares {
   readonly #options: Options
   readonly #spares = new Set<Spare>()
+  /** What the ledger holds for this source and nobody may be given: of earlier processes, or given. */
   #strays = 0
   #nextLook: Promise<Used> | null = null
   #lastLook: Promise<unknown> = Promise.resolve()
@@ -87,8 +88,9 @@ export class Spares {
     this.#reportedAt = -1
   }
 
+  /** None before a report. */
   get free(): number {
-    return [...this.#spares].filter(({ taker }) => taker === null).length
+    return this.stops === this.#reportedAt ? this.#kept().filter(({ taker }) => taker === null).length : 0
   }
 
   /** What the attachment got from this process; null: nothing. */
@@ -145,8 +147,9 @@ export class Spares {
   }
 
   /** The attachment is gone, and its leases are released. */
-  forget(owner: CniOwner): void {
-    for (const spare of this.#given()) if (sameAttachment(spare.taker!, owner)) this.#spares.delete(spare)
+  forget({ network, owner }: { readonly network: string; readonly owner: CniOwner }): void {
+    const isIts = ({ taker }: Spare) => network === this.#options.network && sameAttachment(taker!, owner)
+    for (const spare of this.#given()) if (isIts(spare)) this.#spares.delete(spare)
   }
 
   /** The leases of this node and what a look finds: free ones that have ended or are in use are given to nobody. */
@@ -161,21 +164,20 @@ export class Spares {
       // From now on looks say whether it is alive.
       else if (isSeen) spare.givenAt = -Infinity
     }
-    const ours = new Set([...this.#spares].map(({ holder }) => holder))
     const ofSource = held.filter(({ owner }) => isHolder(owner!, this.#options.source))
-    this.#strays = new Set(ofSource.map(({ owner }) => owner!.name)).difference(ours).size
+    const kept = new Set(this.#kept().map(({ holder }) => holder))
+    this.#strays = new Set(ofSource.map(({ owner }) => owner!.name)).difference(kept).size
   }
 
   /** While the service is there. `liveAddresses` are used on this node, and not leased. @throws CallFailed */
-  async fill(liveAddresses: readonly string[]): Promise<void> {
+  async fill(liveAddresses: string[]): Promise<void> {
     const { client, network, node, source, size, pools } = this.#options
     const claims = pools.map((pool) => ({ pool }))
-    const isShort = () =>
-      this.#spares.size - this.#given().length < size && this.#spares.size + this.#strays < 2 * size
-    while (isShort()) {
+    const isShort = (kept: number) => kept < size && kept + this.#strays < 2 * size
+    while (isShort(this.#kept().length)) {
       const holder = `${source}/${randomUUID()}`
-      const request = { network, owner: ownerOf(holder, node), claims, confirmed: true }
-      const { leases } = await client.leases.reserve({ ...request, liveAddresses: [...liveAddresses] })
+      const request = { network, owner: ownerOf(holder, node), claims, confirmed: true, liveAddresses }
+      const { leases } = await client.leases.reserve(request)
       this.#spares.add({ holder, leases, taker: null, givenAt: null })
     }
   }
@@ -184,10 +186,14 @@ export class Spares {
     return [...this.#spares].filter(({ givenAt }) => givenAt !== null)
   }
 
-  /** To be listed, so that they are protected: those that nobody got. */
+  /** Nobody got them. */
+  #kept(): readonly Spare[] {
+    return [...this.#spares].filter(({ givenAt }) => givenAt === null)
+  }
+
+  /** To be listed, so that they are protected. */
   listed() {
-    const kept = [...this.#spares].filter(({ givenAt }) => givenAt === null)
-    return kept.flatMap(({ leases, holder }) =>
+    return this.#kept().flatMap(({ leases, holder }) =>
       leases.map(({ address }) => ({ address, ...ownerOf(holder, this.#options.node), uid: holder })),
     )
   }

@@ -1,15 +1,14 @@
 /**
- * What ADD answered, and which releases are not delivered yet: one file an attachment, below the state directory. It is in `added`;
- * in `removed` since DEL was called, while the service is away or the address is still configured. One that cannot be delivered, or
- * read, is set aside: it is tried again at the time of its last change, which is an hour ahead. A file is written whole and then
- * renamed, so that neither a crash of the plugin nor of the agent loses one. Files are not synced: after a loss of power there are
- * no containers, and sources prove that.
+ * What ADD answered, and which releases are not delivered yet: one file an attachment, below the state directory. It is removed
+ * since DEL was called, while the service is away or the address is still configured. One that cannot be delivered, or read, is set
+ * aside: it is tried again at the time of its last change, which is an hour ahead. A file is written whole and then renamed, so
+ * that neither a crash of the plugin nor of the agent loses one. Files are not synced: after a loss of power there are no
+ * containers, and sources prove that.
  *
  * Whoever delivers, or takes an attachment back into use, holds a lock, so that a release never overtakes the ADD after it.
  */
 import { hash, randomUUID } from 'node:crypto'
 import {
-  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -39,14 +38,11 @@ const shape = z.object({
   netns: text,
   /** That ADD answered; of a spare address with the spare's owner. */
   leases: z.array(z.object({ leaseId: text, address: text, owner })),
+  isRemoved: z.boolean(),
 })
 export type AttachmentFile = Readonly<z.infer<typeof shape>>
 type Key = { readonly network: string; readonly owner: CniOwner }
-type Called = Omit<AttachmentFile, 'leases'>
-
-/** In the order in which they count, where a crash left a file in two. */
-const PLACES = ['removed', 'added'] as const
-type Place = (typeof PLACES)[number]
+type Called = Omit<AttachmentFile, 'leases' | 'isRemoved'>
 
 const LOCK_PATIENCE_MS = 30_000
 const ASIDE_MS = 3_600_000
@@ -58,7 +54,7 @@ export class Attachments {
   constructor(stateDir: string, warn: (message: string) => void) {
     this.#dir = join(stateDir, 'attachments')
     this.#warn = warn
-    for (const place of PLACES) mkdirSync(join(this.#dir, place), { recursive: true, mode: 0o700 })
+    mkdirSync(this.#dir, { recursive: true, mode: 0o700 })
   }
 
   /** Before ADD answers. What it answered earlier is still to be released. */
@@ -66,51 +62,52 @@ export class Attachments {
     const now = leases.map(({ leaseId, address, owner: holder }) => ({ leaseId, address, owner: holder! }))
     const before = this.of(called)?.leases ?? []
     const other = before.filter(({ leaseId }) => now.every((one) => one.leaseId !== leaseId))
-    this.#put('added', { ...called, leases: [...other, ...now] })
+    this.#put({ ...called, leases: [...other, ...now], isRemoved: false })
   }
 
   /** From here on the addresses go back, whatever happens to us. */
   removed(called: Called): void {
     const { leases = [], node = '', netns = '' } = this.of(called) ?? {}
-    this.#put('removed', { ...called, leases, node: node || called.node, netns: called.netns || netns })
+    const known = { node: node || called.node, netns: called.netns || netns }
+    this.#put({ ...called, ...known, leases, isRemoved: true })
   }
 
   /** The attachment is in use again. Waits for a delivery that is under way. */
   async withdraw(key: Key): Promise<void> {
-    if (!existsSync(this.#path('removed', key))) return
+    if (!this.of(key)?.isRemoved) return
     await this.locked(async () => {
       const file = this.of(key)
-      if (file !== null) this.#put('added', file)
+      if (file !== null) this.#put({ ...file, isRemoved: false })
     })
   }
 
   of(key: Key): AttachmentFile | null {
-    return PLACES.map((place) => this.#read(this.#path(place, key))).find((file) => file !== null) ?? null
+    return this.#read(this.#path(key))
   }
 
   /** Those of one network in use. */
   inUse(network: string): readonly AttachmentFile[] {
-    return this.#due('added', network)
+    return this.#due(false).filter((file) => file.network === network)
   }
 
-  /** Those of one network to deliver now. */
-  pending(network: string): readonly AttachmentFile[] {
-    return this.#due('removed', network)
+  /** Those to deliver now. Null: of all networks. */
+  pending(network: string | null): readonly AttachmentFile[] {
+    return this.#due(true).filter((file) => network === null || file.network === network)
   }
 
   delivered(key: Key): void {
-    for (const place of PLACES) rmSync(this.#path(place, key), { force: true })
+    rmSync(this.#path(key), { force: true })
   }
 
   /** It can't be delivered as it is. */
   setAside(file: AttachmentFile, because: string): void {
     const leases = file.leases.map(({ leaseId, address }) => `${leaseId} (${address})`).join(', ')
     const remedy = leases === '' ? '' : `; if nothing uses it, end it by "ipledger reap": ${leases}`
-    this.#setAside(this.#path('removed', file), `${because}${remedy}`)
+    this.#setAside(this.#path(file), `${because}${remedy}`)
   }
 
   get countAside(): number {
-    return PLACES.flatMap((place) => this.#paths(place, true)).length
+    return this.#paths(true).length
   }
 
   /** Alone among all processes of this node. */
@@ -122,24 +119,31 @@ export class Attachments {
     }
   }
 
-  #path(place: Place, { network, owner: { kind, uid, incarnation, interface: on } }: Key): string {
+  #path({ network, owner: { kind, uid, incarnation, interface: on } }: Key): string {
     const name = hash('sha256', JSON.stringify([network, kind, uid, incarnation, on]))
-    return join(this.#dir, place, `${name}.json`)
+    return join(this.#dir, `${name}.json`)
   }
 
-  #paths(place: Place, isAside: boolean): readonly string[] {
-    const paths = readdirSync(join(this.#dir, place)).map((name) => join(this.#dir, place, name))
-    const nextOf = (path: string) => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
-    return paths.filter((path) => nextOf(path) > Date.now() === isAside)
+  /** One that is further ahead was set aside before the clock was set back. Drafts have no extension. */
+  #paths(isAside: boolean): readonly string[] {
+    const names = readdirSync(this.#dir).filter((name) => name.endsWith('.json'))
+    return names
+      .map((name) => join(this.#dir, name))
+      .filter((path) => {
+        const ahead = (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0) - Date.now()
+        return (ahead > 0 && ahead <= ASIDE_MS) === isAside
+      })
   }
 
-  #due(place: Place, network: string): readonly AttachmentFile[] {
-    const files = this.#paths(place, false).flatMap((path) => this.#read(path) ?? [])
-    return files.filter((file) => file.network === network)
+  #due(isRemoved: boolean): readonly AttachmentFile[] {
+    const files = this.#paths(false).flatMap((path) => this.#read(path) ?? [])
+    return files.filter((file) => file.isRemoved === isRemoved)
   }
 
   #read(path: string): AttachmentFile | null {
     try {
+      // To read a FIFO would be to wait for its writer.
+      if (!statSync(path).isFile()) throw new Error('it is no file')
       return shape.parse(JSON.parse(readFileSync(path, 'utf8')))
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') this.#setAside(path, (error as Error).message)
@@ -147,18 +151,18 @@ export class Attachments {
     }
   }
 
-  #put(place: Place, file: AttachmentFile): void {
+  #put(file: AttachmentFile): void {
     const draft = join(this.#dir, randomUUID())
     writeFileSync(draft, JSON.stringify(file))
     // Due, wherever the clock is set to.
     utimesSync(draft, 0, 0)
-    renameSync(draft, this.#path(place, file))
-    for (const other of PLACES) if (other !== place) rmSync(this.#path(other, file), { force: true })
+    renameSync(draft, this.#path(file))
   }
 
   #setAside(path: string, because: string): void {
     const next = new Date(Date.now() + ASIDE_MS)
     utimesSync(path, next, next)
-    this.#warn(`${path} is set aside, and tried again each hour: ${because}`)
+    const count = `${this.countAside} are set aside on this node`
+    this.#warn(`${path} is set aside, and tried again each hour: ${because} (${count})`)
   }
 }

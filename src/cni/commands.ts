@@ -4,6 +4,7 @@
  * longer.
  */
 import { randomUUID } from 'node:crypto'
+import type { ConnectError } from '@connectrpc/connect'
 import { allLeases } from '../client/all-leases.ts'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
@@ -13,7 +14,7 @@ import { type Answer, addresses } from './answer.ts'
 import type { AttachmentFile, Attachments } from './attachments.ts'
 import { type Call, type CniOwner, ownerOf } from './call.ts'
 import { CniError } from './cni-error.ts'
-import { type Look, namespaceAt, UNREADABLE } from './namespaces.ts'
+import { type Look, namespaceAt, OWN, UNREADABLE } from './namespaces.ts'
 
 /** Where a command runs. */
 export type Context = {
@@ -30,7 +31,7 @@ export type Context = {
 
 /** What an agent does besides. */
 export type AgentContext = {
-  /** Addresses that this node uses, and the ledger knows nothing of. */
+  /** Addresses that this node uses, and the ledger knows nothing of: as many as Reserve takes. */
   seenLive(): string[]
   /** Asks the link whether they are in use, if it is to, and confirms them when they are configured. @throws CniError inUse */
   reserved(call: Call, leases: readonly Lease[]): Promise<void>
@@ -41,7 +42,8 @@ export type AgentContext = {
     /** Null: there are none that fit. */
     take(call: Call): Promise<readonly Lease[] | null>
     /** They were released. */
-    forget(owner: CniOwner): void
+    forget(attachment: Pick<AttachmentFile, 'network' | 'owner'>): void
+    /** That may be given now. */
     readonly free: number
   }
 }
@@ -127,30 +129,33 @@ function nodeOf({ node }: Pick<Context, 'node'>, file?: AttachmentFile | null): 
 }
 
 /**
- * Releases what DEL was called for and whose interface has no address. A namespace that has no path, or whose path is not known,
- * may be there all the same: then the addresses are looked for in all. One that cannot be delivered is set aside. Answers how
- * many remain.
+ * Releases what DEL was called for, of this network or of all (null), and what nothing on the node has: its interface is asked
+ * first. Its namespace may be elsewhere than at its path, which may be another's: then its addresses are looked for in all. One
+ * that cannot be delivered is set aside. Answers how many remain.
  *
  * @throws CallFailed the service gave no final answer
  */
-export const deliver = (network: string, context: Context): Promise<number> =>
+export const deliver = (network: string | null, context: Context): Promise<number> =>
   context.attachments.locked(() => deliverAll(network, context))
 
-async function deliverAll(network: string, context: Context): Promise<number> {
+async function deliverAll(network: string | null, context: Context): Promise<number> {
   const { attachments, namespaces } = context
   const pending = attachments.pending(network)
+  if (pending.length === 0) return 0
   const places = pending.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
-  const configured = await namespaces.addressesOf(places)
+  const configured = await namespaces.addressesOf([...places, { netns: OWN, interface: 'lo' }])
   let looked: Promise<Look> | undefined
   const look = () => (looked ??= namespaces.lookAround(null))
   let remaining = 0
   for (const [at, file] of pending.entries()) {
     try {
-      const found = configured[at] ?? null
-      if (found === UNREADABLE) throw new Error(`${file.netns} cannot be read`)
-      const isHidden = found === null && namespaceAt(file.netns) === null
-      if (isHidden ? await isSeen(file, await look(), context) : found?.length !== 0) remaining += 1
-      else await release(file, context)
+      // Where the node's own cannot be read, no path is at fault.
+      if (configured[at] === UNREADABLE && configured.at(-1) !== UNREADABLE)
+        throw new Error(`${file.netns} cannot be read`)
+      namespaceAt(file.netns)
+      const isThere = file.leases.some(({ address }) => configured[at]?.includes(address))
+      if (configured[at] === UNREADABLE || isThere || !(await isReleased(file, await look(), context)))
+        remaining += 1
     } catch (error) {
       if (isForLater(error)) throw error
       attachments.setAside(file, error instanceof CallFailed ? sentence(error) : (error as Error).message)
@@ -159,18 +164,16 @@ async function deliverAll(network: string, context: Context): Promise<number> {
   return remaining
 }
 
-/** Whether a namespace has one of its addresses, or may have one. */
-async function isSeen(
-  file: AttachmentFile,
-  { complete, all: used }: Look,
-  context: Context,
-): Promise<boolean> {
-  if (!complete) return true
-  return [...file.leases, ...(await heldBy(file, context))].some(({ address }) => used.has(address))
+/** Unless a namespace has one of its addresses, or may have one. @throws CallFailed */
+async function isReleased(file: AttachmentFile, { complete, all: used }: Look, context: Context) {
+  const held = complete ? await heldBy(file, context) : []
+  if (!complete || [...file.leases, ...held].some(({ address }) => used.has(address))) return false
+  await release(file, held, context)
+  return true
 }
 
 /** What ADD answered, wherever it is placed now; then what the attachment holds on this node. @throws CallFailed */
-async function release(file: AttachmentFile, context: Context): Promise<void> {
+async function release(file: AttachmentFile, held: readonly Lease[], context: Context): Promise<void> {
   const { client, patienceMs, agent, attachments } = context
   const options = { timeoutMs: patienceMs }
   const { network, owner, leases } = file
@@ -181,10 +184,10 @@ async function release(file: AttachmentFile, context: Context): Promise<void> {
     async () => {
       const attachment = { network, owner: { ...owner, node: nodeOf(context, file) } }
       if (owner.incarnation !== '') return void (await client.leases.release(attachment, options))
-      for (const { leaseId } of await heldBy(file, context)) await client.leases.release({ leaseId }, options)
+      for (const { leaseId } of held) await client.leases.release({ leaseId }, options).catch(unlessEnded)
     },
   ])
-  agent?.spares.forget(owner)
+  agent?.spares.forget(file)
   attachments.delivered(file)
 }
 
@@ -261,7 +264,10 @@ async function gc({ config }: Call, context: Context): Promise<Answer> {
   const gone = leases.filter((one) => isGone(one.owner as CniOwner, [one]))
   const end = async ({ leaseId }: Lease) => void (await client.leases.release({ leaseId }))
   await attachments.locked(() =>
-    all([...released.map((one) => () => release(one, context)), ...gone.map((one) => () => end(one))]),
+    all([
+      ...released.map((one) => async () => release(one, await heldBy(one, context), context)),
+      ...gone.map((one) => () => end(one)),
+    ]),
   )
   return NOTHING
 }
@@ -284,7 +290,7 @@ async function status(call: Call, context: Context): Promise<Answer> {
   }
 }
 
-/** The service gave no final answer: it is down, overloaded or too slow. A refusal is a final answer. */
+/** ADD has no final answer: the service is down, overloaded, too slow or broken. A refusal is a final answer. */
 export function isAway(error: unknown): boolean {
   if (!(error instanceof CallFailed)) return false
   const { reason, code } = error
@@ -292,8 +298,19 @@ export function isAway(error: unknown): boolean {
   return ['DATABASE_UNAVAILABLE', 'OVERLOADED', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED'].includes(reason)
 }
 
-/** It is not about this release: no other would be taken now. */
-const isForLater = (error: unknown) => isAway(error) || (error as CallFailed).reason === 'UNAUTHENTICATED'
+const LATER = [
+  'unavailable',
+  'deadline_exceeded',
+  'canceled',
+  'resource_exhausted',
+  'aborted',
+  'unauthenticated',
+]
+
+/** It is not about this call: no other would be taken now. What has a cause with a code has met the network, and nobody's answer. */
+export const isForLater = (error: unknown) =>
+  error instanceof CallFailed &&
+  (LATER.includes(error.code) || 'code' in Object((error.cause as ConnectError).cause))
 
 /**
  * There is no such lease of this owner, so nothing is left to release. Of one beyond the log's head that is not known: the

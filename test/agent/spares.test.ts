@@ -77,6 +77,59 @@ test('on a node are twice as many as wanted, however often its agent starts', as
   }
 })
 
+test('those of another agent of the node are not among them', async () => {
+  const { one, node } = await spares(2)
+  await on(node, 4, { source: `${node}/second` }).fill([])
+  for (const container of ['a', 'b']) await taken(one, container)
+  const others = (await heldOn(node)).filter(({ owner }) => owner!.name.startsWith(`${node}/second/`))
+  expect(others).toHaveLength(4)
+  one.compare(others, looking())
+  await one.fill([])
+  expect(one.free).toBe(2)
+})
+
+test('as many as wanted are free after each outage, though the containers live on', async () => {
+  const { one, node } = await spares(2)
+  const given: string[] = []
+  for (const outage of [1, 2, 3, 4]) {
+    for (const container of ['a', 'b']) given.push((await taken(one, `${container}${outage}`))!)
+    // The service has adopted them for their containers.
+    const spare = (await heldOn(node)).filter(({ address }) => !given.includes(address))
+    one.compare(spare, looking(...given))
+    await one.fill([])
+    expect(one.free, `after outage ${outage}`).toBe(2)
+  }
+})
+
+test('those that were given and are not adopted yet count among the twice as many', async () => {
+  const { one, node } = await spares(2)
+  for (const [outage, free] of [
+    [1, 2],
+    [2, 0],
+  ] as const) {
+    for (const container of ['a', 'b']) await taken(one, `${container}${outage}`)
+    one.compare(await heldOn(node), looking())
+    await one.fill([])
+    expect(one.free, `after outage ${outage}`).toBe(free)
+  }
+})
+
+test('what another host on the node uses is not leased', async () => {
+  const { node } = await spares(0)
+  const one = on(node, 1)
+  const first = `10.50.${count}.1`
+  await one.fill([first])
+  expect(one.listed()[0]!.address).not.toBe(first)
+})
+
+test('one that is quarantined is given to nobody', async () => {
+  const { one, node } = await spares(1)
+  const { leaseId } = (await heldOn(node))[0]!
+  await call.ok('LeaseService/Quarantine', { leaseId, why: 'looks odd' })
+  one.compare((await client.leases.listLeases({ node })).leases, looking())
+  expect(await one.take(add('a'))).toBeNull()
+})
+
 test('one that is being taken is nobody else’s, and its taker’s when the look is over', async () => {
   const look = Promise.withResolvers<Look>()
   const { one } = await spares(2, { look: () => look.promise })
@@ -161,12 +214,23 @@ function describeStops() {
     const before = one.stops
     pass(INTERVAL + 1)
     await expect(one.take(add('b'))).rejects.toMatchObject({ code: 11 })
-    expect(one.free).toBe(1)
+    expect(one.free).toBe(0)
     // Begun before it stood still.
     one.reported(before, INTERVAL)
     await expect(one.take(add('b'))).rejects.toMatchObject({ code: 11 })
     one.reported(one.stops, INTERVAL)
+    expect(one.free).toBe(1)
     expect(await taken(one, 'b')).toBeDefined()
+  })
+
+  test('ten seconds may be a busy machine, however short the interval is', async () => {
+    let ms = 0
+    const { one } = await spares(2, { clocks: () => [ms] })
+    one.reported(one.stops, 1_000)
+    ms += 10_000
+    expect(await taken(one, 'a')).toBeDefined()
+    ms += 10_001
+    await expect(one.take(add('b'))).rejects.toMatchObject({ code: 11 })
   })
 
   test('nor does one that stands still while it looks', async () => {
@@ -177,6 +241,7 @@ function describeStops() {
     }
     const { one } = await spares(1, { clocks: () => clocks, look })
     await expect(one.take(add('a'))).rejects.toMatchObject({ code: 11 })
+    one.reported(one.stops, INTERVAL)
     expect(one.free).toBe(1)
   })
 
@@ -223,9 +288,13 @@ test('what was taken is its taker’s until it is released, or ended and gone', 
   one.compare(others, looking())
   expect(one.of(add('a').owner!)).toBeNull()
   expect(await taken(one, 'b')).toBeDefined()
-  one.forget(add('c').owner!)
+  for (const [network, container] of [
+    ['default', 'c'],
+    ['other', 'b'],
+  ] as const)
+    one.forget({ network, owner: add(container).owner! })
   expect(one.of(add('b').owner!)).toHaveLength(1)
-  one.forget(add('b').owner!)
+  one.forget({ network: 'default', owner: add('b').owner! })
   expect(one.of(add('b').owner!)).toBeNull()
 })
 

@@ -1,5 +1,5 @@
 /** What ADD answered and what waits for its release: none is lost, and none overtakes the ADD after it. */
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { readdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { Server } from 'node:net'
 import { join } from 'node:path'
@@ -23,6 +23,7 @@ test('one attachment has one release, whoever asks how often', () => {
   attachments.removed({ ...called, owner: { ...owner, interface: 'eth1' } })
   expect(open(directory).pending('default')).toHaveLength(2)
   expect(attachments.pending('other')).toEqual([])
+  expect(attachments.pending(null)).toHaveLength(2)
   attachments.delivered(called)
   expect(attachments.pending('default').map((one) => one.owner.interface)).toEqual(['eth1'])
 })
@@ -37,7 +38,7 @@ test('what ADD answered is to be released, also what it answered earlier; where 
   attachments.removed({ ...called, node: '', netns: '' })
   expect(attachments.inUse('default')).toEqual([])
   const leases = ['5', '6'].map((leaseId) => ({ leaseId, address: `10.0.0.${leaseId}`, owner }))
-  expect(attachments.pending('default')).toEqual([{ ...called, leases }])
+  expect(attachments.pending('default')).toEqual([{ ...called, leases, isRemoved: true }])
 })
 
 test('an ADD takes its release back only when no delivery is under way, and forgets nothing', async () => {
@@ -66,19 +67,17 @@ test('an ADD takes its release back only when no delivery is under way, and forg
   expect(one.of(called)?.leases).toMatchObject([{ leaseId: '5' }])
 })
 
-test('a file is in one directory, and no draft is left', () => {
+test('an attachment is one file, and no draft is left', () => {
   const directory = temporaryDirectory()
   const attachments = new Attachments(directory, () => {})
   const files = () =>
     readdirSync(directory, { recursive: true, withFileTypes: true })
       .filter((one) => one.isFile())
-      .map(({ parentPath }) => parentPath.slice(directory.length))
+      .map(({ parentPath, name }) => join(parentPath.slice(directory.length), name))
   attachments.added(called, [lease('5')])
-  expect(files()).toEqual(['/attachments/added'])
   attachments.removed(called)
-  expect(files()).toEqual(['/attachments/removed'])
   attachments.setAside(attachments.of(called)!, 'why')
-  expect(files()).toEqual(['/attachments/removed'])
+  expect(files()).toEqual([expect.stringMatching(/^[/]attachments[/][0-9a-f]{64}[.]json$/)])
   expect([attachments.countAside, attachments.pending('default')]).toEqual([1, []])
   // DEL again.
   attachments.removed(called)
@@ -92,8 +91,7 @@ test('a file that another process removes meanwhile stops nothing', () => {
   const attachments = open(directory)
   attachments.removed(called)
   // Listed, and then not there.
-  for (const place of readdirSync(join(directory, 'attachments')))
-    symlinkSync('/none', join(directory, 'attachments', place, 'gone.json'))
+  symlinkSync('/none', join(directory, 'attachments/gone.json'))
   expect([attachments.inUse('default'), attachments.pending('default').length]).toEqual([[], 1])
   expect(attachments.countAside).toBe(0)
 })
@@ -103,21 +101,31 @@ test('one that cannot be read where it is in use is set aside, too', () => {
   const warned: string[] = []
   const attachments = new Attachments(directory, (message) => warned.push(message))
   attachments.added(called, [lease('5')])
-  const added = join(directory, 'attachments/added')
-  const path = join(added, readdirSync(added)[0]!)
+  const [name] = readdirSync(join(directory, 'attachments'))
+  const path = join(directory, 'attachments', name!)
   writeFileSync(path, '')
   utimesSync(path, 0, 0)
+  // To read it is to wait for its writer.
+  execFileSync('mkfifo', [join(directory, 'attachments/fifo.json')])
+  utimesSync(join(directory, 'attachments/fifo.json'), 0, 0)
   expect([attachments.inUse('default'), attachments.inUse('default')]).toEqual([[], []])
-  expect(warned).toEqual([expect.stringMatching('added.*JSON')])
-  expect(attachments.countAside).toBe(1)
+  expect(warned.toSorted()).toEqual([
+    expect.stringMatching(`${name}.*JSON.*[12] are set aside on this node`),
+    expect.stringMatching('fifo.json.*no file.*[12] are set aside on this node'),
+  ])
+  expect(attachments.countAside).toBe(2)
 })
 
 test('a clock that is set back delays no release', () => {
-  const attachments = open(temporaryDirectory())
+  const attachments = new Attachments(temporaryDirectory(), () => {})
   attachments.removed(called)
+  const other = { ...called, owner: { ...owner, uid: 'aside' } }
+  attachments.removed(other)
+  attachments.setAside(attachments.of(other)!, 'why')
+  expect(attachments.pending('default')).toHaveLength(1)
   vi.setSystemTime(Date.now() - 86_400_000)
   onTestFinished(() => void vi.useRealTimers())
-  expect(attachments.pending('default')).toHaveLength(1)
+  expect(attachments.pending('default')).toHaveLength(2)
 })
 
 test('the lock of a process that was killed is free', async () => {

@@ -1,16 +1,18 @@
 /** What the commands decide, on a real service, with what the node's namespaces say made by hand. */
 import { randomUUID } from 'node:crypto'
-import { mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Code, ConnectError } from '@connectrpc/connect'
 import { afterAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createToken } from '../../src/api/tokens.ts'
+import { CallFailed } from '../../src/client/call-failed.ts'
 import { createClient } from '../../src/client/client.ts'
 import { Attachments } from '../../src/cni/attachments.ts'
 import { readCall } from '../../src/cni/call.ts'
 import { CniError } from '../../src/cni/cni-error.ts'
 import { type AgentContext, type Context, deliver, runCommand } from '../../src/cni/commands.ts'
-import { UNREADABLE } from '../../src/cni/namespaces.ts'
+import { OWN, UNREADABLE } from '../../src/cni/namespaces.ts'
 import { rpc } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -106,17 +108,13 @@ const owner = (uid: string) =>
   ({ kind: 'container', name: uid, uid, incarnation: '', interface: 'eth0' }) as const
 /** The only release that waits; null: its file is empty. */
 function rewrite(change: object | null): void {
-  const removed = join(state, 'attachments/removed')
   const [written] = attachmentsAt().pending('default')
-  const path = join(removed, readdirSync(removed)[0]!)
+  const path = files().find((one) => readFileSync(one, 'utf8').includes('"isRemoved":true'))!
   writeFileSync(path, change === null ? '' : JSON.stringify({ ...written, ...change }))
   utimesSync(path, 0, 0)
 }
-const aside = () => {
-  const removed = join(state, 'attachments/removed')
-  const paths = readdirSync(removed).map((name) => join(removed, name))
-  return paths.filter((path) => statSync(path).mtimeMs > Date.now())
-}
+const files = () => readdirSync(join(state, 'attachments')).map((name) => join(state, 'attachments', name))
+const aside = () => files().filter((path) => statSync(path).mtimeMs > Date.now())
 /** An hour passes for what was set aside. */
 const anHourLater = () => {
   for (const path of aside()) {
@@ -243,6 +241,87 @@ test('an address that another host answers for is not given, nor written down; w
   expect(added).toEqual([address])
 })
 
+describe('a plugin without an agent', () => {
+  test('DEL succeeds while the service is away, and the next ADD delivers what it left', async () => {
+    const container = named('c')
+    const address = await add(container, contextOf())
+    expect((await run('DEL', container, contextOf({ client: away }))).exitCode).toBe(0)
+    expect(await holderOf(address)).not.toBeNull()
+    await add(named('c'), contextOf({ agent: agentWith() }))
+    expect(await holderOf(address), 'an agent has a loop').not.toBeNull()
+    await add(named('c'), contextOf())
+    expect(await holderOf(address)).toBeNull()
+  })
+
+  test('an address that cools is to be tried again', async () => {
+    const network = named('net')
+    await call.ok('NetworkService/CreateNetwork', { name: network })
+    await call.ok('PoolService/CreatePool', { network, name: 'slow', cidr: '10.9.0.0/30', cooldown: '3600s' })
+    const config = { ipam: { type: 'ipledger-cni', network } }
+    const first = named('c')
+    const address = await add(first, contextOf(), { config })
+    await run('DEL', first, contextOf(), { config })
+    await expect(add(named('c'), contextOf(), { config, args: `IP=${address}` })).rejects.toMatchObject({
+      code: 11,
+      message: expect.stringContaining('ADDRESS_COOLING'),
+    })
+  })
+})
+
+describe('the path of a namespace', () => {
+  test.each([
+    ['a plain file', true],
+    ['a namespace of somebody else', false],
+  ])('%s: the addresses are looked for in all', async (_, isFile) => {
+    const container = named('c')
+    const netns = join(state, 'netns')
+    if (isFile) writeFileSync(netns, '')
+    else configured.set(netns, ['10.7.7.7'])
+    const address = await add(container, contextOf(), { netns })
+    seen = [address]
+    await run('DEL', container, contextOf(), { netns })
+    expect(await holderOf(address)).not.toBeNull()
+    seen = ['10.7.7.7']
+    expect(await deliver('default', contextOf())).toBe(0)
+    expect(await holderOf(address)).toBeNull()
+    expect(warned).toEqual([])
+  })
+
+  test('one without the interface, as of a name that is used again: the same', async () => {
+    const container = named('c')
+    const address = await add(container, contextOf())
+    configured.set(`/run/netns/${container}`, [])
+    seen = [address]
+    await run('DEL', container, contextOf())
+    expect(await holderOf(address)).not.toBeNull()
+  })
+
+  test('what its interface still has is not looked for elsewhere', async () => {
+    const container = named('c')
+    const address = await add(container, contextOf())
+    configured.set(`/run/netns/${container}`, [address])
+    await run('DEL', container, contextOf())
+    expect(await holderOf(address)).not.toBeNull()
+    expect(looks).toBe(0)
+  })
+})
+
+test('what ended between list and release is delivered', async () => {
+  const container = named('c')
+  const address = await add(container, contextOf())
+  rmSync(join(state, 'attachments'), { recursive: true })
+  const listLeases: typeof client.leases.listLeases = async (asked, options) => {
+    const answer = await client.leases.listLeases(asked, options)
+    for (const { leaseId } of answer.leases) await client.leases.release({ leaseId })
+    // Somebody else's now.
+    await client.leases.reserve({ owner: { ...owner(named('next')), node: 'n2' }, claims: [{ address }] })
+    return answer
+  }
+  const late = { ...client, leases: { ...client.leases, listLeases } }
+  await run('DEL', container, contextOf({ client: late }))
+  expect(warned).toEqual([])
+})
+
 describe('a namespace without a path', () => {
   test.each([
     ['a container', ''],
@@ -348,6 +427,54 @@ describe('a release that cannot be delivered', () => {
     expect(await holderOf(address)).toBeNull()
   })
 
+  test('while nothing can be read, as when no shell starts, it waits', async () => {
+    const container = named('c')
+    const address = await add(container, contextOf())
+    for (const path of [OWN, `/run/netns/${container}`]) configured.set(path, UNREADABLE)
+    await run('DEL', container, contextOf())
+    expect(await deliver('default', contextOf())).toBe(1)
+    configured.clear()
+    expect(warned).toEqual([])
+    expect(await deliver('default', contextOf())).toBe(0)
+    expect(await holderOf(address)).toBeNull()
+  })
+
+  test.each([
+    ['a defect of the service', Code.Internal],
+    ['what is not known', Code.Unknown],
+    ['a proxy’s refusal', Code.PermissionDenied],
+  ])('because of %s stops no other', async (_, code) => {
+    const [bad, good] = [named('bad'), named('good')]
+    await add(bad, contextOf())
+    const { leaseId } = attachmentsAt().inUse('default')[0]!.leases[0]!
+    const address = await add(good, contextOf())
+    const outage = contextOf({ client: away, agent: agentWith() })
+    for (const container of [bad, good]) await run('DEL', container, outage)
+    const release: typeof client.leases.release = (asked, options) =>
+      asked.leaseId === leaseId
+        ? Promise.reject(new CallFailed(new ConnectError('broken', code)))
+        : client.leases.release(asked, options)
+    const broken = { ...client, leases: { ...client.leases, release } }
+    expect(await deliver('default', contextOf({ client: broken }))).toBe(0)
+    expect(warned).toEqual([expect.stringContaining('broken')])
+    expect(await holderOf(address)).toBeNull()
+  })
+
+  test('of another network is delivered by the agent, and left by a plugin of this one', async () => {
+    const network = named('net')
+    await call.ok('NetworkService/CreateNetwork', { name: network })
+    await call.ok('PoolService/CreatePool', { network, name: 'web', cidr: '10.0.0.0/24' })
+    const config = { ipam: { type: 'ipledger-cni', network } }
+    const container = named('c')
+    const address = await add(container, contextOf(), { config })
+    const held = async () => (await call('LeaseService/GetLease', { network, address })).body.lease?.owner
+    await run('DEL', container, contextOf({ client: away, agent: agentWith() }), { config })
+    expect(await deliver('default', contextOf())).toBe(0)
+    expect(await held()).toMatchObject({ uid: container })
+    expect(await deliver(null, contextOf({ agent: agentWith() }))).toBe(0)
+    expect(await held()).toBeUndefined()
+  })
+
   test('of another node’s token: it names the lease and the way out, and is done when an operator has reaped', async () => {
     const container = named('c')
     const address = await add(container, contextOf())
@@ -375,7 +502,9 @@ describe('a release that cannot be delivered', () => {
     const container = named('c')
     const address = await add(container, contextOf())
     await run('DEL', container, contextOf({ client: away, agent: agentWith() }))
-    for (const nobody of [away, createClient({ url, token: 'none' })])
+    // What speaks no TLS is no service either.
+    const silent = createClient({ url: url.replace('http', 'https') })
+    for (const nobody of [away, silent, createClient({ url, token: 'none' })])
       await expect(deliver('default', contextOf({ client: nobody }))).rejects.toThrow()
     expect(aside()).toEqual([])
     expect(await deliver('default', contextOf())).toBe(0)
@@ -427,6 +556,36 @@ describe('GC', () => {
     return run('GC', '', context, { config: { 'cni.dev/valid-attachments': attachments } })
   }
 
+  test('what is not confirmed yet and not written down is kept', async () => {
+    const address = await add(named('c'), contextOf({ agent: agentWith() }))
+    rmSync(join(state, 'attachments'), { recursive: true })
+    await gc(contextOf({ agent: agentWith() }))
+    expect(await holderOf(address)).not.toBeNull()
+  })
+
+  test('it waits for a delivery that is under way', async () => {
+    await add(named('c'), contextOf())
+    const locked = vi.spyOn(Attachments.prototype, 'locked')
+    onTestFinished(() => locked.mockRestore())
+    const steps: string[] = []
+    const done = Promise.withResolvers<void>()
+    const delivery = attachmentsAt().locked(async () => {
+      await done.promise
+      steps.push('delivered')
+    })
+    const release: typeof client.leases.release = (...asked) => {
+      steps.push('released')
+      return client.leases.release(...asked)
+    }
+    const collected = gc(
+      contextOf({ client: { ...client, leases: { ...client.leases, release } }, agent: agentWith() }),
+    )
+    await waitFor(() => locked.mock.calls.length === 2 || steps.length > 0)
+    done.resolve()
+    await Promise.all([delivery, collected])
+    expect(steps[0]).toBe('delivered')
+  })
+
   test('waits for each release, and answers with the refusal of one when it has tried all', async () => {
     const addresses = [await add(named('c'), contextOf()), await add(named('c'), contextOf())]
     rmSync(join(state, 'attachments'), { recursive: true })
@@ -456,7 +615,7 @@ describe('GC', () => {
     }
     seen = [addresses[2]!]
     const forgotten: string[] = []
-    const agent = agentWith({ forget: ({ uid }) => void forgotten.push(uid) })
+    const agent = agentWith({ forget: (one) => void forgotten.push(one.owner.uid) })
     await gc(contextOf({ agent }), containers[1]!)
     const held = await Promise.all(addresses.map(holderOf))
     expect(held.map((one) => one !== null)).toEqual([false, true, true, true])
