@@ -95,12 +95,10 @@ export class Agent {
     try {
       const call = readCall(env, stdin)
       const { network } = this.#options
-      // What another network's attachments have stays theirs, and goes back.
-      if (['ADD', 'STATUS'].includes(call.command) && call.config.ipam.network !== network)
-        throw new CniError(
-          'configuration',
-          `ipam.network: this agent is for network ${network}, not ${call.config.ipam.network}`,
-        )
+      const other = call.config.ipam.network
+      // What was added in another network before is checked, and goes back.
+      if (['ADD', 'STATUS'].includes(call.command) && other !== network)
+        throw new CniError('configuration', `ipam.network: this agent is for ${network}, not ${other}`)
       if (call.owner === null) return await runCommand(call, this.#context)
       const attachment = attachmentKey(call.owner)
       if (call.command === 'DEL') this.#unconfirmed.delete(attachment)

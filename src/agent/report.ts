@@ -77,7 +77,7 @@ export class Reporter {
     const { client, network, source, spares } = this.#options
     const { stops } = spares
     const refused = (error: unknown) => {
-      if (!isAway(error)) spares.refused()
+      if (!isAway(error)) spares.reported(null)
       throw error
     }
     const begin = client.liveness.beginSnapshot({ network, source }).catch(refused)

@@ -56,7 +56,7 @@ export class Spares {
   #lastLook: Promise<unknown> = Promise.resolve()
   #clocks: readonly number[]
   #stops = 0
-  #reportedAt = -1
+  #reportedAt: number | null = null
   #longestMs = SHORTEST_STOP_MS
 
   constructor(options: Options) {
@@ -77,15 +77,13 @@ export class Spares {
     return this.#options.clocks?.() ?? [performance.now(), Date.now()]
   }
 
-  /** A report was taken that was begun at this many stops: from then on it is known what this process holds. */
-  reported(stops: number, intervalMs: number): void {
+  /**
+   * A report was taken that was begun at this many stops: from then on it is known what this process holds. Null: it was refused, as
+   * of a source that is retired: the ledger may have taken that back.
+   */
+  reported(stops: number | null, intervalMs = 0): void {
     this.#reportedAt = stops
     this.#longestMs = Math.max(SHORTEST_STOP_MS, intervalMs)
-  }
-
-  /** A report was refused, as of a source that is retired: the ledger may have taken back what this process holds. */
-  refused(): void {
-    this.#reportedAt = -1
   }
 
   /** None before a report. */

@@ -87,12 +87,12 @@ export class Attachments {
 
   /** Those of one network in use. */
   inUse(network: string): readonly AttachmentFile[] {
-    return this.#due(false).filter((file) => file.network === network)
+    return this.#due(false, network)
   }
 
   /** Those to deliver now. Null: of all networks. */
   pending(network: string | null): readonly AttachmentFile[] {
-    return this.#due(true).filter((file) => network === null || file.network === network)
+    return this.#due(true, network)
   }
 
   delivered(key: Key): void {
@@ -127,17 +127,14 @@ export class Attachments {
   /** One that is further ahead was set aside before the clock was set back. Drafts have no extension. */
   #paths(isAside: boolean): readonly string[] {
     const names = readdirSync(this.#dir).filter((name) => name.endsWith('.json'))
-    return names
-      .map((name) => join(this.#dir, name))
-      .filter((path) => {
-        const ahead = (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0) - Date.now()
-        return (ahead > 0 && ahead <= ASIDE_MS) === isAside
-      })
+    const paths = names.map((name) => join(this.#dir, name))
+    const ahead = (path: string) => (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0) - Date.now()
+    return paths.filter((path) => (ahead(path) > 0 && ahead(path) <= ASIDE_MS) === isAside)
   }
 
-  #due(isRemoved: boolean): readonly AttachmentFile[] {
+  #due(isRemoved: boolean, network: string | null): readonly AttachmentFile[] {
     const files = this.#paths(false).flatMap((path) => this.#read(path) ?? [])
-    return files.filter((file) => file.isRemoved === isRemoved)
+    return files.filter((file) => file.isRemoved === isRemoved && file.network === (network ?? file.network))
   }
 
   #read(path: string): AttachmentFile | null {

@@ -149,13 +149,15 @@ async function deliverAll(network: string | null, context: Context): Promise<num
   let remaining = 0
   for (const [at, file] of pending.entries()) {
     try {
-      // Where the node's own cannot be read, no path is at fault.
-      if (configured[at] === UNREADABLE && configured.at(-1) !== UNREADABLE)
-        throw new Error(`${file.netns} cannot be read`)
+      const found = configured[at]
       namespaceAt(file.netns)
-      const isThere = file.leases.some(({ address }) => configured[at]?.includes(address))
-      if (configured[at] === UNREADABLE || isThere || !(await isReleased(file, await look(), context)))
-        remaining += 1
+      // Where the node's own cannot be read, no path is at fault.
+      if (found === UNREADABLE && configured.at(-1) !== UNREADABLE)
+        throw new Error(`${file.netns} cannot be read`)
+      const isThere = found === UNREADABLE || file.leases.some(({ address }) => found?.includes(address))
+      const held = isThere ? [] : await heldBy(file, context)
+      if (isThere || isSeen([...file.leases, ...held], await look())) remaining += 1
+      else await release(file, held, context)
     } catch (error) {
       if (isForLater(error)) throw error
       attachments.setAside(file, error instanceof CallFailed ? sentence(error) : (error as Error).message)
@@ -164,13 +166,9 @@ async function deliverAll(network: string | null, context: Context): Promise<num
   return remaining
 }
 
-/** Unless a namespace has one of its addresses, or may have one. @throws CallFailed */
-async function isReleased(file: AttachmentFile, { complete, all: used }: Look, context: Context) {
-  const held = complete ? await heldBy(file, context) : []
-  if (!complete || [...file.leases, ...held].some(({ address }) => used.has(address))) return false
-  await release(file, held, context)
-  return true
-}
+/** A namespace has one of them, or may have one. */
+const isSeen = (held: readonly { readonly address: string }[], { complete, all: used }: Look) =>
+  !complete || held.some(({ address }) => used.has(address))
 
 /** What ADD answered, wherever it is placed now; then what the attachment holds on this node. @throws CallFailed */
 async function release(file: AttachmentFile, held: readonly Lease[], context: Context): Promise<void> {
@@ -253,12 +251,11 @@ async function gc({ config }: Call, context: Context): Promise<Answer> {
   const labels = { [CNI_NETWORK]: config.name }
   const filter = { network, node: nodeOf(context), labels, states: [LeaseState.ACTIVE] }
   const leases = await Array.fromAsync(allLeases(client, filter))
-  const { complete, all: used } = await namespaces.lookAround(null)
-  if (!complete)
+  const look = await namespaces.lookAround(null)
+  if (!look.complete)
     throw new CniError('tryAgain', 'not every namespace of this node can be read: nothing was released')
   const isGone = (owner: CniOwner, held: readonly { readonly address: string }[]) =>
-    !names.has(`${owner.incarnation || owner.uid} ${owner.interface}`) &&
-    !held.some(({ address }) => used.has(address))
+    !names.has(`${owner.incarnation || owner.uid} ${owner.interface}`) && !isSeen(held, look)
   const released = files.filter((one) => isGone(one.owner, one.leases))
   for (const one of released) attachments.removed(one)
   const gone = leases.filter((one) => isGone(one.owner as CniOwner, [one]))

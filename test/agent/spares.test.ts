@@ -50,7 +50,7 @@ const looking = (...addresses: readonly string[]): Look => ({
 
 test('after a report was refused none is given before one is taken', async () => {
   const { one } = await spares(2)
-  one.refused()
+  one.reported(null)
   await expect(one.take(add('a'))).rejects.toThrow('has not reported')
   one.reported(one.stops, 0)
   expect(await taken(one, 'a')).toBeDefined()
@@ -99,6 +99,19 @@ test('as many as wanted are free after each outage, though the containers live o
     await one.fill([])
     expect(one.free, `after outage ${outage}`).toBe(2)
   }
+})
+
+test('nor do free ones count twice beside those of an earlier process', async () => {
+  const { node } = await spares(2)
+  const later = on(node, 2)
+  later.compare(await heldOn(node), looking())
+  await later.fill([])
+  later.reported(later.stops)
+  const address = (await taken(later, 'a'))!
+  const others = (await heldOn(node)).filter((lease) => lease.address !== address)
+  later.compare(others, looking(address))
+  await later.fill([])
+  expect(later.free).toBe(2)
 })
 
 test('those that were given and are not adopted yet count among the twice as many', async () => {
