@@ -14,7 +14,7 @@ import { type Answer, addresses } from './answer.ts'
 import type { AttachmentFile, Attachments } from './attachments.ts'
 import { type Call, type CniOwner, ownerOf } from './call.ts'
 import { CniError } from './cni-error.ts'
-import { type Look, namespaceAt, OWN, UNREADABLE } from './namespaces.ts'
+import { type Look, namespaceAt, OWN } from './namespaces.ts'
 
 /** Where a command runs. */
 export type Context = {
@@ -35,15 +35,11 @@ export type AgentContext = {
   seenLive(): string[]
   /** Asks the link whether they are in use, if it is to, and confirms them when they are configured. @throws CniError inUse */
   reserved(call: Call, leases: readonly Lease[]): Promise<void>
-  /** Addresses for use while the service is away. */
+  /** Addresses for use while the service is away: the agent's `Spares`. */
   readonly spares: {
-    /** Those that the attachment got; null: none. */
     of(owner: CniOwner): readonly Lease[] | null
-    /** Null: there are none that fit. */
     take(call: Call): Promise<readonly Lease[] | null>
-    /** They were released. */
     forget(attachment: Pick<AttachmentFile, 'network' | 'owner'>): void
-    /** That may be given now. */
     readonly free: number
   }
 }
@@ -90,11 +86,7 @@ async function fresh(call: Call, context: Context): Promise<readonly Lease[]> {
 }
 
 /** Without an agent nobody confirms, so the leases are ACTIVE at once. */
-async function reserve(
-  { config, owner, claims }: Call,
-  context: Context,
-  { validateOnly = false } = {},
-): Promise<readonly Lease[]> {
+async function reserve({ config, owner, claims }: Call, context: Context, validateOnly = false) {
   const { client, agent, patienceMs } = context
   const request = {
     network: config.ipam.network,
@@ -122,10 +114,7 @@ const calledOf = ({ config, owner, netns }: Call) => ({
 function nodeOf({ node }: Pick<Context, 'node'>, file?: AttachmentFile | null): string {
   const known = node || file?.node
   if (known) return known
-  throw new CniError(
-    'configuration',
-    'ipam.node: must name this node, as the token has it, where no agent listens',
-  )
+  throw new CniError('configuration', 'ipam.node: must name this node as the token does: no agent listens')
 }
 
 /**
@@ -149,12 +138,11 @@ async function deliverAll(network: string | null, context: Context): Promise<num
   let remaining = 0
   for (const [at, file] of pending.entries()) {
     try {
-      const found = configured[at]
+      const found = configured[at]!
       namespaceAt(file.netns)
       // Where the node's own cannot be read, no path is at fault.
-      if (found === UNREADABLE && configured.at(-1) !== UNREADABLE)
-        throw new Error(`${file.netns} cannot be read`)
-      const isThere = found === UNREADABLE || file.leases.some(({ address }) => found?.includes(address))
+      if (found === null && configured.at(-1) !== null) throw new Error(`${file.netns} cannot be read`)
+      const isThere = found === null || file.leases.some(({ address }) => found.includes(address))
       const held = isThere ? [] : await heldBy(file, context)
       if (isThere || isSeen([...file.leases, ...held], await look())) remaining += 1
       else await release(file, held, context)
@@ -173,18 +161,15 @@ const isSeen = (held: readonly { readonly address: string }[], { complete, all: 
 /** What ADD answered, wherever it is placed now; then what the attachment holds on this node. @throws CallFailed */
 async function release(file: AttachmentFile, held: readonly Lease[], context: Context): Promise<void> {
   const { client, patienceMs, agent, attachments } = context
-  const options = { timeoutMs: patienceMs }
-  const { network, owner, leases } = file
-  await all([
-    ...leases.map(({ leaseId, owner: holder }) => async () => {
-      await client.leases.release({ leaseId, owner: holder }, options).catch(unlessEnded)
-    }),
-    async () => {
-      const attachment = { network, owner: { ...owner, node: nodeOf(context, file) } }
-      if (owner.incarnation !== '') return void (await client.leases.release(attachment, options))
-      for (const { leaseId } of held) await client.leases.release({ leaseId }, options).catch(unlessEnded)
-    },
-  ])
+  const { network, owner } = file
+  const attachment = { network, owner: { ...owner, node: nodeOf(context, file) } }
+  const byId = held.map(({ leaseId }) => ({ leaseId }))
+  const calls = [
+    ...file.leases.map(({ leaseId, owner: holder }) => ({ leaseId, owner: holder })),
+    ...(owner.incarnation === '' ? byId : [attachment]),
+  ]
+  const end = (call: (typeof calls)[number]) => client.leases.release(call, { timeoutMs: patienceMs })
+  await all(calls.map((call) => () => end(call).catch(unlessEnded)))
   agent?.spares.forget(file)
   attachments.delivered(file)
 }
@@ -276,7 +261,7 @@ async function status(call: Call, context: Context): Promise<Answer> {
   const aside = attachments.countAside
   const note = aside === 0 ? '' : `${aside} releases are set aside on this node; its log says why`
   try {
-    await reserve({ ...call, owner }, context, { validateOnly: true })
+    await reserve({ ...call, owner }, context, true)
     return { ...NOTHING, note }
   } catch (error) {
     if (!(error instanceof CallFailed)) throw error

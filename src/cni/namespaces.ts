@@ -59,10 +59,7 @@ export function namespaceAt(path: string): string | null {
   }
 }
 
-/** Instead of the addresses in what can't be read, or is no network namespace: not none, and none that CHECK expects. */
-export const UNREADABLE: readonly string[] = ['unreadable']
-
-/** Global addresses of interfaces; null: there is no such namespace. */
+/** Global addresses of interfaces, none where there is no such namespace; null: it can't be read, or is no network namespace. */
 export async function addressesOf(
   places: readonly { readonly netns: string; readonly interface: string }[],
 ): Promise<readonly (readonly string[] | null)[]> {
@@ -70,11 +67,9 @@ export async function addressesOf(
   const links = await linksIn(there)
   const found = new Map(there.map((path, at) => [path, links[at]!]))
   return places.map(({ netns, interface: on }) => {
-    const inside = found.get(netns)
-    if (inside === undefined) return null
-    if (inside === null) return isNamespace(netns) ? UNREADABLE : null
-    const link = inside.find(({ ifname }) => ifname === on)
-    return link === undefined ? [] : globalAddresses(link)
+    const inside = found.get(netns) ?? []
+    if (found.get(netns) === null && isNamespace(netns)) return null
+    return inside.filter(({ ifname }) => ifname === on).flatMap(globalAddresses)
   })
 }
 

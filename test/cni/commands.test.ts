@@ -12,7 +12,7 @@ import { Attachments } from '../../src/cni/attachments.ts'
 import { readCall } from '../../src/cni/call.ts'
 import { CniError } from '../../src/cni/cni-error.ts'
 import { type AgentContext, type Context, deliver, runCommand } from '../../src/cni/commands.ts'
-import { OWN, UNREADABLE } from '../../src/cni/namespaces.ts'
+import { OWN } from '../../src/cni/namespaces.ts'
 import { rpc } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -28,12 +28,13 @@ await call.ok('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24', cool
 const client = createClient({ url, token: admin })
 
 /** Of the node: what is configured in the namespace of a path, and what is seen in any. */
-let configured = new Map<string, readonly string[]>()
+let configured = new Map<string, readonly string[] | null>()
 let seen: readonly string[] = []
 let complete = true
 let looks = 0
 const namespaces: Context['namespaces'] = {
-  addressesOf: async (places) => places.map(({ netns }) => configured.get(netns) ?? null),
+  addressesOf: async (places) =>
+    places.map(({ netns }) => configured.get(netns) ?? (configured.has(netns) ? null : [])),
   lookAround: async () => {
     looks += 1
     return { seen: [], all: new Set(seen), complete, namespaces: new Map() }
@@ -418,7 +419,7 @@ describe('a release that cannot be delivered', () => {
   test('of a namespace that cannot be read: the same', async () => {
     const container = named('c')
     const address = await add(container, contextOf())
-    configured.set(`/run/netns/${container}`, UNREADABLE)
+    configured.set(`/run/netns/${container}`, null)
     await run('DEL', container, contextOf())
     expect(warned).toEqual([expect.stringContaining(`/run/netns/${container} cannot be read`)])
     configured.clear()
@@ -430,7 +431,7 @@ describe('a release that cannot be delivered', () => {
   test('while nothing can be read, as when no shell starts, it waits', async () => {
     const container = named('c')
     const address = await add(container, contextOf())
-    for (const path of [OWN, `/run/netns/${container}`]) configured.set(path, UNREADABLE)
+    for (const path of [OWN, `/run/netns/${container}`]) configured.set(path, null)
     await run('DEL', container, contextOf())
     expect(await deliver('default', contextOf())).toBe(1)
     configured.clear()

@@ -5,7 +5,7 @@
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
-import { addressesOf, lookAround, OWN, UNREADABLE } from '../../src/cni/namespaces.ts'
+import { addressesOf, lookAround, OWN } from '../../src/cni/namespaces.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 type Space = { readonly ino: number } | 'EACCES'
@@ -165,10 +165,10 @@ test('where the node’s own cannot be read, or no shell starts, it is not compl
   expect((await lookAround(null)).complete).toBe(false)
 })
 
-test('of a place: its interface’s addresses, none, unreadable, or no namespace', async () => {
+test('of a place: its interface’s addresses, none, null where it cannot be read, none where there is no namespace', async () => {
   space('/run/netns/a', 2, links('10.0.0.2'))
   space('/run/netns/cut', 3, '[{"ifindex":2,"ifna')
   const at = (netns: string, on = 'eth0') => ({ netns, interface: on })
   const places = [at('/run/netns/a'), at('/run/netns/a', 'eth1'), at('/run/netns/cut'), at('/run/netns/none')]
-  expect(await addressesOf(places)).toEqual([['10.0.0.2'], [], UNREADABLE, null])
+  expect(await addressesOf(places)).toEqual([['10.0.0.2'], [], null, []])
 })
