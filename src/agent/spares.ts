@@ -88,12 +88,14 @@ export class Spares {
 
   /** None before a report. */
   get free(): number {
-    return this.stops === this.#reportedAt ? this.#kept().filter(({ taker }) => taker === null).length : 0
+    return this.stops === this.#reportedAt
+      ? this.#all('kept').filter(({ taker }) => taker === null).length
+      : 0
   }
 
   /** What the attachment got from this process; null: nothing. */
   of(owner: CniOwner): readonly Lease[] | null {
-    return this.#given().find(({ taker }) => sameAttachment(taker!, owner))?.leases ?? null
+    return this.#all('given').find(({ taker }) => sameAttachment(taker!, owner))?.leases ?? null
   }
 
   /** For an attachment that has none, while the service is away. Null: none fits. @throws CniError tryAgain */
@@ -147,11 +149,12 @@ export class Spares {
   /** The attachment is gone, and its leases are released. */
   forget({ network, owner }: { readonly network: string; readonly owner: CniOwner }): void {
     const isIts = ({ taker }: Spare) => network === this.#options.network && sameAttachment(taker!, owner)
-    for (const spare of this.#given()) if (isIts(spare)) this.#spares.delete(spare)
+    for (const spare of this.#all('given')) if (isIts(spare)) this.#spares.delete(spare)
   }
 
   /** The leases of this node and what a look finds: free ones that have ended or are in use are given to nobody. */
   compare(leases: readonly Lease[], { complete, all: used }: Used): void {
+    const { source } = this.#options
     const held = leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
     const holders = new Map(held.map(({ leaseId, owner }) => [leaseId, owner!.name]))
     for (const spare of this.#spares) {
@@ -162,9 +165,10 @@ export class Spares {
       // From now on looks say whether it is alive.
       else if (isSeen) spare.givenAt = -Infinity
     }
-    const ofSource = held.filter(({ owner }) => isHolder(owner!, this.#options.source))
-    const kept = new Set(this.#kept().map(({ holder }) => holder))
-    this.#strays = new Set(ofSource.map(({ owner }) => owner!.name)).difference(kept).size
+    const kept = new Set(this.#all('kept').map(({ holder }) => holder))
+    const isStray = ({ kind, name }: Owner) =>
+      kind === RESERVE_KIND && name.slice(0, name.lastIndexOf('/')) === source && !kept.has(name)
+    this.#strays = new Set(held.flatMap(({ owner }) => (isStray(owner!) ? [owner!.name] : []))).size
   }
 
   /** While the service is there. `liveAddresses` are used on this node, and not leased. @throws CallFailed */
@@ -172,7 +176,7 @@ export class Spares {
     const { client, network, node, source, size, pools } = this.#options
     const claims = pools.map((pool) => ({ pool }))
     const isShort = (kept: number) => kept < size && kept + this.#strays < 2 * size
-    while (isShort(this.#kept().length)) {
+    while (isShort(this.#all('kept').length)) {
       const holder = `${source}/${randomUUID()}`
       const request = { network, owner: ownerOf(holder, node), claims, confirmed: true, liveAddresses }
       const { leases } = await client.leases.reserve(request)
@@ -180,18 +184,13 @@ export class Spares {
     }
   }
 
-  #given(): readonly Spare[] {
-    return [...this.#spares].filter(({ givenAt }) => givenAt !== null)
+  #all(how: 'given' | 'kept'): readonly Spare[] {
+    return [...this.#spares].filter(({ givenAt }) => (givenAt === null) === (how === 'kept'))
   }
 
-  /** Nobody got them. */
-  #kept(): readonly Spare[] {
-    return [...this.#spares].filter(({ givenAt }) => givenAt === null)
-  }
-
-  /** To be listed, so that they are protected. */
+  /** To be listed, so that they are protected: those that nobody got. */
   listed() {
-    return this.#kept().flatMap(({ leases, holder }) =>
+    return this.#all('kept').flatMap(({ leases, holder }) =>
       leases.map(({ address }) => ({ address, ...ownerOf(holder, this.#options.node), uid: holder })),
     )
   }
@@ -203,6 +202,4 @@ export class Spares {
   }
 }
 
-const isHolder = ({ kind, name }: Owner, source: string) =>
-  kind === RESERVE_KIND && name.slice(0, name.lastIndexOf('/')) === source
 const ownerOf = (name: string, node: string) => ({ kind: RESERVE_KIND, name, interface: 'eth0', node })

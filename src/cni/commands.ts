@@ -267,8 +267,8 @@ async function status(call: Call, context: Context): Promise<Answer> {
     if (!(error instanceof CallFailed)) throw error
     const free = agent?.spares.free ?? 0
     if (!isAway(error) || free === 0) throw new CniError('notAvailable', sentence(error))
-    const left = `${free} addresses are left of this node's spares`
-    return { ...NOTHING, note: `${sentence(error)}; ${left}. ${note}` }
+    const left = `${free} addresses are left of this node's spares. ${note}`
+    return { ...NOTHING, note: `${sentence(error)}; ${left}` }
   }
 }
 
@@ -280,19 +280,12 @@ export function isAway(error: unknown): boolean {
   return ['DATABASE_UNAVAILABLE', 'OVERLOADED', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED'].includes(reason)
 }
 
-const LATER = [
-  'unavailable',
-  'deadline_exceeded',
-  'canceled',
-  'resource_exhausted',
-  'aborted',
-  'unauthenticated',
-]
+const LATER = /^(unavailable|deadline_exceeded|canceled|resource_exhausted|aborted|unauthenticated)$/
 
 /** It is not about this call: no other would be taken now. What has a cause with a code has met the network, and nobody's answer. */
 export const isForLater = (error: unknown) =>
   error instanceof CallFailed &&
-  (LATER.includes(error.code) || 'code' in Object((error.cause as ConnectError).cause))
+  (LATER.test(error.code) || 'code' in Object((error.cause as ConnectError).cause))
 
 /**
  * There is no such lease of this owner, so nothing is left to release. Of one beyond the log's head that is not known: the
