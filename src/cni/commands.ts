@@ -4,7 +4,6 @@
  * longer.
  */
 import { randomUUID } from 'node:crypto'
-import type { ConnectError } from '@connectrpc/connect'
 import { allLeases } from '../client/all-leases.ts'
 import { CallFailed } from '../client/call-failed.ts'
 import type { IpledgerClient } from '../client/client.ts'
@@ -284,8 +283,7 @@ const LATER = /^(unavailable|deadline_exceeded|canceled|resource_exhausted|abort
 
 /** It is not about this call: no other would be taken now. What has a cause with a code has met the network, and nobody's answer. */
 export const isForLater = (error: unknown) =>
-  error instanceof CallFailed &&
-  (LATER.test(error.code) || 'code' in Object((error.cause as ConnectError).cause))
+  error instanceof CallFailed && (LATER.test(error.code) || 'code' in Object((error.cause as Error).cause))
 
 /**
  * There is no such lease of this owner, so nothing is left to release. Of one beyond the log's head that is not known: the
