@@ -105,9 +105,12 @@ test('one that cannot be read where it is in use is set aside, too', () => {
   const path = join(directory, 'attachments', name!)
   writeFileSync(path, '')
   utimesSync(path, 0, 0)
-  // To read it is to wait for its writer.
-  execFileSync('mkfifo', [join(directory, 'attachments/fifo.json')])
-  utimesSync(join(directory, 'attachments/fifo.json'), 0, 0)
+  const fifo = join(directory, 'attachments/fifo.json')
+  execFileSync('mkfifo', [fifo])
+  utimesSync(fifo, 0, 0)
+  // Without it a read waits for ever.
+  const writer = spawn('sh', ['-c', 'echo > "$0"', fifo])
+  onTestFinished(() => void writer.kill('SIGKILL'))
   expect([attachments.inUse('default'), attachments.inUse('default')]).toEqual([[], []])
   expect(warned.toSorted()).toEqual([
     expect.stringMatching(`${name}.*JSON.*[12] are set aside on this node`),
