@@ -26,7 +26,7 @@ export type Ledger = {
   close(): Promise<void>
 }
 
-/** The image could not be had. */
+/** The image, or the log from a position on, cannot be read; the refusal says why. */
 export class Unavailable extends Error {
   readonly refusal: Refusal
   constructor(reason: Refusal) {

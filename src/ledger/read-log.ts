@@ -29,10 +29,14 @@ export type Range = {
   readonly to: number | null
 }
 
-/** Of an event about a lease, the pool as it is now; empty texts when it is gone. */
-export type Face = { readonly pool: string; readonly subnet: string; readonly gateway: string }
+/** The pool of an event's lease as it is now; empty texts when the pool is deleted. */
+export type PoolInfo = { readonly pool: string; readonly subnet: string; readonly gateway: string }
 /** `what`: the sentence of `ipledger_audit.event`; null where it was not asked for. */
-export type EventShown = { readonly event: LedgerEvent; readonly face: Face; readonly what: string | null }
+export type EventShown = {
+  readonly event: LedgerEvent
+  readonly poolInfo: PoolInfo
+  readonly what: string | null
+}
 
 type LogPage = {
   readonly entries: readonly EventShown[]
@@ -131,11 +135,11 @@ async function basesOf(db: Db, network: string, cidr: string): Promise<readonly 
   return rows.length > MOST_MERGED ? null : rows.map(({ base }) => base)
 }
 
-/** Of pool `p`, which may be gone. */
-export const FACE = sql`coalesce(p.name, '') as pool, coalesce(p.settings ->> 'subnet', '') as subnet,
+/** Of pool `p`, which may be deleted. */
+export const POOL_INFO = sql`coalesce(p.name, '') as pool, coalesce(p.settings ->> 'subnet', '') as subnet,
   coalesce(p.settings ->> 'gateway', '') as gateway`
 
-type ShownRow = Face & { text: string | null; what: string | null; end: number | null }
+type ShownRow = PoolInfo & { text: string | null; what: string | null; end: number | null }
 
 /** A page of what a walk looks at; `conditions` are about event `e`. */
 async function readPage(
@@ -155,7 +159,7 @@ async function readPage(
       where ${sql.join([sql`true`, ...conditions], sql` and `)}
       order by w.seq ${order} limit ${size + 1}
     )
-    select page.text, v.what, ${FACE},
+    select page.text, v.what, ${POOL_INFO},
       case when (select count(*) from page) <= ${size} then (${end}) end as end
     from (select) one
     left join page on true
@@ -166,7 +170,7 @@ async function readPage(
   const found = rows.filter(({ text }) => text !== null)
   const entries = found.slice(0, size).map(({ text, what, pool, subnet, gateway }) => ({
     event: eventOf(text!),
-    face: { pool, subnet, gateway },
+    poolInfo: { pool, subnet, gateway },
     what,
   }))
   return { entries, next: found.length > size ? entries.at(-1)!.event.seq : rows[0]!.end }

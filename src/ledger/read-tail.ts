@@ -1,33 +1,37 @@
-/** The end of the log, for those who follow it: without the lock, in order of number. */
+/** Reads the end of the log for watches: without the network's lock, in order of number. */
 import { sql } from 'kysely'
 import type { LeaseEvent } from '../core/event.ts'
 import { eventOf } from './event-text.ts'
 import type { Db } from './pages.ts'
-import { FACE, type Face } from './read-log.ts'
+import { POOL_INFO, type PoolInfo } from './read-log.ts'
 
-/** A number of the log and the digest of its event, which tells this log from another. Before the first event: 0 and empty. */
-export type Place = { readonly seq: number; readonly digest: string }
+/** A number of the log, and the digest of its event, which another log does not have there. Before the first event: 0 and empty. */
+export type LogPosition = { readonly seq: number; readonly digest: string }
 
-/** An event about a lease. `before`: how the same lease was before it; null: the event made it. */
-export type Tailed = {
+/** An event about a lease. `before`: the lease before this event; null: the event made it. */
+export type TailItem = {
   readonly event: LeaseEvent
   readonly digest: string
-  readonly face: Face
+  readonly poolInfo: PoolInfo
   readonly before: { readonly state: string; readonly node: string } | null
 }
 
 export type TailPage = {
-  /** Of the event after which it begins; null: there is none of this number. */
+  /** Digest of the event before the page; null: the log has no event of this number. */
   readonly digest: string | null
-  readonly items: readonly Tailed[]
-  /** Up to here. Fewer than `size` events: it is the head. */
-  readonly position: Place
+  readonly items: readonly TailItem[]
+  /** Where the page ends. */
+  readonly position: LogPosition
+  /** The log may go on after the page. */
   readonly isCut: boolean
 }
 
 /** Last events of networks, by name. */
-export async function readHeads(db: Db, networks: readonly string[]): Promise<ReadonlyMap<string, Place>> {
-  const { rows } = await sql<Place & { network: string }>`
+export async function readHeads(
+  db: Db,
+  networks: readonly string[],
+): Promise<ReadonlyMap<string, LogPosition>> {
+  const { rows } = await sql<LogPosition & { network: string }>`
     select n.network, coalesce(h.seq, 0) as seq, coalesce(h.digest, '') as digest
     from unnest(${networks}::text[]) as n (network)
     left join lateral (select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
@@ -36,7 +40,7 @@ export async function readHeads(db: Db, networks: readonly string[]): Promise<Re
   return new Map(rows.map(({ network, ...head }) => [network, head]))
 }
 
-type TailRow = Face & {
+type TailRow = PoolInfo & {
   seq: number
   digest: string
   text: string | null
@@ -46,7 +50,7 @@ type TailRow = Face & {
 
 export async function readTail(db: Db, network: string, after: number, size: number): Promise<TailPage> {
   const { rows } = await sql<TailRow>`
-    select t.seq, t.digest, t.text, ${FACE}, b.state as before_state, b.node as before_node
+    select t.seq, t.digest, t.text, ${POOL_INFO}, b.state as before_state, b.node as before_node
     from (
       select e.seq, encode(e.digest, 'hex') as digest, e.pool_id, e.previous, e.token,
         case when e.address is not null and e.seq > ${after} then ipledger.event_text(e) end as text
@@ -56,12 +60,14 @@ export async function readTail(db: Db, network: string, after: number, size: num
     order by t.seq
   `.execute(db)
   const first = rows[0]?.seq === after ? rows.shift()! : null
-  const items = rows.flatMap(({ text, digest, before_state: state, before_node: node, ...row }): Tailed[] => {
-    if (text === null) return []
-    const before = state === null ? null : { state, node: node ?? '' }
-    const { pool, subnet, gateway } = row
-    return [{ event: eventOf(text) as LeaseEvent, digest, face: { pool, subnet, gateway }, before }]
-  })
+  const items = rows.flatMap(
+    ({ text, digest, before_state: state, before_node: node, ...row }): TailItem[] => {
+      if (text === null) return []
+      const before = state === null ? null : { state, node: node ?? '' }
+      const { pool, subnet, gateway } = row
+      return [{ event: eventOf(text) as LeaseEvent, digest, poolInfo: { pool, subnet, gateway }, before }]
+    },
+  )
   const digest = after === 0 ? '' : (first?.digest ?? null)
   const { seq, digest: last } = rows.at(-1) ?? { seq: after, digest: digest ?? '' }
   return { digest, items, position: { seq, digest: last }, isCut: rows.length >= size }

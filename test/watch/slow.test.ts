@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm'
 import { create, type Message } from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { watchLeases } from '../../src/api/handlers/watch-leases.ts'
+import { WatchLeases } from '../../src/api/handlers/watch-leases.ts'
 import type { Call } from '../../src/api/method.ts'
 import { createToken, openTokens } from '../../src/api/tokens.ts'
 import { createLeaseMirror } from '../../src/client/mirror.ts'
@@ -53,7 +53,7 @@ async function networkOf(leases: number, ends: boolean): Promise<string> {
 const CALLER = { name: 'tester', role: 'admin', networks: null, node: null } as const
 
 /** A watch in this process, which is read by whoever has it. */
-function opened(asked: object, watches = watchLeases({ ...running, secrets: {} })) {
+function opened(asked: object, watches = new WatchLeases({ ...running, secrets: {} })) {
   const abort = new AbortController()
   onTestFinished(() => abort.abort())
   const call: Call = {
@@ -76,7 +76,7 @@ describe('a watch that is not read keeps its position and one message', () => {
     ['of the initial state', false, { sendInitialState: true }],
   ])('%s', async (_, ends, asked) => {
     const network = await networkOf(2_000, ends)
-    const watches = watchLeases({ ...running, secrets: {} })
+    const watches = new WatchLeases({ ...running, secrets: {} })
     const count = 100
     await opened({ network, ...asked }, watches).next()
     const before = heap()
@@ -100,11 +100,13 @@ describe('a watch that is not read keeps its position and one message', () => {
 
 test('what happens while the initial state is sent is told before the first position', async () => {
   const network = await networkOf(1_500, false)
-  const { leases } = await ok('LeaseService/ListLeases', { network, pageSize: 1_000 })
+  const page = { network, pageSize: 1_000 }
+  const { leases, nextPageToken } = await ok('LeaseService/ListLeases', page)
+  const [later] = (await ok('LeaseService/ListLeases', { ...page, pageToken: nextPageToken })).leases
   const watch = opened({ network, sendInitialState: true })
   const changes = [...(await watch.next()).value!.changes]
   // Of those that were sent, and of those that were not yet.
-  for (const [n, lease] of [leases[0], leases[999]].entries()) {
+  for (const [n, lease] of [leases[0], later].entries()) {
     await ok('LeaseService/Release', { leaseId: lease.leaseId })
     const owner = { kind: 'pod', name: `again${n}` }
     await ok('LeaseService/Reserve', { network, owner, claims: [{ address: lease.address }] })
@@ -123,8 +125,8 @@ test('what happens while the initial state is sent is told before the first posi
   const mirror = createLeaseMirror({ network })
   mirror.follow({ changes, position, digest, reset: true })
   const held: unknown[] = []
-  for (let pageToken = '', page = 0; page === 0 || pageToken !== ''; page += 1) {
-    const listed = await ok('LeaseService/ListLeases', { network, pageSize: 1_000, pageToken })
+  for (let pageToken = '', pages = 0; pages === 0 || pageToken !== ''; pages += 1) {
+    const listed = await ok('LeaseService/ListLeases', { ...page, pageToken })
     for (const { address, leaseId, version } of listed.leases) held.push({ address, leaseId, version })
     pageToken = listed.nextPageToken
   }
@@ -200,7 +202,7 @@ test('watches that are late leave the other reads their connections', async () =
       counts.now -= 1
     })
   }
-  const watches = watchLeases({ ...running, reads: { ...running.reads, tail }, secrets: {} })
+  const watches = new WatchLeases({ ...running, reads: { ...running.reads, tail }, secrets: {} })
   const late = Array.from({ length: 20 }, () => opened({ network, after: 0n }, watches))
   await Promise.all(late.map((watch) => watch.next()))
   const told = await Promise.all(late.map((watch) => watch.next()))

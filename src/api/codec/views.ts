@@ -10,7 +10,7 @@ import type * as livenessPb from '../../gen/ipledger/v1/liveness_pb.ts'
 import type * as networkPb from '../../gen/ipledger/v1/network_pb.ts'
 import type * as poolPb from '../../gen/ipledger/v1/pool_pb.ts'
 import type * as pb from '../../gen/ipledger/v1/types_pb.ts'
-import type { EventShown, Holder } from '../../ledger/read-log.ts'
+import type { EventShown, Holder, PoolInfo } from '../../ledger/read-log.ts'
 import type { NetworkAt, Usage } from '../../ledger/read-pools.ts'
 import type { SightingShown, SourceShown } from '../../ledger/read-sources.ts'
 import type { Verification } from '../../sources/intake.ts'
@@ -130,17 +130,18 @@ export function shownVerification({ owner, node, ...asked }: Verification): Show
 
 // What happened.
 
-export function shownEvent(network: string, { event, face }: EventShown): Shown<auditPb.Event> {
-  return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, face) }
+export function shownEvent(network: string, { event, poolInfo }: EventShown): Shown<auditPb.Event> {
+  return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, poolInfo) }
 }
 
 const NO_SUBJECT = { lease: null, pool: null, networkSettings: null, closed: null, evidence: null }
 type Subject = Partial<Pick<Shown<auditPb.Event>, keyof typeof NO_SUBJECT>>
 
 /** What it is about, in the field of its kind; what it was decided on, as evidence. */
-function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']): Subject {
+function subjectOf(network: string, event: LedgerEvent, poolInfo: PoolInfo): Subject {
   const { seq, at } = event
-  if ('record' in event) return { lease: shownRecord(network, event.record, face), evidence: event.details }
+  if ('record' in event)
+    return { lease: shownRecord(network, event.record, poolInfo), evidence: event.details }
   switch (event.type) {
     case 'pool.created':
     case 'pool.updated':
@@ -171,11 +172,11 @@ function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']
   }
 }
 
-export function shownRecord(network: string, record: AddressRecord, face: EventShown['face']): ShownLease {
+export function shownRecord(network: string, record: AddressRecord, poolInfo: PoolInfo): ShownLease {
   const isEnded = record.state === 'FREE'
   return shownPastLease({
     ...record,
-    ...face,
+    ...poolInfo,
     leaseId: leaseId(network, record.token),
     network,
     options: NO_OPTIONS,

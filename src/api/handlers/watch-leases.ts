@@ -1,6 +1,6 @@
-/** WatchLeases: who may watch what, which changes a watch tells, and how they are written. */
-import { setImmediate as turn } from 'node:timers/promises'
-import { create, fromJson, type JsonObject } from '@bufbuild/protobuf'
+/** WatchLeases: who may watch what, which changes a watch sends, and how they are encoded. */
+import { setImmediate } from 'node:timers/promises'
+import { create, fromJson, type JsonObject, type Message } from '@bufbuild/protobuf'
 import { viewOf } from '../../core/batch.ts'
 import type { AddressRecord } from '../../core/event.ts'
 import { type Image, isHeld } from '../../core/image.ts'
@@ -14,11 +14,11 @@ import {
   type WatchLeasesResponse,
   WatchLeasesResponseSchema,
 } from '../../gen/ipledger/v1/lease_pb.ts'
-import type { Place, Tailed } from '../../ledger/read-tail.ts'
-import { CHANGES, createWatchHub, WatchEnded } from '../../watch/hub.ts'
+import type { LogPosition, TailItem } from '../../ledger/read-tail.ts'
+import { CHANGES, LogTail } from '../../watch/log-tail.ts'
 import { type Asked, readerOf } from '../codec/decode-request.ts'
 import { type Shown, writerOf } from '../codec/encode-response.ts'
-import { invalidField, overloaded, Refused } from '../codec/errors.ts'
+import { invalidField, overloaded } from '../codec/errors.ts'
 import { shownPastLease, shownRecord } from '../codec/views.ts'
 import {
   allowedNetwork,
@@ -32,9 +32,8 @@ import {
 import { LEASE_READERS, readableNode } from '../rights.ts'
 
 const MOST_WATCHES = 10_000
-/** Leases of the initial state that are found at a time, and looked at for it. */
-const FOUND = 500
-const LOOKED_AT = 2_000
+/** Records that are examined at a time for the initial state. */
+const EXAMINED = 1_000
 
 const read = readerOf(WatchLeasesRequestSchema)
 const write = writerOf(LeaseChangeSchema)
@@ -43,187 +42,178 @@ function changeOf(shown: Partial<Shown<LeaseChange>>): LeaseChange {
   return fromJson(LeaseChangeSchema, write(shown) as JsonObject)
 }
 
-/** Made once, for all who are told it. */
-const changes = new WeakMap<Tailed, LeaseChange>()
+/** Made once for all watches. */
+const changes = new WeakMap<TailItem, LeaseChange>()
 
-function changeFor(network: string, item: Tailed): LeaseChange {
-  const known = changes.get(item)
-  if (known !== undefined) return known
-  const { event, face } = item
-  const { type, at: time, actor, cause } = event
-  const change = changeOf({ lease: shownRecord(network, event.record, face), type, time, actor, cause })
-  changes.set(item, change)
-  return change
+function changeFor(network: string, item: TailItem): LeaseChange {
+  return changes.getOrInsertComputed(item, ({ event: { record, type, at, actor, cause }, poolInfo }) =>
+    changeOf({ lease: shownRecord(network, record, poolInfo), type, time: at, actor, cause }),
+  )
 }
 
-function message(changes: LeaseChange[], { seq, digest }: Place): WatchLeasesResponse {
+function response(changes: LeaseChange[], { seq, digest }: LogPosition): WatchLeasesResponse {
   return create(WatchLeasesResponseSchema, { changes, position: BigInt(seq), digest })
 }
 
-/** The initial state is not yet complete. */
-const NOWHERE: Place = { seq: 0, digest: '' }
+/** Of messages before the initial state is complete. */
+const NO_POSITION: LogPosition = { seq: 0, digest: '' }
 
-export function watchLeases({
-  ledger,
-  reads,
-  mostWatches = MOST_WATCHES,
-}: Backend & { readonly mostWatches?: number }): Stream & { readonly watches: () => number } {
-  const hub = createWatchHub(reads)
-  const ofCallers = new Map<string, number>()
-  /** One message of an initial state a turn of the event loop: thousands may begin at once. (1,400 took 15 s.) */
-  let lastTurn: Promise<void> = Promise.resolve()
-  let watches = 0
+export class WatchLeases implements Stream {
+  readonly desc = LeaseService.method.watchLeases
+  readonly path = `/${this.desc.parent.typeName}/${this.desc.name}`
+  readonly roles = LEASE_READERS
+  readonly #ledger: Backend['ledger']
+  readonly #tail: LogTail
+  readonly #most: number
+  #count = 0
+  readonly #countOfCaller = new Map<string, number>()
+  #iteration: Promise<void> = Promise.resolve()
 
-  /** Counted before anything is waited for, so that no more begin than there may be. */
-  function count(caller: string, by: number): void {
-    const own = (ofCallers.get(caller) ?? 0) + by
-    if (by > 0 && watches >= mostWatches) throw overloaded(`has ${mostWatches} watches`)
-    if (own > mostWatches / 2)
-      throw overloaded(
-        `has ${mostWatches / 2} watches of ${caller}, and half of all is what one caller may have`,
-      )
-    watches += by
-    if (own === 0) ofCallers.delete(caller)
-    else ofCallers.set(caller, own)
+  constructor({ ledger, reads, mostWatches = MOST_WATCHES }: Backend & { readonly mostWatches?: number }) {
+    this.#ledger = ledger
+    this.#tail = new LogTail(reads)
+    this.#most = mostWatches
   }
 
-  async function* counted(asked: Asked<WatchLeasesRequest>, call: Call, signal: AbortSignal) {
-    count(call.caller.name, 1)
+  /** How many watches are open. */
+  get count(): number {
+    return this.#count
+  }
+
+  async *stream(message: Message, call: Call, signal: AbortSignal): AsyncGenerator<WatchLeasesResponse> {
+    // Before anything is awaited, so that never too many begin.
+    this.#add(call.caller.name, 1)
     try {
-      yield* watch(asked, call, signal)
+      yield* this.#watch(read(message as WatchLeasesRequest), call, signal)
     } finally {
-      count(call.caller.name, -1)
+      this.#add(call.caller.name, -1)
     }
   }
 
-  async function* watch(
-    asked: Asked<WatchLeasesRequest>,
+  #add(caller: string, watches: 1 | -1): void {
+    const ofCaller = (this.#countOfCaller.get(caller) ?? 0) + watches
+    const most = this.#most
+    if (watches > 0 && this.#count >= most) throw overloaded(`has ${most} watches`)
+    if (ofCaller > most / 2)
+      throw overloaded(`has ${most / 2} watches of ${caller}, and half of all is what one caller may have`)
+    this.#count += watches
+    if (ofCaller === 0) this.#countOfCaller.delete(caller)
+    else this.#countOfCaller.set(caller, ofCaller)
+  }
+
+  async *#watch(
+    request: Asked<WatchLeasesRequest>,
     call: Call,
     signal: AbortSignal,
   ): AsyncGenerator<WatchLeasesResponse> {
-    const network = allowedNetwork(call, asked.network)
-    const { after, afterDigest, sendInitialState } = asked
+    const { after, afterDigest, sendInitialState } = request
+    const network = allowedNetwork(call, request.network)
     if (sendInitialState && after !== undefined)
       throw invalidField('after', 'the initial state says where the watch begins; leave one of the two out')
     if (afterDigest !== '' && after === undefined)
       throw invalidField('afterDigest', 'is the digest that was answered beside a position; give both')
-    const image = ofNetwork(await ledger.image(network, { deadline: call.deadline }), network)
+    const image = ofNetwork(await this.#ledger.image(network, { deadline: call.deadline }), network)
     const pools = new Set([...image.pools.values()].map(({ pool }) => pool.name))
-    const unknown = asked.pools.find((name) => !pools.has(name))
+    const unknown = request.pools.find((name) => !pools.has(name))
     if (unknown !== undefined) throw poolNotFound(network, unknown)
     const { head: seq, digest } = image
     checkHead('after', after ?? 0, seq)
-    const node = readableNode(call.caller, asked.node)
-    const { fits, is } = filterOf(asked, node)
-    const from = after === undefined ? { seq, digest } : await hub.place(network, after, afterDigest)
+    const node = readableNode(call.caller, request.node)
+    const filter = filterOf(request, node)
+    const from =
+      after === undefined ? { seq, digest } : await this.#tail.positionAt(network, after, afterDigest)
     call.span.end('OK', '')
 
-    // What happens while it is sent follows it, before the first position: then all is of one number.
-    const upTo = sendInitialState ? yield* heldLeases(network, image, { fits, is }) : seq
-    // At once, so that whoever watches from now on knows since when.
-    if (upTo === seq) yield message([], from)
-    const wants = ({ event: { record }, face, before }: Tailed) =>
-      (fits(stateOf(record), record.node) || (before !== null && fits(before.state, before.node))) &&
-      is(record.owner, face.pool)
-    const toChange = (item: Tailed): LeaseChange => {
-      const { record } = item.event
-      const gone = record.state === 'FREE' || !fits(stateOf(record), record.node)
-      const change = changeFor(network, item)
-      return gone ? { ...change, gone } : change
+    // What happens meanwhile follows before the first position, so that the initial state is of one number.
+    const upTo = sendInitialState ? yield* this.#initialState(network, image, filter) : seq
+    // At once, so that the caller knows from where on it watches.
+    if (upTo === seq) yield response([], from)
+    const message = (items: readonly TailItem[], position: LogPosition) => {
+      const changes = items.map((item) => {
+        const change = changeFor(network, item)
+        return filter.hasLeft(item) ? { ...change, gone: true } : change
+      })
+      return response(changes, sendInitialState && position.seq < upTo ? NO_POSITION : position)
     }
-    const told = (items: readonly Tailed[], position: Place) =>
-      message(items.map(toChange), sendInitialState && position.seq < upTo ? NOWHERE : position)
-    yield* hub.watch({ network, from, upTo, node, wants, message: told }, signal)
+    const { matches } = filter
+    yield* this.#tail.stream({ network, from, upTo, node, matches, message }, signal)
   }
 
   /**
-   * The leases that are held, found as the caller takes them, so that nothing is kept for one who does not. Answers the number
-   * up to which they, and what happened since the beginning, say everything. The order of the records stays while they change;
-   * of an image that was loaded anew they are sent again.
+   * The leases that are held, found as the caller takes them, so that nothing is kept for a slow caller. Returns the number up to
+   * which these leases and the events since the beginning say everything. Records keep their order while they change; when the
+   * image was loaded anew, all are sent again.
    */
-  async function* heldLeases(
+  async *#initialState(
     network: string,
     first: Image,
-    filter: ReturnType<typeof filterOf>,
+    { matchesLease, matchesNow }: Filter,
   ): AsyncGenerator<WatchLeasesResponse, number> {
     let image = first
     let records = image.records.values()
     for (;;) {
-      const { found, isDone } = heldAmong(image, records, filter)
-      const { head } = image
+      const { head, pools } = image
+      let examined = 0
+      const found = records
+        .take(EXAMINED)
+        .filter((record) => {
+          examined += 1
+          return (
+            isHeld(record) &&
+            matchesNow(record.state, record.node) &&
+            matchesLease(record.owner, pools.get(record.poolId)!.pool.name)
+          )
+        })
+        .toArray()
       for (let begin = 0; begin < found.length; begin += CHANGES) {
-        lastTurn = lastTurn.then(() => turn())
-        await lastTurn
+        await this.#nextIteration()
         const some = found.slice(begin, begin + CHANGES)
-        // Of a pool that is deleted by now no lease is held, and what follows tells it.
+        // A pool that was deleted meanwhile has no held lease, and the events that follow say so.
         const held = some.filter(({ poolId }) => image.pools.has(poolId))
-        yield message(
-          held.map((record) => changeOf({ lease: shownPastLease(viewOf(image, record)) })),
-          NOWHERE,
-        )
+        const leases = held.map((record) => changeOf({ lease: shownPastLease(viewOf(image, record)) }))
+        yield response(leases, NO_POSITION)
       }
-      if (isDone) return head
-      // Between two batches, so that nothing is told that is not committed.
-      const now = ofNetwork(await ledger.image(network), network)
+      if (examined < EXAMINED) return head
+      // Between two batches, so that nothing is sent that is not committed.
+      const now = ofNetwork(await this.#ledger.image(network), network)
       if (now !== image) records = now.records.values()
       image = now
     }
   }
 
-  async function* refusing(watch: AsyncIterable<WatchLeasesResponse>): AsyncGenerator<WatchLeasesResponse> {
-    try {
-      yield* watch
-    } catch (error) {
-      throw error instanceof WatchEnded ? new Refused(error.refusal) : error
-    }
-  }
-
-  const desc = LeaseService.method.watchLeases
-  return {
-    path: `/${desc.parent.typeName}/${desc.name}`,
-    desc,
-    roles: LEASE_READERS,
-    stream: (message, call, signal) => refusing(counted(read(message as WatchLeasesRequest), call, signal)),
-    watches: () => watches,
+  /** One message of all initial states in an iteration of the event loop: thousands may begin at once. (1,400 took 15 s.) */
+  #nextIteration(): Promise<void> {
+    this.#iteration = this.#iteration.then(() => setImmediate())
+    return this.#iteration
   }
 }
 
-/** Of the next records those that are held and wanted. */
-function heldAmong(
-  image: Image,
-  records: Iterator<AddressRecord>,
-  { fits, is }: ReturnType<typeof filterOf>,
-) {
-  const found: AddressRecord[] = []
-  for (let n = 0; n < LOOKED_AT && found.length < FOUND; n += 1) {
-    const { value: record, done: isDone } = records.next()
-    if (isDone) return { found, isDone }
-    const pool = () => image.pools.get(record.poolId)!.pool.name
-    if (isHeld(record) && fits(record.state, record.node) && is(record.owner, pool())) found.push(record)
-  }
-  return { found, isDone: false }
-}
-
-const stateOf = ({ state }: AddressRecord): string => (state === 'FREE' ? 'ENDED' : state)
+type Filter = ReturnType<typeof filterOf>
 
 /**
- * `is` looks at what never changes of a lease, `fits` at what may: a lease that fits no longer is told as gone. Both are called for
- * each event and watch, so they allocate nothing.
+ * `matchesLease` compares what of a lease never changes, `matchesNow` what may. They run for each event and watch, so they allocate
+ * nothing.
  */
 function filterOf(
   { states, pools, ownerKind, ownerName, ownerUid }: Asked<WatchLeasesRequest>,
   node: string,
 ) {
   const [wantedStates, wantedPools] = [new Set<string | undefined>(states), new Set(pools)]
-  const isAnyOwner = ownerKind === '' && ownerName === '' && ownerUid === ''
-  const isOwner = ({ kind, name, uid }: Owner) =>
-    (ownerKind === '' || ownerKind === kind) &&
-    (ownerName === '' || ownerName === name) &&
-    (ownerUid === '' || ownerUid === uid)
+  const matchesLease = (owner: Owner | null, pool: string) =>
+    (ownerKind === '' || ownerKind === owner?.kind) &&
+    (ownerName === '' || ownerName === owner?.name) &&
+    (ownerUid === '' || ownerUid === owner?.uid) &&
+    (wantedPools.size === 0 || wantedPools.has(pool))
+  const matchesNow = (state: string, on: string) =>
+    (node === '' || node === on) && (wantedStates.size === 0 || wantedStates.has(state))
+  const isMatching = ({ state, node }: AddressRecord) => matchesNow(state === 'FREE' ? 'ENDED' : state, node)
   return {
-    is: (owner: Owner | null, pool: string) =>
-      (isAnyOwner || (owner !== null && isOwner(owner))) && (wantedPools.size === 0 || wantedPools.has(pool)),
-    fits: (state: string, on: string) =>
-      (node === '' || node === on) && (wantedStates.size === 0 || wantedStates.has(state)),
+    matchesLease,
+    matchesNow,
+    matches: ({ event: { record }, poolInfo, before }: TailItem) =>
+      (isMatching(record) || (before !== null && matchesNow(before.state, before.node))) &&
+      matchesLease(record.owner, poolInfo.pool),
+    /** The lease matched before, and does not any more or has ended. */
+    hasLeft: ({ event: { record } }: TailItem) => record.state === 'FREE' || !isMatching(record),
   }
 }

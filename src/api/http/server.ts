@@ -12,7 +12,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Config } from '../../config.ts'
 import { Health } from '../../gen/grpc/health/v1/health_pb.ts'
 import type { Logger } from '../../telemetry.ts'
-import { watchLeases } from '../handlers/watch-leases.ts'
+import { WatchLeases } from '../handlers/watch-leases.ts'
 import type { Backend, Method } from '../method.ts'
 import { METHODS, RpcServer, SERVICES } from '../rpc-server.ts'
 import type { Tokens } from '../tokens.ts'
@@ -90,7 +90,7 @@ export class ApiServer {
       defaultDeadlineMs: config.deadlineMs,
       log,
     })
-    const watch = watchLeases(options)
+    const watch = new WatchLeases(options)
     const takenWithinMs = options.takenWithinMs ?? TAKEN_WITHIN_MS
     const connect = (grpc: boolean) =>
       new ConnectRpc({ rpc, bytes, stopping, takenWithinMs, log }, { grpc }, [watch], (router) => {
@@ -98,7 +98,7 @@ export class ApiServer {
         addReflection(router, [...SERVICES, Health])
       })
     const tls = config.tls && { ...readTls(config.tls), ...ASKING }
-    this.watches = watch.watches
+    this.watches = () => watch.count
     this.#options = options
     this.#admission = admission
     this.#unary = new UnaryHttp(rpc, bytes, stopping)
