@@ -124,8 +124,7 @@ export async function openJobs(
   // A worker serves no methods: its metrics have a port of their own, and its state with them.
   const reads = createReads(connect('ipledger probes', 1))
   const stopping = new AbortController()
-  const look = () => reads.condition()
-  const health = new HealthState({ look, services: [], stopping: stopping.signal, worker: trouble })
+  const health = new HealthState({ reads, services: [], stopping: stopping.signal, worker: trouble })
   const where = { host: config.host, port: config.metricsPort }
   const pages = await startPages({ health, tokens, metrics, log }, where)
   open.defer(() => pages.close())

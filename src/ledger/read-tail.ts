@@ -60,14 +60,11 @@ export async function readTail(db: Db, network: string, after: number, size: num
     order by t.seq
   `.execute(db)
   const first = rows[0]?.seq === after ? rows.shift()! : null
-  const items = rows.flatMap(
-    ({ text, digest, before_state: state, before_node: node, ...row }): TailItem[] => {
-      if (text === null) return []
-      const before = state === null ? null : { state, node: node ?? '' }
-      const { pool, subnet, gateway } = row
-      return [{ event: eventOf(text) as LeaseEvent, digest, poolInfo: { pool, subnet, gateway }, before }]
-    },
-  )
+  const items: TailItem[] = []
+  for (const { seq: _, text, digest, before_state: state, before_node: node, ...poolInfo } of rows) {
+    const before = state === null ? null : { state, node: node ?? '' }
+    if (text !== null) items.push({ event: eventOf(text) as LeaseEvent, digest, poolInfo, before })
+  }
   const digest = after === 0 ? '' : (first?.digest ?? null)
   const { seq, digest: last } = rows.at(-1) ?? { seq: after, digest: digest ?? '' }
   return { digest, items, position: { seq, digest: last }, isCut: rows.length >= size }

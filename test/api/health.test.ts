@@ -1,4 +1,4 @@
-/** The pages for probes say in words what is wrong, and no more than anybody may know. */
+/** The pages for probes say in text what is wrong, and no more than anybody may know. */
 import { expect, onTestFinished, test } from 'vitest'
 import { HealthState, type WorkerTrouble } from '../../src/api/http/health.ts'
 import { createReads } from '../../src/ledger/reads.ts'
@@ -24,7 +24,7 @@ async function ownHealth(
   })
   const reads = createReads(pool)
   const health = new HealthState({
-    look: () => reads.condition(),
+    reads,
     services: [],
     stopping: stopping.signal,
     ...options,
@@ -34,7 +34,7 @@ async function ownHealth(
 
 test('ready, and nothing to be said', async () => {
   const { health } = await ownHealth()
-  expect(await health.report()).toEqual({ ready: true, words: READY })
+  expect(await health.report()).toEqual({ ready: true, text: READY })
   expect(health.live()).toBe('ipledger is up\n')
 })
 
@@ -46,27 +46,27 @@ test('since when the database does not answer, and again when it does', async ()
     const report = await health.report()
     return !report.ready && report
   })
-  expect(away.words).toMatch(
+  expect(away.text).toMatch(
     /^ipledger is not ready: the database does not answer since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/,
   )
-  expect(away.words).not.toContain('127.0.0.1')
+  expect(away.text).not.toContain('127.0.0.1')
   expect(health.live()).toBe('ipledger is up\n')
   // The same moment, as long as it is away.
   const later = await waitFor(async () => {
     const report = await health.report()
     return report !== away && report
   })
-  expect(later.words.slice(0, 80)).toBe(away.words.slice(0, 80))
+  expect(later.text.slice(0, 80)).toBe(away.text.slice(0, 80))
   proxy.down(false)
   await waitFor(async () => (await health.report()).ready)
 })
 
 test('a network that recovers, or is held, is a warning and no more', async () => {
-  const look = async () => ({ recovering: 2, held: 1 })
-  const health = new HealthState({ look, services: [], stopping: new AbortController().signal })
-  const { ready, words } = await health.report()
+  const reads = { condition: async () => ({ recovering: 2, held: 1 }) }
+  const health = new HealthState({ reads, services: [], stopping: new AbortController().signal })
+  const { ready, text } = await health.report()
   expect(ready).toBe(true)
-  expect(words.split('\n')).toEqual([
+  expect(text.split('\n')).toEqual([
     READY.trim(),
     'warning: 2 networks are RECOVERING, with nothing handed out: ipledger attention',
     'warning: 1 network is held: ipledger attention',
@@ -80,7 +80,7 @@ test('a worker that is started again is a warning, of both pages', async () => {
   const { health } = await ownHealth({ worker: () => trouble })
   const warning =
     'warning: the worker failed at 2026-01-02T03:04:05.000Z and is started again: the log says why\n'
-  expect(await health.report()).toEqual({ ready: true, words: READY + warning })
+  expect(await health.report()).toEqual({ ready: true, text: READY + warning })
   expect(health.live()).toBe(`ipledger is up\n${warning}`)
   trouble = null
   expect(health.live()).toBe('ipledger is up\n')
@@ -92,11 +92,11 @@ test('tables that are missing', async () => {
   await withClient(database.adminUrl, (client) => client.query('drop schema ipledger cascade'))
   const none = await waitFor(async () => {
     const report = await health.report()
-    return report.words.includes('lacks tables') && report
+    return report.text.includes('lacks tables') && report
   })
   expect(none).toEqual({
     ready: false,
-    words: expect.stringMatching(
+    text: expect.stringMatching(
       /^ipledger is not ready: the database lacks tables of ipledger since .*: run ipledger migrate\n$/,
     ),
   })
@@ -107,7 +107,7 @@ test('not ready before the images are loaded', async () => {
   const { health } = await ownHealth({ loaded: () => isLoaded })
   expect(await health.report()).toEqual({
     ready: false,
-    words: 'ipledger is not ready: it loads the images of its networks\n',
+    text: 'ipledger is not ready: it loads the images of its networks\n',
   })
   isLoaded = true
   await waitFor(async () => (await health.report()).ready)
@@ -118,7 +118,7 @@ test('stopping', async () => {
   stopping.abort()
   expect(await health.report()).toEqual({
     ready: false,
-    words: 'ipledger is not ready: it is stopping\n',
+    text: 'ipledger is not ready: it is stopping\n',
   })
   expect(health.live()).toBe('ipledger is up and stopping\n')
 })

@@ -1,53 +1,52 @@
 /**
- * How many calls a process works on at a time. What is beyond it is not refused but not read: connections of HTTP/2 are
- * paused, and over HTTP/1.1 a connection waits with the call that it has brought. (100,000 calls at once took 4 GB, and starved
- * the event loop until every time limit had passed.)
+ * Bounds the calls that a process works on at a time. Calls beyond the bound are not refused but not read: HTTP/2 connections are
+ * paused, and an HTTP/1.1 connection waits with its call. (100,000 calls at once took 4 GB, and starved the event loop until every
+ * time limit had passed.)
  *
- * A call counts from when its message is there until its handler is done, so none that counts waits for something unread. If
- * none is done for a while, as without a database, reading goes on, and what is beyond the bound is refused.
+ * A call counts from the arrival of its message until its handler ends, so that no counted call waits for unread bytes. When no
+ * call ends for a while, as without a database, reading goes on and calls beyond the bound are refused.
  */
 import type { Socket } from 'node:net'
 import { afterRunning } from '../../time-limit.ts'
 import { overloaded } from '../codec/errors.ts'
 
-/** One takes some 40 KB over HTTP/2. */
+/** A call takes some 40 KB over HTTP/2. */
 const MOST_IN_FLIGHT = 4_096
-/** Begun in one turn of the event loop: some 10 ms. */
-const A_TURN = 64
-/** Calls that were read and wait; one packet of a connection may bring as many. */
+/** Calls begun in one iteration of the event loop: some 10 ms. */
+const BEGUN_TOGETHER = 64
+/** Calls that were read and wait. One packet of a connection may bring as many. */
 const MOST_WAITING = 256
-/** Connections that are read again at a time. */
-const READ_AGAIN = 4
-/** Probes wait no longer for their answers. */
+/** Connections that are resumed at a time. */
+const RESUMED_TOGETHER = 4
+/** A probe waits no longer than this. */
 const STUCK_MS = 500
 
 export class Admission {
   readonly #most: number
   #inFlight = 0
-  /** Calls done so far. */
   #done = 0
-  /** No call is done any more. */
+  /** No call has ended for `STUCK_MS`. */
   #isStuck = false
   #isPumping = false
   #waiting: (() => void)[] = []
   readonly #reading = new Set<Socket>()
-  /** Whoever waits for longest is read first. */
+  /** In the order in which they were paused. */
   readonly #paused = new Set<Socket>()
 
   constructor(most = MOST_IN_FLIGHT) {
     this.#most = most
   }
 
-  get #isShut(): boolean {
+  get #isFull(): boolean {
     return this.#inFlight >= this.#most && !this.#isStuck
   }
 
-  /** A call over HTTP/1.1 begins at once, because none waits. */
+  /** A call over HTTP/1.1 may begin at once. */
   get isOpen(): boolean {
-    return !this.#isShut && this.#waiting.length === 0
+    return !this.#isFull && this.#waiting.length === 0
   }
 
-  /** A connection of HTTP/2, which is paused with all others. */
+  /** An HTTP/2 connection, to be paused with all others. */
   add(socket: Socket): void {
     this.#reading.add(socket)
     socket.once('close', () => {
@@ -56,7 +55,7 @@ export class Admission {
     })
   }
 
-  /** Over HTTP/1.1: its connection waits with it. */
+  /** Over HTTP/1.1. */
   beginPaused(socket: Socket, call: () => void): void {
     socket.pause()
     this.beginLater(() => {
@@ -65,14 +64,14 @@ export class Admission {
     })
   }
 
-  /** Over HTTP/2, where a packet may begin many calls, and give them up again. */
+  /** Over HTTP/2, where a packet may begin many calls and cancel them again. */
   beginLater(call: () => void): void {
     this.#waiting.push(call)
-    if (this.#waiting.length >= MOST_WAITING || this.#isShut) this.#pause()
+    if (this.#waiting.length >= MOST_WAITING || this.#isFull) this.#pause()
     this.#pump()
   }
 
-  /** A call begins to be worked on: its message is there. @throws Refused OVERLOADED */
+  /** The message of a call has arrived. @throws Refused OVERLOADED */
   enter(): void {
     if (this.#isStuck && this.#inFlight >= this.#most)
       throw overloaded(`works on ${this.#most} calls, and none of them comes to an end`)
@@ -92,15 +91,15 @@ export class Admission {
     this.#isPumping = true
     setImmediate(() => {
       this.#isPumping = false
-      if (this.#isShut) return this.#pause()
-      const some = this.#waiting.splice(0, A_TURN)
+      if (this.#isFull) return this.#pause()
+      const some = this.#waiting.splice(0, BEGUN_TOGETHER)
       for (const call of some) call()
-      if (this.#waiting.length === 0) this.#read()
+      if (this.#waiting.length === 0) this.#resume()
       if (this.#waiting.length + this.#paused.size > 0) this.#pump()
     })
   }
 
-  /** The event loop reads from whatever is not paused, in one turn. */
+  /** All at once: the event loop reads every connection that is not paused in one iteration. */
   #pause(): void {
     for (const socket of this.#reading) {
       handleOf(socket)?.readStop()
@@ -109,8 +108,8 @@ export class Admission {
     this.#reading.clear()
   }
 
-  #read(): void {
-    for (const socket of this.#paused.values().take(READ_AGAIN)) {
+  #resume(): void {
+    for (const socket of this.#paused.values().take(RESUMED_TOGETHER)) {
       this.#paused.delete(socket)
       this.#reading.add(socket)
       handleOf(socket)?.readStart()
@@ -128,7 +127,7 @@ export class Admission {
   }
 }
 
-/** Sockets of HTTP/2 have no pause() of their own that stops reading; this is what that of HTTP/1.1 calls. */
+/** `pause()` does not stop the reading of an HTTP/2 socket; these are what it calls for HTTP/1.1. */
 function handleOf(socket: Socket): { readStart(): void; readStop(): void } | null {
   return (socket as unknown as { readonly _handle: ReturnType<typeof handleOf> })._handle
 }

@@ -1,9 +1,8 @@
 /**
- * Connect, the library: gRPC, gRPC-Web, streams, compressed bodies. Every method is answered as by unary-http.ts.
+ * gRPC, gRPC-Web, streams and compressed bodies, by the Connect library. Methods answer as in unary-http.ts.
  *
- * Connect answers some malformed requests with `internal` (a body that is no message) or without a reason (too large,
- * unknown JSON field). An error that Connect made itself is rewritten when it aborts the call, which is before it is put on
- * the wire, in every protocol.
+ * The library answers some malformed requests with `internal` (a body that is no message) or without a reason (too large, unknown
+ * JSON field). Such an error is rewritten when it aborts the call, which in every protocol is before it is sent.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
@@ -40,15 +39,15 @@ import { page, refuseMethod } from './pages.ts'
 import type { RequestBytes } from './request-bytes.ts'
 import { subjectOf } from './tls.ts'
 
-/** Bytes that are no UTF-8 would each become the replacement character, and two owners one. */
+/** Else bytes that are no UTF-8 become the replacement character, and two owners one. */
 const STRICT_UTF8 = { textDecoder: new TextDecoder('utf-8', { fatal: true }) }
 
 const CALL = createContextKey<Call | null>(null)
 const SOCKET = createContextKey<object | undefined>(undefined)
-/** Ends the connection's stream, whatever is still to be written. */
+/** Ends the response at once, even if bytes are still to be written. */
 const CUT = createContextKey<() => void>(() => {})
 
-/** Codes of errors that Connect makes because of what was sent. */
+/** Codes of errors that the library makes because of the request. */
 const ABOUT_THE_REQUEST: ReadonlySet<Code> = new Set([
   Code.Internal,
   Code.InvalidArgument,
@@ -64,7 +63,7 @@ type Options = {
   readonly rpc: RpcServer
   readonly bytes: RequestBytes
   readonly stopping: AbortSignal
-  /** A caller of a stream that takes nothing for so long is cut off. */
+  /** A stream whose caller takes nothing for so long is cut off. */
   readonly takenWithinMs: number
   readonly log: Logger
 }
@@ -74,7 +73,7 @@ export class ConnectRpc {
   readonly #protocols: { readonly grpc: boolean; readonly grpcWeb: true; readonly connect: true }
   readonly #handlers: ReadonlyMap<string, UniversalHandler>
 
-  /** `open` registers what anybody may call, without a token; its requests are small. */
+  /** `open` registers services without tokens; their requests are small. */
   constructor(
     options: Options,
     { grpc }: { readonly grpc: boolean },
@@ -97,7 +96,7 @@ export class ConnectRpc {
     this.#handlers = new Map(router.handlers.map((one) => [one.requestPath, one]))
   }
 
-  /** How a call begins. The protocols once more: the library forgets them where a method has options of its own. */
+  /** How a call begins. With the protocols: a method's own options replace the router's. */
   #gate(method: Method | Stream) {
     const { rpc } = this.#options
     return {
@@ -220,7 +219,7 @@ async function* counted(
 const ENVELOPED = /^application\/(?:grpc|connect\+)/
 const PREFIX_BYTES = 5
 
-/** A call has one message. The library would keep each that comes, also millions of empty ones. */
+/** Refuses a second message. The library would keep all, also millions of empty ones. */
 async function* oneEnvelope(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const prefix = Buffer.alloc(PREFIX_BYTES)
   let seen = 0
@@ -233,7 +232,7 @@ async function* oneEnvelope(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/** gRPC wants only what is not printable ASCII, and "%", percent-encoded; the library encodes every space. */
+/** gRPC percent-encodes only "%" and what is not printable ASCII; the library encodes spaces too. */
 function withPlainMessage(headers: Headers | undefined): void {
   if (headers === undefined) return
   const set = (name: string, value: string) => {
@@ -248,7 +247,7 @@ function withPlainMessage(headers: Headers | undefined): void {
 }
 
 function refuseMalformed({ signal, values }: HandlerContext, maxBytes: number): void {
-  // Nothing is heard of an abort that has happened already, so such a call is not begun.
+  // A signal that is aborted already emits no event.
   if (signal.aborted) throw deadlinePassed()
   signal.addEventListener('abort', () => {
     const error: unknown = signal.reason
@@ -258,7 +257,7 @@ function refuseMalformed({ signal, values }: HandlerContext, maxBytes: number): 
       const { code, rawMessage, message, details } = isTooLarge ? tooLarge(maxBytes) : invalidField('', why)
       Object.assign(error, { code, rawMessage, message, details })
     }
-    // Of a call whose handler is not reached; any other ends with its answer, or by now nobody waits for it.
+    // For a call whose handler is not reached; any other has ended with its answer.
     const call = values.get(CALL)
     if (call !== null) endCall(call.span, error)
   })

@@ -1,11 +1,11 @@
 /**
- * Is it up, and can it do its work? `grpc.health.v1` and, in words, the two pages for probes.
+ * `grpc.health.v1` and the text of the two pages for probes.
  *
- * `/healthz` is about the process: it runs and is not stopping. `/readyz` and gRPC health, also of the empty service name,
- * are about what it serves with: the database answers, has its tables, and at start the images are loaded. An orchestrator
- * that restarts what is not live asks `/healthz`, so that it does not restart ipledger because the database is away.
+ * `/healthz` says that the process runs. `/readyz` and gRPC health, also of the empty service name, say that it can serve: the
+ * database answers and has its tables, and at start the images are loaded. Liveness probes ask `/healthz`, so that no orchestrator
+ * restarts ipledger because the database is away.
  *
- * Anybody may ask, so no name of a network, a host or a role is told.
+ * Probes need no token, so an answer names no network, host or role.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect'
@@ -13,9 +13,9 @@ import {
   type Health,
   HealthCheckResponse_ServingStatus as Status,
 } from '../../gen/grpc/health/v1/health_pb.ts'
-import { type Condition, ReadsUnavailable } from '../../ledger/reads.ts'
+import { type Condition, type Reads, ReadsUnavailable } from '../../ledger/reads.ts'
 
-/** An answer of the database stands for this long: probes come from anybody. */
+/** The database is asked no more often: probes need no token. */
 const FRESH_MS = 1_000
 const WATCH_EVERY_MS = 2_000
 
@@ -23,52 +23,52 @@ const WATCH_EVERY_MS = 2_000
 export type WorkerTrouble = { readonly since: number }
 
 export type HealthOptions = {
-  readonly look: () => Promise<Condition>
+  readonly reads: Pick<Reads, 'condition'>
   readonly services: readonly string[]
   readonly stopping: AbortSignal
-  /** The images of networks that were there at start are loaded. By default they are loaded at first use. */
+  /** Whether the images that are loaded at start are there. By default an image is loaded at first use. */
   readonly loaded?: (() => boolean) | undefined
-  /** Null: it runs, or is not ours. */
+  /** Null: it runs, or is not of this process. */
   readonly worker?: (() => WorkerTrouble | null) | undefined
 }
 
-type Looked = { readonly ready: boolean; readonly words: string; readonly condition?: Condition }
+type Readiness = { readonly ready: boolean; readonly text: string; readonly condition?: Condition }
 
 export class HealthState {
   readonly #options: HealthOptions
-  #last: { readonly at: number; readonly looked: Promise<Looked> } | undefined
+  #last: { readonly at: number; readonly readiness: Promise<Readiness> } | undefined
   #failingSince: number | undefined
 
   constructor(options: HealthOptions) {
     this.#options = options
   }
 
-  async #look(): Promise<Looked> {
-    const { look, loaded } = this.#options
+  async #readiness(): Promise<Readiness> {
+    const { reads, loaded } = this.#options
     try {
-      const condition = await look()
+      const condition = await reads.condition()
       this.#failingSince = undefined
       if (loaded?.() === false)
-        return { ready: false, words: 'not ready: it loads the images of its networks' }
-      return { ready: true, words: 'ready: the database answers', condition }
+        return { ready: false, text: 'not ready: it loads the images of its networks' }
+      return { ready: true, text: 'ready: the database answers', condition }
     } catch (error) {
       this.#failingSince ??= Date.now()
-      return { ready: false, words: `not ready: ${whyNot(error, this.#failingSince)}` }
+      return { ready: false, text: `not ready: ${whyNot(error, this.#failingSince)}` }
     }
   }
 
-  #recently(): Promise<Looked> {
+  #recentReadiness(): Promise<Readiness> {
     const now = performance.now()
     if (this.#last === undefined || now - this.#last.at > FRESH_MS)
-      this.#last = { at: now, looked: this.#look() }
-    return this.#last.looked
+      this.#last = { at: now, readiness: this.#readiness() }
+    return this.#last.readiness
   }
 
   async #statusOf(service: string): Promise<Status> {
     const { services, stopping } = this.#options
     if (service !== '' && !services.includes(service)) return Status.SERVICE_UNKNOWN
     if (stopping.aborted) return Status.NOT_SERVING
-    return (await this.#recently()).ready ? Status.SERVING : Status.NOT_SERVING
+    return (await this.#recentReadiness()).ready ? Status.SERVING : Status.NOT_SERVING
   }
 
   #warnings({ recovering, held }: Partial<Condition> = {}): string {
@@ -82,17 +82,17 @@ export class HealthState {
     return all.map((warning) => (warning ? `warning: ${warning}\n` : '')).join('')
   }
 
-  /** The page for "is it up?" */
+  /** The page `/healthz`. */
   live(): string {
     return `ipledger is up${this.#options.stopping.aborted ? ' and stopping' : ''}\n${this.#warnings()}`
   }
 
-  /** The page for "can it do its work?" */
-  async report(): Promise<{ readonly ready: boolean; readonly words: string }> {
+  /** The page `/readyz`. */
+  async report(): Promise<{ readonly ready: boolean; readonly text: string }> {
     if (this.#options.stopping.aborted)
-      return { ready: false, words: 'ipledger is not ready: it is stopping\n' }
-    const { ready, words, condition } = await this.#recently()
-    return { ready, words: `ipledger is ${words}\n${this.#warnings(condition)}` }
+      return { ready: false, text: 'ipledger is not ready: it is stopping\n' }
+    const { ready, text, condition } = await this.#recentReadiness()
+    return { ready, text: `ipledger is ${text}\n${this.#warnings(condition)}` }
   }
 
   /** `List` is unimplemented. */
@@ -123,7 +123,7 @@ function networks(count: number): string {
   return `${count} ${count === 1 ? 'network is' : 'networks are'}`
 }
 
-/** Relations, schemas, columns that are not there. */
+/** A relation, schema or column is missing. */
 const NO_TABLES: ReadonlySet<string> = new Set(['42P01', '3F000', '42703'])
 const NOT_ALLOWED = '42501'
 
@@ -136,7 +136,7 @@ function whyNot(error: unknown, since: number): string {
   return `the database does not answer ${at}${code === '' ? '' : ` (${code})`}`
 }
 
-/** A SQLSTATE or a code of the system; no message, which may name hosts and roles. */
+/** A SQLSTATE or a code of the system; a message may name hosts and roles. */
 function codeOf(error: unknown): string {
   if (!(error instanceof Error)) return ''
   if (error instanceof AggregateError) return codeOf(error.errors[0])

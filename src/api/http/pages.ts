@@ -1,7 +1,7 @@
 /**
- * What is served beside the methods: the pages for probes, the description of the methods, and what Prometheus reads.
- * Anybody may read all but the last. Metrics name networks, pools and sources, so they are for callers who may list all of
- * these: without tokens every caller on this machine, else an auditor, orchestrator or admin of every network.
+ * The pages beside the methods: probes, the description of the methods, metrics. Only metrics need a token. They name networks,
+ * pools and sources, so their callers must be allowed to list these: an auditor, orchestrator or admin of every network. Without a
+ * token file every caller on this machine is.
  */
 import { once } from 'node:events'
 import * as http from 'node:http'
@@ -20,18 +20,18 @@ import { subjectOf } from './tls.ts'
 export type Pages = {
   readonly health: Pick<HealthState, 'live' | 'report'>
   readonly tokens: Tokens
-  /** Null: nobody asked for it. */
+  /** Null: not turned on. */
   readonly metrics: ((request: http.IncomingMessage, response: http.ServerResponse) => void) | null
   readonly log: Logger
 }
 
 const OPENAPI = JSON.stringify(openapi)
-type Answers = (request: http.IncomingMessage, response: http.ServerResponse) => void | Promise<void>
+type Answer = (request: http.IncomingMessage, response: http.ServerResponse) => void | Promise<void>
 
-export function createPages({ health, tokens, metrics, log }: Pages): Answers {
-  const tellMetrics: Answers = (request, response) => {
+export function createPages({ health, tokens, metrics, log }: Pages): Answer {
+  const answerMetrics: Answer = (request, response) => {
     if (metrics === null)
-      return page(response, 404, 'nobody asked for metrics: start with IPLEDGER_METRICS=yes\n')
+      return page(response, 404, 'metrics are not turned on: start with IPLEDGER_METRICS=yes\n')
     try {
       const caller = tokens.authenticate(request.headers.authorization, subjectOf(request.socket))
       checkRole(caller, READERS, 'to read metrics')
@@ -45,13 +45,13 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
     metrics(request, response)
   }
 
-  const pages: Readonly<Record<string, Answers>> = {
+  const pages: Readonly<Record<string, Answer>> = {
     '/healthz': (_request, response) => page(response, 200, health.live()),
     '/readyz': async (_request, response) => {
-      const { ready, words } = await health.report()
-      page(response, ready ? 200 : 503, words)
+      const { ready, text } = await health.report()
+      page(response, ready ? 200 : 503, text)
     },
-    '/metrics': tellMetrics,
+    '/metrics': answerMetrics,
     '/openapi.json': (_request, response) => page(response, 200, OPENAPI, 'application/json'),
   }
 
@@ -74,7 +74,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answers {
 const NO_PAGE =
   'there is no such page; a method is called by POST /ipledger.v1.<Service>/<Method>, see /openapi.json\n'
 
-/** Of a process that serves nothing else: a worker. */
+/** For a worker, which serves nothing else. */
 export async function startPages(
   pages: Pages,
   { host, port }: { readonly host: string; readonly port: number },
@@ -98,12 +98,12 @@ export async function startPages(
 export function page(
   response: http.ServerResponse | http2.Http2ServerResponse,
   status: number,
-  words: string,
+  text: string,
   type = 'text/plain; charset=utf-8',
 ): void {
   response.statusCode = status
   response.setHeader('content-type', type)
-  response.end(words)
+  response.end(text)
 }
 
 /** 405 names the methods that are allowed (RFC 9110, 15.5.6). */
@@ -116,8 +116,8 @@ export function refuseMethod(
 }
 
 /**
- * Without tokens: a page of some other site whose name points here could speak as admin; its Host header gives it away (DNS
- * rebinding). True when it was refused.
+ * Against DNS rebinding: without tokens a page of another site whose name points here could act as admin, but its Host header
+ * shows that name. True: refused.
  */
 export function refuseHost(
   host: string | undefined,
@@ -132,14 +132,14 @@ export function refuseHost(
 const NOT_LOOPBACK =
   'Without tokens this server answers only to names of the loopback interface: call it as 127.0.0.1 or localhost.\n'
 
-/** @throws StartRefused when the port cannot be had now */
+/** @throws StartRefused when the port is not free */
 export async function checkPort(host: string, port: number, variable: string): Promise<void> {
   const server = createServer()
   await listen(server, host, port, variable)
   await closeServer(server)
 }
 
-/** @throws StartRefused when the port cannot be had; `variable` is what sets it */
+/** `variable` sets the port. @throws StartRefused when it is not free */
 export async function listen(server: Server, host: string, port: number, variable: string): Promise<number> {
   try {
     await once(server.listen({ host, port }), 'listening')

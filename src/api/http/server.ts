@@ -80,7 +80,7 @@ export class ApiServer {
     const { reads, tokens, config, logger: log, metrics = null, worker, loaded } = options
     const stopping = this.#stopping.signal
     const services = SERVICES.map(({ typeName }) => typeName)
-    const health = new HealthState({ look: () => reads.condition(), services, stopping, worker, loaded })
+    const health = new HealthState({ reads, services, stopping, worker, loaded })
     const admission = new Admission(options.callsInFlight)
     const bytes = new RequestBytes()
     const rpc = new RpcServer({

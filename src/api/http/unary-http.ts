@@ -1,9 +1,7 @@
 /**
- * The way most calls take: one message in, one message out, JSON or binary, uncompressed, over HTTP/1.1. That is
- * Connect's unary protocol, where the body is the message and nothing else; spoken here directly because the library
- * spends four times the processor's time on it, most of it on web Headers, URLs and abort signals that no handler looks at.
- *
- * Every other format (gRPC-Web, compression) goes on to the library unread.
+ * Connect's unary protocol over HTTP/1.1, JSON or binary, uncompressed: the body is the message. Most calls come so. Done here
+ * because the library takes four times the processor time, mostly for Headers, URLs and abort signals that no handler uses. It
+ * gets every other format (gRPC-Web, compression) unread.
  */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -60,8 +58,8 @@ export class UnaryHttp {
           traceparent: headers.traceparent as string | undefined,
         })
       } catch (error) {
-        // Answered when the request has arrived: a connection closed while its caller still sends is reset, and the
-        // answer lost with it. What is too long is not worth reading.
+        // First the request is read: a connection that is closed while its caller still sends is reset, and the answer
+        // lost with it. A request that is too long is not worth it.
         if (!isTooLong) await new Promise((resolve) => request.once('end', resolve).resume())
         throw error
       }
@@ -69,13 +67,13 @@ export class UnaryHttp {
       const body = await receive(request, response, most, this.#bytes)
       const message = await decode(method, body, format)
       const answer = await this.#rpc.answer(method, method.decode(message), call)
-      // As text, which goes out in one piece with the header; bytes take a second buffer.
+      // Text goes out in one piece with the header; bytes take a second buffer.
       if (format === 'json') this.#send(response, 200, JSON_TYPE, JSON.stringify(answer))
       else this.#send(response, 200, BINARY_TYPE, toBinary(method.desc.output, messageOf(method, answer)))
       call.span.end('OK', '')
     } catch (error) {
       const refusal = this.#rpc.toConnectError(method, call, error)
-      // Of no further use to a caller who sends what nobody reads.
+      // The rest of the request is not read, so the connection is of no further use.
       if (!request.complete) response.setHeader('connection', 'close')
       const text = JSON.stringify(errorToJson(refusal, undefined))
       this.#send(response, codeToHttpStatus(refusal.code), JSON_TYPE, text)
