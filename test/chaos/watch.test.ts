@@ -135,10 +135,10 @@ test(
         // Lost after some messages; the next goes on where it was, mostly elsewhere.
         let left = 1 + pick(60)
         connections += 1
-        for await (const told of watchLeases(any(), { ...filter, after })) {
-          for (const { lease, type, gone } of told.changes)
+        for await (const one of watchLeases(any(), { ...filter, after })) {
+          for (const { lease, type, gone } of one.changes)
             seen.push(`${lease!.version} ${type}${gone ? ' gone' : ''}`)
-          after = told.position
+          after = one.position
           left -= 1
           if (left === 0 || (upto !== undefined && after >= upto)) break
           if (isSlow) await delay(20)
@@ -174,9 +174,9 @@ test(
     expect(log.length).toBeGreaterThanOrEqual(EVENTS)
     for (const { filter, seen } of results)
       expect({ filter, ...differing(seen, matching(log, filter)) }).toEqual({ filter })
-    const told = results.reduce((sum, { seen }) => sum + seen.length, 0)
+    const sent = results.reduce((sum, { seen }) => sum + seen.length, 0)
     const connections = results.reduce((sum, one) => sum + one.connections, 0)
-    console.log(`${log.length} events, ${told} told over ${connections} connections`)
+    console.log(`${log.length} events, ${sent} sent over ${connections} connections`)
     for (const one of services) await stop(one)
   },
   IS_LONG ? 900_000 : 180_000,

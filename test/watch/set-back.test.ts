@@ -1,14 +1,14 @@
 /**
- * A data directory that is set back under a running watch: what the copy does not have is in no mirror at the end, whoever runs on,
- * is started anew or writes meanwhile.
+ * A data directory is set back under a running watch. At the end no mirror has what the copy lacks, whether the service runs on or
+ * is started anew, and whether another process writes meanwhile.
  */
 import { execFileSync } from 'node:child_process'
-import { createServer } from 'node:net'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { createClient, createLeaseMirror, type IpledgerClient, watchLeases } from '../../src/client/client.ts'
 import type { Lease } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { serve, stop } from '../e2e/commands.ts'
 import { withClient } from '../support/database.ts'
+import { freePort } from '../support/prometheus.ts'
 import { startTestServer } from '../support/server.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -22,14 +22,6 @@ const copy = (from: string, to: string) => {
   execFileSync('rm', ['-rf', to])
   execFileSync('cp', ['-a', from, to])
 }
-
-const freePort = () =>
-  new Promise<number>((resolve) => {
-    const listener = createServer().listen(0, '127.0.0.1', () => {
-      const address = listener.address() as { readonly port: number }
-      listener.close(() => resolve(address.port))
-    })
-  })
 
 const lines = (leases: readonly Lease[]) =>
   leases
@@ -106,8 +98,8 @@ test.each<[string, After]>([
   const mirror = createLeaseMirror()
   const end = new AbortController()
   const watch = (async () => {
-    for await (const told of watchLeases(client, { sendInitialState: true }, { signal: end.signal }))
-      mirror.follow(told)
+    for await (const one of watchLeases(client, { sendInitialState: true }, { signal: end.signal }))
+      mirror.follow(one)
   })()
   onTestFinished(async () => {
     end.abort()

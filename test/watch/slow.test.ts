@@ -1,8 +1,8 @@
-/** What a watch costs that is not read, and how many there may be. */
+/** The cost of a watch whose caller does not read, and the limits on watches. */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { create, type Message } from '@bufbuild/protobuf'
-import { ConnectError } from '@connectrpc/connect'
+import { type Client, ConnectError } from '@connectrpc/connect'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { WatchLeases } from '../../src/api/handlers/watch-leases.ts'
 import type { Call } from '../../src/api/method.ts'
@@ -52,8 +52,8 @@ async function networkOf(leases: number, ends: boolean): Promise<string> {
 
 const CALLER = { name: 'tester', role: 'admin', networks: null, node: null } as const
 
-/** A watch in this process, which is read by whoever has it. */
-function opened(asked: object, watches = new WatchLeases({ ...running, secrets: {} })) {
+/** A watch in this process. */
+function opened(request: object, watches = new WatchLeases({ ...running, secrets: {} })) {
   const abort = new AbortController()
   onTestFinished(() => abort.abort())
   const call: Call = {
@@ -63,8 +63,8 @@ function opened(asked: object, watches = new WatchLeases({ ...running, secrets: 
     traceId: null,
     span: new RpcSpan('LeaseService/WatchLeases', 'connectrpc', undefined),
   }
-  const told = watches.stream(create(WatchLeasesRequestSchema, asked), call, abort.signal)
-  return told[Symbol.asyncIterator]() as AsyncIterator<Message, void> as AsyncIterator<
+  const sent = watches.stream(create(WatchLeasesRequestSchema, request), call, abort.signal)
+  return sent[Symbol.asyncIterator]() as AsyncIterator<Message, void> as AsyncIterator<
     WatchLeasesResponse,
     void
   >
@@ -74,15 +74,15 @@ describe('a watch that is not read keeps its position and one message', () => {
   test.each([
     ['of what happened', true, { after: 0n }],
     ['of the initial state', false, { sendInitialState: true }],
-  ])('%s', async (_, ends, asked) => {
+  ])('%s', async (_, ends, request) => {
     const network = await networkOf(2_000, ends)
     const watches = new WatchLeases({ ...running, secrets: {} })
     const count = 100
-    await opened({ network, ...asked }, watches).next()
+    await opened({ network, ...request }, watches).next()
     const before = heap()
     const slow: AsyncIterator<WatchLeasesResponse>[] = []
     for (let n = 0; n < count; n += 1) {
-      const watch = opened({ network, ...asked }, watches)
+      const watch = opened({ network, ...request }, watches)
       await watch.next()
       await watch.next()
       slow.push(watch)
@@ -98,7 +98,7 @@ describe('a watch that is not read keeps its position and one message', () => {
   })
 })
 
-test('what happens while the initial state is sent is told before the first position', async () => {
+test('what happens while the initial state is sent comes before the first position', async () => {
   const network = await networkOf(1_500, false)
   const page = { network, pageSize: 1_000 }
   const { leases, nextPageToken } = await ok('LeaseService/ListLeases', page)
@@ -149,29 +149,27 @@ test('a caller has half of the watches, and one too many is overloaded', async (
   const client = clientOf(LeaseService, urls(server), 'grpc')
   const abort = new AbortController()
   onTestFinished(() => abort.abort())
-  /** Null: it goes on. */
-  const watch = async (token: string): Promise<string | null> => {
-    const headers = { authorization: `Bearer ${token}` }
-    const told = client.watchLeases({}, { headers, signal: abort.signal })
-    try {
-      await told[Symbol.asyncIterator]().next()
-      return null
-    } catch (error) {
-      return ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason ?? 'none'
-    }
-  }
-  expect((await Promise.all(Array.from({ length: 5 }, () => watch(one)))).filter(isRefused)).toEqual(
-    Array.from({ length: 3 }, () => 'OVERLOADED'),
-  )
+  const watch = (token: string) => begin(client, abort.signal, { authorization: `Bearer ${token}` })
+  expect(
+    (await Promise.all(Array.from({ length: 5 }, () => watch(one)))).filter((reason) => reason !== null),
+  ).toEqual(Array.from({ length: 3 }, () => 'OVERLOADED'))
   expect(await Promise.all([watch(other), watch(other)])).toEqual([null, null])
   expect(await watch(third)).toBe('OVERLOADED')
   abort.abort()
   await waitFor(() => server.watches() === 0)
 })
 
-const isRefused = (reason: string | null): boolean => reason !== null
+/** Why a watch is refused; null: it goes on. */
+async function begin(client: Client<typeof LeaseService>, signal: AbortSignal, headers = {}) {
+  try {
+    await client.watchLeases({}, { headers, signal })[Symbol.asyncIterator]().next()
+    return null
+  } catch (error) {
+    return ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason ?? 'none'
+  }
+}
 
-test('watches for which the ledger has no place are overloaded', async () => {
+test('watches beyond the ledger’s queue are overloaded', async () => {
   const ledger = await openLedger({ url: running.database.serviceUrl, limits: { queued: 2 } })
   onTestFinished(() => ledger.close())
   const server = await serverOn({ ...running, ledger })
@@ -179,33 +177,24 @@ test('watches for which the ledger has no place are overloaded', async () => {
   const client = clientOf(LeaseService, urls(server), 'grpc')
   const abort = new AbortController()
   onTestFinished(() => abort.abort())
-  const reasons = await Promise.all(
-    Array.from({ length: 50 }, async () => {
-      try {
-        await client.watchLeases({}, { signal: abort.signal })[Symbol.asyncIterator]().next()
-        return 'watches'
-      } catch (error) {
-        return ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason ?? 'none'
-      }
-    }),
-  )
-  expect(new Set(reasons)).toEqual(new Set(['watches', 'OVERLOADED']))
+  const reasons = await Promise.all(Array.from({ length: 50 }, () => begin(client, abort.signal)))
+  expect(new Set(reasons)).toEqual(new Set([null, 'OVERLOADED']))
 })
 
 test('watches that are late leave the other reads their connections', async () => {
   const network = await networkOf(100, true)
   const counts = { now: 0, most: 0 }
-  const tail: typeof running.reads.tail = async (...asked) => {
+  const tail: typeof running.reads.tail = async (...request) => {
     counts.now += 1
     counts.most = Math.max(counts.most, counts.now)
-    return running.reads.tail(...asked).finally(() => {
+    return running.reads.tail(...request).finally(() => {
       counts.now -= 1
     })
   }
   const watches = new WatchLeases({ ...running, reads: { ...running.reads, tail }, secrets: {} })
   const late = Array.from({ length: 20 }, () => opened({ network, after: 0n }, watches))
   await Promise.all(late.map((watch) => watch.next()))
-  const told = await Promise.all(late.map((watch) => watch.next()))
-  expect(new Set(told.map(({ value }) => value!.changes.length))).toEqual(new Set([50]))
+  const sent = await Promise.all(late.map((watch) => watch.next()))
+  expect(new Set(sent.map(({ value }) => value!.changes.length))).toEqual(new Set([50]))
   expect(counts.most).toBe(2)
 })

@@ -19,33 +19,37 @@ import { waitFor } from '../support/wait-for.ts'
 const running = await useService()
 const { ok } = running.call
 
-type Told = readonly WatchLeasesResponse[]
+type Sent = readonly WatchLeasesResponse[]
 type Options = {
   readonly protocol?: Protocol
   readonly on?: Running
   readonly token?: string
-  readonly sofar?: (one: WatchLeasesResponse) => void
+  readonly each?: (one: WatchLeasesResponse) => void
 }
 
 /** Reads a watch until `enough`, and ends it. */
-async function watched(asked: object, enough: (told: Told) => boolean, options: Options = {}): Promise<Told> {
+async function watched(
+  request: object,
+  enough: (sent: Sent) => boolean,
+  options: Options = {},
+): Promise<Sent> {
   const { protocol = 'grpc', on = running, token } = options
   const abort = new AbortController()
   const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` }
-  const told: WatchLeasesResponse[] = []
-  const called = { signal: abort.signal, timeoutMs: 0, headers }
-  const watch = clientOf(LeaseService, on, protocol).watchLeases(asked, called)
+  const sent: WatchLeasesResponse[] = []
+  const call = { signal: abort.signal, timeoutMs: 0, headers }
+  const watch = clientOf(LeaseService, on, protocol).watchLeases(request, call)
   for await (const one of watch) {
-    told.push(one)
-    options.sofar?.(one)
-    if (enough(told)) break
+    sent.push(one)
+    options.each?.(one)
+    if (enough(sent)) break
   }
   abort.abort()
-  return told
+  return sent
 }
 
-async function refused(asked: object, options: Options = {}) {
-  const error = await watched(asked, () => false, options).then(
+async function refused(request: object, options: Options = {}) {
+  const error = await watched(request, () => false, options).then(
     () => null,
     (thrown: unknown) => ConnectError.from(thrown),
   )
@@ -53,17 +57,17 @@ async function refused(asked: object, options: Options = {}) {
   return { reason, metadata, message: error!.rawMessage }
 }
 
-const changes = (told: Told) => told.flatMap((one) => one.changes)
+const changes = (sent: Sent) => sent.flatMap((one) => one.changes)
 /** `10.0.0.1 lease.reserved`, with `!` where it is gone. */
-const lines = (told: Told) =>
-  changes(told).map(({ lease, type, gone }) => `${lease!.address} ${type}${gone ? '!' : ''}`)
-const upto = (count: number) => (told: Told) => changes(told).length >= count
+const lines = (sent: Sent) =>
+  changes(sent).map(({ lease, type, gone }) => `${lease!.address} ${type}${gone ? '!' : ''}`)
+const upto = (count: number) => (sent: Sent) => changes(sent).length >= count
 
 async function world() {
   const network = await newNetwork(running, { cooldown: '0s' })
   const reserve = async (name: string, more: object = {}, claims: object[] = [{ pool: 'web' }]) => {
-    const asked = { network, owner: { kind: 'pod', name, ...more }, claims, confirmed: true }
-    return (await ok('LeaseService/Reserve', asked)).leases[0]
+    const request = { network, owner: { kind: 'pod', name, ...more }, claims, confirmed: true }
+    return (await ok('LeaseService/Reserve', request)).leases[0]
   }
   const release = (lease: { leaseId: string }) => ok('LeaseService/Release', { leaseId: lease.leaseId })
   const quarantine = (lease: { leaseId: string }) =>
@@ -74,50 +78,50 @@ async function world() {
 test('how many are open is known', async () => {
   const { network, reserve } = await world()
   const counts: number[] = []
-  const sofar = ({ changes: [change] }: WatchLeasesResponse) => {
+  const each = ({ changes: [change] }: WatchLeasesResponse) => {
     if (change === undefined) void reserve('a')
     else counts.push(running.server.watches())
   }
   await waitFor(() => running.server.watches() === 0)
-  await watched({ network }, upto(1), { sofar })
+  await watched({ network }, upto(1), { each })
   expect(counts).toEqual([1])
   await waitFor(() => running.server.watches() === 0)
 })
 
-describe('what is told', () => {
+describe('what is sent', () => {
   test.each<Protocol>(['grpc', 'connect json', 'connect binary', 'grpc-web'])(
     'over %s: the leases that are held, at one number, and each event after it',
     async (protocol) => {
       const { network, reserve, release } = await world()
       const [a, b] = [await reserve('a'), await reserve('b')]
       await release(a)
-      const told = await watched(
+      const sent = await watched(
         { network, sendInitialState: true },
-        (sofar) => {
-          if (sofar.at(-1)!.position > 0n && changes(sofar).length === 1) void reserve('c').then(release)
-          return changes(sofar).length === 3
+        (soFar) => {
+          if (soFar.at(-1)!.position > 0n && changes(soFar).length === 1) void reserve('c').then(release)
+          return changes(soFar).length === 3
         },
         { protocol },
       )
-      expect(lines(told)).toEqual([`${b.address} `, '10.0.0.3 lease.reserved', '10.0.0.3 lease.released!'])
-      const [held, reserved, released] = changes(told)
+      expect(lines(sent)).toEqual([`${b.address} `, '10.0.0.3 lease.reserved', '10.0.0.3 lease.released!'])
+      const [held, reserved, released] = changes(sent)
       expect(held!.lease).toMatchObject({ leaseId: b.leaseId, version: BigInt(b.version) })
-      expect(told.find(({ position }) => position > 0n)!.position).toBe(reserved!.lease!.version - 1n)
-      expect(told.at(-1)!.position).toBe(released!.lease!.version)
+      expect(sent.find(({ position }) => position > 0n)!.position).toBe(reserved!.lease!.version - 1n)
+      expect(sent.at(-1)!.position).toBe(released!.lease!.version)
       expect(released).toMatchObject({ cause: 'Release', lease: { leaseId: reserved!.lease!.leaseId } })
     },
   )
 
-  test('all there is to hold, more than one message takes, is told before the first position', async () => {
+  test('an initial state of several messages is sent before the first position', async () => {
     const { network } = await world()
     const requests = Array.from({ length: 250 }, (_, n) => ({ owner: { kind: 'pod', name: `p${n}` } }))
     await ok('LeaseService/BatchReserve', { network, requests })
-    const told = await watched({ network, sendInitialState: true }, (sofar) => sofar.at(-1)!.position > 0n)
-    expect(told.map((one) => [one.changes.length, one.position > 0n])).toEqual([
+    const sent = await watched({ network, sendInitialState: true }, (soFar) => soFar.at(-1)!.position > 0n)
+    expect(sent.map((one) => [one.changes.length, one.position > 0n])).toEqual([
       ...Array.from({ length: 5 }, () => [50, false]),
       [0, true],
     ])
-    expect(new Set(lines(told)).size).toBe(250)
+    expect(new Set(lines(sent)).size).toBe(250)
   })
 
   test('from a number on, from the first event on, and again from where a watch ended', async () => {
@@ -138,35 +142,35 @@ describe('what is told', () => {
     const { network } = await world()
     const requests = Array.from({ length: 230 }, (_, n) => ({ owner: { kind: 'pod', name: `p${n}` } }))
     await ok('LeaseService/BatchReserve', { network, requests })
-    const told = await watched({ network, after: 0n }, (sofar) => changes(sofar).length === 230)
-    expect(told.map((one) => one.changes.length)).toEqual([0, 50, 50, 50, 50, 30])
-    for (const { position: after, digest: afterDigest } of told.slice(1)) {
+    const sent = await watched({ network, after: 0n }, (soFar) => changes(soFar).length === 230)
+    expect(sent.map((one) => one.changes.length)).toEqual([0, 50, 50, 50, 50, 30])
+    for (const { position: after, digest: afterDigest } of sent.slice(1)) {
       const [first] = await watched({ network, after, afterDigest }, () => true)
       expect(first).toMatchObject({ position: after, digest: afterDigest })
     }
     const { digest } = (await ok('NetworkService/GetNetwork', { name: network })).network
-    expect(told.at(-1)!.digest).toBe(digest)
+    expect(sent.at(-1)!.digest).toBe(digest)
   })
 
-  test('pools, nodes and owners are told apart', async () => {
+  test('filters by pool, node and owner', async () => {
     const { network, reserve } = await world()
     await ok('PoolService/CreatePool', { network, name: 'other', cidr: '10.1.0.0/24' })
     await reserve('a', { node: 'n1' })
     await reserve('b', { node: 'n2', uid: 'u' })
     await reserve('c', { node: 'n2' }, [{ pool: 'other' }])
     await reserve('d', { node: 'n1' }, [{ pool: 'other' }])
-    const told = async (filter: object) =>
-      changes(await watched({ network, after: 0n, ...filter }, (sofar) => sofar.at(-1)!.position > 5n)).map(
+    const ownersOf = async (filter: object) =>
+      changes(await watched({ network, after: 0n, ...filter }, (soFar) => soFar.at(-1)!.position > 5n)).map(
         ({ lease }) => lease!.owner!.name,
       )
-    expect(await told({ node: 'n1' })).toEqual(['a', 'd'])
-    expect(await told({ node: 'n2', pools: ['web'] })).toEqual(['b'])
-    expect(await told({ pools: ['other'] })).toEqual(['c', 'd'])
-    expect(await told({ ownerUid: 'u' })).toEqual(['b'])
-    expect(await told({ ownerKind: 'pod', ownerName: 'c' })).toEqual(['c'])
+    expect(await ownersOf({ node: 'n1' })).toEqual(['a', 'd'])
+    expect(await ownersOf({ node: 'n2', pools: ['web'] })).toEqual(['b'])
+    expect(await ownersOf({ pools: ['other'] })).toEqual(['c', 'd'])
+    expect(await ownersOf({ ownerUid: 'u' })).toEqual(['b'])
+    expect(await ownersOf({ ownerKind: 'pod', ownerName: 'c' })).toEqual(['c'])
   })
 
-  test('a lease that leaves what is watched is gone, and is not told of any more', async () => {
+  test('a lease that leaves what is watched is gone, and is not sent any more', async () => {
     const { network, reserve, release, quarantine } = await world()
     const [a, b] = [await reserve('a', { node: 'n1' }), await reserve('b', { node: 'n1' })]
     await quarantine(a)
@@ -179,7 +183,7 @@ describe('what is told', () => {
     await reserve('b', { node: 'n2' })
     await release(b)
     const end = await reserve('end', { node: 'n1' })
-    const isEnd = (told: Told) => changes(told).some(({ lease }) => lease!.leaseId === end.leaseId)
+    const isEnd = (sent: Sent) => changes(sent).some(({ lease }) => lease!.leaseId === end.leaseId)
     expect(
       lines(await watched({ network, after: 0n, states: [LeaseState.ACTIVE], node: 'n1' }, isEnd)),
     ).toEqual([
@@ -191,18 +195,18 @@ describe('what is told', () => {
     ])
   })
 
-  test('a watch that sees nothing of what happens advances all the same', async () => {
+  test('a watch that matches no event advances all the same', async () => {
     const { network, reserve } = await world()
     const before = (await ok('NetworkService/GetNetwork', { name: network })).network.head
-    const told = await watched({ network, node: 'nowhere' }, (sofar) => {
-      if (sofar.length === 1) void reserve('a')
-      return sofar.at(-1)!.position > BigInt(before)
+    const sent = await watched({ network, node: 'nowhere' }, (soFar) => {
+      if (soFar.length === 1) void reserve('a')
+      return soFar.at(-1)!.position > BigInt(before)
     })
-    expect(changes(told)).toEqual([])
+    expect(changes(sent)).toEqual([])
   })
 })
 
-describe('who may not, and what cannot be', () => {
+describe('what is refused, and what ends a watch', () => {
   test.each([
     [{ network: 'nowhere' }, { reason: 'NETWORK_NOT_FOUND' }],
     [{ pools: ['nowhere'] }, { reason: 'POOL_NOT_FOUND' }],
@@ -216,8 +220,8 @@ describe('who may not, and what cannot be', () => {
       { reason: 'VERSION_MISMATCH', metadata: { number: '1' } },
     ],
     [{ afterDigest: 'f'.repeat(64) }, { reason: 'INVALID_FIELD', metadata: { field: 'afterDigest' } }],
-  ])('%o', async (asked, expected) => {
-    expect(await refused({ network: 'default', ...asked })).toMatchObject(expected)
+  ])('%o', async (request, expected) => {
+    expect(await refused({ network: 'default', ...request })).toMatchObject(expected)
   })
 
   test('an agent watches its own node, named or not', async () => {
@@ -263,7 +267,7 @@ describe('who may not, and what cannot be', () => {
       metadata: { number: String(lost) },
     })
     // What the copy has is watched on, through the beginning of its era.
-    const isPast = (told: Told) => told.at(-1)!.position > lost
+    const isPast = (sent: Sent) => sent.at(-1)!.position > lost
     expect(changes(await watched({ network, after: head }, isPast, { on: restored }))).toEqual([])
   })
 
@@ -323,9 +327,9 @@ describe('who may not, and what cannot be', () => {
 
   test('a server that stops says so', async () => {
     const server = await serverOn(running)
-    const told: bigint[] = []
-    const ended = refused({}, { on: urls(server), sofar: ({ position }) => told.push(position) })
-    await waitFor(() => told.length > 0)
+    const positions: bigint[] = []
+    const ended = refused({}, { on: urls(server), each: ({ position }) => positions.push(position) })
+    await waitFor(() => positions.length > 0)
     await server.close()
     expect(await ended).toMatchObject({
       reason: 'OVERLOADED',
