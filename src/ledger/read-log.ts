@@ -168,11 +168,9 @@ async function readPage(
     order by page.seq ${order}
   `.execute(db)
   const found = rows.filter(({ text }) => text !== null)
-  const entries = found.slice(0, size).map(({ text, what, pool, subnet, gateway }) => ({
-    event: eventOf(text!),
-    poolInfo: { pool, subnet, gateway },
-    what,
-  }))
+  const entries = found
+    .slice(0, size)
+    .map(({ text, what, end: _, ...poolInfo }) => ({ event: eventOf(text!), poolInfo, what }))
   return { entries, next: found.length > size ? entries.at(-1)!.event.seq : rows[0]!.end }
 }
 

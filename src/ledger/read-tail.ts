@@ -27,13 +27,10 @@ export type TailPage = {
 }
 
 /** Last events of networks, by name. */
-export async function readHeads(
-  db: Db,
-  networks: readonly string[],
-): Promise<ReadonlyMap<string, LogPosition>> {
+export async function readHeads(db: Db, names: readonly string[]): Promise<ReadonlyMap<string, LogPosition>> {
   const { rows } = await sql<LogPosition & { network: string }>`
     select n.network, coalesce(h.seq, 0) as seq, coalesce(h.digest, '') as digest
-    from unnest(${networks}::text[]) as n (network)
+    from unnest(${names}::text[]) as n (network)
     left join lateral (select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
       where e.network_id = n.network order by e.seq desc limit 1) h on true
   `.execute(db)

@@ -138,10 +138,9 @@ const NO_SUBJECT = { lease: null, pool: null, networkSettings: null, closed: nul
 type Subject = Partial<Pick<Shown<auditPb.Event>, keyof typeof NO_SUBJECT>>
 
 /** What it is about, in the field of its kind; what it was decided on, as evidence. */
-function subjectOf(network: string, event: LedgerEvent, poolInfo: PoolInfo): Subject {
+function subjectOf(network: string, event: LedgerEvent, pool: PoolInfo): Subject {
   const { seq, at } = event
-  if ('record' in event)
-    return { lease: shownRecord(network, event.record, poolInfo), evidence: event.details }
+  if ('record' in event) return { lease: shownRecord(network, event.record, pool), evidence: event.details }
   switch (event.type) {
     case 'pool.created':
     case 'pool.updated':

@@ -66,6 +66,7 @@ export class WatchLeases implements Stream {
   readonly #tail: LogTail
   readonly #most: number
   #count = 0
+  readonly watches = () => this.#count
   readonly #countOfCaller = new Map<string, number>()
   #iteration: Promise<void> = Promise.resolve()
 
@@ -73,11 +74,6 @@ export class WatchLeases implements Stream {
     this.#ledger = ledger
     this.#tail = new LogTail(reads)
     this.#most = mostWatches
-  }
-
-  /** How many watches are open. */
-  get count(): number {
-    return this.#count
   }
 
   async *stream(message: Message, call: Call, signal: AbortSignal): AsyncGenerator<WatchLeasesResponse> {

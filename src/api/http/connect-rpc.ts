@@ -188,10 +188,13 @@ export class ConnectRpc {
       log.debug({ err: error }, 'request without a usable authority')
       return page(response, 400, 'the Host header is missing or malformed\n')
     }
-    const body = counted(input.body as AsyncIterable<Uint8Array>, (length) => {
-      size += length
-      bytes.add(connection, length)
-    })
+    const body = (async function* () {
+      for await (const chunk of input.body as AsyncIterable<Uint8Array>) {
+        size += chunk.length
+        bytes.add(connection, chunk.length)
+        yield chunk
+      }
+    })()
     const hasOne =
       handler.method.methodKind !== 'bidi_streaming' && ENVELOPED.test(input.header.get('content-type') ?? '')
     try {
@@ -203,16 +206,6 @@ export class ConnectRpc {
       log.debug({ method: handler.method.name, err: error }, 'answer not delivered')
       response.destroy()
     }
-  }
-}
-
-async function* counted(
-  body: AsyncIterable<Uint8Array>,
-  count: (bytes: number) => void,
-): AsyncGenerator<Uint8Array> {
-  for await (const chunk of body) {
-    count(chunk.length)
-    yield chunk
   }
 }
 

@@ -98,7 +98,7 @@ export class ApiServer {
         addReflection(router, [...SERVICES, Health])
       })
     const tls = config.tls && { ...readTls(config.tls), ...ASKING }
-    this.watches = () => watch.count
+    this.watches = watch.watches
     this.#options = options
     this.#admission = admission
     this.#unary = new UnaryHttp(rpc, bytes, stopping)
