@@ -1,153 +1,79 @@
 /**
- * Gauges that come from the database: how full pools are, what is held, which sources are silent, what waits. Read when somebody
- * collects, over the connections for reads: what is cheap at most every ten seconds, what counts leases once a minute. How full
- * pools are and what waits is what a job wrote last.
+ * Gauges that come from the database: how full pools are, what is held, which sources are silent, what waits. They are read when
+ * they are collected: the cheap ones at most every ten seconds, those that count leases once a minute. How full pools are and what
+ * waits is what a job wrote last.
  *
- * - A database that is away or silent holds up nobody: a collection waits `WAIT_MS` for what is being read and goes on with
- *   what is known; what is older than a minute or two is left out, and `ipledger_database_up` says so.
- * - At most `MOST` networks, pools and sources; `ipledger_series_left_out` says how many are not there.
+ * - A collection waits `WAIT_MS` for the database and goes on with what is known. What is older than a minute or two is left out,
+ *   and `ipledger_database_up` says so.
+ * - At most `MOST_SERIES` networks, pools and sources; `ipledger_series_left_out` counts the others.
  * - Every process that serves reads them: in a query over several processes take the maximum, not the sum.
  */
 import type pg from 'pg'
-import { ERA_BITS } from './core/policy.ts'
+import { GAUGES, SLOW_GAUGES } from './ledger/sql/metrics.ts'
 import { ask } from './postgres/on-connection.ts'
 import {
   expectNetwork,
   type Logger,
-  MOST_SERIES as MOST,
+  MOST_SERIES,
   noLongerThan,
   type Reading,
   type ReadMetric,
 } from './telemetry.ts'
 
 const WAIT_MS = 1_500
-
-/** Rows of metric, labels and value. */
-type Row = { readonly metric: ReadMetric; readonly labels: string[]; readonly value: number }
-type Part = { readonly everyMs: number; readonly text: string }
-
-/** The networks that gauges are about. */
-const N = `n as materialized (select * from ipledger.network order by network_id limit ${MOST})`
-
-const NETWORKS = `
-  with ${N}
-  select g.metric, g.labels, g.value::float8 as value
-    from n
-    left join ipledger.event b on n.era > 0 and b.network_id = n.network_id and b.seq = n.era::bigint << ${ERA_BITS}
-    left join ipledger.verification v on v.network_id = n.network_id
-   cross join lateral (values
-     ('ipledger.era', array[n.network_id], n.era::numeric),
-     ('ipledger.era.begun.timestamp.seconds', array[n.network_id], extract(epoch from b.at)),
-     ('ipledger.network.state', array[n.network_id, 'READY'], (n.recovering is null)::int),
-     ('ipledger.network.state', array[n.network_id, 'RECOVERING'], (n.recovering is not null)::int),
-     ('ipledger.verify.age.seconds', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(v.finished_at, n.created_at)))),
-     ('ipledger.verify.differences', array[n.network_id], coalesce(json_array_length(v.findings), 0))) as g (metric, labels, value)
-   where g.value is not null
-  union all
-  select 'ipledger.holds', array[h.network, h.hold], 1 from n join ipledger_audit.holds h on h.network = n.network_id
-  union all
-  select 'ipledger.attention', array[a.network_id, a.code], sum(a.count)
-    from n join ipledger.attention a on a.network_id = n.network_id group by a.network_id, a.code
-  union all
-  select 'ipledger.series.left_out', array['networks'], greatest(0, count(*) - ${MOST}) from ipledger.network`
-
-const SOURCES = `
-  with ${N},
-  s as materialized (
-    select s.network, s.source, s.status, s.lag, s.interval from n join ipledger_audit.sources s on s.network = n.network_id
-  )
-  select 'ipledger.sources' as metric, array[s.network, s.status] as labels, count(*)::float8 as value
-    from s group by s.network, s.status
-  union all
-  (select g.metric, array[s.network, s.source], extract(epoch from g.value)::float8
-     from (select * from s where s.status <> 'retired' order by s.network, s.source limit ${MOST}) s
-    cross join lateral (values ('ipledger.source.lag.seconds', greatest(s.lag, interval '0')), ('ipledger.source.interval.seconds', s.interval)) as g (metric, value))
-  union all
-  select 'ipledger.series.left_out', array['sources'], greatest(0, count(*) - ${MOST}) from ipledger.source s where s.state <> 'RETIRED'`
-
-const POOLS = `
-  with p as materialized (select * from ipledger.pool order by network_id, pool_id limit ${MOST})
-  select g.metric, g.labels, g.value::float8 as value
-    from p
-    left join lateral (
-      select * from ipledger.pool_sample s
-       where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '5 minutes'
-       order by s.at desc limit 1) s on true
-   cross join lateral (values
-     ('ipledger.pool.draining', array[p.network_id, p.name], (p.settings ->> 'draining')::boolean::int::numeric),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'free'], s.free),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'cooling'], s.cooling),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'reserved'], s.reserved),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'active'], s.active),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'quarantined'], s.quarantined),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'excluded'], s.excluded)) as g (metric, labels, value)
-   where g.value is not null
-  union all
-  select 'ipledger.series.left_out', array['pools'], greatest(0, count(*) - ${MOST}) from ipledger.pool`
-
-const FORECAST = `
-  select 'ipledger.pool.exhausted_in.seconds' as metric, array[f.network, f.pool] as labels, extract(epoch from f.exhausted_in)::float8 as value
-    from ipledger_audit.pool_forecast f where f.exhausted_in is not null limit ${MOST}`
-
-const LEASES = `
-  with ${N}
-  select 'ipledger.quarantined_leases' as metric, array[q.network, q.quarantine_reason] as labels, count(*)::float8 as value
-    from n join ipledger_audit.quarantines q on q.network = n.network_id group by q.network, q.quarantine_reason
-  union all
-  select 'ipledger.suspects', array[k.network_id, case k.answer when 'wanted' then 'waiting' else k.answer end], count(*)
-    from n join ipledger.lookup k on k.network_id = n.network_id group by k.network_id, k.answer`
-
-const OFTEN_MS = 10_000
-const SELDOM_MS = 60_000
-const PARTS: readonly Part[] = [
-  { everyMs: OFTEN_MS, text: NETWORKS },
-  { everyMs: OFTEN_MS, text: SOURCES },
-  { everyMs: OFTEN_MS, text: POOLS },
-  { everyMs: SELDOM_MS, text: FORECAST },
-  { everyMs: SELDOM_MS, text: LEASES },
-]
 /** Beyond this and its interval a part is no longer known. */
 const KNOWN_FOR_MS = 60_000
 
+type Part = { readonly everyMs: number; readonly text: string }
+const PARTS: readonly Part[] = [
+  ...GAUGES.map((text) => ({ everyMs: 10_000, text })),
+  ...SLOW_GAUGES.map((text) => ({ everyMs: 60_000, text })),
+]
+
+type Row = { readonly metric: ReadMetric; readonly labels: string[]; readonly value: number }
 type Known = { readonly at: number; readonly readings: readonly Reading[] }
 
-/** Answers what is known; waits a moment for what is being read. */
-export function createObserved(
-  database: pg.Pool,
-  log: Pick<Logger, 'warn'>,
-): () => Promise<readonly Reading[]> {
-  const known = new Map<Part, Known>()
-  let isUp = false
-  let reading: Promise<void> | undefined
+export class Observed {
+  readonly #database: pg.Pool
+  readonly #log: Pick<Logger, 'warn'>
+  readonly #known = new Map<Part, Known>()
+  #isUp = false
+  #reading: Promise<void> | undefined
 
-  async function readPart(part: Part): Promise<void> {
-    const at = performance.now()
-    const rows = await ask<Row>(database, part.text)
-    known.set(part, { at, readings: rows.map(({ metric, labels, value }) => [metric, labels, value]) })
-    for (const { metric, labels } of rows) if (metric === 'ipledger.era') expectNetwork(labels[0]!)
+  constructor(database: pg.Pool, log: Pick<Logger, 'warn'>) {
+    this.#database = database
+    this.#log = log
   }
 
-  async function readDue(): Promise<void> {
+  async collect(): Promise<readonly Reading[]> {
+    this.#reading ??= this.#readDue().finally(() => {
+      this.#reading = undefined
+    })
+    await noLongerThan(WAIT_MS, this.#reading)
+    for (const [part, { at }] of this.#known)
+      if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) this.#known.delete(part)
+    const found = [...this.#known.values()].flatMap(({ readings }) => readings)
+    return [['ipledger.database.up', [], this.#isUp && this.#known.size > 0 ? 1 : 0], ...found]
+  }
+
+  async #readDue(): Promise<void> {
     try {
       for (const part of PARTS) {
-        const before = known.get(part)
-        if (before === undefined || performance.now() - before.at >= part.everyMs) await readPart(part)
+        const before = this.#known.get(part)
+        if (before === undefined || performance.now() - before.at >= part.everyMs) await this.#read(part)
       }
-      isUp = true
+      this.#isUp = true
     } catch (error) {
-      if (isUp) log.warn({ err: error }, 'metrics of the database cannot be read')
-      isUp = false
+      if (this.#isUp) this.#log.warn({ err: error }, 'metrics of the database cannot be read')
+      this.#isUp = false
     }
   }
 
-  return async () => {
-    reading ??= readDue().finally(() => {
-      reading = undefined
-    })
-    await noLongerThan(WAIT_MS, reading)
-    for (const [part, { at }] of known)
-      if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) known.delete(part)
-    const found = [...known.values()].flatMap(({ readings }) => readings)
-    return [['ipledger.database.up', [], isUp && known.size > 0 ? 1 : 0], ...found]
+  async #read(part: Part): Promise<void> {
+    const at = performance.now()
+    const rows = await ask<Row>(this.#database, part.text, [MOST_SERIES])
+    const readings = rows.map(({ metric, labels, value }) => [metric, labels, value] as const)
+    this.#known.set(part, { at, readings })
+    for (const { metric, labels } of rows) if (metric === 'ipledger.era') expectNetwork(labels[0]!)
   }
 }

@@ -13,11 +13,11 @@ import { Unavailable } from './ledger/ledger.ts'
 import { type OpenLedger, openLedger } from './ledger/open.ts'
 import type { Reads } from './ledger/reads.ts'
 import { createReads } from './ledger/reads.ts'
-import { createObserved } from './observed.ts'
+import { Observed } from './observed.ts'
 import { createPool } from './postgres/connect.ts'
 import { type Database, openDatabase } from './postgres/database.ts'
 import { createAskedSources } from './sources/ask.ts'
-import { createIntake } from './sources/intake.ts'
+import { Intake } from './sources/intake.ts'
 import { readSourceSecrets } from './sources/settings.ts'
 import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
 
@@ -62,7 +62,8 @@ export async function openService(
   const { database, ledger, intake, secrets, metrics } = parts
   const pool = parts.connect('ipledger reads', config.readConnections)
   const reads = createReads(pool)
-  open.defer(addGauges(createObserved(pool, log)))
+  const observed = new Observed(pool, log)
+  open.defer(addGauges(() => observed.collect()))
   const worker = options.worker ? { worker: (await parts.startJobs()).trouble } : {}
   const loading = new AbortController()
   open.defer(() => loading.abort())
@@ -158,7 +159,7 @@ async function openParts(
     const onLost = (err: Error): void => log.warn({ err }, `a connection of ${applicationName} was lost`)
     return open.adopt(createPool({ url, applicationName, max, onLost }), (one) => one.end())
   }
-  const intake = createIntake({ ledger, database: connect('ipledger intake', INTAKE_CONNECTIONS), log })
+  const intake = new Intake({ ledger, database: connect('ipledger intake', INTAKE_CONNECTIONS), log })
   const startJobs = async () => {
     const pools = {
       jobs: connect('ipledger jobs', config.jobConnections, database.jobsUrl),

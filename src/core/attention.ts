@@ -46,6 +46,7 @@ export type Use = keyof typeof BARS
 
 export type Bar = {
   readonly cause: Cause
+  readonly code: 'NETWORK_RECOVERING' | 'HELD'
   readonly since: number
   /** What is not done, and what ends that. */
   readonly text: string
@@ -72,7 +73,13 @@ function barOfRecovery(image: Image, since: number): Bar {
       ? `until every enabled source has sent two counted reports in era ${network!.era}; see: ipledger network get ${name}`
       : `and because ${why}, only an operator ends that: ipledger recover --end ${name}`
   const text = `network ${name} is RECOVERING: nothing is handed out or taken back ${end}`
-  return { cause: 'RECOVERING', since, text, retryAfterMs: why === null ? 1_000 : null }
+  return {
+    cause: 'RECOVERING',
+    code: 'NETWORK_RECOVERING',
+    since,
+    text,
+    retryAfterMs: why === null ? 1_000 : null,
+  }
 }
 
 function barOfHold(name: string, cause: HoldCause, { at: since, details }: Hold, now: number): Bar {
@@ -82,7 +89,7 @@ function barOfHold(name: string, cause: HoldCause, { at: since, details }: Hold,
   const end = until === null ? '' : `${new Date(until).toISOString()}, or until `
   const command = `${isAhead ? `ipledger recover ${name}, or ` : ''}ipledger network resume ${name}`
   const text = `network ${name} is held (${cause}): ${why}. Nothing is ${what} until ${end}an operator ends the hold: ${command}`
-  return { cause, since, text, retryAfterMs: until === null ? null : Math.max(0, until - now) }
+  return { cause, code: 'HELD', since, text, retryAfterMs: until === null ? null : Math.max(0, until - now) }
 }
 
 // Recovery.
@@ -303,8 +310,7 @@ export function* attentionOf(present: Present & Findings): Generator<Attention> 
   const { era, unknownSources } = image.network!
   for (const { message, foundAt } of differences)
     yield item('PROJECTION_DIFFERS', foundAt, `, the first: ${message}`)
-  for (const { cause, since, text } of barsOf(image, now, 'REAP_ABSENT'))
-    yield item(cause === 'RECOVERING' ? 'NETWORK_RECOVERING' : 'HELD', since, '', { text })
+  for (const { code, since, text } of barsOf(image, now, 'REAP_ABSENT')) yield item(code, since, '', { text })
   const unknown = recoveryOf(present)?.unknown ?? []
   for (const { source, node, at } of unknownSources)
     if (unknown.includes(source))

@@ -330,6 +330,15 @@ export function expiresAt(
   return confirmableUntil(record, reapPolicy(poolOf(image, record).reapPolicy).confirmGraceMs)
 }
 
+/** When it expired; null: it has not. */
+export function expiredAt(
+  context: Pick<Batch, 'image' | 'without' | 'now'>,
+  record: AddressRecord,
+): number | null {
+  const due = expiresAt(context, record)
+  return due === null || context.now <= due ? null : due
+}
+
 export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'>): Answer | Refusal {
   const { image } = batch
   const { labels } = command

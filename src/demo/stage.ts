@@ -18,7 +18,7 @@ import { createJudge } from '../jobs/judge.ts'
 import { createPool } from '../postgres/connect.ts'
 import { callersUrl, openService } from '../serve.ts'
 import { createAskedSources } from '../sources/ask.ts'
-import { createIntake } from '../sources/intake.ts'
+import { Intake } from '../sources/intake.ts'
 import { createLogger } from '../telemetry.ts'
 
 const CALLERS = {
@@ -54,7 +54,7 @@ export async function openStage(
   const context: JobContext = {
     database: pool,
     ledger,
-    intake: createIntake({ ledger, database: pool, log }),
+    intake: new Intake({ ledger, database: pool, log }),
     asked: createAskedSources({}),
     log,
     signal: new AbortController().signal,

@@ -1,15 +1,16 @@
 /**
- * Reservations whose caller promised to confirm and did not: once the deadline and its grace are over, the ledger is asked to
- * reap them at the version that was judged. What happened to a lease since makes it refuse, and nothing is lost.
+ * Reaps reservations that were not confirmed as promised, once the deadline and its grace are over. The command names the version
+ * that was judged, so the ledger refuses it if anything has happened to the lease since.
  */
 import { barsOf } from '../core/attention.ts'
-import { expiresAt } from '../core/decide-lease.ts'
+import { expiredAt } from '../core/decide-lease.ts'
 import type { AddressRecord } from '../core/event.ts'
 import type { Image } from '../core/image.ts'
 import type { RuleName } from '../core/rules.ts'
-import { commandOf, inEachImage, type Job, sift } from './job.ts'
+import { scanInSlices } from '../in-slices.ts'
+import { commandOf, inEachImage, type Job } from './job.ts'
 
-/** Half a batch of the ledger, so that callers who wait behind one never wait long. Not measured. */
+/** Half a batch of the ledger, so that callers behind it wait briefly. Not measured. */
 const AT_ONCE = 500
 
 export const expire: Job = (context) =>
@@ -17,7 +18,7 @@ export const expire: Job = (context) =>
     const { ledger, signal } = context
     const pick = (record: AddressRecord) => (isOverdue(image, record, ledger.now()) ? record : null)
     let reaped = 0
-    for await (const due of sift(image.records.values(), pick, AT_ONCE, signal)) {
+    for await (const due of scanInSlices(image.records.values(), pick, AT_ONCE, signal)) {
       const command = { ...commandOf(network, 'expire', 'NEVER_CONFIRMED'), type: 'expire' } as const
       const outcomes = await Promise.all(
         due.map(({ token, seq: version }) => ledger.submit({ ...command, token, version })),
@@ -33,6 +34,5 @@ export function isOverdue(
   now: number,
   without: ReadonlySet<RuleName> = new Set(),
 ): boolean {
-  const at = barsOf(image, now, 'REAP').length > 0 ? null : expiresAt({ image, without }, record)
-  return at !== null && at < now
+  return expiredAt({ image, without, now }, record) !== null && barsOf(image, now, 'REAP').length === 0
 }

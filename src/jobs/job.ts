@@ -1,16 +1,15 @@
 import type pg from 'pg'
 import type { Image } from '../core/image.ts'
-import { inSlices } from '../in-slices.ts'
 import type { Ledger } from '../ledger/ledger.ts'
+import { NETWORK_NAMES } from '../ledger/sql/jobs.ts'
 import { ask } from '../postgres/on-connection.ts'
 import type { AskedSources } from '../sources/ask.ts'
 import type { Intake } from '../sources/intake.ts'
 import type { Logger } from '../telemetry.ts'
 
 /**
- * Something that is done again and again. A job finds what is to be done in tables or in an image, never in what an earlier
- * run left; the ledger decides it. It works in slices of a few milliseconds, may be killed between any two of them, and may
- * run twice at once.
+ * Something that is done again and again. A job finds its work in tables or in an image, never in what an earlier run left; the
+ * ledger decides it. A job works in slices of a few milliseconds. It may be killed between two of them, and may run twice at once.
  */
 export type Job = (context: JobContext) => Promise<Done>
 
@@ -28,7 +27,7 @@ export type JobContext = {
 /** What a run did, by name; logged when anything was. */
 export type Done = Readonly<Record<string, number>>
 
-/** What every command of a job says of itself. */
+/** The fields that all commands of a job have. */
 export const commandOf = (network: string, job: string, cause: string) => ({
   network,
   actor: { name: `job:${job}`, node: null },
@@ -38,20 +37,19 @@ export const commandOf = (network: string, job: string, cause: string) => ({
   traceId: null,
 })
 
-/** Said one by one; with the database away every network fails. */
-const MOST_SAID = 20
+/** Failures that are logged one by one: with the database away every network fails. */
+const MOST_LOGGED = 20
 
 /**
- * One network after the other: all of them, or these. The sums of what was done in each. One that fails holds up none of the
- * others: it is said, and the job fails with the first such failure when it has been to all.
+ * One network after the other: all of them, or these. The sums of what was done in each. A network that fails is logged and the
+ * others go on; the job fails with the first such failure at the end.
  */
 export async function inEachNetwork(
   { database, signal, log }: Pick<JobContext, 'database' | 'signal' | 'log'>,
   work: (network: string) => Promise<Done>,
   these?: readonly string[],
 ): Promise<Done> {
-  const all = 'select network_id from ipledger.network order by network_id'
-  const names = these ?? (await ask<{ network_id: string }>(database, all)).map((row) => row.network_id)
+  const names = these ?? (await namesOf(database, NETWORK_NAMES))
   const sums: Record<string, number> = {}
   const failures: unknown[] = []
   for (const network of names) {
@@ -61,14 +59,19 @@ export async function inEachNetwork(
     } catch (error) {
       if (signal.aborted) throw error
       failures.push(error)
-      if (failures.length <= MOST_SAID) log.error({ network, err: error }, 'a job failed in this network')
+      if (failures.length <= MOST_LOGGED) log.error({ network, err: error }, 'a job failed in this network')
     }
   }
   if (failures.length > 0) throw failures[0]
   return sums
 }
 
-/** With the image of each, whose reading also ends a hold for the clock that is over. */
+/** Networks, by a statement. */
+export async function namesOf(database: pg.Pool, statement: string): Promise<readonly string[]> {
+  return (await ask<{ network_id: string }>(database, statement)).map((row) => row.network_id)
+}
+
+/** With the image of each. Reading it also ends a hold for the clock that is over. */
 export function inEachImage(
   context: JobContext,
   work: (network: string, image: Image) => Promise<Done>,
@@ -77,24 +80,4 @@ export function inEachImage(
     const image = await context.ledger.image(network)
     return image === null ? {} : work(network, image)
   })
-}
-
-/** What `pick` makes of items, without its nulls, so many at a time; by turns with everything else that the process does. */
-export async function* sift<T, R>(
-  items: Iterable<T>,
-  pick: (item: T) => R | null,
-  most: number,
-  signal: AbortSignal,
-): AsyncGenerator<readonly R[]> {
-  let found: R[] = []
-  for await (const slice of inSlices(items, signal))
-    for (const item of slice) {
-      const picked = pick(item)
-      if (picked !== null) found.push(picked)
-      if (found.length < most) continue
-      yield found
-      found = []
-      if (signal.aborted) return
-    }
-  if (found.length > 0) yield found
 }

@@ -1,11 +1,10 @@
 /**
- * Leases that no source lists live: judged, asked after, and taken back on proof. Their sources are asked when answers are all
- * that is lacking: those that are asked here and now, those that report with the answer to their next report (a row of
- * `lookup` whose answer is `wanted`). An answer proves something for a few reports only, so a run stays for most of its
- * minute as long as answers are awaited.
+ * Judges leases that no source lists live, asks their sources, and reaps on proof. Sources are asked when only answers are missing:
+ * pulled ones here and now, reporting ones with the answer to their next report (a row of `lookup` whose answer is `wanted`). An
+ * answer proves something for a few reports only, so a run stays for most of its minute while answers are awaited.
  *
- * The questions of a lease are asked together, so that its answers are of one time. Until they are asked again the wait
- * doubles, up to an hour, for as long as nothing changes at the lease.
+ * The questions of a lease are asked together, so that its answers are of one time. The wait before they are asked again doubles, up
+ * to an hour, for as long as nothing changes at the lease.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { barsOf, type Coverage, coverageOf } from '../core/attention.ts'
@@ -15,47 +14,32 @@ import { type HeldRecord, type Image, isHeld, isListed } from '../core/image.ts'
 import { type Judgement, judge as judgeOne, judgeProof, type Question } from '../core/judge.ts'
 import { POLICY } from '../core/policy.ts'
 import type { RuleName } from '../core/rules.ts'
-import { freshnessOf, lookUpOf } from '../ledger/tables.ts'
+import { scanInSlices } from '../in-slices.ts'
+import { readFreshness, readLookUps } from '../ledger/read-sources.ts'
+import { lastEvent } from '../ledger/sql/head.ts'
+import { ANSWERED, KEEP_ANSWERS } from '../ledger/sql/look-ups.ts'
+import type { Row } from '../ledger/tables.ts'
 import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countJudgement, countLookup } from '../telemetry.ts'
-import { commandOf, inEachNetwork, type Job, type JobContext, sift } from './job.ts'
+import { commandOf, inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Suspects whose evidence is read at once. */
 const AT_ONCE = 200
-/** Questions that sources are asked at a time. */
+/** Questions to sources at a time. */
 const ASKED_AT_ONCE = 8
-const LOOK_EVERY_MS = 2_000
+const POLL_MS = 2_000
 /** Of a minute. */
 const STAY_MS = 50_000
 
 const NO_RULES: ReadonlySet<RuleName> = new Set()
-/** Those that need what the image lacks. */
+/** Rules that need more than the image. */
 const READ_RULES: ReadonlySet<RuleName> = new Set(['EVERY_WITNESS_MISSES', 'LOOK_UP_SAYS_GONE'])
-
-const FRESHNESS = `select r.* from ipledger.source_report r where r.network_id = $1 and r.source_id = any($2::text[])`
-const LOOK_UPS = `select k.* from ipledger.lookup k
-  where k.network_id = $1 and k.address = any($2::inet[])`
-const HEAD = `select e.seq as head from ipledger.event e where e.network_id = $1 order by e.seq desc limit 1`
-const ANSWERED = `select host(k.address) as address from ipledger.lookup k
-  where k.network_id = $1 and k.address = any($2::inet[])
-  group by k.address having bool_and(k.answer <> 'wanted')`
-const KEEP = `
-  insert into ipledger.lookup as k (network_id, source_id, owner_kind, owner_name, owner_uid, address, answer, terminal_since,
-                                    detail, head, asked_at, attempts)
-  select $1, a.source, a.kind, a.name, a.uid, a.address, a.answer, to_timestamp(a."terminalSince" / 1000), a.detail, a.head,
-         to_timestamp(a."askedAt" / 1000), a.attempts
-    from json_to_recordset($2::json) as a (source text, kind text, name text, uid text, address inet, answer text,
-           "terminalSince" float8, detail text, head bigint, "askedAt" float8, attempts int)
-  on conflict (network_id, source_id, address, owner_kind, owner_uid) do update
-    set owner_name = excluded.owner_name, answer = excluded.answer, terminal_since = excluded.terminal_since,
-        detail = excluded.detail, head = excluded.head, asked_at = excluded.asked_at, attempts = excluded.attempts
-  where k.asked_at < excluded.asked_at`
 
 type Run = JobContext & {
   readonly network: string
   readonly askUntil: number
-  /** Sources that failed to answer in this run: they are not asked again in it. */
+  /** Sources that gave no answer in this run: they are not asked again in it. */
   readonly failing: Set<string>
   /** Addresses that reporting sources were asked about. */
   readonly awaited: Set<string>
@@ -83,8 +67,8 @@ export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } =
     await inEachNetwork(context, begin).catch(note)
     for (;;) {
       const waiting = runs.filter(({ awaited }) => awaited.size > 0)
-      if (waiting.length === 0 || performance.now() + LOOK_EVERY_MS > end || context.signal.aborted) break
-      await delay(LOOK_EVERY_MS, undefined, { signal: context.signal }).catch(() => undefined)
+      if (waiting.length === 0 || performance.now() + POLL_MS > end || context.signal.aborted) break
+      await delay(POLL_MS, undefined, { signal: context.signal }).catch(() => undefined)
       for (const run of waiting) {
         await judgeAnswered(run).catch((error: unknown) => {
           run.awaited.clear()
@@ -104,7 +88,7 @@ async function judgeSuspects(run: Run, addresses?: readonly string[]): Promise<v
   const coverage = coverageOf(image)
   const records = addresses?.map((address) => image.records.get(address)) ?? image.records.values()
   const pick = (record: AddressRecord | undefined) => suspectOf(run.ledger.now(), image, coverage, record)
-  for await (const suspects of sift(records, pick, AT_ONCE, run.signal))
+  for await (const suspects of scanInSlices(records, pick, AT_ONCE, run.signal))
     await judgeSome(run, image, coverage, suspects)
 }
 
@@ -121,7 +105,7 @@ async function imageOf({ ledger, network }: Run): Promise<Image | null> {
   return image === null || barsOf(image, ledger.now(), 'REAP_ABSENT').length > 0 ? null : image
 }
 
-/** Null: by what the image knows it stays. Only what is left is worth reading for. */
+/** Null: the image alone says that it stays. More is read for the others only. */
 export function suspectOf(
   now: number,
   image: Image,
@@ -143,15 +127,12 @@ async function judgeSome(
   suspects: readonly Suspect[],
 ): Promise<void> {
   const { database, network, ledger } = run
-  const rows = (text: string, keys: readonly string[]) =>
-    ask<Record<string, unknown>>(database, text, [network, keys])
+  const query = (text: string, values: readonly unknown[]) => ask<Row>(database, text, values)
   const ids = [...new Set(suspects.flatMap(({ witnesses }) => witnesses))]
-  const freshness = new Map(
-    (await rows(FRESHNESS, ids)).map((row) => [row.source_id as string, freshnessOf(row)]),
-  )
+  const freshness = await readFreshness(query, network, ids)
   const judgeAll = async (some: readonly Suspect[]): Promise<readonly Judged[]> => {
     const addresses = some.map(({ record }) => record.address)
-    const lookUps = Map.groupBy((await rows(LOOK_UPS, addresses)).map(lookUpOf), ({ address }) => address)
+    const lookUps = await readLookUps(query, network, addresses)
     const evidence = {
       image,
       now: ledger.now(),
@@ -168,7 +149,9 @@ async function judgeSome(
   await reap(run, judged)
   const questions = judged.flatMap((one) => (one.verdict === 'reap' ? [] : questionsDue(one, ledger.now())))
   if (questions.length === 0) return
-  const [{ head } = { head: 0 }] = await ask<{ head: number }>(database, HEAD, [network])
+  const [{ head } = { head: 0 }] = await ask<{ head: number }>(database, lastEvent('$1', 'e.seq as head'), [
+    network,
+  ])
   const answered = await askAll(run, image, questions, head)
   await reap(run, await judgeAll(suspects.filter(({ record }) => answered.has(record.address))))
 }
@@ -191,14 +174,14 @@ type Due = Question & { readonly attempts: number }
 /** Asked again after a while. Every other answer stands until too many reports have come since. */
 const DOUBTS: ReadonlySet<string> = new Set(['live', 'unknown', 'error'])
 
-/** What is to be asked now, if only answers are lacking. */
+/** What is to be asked now, if only answers are missing. */
 function questionsDue({ proof }: Judgement, now: number): readonly Due[] {
   const since = new Map(proof.witnesses.map((one) => [one.id, one.since]))
-  // What was asked before the last change is another question.
+  // A question from before the last change is another one.
   const asked = proof.lookUps.filter(({ source, head }) => head >= (since.get(source) ?? 0))
   const isOver = ({ askedAt, attempts }: LookUp): boolean => now >= askedAt + retryMs(attempts)
-  const standing = asked.filter((one) => !DOUBTS.has(one.answer) || !isOver(one))
-  const { verdict, questions } = judgeProof({ ...proof, lookUps: standing })
+  const valid = asked.filter((one) => !DOUBTS.has(one.answer) || !isOver(one))
+  const { verdict, questions } = judgeProof({ ...proof, lookUps: valid })
   if (verdict !== 'ask') return []
   const before = ({ source, owner }: Question) =>
     asked.find((one) => one.source === source && one.owner.kind === owner.kind && one.owner.uid === owner.uid)
@@ -214,7 +197,7 @@ function retryMs(attempts: number): number {
   return Math.min(POLICY.lookUpRetryMs * 2 ** (attempts - 1), POLICY.longestLookUpRetryMs)
 }
 
-/** Asks, and keeps what was answered. Addresses about which something was answered now. */
+/** Asks, and keeps the answers. Addresses about which something was answered now. */
 async function askAll(
   run: Run,
   image: Image,
@@ -226,7 +209,7 @@ async function askAll(
   const answers = asked.filter((answer) => answer !== null)
   for (const { answer, address } of answers) if (answer === 'wanted') run.awaited.add(address)
   const rows = answers.map(({ owner, ...answer }) => ({ ...owner, ...answer }))
-  await ask(run.database, KEEP, [run.network, JSON.stringify(rows)])
+  await ask(run.database, KEEP_ANSWERS, [run.network, JSON.stringify(rows)])
   run.done.asked += answers.length
   return new Set(answers.flatMap(({ answer, address }) => (answer === 'wanted' ? [] : address)))
 }

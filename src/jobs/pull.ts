@@ -1,22 +1,23 @@
 /**
- * Asks the sources that are asked, each when its interval is over. The report is begun first, then the source lists what is
- * there, and the intake takes the list like the report of any other source. A source that does not answer has said nothing:
- * it is silent. Why is logged and stored, for whoever looks at the source. No part of an answer is ever taken for the whole.
+ * Asks the sources that are asked, each when its interval is over. The report is begun first, then the source lists what is there,
+ * and the intake takes the list like the report of any other source. No part of an answer is taken for the whole. A source that
+ * does not answer is silent; the reason is logged and stored.
  *
- * Intervals may be shorter than a minute, so a run stays for as long as some source comes due. One that hangs holds up no
+ * Intervals may be shorter than a minute, so a run stays for as long as some source comes due. A source that hangs delays no
  * other. Two workers may ask one source at once: the sequence orders their lists.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { SourceDeclaration } from '../core/event.ts'
 import { POLICY } from '../core/policy.ts'
 import type { Refusal } from '../core/refusal.ts'
-import { sourceOf } from '../ledger/tables.ts'
+import { FAILED, PULLED, RECOVERED } from '../ledger/sql/sources.ts'
+import { type Row, sourceOf } from '../ledger/tables.ts'
 import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { sentence } from '../sources/source.ts'
 import { inEachNetwork, type Job, type JobContext } from './job.ts'
 
-/** Sources asked at a time by one worker: many, since one that hangs takes a place for as long as a list may take. Not measured. */
+/** Sources asked at a time by one worker. Many, because a source that hangs keeps its slot until the time-out. Not measured. */
 const AT_ONCE = 32
 /** Of a list, all its pages together; with the default cooldown its beginning counts for 60 s. */
 const LIST_TIMEOUT_MS = 45_000
@@ -24,14 +25,10 @@ const REPORT_WITHIN_MS = 30_000
 /** The job runs each minute; what comes due later than this, and sources that are new, are the next run's. */
 const STAY_MS = 55_000
 
-const ASKED = `
-  select s.*, r.reported_at from ipledger.source s
-    left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id
-   where s.network_id = $1 and s.state <> 'RETIRED' and s.declaration ->> 'kind' <> 'push'`
-
 const PULL = { name: 'job:pull', node: null }
 
-type Turn = {
+/** One source that is asked. */
+type Entry = {
   readonly network: string
   readonly declaration: SourceDeclaration
   /** When this process began to ask it last, and why it failed; empty: it did not; null: it was not asked yet. */
@@ -39,97 +36,93 @@ type Turn = {
   failure: string | null
 }
 
-const FAILED = `
-  insert into ipledger.source_failure as f (network_id, source_id, since, why) values ($1, $2, clock_timestamp(), $3)
-  on conflict (network_id, source_id) do update set why = excluded.why where f.why <> excluded.why`
-const RECOVERED = 'delete from ipledger.source_failure where network_id = $1 and source_id = $2'
+export class Pull {
+  readonly #stayMs: number
+  #entries = new Map<string, Entry>()
 
-export function createPull({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
-  let turns = new Map<string, Turn>()
+  constructor({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}) {
+    this.#stayMs = stayMs
+  }
 
-  return async (context) => {
+  readonly run: Job = async (context) => {
     const { signal, ledger } = context
-    const end = performance.now() + stayMs
+    const end = performance.now() + this.#stayMs
     const limited = limitTo(AT_ONCE)
     const done = { pulled: 0, failed: 0 }
-    const pullUntilEnd = async (turn: Turn): Promise<void> => {
+    const pullUntilEnd = async (entry: Entry): Promise<void> => {
       for (;;) {
-        const wait = Math.max(0, turn.askedAt + turn.declaration.intervalMs - ledger.now())
+        const wait = Math.max(0, entry.askedAt + entry.declaration.intervalMs - ledger.now())
         if (signal.aborted || performance.now() + wait >= end) return
         await delay(wait, undefined, { signal }).catch(() => undefined)
         const failure = await limited(() => {
-          turn.askedAt = ledger.now()
-          return pull(context, turn)
+          entry.askedAt = ledger.now()
+          return pull(context, entry)
         })
         if (signal.aborted) return
-        await tell(context, turn, failure)
+        await keepFailure(context, entry, failure)
         done[failure === '' ? 'pulled' : 'failed'] += 1
       }
     }
-    turns = await listTurns(context, turns)
-    await Promise.all([...turns.values()].map(pullUntilEnd))
+    await this.#schedule(context)
+    await Promise.all([...this.#entries.values()].map(pullUntilEnd))
     return done
   }
-}
 
-async function listTurns(context: JobContext, before: ReadonlyMap<string, Turn>): Promise<Map<string, Turn>> {
-  const turns = new Map<string, Turn>()
-  const list = async (network: string) => {
-    for (const row of await ask<Record<string, unknown>>(context.database, ASKED, [network])) {
-      const { declaration } = sourceOf(row)
-      const key = `${network}/${declaration.id}`
-      const { askedAt = 0, failure = null } = before.get(key) ?? {}
-      const reportedAt = (row.reported_at as number | null) ?? 0
-      turns.set(key, { network, declaration, askedAt: Math.max(askedAt, reportedAt), failure })
+  async #schedule(context: JobContext): Promise<void> {
+    const entries = new Map<string, Entry>()
+    const addSources = async (network: string) => {
+      for (const row of await ask<Row>(context.database, PULLED, [network])) {
+        const { declaration } = sourceOf(row)
+        const key = `${network}/${declaration.id}`
+        const { askedAt = 0, failure = null } = this.#entries.get(key) ?? {}
+        const reportedAt = (row.reported_at as number | null) ?? 0
+        entries.set(key, { network, declaration, askedAt: Math.max(askedAt, reportedAt), failure })
+      }
+      return {}
     }
-    return {}
+    // A network that fails is logged, and the others are asked.
+    await inEachNetwork(context, addSources).catch(() => undefined)
+    this.#entries = entries
   }
-  // What one network lacks is said, and the others are asked.
-  await inEachNetwork(context, list).catch(() => undefined)
-  return turns
 }
 
-/** Why it said nothing, or not all; empty: its list was complete. */
-async function pull({ asked, intake, signal }: JobContext, { network, declaration }: Turn): Promise<string> {
+/** Why its list is missing or not complete; empty: it is complete. */
+async function pull({ asked, intake, signal }: JobContext, { network, declaration }: Entry): Promise<string> {
   try {
-    const mayReport = () => null
     const reporting = (withinMs: number) => ({
       network,
       source: declaration.id,
       traceId: null,
       actor: PULL,
-      mayReport,
+      mayReport: () => null,
       deadline: performance.now() + withinMs,
     })
     // Begun first: what is listed afterwards is evidence of it.
-    const {
-      era: _,
-      intervalMs: __,
-      ...begin
-    } = settled(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
+    const begun = accepted(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
     const limit = AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)])
-    const { epoch, complete, because, entries } = await asked.get(network, declaration).list(limit)
-    const content = { entries }
-    settled(await intake.report({ ...reporting(REPORT_WITHIN_MS), ...begin, epoch, complete, content }))
+    const { because, epoch, complete, entries } = await asked.get(network, declaration).list(limit)
+    const { sequence, head, begunAt, proof } = begun
+    const report = { epoch, complete, content: { entries }, sequence, head, begunAt, proof }
+    accepted(await intake.report({ ...reporting(REPORT_WITHIN_MS), ...report }))
     return because
   } catch (error) {
     return sentence(error) || 'it failed'
   }
 }
 
-function settled<T extends object>(result: T | Refusal): T {
+function accepted<T extends object>(result: T | Refusal): T {
   if ('reason' in result) throw new Error(`${result.reason}: ${(result as Refusal).message}`)
   return result
 }
 
-async function tell({ log, database }: JobContext, turn: Turn, failure: string): Promise<void> {
-  const before = turn.failure
+async function keepFailure({ log, database }: JobContext, entry: Entry, failure: string): Promise<void> {
+  const before = entry.failure
   if (failure === before) return
-  const { network, declaration } = turn
+  const { network, declaration } = entry
   const about = { network, source: declaration.id }
   if (failure !== '') log.warn({ ...about, why: failure }, 'a source did not list all that is there')
   else if (before !== null) log.info(about, 'a source answers again')
   if (failure === '') await ask(database, RECOVERED, [network, declaration.id])
   else await ask(database, FAILED, [network, declaration.id, failure])
-  turn.failure = failure
+  entry.failure = failure
 }

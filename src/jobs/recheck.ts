@@ -1,11 +1,11 @@
 /**
- * Addresses that are listed and free, or held by another, or promised and not confirmed: looked at again under the newest
- * counted report of each source, so that what a release left behind is found though no list changes. Only what the ledger
- * may act on is handed to it.
+ * Addresses that are listed and free, or held by another, or promised and not confirmed are decided again under the newest counted
+ * report of each source. So what a release left behind is found though no list changes.
  */
 import { listedAt } from '../core/decide-report.ts'
 import type { Image } from '../core/image.ts'
-import { commandOf, inEachImage, type Job, sift } from './job.ts'
+import { scanInSlices } from '../in-slices.ts'
+import { commandOf, inEachImage, type Job } from './job.ts'
 
 /** Addresses of one command. */
 const AT_ONCE = 200
@@ -16,7 +16,7 @@ export const recheck: Job = (context) =>
     const pick = (address: string) => (isToBeLookedAt(image, address) ? address : null)
     const command = { ...commandOf(network, 'recheck', 'RECHECK'), type: 'recheck' } as const
     let rechecked = 0
-    for await (const addresses of sift(image.sightings.keys(), pick, AT_ONCE, signal)) {
+    for await (const addresses of scanInSlices(image.sightings.keys(), pick, AT_ONCE, signal)) {
       const outcome = await ledger.submit({ ...command, addresses })
       if (!outcome.ok) break
       rechecked += addresses.length

@@ -3,22 +3,22 @@ import { expire } from './expire.ts'
 import type { Job } from './job.ts'
 import { createJudge } from './judge.ts'
 import { prune } from './prune.ts'
-import { createPull } from './pull.ts'
+import { Pull } from './pull.ts'
 import { recheck } from './recheck.ts'
-import { createSample } from './sample.ts'
+import { Sample } from './sample.ts'
 import { createVerify } from './verify.ts'
 
 /** `everyMinutes`: a divisor of 60. */
 export type Schedule = Readonly<Record<string, { readonly everyMinutes: number; readonly run: Job }>>
 
-/** Jobs remember nothing that another process would have to know; what one remembers for itself begins here. */
+/** Jobs remember nothing that another process would have to know. What they remember for themselves begins here. */
 export function createSchedule(): Schedule {
   return {
     expire: { everyMinutes: 1, run: expire },
     judge: { everyMinutes: 1, run: createJudge() },
-    pull: { everyMinutes: 1, run: createPull() },
+    pull: { everyMinutes: 1, run: new Pull().run },
     recheck: { everyMinutes: 1, run: recheck },
-    sample: { everyMinutes: 1, run: createSample() },
+    sample: { everyMinutes: 1, run: new Sample().run },
     verify: { everyMinutes: 1, run: createVerify() },
     prune: { everyMinutes: 10, run: prune },
   }

@@ -1,16 +1,17 @@
 /**
- * Runs the schedule with graphile-worker, in as many processes as one likes: each slot of a job is run by one of them, beside
- * everything else that its process does.
+ * Runs the schedule with graphile-worker, in any number of processes: each slot of a job is run by one of them, beside everything
+ * else that its process does.
  *
  * - Every slot is a fresh job without queue or key, tried once: the next slot is its retry. A killed worker's job stays locked
  *   for four hours, and nothing waits for it. Every job is run once right after the start; slots that were missed are not made
  *   up for.
- * - The runner outlives a database that is away. What ends it is a newer graphile-worker, which changed its schema: then
- *   this process runs no jobs until it is started anew.
+ * - The runner outlives a database that is away. A newer graphile-worker, which changed its schema, ends it: then this process
+ *   runs no jobs until it is started anew.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Runner, run } from 'graphile-worker'
 import type pg from 'pg'
+import { COUNT_JOBS, DELETE_FAILED } from '../ledger/sql/jobs.ts'
 import { JOBS_SCHEMA, jobsLogger } from '../postgres/migrate.ts'
 import { type Logger, onJob, recordJobs } from '../telemetry.ts'
 import type { Job, JobContext } from './job.ts'
@@ -31,15 +32,12 @@ type WorkerOptions = Omit<JobContext, 'signal'> & {
 
 /** Of the jobs' role: one listens, one schedules. */
 const RUNNER_CONNECTIONS = 2
-/** Jobs are announced; this is for announcements that got lost. */
+/** Jobs are announced; this is for announcements that do not arrive. */
 const POLL_MS = 5_000
 const COUNT_EVERY_MS = 10_000
 /** A slice takes a fraction of a second; what is not done by then is done by the next run. */
 const LONGEST_STOP_MS = 8_000
 const CLEAN_UP = 'clean-up'
-/** A job that failed stays in graphile-worker's table for ever. */
-const DELETE_FAILED = `delete from ${JOBS_SCHEMA}._private_jobs where attempts >= max_attempts and locked_at is null`
-
 /** The pools stay the caller's, to be closed after the worker. @throws when the first start fails */
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
   const { jobs, schedule = createSchedule(), ...given } = options
@@ -107,22 +105,21 @@ async function runJob(context: JobContext, name: string, work: Job): Promise<voi
 }
 
 /**
- * graphile-worker (0.18) waits for nobody when it says that a job is done, so that a connection that is lost meanwhile is a
- * rejection that nobody handles, which ends the process. Such a failure is said here and goes no further: the job stays locked
- * as if its worker had been killed.
+ * graphile-worker (0.18) does not wait when it marks a job as done, so a connection that breaks meanwhile is an unhandled
+ * rejection, which ends the process. Such a failure is only logged: the job stays locked as if its worker had been killed.
  */
 function ignoreCompletionErrors(jobs: pg.Pool, log: Logger): pg.Pool {
   type Query = { readonly name?: string }
-  const forgive = (asked: Query) => (error: unknown) => {
-    if (!/^(?:complete|fail)_job\//.test(asked.name ?? '')) throw error
+  const ignore = (query: Query) => (error: unknown) => {
+    if (!/^(?:complete|fail)_job\//.test(query.name ?? '')) throw error
     log.warn({ err: error }, 'the end of a job could not be written down')
     return { rows: [], rowCount: 0 }
   }
   const connect = async () => {
-    const lost = (error: unknown) => ({ query: () => Promise.reject(error), release: () => undefined })
-    const client = (await jobs.connect().catch(lost)) as pg.PoolClient
-    const query = (asked: Query, values?: unknown[]) =>
-      client.query(asked as pg.QueryConfig, values).catch(forgive(asked))
+    const failing = (error: unknown) => ({ query: () => Promise.reject(error), release: () => undefined })
+    const client = (await jobs.connect().catch(failing)) as pg.PoolClient
+    const query = (query: Query, values?: unknown[]) =>
+      client.query(query as pg.QueryConfig, values).catch(ignore(query))
     return { query, release: () => client.release() }
   }
   return new Proxy(jobs, {
@@ -136,14 +133,10 @@ function ignoreCompletionErrors(jobs: pg.Pool, log: Logger): pg.Pool {
   })
 }
 
-/** What is to be done and is not begun, and what failed since the last cleaning up. */
+/** Jobs that are due and not begun, and jobs that failed since the last clean-up. */
 async function countJobs(jobs: pg.Pool, { log }: JobContext): Promise<void> {
   try {
-    const { rows } = await jobs.query<{ waiting: number; failing: number }>(
-      `select count(*) filter (where locked_at is null and attempts < max_attempts and run_at <= now()) as waiting,
-              count(*) filter (where locked_at is null and attempts >= max_attempts) as failing
-         from ${JOBS_SCHEMA}._private_jobs`,
-    )
+    const { rows } = await jobs.query<{ waiting: number; failing: number }>(COUNT_JOBS)
     recordJobs(rows[0]!)
   } catch (error) {
     log.debug({ err: error }, 'jobs could not be counted')

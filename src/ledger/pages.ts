@@ -2,13 +2,22 @@
  * Pages of lists. A filter that no index answers is looked through, at most `MOST_EXAMINED` rows a statement, until the page is
  * full, nothing is left, or a second has passed: then the page is short, and the next goes on where it stopped.
  */
-import { type Kysely, sql } from 'kysely'
+import { CompiledQuery, type Kysely, sql } from 'kysely'
 import type { TABLES } from '../gen/tables.ts'
-import type { RowOf } from './tables.ts'
+import { headOf } from './sql/head.ts'
+import type { Row, RowOf } from './tables.ts'
 
 /** Rows as they are stored, by the name of their table. */
 export type Tables = { [T in keyof typeof TABLES as `ipledger.${T}`]: RowOf<T> }
 export type Db = Kysely<Tables>
+
+/** The rows of one statement. */
+export type Ask = (text: string, values: readonly unknown[]) => Promise<readonly Row[]>
+
+export const asksOf =
+  (db: Db): Ask =>
+  async (text, values) =>
+    (await db.executeQuery<Row>(CompiledQuery.raw(text, [...values]))).rows
 
 /** Rows that a statement looks at. */
 export const MOST_EXAMINED = 10_000
@@ -40,12 +49,6 @@ export async function fillPage<Item, At>(
   } while (at !== null && performance.now() < end)
   return { items, next: at }
 }
-
-/** Number of the last event; null: there is no such network. */
-export const headOf = (network: string) =>
-  sql<
-    number | null
-  >`(select e.seq from ipledger.event e where e.network_id = ${network} order by e.seq desc limit 1)`
 
 /** What is read is of one head. Null: there is no such network. */
 export function atOneHead<Found extends object>(

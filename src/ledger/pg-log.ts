@@ -32,6 +32,9 @@ import {
   type Transaction,
 } from './log.ts'
 import type { Prefetch } from './prefetch.ts'
+import { lastEvent } from './sql/head.ts'
+import { LOOK_UPS } from './sql/look-ups.ts'
+import { REPORTS_OF } from './sql/sources.ts'
 import {
   freshnessOf,
   lookUpOf,
@@ -61,7 +64,7 @@ const LIFE = `pg_postmaster_start_time()::text || '/' || (select oid from pg_dat
     || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
 const IDENTITY: Statement = { name: 'identity', text: `select ${IDENTITY_SQL} as identity`, values: [] }
 const STATE = `select ${MS('clock_timestamp()')} as clock, ${LIFE} as life,
-    coalesce((select seq from ipledger.event where network_id = $1 order by seq desc limit 1), 0) as head`
+    coalesce((${lastEvent('$1')}), 0) as head`
 // From the image's head on, whose digest says whether the log is the one it knows. In order, as all that follows here: the
 // order is what makes the plan take the index that has it, also one made while the table was empty.
 const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(e) end as text, encode(e.digest, 'hex') as digest
@@ -92,9 +95,6 @@ const ENDED_BY_OWNER = `select k.place, e.text from unnest($2::text[], $3::text[
           order by y.owner_name desc, y.seq desc limit 100) x
        where x.state = 'FREE' and x.owner_kind = k.kind and x.owner_uid = k.uid
          and x.owner_incarnation = k.incarnation and x.owner_interface = k.interface) e`
-const FRESHNESS = `select * from ipledger.source_report where network_id = $1 and source_id = any ($2::text[])`
-const LOOK_UPS = `select * from ipledger.lookup
-    where network_id = $1 and address = any ($2::inet[])`
 
 export function createPgLog(pool: pg.Pool): Log {
   return {
@@ -299,7 +299,7 @@ function question(network: string, { requests, tokens, owners, sources, lookUps 
     const owner = owners[(place as number) - 1]!
     known.endedByOwner.get(attachmentKey(owner))!.push(recordOfText(text as string))
   })
-  ask('freshness', FRESHNESS, [sources], (row) => {
+  ask('freshness', REPORTS_OF, [sources], (row) => {
     known.freshness.set(row.source_id as string, freshnessOf(row))
   })
   ask('lookups', LOOK_UPS, [lookUps], (row) => {
@@ -316,8 +316,7 @@ function question(network: string, { requests, tokens, owners, sources, lookUps 
 
 // Loading.
 
-const HEAD = `select seq as head, ${MS('at')} as at, encode(digest, 'hex') as digest from ipledger.event
-    where network_id = $1 order by seq desc limit 1`
+const HEAD = lastEvent('$1', `e.seq as head, ${MS('e.at')} as at, encode(e.digest, 'hex') as digest`)
 // One string a page, which is split here: 25 columns of 100,000 rows are read cell by cell in seconds. Each event is looked up by
 // its number: of tables without statistics, new or restored, a join compares each lease with each event (5,000 leases: 4.7 s).
 const RECORDS_PAGE = `select string_agg(text, E'\\u001d' order by address) as page, host(max(address)) as last, count(*)::int as rows
@@ -331,7 +330,7 @@ const LAST_OF_ADDRESSES = `select seq from ipledger.event
     where network_id = $1 and address is not null order by seq desc limit 1`
 // Times never go back along the numbers, so halving finds the event at which the last hour begins.
 const BEFORE_RECENT = `with recursive search (low, high) as (
-    select 0::bigint, (select seq from ipledger.event where network_id = $1 order by seq desc limit 1)
+    select 0::bigint, (${lastEvent('$1')})
     union all
     select case when e.is_recent then s.low else e.seq end, case when e.is_recent then m.middle - 1 else s.high end
       from search s

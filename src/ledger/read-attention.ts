@@ -11,17 +11,11 @@ import {
 } from '../core/attention.ts'
 import { type Image, isHeld } from '../core/image.ts'
 import { inSlices } from '../in-slices.ts'
-import { freshnessOf, lookUpOf, type Row } from './tables.ts'
+import type { Ask } from './pages.ts'
+import { readFreshness } from './read-sources.ts'
+import { FAILED_LOOK_UPS } from './sql/look-ups.ts'
+import { lookUpOf } from './tables.ts'
 
-/** The rows of one statement. */
-export type Ask = (text: string, values: readonly unknown[]) => Promise<readonly Row[]>
-
-/** A question that failed so often waits for a person. */
-const ATTEMPTS = 3
-
-const FAILED_LOOK_UPS = `
-  select k.* from ipledger.lookup k
-   where k.network_id = $1 and k.answer in ('wanted', 'unknown', 'error') and k.attempts >= ${ATTEMPTS}`
 const DIFFERENCES = `
   select d.message, d."foundAt" from ipledger.verification v
    cross join json_to_recordset(v.findings) as d (message text, "foundAt" float8)
@@ -31,10 +25,9 @@ export async function readFindings(
   ask: Ask,
   network: string,
 ): Promise<Findings & Pick<Present, 'freshness'>> {
-  const reports = await ask('select * from ipledger.source_report where network_id = $1', [network])
+  const freshness = await readFreshness(ask, network)
   const lookUps = await ask(FAILED_LOOK_UPS, [network])
   const differences = await ask(DIFFERENCES, [network])
-  const freshness = new Map(reports.map((row) => [row.source_id as string, freshnessOf(row)]))
   return {
     freshness: (source) => freshness.get(source),
     lookUps: lookUps.map(lookUpOf),

@@ -20,7 +20,8 @@ import type { Image } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import { recordOfText } from './event-text.ts'
-import { atOneHead, type Db, fillPage, headOf, MOST_EXAMINED, type Tables } from './pages.ts'
+import { atOneHead, type Db, fillPage, MOST_EXAMINED, type Tables } from './pages.ts'
+import { headOf } from './sql/head.ts'
 import type { RowOf } from './tables.ts'
 
 /** `after`: last address of the page before. */

@@ -7,8 +7,9 @@ import { type RawBuilder, type SqlBool, sql } from 'kysely'
 import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
 import { type Details, type EventType, type LeaseEvent, type LedgerEvent, leaseId } from '../core/event.ts'
 import { eventOf } from './event-text.ts'
-import { type Db, fillPage, headOf, MOST_EXAMINED } from './pages.ts'
+import { type Db, fillPage, MOST_EXAMINED } from './pages.ts'
 import { type LeasePage, lastExamined, lookAtLeases, type PageByAddress } from './read-leases.ts'
+import { headOf } from './sql/head.ts'
 
 /** Addresses of a CIDR whose chains are merged; of one with more that were ever held, the log is walked. */
 const MOST_MERGED = 1_000

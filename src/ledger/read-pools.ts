@@ -4,7 +4,8 @@ import { type Cidr, formatCidr } from '../core/address.ts'
 import type { NetworkState } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import { buildPool, type Pool, poolSize } from '../core/pool.ts'
-import { type Db, headOf } from './pages.ts'
+import type { Db } from './pages.ts'
+import { headOf, lastEvent } from './sql/head.ts'
 import { NETWORK_ROWS, networkOf, poolOf, type Row } from './tables.ts'
 
 type NetworkFilter = {
@@ -37,8 +38,7 @@ export async function readNetworks(
   const { rows } = await sql<Row & Pick<NetworkAt, 'name' | 'head' | 'digest'>>`
     select n.*, n.network_id as name, last.seq as head, encode(last.digest, 'hex') as digest
     from (${sql.raw(NETWORK_ROWS)}) n
-    cross join lateral (
-      select e.seq, e.digest from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) last
+    cross join lateral (${sql.raw(lastEvent('n.network_id', 'e.seq, e.digest'))}) last
     where ${sql.join(conditions, sql` and `)}
     order by n.network_id limit ${limit}
   `.execute(db)

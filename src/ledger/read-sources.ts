@@ -4,8 +4,11 @@ import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } fro
 import type { Freshness, LookUp } from '../core/command.ts'
 import type { Sighting, SourceState } from '../core/image.ts'
 import { KEYS } from '../gen/tables.ts'
-import { type Db, headOf, MOST_EXAMINED } from './pages.ts'
+import { type Ask, asksOf, type Db, MOST_EXAMINED } from './pages.ts'
 import { unitOf } from './read-leases.ts'
+import { headOf } from './sql/head.ts'
+import { LOOK_UPS } from './sql/look-ups.ts'
+import { REPORTS, REPORTS_OF } from './sql/sources.ts'
 import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
 
 /** `after`: `next` of the page before. Its text came from a caller, so it must be checked or bound as a parameter. */
@@ -71,7 +74,7 @@ export async function readSources(
   `.execute(db)
   if (sources.rows.length === 0) return (await isKnown(db, network)) ? [] : null
   const ids = sources.rows.map((row) => row.source_id as string)
-  const freshness = await readFreshness(db, network, ids)
+  const freshness = await readFreshness(asksOf(db), network, ids)
   return sources.rows.map((row) => ({
     source: sourceOf(row),
     freshness: freshness.get(row.source_id as string) ?? null,
@@ -83,26 +86,20 @@ export async function readSources(
 
 /** `ids`: only of these. */
 export async function readFreshness(
-  db: Db,
+  ask: Ask,
   network: string,
   ids: readonly string[] | null = null,
 ): Promise<ReadonlyMap<string, Freshness>> {
-  const { rows } = await sql<Row>`
-    select r.* from ipledger.source_report r
-    where r.network_id = ${network} and (${ids}::text[] is null or r.source_id = any(${ids}::text[]))
-  `.execute(db)
+  const rows = await (ids === null ? ask(REPORTS, [network]) : ask(REPORTS_OF, [network, ids]))
   return new Map(rows.map((row) => [row.source_id as string, freshnessOf(row)]))
 }
 
 export async function readLookUps(
-  db: Db,
+  ask: Ask,
   network: string,
   addresses: readonly string[],
 ): Promise<ReadonlyMap<string, readonly LookUp[]>> {
-  const { rows } = await sql<Row>`
-    select k.* from ipledger.lookup k
-    where k.network_id = ${network} and k.address = any(${addresses}::inet[])
-  `.execute(db)
+  const rows = await ask(LOOK_UPS, [network, addresses])
   return Map.groupBy(rows.map(lookUpOf), ({ address }) => address)
 }
 

@@ -3,14 +3,7 @@
  * at the head that it says: it is one statement, or reads a part of the log that never changes. No page looks at more than
  * `MOST_EXAMINED` rows; it may then come out short, or empty, and still not be the last.
  */
-import {
-  CompiledQuery,
-  Kysely,
-  PostgresDialect,
-  type PostgresPool,
-  type PostgresPoolClient,
-  sql,
-} from 'kysely'
+import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
 import type pg from 'pg'
 import type { Answer } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
@@ -18,8 +11,8 @@ import { isAway } from '../postgres/connection-lost.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/pipeline.ts'
 import { afterRunning } from '../time-limit.ts'
-import type { Db, Tables } from './pages.ts'
-import { type Ask, readFindings } from './read-attention.ts'
+import { type Ask, asksOf, type Db, type Tables } from './pages.ts'
+import { readFindings } from './read-attention.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
 import {
   readAddressHistory,
@@ -31,7 +24,6 @@ import {
 import { readNetworks, readPools } from './read-pools.ts'
 import { readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
 import { readHeads, readTail } from './read-tail.ts'
-import type { Row } from './tables.ts'
 import { type Verified, verifyNetwork } from './verify.ts'
 
 const VERIFY_MS = 5_000
@@ -53,6 +45,9 @@ export function createReads(pool: pg.Pool) {
     <Asked extends readonly unknown[], Found>(read: (db: Db, ...asked: Asked) => Promise<Found>) =>
     (...asked: Asked): Promise<Found> =>
       asking(read(db, ...asked))
+  const ofRows = <Asked extends readonly unknown[], Found>(
+    read: (ask: Ask, ...asked: Asked) => Promise<Found>,
+  ) => of((db, ...asked: Asked) => read(asksOf(db), ...asked))
   const networks = of(readNetworks)
   let verifying: { readonly network: string; readonly run: Promise<Verified | null> } | undefined
 
@@ -86,16 +81,11 @@ export function createReads(pool: pg.Pool) {
     },
     sources: of(readSources),
     sightings: of(readSightings),
-    freshness: of(readFreshness),
-    lookUps: of(readLookUps),
-    findings: of((db, network: string) => readFindings(rowsOf(db), network)),
+    freshness: ofRows(readFreshness),
+    lookUps: ofRows(readLookUps),
+    findings: ofRows(readFindings),
   }
 }
-
-const rowsOf =
-  (db: Db): Ask =>
-  async (text, values) =>
-    (await db.executeQuery<Row>(CompiledQuery.raw(text, [...values]))).rows
 
 /** The role's time-out ends a statement after 5 s; a database that went silent says nothing of it, so its connection is given up. */
 const ANSWER_WITHIN_MS = 7_000

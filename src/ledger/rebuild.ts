@@ -5,6 +5,7 @@
  */
 import pg from 'pg'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
+import { lastEvent } from './sql/head.ts'
 
 type Rebuilt = {
   readonly head: number
@@ -21,7 +22,7 @@ const LOCK_ROW = `
   insert into ipledger.network_lock (network_id)
   select $1 where exists (select from ipledger.event e where e.network_id = $1) on conflict do nothing`
 const LOCK = 'select from ipledger.network_lock l where l.network_id = $1 for no key update'
-const HEAD = 'select max(e.seq) as head from ipledger.event e where e.network_id = $1'
+const HEAD = `select (${lastEvent('$1')}) as head`
 
 /** With the login of an owner of the tables. Null: the log has no such network. */
 export async function rebuildNetwork(

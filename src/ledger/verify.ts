@@ -18,6 +18,7 @@ import type pg from 'pg'
 import { LEGAL_CHANGES } from '../core/lifecycle.ts'
 import { KEYS } from '../gen/tables.ts'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
+import { lastEvent } from './sql/head.ts'
 
 type FindingCode =
   | 'EVENT_MISSING'
@@ -187,8 +188,8 @@ const NEXT_SOURCES = `
    where s.id collate "C" > $2 order by s.id collate "C" limit $3`
 
 const HEAD = `
-  select coalesce(max(e.seq), 0) as head, (select encode(a.digest, 'hex') from ipledger.event a where a.network_id = $1 and a.seq = $2) as digest
-    from ipledger.event e where e.network_id = $1`
+  select coalesce((${lastEvent('$1')}), 0) as head,
+         (select encode(a.digest, 'hex') from ipledger.event a where a.network_id = $1 and a.seq = $2) as digest`
 
 /** A source with a long history may take more than the role's limits on a statement; the second is there from PostgreSQL 17 on. */
 const LIMITS = `from pg_settings s where s.name in ('statement_timeout', 'transaction_timeout')`

@@ -1,24 +1,22 @@
 /**
- * The edge where a source's text becomes entries that can be compared: one spelling for each address, name and uid standing
- * for each other, empty fields left out, each owner at an address once.
+ * Reads the text of a source into entries that can be compared: one spelling for each address, name and uid filled in for each other,
+ * empty fields left out, each owner at an address once.
  *
  * - A spelling that can only mean one address is that address: with a zone id, with the prefix length of its interface (as
  *   CNI results have it), IPv4-mapped.
- * - An entry that cannot be read makes the list partial, so that nothing is missed on its account. If its address can be
- *   read, that is kept without owner: it is in use.
+ * - An entry that cannot be read makes the list partial, so nothing is missed because of it. If its address can be read, that is kept
+ *   without owner: it is in use.
  * - Link-local, loopback and such, and entries of another network, are valid and ignored: every host has some, and they say
  *   nothing about this network.
- *
- * Long lists are read in slices (`inTurns`), so that the process does other things meanwhile.
  */
 import { hash } from 'node:crypto'
-import { setImmediate } from 'node:timers/promises'
 import { addressMeant, formatAddress, isMalformed, parseAddress } from '../core/address.ts'
 import { type Entry, TERMINAL } from '../core/event.ts'
 import { isSpecialPurpose } from '../core/special-purpose-ranges.ts'
+import { inSteps } from '../in-slices.ts'
 import type { GivenEntry } from './source.ts'
 
-/** Whose list it is. */
+/** What a list is about. */
 export type Scope = {
   readonly network: string
   /** Of a source of a node; empty: the whole network. */
@@ -32,28 +30,13 @@ const SHORT_BYTES = 63
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 /** No field has it. */
 const SEPARATOR = '\u001f'
-/** Entries of a slice: 2 ms of a process, of which 100,000 take 0.2 s. */
-const SLICE = 1_000
-
-/** A slice with each step. */
-export function* inSlices<T>(
-  items: Iterable<T>,
-  visit: (item: T, index: number) => void,
-): Generator<void, void> {
-  let index = 0
-  for (const item of items) {
-    visit(item, index)
-    index += 1
-    if (index % SLICE === 0) yield
-  }
-}
 
 /** `unreadable`: the first `MOST_SHOWN`; `unreadableCount` has all. Any makes the list partial. */
 export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
   const entries: Entries = { first: new Map(), more: new Map() }
   const unreadable: { readonly index: number; readonly text: string; readonly why: string }[] = []
   let unreadableCount = 0
-  yield* inSlices(given, (one, index) => {
+  yield* inSteps(given, (one, index) => {
     const { entry, why } = readEntry(one, scope)
     if (entry !== null) add(entries, entry)
     if (why === null) return
@@ -64,13 +47,13 @@ export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
 }
 
 /**
- * 64 hexadecimal digits that do not depend on the order of the entries: the sum of their SHA-256,
- * modulo 2^256. Somebody could make two lists with one sum; who sends the lists could as well send the same list twice.
+ * 64 hexadecimal digits that do not depend on the order of the entries: the sum of their SHA-256, modulo 2^256. A sender could make
+ * two lists with one sum, and gains nothing: it could as well send one list twice.
  */
 export function* digestingList(entries: Iterable<Entry>): Generator<void, string> {
   // By parts of 16 bits, whose sums are exact: adding numbers of 256 bits is as much work as the hash.
   const sums = new Float64Array(16)
-  yield* inSlices(entries, (entry) => {
+  yield* inSteps(entries, (entry) => {
     const bytes = hash('sha256', textOf(entry), 'latin1')
     for (let i = 0; i < sums.length; i += 1) {
       sums[i]! += 256 * bytes.charCodeAt(2 * i) + bytes.charCodeAt(2 * i + 1)
@@ -80,15 +63,6 @@ export function* digestingList(entries: Iterable<Entry>): Generator<void, string
   return BigInt.asUintN(256, sum).toString(16).padStart(64, '0')
 }
 
-/** Runs it by turns with what else the process does. */
-export async function inTurns<T>(work: Generator<void, T>): Promise<T> {
-  for (;;) {
-    const { done, value } = work.next()
-    if (done) return value
-    await setImmediate()
-  }
-}
-
 type Read = { readonly entry: Entry | null; readonly why: string | null }
 const IGNORED: Read = { entry: null, why: null }
 
@@ -96,13 +70,13 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
   if (given.network && given.network !== network) return IGNORED
   const zone = given.address.indexOf('%')
   const text = zone < 0 ? given.address : given.address.slice(0, zone)
-  const meant = addressMeant(text)
-  if (meant === null) {
+  const parsed = addressMeant(text)
+  if (parsed === null) {
     const refused = parseAddress(text)
     return { entry: null, why: isMalformed(refused) ? refused.malformed : 'is not an address' }
   }
-  if (isSpecialPurpose(meant)) return IGNORED
-  const address = formatAddress(meant)
+  if (isSpecialPurpose(parsed)) return IGNORED
+  const address = formatAddress(parsed)
   const why = whyUnreadable(given, ownNode)
   if (why !== null) return { entry: entryOf(address, ownNode, ''), why }
   const node = given.node || ownNode
@@ -110,7 +84,7 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
   return { entry: entryOf(address, node, state, given), why: null }
 }
 
-/** An interface alone names nobody. */
+/** An interface alone is no owner. */
 function entryOf(address: string, node: string, state: string, given?: GivenEntry): Entry {
   const entry: { -readonly [K in keyof Entry]: Entry[K] } = { address }
   if (given?.kind) {
@@ -129,7 +103,7 @@ function entryOf(address: string, node: string, state: string, given?: GivenEntr
 /** By address, and by the rest of the owner where an address has several: most have one, whose long key costs time. */
 type Entries = { readonly first: Map<string, Entry>; readonly more: Map<string, Entry> }
 
-/** Of two entries for one owner at one address: the one that is alive, and whichever it is, the same in any order. */
+/** Of two entries for one owner at one address the one that is alive; if both are, the same one in any order. */
 function add({ first, more }: Entries, entry: Entry): void {
   const { address, kind = '', uid = '', incarnation = '', interface: on = '' } = entry
   const other = first.get(address)
@@ -193,7 +167,7 @@ export function badText(field: string, value: string, mostBytes: number): string
   return value.isWellFormed() ? null : `${field} is not well-formed Unicode`
 }
 
-/** What it says, without what it does not say and without what a message carries besides. */
+/** Its fields that are not empty, without those of a protobuf message. */
 function show(given: GivenEntry): string {
   const text = JSON.stringify(given, (key, value) =>
     (value === '' && key !== 'address') || key.startsWith('$') ? undefined : value,

@@ -6,7 +6,7 @@ import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { openLedger } from '../../src/ledger/open.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { connect, createPool } from '../../src/postgres/connect.ts'
-import { createIntake } from '../../src/sources/intake.ts'
+import { Intake } from '../../src/sources/intake.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { startProxy } from '../support/proxy.ts'
 import { post } from '../support/rpc.ts'
@@ -219,7 +219,7 @@ test('while the database is away reads and reports wait for it until their deadl
   const ledger = await openLedger({ url: proxy.url })
   const logger = createLogger('warn')
   const warn = vi.spyOn(logger, 'warn').mockImplementation(() => {})
-  const intake = createIntake({ ledger, database: pool })
+  const intake = new Intake({ ledger, database: pool })
   const server = await serverOn({ ...running, ledger, intake, reads: createReads(pool), logger })
   try {
     await post(urls(server), 'LivenessService/RegisterSource', { id: 'eyes', sight: { ownerKinds: ['pod'] } })

@@ -8,12 +8,12 @@ import { expire } from '../../src/jobs/expire.ts'
 import type { JobContext } from '../../src/jobs/job.ts'
 import { createJudge } from '../../src/jobs/judge.ts'
 import { prune } from '../../src/jobs/prune.ts'
-import { createPull } from '../../src/jobs/pull.ts'
-import { createSample } from '../../src/jobs/sample.ts'
+import { Pull } from '../../src/jobs/pull.ts'
+import { Sample } from '../../src/jobs/sample.ts'
 import { createVerify } from '../../src/jobs/verify.ts'
 import type { SourceShown } from '../../src/ledger/read-sources.ts'
 import type { AskedSources } from '../../src/sources/ask.ts'
-import { createIntake } from '../../src/sources/intake.ts'
+import { Intake } from '../../src/sources/intake.ts'
 import type { Listing, LookUp } from '../../src/sources/source.ts'
 import {
   command,
@@ -56,7 +56,7 @@ async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Sai
   const context: JobContext = {
     database: at.pool,
     ledger: at.ledger,
-    intake: createIntake({ ledger: at.ledger, database: at.pool }),
+    intake: new Intake({ ledger: at.ledger, database: at.pool }),
     asked,
     log: pino({ level: 'silent' }),
     signal: new AbortController().signal,
@@ -166,7 +166,7 @@ describe('judge and sources that report', async () => {
 
 describe('pull', async () => {
   const { at, context, said } = await begin()
-  const pull = createPull({ stayMs: 50 })
+  const pull = new Pull({ stayMs: 50 }).run
 
   test('asks each source when its interval is over', async () => {
     await at.play(network, DEFAULT_POOL, register('docker', DOCKER), enable('docker'))
@@ -221,7 +221,7 @@ describe('what goes by time', async () => {
       await at.play(network, DEFAULT_POOL, reserve('a', { requestId: 'r', fingerprint: 'f' }))
   })
 
-  const sample = createSample()
+  const sample = new Sample().run
 
   test('samples add up, once a minute', async () => {
     const done = await Promise.all([sample(context), sample(context)])
@@ -262,7 +262,7 @@ describe('what goes by time', async () => {
 
 test('what waits for a person is written anew, also when nothing waits any more', async () => {
   const { at, context } = await begin()
-  const sample = createSample()
+  const sample = new Sample().run
   await at.play(network, DEFAULT_POOL)
   const codes = async () => {
     await sample(context)

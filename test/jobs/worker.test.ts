@@ -7,7 +7,7 @@ import { createSchedule } from '../../src/jobs/schedule.ts'
 import { startWorker } from '../../src/jobs/worker.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { createAskedSources } from '../../src/sources/ask.ts'
-import { createIntake } from '../../src/sources/intake.ts'
+import { Intake } from '../../src/sources/intake.ts'
 import { network, pool } from '../core/given.ts'
 import { asSuperuser, useTestDatabase, withClient } from '../support/database.ts'
 import { useTestLedger } from '../support/ledger.ts'
@@ -32,7 +32,7 @@ function options(around: (job: string, work: () => Promise<Done>) => Promise<Don
     jobs,
     database: connections,
     ledger: at.ledger,
-    intake: createIntake({ ledger: at.ledger, database: at.pool }),
+    intake: new Intake({ ledger: at.ledger, database: at.pool }),
     asked: createAskedSources({}),
     log: pino({ level: 'silent' }) as JobContext['log'],
     schedule: Object.fromEntries(schedule),

@@ -11,7 +11,7 @@ import { judge, type Question } from '../../src/core/judge.ts'
 import { isOverdue } from '../../src/jobs/expire.ts'
 import { suspectOf } from '../../src/jobs/judge.ts'
 import { isToBeLookedAt } from '../../src/jobs/recheck.ts'
-import { freshnessIfSame, slicingChanges } from '../../src/sources/intake.ts'
+import { freshnessIfUnchanged, slicingChanges } from '../../src/sources/compare-report.ts'
 import type { Agents } from './agents.ts'
 import type { Checks } from './check.ts'
 import type { Database, Tables } from './memory-log.ts'
@@ -212,9 +212,9 @@ export class Reporters {
     if (source === undefined || fresh === undefined) return false
     const { era, recovering } = network.row!
     const head = events.at(-1)!.event.seq
-    const standing = { source, fresh, head, era, isRecovering: recovering !== null }
+    const stored = { source, fresh, head, era, isRecovering: recovering !== null }
     const now = this.#processes.now(process)
-    const after = freshnessIfSame({ ...begun, complete: true }, digest, standing, now)
+    const after = freshnessIfUnchanged({ ...begun, complete: true }, digest, stored, now)
     return after !== null && this.#database.writeFreshness(NETWORK, fresh, after)
   }
 

@@ -2,7 +2,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { Entry } from '../../src/core/event.ts'
-import { digestingList, inTurns, readingEntries, type Scope } from '../../src/sources/entries.ts'
+import { cooperatively } from '../../src/in-slices.ts'
+import { digestingList, readingEntries, type Scope } from '../../src/sources/entries.ts'
 import type { GivenEntry } from '../../src/sources/source.ts'
 import { listDigest, readEntries } from '../support/at-once.ts'
 
@@ -247,8 +248,8 @@ describe('a list', () => {
     const counting = setInterval(() => {
       turns += 1
     })
-    const read = await inTurns(readingEntries(given, WIDE))
-    const digest = await inTurns(digestingList(read.entries))
+    const read = await cooperatively(readingEntries(given, WIDE))
+    const digest = await cooperatively(digestingList(read.entries))
     clearInterval(counting)
     expect(turns).toBeGreaterThan(2)
     expect(read).toEqual(readEntries(given, WIDE))

@@ -9,8 +9,7 @@ import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { callersUrl, openService, type Service } from '../../src/serve.ts'
 import { createAskedSources } from '../../src/sources/ask.ts'
-import type { Intake } from '../../src/sources/intake.ts'
-import { createIntake } from '../../src/sources/intake.ts'
+import { Intake } from '../../src/sources/intake.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { TestClock } from './clock.ts'
 import { type TestDatabase, useTestDatabase } from './database.ts'
@@ -63,7 +62,7 @@ export async function serviceOn(
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
   const asked = createAskedSources({})
-  const intake = createIntake({ ledger, database: pool, log })
+  const intake = new Intake({ ledger, database: pool, log })
   const context: JobContext = {
     database: pool,
     ledger,

@@ -13,7 +13,7 @@ import type * as pb from '../../gen/ipledger/v1/types_pb.ts'
 import type { EventShown, Holder, PoolInfo } from '../../ledger/read-log.ts'
 import type { NetworkAt, Usage } from '../../ledger/read-pools.ts'
 import type { SightingShown, SourceShown } from '../../ledger/read-sources.ts'
-import type { Verification } from '../../sources/intake.ts'
+import type { Verification } from '../../sources/report.ts'
 import type { Shown } from './encode-response.ts'
 
 type ShownLease = Shown<pb.Lease>

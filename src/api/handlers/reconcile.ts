@@ -5,7 +5,7 @@
 import { barsOf, coverageOf } from '../../core/attention.ts'
 import { viewOf } from '../../core/batch.ts'
 import type { LeaseView } from '../../core/command.ts'
-import { expiresAt } from '../../core/decide-lease.ts'
+import { expiredAt } from '../../core/decide-lease.ts'
 import type { Details } from '../../core/event.ts'
 import { type HeldRecord, type Image, isHeld } from '../../core/image.ts'
 import { judge } from '../../core/judge.ts'
@@ -86,9 +86,10 @@ export async function reconcile(
 }
 
 function expiry(image: Image, record: HeldRecord, lease: LeaseView, now: number): Found | null {
-  const due = expiresAt({ image, without: NOTHING_TAKEN_OUT }, record)
-  if (due === null || now <= due) return null
-  return { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
+  const due = expiredAt({ image, now, without: NOTHING_TAKEN_OUT }, record)
+  return due === null
+    ? null
+    : { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
 }
 
 /** What is not done while the network recovers or is held. */
@@ -96,6 +97,5 @@ function heldBack(image: Image, found: Found, now: number): Found {
   if (found.verdict === 'keep' || found.verdict === 'ask') return found
   const [bar] = barsOf(image, now, found.verdict === 'reap' ? 'REAP_ABSENT' : 'REAP')
   if (bar === undefined) return found
-  const code = bar.cause === 'RECOVERING' ? 'NETWORK_RECOVERING' : 'HELD'
-  return { ...found, verdict: 'keep', because: [{ code, source: '', text: bar.text }] }
+  return { ...found, verdict: 'keep', because: [{ code: bar.code, source: '', text: bar.text }] }
 }

@@ -7,7 +7,7 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
-import { inTurns } from '../../sources/entries.ts'
+import { cooperatively } from '../../in-slices.ts'
 import { invalidField, Refused } from '../codec/errors.ts'
 import { MOST_REPORT_BYTES, REPORT_PATH, readingReport, SLICE_BYTES } from '../codec/large-report.ts'
 import { readJson } from '../codec/read-json.ts'
@@ -123,7 +123,8 @@ async function decode({ path, desc }: Method, body: Buffer, format: 'json' | 'bi
   const isJson = format === 'json'
   if (isJson && !isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
   try {
-    if (path === REPORT_PATH && body.length > SLICE_BYTES) return await inTurns(readingReport(body, isJson))
+    if (path === REPORT_PATH && body.length > SLICE_BYTES)
+      return await cooperatively(readingReport(body, isJson))
     return isJson ? readJson(desc.input, body.toString()) : fromBinary(desc.input, body)
   } catch (error) {
     if (error instanceof Refused) throw error

@@ -1,0 +1,121 @@
+/** What the database knows of a source when it reports: read, touched by an unchanged list, answered by verdicts. */
+import type pg from 'pg'
+import { z } from 'zod'
+import { isMalformed, parseAddress } from '../core/address.ts'
+import type { Freshness } from '../core/command.ts'
+import type { SourceState } from '../core/image.ts'
+import { type Refusal, refusal } from '../core/refusal.ts'
+import { ANSWER } from '../ledger/sql/look-ups.ts'
+import { STORED_SOURCE, TOUCH } from '../ledger/sql/sources.ts'
+import { freshnessOf, type Row, sourceOf } from '../ledger/tables.ts'
+import { ask } from '../postgres/on-connection.ts'
+import type { Reporting, Verdict, Verification } from './report.ts'
+
+export type StoredSource = {
+  readonly source: SourceState
+  readonly fresh: Freshness | null
+  readonly head: number
+  readonly era: number
+  readonly isRecovering: boolean
+  readonly secret: Buffer
+  readonly questions: readonly Verification[]
+}
+
+export async function readStoredSource(
+  database: pg.Pool,
+  { network, source: id, mayReport }: Reporting,
+): Promise<StoredSource | Refusal> {
+  const [row] = await ask<Row>(database, STORED_SOURCE, [network, id])
+  if (row === undefined) return networkNotFound(network)
+  if (row.source_id === null)
+    return refusal('SOURCE_NOT_FOUND', `there is no source ${id} in network ${network}; register it first`, {
+      source: id,
+    })
+  const source = sourceOf(row)
+  const bad = mayReport(source.declaration)
+  if (bad !== null) return bad
+  if (source.state === 'RETIRED')
+    return refusal('ILLEGAL_STATE', `source ${id} is RETIRED, for good; register another id`, {
+      source: id,
+      state: 'RETIRED',
+    })
+  return {
+    source,
+    fresh: row.report_epoch === null ? null : freshnessOf({ ...row, epoch: row.report_epoch, source_id: id }),
+    head: row.head as number,
+    era: row.network_era as number,
+    isRecovering: row.is_recovering as boolean,
+    secret: row.secret as Buffer,
+    questions: questionsOf(row.questions),
+  }
+}
+
+export function networkNotFound(network: string): Refusal {
+  return refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
+}
+
+/** Null: another report was taken meanwhile, or its source or network changed. */
+export async function touch(
+  database: pg.Pool,
+  network: string,
+  { source, fresh }: StoredSource,
+  after: Freshness,
+): Promise<Pick<StoredSource, 'head' | 'questions'> | null> {
+  const before = fresh!
+  const counted = JSON.stringify(after.counted.map(({ sequence, head, at }) => [sequence, head, at]))
+  const [row] = await ask<Row>(database, TOUCH, [
+    network,
+    before.source,
+    before.sequence,
+    after.sequence,
+    after.warm,
+    counted,
+    after.countedTotal,
+    after.reportedAt,
+    after.completeAt,
+    after.completeHead,
+    before.digest,
+    before.epoch,
+    before.era,
+    source.version,
+  ])
+  if (row === undefined) return null
+  return { head: row.head as number, questions: questionsOf(row.questions) }
+}
+
+type Question = Omit<Verification, 'id'> & { readonly head: number }
+
+/** An id names the head that it was asked at: a late answer must not be taken for one to a later question. */
+function questionsOf(found: unknown): readonly Verification[] {
+  return ((found as readonly Question[] | null) ?? []).map(({ head, ...question }) => {
+    const { kind, uid } = question.owner
+    const text = JSON.stringify([question.address, kind, uid, head])
+    return { ...question, id: Buffer.from(text).toString('base64url') }
+  })
+}
+
+/** How many were waited for. */
+export async function keepVerdicts(
+  database: pg.Pool,
+  network: string,
+  source: string,
+  verdicts: readonly Verdict[],
+): Promise<number> {
+  const answers = verdicts.flatMap(({ id, ...verdict }) => {
+    const question = decodeId(id)
+    return question === null ? [] : [{ ...question, ...verdict }]
+  })
+  return (await ask(database, ANSWER, [network, source, JSON.stringify(answers)])).length
+}
+
+const isAddress = (text: string): boolean => !isMalformed(parseAddress(text))
+const idFields = z.tuple([z.string().refine(isAddress), z.string(), z.string(), z.int()])
+
+function decodeId(id: string) {
+  try {
+    const [address, kind, uid, head] = idFields.parse(JSON.parse(Buffer.from(id, 'base64url').toString()))
+    return { address, kind, uid, head }
+  } catch {
+    return null
+  }
+}
