@@ -3,45 +3,30 @@ import { setImmediate } from 'node:timers/promises'
 
 /** How long work keeps the event loop to itself: a Reserve that comes meanwhile waits for it. */
 const SLICE_MS = 5
-/** The clock is read after so many items. */
-const ITEMS = 64
 /** Entries of a report between two steps: 2 ms of a process; 100,000 take 0.2 s. */
 const STEP = 1_000
-
-/** All items, some at a time. */
-export async function* inSlices<T>(items: Iterable<T>, signal?: AbortSignal): AsyncGenerator<readonly T[]> {
-  let begun = performance.now()
-  let slice: T[] = []
-  for (const item of items) {
-    slice.push(item)
-    if (slice.length < ITEMS) continue
-    yield slice
-    slice = []
-    if (signal?.aborted) return
-    if (performance.now() - begun < SLICE_MS) continue
-    await setImmediate()
-    begun = performance.now()
-  }
-  yield slice
-}
 
 /** What `pick` makes of items, without its nulls, so many at a time. */
 export async function* scanInSlices<T, R>(
   items: Iterable<T>,
   pick: (item: T) => R | null,
   most: number,
-  signal: AbortSignal,
+  signal?: AbortSignal,
 ): AsyncGenerator<readonly R[]> {
   let found: R[] = []
-  for await (const slice of inSlices(items, signal))
-    for (const item of slice) {
-      const picked = pick(item)
-      if (picked !== null) found.push(picked)
-      if (found.length < most) continue
+  let begun = performance.now()
+  for (const item of items) {
+    const picked = pick(item)
+    if (picked !== null) found.push(picked)
+    if (found.length === most) {
       yield found
       found = []
-      if (signal.aborted) return
     }
+    if (performance.now() - begun < SLICE_MS) continue
+    await setImmediate()
+    if (signal?.aborted) return
+    begun = performance.now()
+  }
   if (found.length > 0) yield found
 }
 

@@ -24,19 +24,13 @@ const WAIT_MS = 1_500
 /** Beyond this and its interval a part is no longer known. */
 const KNOWN_FOR_MS = 60_000
 
-type Part = { readonly everyMs: number; readonly text: string }
-const PARTS: readonly Part[] = [
-  ...GAUGES.map((text) => ({ everyMs: 10_000, text })),
-  ...SLOW_GAUGES.map((text) => ({ everyMs: 60_000, text })),
-]
-
 type Row = { readonly metric: ReadMetric; readonly labels: string[]; readonly value: number }
-type Known = { readonly at: number; readonly readings: readonly Reading[] }
+type Part = { readonly text: string; readonly everyMs: number; readAt: number; readings: readonly Reading[] }
 
 export class Observed {
   readonly #database: pg.Pool
   readonly #log: Pick<Logger, 'warn'>
-  readonly #known = new Map<Part, Known>()
+  readonly #parts = [...GAUGES.map(partOf(10_000)), ...SLOW_GAUGES.map(partOf(60_000))]
   #isUp = false
   #reading: Promise<void> | undefined
 
@@ -50,18 +44,16 @@ export class Observed {
       this.#reading = undefined
     })
     await noLongerThan(WAIT_MS, this.#reading)
-    for (const [part, { at }] of this.#known)
-      if (performance.now() - at > part.everyMs + KNOWN_FOR_MS) this.#known.delete(part)
-    const found = [...this.#known.values()].flatMap(({ readings }) => readings)
-    return [['ipledger.database.up', [], this.#isUp && this.#known.size > 0 ? 1 : 0], ...found]
+    const now = performance.now()
+    const known = this.#parts.filter(({ readAt, everyMs }) => now - readAt <= everyMs + KNOWN_FOR_MS)
+    const isUp = this.#isUp && known.length > 0
+    return [['ipledger.database.up', [], isUp ? 1 : 0], ...known.flatMap(({ readings }) => readings)]
   }
 
   async #readDue(): Promise<void> {
     try {
-      for (const part of PARTS) {
-        const before = this.#known.get(part)
-        if (before === undefined || performance.now() - before.at >= part.everyMs) await this.#read(part)
-      }
+      for (const part of this.#parts)
+        if (performance.now() - part.readAt >= part.everyMs) await this.#read(part)
       this.#isUp = true
     } catch (error) {
       if (this.#isUp) this.#log.warn({ err: error }, 'metrics of the database cannot be read')
@@ -72,8 +64,12 @@ export class Observed {
   async #read(part: Part): Promise<void> {
     const at = performance.now()
     const rows = await ask<Row>(this.#database, part.text, [MOST_SERIES])
-    const readings = rows.map(({ metric, labels, value }) => [metric, labels, value] as const)
-    this.#known.set(part, { at, readings })
+    part.readings = rows.map(({ metric, labels, value }) => [metric, labels, value])
+    part.readAt = at
     for (const { metric, labels } of rows) if (metric === 'ipledger.era') expectNetwork(labels[0]!)
   }
+}
+
+function partOf(everyMs: number) {
+  return (text: string): Part => ({ text, everyMs, readAt: -Infinity, readings: [] })
 }

@@ -332,11 +332,11 @@ export function expiresAt(
 
 /** When it expired; null: it has not. */
 export function expiredAt(
-  context: Pick<Batch, 'image' | 'without' | 'now'>,
+  at: Pick<Batch, 'image' | 'without' | 'now'>,
   record: AddressRecord,
 ): number | null {
-  const due = expiresAt(context, record)
-  return due === null || context.now <= due ? null : due
+  const due = expiresAt(at, record)
+  return due === null || at.now <= due ? null : due
 }
 
 export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'>): Answer | Refusal {

@@ -54,10 +54,8 @@ export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } =
     const askUntil = performance.now() + STAY_MS
     const runs: Run[] = []
     const done = { reaped: 0, asked: 0 }
-    let failure: unknown = null
-    const note = (error: unknown): void => {
-      failure ??= error
-    }
+    const failures: unknown[] = []
+    const note = (error: unknown): void => void failures.push(error)
     const begin = async (network: string) => {
       const run: Run = { ...context, network, askUntil, failing: new Set(), awaited: new Set(), done }
       runs.push(run)
@@ -76,7 +74,7 @@ export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } =
         })
       }
     }
-    if (failure !== null && !context.signal.aborted) throw failure
+    if (failures.length > 0 && !context.signal.aborted) throw failures[0]
     return done
   }
 }
@@ -133,15 +131,15 @@ async function judgeSome(
   const judgeAll = async (some: readonly Suspect[]): Promise<readonly Judged[]> => {
     const addresses = some.map(({ record }) => record.address)
     const lookUps = await readLookUps(query, network, addresses)
-    const evidence = {
+    const known = {
       image,
       now: ledger.now(),
       freshness: (id: string) => freshness.get(id),
       without: NO_RULES,
     }
     return some.map(({ record }) => {
-      const answers = lookUps.get(record.address) ?? []
-      return { ...judgeOne({ ...evidence, lookUps: answers }, record, coverage), record }
+      const evidence = { ...known, lookUps: lookUps.get(record.address) ?? [] }
+      return { ...judgeOne(evidence, record, coverage), record }
     })
   }
   const judged = await judgeAll(suspects)
@@ -149,10 +147,8 @@ async function judgeSome(
   await reap(run, judged)
   const questions = judged.flatMap((one) => (one.verdict === 'reap' ? [] : questionsDue(one, ledger.now())))
   if (questions.length === 0) return
-  const [{ head } = { head: 0 }] = await ask<{ head: number }>(database, lastEvent('$1', 'e.seq as head'), [
-    network,
-  ])
-  const answered = await askAll(run, image, questions, head)
+  const [last] = await ask<{ seq: number }>(database, lastEvent('$1'), [network])
+  const answered = await askAll(run, image, questions, last!.seq)
   await reap(run, await judgeAll(suspects.filter(({ record }) => answered.has(record.address))))
 }
 

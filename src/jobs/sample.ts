@@ -7,7 +7,7 @@ import type { Row } from '../ledger/tables.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { type Done, inEachImage, type Job, type JobContext } from './job.ts'
 
-/** What waits about leases in a network. It stays so until the log grows. */
+/** Attention to the leases of a network. It stays the same until the log grows. */
 type OfLeases = { readonly digest: string; readonly items: readonly Attention[] }
 
 export class Sample {

@@ -11,7 +11,7 @@ import { createVerify } from './verify.ts'
 /** `everyMinutes`: a divisor of 60. */
 export type Schedule = Readonly<Record<string, { readonly everyMinutes: number; readonly run: Job }>>
 
-/** Jobs remember nothing that another process would have to know. What they remember for themselves begins here. */
+/** Jobs remember nothing that another process would have to know. Their own memory begins here. */
 export function createSchedule(): Schedule {
   return {
     expire: { everyMinutes: 1, run: expire },

@@ -50,6 +50,12 @@ export async function fillPage<Item, At>(
   return { items, next: at }
 }
 
+/** Number of the last event; null: there is no such network. */
+export async function readHead(db: Db, network: string): Promise<number | null> {
+  const { rows } = await sql<{ head: number | null }>`select ${headOf(network)} as head`.execute(db)
+  return rows[0]!.head
+}
+
 /** What is read is of one head. Null: there is no such network. */
 export function atOneHead<Found extends object>(
   db: Db,
@@ -58,8 +64,7 @@ export function atOneHead<Found extends object>(
 ): Promise<(Found & { readonly head: number }) | null> {
   const transaction = db.transaction().setIsolationLevel('repeatable read').setAccessMode('read only')
   return transaction.execute(async (db) => {
-    const { rows } = await sql<{ head: number | null }>`select ${headOf(network)} as head`.execute(db)
-    const { head } = rows[0]!
+    const head = await readHead(db, network)
     return head === null ? null : { ...(await read(db)), head }
   })
 }

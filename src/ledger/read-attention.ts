@@ -1,4 +1,4 @@
-/** What waits for a person in a network now: the core's word, on what is read for it. A job writes it for SQL and metrics. */
+/** What waits for a person in a network now, as the core judges it. A job writes it for SQL and metrics. */
 import {
   ATTENTION,
   ATTENTION_CODES,
@@ -9,8 +9,9 @@ import {
   type Findings,
   type Present,
 } from '../core/attention.ts'
+import type { AddressRecord } from '../core/event.ts'
 import { type Image, isHeld } from '../core/image.ts'
-import { inSlices } from '../in-slices.ts'
+import { scanInSlices } from '../in-slices.ts'
 import type { Ask } from './pages.ts'
 import { readFreshness } from './read-sources.ts'
 import { FAILED_LOOK_UPS } from './sql/look-ups.ts'
@@ -20,6 +21,9 @@ const DIFFERENCES = `
   select d.message, d."foundAt" from ipledger.verification v
    cross join json_to_recordset(v.findings) as d (message text, "foundAt" float8)
    where v.network_id = $1 order by d."foundAt"`
+
+/** Addresses of a slice. */
+const AT_ONCE = 1_000
 
 export async function readFindings(
   ask: Ask,
@@ -35,13 +39,16 @@ export async function readFindings(
   }
 }
 
-/** Of leases and of what is listed: every record is looked at, by turns with everything else. */
+/** Of leases and of what is listed, in slices. */
 export async function* attentionToLeases(image: Image, signal?: AbortSignal): AsyncGenerator<Attention[]> {
   const coverage = coverageOf(image)
-  for await (const records of inSlices(image.records.values(), signal))
-    yield records.filter(isHeld).flatMap((record) => [...attentionToLease(image, coverage, record)])
-  for await (const addresses of inSlices(image.sightings.keys(), signal))
-    yield addresses.flatMap((address) => [...attentionToListed(image, address)])
+  const ofRecord = (record: AddressRecord) =>
+    isHeld(record) ? [...attentionToLease(image, coverage, record)] : null
+  const ofListed = (address: string) => [...attentionToListed(image, address)]
+  for await (const items of scanInSlices(image.records.values(), ofRecord, AT_ONCE, signal))
+    yield items.flat()
+  for await (const items of scanInSlices(image.sightings.keys(), ofListed, AT_ONCE, signal))
+    yield items.flat()
 }
 
 const WRITE = `

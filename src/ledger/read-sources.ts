@@ -4,9 +4,8 @@ import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } fro
 import type { Freshness, LookUp } from '../core/command.ts'
 import type { Sighting, SourceState } from '../core/image.ts'
 import { KEYS } from '../gen/tables.ts'
-import { type Ask, asksOf, type Db, MOST_EXAMINED } from './pages.ts'
+import { type Ask, asksOf, type Db, MOST_EXAMINED, readHead } from './pages.ts'
 import { unitOf } from './read-leases.ts'
-import { headOf } from './sql/head.ts'
 import { LOOK_UPS } from './sql/look-ups.ts'
 import { REPORTS, REPORTS_OF } from './sql/sources.ts'
 import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
@@ -50,11 +49,6 @@ type Page<Key extends string, Item> = { readonly [K in Key]: readonly Item[] } &
   readonly next: string | null
 }
 
-async function isKnown(db: Db, network: string): Promise<boolean> {
-  const { rows } = await sql<{ head: number | null }>`select ${headOf(network)} as head`.execute(db)
-  return rows[0]!.head !== null
-}
-
 export async function readSources(
   db: Db,
   network: string,
@@ -72,7 +66,7 @@ export async function readSources(
       on f.network_id = s.network_id and f.source_id = s.source_id and s.state <> 'RETIRED'
     where ${sql.join(conditions, sql` and `)} order by s.source_id limit ${limit}
   `.execute(db)
-  if (sources.rows.length === 0) return (await isKnown(db, network)) ? [] : null
+  if (sources.rows.length === 0) return (await readHead(db, network)) === null ? null : []
   const ids = sources.rows.map((row) => row.source_id as string)
   const freshness = await readFreshness(asksOf(db), network, ids)
   return sources.rows.map((row) => ({
@@ -112,7 +106,7 @@ export async function readSightings(
   { source, address, vanished }: SightingFilter,
   { after, size }: PageByText,
 ): Promise<Page<'sightings', SightingShown> | null> {
-  if (!(await isKnown(db, network))) return null
+  if ((await readHead(db, network)) === null) return null
   const conditions = [sql`s.network_id = ${network}`]
   if (address !== null) {
     const { family, value } = address

@@ -1,7 +1,6 @@
 /**
- * Sources that are asked, each opened once for as long as its declaration stays. What every kind keeps to is seen to here: a
- * call ends with its signal, an epoch is one, a list is not endless, a source answers about the kinds of owner that it sees,
- * and what it says is text that can be kept.
+ * Sources that are asked, each opened once while its declaration stays. The rules for every kind are enforced here: a call ends with
+ * its signal, an epoch is valid text, a list is bounded, and a source answers only about kinds of owner that it sees.
  */
 import type { SourceDeclaration, SourceKind } from '../core/event.ts'
 import { openDocker } from './docker.ts'
@@ -15,7 +14,7 @@ export type AskedSources = ReturnType<typeof createAskedSources>
 export function createAskedSources(secrets: SourceSecrets) {
   const opened = new Map<string, { readonly declaration: string; readonly asked: AskedSource }>()
   return {
-    /** One that cannot be opened says so when it is used. */
+    /** One that cannot be opened fails when it is used. */
     get(network: string, source: SourceDeclaration): AskedSource {
       const key = `${network}/${source.id}`
       const { kind, node, ownerKinds, settings } = source
@@ -56,7 +55,7 @@ function usable<K extends SourceKind>(kind: K, settings: unknown): SettingsOf<K>
 
 function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<AskedSource>): AskedSource {
   let opening: Promise<AskedSource> | undefined
-  /** What could not be opened is tried again with the next use: a file may be there by then. */
+  /** If it cannot be opened, the next use tries again: a file may be there by then. */
   const use = <T>(signal: AbortSignal, work: (asked: AskedSource) => Promise<T>): Promise<T> => {
     opening ??= openOne().catch((error: unknown) => {
       opening = undefined
@@ -68,7 +67,7 @@ function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<Asked
     list: async (signal) => checkListing(await use(signal, (asked) => asked.list(signal))),
     async lookUp(question, signal) {
       const { kind } = question.owner
-      // To have no such thing says nothing of what is elsewhere (calico#5044).
+      // A source without such things knows nothing of those elsewhere (calico#5044).
       if (!ownerKinds.includes(kind)) return { answer: 'unknown', detail: `it sees nothing of kind ${kind}` }
       const found = await use(signal, (asked) => asked.lookUp(question, signal)).catch(
         (error: unknown): LookUp => ({ answer: 'error', detail: sentence(error) }),
@@ -78,12 +77,12 @@ function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<Asked
   }
 }
 
-/** The epoch is kept for ever, and closes others for good: nothing that is not one is taken for one. */
+/** The epoch is kept for ever and closes others for good, so it is checked. */
 function checkListing({ epoch, complete, because, entries }: Listing): Listing {
   const wrong = epoch === '' ? 'epoch is missing' : badText('epoch', epoch, NAME_BYTES)
   if (wrong !== null) throw new Error(`its ${wrong}`)
   if (entries.length <= MOST_ENTRIES) return { epoch, complete, because: sentence(because), entries }
-  // What is kept of it protects.
+  // The entries that are kept protect.
   const tooLong = `it lists more than ${MOST_ENTRIES} entries`
   return { epoch, complete: false, because: tooLong, entries: entries.slice(0, MOST_ENTRIES) }
 }

@@ -46,7 +46,7 @@ export function isInSequence(report: Begun, { fresh, head, era, isRecovering }: 
 
 export type Changes = Pick<Command<'report'>, 'entries' | 'vanished' | 'last'>
 
-/** What a report changes, as commands carry it: what is news, then what has vanished; the last one ends the report. */
+/** The changes of a report as commands carry them: first new entries, then vanished ones. The last one ends the report. */
 export function* slicingChanges(
   image: Image,
   source: string,

@@ -1,7 +1,6 @@
 /**
- * JSON over HTTP, as sources are asked: connections that are kept, answers of limited size, no redirect followed (what is
- * elsewhere is not what was declared, and must not be told the secret). An answer that breaks off, or is not there when the
- * signal comes, throws; one that is not JSON has no body.
+ * JSON over HTTP, as sources are asked: kept connections, answers of limited size, no redirects (another place was not declared, and
+ * must not get the secret). An answer that breaks off, or is not there when the signal comes, throws; one that is not JSON has no body.
  */
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
@@ -17,7 +16,7 @@ type GetJson = (url: URL, largest: number, signal: AbortSignal, options?: Reques
 /** Idle connections keep no process alive. `secrets`: undefined where the file has none for this source. */
 export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 'key'> | undefined): GetJson {
   const http = new HttpAgent({ keepAlive: true })
-  // What an agent has, also as undefined, wins over what a request has.
+  // An option of the agent, also undefined, wins over one of the request.
   const given = (['ca', 'cert', 'key'] as const).flatMap((one) =>
     secrets?.[one] ? [[one, secrets[one]]] : [],
   )
@@ -73,10 +72,10 @@ function lookUpThrough(check: (address: string) => void) {
 
 export const failure = z.object({ message: z.string() })
 
-/** @throws with what it says instead */
+/** @throws with its status and message, if it is not what was asked for */
 export function readAnswer<T>(what: z.ZodType<T>, { status, body }: Answered): T {
-  const said = failure.safeParse(body).data
-  if (status !== 200) throw new Error(`it answers ${status}${said === undefined ? '' : `: ${said.message}`}`)
+  const message = failure.safeParse(body).data?.message
+  if (status !== 200) throw new Error(`it answers ${status}${message === undefined ? '' : `: ${message}`}`)
   const read = what.safeParse(body)
   if (!read.success) throw new Error(`its answer cannot be read: ${z.prettifyError(read.error)}`)
   return read.data

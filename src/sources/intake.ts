@@ -13,8 +13,7 @@ import type pg from 'pg'
 import type { Command } from '../core/command.ts'
 import type { Refusal } from '../core/refusal.ts'
 import { cooperatively } from '../in-slices.ts'
-import type { Ledger } from '../ledger/ledger.ts'
-import { Unavailable } from '../ledger/ledger.ts'
+import { type Ledger, Unavailable } from '../ledger/ledger.ts'
 import { createLogLimit } from '../log-limit.ts'
 import { countReport } from '../telemetry.ts'
 import {
@@ -34,14 +33,7 @@ import { keepVerdicts, networkNotFound, readStoredSource, type StoredSource, tou
 const MOST_REMEMBERED = 50_000
 
 /** Of a report of which nothing was taken. */
-const NOTHING_TAKEN = {
-  complete: false,
-  counted: false,
-  because: [],
-  resend: false,
-  digest: '',
-  unreadable: 0,
-}
+const NOTHING = { complete: false, counted: false, because: [], resend: false, digest: '', unreadable: 0 }
 
 type IntakeOptions = {
   readonly ledger: Ledger
@@ -50,17 +42,13 @@ type IntakeOptions = {
 }
 
 export class Intake {
-  readonly #ledger: Ledger
-  readonly #database: pg.Pool
-  readonly #log: IntakeOptions['log']
+  readonly #options: IntakeOptions
   readonly #logLimit = createLogLimit()
   /** As an unchanged report left them. If that is still so, the next one is a single statement. */
   readonly #remembered = new Map<string, StoredSource>()
 
-  constructor({ ledger, database, log }: IntakeOptions) {
-    this.#ledger = ledger
-    this.#database = database
-    this.#log = log
+  constructor(options: IntakeOptions) {
+    this.#options = options
   }
 
   async begin(reporting: Reporting) {
@@ -74,7 +62,7 @@ export class Intake {
   async report(input: Report): Promise<Reported | Refusal> {
     const begun = performance.now()
     // With a time from the future its misses would count too fast.
-    const report = { ...input, begunAt: Math.min(input.begunAt, this.#ledger.now()) }
+    const report = { ...input, begunAt: Math.min(input.begunAt, this.#options.ledger.now()) }
     try {
       const reported = (await this.#tryRemembered(report)) ?? (await this.#take(report))
       if (!('reason' in reported)) countReport(report.network, reported.complete, performance.now() - begun)
@@ -93,12 +81,12 @@ export class Intake {
     const { network, source, epoch, verdicts } = input
     // Another life of a source knows nothing of what was asked in this one (5.1).
     const isCurrent = stored.source.epoch?.name === epoch
-    const accepted = isCurrent ? await keepVerdicts(this.#database, network, source, verdicts) : 0
+    const accepted = isCurrent ? await keepVerdicts(this.#options.database, network, source, verdicts) : 0
     return { accepted, ignored: verdicts.length - accepted }
   }
 
   async #read(reporting: Reporting): Promise<StoredSource | Refusal> {
-    const stored = await readStoredSource(this.#database, reporting)
+    const stored = await readStoredSource(this.#options.database, reporting)
     const isUnknown = 'reason' in stored && stored.reason === 'SOURCE_NOT_FOUND'
     return (isUnknown ? await this.#noteUnknown(reporting) : null) ?? stored
   }
@@ -108,7 +96,7 @@ export class Intake {
     const { network, source, actor, traceId, deadline, mayReport } = reporting
     if (mayReport({ id: source, node: actor.node ?? '' }) !== null) return null
     const rest = { cause: 'UNKNOWN_SOURCE', requestId: null, fingerprint: null, traceId }
-    const outcome = await this.#ledger.submit(
+    const outcome = await this.#options.ledger.submit(
       { type: 'unknownSource', network, source, actor, ...rest },
       { deadline },
     )
@@ -116,14 +104,19 @@ export class Intake {
   }
 
   #next({ network, source }: Reporting, { secret, head }: StoredSource, sequence: number): Begin {
-    return { sequence, head, begunAt: this.#ledger.now(), proof: proofOf(secret, network, source, head) }
+    return {
+      sequence,
+      head,
+      begunAt: this.#options.ledger.now(),
+      proof: proofOf(secret, network, source, head),
+    }
   }
 
   #answer(report: Report, stored: StoredSource, taken: Partial<Reported>): Reported {
     const { questions, fresh } = stored
     const sequence = taken.resend ? report.sequence : Math.max(report.sequence, fresh?.sequence ?? 0) + 1
     const next = this.#next(report, stored, sequence)
-    return { ...NOTHING_TAKEN, ...taken, verifications: questions, next }
+    return { ...NOTHING, ...taken, verifications: questions, next }
   }
 
   async #tryRemembered(report: Report): Promise<Reported | null> {
@@ -134,8 +127,8 @@ export class Intake {
 
   /** Null: the list is not the stored one, or what is stored has changed. */
   async #tryUnchanged(report: Report, digest: string, before: StoredSource): Promise<Reported | null> {
-    const fresh = freshnessIfUnchanged(report, digest, before, this.#ledger.now())
-    const touched = fresh === null ? null : await touch(this.#database, report.network, before, fresh)
+    const fresh = freshnessIfUnchanged(report, digest, before, this.#options.ledger.now())
+    const touched = fresh === null ? null : await touch(this.#options.database, report.network, before, fresh)
     if (fresh === null || touched === null) return null
     const stored = { ...before, ...touched, fresh }
     if (this.#remembered.size >= MOST_REMEMBERED) this.#remembered.clear()
@@ -176,7 +169,7 @@ export class Intake {
     const { entries, unreadable, unreadableCount } = await cooperatively(readingEntries(sent, scope))
     if (unreadableCount > 0)
       this.#logLimit(`${network}/${id}`, (more) =>
-        this.#log?.warn(
+        this.#options.log?.warn(
           { network, source: id, unreadable, ...more },
           'a report has entries that cannot be read',
         ),
@@ -189,7 +182,7 @@ export class Intake {
     const digest = complete ? await cooperatively(digestingList(entries)) : ''
     const unchanged = await this.#tryUnchanged(report, digest, stored)
     if (unchanged !== null) return unchanged
-    const image = await this.#ledger.image(network, { deadline })
+    const image = await this.#options.ledger.image(network, { deadline })
     if (image === null) return networkNotFound(network)
     const last = { entries: entries.length, digest, after: stored.fresh?.sequence ?? 0 }
     let taken: Partial<Reported> | Refusal = {}
@@ -206,10 +199,11 @@ export class Intake {
     changes: Changes & Pick<Command<'report'>, 'because' | 'complete'>,
   ): Promise<Partial<Reported> | Refusal> {
     const { network, source, traceId, epoch, sequence, head, begunAt, proof, deadline } = report
-    const begun = { epoch, sequence, head, begunAt, proven: isProof(proof, secret, network, source, head) }
+    const proven = isProof(proof, proofOf(secret, network, source, head))
+    const begun = { epoch, sequence, head, begunAt, proven }
     const actor = { name: source, node: null }
     const rest = { cause: 'REPORT', requestId: null, fingerprint: null, traceId }
-    const outcome = await this.#ledger.submit(
+    const outcome = await this.#options.ledger.submit(
       { type: 'report', network, source, actor, ...begun, ...changes, ...rest },
       { deadline },
     )

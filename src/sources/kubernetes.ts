@@ -4,29 +4,22 @@
  * - The list is paged at one resourceVersion and never taken from a cache (`resourceVersion=0`). Pages that come from
  *   another version, or run out while being paged (410), make it partial; so does a list that is older than the one before
  *   (kubernetes#59848: an API server that lags behind).
- * - Phases, as whereabouts#162 teaches: everything is alive but a pod that has Succeeded or Failed, is not being deleted,
- *   and of which every container says when it finished. A Failed pod on a node that nobody hears from still says "running"
- *   of its containers, and they may be. A Pending pod has no address yet and is in no list; a look-up finds it.
+ * - Phases, as whereabouts#162 teaches: a pod has ended if it has Succeeded or Failed, is not being deleted, and every container has
+ *   the time when it finished. Every other pod is alive. The containers of a Failed pod on a node that is out of reach may still run.
+ *   A Pending pod has no address yet and is in no list; a look-up finds it.
  * - `gone`: the API server's own NotFound about this very pod, or a pod of the same name with another uid.
  * - Pods in their host's network have their node's address, which no lease has: left out.
  * - The epoch is the uid of the namespace kube-system, the cluster's only identity: another cluster at the same address is
  *   another life. Rights needed: list and get pods, get the namespace kube-system.
  */
 import type { RequestOptions } from 'node:https'
-import { KubeConfig } from '@kubernetes/client-node'
+import { type Cluster, KubeConfig, type User } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
+import type { Owner } from '../core/owner.ts'
 import { type Answered, createGetJson, readAnswer } from './get-json.ts'
 import type { KubernetesSettings, Secrets } from './settings.ts'
-import {
-  type AskedSource,
-  draftOf,
-  type GivenEntry,
-  type Listing,
-  type LookUp,
-  MOST_ENTRIES,
-  type Question,
-} from './source.ts'
+import { type AskedSource, draftOf, type GivenEntry, type LookUp, type Page, readPages } from './source.ts'
 
 /** Pods of a page, 4 ms to parse. The API server's own clients ask for 500, which hold the process for 20. */
 const PAGE = 100
@@ -105,34 +98,6 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets | 
     return metadata.uid
   }
 
-  async function list(signal: AbortSignal): Promise<Listing> {
-    const epoch = await clusterUid(signal)
-    const draft = draftOf(pod, addressesOf, describe)
-    const listing = (because: string): Listing => draft.listing(epoch, because)
-    let version = ''
-    let next = ''
-    for (let number = 1; draft.entries.length <= MOST_ENTRIES; number += 1) {
-      let answered: z.infer<typeof page>
-      try {
-        const query = new URLSearchParams({ limit: String(PAGE), ...(next !== '' && { continue: next }) })
-        answered = readAnswer(page, await answerTo(`/api/v1/pods?${query}`, signal))
-      } catch (error) {
-        if (number === 1) throw error
-        // What was read so far protects.
-        return listing(`page ${number}: ${(error as Error).message}`)
-      }
-      const { resourceVersion } = answered.metadata
-      if (number === 1) version = resourceVersion
-      answered.items.forEach(draft.add)
-      if (resourceVersion !== version) {
-        return listing(`page ${number} is of version ${resourceVersion}, and the first of ${version}`)
-      }
-      next = answered.metadata.continue ?? ''
-      if (next === '') return listing(staleness(epoch, version))
-    }
-    return listing(`it lists more than ${MOST_ENTRIES} entries`)
-  }
-
   /** Versions are numbers that grow, though the API server promises it only since 1.35. */
   function staleness(uid: string, text: string): string {
     if (!/^[0-9]{1,20}$/.test(text)) return ''
@@ -144,41 +109,58 @@ export function openKubernetes(settings: KubernetesSettings, secrets: Secrets | 
     return ''
   }
 
-  async function lookUp(question: Question, signal: AbortSignal): Promise<LookUp> {
-    const found = await lookUpHere(question, signal)
-    if (found.answer !== 'gone' && found.answer !== 'terminal') return found
-    // Of another cluster that answers at this address since the last list it is no word.
-    const uid = await clusterUid(signal)
-    if (uid === question.epoch) return found
-    return { answer: 'unknown', detail: `the cluster was ${question.epoch} and is ${uid}: ${found.detail}` }
-  }
+  return {
+    async list(signal) {
+      const epoch = await clusterUid(signal)
+      const draft = draftOf(pod, addressesOf, describe)
+      const readPage = async (from?: string): Promise<Page> => {
+        const query = new URLSearchParams({ limit: String(PAGE), ...(from && { continue: from }) })
+        const { items, metadata } = readAnswer(page, await answerTo(`/api/v1/pods?${query}`, signal))
+        const { resourceVersion: moment, continue: next } = metadata
+        return { moment, items, next: next ? () => readPage(next) : null }
+      }
+      const { moment: version, because } = await readPages(draft, readPage)
+      return draft.listing(epoch, because || staleness(epoch, version))
+    },
 
-  async function lookUpHere({ owner }: Question, signal: AbortSignal): Promise<LookUp> {
-    const [namespace = '', name = '', ...more] = owner.name.split('/')
-    if (!NAMESPACE.test(namespace) || !NAME.test(name) || more.length > 0) {
-      return { answer: 'unknown', detail: `${owner.name} is not <namespace>/<name> of a pod` }
-    }
-    const answered = await answerTo(`/api/v1/namespaces/${namespace}/pods/${name}`, signal)
-    if (isNotFound(answered, name)) return { answer: 'gone', detail: `pods "${name}" not found` }
-    const found = readAnswer(pod, answered)
-    const { uid } = found.metadata
-    if (found.metadata.name !== name || found.metadata.namespace !== namespace) {
-      return { answer: 'unknown', detail: 'the API server answers about another pod' }
-    }
-    if (owner.uid !== owner.name && uid !== owner.uid) {
-      return { answer: 'gone', detail: `${owner.name} is another pod now, uid ${uid}` }
-    }
-    const since = finishedAt(found)
-    const detail = found.status?.phase ?? 'no phase'
-    return since === null ? { answer: 'live', detail } : { answer: 'terminal', since, detail }
+    async lookUp({ owner, epoch }, signal) {
+      const path = pathOf(owner.name)
+      if (path === null)
+        return { answer: 'unknown', detail: `${owner.name} is not <namespace>/<name> of a pod` }
+      const found = answerAbout(owner, await answerTo(path, signal))
+      if (found.answer !== 'gone' && found.answer !== 'terminal') return found
+      // Another cluster that answers at this address since the last list knows nothing of this pod.
+      const uid = await clusterUid(signal)
+      if (uid === epoch) return found
+      return { answer: 'unknown', detail: `the cluster was ${epoch} and is ${uid}: ${found.detail}` }
+    },
   }
+}
 
-  return { list, lookUp }
+/** Of a pod; null: it is not the name of one. */
+function pathOf(owner: string): string | null {
+  const [namespace = '', name = '', ...more] = owner.split('/')
+  const isName = NAMESPACE.test(namespace) && NAME.test(name) && more.length === 0
+  return isName ? `/api/v1/namespaces/${namespace}/pods/${name}` : null
+}
+
+function answerAbout(owner: Owner, answered: Answered): LookUp {
+  const [namespace, name] = owner.name.split('/') as [string, string]
+  if (isNotFound(answered, name)) return { answer: 'gone', detail: `pods "${name}" not found` }
+  const found = readAnswer(pod, answered)
+  const { uid } = found.metadata
+  if (found.metadata.name !== name || found.metadata.namespace !== namespace)
+    return { answer: 'unknown', detail: 'the API server answers about another pod' }
+  if (owner.uid !== owner.name && uid !== owner.uid)
+    return { answer: 'gone', detail: `${owner.name} is another pod now, uid ${uid}` }
+  const since = finishedAt(found)
+  const detail = found.status?.phase ?? 'no phase'
+  return since === null ? { answer: 'live', detail } : { answer: 'terminal', since, detail }
 }
 
 function describe(one: Pod): Omit<GivenEntry, 'address'> {
   const { name, namespace, uid } = one.metadata
-  const state = finishedAt(one) === null ? wordFor(one) : TERMINAL
+  const state = finishedAt(one) === null ? stateOf(one) : TERMINAL
   return { kind: 'pod', name: `${namespace}/${name}`, uid, node: one.spec.nodeName ?? '', state }
 }
 
@@ -189,25 +171,25 @@ function addressesOf(item: unknown): readonly string[] {
   return [podIP, ...(podIPs ?? []).map(({ ip }) => ip)].flatMap((address) => address || [])
 }
 
-function wordFor({ metadata, status }: Pod): string {
+function stateOf({ metadata, status }: Pod): string {
   if (metadata.deletionTimestamp) return 'terminating'
   const phase = (status?.phase ?? '').toLowerCase()
-  // Not the one word that means ended.
+  // Not the state that means ended.
   return phase === TERMINAL ? '' : phase
 }
 
-/** When the last of its containers finished; null: it has not ended for good, or it does not say so. */
+/** When the last of its containers finished; null: it has not ended for good, or its statuses do not tell. */
 function finishedAt({ metadata, spec, status }: Pod): number | null {
   if (status?.phase !== 'Succeeded' && status?.phase !== 'Failed') return null
   if (metadata.deletionTimestamp) return null
   const { containerStatuses, initContainerStatuses, ephemeralContainerStatuses } = status
-  // A pod that never started one says nothing of them; of one that is not mentioned nobody says that it finished.
-  const said = containerStatuses?.length ?? 0
-  if (said === 0 || said < (spec.containers?.length ?? 0)) return null
+  // Of a container without a status it is not known that it finished.
+  const reported = containerStatuses?.length ?? 0
+  if (reported === 0 || reported < (spec.containers?.length ?? 0)) return null
   const finished = [containerStatuses, initContainerStatuses, ephemeralContainerStatuses]
     .flatMap((statuses) => statuses ?? [])
     .map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))
-  // 0: the API server's word for a container whose end nobody saw.
+  // 0: the API server did not see the container's end.
   return finished.every((at) => at > 0) ? Math.max(...finished) : null
 }
 
@@ -220,16 +202,10 @@ function readKubeConfig({ context, server }: KubernetesSettings, secrets: Partia
   const config = new KubeConfig()
   if (server !== undefined) {
     const { ca, cert, key, token } = secrets
-    const base64 = (pem: string): string => Buffer.from(pem).toString('base64')
-    config.loadFromClusterAndUser(
-      { name: 'cluster', server, skipTLSVerify: false, ...(ca !== undefined && { caData: base64(ca) }) },
-      {
-        name: 'user',
-        ...(token !== undefined && { token }),
-        ...(cert !== undefined && { certData: base64(cert) }),
-        ...(key !== undefined && { keyData: base64(key) }),
-      },
-    )
+    const base64 = (pem?: string) => pem && Buffer.from(pem).toString('base64')
+    const cluster = { name: 'cluster', server, skipTLSVerify: false, caData: base64(ca) }
+    const user = { name: 'user', token, certData: base64(cert), keyData: base64(key) }
+    config.loadFromClusterAndUser(cluster as Cluster, user as User)
     return config
   }
   if (secrets.kubeconfig !== undefined) config.loadFromString(secrets.kubeconfig)

@@ -3,7 +3,7 @@ import type { Actor } from '../core/command.ts'
 import type { SourceDeclaration } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 import type { Refusal } from '../core/refusal.ts'
-import type { GivenEntry } from './source.ts'
+import type { GivenEntry, LookUp } from './source.ts'
 
 export type Reporting = {
   readonly network: string
@@ -16,7 +16,6 @@ export type Reporting = {
   readonly mayReport: (source: Pick<SourceDeclaration, 'id' | 'node'>) => Refusal | null
 }
 
-/** What a report is begun at. */
 export type Begin = {
   readonly sequence: number
   readonly head: number
@@ -58,10 +57,4 @@ export type Reported = {
   readonly next: Begin
 }
 
-export type Verdict = {
-  readonly id: string
-  readonly answer: 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
-  /** Of terminal: since when. */
-  readonly terminalSince: number | null
-  readonly detail: string
-}
+export type Verdict = LookUp & { readonly id: string }

@@ -1,16 +1,9 @@
 /**
- * What the declaration of a source may say. It comes over the API and stands in the log, so secrets are not in it: they are
- * in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the process starts. Each entry names the one origin that
- * its secrets may be sent to, and a unix socket is asked only where an entry names it.
- *
- * docker      `socketPath` (default /var/run/docker.sock), or `host` and `port` with `tls`; `network`: the Docker network
- *             whose addresses are meant, by name or id; `kind` of owner (default `container`); `labels`: only containers
- *             that have all of them (`team`, `team=web`). Secrets: `ca`, `cert`, `key`.
- * kubernetes  `context` of the kubeconfig, or `server`: URL of the API server; neither: the cluster the process runs in.
- *             Secrets: `kubeconfig` (its text) or `kubeconfigFile`; with `server`: `token`, `ca`, `cert`, `key`.
- * http        `listUrl` and `lookUpUrl`, as `http.ts` says. Secrets: `token` (sent as bearer), `ca`, `cert`, `key`.
+ * What the declaration of a source may contain; docs/sources.md has the settings of each kind. A declaration comes over the API and
+ * is kept in the log, so secrets are not in it: they are in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the
+ * process starts. Each entry names the one origin that its secrets may be sent to, and a unix socket is asked only where an entry
+ * names it.
  */
-
 import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
 import { z } from 'zod'
@@ -125,7 +118,7 @@ export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDec
   if (kind === 'kubernetes' && node !== '') {
     return invalid('sight.node', 'an API server sees its cluster, whose pods say themselves where they are')
   }
-  // Whatever it is asked for, it would say that there is none.
+  // Of any other kind it would answer that there is none.
   const sees = kind === 'kubernetes' ? 'pod' : kind === 'docker' ? (read as DockerSettings).kind : null
   if (sees !== null && ownerKinds.some((one) => one !== sees)) {
     return invalid(
@@ -136,7 +129,7 @@ export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDec
   return null
 }
 
-/** Whether the file on the server lets it be asked where its settings lead; null: it does. */
+/** Why the file on the server forbids to ask where its settings lead; null: it does not. */
 export function checkAllowed(
   secrets: SourceSecrets,
   network: string,
@@ -149,8 +142,8 @@ export function checkAllowed(
 }
 
 /**
- * What to add to the file on the server, if it does not name a source that is asked; null: it does. Whoever runs the server
- * decides where it may be made to connect, so a caller of some networks registers no other.
+ * What to add to the file on the server, if it does not name a source that is asked; null: it does. The server's operator decides
+ * where it may connect, so a caller of some networks registers no other.
  */
 export function missingEntry(
   secrets: SourceSecrets,
@@ -168,7 +161,7 @@ function hostOf(to: string): string {
   return to.startsWith('unix:') ? '' : new URL(to).hostname.replace(/^\[|\]$/g, '')
 }
 
-/** Of a kubeconfig nobody knows it before it is read. */
+/** Not known of a kubeconfig before it is read. */
 function leadsTo(kind: SourceKind, settings: unknown): readonly string[] {
   if (kind === 'docker') return [engineOf(settings as DockerSettings)]
   const { listUrl, lookUpUrl, server } = settings as Partial<HttpSettings & KubernetesSettings>
@@ -269,7 +262,7 @@ const secretsFile = z.record(
   secretsOfOne,
 )
 
-/** @throws StartRefused, without a word of what is in the file */
+/** @throws StartRefused, which quotes nothing of the file */
 export function readSourceSecrets(file: string | undefined): SourceSecrets {
   if (file === undefined) return {}
   let given: unknown

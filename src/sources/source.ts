@@ -1,11 +1,11 @@
 /**
- * What a source that is asked answers, whatever its kind. Leases are taken back on it, so every kind keeps these rules:
+ * The answers of a source that is asked, of any kind. Leases are taken back on them, so every kind keeps these rules:
  *
  * - A list is of one moment after it was begun, from the authority and not from a cache of it (mirendev#856).
- * - It is complete only if everything of its scope is in it. What could not be asked, paged to its end or read makes it
+ * - It is complete only if everything of its scope is in it. If anything could not be asked, paged to its end or read, it is
  *   partial, and a partial list only protects.
- * - A workload that is stopped, paused, restarting or in a phase nobody knows is alive. `terminal` is said only of one that
- *   has ended for good and is listed all the same.
+ * - A workload that is stopped, paused, restarting or in an unknown phase is alive. `terminal` is one that has ended for good and is
+ *   listed all the same.
  * - `gone` is the authority's own "no such thing" for this very workload. Every other answer (an error, a time-out, a
  *   missing attribute) is not `gone`.
  * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it says. `gone` and
@@ -15,7 +15,7 @@ import { z } from 'zod'
 import type { Entry } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 
-/** An entry as a source gives it: text that nobody has read yet. Empty and absent are the same. */
+/** An entry as a source gives it: text that is not read yet. Empty and absent are the same. */
 export type GivenEntry = Entry & {
   /** Of a source that sees several networks: the one this entry is of. */
   readonly network?: string
@@ -57,7 +57,7 @@ export type AskedSource = {
 /** Entries of one list. */
 export const MOST_ENTRIES = 200_000
 
-/** Things that could not be read that a sentence names. */
+/** Unreadable items that a sentence names. */
 const MOST_NAMED = 3
 
 /** A list in the making, of items of which each has addresses and a description. */
@@ -89,7 +89,36 @@ export function draftOf<T>(
   }
 }
 
-/** Year 1 and 1970 are how a time is written that was never set: its grace would be over before it began. */
+/** `moment`: what all pages of a list must be of. `next` reads the page after this one; null: there is none. */
+export type Page = {
+  readonly moment: string
+  readonly items: readonly unknown[]
+  readonly next: (() => Promise<Page>) | null
+}
+
+/** Reads a list to its end. `because`: why that failed; what was read before protects. @throws when the first page cannot be read */
+export async function readPages(
+  { entries, add }: Pick<ReturnType<typeof draftOf>, 'entries' | 'add'>,
+  readFirst: () => Promise<Page>,
+): Promise<{ readonly moment: string; readonly because: string }> {
+  let page = await readFirst()
+  const { moment } = page
+  const because = (why: string) => ({ moment, because: why })
+  for (let number = 1; ; number += 1) {
+    page.items.forEach(add)
+    if (page.moment !== moment)
+      return because(`page ${number} is of ${page.moment}, and the first of ${moment}`)
+    if (page.next === null) return because('')
+    if (entries.length > MOST_ENTRIES) return because(`it lists more than ${MOST_ENTRIES} entries`)
+    try {
+      page = await page.next()
+    } catch (error) {
+      return because(`page ${number + 1}: ${(error as Error).message}`)
+    }
+  }
+}
+
+/** A time in year 1 or 1970 was never set: its grace would be over before it began. */
 export function endedAt(since: number, detail: string): LookUp {
   return since > 0
     ? { answer: 'terminal', since, detail }
@@ -100,10 +129,10 @@ const LONGEST_SENTENCE = 500
 // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces
 const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]+/g
 
-/** What a source said, or what went wrong, for people: short, and text that PostgreSQL takes (it holds no NUL). */
-export function sentence(said: unknown): string {
-  const cause = said instanceof Error && said.cause instanceof Error ? `: ${said.cause.message}` : ''
-  const text = `${said instanceof Error ? said.message : said}${cause}`.trim()
+/** A source's text, or an error's, for people: short, and text that PostgreSQL takes (it holds no NUL). */
+export function sentence(input: unknown): string {
+  const cause = input instanceof Error && input.cause instanceof Error ? `: ${input.cause.message}` : ''
+  const text = `${input instanceof Error ? input.message : input}${cause}`.trim()
   const short = text.length > LONGEST_SENTENCE ? `${text.slice(0, LONGEST_SENTENCE)}…` : text
   return short.toWellFormed().replace(CONTROL_CHARACTERS, ' ')
 }

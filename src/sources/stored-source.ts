@@ -1,4 +1,4 @@
-/** What the database knows of a source when it reports: read, touched by an unchanged list, answered by verdicts. */
+/** A source as it is stored when it reports. An unchanged list only touches its row; verdicts answer its look-ups. */
 import type pg from 'pg'
 import { z } from 'zod'
 import { isMalformed, parseAddress } from '../core/address.ts'
@@ -63,21 +63,11 @@ export async function touch(
 ): Promise<Pick<StoredSource, 'head' | 'questions'> | null> {
   const before = fresh!
   const counted = JSON.stringify(after.counted.map(({ sequence, head, at }) => [sequence, head, at]))
+  const { sequence, warm, countedTotal, reportedAt, completeAt, completeHead } = after
   const [row] = await ask<Row>(database, TOUCH, [
-    network,
-    before.source,
-    before.sequence,
-    after.sequence,
-    after.warm,
-    counted,
-    after.countedTotal,
-    after.reportedAt,
-    after.completeAt,
-    after.completeHead,
-    before.digest,
-    before.epoch,
-    before.era,
-    source.version,
+    ...[network, before.source, before.sequence],
+    ...[sequence, warm, counted, countedTotal, reportedAt, completeAt, completeHead],
+    ...[before.digest, before.epoch, before.era, source.version],
   ])
   if (row === undefined) return null
   return { head: row.head as number, questions: questionsOf(row.questions) }

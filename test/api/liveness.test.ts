@@ -335,7 +335,7 @@ describe('reports', () => {
     expect(ahead).toMatchObject({ complete: false, because: ['BEYOND_HEAD'] })
     // What the answer says of the next report has its proof as well.
     const next = Buffer.from(ahead.nextProof, 'base64')
-    expect(isProof(next, secret, network, source, Number(ahead.nextHead))).toBe(true)
+    expect(isProof(next, proofOf(secret, network, source, Number(ahead.nextHead)))).toBe(true)
     const refused = await call('LeaseService/Reserve', { network, owner: { kind: 'pod', name: 'b' } })
     const toSay = expect.stringMatching(
       `: ipledger recover ${network}, or ipledger network resume ${network}$`,

@@ -154,7 +154,7 @@ describe('judge and sources that report', async () => {
       const [question] = reported.verifications
       if (question === undefined) continue
       assert.equal(question.address, '10.0.0.1')
-      const verdicts = [{ id: question.id, answer: 'gone' as const, terminalSince: null, detail: '' }]
+      const verdicts = [{ id: question.id, answer: 'gone' as const, detail: '' }]
       const taken = await context.intake.verdicts({ ...reporting, epoch: 'e1', verdicts })
       assert.deepEqual(taken, { accepted: 1, ignored: 0 })
       isAnswered = true

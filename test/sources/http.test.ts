@@ -49,7 +49,7 @@ describe('list', () => {
   })
 
   test.each<[string, readonly object[], RegExp]>([
-    ['a page of another epoch', [{ entries: [WEB] }, { epoch: 'e2', entries: [DB] }], /epoch e2/],
+    ['a page of another epoch', [{ entries: [WEB] }, { epoch: 'e2', entries: [DB] }], /is of e2/],
     ['a page that leads back', [{ entries: [WEB] }, { next: '?page=1' }], /read already/],
     ['a page that leads to the first', [{ entries: [WEB], next: `${endpoint.url}/list` }], /read already/],
     ['a page that is none', [{ entries: [WEB] }, { entries: 'none' }], /cannot be read/],
@@ -59,7 +59,7 @@ describe('list', () => {
       /cannot be read/,
     ],
     ['an entry without an address', [{ entries: [WEB, { kind: 'vm', uid: 'u3' }] }], /1 cannot be read/],
-    ['a next page that is no URL', [{ entries: [WEB], next: 'http://[' }], /elsewhere/],
+    ['a next page that is no URL', [{ entries: [WEB], next: 'http://[' }], /another origin/],
   ])('with %s it is partial, and what was read stays', async (_, all, why) => {
     endpoint.answer(pages(all))
     const listing = await list()
@@ -119,7 +119,7 @@ describe('list', () => {
     expect(await list()).toMatchObject({ complete: false })
     expect(endpoint.asked).toHaveLength(3)
     endpoint.answer(endless([]))
-    expect(await list()).toMatchObject({ because: 'it has more than 1000 pages' })
+    expect(await list()).toMatchObject({ because: 'page 1001: there are more than 1000 pages' })
   }, 30_000)
 
   test('a redirect is not followed', async () => {

@@ -75,11 +75,7 @@ test.each([
   ['the environment', /^[^*]*\bprocess\.env\b/m, /^(src\/config\.ts|src\/cni\/main\.ts|bench\/cni\.ts)$/],
   ['how a connection to PostgreSQL is opened', /\bnew pg\.|extends pg\./, /^src\/postgres\//],
   ['OpenTelemetry', /from '@opentelemetry\//, /^src\/telemetry(-export)?\.ts$/],
-  [
-    'SQL',
-    /['"`]\s*(with|select|insert into|update|delete from) \w+/,
-    /^(src\/(ledger|postgres|cli)|bench)\//,
-  ],
+  ['SQL', /\b(from|into|update|join) (ipledger\w*|\$\{\w+\})\./, /^(src\/(ledger|postgres|cli)|bench)\//],
 ] as const)('only its own rooms know %s', (_, known, rooms) => {
   const knowing = files.filter((file) => known.test(readFileSync(file, 'utf8')))
   expect(knowing.length).toBeGreaterThan(0)

@@ -297,13 +297,7 @@ function decodeVerdict(
   if (answer !== 'terminal') {
     if (terminalSince !== undefined)
       throw invalidField(`${path}.terminalSince`, 'is only for the answer TERMINAL')
-    return { id, answer, terminalSince: null, detail }
+    return { id, answer, detail }
   }
-  const ended = endedAt(required(terminalSince, `${path}.terminalSince`), detail)
-  return {
-    id,
-    answer: ended.answer,
-    terminalSince: ended.answer === 'terminal' ? ended.since : null,
-    detail: ended.detail,
-  }
+  return { id, ...endedAt(required(terminalSince, `${path}.terminalSince`), detail) }
 }

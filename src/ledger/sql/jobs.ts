@@ -1,4 +1,4 @@
-/** What jobs look for and write. */
+/** Statements of the background jobs. */
 import { JOBS_SCHEMA } from '../../postgres/migrate.ts'
 
 export const NETWORK_NAMES = 'select network_id from ipledger.network order by network_id'

@@ -17,9 +17,9 @@ export const QUESTIONS = `(select json_agg(x) from (
      where q.network_id = $1 and q.source_id = $2 and q.answer = 'wanted' order by q.asked_at limit ${MOST_QUESTIONS}) x)`
 
 export const ANSWER = `update ipledger.lookup q
-     set answer = a.answer, terminal_since = to_timestamp(a."terminalSince" / 1000), detail = a.detail
+     set answer = a.answer, terminal_since = to_timestamp(a.since / 1000), detail = a.detail
     from json_to_recordset($3::json)
-      as a (address inet, kind text, uid text, answer text, "terminalSince" float8, detail text, head bigint)
+      as a (address inet, kind text, uid text, answer text, since float8, detail text, head bigint)
    where q.network_id = $1 and q.source_id = $2 and q.address = a.address and q.owner_kind = a.kind and q.owner_uid = a.uid
      and q.answer = 'wanted' and q.head = a.head returning 1`
 
