@@ -11,7 +11,7 @@ import { Clock } from '../src/ledger/clock.ts'
 import { createPool } from '../src/postgres/connect.ts'
 import { callersUrl, openService } from '../src/serve.ts'
 import { createAskedSources } from '../src/sources/ask.ts'
-import { createIntake } from '../src/sources/intake.ts'
+import { Intake } from '../src/sources/intake.ts'
 import { createLogger } from '../src/telemetry.ts'
 import { openScratch } from './scratch.ts'
 
@@ -45,7 +45,7 @@ const log = createLogger('silent')
 const { ledger, server } = await openService(config, log, open, { worker: false, clock: new MovedClock() })
 const base = callersUrl(config.host, server.httpPort)
 const database = open.adopt(createPool({ url, applicationName: 'walk', max: 4 }), (one) => one.end())
-const intake = createIntake({ ledger, database, log })
+const intake = new Intake({ ledger, database, log })
 const { signal } = new AbortController()
 const judge = createJudge({ stayMs: 0 })
 const runJudge = () => judge({ database, ledger, intake, asked: createAskedSources({}), log, signal })
