@@ -4,6 +4,7 @@ import type { LeaseEvent } from '../core/event.ts'
 import { eventOf } from './event-text.ts'
 import type { Db } from './pages.ts'
 import { POOL_INFO, type PoolInfo } from './read-log.ts'
+import { lastEvent } from './sql/head.ts'
 
 /** A number of the log, and the digest of its event, which another log does not have there. Before the first event: 0 and empty. */
 export type LogPosition = { readonly seq: number; readonly digest: string }
@@ -31,8 +32,7 @@ export async function readHeads(db: Db, names: readonly string[]): Promise<Reado
   const { rows } = await sql<LogPosition & { network: string }>`
     select n.network, coalesce(h.seq, 0) as seq, coalesce(h.digest, '') as digest
     from unnest(${names}::text[]) as n (network)
-    left join lateral (select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
-      where e.network_id = n.network order by e.seq desc limit 1) h on true
+    left join lateral (${sql.raw(lastEvent('n.network', "e.seq, encode(e.digest, 'hex') as digest"))}) h on true
   `.execute(db)
   return new Map(rows.map(({ network, ...head }) => [network, head]))
 }
