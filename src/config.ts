@@ -66,7 +66,6 @@ const environment = z.object({
   IPLEDGER_READ_CONNECTIONS: whole(1, 256, 8),
   // Two, and one for each job that runs: a job that waits for a source must not delay another.
   IPLEDGER_JOB_CONNECTIONS: whole(2, 64, 12),
-  IPLEDGER_MAX_QUEUED_COMMANDS: whole(1, 1_000_000, 20_000),
   IPLEDGER_BATCH_LEASES: whole(1, 10_000, 1_000),
   IPLEDGER_DEADLINE_SECONDS: whole(1, 600, 10),
   // At 0.5 to 0.8 KB an address, below a gigabyte.
@@ -151,7 +150,6 @@ export function readConfig(env: Env = process.env) {
     writeConnections: set.IPLEDGER_WRITE_CONNECTIONS,
     readConnections: set.IPLEDGER_READ_CONNECTIONS,
     jobConnections: set.IPLEDGER_JOB_CONNECTIONS,
-    maxQueuedCommands: set.IPLEDGER_MAX_QUEUED_COMMANDS,
     /** Most leases touched by one batch of a network. */
     batchLeases: set.IPLEDGER_BATCH_LEASES,
     /** Deadline of a call that names none. */

@@ -185,7 +185,6 @@ async function openWriter(
     connections: config.writeConnections,
     losesNothing: config.commitsAreNeverLost,
     limits: {
-      queued: config.maxQueuedCommands,
       batch: config.batchLeases,
       deadlineMs: config.deadlineMs,
       touched: config.imageAddresses,

@@ -1,4 +1,4 @@
-/** What a loop is given: its limits, whom it tells, and what it checks. */
+/** What a loop is given: its limits, its observer and its checks. */
 import type { Command } from '../core/command.ts'
 import type { LedgerEvent } from '../core/event.ts'
 import type { RuleName } from '../core/rules.ts'
@@ -6,8 +6,8 @@ import type { Clock } from './clock.ts'
 import type { Log } from './log.ts'
 
 export type LoopLimits = {
-  /** Commands waiting; more are OVERLOADED. */
-  readonly queued: number
+  /** Memory of the commands that wait, by estimate; more are OVERLOADED. */
+  readonly queuedMb: number
   /** Commands a batch; a command that holds several counts as many. */
   readonly batch: number
   /** Events behind which an image is loaded anew. */
@@ -18,14 +18,14 @@ export type LoopLimits = {
 }
 
 export const LIMITS: LoopLimits = {
-  queued: 20_000,
+  queuedMb: 256,
   batch: 1_000,
   behind: 50_000,
   touched: 1_000_000,
   deadlineMs: 10_000,
 }
 
-/** What a loop tells of itself, for metrics and the log. */
+/** What a loop reports, for metrics and the log. */
 export type Observer = {
   batch?(
     network: string,

@@ -99,7 +99,7 @@ describe('a batch', () => {
   test('holds so many commands at most, and one that holds several counts as many', async () => {
     const batches: number[] = []
     const ledger = await useLedger(database.serviceUrl, {
-      limits: { batch: 4, queued: 12 },
+      limits: { batch: 4 },
       observer: { batch: (_, { commands }) => batches.push(commands) },
     })
     const { network, of } = await freshNetwork(ledger)
@@ -108,11 +108,10 @@ describe('a batch', () => {
     const items = [1, 2, 3].map((i) => of(reserve(`many${i}`)))
     const outcomes = await Promise.all([
       ledger.submit(of(command({ type: 'allOrNothing', items }))),
-      ...Array.from({ length: 12 }, (_, i) => ledger.submit(of(reserve(`x${i}`)))),
+      ...Array.from({ length: 11 }, (_, i) => ledger.submit(of(reserve(`x${i}`)))),
     ])
     assert.deepEqual(batches, [2, 4, 4, 2])
-    expect(outcomes.at(-1)).toMatchObject({ ok: false, refusal: { reason: 'OVERLOADED' } })
-    assert.equal(outcomes.filter(({ ok }) => ok).length, 12)
+    expect(outcomes.every(({ ok }) => ok)).toBe(true)
     const { leases } = await expectInOrder(database.serviceUrl, network, ledger).then((image) => ({
       leases: [...image.records.values()].map(({ address, owner }) => `${owner!.name} ${address}`),
     }))

@@ -10,6 +10,7 @@ import { QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { exitsOf, LIFECYCLE } from '../../src/core/lifecycle.ts'
 import { LAST_ERA, POLICY } from '../../src/core/policy.ts'
 import type { Reason } from '../../src/core/refusal.ts'
+import { LIMITS } from '../../src/ledger/loop-options.ts'
 import { MOST_ENTRIES } from '../../src/sources/source.ts'
 import { MOST_SERIES } from '../../src/telemetry.ts'
 import { LINKING, tableIn, textOf } from '../support/docs.ts'
@@ -97,7 +98,6 @@ test('every variable that is read is there, with its default', () => {
     ['IPLEDGER_WRITE_CONNECTIONS', defaults.writeConnections],
     ['IPLEDGER_READ_CONNECTIONS', defaults.readConnections],
     ['IPLEDGER_JOB_CONNECTIONS', defaults.jobConnections],
-    ['IPLEDGER_MAX_QUEUED_COMMANDS', defaults.maxQueuedCommands],
     ['IPLEDGER_BATCH_LEASES', defaults.batchLeases],
     ['IPLEDGER_DEADLINE_SECONDS', defaults.deadlineMs / 1_000],
     ['IPLEDGER_IMAGE_ADDRESSES', defaults.imageAddresses],
@@ -150,15 +150,9 @@ test('limits are those of the code', () => {
   const limits = textOf('docs/limits.md')
   const config = readConfig({})
   const number = (value: number) => value.toLocaleString('en-US')
-  for (const value of [
-    LAST_ERA,
-    MOST_ENTRIES,
-    MOST_SERIES,
-    POLICY.sources,
-    config.imageAddresses,
-    config.maxQueuedCommands,
-  ])
+  for (const value of [LAST_ERA, MOST_ENTRIES, MOST_SERIES, POLICY.sources, config.imageAddresses])
     expect(limits).toContain(number(value))
+  expect(limits).toContain(`${LIMITS.queuedMb} MB in a process`)
   expect(limits).toContain(`at most ${POLICY.quarantinesPerCaller} addresses`)
   expect(limits).toContain(`more than ${POLICY.heldAboveReaps} reaps`)
 })

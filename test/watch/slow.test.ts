@@ -170,7 +170,7 @@ async function begin(client: Client<typeof LeaseService>, signal: AbortSignal, h
 }
 
 test('watches beyond the ledger’s queue are overloaded', async () => {
-  const ledger = await openLedger({ url: running.database.serviceUrl, limits: { queued: 2 } })
+  const ledger = await openLedger({ url: running.database.serviceUrl, limits: { queuedMb: 0.001 } })
   onTestFinished(() => ledger.close())
   const server = await serverOn({ ...running, ledger })
   onTestFinished(() => server.close())
