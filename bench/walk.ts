@@ -1,13 +1,14 @@
 /**
  * The two walks: every function of `src` that one warm Reserve enters, and one report that ends in a reap, from the socket to
  * the answer. Counted by V8's precise coverage. `npm run walk` prints the counts by file; `npm run walk -- --list` each function.
+ * Copied into `bench/` of an older checkout it counts that one, as far back as 5ac397f.
  */
 import { readFileSync } from 'node:fs'
 import { Session } from 'node:inspector/promises'
 import { fileURLToPath } from 'node:url'
 import { readConfig } from '../src/config.ts'
 import { createJudge } from '../src/jobs/judge.ts'
-import { Clock } from '../src/ledger/clock.ts'
+import * as clocks from '../src/ledger/clock.ts'
 import { createPool } from '../src/postgres/connect.ts'
 import { callersUrl, openService } from '../src/serve.ts'
 import { createAskedSources } from '../src/sources/ask.ts'
@@ -22,14 +23,18 @@ const RUNS = 5
 
 let movedBy = 0
 
-/** Time passes because the walk says so. */
-class MovedClock extends Clock {
-  override observe(database: number, sent: number, received: number): number {
-    return super.observe(database, sent, received) + movedBy
+/** Time passes because the walk says so. Older code has an option for it instead of the class. */
+function movedTime() {
+  if (!('Clock' in clocks)) return { movedBy: () => movedBy }
+  class MovedClock extends clocks.Clock {
+    override observe(database: number, sent: number, received: number): number {
+      return super.observe(database, sent, received) + movedBy
+    }
+    override database(): number {
+      return super.database() + movedBy
+    }
   }
-  override database(): number {
-    return super.database() + movedBy
-  }
+  return { clock: new MovedClock() }
 }
 
 await using open = new AsyncDisposableStack()
@@ -42,7 +47,7 @@ const config = readConfig({
   IPLEDGER_LOG_LEVEL: 'silent',
 })
 const log = createLogger('silent')
-const { ledger, server } = await openService(config, log, open, { worker: false, clock: new MovedClock() })
+const { ledger, server } = await openService(config, log, open, { worker: false, ...movedTime() })
 const base = callersUrl(config.host, server.httpPort)
 const database = open.adopt(createPool({ url, applicationName: 'walk', max: 4 }), (one) => one.end())
 const intake = new Intake({ ledger, database, log })
@@ -96,7 +101,10 @@ function lineAt(script: string, offset: number): number {
 
 function show(what: string, functions: ReadonlySet<string>): void {
   const byFile = Map.groupBy([...functions].toSorted(), (one) => one.slice(0, one.indexOf(':')))
-  console.log(`${what}: ${functions.size} functions in ${byFile.size} files`)
+  const inline = [...functions].filter((one) => / (?:=>|<.*>)$/.test(one)).length
+  console.log(
+    `${what}: ${functions.size} functions in ${byFile.size} files, ${functions.size - inline} of them with a name`,
+  )
   for (const [file, names] of [...byFile].toSorted(([, a], [, b]) => b.length - a.length)) {
     console.log(`  ${String(names.length).padStart(3)} ${file}`)
     if (process.argv.includes('--list'))
@@ -113,7 +121,11 @@ await call('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/16', default
 for (let k = 0; k < WARM_CALLS; k += 1) await release(await reserve(`warm-${k}`))
 let walk: ReadonlySet<string> | null = null
 for (let k = 0; k < RUNS; k += 1) {
-  const run = await entered(() => reserve(`walk-${k}`))
+  let lease = { leaseId: '' }
+  const run = await entered(async () => {
+    lease = await reserve(`walk-${k}`)
+  })
+  await release(lease)
   walk = walk === null ? run : walk.intersection(run)
 }
 show('one warm Reserve', walk!)
@@ -121,7 +133,7 @@ show('one warm Reserve', walk!)
 // A node with two containers, one of which ends.
 const sight = { node: 'n1', ownerKinds: ['container'], families: [4], interval: '30s' }
 await call('LivenessService/RegisterSource', { id: 'n1', sight })
-await call('LivenessService/EnableSource', { id: 'n1', acceptUnlisted: true })
+await call('LivenessService/EnableSource', { id: 'n1' })
 const listed = [await reserve('stays', { confirmed: true }), await reserve('ends', { confirmed: true })].map(
   ({ address, owner: { kind, name, uid } }) => ({ address, kind, name, uid }),
 )
