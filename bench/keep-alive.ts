@@ -8,7 +8,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 
-type Reply = { readonly status: number; readonly body: string }
+export type Reply = { readonly status: number; readonly body: string }
 
 type KeepAlive = {
   /** `path` and `body` are ASCII. Rejects when the connection breaks or nothing comes for `LONGEST_SILENCE_MS`. */
@@ -16,12 +16,18 @@ type KeepAlive = {
   close(): void
 }
 
-export type Target = { readonly host: string; readonly port: number }
+export type Target = {
+  readonly host: string
+  readonly port: number
+  /** Of HTTP/2. */
+  readonly grpcPort?: number
+}
 
 const LONGEST_SILENCE_MS = 30_000
 const HEAD_END = '\r\n\r\n'
 
-export async function openKeepAlive({ host, port }: Target): Promise<KeepAlive> {
+/** `headers`: more of them, each after a line break. */
+export async function openKeepAlive({ host, port }: Target, headers = ''): Promise<KeepAlive> {
   const socket = connect({ host, port, noDelay: true })
   await once(socket, 'connect')
   // One byte a character: offsets are those of content-length, and nothing of an answer needs more.
@@ -42,7 +48,7 @@ export async function openKeepAlive({ host, port }: Target): Promise<KeepAlive> 
   return {
     post(path, body) {
       waiting = Promise.withResolvers()
-      const head = `POST ${path} HTTP/1.1\r\nhost: ${host}:${port}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}`
+      const head = `POST ${path} HTTP/1.1\r\nhost: ${host}:${port}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}${headers}`
       if (socket.destroyed) fail(new Error('the connection is closed'))
       else socket.write(head + HEAD_END + body, 'latin1')
       return waiting.promise

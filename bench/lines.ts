@@ -2,10 +2,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { withClient } from '../src/postgres/connect.ts'
 import { audit, jobs, oldHistory } from './audit.ts'
+import { burst } from './burst.ts'
 import { cni } from './cni.ts'
+import { FLOORS, type Floor } from './floors.ts'
 import type { History } from './history.ts'
-import { BATCH, startLoad, type Work } from './load.ts'
+import { startLoad, type Work } from './load.ts'
 import { alternate, amount, type Bench, compare, run, type Stage, type Subject } from './measure.ts'
+import { BATCH } from './messages.ts'
 import { agents, truth } from './truth.ts'
 import { watch } from './watch.ts'
 
@@ -82,6 +85,31 @@ async function reserve(bench: Bench): Promise<void> {
     }),
   ]
   await show(bench, 'reserve', inserting(bench, 32), subjects, [null, { least: 0.5 }, null, { least: 0.5 }])
+}
+
+/** Beside what a user would write instead, and beside what HTTP costs. */
+async function instead(bench: Bench): Promise<void> {
+  const stage = await bench.stage('main')
+  const over = async (floor: Floor, callers: number): Promise<Subject> => {
+    const { pid, target } = await bench.server(floor)
+    const through = [{ kind: 'service' as const, ...target }]
+    return { what: FLOORS[floor], work: 'reserve', callers, through, pids: [pid], network: 'instead' }
+  }
+  const goals = [
+    [CALLERS, 'rate', { least: 1.4 }],
+    [8, 'rate', { least: 0.75 }],
+    [1, 'p50', { most: 2.2 }],
+  ] as const
+  for (const [callers, by, goal] of goals) {
+    const insert = await over('insert', callers)
+    const http = await over('http', callers)
+    const reserving = await subject(stage, 'Reserve', wide('instead'), { callers })
+    const [inserted, answered, reserved] = await alternate(bench, [insert, http, reserving])
+    const toInsert = { subject: insert, rounds: inserted! }
+    bench.show(compare('instead', reserving, reserved!, { floor: toInsert, by, goal }))
+    const toHttp = { subject: http, rounds: answered! }
+    bench.show(compare('instead', reserving, reserved!, { floor: toHttp, by, goal: null }))
+  }
 }
 
 /** A floor and lines that are held against it. */
@@ -209,6 +237,8 @@ async function image(bench: Bench): Promise<void> {
 export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = {
   one,
   reserve,
+  instead,
+  burst,
   pairs,
   snapshot,
   batch,

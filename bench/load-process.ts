@@ -2,9 +2,10 @@
 import { createHistogram } from 'node:perf_hooks'
 import { openLedger } from '../src/ledger/open.ts'
 import { connect } from '../src/postgres/connect.ts'
-import { POOL } from './history.ts'
+import { performBurst } from './burst-calls.ts'
 import { openKeepAlive, type Target } from './keep-alive.ts'
-import { BATCH, type FromLoad, type LoadedImage, type Measured, type Run, type ToLoad } from './load.ts'
+import type { FromLoad, LoadedImage, Measured, Run, ToLoad } from './load.ts'
+import { batchOf, leaseIdsIn, pathOf, reserveOf } from './messages.ts'
 
 type Caller = {
   /** `name`: of an owner that is new. */
@@ -80,25 +81,14 @@ async function inserting(url: string): Promise<Caller> {
   }
 }
 
-const LEASE_ID = /"leaseId":"([^"]+)"/g
-
 async function calling(target: Target, network: string, work: Run['work']): Promise<Caller> {
   const { post, close } = await openKeepAlive(target)
-  async function ask(method: string, body: string): Promise<string> {
-    const reply = await post(`/ipledger.v1.LeaseService/${method}`, body)
-    const [lease] = Array.from(reply.body.matchAll(LEASE_ID), ([, id]) => id)
-    if (reply.status === 200 && lease !== undefined && !reply.body.includes('"error":{')) return lease
-    throw new Error(`${method} was answered ${reply.status}: ${reply.body.slice(0, 500)}`)
-  }
-  /** An owner as an orchestrator would name it: all of it given, and long enough to be one. */
-  const one = (name: string, more = '') =>
-    `{"network":"${network}","owner":{"kind":"container","name":"bench/${name}","uid":"${name}","incarnation":"1","node":"node-${name.length}"},"claims":[{"pool":"${POOL}"}]${more}}`
-  const batch = (name: string) => Array.from({ length: BATCH }, (_, item) => one(`${name}-${item}`)).join()
+  const ask = async (method: string, body: string) => leaseIdsIn(await post(pathOf(method), body))[0]!
   const calls = {
-    reserve: (name) => ask('Reserve', one(name)),
-    keyed: (name) => ask('Reserve', one(name, `,"requestId":"${name}"`)),
-    pair: async (name) => ask('Release', `{"leaseId":"${await ask('Reserve', one(name))}"}`),
-    batch: (name) => ask('BatchReserve', `{"network":"${network}","requests":[${batch(name)}]}`),
+    reserve: (name) => ask('Reserve', reserveOf(network, name)),
+    keyed: (name) => ask('Reserve', reserveOf(network, name, `,"requestId":"${name}"`)),
+    pair: async (name) => ask('Release', `{"leaseId":"${await ask('Reserve', reserveOf(network, name))}"}`),
+    batch: (name) => ask('BatchReserve', batchOf(network, name)),
   } satisfies Record<Run['work'], Caller['call']>
   return { call: calls[work], close }
 }
@@ -112,10 +102,22 @@ async function loadImage(url: string, network: string): Promise<LoadedImage> {
   return { ms, mostMb: process.resourceUsage().maxRSS / 1_000 }
 }
 
+function answerTo(task: ToLoad) {
+  switch (task.type) {
+    case 'run':
+      return perform(task.run)
+    case 'burst':
+      return performBurst(task.burst)
+    case 'image':
+      return loadImage(task.url, task.network)
+    default:
+      return task satisfies never
+  }
+}
+
 process.on('message', async (task: ToLoad) => {
   try {
-    const answer = task.type === 'run' ? await perform(task.run) : await loadImage(task.url, task.network)
-    tell({ type: 'done', answer })
+    tell({ type: 'done', answer: await answerTo(task) })
   } catch (error) {
     tell({ type: 'failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
   }

@@ -5,6 +5,7 @@
 import { exitCodeOf } from '../src/cli/program.ts'
 import { StartRefused } from '../src/config.ts'
 import { withClient } from '../src/postgres/connect.ts'
+import { type Floor, startFloor } from './floors.ts'
 import { writeHistory } from './history.ts'
 import { LINES } from './lines.ts'
 import { type Load, startLoad } from './load.ts'
@@ -36,6 +37,7 @@ const FULL: Omit<Scale, 'heldOpenMs'> = {
   watches: 1_000,
   watchedPerSecond: 5_000,
   watchedMs: 10_000,
+  burst: 100_000,
   adds: 200,
 }
 
@@ -54,6 +56,7 @@ const QUICK: Scale = {
   watches: 20,
   watchedPerSecond: 200,
   watchedMs: 500,
+  burst: 2_000,
   adds: 20,
 }
 
@@ -78,6 +81,7 @@ async function runBench({ lines, quick: isQuick = false, heldOpen }: Asked): Pro
   const rows: Row[] = []
   const loads: Load[] = []
   const services = new Set<Promise<Service>>()
+  const floors = new Map<Floor, Promise<Service>>()
   const stages = new Map<string, Promise<Stage>>()
   const scratch = await openScratch()
 
@@ -123,6 +127,12 @@ async function runBench({ lines, quick: isQuick = false, heldOpen }: Asked): Pro
       stage(name) {
         const known = stages.get(name) ?? openStage(name)
         stages.set(name, known)
+        return known
+      },
+      server(floor) {
+        const known = floors.get(floor) ?? startFloor(floor, adminUrl)
+        floors.set(floor, known)
+        services.add(known)
         return known
       },
       load(index) {

@@ -2,9 +2,11 @@
  * How a figure is made. The machine is shared and noisy, so a line and its floor run in turn, several short runs each (floor,
  * line, floor, line, …): the ratio is the median of those of each turn, the figures shown are medians.
  */
+import type { Floor } from './floors.ts'
 import type { History } from './history.ts'
 import type { Load, Measured, Shape, Through, Work } from './load.ts'
 import type { Scratch, ScratchDatabase } from './scratch.ts'
+import type { Service } from './service.ts'
 import { clusterCpuMs, cpuMs } from './usage.ts'
 
 export type Scale = Shape & {
@@ -25,6 +27,8 @@ export type Scale = Shape & {
   readonly watches: number
   readonly watchedPerSecond: number
   readonly watchedMs: number
+  /** Reserves at once. */
+  readonly burst: number
   /** Attachments of a run. */
   readonly adds: number
 }
@@ -49,6 +53,8 @@ export type Bench = {
   stage(name: string): Promise<Stage>
   /** The process of callers with this number; started when first asked for. */
   load(index: number): Load
+  /** A server that is a floor; started when first asked for. */
+  server(floor: Floor): Promise<Service>
   /** The table of the floor. */
   readonly floor: Through
   readonly rows: readonly Row[]

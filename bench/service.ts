@@ -30,7 +30,7 @@ export async function startService({ adminUrl }: ScratchDatabase, worker: boolea
   })
   const late = setTimeout(() => child.kill('SIGKILL'), START_TIMEOUT_MS)
   for await (const line of createInterface(child.stdout)) {
-    const url = /is ready: (http:\/\/\S+:\d+)/.exec(line)?.[1]
+    const [, url, grpcPort] = /is ready: (http:\/\/\S+:\d+) \(gRPC on port (\d+)/.exec(line) ?? []
     if (url === undefined) continue
     // Until then it loads the images of all networks.
     while (!(await fetch(`${url}/readyz`)).ok) await delay(50)
@@ -38,7 +38,7 @@ export async function startService({ adminUrl }: ScratchDatabase, worker: boolea
     const { hostname, port } = new URL(url)
     return {
       pid: child.pid!,
-      target: { host: hostname, port: Number(port) },
+      target: { host: hostname, port: Number(port), grpcPort: Number(grpcPort) },
       async stop() {
         const tooLate = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS)
         child.kill('SIGTERM')

@@ -1,4 +1,4 @@
-/** Processor time of processes, where the system tells it (Linux): which of them was busy explains a rate. */
+/** Processor time and memory of processes, where the system tells it (Linux): which of them was busy explains a rate. */
 import { readFileSync } from 'node:fs'
 
 /** USER_HZ, the same on every architecture Node runs on. */
@@ -31,6 +31,11 @@ function ticks(pid: number): { readonly own: number; readonly ended: number } {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   const ms = (at: number) => (Number(fields[at - 3]) * 1_000) / TICKS_PER_SECOND
   return { own: ms(14) + ms(15), ended: ms(16) + ms(17) }
+}
+
+/** The most memory that a process ever had; 0 where it is not known. */
+export function mostMb(pid: number): number {
+  return Number(/^VmHWM:\s*(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0) / 1_000
 }
 
 function read(file: string): string {
