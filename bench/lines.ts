@@ -238,7 +238,6 @@ export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = 
   one,
   reserve,
   instead,
-  burst,
   pairs,
   snapshot,
   batch,
@@ -252,4 +251,6 @@ export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = 
   old,
   audit,
   jobs,
+  // Last, because its services keep much memory.
+  burst,
 }

@@ -60,7 +60,7 @@ const QUICK: Scale = {
   adds: 20,
 }
 
-/** What somebody would write who wants an address to have one holder, and nothing more. */
+/** A user's own table: each holder has one row, and nothing else is checked. */
 const ONE_ROW = `
   create schema bench;
   create table bench.one_row (
