@@ -64,7 +64,7 @@ export class Queue {
   add(command: Command | null, deadline: number): Promise<Outcome> {
     if (this.#bytes >= this.#limits.queuedMb * MB) {
       const why = `commands of ${this.#limits.queuedMb} MB wait for network ${this.#network}, the limit; nothing was done`
-      return Promise.resolve(refuse(refusal('OVERLOADED', why, {}, 1_000)))
+      return Promise.resolve({ ok: false, refusal: refusal('OVERLOADED', why, {}, 1_000) })
     }
     const { promise, resolve } = Promise.withResolvers<Outcome>()
     const bytes = ENTRY_BYTES + (command === null ? 0 : bytesOf(command))
@@ -116,7 +116,7 @@ export class Queue {
   }
 
   refuse(waiting: Waiting, reason: Refusal): void {
-    this.answer(waiting, refuse(reason))
+    this.answer(waiting, { ok: false, refusal: reason })
   }
 
   /** It is answered, because its deadline has passed if for no other reason. */
@@ -167,8 +167,4 @@ function bytesOf(value: object): number {
     else if (typeof inner === 'object' && inner !== null) bytes += bytesOf(inner)
     else bytes += 8
   return bytes
-}
-
-function refuse(reason: Refusal): Outcome {
-  return { ok: false, refusal: reason }
 }
