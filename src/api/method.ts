@@ -20,8 +20,8 @@ import type { Reads } from '../ledger/reads.ts'
 import type { Intake } from '../sources/intake.ts'
 import type { SourceSecrets } from '../sources/settings.ts'
 import type { RpcSpan } from '../telemetry.ts'
-import type { Asked } from './codec/decode-request.ts'
-import { ourName, type Shown } from './codec/encode-response.ts'
+import type { Decoded, Decoder } from './codec/decode-request.ts'
+import { propertyName, type View } from './codec/encode-response.ts'
 import { invalidField, Refused, refused } from './codec/errors.ts'
 import { NETWORK_NAME, networkName, required } from './codec/fields.ts'
 import { type Caller, checkNetwork, type Role } from './rights.ts'
@@ -64,8 +64,8 @@ type Services = {
 /** All methods of a service but streams, which are classes of their own. */
 export type Declarations<S extends Services> = {
   readonly [K in keyof S['method'] as S['method'][K]['methodKind'] extends 'unary' ? K : never]: Declared<
-    Asked<MessageShape<S['method'][K]['input']>>,
-    Shown<MessageShape<S['method'][K]['output']>>
+    Decoded<MessageShape<S['method'][K]['input']>>,
+    View<MessageShape<S['method'][K]['output']>>
   >
 }
 
@@ -79,7 +79,7 @@ type Called<D> = {
 export type Method = Called<DescMethodUnary> & {
   readonly declared: Declared<object, object>
   readonly isRead: boolean
-  readonly decode: (message: Message) => object
+  readonly decoder: Decoder<Message>
   readonly encode: (view: object) => object
 }
 
@@ -145,21 +145,21 @@ const NOT_SETTINGS: ReadonlySet<string> = new Set(['network', 'name', 'version',
  */
 export function changedFields(
   { fields }: DescMessage,
-  { updateMask, ...said }: { readonly updateMask?: { readonly paths: readonly string[] } },
+  { updateMask, ...input }: { readonly updateMask?: readonly string[] },
 ): ReadonlySet<string> {
   const settings = fields.filter(({ localName }) => !NOT_SETTINGS.has(localName))
-  const named = new Set(updateMask?.paths)
+  const named = new Set(updateMask)
   for (const path of named) {
-    if (settings.some(({ name }) => name === path)) continue
+    if (settings.some(({ jsonName }) => jsonName === path)) continue
     const allowed = settings.map(({ jsonName }) => jsonName).join(', ')
     throw invalidField('updateMask', `${path} can't be changed; it may name ${allowed}`)
   }
   const changed = settings.filter((field) => {
-    const { jsonName, name, fieldKind } = field
+    const { jsonName, fieldKind } = field
     const isMany = fieldKind === 'list' || fieldKind === 'map'
-    const value = (said as Readonly<Record<string, unknown>>)[ourName(field)]
+    const value = (input as Readonly<Record<string, unknown>>)[propertyName(field)]
     const isGiven = isMany ? Object.keys(value as object).length > 0 : value !== undefined
-    const isNamed = named.has(name)
+    const isNamed = named.has(jsonName)
     if (updateMask !== undefined && isGiven && !isNamed)
       throw invalidField(jsonName, 'is given, and updateMask does not name it')
     if (isNamed && !isGiven && !isMany)

@@ -17,8 +17,8 @@ import { ReadsUnavailable } from '../ledger/reads.ts'
 import { createLogLimit } from '../log-limit.ts'
 import { type Logger, RpcSpan, type RpcSystem } from '../telemetry.ts'
 import { afterRunning } from '../time-limit.ts'
-import { readerOf } from './codec/decode-request.ts'
-import { writerOf } from './codec/encode-response.ts'
+import { decoderOf } from './codec/decode-request.ts'
+import { encoderOf } from './codec/encode-response.ts'
 import { internalError, invalidField, Refused, refused } from './codec/errors.ts'
 import { auditMethods } from './handlers/audit.ts'
 import { leaseMethods } from './handlers/leases.ts'
@@ -62,8 +62,8 @@ export const METHODS: ReadonlyMap<string, Method> = new Map(
       const declared = DECLARED[desc.localName]!
       const path = `/${desc.parent.typeName}/${desc.name}`
       const isRead = desc.idempotency === Idempotency.NO_SIDE_EFFECTS
-      const [decode, encode] = [readerOf(desc.input), writerOf(desc.output)]
-      return [path, { path, desc, roles: declared.roles, declared, isRead, decode, encode }]
+      const [decoder, encode] = [decoderOf(desc.input), encoderOf(desc.output)]
+      return [path, { path, desc, roles: declared.roles, declared, isRead, decoder, encode }]
     }),
 )
 

@@ -9,7 +9,7 @@ import { type DescField, type DescMessage, type Message, ScalarType } from '@buf
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt'
 
 /** What a handler says of a message, every field mentioned. */
-export type Shown<T> = T extends string
+export type View<T> = T extends string
   ? string | bigint
   : T extends Uint8Array
     ? string
@@ -18,7 +18,7 @@ export type Shown<T> = T extends string
       : T extends number
         ? ShownNumber<T>
         : T extends readonly (infer I)[]
-          ? readonly Shown<I>[]
+          ? readonly View<I>[]
           : T extends Message
             ? ShownMessage<T>
             : T extends boolean
@@ -27,17 +27,17 @@ export type Shown<T> = T extends string
 
 type ShownNumber<T extends number> = number extends T ? number : string
 type ShownMessage<T> = {
-  readonly [K in keyof T as OurName<K, T[K]>]-?: ShownField<Exclude<T[K], undefined>> | null | undefined
+  readonly [K in keyof T as PropertyName<K, T[K]>]-?: ShownField<Exclude<T[K], undefined>> | null | undefined
 }
 /** Fields of a `oneof` are said by their own names, unchecked. */
-export type OurName<K, V> = K extends '$typeName' | '$unknown'
+export type PropertyName<K, V> = K extends '$typeName' | '$unknown'
   ? never
   : [V] extends [{ readonly case: unknown }]
     ? never
     : [V] extends [Duration | undefined]
       ? `${K & string}Ms`
       : K
-type ShownField<V> = V extends Duration ? number : Shown<V>
+type ShownField<V> = V extends Duration ? number : View<V>
 
 type Write = (value: never) => unknown
 type Place = {
@@ -49,7 +49,7 @@ type Place = {
 }
 
 /** Answers a function that writes a value as the message's JSON. */
-export function writerOf(desc: DescMessage): (value: object) => object {
+export function encoderOf(desc: DescMessage): (value: object) => object {
   const places = desc.fields.map(placeOf)
   return (value) => {
     const json: Record<string, unknown> = {}
@@ -64,24 +64,30 @@ export function writerOf(desc: DescMessage): (value: object) => object {
 
 function placeOf(field: DescField): Place {
   const { jsonName: to, fieldKind, message, scalar } = field
-  const write = message === undefined ? scalarOf(scalar) : messageOf(message)
-  const place = { from: ourName(field), to, write, absent: undefined }
-  switch (fieldKind) {
+  const one = message === undefined ? scalarOf(scalar) : messageOf(message)
+  const list = (items: readonly never[]) => items.map((item) => one(item))
+  const write = fieldKind === 'list' ? list : fieldKind === 'map' ? asItIs : one
+  return { from: propertyName(field), to, write, absent: zeroOf(field) }
+}
+
+/** What stands in JSON for an absent value; undefined: nothing. */
+export function zeroOf(field: DescField): unknown {
+  switch (field.fieldKind) {
     case 'map':
-      return { ...place, write: asItIs, absent: {} }
+      return {}
     case 'list':
-      return { ...place, write: (items: readonly never[]) => items.map((item) => write(item)), absent: [] }
+      return []
     case 'message':
-      return place
+      return undefined
     case 'enum':
-      return { ...place, absent: field.enum.values[0]!.name }
+      return field.enum.values[0]!.name
     case 'scalar':
-      return { ...place, absent: ZEROS.get(field.scalar) }
+      return ZEROS.get(field.scalar)
   }
 }
 
 /** What a field is called here. */
-export function ourName({ localName, message }: DescField): string {
+export function propertyName({ localName, message }: DescField): string {
   return message?.typeName === 'google.protobuf.Duration' ? `${localName}Ms` : localName
 }
 
@@ -108,7 +114,7 @@ function messageOf(desc: DescMessage): Write {
     case 'google.protobuf.Struct':
       return asItIs
     default:
-      return writerOf(desc)
+      return encoderOf(desc)
   }
 }
 

@@ -11,7 +11,7 @@ import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { invalid, type Reason, type Refusal, refusal } from '../../core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.ts'
 import type { ItemError } from '../../gen/ipledger/v1/types_pb.ts'
-import type { Shown } from './encode-response.ts'
+import type { View } from './encode-response.ts'
 
 const DOMAIN = 'ipledger'
 
@@ -120,7 +120,7 @@ export function overloaded(why: string): Refused {
 }
 
 /** The same error inside the answer of a batch. */
-export function shownItemError(error: Refused): Shown<ItemError> {
+export function itemErrorView(error: Refused): View<ItemError> {
   const { reason, message, metadata, retryAfterMs } = error.refusal
   return {
     code: codeToString(MEANINGS[reason].code),

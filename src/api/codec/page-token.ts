@@ -11,13 +11,13 @@ const FORM = /^1\.([A-Za-z0-9_-]{12})\.(.{1,2500})$/s
 const LONGEST = 4_096
 const DEFAULT_SIZE = 100
 
-type Asked = { readonly pageSize: number; readonly pageToken: string }
+type PagedRequest = { readonly pageSize: number; readonly pageToken: string }
 
 export type Page<P> = ReturnType<typeof pageOf<P>>
 
 /** `read` checks the position: a forged one must not reach the database as anything else. */
 export function pageOf<P = string>(
-  message: Asked,
+  message: PagedRequest,
   read: (position: string, path: string) => P = (position, path) => text(position, path, LONGEST) as P,
 ) {
   const { pageSize, pageToken } = message

@@ -16,10 +16,10 @@ import {
 } from '../../gen/ipledger/v1/lease_pb.ts'
 import type { Place, Tailed } from '../../ledger/read-tail.ts'
 import { CHANGES, createWatchHub, WatchEnded } from '../../watch/hub.ts'
-import { type Asked, readerOf } from '../codec/decode-request.ts'
-import { type Shown, writerOf } from '../codec/encode-response.ts'
+import { type Decoded, decoderOf } from '../codec/decode-request.ts'
+import { encoderOf, type View } from '../codec/encode-response.ts'
 import { invalidField, overloaded, Refused } from '../codec/errors.ts'
-import { shownPastLease, shownRecord } from '../codec/views.ts'
+import { pastLeaseView, recordView } from '../codec/views.ts'
 import {
   allowedNetwork,
   type Backend,
@@ -36,10 +36,10 @@ const MOST_WATCHES = 10_000
 const FOUND = 500
 const LOOKED_AT = 2_000
 
-const read = readerOf(WatchLeasesRequestSchema)
-const write = writerOf(LeaseChangeSchema)
+const { fromMessage: decode } = decoderOf(WatchLeasesRequestSchema)
+const write = encoderOf(LeaseChangeSchema)
 
-function changeOf(shown: Partial<Shown<LeaseChange>>): LeaseChange {
+function changeOf(shown: Partial<View<LeaseChange>>): LeaseChange {
   return fromJson(LeaseChangeSchema, write(shown) as JsonObject)
 }
 
@@ -51,7 +51,7 @@ function changeFor(network: string, item: Tailed): LeaseChange {
   if (known !== undefined) return known
   const { event, face } = item
   const { type, at: time, actor, cause } = event
-  const change = changeOf({ lease: shownRecord(network, event.record, face), type, time, actor, cause })
+  const change = changeOf({ lease: recordView(network, event.record, face), type, time, actor, cause })
   changes.set(item, change)
   return change
 }
@@ -87,7 +87,7 @@ export function watchLeases({
     else ofCallers.set(caller, own)
   }
 
-  async function* counted(asked: Asked<WatchLeasesRequest>, call: Call, signal: AbortSignal) {
+  async function* counted(asked: Decoded<WatchLeasesRequest>, call: Call, signal: AbortSignal) {
     count(call.caller.name, 1)
     try {
       yield* watch(asked, call, signal)
@@ -97,7 +97,7 @@ export function watchLeases({
   }
 
   async function* watch(
-    asked: Asked<WatchLeasesRequest>,
+    asked: Decoded<WatchLeasesRequest>,
     call: Call,
     signal: AbortSignal,
   ): AsyncGenerator<WatchLeasesResponse> {
@@ -158,7 +158,7 @@ export function watchLeases({
         // Of a pool that is deleted by now no lease is held, and what follows tells it.
         const held = some.filter(({ poolId }) => image.pools.has(poolId))
         yield message(
-          held.map((record) => changeOf({ lease: shownPastLease(viewOf(image, record)) })),
+          held.map((record) => changeOf({ lease: pastLeaseView(viewOf(image, record)) })),
           NOWHERE,
         )
       }
@@ -183,7 +183,7 @@ export function watchLeases({
     path: `/${desc.parent.typeName}/${desc.name}`,
     desc,
     roles: LEASE_READERS,
-    stream: (message, call, signal) => refusing(counted(read(message as WatchLeasesRequest), call, signal)),
+    stream: (message, call, signal) => refusing(counted(decode(message as WatchLeasesRequest), call, signal)),
     watches: () => watches,
   }
 }
@@ -211,7 +211,7 @@ const stateOf = ({ state }: AddressRecord): string => (state === 'FREE' ? 'ENDED
  * each event and watch, so they allocate nothing.
  */
 function filterOf(
-  { states, pools, ownerKind, ownerName, ownerUid }: Asked<WatchLeasesRequest>,
+  { states, pools, ownerKind, ownerName, ownerUid }: Decoded<WatchLeasesRequest>,
   node: string,
 ) {
   const [wantedStates, wantedPools] = [new Set<string | undefined>(states), new Set(pools)]
