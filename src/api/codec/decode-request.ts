@@ -29,23 +29,14 @@ import { type SnapshotEntry, SnapshotEntrySchema } from '../../gen/ipledger/v1/l
 import { type GivenEntry, MOST_ENTRIES } from '../../sources/source.ts'
 import { type PropertyName, propertyName, zeroOf } from './encode-response.ts'
 import { invalidField, Refused } from './errors.ts'
-import {
-  address,
-  addressInUse,
-  checkCount,
-  cidr,
-  interfaceName,
-  LIMITS,
-  labels,
-  ownerKind,
-  poolName,
-  text,
-} from './fields.ts'
+import * as fields from './fields.ts'
 
 export type Decoded<T> = T extends bigint | Timestamp | Duration
   ? number
   : T extends number
-    ? DecodedNumber<T>
+    ? number extends T
+      ? number
+      : string | undefined
     : T extends readonly (infer I)[]
       ? readonly DecodedItem<I>[]
       : T extends FieldMask
@@ -53,29 +44,20 @@ export type Decoded<T> = T extends bigint | Timestamp | Duration
         : T extends Message
           ? { readonly [K in keyof T as PropertyName<K, T[K]>]: Decoded<Exclude<T[K], undefined>> }
           : T
-type DecodedNumber<T extends number> = number extends T ? number : string | undefined
 type DecodedItem<I> = I extends ReserveRequest | ConfirmRequest | ReleaseRequest
   ? Decoded<I> | Refused
   : I extends SnapshotEntry
     ? GivenEntry
     : Decoded<I>
 
-/** @throws Refused INVALID_FIELD */
-export type Decoder<T> = {
-  fromJson(json: JsonValue): Decoded<T>
-  fromMessage(message: T): Decoded<T>
-}
+export type Decoder = ReturnType<typeof decoderOf>
 
-export function decoderOf<D extends DescMessage>(desc: D): Decoder<MessageShape<D>> {
-  const decode = messageDecoder(desc) as (json: unknown, path: string) => Decoded<MessageShape<D>>
-  return {
-    fromJson: (json) => decode(json, ''),
-    fromMessage: (message) =>
-      decode(
-        readable('', () => toJson(desc, message)),
-        '',
-      ),
-  }
+/** Both functions throw INVALID_FIELD. */
+export function decoderOf<D extends DescMessage>(desc: D) {
+  const decode = messageDecoder(desc) as (json: JsonValue, path: string) => Decoded<MessageShape<D>>
+  const fromJson = (json: JsonValue) => decode(json, '')
+  const fromMessage = (message: MessageShape<D>) => fromJson(readable('', () => toJson(desc, message)))
+  return { fromJson, fromMessage }
 }
 
 /** Strings of JSON; outside of them a colon is a member of an object. */
@@ -90,12 +72,16 @@ export function parseJson(body: string): JsonValue {
   return value
 }
 
-export function readable<T>(prefix: string, read: () => T): T {
+export const NO_MESSAGE = 'the body is not a message of this method: '
+
+/** @throws Refused INVALID_FIELD that says what `read` threw */
+export function readable<T>(prefix: string, read: () => T, path = ''): T {
   try {
     return read()
   } catch (error) {
+    if (error instanceof Refused) throw error
     const message = error instanceof Error ? error.message : String(error)
-    throw invalidField('', prefix + message.replace(/^cannot decode .{1,80} from JSON: /, ''))
+    throw invalidField(path, prefix + message.replace(/^cannot decode .{1,80} from JSON: /, ''))
   }
 }
 
@@ -112,7 +98,7 @@ function membersOf(json: JsonValue, depth: number): number {
 type Decode = (json: never, path: string) => unknown
 
 function messageDecoder(desc: DescMessage): Decode {
-  const fields = desc.fields.map((field) => {
+  const members = desc.fields.map((field) => {
     const { name, jsonName, presence } = field
     const decode = fieldDecoder(field)
     // Shared by all requests.
@@ -124,7 +110,7 @@ function messageDecoder(desc: DescMessage): Decode {
     const given = objectOf(json, path)
     const decoded: Record<string, unknown> = {}
     let count = 0
-    for (const { name, jsonName, to, decode, absent } of fields) {
+    for (const { name, jsonName, to, decode, absent } of members) {
       const value = given[jsonName] === undefined ? given[name] : given[jsonName]
       if (value !== undefined) count += 1
       const one = value === undefined || value === null ? absent : decode(value as never, at(path, jsonName))
@@ -148,7 +134,7 @@ function labelsOf(json: unknown, path: string) {
   for (const key in given)
     if (!isText(key) || !isText(given[key]))
       throw wrongType(`${path}[${JSON.stringify(short(key))}]`, 'a string', given[key])
-  return labels(given as Readonly<Record<string, string>>, path)
+  return fields.labels(given as Readonly<Record<string, string>>, path)
 }
 
 function listDecoder(field: DescField): Decode {
@@ -158,7 +144,7 @@ function listDecoder(field: DescField): Decode {
   const decode = localName === 'requests' ? itemDecoder(one) : one
   return (json: readonly never[], path) => {
     if (!Array.isArray(json)) throw new WrongType(path, 'must be a JSON array')
-    if (most !== undefined) checkCount(json.length, most, path)
+    if (most !== undefined) fields.checkCount(json.length, most, path)
     return json.map((item, index) => decode(item as never, `${path}[${index}]`))
   }
 }
@@ -200,7 +186,7 @@ function valueDecoder(field: DescField): Decode {
   return (json, path) => {
     const value = read(json)
     if (value === undefined) throw wrongType(path, expected, json)
-    return check === null ? value : check(value as never, path)
+    return check(value as never, path)
   }
 }
 
@@ -209,63 +195,49 @@ function valueDecoder(field: DescField): Decode {
 /** Undefined: it is not of the type. */
 type Read = (json: unknown) => unknown
 
-const ofText =
-  (read: (text: string) => unknown): Read =>
-  (json) =>
-    isText(json) ? read(json) : undefined
-
 /** JSON can spell half of a surrogate pair, which has no UTF-8. */
 function isText(json: unknown): json is string {
   return typeof json === 'string' && json.isWellFormed()
 }
 
-function whole(most: number): Read {
+function textAs(form: RegExp, read: (text: string) => unknown): Read {
+  return (json) => (isText(json) && form.test(json) ? read(json) : undefined)
+}
+
+const DIGITS = /^[0-9]{1,20}$/
+function wholeNumber(most: number): Read {
   return (json) => {
-    const number = typeof json === 'string' && /^[0-9]{1,20}$/.test(json) ? Number(json) : json
-    return Number.isInteger(number) && (number as number) >= 0 && (number as number) <= most
-      ? number
-      : undefined
+    const number = typeof json === 'number' ? json : isText(json) && DIGITS.test(json) ? Number(json) : -1
+    return Number.isInteger(number) && number >= 0 && number <= most ? number : undefined
   }
 }
 
-const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
-const DURATION = /^-?[0-9]{1,20}(?:\.[0-9]{1,9})?s$/
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/
+/** Finer than a millisecond is cut off, and before 1970 was before every log. */
+const instant = (text: string) => (Number.isNaN(Date.parse(text)) ? undefined : Math.max(0, Date.parse(text)))
+/** Finer than a millisecond is rounded. */
+const milliseconds = (text: string) => Math.round(Number.parseFloat(text) * 1_000) || 0
+const base64 = (text: string) => Buffer.from(text, 'base64')
+const paths = (text: string) => text.split(',').filter(Boolean)
 
-const TYPES: ReadonlyMap<ScalarType | string, readonly [expected: string, Read]> = new Map<
-  ScalarType | string,
-  readonly [string, Read]
->([
-  [ScalarType.STRING, ['a string', ofText((text) => text)]],
+type Type = readonly [expected: string, read: Read]
+const TYPES: ReadonlyMap<unknown, Type> = new Map<unknown, Type>([
+  [ScalarType.STRING, ['a string', (json) => (isText(json) ? json : undefined)]],
   [ScalarType.BOOL, ['true or false', (json) => (typeof json === 'boolean' ? json : undefined)]],
+  [ScalarType.BYTES, ['bytes in base64', textAs(/^[\w+/-]*={0,2}$/, base64)]],
+  [ScalarType.UINT32, ['a whole number from 0 to 4294967295', wholeNumber(2 ** 32 - 1)]],
+  [ScalarType.UINT64, ['a whole number, not negative, as a string or a number', wholeNumber(Infinity)]],
   [
-    ScalarType.BYTES,
-    ['bytes in base64', ofText((text) => (BASE64.test(text) ? Buffer.from(text, 'base64') : undefined))],
+    'google.protobuf.Duration',
+    ['seconds with an s, as in "90s"', textAs(/^-?\d{1,20}(\.\d{1,9})?s$/, milliseconds)],
   ],
-  [ScalarType.UINT32, ['a whole number from 0 to 4294967295', whole(2 ** 32 - 1)]],
-  [ScalarType.UINT64, ['a whole number, not negative, as a string or a number', whole(Infinity)]],
-  ['google.protobuf.Duration', ['seconds with an s, as in "90s"', ofText(milliseconds)]],
-  ['google.protobuf.Timestamp', ['a time by RFC 3339, as in "2030-01-31T12:00:00Z"', ofText(instant)]],
+  ['google.protobuf.Timestamp', ['a time by RFC 3339, as in "2030-01-31T12:00:00Z"', textAs(TIME, instant)]],
   [
     'google.protobuf.FieldMask',
-    [
-      'names of fields with commas, as in "labels,exclude"',
-      ofText((text) => text.split(',').filter(Boolean)),
-    ],
+    ['names of fields with commas, as in "labels,exclude"', textAs(/^[A-Za-z0-9,]*$/, paths)],
   ],
   ['google.protobuf.Struct', ['a JSON object', (json) => (isObject(json) ? json : undefined)]],
 ])
-
-/** Finer than a millisecond is rounded. */
-function milliseconds(text: string): number | undefined {
-  return DURATION.test(text) ? Math.round(Number.parseFloat(text) * 1_000) || 0 : undefined
-}
-
-/** Finer than a millisecond is cut off, and before 1970 was before every log. */
-function instant(text: string): number | undefined {
-  const ms = TIME.test(text) ? Date.parse(text) : Number.NaN
-  return Number.isNaN(ms) ? undefined : Math.max(0, ms)
-}
 
 /** Open enums have any number. `…_UNSPECIFIED` is absent, where a value may be. */
 function enumDecoder({ values, value: byNumber }: DescEnum, isExplicit: boolean): Decode {
@@ -290,11 +262,11 @@ function wrongType(path: string, expected: string, json: unknown): WrongType {
   return new WrongType(path, `must be ${expected}; it is ${short(JSON.stringify(json))}`)
 }
 
-function wrongKey({ fields }: DescMessage, json: object, path: string): WrongType {
-  const names = fields.flatMap(({ name, jsonName }) => [name, jsonName])
+function wrongKey(desc: DescMessage, json: object, path: string): WrongType {
+  const names = desc.fields.flatMap(({ name, jsonName }) => [name, jsonName])
   const unknown = Object.keys(json).find((key) => !names.includes(key))
   if (unknown === undefined) return new WrongType(path, 'has a field in both spellings')
-  const known = fields.map(({ jsonName }) => jsonName).join(', ')
+  const known = desc.fields.map(({ jsonName }) => jsonName).join(', ')
   return new WrongType(at(path, short(unknown)), `unknown; the fields here are ${known}`)
 }
 
@@ -322,29 +294,30 @@ function named<T>(table: ByName<T>, { parent, localName }: DescField): T | undef
   return table[`${parent.name}.${localName}`] ?? table[localName]
 }
 
-function checkOf(field: DescField): Decode | null {
-  if (field.scalar === ScalarType.STRING) {
-    const check = named(TEXTS, field)
-    return check === undefined ? nameText : check
-  }
+const asItIs: Decode = (value) => value
+
+function checkOf(field: DescField): Decode {
+  if (field.scalar === ScalarType.STRING) return named(TEXTS, field) ?? nameText
   if (field.scalar === ScalarType.UINT64) return ledgerNumber
   if (field.localName === 'pageSize') return pageSize
-  return field.message?.typeName === 'google.protobuf.Duration' ? boundsOf(named(BOUNDS, field)) : null
+  return field.message?.typeName === 'google.protobuf.Duration' ? boundsOf(named(BOUNDS, field)) : asItIs
 }
 
-const nameText = (value: string, path: string) => text(value, path, LIMITS.nameBytes)
-const why = (value: string, path: string) => text(value, path, LIMITS.whyBytes)
+const textUpTo = (limit: number) => (value: string, path: string) => fields.text(value, path, limit)
+const nameText = textUpTo(fields.LIMITS.nameBytes)
+const why = textUpTo(fields.LIMITS.whyBytes)
+const { address, cidr, ownerKind, poolName } = fields
 
 /** Any other text is a name. */
-const TEXTS: ByName<Decode | null> = {
+const TEXTS: ByName<Decode> = {
   address,
   'UpdatePoolRequest.gateway': (value: string, path) => (value === '' ? value : address(value, path)),
   'UpdatePoolRequest.cidr': cidr,
   'UpdatePoolRequest.subnet': cidr,
-  liveAddresses: addressInUse,
+  liveAddresses: fields.addressInUse,
   'Owner.kind': ownerKind,
   ownerKinds: ownerKind,
-  'Owner.interface': interfaceName,
+  'Owner.interface': fields.interfaceName,
   pool: poolName,
   pools: poolName,
   newName: poolName,
@@ -352,12 +325,12 @@ const TEXTS: ByName<Decode | null> = {
   'UpdatePoolRequest.name': poolName,
   'DeletePoolRequest.name': poolName,
   'GetPoolRequest.name': poolName,
-  requestId: (value: string, path) => text(value, path, LIMITS.requestId),
+  requestId: textUpTo(fields.LIMITS.requestId),
   why,
   description: why,
-  // Checked where they are read: a token's position; lines of a runtime's error.
-  pageToken: null,
-  'LookUpVerdict.detail': null,
+  // Checked by their handlers: a token's position; lines of a runtime's error.
+  pageToken: asItIs,
+  'LookUpVerdict.detail': asItIs,
 }
 
 const MOST: ByName<number> = {

@@ -6,7 +6,7 @@ import { fromBinary } from '@bufbuild/protobuf'
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
 import * as pb from '../../gen/ipledger/v1/liveness_pb.ts'
 import { type GivenEntry, MOST_ENTRIES } from '../../sources/source.ts'
-import { checkEntry, type Decoded, decoderOf, parseJson } from './decode-request.ts'
+import { checkEntry, type Decoded, decoderOf, NO_MESSAGE, parseJson, readable } from './decode-request.ts'
 import { invalidField } from './errors.ts'
 
 export const MOST_REPORT_BYTES = 32 * 1024 * 1024
@@ -31,14 +31,14 @@ export function* readingReport(
     throw invalidField('', `must have at most ${SLICE_BYTES} bytes besides its entries`)
   const request = isJson
     ? decoder.fromJson(parseJson(rest.toString()))
-    : decoder.fromMessage(fromBinary(pb.ReportSnapshotRequestSchema, rest))
+    : decoder.fromMessage(readable(NO_MESSAGE, () => fromBinary(pb.ReportSnapshotRequestSchema, rest)))
   return { ...request, entries: request.entries.concat(entries) }
 }
 
 function* cuttingBinary(body: Buffer, entries: GivenEntry[], rest: Buffer[]): Generator<void> {
   const reader = new BinaryReader(body)
   const { number } = pb.ReportSnapshotRequestSchema.field.entries
-  for (let cut = 0; reader.pos < reader.len; ) {
+  const cutField = () => {
     const from = reader.pos
     const [field, wireType] = reader.tag()
     if (field === number && wireType === WireType.LengthDelimited) {
@@ -47,6 +47,9 @@ function* cuttingBinary(body: Buffer, entries: GivenEntry[], rest: Buffer[]): Ge
       reader.skip(wireType, field)
       rest.push(body.subarray(from, reader.pos))
     }
+  }
+  for (let cut = 0; reader.pos < reader.len; ) {
+    readable(NO_MESSAGE, cutField)
     if (reader.pos - cut < SLICE_BYTES) continue
     cut = reader.pos
     yield
@@ -95,12 +98,8 @@ function* cuttingJson(body: Buffer, entries: GivenEntry[], rest: Buffer[]): Gene
 function addJson(entries: GivenEntry[], slice: Buffer): void {
   const path = `${ENTRIES}[${entries.length}]`
   if (slice.length > SLICE_BYTES) throw invalidField(path, `must have at most ${SLICE_BYTES / 2} bytes`)
-  let values: readonly unknown[]
-  try {
-    values = JSON.parse(`[${slice.toString()}]`)
-  } catch (error) {
-    throw invalidField(path, `from here on it is not JSON: ${error instanceof Error ? error.message : error}`)
-  }
+  const cut = `[${slice.toString()}]`
+  const values: readonly unknown[] = readable('from here on it is not JSON: ', () => JSON.parse(cut), path)
   for (const value of values) add(entries, checkEntry(value, `${ENTRIES}[${entries.length}]`))
 }
 

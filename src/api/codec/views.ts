@@ -1,4 +1,4 @@
-/** What the house knows, in the words of the messages; `shown.ts` writes it. */
+/** Views: what the ledger has, under the names of the messages' fields; `encode-response.ts` writes them as JSON. */
 import { type Recovery, sourceStatus } from '../../core/attention.ts'
 import type { LeaseView, PoolView } from '../../core/command.ts'
 import { type AddressRecord, type LedgerEvent, leaseId } from '../../core/event.ts'
@@ -28,7 +28,7 @@ export function leaseView(view: LeaseView): LeaseMessage {
   }
 }
 
-/** The pool's options are not repeated where a lease is shown as it was. */
+/** Of a lease as it was: without the options of its pool, which are of now. */
 export function pastLeaseView(view: LeaseView): LeaseMessage {
   return { ...leaseView(view), options: null }
 }
@@ -38,9 +38,9 @@ function ownerView(owner: Owner, node = '', labels: Labels = {}): View<pb.Owner>
 }
 
 /** Sources that a recovery waits for. */
-const NAMED = 20
+const MOST_NAMED = 20
 
-/** `digest` is told where it was read with the head. */
+/** `digest`: where it was read with the head. */
 export function networkView(
   { name, network, head, digest }: Omit<NetworkAt, 'digest'> & { readonly digest?: string },
   recovery: Recovery | null = null,
@@ -56,7 +56,7 @@ export function networkView(
     recovery: recovering &&
       recovery && {
         ...recovery,
-        unreported: recovery.unreported.toSorted().slice(0, NAMED),
+        unreported: recovery.unreported.toSorted().slice(0, MOST_NAMED),
         unknown: recovery.unknown.toSorted(),
         since: recovering.at,
         why: recovering.why,
@@ -70,7 +70,7 @@ export function holdsView(network: NetworkState): readonly View<networkPb.Hold>[
     .sort((a, b) => a.since - b.since)
 }
 
-/** How full it is says nothing of a pool that is gone, or another by now. */
+/** `usage` is null of a pool that is gone, or has changed since. */
 export function poolView(
   network: string,
   view: Omit<PoolView, 'createdAt'> & { readonly createdAt: number | null },
@@ -88,7 +88,7 @@ export function poolView(
   }
 }
 
-// What sources see.
+// Sources.
 
 export function sourceView(
   network: string,
@@ -124,11 +124,11 @@ export function sightingView(sighting: SightingShown): View<livenessPb.Sighting>
   return { ...sighting, owner: owner && ownerView(owner, node), listed: vanishedSeq === null }
 }
 
-export function verificationView({ owner, node, ...asked }: Verification): View<livenessPb.Verification> {
-  return { ...asked, owner: ownerView(owner, node) }
+export function verificationView({ owner, node, ...question }: Verification): View<livenessPb.Verification> {
+  return { ...question, owner: ownerView(owner, node) }
 }
 
-// What happened.
+// The log.
 
 export function eventView(network: string, { event, face }: EventShown): View<auditPb.Event> {
   return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, face) }
@@ -137,7 +137,7 @@ export function eventView(network: string, { event, face }: EventShown): View<au
 const NO_SUBJECT = { lease: null, pool: null, networkSettings: null, closed: null, evidence: null }
 type Subject = Partial<Pick<View<auditPb.Event>, keyof typeof NO_SUBJECT>>
 
-/** What it is about, in the field of its kind; what it was decided on, as evidence. */
+/** The subject, in the field of its kind; the evidence of the decision. */
 function subjectOf(network: string, event: LedgerEvent, face: EventShown['face']): Subject {
   const { seq, at } = event
   if ('record' in event) return { lease: recordView(network, event.record, face), evidence: event.details }
@@ -189,7 +189,7 @@ export function recordView(network: string, record: AddressRecord, face: EventSh
 
 const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
 
-/** What an event says of its network besides the settings; the rest is absent. */
+/** A network without its settings. */
 function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null) {
   return { name, state, era: eraOf(seq), head: seq, updatedAt: at, version: seq } as View<networkPb.Network>
 }

@@ -68,10 +68,10 @@ async function getAddressHistory(
   const network = allowedNetwork(call, request.network)
   const { address, cidr } = request
   oneOf(['address', address], ['cidr', cidr])
-  const place = address === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address, 'address')
+  const block = address === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address, 'address')
   const range = readRange(request)
   const page = pageOf(request, readPosition)
-  const read = await reads.addressHistory(network, place, range, logPage(request, page))
+  const read = await reads.addressHistory(network, block, range, logPage(request, page))
   const found = ofNetwork(read, network)
   checkHead('afterSeq', range.afterSeq, found.head)
   return historyView(call, network, found, page)
@@ -92,10 +92,10 @@ async function listLeasesAsOf(request: Decoded<pb.ListLeasesAsOfRequest>, call: 
   const network = allowedNetwork(call, request.network)
   const moment = readMoment(request)
   const { pool } = request
-  const page = pageOf(request, readPlaceInList)
+  const page = pageOf(request, readListPosition)
   const at = page.after === null ? moment : { seq: page.after.seq, at: null }
-  const asked = { pool: pool || null, after: page.after?.after ?? null, size: page.size }
-  const found = notBeyond(ofNetwork(await reads.leasesAsOf(network, at, asked), network), at)
+  const filter = { pool: pool || null, after: page.after?.after ?? null, size: page.size }
+  const found = notBeyond(ofNetwork(await reads.leasesAsOf(network, at, filter), network), at)
   if (found.poolUnknown) throw poolNotFound(network, pool)
   const { seq, at: time, head, next } = found
   const nextPageToken = page.next(next === null ? null : `${seq} ${next}`)
@@ -136,7 +136,7 @@ function historyView(
   }
 }
 
-/** Whoever knows the id of a request is answered it again: not an auditor. */
+/** The id of a request gets its answer again, which is not for auditors. */
 function forReader<E extends { readonly requestId?: unknown }>({ caller }: Call, event: E): E {
   return caller.role === 'auditor' ? { ...event, requestId: null } : event
 }
@@ -169,7 +169,7 @@ function readPosition(position: string): number {
 }
 
 /** The number that all pages are of, and the last address of the page before. */
-function readPlaceInList(position: string): { readonly seq: number; readonly after: string } {
+function readListPosition(position: string): { readonly seq: number; readonly after: string } {
   const found = /^([0-9]{1,16}) ([0-9a-f:.]{2,45})$/.exec(position)
   if (found === null) throw notOurs()
   return { seq: readPosition(found[1]!), after: address(found[2]!, 'pageToken') }

@@ -96,7 +96,7 @@ async function allOrNothing(
   return answer!.items ?? []
 }
 
-/** What would become of each, without writing. */
+/** The outcome of each, without writing. */
 async function dryRun(
   items: Command<'dryRun'>['items'],
   network: string,

@@ -36,7 +36,7 @@ import {
 import { ADMINS, checkAllNetworks, checkNode, HOLDERS, mayReport, READERS } from '../rights.ts'
 import { reconcile as judgeLeases } from './reconcile.ts'
 
-/** Where a source is and how it is asked; far above what any kind has. */
+/** Of the settings of a source; far more than any kind needs. */
 const SETTINGS_BYTES = 16 * 1024
 const DETAIL_BYTES = 1_024
 
@@ -93,7 +93,7 @@ export const livenessMethods: Declarations<typeof pb.LivenessService> = {
 const namedSource = (reads: Reads, network: string, id: string) =>
   reads.sources(network, { id, node: null, states: [], after: null, limit: 1 })
 
-/** As the command left it; how it stands by its reports if that can be read. */
+/** As the command left it, with its reports if they can be read. */
 async function viewOf({ source }: Answer, { network }: Content, { ledger, reads }: Backend) {
   const found = await namedSource(reads, network, source!.declaration.id).catch(() => null)
   return { source: sourceView(network, { ...NOT_READ, ...found?.[0], source: source! }, ledger.now()) }
@@ -284,16 +284,16 @@ function decodeSettings(settings: JsonObject): Details {
 }
 
 function decodeVerdict(
-  { id, answer: named, terminalSince, ...said }: Decoded<pb.LookUpVerdict>,
+  { id, answer: named, terminalSince, ...input }: Decoded<pb.LookUpVerdict>,
   index: number,
 ): Verdict {
   const path = `verdicts[${index}]`
   const answer = required(named, `${path}.answer`).toLowerCase() as Verdict['answer']
-  if (Buffer.byteLength(said.detail) > DETAIL_BYTES) {
+  if (Buffer.byteLength(input.detail) > DETAIL_BYTES) {
     throw invalidField(`${path}.detail`, `must have at most ${DETAIL_BYTES} bytes`)
   }
   // Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever.
-  const detail = sentence(said.detail)
+  const detail = sentence(input.detail)
   if (answer !== 'terminal') {
     if (terminalSince !== undefined)
       throw invalidField(`${path}.terminalSince`, 'is only for the answer TERMINAL')

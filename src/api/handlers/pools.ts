@@ -38,7 +38,7 @@ export const poolMethods: Declarations<typeof pb.PoolService> = {
   listPools: { roles: READERS, answer: listPools },
 }
 
-/** As the command left it; how full it is only as long as it is still that pool. */
+/** As the command left it; its usage only while it is still that pool. */
 async function viewOf({ pool }: Answer, { network }: Content, { reads }: Backend) {
   const { poolId, version } = pool!
   // The command is done, whether this can be read or not.
@@ -109,11 +109,11 @@ async function listPools(request: Decoded<pb.ListPoolsRequest>, call: Call, { re
 function decodeChange(
   request: Omit<Decoded<pb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>,
 ): PoolChange {
-  const { newName, exclude, labels, liveness, reapPolicy, confirmWithinMs, updateMask, ...said } = request
+  const { newName, exclude, labels, liveness, reapPolicy, confirmWithinMs, updateMask, ...input } = request
   const changes = changedFields(pb.UpdatePoolRequestSchema, request)
-  if (said.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
+  if (input.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
   return {
-    ...said,
+    ...input,
     ...(confirmWithinMs !== undefined && { confirmWithinMs: confirmWithinMs || null }),
     ...(newName !== undefined && { name: newName }),
     ...(changes.has('exclude') && { exclude }),
@@ -123,7 +123,7 @@ function decodeChange(
   }
 }
 
-/** What is said of it; 0 misses are none said. Its bounds are the core's. */
+/** 0 misses are not given. The core checks the bounds. */
 function decodeReapPolicy({
   misses = 0,
   ...ages

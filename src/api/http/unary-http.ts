@@ -10,8 +10,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fromBinary, toBinary } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
 import { inTurns } from '../../sources/entries.ts'
-import { parseJson } from '../codec/decode-request.ts'
-import { invalidField, Refused } from '../codec/errors.ts'
+import { NO_MESSAGE, parseJson, readable } from '../codec/decode-request.ts'
+import { invalidField } from '../codec/errors.ts'
 import { MOST_REPORT_BYTES, REPORT_PATH, readingReport } from '../codec/large-report.ts'
 import type { Call, Method } from '../method.ts'
 import { MOST_REQUEST_BYTES, messageOf, type RpcServer, tooLarge } from '../rpc-server.ts'
@@ -120,21 +120,10 @@ function receive(
   })
 }
 
-async function decode(
-  { path, desc, decoder }: Method,
-  body: Buffer,
-  format: 'json' | 'binary',
-): Promise<object> {
+async function decode({ path, desc, decoder }: Method, body: Buffer, format: 'json' | 'binary') {
   const isJson = format === 'json'
   if (isJson && !isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
-  try {
-    if (path === REPORT_PATH) return await inTurns(readingReport(body, isJson))
-    return isJson
-      ? decoder.fromJson(parseJson(body.toString()))
-      : decoder.fromMessage(fromBinary(desc.input, body))
-  } catch (error) {
-    if (error instanceof Refused) throw error
-    const why = error instanceof Error ? error.message : String(error)
-    throw invalidField('', `the body is not a message of this method: ${why}`)
-  }
+  if (path === REPORT_PATH) return inTurns(readingReport(body, isJson))
+  if (isJson) return decoder.fromJson(parseJson(body.toString()))
+  return decoder.fromMessage(readable(NO_MESSAGE, () => fromBinary(desc.input, body)))
 }
