@@ -60,14 +60,11 @@ export function decoderOf<D extends DescMessage>(desc: D) {
   return { fromJson, fromMessage }
 }
 
-/** Strings of JSON; outside of them a colon is a member of an object. */
-const STRINGS = /"(?:[^"\\]+|\\.)*"/gs
-
 /** @throws Refused INVALID_FIELD */
 export function parseJson(body: string): JsonValue {
   const value = readable('the body is not JSON: ', () => JSON.parse(body))
   // JSON.parse keeps the last of two equal keys; protobuf-es says which.
-  if (membersOf(value, 0) < body.replace(STRINGS, '').split(':').length - 1)
+  if (membersOf(value) < colonsOf(body))
     readable('', () => fromJsonString(EmptySchema, `{"":${body}}`, { ignoreUnknownFields: true }))
   return value
 }
@@ -85,11 +82,22 @@ export function readable<T>(prefix: string, read: () => T, path = ''): T {
   }
 }
 
-const DEEPEST = 100
+/** Outside of strings: each is of a member. */
+function colonsOf(body: string): number {
+  let count = 0
+  let isInText = false
+  for (let i = 0; i < body.length; i += 1) {
+    const char = body[i]
+    if (char === '"') isInText = !isInText
+    else if (char === '\\') i += 1
+    else if (char === ':' && !isInText) count += 1
+  }
+  return count
+}
 
-function membersOf(json: JsonValue, depth: number): number {
+function membersOf(json: JsonValue, depth = 0): number {
   if (json === null || typeof json !== 'object') return 0
-  if (depth === DEEPEST) throw invalidField('', `the body is nested more than ${DEEPEST} deep`)
+  if (depth === 100) throw invalidField('', 'the body is nested more than 100 deep')
   let count = 0
   for (const value of Object.values(json)) count += membersOf(value as JsonValue, depth + 1)
   return Array.isArray(json) ? count : count + Object.keys(json).length
@@ -167,8 +175,9 @@ export function checkEntry(json: unknown, path: string): GivenEntry {
   const entry = objectOf(json, path)
   for (const key in entry) {
     if (!ENTRY_FIELDS.has(key)) throw wrongKey(SnapshotEntrySchema, entry, path)
-    if (entry[key] === null) entry[key] = ''
-    else if (!isText(entry[key])) throw wrongType(`${path}.${key}`, 'a string', entry[key])
+    const value = entry[key]
+    if (value === null) entry[key] = ''
+    else if (!isText(value)) throw wrongType(`${path}.${key}`, 'a string', value)
   }
   entry.address ??= ''
   return entry as GivenEntry
