@@ -233,7 +233,7 @@ type Type = readonly [expected: string, read: Read]
 const TYPES: ReadonlyMap<unknown, Type> = new Map<unknown, Type>([
   [ScalarType.STRING, ['a string', (json) => (isText(json) ? json : undefined)]],
   [ScalarType.BOOL, ['true or false', (json) => (typeof json === 'boolean' ? json : undefined)]],
-  [ScalarType.BYTES, ['bytes in base64', textAs(/^[\w+/-]*={0,2}$/, base64)]],
+  [ScalarType.BYTES, ['bytes in base64', textAs(/^([\w+/-]{4})*([\w+/-]{2,3}={0,2})?$/, base64)]],
   [ScalarType.UINT32, ['a whole number from 0 to 4294967295', wholeNumber(2 ** 32 - 1)]],
   [ScalarType.UINT64, ['a whole number, not negative, as a string or a number', wholeNumber(Infinity)]],
   [
