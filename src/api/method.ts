@@ -148,18 +148,16 @@ export function changedFields(
   { updateMask, ...input }: { readonly updateMask?: readonly string[] },
 ): ReadonlySet<string> {
   const settings = fields.filter(({ localName }) => !NOT_SETTINGS.has(localName))
-  const named = new Set(updateMask)
-  for (const path of named) {
-    if (settings.some(({ jsonName }) => jsonName === path)) continue
-    const allowed = settings.map(({ jsonName }) => jsonName).join(', ')
-    throw invalidField('updateMask', `${path} can't be changed; it may name ${allowed}`)
-  }
+  const names = settings.map(({ jsonName }) => jsonName)
+  const unknown = updateMask?.find((path) => !names.includes(path))
+  if (unknown !== undefined)
+    throw invalidField('updateMask', `${unknown} can't be changed; it may name ${names.join(', ')}`)
   const changed = settings.filter((field) => {
     const { jsonName, fieldKind } = field
     const isMany = fieldKind === 'list' || fieldKind === 'map'
     const value = (input as Readonly<Record<string, unknown>>)[propertyName(field)]
     const isGiven = isMany ? Object.keys(value as object).length > 0 : value !== undefined
-    const isNamed = named.has(jsonName)
+    const isNamed = updateMask?.includes(jsonName)
     if (updateMask !== undefined && isGiven && !isNamed)
       throw invalidField(jsonName, 'is given, and updateMask does not name it')
     if (isNamed && !isGiven && !isMany)

@@ -213,10 +213,10 @@ function textAs(form: RegExp, read: (text: string) => unknown): Read {
   return (json) => (isText(json) && form.test(json) ? read(json) : undefined)
 }
 
-const DIGITS = /^[0-9]{1,20}$/
 function wholeNumber(most: number): Read {
   return (json) => {
-    const number = typeof json === 'number' ? json : isText(json) && DIGITS.test(json) ? Number(json) : -1
+    const number =
+      typeof json === 'number' ? json : isText(json) && /^[0-9]{1,20}$/.test(json) ? Number(json) : -1
     return Number.isInteger(number) && number >= 0 && number <= most ? number : undefined
   }
 }
@@ -229,8 +229,7 @@ const milliseconds = (text: string) => Math.round(Number.parseFloat(text) * 1_00
 const base64 = (text: string) => Buffer.from(text, 'base64')
 const paths = (text: string) => text.split(',').filter(Boolean)
 
-type Type = readonly [expected: string, read: Read]
-const TYPES: ReadonlyMap<unknown, Type> = new Map<unknown, Type>([
+const TYPES: ReadonlyMap<unknown, readonly [expected: string, Read]> = new Map<unknown, [string, Read]>([
   [ScalarType.STRING, ['a string', (json) => (isText(json) ? json : undefined)]],
   [ScalarType.BOOL, ['true or false', (json) => (typeof json === 'boolean' ? json : undefined)]],
   [ScalarType.BYTES, ['bytes in base64', textAs(/^([\w+/-]{4})*([\w+/-]{2,3}={0,2})?$/, base64)]],
@@ -290,10 +289,7 @@ function objectOf(json: unknown, path: string): Record<string, unknown> {
 
 const at = (path: string, key: string): string => (path === '' ? key : `${path}.${key}`)
 
-const LONGEST_SHOWN = 64
-function short(text: string): string {
-  return text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text
-}
+const short = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text)
 
 // Checks.
 
@@ -377,5 +373,4 @@ function ledgerNumber(value: number, path: string): number {
 }
 
 /** AIP-158: a size above the limit is the limit. */
-const MOST_ON_PAGE = 1_000
-const pageSize = (value: number) => Math.min(value, MOST_ON_PAGE)
+const pageSize = (value: number) => Math.min(value, 1_000)

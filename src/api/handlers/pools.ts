@@ -124,10 +124,8 @@ function decodeChange(
 }
 
 /** 0 misses are not given. The core checks the bounds. */
-function decodeReapPolicy({
-  misses = 0,
-  ...ages
-}: Partial<Decoded<pb.ReapPolicy>> = {}): Partial<ReapPolicy> {
+function decodeReapPolicy(given: Partial<Decoded<pb.ReapPolicy>> = {}): Partial<ReapPolicy> {
+  const { misses = 0, ...ages } = given
   return misses === 0 ? ages : { misses, ...ages }
 }
 
