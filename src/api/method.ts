@@ -2,7 +2,7 @@
  * A method is one declaration: the roles that may call it, and how its request is answered. Rights, metrics and both listeners
  * work from it; a method of the contract without a declaration does not compile.
  *
- * A command is canonical: two requests that mean the same are the same text, by which a repeated requestId is recognised.
+ * A command is canonical: equal requests are equal text, by which a repeated requestId is recognised.
  */
 import { hash } from 'node:crypto'
 import type {
@@ -20,8 +20,8 @@ import type { Reads } from '../ledger/reads.ts'
 import type { Intake } from '../sources/intake.ts'
 import type { SourceSecrets } from '../sources/settings.ts'
 import type { RpcSpan } from '../telemetry.ts'
-import type { Asked } from './codec/decode-request.ts'
-import { ourName, type Shown } from './codec/encode-response.ts'
+import type { Decoded, Decoder } from './codec/decode-request.ts'
+import { propertyName, type View } from './codec/encode-response.ts'
 import { invalidField, Refused, refused } from './codec/errors.ts'
 import { NETWORK_NAME, networkName, required } from './codec/fields.ts'
 import { type Caller, checkNetwork, type Role } from './rights.ts'
@@ -30,7 +30,7 @@ export type Call = {
   readonly caller: Caller
   /** The rpc's name; becomes the cause of what it writes. */
   readonly method: string
-  /** `performance.now()` after which nobody waits for the answer any more. */
+  /** `performance.now()` after which no caller waits for the answer. */
   readonly deadline: number
   readonly traceId: string | null
   readonly span: RpcSpan
@@ -44,12 +44,12 @@ export type Backend = {
 }
 
 type Envelope = 'actor' | 'cause' | 'requestId' | 'fingerprint' | 'traceId'
-/** A command but for what every command has. */
+/** A command without what every command has. */
 export type Content<T extends Command['type'] = Command['type']> = {
   readonly [K in T]: Omit<Command<K>, Envelope>
 }[T]
 
-/** A method whose request is a command, and what is shown of the command's answer. */
+/** A method whose request is a command; `view` makes its response of the command's answer. */
 type Commanding<I, O> = {
   decode(request: I, call: Call, backend: Backend): Content
   view(answer: Answer, content: Content, backend: Backend): O | Promise<O>
@@ -61,11 +61,11 @@ type Services = {
   readonly method: Readonly<Record<string, Pick<DescMethod, 'input' | 'output' | 'methodKind'>>>
 }
 
-/** All methods of a service but streams, which are classes of their own. */
+/** All unary methods of a service. */
 export type Declarations<S extends Services> = {
   readonly [K in keyof S['method'] as S['method'][K]['methodKind'] extends 'unary' ? K : never]: Declared<
-    Asked<MessageShape<S['method'][K]['input']>>,
-    Shown<MessageShape<S['method'][K]['output']>>
+    Decoded<MessageShape<S['method'][K]['input']>>,
+    View<MessageShape<S['method'][K]['output']>>
   >
 }
 
@@ -79,7 +79,7 @@ type Called<D> = {
 export type Method = Called<DescMethodUnary> & {
   readonly declared: Declared<object, object>
   readonly isRead: boolean
-  readonly decode: (message: Message) => object
+  readonly decoder: Decoder
   readonly encode: (view: object) => object
 }
 
@@ -96,7 +96,7 @@ export async function submit({ ledger }: Backend, command: Command, call: Call):
   return outcome.answer
 }
 
-/** `same` is what a repetition under the same request id must repeat. */
+/** `same`: a repetition under the same request id must repeat it. */
 export function commandOf<const C extends Content>(
   call: Call,
   requestId: string,
@@ -122,7 +122,7 @@ export function allowedNetwork(call: Call, name: string, path = 'network'): stri
   return network
 }
 
-/** Of a lease id, which contains its network; one named beside it must agree. */
+/** The network and token of a lease id; a network given beside it must be the same. */
 export function requiredLease(id: string, call: Call, network: string) {
   const [named = '', digits = '', ...rest] = required(id, 'leaseId').split('/')
   const token = Number(digits)
@@ -141,25 +141,23 @@ const NOT_SETTINGS: ReadonlySet<string> = new Set(['network', 'name', 'version',
 
 /**
  * JSON names of the fields that an update changes: those that its mask names, else those that are given. Only lists and maps
- * can be named and empty, which clears them; whatever else does not agree with the mask is refused.
+ * can be named and empty, which clears them; any other disagreement with the mask is refused.
  */
 export function changedFields(
   { fields }: DescMessage,
-  { updateMask, ...said }: { readonly updateMask?: { readonly paths: readonly string[] } },
+  { updateMask, ...input }: { readonly updateMask?: readonly string[] },
 ): ReadonlySet<string> {
   const settings = fields.filter(({ localName }) => !NOT_SETTINGS.has(localName))
-  const named = new Set(updateMask?.paths)
-  for (const path of named) {
-    if (settings.some(({ name }) => name === path)) continue
-    const allowed = settings.map(({ jsonName }) => jsonName).join(', ')
-    throw invalidField('updateMask', `${path} can't be changed; it may name ${allowed}`)
-  }
+  const names = settings.map(({ jsonName }) => jsonName)
+  const unknown = updateMask?.find((path) => !names.includes(path))
+  if (unknown !== undefined)
+    throw invalidField('updateMask', `${unknown} can't be changed; it may name ${names.join(', ')}`)
   const changed = settings.filter((field) => {
-    const { jsonName, name, fieldKind } = field
+    const { jsonName, fieldKind } = field
     const isMany = fieldKind === 'list' || fieldKind === 'map'
-    const value = (said as Readonly<Record<string, unknown>>)[ourName(field)]
+    const value = (input as Readonly<Record<string, unknown>>)[propertyName(field)]
     const isGiven = isMany ? Object.keys(value as object).length > 0 : value !== undefined
-    const isNamed = named.has(name)
+    const isNamed = updateMask?.includes(jsonName)
     if (updateMask !== undefined && isGiven && !isNamed)
       throw invalidField(jsonName, 'is given, and updateMask does not name it')
     if (isNamed && !isGiven && !isMany)
@@ -169,14 +167,14 @@ export function changedFields(
   return new Set(changed.map(({ jsonName }) => jsonName))
 }
 
-// What was read.
+// Answers of reads.
 
 export function accepted<T extends object>(result: T | Refusal): T {
   if ('reason' in result) throw new Refused(result as Refusal)
   return result as T
 }
 
-/** What was read of a network, which may not exist. */
+/** Null: the network does not exist. */
 export function ofNetwork<T>(found: T | null, network: string): T {
   if (found !== null) return found
   throw refused('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })

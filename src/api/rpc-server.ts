@@ -1,6 +1,6 @@
 /**
- * What all protocols share: the table of methods, how a call begins (who, may they, until when), how it is answered, and what
- * becomes of errors. A call that succeeds writes nothing to the log above debug.
+ * The part that all protocols share: the table of methods, the begin of a call (caller, rights, deadline), its answer, its errors.
+ * A call that succeeds writes nothing to the log above debug.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { type DescService, fromJson, type JsonObject, type Message } from '@bufbuild/protobuf'
@@ -17,8 +17,8 @@ import { ReadsUnavailable } from '../ledger/reads.ts'
 import { createLogLimit } from '../log-limit.ts'
 import { type Logger, RpcSpan, type RpcSystem } from '../telemetry.ts'
 import { afterRunning } from '../time-limit.ts'
-import { readerOf } from './codec/decode-request.ts'
-import { writerOf } from './codec/encode-response.ts'
+import { decoderOf } from './codec/decode-request.ts'
+import { encoderOf } from './codec/encode-response.ts'
 import { internalError, invalidField, Refused, refused } from './codec/errors.ts'
 import { auditMethods } from './handlers/audit.ts'
 import { leaseMethods } from './handlers/leases.ts'
@@ -31,11 +31,11 @@ import { checkRole } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
 /**
- * What one message may hold up everybody else: reading and deciding the worst legal ones of this size takes the event loop
- * tens of milliseconds. The largest single Reserve has some 300 KiB. Only reports may be longer (large-report.ts).
+ * A message blocks the process while it is decoded and decided: the worst legal ones of this size take tens of milliseconds. The
+ * largest single Reserve has some 300 KiB. Only reports may be longer (large-report.ts).
  */
 export const MOST_REQUEST_BYTES = 512 * 1024
-/** A caller that would wait longer keeps its place in the queue no longer than this. */
+/** A longer deadline is this one: a waiting call keeps its place in the queue. */
 const LONGEST_DEADLINE_MS = 600_000
 
 export const SERVICES: readonly DescService[] = [
@@ -62,18 +62,17 @@ export const METHODS: ReadonlyMap<string, Method> = new Map(
       const declared = DECLARED[desc.localName]!
       const path = `/${desc.parent.typeName}/${desc.name}`
       const isRead = desc.idempotency === Idempotency.NO_SIDE_EFFECTS
-      const [decode, encode] = [readerOf(desc.input), writerOf(desc.output)]
-      return [path, { path, desc, roles: declared.roles, declared, isRead, decode, encode }]
+      const [decoder, encode] = [decoderOf(desc.input), encoderOf(desc.output)]
+      return [path, { path, desc, roles: declared.roles, declared, isRead, decoder, encode }]
     }),
 )
 
-/** What its header says of a call. */
+/** The header of a call. */
 export type Header = {
   readonly system: RpcSystem
   readonly authorization: string | undefined
   /** Of the caller's certificate. */
   readonly subject: string | null
-  /** What the caller asked for. */
   readonly timeoutMs: number | undefined
   readonly traceparent: string | undefined
 }
@@ -153,7 +152,7 @@ export class RpcServer {
     }
   }
 
-  /** What the caller gets for an error; the call ends with it. Null: the call had not begun. */
+  /** The error that the caller gets; the call ends with it. Null: the call had not begun. */
   toConnectError(method: Method | Stream, call: Call | null, error: unknown): ConnectError {
     const about = { method: method.desc.name, caller: call?.caller.name ?? '' }
     if (call === null) return this.#convert(error, about)
@@ -204,7 +203,7 @@ export function deadlinePassed(): Refused {
   return refused('DEADLINE_EXCEEDED', 'the deadline passed before the call was begun; nothing was done', {})
 }
 
-/** A call ends with what its caller gets, or because the caller went away. */
+/** Of a caller that went away, `error` is no ConnectError. */
 export function endCall(span: RpcSpan, error: unknown): void {
   const status = error instanceof ConnectError ? codeToString(error.code).toUpperCase() : 'CANCELLED'
   const reason = status === 'INVALID_ARGUMENT' ? 'INVALID_FIELD' : status

@@ -1,7 +1,7 @@
 /**
  * The SDK: ipledger's services as typed functions (Connect over HTTP/1.1). It adds two things to the generated
- * clients: failures are a `CallFailed` with the server's reason, and what is safe to repeat is repeated a few times
- * when the server is not there for a moment. Nothing else is hidden.
+ * clients: failures are a `CallFailed` with the server's reason, and calls that are safe to repeat are repeated a few times
+ * when the server is away for a moment.
  *
  * In messages a number of the log is a bigint, a duration is `{ seconds: 30n, nanos: 0 }`, a time is
  * `{ seconds, nanos }` since 1970. Each field is described in `proto/ipledger/v1`. Examples of these files are run by a test, with
@@ -10,6 +10,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { DescService } from '@bufbuild/protobuf'
+import { MethodOptions_IdempotencyLevel as Idempotency } from '@bufbuild/protobuf/wkt'
 import {
   type CallOptions,
   type Client,
@@ -68,8 +69,8 @@ const PATIENCE_MS = 30_000
 /**
  * Opens nothing until the first call. Calls reject with `CallFailed`.
  *
- * Repeated up to twice, after 100 ms and 200 ms or what the server asks for: reads, and requests that carry a
- * `requestId`, when the server is unavailable or the connection broke. Everything else is the caller's to repeat.
+ * Repeated up to twice, after 100 ms and 200 ms or what the server asks for, when the server is unavailable or the connection broke:
+ * requests with a `requestId`, and methods with an `idempotency_level` in the contract. All others are the caller's to repeat.
  *
  * ```ts
  * const client = createClient({ url: 'http://127.0.0.1:8080', token: process.env.IPLEDGER_TOKEN })
@@ -105,7 +106,7 @@ export function createClient(options: ClientOptions): IpledgerClient {
 }
 
 type Call<A> = (request: object, options?: CallOptions) => A
-const asked = (call: Call<Promise<object>>): Call<Promise<object>> => {
+const unary = (call: Call<Promise<object>>): Call<Promise<object>> => {
   return async (request, options = {}) => {
     try {
       return await call(request, withPatience(options))
@@ -114,7 +115,7 @@ const asked = (call: Call<Promise<object>>): Call<Promise<object>> => {
     }
   }
 }
-const watched = (call: Call<AsyncIterable<object>>): Call<AsyncIterable<object>> => {
+const streaming = (call: Call<AsyncIterable<object>>): Call<AsyncIterable<object>> => {
   return async function* (request, options) {
     try {
       yield* call(request, options)
@@ -128,7 +129,7 @@ function connectTo<S extends DescService>(service: S, transport: Transport): Cli
   const calls = createConnectClient(service, transport) as unknown as Readonly<Record<string, never>>
   const failing = service.methods.map(({ localName, methodKind }) => [
     localName,
-    (methodKind === 'unary' ? asked : watched)(calls[localName]!),
+    (methodKind === 'unary' ? unary : streaming)(calls[localName]!),
   ])
   return Object.fromEntries(failing) as unknown as Client<S>
 }
@@ -146,9 +147,11 @@ function bearer(token: string): Interceptor {
 }
 
 const repeatIfSafe: Interceptor = (next) => async (request) => {
-  const safe =
-    /^(Get|List|Explain|BeginSnapshot$|Reconcile$|VerifyNetwork$)/.test(request.method.name) ||
-    ('requestId' in request.message && request.message.requestId !== '')
+  const { stream, method, message } = request
+  const isSafe =
+    !stream &&
+    (method.idempotency !== Idempotency.IDEMPOTENCY_UNKNOWN ||
+      ('requestId' in message && message.requestId !== ''))
   for (let attempt = 1; ; attempt++) {
     try {
       return await next(request)
@@ -157,7 +160,7 @@ const repeatIfSafe: Interceptor = (next) => async (request) => {
       // While its database is away the server itself waits.
       const hasWaited = errorInfo(failure)?.reason === 'DATABASE_UNAVAILABLE'
       const passing = (failure.code === Code.Unavailable && !hasWaited) || isLostConnection(failure)
-      if (!safe || !passing || attempt === ATTEMPTS) throw error
+      if (!isSafe || !passing || attempt === ATTEMPTS) throw error
       const wait = retryAfterMs(failure) ?? FIRST_WAIT_MS * attempt
       await delay(Math.min(wait, LONGEST_WAIT_MS), undefined, { signal: request.signal })
     }

@@ -3,7 +3,7 @@ import { Code } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { pino } from 'pino'
 import { describe, expect, test } from 'vitest'
-import { MEANINGS, Refused, shownItemError } from '../../src/api/codec/errors.ts'
+import { itemErrorView, MEANINGS, Refused } from '../../src/api/codec/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { createReads } from '../../src/ledger/reads.ts'
@@ -76,7 +76,7 @@ describe('the table', () => {
     expect(refused.findDetails(RetryInfoSchema)).toMatchObject([
       { retryDelay: { seconds: 1n, nanos: 500_000_000 } },
     ])
-    expect(shownItemError(refused)).toMatchObject({ code, reason, message: 'why', metadata: { a: 'b' } })
+    expect(itemErrorView(refused)).toMatchObject({ code, reason, message: 'why', metadata: { a: 'b' } })
     expect(MEANINGS[reason].caller).toMatch(/^[A-Z].*\.$/)
   })
 

@@ -376,13 +376,22 @@ describe('accepted at the edge', () => {
     expect((await call('LeaseService/BatchReserve', batch(most + 1))).reason).toBe('INVALID_FIELD')
   })
 
-  test('the place of what cannot be read is named among the first thousands of items, further on only the list', async () => {
+  test('an item of another type is named up to the last; a list that is too long is refused as a whole', async () => {
     const behind = (count: number) => ({ liveAddresses: [...many(count, () => '10.0.0.1'), 7] })
-    const near = await call('LeaseService/Reserve', behind(5_000))
-    expect(near).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'liveAddresses[5000]' } })
-    const far = await call('LeaseService/Reserve', behind(20_000))
+    const last = await call('LeaseService/Reserve', behind(4_095))
+    expect(last).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'liveAddresses[4095]' } })
+    expect(last.message).toContain('must be a string; it is 7')
+    const far = await call('LeaseService/Reserve', behind(4_096))
     expect(far).toMatchObject({ reason: 'INVALID_FIELD', metadata: { field: 'liveAddresses' } })
-    expect(far.message).toContain('must be a string')
+    expect(far.message).toContain('at most 4096')
+  })
+
+  test('of a batch, a wrong type refuses all, a wrong value its item', async () => {
+    const requests = (kind: unknown) => ({ requests: [reserve({}), owner({ kind })] })
+    const type = await call('LeaseService/BatchReserve', requests(7))
+    expect(type).toMatchObject({ status: 400, metadata: { field: 'requests[1].owner.kind' } })
+    const { status, body } = await call('LeaseService/BatchReserve', requests('Pod'))
+    expect([status, body.results[1].error.metadata.field]).toEqual([200, 'owner.kind'])
   })
 
   test.each(['grpc', 'grpc-web', 'connect json over h2'] satisfies Protocol[])(

@@ -1,7 +1,8 @@
-/** Reports of many entries are read by turns; whatever their form, they are the same list, and what is wrong is named. */
+/** Reports of many entries are decoded in slices: in every form they are the same list, and an error names its place. */
 import { create, fromJson, type JsonValue, toBinary } from '@bufbuild/protobuf'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { decoderOf } from '../../src/api/codec/decode-request.ts'
 import { readingReport, SLICE_BYTES } from '../../src/api/codec/large-report.ts'
 import {
   LivenessService,
@@ -12,15 +13,19 @@ import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
 import { clientOf } from './running.ts'
 
-function read(body: string | Uint8Array, isJson: boolean): { message: unknown; slices: number } {
+const decoder = decoderOf(ReportSnapshotRequestSchema)
+
+function read(body: string | Uint8Array, isJson: boolean): { request: unknown; slices: number } {
   const reading = readingReport(Buffer.from(body), isJson)
   for (let slices = 1; ; slices += 1) {
     const { done, value } = reading.next()
-    if (!done) continue
-    // Those of JSON lack the fields that were not sent.
-    const entries = value.entries.map((one) => create(SnapshotEntrySchema, one))
-    return { message: { ...value, entries }, slices }
+    if (done) return { request: full(value), slices }
   }
+}
+
+/** Entries of JSON lack the fields that were not sent. */
+function full({ entries, ...rest }: ReturnType<typeof decoder.fromJson>): unknown {
+  return { ...rest, entries: entries.map((one) => create(SnapshotEntrySchema, one)) }
 }
 
 const entry = (index: number) => ({
@@ -39,16 +44,17 @@ const request = (count: number): JsonValue => ({
   complete: true,
 })
 
-describe('by turns it is the same message', () => {
+describe('in slices it is the same request', () => {
   test.each([0, 1, 2, 5_000])('%i entries', (count) => {
     const json = request(count)
-    const whole = fromJson(ReportSnapshotRequestSchema, json)
+    const message = fromJson(ReportSnapshotRequestSchema, json)
+    const whole = full(decoder.fromMessage(message))
     for (const indent of [0, 2]) {
-      const { message, slices } = read(JSON.stringify(json, null, indent), true)
-      expect(message).toEqual(whole)
+      const { request, slices } = read(JSON.stringify(json, null, indent), true)
+      expect(request).toEqual(whole)
       if (count === 5_000) expect(slices).toBeGreaterThan(5)
     }
-    expect(read(toBinary(ReportSnapshotRequestSchema, whole), false).message).toEqual(whole)
+    expect(read(toBinary(ReportSnapshotRequestSchema, message), false).request).toEqual(whole)
   })
 
   test('whatever text it has, in whatever order', () => {
@@ -61,14 +67,14 @@ describe('by turns it is the same message', () => {
     fc.assert(
       fc.property(message, fc.constantFrom(0, 1), fc.boolean(), (json, indent, isReversed) => {
         const given = isReversed ? Object.fromEntries(Object.entries(json).reverse()) : json
-        const whole = fromJson(ReportSnapshotRequestSchema, given as JsonValue)
-        expect(read(JSON.stringify(given, null, indent), true).message).toEqual(whole)
+        const whole = decoder.fromMessage(fromJson(ReportSnapshotRequestSchema, given as JsonValue))
+        expect(read(JSON.stringify(given, null, indent), true).request).toEqual(full(whole))
       }),
     )
   })
 })
 
-describe('what is wrong is named', () => {
+describe('an error names its place', () => {
   const around = (entries: string, more = '') => `{"source":"s","entries":[${entries}]${more}}`
   const BAD: readonly (readonly [name: string, body: string, field: string])[] = [
     ['no JSON', '{"entries":[{"address":"a"}', ''],
@@ -91,6 +97,11 @@ describe('what is wrong is named', () => {
         }),
       }),
     )
+  })
+
+  test('entries under a name in escapes are entries too', () => {
+    const { request } = read('{"entr\\u0069es":[{"address":"a"}]}', true)
+    expect(request).toMatchObject({ entries: [{ address: 'a' }] })
   })
 
   test('bytes that are no message', () => {

@@ -1,7 +1,7 @@
 /** Lists: filters against a plain loop over everything, pages while everything moves, tokens that were tampered with. */
 import { create, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { readerOf } from '../../src/api/codec/decode-request.ts'
+import { decoderOf } from '../../src/api/codec/decode-request.ts'
 import { encodePage } from '../../src/api/codec/page-token.ts'
 import { AuditService, type Event } from '../../src/gen/ipledger/v1/audit_pb.ts'
 import { LeaseService, ListLeasesRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
@@ -290,7 +290,7 @@ describe('page tokens', () => {
   test('a forged position reaches nothing', async () => {
     const network = 'default'
     const asked = <D extends DescMessage>(desc: D, init: MessageInitShape<D>) =>
-      readerOf(desc)(create(desc, init))
+      decoderOf(desc).fromMessage(create(desc, init))
     const lists = [
       ['LeaseService/ListLeases', { network }, asked(ListLeasesRequestSchema, { network })],
       ['PoolService/ListPools', { network }, asked(ListPoolsRequestSchema, { network })],

@@ -150,7 +150,7 @@ describe('the same in every protocol', () => {
     expect(await response.json()).toMatchObject({ leases: [{ owner: { name: 'grö' } }] })
   })
 
-  test('binary answers of the plain lane are those of the schema', async () => {
+  test('binary answers of unary-http are those of the schema', async () => {
     const request = { owner: { kind: 'pod', name: 'plain' }, claims: [{ pool: 'web' }] }
     const json = await post(running, 'LeaseService/Reserve', request)
     const response = await fetch(`${running.url}/ipledger.v1.LeaseService/Reserve`, {

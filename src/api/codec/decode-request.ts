@@ -1,120 +1,328 @@
 /**
- * From a message to what handlers work with, by the message's descriptor, as `shown.ts` does for answers: every field checked
- * by its type and name, texts canonical. Times are milliseconds since 1970, durations milliseconds under a name that ends in
- * `Ms`, numbers of the log are numbers, enums are names. What was not said is undefined, of plain texts the empty one.
+ * From the JSON of a request to what handlers work with, in one walk by the message's descriptor: every field checked by its type
+ * and name, texts canonical. Times are milliseconds since 1970, durations milliseconds under a name that ends in `Ms`, numbers
+ * of the log are numbers, enums are names. Absent is undefined, of plain texts the empty one. A message is decoded by its JSON.
  *
- * What is wrong throws INVALID_FIELD with the field's path in JSON spelling. What is required, and what depends on the state
- * of a network, is not looked at here.
+ * An error is INVALID_FIELD with the field's path in JSON spelling. Whether a field is required, and what depends on the state of
+ * a network, is not checked here.
  */
 import {
   type DescEnum,
   type DescField,
   type DescMessage,
+  fromJsonString,
+  type JsonValue,
   type Message,
   type MessageShape,
   ScalarType,
+  toJson,
 } from '@bufbuild/protobuf'
-import { type Duration, FeatureSet_FieldPresence as Presence, type Timestamp } from '@bufbuild/protobuf/wkt'
-import type { ConfirmRequest, ReleaseRequest, ReserveRequest } from '../../gen/ipledger/v1/lease_pb.ts'
-import type { SnapshotEntry } from '../../gen/ipledger/v1/liveness_pb.ts'
-import { MOST_ENTRIES } from '../../sources/source.ts'
-import { type OurName, ourName } from './encode-response.ts'
-import { invalidField } from './errors.ts'
 import {
-  address,
-  addressInUse,
-  checkCount,
-  cidr,
-  interfaceName,
-  LIMITS,
-  labels,
-  ownerKind,
-  poolName,
-  text,
-} from './fields.ts'
+  type Duration,
+  EmptySchema,
+  type FieldMask,
+  FeatureSet_FieldPresence as Presence,
+  type Timestamp,
+} from '@bufbuild/protobuf/wkt'
+import type { ConfirmRequest, ReleaseRequest, ReserveRequest } from '../../gen/ipledger/v1/lease_pb.ts'
+import { type SnapshotEntry, SnapshotEntrySchema } from '../../gen/ipledger/v1/liveness_pb.ts'
+import { type GivenEntry, MOST_ENTRIES } from '../../sources/source.ts'
+import { type PropertyName, propertyName, zeroOf } from './encode-response.ts'
+import { invalidField, Refused } from './errors.ts'
+import * as fields from './fields.ts'
 
-const asItIs = (value: unknown) => value
-
-/** Read one by one: what is wrong with an item of a batch refuses that item, with an entry of a report nothing. */
-type Later = ReserveRequest | ConfirmRequest | ReleaseRequest | SnapshotEntry
-const LATER: ByName<Read> = { requests: asItIs, 'ReportSnapshotRequest.entries': asItIs }
-
-export type Asked<T> = T extends bigint | Timestamp | Duration
+export type Decoded<T> = T extends bigint | Timestamp | Duration
   ? number
   : T extends number
-    ? AskedNumber<T>
+    ? number extends T
+      ? number
+      : string | undefined
     : T extends readonly (infer I)[]
-      ? readonly (I extends Later ? I : Asked<I>)[]
-      : T extends Message
-        ? { readonly [K in keyof T as OurName<K, T[K]>]: Asked<Exclude<T[K], undefined>> }
-        : T
-type AskedNumber<T extends number> = number extends T ? number : string | undefined
+      ? readonly DecodedItem<I>[]
+      : T extends FieldMask
+        ? readonly string[]
+        : T extends Message
+          ? { readonly [K in keyof T as PropertyName<K, T[K]>]: Decoded<Exclude<T[K], undefined>> }
+          : T
+type DecodedItem<I> = I extends ReserveRequest | ConfirmRequest | ReleaseRequest
+  ? Decoded<I> | Refused
+  : I extends SnapshotEntry
+    ? GivenEntry
+    : Decoded<I>
 
-/** By message and field, or by the field alone. */
-type ByName<T> = Readonly<Record<string, T>>
-function named<T>(table: ByName<T>, message: string, { localName }: DescField): T | undefined {
-  return table[`${message}.${localName}`] ?? table[localName]
+export type Decoder = ReturnType<typeof decoderOf>
+
+/** Both functions throw INVALID_FIELD. */
+export function decoderOf<D extends DescMessage>(desc: D) {
+  const decode = messageDecoder(desc) as (json: JsonValue, path: string) => Decoded<MessageShape<D>>
+  const fromJson = (json: JsonValue) => decode(json, '')
+  const fromMessage = (message: MessageShape<D>) => fromJson(readable('', () => toJson(desc, message)))
+  return { fromJson, fromMessage }
 }
 
-type Read = (value: never, path: string) => unknown
-/** Answers a function that reads a message. @throws Refused INVALID_FIELD */
-export function readerOf<D extends DescMessage>(
-  desc: D,
-): (message: MessageShape<D>, path?: string) => Asked<MessageShape<D>> {
-  const places = desc.fields.map((field) => {
-    const { localName: from, jsonName: json } = field
-    return { from, to: ourName(field), json, read: readOf(desc.name, field) }
-  })
-  return (message, path = '') => {
-    const asked: Record<string, unknown> = {}
-    for (const { from, to, json, read } of places) {
-      const value = (message as unknown as Readonly<Record<string, unknown>>)[from]
-      if (value !== undefined) asked[to] = read(value as never, path === '' ? json : `${path}.${json}`)
-    }
-    return asked as Asked<MessageShape<D>>
+/** @throws Refused INVALID_FIELD */
+export function parseJson(body: string): JsonValue {
+  const value = readable('the body is not JSON: ', () => JSON.parse(body))
+  // JSON.parse keeps the last of two equal keys; protobuf-es says which.
+  if (membersOf(value) < colonsOf(body))
+    readable('', () => fromJsonString(EmptySchema, `{"":${body}}`, { ignoreUnknownFields: true }))
+  return value
+}
+
+export const NO_MESSAGE = 'the body is not a message of this method: '
+
+/** @throws Refused INVALID_FIELD that says what `read` threw */
+export function readable<T>(prefix: string, read: () => T, path = ''): T {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof Refused) throw error
+    const message = error instanceof Error ? error.message : String(error)
+    throw invalidField(path, prefix + message.replace(/^cannot decode .{1,80} from JSON: /, ''))
   }
 }
 
-function readOf(message: string, field: DescField): Read {
-  const isSaid = field.presence !== Presence.IMPLICIT
-  if (field.fieldKind === 'map') return labels
-  if (field.fieldKind === 'list') return listOf(message, field)
-  const read = singleOf(message, field, isSaid)
-  if (isSaid || field.scalar !== ScalarType.STRING) return read
-  return (value: never, path) => (value === '' ? value : read(value, path))
+/** Outside of strings: each is of a member. */
+function colonsOf(body: string): number {
+  let count = 0
+  let isInText = false
+  for (let i = 0; i < body.length; i += 1) {
+    const char = body[i]
+    if (char === '"') isInText = !isInText
+    else if (char === '\\') i += 1
+    else if (char === ':' && !isInText) count += 1
+  }
+  return count
+}
+
+function membersOf(json: JsonValue, depth = 0): number {
+  if (json === null || typeof json !== 'object') return 0
+  if (depth === 100) throw invalidField('', 'the body is nested more than 100 deep')
+  let count = 0
+  for (const value of Object.values(json)) count += membersOf(value as JsonValue, depth + 1)
+  return Array.isArray(json) ? count : count + Object.keys(json).length
+}
+
+type Decode = (json: never, path: string) => unknown
+
+function messageDecoder(desc: DescMessage): Decode {
+  const members = desc.fields.map((field) => {
+    const { name, jsonName, presence } = field
+    const decode = fieldDecoder(field)
+    // Shared by all requests.
+    const absent =
+      presence === Presence.IMPLICIT ? Object.freeze(decode(zeroOf(field) as never, '')) : undefined
+    return { name, jsonName, to: propertyName(field), decode, absent }
+  })
+  return (json, path) => {
+    const given = objectOf(json, path)
+    const decoded: Record<string, unknown> = {}
+    let count = 0
+    for (const { name, jsonName, to, decode, absent } of members) {
+      const value = given[jsonName] === undefined ? given[name] : given[jsonName]
+      if (value !== undefined) count += 1
+      const one = value === undefined || value === null ? absent : decode(value as never, at(path, jsonName))
+      if (one !== undefined) decoded[to] = one
+    }
+    if (count < Object.keys(given).length) throw wrongKey(desc, given, path)
+    return decoded
+  }
+}
+
+function fieldDecoder(field: DescField): Decode {
+  if (field.fieldKind === 'map') return labelsOf
+  if (field.fieldKind === 'list') return listDecoder(field)
+  const decode = valueDecoder(field)
+  const isPlainText = field.scalar === ScalarType.STRING && field.presence === Presence.IMPLICIT
+  return isPlainText ? (json, path) => (json === '' ? json : decode(json, path)) : decode
+}
+
+function labelsOf(json: unknown, path: string) {
+  const given = objectOf(json, path)
+  for (const key in given)
+    if (!isText(key) || !isText(given[key]))
+      throw wrongType(`${path}[${JSON.stringify(short(key))}]`, 'a string', given[key])
+  return fields.labels(given as Readonly<Record<string, string>>, path)
+}
+
+function listDecoder(field: DescField): Decode {
+  const most = named(MOST, field) ?? field.enum?.values.length
+  const { localName } = field
+  const one = localName === 'entries' ? checkEntry : valueDecoder(field)
+  const decode = localName === 'requests' ? itemDecoder(one) : one
+  return (json: readonly never[], path) => {
+    if (!Array.isArray(json)) throw new WrongType(path, 'must be a JSON array')
+    if (most !== undefined) fields.checkCount(json.length, most, path)
+    return json.map((item, index) => decode(item as never, `${path}[${index}]`))
+  }
+}
+
+/** Of a batch: a value that is refused refuses the item, a wrong type all. */
+function itemDecoder(decode: Decode): Decode {
+  return (json, path) => {
+    try {
+      return decode(json, '')
+    } catch (error) {
+      return error instanceof Refused && error.constructor !== WrongType ? error : decode(json, path)
+    }
+  }
+}
+
+const ENTRY_FIELDS: ReadonlySet<string> = new Set(SnapshotEntrySchema.fields.map(({ jsonName }) => jsonName))
+
+/** As it was parsed: the intake checks the texts, and a copy of each would cost more than the parsing. */
+export function checkEntry(json: unknown, path: string): GivenEntry {
+  const entry = objectOf(json, path)
+  for (const key in entry) {
+    if (!ENTRY_FIELDS.has(key)) throw wrongKey(SnapshotEntrySchema, entry, path)
+    const value = entry[key]
+    if (value === null) entry[key] = ''
+    else if (!isText(value)) throw wrongType(`${path}.${key}`, 'a string', value)
+  }
+  entry.address ??= ''
+  return entry as GivenEntry
 }
 
 /** A value of a field, or of its list. */
-function singleOf(message: string, field: DescField, isSaid: boolean): Read {
-  if (field.enum !== undefined) return enumOf(field.enum, isSaid)
-  if (field.message === undefined) return scalarOf(message, field)
-  switch (field.message.typeName) {
-    case 'google.protobuf.Duration':
-      return durationOf(named(BOUNDS, message, field))
-    case 'google.protobuf.Timestamp':
-      return instant
-    case 'google.protobuf.Struct':
-      return asItIs
-    default:
-      return readerOf(field.message) as Read
+function valueDecoder(field: DescField): Decode {
+  const { message, scalar } = field
+  if (field.enum !== undefined)
+    return enumDecoder(field.enum, field.presence !== Presence.IMPLICIT || field.fieldKind === 'list')
+  const type = TYPES.get(message?.typeName ?? scalar!)
+  if (type === undefined) return messageDecoder(message!)
+  const [expected, read] = type
+  const check = checkOf(field)
+  return (json, path) => {
+    const value = read(json)
+    if (value === undefined) throw wrongType(path, expected, json)
+    return check(value as never, path)
   }
 }
 
-// Texts.
+// Types.
 
-const nameText = (value: string, path: string) => text(value, path, LIMITS.nameBytes)
-const why = (value: string, path: string) => text(value, path, LIMITS.whyBytes)
+/** Undefined: it is not of the type. */
+type Read = (json: unknown) => unknown
+
+/** JSON can spell half of a surrogate pair, which has no UTF-8. */
+function isText(json: unknown): json is string {
+  return typeof json === 'string' && json.isWellFormed()
+}
+
+function textAs(form: RegExp, read: (text: string) => unknown): Read {
+  return (json) => (isText(json) && form.test(json) ? read(json) : undefined)
+}
+
+function wholeNumber(most: number): Read {
+  return (json) => {
+    const number =
+      typeof json === 'number' ? json : isText(json) && /^[0-9]{1,20}$/.test(json) ? Number(json) : -1
+    return Number.isInteger(number) && number >= 0 && number <= most ? number : undefined
+  }
+}
+
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/
+/** Finer than a millisecond is cut off, and before 1970 was before every log. */
+const instant = (text: string) => (Number.isNaN(Date.parse(text)) ? undefined : Math.max(0, Date.parse(text)))
+/** Finer than a millisecond is rounded. */
+const milliseconds = (text: string) => Math.round(Number.parseFloat(text) * 1_000) || 0
+const base64 = (text: string) => Buffer.from(text, 'base64')
+const paths = (text: string) => text.split(',').filter(Boolean)
+
+const TYPES: ReadonlyMap<unknown, readonly [expected: string, Read]> = new Map<unknown, [string, Read]>([
+  [ScalarType.STRING, ['a string', (json) => (isText(json) ? json : undefined)]],
+  [ScalarType.BOOL, ['true or false', (json) => (typeof json === 'boolean' ? json : undefined)]],
+  [ScalarType.BYTES, ['bytes in base64', textAs(/^([\w+/-]{4})*([\w+/-]{2,3}={0,2})?$/, base64)]],
+  [ScalarType.UINT32, ['a whole number from 0 to 4294967295', wholeNumber(2 ** 32 - 1)]],
+  [ScalarType.UINT64, ['a whole number, not negative, as a string or a number', wholeNumber(Infinity)]],
+  [
+    'google.protobuf.Duration',
+    ['seconds with an s, as in "90s"', textAs(/^-?\d{1,20}(\.\d{1,9})?s$/, milliseconds)],
+  ],
+  ['google.protobuf.Timestamp', ['a time by RFC 3339, as in "2030-01-31T12:00:00Z"', textAs(TIME, instant)]],
+  [
+    'google.protobuf.FieldMask',
+    ['names of fields with commas, as in "labels,exclude"', textAs(/^[A-Za-z0-9,]*$/, paths)],
+  ],
+  ['google.protobuf.Struct', ['a JSON object', (json) => (isObject(json) ? json : undefined)]],
+])
+
+/** Open enums have any number. `…_UNSPECIFIED` is absent, where a value may be. */
+function enumDecoder({ values, value: byNumber }: DescEnum, isExplicit: boolean): Decode {
+  const numbers = new Map(values.map(({ name, number }) => [name, number]))
+  const expected = `one of ${values.flatMap(({ name, number }) => (number === 0 ? [] : name)).join(', ')}`
+  return (json: unknown, path) => {
+    const number = typeof json === 'string' ? numbers.get(json) : json
+    if (typeof number !== 'number') throw wrongType(path, expected, json)
+    if (number === 0 && !isExplicit) return undefined
+    if (number !== 0 && byNumber[number] !== undefined) return byNumber[number].name
+    throw invalidField(path, `must be ${expected}`)
+  }
+}
+
+class WrongType extends Refused {
+  constructor(path: string, why: string) {
+    super(invalidField(path, why).refusal)
+  }
+}
+
+function wrongType(path: string, expected: string, json: unknown): WrongType {
+  return new WrongType(path, `must be ${expected}; it is ${short(JSON.stringify(json))}`)
+}
+
+function wrongKey(desc: DescMessage, json: object, path: string): WrongType {
+  const names = desc.fields.flatMap(({ name, jsonName }) => [name, jsonName])
+  const unknown = Object.keys(json).find((key) => !names.includes(key))
+  if (unknown === undefined) return new WrongType(path, 'has a field in both spellings')
+  const known = desc.fields.map(({ jsonName }) => jsonName).join(', ')
+  return new WrongType(at(path, short(unknown)), `unknown; the fields here are ${known}`)
+}
+
+function isObject(json: unknown): json is Record<string, unknown> {
+  return json !== null && typeof json === 'object' && !Array.isArray(json)
+}
+
+function objectOf(json: unknown, path: string): Record<string, unknown> {
+  if (isObject(json)) return json
+  throw new WrongType(path, 'must be a JSON object')
+}
+
+const at = (path: string, key: string): string => (path === '' ? key : `${path}.${key}`)
+
+const short = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text)
+
+// Checks.
+
+/** By message and field, or by the field alone. */
+type ByName<T> = Readonly<Record<string, T>>
+function named<T>(table: ByName<T>, { parent, localName }: DescField): T | undefined {
+  return table[`${parent.name}.${localName}`] ?? table[localName]
+}
+
+const asItIs: Decode = (value) => value
+
+function checkOf(field: DescField): Decode {
+  if (field.scalar === ScalarType.STRING) return named(TEXTS, field) ?? nameText
+  if (field.scalar === ScalarType.UINT64) return ledgerNumber
+  if (field.localName === 'pageSize') return pageSize
+  return field.message?.typeName === 'google.protobuf.Duration' ? boundsOf(named(BOUNDS, field)) : asItIs
+}
+
+const textUpTo = (limit: number) => (value: string, path: string) => fields.text(value, path, limit)
+const nameText = textUpTo(fields.LIMITS.nameBytes)
+const why = textUpTo(fields.LIMITS.whyBytes)
+const { address, cidr, ownerKind, poolName } = fields
 
 /** Any other text is a name. */
-const TEXTS: ByName<Read> = {
+const TEXTS: ByName<Decode> = {
   address,
   'UpdatePoolRequest.gateway': (value: string, path) => (value === '' ? value : address(value, path)),
   'UpdatePoolRequest.cidr': cidr,
   'UpdatePoolRequest.subnet': cidr,
-  liveAddresses: addressInUse,
+  liveAddresses: fields.addressInUse,
   'Owner.kind': ownerKind,
   ownerKinds: ownerKind,
-  'Owner.interface': interfaceName,
+  'Owner.interface': fields.interfaceName,
   pool: poolName,
   pools: poolName,
   newName: poolName,
@@ -122,25 +330,14 @@ const TEXTS: ByName<Read> = {
   'UpdatePoolRequest.name': poolName,
   'DeletePoolRequest.name': poolName,
   'GetPoolRequest.name': poolName,
-  requestId: (value: string, path) => text(value, path, LIMITS.requestId),
+  requestId: textUpTo(fields.LIMITS.requestId),
   why,
   description: why,
-  // Checked where they are read: a token's position; lines of a runtime's error.
+  // Checked by their handlers: a token's position; lines of a runtime's error.
   pageToken: asItIs,
   'LookUpVerdict.detail': asItIs,
 }
 
-function scalarOf(message: string, field: DescField): Read {
-  const { localName, scalar } = field
-  if (scalar === ScalarType.UINT64) return ledgerNumber
-  if (localName === 'pageSize') return pageSize
-  if (scalar !== ScalarType.STRING) return asItIs
-  return named(TEXTS, message, field) ?? nameText
-}
-
-// Lists.
-
-const MOST_ON_PAGE = 1_000
 const MOST: ByName<number> = {
   claims: 8,
   'Claim.pools': 8,
@@ -149,22 +346,11 @@ const MOST: ByName<number> = {
   routes: 64,
   dns: 16,
   requests: 1_000,
-  'ReportSnapshotRequest.entries': MOST_ENTRIES,
+  entries: MOST_ENTRIES,
   verdicts: 1_000,
   ownerKinds: 64,
   families: 2,
 }
-
-function listOf(message: string, field: DescField): Read {
-  const most = named(MOST, message, field) ?? field.enum?.values.length
-  const read = named(LATER, message, field) ?? singleOf(message, field, true)
-  return (items: readonly never[], path) => {
-    if (most !== undefined) checkCount(items.length, most, path)
-    return read === asItIs ? items : items.map((item, index) => read(item, `${path}[${index}]`))
-  }
-}
-
-// Numbers, times, enums.
 
 type Bounds = readonly [leastMs: number, mostMs: number]
 const ANY: Bounds = [0, 30 * 24 * 3_600_000]
@@ -173,53 +359,18 @@ const BOUNDS: ByName<Bounds> = {
   interval: [1_000, 3_600_000],
 }
 
-/** Finer than a millisecond is rounded. */
-function durationOf([leastMs, mostMs] = ANY): Read {
-  return ({ seconds, nanos }: Duration, path) => {
-    const ms = Number(seconds) * 1000 + Math.round(nanos / 1_000_000)
-    const mixed = (seconds > 0n && nanos < 0) || (seconds < 0n && nanos > 0)
-    if (mixed || Math.abs(nanos) > 999_999_999) {
-      throw invalidField(path, 'nanos must be below one second and of the sign of seconds')
-    }
-    if (!(ms >= leastMs && ms <= mostMs)) {
-      throw invalidField(
-        path,
-        `must be between ${leastMs / 1000}s and ${mostMs / 1000}s; it is ${ms / 1000}s`,
-      )
-    }
-    return ms
+function boundsOf([leastMs, mostMs] = ANY): Decode {
+  return (ms: number, path) => {
+    if (ms >= leastMs && ms <= mostMs) return ms
+    throw invalidField(path, `must be between ${leastMs / 1000}s and ${mostMs / 1000}s; it is ${ms / 1000}s`)
   }
-}
-
-/** The years 1 to 9999, as protobuf has it. */
-const FIRST_SECOND = -62_135_596_800n
-const LAST_SECOND = 253_402_300_799n
-
-/** What is finer than a millisecond is cut off, and what was before 1970 was before every log. */
-function instant({ seconds, nanos }: Timestamp, path: string): number {
-  const sound = seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= 999_999_999
-  if (!sound)
-    throw invalidField(path, 'must be a time of the years 1 to 9999, with nanos from 0 to 999999999')
-  return Math.max(0, Number(seconds) * 1_000 + Math.floor(nanos / 1_000_000))
 }
 
 /** Version, token, position: all of them are below 2^53. */
-function ledgerNumber(value: bigint, path: string): number {
-  if (value > BigInt(Number.MAX_SAFE_INTEGER))
-    throw invalidField(path, 'must be below 2^53, which no log reaches')
-  return Number(value)
+function ledgerNumber(value: number, path: string): number {
+  if (value <= Number.MAX_SAFE_INTEGER) return value
+  throw invalidField(path, 'must be below 2^53, which no log reaches')
 }
 
-/** AIP-158: one above the limit is the limit. */
-const pageSize = (value: number) => Math.min(value, MOST_ON_PAGE)
-
-/** Protobuf hands over numbers that the enum does not know. `…_UNSPECIFIED` says something only where nothing need be said. */
-function enumOf({ values, value: byNumber }: DescEnum, isSaid: boolean): Read {
-  const names = values.filter(({ number }) => number !== 0).map(({ name }) => name)
-  return (value: number, path) => {
-    if (value === 0 && !isSaid) return undefined
-    const found = value === 0 ? undefined : byNumber[value]
-    if (found !== undefined) return found.name
-    throw invalidField(path, `must be one of ${names.join(', ')}`)
-  }
-}
+/** AIP-158: a size above the limit is the limit. */
+const pageSize = (value: number) => Math.min(value, 1_000)

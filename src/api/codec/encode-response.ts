@@ -1,105 +1,79 @@
 /**
- * From what the house knows to the JSON of a message, by the message's descriptor: every field that it has, and of a value
- * that says more, nothing else. Times are milliseconds since 1970, durations milliseconds under a name that ends in `Ms`,
- * numbers of the log are numbers, enums are names, bytes are base64. Null and undefined are absent.
+ * From a view to the JSON of a message, by the message's descriptor: each field that the message has; what a view has besides is
+ * left out. Times are milliseconds since 1970, durations milliseconds under a name that ends in `Ms`, numbers of the log are
+ * numbers, enums are names, bytes are base64. Null and undefined are absent.
  *
  * Most callers get the JSON as it is, so that no message is made for them.
  */
 import { type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt'
 
-/** What a handler says of a message, every field mentioned. */
-export type Shown<T> = T extends string
+/** A value for each field of a message. */
+export type View<T> = T extends string
   ? string | bigint
   : T extends Uint8Array
     ? string
-    : T extends bigint | Timestamp
+    : T extends bigint | Timestamp | Duration
       ? number
       : T extends number
-        ? ShownNumber<T>
+        ? number extends T
+          ? number
+          : string
         : T extends readonly (infer I)[]
-          ? readonly Shown<I>[]
+          ? readonly View<I>[]
           : T extends Message
-            ? ShownMessage<T>
+            ? {
+                readonly [K in keyof T as PropertyName<K, T[K]>]-?:
+                  | View<Exclude<T[K], undefined>>
+                  | null
+                  | undefined
+              }
             : T extends boolean
               ? boolean
               : object
 
-type ShownNumber<T extends number> = number extends T ? number : string
-type ShownMessage<T> = {
-  readonly [K in keyof T as OurName<K, T[K]>]-?: ShownField<Exclude<T[K], undefined>> | null | undefined
-}
-/** Fields of a `oneof` are said by their own names, unchecked. */
-export type OurName<K, V> = K extends '$typeName' | '$unknown'
+/** Fields of a `oneof` have their own names, unchecked. */
+export type PropertyName<K, V> = K extends '$typeName' | '$unknown'
   ? never
   : [V] extends [{ readonly case: unknown }]
     ? never
     : [V] extends [Duration | undefined]
       ? `${K & string}Ms`
       : K
-type ShownField<V> = V extends Duration ? number : Shown<V>
 
-type Write = (value: never) => unknown
-type Place = {
-  readonly from: string
-  readonly to: string
-  readonly write: Write
-  /** What stands for an absent value; undefined: the field is absent. */
-  readonly absent: unknown
+/** The property of a view, or of a decoded request, that has a field. */
+export function propertyName({ localName, message }: DescField): string {
+  return message?.typeName === 'google.protobuf.Duration' ? `${localName}Ms` : localName
 }
 
-/** Answers a function that writes a value as the message's JSON. */
-export function writerOf(desc: DescMessage): (value: object) => object {
-  const places = desc.fields.map(placeOf)
-  return (value) => {
+type Encode = (value: never) => unknown
+
+export function encoderOf(desc: DescMessage): (view: object) => object {
+  const fields = desc.fields.map((field) => {
+    const { jsonName } = field
+    return { from: propertyName(field), jsonName, encode: fieldEncoder(field), absent: zeroOf(field) }
+  })
+  return (view) => {
     const json: Record<string, unknown> = {}
-    for (const { from, to, write, absent } of places) {
-      const one = (value as Readonly<Record<string, unknown>>)[from]
-      const said = one === null || one === undefined ? absent : write(one as never)
-      if (said !== undefined) json[to] = said
+    for (const { from, jsonName, encode, absent } of fields) {
+      const value = (view as Readonly<Record<string, unknown>>)[from]
+      const one = value === null || value === undefined ? absent : encode(value as never)
+      if (one !== undefined) json[jsonName] = one
     }
     return json
   }
 }
 
-function placeOf(field: DescField): Place {
-  const { jsonName: to, fieldKind, message, scalar } = field
-  const write = message === undefined ? scalarOf(scalar) : messageOf(message)
-  const place = { from: ourName(field), to, write, absent: undefined }
-  switch (fieldKind) {
-    case 'map':
-      return { ...place, write: asItIs, absent: {} }
-    case 'list':
-      return { ...place, write: (items: readonly never[]) => items.map((item) => write(item)), absent: [] }
-    case 'message':
-      return place
-    case 'enum':
-      return { ...place, absent: field.enum.values[0]!.name }
-    case 'scalar':
-      return { ...place, absent: ZEROS.get(field.scalar) }
-  }
-}
-
-/** What a field is called here. */
-export function ourName({ localName, message }: DescField): string {
-  return message?.typeName === 'google.protobuf.Duration' ? `${localName}Ms` : localName
-}
-
-const ZEROS: ReadonlyMap<ScalarType, unknown> = new Map<ScalarType, unknown>([
-  [ScalarType.STRING, ''],
-  [ScalarType.BYTES, ''],
-  [ScalarType.BOOL, false],
-  [ScalarType.UINT32, 0],
-  [ScalarType.UINT64, '0'],
-])
-
 const asItIs = (value: unknown): unknown => value
 
-function scalarOf(scalar: ScalarType | undefined): Write {
-  return scalar === ScalarType.UINT64 || scalar === ScalarType.STRING ? String : asItIs
+function fieldEncoder({ fieldKind, message, scalar }: DescField): Encode {
+  if (fieldKind === 'map') return asItIs
+  const isText = scalar === ScalarType.UINT64 || scalar === ScalarType.STRING
+  const encode = message === undefined ? (isText ? String : asItIs) : messageEncoder(message)
+  return fieldKind === 'list' ? (items: readonly never[]) => items.map((item) => encode(item)) : encode
 }
 
-function messageOf(desc: DescMessage): Write {
+function messageEncoder(desc: DescMessage): Encode {
   switch (desc.typeName) {
     case 'google.protobuf.Timestamp':
       return timeText
@@ -108,13 +82,28 @@ function messageOf(desc: DescMessage): Write {
     case 'google.protobuf.Struct':
       return asItIs
     default:
-      return writerOf(desc)
+      return encoderOf(desc)
   }
 }
 
+/** The JSON of an absent value; undefined: none. */
+export function zeroOf({ fieldKind, enum: values, scalar }: DescField): unknown {
+  if (fieldKind === 'map') return {}
+  if (fieldKind === 'list') return []
+  return values === undefined ? ZEROS.get(scalar) : values.values[0]!.name
+}
+
+const ZEROS: ReadonlyMap<unknown, unknown> = new Map<unknown, unknown>([
+  [ScalarType.STRING, ''],
+  [ScalarType.BYTES, ''],
+  [ScalarType.BOOL, false],
+  [ScalarType.UINT32, 0],
+  [ScalarType.UINT64, '0'],
+])
+
 let last = { second: 0, text: '1970-01-01T00:00:00' }
 
-/** `2030-01-31T12:00:00.123Z`. Most are of the same second as the one before. */
+/** `2030-01-31T12:00:00.123Z`. Most times are of the second of the time before. */
 export function timeText(ms: number): string {
   const second = Math.floor(ms / 1_000)
   if (second !== last.second) last = { second, text: new Date(second * 1_000).toISOString().slice(0, 19) }

@@ -1,9 +1,8 @@
 /**
- * Why a call was refused, as the caller meets it: the one table from reasons to RPC codes, and what the caller should do.
+ * The one table from reasons of refusals to RPC codes and to what the caller should do.
  *
  * A refusal is thrown as a `Refused`, a Connect error with google.rpc.ErrorInfo (domain `ipledger`, reason, metadata) and,
- * where waiting helps, google.rpc.RetryInfo.
- * What leaves is well-formed text of bounded length, whatever a caller sent: gRPC puts it into a header.
+ * where waiting helps, google.rpc.RetryInfo. Its texts are well-formed and of bounded length, as gRPC puts them into a header.
  */
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -11,13 +10,13 @@ import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { invalid, type Reason, type Refusal, refusal } from '../../core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.ts'
 import type { ItemError } from '../../gen/ipledger/v1/types_pb.ts'
-import type { Shown } from './encode-response.ts'
+import type { View } from './encode-response.ts'
 
 const DOMAIN = 'ipledger'
 
 type Meaning = {
   readonly code: Code
-  /** What the program that called should do. */
+  /** Advice for the calling program. */
   readonly caller: string
 }
 
@@ -86,7 +85,7 @@ function meaning<R extends Reason>(code: Code, callers: Readonly<Record<R, strin
   ) as Record<R, Meaning>
 }
 
-/** A call that is refused, by the checks of this room or because the core said so; every protocol has its way to write it. */
+/** A call that is refused by the API or by the core. Each protocol writes it in its way. */
 export class Refused extends ConnectError {
   readonly refusal: Refusal
   constructor(refused: Refusal) {
@@ -106,11 +105,11 @@ export class Refused extends ConnectError {
   }
 }
 
-export function refused(...said: Parameters<typeof refusal>): Refused {
-  return new Refused(refusal(...said))
+export function refused(...args: Parameters<typeof refusal>): Refused {
+  return new Refused(refusal(...args))
 }
 
-/** The field's path as a JSON caller wrote it (`claims[0].address`), and what is wrong with it. */
+/** `path`: of the field in JSON spelling, as in `claims[0].address`. */
 export function invalidField(path: string, why: string): Refused {
   return new Refused(path === '' ? refusal('INVALID_FIELD', why, { field: '', why }) : invalid(path, why))
 }
@@ -120,7 +119,7 @@ export function overloaded(why: string): Refused {
 }
 
 /** The same error inside the answer of a batch. */
-export function shownItemError(error: Refused): Shown<ItemError> {
+export function itemErrorView(error: Refused): View<ItemError> {
   const { reason, message, metadata, retryAfterMs } = error.refusal
   return {
     code: codeToString(MEANINGS[reason].code),
@@ -133,12 +132,12 @@ export function shownItemError(error: Refused): Shown<ItemError> {
 
 const INTERNAL = 'internal error; the log of the server says more'
 
-/** A defect of ours. What happened is in the log and nowhere else. */
+/** A defect of the service. Only the log says more. */
 export function internalError(): ConnectError {
   return new ConnectError(INTERNAL, Code.Internal)
 }
 
-/** Whether we made it, and not Connect. */
+/** False: Connect made it. */
 export function isOurs(error: ConnectError): boolean {
   return error instanceof Refused || error.rawMessage === INTERNAL
 }

@@ -1,7 +1,6 @@
 /**
- * What texts of a request must be, whatever the message: lengths in UTF-8 bytes, characters, forms. Each check answers with the
- * value in canonical form or throws INVALID_FIELD with the field's path in JSON spelling.
- * What depends on the state of a network is the core's business.
+ * Checks of texts in requests: lengths in UTF-8 bytes, characters, forms. Each answers with the value in canonical form or
+ * throws INVALID_FIELD with the field's path in JSON spelling. The core checks what depends on the state of a network.
  */
 import {
   addressMeant,
@@ -27,7 +26,7 @@ const POOL = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for them
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 
 /** Text without control characters, at most `limit` bytes; may be empty. */
@@ -41,16 +40,16 @@ export function text(value: string, path: string, limit: number): string {
   return value
 }
 
-function matching(form: RegExp, words: string) {
+function matching(form: RegExp, rule: string) {
   return (value: string, path: string): string => {
     if (form.test(value)) return value
-    throw invalidField(path, value === '' ? `required; it ${words}` : words)
+    throw invalidField(path, value === '' ? `required; it ${rule}` : rule)
   }
 }
 
-const WORDS = 'of a-z, 0-9, dot, dash and underscore, with a letter or digit at both ends'
-const givenNetwork = matching(NETWORK_NAME, `must be 1 to 63 ${WORDS}`)
-export const poolName = matching(POOL, `must be 1 to 253 ${WORDS}`)
+const ALPHABET = 'of a-z, 0-9, dot, dash and underscore, with a letter or digit at both ends'
+const givenNetwork = matching(NETWORK_NAME, `must be 1 to 63 ${ALPHABET}`)
+export const poolName = matching(POOL, `must be 1 to 253 ${ALPHABET}`)
 export const ownerKind = matching(KIND, 'must be 1 to 63 of a-z, 0-9 and dash, beginning with a letter')
 
 export function networkName(value: string, path: string): string {
@@ -59,7 +58,7 @@ export function networkName(value: string, path: string): string {
 
 const INTERFACE_BYTES = 63
 
-/** Without `|`, which separates the parts of the keys that attachments are looked up by. */
+/** Keys of attachments have `|` between their parts. */
 export function interfaceName(value: string, path: string): string {
   text(value, path, INTERFACE_BYTES)
   if (value.includes('|')) throw invalidField(path, 'must not contain |, which separates the parts of a key')
@@ -92,7 +91,7 @@ export const ipAddress = (value: string, path: string): IpAddress => sound(parse
 export const address = (value: string, path: string): string => formatAddress(ipAddress(value, path))
 export const cidr = (value: string, path: string): string => formatCidr(sound(parseCidr(value), path))
 
-/** One that is in use: a spelling that can only mean one address is that address, so that it spoils no list. */
+/** An address in use: any spelling of just one address is taken, so that it spoils no list. */
 export function addressInUse(value: string, path: string): string {
   return formatAddress(addressMeant(value) ?? ipAddress(value, path))
 }
@@ -108,7 +107,7 @@ export function optionalCidr(value: string, path: string): Cidr | null {
   return value === '' ? null : cidrOrAddress(value, path)
 }
 
-/** Texts of which each must be one of those known. Of a misspelt one nothing would seem to be there. */
+/** Each text must be a known one: a filter with a misspelt one would find nothing. */
 export function knownTexts<T extends string>(
   given: readonly string[],
   all: readonly T[],
@@ -127,7 +126,7 @@ export function checkCount(count: number, most: number, path: string): void {
   if (count > most) throw invalidField(path, `has ${count} entries; at most ${most} are allowed`)
 }
 
-/** What a field that must be said is, by the last part of its path. */
+/** Sentences about required fields, by the last part of the path. */
 const REQUIRED: Readonly<Record<string, string>> = {
   address: 'one address, as in 10.0.0.5',
   answer: 'LIVE, TERMINAL, GONE, UNKNOWN or ERROR',
@@ -149,22 +148,20 @@ const REQUIRED: Readonly<Record<string, string>> = {
   why: 'the reason, which goes into the log',
 }
 
-/** A field that must be said. */
 export function required<T>(value: T | '' | undefined, path: string, what?: string): T {
   if (value !== '' && value !== undefined) return value
   const field = path.slice(path.lastIndexOf('.') + 1)
   throw invalidField(path, `required: ${what ?? REQUIRED[field] ?? 'it has no default'}`)
 }
 
-/** Fields of which only one may be said. */
 export function excluding(path: string, one: string, other: string): never {
   throw invalidField(path, `give ${one} or ${other}, not both`)
 }
 
-/** Of two fields exactly one is said. */
+/** Exactly one of the fields is given. */
 export function oneOf(...fields: readonly [path: string, value: string][]): void {
-  const said = fields.filter(([, value]) => value !== '')
+  const given = fields.filter(([, value]) => value !== '')
   const paths = fields.map(([path]) => path)
-  if (said.length > 1) excluding(paths[0]!, paths[0]!, paths[1]!)
-  if (said.length === 0) throw invalidField(paths[0]!, `required: give ${paths.join(' or ')}`)
+  if (given.length > 1) excluding(paths[0]!, paths[0]!, paths[1]!)
+  if (given.length === 0) throw invalidField(paths[0]!, `required: give ${paths.join(' or ')}`)
 }

@@ -1,42 +1,44 @@
 /**
- * A report may have 200,000 entries and 32 MiB. Read at once it would keep everybody waiting for a second, so its entries are
- * cut out of the body and read by turns, in slices of some 64 KiB; what remains is an ordinary small message.
+ * A report may have 200,000 entries and 32 MiB. Decoded at once it would block the process for a second, so its entries are cut
+ * out of the body and decoded in slices of some 64 KiB; the rest is an ordinary small message.
  */
 import { fromBinary } from '@bufbuild/protobuf'
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
 import * as pb from '../../gen/ipledger/v1/liveness_pb.ts'
-import { MOST_ENTRIES } from '../../sources/source.ts'
+import { type GivenEntry, MOST_ENTRIES } from '../../sources/source.ts'
+import { checkEntry, type Decoded, decoderOf, NO_MESSAGE, parseJson, readable } from './decode-request.ts'
 import { invalidField } from './errors.ts'
-import { readJson } from './read-json.ts'
 
 export const MOST_REPORT_BYTES = 32 * 1024 * 1024
-/** What is read at once: a millisecond or two of the process. Also the longest entry, and the longest rest. */
+/** A millisecond or two of the process. Also the longest entry, and the longest rest. */
 export const SLICE_BYTES = 64 * 1024
 const ENTRIES = 'entries'
-const FIELDS: ReadonlySet<string> = new Set(pb.SnapshotEntrySchema.fields.map(({ jsonName }) => jsonName))
 
 export const REPORT_PATH = `/${pb.LivenessService.typeName}/${pb.LivenessService.method.reportSnapshot.name}`
 
+const decoder = decoderOf(pb.ReportSnapshotRequestSchema)
+
 /** A slice with each step. */
-export function* readingReport(body: Buffer, isJson: boolean): Generator<void, pb.ReportSnapshotRequest> {
-  const entries: pb.SnapshotEntry[] = []
-  const rest: Buffer[] = []
-  yield* isJson ? cuttingJson(body, entries, rest) : cuttingBinary(body, entries, rest)
-  const small = Buffer.concat(rest)
-  if (small.length > SLICE_BYTES) {
+export function* readingReport(
+  body: Buffer,
+  isJson: boolean,
+): Generator<void, Decoded<pb.ReportSnapshotRequest>> {
+  const entries: GivenEntry[] = []
+  const parts: Buffer[] = []
+  yield* isJson ? cuttingJson(body, entries, parts) : cuttingBinary(body, entries, parts)
+  const rest = Buffer.concat(parts)
+  if (rest.length > SLICE_BYTES)
     throw invalidField('', `must have at most ${SLICE_BYTES} bytes besides its entries`)
-  }
-  const message = isJson
-    ? (readJson(pb.ReportSnapshotRequestSchema, small.toString()) as pb.ReportSnapshotRequest)
-    : fromBinary(pb.ReportSnapshotRequestSchema, small)
-  message.entries = entries
-  return message
+  const request = isJson
+    ? decoder.fromJson(parseJson(rest.toString()))
+    : decoder.fromMessage(readable(NO_MESSAGE, () => fromBinary(pb.ReportSnapshotRequestSchema, rest)))
+  return { ...request, entries: request.entries.concat(entries) }
 }
 
-function* cuttingBinary(body: Buffer, entries: pb.SnapshotEntry[], rest: Buffer[]): Generator<void> {
+function* cuttingBinary(body: Buffer, entries: GivenEntry[], rest: Buffer[]): Generator<void> {
   const reader = new BinaryReader(body)
   const { number } = pb.ReportSnapshotRequestSchema.field.entries
-  for (let cut = 0; reader.pos < reader.len; ) {
+  const cutField = () => {
     const from = reader.pos
     const [field, wireType] = reader.tag()
     if (field === number && wireType === WireType.LengthDelimited) {
@@ -45,18 +47,19 @@ function* cuttingBinary(body: Buffer, entries: pb.SnapshotEntry[], rest: Buffer[
       reader.skip(wireType, field)
       rest.push(body.subarray(from, reader.pos))
     }
+  }
+  for (let cut = 0; reader.pos < reader.len; ) {
+    readable(NO_MESSAGE, cutField)
     if (reader.pos - cut < SLICE_BYTES) continue
     cut = reader.pos
     yield
   }
 }
 
-const QUOTE = 0x22
-const COMMA = 0x2c
-const BACKSLASH = 0x5c
+const [QUOTE, BACKSLASH, COMMA, LIST, LIST_END, OBJECT, OBJECT_END] = Buffer.from('"\\,[]{}')
 
-/** Follows strings and brackets, nothing else: whatever is wrong is found when a slice, or the rest, is parsed. */
-function* cuttingJson(body: Buffer, entries: pb.SnapshotEntry[], rest: Buffer[]): Generator<void> {
+/** Follows strings and brackets, nothing else: any error is found when a slice, or the rest, is parsed. */
+function* cuttingJson(body: Buffer, entries: GivenEntry[], rest: Buffer[]): Generator<void> {
   let depth = 0
   let kept = 0
   /** Begin of the slice; not in the entries: -1. */
@@ -70,13 +73,13 @@ function* cuttingJson(body: Buffer, entries: pb.SnapshotEntry[], rest: Buffer[])
         if (body[i] === BACKSLASH) i += 1
       }
       if (depth === 1) key = i - from === ENTRIES.length ? body.toString('latin1', from, i) : ''
-    } else if (byte === 0x7b || byte === 0x5b) {
+    } else if (byte === OBJECT || byte === LIST) {
       depth += 1
-      if (byte === 0x5b && depth === 2 && key === ENTRIES && slice < 0) {
+      if (byte === LIST && depth === 2 && key === ENTRIES && slice < 0) {
         rest.push(body.subarray(kept, i + 1))
         slice = i + 1
       }
-    } else if (byte === 0x7d || byte === 0x5d) {
+    } else if (byte === OBJECT_END || byte === LIST_END) {
       depth -= 1
       if (depth !== 1 || slice < 0) continue
       addJson(entries, body.subarray(slice, i))
@@ -92,39 +95,15 @@ function* cuttingJson(body: Buffer, entries: pb.SnapshotEntry[], rest: Buffer[])
   rest.push(body.subarray(slice < 0 ? kept : body.length))
 }
 
-function addJson(entries: pb.SnapshotEntry[], slice: Buffer): void {
+function addJson(entries: GivenEntry[], slice: Buffer): void {
   const path = `${ENTRIES}[${entries.length}]`
   if (slice.length > SLICE_BYTES) throw invalidField(path, `must have at most ${SLICE_BYTES / 2} bytes`)
-  let values: unknown
-  try {
-    values = JSON.parse(`[${slice.toString()}]`)
-  } catch (error) {
-    throw invalidField(path, `from here on it is not JSON: ${error instanceof Error ? error.message : error}`)
-  }
-  for (const value of values as unknown[]) add(entries, entryOf(value, `${ENTRIES}[${entries.length}]`))
+  const cut = `[${slice.toString()}]`
+  const values: readonly unknown[] = readable('from here on it is not JSON: ', () => JSON.parse(cut), path)
+  for (const value of values) add(entries, checkEntry(value, `${ENTRIES}[${entries.length}]`))
 }
 
-/** As it was parsed: a copy of each would cost more than the parsing. */
-function entryOf(value: unknown, path: string): pb.SnapshotEntry {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) {
-    throw invalidField(path, 'must be a JSON object')
-  }
-  const entry = value as Record<string, unknown>
-  for (const name in entry) {
-    if (!FIELDS.has(name)) {
-      throw invalidField(
-        `${path}.${name.slice(0, 64)}`,
-        `unknown; the fields here are ${[...FIELDS].join(', ')}`,
-      )
-    }
-    if (entry[name] === null) entry[name] = ''
-    else if (typeof entry[name] !== 'string') throw invalidField(`${path}.${name}`, 'expected a string')
-  }
-  entry.address ??= ''
-  return entry as pb.SnapshotEntry
-}
-
-function add(entries: pb.SnapshotEntry[], entry: pb.SnapshotEntry): void {
+function add(entries: GivenEntry[], entry: GivenEntry): void {
   if (entries.length === MOST_ENTRIES)
     throw invalidField(ENTRIES, `must have at most ${MOST_ENTRIES} entries`)
   entries.push(entry)

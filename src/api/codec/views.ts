@@ -1,4 +1,4 @@
-/** What the house knows, in the words of the messages; `shown.ts` writes it. */
+/** Views: what the ledger has, under the names of the messages' fields; `encode-response.ts` writes them as JSON. */
 import { type Recovery, sourceStatus } from '../../core/attention.ts'
 import type { LeaseView, PoolView } from '../../core/command.ts'
 import { type AddressRecord, type LedgerEvent, leaseId } from '../../core/event.ts'
@@ -14,37 +14,37 @@ import type { EventShown, Holder, PoolInfo } from '../../ledger/read-log.ts'
 import type { NetworkAt, Usage } from '../../ledger/read-pools.ts'
 import type { SightingShown, SourceShown } from '../../ledger/read-sources.ts'
 import type { Verification } from '../../sources/report.ts'
-import type { Shown } from './encode-response.ts'
+import type { View } from './encode-response.ts'
 
-type ShownLease = Shown<pb.Lease>
+type LeaseMessage = View<pb.Lease>
 
-export function shownLease(view: LeaseView): ShownLease {
+export function leaseView(view: LeaseView): LeaseMessage {
   const { owner, quarantine, state } = view
   return {
     ...view,
     state: state === 'RELEASED' || state === 'REAPED' ? 'ENDED' : state,
-    owner: owner && shownOwner(owner, view.node, view.labels),
+    owner: owner && ownerView(owner, view.node, view.labels),
     quarantine: quarantine && { ...quarantine, since: quarantine.at },
   }
 }
 
-/** The pool's options are not repeated where a lease is shown as it was. */
-export function shownPastLease(view: LeaseView): ShownLease {
-  return { ...shownLease(view), options: null }
+/** Of a lease as it was: without the options of its pool, which are of now. */
+export function pastLeaseView(view: LeaseView): LeaseMessage {
+  return { ...leaseView(view), options: null }
 }
 
-function shownOwner(owner: Owner, node = '', labels: Labels = {}): Shown<pb.Owner> {
+function ownerView(owner: Owner, node = '', labels: Labels = {}): View<pb.Owner> {
   return { ...owner, node, labels }
 }
 
 /** Sources that a recovery waits for. */
-const NAMED = 20
+const MOST_NAMED = 20
 
-/** `digest` is told where it was read with the head. */
-export function shownNetwork(
+/** `digest`: where it was read with the head. */
+export function networkView(
   { name, network, head, digest }: Omit<NetworkAt, 'digest'> & { readonly digest?: string },
   recovery: Recovery | null = null,
-): Shown<networkPb.Network> {
+): View<networkPb.Network> {
   const { recovering } = network
   return {
     ...network,
@@ -52,11 +52,11 @@ export function shownNetwork(
     head,
     digest,
     state: recovering === null ? 'READY' : 'RECOVERING',
-    holds: shownHolds(network),
+    holds: holdsView(network),
     recovery: recovering &&
       recovery && {
         ...recovery,
-        unreported: recovery.unreported.toSorted().slice(0, NAMED),
+        unreported: recovery.unreported.toSorted().slice(0, MOST_NAMED),
         unknown: recovery.unknown.toSorted(),
         since: recovering.at,
         why: recovering.why,
@@ -64,18 +64,18 @@ export function shownNetwork(
   }
 }
 
-export function shownHolds(network: NetworkState): readonly Shown<networkPb.Hold>[] {
+export function holdsView(network: NetworkState): readonly View<networkPb.Hold>[] {
   return Object.entries(network.holds)
     .map(([cause, { at, details }]) => ({ cause, since: at, why: details.why }))
     .sort((a, b) => a.since - b.since)
 }
 
-/** How full it is says nothing of a pool that is gone, or another by now. */
-export function shownPool(
+/** `usage` is null of a pool that is gone, or has changed since. */
+export function poolView(
   network: string,
   view: Omit<PoolView, 'createdAt'> & { readonly createdAt: number | null },
   usage: Usage | null,
-): Shown<poolPb.Pool> {
+): View<poolPb.Pool> {
   const { settings } = view
   return {
     ...view,
@@ -88,13 +88,13 @@ export function shownPool(
   }
 }
 
-// What sources see.
+// Sources.
 
-export function shownSource(
+export function sourceView(
   network: string,
   { source, freshness, failure, failingSince, era }: Omit<SourceShown, 'era'> & { readonly era?: number },
   now: number,
-): Shown<livenessPb.Source> {
+): View<livenessPb.Source> {
   const { declaration, epoch } = source
   return {
     ...declaration,
@@ -119,35 +119,35 @@ export function shownSource(
   }
 }
 
-export function shownSighting(sighting: SightingShown): Shown<livenessPb.Sighting> {
+export function sightingView(sighting: SightingShown): View<livenessPb.Sighting> {
   const { owner, node, vanishedSeq } = sighting
-  return { ...sighting, owner: owner && shownOwner(owner, node), listed: vanishedSeq === null }
+  return { ...sighting, owner: owner && ownerView(owner, node), listed: vanishedSeq === null }
 }
 
-export function shownVerification({ owner, node, ...asked }: Verification): Shown<livenessPb.Verification> {
-  return { ...asked, owner: shownOwner(owner, node) }
+export function verificationView({ owner, node, ...question }: Verification): View<livenessPb.Verification> {
+  return { ...question, owner: ownerView(owner, node) }
 }
 
-// What happened.
+// The log.
 
-export function shownEvent(network: string, { event, poolInfo }: EventShown): Shown<auditPb.Event> {
+export function eventView(network: string, { event, poolInfo }: EventShown): View<auditPb.Event> {
   return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, poolInfo) }
 }
 
 const NO_SUBJECT = { lease: null, pool: null, networkSettings: null, closed: null, evidence: null }
-type Subject = Partial<Pick<Shown<auditPb.Event>, keyof typeof NO_SUBJECT>>
+type Subject = Partial<Pick<View<auditPb.Event>, keyof typeof NO_SUBJECT>>
 
-/** What it is about, in the field of its kind; what it was decided on, as evidence. */
+/** The subject, in the field of its kind; the evidence of the decision. */
 function subjectOf(network: string, event: LedgerEvent, pool: PoolInfo): Subject {
   const { seq, at } = event
-  if ('record' in event) return { lease: shownRecord(network, event.record, pool), evidence: event.details }
+  if ('record' in event) return { lease: recordView(network, event.record, pool), evidence: event.details }
   switch (event.type) {
     case 'pool.created':
     case 'pool.updated':
     case 'pool.deleted': {
       const { type, poolId, details: settings } = event
       const createdAt = type === 'pool.created' ? at : null
-      return { pool: shownPool(network, { poolId, version: seq, createdAt, updatedAt: at, settings }, null) }
+      return { pool: poolView(network, { poolId, version: seq, createdAt, updatedAt: at, settings }, null) }
     }
     case 'network.created':
     case 'network.updated': {
@@ -165,15 +165,15 @@ function subjectOf(network: string, event: LedgerEvent, pool: PoolInfo): Subject
       }
     }
     case 'attachment.closed':
-      return { closed: { owner: shownOwner(event.owner), until: at + POLICY.retryHorizonMs } }
+      return { closed: { owner: ownerView(event.owner), until: at + POLICY.retryHorizonMs } }
     default:
       return { evidence: event.details }
   }
 }
 
-export function shownRecord(network: string, record: AddressRecord, poolInfo: PoolInfo): ShownLease {
+export function recordView(network: string, record: AddressRecord, poolInfo: PoolInfo): LeaseMessage {
   const isEnded = record.state === 'FREE'
-  return shownPastLease({
+  return pastLeaseView({
     ...record,
     ...poolInfo,
     leaseId: leaseId(network, record.token),
@@ -189,12 +189,12 @@ export function shownRecord(network: string, record: AddressRecord, poolInfo: Po
 
 const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
 
-/** What an event says of its network besides the settings; the rest is absent. */
+/** A network without its settings. */
 function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null) {
-  return { name, state, era: eraOf(seq), head: seq, updatedAt: at, version: seq } as Shown<networkPb.Network>
+  return { name, state, era: eraOf(seq), head: seq, updatedAt: at, version: seq } as View<networkPb.Network>
 }
 
-export function shownHolder(network: string, { first, last, pool }: Holder): Shown<auditPb.Holder> {
+export function holderView(network: string, { first, last, pool }: Holder): View<auditPb.Holder> {
   const { address, prefixLength, token, owner, node, labels } = first.record
   const isOver = last.record.state === 'FREE'
   return {
@@ -202,7 +202,7 @@ export function shownHolder(network: string, { first, last, pool }: Holder): Sho
     address,
     prefixLength,
     pool,
-    owner: owner && shownOwner(owner, node, labels),
+    owner: owner && ownerView(owner, node, labels),
     fromSeq: first.seq,
     fromTime: first.at,
     beganAs: `${first.type}/${first.cause}`,

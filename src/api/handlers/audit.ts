@@ -3,11 +3,11 @@ import { EVENT_TYPES } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
 import type * as pb from '../../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, EventFilter, HistoryPage, Moment, PageOfLog, Range } from '../../ledger/read-log.ts'
-import type { Asked } from '../codec/decode-request.ts'
+import type { Decoded } from '../codec/decode-request.ts'
 import { Refused, refused } from '../codec/errors.ts'
 import { address, cidrOrAddress, excluding, ipAddress, knownTexts, oneOf, required } from '../codec/fields.ts'
 import { notOurs, type Page, pageOf } from '../codec/page-token.ts'
-import { shownEvent, shownHolder, shownPastLease } from '../codec/views.ts'
+import { eventView, holderView, pastLeaseView } from '../codec/views.ts'
 import {
   allowedNetwork,
   type Backend,
@@ -29,7 +29,7 @@ export const auditMethods: Declarations<typeof pb.AuditService> = {
   verifyNetwork: { roles: READERS, answer: verifyNetwork },
 }
 
-async function listEvents(request: Asked<pb.ListEventsRequest>, call: Call, { reads }: Backend) {
+async function listEvents(request: Decoded<pb.ListEventsRequest>, call: Call, { reads }: Backend) {
   const { address, ownerKind, ownerName, includeSources } = request
   const key = request.leaseId === '' ? null : requiredLease(request.leaseId, call, request.network)
   const network = key?.network ?? allowedNetwork(call, request.network)
@@ -54,30 +54,30 @@ async function listEvents(request: Asked<pb.ListEventsRequest>, call: Call, { re
     if (lease === null && ended === null) throw new Refused(unknownLease(request.leaseId, key.token, head))
   }
   return {
-    events: entries.map((one) => forReader(call, shownEvent(network, one))),
+    events: entries.map((one) => forReader(call, eventView(network, one))),
     nextPageToken: page.next(next),
     head,
   }
 }
 
 async function getAddressHistory(
-  request: Asked<pb.GetAddressHistoryRequest>,
+  request: Decoded<pb.GetAddressHistoryRequest>,
   call: Call,
   { reads }: Backend,
 ) {
   const network = allowedNetwork(call, request.network)
   const { address, cidr } = request
   oneOf(['address', address], ['cidr', cidr])
-  const place = address === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address, 'address')
+  const block = address === '' ? cidrOrAddress(cidr, 'cidr') : cidrOrAddress(address, 'address')
   const range = readRange(request)
   const page = pageOf(request, readPosition)
-  const read = await reads.addressHistory(network, place, range, logPage(request, page))
+  const read = await reads.addressHistory(network, block, range, logPage(request, page))
   const found = ofNetwork(read, network)
   checkHead('afterSeq', range.afterSeq, found.head)
-  return shownHistory(call, network, found, page)
+  return historyView(call, network, found, page)
 }
 
-async function getLeaseHistory(request: Asked<pb.GetLeaseHistoryRequest>, call: Call, { reads }: Backend) {
+async function getLeaseHistory(request: Decoded<pb.GetLeaseHistoryRequest>, call: Call, { reads }: Backend) {
   const { network, token } = requiredLease(request.leaseId, call, '')
   const page = pageOf(request, readPosition)
   const found = ofNetwork(await reads.leaseHistory(network, token, logPage(request, page)), network)
@@ -85,24 +85,24 @@ async function getLeaseHistory(request: Asked<pb.GetLeaseHistoryRequest>, call: 
     const { head } = ofNetwork(await reads.network(network), network)
     throw new Refused(unknownLease(request.leaseId, token, head))
   }
-  return shownHistory(call, network, found, page)
+  return historyView(call, network, found, page)
 }
 
-async function listLeasesAsOf(request: Asked<pb.ListLeasesAsOfRequest>, call: Call, { reads }: Backend) {
+async function listLeasesAsOf(request: Decoded<pb.ListLeasesAsOfRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const moment = readMoment(request)
   const { pool } = request
-  const page = pageOf(request, readPlaceInList)
+  const page = pageOf(request, readListPosition)
   const at = page.after === null ? moment : { seq: page.after.seq, at: null }
-  const asked = { pool: pool || null, after: page.after?.after ?? null, size: page.size }
-  const found = notBeyond(ofNetwork(await reads.leasesAsOf(network, at, asked), network), at)
+  const filter = { pool: pool || null, after: page.after?.after ?? null, size: page.size }
+  const found = notBeyond(ofNetwork(await reads.leasesAsOf(network, at, filter), network), at)
   if (found.poolUnknown) throw poolNotFound(network, pool)
   const { seq, at: time, head, next } = found
   const nextPageToken = page.next(next === null ? null : `${seq} ${next}`)
-  return { leases: found.leases.map(shownPastLease), nextPageToken, seq, time, head }
+  return { leases: found.leases.map(pastLeaseView), nextPageToken, seq, time, head }
 }
 
-async function explainAddress(request: Asked<pb.ExplainAddressRequest>, call: Call, { reads }: Backend) {
+async function explainAddress(request: Decoded<pb.ExplainAddressRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const at = ipAddress(required(request.address, 'address'), 'address')
   const moment = readMoment(request)
@@ -110,7 +110,7 @@ async function explainAddress(request: Asked<pb.ExplainAddressRequest>, call: Ca
   return { ...found, time: found.at, steps: found.steps.map((step) => ({ ...step, time: step.at })) }
 }
 
-async function verifyNetwork(request: Asked<pb.VerifyNetworkRequest>, call: Call, { reads }: Backend) {
+async function verifyNetwork(request: Decoded<pb.VerifyNetworkRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const verified = ofNetwork(await reads.verification(network), network)
   if (verified === 'busy') {
@@ -119,7 +119,7 @@ async function verifyNetwork(request: Asked<pb.VerifyNetworkRequest>, call: Call
   return { network, ...verified }
 }
 
-function shownHistory(
+function historyView(
   call: Call,
   network: string,
   { entries, holders, next, head }: HistoryPage,
@@ -127,16 +127,16 @@ function shownHistory(
 ) {
   return {
     entries: entries.map((one) => ({
-      event: forReader(call, shownEvent(network, one)),
+      event: forReader(call, eventView(network, one)),
       what: one.what ?? '',
     })),
-    holders: holders.map((one) => shownHolder(network, one)),
+    holders: holders.map((one) => holderView(network, one)),
     nextPageToken: page.next(next),
     head,
   }
 }
 
-/** Whoever knows the id of a request is answered it again: not an auditor. */
+/** The id of a request gets its answer again, which is not for auditors. */
 function forReader<E extends { readonly requestId?: unknown }>({ caller }: Call, event: E): E {
   return caller.role === 'auditor' ? { ...event, requestId: null } : event
 }
@@ -146,9 +146,9 @@ function notBeyond<T extends object>(found: T | Beyond, { seq }: Moment): T {
   return found as T
 }
 
-type RangeAsked = Pick<Asked<pb.ListEventsRequest>, 'afterSeq' | 'beforeSeq' | 'from' | 'to'>
+type RangeRequest = Pick<Decoded<pb.ListEventsRequest>, 'afterSeq' | 'beforeSeq' | 'from' | 'to'>
 
-function readRange({ afterSeq, beforeSeq, from, to }: RangeAsked): Range {
+function readRange({ afterSeq, beforeSeq, from, to }: RangeRequest): Range {
   return { afterSeq, beforeSeq: beforeSeq ?? null, from: from ?? null, to: to ?? null }
 }
 
@@ -156,7 +156,7 @@ function logPage({ descending }: { readonly descending: boolean }, { size, after
   return { descending, size, position: after }
 }
 
-function readMoment({ seq, time }: Pick<Asked<pb.ExplainAddressRequest>, 'seq' | 'time'>): Moment {
+function readMoment({ seq, time }: Pick<Decoded<pb.ExplainAddressRequest>, 'seq' | 'time'>): Moment {
   if (seq !== undefined && time !== undefined) excluding('time', 'seq', 'time')
   return { seq: seq ?? null, at: time ?? null }
 }
@@ -169,7 +169,7 @@ function readPosition(position: string): number {
 }
 
 /** The number that all pages are of, and the last address of the page before. */
-function readPlaceInList(position: string): { readonly seq: number; readonly after: string } {
+function readListPosition(position: string): { readonly seq: number; readonly after: string } {
   const found = /^([0-9]{1,16}) ([0-9a-f:.]{2,45})$/.exec(position)
   if (found === null) throw notOurs()
   return { seq: readPosition(found[1]!), after: address(found[2]!, 'pageToken') }

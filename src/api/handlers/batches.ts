@@ -3,36 +3,33 @@
  * would be alone, so the refusal names the fields of the item.
  */
 import type { Answer, Command } from '../../core/command.ts'
-import * as pb from '../../gen/ipledger/v1/lease_pb.ts'
-import { type Asked, readerOf } from '../codec/decode-request.ts'
-import { invalidField, Refused, shownItemError } from '../codec/errors.ts'
-import { shownLease } from '../codec/views.ts'
+import type * as pb from '../../gen/ipledger/v1/lease_pb.ts'
+import type { Decoded } from '../codec/decode-request.ts'
+import { invalidField, itemErrorView, Refused } from '../codec/errors.ts'
+import { leaseView } from '../codec/views.ts'
 import { allowedNetwork, type Backend, type Call, type Content, commandOf, submit } from '../method.ts'
 import { decodeConfirm, decodeRelease, decodeReserve } from './decode-lease.ts'
 
 type Item = { readonly network: string; readonly requestId: string }
 type ItemCommand = Command<'reserve' | 'confirm' | 'release'>
 type Batch<I> = Item & {
-  readonly requests: readonly I[]
+  readonly requests: readonly (I | Refused)[]
   readonly atomic: boolean
   readonly validateOnly?: boolean
 }
 
-export const batchReserve = batchOf(readerOf(pb.ReserveRequestSchema), decodeBatchedReserve)
-export const batchConfirm = batchOf(readerOf(pb.ConfirmRequestSchema), decodeConfirm)
-export const batchRelease = batchOf(readerOf(pb.ReleaseRequestSchema), decodeRelease)
+export const batchReserve = batchOf(decodeBatchedReserve)
+export const batchConfirm = batchOf(decodeConfirm)
+export const batchRelease = batchOf(decodeRelease)
 
-function decodeBatchedReserve(item: Asked<pb.ReserveRequest>, call: Call) {
+function decodeBatchedReserve(item: Decoded<pb.ReserveRequest>, call: Call) {
   if (item.validateOnly)
     throw invalidField('validateOnly', 'is not for an item of a batch; give it to the batch')
   return decodeReserve(item, call)
 }
 
-function batchOf<M, I extends Item>(
-  read: (item: M) => I,
-  decode: (item: I, call: Call) => Content<ItemCommand['type']>,
-) {
-  return async (batch: Batch<M>, call: Call, backend: Backend) => {
+function batchOf<I extends Item>(decode: (item: I, call: Call) => Content<ItemCommand['type']>) {
+  return async (batch: Batch<I>, call: Call, backend: Backend) => {
     const { requests, atomic, requestId } = batch
     const network = allowedNetwork(call, batch.network)
     if (requests.length === 0) throw invalidField('requests', 'required: 1 to 1000 requests')
@@ -41,12 +38,12 @@ function batchOf<M, I extends Item>(
     }
     const items = requests.map((item) =>
       orRefused((): ItemCommand => {
-        const one = read(item)
-        if (one.network !== '' && one.network !== network)
+        if (item instanceof Refused) throw item
+        if (item.network !== '' && item.network !== network)
           throw invalidField('network', `the batch is about network ${network}`)
-        if (atomic && one.requestId !== '')
+        if (atomic && item.requestId !== '')
           throw invalidField('requestId', 'an item of an atomic batch has none; give it to the batch')
-        return commandOf(call, one.requestId, decode({ ...one, network }, call))
+        return commandOf(call, item.requestId, decode({ ...item, network }, call))
       }),
     )
     const answers = await (atomic ? allOrNothing : eachAlone)(items, batch, network, call, backend)
@@ -58,8 +55,8 @@ type Outcome = Answer | Refused
 
 function view(outcome: Outcome) {
   return outcome instanceof Refused
-    ? { response: undefined, error: shownItemError(outcome) }
-    : { response: { leases: outcome.leases.map(shownLease) }, error: undefined }
+    ? { response: undefined, error: itemErrorView(outcome) }
+    : { response: { leases: outcome.leases.map(leaseView) }, error: undefined }
 }
 
 async function eachAlone(
@@ -99,7 +96,7 @@ async function allOrNothing(
   return answer!.items ?? []
 }
 
-/** What would become of each, without writing. */
+/** The outcome of each, without writing. */
 async function dryRun(
   items: Command<'dryRun'>['items'],
   network: string,

@@ -3,13 +3,13 @@ import type { Claim, Command, LeaseReference } from '../../core/command.ts'
 import type { Labels, Owner } from '../../core/owner.ts'
 import type * as pb from '../../gen/ipledger/v1/lease_pb.ts'
 import type { Owner as OwnerMessage } from '../../gen/ipledger/v1/types_pb.ts'
-import type { Asked } from '../codec/decode-request.ts'
+import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField } from '../codec/errors.ts'
 import { DEFAULT_INTERFACE, excluding, oneOf, required } from '../codec/fields.ts'
 import { allowedNetwork, type Call, type Content, requiredLease } from '../method.ts'
 import { checkNode } from '../rights.ts'
 
-export function decodeReserve(request: Asked<pb.ReserveRequest>, call: Call): Content<'reserve'> {
+export function decodeReserve(request: Decoded<pb.ReserveRequest>, call: Call): Content<'reserve'> {
   const network = allowedNetwork(call, request.network)
   const { liveAddresses, confirmWithinMs = null, confirmed, validateOnly } = request
   const { owner, node, labels } = requiredOwner(request.owner, call, DEFAULT_INTERFACE)
@@ -27,22 +27,22 @@ export function decodeReserve(request: Asked<pb.ReserveRequest>, call: Call): Co
   }
 }
 
-function decodeClaim({ pool, pools, address, preferPrevious }: Asked<pb.Claim>, index: number): Claim {
+function decodeClaim({ pool, pools, address, preferPrevious }: Decoded<pb.Claim>, index: number): Claim {
   if (pool !== '' && pools.length > 0) excluding(`claims[${index}].pool`, 'pool', 'pools')
   return { pools: pool === '' ? pools : [pool], address: address || null, preferPrevious }
 }
 
-export function decodeConfirm(request: Asked<pb.ConfirmRequest>, call: Call): Content<'confirm'> {
+export function decodeConfirm(request: Decoded<pb.ConfirmRequest>, call: Call): Content<'confirm'> {
   return { type: 'confirm', ...decodeReference(request, call) }
 }
 
-export function decodeRelease(request: Asked<pb.ReleaseRequest>, call: Call): Content<'release'> {
+export function decodeRelease(request: Decoded<pb.ReleaseRequest>, call: Call): Content<'release'> {
   const removal = (request.removal ?? 'CONFIRMED') as Command<'release'>['removal']
   return { type: 'release', ...decodeReference(request, call), removal }
 }
 
 /** One lease that was judged, or all that is placed on a node. */
-export function decodeReap(request: Asked<pb.ReapRequest>, call: Call): Content<'reap' | 'reapNode'> {
+export function decodeReap(request: Decoded<pb.ReapRequest>, call: Call): Content<'reap' | 'reapNode'> {
   const { version, head, node } = request
   const why = required(request.why, 'why')
   if (node === '') {
@@ -59,7 +59,7 @@ export function decodeReap(request: Asked<pb.ReapRequest>, call: Call): Content<
 }
 
 export function decodeQuarantine(
-  { leaseId, address, why: given, network: named }: Asked<pb.QuarantineRequest>,
+  { leaseId, address, why: given, network: named }: Decoded<pb.QuarantineRequest>,
   call: Call,
 ): Content<'quarantine'> {
   const why = required(given, 'why')
@@ -71,7 +71,7 @@ export function decodeQuarantine(
 }
 
 export function decodeUpdateLabels(
-  { leaseId, version, labels }: Asked<pb.UpdateLabelsRequest>,
+  { leaseId, version, labels }: Decoded<pb.UpdateLabelsRequest>,
   call: Call,
 ): Content<'updateLabels'> {
   return { type: 'updateLabels', ...requiredLease(leaseId, call, ''), version: version ?? null, labels }
@@ -79,7 +79,7 @@ export function decodeUpdateLabels(
 
 /** By lease id, by token, or by owner. */
 function decodeReference(
-  request: Asked<pb.ConfirmRequest>,
+  request: Decoded<pb.ConfirmRequest>,
   call: Call,
 ): { readonly network: string; readonly lease: LeaseReference } {
   const { leaseId, fencingToken } = request
@@ -97,7 +97,7 @@ function decodeReference(
 
 /** `defaultInterface` is null where the interface is required. */
 function requiredOwner(
-  message: Asked<OwnerMessage> | undefined,
+  message: Decoded<OwnerMessage> | undefined,
   call: Call,
   defaultInterface: string | null,
 ): { readonly owner: Owner; readonly node: string; readonly labels: Labels } {

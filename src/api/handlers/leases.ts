@@ -4,11 +4,11 @@ import type { LeaseState, QuarantineReason } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
 import type * as pb from '../../gen/ipledger/v1/lease_pb.ts'
 import type { LeaseFilter } from '../../ledger/read-leases.ts'
-import type { Asked } from '../codec/decode-request.ts'
+import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField, Refused, refused } from '../codec/errors.ts'
 import { address, ipAddress, oneOf, optionalCidr, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
-import { shownLease } from '../codec/views.ts'
+import { leaseView } from '../codec/views.ts'
 import {
   allowedNetwork,
   type Backend,
@@ -37,9 +37,9 @@ import {
   decodeUpdateLabels,
 } from './decode-lease.ts'
 
-const leases = (answer: Answer) => ({ leases: answer.leases.map(shownLease) })
+const leases = (answer: Answer) => ({ leases: answer.leases.map(leaseView) })
 /** These commands are about exactly one lease. */
-const onlyLease = (answer: Answer) => ({ lease: shownLease(answer.leases[0]!) })
+const onlyLease = (answer: Answer) => ({ lease: leaseView(answer.leases[0]!) })
 
 export const leaseMethods: Declarations<typeof pb.LeaseService> = {
   reserve: { roles: HOLDERS, decode: decodeReserve, view: leases },
@@ -57,7 +57,7 @@ export const leaseMethods: Declarations<typeof pb.LeaseService> = {
 }
 
 async function getLease(
-  { leaseId, address, network: named }: Asked<pb.GetLeaseRequest>,
+  { leaseId, address, network: named }: Decoded<pb.GetLeaseRequest>,
   call: Call,
   { reads }: Backend,
 ) {
@@ -71,7 +71,7 @@ async function getLease(
   const { lease, ended, head } = ofNetwork(await read, network)
   if (lease !== null) {
     checkReadableNode(call.caller, lease.node)
-    return { lease: shownLease(lease), head }
+    return { lease: leaseView(lease), head }
   }
   const what = key === null ? `${address} in network ${network}` : `lease ${leaseId}`
   if (ended !== null) {
@@ -84,7 +84,7 @@ async function getLease(
   throw new Refused(unknownLease(leaseId, key.token, head))
 }
 
-async function listLeases(request: Asked<pb.ListLeasesRequest>, call: Call, { reads }: Backend) {
+async function listLeases(request: Decoded<pb.ListLeasesRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const page = pageOf(request, address)
   const node = readableNode(call.caller, request.node)
@@ -104,10 +104,10 @@ async function listLeases(request: Asked<pb.ListLeasesRequest>, call: Call, { re
   }
   const found = ofNetwork(await reads.leases(network, filter, page), network)
   if (found.unknownPools[0] !== undefined) throw poolNotFound(network, found.unknownPools[0])
-  return { leases: found.leases.map(shownLease), nextPageToken: page.next(found.next), head: found.head }
+  return { leases: found.leases.map(leaseView), nextPageToken: page.next(found.next), head: found.head }
 }
 
-async function getRequest(request: Asked<pb.GetRequestRequest>, call: Call, { reads }: Backend) {
+async function getRequest(request: Decoded<pb.GetRequestRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const requestId = required(request.requestId, 'requestId')
   checkNode(call.caller, request.node)
@@ -116,5 +116,5 @@ async function getRequest(request: Asked<pb.GetRequestRequest>, call: Call, { re
   const { leases = [], items = [] } = found?.answer ?? {}
   const all = [...leases, ...items.flatMap((item) => item.leases)]
   const { method, at, seq } = found ?? {}
-  return { requestId, committed: found !== null, method, at, seq, leases: all.map(shownLease) }
+  return { requestId, committed: found !== null, method, at, seq, leases: all.map(leaseView) }
 }

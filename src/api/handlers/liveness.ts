@@ -18,11 +18,11 @@ import { asking, type Reads } from '../../ledger/reads.ts'
 import type { Reporting, Verdict } from '../../sources/report.ts'
 import { checkAllowed, checkDeclaration, missingEntry } from '../../sources/settings.ts'
 import { endedAt, sentence } from '../../sources/source.ts'
-import type { Asked } from '../codec/decode-request.ts'
+import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField, Refused, refused } from '../codec/errors.ts'
 import { address, excluding, ipAddress, knownTexts, optionalCidr, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
-import { shownHolds, shownLease, shownSighting, shownSource, shownVerification } from '../codec/views.ts'
+import { holdsView, leaseView, sightingView, sourceView, verificationView } from '../codec/views.ts'
 import {
   accepted,
   allowedNetwork,
@@ -36,7 +36,7 @@ import {
 import { ADMINS, checkAllNetworks, checkNode, HOLDERS, mayReport, READERS } from '../rights.ts'
 import { reconcile as judgeLeases } from './reconcile.ts'
 
-/** Where a source is and how it is asked; far above what any kind has. */
+/** Of the settings of a source; far more than any kind needs. */
 const SETTINGS_BYTES = 16 * 1024
 const DETAIL_BYTES = 1_024
 
@@ -79,7 +79,7 @@ export const livenessMethods: Declarations<typeof pb.LivenessService> = {
       hold: (cause as HoldCause | undefined) ?? null,
       why: required(why, 'why'),
     }),
-    view: ({ network }) => ({ holds: shownHolds(network!.network) }),
+    view: ({ network }) => ({ holds: holdsView(network!.network) }),
   },
   beginSnapshot: { roles: HOLDERS, answer: beginSnapshot },
   reportSnapshot: { roles: HOLDERS, answer: reportSnapshot },
@@ -93,10 +93,10 @@ export const livenessMethods: Declarations<typeof pb.LivenessService> = {
 const namedSource = (reads: Reads, network: string, id: string) =>
   reads.sources(network, { id, node: null, states: [], after: null, limit: 1 })
 
-/** As the command left it; how it stands by its reports if that can be read. */
+/** As the command left it, with its reports if they can be read. */
 async function viewOf({ source }: Answer, { network }: Content, { ledger, reads }: Backend) {
   const found = await namedSource(reads, network, source!.declaration.id).catch(() => null)
-  return { source: shownSource(network, { ...NOT_READ, ...found?.[0], source: source! }, ledger.now()) }
+  return { source: sourceView(network, { ...NOT_READ, ...found?.[0], source: source! }, ledger.now()) }
 }
 
 /** Null: the call names no source. */
@@ -107,7 +107,7 @@ async function requiredSource(reads: Reads, network: string, id: string): Promis
 }
 
 function decodeRegister(
-  { network: named, id, kind: kindName, sight, settings }: Asked<pb.RegisterSourceRequest>,
+  { network: named, id, kind: kindName, sight, settings }: Decoded<pb.RegisterSourceRequest>,
   call: Call,
   { secrets }: Backend,
 ): Content<'registerSource'> {
@@ -133,7 +133,7 @@ function decodeRegister(
   return { type: 'registerSource', network, declaration }
 }
 
-async function listSources(request: Asked<pb.ListSourcesRequest>, call: Call, { ledger, reads }: Backend) {
+async function listSources(request: Decoded<pb.ListSourcesRequest>, call: Call, { ledger, reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const page = pageOf(request)
   const filter = {
@@ -145,10 +145,10 @@ async function listSources(request: Asked<pb.ListSourcesRequest>, call: Call, { 
   }
   const found = ofNetwork(await reads.sources(network, filter), network)
   const { items, nextPageToken } = page.cut(found, ({ source }) => source.declaration.id)
-  return { sources: items.map((source) => shownSource(network, source, ledger.now())), nextPageToken }
+  return { sources: items.map((source) => sourceView(network, source, ledger.now())), nextPageToken }
 }
 
-async function listSightings(request: Asked<pb.ListSightingsRequest>, call: Call, { reads }: Backend) {
+async function listSightings(request: Decoded<pb.ListSightingsRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const { vanished } = request
   const at = request.address === '' ? null : ipAddress(request.address, 'address')
@@ -156,15 +156,15 @@ async function listSightings(request: Asked<pb.ListSightingsRequest>, call: Call
   const source = await requiredSource(reads, network, request.source)
   const found = await reads.sightings(network, { source, address: at, vanished }, page)
   const { sightings, next } = ofNetwork(found, network)
-  return { sightings: sightings.map(shownSighting), nextPageToken: page.next(next) }
+  return { sightings: sightings.map(sightingView), nextPageToken: page.next(next) }
 }
 
-async function beginSnapshot(request: Asked<pb.BeginSnapshotRequest>, call: Call, { intake }: Backend) {
+async function beginSnapshot(request: Decoded<pb.BeginSnapshotRequest>, call: Call, { intake }: Backend) {
   const { proof, ...begun } = accepted(await asking(intake.begin(decodeReporting(request, call))))
   return { ...begun, proof: base64(proof) }
 }
 
-async function reportSnapshot(request: Asked<pb.ReportSnapshotRequest>, call: Call, { intake }: Backend) {
+async function reportSnapshot(request: Decoded<pb.ReportSnapshotRequest>, call: Call, { intake }: Backend) {
   const { entries, unchanged, sequence, head, proof, complete } = request
   if (unchanged !== '' && entries.length > 0) excluding('unchanged', 'entries', 'unchanged')
   const report = {
@@ -180,7 +180,7 @@ async function reportSnapshot(request: Asked<pb.ReportSnapshotRequest>, call: Ca
   const { next, ...reported } = accepted(await asking(intake.report(report)))
   return {
     ...reported,
-    verifications: reported.verifications.map(shownVerification),
+    verifications: reported.verifications.map(verificationView),
     nextSequence: next.sequence,
     nextHead: next.head,
     nextBegunAt: next.begunAt,
@@ -188,7 +188,7 @@ async function reportSnapshot(request: Asked<pb.ReportSnapshotRequest>, call: Ca
   }
 }
 
-async function reportVerdicts(request: Asked<pb.ReportVerdictsRequest>, call: Call, { intake }: Backend) {
+async function reportVerdicts(request: Decoded<pb.ReportVerdictsRequest>, call: Call, { intake }: Backend) {
   const reporting = decodeReporting(request, call)
   const epoch = required(request.epoch, 'epoch')
   if (request.verdicts.length === 0) throw invalidField('verdicts', 'required: 1 to 1000 verdicts')
@@ -196,7 +196,7 @@ async function reportVerdicts(request: Asked<pb.ReportVerdictsRequest>, call: Ca
   return accepted(await asking(intake.verdicts({ ...reporting, epoch, verdicts })))
 }
 
-async function reconcile(request: Asked<pb.ReconcileRequest>, call: Call, backend: Backend) {
+async function reconcile(request: Decoded<pb.ReconcileRequest>, call: Call, backend: Backend) {
   const network = allowedNetwork(call, request.network)
   const { pool, kept } = request
   const page = pageOf(request, address)
@@ -213,7 +213,7 @@ async function reconcile(request: Asked<pb.ReconcileRequest>, call: Call, backen
     findings: findings.map(({ lease, ...found }) => ({
       ...found,
       address: lease.address,
-      lease: shownLease(lease),
+      lease: leaseView(lease),
     })),
     nextPageToken: page.next(next),
     head,
@@ -221,7 +221,7 @@ async function reconcile(request: Asked<pb.ReconcileRequest>, call: Call, backen
 }
 
 async function listAttention(
-  request: Asked<pb.ListAttentionRequest>,
+  request: Decoded<pb.ListAttentionRequest>,
   call: Call,
   { ledger, reads }: Backend,
 ) {
@@ -284,16 +284,16 @@ function decodeSettings(settings: JsonObject): Details {
 }
 
 function decodeVerdict(
-  { id, answer: named, terminalSince, ...said }: Asked<pb.LookUpVerdict>,
+  { id, answer: named, terminalSince, ...input }: Decoded<pb.LookUpVerdict>,
   index: number,
 ): Verdict {
   const path = `verdicts[${index}]`
   const answer = required(named, `${path}.answer`).toLowerCase() as Verdict['answer']
-  if (Buffer.byteLength(said.detail) > DETAIL_BYTES) {
+  if (Buffer.byteLength(input.detail) > DETAIL_BYTES) {
     throw invalidField(`${path}.detail`, `must have at most ${DETAIL_BYTES} bytes`)
   }
   // Errors of a runtime have lines; refusing a verdict for them would leave it unanswered for ever.
-  const detail = sentence(said.detail)
+  const detail = sentence(input.detail)
   if (answer !== 'terminal') {
     if (terminalSince !== undefined)
       throw invalidField(`${path}.terminalSince`, 'is only for the answer TERMINAL')

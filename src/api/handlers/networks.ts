@@ -7,10 +7,10 @@ import {
   type NetworkService,
   UpdateNetworkRequestSchema,
 } from '../../gen/ipledger/v1/network_pb.ts'
-import type { Asked } from '../codec/decode-request.ts'
+import type { Decoded } from '../codec/decode-request.ts'
 import { networkName, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
-import { shownNetwork } from '../codec/views.ts'
+import { networkView } from '../codec/views.ts'
 import {
   allowedNetwork,
   type Backend,
@@ -21,7 +21,7 @@ import {
 } from '../method.ts'
 import { ADMINS, READERS } from '../rights.ts'
 
-const view = ({ network }: Answer) => ({ network: shownNetwork(network!) })
+const view = ({ network }: Answer) => ({ network: networkView(network!) })
 
 /** A command on a network has no default for it. */
 const named = (call: Call, name: string, path = 'name') => allowedNetwork(call, required(name, path), path)
@@ -76,18 +76,18 @@ export const networkMethods: Declarations<typeof NetworkService> = {
   listNetworks: { roles: READERS, answer: listNetworks },
 }
 
-async function getNetwork(request: Asked<GetNetworkRequest>, call: Call, { ledger, reads }: Backend) {
+async function getNetwork(request: Decoded<GetNetworkRequest>, call: Call, { ledger, reads }: Backend) {
   const name = allowedNetwork(call, request.name, 'name')
   const found = ofNetwork(await reads.network(name), name)
-  if (found.network.recovering === null) return { network: shownNetwork(found) }
+  if (found.network.recovering === null) return { network: networkView(found) }
   const freshness = await reads.freshness(name)
   const image = ofNetwork(await ledger.image(name, { deadline: call.deadline }), name)
   const present = { image, now: ledger.now(), freshness: (id: string) => freshness?.get(id) }
   const { network, head, digest } = image
-  return { network: shownNetwork({ name, network: network!, head, digest }, recoveryOf(present)) }
+  return { network: networkView({ name, network: network!, head, digest }, recoveryOf(present)) }
 }
 
-async function listNetworks(request: Asked<ListNetworksRequest>, call: Call, { reads }: Backend) {
+async function listNetworks(request: Decoded<ListNetworksRequest>, call: Call, { reads }: Backend) {
   const page = pageOf(request, networkName)
   const found = await reads.networks({
     labels: request.labels,
@@ -96,5 +96,5 @@ async function listNetworks(request: Asked<ListNetworksRequest>, call: Call, { r
     limit: page.size + 1,
   })
   const { items, nextPageToken } = page.cut(found, ({ name }) => name)
-  return { networks: items.map((one) => shownNetwork(one)), nextPageToken }
+  return { networks: items.map((one) => networkView(one)), nextPageToken }
 }

@@ -3,11 +3,11 @@ import type { Answer, PoolChange } from '../../core/command.ts'
 import type { ReapPolicy } from '../../core/policy.ts'
 import { type Liveness, parsePoolSettings } from '../../core/pool.ts'
 import * as pb from '../../gen/ipledger/v1/pool_pb.ts'
-import type { Asked } from '../codec/decode-request.ts'
+import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField } from '../codec/errors.ts'
 import { optionalCidr, poolName, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
-import { shownPool } from '../codec/views.ts'
+import { poolView } from '../codec/views.ts'
 import {
   accepted,
   allowedNetwork,
@@ -32,19 +32,19 @@ export const poolMethods: Declarations<typeof pb.PoolService> = {
       name: required(name, 'name'),
       version,
     }),
-    view: ({ pool }, { network }) => ({ pool: shownPool(network, pool!, null) }),
+    view: ({ pool }, { network }) => ({ pool: poolView(network, pool!, null) }),
   },
   getPool: { roles: READERS, answer: getPool },
   listPools: { roles: READERS, answer: listPools },
 }
 
-/** As the command left it; how full it is only as long as it is still that pool. */
+/** As the command left it; its usage only while it is still that pool. */
 async function viewOf({ pool }: Answer, { network }: Content, { reads }: Backend) {
   const { poolId, version } = pool!
   // The command is done, whether this can be read or not.
   const found = await reads.pools(network, { poolId, limit: 1 }).catch(() => null)
   const now = found?.pools[0]
-  return { pool: shownPool(network, pool!, now?.pool.version === version ? now.usage : null) }
+  return { pool: poolView(network, pool!, now?.pool.version === version ? now.usage : null) }
 }
 
 function decodeCreate(
@@ -55,7 +55,7 @@ function decodeCreate(
     reapPolicy,
     confirmWithinMs,
     ...settings
-  }: Asked<pb.CreatePoolRequest>,
+  }: Decoded<pb.CreatePoolRequest>,
   call: Call,
 ): Content<'createPool'> {
   const network = allowedNetwork(call, named)
@@ -72,7 +72,7 @@ function decodeCreate(
 }
 
 function decodeUpdate(
-  { network, requestId: _id, name, version, ...settings }: Asked<pb.UpdatePoolRequest>,
+  { network, requestId: _id, name, version, ...settings }: Decoded<pb.UpdatePoolRequest>,
   call: Call,
 ): Content<'updatePool'> {
   return {
@@ -84,15 +84,15 @@ function decodeUpdate(
   }
 }
 
-async function getPool(request: Asked<pb.GetPoolRequest>, call: Call, { reads }: Backend) {
+async function getPool(request: Decoded<pb.GetPoolRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const name = required(request.name, 'name')
   const { pools, head } = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
   if (pools[0] === undefined) throw poolNotFound(network, name)
-  return { pool: shownPool(network, pools[0].pool, pools[0].usage), head }
+  return { pool: poolView(network, pools[0].pool, pools[0].usage), head }
 }
 
-async function listPools(request: Asked<pb.ListPoolsRequest>, call: Call, { reads }: Backend) {
+async function listPools(request: Decoded<pb.ListPoolsRequest>, call: Call, { reads }: Backend) {
   const network = allowedNetwork(call, request.network)
   const page = pageOf(request, poolName)
   const filter = {
@@ -103,17 +103,17 @@ async function listPools(request: Asked<pb.ListPoolsRequest>, call: Call, { read
   }
   const { pools, head } = ofNetwork(await reads.pools(network, filter), network)
   const { items, nextPageToken } = page.cut(pools, ({ pool }) => pool.name)
-  return { pools: items.map(({ pool, usage }) => shownPool(network, pool, usage)), nextPageToken, head }
+  return { pools: items.map(({ pool, usage }) => poolView(network, pool, usage)), nextPageToken, head }
 }
 
 function decodeChange(
-  request: Omit<Asked<pb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>,
+  request: Omit<Decoded<pb.UpdatePoolRequest>, 'network' | 'name' | 'version' | 'requestId'>,
 ): PoolChange {
-  const { newName, exclude, labels, liveness, reapPolicy, confirmWithinMs, updateMask, ...said } = request
+  const { newName, exclude, labels, liveness, reapPolicy, confirmWithinMs, updateMask, ...input } = request
   const changes = changedFields(pb.UpdatePoolRequestSchema, request)
-  if (said.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
+  if (input.ownerLimit === 0) throw invalidField('ownerLimit', 'must be between 1 and 1000000 leases')
   return {
-    ...said,
+    ...input,
     ...(confirmWithinMs !== undefined && { confirmWithinMs: confirmWithinMs || null }),
     ...(newName !== undefined && { name: newName }),
     ...(changes.has('exclude') && { exclude }),
@@ -123,8 +123,9 @@ function decodeChange(
   }
 }
 
-/** What is said of it; 0 misses are none said. Its bounds are the core's. */
-function decodeReapPolicy({ misses = 0, ...ages }: Partial<Asked<pb.ReapPolicy>> = {}): Partial<ReapPolicy> {
+/** 0 misses are not given. The core checks the bounds. */
+function decodeReapPolicy(given: Partial<Decoded<pb.ReapPolicy>> = {}): Partial<ReapPolicy> {
+  const { misses = 0, ...ages } = given
   return misses === 0 ? ages : { misses, ...ages }
 }
 

@@ -16,10 +16,10 @@ import {
 } from '../../gen/ipledger/v1/lease_pb.ts'
 import type { LogPosition, TailItem } from '../../ledger/read-tail.ts'
 import { CHANGES, LogTail } from '../../watch/log-tail.ts'
-import { type Asked, readerOf } from '../codec/decode-request.ts'
-import { type Shown, writerOf } from '../codec/encode-response.ts'
+import { type Decoded, decoderOf } from '../codec/decode-request.ts'
+import { encoderOf, type View } from '../codec/encode-response.ts'
 import { invalidField, overloaded } from '../codec/errors.ts'
-import { shownPastLease, shownRecord } from '../codec/views.ts'
+import { pastLeaseView, recordView } from '../codec/views.ts'
 import {
   allowedNetwork,
   type Backend,
@@ -35,10 +35,10 @@ const MOST_WATCHES = 10_000
 /** Records that are examined at a time for the initial state. */
 const EXAMINED = 1_000
 
-const read = readerOf(WatchLeasesRequestSchema)
-const write = writerOf(LeaseChangeSchema)
+const { fromMessage: decode } = decoderOf(WatchLeasesRequestSchema)
+const write = encoderOf(LeaseChangeSchema)
 
-function changeOf(shown: Partial<Shown<LeaseChange>>): LeaseChange {
+function changeOf(shown: Partial<View<LeaseChange>>): LeaseChange {
   return fromJson(LeaseChangeSchema, write(shown) as JsonObject)
 }
 
@@ -47,7 +47,7 @@ const changes = new WeakMap<TailItem, LeaseChange>()
 
 function changeFor(network: string, item: TailItem): LeaseChange {
   return changes.getOrInsertComputed(item, ({ event: { record, type, at, actor, cause }, poolInfo }) =>
-    changeOf({ lease: shownRecord(network, record, poolInfo), type, time: at, actor, cause }),
+    changeOf({ lease: recordView(network, record, poolInfo), type, time: at, actor, cause }),
   )
 }
 
@@ -80,7 +80,7 @@ export class WatchLeases implements Stream {
     // Before anything is awaited, so that never too many begin.
     this.#add(call.caller.name, 1)
     try {
-      yield* this.#watch(read(message as WatchLeasesRequest), call, signal)
+      yield* this.#watch(decode(message as WatchLeasesRequest), call, signal)
     } finally {
       this.#add(call.caller.name, -1)
     }
@@ -98,7 +98,7 @@ export class WatchLeases implements Stream {
   }
 
   async *#watch(
-    request: Asked<WatchLeasesRequest>,
+    request: Decoded<WatchLeasesRequest>,
     call: Call,
     signal: AbortSignal,
   ): AsyncGenerator<WatchLeasesResponse> {
@@ -166,7 +166,7 @@ export class WatchLeases implements Stream {
         const some = found.slice(begin, begin + CHANGES)
         // A pool that was deleted meanwhile has no held lease, and the events that follow say so.
         const held = some.filter(({ poolId }) => image.pools.has(poolId))
-        const leases = held.map((record) => changeOf({ lease: shownPastLease(viewOf(image, record)) }))
+        const leases = held.map((record) => changeOf({ lease: pastLeaseView(viewOf(image, record)) }))
         yield response(leases, NO_POSITION)
       }
       if (examined < EXAMINED) return head
@@ -191,7 +191,7 @@ type Filter = ReturnType<typeof filterOf>
  * nothing.
  */
 function filterOf(
-  { states, pools, ownerKind, ownerName, ownerUid }: Asked<WatchLeasesRequest>,
+  { states, pools, ownerKind, ownerName, ownerUid }: Decoded<WatchLeasesRequest>,
   node: string,
 ) {
   const [wantedStates, wantedPools] = [new Set<string | undefined>(states), new Set(pools)]

@@ -126,7 +126,7 @@ export class ConnectRpc {
     return async (message: Message, { values }: HandlerContext): Promise<Message> => {
       const call = values.get(CALL)!
       try {
-        const answer = messageOf(method, await rpc.answer(method, method.decode(message), call))
+        const answer = messageOf(method, await rpc.answer(method, method.decoder.fromMessage(message), call))
         call.span.end('OK', '')
         return answer
       } catch (error) {

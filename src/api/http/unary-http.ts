@@ -5,12 +5,12 @@
  */
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { fromBinary, toBinary } from '@bufbuild/protobuf'
 import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
 import { cooperatively } from '../../in-slices.ts'
-import { invalidField, Refused } from '../codec/errors.ts'
-import { MOST_REPORT_BYTES, REPORT_PATH, readingReport, SLICE_BYTES } from '../codec/large-report.ts'
-import { readJson } from '../codec/read-json.ts'
+import { NO_MESSAGE, parseJson, readable } from '../codec/decode-request.ts'
+import { invalidField } from '../codec/errors.ts'
+import { MOST_REPORT_BYTES, REPORT_PATH, readingReport } from '../codec/large-report.ts'
 import type { Call, Method } from '../method.ts'
 import { MOST_REQUEST_BYTES, messageOf, type RpcServer, tooLarge } from '../rpc-server.ts'
 import type { RequestBytes } from './request-bytes.ts'
@@ -65,8 +65,7 @@ export class UnaryHttp {
       }
       if (isTooLong) throw tooLarge(most)
       const body = await receive(request, response, most, this.#bytes)
-      const message = await decode(method, body, format)
-      const answer = await this.#rpc.answer(method, method.decode(message), call)
+      const answer = await this.#rpc.answer(method, await decode(method, body, format), call)
       // Text goes out in one piece with the header; bytes take a second buffer.
       if (format === 'json') this.#send(response, 200, JSON_TYPE, JSON.stringify(answer))
       else this.#send(response, 200, BINARY_TYPE, toBinary(method.desc.output, messageOf(method, answer)))
@@ -119,16 +118,10 @@ function receive(
   })
 }
 
-async function decode({ path, desc }: Method, body: Buffer, format: 'json' | 'binary'): Promise<Message> {
+async function decode({ path, desc, decoder }: Method, body: Buffer, format: 'json' | 'binary') {
   const isJson = format === 'json'
   if (isJson && !isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
-  try {
-    if (path === REPORT_PATH && body.length > SLICE_BYTES)
-      return await cooperatively(readingReport(body, isJson))
-    return isJson ? readJson(desc.input, body.toString()) : fromBinary(desc.input, body)
-  } catch (error) {
-    if (error instanceof Refused) throw error
-    const why = error instanceof Error ? error.message : String(error)
-    throw invalidField('', `the body is not a message of this method: ${why}`)
-  }
+  if (path === REPORT_PATH) return cooperatively(readingReport(body, isJson))
+  if (isJson) return decoder.fromJson(parseJson(body.toString()))
+  return decoder.fromMessage(readable(NO_MESSAGE, () => fromBinary(desc.input, body)))
 }
