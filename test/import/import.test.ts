@@ -431,8 +431,17 @@ ten,container,c6,,,,,
       ['address,kind,name,node', '10.0.15.1,vm,twice,n', ...others, '10.0.15.2,vm,twice,n'].join('\n'),
     )
     const progress: string[] = []
+    const asked = { now: 0, most: 0 }
+    const batchReserve: typeof client.leases.batchReserve = async (...args) => {
+      asked.now += 1
+      asked.most = Math.max(asked.most, asked.now)
+      return client.leases.batchReserve(...args).finally(() => {
+        asked.now -= 1
+      })
+    }
+    const counting = { ...client, leases: { ...client.leases, batchReserve } }
     const counted = async (apply: boolean) => {
-      const findings = await importRows(client, network, csvRows(file), {
+      const findings = await importRows(counting, network, csvRows(file), {
         apply,
         progress: (done, all) => void progress.push(`${done}/${all}`),
       })
@@ -450,6 +459,7 @@ ten,container,c6,,,,,
     expect(await counted(true)).toEqual(wanted)
     expect(new Set(progress)).toContain('1202/1202')
     expect(progress.length).toBeGreaterThanOrEqual(6)
+    expect(asked.most, 'batches in flight').toBeGreaterThan(1)
   })
 
   test('a row that the server refuses takes no other with it', async () => {
