@@ -484,6 +484,36 @@ ten,container,c6,,,,,
     }
   })
 
+  test('names that are not UTF-8 do not become one owner: their rows are named, whatever the format', async () => {
+    const latin1 = (text: string) => {
+      const path = join(temporaryDirectory(), 'file')
+      writeFileSync(path, text, 'latin1')
+      return path
+    }
+    const csv = csvRows(
+      latin1('address,kind,name\n10.0.13.1,vm,caf\xe9\n10.0.13.2,vm,caf\xe8\n10.0.13.3,vm,caf\xc3\xa9\n'),
+    )
+    const kea = keaRows(
+      fileOf(
+        'address,hwaddr,valid_lifetime,expire,hostname\n' +
+          ['e9', 'e8', 'c3&#xa9']
+            .map((byte, n) => `10.0.13.${n + 4},aa:b${n},60,4102444800,caf&#x${byte}`)
+            .join('\n'),
+      ),
+    )
+    const found = await importRows(client, network, [...csv, ...kea], { apply: false })
+    const told = found.map(({ address, outcome, why }) => `${address} ${outcome} ${why}`.trimEnd()).sort()
+    expect(told).toEqual([
+      '10.0.13.1 unreadable it is not UTF-8',
+      '10.0.13.2 unreadable it is not UTF-8',
+      '10.0.13.3 new',
+      '10.0.13.4 unreadable it is not UTF-8',
+      '10.0.13.5 unreadable it is not UTF-8',
+      '10.0.13.6 new',
+    ])
+    expect(attachments([...csv, ...kea]).filter((line) => line.includes('café'))).toHaveLength(2)
+  })
+
   test('many rows that have ended are named, counted, and no failure', async () => {
     const lines = Array.from(
       { length: 150_000 },
