@@ -14,6 +14,7 @@ import { sourceOf } from '../ledger/tables.ts'
 import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { sentence } from '../sources/source.ts'
+import { withinRunning } from '../time-limit.ts'
 import { inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Sources asked at a time by one worker: many, since one that hangs takes a place for as long as a list may take. Not measured. */
@@ -107,8 +108,9 @@ async function pull({ asked, intake, signal }: JobContext, { network, declaratio
       intervalMs: __,
       ...begin
     } = settled(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)])
-    const { epoch, complete, because, entries } = await asked.get(network, declaration).list(limit)
+    const source = asked.get(network, declaration)
+    const listed = await withinRunning(LIST_TIMEOUT_MS, signal, (limit) => source.list(limit))
+    const { epoch, complete, because, entries } = listed
     const content = { entries }
     settled(await intake.report({ ...reporting(REPORT_WITHIN_MS), ...begin, epoch, complete, content }))
     return because

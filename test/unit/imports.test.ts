@@ -74,6 +74,12 @@ test.each([
   // CNI gives a plugin its call in there.
   ['the environment', /^[^*]*\bprocess\.env\b/m, /^(src\/config\.ts|src\/cni\/main\.ts|bench\/cni\.ts)$/],
   ['how a connection to PostgreSQL is opened', /\bnew pg\.|extends pg\./, /^src\/postgres\//],
+  // Whoever waits for an answer counts only time in which the process runs. These stop, pause, or are callers.
+  [
+    'time limits that go by the clock',
+    /\bsetTimeout\(|AbortSignal\.timeout\(/,
+    /^(src\/(time-limit|telemetry|api\/http\/server|cli\/stopping|ledger\/clock|postgres\/server-process)\.ts$|src\/client\/|bench\/)/,
+  ],
   ['OpenTelemetry', /from '@opentelemetry\//, /^src\/telemetry(-export)?\.ts$/],
 ] as const)('only its own rooms know %s', (_, known, rooms) => {
   const knowing = files.filter((file) => known.test(readFileSync(file, 'utf8')))
