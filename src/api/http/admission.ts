@@ -14,7 +14,7 @@ import { overloaded } from '../codec/errors.ts'
 const MOST_IN_FLIGHT = 4_096
 /** Begun in one turn of the event loop: some 10 ms. */
 const A_TURN = 64
-/** Calls that were read and wait; one packet of a connection may bring as many. */
+/** Calls that were read and wait; one packet of a connection may bring 100. */
 const MOST_WAITING = 256
 /** Connections that are read again at a time. */
 const READ_AGAIN = 4
