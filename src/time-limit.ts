@@ -23,3 +23,18 @@ export function afterRunning(ms: number, late: () => void): () => void {
     clearImmediate(turn)
   }
 }
+
+/** Gives work a signal that comes after so long, or with another one. */
+export async function withinRunning<T>(
+  ms: number,
+  signal: AbortSignal,
+  work: (limit: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const late = new AbortController()
+  const inTime = afterRunning(ms, () => late.abort())
+  try {
+    return await work(AbortSignal.any([signal, late.signal]))
+  } finally {
+    inTime()
+  }
+}

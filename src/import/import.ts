@@ -54,6 +54,8 @@ export async function importRows(
     if (before !== undefined) found('conflict', `also in ${before}`, address)
     else if (sizeOf(row) > MOST_CHARACTERS_OF_A_ROW)
       found('unreadable', `it has more than ${MOST_CHARACTERS_OF_A_ROW} characters`, address)
+    // Names that differ only in bytes that cannot be read would be one owner.
+    else if (JSON.stringify(row.owner).includes('\ufffd')) found('unreadable', 'it is not UTF-8', address)
     else if (lease === undefined) wanted.push({ ...row, address })
     else if (lease.owner !== undefined && sameAttachment(lease.owner, filled(row)))
       found('held', lease.leaseId, address)

@@ -2,6 +2,7 @@
  * Leases of Kea: its lease file, what `kea-admin lease-dump` writes, its tables as psql writes them with `--csv`, and what its
  * control agent answers to `lease4-get-all` and `lease6-get-all`.
  */
+import { isUtf8 } from 'node:buffer'
 import { z } from 'zod'
 import { addressMeant, formatAddress } from '../core/address.ts'
 import { type Cells, csvLines, quoted, textOf } from './file.ts'
@@ -9,6 +10,8 @@ import { faultOf, type LeftOut, type Read, type Row } from './rows.ts'
 
 /** A lease without an end has this lifetime; the tables say that it ended when it began. */
 const INFINITE = 0xffff_ffff
+/** Kea's word for no DUID. */
+const NO_DUID = '00:00:00'
 
 type KeaLease = {
   readonly address: string
@@ -86,6 +89,12 @@ function unescaped(cell: string): string {
   return Buffer.from(plain, 'latin1').toString('utf8')
 }
 
+/** Kea's JSON has each byte as a character. */
+function charactersOf(text: string): string {
+  const bytes = Buffer.from(text, 'latin1')
+  return bytes.toString('latin1') === text && isUtf8(bytes) ? bytes.toString('utf8') : text
+}
+
 const LEASE = z.object({
   'ip-address': z.string(),
   state: z.number(),
@@ -129,7 +138,7 @@ function answeredLeases(path: string, now: number): Read {
         client: one['client-id'],
         duid: one.duid,
         iaid: one.iaid,
-        hostname: one.hostname,
+        hostname: charactersOf(one.hostname),
         isPrefix: one.type === 'IA_PD',
       }
       return rowOf(where, found, now)
@@ -142,15 +151,16 @@ function rowOf(where: string, lease: KeaLease, now: number): Row | LeftOut {
   const meant = addressMeant(lease.address)
   if (meant === null) return leftOut(where, '', 'unreadable', `"${lease.address}" is no address`)
   const address = formatAddress(meant)
+  // Of a lease that Kea removes it writes the state that it had.
+  if (state === '3' || lifetime === 0) return leftOut(where, address, 'ended', 'it was released')
   if (state === '1')
     return leftOut(where, address, 'declined', 'its client found that somebody else uses the address')
   if (state === '2') return leftOut(where, address, 'ended', 'it expired, and Kea took it back')
-  if (state === '3' || lifetime === 0) return leftOut(where, address, 'ended', 'it was released')
   if (state !== '0') return leftOut(where, address, 'unreadable', `state ${state} is not known`)
   if (lifetime !== INFINITE && ends < now)
     return leftOut(where, address, 'ended', `it expired at ${new Date(ends).toISOString()}`)
   if (isPrefix) return leftOut(where, address, 'unreadable', 'it is a delegated prefix')
-  const uid = duid ? `${duid}/${iaid}` : hardware || client
+  const uid = duid && duid !== NO_DUID ? `${duid}/${iaid}` : hardware || client
   if (uid === '') return leftOut(where, address, 'unreadable', 'it has neither hwaddr, client_id nor duid')
   const name = hostname ? `${hostname.replace(/\.$/, '')}/${uid}` : uid
   return { where, address, owner: { kind: 'host', name, uid } }

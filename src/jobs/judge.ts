@@ -22,6 +22,7 @@ import type { Row } from '../ledger/tables.ts'
 import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countJudgement, countLookup } from '../telemetry.ts'
+import { withinRunning } from '../time-limit.ts'
 import { commandOf, inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Suspects whose evidence is read at once. */
@@ -223,9 +224,10 @@ async function askOne(
   // As of the moment of asking: the answer is no older.
   const question = { source: id, address, owner, head, askedAt: ledger.now(), attempts }
   if (kind === 'push') return { ...question, answer: 'wanted', terminalSince: null, detail: '' }
-  const limit = AbortSignal.any([signal, AbortSignal.timeout(POLICY.lookUpTimeoutMs)])
-  const epoch = source.epoch?.name ?? ''
-  const found = await asked.get(network, source.declaration).lookUp({ owner, address, node, epoch }, limit)
+  const asking = { owner, address, node, epoch: source.epoch?.name ?? '' }
+  const found = await withinRunning(POLICY.lookUpTimeoutMs, signal, (limit) =>
+    asked.get(network, source.declaration).lookUp(asking, limit),
+  )
   if (signal.aborted) return null
   if (found.answer === 'error') failing.add(id)
   countLookup(kind, found.answer)

@@ -15,6 +15,7 @@ import { type Row, sourceOf } from '../ledger/tables.ts'
 import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { sentence } from '../sources/source.ts'
+import { withinRunning } from '../time-limit.ts'
 import { inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Sources asked at a time by one worker. Many, because a source that hangs keeps its slot until the time-out. Not measured. */
@@ -99,8 +100,9 @@ async function pull({ asked, intake, signal }: JobContext, { network, declaratio
     })
     // Begun first: what is listed afterwards is evidence of it.
     const begun = accepted(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)])
-    const { because, epoch, complete, entries } = await asked.get(network, declaration).list(limit)
+    const source = asked.get(network, declaration)
+    const listed = await withinRunning(LIST_TIMEOUT_MS, signal, (limit) => source.list(limit))
+    const { because, epoch, complete, entries } = listed
     const { sequence, head, begunAt, proof } = begun
     const report = { epoch, complete, content: { entries }, sequence, head, begunAt, proof }
     accepted(await intake.report({ ...reporting(REPORT_WITHIN_MS), ...report }))

@@ -1,15 +1,20 @@
 /** How many calls a process works on at a time, and what becomes of the others: they are not read. */
 
+import { execFileSync } from 'node:child_process'
 import { channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import * as http from 'node:http'
 import * as http2 from 'node:http2'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import { create, toBinary } from '@bufbuild/protobuf'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import type { TlsFiles } from '../../src/api/http/tls.ts'
 import { ReserveRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import type { Ledger } from '../../src/ledger/ledger.ts'
 import { useService } from '../support/service.ts'
+import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
 import { newNetwork, serverOn, urls } from './running.ts'
 
@@ -17,7 +22,10 @@ const running = await useService()
 const RESERVE = '/ipledger.v1.LeaseService/Reserve'
 
 /** A server that works on 8 calls at a time. `most`: of its ledger's commands at once. */
-async function server(submit: Ledger['submit'] = (...args) => running.ledger.submit(...args)) {
+async function server(
+  submit: Ledger['submit'] = (...args) => running.ledger.submit(...args),
+  tls?: TlsFiles,
+) {
   const counts = { now: 0, most: 0 }
   const { ledger: real } = running
   const ledger: Ledger = {
@@ -32,13 +40,28 @@ async function server(submit: Ledger['submit'] = (...args) => running.ledger.sub
       })
     },
   }
-  const started = await serverOn({ ...running, ledger, callsInFlight: 8, deadlineMs: 60_000 })
+  const started = await serverOn({ ...running, ledger, callsInFlight: 8, deadlineMs: 60_000, tls })
   onTestFinished(() => started.close())
   return { ...urls(started), counts }
 }
 
-function openSession(url: string): http2.ClientHttp2Session {
-  const session = http2.connect(url)
+/** A certificate that is its own CA. */
+function selfSigned(): TlsFiles {
+  const directory = temporaryDirectory()
+  const [cert, key] = [join(directory, 'crt'), join(directory, 'key')]
+  const subject = ['-subj', '/CN=ipledger', '-addext', 'subjectAltName=IP:127.0.0.1', '-days', '2']
+  const made = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+  execFileSync('openssl', ['req', '-x509', ...made, ...subject, '-keyout', key, '-out', cert], {
+    stdio: 'ignore',
+  })
+  return { cert, key }
+}
+
+function openSession(url: string, tls?: TlsFiles): http2.ClientHttp2Session {
+  const session =
+    tls === undefined
+      ? http2.connect(url)
+      : http2.connect(url.replace('http:', 'https:'), { ca: readFileSync(tls.cert) })
   session.on('error', () => {})
   onTestFinished(() => session.destroy())
   return session
@@ -75,9 +98,13 @@ async function reserve(session: http2.ClientHttp2Session, network: string, name:
 const bigNetwork = () => newNetwork(running, { cidr: '10.0.0.0/16' })
 
 describe('more calls at once than are worked on', () => {
-  test('over HTTP/2 are answered all the same, and are not read before', async () => {
+  test.each([
+    ['HTTP/2', () => undefined],
+    ['HTTP/2 with TLS', selfSigned],
+  ])('over %s are answered all the same, are not read before, and jobs go on', async (_, certificate) => {
     const network = await bigNetwork()
-    const { grpcUrl, counts } = await server()
+    const tls = certificate()
+    const { grpcUrl, counts } = await server(undefined, tls)
     const open = { now: 0, most: 0 }
     const seen = (message: unknown) => {
       const { stream } = message as { readonly stream: http2.ServerHttp2Stream }
@@ -89,11 +116,14 @@ describe('more calls at once than are worked on', () => {
     }
     subscribe('http2.server.stream.created', seen)
     onTestFinished(() => void unsubscribe('http2.server.stream.created', seen))
-    const sessions = Array.from({ length: 20 }, () => openSession(grpcUrl))
+    const sessions = Array.from({ length: 20 }, () => openSession(grpcUrl, tls))
     await Promise.all(sessions.map((session) => once(session, 'remoteSettings')))
     const calls = Array.from({ length: 4_000 }, (_, n) => reserve(sessions[n % 20]!, network, `p${n}`))
-    expect(new Set(await Promise.all(calls))).toEqual(new Set(['0 ']))
-    // Of one turn; of two packets.
+    const judged = running.run('judge', network)
+    const [told, done] = await Promise.all([Promise.all(calls), judged])
+    expect(new Set(told)).toEqual(new Set(['0 ']))
+    expect(done).toEqual({ reaped: 0, asked: 0 })
+    // Of one turn; of those that may wait, and of connections that were read in the same turn.
     expect(counts.most).toBeLessThanOrEqual(8 + 64)
     expect(open.most).toBeLessThanOrEqual(8 + 2 * 256)
     expect(channel('http2.server.stream.created').hasSubscribers).toBe(true)

@@ -16,9 +16,13 @@ const GRPC = { ':method': 'POST', 'content-type': 'application/grpc+proto', te: 
 const KB = 1024
 
 let answered = 0
+/** Those that `/wait` are read once a test says so. */
+const waiting: (() => void)[] = []
 /** Answers when a request has arrived. */
 const { server } = createHttp2Server(
-  (request, response) => {
+  (request, response, isRead) => {
+    if (request.url === '/wait') return void waiting.push(isRead)
+    isRead()
     answered += 1
     request.resume().once('end', () => response.end('done'))
   },
@@ -46,8 +50,27 @@ test('a request that does not arrive in time is reset, and its connection serves
   session.destroy()
 })
 
-test('a connection without requests is closed', async () => {
+test('its time begins when it is read', async () => {
   const session = http2.connect(url)
+  const unread = session.request({ ':method': 'POST', ':path': '/wait' })
+  unread.resume().write('never ended')
+  const read = session.request({ ':method': 'POST' })
+  read.write('never ended')
+  // The later one is over, and the earlier one has all of its time.
+  await once(read.resume(), 'close')
+  expect(unread.closed).toBe(false)
+  for (const isRead of waiting.splice(0)) isRead()
+  await once(unread, 'close')
+  expect(unread.rstCode).toBe(http2.constants.NGHTTP2_CANCEL)
+  session.destroy()
+})
+
+test.each([
+  ['that never had one', 0],
+  ['that had one', 1],
+])('a connection without requests is closed: %s', async (_, requests) => {
+  const session = http2.connect(url)
+  for (let n = 0; n < requests; n += 1) session.request().resume()
   await once(session, 'close')
   expect(session.destroyed).toBe(true)
 })
@@ -160,7 +183,7 @@ describe('a connection that resets its streams', () => {
     const closed = sockets.map((socket) => once(socket, 'close'))
     for (const socket of sockets) socket.write(resets(0, 12_000))
     await Promise.all(closed)
-    expect(answered).toBeLessThanOrEqual(10 * 257)
+    expect(answered).toBeLessThanOrEqual(10 * 101)
   })
 
   test('little by little is ended, too', async () => {

@@ -4,6 +4,7 @@ import type { DescService } from '@bufbuild/protobuf'
 import { type Client, createClient, type Transport } from '@connectrpc/connect'
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from '@connectrpc/connect-node'
 import { ApiServer } from '../../src/api/http/server.ts'
+import type { TlsFiles } from '../../src/api/http/tls.ts'
 import { loopbackTokens, type Tokens } from '../../src/api/tokens.ts'
 import type { Ledger } from '../../src/ledger/ledger.ts'
 import type { Reads } from '../../src/ledger/reads.ts'
@@ -24,12 +25,19 @@ export function serverOn(options: {
   readonly takenWithinMs?: number
   readonly callsInFlight?: number
   readonly mostWatches?: number
+  readonly tls?: TlsFiles | undefined
 }): Promise<ApiServer> {
   return ApiServer.start({
     ...options,
     secrets: {},
     tokens: options.tokens ?? loopbackTokens(),
-    config: { host: '127.0.0.1', port: 0, grpcPort: 0, deadlineMs: options.deadlineMs ?? 10_000 },
+    config: {
+      host: '127.0.0.1',
+      port: 0,
+      grpcPort: 0,
+      deadlineMs: options.deadlineMs ?? 10_000,
+      ...(options.tls !== undefined && { tls: { clientCa: undefined, ...options.tls } }),
+    },
     logger: options.logger ?? createLogger('fatal'),
     metrics: null,
   })

@@ -102,13 +102,11 @@ items:
     ['its control agent', 'lease4-get-all.json'],
   ])('Kea, IPv4, as %s has it: infinite leases are brought over, and what is not is named', (_, file) => {
     const rows = keaRows(join(KEA, file), THEN)
-    const isJson = file.endsWith('json')
     expect(attachments(rows)).toEqual([
       '192.0.2.10 host desk.example.org/02:00:00:00:00:0a 02:00:00:00:00:0a',
       '192.0.2.11 host rack.example.org/02:00:00:00:00:0b 02:00:00:00:00:0b',
       '192.0.2.12 host rack/02:00:00:00:00:0c 02:00:00:00:00:0c',
-      // Kea's JSON has each byte as a character.
-      `192.0.2.50 host ${isJson ? 'cafÃ©' : 'café'}/02:00:00:00:00:50 02:00:00:00:00:50`,
+      '192.0.2.50 host café/02:00:00:00:00:50 02:00:00:00:00:50',
     ])
     expect(leftOut(rows).map((line) => line.replace(/^.* (?=192)/, ''))).toEqual([
       '192.0.2.13 declined: its client found that somebody else uses the address',
@@ -130,6 +128,44 @@ items:
     ])
   })
 
+  // Each has its origin in of-kea/NOTICE. When they were written no lease had ended.
+  test.each([
+    [
+      'kea-leases4.csv',
+      [
+        '192.0.2.1 host host.example.com/06:07:08:09:0a:bc 06:07:08:09:0a:bc',
+        '192.0.2.4 host host.example.com/11:22:33:44:55:66 11:22:33:44:55:66',
+      ],
+      ['192.0.2.2 unreadable', '192.0.2.3 declined', '192.0.2.5 declined'],
+    ],
+    [
+      'kea-leases6.csv',
+      [],
+      // Nobody's is the line with a cell too many.
+      [
+        '2001:db8:1::1 declined',
+        '2001:db8:2::10 declined',
+        ' unreadable',
+        '2001:db8:1::2 unreadable',
+        '2001:db8:1::3 declined',
+      ],
+    ],
+    [
+      'lease4-dump.csv',
+      ['0.0.0.10 host one.example.com/32:30 32:30'],
+      ['0.0.0.11 declined', '0.0.0.12 ended'],
+    ],
+    [
+      'lease6-dump.csv',
+      ['::10 host one.example.com/32:30:33/60 32:30:33/60'],
+      ['::11 declined', '::12 ended'],
+    ],
+  ])("Kea: %s of Kea's own tests", (file, brought, left) => {
+    const rows = keaRows(join(KEA, 'of-kea', file), 0)
+    expect(attachments(rows)).toEqual(brought)
+    expect(leftOut(rows).map((line) => line.replace(/^\S+ (.*?): .*/, '$1'))).toEqual(left)
+  })
+
   test('Kea: the last line of an address counts, and each that is not brought over is named', () => {
     const path =
       fileOf(`address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context,pool_id
@@ -145,6 +181,8 @@ items:
 10.0.1.18,08:00:2b:02:3f:55,,3600,4102444800
 ten,08:00:2b:02:3f:56,,3600,4102444800,1,0,0,,0,,0
 10.0.1.19,08:00:2b:02:3f:57,,3600,4102444800,1,0,0,"quoted,0,,0
+10.0.1.20,,,86400,4102444800,1,0,0,,1,,0
+10.0.1.20,,,0,4102444800,1,0,0,,1,,0
 `)
     const rows = keaRows(path)
     expect(attachments(rows)).toEqual([
@@ -161,6 +199,7 @@ ten,08:00:2b:02:3f:56,,3600,4102444800,1,0,0,,0,,0
       ':10 10.0.1.17 unreadable: state 4 is not known',
       ':11  unreadable: it has 5 cells, and the first line 12',
       ':12  unreadable: "ten" is no address',
+      ':15 10.0.1.20 ended: it was released',
     ])
     // Its first version had no states.
     const old = fileOf('address,hwaddr,valid_lifetime,expire\n10.0.1.1,aa:bb,60,4102444800\n')
@@ -392,8 +431,17 @@ ten,container,c6,,,,,
       ['address,kind,name,node', '10.0.15.1,vm,twice,n', ...others, '10.0.15.2,vm,twice,n'].join('\n'),
     )
     const progress: string[] = []
+    const asked = { now: 0, most: 0 }
+    const batchReserve: typeof client.leases.batchReserve = async (...args) => {
+      asked.now += 1
+      asked.most = Math.max(asked.most, asked.now)
+      return client.leases.batchReserve(...args).finally(() => {
+        asked.now -= 1
+      })
+    }
+    const counting = { ...client, leases: { ...client.leases, batchReserve } }
     const counted = async (apply: boolean) => {
-      const findings = await importRows(client, network, csvRows(file), {
+      const findings = await importRows(counting, network, csvRows(file), {
         apply,
         progress: (done, all) => void progress.push(`${done}/${all}`),
       })
@@ -411,6 +459,7 @@ ten,container,c6,,,,,
     expect(await counted(true)).toEqual(wanted)
     expect(new Set(progress)).toContain('1202/1202')
     expect(progress.length).toBeGreaterThanOrEqual(6)
+    expect(asked.most, 'batches in flight').toBeGreaterThan(1)
   })
 
   test('a row that the server refuses takes no other with it', async () => {
@@ -433,6 +482,36 @@ ten,container,c6,,,,,
         '10.0.14.5': 'new',
       })
     }
+  })
+
+  test('names that are not UTF-8 do not become one owner: their rows are named, whatever the format', async () => {
+    const latin1 = (text: string) => {
+      const path = join(temporaryDirectory(), 'file')
+      writeFileSync(path, text, 'latin1')
+      return path
+    }
+    const csv = csvRows(
+      latin1('address,kind,name\n10.0.13.1,vm,caf\xe9\n10.0.13.2,vm,caf\xe8\n10.0.13.3,vm,caf\xc3\xa9\n'),
+    )
+    const kea = keaRows(
+      fileOf(
+        'address,hwaddr,valid_lifetime,expire,hostname\n' +
+          ['e9', 'e8', 'c3&#xa9']
+            .map((byte, n) => `10.0.13.${n + 4},aa:b${n},60,4102444800,caf&#x${byte}`)
+            .join('\n'),
+      ),
+    )
+    const found = await importRows(client, network, [...csv, ...kea], { apply: false })
+    const told = found.map(({ address, outcome, why }) => `${address} ${outcome} ${why}`.trimEnd()).sort()
+    expect(told).toEqual([
+      '10.0.13.1 unreadable it is not UTF-8',
+      '10.0.13.2 unreadable it is not UTF-8',
+      '10.0.13.3 new',
+      '10.0.13.4 unreadable it is not UTF-8',
+      '10.0.13.5 unreadable it is not UTF-8',
+      '10.0.13.6 new',
+    ])
+    expect(attachments([...csv, ...kea]).filter((line) => line.includes('café'))).toHaveLength(2)
   })
 
   test('many rows that have ended are named, counted, and no failure', async () => {

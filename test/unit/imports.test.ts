@@ -79,6 +79,12 @@ test.each([
     /\bnew pg\.|extends pg\./,
     /^(src\/postgres\/|bench\/floor-process\.ts$)/,
   ],
+  // Whoever waits for an answer counts only time in which the process runs. These stop, pause, or are callers.
+  [
+    'time limits that go by the clock',
+    /\bsetTimeout\(|AbortSignal\.timeout\(/,
+    /^(src\/(time-limit|telemetry|api\/http\/server|cli\/stopping|ledger\/clock|postgres\/server-process)\.ts$|src\/client\/|bench\/)/,
+  ],
   ['OpenTelemetry', /from '@opentelemetry\//, /^src\/telemetry(-export)?\.ts$/],
   ['SQL', /\b(from|into|update|join) (ipledger\w*|\$\{\w+\})\./, /^(src\/(ledger|postgres|cli)|bench)\//],
 ] as const)('only its own rooms know %s', (_, known, rooms) => {

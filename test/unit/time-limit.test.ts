@@ -4,7 +4,7 @@ import { stat } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { setImmediate as immediate, setTimeout as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { afterRunning } from '../../src/time-limit.ts'
+import { afterRunning, withinRunning } from '../../src/time-limit.ts'
 import { waitFor } from '../support/wait-for.ts'
 
 function block(ms: number): void {
@@ -67,4 +67,17 @@ test('it is not called when it was ended', async () => {
   inTime()
   await other.promise
   expect(isLate).toBe(false)
+})
+
+test('work has a signal that counts such time only, and comes with another one', async () => {
+  const { signal } = new AbortController()
+  const begun = performance.now()
+  await withinRunning(100, signal, async (limit) => {
+    block(200)
+    await turn(1)
+    expect(limit.aborted, `after ${Math.round(performance.now() - begun)} ms, 1 turn`).toBe(false)
+    await waitFor(() => limit.aborted)
+  })
+  await withinRunning(60_000, AbortSignal.abort(), async (limit) => expect(limit.aborted).toBe(true))
+  expect(signal.aborted).toBe(false)
 })

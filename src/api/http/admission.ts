@@ -14,7 +14,7 @@ import { overloaded } from '../codec/errors.ts'
 const MOST_IN_FLIGHT = 4_096
 /** Calls begun in one iteration of the event loop: some 10 ms. */
 const BEGUN_TOGETHER = 64
-/** Calls that were read and wait. One packet of a connection may bring as many. */
+/** Calls that were read and wait. One packet of a connection may bring 100. */
 const MOST_WAITING = 256
 /** Connections that are resumed at a time. */
 const RESUMED_TOGETHER = 4

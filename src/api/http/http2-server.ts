@@ -9,14 +9,24 @@ import type { Logger } from '../../telemetry.ts'
 import { afterRunning } from '../../time-limit.ts'
 import type { Admission } from './admission.ts'
 
-/** As many as a client commonly keeps on one connection; more wait on its side. */
-const STREAMS_PER_CONNECTION = 256
+/**
+ * The least that RFC 9113 recommends; more wait on the caller's side. A turn of the event loop takes in as many of each
+ * connection, whatever they are.
+ */
+const STREAMS_PER_CONNECTION = 100
 /** Resets at once, and a second after these: a caller may lose patience with all that it has. */
 const RESETS = { streamResetBurst: STREAMS_PER_CONNECTION, streamResetRate: STREAMS_PER_CONNECTION / 4 }
 
-/** `requestWithinMs`: from the headers of a request to the end of its body; `idleMs`: how long a connection without any is kept. */
+/**
+ * `requestWithinMs`: from when `answer` says that a request is read to the end of its body; `idleMs`: how long a connection
+ * without any is kept.
+ */
 export function createHttp2Server(
-  answer: (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void,
+  answer: (
+    request: http2.Http2ServerRequest,
+    response: http2.Http2ServerResponse,
+    isRead: () => void,
+  ) => void,
   { requestWithinMs, idleMs }: { readonly requestWithinMs: number; readonly idleMs: number },
   log: Logger,
   admission: Admission,
@@ -32,19 +42,20 @@ export function createHttp2Server(
     tls === undefined ? http2.createServer(settings) : http2.createSecureServer({ ...settings, ...tls })
   server.on('request', (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => {
     const { stream } = response
-    const inTime = afterRunning(requestWithinMs, () => stream.close(http2.constants.NGHTTP2_CANCEL))
-    request.once('end', inTime)
-    stream.once('close', inTime)
-    answer(request, response)
+    answer(request, response, () => {
+      const inTime = afterRunning(requestWithinMs, () => stream.close(http2.constants.NGHTTP2_CANCEL))
+      request.once('end', inTime)
+      stream.once('close', inTime)
+    })
   })
   server.on('session', (session) => {
     sessions.add(session)
     let streams = 0
     let begun = 0
-    const closeIdle = () => {
-      if (streams === 0) session.close()
-    }
+    const closeIdle = () => session.close()
+    let inUse = afterRunning(idleMs, closeIdle)
     session.on('stream', (stream) => {
+      inUse()
       streams += 1
       // None is answered within a turn of the event loop, so with more than it may have open it has reset some. The library
       // notices resets only once it has taken in all that was read.
@@ -57,10 +68,13 @@ export function createHttp2Server(
       if (begun > STREAMS_PER_CONNECTION) session.destroy()
       stream.once('close', () => {
         streams -= 1
+        if (streams === 0 && !session.destroyed) inUse = afterRunning(idleMs, closeIdle)
       })
     })
-    session.setTimeout(idleMs, closeIdle)
-    session.once('close', () => sessions.delete(session))
+    session.once('close', () => {
+      inUse()
+      sessions.delete(session)
+    })
     // A peer that breaks the protocol: its session ends, nothing else does.
     session.on('error', (error) => log.debug({ err: error }, 'HTTP/2 session broken'))
   })

@@ -163,18 +163,27 @@ export class ApiServer {
     else void this.#unary.serve(method, format, request, response)
   }
 
-  readonly #onHttp2 = (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse): void => {
-    if (this.#options.tokens.everyoneIsAdmin && refuseHost(request.authority, response)) return
+  readonly #onHttp2 = (
+    request: http2.Http2ServerRequest,
+    response: http2.Http2ServerResponse,
+    isRead: () => void,
+  ): void => {
+    if (this.#options.tokens.everyoneIsAdmin && refuseHost(request.authority, response)) {
+      isRead()
+      return
+    }
     const { stream } = response
     const isUnary = METHODS.has(request.url)
     if (isUnary && request.method !== 'POST') {
       refuseMethod(response, 'POST')
+      isRead()
       return
     }
     // It may have been given up meanwhile.
     const take = () => {
-      if (!stream.destroyed && !this.#overHttp2.take(request, response))
-        page(response, 404, 'there is no such method\n')
+      if (stream.destroyed) return
+      isRead()
+      if (!this.#overHttp2.take(request, response)) page(response, 404, 'there is no such method\n')
     }
     if (!isUnary) return void setImmediate(take)
     this.#owed.add(stream)
