@@ -380,6 +380,8 @@ function emptyPool(pool: Pool) {
     pool,
     /** What rests or has rested; an entry counts while its address is as it was. */
     free: createHeap<Freed>((a, b) => compareFreed(a, b) < 0),
+    /** Beyond so many entries the stale ones are dropped. */
+    compactAt: 1_024,
     /** Untouched addresses below the cursor. */
     holes: createHeap<bigint>((a, b) => a < b),
     /** Everything untouched and not in `holes` is at or above it. */
@@ -414,7 +416,7 @@ export function pushFree(image: Image, place: PoolState, address: string): void 
   const ready = readyAt(image, address)
   if (ready !== null) {
     place.free.push({ availableAt: ready, seq: record?.seq ?? 0, address })
-    if (place.free.size > 2 * touchedIn(place) + 1_024) compact(image, place)
+    if (place.free.size > place.compactAt) compact(image, place)
   } else if (value < place.cursor) place.holes.push(value)
 }
 
@@ -422,12 +424,14 @@ function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolStat
   return FREE + RESERVED + ACTIVE + QUARANTINED
 }
 
-/** Stale entries are as many as leases that were taken by name; now they outnumber the rest. */
-function compact(image: Image, { free }: PoolState): void {
+/** Entries go stale when leases are taken by name. The next time is when there are twice as many, so that an entry costs little. */
+function compact(image: Image, place: PoolState): void {
+  const { free } = place
   const current = new Map<string, Freed>()
   for (let entry = free.pop(); entry !== undefined; entry = free.pop())
     if (isCurrent(image, entry)) current.set(entry.address, entry)
   for (const entry of current.values()) free.push(entry)
+  place.compactAt = 2 * free.size + 1_024
 }
 
 /** The number alone does not tell: a batch that was undone may have freed the address at the same number, but earlier. */

@@ -8,6 +8,7 @@ import {
   after,
   answers,
   command,
+  decideOnce,
   enable,
   given,
   HOUR,
@@ -185,4 +186,25 @@ test('a hold for a step of the clock lasts until what is listed no more has rest
   assert.equal(lasts(room, listed), SECOND)
   // The rest of two minutes, and what the clock was ahead.
   assert.equal(lasts(room, listed, lists('d', [])), 120 * SECOND + SECOND)
+})
+
+describe('what is listed no more', () => {
+  const SIZE = 3_000
+  const many = Array.from({ length: SIZE }, (_, i) => `y${i}/1@10.0.${i >> 8}.${i & 255}`)
+  const wide: Step = [network, pool('10.0.0.0/20')]
+
+  test('costs a bounded number of looks at an address, however many rest', () => {
+    const scene = newScene()
+    for (const step of [wide, register('d'), lists('d', many), lists('d', many), enable('d')].flat(2))
+      perform(scene, (step as (of: typeof scene) => Command)(scene))
+    const { sightings } = scene.image
+    let looks = 0
+    sightings.get = (key) => {
+      looks += 1
+      return Map.prototype.get.call(sightings, key) as ReturnType<typeof sightings.get>
+    }
+    const { outcome } = decideOnce(scene, lists('d', [])(scene))
+    assert.ok(outcome.ok)
+    assert.ok(looks < 10 * SIZE, `${looks} looks`)
+  })
 })
