@@ -371,6 +371,9 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
       count(state, record, 1)
       pushFree(image, state, record.address)
     }
+    // What rests and was never leased.
+    for (const unit of image.sightings.keys())
+      if (!image.records.has(unit) && unitAt(image, unit)?.place === state) pushFree(image, state, unit)
   }
   image.journal?.push(() => putPool(image, id, before?.pool))
 }

@@ -702,6 +702,23 @@ export const NODES: readonly Row[] = [
     gives: ['lease.reserved 10.0.0.1 RESERVED #7'],
   },
   {
+    name: '… also when its pool was updated meanwhile, and every other address is held',
+    given: [
+      network,
+      pool('10.0.0.0/30'),
+      register('d'),
+      lists('d', ['y/1@10.0.0.1']),
+      lists('d', ['y/1@10.0.0.1']),
+      enable('d'),
+      lists('d', []),
+      nodeLimit(9),
+      reserve('a/1'),
+      after(3 * MINUTE),
+    ],
+    when: reserve('x/1'),
+    gives: ['lease.reserved 10.0.0.1 RESERVED #9'],
+  },
+  {
     name: '… and not by a step of the clock',
     rule: 'UNLISTED_RESTS',
     given: [
