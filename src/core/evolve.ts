@@ -198,8 +198,7 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
   }
   for (const entry of vanished) {
     const owner = ownerOf(entry)
-    // What was listed for a lease is remembered for as long as the lease is held: its source is a witness. Of what nobody
-    // holds only the last is that a source listed: it rests longest.
+    // What was listed for a lease is remembered for as long as the lease is held: its source is a witness.
     const unit = unitAt(image, entry.address)
     const isRemembered = isHeld(unit === null ? undefined : image.records.get(unit.address))
     const { restsUntil = null } = entry
@@ -208,18 +207,19 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
       image,
       entry.address,
       sightingsAt(image, entry.address).flatMap((one) => {
-        if (isSame(one, id, owner) && one.vanishedSeq === null)
-          return isRemembered || restsUntil !== null ? { ...one, ...end } : []
-        const isOlder = one.source === id && one.vanishedSeq !== null && one.vanishedSeq < event.seq
-        return isOlder && !isRemembered ? [] : one
+        if (!isSame(one, id, owner) || one.vanishedSeq !== null) return one
+        return isRemembered || restsUntil !== null ? { ...one, ...end } : []
       }),
     )
   }
   // By a clock that was set nothing has rested.
   if (image.network!.holds.CLOCK !== undefined) return
-  const hasRested = ({ restsUntil }: Sighting) => restsUntil !== null && restsUntil <= event.at
-  const rested = image.vanishedBy.get(id)?.values().filter(hasRested) ?? []
-  forget(image, [...rested], (one) => one.vanishedSeq !== null && hasRested(one) && one.source === id)
+  const hasRested = ({ restsUntil, vanishedSeq }: Sighting) =>
+    vanishedSeq !== null && restsUntil !== null && restsUntil <= event.at
+  const rested: Sighting[] = []
+  for (let one = image.resting.peek(); one !== undefined && hasRested(one); one = image.resting.peek())
+    rested.push(image.resting.pop()!)
+  forget(image, rested, hasRested)
 }
 
 function forget(image: Image, sightings: readonly Sighting[], isGone: (one: Sighting) => boolean): void {

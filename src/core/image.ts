@@ -75,7 +75,7 @@ export type SourceState = {
 
 /**
  * What a source lists at an address. Kept when it vanished: for as long as the lease that it was listed for is held, and where
- * nobody holds the address until it has rested and its source reports again.
+ * nobody holds the address until it has rested and any source reports.
  */
 export type Sighting = {
   readonly source: string
@@ -127,9 +127,10 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
     slowestIntervalMs: 0,
     /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
     sightings: new Map<string, readonly Sighting[]>(),
-    /** What a source lists now, and what it has listed and is remembered. */
+    /** What a source lists now. */
     listedBy: new Map<string, Set<Sighting>>(),
-    vanishedBy: new Map<string, Set<Sighting>>(),
+    /** What is listed no more and rests, and what did; the first to have rested first. */
+    resting: createHeap<Sighting>((a, b) => a.restsUntil! < b.restsUntil!),
     /** When attachments were closed, by attachment and the node where, oldest first; only the last minutes. */
     closings: new Map<string, number>(),
     /** Times of reaps by absence within the last hour. */
@@ -563,10 +564,10 @@ export function putSightings(image: Image, address: string, sightings: readonly 
     before.length === all.length ? sightings : [...all.filter((one) => one.address !== address), ...sightings]
   if (after.length === 0) image.sightings.delete(key)
   else image.sightings.set(key, after)
-  const ofSource = ({ source, vanishedSeq }: Sighting) =>
-    (vanishedSeq === null ? image.listedBy : image.vanishedBy).getOrInsertComputed(source, () => new Set())
-  for (const one of before) ofSource(one).delete(one)
-  for (const one of sightings) ofSource(one).add(one)
+  for (const one of before) image.listedBy.get(one.source)?.delete(one)
+  for (const one of sightings)
+    if (one.vanishedSeq === null) image.listedBy.getOrInsertComputed(one.source, () => new Set()).add(one)
+    else if (one.restsUntil !== null) image.resting.push(one)
   image.dirtySightings.add(address)
   if (unit !== null) pushFree(image, unit.place, key)
   image.journal?.push(() => putSightings(image, address, before))

@@ -122,7 +122,7 @@ const SIGHTING = `
       from listed group by ${OWNER}
   ),
   -- One that has vanished: while the lease is held that it was listed for, or that was made for nobody when this one ended; of what
-  -- nobody holds, the last of a source, until it has rested and the source reports again while the clock is trusted.
+  -- nobody holds, until it has rested and any source reports while the clock is trusted.
   kept as (
     select k.* from spoken k
      where k.gone_seq is null or k.gone_seq < k.seen_seq
@@ -140,7 +140,6 @@ const SIGHTING = `
                   and k.rests_until > coalesce((
                     select r.at from ipledger.event r
                      where r.network_id = $1 and r.address is null and r.type = 'source.reported'
-                       and coalesce(r.details ->> 'source', r.details ->> 'id') = k.source_id
                        and not exists (
                          select from ipledger.event h
                           where h.network_id = $1 and h.address is null and h.type = 'reconcile.held'
@@ -149,10 +148,7 @@ const SIGHTING = `
                               select from ipledger.event u
                                where u.network_id = $1 and u.address is null and u.type = 'reconcile.resumed'
                                  and u.details::jsonb -> 'holds' ? 'CLOCK' and u.seq between h.seq and r.seq))
-                     order by r.seq desc limit 1), '-infinity')
-                  and k.gone_seq = (
-                    select max(o.seq) from listed o
-                     where o.gone and o.source_id = k.source_id and o.address = k.address and o.rests_until is not null) end))
+                     order by r.seq desc limit 1), '-infinity') end))
   ),
   told as (
     select l.*, k.seen_seq, k.gone_seq, max(l.seq) filter (where l.gone and l.seq < k.seen_seq) over (partition by ${OWNER}) as ended_seq,

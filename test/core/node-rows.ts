@@ -719,6 +719,12 @@ export const NODES: readonly Row[] = [
     gives: ['lease.reserved 10.0.0.1 RESERVED #9'],
   },
   {
+    name: '… and is forgotten when another source reports, its own being retired',
+    given: [listed, retire, source('n1', { node: 'n1' }), after(3 * MINUTE)],
+    when: lists('n1', ['z/1@10.0.0.9']),
+    gives: ['source.reported n1 +10.0.0.9', 'lease.adopted 10.0.0.9 ACTIVE #12'],
+  },
+  {
     name: '… and not by a step of the clock',
     rule: 'UNLISTED_RESTS',
     given: [

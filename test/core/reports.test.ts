@@ -13,10 +13,12 @@ import {
   given,
   HOUR,
   lists,
+  MINUTE,
   network,
   newScene,
   perform,
   pool,
+  reapNode,
   reapProven,
   register,
   release,
@@ -206,5 +208,24 @@ describe('what is listed no more', () => {
     const { outcome } = decideOnce(scene, lists('d', [])(scene))
     assert.ok(outcome.ok)
     assert.ok(looks < 10 * SIZE, `${looks} looks`)
+  })
+
+  test('is forgotten when it has rested and any source reports: its own may be retired, or of a node that is gone', () => {
+    const listed: Step = [
+      room,
+      source('n1', { node: 'n1' }),
+      register('d', { node: 'd' }),
+      lists('d', ['y/1@10.0.0.1']),
+      lists('d', ['y/1@10.0.0.1']),
+      after(2 * MINUTE),
+    ]
+    const retire = command({ type: 'retireSource', id: 'd' })
+    for (const ended of [retire, reapNode('d')]) {
+      const forgotten = (wait: number): boolean => {
+        const { scene } = given(listed, ended, after(wait)).when(lists('n1', ['z/1@10.0.0.9']))
+        return !scene.image.sightings.has('10.0.0.1')
+      }
+      assert.deepEqual([forgotten(0), forgotten(2 * MINUTE)], [false, true])
+    }
   })
 })
