@@ -18,7 +18,7 @@ import {
   sightingsOf,
   unitAt,
 } from './image.ts'
-import { type Owner, sameAttachment } from './owner.ts'
+import { isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'
 
@@ -29,8 +29,15 @@ export function evolve(image: Image, event: LedgerEvent): void {
     put(image, record.address, record)
     // What vanished was a witness of the lease that ended, or that another replaced; or of others, until they are proven gone.
     const isSuccessor = record.owner === null && record.quarantine?.reason === 'CONFLICT'
-    const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !event.details?.contested
-    if (isOver) forget(image, sightingsOf(image, record.address), ({ vanishedSeq }) => vanishedSeq !== null)
+    const isContested = event.details?.contested === true
+    const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !isContested
+    const isIts = ({ owner }: Sighting) => owner !== null && isListedAs(record.owner!, owner)
+    if (isOver || isContested)
+      forget(
+        image,
+        sightingsOf(image, record.address),
+        (one) => one.vanishedSeq !== null && (isOver || isIts(one)),
+      )
     return
   }
   switch (event.type) {

@@ -336,10 +336,10 @@ export function isClosed(image: Image, owner: Owner, node: string, now: number):
   )
 }
 
-/** Quarantined by its owner's own doing: released without a confirmed removal, or superseded. */
+/** Quarantined by its owner's own doing: superseded, or released otherwise than with a confirmed removal. */
 export function isClosing({ state, quarantine }: AddressRecord): boolean {
   if (state !== 'QUARANTINED') return false
-  return quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'
+  return ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE'].includes(quarantine!.reason)
 }
 
 // Sources.

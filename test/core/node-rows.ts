@@ -86,6 +86,13 @@ const earlier: Step = [
   reserve('pod:p/1', { node: 'n1', confirmed: true }),
 ]
 const inUse = (who: string) => release(who, 'IN_USE_BY_ANOTHER')
+/** As many as its caller's word may quarantine, and u/1 with token 69. */
+const inUseBeyond: Step = [
+  [network, pool('10.0.0.0/24')],
+  reserve('s/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 1}`) }),
+  reserve('t/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 33}`) }),
+  reserve('u/1', { liveAddresses: ['10.0.0.65', '10.0.0.66'] }),
+]
 
 export const NODES: readonly Row[] = [
   {
@@ -229,7 +236,7 @@ export const NODES: readonly Row[] = [
     name: 'of a node that is gone no conflict is left: who its own source listed is gone, too',
     given: [nodes, x(), lists('n1', ['y/1@10.0.0.1']), after(2 * MINUTE)],
     when: reapNode('n1'),
-    gives: ['lease.reaped 10.0.0.1 REAPED #9', 'source.reported n1 -10.0.0.1'],
+    gives: ['source.reported n1 -10.0.0.1', 'lease.reaped 10.0.0.1 REAPED #9'],
   },
   {
     name: '… but what the source of another node saw there is kept',
@@ -237,10 +244,22 @@ export const NODES: readonly Row[] = [
     given: [contested, lists('n2', []), after(2 * MINUTE)],
     when: reapNode('n1'),
     gives: [
-      'lease.reaped 10.0.0.1 REAPED #9',
-      'lease.quarantined 10.0.0.1 QUARANTINED CONFLICT #13',
       'source.reported n1',
+      'lease.reaped 10.0.0.1 REAPED #9',
+      'lease.quarantined 10.0.0.1 QUARANTINED CONFLICT #14',
     ],
+  },
+  {
+    name: '… until the other is proven gone: the source of the node that is gone is no witness, nor its workload a party',
+    given: [
+      [nodes, x(), lists('n1', ['x/1@10.0.0.1']), lists('n2', ['y/1@10.0.0.1']), lists('n2', [])],
+      after(2 * MINUTE),
+      reapNode('n1'),
+      misses('n2'),
+      answers('n2', 'y/1', '10.0.0.1', 'gone'),
+    ],
+    when: reapProven('10.0.0.1'),
+    gives: ['lease.reaped 10.0.0.1 REAPED #15'],
   },
   {
     name: '… and whoever held it reserves anew meanwhile',
@@ -766,15 +785,16 @@ export const NODES: readonly Row[] = [
   {
     name: "… beyond the caller's 64 the lease stays, and nothing is freed",
     rule: 'ONE_WORD_FILLS_NO_POOL',
-    given: [
-      network,
-      pool('10.0.0.0/24'),
-      reserve('s/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 1}`) }),
-      reserve('t/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 33}`) }),
-      reserve('u/1', { liveAddresses: ['10.0.0.65', '10.0.0.66'] }),
-    ],
+    given: [inUseBeyond],
     when: inUse('u/1'),
-    gives: ['lease.quarantined 10.0.0.67 QUARANTINED IN_USE #69', 'attachment.closed u/1'],
+    gives: ['lease.quarantined 10.0.0.67 QUARANTINED IN_USE #69'],
+  },
+  {
+    name: '… which closes the attachment as any Release, also one by id',
+    rule: 'CLOSED_IS_REFUSED',
+    given: [inUseBeyond, release(69, 'IN_USE_BY_ANOTHER')],
+    when: reserve('u/1'),
+    gives: ['refused ATTACHMENT_CLOSED'],
   },
   {
     name: 'a promise repeated by its request id renews the age',
