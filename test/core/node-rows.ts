@@ -336,6 +336,22 @@ export const NODES: readonly Row[] = [
     gives: ['refused ATTACHMENT_CLOSED'],
   },
   {
+    name: 'what a bound caller released counts as released on its node only',
+    given: [nodes, boundTo('n2', reserve('x/1')), boundTo('n2', release('x/1'))],
+    when: boundTo('n1', reserve('x/1')),
+    gives: ['lease.reserved 10.0.0.2 RESERVED #11'],
+  },
+  {
+    name: '… there also for another lease, which is not confirmed any more',
+    given: [
+      [nodes, pool('10.0.1.0/28', { name: 'other' })],
+      boundTo('n1', reserve('x/1', { claims: [{ pools: ['pool'] }, { pools: ['other'] }] })),
+      boundTo('n1', release(10)),
+    ],
+    when: confirm('x/1'),
+    gives: ['refused ATTACHMENT_CLOSED'],
+  },
+  {
     name: 'a life that a bound caller superseded is closed on its node only',
     given: [nodes, boundTo('n1', reserve('x/1')), boundTo('n1', reserve('x/2'))],
     when: boundTo('n2', reserve('x/1')),
@@ -721,6 +737,21 @@ export const NODES: readonly Row[] = [
     gives: ['lease.reserved 10.0.0.1 RESERVED #7'],
   },
   {
+    name: '… for two intervals of its source, though its pool says no time',
+    rule: 'UNLISTED_RESTS',
+    given: [
+      network,
+      pool('10.0.0.0/28', { cooldownMs: 0 }),
+      register('d'),
+      lists('d', ['y/1@10.0.0.1']),
+      lists('d', ['y/1@10.0.0.1']),
+      enable('d'),
+      lists('d', []),
+    ],
+    when: reserve('x/1', at('10.0.0.1')),
+    gives: ['refused ADDRESS_COOLING'],
+  },
+  {
     name: '… also when its pool was updated meanwhile, and every other address is held',
     given: [
       network,
@@ -795,6 +826,25 @@ export const NODES: readonly Row[] = [
     given: [inUseBeyond, release(69, 'IN_USE_BY_ANOTHER')],
     when: reserve('u/1'),
     gives: ['refused ATTACHMENT_CLOSED'],
+  },
+  {
+    name: "… and such quarantines count among the caller's 64",
+    rule: 'ONE_WORD_FILLS_NO_POOL',
+    given: [[network, pool('10.0.0.0/24')], full.map((_, i) => [reserve(`p${i}/1`), inUse(`p${i}/1`)])],
+    when: reserve('u/1', { liveAddresses: ['10.0.0.65'] }),
+    gives: ['lease.reserved 10.0.0.66 RESERVED #195'],
+  },
+  {
+    name: 'a bound caller quarantines no lease of another node',
+    given: [nodes, x()],
+    when: boundTo('n2', quarantine('10.0.0.1')),
+    gives: ['refused PERMISSION_DENIED'],
+  },
+  {
+    name: 'a quarantined lease on no node stands in no way of its attachment on a node',
+    given: [room, reserve('x/1'), quarantine('10.0.0.1')],
+    when: boundTo('n1', reserve('x/1')),
+    gives: ['lease.reserved 10.0.0.2 RESERVED #5'],
   },
   {
     name: 'a promise repeated by its request id renews the age',

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { newImage } from '../../src/core/image.ts'
-import { ERA_BITS } from '../../src/core/policy.ts'
+import { ERA_BITS, POLICY } from '../../src/core/policy.ts'
 import {
   after,
   answers,
@@ -188,6 +188,15 @@ test('a hold for a step of the clock lasts until what is listed no more has rest
   assert.equal(lasts(room, listed), SECOND)
   // The rest of two minutes, and what the clock was ahead.
   assert.equal(lasts(room, listed, lists('d', [])), 120 * SECOND + SECOND)
+})
+
+test('… and until a recovery is over by the true time', () => {
+  const era = command({ type: 'beginEra', above: 5, recovering: true, why: 'restored' })
+  const step = command({ type: 'hold', hold: 'CLOCK', why: 'set forward', stepMs: 9 * SECOND })
+  const { scene } = given(room, source('agent'), era).when(step)
+  const { before, until } = scene.image.network!.holds.CLOCK!.details
+  assert.equal(before, scene.now - 9 * SECOND)
+  assert.equal(until! - scene.now, POLICY.recoveryMs + 9 * SECOND)
 })
 
 describe('what is listed no more', () => {
