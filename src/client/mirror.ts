@@ -40,7 +40,7 @@ export function isKept({ lease, gone = false }: Heard): boolean {
 }
 
 /** Beyond them the first is forgotten, and nothing up to its version is news any more. */
-const MOST_TOMBSTONES = 10_000
+const MOST_PUSHED = 10_000
 
 /** `null`: the lease has ended. */
 type Pushed = { readonly version: bigint; readonly lease: Lease | null }
@@ -68,13 +68,12 @@ export function createLeaseMirror({ network = 'default' }: { readonly network?: 
   const watched = new Map<string, Lease>()
   /** By peers, and not passed by the watch. */
   const pushed = new Map<string, Pushed>()
-  const tombstones = new Set<string>()
   const ofAttachment = createIndex(attachmentKey)
   const ofOwner = createIndex(({ kind, name }) => `${kind}\u001f${name}`)
   /** Every prefix length that a lease had. */
   const lengths = new Set<number>()
   let position = 0n
-  /** No push up to here is news: the highest position so far, or a tombstone that was forgotten. */
+  /** No push up to here is news: the highest position so far, or that of a push that was forgotten. */
   let floor = 0n
 
   function seen(key: string): Lease | undefined {
@@ -86,10 +85,9 @@ export function createLeaseMirror({ network = 'default' }: { readonly network?: 
     const before = seen(key)
     if (word.watched === null) watched.delete(key)
     else if (word.watched !== undefined) watched.set(key, word.watched)
-    if (word.pushed === null) pushed.delete(key)
-    else pushed.set(key, word.pushed)
-    tombstones.delete(key)
-    if (word.pushed?.lease === null) tombstones.add(key)
+    // What was pushed last is the last to be forgotten.
+    pushed.delete(key)
+    if (word.pushed !== null) pushed.set(key, word.pushed)
     const now = seen(key)
     if (now !== undefined) lengths.add(now.prefixLength)
     for (const index of [ofAttachment, ofOwner]) {
@@ -131,11 +129,10 @@ export function createLeaseMirror({ network = 'default' }: { readonly network?: 
       const key = keyOf(lease)
       if (version <= floor || version <= (pushed.get(key)?.version ?? 0n)) return false
       put(key, { pushed: { version, lease: isKept({ lease }) ? lease : null } })
-      if (tombstones.size > MOST_TOMBSTONES) {
-        const [first] = tombstones
-        const forgotten = pushed.get(first!)!.version
-        if (forgotten > floor) floor = forgotten
-        put(first!, { pushed: null })
+      const [first] = pushed
+      if (pushed.size > MOST_PUSHED) {
+        if (first![1].version > floor) floor = first![1].version
+        put(first![0], { pushed: null })
       }
       return true
     },

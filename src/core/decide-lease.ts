@@ -255,15 +255,16 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
       ({ address }) =>
         batch.without.has('NODE_ELSEWHERE_KEEPS') || !sightingsOf(image, address).some(isElsewhere),
     )
-  const details = { reason: 'OPERATOR', why: command.why, node, head }
-  const ended = placed.map((record) =>
-    end(batch, command, 'reapNode', record, details, seenBeside(batch, record, node)),
-  )
+  // First, so that of what its sources listed nothing stays as evidence of a lease that ends.
   for (const [source, { declaration, epoch, state }] of image.sources) {
     if (declaration.node !== node || state === 'RETIRED') continue
     const listed = [...(image.listedBy.get(source) ?? [])].filter((one) => one.appearedHead <= head)
     if (listed.length > 0 || epoch !== null) closeLists(batch, command, source, head, listed)
   }
+  const details = { reason: 'OPERATOR', why: command.why, node, head }
+  const ended = placed.map((record) =>
+    end(batch, command, 'reapNode', record, details, seenBeside(batch, record, node)),
+  )
   return { leases: ended.map((record) => viewOf(image, record)) }
 }
 

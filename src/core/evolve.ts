@@ -18,7 +18,7 @@ import {
   sightingsOf,
   unitAt,
 } from './image.ts'
-import { type Owner, sameAttachment } from './owner.ts'
+import { isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'
 
@@ -29,8 +29,15 @@ export function evolve(image: Image, event: LedgerEvent): void {
     put(image, record.address, record)
     // What vanished was a witness of the lease that ended, or that another replaced; or of others, until they are proven gone.
     const isSuccessor = record.owner === null && record.quarantine?.reason === 'CONFLICT'
-    const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !event.details?.contested
-    if (isOver) forget(image, sightingsOf(image, record.address), ({ vanishedSeq }) => vanishedSeq !== null)
+    const isContested = event.details?.contested === true
+    const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !isContested
+    const isIts = ({ owner }: Sighting) => owner !== null && isListedAs(record.owner!, owner)
+    if (isOver || isContested)
+      forget(
+        image,
+        sightingsOf(image, record.address),
+        (one) => one.vanishedSeq !== null && (isOver || isIts(one)),
+      )
     return
   }
   switch (event.type) {
@@ -198,8 +205,7 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
   }
   for (const entry of vanished) {
     const owner = ownerOf(entry)
-    // What was listed for a lease is remembered for as long as the lease is held: its source is a witness. Of what nobody
-    // holds only the last is that a source listed: it rests longest.
+    // What was listed for a lease is remembered for as long as the lease is held: its source is a witness.
     const unit = unitAt(image, entry.address)
     const isRemembered = isHeld(unit === null ? undefined : image.records.get(unit.address))
     const { restsUntil = null } = entry
@@ -208,18 +214,19 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
       image,
       entry.address,
       sightingsAt(image, entry.address).flatMap((one) => {
-        if (isSame(one, id, owner) && one.vanishedSeq === null)
-          return isRemembered || restsUntil !== null ? { ...one, ...end } : []
-        const isOlder = one.source === id && one.vanishedSeq !== null && one.vanishedSeq < event.seq
-        return isOlder && !isRemembered ? [] : one
+        if (!isSame(one, id, owner) || one.vanishedSeq !== null) return one
+        return isRemembered || restsUntil !== null ? { ...one, ...end } : []
       }),
     )
   }
   // By a clock that was set nothing has rested.
   if (image.network!.holds.CLOCK !== undefined) return
-  const hasRested = ({ restsUntil }: Sighting) => restsUntil !== null && restsUntil <= event.at
-  const rested = image.vanishedBy.get(id)?.values().filter(hasRested) ?? []
-  forget(image, [...rested], (one) => one.vanishedSeq !== null && hasRested(one) && one.source === id)
+  const hasRested = ({ restsUntil, vanishedSeq }: Sighting) =>
+    vanishedSeq !== null && restsUntil !== null && restsUntil <= event.at
+  const rested: Sighting[] = []
+  for (let one = image.resting.peek(); one !== undefined && hasRested(one); one = image.resting.peek())
+    rested.push(image.resting.pop()!)
+  forget(image, rested, hasRested)
 }
 
 function forget(image: Image, sightings: readonly Sighting[], isGone: (one: Sighting) => boolean): void {

@@ -75,7 +75,7 @@ export type SourceState = {
 
 /**
  * What a source lists at an address. Kept when it vanished: for as long as the lease that it was listed for is held, and where
- * nobody holds the address until it has rested and its source reports again.
+ * nobody holds the address until it has rested and any source reports.
  */
 export type Sighting = {
   readonly source: string
@@ -127,9 +127,10 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
     slowestIntervalMs: 0,
     /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
     sightings: new Map<string, readonly Sighting[]>(),
-    /** What a source lists now, and what it has listed and is remembered. */
+    /** What a source lists now. */
     listedBy: new Map<string, Set<Sighting>>(),
-    vanishedBy: new Map<string, Set<Sighting>>(),
+    /** What is listed no more and rests, and what did; the first to have rested first. */
+    resting: createHeap<Sighting>((a, b) => a.restsUntil! < b.restsUntil!),
     /** When attachments were closed, by attachment and the node where, oldest first; only the last minutes. */
     closings: new Map<string, number>(),
     /** Times of reaps by absence within the last hour. */
@@ -335,10 +336,10 @@ export function isClosed(image: Image, owner: Owner, node: string, now: number):
   )
 }
 
-/** Quarantined by its owner's own doing: released without a confirmed removal, or superseded. */
+/** Quarantined by its owner's own doing: superseded, or released otherwise than with a confirmed removal. */
 export function isClosing({ state, quarantine }: AddressRecord): boolean {
   if (state !== 'QUARANTINED') return false
-  return quarantine!.reason === 'SUPERSEDED' || quarantine!.reason === 'REMOVAL_UNCONFIRMED'
+  return ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE'].includes(quarantine!.reason)
 }
 
 // Sources.
@@ -371,6 +372,9 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
       count(state, record, 1)
       pushFree(image, state, record.address)
     }
+    // What rests and was never leased.
+    for (const unit of image.sightings.keys())
+      if (!image.records.has(unit) && unitAt(image, unit)?.place === state) pushFree(image, state, unit)
   }
   image.journal?.push(() => putPool(image, id, before?.pool))
 }
@@ -380,6 +384,8 @@ function emptyPool(pool: Pool) {
     pool,
     /** What rests or has rested; an entry counts while its address is as it was. */
     free: createHeap<Freed>((a, b) => compareFreed(a, b) < 0),
+    /** Beyond so many entries the stale ones are dropped. */
+    compactAt: 1_024,
     /** Untouched addresses below the cursor. */
     holes: createHeap<bigint>((a, b) => a < b),
     /** Everything untouched and not in `holes` is at or above it. */
@@ -414,7 +420,7 @@ export function pushFree(image: Image, place: PoolState, address: string): void 
   const ready = readyAt(image, address)
   if (ready !== null) {
     place.free.push({ availableAt: ready, seq: record?.seq ?? 0, address })
-    if (place.free.size > 2 * touchedIn(place) + 1_024) compact(image, place)
+    if (place.free.size > place.compactAt) compact(image, place)
   } else if (value < place.cursor) place.holes.push(value)
 }
 
@@ -422,12 +428,14 @@ function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolStat
   return FREE + RESERVED + ACTIVE + QUARANTINED
 }
 
-/** Stale entries are as many as leases that were taken by name; now they outnumber the rest. */
-function compact(image: Image, { free }: PoolState): void {
+/** Entries go stale when leases are taken by name. The next time is when there are twice as many, so that an entry costs little. */
+function compact(image: Image, place: PoolState): void {
+  const { free } = place
   const current = new Map<string, Freed>()
   for (let entry = free.pop(); entry !== undefined; entry = free.pop())
     if (isCurrent(image, entry)) current.set(entry.address, entry)
   for (const entry of current.values()) free.push(entry)
+  place.compactAt = 2 * free.size + 1_024
 }
 
 /** The number alone does not tell: a batch that was undone may have freed the address at the same number, but earlier. */
@@ -556,10 +564,10 @@ export function putSightings(image: Image, address: string, sightings: readonly 
     before.length === all.length ? sightings : [...all.filter((one) => one.address !== address), ...sightings]
   if (after.length === 0) image.sightings.delete(key)
   else image.sightings.set(key, after)
-  const ofSource = ({ source, vanishedSeq }: Sighting) =>
-    (vanishedSeq === null ? image.listedBy : image.vanishedBy).getOrInsertComputed(source, () => new Set())
-  for (const one of before) ofSource(one).delete(one)
-  for (const one of sightings) ofSource(one).add(one)
+  for (const one of before) image.listedBy.get(one.source)?.delete(one)
+  for (const one of sightings)
+    if (one.vanishedSeq === null) image.listedBy.getOrInsertComputed(one.source, () => new Set()).add(one)
+    else if (one.restsUntil !== null) image.resting.push(one)
   image.dirtySightings.add(address)
   if (unit !== null) pushFree(image, unit.place, key)
   image.journal?.push(() => putSightings(image, address, before))

@@ -117,12 +117,12 @@ const SIGHTING = `
                select true, v from jsonb_array_elements(r.details -> 'vanished') v) x) w
   ),
   spoken as (
-    select ${OWNER}, max(seq) filter (where gone) as gone_seq, max(seq) filter (where not gone) as seen_seq,
+    select ${OWNER}, max(owner_name) as owner_name, max(seq) filter (where gone) as gone_seq, max(seq) filter (where not gone) as seen_seq,
            (array_agg(rests_until order by seq desc) filter (where gone))[1] as rests_until
       from listed group by ${OWNER}
   ),
-  -- One that has vanished: while the lease is held that it was listed for, or that was made for nobody when this one ended; of what
-  -- nobody holds, the last of a source, until it has rested and the source reports again while the clock is trusted.
+  -- One that has vanished: while the lease is held that it was listed for, or, of another than its owner, that was made for nobody
+  -- when this one ended; of what nobody holds, until it has rested and any source reports while the clock is trusted.
   kept as (
     select k.* from spoken k
      where k.gone_seq is null or k.gone_seq < k.seen_seq
@@ -136,11 +136,14 @@ const SIGHTING = `
             left join ipledger.event b on b.network_id = $1 and b.seq = m.previous
            where p.network_id = $1 and p.cidr >>= k.address
              and case when l.state <> 'FREE' then coalesce(b.token, e.token) <= k.gone_seq
+                  and (k.gone_seq < b.seq and k.owner_kind = b.owner_kind
+                       and (k.owner_uid = b.owner_uid or (b.owner_uid = b.owner_name and b.owner_name = k.owner_name))
+                       and (b.owner_incarnation = '' or k.owner_incarnation in ('', b.owner_incarnation))
+                       and k.owner_interface in ('', b.owner_interface)) is not true
                  else coalesce(l.seq, 0) <= k.gone_seq
                   and k.rests_until > coalesce((
                     select r.at from ipledger.event r
                      where r.network_id = $1 and r.address is null and r.type = 'source.reported'
-                       and coalesce(r.details ->> 'source', r.details ->> 'id') = k.source_id
                        and not exists (
                          select from ipledger.event h
                           where h.network_id = $1 and h.address is null and h.type = 'reconcile.held'
@@ -149,10 +152,7 @@ const SIGHTING = `
                               select from ipledger.event u
                                where u.network_id = $1 and u.address is null and u.type = 'reconcile.resumed'
                                  and u.details::jsonb -> 'holds' ? 'CLOCK' and u.seq between h.seq and r.seq))
-                     order by r.seq desc limit 1), '-infinity')
-                  and k.gone_seq = (
-                    select max(o.seq) from listed o
-                     where o.gone and o.source_id = k.source_id and o.address = k.address and o.rests_until is not null) end))
+                     order by r.seq desc limit 1), '-infinity') end))
   ),
   told as (
     select l.*, k.seen_seq, k.gone_seq, max(l.seq) filter (where l.gone and l.seq < k.seen_seq) over (partition by ${OWNER}) as ended_seq,

@@ -365,23 +365,26 @@ describe('a restore', () => {
   })
 })
 
-test('of more tombstones than it keeps, what it forgot revives nothing', () => {
-  const mirror = emptyMirror()
-  const at = (n: number, state: LeaseState, version: bigint) =>
-    create(LeaseSchema, { network: 'net', address: `10.1.${n >> 8}.${n & 255}`, state, version })
-  for (let n = 0; n < 10_000; n += 1)
-    expect(mirror.push(at(n, LeaseState.ENDED, BigInt(10 + 2 * n)))).toBe(true)
-  const live = at(20_000, LeaseState.ACTIVE, 11n)
-  // Nothing is forgotten yet.
-  expect([mirror.push(at(0, LeaseState.ACTIVE, 9n)), mirror.push(live)]).toEqual([false, true])
-  expect(mirror.push(at(10_000, LeaseState.ENDED, 50_000n))).toBe(true)
-  for (const version of [9n, 10n]) expect(mirror.push(at(0, LeaseState.ACTIVE, version))).toBe(false)
-  expect(mirror.push(at(30_000, LeaseState.ACTIVE, 10n))).toBe(false)
-  expect(mirror.push(at(0, LeaseState.ACTIVE, 11n))).toBe(true)
-  // What was taken before stays until the watch has passed it.
-  mirror.follow(told([], 5n))
-  expect(mirror.at(live.address)).toBe(live)
-})
+test.each([LeaseState.ENDED, LeaseState.ACTIVE])(
+  'of more pushes than it keeps (state %i) it forgets the first, and what it forgot revives nothing',
+  (state) => {
+    const mirror = emptyMirror()
+    const at = (n: number, state: LeaseState, version: bigint) =>
+      create(LeaseSchema, { network: 'net', address: `10.1.${n >> 8}.${n & 255}`, state, version })
+    for (let n = 0; n < 10_000; n += 1) expect(mirror.push(at(n, state, BigInt(10 + 2 * n)))).toBe(true)
+    // Nothing is forgotten yet.
+    expect(mirror.push(at(0, LeaseState.ACTIVE, 9n))).toBe(false)
+    const live = at(20_000, LeaseState.ACTIVE, 11n)
+    expect(mirror.push(live)).toBe(true)
+    expect(mirror.all()).toHaveLength(state === LeaseState.ACTIVE ? 10_000 : 1)
+    expect(mirror.at('10.1.0.0')).toBeUndefined()
+    for (const version of [9n, 10n]) expect(mirror.push(at(0, LeaseState.ACTIVE, version))).toBe(false)
+    expect(mirror.push(at(30_000, LeaseState.ACTIVE, 10n))).toBe(false)
+    // What was taken before stays until the watch has passed it.
+    mirror.follow(told([], 5n))
+    expect(mirror.at(live.address)).toBe(live)
+  },
+)
 
 test('a lease of another network is refused, and nothing of what came with it is taken', () => {
   const mirror = createLeaseMirror()

@@ -86,6 +86,13 @@ const earlier: Step = [
   reserve('pod:p/1', { node: 'n1', confirmed: true }),
 ]
 const inUse = (who: string) => release(who, 'IN_USE_BY_ANOTHER')
+/** As many as its caller's word may quarantine, and u/1 with token 69. */
+const inUseBeyond: Step = [
+  [network, pool('10.0.0.0/24')],
+  reserve('s/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 1}`) }),
+  reserve('t/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 33}`) }),
+  reserve('u/1', { liveAddresses: ['10.0.0.65', '10.0.0.66'] }),
+]
 
 export const NODES: readonly Row[] = [
   {
@@ -229,7 +236,7 @@ export const NODES: readonly Row[] = [
     name: 'of a node that is gone no conflict is left: who its own source listed is gone, too',
     given: [nodes, x(), lists('n1', ['y/1@10.0.0.1']), after(2 * MINUTE)],
     when: reapNode('n1'),
-    gives: ['lease.reaped 10.0.0.1 REAPED #9', 'source.reported n1 -10.0.0.1'],
+    gives: ['source.reported n1 -10.0.0.1', 'lease.reaped 10.0.0.1 REAPED #9'],
   },
   {
     name: '… but what the source of another node saw there is kept',
@@ -237,10 +244,22 @@ export const NODES: readonly Row[] = [
     given: [contested, lists('n2', []), after(2 * MINUTE)],
     when: reapNode('n1'),
     gives: [
-      'lease.reaped 10.0.0.1 REAPED #9',
-      'lease.quarantined 10.0.0.1 QUARANTINED CONFLICT #13',
       'source.reported n1',
+      'lease.reaped 10.0.0.1 REAPED #9',
+      'lease.quarantined 10.0.0.1 QUARANTINED CONFLICT #14',
     ],
+  },
+  {
+    name: '… until the other is proven gone: the source of the node that is gone is no witness, nor its workload a party',
+    given: [
+      [nodes, x(), lists('n1', ['x/1@10.0.0.1']), lists('n2', ['y/1@10.0.0.1']), lists('n2', [])],
+      after(2 * MINUTE),
+      reapNode('n1'),
+      misses('n2'),
+      answers('n2', 'y/1', '10.0.0.1', 'gone'),
+    ],
+    when: reapProven('10.0.0.1'),
+    gives: ['lease.reaped 10.0.0.1 REAPED #15'],
   },
   {
     name: '… and whoever held it reserves anew meanwhile',
@@ -314,6 +333,22 @@ export const NODES: readonly Row[] = [
     rule: 'CLOSED_IS_REFUSED',
     given: [nodes, boundTo('n2', reserve('x/1')), release('x/1')],
     when: boundTo('n1', reserve('x/1')),
+    gives: ['refused ATTACHMENT_CLOSED'],
+  },
+  {
+    name: 'what a bound caller released counts as released on its node only',
+    given: [nodes, boundTo('n2', reserve('x/1')), boundTo('n2', release('x/1'))],
+    when: boundTo('n1', reserve('x/1')),
+    gives: ['lease.reserved 10.0.0.2 RESERVED #11'],
+  },
+  {
+    name: '… there also for another lease, which is not confirmed any more',
+    given: [
+      [nodes, pool('10.0.1.0/28', { name: 'other' })],
+      boundTo('n1', reserve('x/1', { claims: [{ pools: ['pool'] }, { pools: ['other'] }] })),
+      boundTo('n1', release(10)),
+    ],
+    when: confirm('x/1'),
     gives: ['refused ATTACHMENT_CLOSED'],
   },
   {
@@ -702,6 +737,44 @@ export const NODES: readonly Row[] = [
     gives: ['lease.reserved 10.0.0.1 RESERVED #7'],
   },
   {
+    name: '… for two intervals of its source, though its pool says no time',
+    rule: 'UNLISTED_RESTS',
+    given: [
+      network,
+      pool('10.0.0.0/28', { cooldownMs: 0 }),
+      register('d'),
+      lists('d', ['y/1@10.0.0.1']),
+      lists('d', ['y/1@10.0.0.1']),
+      enable('d'),
+      lists('d', []),
+    ],
+    when: reserve('x/1', at('10.0.0.1')),
+    gives: ['refused ADDRESS_COOLING'],
+  },
+  {
+    name: '… also when its pool was updated meanwhile, and every other address is held',
+    given: [
+      network,
+      pool('10.0.0.0/30'),
+      register('d'),
+      lists('d', ['y/1@10.0.0.1']),
+      lists('d', ['y/1@10.0.0.1']),
+      enable('d'),
+      lists('d', []),
+      nodeLimit(9),
+      reserve('a/1'),
+      after(3 * MINUTE),
+    ],
+    when: reserve('x/1'),
+    gives: ['lease.reserved 10.0.0.1 RESERVED #9'],
+  },
+  {
+    name: '… and is forgotten when another source reports, its own being retired',
+    given: [listed, retire, source('n1', { node: 'n1' }), after(3 * MINUTE)],
+    when: lists('n1', ['z/1@10.0.0.9']),
+    gives: ['source.reported n1 +10.0.0.9', 'lease.adopted 10.0.0.9 ACTIVE #12'],
+  },
+  {
     name: '… and not by a step of the clock',
     rule: 'UNLISTED_RESTS',
     given: [
@@ -743,15 +816,35 @@ export const NODES: readonly Row[] = [
   {
     name: "… beyond the caller's 64 the lease stays, and nothing is freed",
     rule: 'ONE_WORD_FILLS_NO_POOL',
-    given: [
-      network,
-      pool('10.0.0.0/24'),
-      reserve('s/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 1}`) }),
-      reserve('t/1', { liveAddresses: Array.from({ length: 31 }, (_, i) => `10.0.0.${i + 33}`) }),
-      reserve('u/1', { liveAddresses: ['10.0.0.65', '10.0.0.66'] }),
-    ],
+    given: [inUseBeyond],
     when: inUse('u/1'),
-    gives: ['lease.quarantined 10.0.0.67 QUARANTINED IN_USE #69', 'attachment.closed u/1'],
+    gives: ['lease.quarantined 10.0.0.67 QUARANTINED IN_USE #69'],
+  },
+  {
+    name: '… which closes the attachment as any Release, also one by id',
+    rule: 'CLOSED_IS_REFUSED',
+    given: [inUseBeyond, release(69, 'IN_USE_BY_ANOTHER')],
+    when: reserve('u/1'),
+    gives: ['refused ATTACHMENT_CLOSED'],
+  },
+  {
+    name: "… and such quarantines count among the caller's 64",
+    rule: 'ONE_WORD_FILLS_NO_POOL',
+    given: [[network, pool('10.0.0.0/24')], full.map((_, i) => [reserve(`p${i}/1`), inUse(`p${i}/1`)])],
+    when: reserve('u/1', { liveAddresses: ['10.0.0.65'] }),
+    gives: ['lease.reserved 10.0.0.66 RESERVED #195'],
+  },
+  {
+    name: 'a bound caller quarantines no lease of another node',
+    given: [nodes, x()],
+    when: boundTo('n2', quarantine('10.0.0.1')),
+    gives: ['refused PERMISSION_DENIED'],
+  },
+  {
+    name: 'a quarantined lease on no node stands in no way of its attachment on a node',
+    given: [room, reserve('x/1'), quarantine('10.0.0.1')],
+    when: boundTo('n1', reserve('x/1')),
+    gives: ['lease.reserved 10.0.0.2 RESERVED #5'],
   },
   {
     name: 'a promise repeated by its request id renews the age',

@@ -3,19 +3,22 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
 import { newImage } from '../../src/core/image.ts'
-import { ERA_BITS } from '../../src/core/policy.ts'
+import { ERA_BITS, POLICY } from '../../src/core/policy.ts'
 import {
   after,
   answers,
   command,
+  decideOnce,
   enable,
   given,
   HOUR,
   lists,
+  MINUTE,
   network,
   newScene,
   perform,
   pool,
+  reapNode,
   reapProven,
   register,
   release,
@@ -185,4 +188,53 @@ test('a hold for a step of the clock lasts until what is listed no more has rest
   assert.equal(lasts(room, listed), SECOND)
   // The rest of two minutes, and what the clock was ahead.
   assert.equal(lasts(room, listed, lists('d', [])), 120 * SECOND + SECOND)
+})
+
+test('… and until a recovery is over by the true time', () => {
+  const era = command({ type: 'beginEra', above: 5, recovering: true, why: 'restored' })
+  const step = command({ type: 'hold', hold: 'CLOCK', why: 'set forward', stepMs: 9 * SECOND })
+  const { scene } = given(room, source('agent'), era).when(step)
+  const { before, until } = scene.image.network!.holds.CLOCK!.details
+  assert.equal(before, scene.now - 9 * SECOND)
+  assert.equal(until! - scene.now, POLICY.recoveryMs + 9 * SECOND)
+})
+
+describe('what is listed no more', () => {
+  const SIZE = 3_000
+  const many = Array.from({ length: SIZE }, (_, i) => `y${i}/1@10.0.${i >> 8}.${i & 255}`)
+  const wide: Step = [network, pool('10.0.0.0/20')]
+
+  test('costs a bounded number of looks at an address, however many rest', () => {
+    const scene = newScene()
+    for (const step of [wide, register('d'), lists('d', many), lists('d', many), enable('d')].flat(2))
+      perform(scene, (step as (of: typeof scene) => Command)(scene))
+    const { sightings } = scene.image
+    let looks = 0
+    sightings.get = (key) => {
+      looks += 1
+      return Map.prototype.get.call(sightings, key) as ReturnType<typeof sightings.get>
+    }
+    const { outcome } = decideOnce(scene, lists('d', [])(scene))
+    assert.ok(outcome.ok)
+    assert.ok(looks < 10 * SIZE, `${looks} looks`)
+  })
+
+  test('is forgotten when it has rested and any source reports: its own may be retired, or of a node that is gone', () => {
+    const listed: Step = [
+      room,
+      source('n1', { node: 'n1' }),
+      register('d', { node: 'd' }),
+      lists('d', ['y/1@10.0.0.1']),
+      lists('d', ['y/1@10.0.0.1']),
+      after(2 * MINUTE),
+    ]
+    const retire = command({ type: 'retireSource', id: 'd' })
+    for (const ended of [retire, reapNode('d')]) {
+      const forgotten = (wait: number): boolean => {
+        const { scene } = given(listed, ended, after(wait)).when(lists('n1', ['z/1@10.0.0.9']))
+        return !scene.image.sightings.has('10.0.0.1')
+      }
+      assert.deepEqual([forgotten(0), forgotten(2 * MINUTE)], [false, true])
+    }
+  })
 })

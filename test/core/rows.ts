@@ -352,9 +352,9 @@ export const LIFECYCLE: readonly Row[] = [
     ],
     when: reapNode('n1'),
     gives: [
-      'lease.reaped 10.0.0.1 REAPED #10',
       'source.reported agent -10.0.0.1',
       'source.reported second -10.0.0.1',
+      'lease.reaped 10.0.0.1 REAPED #10',
     ],
   },
   {

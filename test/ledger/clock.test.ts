@@ -254,6 +254,18 @@ describe('what a process knows of the clock', () => {
     expect(watch.database()).toBeLessThanOrEqual(1_045_001)
   })
 
+  test('what may be drift since the last reading is no step, and what cannot be is one, however long ago that was', () => {
+    for (const drift of [1.0005, 0.9995]) {
+      const { steps, watch } = watched()
+      for (const at of [0, 20 * HOUR]) watch.observe(1_000_000 + at * drift, at, at + 1)
+      expect(steps).toEqual([])
+    }
+    const { steps, watch } = watched()
+    watch.observe(1_000_000, 0, 1)
+    watch.observe(1_017_000, 9_000, 9_001)
+    expect(steps).toHaveLength(1)
+  })
+
   test('clocks that drift apart by up to 1,000 ppm are not set', () => {
     for (const drift of [1.0009, 0.9991]) {
       const { steps, watch } = watched()

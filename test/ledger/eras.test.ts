@@ -222,6 +222,24 @@ describe('while a network recovers', () => {
     await expectInOrder(copy.serviceUrl, network, ledger, other)
   })
 
+  test('one that is registered then, and left in dry run, is waited for until it has listed what it sees', async () => {
+    const { database, network, of } = await withPast({}, [register('n1'), enable('n1')])
+    let passed = 0
+    const ledger = await useLedger((await copyOf(database)).serviceUrl, {
+      clock: new TestClock({ movedBy: () => passed }),
+    })
+    await ledger.accept(of(command({ type: 'unknownSource', source: 'n2' })))
+    const [counts, sees] = [agent(ledger, of, 'n1', 'after'), agent(ledger, of, 'n2', 'first')]
+    const look = async (list: typeof counts) => {
+      passed += 40 * SECOND
+      await list()
+      return (await erasOf(ledger, network)).isRecovering
+    }
+    for (let looks = 0; looks < 5; looks += 1) expect(await look(counts)).toBe(true)
+    await ledger.accept(of(register('n2')))
+    expect([await look(counts), await look(sees), await look(counts)]).toEqual([true, true, false])
+  })
+
   test('what was listed before the restore protects from the first moment, and after it until it is listed no more', async () => {
     const { database, network, of } = await withPast({}, [register('n1'), enable('n1')])
     const before = await open(database)

@@ -8,6 +8,10 @@ import { isMainThread, parentPort, Worker } from 'node:worker_threads'
 import { type Options, type Result, simulate } from './simulate.ts'
 import { ALL_RULES, FAULTS, FAULTS_FOR, type Fault, type Rule } from './world.ts'
 
+const USAGE = `npm run simulate -- [--seed N] [--seeds K] [--events M] [--workers W] [--table] [--without RULE] [--fault FAULT]
+  rules: ${ALL_RULES.join(', ')}
+  faults: ${FAULTS.join(', ')}`
+
 type Task = Options & { readonly seed: number; readonly events: number }
 
 if (isMainThread) await main()
@@ -26,8 +30,10 @@ async function main(): Promise<void> {
       fault: { type: 'string', multiple: true, default: [] },
       workers: { type: 'string', default: '2' },
       table: { type: 'boolean', default: false },
+      help: { type: 'boolean', default: false },
     },
   })
+  if (values.help) return console.log(USAGE)
   for (const [given, all] of [
     [values.without, ALL_RULES],
     [values.fault, FAULTS],

@@ -39,9 +39,6 @@ export function canonical(image: Image, now: number) {
     listedBy: sorted(image.listedBy).flatMap(([source, listed]) =>
       listed.size === 0 ? [] : [[source, [...listed].map((one) => JSON.stringify(one)).sort()]],
     ),
-    vanishedBy: sorted(image.vanishedBy).flatMap(([source, vanished]) =>
-      vanished.size === 0 ? [] : [[source, [...vanished].map((one) => JSON.stringify(one)).sort()]],
-    ),
     quarantinedBy: sorted(image.quarantinedBy),
     closings: sorted(image.closings).filter(([, at]) => at + POLICY.retryHorizonMs > now),
     reaps: image.reaps.filter((at) => at > now - POLICY.holdWindowMs),
