@@ -19,7 +19,7 @@ import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
 
 const HEADER =
-  '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.\n'
+  '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
 
@@ -72,26 +72,29 @@ const FUNCTIONS = `
    where p.pronamespace in ${OURS}
    order by 1`
 
-// The owner's own rights are not worth a line either.
+// Objects on which everybody but the owner has the same rights stand together.
 const GRANTS = `
-  select format('grant %s on %s to %s;', string_agg(lower(privilege_type), ', ' order by privilege_type), object,
-                case grantee when 0 then 'public' else grantee::regrole::text end) as text
-    from (select 'schema ' || n.oid::regnamespace as object, n.nspowner as owner, a.*
-            from pg_namespace n, aclexplode(n.nspacl) a
-           where n.oid in ${OURS}
-          union all
-          select 'table ' || c.oid::regclass, c.relowner, a.* from pg_class c, aclexplode(c.relacl) a
-           where c.relnamespace in ${OURS}
-          union all
-          select format('table %s (%I)', c.oid::regclass, t.attname), c.relowner, a.*
-            from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
-           where c.relnamespace in ${OURS}
-          union all
-          select 'function ' || p.oid::regprocedure, p.proowner, a.* from pg_proc p, aclexplode(p.proacl) a
-           where p.pronamespace in ${OURS}) as granted
-   where grantee <> owner
-   group by object, grantee
-   order by object, grantee::regrole::text`
+  select format(E'-- %s: %s\\n%s', kind, granted, string_agg(name, ', ' order by name)) as text
+    from (select kind, name, string_agg(grantee || ' ' || rights, '; ' order by grantee) as granted
+            from (select kind, name, case grantee when 0 then 'public' else grantee::regrole::text end as grantee,
+                         string_agg(lower(privilege_type), ', ' order by privilege_type) as rights
+                    from (select 'schema' as kind, n.oid::regnamespace::text as name, n.nspowner as owner, a.*
+                            from pg_namespace n, aclexplode(n.nspacl) a where n.oid in ${OURS}
+                          union all
+                          select 'table', c.oid::regclass::text, c.relowner, a.*
+                            from pg_class c, aclexplode(c.relacl) a where c.relnamespace in ${OURS}
+                          union all
+                          select 'column', format('%s.%I', c.oid::regclass, t.attname), c.relowner, a.*
+                            from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
+                           where c.relnamespace in ${OURS}
+                          union all
+                          select 'function', p.oid::regprocedure::text, p.proowner, a.*
+                            from pg_proc p, aclexplode(p.proacl) a where p.pronamespace in ${OURS}) as acl
+                   where grantee <> owner
+                   group by kind, name, grantee) as of_grantee
+           group by kind, name) as of_object
+   group by kind, granted
+   order by kind, granted`
 
 const COLUMNS = `
   select c.relname as table, json_object_agg(a.attname, replace(format_type(a.atttypid, null), 'timestamp with time zone', 'timestamptz') || case when a.attnotnull then '' else '?' end
@@ -110,14 +113,14 @@ const KEYS = `
    group by c.relname
    order by c.relname`
 
-/** The schemas as text, in an order that does not depend on how it came about. */
+/** The schemas as text, in an order that does not depend on how they were made. */
 async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
   for (const sql of [EXTENSIONS, TABLES, INDEXES, VIEWS, FUNCTIONS, GRANTS]) {
     const { rows } = await client.query<{ text: string }>(sql)
-    parts.push(...rows.map((row) => `${row.text}\n`))
+    parts.push(rows.map(({ text }) => (sql === GRANTS ? wrap(text) : text)).join('\n'))
   }
-  return parts.join('\n')
+  return `${parts.join('\n\n')}\n`
 }
 
 /** @throws when the event of the migration is not the one of the core */
@@ -140,11 +143,14 @@ export const KEYS = ${stated(await read(KEYS))}
 `
 }
 
+function wrap(list: string): string {
+  return list.replaceAll(/(.{90,130}), /g, '$1,\n    ')
+}
+
 const EVENT = Object.values(EVENT_COLUMNS)
 const RENAMED: Readonly<Record<string, string>> = { token: 'fencing_token', details: 'evidence' }
 
 function describeEvent(): string {
-  const wrap = (parts: readonly string[]) => parts.join(', ').replaceAll(/(.{90,130}), /g, '$1,\n    ')
   const cell = ([name, type]: (typeof EVENT)[number]) => {
     if (type === 'timestamptz') return `((date_part('epoch', e.${name}) * 1000)::bigint)::text`
     return type === 'inet' ? `host(e.${name})` : type === 'text' ? `e.${name}` : `e.${name}::text`
@@ -160,10 +166,10 @@ function describeEvent(): string {
 create or replace function ipledger.event_text(e ipledger.event) returns text
   language sql stable parallel safe
   return concat_ws(E'\\u001f',
-    ${wrap(EVENT.map((column) => `coalesce(${cell(column)}, E'\\u001e')`))});
+    ${wrap(EVENT.map((column) => `coalesce(${cell(column)}, E'\\u001e')`).join(', '))});
 
 create view ipledger_audit.log as
-  select ${wrap([...shown, 'e.digest'])}
+  select ${wrap([...shown, 'e.digest'].join(', '))}
     from ipledger.event e;
 `
 }
