@@ -1,7 +1,8 @@
 /**
  * Files that follow from others. Run as a program it writes them; with `--check` it fails when one is stale.
  *
- * db/audit/00_event.sql  the text of an event and the view `log`, from the table of an event's columns
+ * db/audit/00_event.sql  from the table of an event's columns its text, the view `log` and what shows leases; from the lifecycle
+ *                        the ends of quarantines
  * db/schema.sql          what the migration and the audit files make, for review and for reading; never executed. From the
  *                        catalogue, because pg_dump does not come with the embedded PostgreSQL. Comments are not repeated.
  * src/gen/tables.ts      the columns of our tables with their types, from the catalogue
@@ -13,7 +14,9 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
 import { pino } from 'pino'
+import { QUARANTINE_REASONS } from '../src/core/event.ts'
 import { EVENT_COLUMNS } from '../src/core/event-columns.ts'
+import { exitsOf } from '../src/core/lifecycle.ts'
 import { withClient } from '../src/postgres/connect.ts'
 import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
@@ -150,6 +153,9 @@ function wrap(list: string): string {
 const EVENT = Object.values(EVENT_COLUMNS)
 const RENAMED: Readonly<Record<string, string>> = { token: 'fencing_token', details: 'evidence' }
 
+/** What a lease shows by a name of its own, or not at all. */
+const NOT_OF_LEASE = /^record\.(poolId|address|prefixLength|token|state|ended|availableAt)$/
+
 function describeEvent(): string {
   const cell = ([name, type]: (typeof EVENT)[number]) => {
     if (type === 'timestamptz') return `((date_part('epoch', e.${name}) * 1000)::bigint)::text`
@@ -159,10 +165,32 @@ function describeEvent(): string {
     const as = RENAMED[name] ?? name
     return type === 'json' ? `e.${name}::jsonb as ${as}` : as === name ? `e.${name}` : `e.${name} as ${as}`
   })
-  return `-- Written by "npm run generate" from src/core/event-columns.ts; do not edit.
+  const ofLease = Object.entries(EVENT_COLUMNS).flatMap(([field, column]) =>
+    field.startsWith('record.') && !NOT_OF_LEASE.test(field) ? [column] : [],
+  )
+  const columns = ofLease.map(([name, type]) =>
+    type === 'json' ? `e.${name}::jsonb as ${name}` : `e.${name}`,
+  )
+  const lease = (token: string, pool: string, since: string) =>
+    wrap(
+      `e.network_id as network, set_masklen(e.address, e.prefix_length) as address, ${pool} as pool, e.state, e.network_id || '/' || e.${token} as lease_id, e.${token} as fencing_token, e.seq as version, ${columns.join(', ')}, ${since} as since`,
+    )
+  const typed = ofLease.map(([name, type]) => `${name} ${type.replace('json', 'jsonb')}`).join(', ')
+  const exits = Map.groupBy(
+    QUARANTINE_REASONS.flatMap((reason) =>
+      [false, true].map((isInfrastructure) => ({ reason, isInfrastructure })),
+    ),
+    ({ reason, isInfrastructure }) =>
+      [...exitsOf(reason, isInfrastructure ? 'infrastructure' : null), 'an operator: Reap'].join(' or '),
+  )
+  const exit = ([words, of]: readonly [string, readonly { reason: string; isInfrastructure: boolean }[]]) =>
+    `when (reason, owner_kind is not distinct from 'infrastructure') in (${of
+      .map((one) => `('${one.reason}', ${one.isInfrastructure})`)
+      .join(', ')})\n      then 'It ends by ${words}'`
+  return `-- Written by "npm run generate" from src/core/event-columns.ts and src/core/lifecycle.ts; do not edit.
 
--- An event as one text: src/ledger/event-text.ts. \`stable\`, since only so the server reads it into the statement: 2.2 µs an event,
--- where a call costs 8.
+-- An event as one text: src/ledger/event-text.ts. \`stable\`, so that the server reads it into the statement: 2.2 µs an event, where
+-- a call costs 8.
 create or replace function ipledger.event_text(e ipledger.event) returns text
   language sql stable parallel safe
   return concat_ws(E'\\u001f',
@@ -171,6 +199,27 @@ create or replace function ipledger.event_text(e ipledger.event) returns text
 create view ipledger_audit.log as
   select ${wrap([...shown, 'e.digest'].join(', '))}
     from ipledger.event e;
+
+create view ipledger_audit.lease as
+  select ${lease('token', "coalesce(p.name, '')", '(select b.at from ipledger.event b where b.network_id = e.network_id and b.seq = e.token)')}
+    from ipledger.lease l
+    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
+    left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
+   where l.state <> 'FREE';
+
+create function ipledger_audit.lease_after(e ipledger_audit.log, pool text, since timestamptz) returns setof ipledger_audit.lease
+  language sql stable rows 1 as $$
+  select ${lease('fencing_token', 'pool', 'since')}
+$$;
+
+create type ipledger_audit.past_lease as (
+  ${wrap(`network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, ${typed}, since timestamptz, seq bigint, given_by text, given_cause text, until timestamptz, ended_as text`)});
+
+create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
+  language sql immutable as $$
+  select case
+    ${[...exits].map(exit).join('\n    ')} end
+$$;
 `
 }
 

@@ -119,13 +119,6 @@ the event.
 Example:
   select describe_proof(evidence) from log where network_id = 'default' and type = 'lease.reaped' and evidence ? 'proof' limit 1;$$;
 
-create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
-  language sql immutable as $$
-  select concat('It ends by ',
-    case when reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'RELEASED_BUT_LIVE') then 'its own Release with confirmed removal or ' end,
-    case when reason not in ('OPERATOR', 'IN_USE') and owner_kind is distinct from 'infrastructure' then 'proof that nobody is there or ' end,
-    'an operator: Reap')
-$$;
 comment on function ipledger_audit.quarantine_exit(text, text) is $$What ends a quarantine, by its reason and the kind of its owner.
 
 Example:

@@ -101,10 +101,11 @@ begin
     when 'era.begun' then concat('Era ', event.evidence ->> 'era', ' of network ', event.network_id, ' began', doer, ': ', event.evidence ->> 'why',
       '; the era before it ends at number ', event.evidence ->> 'after',
       case when event.evidence ->> 'recovering' = 'true' then '; the network recovers, and nothing is handed out or taken back meanwhile' end)
-    else concat('Pool ', pool, ' was ', split_part(event.type, '.', 2), doer, ': ', event.evidence ->> 'cidr', ' in leases of /',
-      event.evidence ->> 'prefixLength', ', cooldown ', ipledger_audit.seconds(event.evidence ->> 'cooldownMs'),
-      ', gateway ' || nullif(event.evidence ->> 'gateway', ''), ', excluded ' || ipledger_audit.listed(event.evidence -> 'exclude'),
-      case when event.evidence ->> 'draining' = 'true' then ', draining' end)
+    else case when event.type in ('pool.created', 'pool.updated', 'pool.deleted') then
+      concat('Pool ', pool, ' was ', split_part(event.type, '.', 2), doer, ': ', event.evidence ->> 'cidr', ' in leases of /',
+        event.evidence ->> 'prefixLength', ', cooldown ', ipledger_audit.seconds(event.evidence ->> 'cooldownMs'),
+        ', gateway ' || nullif(event.evidence ->> 'gateway', ''), ', excluded ' || ipledger_audit.listed(event.evidence -> 'exclude'),
+        case when event.evidence ->> 'draining' = 'true' then ', draining' end) end
     end || '.';
 end
 $$;

@@ -1,25 +1,19 @@
 -- Who holds what, who held it, and what happened to it. The past of an address is its chain of events: the last one before a
 -- number is one look at the index of (address, previous).
 
-create view ipledger_audit.lease as
-  select l.network_id as network, set_masklen(l.address, e.prefix_length) as address, coalesce(p.name, '') as pool, l.state,
-         l.network_id || '/' || e.token as lease_id, e.token as fencing_token, l.seq as version,
-         e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation, e.owner_interface, e.node, e.labels::jsonb as labels,
-         e.reserved_at, e.confirmed_at, l.confirm_by, e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_why,
-         (select b.at from ipledger.event b where b.network_id = l.network_id and b.seq = e.token) as since
-    from ipledger.lease l
-    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
-    left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
-   where l.state <> 'FREE';
 comment on view ipledger_audit.lease is $$Who holds what now. For a time in the past: leases_as_of.
 
 Columns: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token (number of the
 event that created it); version (number of the last event about it); owner_kind, owner_name, owner_uid, owner_incarnation,
 owner_interface (null: nobody known); node; labels; reserved_at; confirmed_at; confirm_by (deadline; null: none); quarantine_reason,
-quarantined_at, quarantined_by, quarantine_why; since (begin of the lease).
+quarantined_at, quarantined_by, quarantine_node (of that caller or source), quarantine_why; since (begin of the lease).
 
 Example:
   select address, state, owner_name, since from lease where network = 'default' and node = 'n1';$$;
+comment on function ipledger_audit.lease_after(ipledger_audit.log, text, timestamptz) is $$A lease as one of its events made it, with the name of its pool and its begin, as a row of view `lease`.
+
+Example:
+  select x.* from log l, lease_after(l, 'web', l.at) x where l.network_id = 'default' and l.seq = 3;$$;
 
 create view ipledger_audit.touched as
   select l.network_id as network, l.address, l.state, l.seq, l.pool_id, l.available_at from ipledger.lease l;
@@ -84,18 +78,9 @@ one address at most one was held then. Rows of view `log`.
 Example:
   select seq, type, address, owner_name from last_events('default', '10.8.64.0/24', 1000) where state <> 'FREE';$$;
 
-create function ipledger_audit.who_had(
-    inout network text, inout address inet, at timestamptz,
-    out pool text, out state text, out lease_id text, out fencing_token bigint, out version bigint,
-    out owner_kind text, out owner_name text, out owner_uid text, out owner_incarnation text, out owner_interface text,
-    out node text, out labels jsonb, out reserved_at timestamptz, out confirmed_at timestamptz, out confirm_by timestamptz,
-    out quarantine_reason text, out quarantined_at timestamptz, out quarantined_by text, out quarantine_why text, out since timestamptz,
-    out seq bigint, out given_by text, out given_cause text, out until timestamptz, out ended_as text)
-  returns setof record language sql stable rows 1 set plan_cache_mode = force_generic_plan as $$
-  select e.network_id, set_masklen(e.address, e.prefix_length), ipledger_audit.pool_name(e.network_id, e.pool_id), e.state,
-         e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
-         e.owner_interface, e.node, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
-         e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
+create function ipledger_audit.who_had(network text, address inet, at timestamptz) returns setof ipledger_audit.past_lease
+  language sql stable rows 1 set plan_cache_mode = force_generic_plan as $$
+  select h.*, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
     from ipledger_audit.last_events(who_had.network, ipledger_audit.plain_address(who_had.address),
                                     (select ipledger_audit.position_at(who_had.network, who_had.at))) e
     left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
@@ -103,6 +88,7 @@ create function ipledger_audit.who_had(
       select n.at, n.type, n.cause from ipledger_audit.log n
        where n.network_id = e.network_id and n.address = e.address and n.previous >= e.seq and n.state = 'FREE'
        order by n.previous limit 1) u on true
+   cross join lateral ipledger_audit.lease_after(e, ipledger_audit.pool_name(e.network_id, e.pool_id), b.at) h
    where e.state <> 'FREE'
    order by e.address
 $$;
@@ -137,14 +123,14 @@ create function ipledger_audit.leases_as_of(network text, seq bigint)
               order by l.previous desc limit 1)) end as seq
       from addresses a full join before b on b.address = a.address
   )
-  select h.network_id, set_masklen(h.address, h.prefix_length), coalesce(p.pool, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
-         h.network_id || '/' || h.fencing_token, h.fencing_token, h.seq, h.owner_kind, h.owner_name, h.owner_uid, h.owner_incarnation,
-         h.owner_interface, h.node, h.labels, h.reserved_at, h.confirmed_at, h.confirm_by, h.quarantine_reason, h.quarantined_at,
-         h.quarantined_by, h.quarantine_why,
-         case when h.seq = h.fencing_token then h.at
-              else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end
+  select x.*
     from ipledger_audit.log h
     left join ipledger_audit.pool p on p.network = h.network_id and p.pool_id = h.pool_id
+   cross join lateral (
+     select coalesce(p.pool, ipledger_audit.pool_name(h.network_id, h.pool_id)) as pool,
+            case when h.seq = h.fencing_token then h.at
+                 else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end as since) o
+   cross join lateral ipledger_audit.lease_after(h, o.pool, o.since) x
    where h.network_id = leases_as_of.network and h.seq = any (array(select x.seq from last x)) and h.state <> 'FREE'
    order by h.address
 $$;

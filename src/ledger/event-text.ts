@@ -15,6 +15,8 @@ const FORMAT = 1
 export const SEPARATOR = '\u001f'
 export const NULL = '\u001e'
 const COLUMNS = Object.entries(EVENT_COLUMNS)
+const placeOf = (field: keyof typeof EVENT_COLUMNS) => COLUMNS.findIndex(([one]) => one === field)
+const [NETWORK_AT, SEQ_AT, FORMAT_AT] = [placeOf('network'), placeOf('seq'), placeOf('format')]
 
 /** Of the event of this text, after an event of that digest; both in hexadecimal. */
 export function digestOf(previous: string, text: string): string {
@@ -43,9 +45,10 @@ export function recordOfText(text: string): AddressRecord {
 
 function cellsOf(text: string): readonly string[] {
   const cells = text.split(SEPARATOR)
-  if (Number(cells[2]) <= FORMAT && cells.length === COLUMNS.length) return cells
+  const format = cells[FORMAT_AT]
+  if (Number(format) <= FORMAT && cells.length === COLUMNS.length) return cells
   throw new UnknownFormat(
-    `event ${cells[0]}/${cells[1]} has format ${cells[2]}, this process knows ${FORMAT}: a newer ipledger writes this network; upgrade this one`,
+    `event ${cells[NETWORK_AT]}/${cells[SEQ_AT]} has format ${format}, this process knows ${FORMAT}: a newer ipledger writes this network; upgrade this one`,
   )
 }
 
@@ -119,7 +122,7 @@ function literal(prefix: string): string {
     const value = type === 'json' ? `readJson(${cell})` : /text|inet/.test(type) ? text : `Number(${cell})`
     return `${name}: ${cell} === NULL ? null : ${value}`
   })
-  return `{ ${prefix === 'record.' ? 'seq: Number(cells[1]), at: Number(cells[4]), ' : ''}${fields.join(', ')} }`
+  return `{ ${prefix === 'record.' ? `seq: Number(cells[${SEQ_AT}]), at: Number(cells[${placeOf('at')}]), ` : ''}${fields.join(', ')} }`
 }
 
 type Read = Omit<LedgerEvent, 'details'> & {

@@ -1,8 +1,7 @@
 /** Views and functions of `ipledger_audit`, asked as people ask them: with the auditor's login, about a log that the core made. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type AddressRecord, QUARANTINE_REASONS } from '../../src/core/event.ts'
+import { type AddressRecord, EVENT_TYPES } from '../../src/core/event.ts'
 import { poolNamed } from '../../src/core/image.ts'
-import { quarantineExit } from '../../src/core/lifecycle.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect, connectUnchecked } from '../../src/postgres/connect.ts'
 import {
@@ -38,16 +37,6 @@ type Row = Record<string, any>
 async function ask(text: string, ...values: readonly unknown[]): Promise<readonly Row[]> {
   return (await auditor.query<Row>(text, [...values])).rows
 }
-
-test('what ends a quarantine is said as the lifecycle says it', async () => {
-  const words = await ask(
-    `
-    select reason, kind, quarantine_exit(reason, kind) as exit
-      from unnest($1::text[]) reason cross join unnest('{pod,infrastructure,null}'::text[]) kind`,
-    QUARANTINE_REASONS,
-  )
-  expect(words.map(({ exit }) => exit)).toEqual(words.map(({ reason, kind }) => quarantineExit(reason, kind)))
-})
 
 const scene = played(
   network,
@@ -209,6 +198,12 @@ describe('histories', () => {
     const rows = await ask('select type, what from event where network = $1', NETWORK)
     expect(rows.length).toBe(events.length)
     for (const { type, what } of rows) expect(what, type).toMatch(/^[A-Z0-9].{20,}\.$/s)
+    const without = await ask(
+      `select t as type from unnest($1::text[]) t
+        where event_sentence(jsonb_populate_record(null::log, jsonb_build_object('type', t)), 'pool') is null`,
+      [...EVENT_TYPES, 'pool.unheard'],
+    )
+    expect(without).toEqual([{ type: 'pool.unheard' }])
   })
 })
 
